@@ -1,0 +1,43 @@
+//! Reading the small text files of `/proc` and `/sys`.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// The root below which `proc` and `sys` are.
+#[derive(Debug, Clone)]
+pub struct Tree {
+    root: PathBuf,
+}
+
+impl Tree {
+    /// The running machine.
+    pub fn live() -> Tree {
+        Tree::at(Path::new("/"))
+    }
+
+    /// Another root, as for a test or a captured machine.
+    pub fn at(root: &Path) -> Tree {
+        Tree { root: root.to_owned() }
+    }
+
+    /// The file's text without white space at its ends, if it can be read.
+    pub(crate) fn text(&self, path: &str) -> Option<String> {
+        let text = fs::read(self.root.join(path)).ok()?;
+        Some(String::from_utf8_lossy(&text).trim().to_owned())
+    }
+
+    /// The number that the file holds.
+    pub(crate) fn number(&self, path: &str) -> Option<u32> {
+        self.text(path)?.parse().ok()
+    }
+
+    /// The names in a folder, sorted; none if there is no such folder.
+    pub(crate) fn names(&self, path: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.root.join(path)).into_iter().flatten().flatten();
+        let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+}

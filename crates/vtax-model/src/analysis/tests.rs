@@ -1,0 +1,149 @@
+use super::*;
+use crate::{
+    measurement::{EndReport, FileReport, MachineCpu},
+    method::Unsupported,
+    run::{Environment, Placement, RunHeader, UnavailableRow},
+    stats::Verdict,
+    study::Study,
+};
+
+/// A run of the demo in which `bridge` takes 20 % longer and everything else is alike but for a
+/// deterministic jitter of up to 1 %.
+fn demo_run() -> Run {
+    let study = Study::built_in("demo").expect("built in");
+    let header = RunHeader {
+        id: "demo-test".into(),
+        started: "2026-01-01T00:00:00Z".into(),
+        plan: study.plan,
+        study,
+        quick: false,
+        seed: 1,
+        stopping: None,
+        environment: Environment::default(),
+        placement: Placement::default(),
+        unavailable: vec![UnavailableRow {
+            method: "ipvlan".parse().expect("a row"),
+            unsupported: Unsupported { why: "no module".into(), remedy: "load it".into() },
+        }],
+        paths: Vec::new(),
+    };
+    let mut run = Run { header, state: RunState::Complete, wall_seconds: 1.0, samples: vec![], failures: vec![] };
+    for round in 1..=run.header.plan.samples {
+        run.samples.extend(round_of(&run.header, round));
+    }
+    run
+}
+
+fn round_of(header: &RunHeader, round: u32) -> Vec<Sample> {
+    let turns = crate::cell::round_order(&header.study.cells, header.study.baseline, header.seed, round);
+    let sample = |(order, turn): (usize, crate::cell::Turn)| {
+        let cell = header.study.cells[turn.cell];
+        let jitter = 1.0 + 0.01 * (((order * 7 + round as usize * 13) % 17) as f64 / 17.0 - 0.5);
+        let slower = if cell.row.to_string() == "bridge" { 1.2 } else { 1.0 };
+        let at = String::new();
+        Sample { cell: turn.cell, arm: turn.arm, round, at, figures: figures(cell.workload.kind(), slower * jitter) }
+    };
+    let available = |turn: &crate::cell::Turn| header.study.cells[turn.cell].row.to_string() != "ipvlan";
+    turns.into_iter().filter(available).enumerate().map(sample).collect()
+}
+
+/// One second in which each transaction took 50 µs, or each 1,000 bytes 1 µs, times `slower`.
+fn figures(kind: TestKind, slower: f64) -> Figures {
+    let mut rtt = Histogram::new();
+    (0..100).for_each(|_| rtt.record((50_000.0 * slower) as u64));
+    let end = EndReport {
+        seconds: 1.0,
+        transactions: (20_000.0 / slower) as u64,
+        bytes: (1e9 / slower) as u64,
+        rtt: (kind == TestKind::Rr).then_some(rtt),
+        machine: MachineCpu { cpus: 2, user: 0.1, system: 0.4, idle: 1.5, ..MachineCpu::default() },
+        file: Some(FileReport { real: slower, user: 0.1, sys: 0.5, checksum: 1 }),
+        ..EndReport::default()
+    };
+    Figures::join(kind, true, &end, &end)
+}
+
+fn record<'a>(document: &'a ResultDocument, row: &str, kind: TestKind) -> &'a CellRecord {
+    let wanted = |record: &&CellRecord| record.cell.row.to_string() == row && record.cell.workload.kind() == kind;
+    document.cells.iter().find(wanted).expect("a cell of the demo")
+}
+
+#[test]
+fn a_slower_row_is_called_slower_and_only_that() {
+    let document = analyse(&demo_run());
+    for cell in &document.cells {
+        let Some(tax) = &cell.tax else { continue };
+        let expected = if cell.cell.row.to_string() == "bridge" { Verdict::Slower } else { Verdict::NoneShown };
+        assert_eq!(tax.verdict, expected, "{}", cell.cell.row);
+    }
+    let tax = record(&document, "bridge", TestKind::Rr).tax.as_ref().expect("compared");
+    assert!((tax.low..tax.high).contains(&1.2), "{tax:?}");
+    let tax = record(&document, "bridge", TestKind::Stream).tax.as_ref().expect("compared");
+    assert!((tax.low..tax.high).contains(&(1.0 / 1.2)), "{tax:?}");
+}
+
+#[test]
+fn the_demo_has_rounds_enough_for_its_comparisons() {
+    let mut run = demo_run();
+    run.header.study = Study::built_in("demo").expect("built in");
+    let comparisons = run.header.study.cells.len() - 8;
+    let least_p = 2.0 * 0.5f64.powi(run.header.plan.samples as i32);
+    assert!(least_p * (comparisons as f64) < 0.05, "{comparisons} comparisons");
+}
+
+#[test]
+fn figures_have_their_units() {
+    let document = analyse(&demo_run());
+    let rr = record(&document, "native", TestKind::Rr).summary.clone().expect("measured");
+    let mean = rr.rtt_us.as_ref().expect("RR").mean;
+    assert!((mean.mean - 50.0).abs() < 0.5 && mean.low.is_some_and(|low| low < mean.mean));
+    assert_eq!(mean.n, 22, "the baseline has two samples a round");
+    let cpu = rr.cpu_us_per_transaction.expect("RR");
+    assert!((cpu.mean - 25.0).abs() < 0.5, "half a CPU for 20,000 transactions a second");
+    let stream = record(&document, "native", TestKind::Stream).summary.clone().expect("measured");
+    assert!((stream.goodput_mbps.expect("stream").mean - 8000.0).abs() < 80.0);
+    assert!((stream.cpu_us_per_kb.expect("stream").mean - 0.512).abs() < 0.01);
+}
+
+#[test]
+fn a_row_that_cannot_run_is_there_with_why_and_remedy() {
+    let document = analyse(&demo_run());
+    let status = &record(&document, "ipvlan", TestKind::Rr).status;
+    assert_eq!(status, &CellStatus::Unavailable { why: "no module".into(), remedy: "load it".into() });
+}
+
+#[test]
+fn a_run_of_one_sample_has_no_intervals_and_no_verdicts() {
+    let mut run = demo_run();
+    run.samples.truncate(1);
+    let document = analyse(&run);
+    assert!(document.noise_floor.is_empty() && document.cells.iter().all(|cell| cell.tax.is_none()));
+    let measured: Vec<_> = document.cells.iter().filter_map(|cell| cell.summary.as_ref()).collect();
+    assert_eq!(measured.len(), 1);
+}
+
+#[test]
+fn machine_time_of_one_machine_is_not_added_up_twice() {
+    let mut one = figures(TestKind::Rr, 1.0);
+    assert!((one.busy_cpus() - 0.5).abs() < 1e-9);
+    one.cpu.one_machine = false;
+    assert!((one.busy_cpus() - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn the_document_survives_json() {
+    let document = analyse(&demo_run());
+    let json = serde_json::to_string(&document).expect("serialises");
+    let back: ResultDocument = serde_json::from_str(&json).expect("reads back");
+    assert_eq!(back.cells.len(), document.cells.len());
+    assert_eq!(back.noise_floor.len(), document.noise_floor.len());
+}
+
+#[test]
+fn a_stopped_run_counts_the_rounds_before_its_last() {
+    let mut run = demo_run();
+    assert_eq!(analyse(&run).plan.rounds, 11);
+    run.state = RunState::Stopped;
+    run.samples.truncate(run.samples.len() / 2);
+    assert_eq!(analyse(&run).plan.rounds, 5);
+}

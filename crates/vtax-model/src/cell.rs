@@ -1,0 +1,148 @@
+//! Cells: the points of a study's matrix, and the order in which they are sampled.
+
+use rand::{Rng, SeedableRng, seq::SliceRandom};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    study::Row,
+    units::{Mtu, Span},
+    workload::{TestKind, TestSpec, Transport, Workload},
+};
+
+/// One point of the matrix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Cell {
+    /// What is compared.
+    #[serde(rename = "method")]
+    pub row: Row,
+    /// Of the wire.
+    pub mtu: Mtu,
+    /// The protocol.
+    pub transport: Transport,
+    /// The test and its sizes.
+    #[serde(flatten)]
+    pub workload: Workload,
+    /// Flows at the same time.
+    pub streams: u32,
+}
+
+/// All of a cell but its row: cells of one block are held against one baseline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Block {
+    /// The protocol.
+    pub transport: Transport,
+    /// The kind of test.
+    pub test: TestKind,
+    /// Flows at the same time.
+    pub streams: u32,
+    /// Of the wire.
+    pub mtu: Mtu,
+}
+
+impl Cell {
+    /// The cells that this one is compared with.
+    pub fn block(&self) -> Block {
+        Block { transport: self.transport, test: self.workload.kind(), streams: self.streams, mtu: self.mtu }
+    }
+
+    /// The test as both ends are told to run it.
+    pub fn spec(&self, warmup: Span, duration: Span) -> TestSpec {
+        TestSpec { transport: self.transport, workload: self.workload, streams: self.streams, warmup, duration }
+    }
+}
+
+/// Which of the two arms of the baseline a sample belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Arm {
+    /// The figure that the other rows are held against; every other row has this arm only.
+    A,
+    /// The baseline once more in the same round, treated as if it were another row: what it
+    /// differs by from A is noise.
+    #[serde(rename = "A'")]
+    APrime,
+}
+
+/// One sample to be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Turn {
+    /// Index into the cells.
+    pub cell: usize,
+    /// Which arm.
+    pub arm: Arm,
+}
+
+/// The samples of round `round`, in the order in which they are to be taken.
+///
+/// Every cell once, the baseline's twice. Blocks come in random order and the rows of a block
+/// one after the other, again in random order: what is compared is then measured within
+/// seconds, so that a drifting machine moves both alike, and the MTU changes once a block.
+/// The same seed gives the same order, also when a killed run is resumed.
+pub fn round_order(cells: &[Cell], baseline: Row, seed: u64, round: u32) -> Vec<Turn> {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed ^ (u64::from(round) << 32 | u64::from(round)));
+    // One step away from the seeding, whose first output differs little between rounds.
+    rng.next_u64();
+    let mut blocks: Vec<Block> = cells.iter().map(Cell::block).collect();
+    blocks.sort_unstable();
+    blocks.dedup();
+    blocks.shuffle(&mut rng);
+    blocks.into_iter().flat_map(|block| block_order(cells, baseline, block, &mut rng)).collect()
+}
+
+fn block_order(cells: &[Cell], baseline: Row, block: Block, rng: &mut impl Rng) -> Vec<Turn> {
+    let members = cells.iter().enumerate().filter(|(_, cell)| cell.block() == block);
+    let mut turns: Vec<Turn> = members
+        .flat_map(|(index, cell)| {
+            let again = (cell.row == baseline).then_some(Arm::APrime);
+            [Some(Arm::A), again].into_iter().flatten().map(move |arm| Turn { cell: index, arm })
+        })
+        .collect();
+    turns.shuffle(rng);
+    turns
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::study::Study;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    fn demo() -> Study {
+        Study::built_in("demo").expect("the demo is built in")
+    }
+
+    proptest! {
+        #[test]
+        fn each_round_has_every_cell_once_and_the_baseline_twice(seed: u64, round in 1u32..1000) {
+            let study = demo();
+            let mut seen = BTreeMap::new();
+            for turn in round_order(&study.cells, study.baseline, seed, round) {
+                *seen.entry((turn.cell, turn.arm)).or_insert(0) += 1;
+            }
+            prop_assert!(seen.values().all(|count| *count == 1));
+            let baselines = study.cells.iter().filter(|cell| cell.row == study.baseline).count();
+            prop_assert_eq!(seen.len(), study.cells.len() + baselines);
+        }
+
+        #[test]
+        fn the_same_seed_gives_the_same_order(seed: u64, round in 1u32..1000) {
+            let study = demo();
+            let order = || round_order(&study.cells, study.baseline, seed, round);
+            prop_assert_eq!(order(), order());
+        }
+    }
+
+    #[test]
+    fn rounds_differ_and_each_row_comes_first_about_as_often() {
+        let study = demo();
+        let rows = study.rows.len() + 1;
+        let mut first = BTreeMap::new();
+        for round in 1..=700 {
+            let turn = round_order(&study.cells, study.baseline, 7, round)[0];
+            *first.entry((study.cells[turn.cell].row, turn.arm)).or_insert(0) += 1;
+        }
+        assert_eq!(first.len(), rows);
+        assert!(first.values().all(|count| (40..200).contains(count)), "{first:?}");
+    }
+}

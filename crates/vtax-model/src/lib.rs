@@ -1,0 +1,21 @@
+//! The vocabulary and the mathematics of vtax: units, studies, samples, records, statistics.
+//!
+//! Pure: nothing here reads a file, a clock or the kernel, so that every plan and every
+//! figure can be tested anywhere.
+
+#![forbid(unsafe_code)]
+
+pub mod analysis;
+pub mod cell;
+pub mod histogram;
+pub mod located;
+pub mod measurement;
+pub mod method;
+pub mod published;
+pub mod result;
+pub mod run;
+pub mod stats;
+pub mod study;
+pub mod topology;
+pub mod units;
+pub mod workload;

@@ -1,0 +1,46 @@
+//! Errors in TOML files that name the file and the line.
+
+use std::{fmt, ops::Range};
+
+use serde::de::DeserializeOwned;
+
+/// A text that a user wrote, and where it came from.
+#[derive(Debug, Clone, Copy)]
+pub struct Source<'a> {
+    /// The file's name as the user gave it, or a name for a built-in text.
+    pub name: &'a str,
+    /// Its whole content.
+    pub text: &'a str,
+}
+
+/// Something wrong in a file: what, and on which line.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}: {message}")]
+pub struct FileError {
+    /// The file's name.
+    pub file: String,
+    /// The line, counted from 1.
+    pub line: usize,
+    /// What is wrong and what to do.
+    pub message: String,
+}
+
+impl Source<'_> {
+    /// Reads the TOML of this file.
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, FileError> {
+        toml::from_str(self.text).map_err(|error| {
+            let span = error.span().unwrap_or(0..0);
+            self.error(&span, error.message())
+        })
+    }
+
+    /// An error about the bytes `span` of this file.
+    pub fn error(&self, span: &Range<usize>, message: impl fmt::Display) -> FileError {
+        let before = self.text.as_bytes().get(..span.start).unwrap_or_default();
+        FileError {
+            file: self.name.to_owned(),
+            line: 1 + before.iter().filter(|byte| **byte == b'\n').count(),
+            message: message.to_string(),
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! I/O methods: how a domain is attached to its host's wire.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+/// How a domain is attached to its host's wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum IoMethod {
+    /// The host's own stack on the wire: what the others are held against.
+    Native,
+    /// A whole PCI endpoint handed to the domain.
+    Assigned,
+    /// A virtual function of the NIC.
+    SrIov,
+    /// virtio-net to a virtual switch of the host.
+    Paravirtual,
+    /// A NIC that the hypervisor imitates.
+    Emulated,
+    /// Everything below one PCIe root complex.
+    RootDomain,
+    /// A zone on the host's stack with an address of its own.
+    SharedIp,
+    /// A zone with its own stack behind a veth pair; the host routes.
+    Veth,
+    /// A zone with its own stack on a bridge that the wire is a port of.
+    Bridge,
+    /// A zone with its own stack on a MAC address of its own on the wire.
+    Macvlan,
+    /// A zone with its own stack that shares the wire's MAC address (l2 mode).
+    Ipvlan,
+    /// A zone with its own stack on a tunnel over the wire.
+    Vxlan,
+    /// A zone with its own stack and a wire of its own: the wire's end is moved into it.
+    Exclusive,
+}
+
+/// What can own an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DomainKind {
+    /// The host itself.
+    Primary,
+    /// Processes in a network stack.
+    Zone,
+    /// A virtual machine.
+    Guest,
+}
+
+use DomainKind::{Guest, Primary, Zone};
+
+impl IoMethod {
+    /// Every method, in the order of tables.
+    pub const ALL: [IoMethod; 13] = [
+        IoMethod::Native,
+        IoMethod::Assigned,
+        IoMethod::SrIov,
+        IoMethod::Paravirtual,
+        IoMethod::Emulated,
+        IoMethod::RootDomain,
+        IoMethod::SharedIp,
+        IoMethod::Veth,
+        IoMethod::Bridge,
+        IoMethod::Macvlan,
+        IoMethod::Ipvlan,
+        IoMethod::Vxlan,
+        IoMethod::Exclusive,
+    ];
+
+    /// The name in files, on the command line and in tables.
+    pub fn name(self) -> &'static str {
+        self.facts().0
+    }
+
+    /// One line for people.
+    pub fn summary(self) -> &'static str {
+        self.facts().1
+    }
+
+    /// The kinds of domain that can be attached this way.
+    pub fn domains(self) -> &'static [DomainKind] {
+        self.facts().2
+    }
+
+    /// Bytes of each packet on the wire that the domain can't use. VXLAN over IPv4: inner
+    /// Ethernet 14, VXLAN 8, UDP 8, IP 20 (RFC 7348).
+    pub fn overhead(self) -> u32 {
+        match self {
+            IoMethod::Vxlan => 50,
+            _ => 0,
+        }
+    }
+
+    fn facts(self) -> (&'static str, &'static str, &'static [DomainKind]) {
+        match self {
+            IoMethod::Native => ("native", "the host's own stack on the wire", &[Primary]),
+            IoMethod::Assigned => ("assigned", "a whole PCI endpoint handed to the domain", &[Guest, Zone]),
+            IoMethod::SrIov => ("sr-iov", "a virtual function of the NIC", &[Guest, Zone]),
+            IoMethod::Paravirtual => ("paravirtual", "virtio-net to a virtual switch of the host", &[Guest]),
+            IoMethod::Emulated => ("emulated", "a NIC that the hypervisor imitates", &[Guest]),
+            IoMethod::RootDomain => ("root-domain", "everything below one PCIe root complex", &[Guest]),
+            IoMethod::SharedIp => ("shared-ip", "the host's stack, an address of its own", &[Zone]),
+            IoMethod::Veth => ("veth", "own stack behind a veth pair, routed by the host", &[Zone]),
+            IoMethod::Bridge => ("bridge", "own stack on a bridge with the wire", &[Zone]),
+            IoMethod::Macvlan => ("macvlan", "own stack, own MAC address on the wire", &[Zone]),
+            IoMethod::Ipvlan => ("ipvlan", "own stack, the wire's MAC address (l2)", &[Zone]),
+            IoMethod::Vxlan => ("vxlan", "own stack on a tunnel over the wire", &[Zone]),
+            IoMethod::Exclusive => ("exclusive", "own stack, a wire's end moved into the zone", &[Zone]),
+        }
+    }
+}
+
+impl fmt::Display for IoMethod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A name that no I/O method has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown I/O method `{name}`; there are {known}", known = IoMethod::ALL.map(IoMethod::name).join(", "))]
+pub struct UnknownMethod {
+    /// As written.
+    pub name: String,
+}
+
+impl FromStr for IoMethod {
+    type Err = UnknownMethod;
+
+    fn from_str(name: &str) -> Result<Self, UnknownMethod> {
+        let found = IoMethod::ALL.into_iter().find(|method| method.name() == name);
+        found.ok_or_else(|| UnknownMethod { name: name.to_owned() })
+    }
+}
+
+/// Whether a method can be used on this machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "available", rename_all = "lowercase")]
+pub enum Availability {
+    /// It can.
+    Yes,
+    /// It can't.
+    No(Unsupported),
+}
+
+/// Why a method can't be used here, and what would mend it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{why}; {remedy}")]
+pub struct Unsupported {
+    /// The reason, as found on this machine.
+    pub why: String,
+    /// What the user can do.
+    pub remedy: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_method_has_one_name_everywhere() {
+        for method in IoMethod::ALL {
+            assert_eq!(method.name().parse(), Ok(method));
+            let json = serde_json::to_string(&method).expect("a unit variant is a string");
+            assert_eq!(json, format!("\"{}\"", method.name()));
+            assert!(!method.summary().is_empty() && !method.domains().is_empty());
+        }
+    }
+}

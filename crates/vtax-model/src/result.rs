@@ -1,0 +1,301 @@
+//! The result document, schema `vtax.result/v1`: a run with its figures.
+//!
+//! What scripts read. The JSON Schema is `docs/vtax.result.v1.schema.json`; a test holds this
+//! module's output against it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    cell::Cell,
+    run::{Environment, Failure, Figures, PathRecord, Placement, RunState, Sample},
+    stats::{Direction, StoppingRule, Verdict},
+    study::{Row, SamplingPlan},
+    units::Mtu,
+    workload::{TestKind, Transport},
+};
+
+/// The schema's name and version.
+pub const SCHEMA: &str = "vtax.result/v1";
+
+/// A run with its figures.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ResultDocument {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The study's name.
+    pub study: String,
+    /// The study's title.
+    pub title: String,
+    /// What it asks.
+    pub question: String,
+    /// The run.
+    pub id: String,
+    /// How far it came.
+    pub state: RunState,
+    /// RFC 3339, UTC.
+    pub started: String,
+    /// Wall-clock seconds.
+    pub wall_seconds: f64,
+    /// Whether the method stands at both ends.
+    pub both: bool,
+    /// The row that the others are held against.
+    pub baseline: Row,
+    /// How it was sampled.
+    pub plan: PlanRecord,
+    /// The machine.
+    pub environment: Environment,
+    /// Where the ends ran.
+    pub placement: Placement,
+    /// The baseline against itself, one entry a block of the matrix.
+    pub noise_floor: Vec<FloorRecord>,
+    /// Every cell, also those that could not run.
+    pub cells: Vec<CellRecord>,
+    /// Samples that could not be taken.
+    pub failures: Vec<Failure>,
+}
+
+/// The sampling plan in force.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct PlanRecord {
+    /// Samples, duration and warm-up.
+    #[serde(flatten)]
+    pub sampling: SamplingPlan,
+    /// Whether `--quick` shortened it.
+    pub quick: bool,
+    /// Rounds that are complete.
+    pub rounds: u32,
+    /// Of the order of the samples.
+    pub seed: u64,
+    /// netperf's rule, if it was in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopping: Option<StoppingRule>,
+}
+
+/// What a comparison is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Metric {
+    /// Mean round-trip time, the inverse of the rate: lower is better.
+    Rtt,
+    /// Goodput: higher is better.
+    Goodput,
+    /// Elapsed time of a file transfer: lower is better.
+    Real,
+}
+
+impl Metric {
+    /// The metric that a test is compared by.
+    pub fn of(test: TestKind) -> Metric {
+        match test {
+            TestKind::Rr => Metric::Rtt,
+            TestKind::Stream => Metric::Goodput,
+            TestKind::File => Metric::Real,
+        }
+    }
+
+    /// What is good in it.
+    pub fn direction(self) -> Direction {
+        match self {
+            Metric::Rtt | Metric::Real => Direction::LowerIsBetter,
+            Metric::Goodput => Direction::HigherIsBetter,
+        }
+    }
+
+    /// Its value in one sample: µs, Mb/s or seconds.
+    pub fn value(self, figures: &Figures) -> f64 {
+        match self {
+            Metric::Rtt => figures.rtt_us(),
+            Metric::Goodput => figures.goodput_mbps(),
+            Metric::Real => figures.file.map_or(f64::NAN, |file| file.real),
+        }
+    }
+}
+
+/// The baseline's second arm (A') against its first (A) in one block: what this machine's noise
+/// alone makes of a comparison.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FloorRecord {
+    /// The block.
+    pub transport: Transport,
+    /// The block.
+    pub test: TestKind,
+    /// The block.
+    pub mtu: Mtu,
+    /// The block.
+    pub streams: u32,
+    /// What is compared.
+    pub of: Metric,
+    /// A'/A.
+    pub ratio: f64,
+    /// Of the 95 % interval of the ratio.
+    pub low: f64,
+    /// Of the 95 % interval of the ratio.
+    pub high: f64,
+    /// The largest relative difference inside that interval: a smaller one is noise.
+    pub floor: f64,
+    /// The smallest relative difference that this many rounds show with 80 % power; absent if
+    /// they are too few to show any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub smallest_shown: Option<f64>,
+    /// Rounds with both arms.
+    pub pairs: usize,
+}
+
+/// One cell of the matrix and all that was found about it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CellRecord {
+    /// Method, MTU, transport, test and sizes, streams.
+    #[serde(flatten)]
+    pub cell: Cell,
+    /// Whether and why not.
+    #[serde(flatten)]
+    pub status: CellStatus,
+    /// What its packets went through.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathRecord>,
+    /// In the order in which they landed; the baseline has two a round.
+    pub samples: Vec<Sample>,
+    /// Over the samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<SummaryRecord>,
+    /// Against the baseline; the baseline itself has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tax: Option<TaxRecord>,
+    /// The published figure: µs (RR) or Mb/s (stream).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published: Option<f64>,
+}
+
+/// Whether a cell has figures.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "lowercase")]
+pub enum CellStatus {
+    /// It has.
+    Measured,
+    /// It can't run on this machine.
+    Unavailable {
+        /// The reason.
+        why: String,
+        /// What would mend it.
+        remedy: String,
+    },
+    /// Every sample of it failed.
+    Failed {
+        /// The last error.
+        why: String,
+    },
+    /// The run ended before its first sample.
+    Missing,
+}
+
+/// An estimate over samples with its 95 % interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// Mean over samples.
+    pub mean: f64,
+    /// Median over samples.
+    pub median: f64,
+    /// Lower end of the interval of the mean; absent with fewer than two samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub low: Option<f64>,
+    /// Upper end of the interval of the mean.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub high: Option<f64>,
+    /// Samples.
+    pub n: usize,
+}
+
+/// A percentile of all transactions of a cell, with the interval of the samples' percentiles.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Percentile {
+    /// From the merged histogram.
+    pub value: f64,
+    /// Lower end of the 95 % interval over samples; absent with fewer than two samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub low: Option<f64>,
+    /// Upper end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub high: Option<f64>,
+}
+
+/// A cell's figures over its samples.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SummaryRecord {
+    /// RR.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transactions_per_s: Option<Estimate>,
+    /// RR.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rtt_us: Option<RttSummary>,
+    /// Stream and file: 10^6 bits per second at the receiver.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goodput_mbps: Option<Estimate>,
+    /// RR: µs of CPU, both ends' machines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_us_per_transaction: Option<Estimate>,
+    /// Stream and file: µs of CPU per 1,024 bytes, both ends' machines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_us_per_kb: Option<Estimate>,
+    /// File: the sender's elapsed seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<FileSummary>,
+    /// UDP messages lost, over all samples.
+    pub lost: u64,
+    /// UDP messages lost, as a share of those sent.
+    pub lost_share: f64,
+    /// UDP datagrams overtaken, over all samples.
+    pub reordered: u64,
+    /// TCP segments sent again, over all samples.
+    pub retransmits: u64,
+}
+
+/// Round-trip times of a cell, in µs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RttSummary {
+    /// Inverse of the rate, over samples.
+    pub mean: Estimate,
+    /// Median transaction.
+    pub p50: Percentile,
+    /// 99 of 100.
+    pub p99: Percentile,
+    /// 999 of 1,000.
+    pub p999: Percentile,
+    /// The longest of all.
+    pub max: f64,
+}
+
+/// What `time` would print for a file transfer, in seconds, over samples.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FileSummary {
+    /// Elapsed.
+    pub real: Estimate,
+    /// CPU in user space.
+    pub user: Estimate,
+    /// CPU in the kernel.
+    pub sys: Estimate,
+}
+
+/// A cell against its baseline cell, paired round by round.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TaxRecord {
+    /// What is compared.
+    pub of: Metric,
+    /// Cell over baseline; the tax is this minus one.
+    pub ratio: f64,
+    /// Lower end of the 95 % interval.
+    pub low: f64,
+    /// Upper end of the 95 % interval.
+    pub high: f64,
+    /// Exact sign-flip p of this comparison alone.
+    pub p: f64,
+    /// After Holm over all comparisons of the study.
+    pub p_adjusted: f64,
+    /// slower, faster or none-shown.
+    pub verdict: Verdict,
+    /// No difference shown: the smallest relative one that would have been; absent if the rounds
+    /// are too few to show any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub could_show: Option<f64>,
+    /// Rounds with both cells.
+    pub pairs: usize,
+}

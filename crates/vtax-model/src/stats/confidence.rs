@@ -1,0 +1,99 @@
+//! How sure an interval is to be.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::StatsError;
+
+/// A confidence level above 50 % and below 100 %, written and stored in percent ("95", "99.9").
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct Confidence {
+    percent: f64,
+}
+
+impl Confidence {
+    /// 95 %.
+    pub const P95: Self = Self { percent: 95.0 };
+    /// 99 %.
+    pub const P99: Self = Self { percent: 99.0 };
+
+    /// From percent: `95.0`, and not `0.95`, which is refused.
+    pub fn from_percent(percent: f64) -> Result<Self, StatsError> {
+        if percent > 50.0 && percent < 100.0 {
+            Ok(Self { percent })
+        } else {
+            Err(StatsError::Confidence { given: percent.to_string() })
+        }
+    }
+
+    /// In percent.
+    pub fn percent(self) -> f64 {
+        self.percent
+    }
+
+    /// As a fraction: 0.95.
+    pub fn level(self) -> f64 {
+        self.percent / 100.0
+    }
+
+    /// The share that lies beyond one end of a two-sided interval: 0.025.
+    pub fn tail(self) -> f64 {
+        (100.0 - self.percent) / 200.0
+    }
+}
+
+impl FromStr for Confidence {
+    type Err = StatsError;
+
+    fn from_str(text: &str) -> Result<Self, StatsError> {
+        let number = text.trim().trim_end_matches('%').trim_end();
+        let refuse = |_| StatsError::Confidence { given: text.to_owned() };
+        Self::from_percent(number.parse().map_err(refuse)?)
+    }
+}
+
+impl fmt::Display for Confidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} %", self.percent)
+    }
+}
+
+impl TryFrom<f64> for Confidence {
+    type Error = StatsError;
+
+    fn try_from(percent: f64) -> Result<Self, StatsError> {
+        Self::from_percent(percent)
+    }
+}
+
+impl From<Confidence> for f64 {
+    fn from(confidence: Confidence) -> Self {
+        confidence.percent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percents_are_read() {
+        assert_eq!("95".parse(), Ok(Confidence::P95));
+        assert_eq!(" 99 % ".parse(), Ok(Confidence::P99));
+        assert_eq!("99.9".parse::<Confidence>().unwrap().tail(), (100.0 - 99.9) / 200.0);
+        assert_eq!(Confidence::P95.level(), 0.95);
+        assert_eq!(Confidence::P95.tail(), 0.025);
+    }
+
+    #[test]
+    fn what_is_no_level_is_refused_in_text_and_in_json() {
+        for text in ["", "0.95", "50", "100", "-95", "nan", "inf", "ninety"] {
+            assert!(text.parse::<Confidence>().is_err(), "{text}");
+        }
+        assert!(serde_json::from_str::<Confidence>("100.0").is_err());
+        assert_eq!(serde_json::from_str::<Confidence>("99.0").unwrap(), Confidence::P99);
+    }
+}

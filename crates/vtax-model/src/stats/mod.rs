@@ -1,0 +1,42 @@
+//! What a handful of samples can say, and what they can't.
+//!
+//! The run is the unit, never the packet: everything here takes one figure per sample, or one
+//! pair of figures per round. The path from samples to a sentence in a table:
+//!
+//! 1. [`Summary`]: a cell's mean and median with an interval.
+//! 2. [`PairedTax`]: the ratio of a cell to its baseline, from pairs measured in the same round,
+//!    so that the machine's drift from round to round cancels.
+//! 3. [`NoiseFloor`]: the same figure for the baseline measured twice; what the machine calls a
+//!    difference when there is none.
+//! 4. [`holm()`]: the price of asking about many cells at once.
+//! 5. [`judge_family`]: "slower", "faster", or "no difference shown (could show ≥ x %)".
+//!
+//! [`StoppingRule`] is netperf's rule of when to stop sampling, and is a precision, not a verdict.
+//!
+//! Floats are checked to be finite where they come in ([`StatsError`]), nothing reads a clock, and
+//! the only random numbers are seeded from the data: the same samples give the same sentence.
+
+pub mod confidence;
+pub mod error;
+pub mod floor;
+pub mod holm;
+pub mod p_value;
+pub mod paired;
+mod sign_flip;
+mod signed_rank;
+pub mod stopping;
+mod student;
+pub mod summary;
+#[cfg(test)]
+mod synthetic;
+pub mod verdict;
+
+pub use confidence::Confidence;
+pub use error::{Arm, StatsError};
+pub use floor::{NoiseFloor, RelativeDifference};
+pub use holm::holm;
+pub use p_value::{PValue, Significance};
+pub use paired::{Pair, PairedTax};
+pub use stopping::{Decision, StoppingRule, Width};
+pub use summary::{Spread, Summary};
+pub use verdict::{Comparison, Direction, Finding, Shift, Verdict, judge, judge_family};

@@ -1,0 +1,230 @@
+//! When to stop sampling: netperf's rule.
+//!
+//! `netperf -i max,min -I confidence,width` repeats a test until the mean's interval is no wider
+//! than asked for (Care and Feeding of Netperf 2.6, "Global Options": `-I 99,5` asks for the mean
+//! within ±2.5 % with a confidence of 99 %, so the width is that of the whole interval).
+//!
+//! **This is a precision, not a verdict.** The rule looks after every sample and stops at the
+//! first interval that happens to be narrow, so the interval holds the mean less often than it
+//! says; and two arms that each stopped this way are called different in 28 % of comparisons at 6 %
+//! drift when they are equal. Differences are judged by [`super::PairedTax`].
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::error::finite;
+use super::{Confidence, StatsError, student};
+
+/// The full width of an interval relative to its mean, in percent, above 0: "5" is ±2.5 %.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct Width {
+    percent: f64,
+}
+
+impl Width {
+    /// From percent: `5.0`.
+    pub fn from_percent(percent: f64) -> Result<Self, StatsError> {
+        if percent > 0.0 && percent.is_finite() {
+            Ok(Self { percent })
+        } else {
+            Err(StatsError::Width { given: percent.to_string() })
+        }
+    }
+
+    /// In percent.
+    pub fn percent(self) -> f64 {
+        self.percent
+    }
+}
+
+impl FromStr for Width {
+    type Err = StatsError;
+
+    fn from_str(text: &str) -> Result<Self, StatsError> {
+        let number = text.trim().trim_end_matches('%').trim_end();
+        let refuse = |_| StatsError::Width { given: text.to_owned() };
+        Self::from_percent(number.parse().map_err(refuse)?)
+    }
+}
+
+impl fmt::Display for Width {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} %", self.percent)
+    }
+}
+
+impl TryFrom<f64> for Width {
+    type Error = StatsError;
+
+    fn try_from(percent: f64) -> Result<Self, StatsError> {
+        Self::from_percent(percent)
+    }
+}
+
+impl From<Width> for f64 {
+    fn from(width: Width) -> Self {
+        width.percent
+    }
+}
+
+/// Sample until the mean is known this well, but neither too few nor too many.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Unchecked", into = "Unchecked")]
+pub struct StoppingRule {
+    confidence: Confidence,
+    width: Width,
+    min: usize,
+    max: usize,
+}
+
+/// The fields before their order is known.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Unchecked {
+    confidence: Confidence,
+    width: Width,
+    min: usize,
+    max: usize,
+}
+
+/// What to do after the samples so far.
+///
+/// `achieved` is the width of the mean's interval in percent of the mean; None if the mean is 0, of
+/// which nothing is a share.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Decision {
+    /// Take another sample.
+    Continue,
+    /// The mean is known as well as asked for.
+    Reached {
+        /// At most what was asked for; 0 if all samples are equal.
+        achieved: f64,
+    },
+    /// As many samples as allowed, and the mean isn't known as well as asked for: report how well.
+    Exhausted {
+        /// Wider than what was asked for.
+        achieved: Option<f64>,
+    },
+}
+
+impl StoppingRule {
+    /// Refuses fewer than two samples at least, and a maximum below the minimum.
+    pub fn new(confidence: Confidence, width: Width, min: usize, max: usize) -> Result<Self, StatsError> {
+        if min < 2 || max < min {
+            return Err(StatsError::Bounds { min, max });
+        }
+        Ok(Self { confidence, width, min, max })
+    }
+
+    /// What the interval is held to.
+    pub fn confidence(&self) -> Confidence {
+        self.confidence
+    }
+
+    /// What is to be reached.
+    pub fn width(&self) -> Width {
+        self.width
+    }
+
+    /// Fewest samples.
+    pub fn min(&self) -> usize {
+        self.min
+    }
+
+    /// Most samples.
+    pub fn max(&self) -> usize {
+        self.max
+    }
+
+    /// Looks at all samples so far. A figure that is not a finite number is an error.
+    pub fn decide(&self, samples: &[f64]) -> Result<Decision, StatsError> {
+        finite(samples)?;
+        if samples.len() < self.min {
+            return Ok(Decision::Continue);
+        }
+        let achieved = relative_width(samples, self.confidence);
+        Ok(match achieved {
+            Some(achieved) if achieved <= self.width.percent => Decision::Reached { achieved },
+            _ if samples.len() < self.max => Decision::Continue,
+            _ => Decision::Exhausted { achieved },
+        })
+    }
+}
+
+/// `2 · t · s / √n / |mean|` in percent, as netperf's calculate_confidence(), of two samples or more.
+fn relative_width(samples: &[f64], confidence: Confidence) -> Option<f64> {
+    let (mean, margin) = student::mean_and_margin(samples, confidence);
+    let width = 100.0 * 2.0 * margin / mean.abs();
+    width.is_finite().then_some(width)
+}
+
+impl TryFrom<Unchecked> for StoppingRule {
+    type Error = StatsError;
+
+    fn try_from(rule: Unchecked) -> Result<Self, StatsError> {
+        Self::new(rule.confidence, rule.width, rule.min, rule.max)
+    }
+}
+
+impl From<StoppingRule> for Unchecked {
+    fn from(rule: StoppingRule) -> Self {
+        let StoppingRule { confidence, width, min, max } = rule;
+        Self { confidence, width, min, max }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(width: f64) -> StoppingRule {
+        StoppingRule::new(Confidence::P99, Width::from_percent(width).unwrap(), 3, 5).unwrap()
+    }
+
+    #[test]
+    fn the_width_by_hand() {
+        // 98, 100, 102: s = 2, t(0.995, 2) = 9.9248, 2 · 9.9248 · 2 / √3 = 22.920.
+        let width = relative_width(&[98.0, 100.0, 102.0], Confidence::P99).unwrap();
+        assert!((width - 22.920).abs() < 1e-3, "{width}");
+        assert_eq!(relative_width(&[-1.0, 1.0], Confidence::P99), None);
+    }
+
+    #[test]
+    fn stops_when_narrow_enough_and_not_before_the_minimum() {
+        let decide = |samples: &[f64]| rule(23.0).decide(samples).unwrap();
+        assert_eq!(decide(&[]), Decision::Continue);
+        assert_eq!(decide(&[100.0, 100.0]), Decision::Continue);
+        assert!(matches!(decide(&[98.0, 100.0, 102.0]), Decision::Reached { achieved } if achieved < 23.0));
+        assert_eq!(decide(&[100.0; 3]), Decision::Reached { achieved: 0.0 });
+    }
+
+    #[test]
+    fn gives_up_at_the_maximum_and_says_what_was_reached() {
+        let decide = |samples: &[f64]| rule(5.0).decide(samples).unwrap();
+        assert_eq!(decide(&[98.0, 100.0, 102.0, 90.0]), Decision::Continue);
+        let last = decide(&[98.0, 100.0, 102.0, 90.0, 110.0]);
+        assert!(matches!(last, Decision::Exhausted { achieved: Some(achieved) } if achieved > 5.0));
+        assert_eq!(decide(&[0.0; 5]), Decision::Exhausted { achieved: None });
+    }
+
+    #[test]
+    fn what_makes_no_rule_is_refused() {
+        let width = Width::from_percent(5.0).unwrap();
+        for (min, max) in [(0, 5), (1, 5), (5, 4)] {
+            let refused = StoppingRule::new(Confidence::P99, width, min, max);
+            assert_eq!(refused, Err(StatsError::Bounds { min, max }));
+        }
+        for text in ["0", "-5", "nan", "inf", "five", ""] {
+            assert!(text.parse::<Width>().is_err(), "{text}");
+        }
+        assert_eq!("5 %".parse(), Ok(width));
+        assert!(rule(5.0).decide(&[1.0, f64::NAN]).is_err());
+        let json = r#"{"confidence":99.0,"width":5.0,"min":9,"max":3}"#;
+        assert!(serde_json::from_str::<StoppingRule>(json).is_err());
+        let json = serde_json::to_string(&rule(5.0)).unwrap();
+        assert_eq!(serde_json::from_str::<StoppingRule>(&json).unwrap(), rule(5.0));
+    }
+}

@@ -1,0 +1,119 @@
+//! Studies with a known truth, for the tests of what the statistics find in them.
+
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+
+use super::Pair;
+
+/// Places in a round: the baseline twice, the cell, and three other cells.
+const PLACES: usize = 6;
+
+/// Seeded random numbers.
+pub(super) struct Draws(Xoshiro256PlusPlus);
+
+/// A study of one cell beside a baseline that is measured twice.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rounds {
+    pub(super) rounds: usize,
+    /// Standard deviation of a sample's logarithm.
+    pub(super) noise: f64,
+    /// How far the machine wanders in a round: standard deviation of its logarithm's step.
+    pub(super) drift: f64,
+    /// The truth: cell over baseline.
+    pub(super) ratio: f64,
+}
+
+/// What such a study measured.
+#[derive(Clone)]
+pub(super) struct Study {
+    pub(super) cell: Vec<Pair>,
+    pub(super) repeat: Vec<Pair>,
+}
+
+impl Draws {
+    pub(super) fn seeded(seed: u64) -> Self {
+        Self(Xoshiro256PlusPlus::seed_from_u64(seed))
+    }
+
+    /// Samples made from standard normal numbers.
+    pub(super) fn samples(&mut self, n: usize, make: impl Fn(f64) -> f64) -> Vec<f64> {
+        (0..n).map(|_| make(self.normal())).collect()
+    }
+
+    pub(super) fn resampled_mean(&mut self, samples: &[f64]) -> f64 {
+        let draw = |_| samples[self.below(samples.len())];
+        (0..samples.len()).map(draw).sum::<f64>() / samples.len() as f64
+    }
+
+    /// The machine's speed is a random walk from place to place, through rounds and within them;
+    /// who is measured at which place is drawn.
+    pub(super) fn study(&mut self, plan: Rounds) -> Study {
+        let mut study = Study { cell: Vec::new(), repeat: Vec::new() };
+        let mut machine = 0.0;
+        let step = plan.drift / (PLACES as f64).sqrt();
+        for _ in 0..plan.rounds {
+            let places: [f64; PLACES] = std::array::from_fn(|_| {
+                machine += step * self.normal();
+                (machine + plan.noise * self.normal()).exp()
+            });
+            let [a, again, cell] = self.three_places().map(|place| places[place]);
+            study.cell.push(Pair { baseline: a, cell: cell * plan.ratio });
+            study.repeat.push(Pair { baseline: a, cell: again });
+        }
+        study
+    }
+
+    fn three_places(&mut self) -> [usize; 3] {
+        let mut order: [usize; PLACES] = std::array::from_fn(|place| place);
+        for from in (1..PLACES).rev() {
+            order.swap(from, self.below(from + 1));
+        }
+        [order[0], order[1], order[2]]
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.uniform() * bound as f64) as usize
+    }
+
+    fn uniform(&mut self) -> f64 {
+        (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Box & Muller (1958).
+    fn normal(&mut self) -> f64 {
+        let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.uniform()).cos()
+    }
+}
+
+/// How often something was so.
+#[derive(Debug)]
+pub(super) struct Tally {
+    hits: u32,
+    of: u32,
+}
+
+impl Tally {
+    pub(super) fn of(trials: u32, mut trial: impl FnMut() -> bool) -> Self {
+        Self { hits: (0..trials).map(|_| u32::from(trial())).sum(), of: trials }
+    }
+
+    pub(super) fn rate(&self) -> f64 {
+        f64::from(self.hits) / f64::from(self.of)
+    }
+
+    /// Within three standard errors of the rate: wrong by chance in 0.3 % of seeds, and the seeds
+    /// are fixed.
+    pub(super) fn is_near(&self, rate: f64) -> bool {
+        (self.rate() - rate).abs() <= self.slack(rate)
+    }
+
+    /// Not above the rate by more than three standard errors (1.5 points for 5 % of 2,000).
+    pub(super) fn is_at_most(&self, rate: f64) -> bool {
+        self.rate() <= rate + self.slack(rate)
+    }
+
+    fn slack(&self, rate: f64) -> f64 {
+        3.0 * (rate * (1.0 - rate) / f64::from(self.of)).sqrt()
+    }
+}

@@ -1,0 +1,216 @@
+//! From figures to a sentence: slower, faster, or no difference shown.
+//!
+//! A difference is shown only if all three hold: its p-value, adjusted for all cells of the table
+//! (Holm), is below 5 %; its interval excludes "the same"; its estimate is outside the noise floor.
+//! The test alone would call a tiny but steady difference, one that moving the cell to another
+//! place in the round also makes. "None shown" is not "none": it comes with the smallest difference
+//! that would have been shown.
+
+use serde::{Deserialize, Serialize};
+
+use super::floor::smallest_shown;
+use super::{NoiseFloor, PValue, PairedTax, RelativeDifference, Significance, holm};
+
+const SIGNIFICANCE: Significance = Significance::FIVE_PERCENT;
+
+/// A cell's tax and the noise floor of the baseline that it was measured beside.
+#[derive(Clone, Copy, Debug)]
+pub struct Comparison<'a> {
+    /// Cell over baseline.
+    pub tax: &'a PairedTax,
+    /// Of the same figure (round-trip time, goodput, …) and the same baseline.
+    pub floor: &'a NoiseFloor,
+}
+
+/// Which way a figure moved against its baseline.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Shift {
+    /// The cell's figure is larger.
+    Higher,
+    /// The cell's figure is smaller.
+    Lower,
+    /// No difference is shown.
+    NoneShown {
+        /// The smallest difference that would have been shown in about four of five studies like this
+        /// one; None if there were too few rounds to show any.
+        could_show: Option<RelativeDifference>,
+    },
+}
+
+/// What is good in a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Direction {
+    /// Round-trip time, CPU per transaction, losses.
+    LowerIsBetter,
+    /// Transactions or bytes per second.
+    HigherIsBetter,
+}
+
+/// The word in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// The cell does worse than its baseline.
+    Slower,
+    /// The cell does better than its baseline.
+    Faster,
+    /// No difference is shown, which doesn't mean that there is none.
+    NoneShown,
+}
+
+/// A comparison judged among all the others of its table.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Finding {
+    /// Adjusted for all comparisons of the family.
+    pub adjusted_p: PValue,
+    /// What is shown.
+    pub shift: Shift,
+}
+
+/// Judges all comparisons of one table together, in their order.
+pub fn judge_family(comparisons: &[Comparison<'_>]) -> Vec<Finding> {
+    let p_values: Vec<PValue> = comparisons.iter().map(|comparison| comparison.tax.p).collect();
+    let judged = |(comparison, adjusted_p): (&Comparison<'_>, PValue)| Finding {
+        adjusted_p,
+        shift: judge(*comparison, adjusted_p, comparisons.len()),
+    };
+    comparisons.iter().zip(holm(&p_values)).map(judged).collect()
+}
+
+/// Judges one comparison, whose p-value was adjusted among `family` of them.
+pub fn judge(comparison: Comparison<'_>, adjusted_p: PValue, family: usize) -> Shift {
+    let Comparison { tax, floor } = comparison;
+    let shown = adjusted_p.get() < SIGNIFICANCE.get()
+        && tax.excludes_equality()
+        && RelativeDifference::of_ratio(tax.ratio) > floor.floor;
+    match shown {
+        true if tax.ratio > 1.0 => Shift::Higher,
+        true => Shift::Lower,
+        false => Shift::NoneShown { could_show: could_show(comparison, family) },
+    }
+}
+
+/// By the noisier of the cell and the baseline, and at the level that Holm asks of the smallest
+/// p-value: rather too large than too small.
+fn could_show(comparison: Comparison<'_>, family: usize) -> Option<RelativeDifference> {
+    let Comparison { tax, floor } = comparison;
+    let log_sd = tax.log_sd.max(floor.log_sd);
+    smallest_shown(log_sd, floor.floor, tax.pairs, SIGNIFICANCE.shared_by(family))
+}
+
+impl Shift {
+    /// The word for it, given what is good.
+    pub fn verdict(self, direction: Direction) -> Verdict {
+        match (self, direction) {
+            (Self::NoneShown { .. }, _) => Verdict::NoneShown,
+            (Self::Higher, Direction::LowerIsBetter) | (Self::Lower, Direction::HigherIsBetter) => Verdict::Slower,
+            (Self::Lower, Direction::LowerIsBetter) | (Self::Higher, Direction::HigherIsBetter) => Verdict::Faster,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::synthetic::{Draws, Rounds, Study, Tally};
+    use crate::stats::{Confidence, Pair};
+
+    fn figures(study: &Study) -> (PairedTax, NoiseFloor) {
+        let tax = PairedTax::of(&study.cell, Confidence::P95).unwrap();
+        (tax, NoiseFloor::of(&study.repeat, Confidence::P95).unwrap())
+    }
+
+    fn shift_of(study: &Study) -> Shift {
+        let (tax, floor) = figures(study);
+        judge_family(&[Comparison { tax: &tax, floor: &floor }])[0].shift
+    }
+
+    fn steady(ratio: f64) -> Vec<Pair> {
+        (0..11).map(|i| Pair { baseline: 1.0, cell: ratio * (1.0 + 1e-4 * f64::from(i - 5)) }).collect()
+    }
+
+    #[test]
+    fn a_steady_difference_inside_the_floor_is_not_shown() {
+        let repeat: Vec<Pair> = steady(1.0)
+            .into_iter()
+            .enumerate()
+            .map(|(i, pair)| Pair { cell: pair.cell * if i % 2 == 0 { 1.04 } else { 0.96 }, ..pair })
+            .collect();
+        let study = Study { cell: steady(1.01), repeat };
+        let (tax, floor) = figures(&study);
+        assert!(tax.p.get() < 0.05 && tax.excludes_equality());
+        let Shift::NoneShown { could_show } = shift_of(&study) else { panic!("shown") };
+        assert!(could_show.unwrap() > floor.floor);
+        assert_eq!(shift_of(&Study { cell: steady(1.2), repeat: study.repeat.clone() }), Shift::Higher);
+        assert_eq!(shift_of(&Study { cell: steady(0.8), repeat: study.repeat }), Shift::Lower);
+    }
+
+    #[test]
+    fn a_difference_that_does_not_survive_its_family_is_not_shown() {
+        let study = Study { cell: steady(1.1), repeat: steady(1.0) };
+        let (tax, floor) = figures(&study);
+        let comparison = Comparison { tax: &tax, floor: &floor };
+        assert_eq!(judge(comparison, tax.p, 1), Shift::Higher);
+        let high = PValue::new(0.05).unwrap();
+        assert!(matches!(judge(comparison, high, 60), Shift::NoneShown { could_show: None }));
+        // 2/2048 · 60 = 0.0586.
+        let family = judge_family(&[comparison; 60]);
+        assert!(family.iter().all(|finding| finding.shift == Shift::NoneShown { could_show: None }));
+        assert_eq!(family[0].adjusted_p.get(), 60.0 * 2.0 / 2048.0);
+    }
+
+    #[test]
+    fn words_depend_on_what_is_good() {
+        let none = Shift::NoneShown { could_show: None };
+        for (shift, lower, higher) in [
+            (Shift::Higher, Verdict::Slower, Verdict::Faster),
+            (Shift::Lower, Verdict::Faster, Verdict::Slower),
+            (none, Verdict::NoneShown, Verdict::NoneShown),
+        ] {
+            assert_eq!(shift.verdict(Direction::LowerIsBetter), lower);
+            assert_eq!(shift.verdict(Direction::HigherIsBetter), higher);
+        }
+        let words = [Verdict::Slower, Verdict::Faster, Verdict::NoneShown];
+        assert_eq!(serde_json::to_string(&words).unwrap(), r#"["slower","faster","none-shown"]"#);
+    }
+
+    #[test]
+    fn equal_arms_are_seldom_called_different() {
+        let mut draws = Draws::seeded(12);
+        for drift in [0.0, 0.06] {
+            let plan = Rounds { rounds: 11, noise: 0.02, drift, ratio: 1.0 };
+            let alarms = Tally::of(2_000, || !matches!(shift_of(&draws.study(plan)), Shift::NoneShown { .. }));
+            assert!(alarms.is_at_most(0.05), "{plan:?}: {alarms:?}");
+        }
+    }
+
+    #[test]
+    fn five_percent_is_found_under_three_percent_drift() {
+        let mut draws = Draws::seeded(13);
+        for (ratio, shift) in [(1.05, Shift::Higher), (1.0 / 1.05, Shift::Lower)] {
+            let plan = Rounds { rounds: 18, noise: 0.02, drift: 0.03, ratio };
+            let found = Tally::of(1_000, || shift_of(&draws.study(plan)) == shift);
+            assert!(found.rate() >= 0.9, "{plan:?}: {found:?}");
+        }
+    }
+
+    /// The promise of "could show ≥ x %": a difference of x is shown in about four of five.
+    #[test]
+    fn what_could_be_shown_is_shown() {
+        let mut draws = Draws::seeded(14);
+        for rounds in [8, 11, 18] {
+            let plan = Rounds { rounds, noise: 0.02, drift: 0.0, ratio: 1.0 };
+            let shown = Tally::of(1_000, || {
+                let mut study = draws.study(plan);
+                let (tax, floor) = figures(&study);
+                let least = could_show(Comparison { tax: &tax, floor: &floor }, 1).unwrap();
+                // A fresh cell, beside the same floor, with just that difference.
+                let ratio = 1.0 + least.fraction();
+                study.cell = draws.study(Rounds { ratio, ..plan }).cell;
+                shift_of(&study) == Shift::Higher
+            });
+            assert!(shown.rate() >= 0.74, "{plan:?}: {shown:?}");
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Units that people write in study files and on the command line.
+//!
+//! Each is parsed once, at the edge; past it a wrong size, MTU or time can't exist.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// A unit that could not be read from what the user wrote.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UnitError {
+    /// Not a number with a known suffix.
+    #[error("`{0}` is not a size; write bytes (64) or a number with KiB, MiB, GiB, kB, MB or GB")]
+    Size(String),
+    /// A size too large to be counted in 64 bits.
+    #[error("`{0}` is larger than any size that can be counted")]
+    SizeOverflow(String),
+    /// Not a duration.
+    #[error("`{0}` is not a length of time; write a number with its unit, as 30s, 250ms or 2m")]
+    Span(String),
+    /// Outside the range that an IPv4 link can have.
+    #[error("MTU {0} is impossible: IPv4 links carry {min} to {max} bytes; usual values are 1500 and 9000", min = Mtu::MIN.0, max = Mtu::MAX.0)]
+    Mtu(i64),
+}
+
+/// A number of bytes.
+///
+/// Written plain (`64`), with a binary suffix (`KiB`, `MiB`, `GiB`; also `K`,
+/// `M`, `G`, as iperf3 means them) or with a decimal one (`kB`, `MB`, `GB`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ByteSize(pub u64);
+
+const SUFFIXES: [(&str, u64); 12] = [
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("kB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("K", 1 << 10),
+    ("k", 1 << 10),
+    ("M", 1 << 20),
+    ("m", 1 << 20),
+    ("G", 1 << 30),
+    ("B", 1),
+];
+
+impl FromStr for ByteSize {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let (number, factor) = SUFFIXES
+            .iter()
+            .find_map(|(suffix, factor)| Some((text.strip_suffix(suffix)?, *factor)))
+            .unwrap_or((text, 1));
+        let number = number.trim_end();
+        if number.is_empty() || !number.bytes().all(|b| b.is_ascii_digit()) {
+            return Err(UnitError::Size(text.to_owned()));
+        }
+        let overflow = || UnitError::SizeOverflow(text.to_owned());
+        let count: u64 = number.parse().map_err(|_| overflow())?;
+        count.checked_mul(factor).map(ByteSize).ok_or_else(overflow)
+    }
+}
+
+impl fmt::Display for ByteSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let exact = SUFFIXES[..3].iter().rev().find(|(_, n)| self.0 >= *n && self.0.is_multiple_of(*n));
+        match exact {
+            Some((suffix, factor)) => write!(f, "{} {suffix}", self.0 / factor),
+            None => write!(f, "{} B", self.0),
+        }
+    }
+}
+
+impl Serialize for ByteSize {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for ByteSize {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ByteSizeVisitor)
+    }
+}
+
+struct ByteSizeVisitor;
+
+impl de::Visitor<'_> for ByteSizeVisitor {
+    type Value = ByteSize;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a size: a number of bytes, or text as \"1 MiB\"")
+    }
+
+    fn visit_u64<E: de::Error>(self, bytes: u64) -> Result<ByteSize, E> {
+        Ok(ByteSize(bytes))
+    }
+
+    fn visit_i64<E: de::Error>(self, bytes: i64) -> Result<ByteSize, E> {
+        let bytes = u64::try_from(bytes).map_err(|_| E::custom(UnitError::Size(bytes.to_string())))?;
+        Ok(ByteSize(bytes))
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<ByteSize, E> {
+        text.parse().map_err(E::custom)
+    }
+}
+
+/// The largest IP packet, in bytes, that a link carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct Mtu(u32);
+
+impl Mtu {
+    /// The least that an IPv4 link may have (RFC 791).
+    pub const MIN: Mtu = Mtu(68);
+    /// The largest total length that an IPv4 header can state.
+    pub const MAX: Mtu = Mtu(65535);
+    /// Standard Ethernet.
+    pub const ETHERNET: Mtu = Mtu(1500);
+
+    /// Bytes.
+    pub fn get(self) -> u32 {
+        self.0
+    }
+
+    /// What is left for an inner packet after `overhead` bytes of encapsulation, if that
+    /// still is a possible MTU.
+    pub fn less(self, overhead: u32) -> Result<Mtu, UnitError> {
+        Mtu::try_from(i64::from(self.0) - i64::from(overhead))
+    }
+
+    /// The largest UDP payload that one IPv4 packet of this size carries: 20 bytes of IP
+    /// header and 8 of UDP header go off.
+    pub fn udp_payload(self) -> ByteSize {
+        ByteSize(u64::from(self.0) - 28)
+    }
+}
+
+impl TryFrom<i64> for Mtu {
+    type Error = UnitError;
+
+    fn try_from(bytes: i64) -> Result<Self, UnitError> {
+        match u32::try_from(bytes) {
+            Ok(n) if (Mtu::MIN.0..=Mtu::MAX.0).contains(&n) => Ok(Mtu(n)),
+            _ => Err(UnitError::Mtu(bytes)),
+        }
+    }
+}
+
+impl FromStr for Mtu {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let bytes: i64 = text.parse().map_err(|_| UnitError::Size(text.to_owned()))?;
+        Mtu::try_from(bytes)
+    }
+}
+
+impl fmt::Display for Mtu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<'de> Deserialize<'de> for Mtu {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Mtu::try_from(i64::deserialize(deserializer)?).map_err(de::Error::custom)
+    }
+}
+
+/// A length of time as people write it: `30s`, `250ms`, `2m`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Span(pub Duration);
+
+impl Span {
+    /// A span of whole milliseconds.
+    pub const fn from_millis(millis: u64) -> Span {
+        Span(Duration::from_millis(millis))
+    }
+}
+
+impl FromStr for Span {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let span = humantime::parse_duration(text);
+        span.map(Span).map_err(|_| UnitError::Span(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        humantime::format_duration(self.0).fmt(f)
+    }
+}
+
+impl Serialize for Span {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn sizes_are_read_with_both_kinds_of_suffix() {
+        let read = |text: &str| text.parse::<ByteSize>().map(|size| size.0);
+        assert_eq!(read("1"), Ok(1));
+        assert_eq!(read("1MiB"), Ok(1 << 20));
+        assert_eq!(read("1 MiB"), Ok(1 << 20));
+        assert_eq!(read("1000m"), Ok(1000 << 20));
+        assert_eq!(read("2GB"), Ok(2_000_000_000));
+        assert_eq!(read("64B"), Ok(64));
+    }
+
+    #[test]
+    fn what_is_no_size_is_refused() {
+        for text in ["", "MiB", "-1", "1.5M", "1 TiB", "0x10", "99999999999999999999", "18446744073709551615K"] {
+            assert!(text.parse::<ByteSize>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn impossible_mtus_are_refused() {
+        for bytes in [67, 0, -1, 65536, 70000] {
+            assert_eq!(Mtu::try_from(bytes), Err(UnitError::Mtu(bytes)));
+        }
+        assert_eq!(Mtu::try_from(1500).map(Mtu::get), Ok(1500));
+        assert_eq!(Mtu::ETHERNET.udp_payload(), ByteSize(1472));
+    }
+
+    #[test]
+    fn a_span_needs_its_unit() {
+        assert_eq!("30s".parse(), Ok(Span(Duration::from_secs(30))));
+        assert_eq!("30".parse::<Span>(), Err(UnitError::Span("30".into())));
+    }
+
+    proptest! {
+        #[test]
+        fn a_size_survives_being_written(bytes: u64) {
+            prop_assert_eq!(ByteSize(bytes).to_string().parse(), Ok(ByteSize(bytes)));
+        }
+
+        #[test]
+        fn no_text_makes_the_parsers_panic(text: String) {
+            let _ = (text.parse::<ByteSize>(), text.parse::<Span>(), text.parse::<Mtu>());
+        }
+    }
+}
