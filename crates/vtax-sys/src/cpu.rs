@@ -1,0 +1,143 @@
+//! Which CPUs this thread may use, which it is pinned to, and where the time of
+//! threads, of this process and of the machine went.
+
+mod machine;
+mod set;
+
+use std::fs;
+use std::io;
+use std::mem::MaybeUninit;
+use std::time::Duration;
+
+use crate::clock;
+use crate::error::{Result, SysError};
+
+pub use machine::{MachineTimes, machine_times};
+pub use set::CpuSet;
+
+const ONLINE: &str = "/sys/devices/system/cpu/online";
+
+/// CPU time that was used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CpuTimes {
+    /// In our own code. The kernel knows the *split* only from its timer tick
+    /// unless it is built with precise accounting (`VIRT_CPU_ACCOUNTING_GEN`), so
+    /// for short spans only `total` is to be trusted.
+    pub user: Duration,
+    /// In the kernel on our behalf.
+    pub system: Duration,
+    /// Both, in nanoseconds, from the scheduler's own account.
+    pub total: Duration,
+}
+
+impl CpuTimes {
+    /// What was used since `earlier`.
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            user: self.user.saturating_sub(earlier.user),
+            system: self.system.saturating_sub(earlier.system),
+            total: self.total.saturating_sub(earlier.total),
+        }
+    }
+}
+
+/// The CPUs that the calling thread may run on: its mask, within the cpuset of
+/// its cgroup. A bandwidth limit (`cpu.max`) is not visible here.
+pub fn allowed_cpus() -> Result<CpuSet> {
+    set::affinity().map_err(|e| SysError::os("read", "the CPU mask of this thread", e))
+}
+
+/// The CPUs that are switched on in this machine, ours to use or not.
+pub fn online_cpus() -> Result<CpuSet> {
+    let text = fs::read_to_string(ONLINE).map_err(|e| SysError::os("read", ONLINE, e))?;
+    text.trim().parse()
+}
+
+/// Pins the calling thread to these CPUs and reads the mask back, because the
+/// kernel silently leaves out those that are offline or outside the cpuset.
+///
+/// # Errors
+/// If not *all* of them were granted. The thread may then be pinned to some.
+pub fn pin_current_thread(cpus: &[u32]) -> Result<()> {
+    let wanted: CpuSet = cpus.iter().copied().collect();
+    let fail = |e: io::Error| SysError::os("pin this thread to CPU", &wanted, e);
+    set::set_affinity(&wanted).map_err(fail)?;
+    if set::affinity().map_err(fail)? == wanted {
+        Ok(())
+    } else {
+        // What sched_setaffinity(2) itself answers if none of them is there.
+        Err(fail(io::Error::from_raw_os_error(libc::EINVAL)))
+    }
+}
+
+/// CPU time of the calling thread.
+pub fn thread_times() -> CpuTimes {
+    times(libc::RUSAGE_THREAD, libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// CPU time of this process, all its threads.
+pub fn process_times() -> CpuTimes {
+    times(libc::RUSAGE_SELF, libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+fn times(who: libc::c_int, clock: libc::clockid_t) -> CpuTimes {
+    let mut usage = MaybeUninit::<libc::rusage>::uninit();
+    // SAFETY: the pointer is valid for a rusage.
+    let status = unsafe { libc::getrusage(who, usage.as_mut_ptr()) };
+    assert_eq!(status, 0, "getrusage fails only for a bad argument");
+    // SAFETY: the call succeeded, so the rusage is filled in.
+    let usage = unsafe { usage.assume_init() };
+    CpuTimes {
+        user: timeval(usage.ru_utime),
+        system: timeval(usage.ru_stime),
+        total: clock::to_duration(clock::read(clock)),
+    }
+}
+
+fn timeval(time: libc::timeval) -> Duration {
+    // The kernel keeps both parts non-negative and the second below 10^6.
+    Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::hint::black_box;
+    use std::time::Instant;
+
+    #[test]
+    fn a_pin_is_read_back_and_the_old_mask_returns() {
+        let before = allowed_cpus().unwrap();
+        let first = before.iter().next().unwrap();
+        pin_current_thread(&[first]).unwrap();
+        assert_eq!(allowed_cpus().unwrap(), [first].into_iter().collect());
+        pin_current_thread(&before.iter().collect::<Vec<_>>()).unwrap();
+        assert_eq!(allowed_cpus().unwrap(), before);
+    }
+
+    #[test]
+    fn a_cpu_that_is_not_there_is_refused_even_beside_one_that_is() {
+        let first = allowed_cpus().unwrap().iter().next().unwrap();
+        let error = pin_current_thread(&[first, 8000]).unwrap_err();
+        assert!(error.to_string().contains("8000"), "{error}");
+        assert!(pin_current_thread(&[]).is_err());
+    }
+
+    #[test]
+    fn allowed_cpus_are_online() {
+        let online = online_cpus().unwrap();
+        assert!(allowed_cpus().unwrap().iter().all(|cpu| online.contains(cpu)));
+    }
+
+    #[test]
+    fn work_is_charged_to_the_thread_and_the_process() {
+        let (thread, process) = (thread_times(), process_times());
+        let end = Instant::now() + Duration::from_millis(30);
+        while Instant::now() < end {
+            black_box(0);
+        }
+        let used = thread_times().since(thread).total;
+        assert!(used > Duration::ZERO && used < Duration::from_secs(5), "{used:?}");
+        assert!(process_times().since(process).total >= used);
+    }
+}

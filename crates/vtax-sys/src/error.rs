@@ -1,0 +1,240 @@
+//! The one error of this crate. Each message names what was tried, on what, why
+//! the kernel refused, and what to do about it where that is known.
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use crate::netns::NsId;
+
+/// What this crate's functions return.
+pub type Result<T, E = SysError> = std::result::Result<T, E>;
+
+/// Why a request to the kernel was not carried out.
+///
+/// The kernel's answer is a field named `errno`, not an error `source`, because
+/// the message already contains it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SysError {
+    /// A system call failed.
+    #[error("cannot {operation} {object}: {errno}{}", Remedy(*remedy))]
+    Os {
+        /// A verb phrase, such as "open network namespace".
+        operation: &'static str,
+        /// What it was done to: a path, a pid, a name.
+        object: String,
+        /// The kernel's answer.
+        errno: io::Error,
+        /// What the user can do about it.
+        remedy: Option<&'static str>,
+    },
+    /// The kernel refused an rtnetlink request.
+    #[error("cannot {operation} {object}: {errno}{}{}", Detail(detail), Remedy(*remedy))]
+    Netlink {
+        /// A verb phrase, such as "create veth link".
+        operation: &'static str,
+        /// The link, address or route.
+        object: String,
+        /// The kernel's answer.
+        errno: io::Error,
+        /// The kernel's extended acknowledgement, in its own words.
+        detail: Option<String>,
+        /// What the user can do about it.
+        remedy: Option<&'static str>,
+    },
+    /// The kernel did not answer in time.
+    #[error("cannot {operation} {object}: no answer from the kernel within {waited:?}")]
+    Timeout {
+        /// What was tried.
+        operation: &'static str,
+        /// On what.
+        object: String,
+        /// How long we waited.
+        waited: Duration,
+    },
+    /// The kernel answered something that we cannot read.
+    #[error("cannot {operation} {object}: malformed answer from the kernel: {detail}")]
+    Malformed {
+        /// What was tried.
+        operation: &'static str,
+        /// On what: an object's name or a file in `/proc`.
+        object: String,
+        /// What is wrong with the answer.
+        detail: String,
+    },
+    /// The list changed each time while it was read (`NLM_F_DUMP_INTR`).
+    #[error("cannot {operation}: the list changed while it was read, {attempts} times in a row")]
+    Unstable {
+        /// What was tried.
+        operation: &'static str,
+        /// How often.
+        attempts: u32,
+    },
+    /// A name, address or key does not have the form that the kernel wants.
+    #[error("{value:?} is not a valid {what}: {why}")]
+    Invalid {
+        /// What it was meant to be.
+        what: &'static str,
+        /// As given.
+        value: String,
+        /// The rule that it breaks.
+        why: &'static str,
+    },
+    /// The named link does not exist in this network namespace.
+    #[error("there is no link {name} in this network namespace")]
+    NoSuchLink {
+        /// The link that was looked for.
+        name: String,
+    },
+    /// The link does not carry our mark, so it was left alone.
+    #[error("link {name} was left alone: its alias is {alias:?} and does not start with our mark {mark:?}")]
+    NotOurs {
+        /// The link.
+        name: String,
+        /// What its alias should have started with.
+        mark: String,
+        /// The alias that it has.
+        alias: Option<String>,
+    },
+    /// This kernel has no such kind of link, and no module for it.
+    #[error("this kernel has no link kind {kind}: use a kernel that has it built in, or install its module")]
+    NoSuchKind {
+        /// Such as `ipvlan`.
+        kind: String,
+    },
+    /// The path does not hold the network namespace that it should hold.
+    #[error("{path} was left alone: it holds {}, not {expected}", Found(*found))]
+    WrongNamespace {
+        /// The mount point.
+        path: String,
+        /// The namespace that the caller made there.
+        expected: NsId,
+        /// The one that is there now, if it is one at all.
+        found: Option<NsId>,
+    },
+    /// The path is not a network namespace.
+    #[error("{path} is not a network namespace")]
+    NotANamespace {
+        /// The path that was opened.
+        path: String,
+    },
+    /// The kernel does not let this user have a user namespace.
+    #[error("cannot enter a user namespace ({step}: {errno}): {reason}; {remedy}")]
+    UserNamespaceRefused {
+        /// The step that failed.
+        step: &'static str,
+        /// The kernel's answer.
+        errno: io::Error,
+        /// The setting that forbids it, as far as we can tell.
+        reason: &'static str,
+        /// What the user can do about it.
+        remedy: &'static str,
+    },
+    /// A process with several threads cannot change its user namespace.
+    #[error("cannot change the user namespace: this process has {threads} threads; do it first")]
+    Threaded {
+        /// How many there are.
+        threads: u64,
+    },
+    /// A kernel setting did not take the value that was written.
+    #[error("kernel setting {key} did not take {wrote:?}: it reads back as {read:?}")]
+    SysctlNotTaken {
+        /// The setting, with slashes.
+        key: String,
+        /// The value that was written.
+        wrote: String,
+        /// The value that it has now.
+        read: String,
+    },
+}
+
+impl SysError {
+    /// The kernel's error number, where the kernel said no.
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Self::Os { errno, .. } | Self::Netlink { errno, .. } | Self::UserNamespaceRefused { errno, .. } => {
+                errno.raw_os_error()
+            }
+            _ => None,
+        }
+    }
+
+    /// True if the caller lacks the privilege: the user should become root, or
+    /// vtax should enter a user namespace of its own.
+    pub fn is_permission(&self) -> bool {
+        matches!(self.errno(), Some(libc::EPERM | libc::EACCES))
+    }
+
+    pub(crate) fn os(operation: &'static str, object: impl fmt::Display, errno: impl Into<io::Error>) -> Self {
+        let errno = errno.into();
+        let remedy = remedy_for(&errno);
+        Self::Os { operation, object: object.to_string(), errno, remedy }
+    }
+
+    pub(crate) fn malformed(operation: &'static str, object: impl fmt::Display, detail: impl fmt::Display) -> Self {
+        Self::Malformed { operation, object: object.to_string(), detail: detail.to_string() }
+    }
+}
+
+/// What a user can do about an error number, where that holds for every call.
+pub(crate) fn remedy_for(errno: &io::Error) -> Option<&'static str> {
+    match errno.raw_os_error()? {
+        libc::EPERM | libc::EACCES => Some("run as root, or let vtax use a user namespace of its own"),
+        libc::EEXIST => Some("choose another name, or remove what is there"),
+        libc::EMFILE => Some("raise the limit on open files (ulimit -n)"),
+        libc::ENOSPC => Some("free some space, or raise the limit that is reached"),
+        _ => None,
+    }
+}
+
+struct Remedy(Option<&'static str>);
+
+impl fmt::Display for Remedy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
+    }
+}
+
+struct Detail<'a>(&'a Option<String>);
+
+impl fmt::Display for Detail<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(detail) => write!(f, " (the kernel says: {detail})"),
+            None => Ok(()),
+        }
+    }
+}
+
+struct Found(Option<NsId>);
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(id) => write!(f, "network namespace {id}"),
+            None => f.write_str("no network namespace"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_object_kernel_message_and_remedy() {
+        let error = SysError::Netlink {
+            operation: "create veth link",
+            object: "v0".into(),
+            errno: io::Error::from_raw_os_error(libc::EPERM),
+            detail: Some("nope".into()),
+            remedy: remedy_for(&io::Error::from_raw_os_error(libc::EPERM)),
+        };
+        let text = error.to_string();
+        for part in ["create veth link", "v0", "not permitted", "nope", "root"] {
+            assert!(text.contains(part), "{text} lacks {part}");
+        }
+        assert!(error.is_permission());
+    }
+}

@@ -1,0 +1,31 @@
+//! The Linux mechanism under vtax, and the only crate of the workspace with
+//! `unsafe` code. Everything is synchronous: a lab of a hundred zones is built
+//! by a few thousand small requests one after the other, and a measuring thread
+//! must not share its CPU with an async runtime.
+//!
+//! No function runs an external program, and none decides policy: names,
+//! addresses and ownership marks come from the caller.
+//!
+//! | module | for |
+//! |---|---|
+//! | [`netns`] | network namespaces: make, pin, enter, start processes in them |
+//! | [`userns`] | getting by without root |
+//! | [`netlink`] | links, addresses and routes |
+//! | [`clock`], [`cpu`] | time, pins, and where CPU time went |
+//! | [`sock`] | socket options that `socket2` lacks |
+//! | [`sysctl`], [`process`] | `/proc/sys`, limits, processes that are ours |
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("vtax-sys speaks to the Linux kernel and to nothing else");
+
+pub mod clock;
+pub mod cpu;
+mod error;
+pub mod netlink;
+pub mod netns;
+pub mod process;
+pub mod sock;
+pub mod sysctl;
+pub mod userns;
+
+pub use error::{Result, SysError};

@@ -1,0 +1,131 @@
+//! IP addresses of links.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use netlink_packet_route::address::{
+    AddressAttribute, AddressFlags, AddressHeader, AddressHeaderFlags, AddressMessage,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+
+use super::name::IfIndex;
+use super::reply::attribute;
+use super::socket::{CREATE, Rtnl, Subject};
+use crate::error::Result;
+
+/// Length of `struct ifaddrmsg`, behind which the attributes begin.
+const HEADER: usize = 8;
+
+/// An address that a link has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Address {
+    /// The link.
+    pub link: IfIndex,
+    /// The address itself, with the length of its network's prefix.
+    pub net: IpNet,
+}
+
+impl Rtnl {
+    /// Gives a link an address; the kernel adds the route to its network when the
+    /// link is up.
+    ///
+    /// An IPv6 address is usable at once: without duplicate address detection,
+    /// which would hold it back for a second or more.
+    ///
+    /// # Errors
+    /// `EEXIST` if the link has it already.
+    pub fn add_address(&mut self, link: IfIndex, address: IpNet) -> Result<()> {
+        let mut message = AddressMessage::default();
+        message.header.family = family(address.addr());
+        message.header.prefix_len = address.prefix_len();
+        message.header.index = link.0;
+        message.attributes = vec![AddressAttribute::Local(address.addr()), AddressAttribute::Address(address.addr())];
+        if address.addr().is_ipv6() {
+            message.header.flags = AddressHeaderFlags::Nodad;
+            message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
+        }
+        let subject = Subject { operation: "add address", object: &format_args!("{address} to link number {link}") };
+        self.change(RouteNetlinkMessage::NewAddress(message), CREATE, subject)
+    }
+
+    /// All addresses of all links of the namespace.
+    pub fn addresses(&mut self) -> Result<Vec<Address>> {
+        let subject = Subject { operation: "list addresses", object: &"of this network namespace" };
+        let all = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+        self.dump(&all, subject, Address::parse)
+    }
+}
+
+impl Address {
+    /// Nothing for a family that is not IP.
+    fn parse(body: &[u8]) -> Result<Option<Self>, &'static str> {
+        let malformed = "a malformed address";
+        let header = AddressHeader::parse(body).map_err(|_| malformed)?;
+        if !matches!(header.family, AddressFamily::Inet | AddressFamily::Inet6) {
+            return Ok(None);
+        }
+        let attributes = &body[HEADER..];
+        // On a point-to-point link IFA_ADDRESS is the *other* end; IPv6 has no
+        // IFA_LOCAL otherwise.
+        let own = attribute(attributes, libc::IFA_LOCAL).or_else(|| attribute(attributes, libc::IFA_ADDRESS));
+        let net = own.and_then(ip).and_then(|address| IpNet::new(address, header.prefix_len).ok()).ok_or(malformed)?;
+        let link = IfIndex(header.index);
+        Ok(Some(Self { link, net }))
+    }
+}
+
+pub(super) fn family(address: IpAddr) -> AddressFamily {
+    match address {
+        IpAddr::V4(_) => AddressFamily::Inet,
+        IpAddr::V6(_) => AddressFamily::Inet6,
+    }
+}
+
+/// An address in network order, its family told by its length.
+pub(super) fn ip(value: &[u8]) -> Option<IpAddr> {
+    if let Ok(octets) = <[u8; 4]>::try_from(value) {
+        return Some(octets.into());
+    }
+    <[u8; 16]>::try_from(value).ok().map(IpAddr::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use netlink_packet_core::Emitable;
+    use proptest::prelude::*;
+
+    fn bytes(prefix: u8, attributes: Vec<AddressAttribute>) -> Vec<u8> {
+        let mut message = AddressMessage::default();
+        message.header.family = AddressFamily::Inet;
+        message.header.prefix_len = prefix;
+        message.header.index = 4;
+        message.attributes = attributes;
+        let mut bytes = vec![0; message.buffer_len()];
+        message.emit(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn the_own_end_of_a_point_to_point_link_is_reported() {
+        let own = AddressAttribute::Local([10, 0, 0, 1].into());
+        let other = AddressAttribute::Address([10, 0, 0, 2].into());
+        let address = Address::parse(&bytes(24, vec![other, own])).unwrap().unwrap();
+        assert_eq!(address.link, IfIndex(4));
+        assert_eq!(address.net, "10.0.0.1/24".parse().unwrap());
+    }
+
+    #[test]
+    fn a_prefix_longer_than_its_address_is_malformed() {
+        let own = AddressAttribute::Local([10, 0, 0, 1].into());
+        assert!(Address::parse(&bytes(33, vec![own])).is_err());
+        assert!(Address::parse(&bytes(24, vec![])).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_reports_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+            let _ = Address::parse(&bytes);
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! Links as the kernel reports them.
+
+use std::fmt;
+
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkHeader, LinkMessage};
+
+use super::name::{IfIndex, IfName, LinkRef, MacAddr};
+use super::reply::{attribute, number32, text};
+use super::socket::{CHANGE, Rtnl, Subject};
+use crate::error::{Result, SysError};
+
+/// Length of `struct ifinfomsg`, behind which the attributes begin.
+const HEADER: usize = 16;
+/// From `linux/if_link.h`.
+const IFLA_INFO_KIND: u16 = 1;
+
+/// A link as it is now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// Its number in this namespace.
+    pub index: IfIndex,
+    /// Its name.
+    pub name: IfName,
+    /// The kind of a virtual link, such as `veth`; none for a NIC or `lo`.
+    pub kind: Option<String>,
+    /// Bytes of the largest packet, without the Ethernet header.
+    pub mtu: u32,
+    /// Smallest MTU that the driver takes, if it says.
+    pub min_mtu: Option<u32>,
+    /// Largest MTU that the driver takes, if it says.
+    pub max_mtu: Option<u32>,
+    /// Switched on by the administrator (`IFF_UP`).
+    pub up: bool,
+    /// Switched on and able to carry packets (`IFF_RUNNING`).
+    pub running: bool,
+    /// There is a carrier (`IFF_LOWER_UP`).
+    pub lower_up: bool,
+    /// The state by RFC 2863.
+    pub oper_state: OperState,
+    /// The bridge, bond or VRF that it is a port of.
+    pub master: Option<IfIndex>,
+    /// The link that it stands on, or a veth's other end. The index may be one of
+    /// *another* namespace, see `parent_elsewhere`.
+    pub parent: Option<IfIndex>,
+    /// Whether `parent` is in another namespace (`IFLA_LINK_NETNSID`).
+    pub parent_elsewhere: bool,
+    /// A free text, in which ownership marks are kept.
+    pub alias: Option<String>,
+    /// The hardware address, for Ethernet.
+    pub mac: Option<MacAddr>,
+    /// Transmit queues.
+    pub tx_queues: Option<u32>,
+    /// Receive queues.
+    pub rx_queues: Option<u32>,
+    /// Longest queue that the default qdisc lets build up, in packets.
+    pub tx_queue_length: Option<u32>,
+    /// The root qdisc, such as `noqueue`.
+    pub qdisc: Option<String>,
+    /// Counters since the link was made.
+    pub stats: LinkStats,
+}
+
+/// A link's 64-bit counters (`struct rtnl_link_stats64`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[allow(missing_docs, reason = "the names say it all")]
+pub struct LinkStats {
+    pub rx_packets: u64,
+    pub tx_packets: u64,
+    pub rx_bytes: u64,
+    pub tx_bytes: u64,
+    pub rx_errors: u64,
+    pub tx_errors: u64,
+    pub rx_dropped: u64,
+    pub tx_dropped: u64,
+}
+
+/// The operational state of RFC 2863.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OperState {
+    /// The driver does not tell; `lo` and many virtual links.
+    Unknown,
+    /// Hardware is missing.
+    NotPresent,
+    /// No carrier, or switched off.
+    Down,
+    /// The link below is down.
+    LowerLayerDown,
+    /// In a test.
+    Testing,
+    /// Waits for something, such as 802.1X.
+    Dormant,
+    /// Carries packets.
+    Up,
+}
+
+impl OperState {
+    fn reported(value: u8) -> Self {
+        match value {
+            1 => Self::NotPresent,
+            2 => Self::Down,
+            3 => Self::LowerLayerDown,
+            4 => Self::Testing,
+            5 => Self::Dormant,
+            6 => Self::Up,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+impl fmt::Display for OperState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unknown => "unknown",
+            Self::NotPresent => "not present",
+            Self::Down => "down",
+            Self::LowerLayerDown => "lower layer down",
+            Self::Testing => "testing",
+            Self::Dormant => "dormant",
+            Self::Up => "up",
+        })
+    }
+}
+
+impl Rtnl {
+    /// All links of the namespace.
+    pub fn links(&mut self) -> Result<Vec<Link>> {
+        let subject = Subject { operation: "list links", object: &"of this network namespace" };
+        let all = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        self.dump(&all, subject, |body| Link::parse(body).map(Some).ok_or("a link without a name or MTU"))
+    }
+
+    /// The link with this name or index, if there is one.
+    pub fn link(&mut self, link: impl Into<LinkRef>) -> Result<Option<Link>> {
+        let link = link.into();
+        let subject = Subject { operation: "look up link", object: &link };
+        let message = RouteNetlinkMessage::GetLink(addressed_to(&link));
+        self.get(message, subject, Link::parse)
+    }
+
+    /// Like [`Rtnl::link`], but a link that does not exist is an error:
+    /// [`SysError::NoSuchLink`].
+    pub fn existing_link(&mut self, link: impl Into<LinkRef>) -> Result<Link> {
+        let link = link.into();
+        self.link(link.clone())?.ok_or_else(|| SysError::NoSuchLink { name: link.to_string() })
+    }
+
+    /// Deletes a link; of a veth pair, both ends.
+    pub fn delete_link(&mut self, link: impl Into<LinkRef>) -> Result<()> {
+        let link = link.into();
+        let subject = Subject { operation: "delete link", object: &link };
+        let message = RouteNetlinkMessage::DelLink(addressed_to(&link));
+        self.change(message, CHANGE, subject)
+    }
+
+    /// Deletes a link only if its alias starts with `mark`. It is deleted by the
+    /// index that was looked at, so not one that took its name meanwhile.
+    /// Returns false if there is no such link.
+    ///
+    /// # Errors
+    /// [`SysError::NotOurs`], and nothing is touched, without the mark.
+    pub fn delete_link_marked(&mut self, link: impl Into<LinkRef>, mark: &str) -> Result<bool> {
+        let Some(link) = self.link(link)? else {
+            return Ok(false);
+        };
+        let ours = link.alias.as_deref().is_some_and(|alias| alias.starts_with(mark));
+        if mark.is_empty() || !ours {
+            return Err(SysError::NotOurs { name: link.name.to_string(), mark: mark.into(), alias: link.alias });
+        }
+        match self.delete_link(link.index) {
+            Err(error) if error.errno() == Some(libc::ENODEV) => Ok(false),
+            other => other.map(|()| true),
+        }
+    }
+}
+
+/// A message that names an existing link and asks for nothing yet.
+pub(super) fn addressed_to(link: &LinkRef) -> LinkMessage {
+    let mut message = LinkMessage::default();
+    match link {
+        LinkRef::Index(index) => message.header.index = index.0,
+        LinkRef::Name(name) => message.attributes.push(LinkAttribute::IfName(name.as_str().into())),
+    }
+    message
+}
+
+impl Link {
+    /// Nothing if the message lacks what every link has: a name and an MTU.
+    fn parse(body: &[u8]) -> Option<Self> {
+        let header = LinkHeader::parse(body).ok()?;
+        let attributes = body.get(HEADER..)?;
+        let find = |kind| attribute(attributes, kind);
+        let number = |kind| find(kind).and_then(number32);
+        let flag = |flag| header.flags.contains(flag);
+        Some(Self {
+            index: IfIndex(header.index),
+            name: IfName::reported(find(libc::IFLA_IFNAME)?),
+            kind: find(libc::IFLA_LINKINFO).and_then(|info| attribute(info, IFLA_INFO_KIND)).and_then(text),
+            mtu: number(libc::IFLA_MTU)?,
+            min_mtu: number(libc::IFLA_MIN_MTU).filter(|mtu| *mtu > 0),
+            max_mtu: number(libc::IFLA_MAX_MTU).filter(|mtu| *mtu > 0),
+            up: flag(LinkFlags::Up),
+            running: flag(LinkFlags::Running),
+            lower_up: flag(LinkFlags::LowerUp),
+            oper_state: find(libc::IFLA_OPERSTATE)
+                .and_then(|value| value.first())
+                .map_or(OperState::Unknown, |state| OperState::reported(*state)),
+            master: number(libc::IFLA_MASTER).map(IfIndex),
+            parent: number(libc::IFLA_LINK).filter(|parent| *parent > 0).map(IfIndex),
+            parent_elsewhere: find(libc::IFLA_LINK_NETNSID).is_some(),
+            alias: find(libc::IFLA_IFALIAS).and_then(text),
+            mac: find(libc::IFLA_ADDRESS).and_then(|address| address.try_into().ok()).map(MacAddr),
+            tx_queues: number(libc::IFLA_NUM_TX_QUEUES),
+            rx_queues: number(libc::IFLA_NUM_RX_QUEUES),
+            tx_queue_length: number(libc::IFLA_TXQLEN),
+            qdisc: find(libc::IFLA_QDISC).and_then(text),
+            stats: find(libc::IFLA_STATS64).map(LinkStats::parse).unwrap_or_default(),
+        })
+    }
+}
+
+impl LinkStats {
+    /// The structure grows at its end; what is missing counts as zero.
+    fn parse(bytes: &[u8]) -> Self {
+        let mut counters =
+            bytes.chunks_exact(8).map(|chunk| u64::from_ne_bytes(chunk.try_into().expect("chunks have eight bytes")));
+        let mut next = || counters.next().unwrap_or(0);
+        // Fields of a struct expression are evaluated as they are written here.
+        Self {
+            rx_packets: next(),
+            tx_packets: next(),
+            rx_bytes: next(),
+            tx_bytes: next(),
+            rx_errors: next(),
+            tx_errors: next(),
+            rx_dropped: next(),
+            tx_dropped: next(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use netlink_packet_core::Emitable;
+    use netlink_packet_route::link::{InfoKind, LinkInfo, State};
+    use proptest::prelude::*;
+
+    fn bytes(attributes: Vec<LinkAttribute>) -> Vec<u8> {
+        let mut message = LinkMessage::default();
+        message.header.index = 5;
+        message.header.flags = LinkFlags::Up | LinkFlags::LowerUp;
+        message.attributes = attributes;
+        let mut bytes = vec![0; message.buffer_len()];
+        message.emit(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn a_report_is_read() {
+        let link = Link::parse(&bytes(vec![
+            LinkAttribute::IfName("br0".into()),
+            LinkAttribute::Mtu(9000),
+            LinkAttribute::MaxMtu(0),
+            LinkAttribute::IfAlias("vtax:1".into()),
+            LinkAttribute::Controller(3),
+            LinkAttribute::OperState(State::Up),
+            LinkAttribute::Address(vec![2, 0, 0, 0, 0, 1]),
+            LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Bridge)]),
+        ]))
+        .unwrap();
+        assert_eq!((link.index, link.name.as_str(), link.mtu), (IfIndex(5), "br0", 9000));
+        assert_eq!((link.up, link.running, link.lower_up), (true, false, true));
+        assert_eq!((link.master, link.max_mtu), (Some(IfIndex(3)), None));
+        assert_eq!(link.kind.as_deref(), Some("bridge"));
+        assert_eq!(link.alias.as_deref(), Some("vtax:1"));
+        assert_eq!(link.oper_state, OperState::Up);
+        assert_eq!(link.mac.unwrap().to_string(), "02:00:00:00:00:01");
+    }
+
+    #[test]
+    fn a_link_must_have_a_name_and_an_mtu() {
+        assert_eq!(Link::parse(&bytes(vec![LinkAttribute::Mtu(1500)])), None);
+        assert_eq!(Link::parse(&[0; 15]), None);
+    }
+
+    #[test]
+    fn an_infiniband_address_is_no_ethernet_address() {
+        let link = Link::parse(&bytes(vec![
+            LinkAttribute::IfName("ib0".into()),
+            LinkAttribute::Mtu(2044),
+            LinkAttribute::Address(vec![0; 20]),
+        ]));
+        assert_eq!(link.unwrap().mac, None);
+    }
+
+    #[test]
+    fn counters_are_in_the_order_of_the_kernel() {
+        let bytes: Vec<u8> = (1..=8_u64).flat_map(u64::to_ne_bytes).collect();
+        let stats = LinkStats::parse(&bytes);
+        assert_eq!((stats.rx_packets, stats.tx_packets, stats.rx_bytes), (1, 2, 3));
+        assert_eq!((stats.rx_errors, stats.rx_dropped, stats.tx_dropped), (5, 7, 8));
+        assert_eq!(LinkStats::parse(&bytes[..20]).tx_packets, 2);
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_reports_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = (Link::parse(&bytes), LinkStats::parse(&bytes));
+        }
+    }
+}

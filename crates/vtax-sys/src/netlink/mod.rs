@@ -1,0 +1,45 @@
+//! A narrow, synchronous rtnetlink: just the requests that a lab needs.
+//!
+//! Requests are written with the types of `netlink-packet-route`, which change
+//! with every release of that crate, so none of them shows in this interface.
+//! Answers are read attribute by attribute, and only those that we use: that
+//! crate's readers refuse a whole message for one attribute of a newer kernel.
+//!
+//! Each change asks for an acknowledgement and waits for it. Sequence number,
+//! port and sender of each answer are checked. An error carries the operation,
+//! the object and the kernel's own words (`NETLINK_EXT_ACK`).
+//!
+//! ```no_run
+//! use vtax_sys::netlink::{LinkChange, LinkKind, NewLink, Rtnl};
+//! use vtax_sys::netns::NetNs;
+//!
+//! # fn main() -> vtax_sys::Result<()> {
+//! let (left, right) = (NetNs::scratch()?, NetNs::scratch()?);
+//! let mut rtnl = Rtnl::open_in(&left)?;
+//! let peer_ns = Some(&right);
+//! let kind = LinkKind::Veth { peer: "w1".parse()?, peer_ns, peer_mtu: None };
+//! rtnl.create_link(&NewLink::new("w0".parse()?, kind))?;
+//! let name = "w0".parse()?;
+//! rtnl.set_link(&name, &LinkChange { up: Some(true), ..LinkChange::default() })?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod address;
+mod change;
+mod create;
+mod link;
+mod name;
+mod probe;
+mod reply;
+mod route;
+mod socket;
+
+pub use address::Address;
+pub use change::LinkChange;
+pub use create::{LinkKind, NewLink};
+pub use link::{Link, LinkStats, OperState};
+pub use name::{IfIndex, IfName, LinkRef, MacAddr};
+pub use probe::probe_kind;
+pub use route::{NewRoute, NextHop, Route};
+pub use socket::Rtnl;

@@ -1,0 +1,229 @@
+//! The conversation with the kernel: one request, its answers, their order.
+
+use std::fmt;
+use std::io;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use socket2::SockRef;
+
+use super::reply::{Expected, Refusal, Reply, replies};
+use crate::error::{Result, SysError, remedy_for};
+use crate::netns::NetNs;
+
+/// The kernel carries a request out before `send` returns, so its answer is there
+/// at once; this guards against one that never comes.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The kernel fills at most 32 KiB at a time (`netlink_dump`).
+const BUFFER: usize = 64 * 1024;
+
+/// How often a list that changes underneath is read again.
+const DUMP_ATTEMPTS: u32 = 16;
+
+pub(super) const CREATE: u16 = NLM_F_CREATE | NLM_F_EXCL;
+pub(super) const CHANGE: u16 = 0;
+
+/// A connection to the kernel's table of links, addresses and routes of *one*
+/// network namespace: the one that the opening thread was in.
+#[derive(Debug)]
+pub struct Rtnl {
+    socket: Socket,
+    port: u32,
+    sequence: u32,
+    buffer: Vec<u8>,
+}
+
+/// What a request is about, for its errors.
+#[derive(Clone, Copy)]
+pub(super) struct Subject<'a> {
+    pub(super) operation: &'static str,
+    pub(super) object: &'a dyn fmt::Display,
+}
+
+impl Rtnl {
+    /// Opens it in the calling thread's network namespace.
+    pub fn open() -> Result<Self> {
+        let (socket, port) = connect().map_err(|e| SysError::os("open", "an rtnetlink socket", e))?;
+        Ok(Self { socket, port, sequence: 0, buffer: vec![0; BUFFER] })
+    }
+
+    /// Opens it in `namespace`. The socket stays there, whatever thread uses it.
+    pub fn open_in(namespace: &NetNs) -> Result<Self> {
+        namespace.run(Self::open)?
+    }
+
+    /// A change: sent, carried out, acknowledged.
+    pub(super) fn change(&mut self, message: RouteNetlinkMessage, flags: u16, subject: Subject<'_>) -> Result<()> {
+        let expected = self.send(message, flags | NLM_F_ACK, subject)?;
+        self.collect(expected, subject, &mut |_| Ok(())).map(|_| ())
+    }
+
+    /// One object, by a request that names it. Nothing if the kernel says that
+    /// there is none (`ENODEV`).
+    pub(super) fn get<T>(
+        &mut self,
+        message: RouteNetlinkMessage,
+        subject: Subject<'_>,
+        parse: impl Fn(&[u8]) -> Option<T>,
+    ) -> Result<Option<T>> {
+        let expected = self.send(message, NLM_F_ACK, subject)?;
+        let mut found = None;
+        let end = self.collect(expected, subject, &mut |body| {
+            found = Some(parse(body).ok_or("an attribute is missing")?);
+            Ok(())
+        });
+        match end {
+            Err(error) if error.errno() == Some(libc::ENODEV) => Ok(None),
+            other => other.map(|_| found),
+        }
+    }
+
+    /// The whole list, read again if it changed meanwhile. `parse` returns
+    /// `Ok(None)` for objects that are of no interest.
+    pub(super) fn dump<T>(
+        &mut self,
+        message: &RouteNetlinkMessage,
+        subject: Subject<'_>,
+        parse: impl Fn(&[u8]) -> Result<Option<T>, &'static str>,
+    ) -> Result<Vec<T>> {
+        for _ in 0..DUMP_ATTEMPTS {
+            let mut list = Vec::new();
+            let expected = self.send(message.clone(), NLM_F_DUMP, subject)?;
+            let interrupted = self.collect(expected, subject, &mut |body| {
+                list.extend(parse(body)?);
+                Ok(())
+            })?;
+            if !interrupted {
+                return Ok(list);
+            }
+        }
+        Err(SysError::Unstable { operation: subject.operation, attempts: DUMP_ATTEMPTS })
+    }
+
+    fn send(&mut self, message: RouteNetlinkMessage, flags: u16, subject: Subject<'_>) -> Result<Expected> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut header = NetlinkHeader::default();
+        header.flags = NLM_F_REQUEST | flags;
+        header.sequence_number = self.sequence;
+        header.port_number = self.port;
+        let mut message = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(message));
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        let kernel = SocketAddr::new(0, 0);
+        let sent = retry(|| self.socket.send_to(&bytes, &kernel, 0));
+        sent.map_err(|e| subject.os(e))?;
+        Ok(Expected { sequence: self.sequence, port: self.port })
+    }
+
+    /// Reads answers until the last one. Returns whether the list changed while
+    /// it was read. All of a list is read even if an object in it is malformed,
+    /// so that the next request does not find the rest.
+    fn collect(
+        &mut self,
+        expected: Expected,
+        subject: Subject<'_>,
+        take: &mut dyn FnMut(&[u8]) -> Result<(), &'static str>,
+    ) -> Result<bool> {
+        let deadline = Instant::now() + PATIENCE;
+        let (mut changed, mut malformed) = (false, None);
+        loop {
+            let length = self.receive(deadline, subject)?;
+            for reply in replies(&self.buffer[..length], expected) {
+                match reply.map_err(|detail| subject.malformed(detail))? {
+                    Reply::NotOurs => {}
+                    Reply::Refused(refusal) => return Err(subject.refused(&refusal)),
+                    Reply::Object { body, interrupted } => {
+                        changed |= interrupted;
+                        malformed = malformed.or(take(body).err());
+                    }
+                    Reply::Done { interrupted } => {
+                        let end = malformed.map_or(Ok(()), |why| Err(subject.malformed(why)));
+                        return end.map(|()| changed | interrupted);
+                    }
+                }
+            }
+        }
+    }
+
+    /// One datagram from the kernel into the buffer.
+    fn receive(&mut self, deadline: Instant, subject: Subject<'_>) -> Result<usize> {
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(subject.timeout());
+            }
+            SockRef::from(&self.socket.as_fd()).set_read_timeout(Some(left)).map_err(|e| subject.os(e))?;
+            let socket = &self.socket;
+            let mut space = self.buffer.as_mut_slice();
+            let (length, sender) = match socket.recv_from(&mut space, libc::MSG_TRUNC) {
+                Ok(received) => received,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Err(subject.timeout()),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) => return Err(subject.os(e)),
+            };
+            if length > BUFFER {
+                return Err(subject.malformed(format!("a datagram of {length} bytes")));
+            }
+            // Any process may send to our port; the kernel's is 0.
+            if sender.port_number() == 0 {
+                return Ok(length);
+            }
+        }
+    }
+}
+
+impl Subject<'_> {
+    fn os(self, errno: io::Error) -> SysError {
+        SysError::os(self.operation, self.object, errno)
+    }
+
+    fn malformed(self, detail: impl fmt::Display) -> SysError {
+        SysError::malformed(self.operation, self.object, detail)
+    }
+
+    fn timeout(self) -> SysError {
+        SysError::Timeout { operation: self.operation, object: self.object.to_string(), waited: PATIENCE }
+    }
+
+    fn refused(self, refusal: &Refusal) -> SysError {
+        let errno = refusal.error();
+        SysError::Netlink {
+            operation: self.operation,
+            object: self.object.to_string(),
+            remedy: remedy_for(&errno),
+            errno,
+            detail: refusal.detail.clone(),
+        }
+    }
+}
+
+fn connect() -> io::Result<(Socket, u32)> {
+    let mut socket = Socket::new(NETLINK_ROUTE)?;
+    let address = socket.bind_auto()?;
+    // Errors come with the kernel's text, without our request, and queries that
+    // an old kernel would half ignore are refused instead. Kernels before 4.12
+    // and 4.20 lack them; then there is no text, which is no reason to fail.
+    for option in [socket.set_ext_ack(true), socket.set_cap_ack(true), socket.set_netlink_get_strict_chk(true)] {
+        option.or_else(|e| match e.raw_os_error() {
+            Some(libc::ENOPROTOOPT) => Ok(()),
+            _ => Err(e),
+        })?;
+    }
+    Ok((socket, address.port_number()))
+}
+
+fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}

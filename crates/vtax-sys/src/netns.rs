@@ -1,0 +1,367 @@
+//! Network namespaces: the hosts and zones of a local lab.
+//!
+//! A namespace lives as long as something refers to it: a process, an open file
+//! descriptor, or a mount. [`NetNs::scratch`] keeps one alive by a descriptor
+//! only, so it cannot outlive us; [`NetNs::create_at`] pins one to a path by a
+//! bind mount, as `ip netns add` does, so that it survives until it is removed.
+//!
+//! A network namespace belongs to a *thread*. All work inside one is done on a
+//! scratch thread that ends afterwards, so the caller's thread never moves.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::str::FromStr;
+use std::thread;
+
+use rustix::mount::UnmountFlags;
+use rustix::process::Signal;
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
+
+use crate::error::{Result, SysError};
+use crate::process::{Pid, ProcessId};
+
+/// The calling thread's namespace. Not `/proc/self`, which is the main thread's.
+const OWN: &str = "/proc/thread-self/ns/net";
+
+/// Which namespace it is: the device and inode numbers of its file, as
+/// namespaces(7) says to compare them. Written as `DEVICE:INODE`.
+///
+/// The kernel may give the number of a namespace that is gone to a new one, so
+/// an identity proves something only about a namespace that is held open or
+/// pinned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NsId {
+    device: u64,
+    inode: u64,
+}
+
+impl NsId {
+    fn of(metadata: &fs::Metadata) -> Self {
+        Self { device: metadata.dev(), inode: metadata.ino() }
+    }
+}
+
+impl fmt::Display for NsId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.device, self.inode)
+    }
+}
+
+impl FromStr for NsId {
+    type Err = SysError;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let parse = || {
+            let (device, inode) = text.split_once(':')?;
+            Some(Self { device: device.parse().ok()?, inode: inode.parse().ok()? })
+        };
+        parse().ok_or_else(|| SysError::Invalid {
+            what: "namespace identity",
+            value: text.into(),
+            why: "it is written DEVICE:INODE, two numbers",
+        })
+    }
+}
+
+/// What happens to a child when the one who started it dies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outlive {
+    /// The child goes on.
+    Yes,
+    /// The kernel kills the child (`PR_SET_PDEATHSIG`).
+    ///
+    /// The "parent" here is the *thread* that called [`NetNs::spawn`], see
+    /// prctl(2): the child is killed as soon as that thread ends, even if the
+    /// process goes on. So start such children from a thread that lives as long
+    /// as they should, and never from inside [`NetNs::run`]. A set-user-id
+    /// program escapes it.
+    No,
+}
+
+/// An open network namespace, which cannot vanish while it is held.
+#[derive(Debug)]
+pub struct NetNs {
+    file: File,
+    id: NsId,
+}
+
+impl NetNs {
+    /// The namespace of the calling thread.
+    pub fn current() -> Result<Self> {
+        Self::open(Path::new(OWN))
+    }
+
+    /// The namespace pinned at `path`, or that of `/proc/PID/ns/net`.
+    ///
+    /// # Errors
+    /// [`SysError::NotANamespace`] for any other file, such as the empty file
+    /// that is left when a pinned namespace was unmounted by hand.
+    pub fn open(path: &Path) -> Result<Self> {
+        let fail = |errno| SysError::os("open network namespace", path.display(), errno);
+        let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(fail)?;
+        if !is_network_namespace(file.as_fd()) {
+            return Err(SysError::NotANamespace { path: path.display().to_string() });
+        }
+        let id = NsId::of(&file.metadata().map_err(fail)?);
+        Ok(Self { file, id })
+    }
+
+    /// A new namespace that lives as long as this handle, and whatever process
+    /// or link is put into it.
+    pub fn scratch() -> Result<Self> {
+        on_scratch_thread(|| {
+            unshare_network().map_err(|e| SysError::os("create", "a network namespace", e))?;
+            Self::current()
+        })?
+    }
+
+    /// A new namespace, pinned at `path`, which must not exist yet and whose
+    /// directory must. Nothing in it is up, not even `lo`.
+    ///
+    /// The file system of `path` need not be a shared mount. `ip netns add` makes
+    /// its directory one, because a mount namespace that is cloned later holds a
+    /// copy of our mount, which would keep the namespace alive after we unmount
+    /// ours. Since Linux 3.18 removing the file drops the mounts on it in *all*
+    /// mount namespaces ("vfs: Lazily remove mounts on unlinked files and
+    /// directories"), and [`NetNs::remove_at`] removes the file. Other processes see the namespace only if they share our mount
+    /// namespace or get its mounts by propagation; ours get a descriptor.
+    ///
+    /// # Errors
+    /// `EEXIST` if the path is taken. Nothing is left behind on failure.
+    pub fn create_at(path: &Path) -> Result<Self> {
+        let fail = |e| SysError::os("create network namespace at", path.display(), e);
+        OpenOptions::new().write(true).create_new(true).mode(0o444).open(path).map_err(fail)?;
+        let made = on_scratch_thread(|| {
+            unshare_network().map_err(fail)?;
+            rustix::mount::mount_bind(OWN, path).map_err(|e| fail(e.into()))?;
+            Self::current()
+        });
+        made.and_then(|made| made).inspect_err(|_| {
+            // The error at hand is the one that matters; the file is ours.
+            let _ = Self::remove_at(path, None);
+        })
+    }
+
+    /// Unpins the namespace at `path` and removes the file. The namespace itself
+    /// goes when its last process, descriptor and mount do. Returns false if
+    /// there was nothing at `path`.
+    ///
+    /// With `expected`, only that namespace is removed. An empty file there is
+    /// what an interrupted create or remove leaves; it pins nothing and is
+    /// removed as well.
+    ///
+    /// # Errors
+    /// [`SysError::WrongNamespace`] or [`SysError::NotANamespace`], and nothing
+    /// is touched, if something else is there.
+    pub fn remove_at(path: &Path, expected: Option<NsId>) -> Result<bool> {
+        let fail = |e| SysError::os("remove network namespace at", path.display(), e);
+        let pinned = match fs::symlink_metadata(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(e) => return Err(fail(e)),
+            Ok(metadata) => Pinned::at(path, &metadata)?,
+        };
+        pinned.check(path, expected)?;
+        if let Pinned::Namespace(_) = pinned {
+            let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
+            rustix::mount::unmount(path, flags).map_err(|e| fail(e.into()))?;
+        }
+        fs::remove_file(path).map_err(fail)?;
+        Ok(true)
+    }
+
+    /// Which namespace this is.
+    pub fn id(&self) -> NsId {
+        self.id
+    }
+
+    /// Runs `work` on a thread of its own inside the namespace and returns what
+    /// it returns. A panic in `work` goes on in the caller.
+    ///
+    /// Sockets keep the namespace they were made in, so a socket made by `work`
+    /// can be used by any thread afterwards. `/proc/net` is the main thread's
+    /// view; `work` should read `/proc/thread-self/net`.
+    ///
+    /// # Errors
+    /// Only if the namespace cannot be entered; then `work` has not run.
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
+        on_scratch_thread(|| {
+            self.enter().map_err(|e| SysError::os("enter network namespace", self.id, e))?;
+            Ok(work())
+        })?
+    }
+
+    /// Starts a program inside the namespace. The command is consumed, because
+    /// the namespace stays attached to it.
+    pub fn spawn(&self, mut command: Command, outlive: Outlive) -> Result<Child> {
+        let program = command.get_program().to_string_lossy().into_owned();
+        self.attach(&mut command, outlive);
+        command.spawn().map_err(|e| SysError::os("start program", program, e))
+    }
+
+    /// Replaces this process by a program inside the namespace; returns only if
+    /// that failed. The calling thread may then already be in the namespace, so
+    /// the caller should report and exit.
+    pub fn exec(&self, mut command: Command) -> SysError {
+        let program = command.get_program().to_string_lossy().into_owned();
+        self.attach(&mut command, Outlive::Yes);
+        SysError::os("execute program", program, command.exec())
+    }
+
+    /// The processes whose main thread is in this namespace.
+    ///
+    /// A process that we may not inspect (ptrace(2), access mode checks) is not
+    /// in the list, so without root it covers our own processes only.
+    pub fn processes(&self) -> Result<Vec<ProcessId>> {
+        let pids = crate::process::all_pids()?;
+        let inside = pids.into_iter().filter(|pid| self.holds(*pid));
+        // A process that ended since is no longer inside.
+        Ok(inside.filter_map(|pid| ProcessId::of(pid).ok()).collect())
+    }
+
+    fn holds(&self, pid: Pid) -> bool {
+        fs::metadata(format!("/proc/{pid}/ns/net")).is_ok_and(|m| NsId::of(&m) == self.id)
+    }
+
+    fn enter(&self) -> io::Result<()> {
+        move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network))?;
+        Ok(())
+    }
+
+    /// Makes `command` start inside the namespace.
+    fn attach(&self, command: &mut Command, outlive: Outlive) {
+        let namespace = self.file.as_raw_fd();
+        let parent = rustix::process::getpid();
+        let hook = move || {
+            // SAFETY: the handle is borrowed by `spawn` or `exec` until the child
+            // has executed its program, so the descriptor is open here.
+            let namespace = unsafe { BorrowedFd::borrow_raw(namespace) };
+            move_into_link_name_space(namespace, Some(LinkNameSpaceType::Network))?;
+            if outlive == Outlive::No {
+                die_with(parent)?;
+            }
+            Ok(())
+        };
+        // SAFETY: between fork and exec the hook only makes the system calls
+        // setns, prctl and getppid; it takes no lock and allocates nothing.
+        unsafe { command.pre_exec(hook) };
+    }
+}
+
+impl AsFd for NetNs {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// What is mounted at a path.
+enum Pinned {
+    Namespace(NsId),
+    EmptyFile,
+}
+
+impl Pinned {
+    fn at(path: &Path, metadata: &fs::Metadata) -> Result<Self> {
+        let foreign = || SysError::NotANamespace { path: path.display().to_string() };
+        if !metadata.is_file() {
+            return Err(foreign());
+        }
+        match NetNs::open(path) {
+            Ok(namespace) => Ok(Self::Namespace(namespace.id)),
+            Err(SysError::NotANamespace { .. }) if metadata.len() == 0 => Ok(Self::EmptyFile),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn check(&self, path: &Path, expected: Option<NsId>) -> Result<()> {
+        match (self, expected) {
+            (Self::Namespace(found), Some(expected)) if *found != expected => {
+                Err(SysError::WrongNamespace { path: path.display().to_string(), expected, found: Some(*found) })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn on_scratch_thread<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T> {
+    thread::scope(|scope| {
+        let worker = thread::Builder::new()
+            .name("vtax-netns".into())
+            .spawn_scoped(scope, work)
+            .map_err(|e| SysError::os("start", "a scratch thread", e))?;
+        match worker.join() {
+            Ok(value) => Ok(value),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
+fn unshare_network() -> io::Result<()> {
+    // SAFETY: the only flag is NEWNET; the descriptor table stays shared.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET)? };
+    Ok(())
+}
+
+/// `NS_GET_NSTYPE` (ioctl_ns(2)) fails with `ENOTTY` on anything but a namespace.
+fn is_network_namespace(file: BorrowedFd<'_>) -> bool {
+    // SAFETY: this ioctl takes no argument and reads and writes no memory of ours.
+    let kind = unsafe { libc::ioctl(file.as_raw_fd(), libc::NS_GET_NSTYPE) };
+    kind == libc::CLONE_NEWNET
+}
+
+/// Asks for death with the parent, and dies now if the parent died before the
+/// kernel knew of our wish.
+fn die_with(parent: rustix::process::Pid) -> io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    if rustix::process::getppid() == Some(parent) { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ESRCH)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identity_survives_being_written_down() {
+        let own = NetNs::current().unwrap().id();
+        assert_eq!(own.to_string().parse::<NsId>().unwrap(), own);
+    }
+
+    #[test]
+    fn malformed_identities_are_refused() {
+        for text in ["", ":", "1", "1:", "a:b", "1:2:3", "-1:2"] {
+            assert!(text.parse::<NsId>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_plain_file_is_not_a_namespace() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let error = NetNs::open(file.path()).unwrap_err();
+        assert!(matches!(error, SysError::NotANamespace { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_file_with_contents_is_never_removed() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), "precious").unwrap();
+        assert!(NetNs::remove_at(file.path(), None).is_err());
+        assert_eq!(fs::read_to_string(file.path()).unwrap(), "precious");
+    }
+
+    #[test]
+    fn removing_nothing_is_no_error() {
+        let directory = tempfile::tempdir().unwrap();
+        assert!(!NetNs::remove_at(&directory.path().join("none"), None).unwrap());
+    }
+
+    #[test]
+    fn the_own_namespace_holds_this_process() {
+        let own = ProcessId::of(Pid::own()).unwrap();
+        assert!(NetNs::current().unwrap().processes().unwrap().contains(&own));
+    }
+}

@@ -1,0 +1,255 @@
+//! Processes that are ours to end, and the limits of this one.
+//!
+//! A pid alone is not a name: the kernel gives it to somebody else later. A
+//! journal that is replayed after a reboot must not kill a stranger, so a
+//! process is named by its pid *and* its start time.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::{PidfdFlags, Resource, Rlimit};
+
+use crate::error::{Result, SysError};
+
+pub use rustix::process::Signal;
+
+/// A process number, as in `/proc`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Pid(pub u32);
+
+impl Pid {
+    /// This process.
+    pub fn own() -> Self {
+        Self(std::process::id())
+    }
+}
+
+impl fmt::Display for Pid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// One process for all time, at least until the next boot: its pid and when it
+/// started. Written as `PID@START`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ProcessId {
+    /// The number, which is used again after the process is gone.
+    pub pid: Pid,
+    /// Clock ticks from boot to the start of the process: field 22 of
+    /// `/proc/PID/stat`, see proc_pid_stat(5).
+    pub start_ticks: u64,
+}
+
+impl ProcessId {
+    /// The process that has this pid now.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is none.
+    pub fn of(pid: Pid) -> Result<Self> {
+        let path = format!("/proc/{pid}/stat");
+        // Not UTF-8: the program chose its own name.
+        let stat = fs::read(&path).map_err(|e| SysError::os("read", &path, e))?;
+        let start_ticks =
+            start_ticks(&stat).ok_or_else(|| SysError::malformed("read", &path, "no start time in field 22"))?;
+        Ok(Self { pid, start_ticks })
+    }
+
+    /// Whether it still runs, or waits as a zombie for its parent.
+    pub fn exists(self) -> bool {
+        Self::of(self.pid).is_ok_and(|now| now == self)
+    }
+
+    /// Sends a signal to this very process, and to none that got its pid.
+    /// Returns false if it is gone.
+    pub fn signal(self, signal: Signal) -> Result<bool> {
+        let Some(handle) = self.open()? else {
+            return Ok(false);
+        };
+        match rustix::process::pidfd_send_signal(&handle, signal) {
+            Ok(()) => Ok(true),
+            Err(rustix::io::Errno::SRCH) => Ok(false),
+            Err(e) => Err(SysError::os("signal process", self.pid, e)),
+        }
+    }
+
+    /// Waits until it has ended, as a zombie or for good; false if the time ran
+    /// out before. Works for any process, not only for children.
+    pub fn wait_end(self, patience: Duration) -> Result<bool> {
+        let Some(handle) = self.open()? else {
+            return Ok(true);
+        };
+        let deadline = Instant::now() + patience;
+        loop {
+            match readable(&handle, deadline) {
+                Ok(ended) => return Ok(ended),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(SysError::os("wait for process", self.pid, e)),
+            }
+        }
+    }
+
+    /// A handle that stays with the process even if its pid is used again. The
+    /// start time is compared *after* opening, so the check holds for the handle.
+    fn open(self) -> Result<Option<OwnedFd>> {
+        let raw = i32::try_from(self.pid.0).ok();
+        let Some(pid) = raw.and_then(rustix::process::Pid::from_raw) else {
+            return Ok(None);
+        };
+        match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(handle) => Ok(self.exists().then_some(handle)),
+            Err(rustix::io::Errno::SRCH) => Ok(None),
+            Err(e) => Err(SysError::os("open process", self.pid, e)),
+        }
+    }
+}
+
+impl fmt::Display for ProcessId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.pid, self.start_ticks)
+    }
+}
+
+impl FromStr for ProcessId {
+    type Err = SysError;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let parse = || {
+            let (pid, start) = text.split_once('@')?;
+            Some(Self { pid: Pid(pid.parse().ok()?), start_ticks: start.parse().ok()? })
+        };
+        parse().ok_or_else(|| SysError::Invalid {
+            what: "process identity",
+            value: text.into(),
+            why: "it is written PID@START, two numbers",
+        })
+    }
+}
+
+/// Raises this process's limit on open files to `wanted`, or as near to it as
+/// the hard limit allows, and never lowers it. Returns the limit that holds.
+pub fn raise_open_files(wanted: u64) -> Result<u64> {
+    let now = rustix::process::getrlimit(Resource::Nofile);
+    let reachable = now.maximum.map_or(wanted, |hard| wanted.min(hard));
+    match now.current {
+        None => return Ok(u64::MAX),
+        Some(current) if current >= reachable => return Ok(current),
+        Some(_) => {}
+    }
+    let raised = Rlimit { current: Some(reachable), maximum: now.maximum };
+    rustix::process::setrlimit(Resource::Nofile, raised)
+        .map_err(|e| SysError::os("raise the limit on open files to", reachable, e))?;
+    Ok(reachable)
+}
+
+/// Bytes that a user without privilege may still write to the file system of
+/// `path`: the blocks that statvfs(3) calls available, not the free ones, of
+/// which some are kept for root.
+pub fn disk_free(path: &Path) -> Result<u64> {
+    let stat = rustix::fs::statvfs(path).map_err(|e| SysError::os("ask the free space at", path.display(), e))?;
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+pub(crate) fn all_pids() -> Result<Vec<Pid>> {
+    let fail = |e: io::Error| SysError::os("list", "/proc", e);
+    let mut pids = Vec::new();
+    for entry in fs::read_dir("/proc").map_err(fail)? {
+        let name = entry.map_err(fail)?.file_name();
+        pids.extend(name.to_str().and_then(|name| name.parse().ok()).map(Pid));
+    }
+    Ok(pids)
+}
+
+/// A pidfd is readable once its process has ended, pidfd_open(2).
+fn readable(handle: &OwnedFd, deadline: Instant) -> rustix::io::Result<bool> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    let timeout = Timespec::try_from(left).map_err(|_| rustix::io::Errno::INVAL)?;
+    let mut fds = [PollFd::from_borrowed_fd(handle.as_fd(), PollFlags::IN)];
+    Ok(rustix::event::poll(&mut fds, Some(&timeout))? > 0)
+}
+
+/// Field 22, counted from behind the program's name, which is in parentheses and
+/// may itself contain spaces and parentheses.
+fn start_ticks(stat: &[u8]) -> Option<u64> {
+    let behind_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
+    let rest = std::str::from_utf8(&stat[behind_name..]).ok()?;
+    // The first field behind the name is number 3.
+    rest.split_ascii_whitespace().nth(22 - 3)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::process::Command;
+
+    const STAT: &str =
+        "(sleep) S 1 4242 4242 0 -1 4194304 112 0 0 0 0 0 0 0 20 0 1 0 987654 3133440 195 18446744073709551615";
+
+    #[test]
+    fn the_start_time_is_field_22() {
+        assert_eq!(start_ticks(format!("4242 {STAT}").as_bytes()), Some(987_654));
+    }
+
+    #[test]
+    fn a_name_with_parentheses_and_bad_utf8_does_not_shift_fields() {
+        let mut stat = b"4242 (a) S 1 (\xff".to_vec();
+        stat.extend_from_slice(STAT.as_bytes());
+        assert_eq!(start_ticks(&stat), Some(987_654));
+    }
+
+    #[test]
+    fn a_process_is_ended_and_then_gone() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let id = ProcessId::of(Pid(child.id())).unwrap();
+        assert!(!id.wait_end(Duration::ZERO).unwrap());
+        assert!(id.signal(Signal::KILL).unwrap());
+        assert!(id.wait_end(Duration::from_secs(5)).unwrap());
+        child.wait().unwrap();
+        assert!(!id.exists());
+        assert!(!id.signal(Signal::KILL).unwrap());
+    }
+
+    #[test]
+    fn a_recycled_pid_is_not_signalled() {
+        let own = ProcessId::of(Pid::own()).unwrap();
+        let earlier = ProcessId { start_ticks: own.start_ticks - 1, ..own };
+        // Were this sent, the test itself would die.
+        assert!(!earlier.signal(Signal::KILL).unwrap());
+        assert!(earlier.wait_end(Duration::ZERO).unwrap());
+    }
+
+    #[test]
+    fn identity_survives_being_written_down() {
+        let own = ProcessId::of(Pid::own()).unwrap();
+        assert_eq!(own.to_string().parse::<ProcessId>().unwrap(), own);
+        assert!("12".parse::<ProcessId>().is_err());
+    }
+
+    #[test]
+    fn the_limit_on_files_is_never_lowered() {
+        let before = raise_open_files(0).unwrap();
+        assert_eq!(raise_open_files(1).unwrap(), before);
+        assert!(raise_open_files(before.saturating_add(1)).unwrap() >= before);
+    }
+
+    #[test]
+    fn free_space_of_a_missing_path_is_an_error_that_names_it() {
+        assert!(disk_free(Path::new("/")).is_ok());
+        let error = disk_free(Path::new("/no/such/place")).unwrap_err();
+        assert!(error.to_string().contains("/no/such/place"));
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_stat_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = start_ticks(&bytes);
+        }
+    }
+}

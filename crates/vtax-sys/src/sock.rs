@@ -1,0 +1,125 @@
+//! Socket options that `socket2` lacks.
+
+mod tcp_info;
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd};
+
+use crate::error::{Result, SysError};
+
+pub use tcp_info::{TcpInfo, tcp_info};
+
+/// Makes the kernel send every datagram with "don't fragment" and refuse one that
+/// is longer than the path's MTU with `EMSGSIZE`, for IPv4 and IPv6 (ip(7),
+/// `IP_PMTUDISC_DO`). A test of a given MTU must not silently measure fragments.
+pub fn set_dont_fragment(socket: impl AsFd) -> Result<()> {
+    let socket = socket.as_fd();
+    let (level, option, value) = match family(socket)? {
+        libc::AF_INET6 => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO),
+        _ => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO),
+    };
+    set_int(socket, level, option, value).map_err(|e| SysError::os("set option", "MTU_DISCOVER of a socket", e))
+}
+
+/// The MTU in bytes that the kernel knows for the path of a *connected* socket,
+/// headers of IP included.
+///
+/// # Errors
+/// `ENOTCONN` if it is not connected.
+pub fn path_mtu(socket: impl AsFd) -> Result<u32> {
+    let socket = socket.as_fd();
+    let (level, option) = match family(socket)? {
+        libc::AF_INET6 => (libc::IPPROTO_IPV6, libc::IPV6_MTU),
+        _ => (libc::IPPROTO_IP, libc::IP_MTU),
+    };
+    let object = "MTU of a socket's path";
+    let mtu = get_int(socket, level, option).map_err(|e| SysError::os("read the", object, e))?;
+    u32::try_from(mtu).map_err(|e| SysError::malformed("read the", object, e))
+}
+
+/// The CPU on which the last packet of this socket was received, socket(7); none
+/// if there has been no packet. Tells whether receive processing and the reader
+/// share a CPU.
+pub fn incoming_cpu(socket: impl AsFd) -> Result<Option<u32>> {
+    let cpu = get_int(socket.as_fd(), libc::SOL_SOCKET, libc::SO_INCOMING_CPU)
+        .map_err(|e| SysError::os("read option", "INCOMING_CPU of a socket", e))?;
+    Ok(u32::try_from(cpu).ok())
+}
+
+fn family(socket: impl AsFd) -> Result<libc::c_int> {
+    get_int(socket, libc::SOL_SOCKET, libc::SO_DOMAIN).map_err(|e| SysError::os("read option", "DOMAIN of a socket", e))
+}
+
+fn get_int(socket: impl AsFd, level: libc::c_int, option: libc::c_int) -> io::Result<libc::c_int> {
+    let mut value = MaybeUninit::<libc::c_int>::zeroed();
+    let mut length = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the buffer has the length that is told.
+    let status = unsafe {
+        libc::getsockopt(socket.as_fd().as_raw_fd(), level, option, value.as_mut_ptr().cast(), &raw mut length)
+    };
+    if status != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it was zeroed, and each pattern of bits is an integer.
+    Ok(unsafe { value.assume_init() })
+}
+
+fn set_int(socket: impl AsFd, level: libc::c_int, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
+    // SAFETY: the buffer is an integer of the length that is told, only read.
+    let status = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            level,
+            option,
+            (&raw const value).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+
+    /// 65536, but the kernel never counts on more than an IPv4 packet's longest
+    /// (`IP_MAX_MTU`).
+    pub(super) const LOOPBACK_MTU: u32 = 65535;
+
+    /// A datagram on loopback, whose MTU is 65536, can't be longer than 65507
+    /// bytes anyway; so the option is read back instead.
+    #[test]
+    fn dont_fragment_is_set_for_both_families() {
+        for (address, level, option) in [
+            ("127.0.0.1:0", libc::IPPROTO_IP, libc::IP_MTU_DISCOVER),
+            ("[::1]:0", libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER),
+        ] {
+            let Ok(socket) = UdpSocket::bind(address) else {
+                assert!(address.starts_with('['), "no IPv4 on loopback");
+                continue;
+            };
+            set_dont_fragment(&socket).unwrap();
+            assert_eq!(get_int(&socket, level, option).unwrap(), libc::IP_PMTUDISC_DO);
+        }
+    }
+
+    #[test]
+    fn the_mtu_of_a_path_needs_a_peer() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        assert_eq!(path_mtu(&socket).unwrap_err().errno(), Some(libc::ENOTCONN));
+        socket.connect("127.0.0.1:9").unwrap();
+        assert_eq!(path_mtu(&socket).unwrap(), LOOPBACK_MTU);
+    }
+
+    #[test]
+    fn the_receiving_cpu_is_known_after_a_packet() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.connect(socket.local_addr().unwrap()).unwrap();
+        socket.send(b"x").unwrap();
+        socket.recv(&mut [0]).unwrap();
+        let online = crate::cpu::online_cpus().unwrap();
+        assert!(incoming_cpu(&socket).unwrap().is_some_and(|cpu| online.contains(cpu)));
+    }
+}
