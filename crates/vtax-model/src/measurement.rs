@@ -81,7 +81,8 @@ impl MachineCpu {
 /// A file transfer as `time` prints it.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct FileReport {
-    /// From the start of the connection until the receiver had written all of it.
+    /// From the first byte read of the source, the flow being open, until the receiver had written
+    /// the last.
     pub real: f64,
     /// CPU seconds of this end's process in user space.
     pub user: f64,

@@ -1,0 +1,25 @@
+//! The agent: the process in each domain that does the measuring, and the coordinator's
+//! side of the stream that it is ordered by.
+//!
+//! One crate holds both sides of the protocol, so that they can't drift apart:
+//!
+//! - [`frame`] and [`protocol`] are what goes over the control stream;
+//! - [`server`] is the agent: it takes orders until the stream ends, and then is gone;
+//! - [`link`] is the coordinator's side of one agent, [`measure`] one sample on two of them;
+//! - [`locate`] and [`ssh`] say what to start.
+//!
+//! The program `vtax-agent` is [`server::serve`] on its standard input and output.
+//!
+//! Nothing here writes to standard output but frames: it *is* the control stream.
+
+#![forbid(unsafe_code)]
+#![deny(clippy::print_stdout)]
+
+pub mod frame;
+pub mod limits;
+pub mod link;
+pub mod locate;
+pub mod measure;
+pub mod protocol;
+pub mod server;
+pub mod ssh;

@@ -1,0 +1,256 @@
+//! The coordinator's side of one agent.
+//!
+//! A link is synchronous and shared: any thread may call, and each waits for its own answer
+//! with a deadline of its own. A thread reads answers and hands them out by call id; another
+//! writes, so that an agent that has stopped reading can hold up no caller. When the stream
+//! ends, everyone who waits learns it at once, with the agent's exit status and its last
+//! words.
+
+mod error;
+mod process;
+mod wire;
+
+use std::{
+    io::{Read, Write},
+    net::SocketAddr,
+    os::unix::process::CommandExt,
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
+    time::{Duration, Instant},
+};
+
+pub use error::{AgentError, Death};
+use process::Process;
+use vtax_engine::{EndSetup, Token};
+use vtax_model::{measurement::EndReport, workload::TestSpec};
+pub(crate) use wire::Arrival;
+use wire::Wire;
+
+use crate::protocol::{CallId, Facts, Hello, Outcome, Reply, Request, SessionId};
+
+/// A connected agent of this program's version. Dropping it ends the agent: its stream is
+/// closed, and if that isn't enough its process is killed; it is always reaped.
+#[derive(Debug)]
+pub struct AgentLink {
+    name: Arc<str>,
+    hello: Hello,
+    calls: AtomicU64,
+    sessions: AtomicU64,
+    wire: Wire,
+}
+
+impl AgentLink {
+    /// Starts an agent and greets it. `name` is what errors call it by, as "zone bridge-sut".
+    ///
+    /// It gets a process group of its own: Ctrl-C in a terminal goes to all of the foreground
+    /// group, and an agent must outlive it for as long as the coordinator needs to stop cleanly.
+    pub fn spawn(name: &str, mut command: Command, deadline: Duration) -> Result<AgentLink, AgentError> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.process_group(0);
+        let program = command.get_program().to_string_lossy().into_owned();
+        let child = command.spawn();
+        let child = child.map_err(|source| AgentError::Start { name: name.into(), program, source })?;
+        AgentLink::from_child(name, child, deadline)
+    }
+
+    /// Greets an agent that was started by other means (in a namespace, say), with its
+    /// standard input and output piped, and preferably its standard error too. For Ctrl-C, see
+    /// [`spawn`](Self::spawn).
+    pub fn from_child(name: &str, mut child: Child, deadline: Duration) -> Result<AgentLink, AgentError> {
+        let streams = (child.stdout.take(), child.stdin.take());
+        let process = Process::adopt(child);
+        match streams {
+            (Some(reader), Some(writer)) => connect(name, reader, writer, process, deadline),
+            _ => Err(AgentError::NotPiped { name: name.into() }),
+        }
+    }
+
+    /// Greets an agent at the other end of a stream.
+    ///
+    /// If `reader` can't see an end (a serial port), dropping the link leaves a thread behind
+    /// that reads until it does.
+    pub fn from_streams(
+        name: &str,
+        reader: impl Read + Send + 'static,
+        writer: impl Write + Send + 'static,
+        deadline: Duration,
+    ) -> Result<AgentLink, AgentError> {
+        connect(name, reader, writer, Process::none(), deadline)
+    }
+
+    /// As given when it was connected.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How the agent introduced itself.
+    pub fn hello(&self) -> &Hello {
+        &self.hello
+    }
+
+    /// The process that carries the stream on this machine: the agent's, or `ssh`'s.
+    pub fn process_id(&self) -> Option<u32> {
+        self.wire.process_id()
+    }
+
+    /// Sends a request. It doesn't wait for anything.
+    pub fn call(&self, request: Request) -> Result<PendingReply<'_>, AgentError> {
+        let (sender, arrivals) = mpsc::channel();
+        let what = self.send(request, sender, 0)?;
+        Ok(PendingReply { link: self, what, arrivals })
+    }
+
+    /// An id that no session on this link has had.
+    pub fn new_session(&self) -> SessionId {
+        SessionId(self.sessions.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Binds a responder, which serves from then on, and returns its port.
+    pub fn listen(
+        &self,
+        session: SessionId,
+        spec: &TestSpec,
+        setup: &EndSetup,
+        token: Token,
+        deadline: Duration,
+    ) -> Result<u16, AgentError> {
+        let listen = Request::Listen { session, spec: *spec, setup: setup.clone(), token };
+        match self.call(listen)?.wait(deadline)? {
+            Reply::Listening { port } => Ok(port),
+            _ => Err(self.odd("listen")),
+        }
+    }
+
+    /// Waits for the report of a responder.
+    pub fn finish(&self, session: SessionId, deadline: Duration) -> Result<EndReport, AgentError> {
+        let reply = self.call(Request::Finish { session })?.wait(deadline)?;
+        self.report("finish", reply)
+    }
+
+    /// Runs an initiator to its end.
+    pub fn initiate(
+        &self,
+        session: SessionId,
+        spec: &TestSpec,
+        setup: &EndSetup,
+        target: SocketAddr,
+        token: Token,
+        deadline: Duration,
+    ) -> Result<EndReport, AgentError> {
+        let initiate = Request::Initiate { session, spec: *spec, setup: setup.clone(), target, token };
+        let reply = self.call(initiate)?.wait(deadline)?;
+        self.report("initiate", reply)
+    }
+
+    /// Ends a session early. Who waits for it gets a fault of kind `Cancelled`.
+    pub fn cancel(&self, session: SessionId) -> Result<PendingReply<'_>, AgentError> {
+        self.call(Request::Cancel { session })
+    }
+
+    /// Ends every session on this agent early. It doesn't wait, so that a handler of Ctrl-C
+    /// can go through all links.
+    pub fn cancel_all(&self) -> Result<PendingReply<'_>, AgentError> {
+        self.call(Request::CancelAll)
+    }
+
+    /// How long an answer takes.
+    pub fn ping(&self, deadline: Duration) -> Result<Duration, AgentError> {
+        let start = Instant::now();
+        self.call(Request::Ping)?.wait(deadline)?;
+        Ok(start.elapsed())
+    }
+
+    /// Where the agent runs.
+    pub fn describe(&self, deadline: Duration) -> Result<Facts, AgentError> {
+        match self.call(Request::Describe)?.wait(deadline)? {
+            Reply::Facts(facts) => Ok(facts),
+            _ => Err(self.odd("describe")),
+        }
+    }
+
+    /// Sends a request whose answer goes to a channel of the caller's, marked with `tag`.
+    pub(crate) fn send(
+        &self,
+        request: Request,
+        answer_to: mpsc::Sender<Arrival>,
+        tag: usize,
+    ) -> Result<&'static str, AgentError> {
+        let what = verb(&request);
+        let id = CallId(self.calls.fetch_add(1, Ordering::Relaxed));
+        self.wire.send(id, request, answer_to, tag).map_err(|error| error.of(&self.name))?;
+        Ok(what)
+    }
+
+    /// What an arrival is to the caller.
+    pub(crate) fn open(&self, what: &'static str, arrival: Arrival) -> Result<Reply, AgentError> {
+        match arrival.outcome {
+            Ok(Outcome::Done(reply)) => Ok(reply),
+            Ok(Outcome::Failed(fault)) => Err(AgentError::Refused { name: self.name.to_string(), what, fault }),
+            Err(death) => Err(AgentError::Died { name: self.name.to_string(), death }),
+        }
+    }
+
+    pub(crate) fn report(&self, what: &'static str, reply: Reply) -> Result<EndReport, AgentError> {
+        match reply {
+            Reply::Report(report) => Ok(*report),
+            _ => Err(self.odd(what)),
+        }
+    }
+
+    pub(crate) fn late(&self, what: &'static str, deadline: Duration) -> AgentError {
+        AgentError::Deadline { name: self.name.to_string(), what, deadline }
+    }
+
+    fn odd(&self, what: &'static str) -> AgentError {
+        AgentError::OddReply { name: self.name.to_string(), what }
+    }
+}
+
+/// A request whose answer is still to come.
+#[derive(Debug)]
+pub struct PendingReply<'link> {
+    link: &'link AgentLink,
+    what: &'static str,
+    arrivals: mpsc::Receiver<Arrival>,
+}
+
+impl PendingReply<'_> {
+    /// Waits for the answer. If it doesn't come in time, or the agent dies, that is the error.
+    pub fn wait(self, deadline: Duration) -> Result<Reply, AgentError> {
+        match self.arrivals.recv_timeout(deadline) {
+            Ok(arrival) => self.link.open(self.what, arrival),
+            Err(_) => Err(self.link.late(self.what, deadline)),
+        }
+    }
+}
+
+fn connect(
+    name: &str,
+    reader: impl Read + Send + 'static,
+    writer: impl Write + Send + 'static,
+    process: Process,
+    deadline: Duration,
+) -> Result<AgentLink, AgentError> {
+    let (wire, hello) = Wire::open(reader, writer, process, deadline).map_err(|error| error.of(name))?;
+    Ok(AgentLink { name: name.into(), hello, calls: AtomicU64::new(1), sessions: AtomicU64::new(1), wire })
+}
+
+fn verb(request: &Request) -> &'static str {
+    match request {
+        Request::Prepare { .. } => "prepare the file",
+        Request::Listen { .. } => "listen",
+        Request::Finish { .. } => "finish",
+        Request::Initiate { .. } => "initiate",
+        Request::Cancel { .. } | Request::CancelAll => "cancel",
+        Request::Ping => "ping",
+        Request::Describe => "describe",
+        Request::Shutdown => "shutdown",
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,196 @@
+use std::{
+    io::{BufReader, Cursor, sink},
+    os::unix::net::UnixStream,
+    thread,
+};
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::{
+    frame::{FrameError, HELLO_MOST, MAGIC, REPLY_MOST, REQUEST_MOST, encode, parse, read_frame, read_magic},
+    protocol::{Answer, Call, Greeting, PROTOCOL, VERSION},
+};
+
+const SOON: Duration = Duration::from_secs(5);
+
+fn hello() -> Vec<u8> {
+    let greeting = Greeting::ours();
+    let hello = Hello { greeting, pid: 1, hostname: "stage".into(), kernel: "6.0".into() };
+    said(&encode(&hello, HELLO_MOST).expect("small"))
+}
+
+fn said(hello: &[u8]) -> Vec<u8> {
+    [&MAGIC[..], hello].concat()
+}
+
+fn to_words(words: Vec<u8>) -> Result<AgentLink, AgentError> {
+    AgentLink::from_streams("zone stage", Cursor::new(words), sink(), SOON)
+}
+
+/// An agent's end of a stream, to be played by the test.
+fn stage() -> (AgentLink, UnixStream) {
+    let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+    let reader = ours.try_clone().expect("cloned");
+    theirs.write_all(&hello()).expect("written");
+    let link = AgentLink::from_streams("zone stage", reader, ours, SOON).expect("greeted");
+    read_magic(&mut BufReader::with_capacity(1, &theirs)).expect("magic").expect("some");
+    read_frame(&mut theirs, HELLO_MOST).expect("whole").expect("a greeting");
+    (link, theirs)
+}
+
+fn next_call(stream: &mut UnixStream) -> Call {
+    parse(&read_frame(stream, REQUEST_MOST).expect("whole").expect("a call")).expect("of the protocol")
+}
+
+fn answer(stream: &mut UnixStream, id: CallId, reply: Reply) {
+    let answer = Answer { id, outcome: Outcome::Done(reply) };
+    stream.write_all(&encode(&answer, REPLY_MOST).expect("small")).expect("written");
+}
+
+fn shell(script: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", script]);
+    command
+}
+
+#[test]
+fn another_version_is_named_with_the_remedy() {
+    let others = [
+        json!({ "protocol": PROTOCOL, "version": "99.0.0", "pid": 1, "hostname": "h", "kernel": "k" }),
+        json!({ "protocol": 99, "version": VERSION, "unheard": ["of"] }),
+    ];
+    for other in others {
+        let error = to_words(said(&encode(&other, HELLO_MOST).expect("small"))).expect_err("another version");
+        assert!(matches!(error, AgentError::OtherVersion { .. }), "{error:?}");
+        let text = error.to_string();
+        for part in ["zone stage", VERSION, "99", "install the same version"] {
+            assert!(text.contains(part), "no {part} in: {text}");
+        }
+    }
+}
+
+#[test]
+fn a_banner_in_the_agents_place_is_quoted() {
+    let error = to_words(b"Last login: never\n".to_vec()).expect_err("a banner").to_string();
+    assert!(error.contains("zone stage") && error.contains("Last login"), "{error}");
+}
+
+#[test]
+fn silence_has_a_deadline() {
+    let (ours, _theirs) = UnixStream::pair().expect("a pair");
+    let reader = ours.try_clone().expect("cloned");
+    let silent = AgentLink::from_streams("zone stage", reader, ours, Duration::from_millis(50));
+    assert!(matches!(silent, Err(AgentError::Silent { .. })), "{silent:?}");
+}
+
+#[test]
+fn answers_find_their_callers_in_any_order() {
+    let (link, mut agent) = stage();
+    thread::scope(|scope| {
+        let callers: Vec<_> = (0..4).map(|_| scope.spawn(|| link.describe(SOON))).collect();
+        let calls: Vec<_> = callers.iter().map(|_| next_call(&mut agent)).collect();
+        for call in calls.iter().rev() {
+            answer(&mut agent, call.id, Reply::Facts(Facts::default()));
+        }
+        for caller in callers {
+            assert_eq!(caller.join().expect("no panic").expect("described"), Facts::default());
+        }
+    });
+}
+
+#[test]
+fn a_late_answer_is_an_error_and_harms_nobody() {
+    let (link, mut agent) = stage();
+    let late = link.ping(Duration::from_millis(20)).expect_err("late");
+    assert!(late.to_string().contains("zone stage") && late.to_string().contains("ping"), "{late}");
+    let first = next_call(&mut agent);
+    let second = link.call(Request::Ping).expect("sent");
+    answer(&mut agent, first.id, Reply::Done);
+    let call = next_call(&mut agent);
+    answer(&mut agent, call.id, Reply::Done);
+    assert_eq!(second.wait(SOON).expect("answered"), Reply::Done);
+}
+
+#[test]
+fn a_stream_cut_inside_a_frame_is_noticed_by_all_at_once() {
+    let (link, mut agent) = stage();
+    let waiting: Vec<_> = (0..3).map(|_| link.call(Request::Ping).expect("sent")).collect();
+    let start = Instant::now();
+    agent.write_all(&[200, 0, 0, 0, b'{']).expect("written");
+    drop(agent);
+    for caller in waiting {
+        let error = caller.wait(SOON).expect_err("cut");
+        let AgentError::Died { death, .. } = error else { panic!("{error:?}") };
+        assert!(matches!(death.stream.as_deref(), Some(FrameError::Truncated { .. } | FrameError::Io(_))), "{death:?}");
+    }
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    assert!(link.call(Request::Ping).expect_err("dead").is_death());
+}
+
+#[test]
+fn a_hostile_length_ends_the_link_and_not_the_memory() {
+    let (link, mut agent) = stage();
+    let waiting = link.call(Request::Ping).expect("sent");
+    agent.write_all(&[0xff; 4]).expect("written");
+    let error = waiting.wait(SOON).expect_err("hostile").to_string();
+    assert!(error.contains("over the limit"), "{error}");
+}
+
+#[test]
+fn an_early_death_has_its_status_and_last_words() {
+    let dies = AgentLink::spawn("zone stage", shell("echo no room here >&2; exit 3"), SOON).expect_err("dead");
+    let AgentError::Died { death, .. } = &dies else { panic!("{dies:?}") };
+    assert_eq!(death.status.and_then(|status| status.code()), Some(3));
+    assert_eq!(death.stderr, "no room here");
+    assert!(dies.to_string().contains("zone stage") && dies.to_string().contains("no room here"), "{dies}");
+}
+
+#[test]
+fn only_the_last_words_are_kept() {
+    let dies = AgentLink::spawn("zone stage", shell("yes babble | head -c 300000 >&2; echo end >&2"), SOON);
+    let AgentError::Died { death, .. } = dies.expect_err("dead") else { panic!("another error") };
+    assert!(death.stderr.len() <= 4096 && death.stderr.ends_with("end"), "{} bytes", death.stderr.len());
+}
+
+#[test]
+fn an_agent_that_isnt_installed_is_told_from_others() {
+    let missing = AgentLink::spawn("host stage", shell("vtax-no-such-program"), SOON).expect_err("missing");
+    assert!(missing.to_string().contains("install vtax-agent there"), "{missing}");
+    let gone = AgentLink::spawn("zone stage", Command::new("/nowhere/vtax-agent"), SOON).expect_err("missing");
+    assert!(matches!(gone, AgentError::Start { .. }) && gone.to_string().contains("/nowhere/vtax-agent"), "{gone}");
+}
+
+#[test]
+fn a_child_without_pipes_is_refused_and_reaped() {
+    let child = shell("exec sleep 10").stdin(Stdio::null()).spawn().expect("started");
+    let id = child.id();
+    let refused = AgentLink::from_child("zone stage", child, SOON);
+    assert!(matches!(refused, Err(AgentError::NotPiped { .. })), "{refused:?}");
+    assert!(!std::path::Path::new(&format!("/proc/{id}")).exists());
+}
+
+#[test]
+fn an_agent_that_ignores_the_end_is_killed_and_reaped() {
+    let script =
+        format!("printf '{}'; exec sleep 60", hello().iter().map(|b| format!("\\{b:03o}")).collect::<String>());
+    let link = AgentLink::spawn("zone stage", shell(&script), SOON).expect("greeted");
+    let id = link.process_id().expect("a process");
+    let start = Instant::now();
+    drop(link);
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+    assert!(!std::path::Path::new(&format!("/proc/{id}")).exists());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn no_bytes_of_an_agent_make_a_link_panic_or_hang(bytes: Vec<u8>, greeted: bool) {
+        let words = if greeted { [hello(), bytes].concat() } else { bytes };
+        match to_words(words) {
+            Ok(link) => prop_assert!(link.ping(SOON).expect_err("no agent").is_death()),
+            Err(error) => prop_assert!(error.is_death(), "{error:?}"),
+        }
+    }
+}

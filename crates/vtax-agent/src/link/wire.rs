@@ -1,0 +1,244 @@
+//! The threads behind a link, and what they share with its callers.
+
+use std::{
+    collections::HashMap,
+    io::{self, BufReader, Read, Write},
+    mem,
+    process::ExitStatus,
+    sync::{
+        Arc, Mutex,
+        mpsc::{self, Receiver, Sender},
+    },
+    thread,
+    time::Duration,
+};
+
+use super::{
+    error::{AgentError, Death},
+    process::{Process, lock},
+};
+use crate::{
+    frame::{self, FrameError, HELLO_MOST, REPLY_MOST, REQUEST_MOST},
+    protocol::{Answer, Call, CallId, Greeting, Hello, Outcome, Request},
+};
+
+/// The answer to a call, or the reason why there never will be one.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    /// As the caller marked it.
+    pub(crate) tag: usize,
+    /// The agent's words, or its end.
+    pub(crate) outcome: Result<Outcome, Death>,
+}
+
+/// What goes wrong, before it is known by which name the user calls the agent.
+#[derive(Debug)]
+pub(super) enum WireError {
+    Thread(io::Error),
+    Silent { deadline: Duration, stderr: String },
+    OtherVersion { ours: Greeting, theirs: Greeting },
+    Died(Death),
+    Unsendable(FrameError),
+}
+
+impl WireError {
+    pub(super) fn of(self, name: &str) -> AgentError {
+        let name = name.to_owned();
+        match self {
+            WireError::Thread(source) => AgentError::Thread { name, source },
+            WireError::Silent { deadline, stderr } => AgentError::Silent { name, deadline, stderr },
+            WireError::OtherVersion { ours, theirs } => AgentError::OtherVersion { name, ours, theirs },
+            WireError::Died(death) => AgentError::Died { name, death },
+            WireError::Unsendable(source) => AgentError::Unsendable { name, source },
+        }
+    }
+}
+
+/// Both directions of a control stream.
+#[derive(Debug)]
+pub(super) struct Wire {
+    shared: Arc<Shared>,
+    frames: Sender<Vec<u8>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    callers: Mutex<Callers>,
+    process: Process,
+}
+
+#[derive(Debug)]
+enum Callers {
+    Waiting(HashMap<CallId, Caller>),
+    Bereft(Death),
+}
+
+#[derive(Debug)]
+struct Caller {
+    answer_to: Sender<Arrival>,
+    tag: usize,
+}
+
+impl Wire {
+    /// Greets the agent and waits for its hello.
+    pub(super) fn open(
+        reader: impl Read + Send + 'static,
+        writer: impl Write + Send + 'static,
+        process: Process,
+        deadline: Duration,
+    ) -> Result<(Wire, Hello), WireError> {
+        let shared = Arc::new(Shared { callers: Mutex::new(Callers::Waiting(HashMap::new())), process });
+        let (frames, outbox) = mpsc::channel();
+        let (introduce, hello) = mpsc::channel();
+        let (for_reader, for_writer) = (shared.clone(), shared.clone());
+        start_thread("agent-reader", move || read(BufReader::new(reader), &for_reader, &introduce))?;
+        start_thread("agent-writer", move || write(writer, &for_writer, &outbox))?;
+        let wire = Wire { shared, frames };
+        wire.greet()?;
+        match hello.recv_timeout(deadline) {
+            Ok(hello) => Ok((wire, hello?)),
+            Err(_) => Err(WireError::Silent { deadline, stderr: wire.shared.process.last_words() }),
+        }
+    }
+
+    pub(super) fn process_id(&self) -> Option<u32> {
+        self.shared.process.id()
+    }
+
+    /// Sends a request; its answer, or the death of the agent, goes to `answer_to`.
+    pub(super) fn send(
+        &self,
+        id: CallId,
+        request: Request,
+        answer_to: Sender<Arrival>,
+        tag: usize,
+    ) -> Result<(), WireError> {
+        let frame = frame::encode(&Call { id, request }, REQUEST_MOST).map_err(WireError::Unsendable)?;
+        self.shared.expect(id, Caller { answer_to, tag })?;
+        // If the writer has gone, every caller learns why, or is about to.
+        let _ = self.frames.send(frame);
+        Ok(())
+    }
+
+    fn greet(&self) -> Result<(), WireError> {
+        let hello = frame::encode(&Greeting::ours(), HELLO_MOST).map_err(WireError::Unsendable)?;
+        let _ = self.frames.send([&frame::MAGIC[..], &hello].concat());
+        Ok(())
+    }
+}
+
+impl Drop for Wire {
+    /// The order to shut down is for streams whose end the agent doesn't see, as of a serial
+    /// port; for the others, closing the stream is enough.
+    fn drop(&mut self) {
+        let shutdown = Call { id: CallId(u64::MAX), request: Request::Shutdown };
+        if let Ok(frame) = frame::encode(&shutdown, REQUEST_MOST) {
+            let _ = self.frames.send(frame);
+        }
+        self.frames = mpsc::channel().0;
+        self.shared.process.end();
+    }
+}
+
+impl Shared {
+    fn expect(&self, id: CallId, caller: Caller) -> Result<(), WireError> {
+        match &mut *lock(&self.callers) {
+            Callers::Waiting(callers) => {
+                callers.insert(id, caller);
+                Ok(())
+            }
+            Callers::Bereft(death) => Err(WireError::Died(death.clone())),
+        }
+    }
+
+    /// An answer that nobody waits for is to a caller who gave up, or to the last shutdown.
+    fn deliver(&self, answer: Answer) {
+        if let Callers::Waiting(callers) = &mut *lock(&self.callers)
+            && let Some(caller) = callers.remove(&answer.id)
+        {
+            let _ = caller.answer_to.send(Arrival { tag: caller.tag, outcome: Ok(answer.outcome) });
+        }
+    }
+
+    /// Tells everyone who waits, and keeps the news for everyone who will call. The first
+    /// cause counts: others follow from it.
+    fn die(&self, stream: Option<FrameError>) -> Death {
+        let death = self.autopsy(stream);
+        let mut callers = lock(&self.callers);
+        if let Callers::Bereft(earlier) = &*callers {
+            return earlier.clone();
+        }
+        if let Callers::Waiting(waiting) = mem::replace(&mut *callers, Callers::Bereft(death.clone())) {
+            for caller in waiting.into_values() {
+                let _ = caller.answer_to.send(Arrival { tag: caller.tag, outcome: Err(death.clone()) });
+            }
+        }
+        death
+    }
+
+    fn autopsy(&self, stream: Option<FrameError>) -> Death {
+        let status: Option<ExitStatus> = self.process.status_soon();
+        Death { stream: stream.map(Arc::new), status, stderr: self.process.last_words() }
+    }
+}
+
+/// The reader's life: the hello, then answers, then the end of the stream.
+fn read(mut reader: BufReader<impl Read>, shared: &Shared, introduce: &Sender<Result<Hello, WireError>>) {
+    let introduced = match read_hello(&mut reader) {
+        Ok(Introduction::Ours(hello)) => Ok(hello),
+        Ok(Introduction::Others(theirs)) => Err(WireError::OtherVersion { ours: Greeting::ours(), theirs }),
+        Ok(Introduction::None) => Err(WireError::Died(shared.die(None))),
+        Err(error) => Err(WireError::Died(shared.die(Some(error)))),
+    };
+    let goes_on = introduced.is_ok();
+    if introduce.send(introduced).is_ok() && goes_on {
+        let end = read_answers(&mut reader, shared);
+        shared.die(end.err());
+    }
+}
+
+enum Introduction {
+    Ours(Hello),
+    Others(Greeting),
+    None,
+}
+
+/// Of another version only the greeting can be relied on.
+fn read_hello(reader: &mut BufReader<impl Read>) -> Result<Introduction, FrameError> {
+    let Some(()) = frame::read_magic(reader)? else {
+        return Ok(Introduction::None);
+    };
+    let Some(body) = frame::read_frame(reader, HELLO_MOST)? else {
+        return Ok(Introduction::None);
+    };
+    let greeting: Greeting = frame::parse(&body)?;
+    if greeting == Greeting::ours() {
+        Ok(Introduction::Ours(frame::parse(&body)?))
+    } else {
+        Ok(Introduction::Others(greeting))
+    }
+}
+
+fn read_answers(reader: &mut impl Read, shared: &Shared) -> Result<(), FrameError> {
+    while let Some(body) = frame::read_frame(reader, REPLY_MOST)? {
+        shared.deliver(frame::parse(&body)?);
+    }
+    Ok(())
+}
+
+/// The writer's life: until the link is dropped, which closes the stream, or nobody reads. A
+/// broken pipe is how a dead agent looks from here; the reader knows better what became of it.
+fn write(mut writer: impl Write, shared: &Shared, outbox: &Receiver<Vec<u8>>) {
+    while let Ok(frame) = outbox.recv() {
+        match writer.write_all(&frame).and_then(|()| writer.flush()) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return,
+            Err(error) => return drop(shared.die(Some(FrameError::Io(error)))),
+        }
+    }
+}
+
+fn start_thread(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), WireError> {
+    let started = thread::Builder::new().name(name.into()).spawn(run);
+    started.map(drop).map_err(WireError::Thread)
+}

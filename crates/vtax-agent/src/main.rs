@@ -1,0 +1,81 @@
+//! The agent as a program: serves the coordinator on its standard input and output.
+//!
+//! It stays small, for it is carried into every guest and started in every zone. Its
+//! arguments are few and read by hand.
+
+#![forbid(unsafe_code)]
+
+use std::{
+    env,
+    ffi::OsString,
+    fs::File,
+    io,
+    os::fd::AsFd,
+    process::{self, ExitCode},
+};
+
+use vtax_agent::{
+    limits::FLOWS_MOST,
+    protocol::{PROTOCOL, VERSION},
+    server::{self, Measuring},
+};
+use vtax_sys::process::raise_open_files;
+
+const USAGE: &str = "\
+The vtax agent: measures in the domain where it runs, on the orders of vtax.
+
+Usage: vtax-agent --stdio
+
+  --stdio    serve the coordinator on standard input and output, until they close
+  --version  print the version
+  --help     print this
+
+vtax starts its agents itself, in zones, and on remote hosts by
+`ssh HOST vtax-agent --stdio`: there it has to be installed in the PATH.
+";
+
+/// As for vtax itself: the user's input is wrong.
+const WRONG_USAGE: u8 = 2;
+/// As for vtax itself: the infrastructure failed.
+const FAILED: i32 = 69;
+/// The flows of all sessions, and what else is open.
+const OPEN_FILES: u64 = FLOWS_MOST as u64 + 64;
+
+fn main() -> ExitCode {
+    let arguments: Vec<OsString> = env::args_os().skip(1).collect();
+    let words: Vec<_> = arguments.iter().map(|word| word.to_str().unwrap_or_default()).collect();
+    match words[..] {
+        ["--stdio"] => serve(),
+        ["--version" | "-V"] => println!("vtax-agent {VERSION} (protocol {PROTOCOL})"),
+        ["--help" | "-h"] => print!("{USAGE}"),
+        _ => {
+            eprint!("vtax-agent: unknown or missing arguments\n\n{USAGE}");
+            return ExitCode::from(WRONG_USAGE);
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// Ends the process even if sessions haven't ended: nothing of the agent outlives its stream.
+fn serve() -> ! {
+    // If it can't be raised, a test with too many streams says so.
+    let _ = raise_open_files(OPEN_FILES);
+    let served = open_streams().map_err(|error| format!("no standard input and output: {error}"));
+    let served = served.and_then(|(reader, writer)| {
+        server::serve(reader, writer, Measuring::default()).map_err(|error| error.to_string())
+    });
+    match served {
+        Ok(()) => process::exit(0),
+        Err(why) => {
+            eprintln!("vtax-agent: {why}");
+            process::exit(FAILED)
+        }
+    }
+}
+
+/// As plain files: a frame is one write, and no line buffer looks for newlines in it.
+fn open_streams() -> io::Result<(File, File)> {
+    let reader = io::stdin().as_fd().try_clone_to_owned()?;
+    let writer = io::stdout().as_fd().try_clone_to_owned()?;
+    Ok((reader.into(), writer.into()))
+}

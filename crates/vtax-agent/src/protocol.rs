@@ -1,0 +1,259 @@
+//! What is said over the control stream.
+//!
+//! Any duplex byte stream will do: the standard input and output of a child process or of
+//! `ssh`, a virtio-serial port. The coordinator speaks first, because a serial port throws
+//! away what is said into it before anyone listens.
+//!
+//! ```text
+//! coordinator                              agent
+//!   MAGIC, frame: Greeting          -->
+//!                                   <--      MAGIC, frame: Hello
+//!   frame: Call { id: 1, request }  -->
+//!   frame: Call { id: 2, request }  -->
+//!                                   <--      frame: Answer { id: 2, outcome }
+//!                                   <--      frame: Answer { id: 1, outcome }
+//!   end of stream                   -->      (everything is cancelled, the agent exits)
+//! ```
+//!
+//! Answers come when they are ready, in any order. A *session* is one end of one sample; its
+//! id is chosen by the coordinator, as it has to be able to cancel a session whose first
+//! answer hasn't come.
+//!
+//! Both sides must be of the same protocol *and* of the same program version: figures of two
+//! versions of a measuring tool are not to be compared. The magic, the limit of the hello and
+//! the fields of [`Greeting`] are the same in every version, so that each can name the other.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use serde::{Deserialize, Serialize};
+use vtax_engine::{EndSetup, Token};
+use vtax_model::{measurement::EndReport, units::ByteSize, workload::TestSpec};
+
+/// The version of everything in this module. Raise it with any change of it.
+pub const PROTOCOL: u32 = 1;
+/// The version of this program, as both sides must have it.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The coordinator's first frame. These fields stay in every version, in both directions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Greeting {
+    /// The sender's [`PROTOCOL`].
+    pub protocol: u32,
+    /// The sender's [`VERSION`].
+    pub version: String,
+}
+
+impl Greeting {
+    /// Of this program.
+    pub fn ours() -> Greeting {
+        Greeting { protocol: PROTOCOL, version: VERSION.to_owned() }
+    }
+}
+
+/// The agent's first frame: a greeting, and who it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// As in [`Greeting`].
+    #[serde(flatten)]
+    pub greeting: Greeting,
+    /// The agent's process, in its own PID namespace.
+    pub pid: u32,
+    /// The name of the machine that it runs on.
+    pub hostname: String,
+    /// The release of the kernel that it runs on.
+    pub kernel: String,
+}
+
+/// A call, for the one answer that carries its id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct CallId(pub u64);
+
+/// One end of one sample, on one agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SessionId(pub u64);
+
+/// A frame to the agent.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Call {
+    /// Not in use by a call that is still unanswered.
+    pub id: CallId,
+    /// What to do.
+    pub request: Request,
+}
+
+/// What an agent can be told to do.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum Request {
+    /// Bind the responder of a new session and let it serve. [`Reply::Listening`].
+    Listen {
+        /// New on this agent.
+        session: SessionId,
+        /// The test.
+        spec: TestSpec,
+        /// Where this end stands.
+        #[serde(with = "SetupOnWire")]
+        setup: EndSetup,
+        /// What the initiator will show.
+        #[serde(with = "token_on_wire")]
+        token: Token,
+    },
+    /// Make the file that file tests from `directory` send, and keep it for them until another
+    /// is made: making it takes longer than sending it, and a responder doesn't wait for that.
+    /// A session until it is made. [`Reply::Done`].
+    Prepare {
+        /// New on this agent.
+        session: SessionId,
+        /// On the disk that is to be read.
+        directory: PathBuf,
+        /// The file's.
+        size: ByteSize,
+    },
+    /// Answer when the responder of this session is done. [`Reply::Report`].
+    Finish {
+        /// Of a [`Request::Listen`].
+        session: SessionId,
+    },
+    /// Run the initiator of a new session to its end. [`Reply::Report`].
+    Initiate {
+        /// New on this agent.
+        session: SessionId,
+        /// The test, as the responder has it.
+        spec: TestSpec,
+        /// Where this end stands.
+        #[serde(with = "SetupOnWire")]
+        setup: EndSetup,
+        /// The responder.
+        target: SocketAddr,
+        /// What the responder expects.
+        #[serde(with = "token_on_wire")]
+        token: Token,
+    },
+    /// End a session early; what waits for it is answered with [`FaultKind::Cancelled`].
+    /// No fault if there is no such session: it may just have ended. [`Reply::Done`].
+    Cancel {
+        /// Which.
+        session: SessionId,
+    },
+    /// [`Request::Cancel`] for every session. [`Reply::Done`].
+    CancelAll,
+    /// Prove that the agent lives. [`Reply::Done`].
+    Ping,
+    /// Say where the agent runs. [`Reply::Facts`].
+    Describe,
+    /// [`Request::CancelAll`], then exit. [`Reply::Done`].
+    Shutdown,
+}
+
+/// A frame from the agent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Answer {
+    /// The call's.
+    pub id: CallId,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// What came of a call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// As asked.
+    Done(Reply),
+    /// Not as asked.
+    Failed(Fault),
+}
+
+/// The result of a call that was done.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reply {
+    /// Nothing more to say.
+    Done,
+    /// The responder is bound and serves.
+    Listening {
+        /// Its TCP or UDP port.
+        port: u16,
+    },
+    /// What this end has seen.
+    Report(Box<EndReport>),
+    /// Where the agent runs.
+    Facts(Facts),
+}
+
+/// Why a call was not done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct Fault {
+    /// For programs.
+    pub kind: FaultKind,
+    /// For people: what was wrong, where, and what to do.
+    pub message: String,
+}
+
+/// The kinds of [`Fault`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FaultKind {
+    /// A frame that is no request of this protocol.
+    BadRequest,
+    /// A test beyond what an agent takes on (see [`limits`](crate::limits)).
+    Refused,
+    /// A session id that is in use, unknown, or already waited for.
+    Session,
+    /// The session was cancelled.
+    Cancelled,
+    /// The test itself failed.
+    Engine,
+    /// A defect of the agent: the session panicked. Other sessions go on.
+    Panicked,
+}
+
+/// Where an agent runs: what of its environment bears upon the figures.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Facts {
+    /// The machine's name.
+    pub hostname: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// The kernel's build, as `uname -v` prints it.
+    pub kernel_build: String,
+    /// The instruction set that the agent was built for.
+    pub architecture: String,
+    /// What the kernel's clock reads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clocksource: Option<String>,
+    /// CPUs that the agent may run on, as the kernel lists them: `0-3,8`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus_allowed: Option<String>,
+    /// CPUs that are online, in the same form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus_online: Option<String>,
+    /// TCP's congestion control in the agent's network namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub congestion_control: Option<String>,
+}
+
+/// [`EndSetup`] belongs to the engine, which knows no wire; this is its form on ours.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "EndSetup", deny_unknown_fields)]
+struct SetupOnWire {
+    address: std::net::IpAddr,
+    cpus: Vec<u32>,
+    directory: Option<PathBuf>,
+}
+
+/// A token as 32 hexadecimal digits.
+mod token_on_wire {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use vtax_engine::Token;
+
+    pub(super) fn serialize<S: Serializer>(token: &Token, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&token.to_hex())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Token, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(D::Error::custom)
+    }
+}

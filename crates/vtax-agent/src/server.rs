@@ -1,0 +1,128 @@
+//! The agent's side of the control stream.
+//!
+//! One thread owns everything that changes: the table of sessions and the writing end of the
+//! stream. One thread reads calls, and each session measures on a thread of its own; both
+//! only send events to the owner. So there is no lock, frames can't be mixed, and the end
+//! of the stream is noticed whatever the sessions do.
+
+mod desk;
+mod engine;
+mod facts;
+mod session;
+
+use std::{
+    io::{BufReader, Read, Write},
+    sync::mpsc::{self, SyncSender},
+    thread,
+};
+
+use desk::{Desk, Event};
+pub use engine::{Bound, Engine, Measuring};
+
+use crate::{
+    frame::{self, FrameError, HELLO_MOST, REQUEST_MOST},
+    protocol::{Call, CallId, Greeting, Hello},
+};
+
+/// Events that may wait for the owner; past it, whoever sends the next one waits. It bounds
+/// what a flood of calls can make the agent hold.
+const BACKLOG: usize = 64;
+
+/// Why an agent stopped other than by the end of its stream.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Something else than a coordinator, or a broken stream.
+    #[error(transparent)]
+    Stream(#[from] FrameError),
+    /// Nobody there.
+    #[error("the control stream ended before a coordinator said hello; the agent is started by vtax, not by hand")]
+    Nobody,
+    /// A coordinator of another version. It has been told ours.
+    #[error("the coordinator is vtax {} (protocol {}), this agent is {} (protocol {}); install the same version of both", theirs.version, theirs.protocol, ours.version, ours.protocol)]
+    OtherVersion {
+        /// This program's.
+        ours: Greeting,
+        /// The coordinator's.
+        theirs: Greeting,
+    },
+    /// No thread to read the stream with.
+    #[error("no thread can be started to read the control stream: {0}")]
+    Thread(#[source] std::io::Error),
+}
+
+/// Serves the coordinator at the other end of a stream until the stream ends.
+///
+/// On return every session has been cancelled and, if it could be within half a second, has
+/// put away what it had. What hasn't ended goes with the process: exit after this.
+pub fn serve<R, W, E>(reader: R, mut writer: W, engine: E) -> Result<(), ServeError>
+where
+    R: Read + Send + 'static,
+    W: Write,
+    E: Engine,
+{
+    let mut reader = BufReader::new(reader);
+    greet(&mut reader, &mut writer)?;
+    let (events, inbox) = mpsc::sync_channel(BACKLOG);
+    let calls = events.clone();
+    let read = move || read_calls(&mut reader, &calls);
+    thread::Builder::new().name("control".into()).spawn(read).map_err(ServeError::Thread)?;
+    Ok(Desk::new(writer, engine, events).run(&inbox)?)
+}
+
+/// Says who we are to anyone who greets, so that a coordinator of another version can name
+/// both; then refuses it.
+fn greet<R: Read>(reader: &mut BufReader<R>, writer: &mut impl Write) -> Result<(), ServeError> {
+    frame::read_magic(reader)?.ok_or(ServeError::Nobody)?;
+    let body = frame::read_frame(reader, HELLO_MOST)?.ok_or(ServeError::Nobody)?;
+    let theirs: Greeting = frame::parse(&body)?;
+    let ours = Greeting::ours();
+    let hello = [&frame::MAGIC[..], &frame::encode(&hello(), HELLO_MOST)?].concat();
+    write_whole(writer, &hello)?;
+    if theirs == ours { Ok(()) } else { Err(ServeError::OtherVersion { ours, theirs }) }
+}
+
+fn hello() -> Hello {
+    let facts::Name { hostname, kernel } = facts::name();
+    Hello { greeting: Greeting::ours(), pid: std::process::id(), hostname, kernel }
+}
+
+fn write_whole(writer: &mut impl Write, bytes: &[u8]) -> Result<(), FrameError> {
+    writer.write_all(bytes)?;
+    Ok(writer.flush()?)
+}
+
+/// Until the stream or the owner is gone.
+fn read_calls(reader: &mut impl Read, events: &SyncSender<Event>) {
+    loop {
+        let event = match next_call(reader) {
+            Ok(Some(event)) => event,
+            Ok(None) => Event::StreamEnded(Ok(())),
+            Err(error) => Event::StreamEnded(Err(error)),
+        };
+        let last = matches!(event, Event::StreamEnded(_));
+        if events.send(event).is_err() || last {
+            return;
+        }
+    }
+}
+
+/// A body that is no call but has an id can be answered; one without ends the stream.
+fn next_call(reader: &mut impl Read) -> Result<Option<Event>, FrameError> {
+    #[derive(serde::Deserialize)]
+    struct OnlyId {
+        id: CallId,
+    }
+    let Some(body) = frame::read_frame(reader, REQUEST_MOST)? else {
+        return Ok(None);
+    };
+    match frame::parse::<Call>(&body) {
+        Ok(call) => Ok(Some(Event::Called(call))),
+        Err(error) => match frame::parse::<OnlyId>(&body) {
+            Ok(OnlyId { id }) => Ok(Some(Event::Misread { id, error })),
+            Err(_) => Err(error),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,252 @@
+//! The owner of the sessions: takes events, one at a time, and answers calls.
+
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    io::Write,
+    sync::{
+        Arc,
+        mpsc::{Receiver, SyncSender},
+    },
+    time::{Duration, Instant},
+};
+
+use vtax_engine::Cancel;
+
+use super::{
+    engine::Engine,
+    facts,
+    session::{self, Part, Task},
+    write_whole,
+};
+use crate::{
+    frame::{self, FrameError, REPLY_MOST},
+    limits::{CPUS_MOST, LimitError, Load, SESSIONS_MOST},
+    protocol::{Answer, Call, CallId, Fault, FaultKind, Outcome, Reply, Request, SessionId},
+};
+
+/// How long cancelled sessions have to put away what they hold (a half-sent file).
+const FAREWELL: Duration = Duration::from_millis(500);
+
+/// What the other threads tell the owner.
+pub(super) enum Event {
+    /// The coordinator calls.
+    Called(Call),
+    /// The coordinator calls, but not as the protocol has it.
+    Misread { id: CallId, error: FrameError },
+    /// The coordinator is gone, or talks nonsense. Nothing follows from the reader.
+    StreamEnded(Result<(), FrameError>),
+    /// A responder is bound.
+    Listening { session: SessionId, port: u16 },
+    /// A session's last event.
+    SessionEnded { session: SessionId, outcome: Outcome },
+}
+
+/// The owner's table and tools.
+pub(super) struct Desk<W, E> {
+    writer: W,
+    engine: Arc<E>,
+    events: SyncSender<Event>,
+    sessions: BTreeMap<SessionId, Session>,
+}
+
+/// A session that runs, or has ended without anyone having asked for its outcome.
+struct Session {
+    cancel: Cancel,
+    load: Load,
+    /// The call to be answered when the responder is bound.
+    listen: Option<CallId>,
+    /// The call to be answered with the outcome.
+    finish: Option<CallId>,
+    /// Nobody will ask for the outcome any more.
+    cancelled: bool,
+    /// Of a session that has ended.
+    outcome: Option<Outcome>,
+}
+
+type Answered = Result<(), FrameError>;
+
+impl<W: Write, E: Engine> Desk<W, E> {
+    pub(super) fn new(writer: W, engine: E, events: SyncSender<Event>) -> Self {
+        Desk { writer, engine: Arc::new(engine), events, sessions: BTreeMap::new() }
+    }
+
+    /// Until the stream ends or can't be written to.
+    pub(super) fn run(mut self, inbox: &Receiver<Event>) -> Result<(), FrameError> {
+        let end = self.take_events(inbox);
+        self.farewell(inbox);
+        end
+    }
+
+    fn take_events(&mut self, inbox: &Receiver<Event>) -> Result<(), FrameError> {
+        // The desk holds a sender itself, so there always is a next event.
+        while let Ok(event) = inbox.recv() {
+            match event {
+                Event::Called(Call { id, request: Request::Shutdown }) => return self.done(id, Reply::Done),
+                Event::Called(call) => self.called(call)?,
+                Event::Misread { id, error } => self.fail(id, FaultKind::BadRequest, error)?,
+                Event::StreamEnded(end) => return end,
+                Event::Listening { session, port } => self.listening(session, port)?,
+                Event::SessionEnded { session, outcome } => self.ended(session, outcome)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn farewell(&mut self, inbox: &Receiver<Event>) {
+        self.cancel_all();
+        let deadline = Instant::now() + FAREWELL;
+        while self.sessions.values().any(Session::runs) {
+            match inbox.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(Event::SessionEnded { session, .. }) => drop(self.sessions.remove(&session)),
+                Ok(_) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn called(&mut self, call: Call) -> Answered {
+        let id = call.id;
+        match call.request {
+            Request::Listen { session, spec, setup, token } => {
+                self.start(id, session, Task::Respond(Part { spec, setup, token }))
+            }
+            Request::Initiate { session, spec, setup, target, token } => {
+                self.start(id, session, Task::Initiate { part: Part { spec, setup, token }, target })
+            }
+            Request::Prepare { session, directory, size } => self.start(id, session, Task::Prepare { directory, size }),
+            Request::Finish { session } => self.finish(id, session),
+            Request::Cancel { session } => {
+                self.cancel(session);
+                self.done(id, Reply::Done)
+            }
+            Request::CancelAll => {
+                self.cancel_all();
+                self.done(id, Reply::Done)
+            }
+            // Shutdown has ended the loop before it got here.
+            Request::Ping | Request::Shutdown => self.done(id, Reply::Done),
+            Request::Describe => self.done(id, Reply::Facts(facts::facts())),
+        }
+    }
+
+    fn start(&mut self, id: CallId, session: SessionId, task: Task) -> Answered {
+        let load = match self.admit(&task) {
+            Ok(load) => load,
+            Err(error) => return self.fail(id, FaultKind::Refused, error),
+        };
+        let Entry::Vacant(place) = self.sessions.entry(session) else {
+            return self.fail(id, FaultKind::Session, format!("session {} is there already", session.0));
+        };
+        let listens = matches!(task, Task::Respond(_));
+        let cancel = Cancel::new();
+        if let Err(error) = session::start(session, task, self.engine.clone(), cancel.clone(), self.events.clone()) {
+            return self.fail(id, FaultKind::Refused, format!("no thread can be started for the session: {error}"));
+        }
+        let (listen, finish) = if listens { (Some(id), None) } else { (None, Some(id)) };
+        place.insert(Session { cancel, load, listen, finish, cancelled: false, outcome: None });
+        Ok(())
+    }
+
+    fn admit(&self, task: &Task) -> Result<Load, LimitError> {
+        let load = match task {
+            Task::Respond(part) | Task::Initiate { part, .. } => admit_part(part)?,
+            Task::Prepare { size, .. } => Load::of_file(*size)?,
+        };
+        if self.sessions.len() >= SESSIONS_MOST {
+            return Err(LimitError::Sessions);
+        }
+        let running = self.sessions.values().filter(|session| session.runs());
+        running.map(|session| session.load).try_fold(Load::NONE, Load::plus)?.plus(load)?;
+        Ok(load)
+    }
+
+    fn listening(&mut self, session: SessionId, port: u16) -> Answered {
+        let listen = self.sessions.get_mut(&session).and_then(|session| session.listen.take());
+        match listen {
+            Some(id) => self.done(id, Reply::Listening { port }),
+            None => Ok(()),
+        }
+    }
+
+    fn finish(&mut self, id: CallId, session: SessionId) -> Answered {
+        let Entry::Occupied(mut place) = self.sessions.entry(session) else {
+            return self.fail(id, FaultKind::Session, format!("there is no session {} to finish", session.0));
+        };
+        if let Some(outcome) = place.get_mut().outcome.take() {
+            place.remove();
+            return self.answer(id, outcome);
+        }
+        if place.get().finish.is_some() {
+            return self.fail(id, FaultKind::Session, format!("session {} is waited for already", session.0));
+        }
+        place.get_mut().finish = Some(id);
+        Ok(())
+    }
+
+    /// Whoever waits is answered with the outcome; if nobody does it is kept, unless it was
+    /// cancelled: then nobody will.
+    fn ended(&mut self, session: SessionId, outcome: Outcome) -> Answered {
+        let Entry::Occupied(mut place) = self.sessions.entry(session) else {
+            return Ok(());
+        };
+        let waiting = [place.get().listen, place.get().finish];
+        if waiting == [None, None] && !place.get().cancelled {
+            place.get_mut().outcome = Some(outcome);
+            return Ok(());
+        }
+        place.remove();
+        for id in waiting.into_iter().flatten() {
+            self.answer(id, outcome.clone())?;
+        }
+        Ok(())
+    }
+
+    fn cancel(&mut self, session: SessionId) {
+        if let Entry::Occupied(mut place) = self.sessions.entry(session) {
+            place.get().cancel.cancel();
+            place.get_mut().cancelled = true;
+            if !place.get().runs() {
+                place.remove();
+            }
+        }
+    }
+
+    fn cancel_all(&mut self) {
+        for session in self.sessions.keys().copied().collect::<Vec<_>>() {
+            self.cancel(session);
+        }
+    }
+
+    fn done(&mut self, id: CallId, reply: Reply) -> Answered {
+        self.answer(id, Outcome::Done(reply))
+    }
+
+    fn fail(&mut self, id: CallId, kind: FaultKind, why: impl ToString) -> Answered {
+        self.answer(id, Outcome::Failed(Fault { kind, message: why.to_string() }))
+    }
+
+    fn answer(&mut self, id: CallId, outcome: Outcome) -> Answered {
+        let frame = match frame::encode(&Answer { id, outcome }, REPLY_MOST) {
+            Ok(frame) => frame,
+            Err(error) => {
+                let fault = Fault { kind: FaultKind::Engine, message: format!("the report can't be sent: {error}") };
+                frame::encode(&Answer { id, outcome: Outcome::Failed(fault) }, REPLY_MOST)?
+            }
+        };
+        write_whole(&mut self.writer, &frame)?;
+        Ok(())
+    }
+}
+
+fn admit_part(part: &Part) -> Result<Load, LimitError> {
+    match part.setup.cpus.len() {
+        0..=CPUS_MOST => Load::of(&part.spec),
+        asked => Err(LimitError::Cpus { asked }),
+    }
+}
+
+impl Session {
+    fn runs(&self) -> bool {
+        self.outcome.is_none()
+    }
+}

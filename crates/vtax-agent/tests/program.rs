@@ -1,0 +1,329 @@
+//! The program itself, as a process that measures over loopback.
+
+use std::{
+    fs,
+    io::{BufReader, Read, Write},
+    net::{IpAddr, Ipv4Addr},
+    process::{Child, Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use vtax_agent::{
+    frame::{self, HELLO_MOST, MAGIC, REPLY_MOST, REQUEST_MOST, encode, parse, read_frame},
+    link::{AgentError, AgentLink},
+    measure::{MeasureError, Order, measure},
+    protocol::{Answer, Call, CallId, FaultKind, Greeting, Hello, Outcome, Reply, Request, SessionId, VERSION},
+};
+use vtax_engine::{EndSetup, Token};
+use vtax_model::{
+    units::{ByteSize, Span},
+    workload::{TestSpec, Transport, Workload},
+};
+
+const SOON: Duration = Duration::from_secs(10);
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+/// What an agent may hold in memory.
+const RESIDENT_MOST_KB: u64 = 10 * 1024;
+
+fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vtax-agent"));
+    command.arg("--stdio");
+    command
+}
+
+fn agent(name: &str) -> AgentLink {
+    AgentLink::spawn(name, program(), SOON).expect("an agent")
+}
+
+fn spec(workload: Workload, millis: u64) -> TestSpec {
+    let [warmup, duration] = [Span::from_millis(20), Span::from_millis(millis)];
+    TestSpec { transport: Transport::Tcp, workload, streams: 1, warmup, duration }
+}
+
+fn rr(millis: u64) -> TestSpec {
+    spec(Workload::Rr { request: ByteSize(1), response: ByteSize(1) }, millis)
+}
+
+fn setup() -> EndSetup {
+    EndSetup { address: LOOPBACK, cpus: vec![], directory: None }
+}
+
+fn order(spec: TestSpec) -> Order {
+    Order { spec, initiator: setup(), responder: setup(), target: LOOPBACK }
+}
+
+/// A field of `/proc/PID/status` in kB.
+fn memory(pid: u32, field: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("alive");
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).expect("in every status");
+    line.trim_matches(|c: char| !c.is_ascii_digit()).parse().expect("a number")
+}
+
+fn exists(pid: u32) -> bool {
+    fs::exists(format!("/proc/{pid}")).expect("proc is there")
+}
+
+#[test]
+fn round_trips_are_measured() {
+    let (initiator, responder) = (agent("zone a"), agent("zone b"));
+    for transport in [Transport::Tcp, Transport::Udp] {
+        let order = order(TestSpec { transport, ..rr(200) });
+        let (asked, answered) = measure(&initiator, &responder, &order).expect("a sample");
+        assert!(asked.transactions > 100, "{transport}: {}", asked.transactions);
+        assert!(asked.rtt.is_some() && asked.seconds > 0.15, "{transport}: {} s", asked.seconds);
+        assert!(!answered.threads.is_empty(), "{transport}: no CPU time from the responder");
+    }
+}
+
+#[test]
+fn bytes_are_counted_where_they_arrive() {
+    let (initiator, responder) = (agent("zone a"), agent("zone b"));
+    let message = |transport| ByteSize(if transport == Transport::Tcp { 1 << 20 } else { 1400 });
+    for transport in [Transport::Tcp, Transport::Udp] {
+        let workload = Workload::Stream { message: message(transport) };
+        let order = order(TestSpec { transport, streams: 2, ..spec(workload, 200) });
+        let (_, received) = measure(&initiator, &responder, &order).expect("a sample");
+        assert!(received.bytes > 1 << 20, "{transport}: {}", received.bytes);
+    }
+    for (name, link) in [("initiator", &initiator), ("responder", &responder)] {
+        let most = memory(link.process_id().expect("a child"), "VmHWM:");
+        assert!(most < RESIDENT_MOST_KB, "{name}: {most} kB at most");
+    }
+}
+
+#[test]
+fn a_file_arrives_as_it_was_sent() {
+    let (from, to) = (tempfile::tempdir().expect("made"), tempfile::tempdir().expect("made"));
+    let (initiator, responder) = (agent("zone a"), agent("zone b"));
+    let mut order = order(spec(Workload::File { size: ByteSize(3 << 20) }, 0));
+    order.initiator.directory = Some(from.path().into());
+    order.responder.directory = Some(to.path().into());
+    let sums = [(); 2].map(|()| {
+        let (sent, received) = measure(&initiator, &responder, &order).expect("a sample");
+        let [sent, received] = [sent, received].map(|report| report.file.expect("of a file").checksum);
+        assert_eq!(sent, received);
+        sent
+    });
+    assert_eq!(sums[0], sums[1], "the file is made once");
+    order.responder.directory = Some(to.path().join("missing"));
+    let error = measure(&initiator, &responder, &order).expect_err("no directory").to_string();
+    assert!(error.contains("zone b") && error.contains("missing"), "{error}");
+}
+
+#[test]
+fn two_samples_run_at_once_on_the_same_agents() {
+    let (initiator, responder) = (agent("zone a"), agent("zone b"));
+    let start = Instant::now();
+    thread::scope(|scope| {
+        let samples = [(); 2].map(|()| scope.spawn(|| measure(&initiator, &responder, &order(rr(500)))));
+        for sample in samples {
+            let (report, _) = sample.join().expect("no panic").expect("a sample");
+            assert!(report.transactions > 0);
+        }
+    });
+    assert!(start.elapsed() < Duration::from_millis(950), "one after the other: {:?}", start.elapsed());
+}
+
+#[test]
+fn one_agent_can_be_both_ends() {
+    let both = agent("host");
+    let (report, _) = measure(&both, &both, &order(rr(100))).expect("a sample");
+    assert!(report.transactions > 0);
+}
+
+/// The budget is 5 ms of control for a sample. The least of several, as the machine that runs
+/// the tests is shared.
+#[test]
+fn a_sample_costs_little_more_than_its_time() {
+    let (initiator, responder) = (agent("zone a"), agent("zone b"));
+    let pings = (0..50).map(|_| initiator.ping(SOON).expect("alive"));
+    let ping = pings.min().expect("50 pings");
+    assert!(ping < Duration::from_millis(1), "a ping takes {ping:?}");
+    let order = order(TestSpec { warmup: Span::from_millis(0), ..rr(50) });
+    let overheads = (0..10).map(|_| {
+        let start = Instant::now();
+        let (report, _) = measure(&initiator, &responder, &order).expect("a sample");
+        start.elapsed().saturating_sub(Duration::from_secs_f64(report.seconds))
+    });
+    let least = overheads.min().expect("10 samples");
+    println!("ping {ping:?}, control of a sample {least:?}");
+    assert!(least < Duration::from_millis(5), "control takes {least:?} of a sample");
+}
+
+#[test]
+fn an_agent_that_is_killed_is_named_at_once() {
+    let (initiator, responder) = (agent("zone a"), agent("zone b"));
+    let victim = responder.process_id().expect("a child");
+    let order = order(rr(8000));
+    let start = Instant::now();
+    let failed = thread::scope(|scope| {
+        let sample = scope.spawn(|| measure(&initiator, &responder, &order));
+        thread::sleep(Duration::from_millis(300));
+        let pid = Pid::from_raw(victim.try_into().expect("small")).expect("not 0");
+        // The link hasn't reaped its child before it is dead: the id can't be another's.
+        kill_process(pid, Signal::KILL).expect("ours");
+        sample.join().expect("no panic").expect_err("an agent less")
+    });
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    assert!(failed.is_death(), "{failed:?}");
+    let text = failed.to_string();
+    assert!(text.contains("zone b") && text.contains("SIGKILL"), "{text}");
+    initiator.ping(SOON).expect("the other lives");
+    assert!(responder.ping(SOON).expect_err("dead").is_death());
+}
+
+#[test]
+fn a_sample_can_be_cancelled_from_another_thread() {
+    let both = agent("host");
+    let start = Instant::now();
+    let failed = thread::scope(|scope| {
+        let sample = scope.spawn(|| measure(&both, &both, &order(rr(8000))));
+        thread::sleep(Duration::from_millis(200));
+        both.cancel_all().expect("sent").wait(SOON).expect("done");
+        sample.join().expect("no panic").expect_err("cancelled")
+    });
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    assert!(matches!(failed, MeasureError::End { .. }), "{failed:?}");
+    assert!(measure(&both, &both, &order(rr(50))).is_ok());
+}
+
+#[test]
+fn a_hostile_order_is_refused_by_name() {
+    let (initiator, responder) = (agent("zone a"), agent("zone b"));
+    let hostile = order(TestSpec { streams: u32::MAX, ..rr(50) });
+    let refused = measure(&initiator, &responder, &hostile).expect_err("hostile");
+    let MeasureError::End { error: AgentError::Refused { fault, .. }, .. } = &refused else {
+        panic!("{refused:?}");
+    };
+    assert_eq!(fault.kind, FaultKind::Refused);
+    assert!(refused.to_string().contains("zone b"), "{refused}");
+}
+
+#[test]
+fn an_idle_agent_is_small_and_leaves_with_its_link() {
+    let idle = agent("zone a");
+    let pid = idle.process_id().expect("a child");
+    assert!(memory(pid, "VmRSS:") < RESIDENT_MOST_KB, "{} kB", memory(pid, "VmRSS:"));
+    let group = rustix::process::getpgid(Pid::from_raw(pid.try_into().expect("small"))).expect("alive");
+    assert_eq!(group.as_raw_nonzero().get().unsigned_abs(), pid, "Ctrl-C in a terminal would kill it");
+    println!("idle: {} kB", memory(pid, "VmRSS:"));
+    let start = Instant::now();
+    drop(idle);
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    assert!(!exists(pid), "a process or zombie is left");
+}
+
+/// A child that is driven by hand.
+struct Raw(Child);
+
+impl Raw {
+    fn start() -> Raw {
+        let piped = program().stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        Raw(piped.expect("started"))
+    }
+
+    fn say(&mut self, bytes: &[u8]) {
+        self.0.stdin.as_mut().expect("open").write_all(bytes).expect("written");
+    }
+
+    fn call(&mut self, id: u64, request: Request) {
+        self.say(&encode(&Call { id: CallId(id), request }, REQUEST_MOST).expect("small"));
+    }
+
+    fn greet(&mut self) {
+        self.say(&[&MAGIC[..], &encode(&Greeting::ours(), HELLO_MOST).expect("small")].concat());
+    }
+
+    /// Closes its input and waits: no longer than a second.
+    fn end(mut self) -> Output {
+        drop(self.0.stdin.take());
+        let start = Instant::now();
+        while self.0.try_wait().expect("ours").is_none() {
+            if start.elapsed() > Duration::from_secs(1) {
+                self.0.kill().expect("ours");
+                panic!("it outlived its stream by a second");
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+        self.0.wait_with_output().expect("read")
+    }
+}
+
+fn endless(session: u64) -> Request {
+    let setup = setup();
+    Request::Listen { session: SessionId(session), spec: rr(60_000), setup, token: Token::random() }
+}
+
+#[test]
+fn a_coordinator_that_vanishes_takes_the_agent_along() {
+    let mut raw = Raw::start();
+    raw.greet();
+    raw.call(1, endless(1));
+    raw.call(2, endless(2));
+    let output = raw.end();
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn standard_output_has_frames_and_nothing_else() {
+    let mut raw = Raw::start();
+    raw.greet();
+    raw.call(1, endless(1));
+    raw.call(2, Request::Describe);
+    raw.call(3, Request::Finish { session: SessionId(9) });
+    let output = raw.end();
+    let mut stream = BufReader::new(&output.stdout[..]);
+    frame::read_magic(&mut stream).expect("magic").expect("some");
+    let hello: Hello = parse(&read_frame(&mut stream, HELLO_MOST).expect("whole").expect("some")).expect("a hello");
+    assert_eq!(hello.greeting.version, VERSION);
+    let mut answers = Vec::new();
+    while let Some(body) = read_frame(&mut stream, REPLY_MOST).expect("frames to the end") {
+        answers.push(parse::<Answer>(&body).expect("an answer"));
+    }
+    let describes = |answer: &Answer| matches!(answer.outcome, Outcome::Done(Reply::Facts(_)));
+    assert!(answers.iter().any(|answer| answer.id == CallId(2) && describes(answer)), "{answers:?}");
+}
+
+#[test]
+fn a_stranger_at_the_input_is_told_off_on_standard_error() {
+    for words in [&b"help\n"[..], b"", b"VTAXCTL\n\xff\xff\xff\xff", b"VTAXCTL\n\x02\0\0\0{}"] {
+        let mut raw = Raw::start();
+        raw.say(words);
+        let output = raw.end();
+        assert_eq!(output.status.code(), Some(69), "{}", words.escape_ascii());
+        assert!(output.stderr.starts_with(b"vtax-agent: "), "{}", output.stderr.escape_ascii());
+        assert!(output.stdout.is_empty(), "{}", output.stdout.escape_ascii());
+    }
+}
+
+/// One who doesn't even close the stream gets the same.
+#[test]
+fn a_stranger_who_waits_is_not_waited_for() {
+    let mut raw = Raw::start();
+    raw.say(b"hello?");
+    let mut complaint = String::new();
+    let mut stderr = raw.0.stderr.take().expect("piped");
+    stderr.read_to_string(&mut complaint).expect("text");
+    assert!(complaint.contains("hello?"), "{complaint}");
+    assert_eq!(raw.end().status.code(), Some(69));
+}
+
+#[test]
+fn the_command_line_is_explained() {
+    let run = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_vtax-agent")).args(arguments).output();
+        output.expect("started")
+    };
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
+    let version = run(&["--version"]);
+    assert_eq!(text(&version.stdout), format!("vtax-agent {VERSION} (protocol 1)\n"));
+    let help = run(&["--help"]);
+    assert!(help.status.success() && text(&help.stdout).contains("--stdio"));
+    for wrong in [&[][..], &["--stdio", "more"], &["serve"]] {
+        let output = run(wrong);
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}");
+        assert!(output.stdout.is_empty() && text(&output.stderr).contains("Usage"), "{wrong:?}");
+    }
+}

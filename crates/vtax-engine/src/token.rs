@@ -1,0 +1,96 @@
+//! The secret that tells a session's own flows from a stranger's.
+
+use std::{fmt, str::FromStr};
+
+use rustix::rand::{GetRandomFlags, getrandom};
+
+/// Bytes of a token on the wire.
+pub(crate) const TOKEN_LEN: usize = 16;
+
+/// 128 random bits that both ends of a test hold.
+///
+/// It travels on the control stream only and at the start of each flow; `Debug` doesn't print
+/// it, so that it can't reach a log by accident.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Token([u8; TOKEN_LEN]);
+
+impl Token {
+    /// A fresh token from the kernel's generator.
+    pub fn random() -> Token {
+        let mut bytes = [0; TOKEN_LEN];
+        getrandom(&mut bytes, GetRandomFlags::empty())
+            .expect("getrandom of 16 bytes neither fails nor falls short once it is seeded (getrandom(2))");
+        Token(bytes)
+    }
+
+    /// 32 hexadecimal digits, for the control stream.
+    pub fn to_hex(&self) -> String {
+        self.to_string()
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8; TOKEN_LEN] {
+        &self.0
+    }
+
+    /// Whether `shown`, as it came from the wire, is this token.
+    pub(crate) fn is(&self, shown: &[u8]) -> bool {
+        self.0 == *shown
+    }
+}
+
+/// The secret itself, in hexadecimal: for the control stream, not for messages.
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(secret)")
+    }
+}
+
+/// Text that is no token. It doesn't repeat the text, which may be nearly one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a token is 32 hexadecimal digits")]
+pub struct TokenError;
+
+impl FromStr for Token {
+    type Err = TokenError;
+
+    fn from_str(text: &str) -> Result<Self, TokenError> {
+        if text.len() != 2 * TOKEN_LEN || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(TokenError);
+        }
+        let value = u128::from_str_radix(text, 16).map_err(|_| TokenError)?;
+        Ok(Token(value.to_be_bytes()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_token_survives_the_control_stream() {
+        let token = Token::random();
+        assert_eq!(token.to_hex().parse(), Ok(token));
+        assert_ne!(token, Token::random());
+    }
+
+    #[test]
+    fn a_token_is_not_printed() {
+        let token = Token::random();
+        assert_eq!(format!("{token:?}"), "Token(secret)");
+    }
+
+    proptest! {
+        #[test]
+        fn only_hexadecimal_text_of_the_right_length_is_a_token(text in "[0-9a-fA-F+ ]{30,34}|.*") {
+            let right = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+            prop_assert_eq!(text.parse::<Token>().is_ok(), right);
+        }
+    }
+}

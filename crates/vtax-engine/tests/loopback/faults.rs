@@ -1,0 +1,279 @@
+//! Strangers, wrong tokens, peers that die, and switches that are thrown.
+
+use std::{
+    io::{ErrorKind, Read, Write},
+    net::{IpAddr, TcpListener, TcpStream, UdpSocket},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use vtax_engine::{Cancel, EndSetup, EngineError, Responder, STREAMS_MOST, Token, initiate};
+use vtax_model::workload::{TestSpec, Transport, Workload};
+
+use crate::pair::*;
+
+const SHORT: Duration = Duration::from_millis(300);
+
+fn stranger(port: u16) -> TcpStream {
+    let stream = TcpStream::connect(target(port)).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    stream
+}
+
+/// Nothing came, and the connection has ended.
+fn is_turned_away(mut stream: TcpStream) -> bool {
+    let mut answer = [0; 16];
+    match stream.read(&mut answer) {
+        Ok(len) => len == 0,
+        Err(error) => error.kind() == ErrorKind::ConnectionReset,
+    }
+}
+
+#[test]
+fn strangers_on_the_tcp_port_get_nothing_and_delay_nobody() {
+    let token = Token::random();
+    let begun = Instant::now();
+    let mut strangers = vec![];
+    let outcomes = both_with(&spec(Transport::Tcp, rr(1, 1), 2), &setup(), [token, token], |port, _| {
+        strangers = (0..100).map(|_| stranger(port)).collect();
+        for (index, stranger) in strangers.iter_mut().enumerate() {
+            // Silent ones, short ones and ones with a wrong token.
+            let _ = stranger.write_all(&[0x5a; 20][..index % 3 * 10]);
+        }
+    });
+    assert!(begun.elapsed() < Duration::from_millis(1900), "{:?}", begun.elapsed());
+    for outcome in outcomes {
+        outcome.unwrap();
+    }
+    assert!(strangers.into_iter().all(is_turned_away));
+}
+
+#[test]
+fn a_silent_stranger_is_dropped_after_a_while() {
+    let cancel = Cancel::new();
+    let responder = Responder::bind(&spec(Transport::Tcp, rr(1, 1), 1), &setup(), Token::random()).unwrap();
+    let port = responder.port();
+    thread::scope(|scope| {
+        let served = scope.spawn(|| responder.serve(&cancel));
+        let begun = Instant::now();
+        assert!(is_turned_away(stranger(port)));
+        assert!((1.5..3.5).contains(&begun.elapsed().as_secs_f64()), "{:?}", begun.elapsed());
+        cancel.cancel();
+        assert!(matches!(served.join().unwrap(), Err(EngineError::Cancelled)));
+    });
+}
+
+#[test]
+fn a_flow_index_is_admitted_once() {
+    let (cancel, token) = (Cancel::new(), Token::random());
+    let responder = Responder::bind(&spec(Transport::Tcp, rr(1, 1), 2), &setup(), token).unwrap();
+    let port = responder.port();
+    let hello = |index: u32| {
+        let secret = u128::from_str_radix(&token.to_hex(), 16).unwrap().to_be_bytes();
+        let mut stream = stranger(port);
+        stream.write_all(&[&secret[..], &index.to_le_bytes()].concat()).unwrap();
+        stream
+    };
+    thread::scope(|scope| {
+        let served = scope.spawn(|| responder.serve(&cancel));
+        let mut first = hello(0);
+        // The first is taken in before the others are there.
+        thread::sleep(Duration::from_millis(100));
+        assert!(is_turned_away(hello(0)));
+        assert!(is_turned_away(hello(2)));
+        let mut second = hello(1);
+        for stream in [&mut first, &mut second] {
+            let mut ready = [0];
+            stream.read_exact(&mut ready).unwrap();
+        }
+        drop((first, second));
+        assert!(matches!(served.join().unwrap(), Err(EngineError::PeerGone { .. })));
+    });
+}
+
+/// Neither an answer nor an ICMP refusal, which a connected socket would be told.
+fn hears_nothing(socket: &UdpSocket) -> bool {
+    socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    let answer = socket.recv(&mut [0; 64]);
+    answer.is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut))
+}
+
+#[test]
+fn a_stranger_on_the_udp_port_gets_nothing_at_any_time() {
+    for (workload, streams) in [(rr(1, 1), 2), (stream(8), 1), (rr(21, 1), 1)] {
+        let token = Token::random();
+        let over = AtomicBool::new(false);
+        let spec = lasting(spec(Transport::Udp, workload, streams), 300);
+        thread::scope(|scope| {
+            let mut heard = None;
+            let outcomes = both_with(&spec, &setup(), [token, token], |port, _| {
+                let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+                socket.connect(target(port)).unwrap();
+                let over = &over;
+                heard = Some(scope.spawn(move || {
+                    let mut sent = 0;
+                    while !over.load(Ordering::Relaxed) {
+                        for len in [0, 1, 8, 20, 21, 24, 1000] {
+                            let _ = socket.send(&vec![1; len]);
+                        }
+                        sent += 1;
+                        assert!(hears_nothing(&socket) || over.load(Ordering::Relaxed));
+                    }
+                    sent
+                }));
+                // Before the first hello as well as during the test.
+                thread::sleep(Duration::from_millis(50));
+            });
+            over.store(true, Ordering::Relaxed);
+            let [initiator, _] = outcomes.map(|outcome| outcome.unwrap());
+            assert!(initiator.bytes > 0);
+            assert!(heard.unwrap().join().unwrap() > 5);
+        });
+    }
+}
+
+#[test]
+fn a_wrong_token_is_refused_over_tcp() {
+    let tokens = [Token::random(), Token::random()];
+    let begun = Instant::now();
+    let [initiator, responder] =
+        both_with(&spec(Transport::Tcp, rr(1, 1), 1), &setup(), tokens, |_, [_, responder]| cancel_in(500, responder));
+    let error = initiator.unwrap_err();
+    assert!(matches!(error, EngineError::Refused { flow: 0, .. }), "{error}");
+    assert!(matches!(responder, Err(EngineError::Cancelled)));
+    assert!(begun.elapsed() < Duration::from_secs(2));
+}
+
+#[test]
+fn a_wrong_token_is_not_answered_over_udp() {
+    let tokens = [Token::random(), Token::random()];
+    let [initiator, responder] = both_with(&spec(Transport::Udp, rr(1, 1), 1), &setup(), tokens, |_, _| {});
+    let error = initiator.unwrap_err();
+    assert!(matches!(error, EngineError::Unanswered { .. }), "{error}");
+    let error = responder.unwrap_err();
+    assert!(matches!(error, EngineError::FlowsMissing { arrived: 0, expected: 1, .. }), "{error}");
+}
+
+fn long_tests() -> Vec<TestSpec> {
+    let mut specs = vec![];
+    for transport in [Transport::Tcp, Transport::Udp] {
+        for workload in [rr(1, 1), stream(1400)] {
+            specs.push(lasting(spec(transport, workload, 2), 20_000));
+        }
+    }
+    specs
+}
+
+fn is_loss_of_peer(error: &EngineError) -> bool {
+    matches!(error, EngineError::PeerGone { .. } | EngineError::PeerSilent { .. })
+}
+
+/// Ends one side of each test in its midst; the other must notice within 3 s.
+fn end_one_side(ended: usize) {
+    thread::scope(|scope| {
+        for spec in long_tests() {
+            scope.spawn(move || {
+                let (token, begun) = (Token::random(), Instant::now());
+                let outcomes = both_with(&spec, &setup(), [token, token], |_, switches| {
+                    cancel_in(200, switches[ended].clone());
+                });
+                let [cancelled, left] = if ended == 0 {
+                    outcomes
+                } else {
+                    outcomes.into_iter().rev().collect::<Vec<_>>().try_into().unwrap()
+                };
+                assert!(matches!(cancelled, Err(EngineError::Cancelled)), "{spec:?}: {cancelled:?}");
+                let error = left.unwrap_err();
+                assert!(is_loss_of_peer(&error), "{spec:?}: {error}");
+                assert!(begun.elapsed() < Duration::from_secs(3), "{spec:?}: {:?}", begun.elapsed());
+            });
+        }
+    });
+}
+
+#[test]
+fn a_responder_that_dies_is_noticed() {
+    end_one_side(1);
+}
+
+#[test]
+fn an_initiator_that_dies_is_noticed() {
+    end_one_side(0);
+}
+
+#[test]
+fn an_initiator_that_dies_while_it_makes_its_file_is_noticed() {
+    let directory = tempfile::tempdir().unwrap();
+    let setup = EndSetup { directory: Some(directory.path().to_owned()), ..setup() };
+    let token = Token::random();
+    let spec = spec(Transport::Tcp, file(1 << 30), 1);
+    let [initiator, responder] = both_with(&spec, &setup, [token, token], |_, [initiator, _]| cancel_in(30, initiator));
+    assert!(matches!(initiator, Err(EngineError::Cancelled)), "{initiator:?}");
+    assert!(is_loss_of_peer(&responder.unwrap_err()));
+    assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 0);
+}
+
+#[test]
+fn waiting_for_a_peer_that_never_comes_can_be_cancelled() {
+    for transport in [Transport::Tcp, Transport::Udp] {
+        let spec = spec(transport, rr(1, 1), 1);
+        let (cancel, begun) = (Cancel::new(), Instant::now());
+        let responder = Responder::bind(&spec, &setup(), Token::random()).unwrap();
+        cancel_in(100, cancel.clone());
+        assert!(matches!(responder.serve(&cancel), Err(EngineError::Cancelled)));
+        assert!(begun.elapsed() < Duration::from_secs(1));
+    }
+}
+
+/// Listens and never accepts or answers.
+#[test]
+fn waiting_to_be_admitted_can_be_cancelled() {
+    let (tcp, udp) = (TcpListener::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+    let ports =
+        [(Transport::Tcp, tcp.local_addr().unwrap().port()), (Transport::Udp, udp.local_addr().unwrap().port())];
+    for (transport, port) in ports {
+        let (cancel, begun) = (Cancel::new(), Instant::now());
+        cancel_in(100, cancel.clone());
+        let outcome = initiate(&spec(transport, rr(1, 1), 1), &setup(), target(port), Token::random(), &cancel);
+        assert!(matches!(outcome, Err(EngineError::Cancelled)), "{outcome:?}");
+        assert!(begun.elapsed() < Duration::from_secs(1));
+    }
+}
+
+#[test]
+fn a_port_where_nothing_listens_is_named() {
+    for transport in [Transport::Tcp, Transport::Udp] {
+        let spec = spec(transport, rr(1, 1), 1);
+        let free = Responder::bind(&spec, &setup(), Token::random()).unwrap().port();
+        let begun = Instant::now();
+        let error = initiate(&spec, &setup(), target(free), Token::random(), &Cancel::new()).unwrap_err();
+        assert!(matches!(error, EngineError::NothingListens { target } if target.port() == free), "{error}");
+        assert!(begun.elapsed() < SHORT);
+    }
+}
+
+#[test]
+fn what_cannot_run_is_refused_at_once() {
+    // TEST-NET-1 of RFC 5737: nobody's address.
+    let elsewhere = EndSetup { address: IpAddr::from([192, 0, 2, 1]), ..setup() };
+    let bind = |spec: &TestSpec, setup: &EndSetup| Responder::bind(spec, setup, Token::random()).err().unwrap();
+    for transport in [Transport::Tcp, Transport::Udp] {
+        let error = bind(&spec(transport, rr(1, 1), 1), &elsewhere);
+        assert!(matches!(error, EngineError::AddressNotHere { .. }), "{error}");
+    }
+    let refused: [(Transport, Workload, u32); 4] = [
+        (Transport::Udp, rr(65_508, 1), 1),
+        (Transport::Tcp, stream((64 << 20) + 1), 1),
+        (Transport::Tcp, rr(0, 1), 1),
+        (Transport::Udp, file(1), 1),
+    ];
+    for (transport, workload, streams) in refused {
+        let error = bind(&spec(transport, workload, streams), &setup());
+        assert!(matches!(error, EngineError::Workload(_)), "{error}");
+    }
+    for streams in [0, STREAMS_MOST + 1] {
+        let error = bind(&spec(Transport::Tcp, rr(1, 1), streams), &setup());
+        assert!(matches!(error, EngineError::Streams { .. }), "{error}");
+    }
+}

@@ -1,0 +1,164 @@
+//! Losses of UDP transactions are counted exactly: a relay between the ends loses what it chooses.
+
+use std::{
+    net::{SocketAddr, UdpSocket},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
+
+use vtax_engine::{Cancel, Responder, Token, initiate};
+use vtax_model::{measurement::EndReport, workload::Transport};
+
+use crate::pair::*;
+
+/// Bytes of each message: a sequence number and no token.
+const LEN: usize = 8;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Fate {
+    Forward,
+    Drop,
+    /// Comes after the initiator has given it up.
+    Late,
+}
+
+/// Forwards datagrams between one initiator and the responder.
+struct Relay {
+    near: UdpSocket,
+    far: UdpSocket,
+    initiator: Option<SocketAddr>,
+    /// Requests and responses of the measured window so far.
+    measured: Option<[u32; 2]>,
+    /// The last request of the window.
+    latest: Vec<u8>,
+    held: Option<Vec<u8>>,
+    dropped: u64,
+    /// Responses that went out after a newer request had come: on a busy machine there may be
+    /// more of them than were chosen.
+    late: u64,
+}
+
+impl Relay {
+    fn new(responder: u16) -> Relay {
+        let [near, far] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        far.connect(target(responder)).unwrap();
+        for socket in [&near, &far] {
+            socket.set_nonblocking(true).unwrap();
+        }
+        Relay { near, far, initiator: None, measured: None, latest: vec![], held: None, dropped: 0, late: 0 }
+    }
+
+    fn run(mut self, over: &AtomicBool, fate: impl Fn([u32; 2]) -> [Fate; 2]) -> Relay {
+        while !over.load(Ordering::Relaxed) {
+            let mut datagram = [0; 2048];
+            if let Ok((len, from)) = self.near.recv_from(&mut datagram) {
+                self.initiator = Some(from);
+                self.request(&datagram[..len], &fate);
+            }
+            if let Ok(len) = self.far.recv(&mut datagram) {
+                self.response(&datagram[..len], &fate);
+            }
+            thread::yield_now();
+        }
+        self
+    }
+
+    fn request(&mut self, datagram: &[u8], fate: impl Fn([u32; 2]) -> [Fate; 2]) {
+        let counts = self.count(datagram, 0);
+        if counts.is_some() {
+            self.latest = datagram.to_vec();
+        }
+        if let Some(late) = self.held.take() {
+            self.deliver(&late, true);
+        }
+        match counts.map(|counts| fate(counts)[0]) {
+            None | Some(Fate::Forward) => drop(self.far.send(datagram)),
+            Some(_) => self.dropped += 1,
+        }
+    }
+
+    fn response(&mut self, datagram: &[u8], fate: impl Fn([u32; 2]) -> [Fate; 2]) {
+        let counts = self.count(datagram, 1);
+        match counts.map(|counts| fate(counts)[1]) {
+            None | Some(Fate::Forward) => self.deliver(datagram, counts.is_some()),
+            Some(Fate::Drop) => self.dropped += 1,
+            Some(Fate::Late) => self.held = Some(datagram.to_vec()),
+        }
+    }
+
+    fn deliver(&mut self, response: &[u8], measured: bool) {
+        self.late += u64::from(measured && self.latest != response);
+        let _ = self.near.send_to(response, self.initiator.unwrap());
+    }
+
+    /// Counts the transactions between the marks, which are the two lowest bits.
+    fn count(&mut self, datagram: &[u8], way: usize) -> Option<[u32; 2]> {
+        let mark = datagram.first().map(|byte| byte & 3);
+        match (datagram.len(), mark) {
+            (LEN, Some(0)) => {
+                let counts = self.measured.as_mut()?;
+                counts[way] += 1;
+                Some(*counts)
+            }
+            (LEN, Some(1)) => {
+                self.measured.get_or_insert_default();
+                None
+            }
+            _ => None,
+        }
+    }
+}
+
+/// `fate` gets the number of the request and of the response, and says what becomes of each.
+/// Returns what the initiator reports, and the relay with its counts.
+fn relayed(millis: u64, fate: impl Fn([u32; 2]) -> [Fate; 2] + Sync) -> (EndReport, Relay) {
+    let spec = lasting(spec(Transport::Udp, rr(LEN as u64, LEN as u64), 1), millis);
+    let (token, cancel, over) = (Token::random(), Cancel::new(), AtomicBool::new(false));
+    let responder = Responder::bind(&spec, &setup(), token).unwrap();
+    let relay = Relay::new(responder.port());
+    let target = relay.near.local_addr().unwrap();
+    thread::scope(|scope| {
+        let relay = scope.spawn(|| relay.run(&over, &fate));
+        let served = scope.spawn(|| responder.serve(&cancel));
+        let initiated = initiate(&spec, &setup(), target, token, &cancel);
+        let served = served.join();
+        over.store(true, Ordering::Relaxed);
+        served.unwrap().unwrap();
+        (initiated.unwrap(), relay.join().unwrap())
+    })
+}
+
+fn check(initiator: &EndReport, relay: &Relay) {
+    assert_eq!(initiator.lost, relay.dropped + relay.late);
+    let rtt = initiator.rtt.as_ref().unwrap();
+    assert!(rtt.count() > 10 && rtt.count() == initiator.transactions);
+    // One more was under way when the time was over.
+    let [requests, _] = relay.measured.unwrap();
+    assert_eq!(u64::from(requests), initiator.transactions + initiator.lost + 1);
+    // The time of the lost ones is in the window, and in no round-trip time.
+    let waited = initiator.seconds - rtt.mean_ns() / 1e9 * rtt.count() as f64;
+    assert!(waited >= 0.095 * initiator.lost as f64 - 0.01, "{waited}");
+}
+
+#[test]
+fn without_loss_none_is_counted() {
+    let (initiator, relay) = relayed(150, |_| [Fate::Forward; 2]);
+    assert_eq!(relay.dropped, 0);
+    check(&initiator, &relay);
+}
+
+#[test]
+fn lost_requests_and_responses_are_counted_exactly() {
+    let lose = |number, chosen: &[u32]| if chosen.contains(&number) { Fate::Drop } else { Fate::Forward };
+    let (initiator, relay) = relayed(800, |[request, response]| [lose(request, &[3, 9]), lose(response, &[4, 5])]);
+    assert!(relay.dropped >= 4);
+    check(&initiator, &relay);
+}
+
+#[test]
+fn a_late_response_is_lost_and_not_taken_for_the_next() {
+    let (initiator, relay) =
+        relayed(500, |[_, response]| [Fate::Forward, if response == 5 { Fate::Late } else { Fate::Forward }]);
+    assert!(relay.late >= 1);
+    check(&initiator, &relay);
+}
