@@ -11,8 +11,11 @@ use crate::{
         RttSummary, SCHEMA, SummaryRecord, TaxRecord,
     },
     run::{Figures, Run, RunState, Sample},
-    stats::{Comparison, Confidence, Finding, NoiseFloor, Pair, PairedTax, Shift, Significance, Summary, judge_family},
-    workload::TestKind,
+    stats::{
+        Comparison, Confidence, Finding, NoiseFloor, Pair, PairedTax, Shift, Significance, Summary, judge_family,
+        percentile_intervals,
+    },
+    workload::{TestKind, Workload},
 };
 
 /// All figures of a run. Intervals hold 95 %; Holm's correction is over every comparison of the
@@ -51,15 +54,24 @@ fn plan_record(run: &Run) -> PlanRecord {
     }
 }
 
-/// Rounds go one after the other: all before the last one begun are complete, and in a complete
-/// run that one is too.
+/// Rounds go one after the other: all before the last one begun are complete, and that one is if
+/// nothing of it is missing. A cell that was given up after failing is never taken again.
 fn complete_rounds(run: &Run) -> u32 {
     let landed = run.samples.iter().map(|sample| sample.round);
-    let begun = landed.chain(run.failures.iter().map(|failure| failure.round)).max().unwrap_or(0);
-    match run.state {
-        RunState::Complete => begun,
-        RunState::Running | RunState::Stopped => begun.saturating_sub(1),
+    let taken: Vec<u32> = landed.chain(run.failures.iter().map(|failure| failure.round)).collect();
+    let begun = taken.iter().copied().max().unwrap_or(0);
+    let of_last = taken.iter().filter(|round| **round == begun).count();
+    match run.state == RunState::Complete || of_last == turns_of_a_round(run) {
+        true => begun,
+        false => begun.saturating_sub(1),
     }
+}
+
+fn turns_of_a_round(run: &Run) -> usize {
+    let header = &run.header;
+    let runs_here = |cell: &&Cell| !header.unavailable.iter().any(|row| row.method == cell.row);
+    let arms = |cell: &Cell| if cell.row == header.study.baseline { 2 } else { 1 };
+    header.study.cells.iter().filter(runs_here).map(arms).sum()
 }
 
 fn noise_floors(run: &Run) -> BTreeMap<Block, NoiseFloor> {
@@ -111,7 +123,7 @@ fn cell_records(run: &Run, floors: &BTreeMap<Block, NoiseFloor>) -> Vec<CellReco
             cell: *cell,
             status: status(run, index, cell, &samples),
             path: run.header.paths.iter().find(|path| path.method == cell.row && path.mtu == cell.mtu).cloned(),
-            summary: (!samples.is_empty()).then(|| summary(cell.workload.kind(), &samples)),
+            summary: (!samples.is_empty()).then(|| summary(cell, &samples)),
             samples,
             tax: taxes.remove(&index),
             published: published
@@ -174,9 +186,9 @@ fn tax_record(run: &Run, index: usize, tax: &PairedTax, finding: Finding) -> Tax
     }
 }
 
-fn summary(kind: TestKind, samples: &[Sample]) -> SummaryRecord {
+fn summary(cell: &Cell, samples: &[Sample]) -> SummaryRecord {
     let figures: Vec<&Figures> = samples.iter().map(|sample| &sample.figures).collect();
-    let rr = kind == TestKind::Rr;
+    let rr = cell.workload.kind() == TestKind::Rr;
     let over = |value: fn(&Figures) -> f64| estimate(figures.iter().map(|figures| value(figures)));
     let total = |count: fn(&Figures) -> u64| figures.iter().map(|figures| count(figures)).sum::<u64>();
     let lost = total(|figures| figures.lost);
@@ -188,9 +200,18 @@ fn summary(kind: TestKind, samples: &[Sample]) -> SummaryRecord {
         cpu_us_per_kb: (!rr).then(|| over(Figures::cpu_us_per_kb)).flatten(),
         file: file_summary(&figures),
         lost,
-        lost_share: lost_share(lost, total(|figures| figures.transactions)),
+        lost_share: lost_share(lost, figures.iter().map(|figures| arrived(cell, figures)).sum()),
         reordered: total(|figures| figures.reordered),
         retransmits: total(|figures| figures.retransmits),
+    }
+}
+
+/// Messages that were not lost: over UDP each is one datagram.
+fn arrived(cell: &Cell, figures: &Figures) -> u64 {
+    match cell.workload {
+        Workload::Rr { .. } => figures.transactions,
+        Workload::Stream { message } => figures.bytes / message.0,
+        Workload::File { .. } => 0,
     }
 }
 
@@ -209,17 +230,19 @@ fn rtt_summary(figures: &[&Figures]) -> Option<RttSummary> {
     let histograms: Vec<&Histogram> = figures.iter().filter_map(|f| f.rtt_ns.as_ref()).map(|rtt| &rtt.hdr).collect();
     let mut merged = Histogram::new();
     histograms.iter().for_each(|histogram| merged.merge(histogram));
-    let percentile = |percent: f64| {
-        let spread = estimate(histograms.iter().map(|histogram| histogram.percentile(percent) as f64 / 1e3));
-        let (low, high) = spread.map_or((None, None), |spread| (spread.low, spread.high));
-        Percentile { value: merged.percentile(percent) as f64 / 1e3, low, high }
+    let percents = [50.0, 99.0, 99.9];
+    let intervals = percentile_intervals(&histograms, &percents, Confidence::P95);
+    let us = |ns: u64| ns as f64 / 1e3;
+    let percentile = |which: usize| {
+        let (low, high) = intervals.as_ref().map(|ends| (us(ends[which].0), us(ends[which].1))).unzip();
+        Percentile { value: us(merged.percentile(percents[which])), low, high }
     };
     Some(RttSummary {
         mean: estimate(figures.iter().map(|figures| figures.rtt_us()))?,
-        p50: percentile(50.0),
-        p99: percentile(99.0),
-        p999: percentile(99.9),
-        max: merged.max() as f64 / 1e3,
+        p50: percentile(0),
+        p99: percentile(1),
+        p999: percentile(2),
+        max: us(merged.max()),
     })
 }
 

@@ -64,7 +64,7 @@ pub enum Arm {
 }
 
 /// One sample to be taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Turn {
     /// Index into the cells.
     pub cell: usize,

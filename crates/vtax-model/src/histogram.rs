@@ -150,6 +150,11 @@ impl Histogram {
         self.0.value_at_quantile(quantile)
     }
 
+    /// Every value that was recorded (the upper edge of its bucket) and how often, in rising order.
+    pub fn recorded(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.0.iter_recorded().map(|value| (value.value_iterated_to(), value.count_at_value()))
+    }
+
     /// The text form described at the module.
     pub fn to_base64(&self) -> String {
         let mut encoded = Vec::new();

@@ -5,6 +5,7 @@ use crate::{
     run::{Environment, Placement, RunHeader, UnavailableRow},
     stats::Verdict,
     study::Study,
+    workload::Transport,
 };
 
 /// A run of the demo in which `bridge` takes 20 % longer and everything else is alike but for a
@@ -146,4 +147,21 @@ fn a_stopped_run_counts_the_rounds_before_its_last() {
     run.state = RunState::Stopped;
     run.samples.truncate(run.samples.len() / 2);
     assert_eq!(analyse(&run).plan.rounds, 5);
+    run.samples.truncate(56);
+    assert_eq!(analyse(&run).plan.rounds, 1, "the whole first round and nothing of the second");
+}
+
+#[test]
+fn the_share_of_lost_datagrams_is_of_those_sent() {
+    let mut run = demo_run();
+    let cells = run.header.study.cells.clone();
+    let udp_stream = |cell: &Cell| cell.transport == Transport::Udp && cell.workload.kind() == TestKind::Stream;
+    for sample in run.samples.iter_mut().filter(|sample| udp_stream(&cells[sample.cell])) {
+        let Workload::Stream { message } = cells[sample.cell].workload else { continue };
+        sample.figures.bytes = 75 * message.0;
+        sample.figures.lost = 25;
+    }
+    let document = analyse(&run);
+    let cell = document.cells.iter().find(|record| udp_stream(&record.cell)).expect("a cell of the demo");
+    assert!((cell.summary.as_ref().expect("measured").lost_share - 0.25).abs() < 1e-9);
 }
