@@ -1,0 +1,81 @@
+//! The directory that journals live in.
+//!
+//! Whether a journal is alive is asked by trying its lock, and asking means to hold that lock
+//! for a moment. A second lock, on the file `.lock` of the directory, makes "look and act"
+//! one action: it is held for the moment in which a journal is made, opened, looked at or
+//! removed, never while steps run. So a new file without a lock can't be mistaken for an
+//! abandoned one, and two vtax can't both adopt the same.
+
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    path::{Path, PathBuf},
+};
+
+use crate::error::JournalError;
+
+const SUFFIX: &str = "journal";
+
+/// The directory while nobody else looks at it.
+pub(crate) struct Directory {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Directory {
+    /// Waits for the directory's lock, which nobody holds for long.
+    pub(crate) fn enter(path: &Path) -> Result<Directory, JournalError> {
+        fs::create_dir_all(path).map_err(io("create", path))?;
+        let name = path.join(".lock");
+        let lock = OpenOptions::new().write(true).create(true).truncate(false).open(&name);
+        let lock = lock.map_err(io("open", &name))?;
+        lock.lock().map_err(io("lock", &name))?;
+        Ok(Directory { path: path.to_owned(), _lock: lock })
+    }
+
+    /// Where the journal of that name is or would be.
+    pub(crate) fn file(&self, id: &str) -> Result<PathBuf, JournalError> {
+        let good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if id.is_empty() || !id.chars().all(good) {
+            return Err(JournalError::BadId { id: id.to_owned() });
+        }
+        Ok(self.path.join(format!("{id}.{SUFFIX}")))
+    }
+
+    /// The names of all journals, sorted.
+    pub(crate) fn ids(&self) -> Result<Vec<String>, JournalError> {
+        let mut ids = Vec::new();
+        for entry in fs::read_dir(&self.path).map_err(io("read", &self.path))? {
+            let path = entry.map_err(io("read", &self.path))?.path();
+            if path.extension().is_some_and(|extension| extension == SUFFIX) {
+                ids.extend(path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
+            }
+        }
+        ids.sort();
+        Ok(ids)
+    }
+
+    /// Makes new names durable.
+    pub(crate) fn sync(&self) -> Result<(), JournalError> {
+        let directory = File::open(&self.path).map_err(io("open", &self.path))?;
+        directory.sync_all().map_err(io("sync", &self.path))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Takes the lock of a journal; false if a living process has it.
+pub(crate) fn claim(file: &File, path: &Path) -> Result<bool, JournalError> {
+    match file.try_lock() {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(source)) => Err(io("lock", path)(source)),
+    }
+}
+
+/// The error of an operation on a path.
+pub(crate) fn io(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> JournalError {
+    let path = path.to_owned();
+    move |source| JournalError::Io { operation, path, source }
+}

@@ -1,0 +1,280 @@
+//! Doing a job, and undoing it.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    marker::PhantomData,
+    path::{Path, PathBuf},
+};
+
+use serde::Serialize;
+
+use crate::{
+    directory::{self, Directory},
+    error::{Cause, ExecuteError, JournalError, UndoError, UndoErrors},
+    line::{Contents, FORMAT, Header, Line},
+    owner::Owner,
+    snapshot::{Progress, Record, Snapshot},
+    step::{Step, Undone},
+};
+
+/// A journal that this process holds.
+///
+/// If it is dropped before [`Journal::undo`] or [`Journal::keep`], or its process dies, it is
+/// abandoned: the next recovery undoes it.
+#[derive(Debug)]
+pub struct Journal<S: Step> {
+    log: Log<S>,
+    header: Option<Header>,
+    records: Vec<Record<S>>,
+}
+
+/// How the steps of a journal were undone.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Steps whose change was there and was taken back.
+    pub reverted: usize,
+    /// Steps that had nothing to take back.
+    pub already_gone: usize,
+    /// Steps whose change went with what held it.
+    pub contained: usize,
+}
+
+impl<S: Step> Journal<S> {
+    /// Starts the journal `id` of a job of this `kind`; `about` is what the owner wants to
+    /// find again.
+    ///
+    /// # Errors
+    /// [`JournalError::Taken`] if there is one of that name, alive, kept or abandoned.
+    pub fn create(directory: &Path, id: &str, kind: &str, about: &impl Serialize) -> Result<Self, JournalError> {
+        let entered = Directory::enter(directory)?;
+        let path = entered.file(id)?;
+        let file =
+            OpenOptions::new().append(true).create_new(true).open(&path).map_err(|error| match error.kind() {
+                io::ErrorKind::AlreadyExists => taken::<S>(&entered, id),
+                _ => directory::io("create", &path)(error),
+            })?;
+        let log = Log { file, path, steps: PhantomData };
+        let started = Self::start(log, id, kind, about);
+        // Nothing was done yet, so a half-written start is not worth keeping.
+        started.inspect_err(|_| {
+            let _ = entered.file(id).map(fs::remove_file);
+        })
+    }
+
+    fn start(mut log: Log<S>, id: &str, kind: &str, about: &impl Serialize) -> Result<Self, JournalError> {
+        directory::claim(&log.file, &log.path)?;
+        let about = serde_json::to_value(about).map_err(|error| log.unwritable(error))?;
+        let header =
+            Header { format: FORMAT, id: id.to_owned(), kind: kind.to_owned(), owner: Owner::current(), about };
+        log.append([Line::Header(header.clone())])?;
+        Ok(Journal { log, header: Some(header), records: Vec::new() })
+    }
+
+    /// Takes over a journal that no living process holds, to undo it.
+    ///
+    /// # Errors
+    /// [`JournalError::Missing`], [`JournalError::Busy`], or what is wrong with the file.
+    pub fn open(directory: &Path, id: &str) -> Result<Self, JournalError> {
+        let entered = Directory::enter(directory)?;
+        let path = entered.file(id)?;
+        let file = OpenOptions::new().append(true).open(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => JournalError::Missing { id: id.to_owned(), directory: directory.to_owned() },
+            _ => directory::io("open", &path)(error),
+        })?;
+        let free = directory::claim(&file, &path)?;
+        let bytes = fs::read(&path).map_err(directory::io("read", &path))?;
+        let contents = Contents::<S>::parse(&path, &bytes)?;
+        if !free {
+            let owner = contents.header.map(|header| Box::new(header.owner));
+            return Err(JournalError::Busy { id: id.to_owned(), owner });
+        }
+        // New lines must not be glued to a torn one.
+        file.set_len(contents.whole).map_err(directory::io("truncate", &path))?;
+        let log = Log { file, path, steps: PhantomData };
+        Ok(Journal { log, header: contents.header, records: contents.records })
+    }
+
+    /// The first line; absent if the owner died before it was written.
+    pub fn header(&self) -> Option<&Header> {
+        self.header.as_ref()
+    }
+
+    /// The steps so far and what became of them.
+    pub fn records(&self) -> &[Record<S>] {
+        &self.records
+    }
+
+    /// Takes all `steps`, in order, after those that were taken before.
+    ///
+    /// All are written down and synced before the first is taken, in one go.
+    ///
+    /// # Errors
+    /// On the first failure everything in this journal is undone, the failed step too since
+    /// it may be half done. The error has the cause and every failure of the undoing.
+    pub fn execute(mut self, steps: Vec<S>, world: &mut S::World) -> Result<Self, ExecuteError<S::Error>> {
+        let first = self.records.len();
+        if let Err(error) = self.intend(steps) {
+            return Err(self.give_up(first, first, Cause::Journal(error), world));
+        }
+        for index in first..self.records.len() {
+            if let Err(cause) = self.take(index, world) {
+                return Err(self.give_up(index, index + 1, cause, world));
+            }
+        }
+        Ok(self)
+    }
+
+    fn intend(&mut self, steps: Vec<S>) -> Result<(), JournalError> {
+        let first = self.records.len();
+        let lines = steps.iter().enumerate().map(|(index, what)| Line::Intend { step: first + index, what });
+        self.log.append(lines)?;
+        self.records.extend(steps.into_iter().map(|step| Record { step, progress: Progress::Intended }));
+        self.log.file.sync_all().map_err(directory::io("sync", &self.log.path))?;
+        self.log.directory()?.sync()
+    }
+
+    fn take(&mut self, index: usize, world: &mut S::World) -> Result<(), Cause<S::Error>> {
+        let record = &mut self.records[index];
+        let receipt = record.step.apply(world).map_err(Cause::Apply)?;
+        let seen = record.step.read_back(&receipt, world).map_err(Cause::ReadBack);
+        let written = self.log.append([Line::Done { step: index, receipt: &receipt }]).map_err(Cause::Journal);
+        // Even a step that did not work out is undone with what it gave.
+        record.progress = Progress::Done(receipt);
+        seen.and(written)
+    }
+
+    /// Undoes the first `attempted` steps; those after them were never begun.
+    fn give_up(
+        mut self,
+        index: usize,
+        attempted: usize,
+        cause: Cause<S::Error>,
+        world: &mut S::World,
+    ) -> ExecuteError<S::Error> {
+        let step =
+            self.records.get(index).map_or_else(|| "write the journal".to_owned(), |record| record.step.describe());
+        self.records.truncate(attempted);
+        let left = self.undo(world).err().map(Box::new);
+        ExecuteError { step, index, cause, left }
+    }
+
+    /// Marks the job as one that may outlive this process, until it is undone by name.
+    ///
+    /// # Errors
+    /// It could not be written; the journal is as before.
+    pub fn keep(&mut self) -> Result<(), JournalError> {
+        self.log.append([Line::Kept])?;
+        self.log.file.sync_all().map_err(directory::io("sync", &self.log.path))
+    }
+
+    /// Undoes all steps, the last first, and removes the file.
+    ///
+    /// Steps without a `done` line are undone as well: they may have begun.
+    ///
+    /// # Errors
+    /// Every step that failed. The file stays, and undoing it again goes on from there.
+    pub fn undo(mut self, world: &mut S::World) -> Result<Tally, UndoErrors<S::Error>> {
+        let mut tally = Tally::default();
+        let mut errors = Vec::new();
+        for index in (0..self.records.len()).rev() {
+            match self.undo_one(index, world) {
+                Ok(how) => tally.count(how),
+                Err(error) => errors.push(UndoError { step: self.records[index].step.describe(), error }),
+            }
+        }
+        let file = if errors.is_empty() { self.log.remove().err() } else { None };
+        if errors.is_empty() && file.is_none() {
+            return Ok(tally);
+        }
+        Err(UndoErrors { id: self.log.id(), steps: errors, file })
+    }
+
+    /// Removes a journal without steps, in which nothing was going to be done. One with steps
+    /// stays; returns whether it went.
+    ///
+    /// # Errors
+    /// The file can't be removed.
+    pub fn discard_if_empty(self) -> Result<bool, JournalError> {
+        let empty = self.records.is_empty();
+        if empty {
+            self.log.remove()?;
+        }
+        Ok(empty)
+    }
+
+    fn undo_one(&mut self, index: usize, world: &mut S::World) -> Result<Undone, S::Error> {
+        let record = &mut self.records[index];
+        if let Progress::Undone(how) = record.progress {
+            return Ok(how);
+        }
+        let how = record.step.undo(record.progress.receipt(), world)?;
+        record.progress = Progress::Undone(how);
+        // On a full disk the line is lost, and with it only that a later recovery needn't
+        // look at this step again.
+        let _ = self.log.append([Line::Undone { step: index, how }]);
+        Ok(how)
+    }
+}
+
+/// A line to be written, of a step that is kept elsewhere.
+type Entry<'a, S> = Line<&'a S, &'a <S as Step>::Receipt>;
+
+/// The open file.
+#[derive(Debug)]
+struct Log<S> {
+    file: File,
+    path: PathBuf,
+    steps: PhantomData<S>,
+}
+
+impl<S: Step> Log<S> {
+    /// One `write` for all lines.
+    fn append<'a>(&mut self, lines: impl IntoIterator<Item = Entry<'a, S>>) -> Result<(), JournalError>
+    where
+        S: 'a,
+    {
+        let mut buffer = Vec::new();
+        for line in lines {
+            line.write_to(&mut buffer).map_err(|error| self.unwritable(error))?;
+        }
+        self.file.write_all(&buffer).map_err(directory::io("write", &self.path))
+    }
+
+    fn unwritable(&self, error: serde_json::Error) -> JournalError {
+        directory::io("write", &self.path)(error.into())
+    }
+
+    fn directory(&self) -> Result<Directory, JournalError> {
+        Directory::enter(self.path.parent().expect("a journal's path is made by joining a directory"))
+    }
+
+    fn remove(&self) -> Result<(), JournalError> {
+        let _entered = self.directory()?;
+        fs::remove_file(&self.path).map_err(directory::io("remove", &self.path))
+    }
+
+    fn id(&self) -> String {
+        self.path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default()
+    }
+}
+
+impl Tally {
+    fn count(&mut self, how: Undone) {
+        match how {
+            Undone::Reverted => self.reverted += 1,
+            Undone::AlreadyGone => self.already_gone += 1,
+            Undone::Contained => self.contained += 1,
+        }
+    }
+}
+
+/// Says who has the name. A journal that can't be read is an answer as well.
+fn taken<S: Step>(directory: &Directory, id: &str) -> JournalError {
+    match Snapshot::<S>::read_in(directory, id) {
+        Ok(Snapshot { state, header, .. }) => {
+            JournalError::Taken { id: id.to_owned(), state, owner: header.map(|header| Box::new(header.owner)) }
+        }
+        Err(error) => error,
+    }
+}

@@ -1,0 +1,60 @@
+//! Who started a job.
+
+use std::{
+    fs,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use serde::{Deserialize, Serialize};
+
+/// The process that made a journal, for people to read. Whether it lives is told by the lock
+/// alone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    /// Its process id.
+    pub pid: u32,
+    /// Its start in clock ticks since boot (field 22 of `/proc/PID/stat`): with the pid it
+    /// names one process for good, as pids are used again.
+    pub started: u64,
+    /// Its command line.
+    pub command: String,
+    /// When the journal was made, in seconds since 1970.
+    pub since: u64,
+}
+
+impl Owner {
+    /// This process, now.
+    pub fn current() -> Owner {
+        let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+        Owner {
+            pid: std::process::id(),
+            started: start_ticks(&stat).unwrap_or(0),
+            command: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" "),
+            since: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
+        }
+    }
+}
+
+/// The second field, the program's name, is in parentheses and may contain anything.
+fn start_ticks(stat: &str) -> Option<u64> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_name_with_spaces_and_parentheses_is_skipped() {
+        let fields: Vec<String> = (3..=30).map(|n| n.to_string()).collect();
+        let stat = format!("7 (a) b (c) {}", fields.join(" "));
+        assert_eq!(start_ticks(&stat), Some(22));
+        assert_eq!(start_ticks("no parenthesis"), None);
+    }
+
+    #[test]
+    fn this_process_has_started() {
+        assert!(Owner::current().started > 0);
+    }
+}

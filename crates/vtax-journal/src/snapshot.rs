@@ -1,0 +1,127 @@
+//! Looking at journals without touching them.
+
+use std::{
+    fmt,
+    fs::{self, File},
+    io,
+    path::Path,
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    directory::{self, Directory},
+    error::JournalError,
+    line::{Contents, Header},
+    step::{Step, Undone},
+};
+
+/// A journal as it was when it was looked at.
+#[derive(Debug)]
+pub struct Snapshot<S: Step> {
+    /// Its name.
+    pub id: String,
+    /// What becomes of it.
+    pub state: State,
+    /// Absent if its owner died before the first line was written; nothing was done then.
+    pub header: Option<Header>,
+    /// The job, in its order.
+    pub records: Vec<Record<S>>,
+}
+
+/// A step and how far it got.
+#[derive(Debug)]
+pub struct Record<S: Step> {
+    /// The step.
+    pub step: S,
+    /// How far it got.
+    pub progress: Progress<S::Receipt>,
+}
+
+/// How far a step got.
+#[derive(Debug)]
+pub enum Progress<R> {
+    /// It was to be done; nobody knows whether it began.
+    Intended,
+    /// It was done, and this is what it gave.
+    Done(R),
+    /// It was taken back.
+    Undone(Undone),
+}
+
+impl<R> Progress<R> {
+    /// What the step gave, if it is done.
+    pub fn receipt(&self) -> Option<&R> {
+        match self {
+            Progress::Done(receipt) => Some(receipt),
+            Progress::Intended | Progress::Undone(_) => None,
+        }
+    }
+}
+
+/// Whether somebody answers for a journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// A living process holds it.
+    Alive,
+    /// It is meant to outlive its maker, until someone undoes it by name.
+    Kept,
+    /// Its owner is dead and what it made is to be undone.
+    Abandoned,
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            State::Alive => "alive",
+            State::Kept => "kept",
+            State::Abandoned => "abandoned",
+        })
+    }
+}
+
+impl<S: Step> Snapshot<S> {
+    /// Looks at the journal `id`.
+    ///
+    /// # Errors
+    /// [`JournalError::Missing`], or what is wrong with the file.
+    pub fn read(directory: &Path, id: &str) -> Result<Snapshot<S>, JournalError> {
+        Snapshot::read_in(&Directory::enter(directory)?, id)
+    }
+
+    pub(crate) fn read_in(directory: &Directory, id: &str) -> Result<Snapshot<S>, JournalError> {
+        let path = directory.file(id)?;
+        let file = File::open(&path).map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => {
+                JournalError::Missing { id: id.to_owned(), directory: directory.path().to_owned() }
+            }
+            _ => directory::io("open", &path)(source),
+        })?;
+        // The lock is asked before the contents: an owner that finishes in between has
+        // written all it had to say.
+        let free = directory::claim(&file, &path)?;
+        let bytes = fs::read(&path).map_err(directory::io("read", &path))?;
+        let contents = Contents::<S>::parse(&path, &bytes)?;
+        let state = match (contents.kept, free) {
+            (true, _) => State::Kept,
+            (false, true) => State::Abandoned,
+            (false, false) => State::Alive,
+        };
+        Ok(Snapshot { id: id.to_owned(), state, header: contents.header, records: contents.records })
+    }
+}
+
+/// What is found under each name of a directory.
+pub type Scan<S> = Vec<(String, Result<Snapshot<S>, JournalError>)>;
+
+/// Looks at every journal of a directory, by name; one that can't be read doesn't hide the
+/// others.
+///
+/// # Errors
+/// The directory itself can't be read.
+pub fn scan<S: Step>(directory: &Path) -> Result<Scan<S>, JournalError> {
+    let directory = Directory::enter(directory)?;
+    let ids = directory.ids()?.into_iter();
+    Ok(ids.map(|id| (id.clone(), Snapshot::read_in(&directory, &id))).collect())
+}

@@ -1,0 +1,273 @@
+//! Whatever goes wrong and wherever the process is cut off: recovery ends with an empty world.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use proptest::prelude::*;
+use serde::{Deserialize, Serialize};
+use vtax_journal::{Cause, Journal, JournalError, Snapshot, State, Step, Tally, Undone, scan};
+
+/// Named boxes, some inside others, that fail on demand.
+#[derive(Debug, Default, Clone)]
+struct World {
+    /// Name → the box it is in.
+    boxes: BTreeMap<usize, Option<usize>>,
+    fail_apply: Option<usize>,
+    fail_read_back: Option<usize>,
+    fail_undo: Vec<usize>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Make {
+    name: usize,
+    within: Option<usize>,
+}
+
+#[derive(Debug, PartialEq, thiserror::Error)]
+#[error("box {0} is stuck")]
+struct Stuck(usize);
+
+impl Step for Make {
+    type World = World;
+    type Receipt = String;
+    type Error = Stuck;
+
+    fn describe(&self) -> String {
+        format!("make box {}", self.name)
+    }
+
+    fn apply(&self, world: &mut World) -> Result<String, Stuck> {
+        // A failing step leaves half of its work behind.
+        world.boxes.insert(self.name, self.within);
+        if world.fail_apply == Some(self.name) { Err(Stuck(self.name)) } else { Ok(format!("serial {}", self.name)) }
+    }
+
+    fn read_back(&self, receipt: &String, world: &mut World) -> Result<(), Stuck> {
+        assert_eq!(*receipt, format!("serial {}", self.name));
+        if world.fail_read_back == Some(self.name) { Err(Stuck(self.name)) } else { Ok(()) }
+    }
+
+    fn undo(&self, receipt: Option<&String>, world: &mut World) -> Result<Undone, Stuck> {
+        assert!(receipt.is_none_or(|receipt| *receipt == format!("serial {}", self.name)));
+        if world.fail_undo.contains(&self.name) {
+            return Err(Stuck(self.name));
+        }
+        if self.within.is_some() {
+            return Ok(Undone::Contained);
+        }
+        world.boxes.retain(|_, within| *within != Some(self.name));
+        Ok(if world.boxes.remove(&self.name).is_some() { Undone::Reverted } else { Undone::AlreadyGone })
+    }
+}
+
+/// Boxes 0 and 3 are outer ones, 1, 2, 4 and 5 are inside them.
+fn job() -> Vec<Make> {
+    (0..6).map(|name| Make { name, within: (name % 3 != 0).then_some(name - name % 3) }).collect()
+}
+
+fn create(directory: &Path) -> Journal<Make> {
+    Journal::create(directory, "rack", "test", &"the rack").expect("a free name")
+}
+
+fn journals(directory: &Path) -> usize {
+    scan::<Make>(directory).expect("a directory").len()
+}
+
+#[test]
+fn a_job_is_done_and_undone() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut world = World::default();
+    let journal = create(directory.path()).execute(job(), &mut world).expect("nothing fails");
+    assert_eq!(world.boxes.len(), 6);
+    let tally = journal.undo(&mut world).expect("nothing fails");
+    assert_eq!(tally, Tally { reverted: 2, already_gone: 0, contained: 4 });
+    assert!(world.boxes.is_empty());
+    assert_eq!(journals(directory.path()), 0);
+}
+
+#[test]
+fn a_failure_at_any_step_leaves_nothing() {
+    for name in 0..6 {
+        for read_back in [false, true] {
+            let directory = tempfile::tempdir().unwrap();
+            let mut world = World::default();
+            *(if read_back { &mut world.fail_read_back } else { &mut world.fail_apply }) = Some(name);
+            let error = create(directory.path()).execute(job(), &mut world).expect_err("a step fails");
+            assert_eq!((error.index, error.step.as_str()), (name, format!("make box {name}").as_str()));
+            assert!(
+                matches!((read_back, error.cause), (true, Cause::ReadBack(Stuck(n))) | (false, Cause::Apply(Stuck(n))) if n == name)
+            );
+            assert!(error.left.is_none());
+            assert!(world.boxes.is_empty(), "{world:?}");
+            assert_eq!(journals(directory.path()), 0);
+        }
+    }
+}
+
+#[test]
+fn what_could_not_be_undone_is_reported_and_tried_again() {
+    for fails in 0..6 {
+        for stuck in (0..=fails).filter(|name| name % 3 == 0) {
+            let directory = tempfile::tempdir().unwrap();
+            let mut world = World { fail_apply: Some(fails), fail_undo: vec![stuck], ..World::default() };
+            let error = create(directory.path()).execute(job(), &mut world).expect_err("a step fails");
+            let left = error.left.expect("a step is stuck");
+            assert_eq!(left.steps.iter().map(|left| &left.error).collect::<Vec<_>>(), [&Stuck(stuck)]);
+            assert!(world.boxes.contains_key(&stuck));
+            world.fail_undo.clear();
+            Journal::<Make>::open(directory.path(), "rack").unwrap().undo(&mut world).expect("no longer stuck");
+            assert!(world.boxes.is_empty(), "{world:?}");
+            assert_eq!(journals(directory.path()), 0);
+        }
+    }
+}
+
+#[test]
+fn every_undo_error_is_reported() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut world = World { fail_undo: vec![0, 2, 3], ..World::default() };
+    let journal = create(directory.path()).execute(job(), &mut world).unwrap();
+    let errors = journal.undo(&mut world).expect_err("three are stuck");
+    assert_eq!(
+        errors.to_string(),
+        concat!(
+            "`rack` is not undone in full; could not undo \"make box 3\": box 3 is stuck; ",
+            "could not undo \"make box 2\": box 2 is stuck; could not undo \"make box 0\": box 0 is stuck"
+        )
+    );
+}
+
+/// The states of the world in the order in which the journal's lines after the intents are
+/// written: six steps done, then six undone.
+fn history() -> Vec<World> {
+    let mut world = World::default();
+    let mut history = vec![world.clone()];
+    for step in job() {
+        step.apply(&mut world).unwrap();
+        history.push(world.clone());
+    }
+    for step in job().iter().rev() {
+        step.undo(None, &mut world).unwrap();
+        history.push(world.clone());
+    }
+    history
+}
+
+/// The file of a job that was done, and whose undoing got to its last step but one, as bytes.
+fn whole_file() -> Vec<u8> {
+    let directory = tempfile::tempdir().unwrap();
+    let mut world = World { fail_undo: vec![0], ..World::default() };
+    let journal = create(directory.path()).execute(job(), &mut world).unwrap();
+    journal.undo(&mut world).expect_err("the file is needed");
+    fs::read(directory.path().join("rack.journal")).unwrap()
+}
+
+#[test]
+fn a_kill_at_any_byte_is_recovered() {
+    let (bytes, history) = (whole_file(), history());
+    for cut in 0..=bytes.len() {
+        let lines = bytes[..cut].iter().filter(|byte| **byte == b'\n').count();
+        // The header and six intents come before the first action. An action comes before
+        // its line, so the world may be one ahead of the file.
+        let ahead = match lines.checked_sub(7) {
+            None => 0..=0,
+            Some(done) => done..=(done + 1).min(history.len() - 1),
+        };
+        for moment in ahead {
+            let directory = tempfile::tempdir().unwrap();
+            fs::write(directory.path().join("rack.journal"), &bytes[..cut]).unwrap();
+            let mut world = history[moment].clone();
+            let found = Snapshot::<Make>::read(directory.path(), "rack").unwrap();
+            assert_eq!(found.state, State::Abandoned);
+            Journal::<Make>::open(directory.path(), "rack").unwrap().undo(&mut world).unwrap();
+            assert!(world.boxes.is_empty(), "cut at {cut}: {world:?}");
+            assert_eq!(journals(directory.path()), 0);
+        }
+    }
+}
+
+#[test]
+fn new_lines_are_not_glued_to_a_torn_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("rack.journal");
+    let mut bytes = whole_file();
+    bytes.extend_from_slice(br#"{"undone":{"st"#);
+    fs::write(&file, bytes).unwrap();
+    let mut world = World { fail_undo: vec![0], ..World::default() };
+    for _ in 0..2 {
+        let journal = Journal::<Make>::open(directory.path(), "rack").unwrap();
+        journal.undo(&mut world).expect_err("still stuck");
+    }
+}
+
+#[test]
+fn damage_is_named_by_file_and_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("rack.journal");
+    let text = String::from_utf8(whole_file()).unwrap();
+    fs::write(&file, text.replacen("\"intend\"", "\"inbend\"", 3)).unwrap();
+    let error = Journal::<Make>::open(directory.path(), "rack").expect_err("damaged");
+    assert!(matches!(&error, JournalError::Corrupt { path, line: 2, .. } if *path == file), "{error}");
+    let scanned = scan::<Make>(directory.path()).unwrap();
+    assert!(matches!(scanned[..], [(_, Err(JournalError::Corrupt { line: 2, .. }))]));
+
+    fs::write(&file, text.replacen("{\"format\":1", "{\"format\":9", 1)).unwrap();
+    let error = Journal::<Make>::open(directory.path(), "rack").expect_err("from the future");
+    assert!(matches!(error, JournalError::Format { found: 9, .. }), "{error}");
+}
+
+#[test]
+fn the_lock_tells_the_living_from_the_dead() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut world = World::default();
+    let state = || Snapshot::<Make>::read(directory.path(), "rack").unwrap().state;
+    let journal = create(directory.path()).execute(job(), &mut world).unwrap();
+    assert_eq!(state(), State::Alive);
+    let taken = Journal::<Make>::create(directory.path(), "rack", "test", &()).expect_err("taken");
+    assert!(matches!(&taken, JournalError::Taken { state: State::Alive, .. }), "{taken}");
+    let busy = Journal::<Make>::open(directory.path(), "rack").expect_err("busy");
+    assert!(
+        matches!(&busy, JournalError::Busy { owner: Some(owner), .. } if owner.pid == std::process::id()),
+        "{busy}"
+    );
+    drop(journal);
+    assert_eq!(state(), State::Abandoned);
+    let mut journal = Journal::<Make>::open(directory.path(), "rack").unwrap();
+    assert_eq!(journal.header().unwrap().about, "the rack");
+    journal.keep().unwrap();
+    assert_eq!(state(), State::Kept);
+    drop(journal);
+    assert_eq!(state(), State::Kept);
+    let missing = Journal::<Make>::open(directory.path(), "tack").expect_err("another");
+    assert!(matches!(missing, JournalError::Missing { .. }), "{missing}");
+    let bad = Journal::<Make>::open(directory.path(), "../rack").expect_err("no name");
+    assert!(matches!(bad, JournalError::BadId { .. }), "{bad}");
+}
+
+#[test]
+fn a_second_batch_is_undone_with_the_first() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut world = World::default();
+    let journal = create(directory.path()).execute(job(), &mut world).unwrap();
+    world.fail_apply = Some(7);
+    let more = vec![Make { name: 6, within: None }, Make { name: 7, within: None }];
+    let error = journal.execute(more, &mut world).expect_err("the second batch fails");
+    assert_eq!(error.index, 7);
+    assert!(world.boxes.is_empty());
+    assert_eq!(journals(directory.path()), 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn a_damaged_file_is_an_error_or_a_journal(at in 0usize..2000, byte: u8) {
+        let directory = tempfile::tempdir().unwrap();
+        let mut bytes = whole_file();
+        let at = at % bytes.len();
+        bytes[at] = byte;
+        fs::write(directory.path().join("rack.journal"), bytes).unwrap();
+        let read = Snapshot::<Make>::read(directory.path(), "rack");
+        let typed = matches!(read, Ok(_) | Err(JournalError::Corrupt { .. } | JournalError::Format { .. }));
+        prop_assert!(typed);
+    }
+}

@@ -1,0 +1,159 @@
+//! What can go wrong with a lab that is planned well.
+
+use std::{fmt, io, path::PathBuf};
+
+use ipnet::Ipv4Net;
+use vtax_journal::{ExecuteError, JournalError, State, UndoErrors};
+use vtax_model::topology::Name;
+use vtax_sys::SysError;
+
+use crate::{place::Place, processes::Holder};
+
+/// Why something could not be done with a lab.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// The kernel refused.
+    #[error("{object}: {error}")]
+    Kernel {
+        /// The host, zone or link.
+        object: String,
+        /// Its answer.
+        error: Box<SysError>,
+    },
+    /// A file or directory of ours can't be used.
+    #[error("cannot {operation} {path}: {error}")]
+    File {
+        /// A verb phrase.
+        operation: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+    /// The lab's journal can't be used.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// A step of building failed; what was built has been undone as far as possible.
+    #[error("lab `{lab}` could not be built: {error}")]
+    Build {
+        /// The lab.
+        lab: Name,
+        /// The step, why, and what is left.
+        error: Box<ExecuteError<LabError>>,
+    },
+    /// Parts of a lab could not be removed; `vtax lab clean` tries again.
+    #[error("lab {0}")]
+    Remove(Box<UndoErrors<LabError>>),
+    /// Processes that vtax didn't start live in a namespace.
+    #[error("`{namespace}` is still used by {}; end them", List(.holders))]
+    Occupied {
+        /// The host or zone.
+        namespace: Name,
+        /// The processes.
+        holders: Vec<Holder>,
+    },
+    /// Another lab took the range between planning and building.
+    #[error("the addresses {range} have just been taken by lab `{by}`; start again to have others chosen")]
+    RangeTaken {
+        /// The range.
+        range: Ipv4Net,
+        /// The other lab.
+        by: Name,
+    },
+    /// A link hasn't the MTU that it should have.
+    #[error("lab `{lab}`: the MTU of {place} is {found}, not {wanted}")]
+    Mtu {
+        /// The lab.
+        lab: Name,
+        /// The link, with its host or zone.
+        place: Place,
+        /// What it should be.
+        wanted: u32,
+        /// What it is.
+        found: u32,
+    },
+    /// A link is not as it was made.
+    #[error("lab `{lab}`: link {place} {why}; take the lab down and up again")]
+    Link {
+        /// The lab.
+        lab: Name,
+        /// The link, with its host or zone.
+        place: Place,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The journal says nothing that this vtax understands.
+    #[error("lab `{lab}` was made by another version of vtax ({why}); use that one")]
+    Blueprint {
+        /// The lab.
+        lab: String,
+        /// What is missing.
+        why: String,
+    },
+    /// The lab is not one to work with.
+    #[error("lab `{lab}` is {state}: {remedy}")]
+    State {
+        /// The lab.
+        lab: Name,
+        /// What it is.
+        state: State,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// A namespace is not the one that the lab made.
+    #[error("`{namespace}` of lab `{lab}` is gone or was replaced; take the lab down and up again")]
+    Replaced {
+        /// The lab.
+        lab: Name,
+        /// The host or zone.
+        namespace: Name,
+    },
+    /// No links lead from one endpoint to the other.
+    #[error("no wire leads from `{from}` to `{to}`")]
+    NoPath {
+        /// One endpoint.
+        from: Name,
+        /// The other.
+        to: Name,
+    },
+    /// The directory for run-time files is not safely ours.
+    #[error("{path} {why}; remove it, or set XDG_RUNTIME_DIR to a directory of your own")]
+    RunDirectory {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// Neither root nor a user namespace can be had.
+    #[error("labs need network namespaces: {0}")]
+    Privilege(Box<SysError>),
+    /// The process that holds kept labs for a user without privilege failed.
+    #[error("the process that keeps labs {why}; run the command again, or run it as root")]
+    Keeper {
+        /// What it did.
+        why: String,
+    },
+}
+
+impl LabError {
+    /// What the kernel said about an object.
+    pub(crate) fn kernel(object: impl fmt::Display) -> impl FnOnce(SysError) -> LabError {
+        move |error| LabError::Kernel { object: object.to_string(), error: Box::new(error) }
+    }
+
+    pub(crate) fn file(operation: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> LabError {
+        let path = path.into();
+        move |error| LabError::File { operation, path, error }
+    }
+}
+
+struct List<'a>(&'a [Holder]);
+
+impl fmt::Display for List<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, holder) in self.0.iter().enumerate() {
+            write!(f, "{}{holder}", if index == 0 { "" } else { ", " })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,139 @@
+//! What a plan must know of this machine.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use ipnet::{IpNet, Ipv4Net};
+use serde::{Deserialize, Serialize};
+use vtax_model::topology::Name;
+use vtax_sys::{SysError, netlink::Rtnl};
+
+use crate::{error::LabError, inventory, world::World};
+
+/// Facts about this machine, as data so that every plan can be tested anywhere.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Facts {
+    /// For each kind of link, `None` if a link of it can be made, or why not.
+    pub kinds: BTreeMap<String, Option<String>>,
+    /// Address ranges that a lab must stay clear of.
+    pub in_use: Vec<InUse>,
+    /// Names of the labs that exist, in whatever state.
+    pub labs: Vec<Name>,
+    /// How many network namespaces this user may have (`user.max_net_namespaces`).
+    pub most_namespaces: u64,
+    /// Hardware that the methods for guests would use.
+    pub hardware: Hardware,
+}
+
+/// An address range and what uses it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InUse {
+    /// The range.
+    pub net: Ipv4Net,
+    /// The object, as "address 192.0.2.1/24 of eth0".
+    pub by: String,
+}
+
+/// What the machine has for guests.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hardware {
+    /// `/dev/kvm` is there.
+    pub kvm: bool,
+    /// There is an active IOMMU.
+    pub iommu: bool,
+    /// NICs with a PCI device below.
+    pub nics: Vec<String>,
+    /// Those of them that can have virtual functions.
+    pub sriov_nics: Vec<String>,
+}
+
+impl Facts {
+    /// The kinds of links that labs are made of.
+    pub const KINDS: [&'static str; 5] = ["veth", "bridge", "macvlan", "ipvlan", "vxlan"];
+
+    /// Looks at this machine. Kinds of links are found out by making one of each in
+    /// namespaces that vanish at once.
+    ///
+    /// # Errors
+    /// The kernel doesn't tell which addresses are in use, or the labs can't be listed.
+    pub fn gather(world: &World) -> Result<Facts, LabError> {
+        let labs = inventory::list(world)?;
+        let mut in_use = own_networks().map_err(LabError::kernel("this machine"))?;
+        in_use.extend(
+            labs.iter().filter_map(|lab| Some(InUse { net: lab.addresses?, by: format!("lab `{}`", lab.name) })),
+        );
+        Ok(Facts {
+            kinds: Self::KINDS.into_iter().map(|kind| (kind.to_owned(), why_not(kind))).collect(),
+            in_use,
+            labs: labs.into_iter().map(|lab| lab.name).collect(),
+            most_namespaces: number("/proc/sys/user/max_net_namespaces").unwrap_or(u64::MAX),
+            hardware: Hardware::gather(),
+        })
+    }
+
+    /// Why links of this kind can't be made here.
+    pub(crate) fn lacks(&self, kind: &str) -> Option<&str> {
+        self.kinds.get(kind)?.as_deref()
+    }
+
+    /// What uses addresses of this range, if anything does.
+    pub(crate) fn user_of(&self, range: Ipv4Net) -> Option<&InUse> {
+        self.in_use.iter().find(|used| used.net.contains(&range) || range.contains(&used.net))
+    }
+}
+
+fn why_not(kind: &str) -> Option<String> {
+    vtax_sys::netlink::probe_kind(kind).err().map(|error| error.to_string())
+}
+
+/// Addresses and routes of the namespace that we were started in. The default route is no
+/// use of an address.
+fn own_networks() -> Result<Vec<InUse>, SysError> {
+    let mut rtnl = Rtnl::open()?;
+    let links = rtnl.links()?;
+    let name = |index| links.iter().find(|link| link.index == index).map_or("?", |link| link.name.as_str());
+    let mut used = Vec::new();
+    for address in rtnl.addresses()? {
+        if let IpNet::V4(net) = address.net {
+            used.push(InUse { net: net.trunc(), by: format!("address {net} of {}", name(address.link)) });
+        }
+    }
+    for route in rtnl.routes()? {
+        match (route.dest, route.link) {
+            (IpNet::V4(net), Some(link)) if net.prefix_len() > 0 => {
+                used.push(InUse { net, by: format!("route to {net} on {}", name(link)) });
+            }
+            (IpNet::V4(net), None) if net.prefix_len() > 0 => used.push(InUse { net, by: format!("route to {net}") }),
+            _ => {}
+        }
+    }
+    Ok(used)
+}
+
+impl Hardware {
+    fn gather() -> Hardware {
+        let nics = nics();
+        let sriov =
+            |nic: &&String| number(&format!("/sys/class/net/{nic}/device/sriov_totalvfs")).is_some_and(|n| n > 0);
+        Hardware {
+            kvm: Path::new("/dev/kvm").exists(),
+            iommu: fs::read_dir("/sys/class/iommu").is_ok_and(|mut entries| entries.next().is_some()),
+            sriov_nics: nics.iter().filter(sriov).cloned().collect(),
+            nics,
+        }
+    }
+}
+
+/// NICs whose device hangs on a PCI bus; a virtio NIC is one by way of its virtio device.
+fn nics() -> Vec<String> {
+    let Ok(entries) = fs::read_dir("/sys/class/net") else { return Vec::new() };
+    let names = entries.flatten().filter(|entry| {
+        fs::canonicalize(entry.path().join("device")).is_ok_and(|device| device.to_string_lossy().contains("/pci"))
+    });
+    let mut names: Vec<String> = names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+fn number(path: &str) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}

@@ -1,0 +1,149 @@
+//! All labs of this user, and what killed processes left of theirs.
+
+use ipnet::Ipv4Net;
+use serde::{Deserialize, Serialize};
+use vtax_journal::{Journal, JournalError, Owner, Snapshot, State, scan};
+use vtax_model::topology::Name;
+use vtax_sys::process::ProcessId;
+
+use crate::{
+    error::LabError,
+    lab::{self, About},
+    site::Site,
+    step::LabStep,
+    world::World,
+};
+
+/// A lab in a list.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LabSummary {
+    /// Its name.
+    pub name: Name,
+    /// What becomes of it.
+    #[serde(flatten)]
+    pub state: LabState,
+    /// Who made it and since when, as far as its journal says.
+    pub owner: Option<Owner>,
+    /// Its hosts.
+    pub hosts: Vec<Name>,
+    /// Its zones.
+    pub zones: Vec<Name>,
+    /// Its addresses.
+    pub addresses: Option<Ipv4Net>,
+}
+
+/// What becomes of a lab.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "lowercase")]
+pub enum LabState {
+    /// A living process answers for it.
+    Alive,
+    /// It stays until it is taken down by name.
+    Kept,
+    /// Its maker is dead; `clean` removes it.
+    Abandoned,
+    /// Its journal can't be read.
+    Damaged {
+        /// Why not, with file and line.
+        why: String,
+    },
+}
+
+/// What a cleaning did.
+#[derive(Debug, Default)]
+pub struct CleanReport {
+    /// The abandoned labs that were removed.
+    pub removed: Vec<Name>,
+    /// The labs that were left alone: alive, or kept until they are taken down by name.
+    pub left: Vec<LabSummary>,
+    /// What could not be removed, or not even read.
+    pub failures: Vec<LabError>,
+}
+
+/// All labs of this user, by name.
+///
+/// # Errors
+/// The directory of journals can't be read.
+pub fn list(world: &World) -> Result<Vec<LabSummary>, LabError> {
+    let found = scan::<LabStep>(&world.journals())?;
+    Ok(found.into_iter().filter_map(|(id, snapshot)| Some(summary(Name::try_from(id).ok()?, &snapshot))).collect())
+}
+
+/// Removes what killed processes left: labs that nobody answers for. Labs that are alive or
+/// kept are left alone, even if `only` names one.
+///
+/// # Errors
+/// The directory of journals can't be read. What could not be removed is in the report.
+pub fn clean(world: &World, only: Option<&Name>) -> Result<CleanReport, LabError> {
+    let mut report = CleanReport::default();
+    for (id, snapshot) in scan::<LabStep>(&world.journals())? {
+        let Ok(name) = Name::try_from(id) else { continue };
+        if only.is_some_and(|only| *only != name) {
+            continue;
+        }
+        let summary = summary(name.clone(), &snapshot);
+        match (snapshot, summary.state) {
+            (Err(error), _) => report.failures.push(error.into()),
+            (Ok(_), LabState::Abandoned) => match remove(world, &name) {
+                Ok(()) => report.removed.push(name),
+                // It was adopted or finished by another vtax meanwhile.
+                Err(LabError::Journal(JournalError::Busy { .. } | JournalError::Missing { .. })) => {}
+                Err(error) => report.failures.push(error),
+            },
+            (Ok(_), state) => report.left.push(LabSummary { state, ..summary }),
+        }
+    }
+    Ok(report)
+}
+
+fn remove(world: &World, name: &Name) -> Result<(), LabError> {
+    let journal = Journal::<LabStep>::open(&world.journals(), name.as_str())?;
+    let mut site = Site::new(name, &world.lab_directory(name));
+    lab::undo(journal, &mut site).map_err(|errors| LabError::Remove(Box::new(errors)))
+}
+
+fn summary(name: Name, snapshot: &Result<Snapshot<LabStep>, JournalError>) -> LabSummary {
+    let none = LabSummary {
+        name,
+        state: LabState::Abandoned,
+        owner: None,
+        hosts: Vec::new(),
+        zones: Vec::new(),
+        addresses: None,
+    };
+    let snapshot = match snapshot {
+        Ok(snapshot) => snapshot,
+        Err(error) => return LabSummary { state: LabState::Damaged { why: error.to_string() }, ..none },
+    };
+    let about = lab::about(&snapshot.id, snapshot.header.as_ref()).ok();
+    let state = state_of(snapshot.state, about.as_ref()).into();
+    let owner = snapshot.header.as_ref().map(|header| header.owner.clone());
+    match about.map(|about| about.blueprint) {
+        Some(blueprint) => LabSummary {
+            state,
+            owner,
+            hosts: blueprint.hosts,
+            zones: blueprint.zones,
+            addresses: Some(blueprint.addresses),
+            ..none
+        },
+        None => LabSummary { state, owner, ..none },
+    }
+}
+
+/// A kept lab dies with the process whose namespaces it lives in.
+pub(crate) fn state_of(state: State, about: Option<&About>) -> State {
+    let keeper = about.and_then(|about| about.keeper.as_deref());
+    let dead = keeper.is_some_and(|keeper| !keeper.parse().is_ok_and(ProcessId::exists));
+    if state == State::Kept && dead { State::Abandoned } else { state }
+}
+
+impl From<State> for LabState {
+    fn from(state: State) -> LabState {
+        match state {
+            State::Alive => LabState::Alive,
+            State::Kept => LabState::Kept,
+            State::Abandoned => LabState::Abandoned,
+        }
+    }
+}

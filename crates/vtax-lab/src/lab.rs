@@ -1,0 +1,227 @@
+//! A lab that is up.
+
+use std::{
+    process::{Child, Command},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use serde::{Deserialize, Serialize};
+use vtax_journal::{Header, Journal, Snapshot, State, UndoErrors};
+use vtax_model::{topology::Name, units::Mtu};
+use vtax_sys::{netns::Outlive, process::ProcessId};
+
+use crate::{
+    error::LabError,
+    inventory,
+    path::{self, Hop},
+    plan::{Blueprint, Endpoint, Plan},
+    processes,
+    site::Site,
+    step::LabStep,
+    verify,
+    world::World,
+};
+
+/// How long a lab is to last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Lifetime {
+    /// As long as the [`Lab`]; if its process is killed, until the next `clean`.
+    Ephemeral,
+    /// Until someone takes it down by name.
+    Kept,
+}
+
+/// A lab that is up. An ephemeral one is taken down when this is dropped; call [`Lab::down`]
+/// to learn of failures.
+#[derive(Debug)]
+pub struct Lab {
+    world: World,
+    blueprint: Arc<Blueprint>,
+    site: Mutex<Site>,
+    /// Held while the lab is ephemeral: the journal's lock says that someone answers for it.
+    journal: Option<Journal<LabStep>>,
+}
+
+/// What a lab's journal says beside its steps.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct About {
+    pub(crate) blueprint: Blueprint,
+    /// The process whose namespaces a kept lab lives in, for a user without privilege.
+    pub(crate) keeper: Option<String>,
+}
+
+/// What a journal of a lab is called.
+const KIND: &str = "lab";
+/// Descriptors that are needed beside two for each namespace.
+const OTHER_FILES: u64 = 256;
+
+impl Lab {
+    /// Builds a lab.
+    ///
+    /// # Errors
+    /// The step that failed, after all before it were undone, with every failure of that.
+    /// Nothing is left behind then, unless the error says so.
+    pub fn up(world: &World, plan: Plan, lifetime: Lifetime) -> Result<Lab, LabError> {
+        let Plan { blueprint, steps } = plan;
+        let journal = register(world, &blueprint, lifetime)?;
+        let blueprint = Arc::new(blueprint);
+        let mut site = Site::new(&blueprint.lab, &world.lab_directory(&blueprint.lab)).building(&blueprint);
+        reserve_files(&blueprint);
+        let built = site.make_directory().map(|()| journal.execute(steps, &mut site));
+        let mut journal = built?.map_err(|error| {
+            site.remove_directory();
+            LabError::Build { lab: blueprint.lab.clone(), error: Box::new(error) }
+        })?;
+        let journal = match lifetime {
+            Lifetime::Ephemeral => Some(journal),
+            Lifetime::Kept => journal.keep().map(|()| None)?,
+        };
+        Ok(Lab { world: world.clone(), blueprint, site: Mutex::new(site), journal })
+    }
+
+    /// A lab that is up already, to run programs in it, look at it or take it down.
+    ///
+    /// # Errors
+    /// There is none of that name, or it is abandoned.
+    pub fn open(world: &World, name: &Name) -> Result<Lab, LabError> {
+        let snapshot = Snapshot::<LabStep>::read(&world.journals(), name.as_str())?;
+        let about = about(name.as_str(), snapshot.header.as_ref())?;
+        if inventory::state_of(snapshot.state, Some(&about)) == State::Abandoned {
+            let remedy = "remove it with vtax lab clean";
+            return Err(LabError::State { lab: name.clone(), state: State::Abandoned, remedy });
+        }
+        let blueprint = Arc::new(about.blueprint);
+        let mut site = Site::new(name, &world.lab_directory(name));
+        site.recall(&snapshot.records);
+        reserve_files(&blueprint);
+        Ok(Lab { world: world.clone(), blueprint, site: Mutex::new(site), journal: None })
+    }
+
+    /// Takes the lab down and ends the processes that were started in it.
+    ///
+    /// # Errors
+    /// [`LabError::Remove`] with everything that could not be removed; it is tried again by
+    /// the next `clean`, or by `down`. An ephemeral lab of another living process stays.
+    pub fn down(mut self) -> Result<(), LabError> {
+        let journal = match self.journal.take() {
+            Some(journal) => journal,
+            None => Journal::open(&self.world.journals(), self.blueprint.lab.as_str())?,
+        };
+        undo(journal, &mut self.site()).map_err(|errors| LabError::Remove(Box::new(errors)))
+    }
+
+    /// What the lab consists of.
+    pub fn blueprint(&self) -> &Blueprint {
+        &self.blueprint
+    }
+
+    /// Everything that can be addressed: first the hosts on their wires, then the zones.
+    pub fn endpoints(&self) -> &[Endpoint] {
+        &self.blueprint.endpoints
+    }
+
+    /// The host's endpoint on one of its wires.
+    pub fn host_endpoint(&self, host: &Name, wire: &Name) -> Option<&Endpoint> {
+        self.blueprint.host(host, wire)
+    }
+
+    /// The zone's endpoint.
+    pub fn zone_endpoint(&self, zone: &Name) -> Option<&Endpoint> {
+        self.blueprint.zone(zone)
+    }
+
+    /// The links from one endpoint to the other, as they are now.
+    ///
+    /// # Errors
+    /// No wire joins them, or a link is gone.
+    pub fn path(&self, from: &Endpoint, to: &Endpoint) -> Result<Vec<Hop>, LabError> {
+        path::hops(&mut self.site(), &self.blueprint, from, to)
+    }
+
+    /// Gives the wires this MTU, and every other link the one that goes with it, and reads
+    /// all of them back.
+    ///
+    /// # Errors
+    /// A link that refused, or that has another MTU afterwards, with its host or zone.
+    pub fn set_mtu(&self, mtu: Mtu) -> Result<(), LabError> {
+        verify::set_mtu(&mut self.site(), &self.blueprint, mtu)
+    }
+
+    /// Starts a program where the endpoint's processes live.
+    ///
+    /// The kernel kills it when the *thread* that calls this ends, so call it from one that
+    /// lives as long as the program should. Whatever it started ends with the lab.
+    ///
+    /// # Errors
+    /// The program can't be started.
+    pub fn spawn(&self, endpoint: &Endpoint, mut command: Command) -> Result<Child, LabError> {
+        processes::mark(&mut command, &self.blueprint.lab);
+        let namespace = self.site().namespace(&endpoint.namespace)?;
+        namespace.spawn(command, Outlive::No).map_err(LabError::kernel(&endpoint.name))
+    }
+
+    /// Replaces this process by a program in the endpoint's namespace. Returns only if that
+    /// failed; end the process then.
+    pub fn exec(&self, endpoint: &Endpoint, mut command: Command) -> LabError {
+        processes::mark(&mut command, &self.blueprint.lab);
+        let namespace = self.site().namespace(&endpoint.namespace);
+        match namespace {
+            Ok(namespace) => LabError::kernel(&endpoint.name)(namespace.exec(command)),
+            Err(error) => error,
+        }
+    }
+
+    /// A thread that panicked with the lock left at worst an index unknown.
+    fn site(&self) -> MutexGuard<'_, Site> {
+        self.site.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        if let Some(journal) = self.journal.take() {
+            // What fails stays in the journal, for `clean`.
+            let _ = undo(journal, &mut self.site());
+        }
+    }
+}
+
+/// Undoes a lab's journal and removes its directory.
+pub(crate) fn undo(journal: Journal<LabStep>, site: &mut Site) -> Result<(), UndoErrors<LabError>> {
+    journal.undo(site)?;
+    site.remove_directory();
+    Ok(())
+}
+
+/// What the journal says of the lab.
+pub(crate) fn about(lab: &str, header: Option<&Header>) -> Result<About, LabError> {
+    let unreadable = |why: String| LabError::Blueprint { lab: lab.to_owned(), why };
+    let header = header.ok_or_else(|| unreadable("its journal has no header".to_owned()))?;
+    About::deserialize(&header.about).map_err(|error| unreadable(error.to_string()))
+}
+
+/// Takes name and addresses, in one action for all vtax of this user.
+fn register(world: &World, blueprint: &Blueprint, lifetime: Lifetime) -> Result<Journal<LabStep>, LabError> {
+    let _admission = world.admission()?;
+    for lab in inventory::list(world)? {
+        let clash = lab
+            .addresses
+            .is_some_and(|range| range.contains(&blueprint.addresses) || blueprint.addresses.contains(&range));
+        if clash && lab.name != blueprint.lab {
+            return Err(LabError::RangeTaken { range: blueprint.addresses, by: lab.name });
+        }
+    }
+    let keeper = match lifetime {
+        Lifetime::Kept => world.living_keeper()?,
+        Lifetime::Ephemeral => None,
+    };
+    let about = About { blueprint: blueprint.clone(), keeper: keeper.as_ref().map(ProcessId::to_string) };
+    Ok(Journal::create(&world.journals(), blueprint.lab.as_str(), KIND, &about)?)
+}
+
+/// Each open namespace takes two descriptors. Where the hard limit is lower, building says
+/// which namespace could not be opened.
+fn reserve_files(blueprint: &Blueprint) {
+    let namespaces = blueprint.hosts.len() + blueprint.zones.len();
+    let _ = vtax_sys::process::raise_open_files(OTHER_FILES + 2 * namespaces as u64);
+}

@@ -1,0 +1,59 @@
+//! Labs: hosts, wires and domains, planned as data and built through the journal.
+//!
+//! A lab begins as a [`Topology`](vtax_model::topology::Topology), which says what is to be
+//! there. [`plan()`](plan::plan) makes a [`Plan`] of it, without touching anything: the steps
+//! of the executor, the endpoints that will come out and the links on every path. The plan
+//! can be printed, stored and tested. [`Lab::up`] carries it out through the journal, so that
+//! whatever happens to this process, [`clean`] finds exactly what it made.
+//!
+//! ```no_run
+//! use vtax_lab::{Facts, Lab, Lifetime, Need, World, plan};
+//! use vtax_model::{located::Source, topology::Topology};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let world = World::enter(Need::Ephemeral)?; // first thing in main: before any thread
+//! let text = std::fs::read_to_string("lab.toml")?;
+//! let topology = Topology::parse(Source { name: "lab.toml", text: &text })?;
+//! let plan = plan(&topology, &Facts::gather(&world)?)?;
+//! println!("{plan}"); // the dry run
+//! let lab = Lab::up(&world, plan, Lifetime::Ephemeral)?;
+//! let zone = lab.zone_endpoint(&"web".parse()?).ok_or("no zone")?;
+//! lab.spawn(zone, std::process::Command::new("ip"))?.wait()?;
+//! lab.down()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | module | for |
+//! |---|---|
+//! | [`mod@plan`] | what will be done, as data |
+//! | `nic` | one file per I/O method: what it adds to a plan |
+//! | [`step`], `site` | a step as data; the kernel that it is taken in |
+//! | [`lab`], [`inventory`] | a lab that is up; all labs of this user |
+//! | [`world`] | privilege: root, a user namespace, the keeper |
+
+#![forbid(unsafe_code)]
+
+pub mod error;
+pub mod facts;
+pub mod inventory;
+pub mod lab;
+mod nic;
+pub mod path;
+pub mod place;
+pub mod plan;
+mod processes;
+mod site;
+pub mod step;
+mod verify;
+pub mod world;
+
+pub use error::LabError;
+pub use facts::Facts;
+pub use inventory::{CleanReport, LabState, LabSummary, clean, list};
+pub use lab::{Lab, Lifetime};
+pub use nic::availability;
+pub use path::Hop;
+pub use place::{LinkName, Place};
+pub use plan::{Endpoint, Plan, PlanError, plan};
+pub use world::{Need, World, keeper_main};

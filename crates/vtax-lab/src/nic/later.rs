@@ -1,0 +1,54 @@
+//! Methods that attach guests or hand over hardware. They are in the vocabulary, and a study
+//! may name them; this version says why it can't build them on this machine.
+
+use vtax_model::method::Unsupported;
+
+use crate::facts::Facts;
+
+const NO_GUESTS: &str = "this version of vtax builds no guests";
+const USE_ZONES: &str = "use a zone method (bridge comes nearest)";
+
+pub(crate) fn assigned(facts: &Facts) -> Unsupported {
+    let nics = &facts.hardware.nics;
+    let missing = match (nics.as_slice(), facts.hardware.iommu) {
+        ([], _) => "; this machine has no PCI NIC either".to_owned(),
+        (_, false) => "; this machine has no active IOMMU either".to_owned(),
+        (nics, true) => format!("; this machine would have {} to assign", nics.join(", ")),
+    };
+    unsupported(
+        &format!("this version of vtax hands over no PCI devices{missing}"),
+        "use exclusive: a zone with a wire of its own",
+    )
+}
+
+pub(crate) fn sr_iov(facts: &Facts) -> Unsupported {
+    let missing = match facts.hardware.sriov_nics.as_slice() {
+        [] => "; no NIC of this machine can have any either".to_owned(),
+        nics => format!("; {} could have some", nics.join(", ")),
+    };
+    unsupported(
+        &format!("this version of vtax makes no virtual functions{missing}"),
+        "use macvlan, which gives a zone a MAC address of its own in software",
+    )
+}
+
+pub(crate) fn paravirtual(facts: &Facts) -> Unsupported {
+    unsupported(&format!("{NO_GUESTS}{}", kvm(facts)), USE_ZONES)
+}
+
+pub(crate) fn emulated(facts: &Facts) -> Unsupported {
+    unsupported(&format!("{NO_GUESTS}{}", kvm(facts)), USE_ZONES)
+}
+
+pub(crate) fn root_domain(facts: &Facts) -> Unsupported {
+    let missing = if facts.hardware.iommu { "" } else { "; this machine has no active IOMMU either" };
+    unsupported(&format!("{NO_GUESTS}{missing}"), "use exclusive: a zone with a wire of its own")
+}
+
+fn kvm(facts: &Facts) -> &'static str {
+    if facts.hardware.kvm { "" } else { "; this machine has no /dev/kvm either" }
+}
+
+fn unsupported(why: &str, remedy: &str) -> Unsupported {
+    Unsupported { why: why.to_owned(), remedy: remedy.to_owned() }
+}

@@ -1,0 +1,175 @@
+//! The registry of I/O methods: one file each, a pure function that adds to a plan what
+//! attaches one zone.
+
+mod bridge;
+mod exclusive;
+mod ipvlan;
+mod later;
+mod macvlan;
+mod shared_ip;
+mod veth;
+mod vxlan;
+
+use ipnet::Ipv4Net;
+use vtax_model::{
+    method::{Availability, IoMethod, Unsupported},
+    topology::Zone,
+};
+
+use crate::{
+    facts::Facts,
+    place::Place,
+    plan::{Draft, Uplink},
+};
+
+/// How zones of one method come into a plan.
+pub(crate) struct Nic {
+    /// The kind of link that the kernel must have, beside the veth of the wire.
+    link: Option<&'static str>,
+    /// Where its address comes from.
+    pub(crate) address: AddressOf,
+    /// What it does to the wire's end that it hangs on.
+    pub(crate) claim: Claim,
+    /// Adds the steps, links and the endpoint of one zone.
+    pub(crate) attach: fn(&Attachment<'_>, &mut Draft<'_>),
+}
+
+/// Where a zone's address comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AddressOf {
+    /// A further address of the wire's network.
+    Wire,
+    /// The address that the host would have on the wire.
+    Host,
+    /// A network of two addresses of its own, routed by the host.
+    Routed,
+    /// A network of two addresses of its own, inside a tunnel.
+    Tunnel,
+}
+
+/// What a method does to the wire's end, by which methods clash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// Nothing that another method would notice.
+    Nothing,
+    /// It takes the device's receive handler, of which there is one: so a device can be a
+    /// bridge's port, or have macvlans, or have ipvlans (`netdev_rx_handler_register`).
+    Receive,
+    /// It takes the end away.
+    All,
+}
+
+/// A zone about to be attached.
+pub(crate) struct Attachment<'a> {
+    pub(crate) zone: &'a Zone,
+    pub(crate) uplink: &'a Uplink,
+    /// The zone's own address; of a tunnel, that of the tunnel's end.
+    pub(crate) address: Ipv4Net,
+}
+
+impl Attachment<'_> {
+    /// The link of a zone with a stack of its own.
+    pub(crate) fn link(&self) -> Place {
+        Place::new(&self.zone.name, crate::place::LinkName::zone())
+    }
+}
+
+enum Entry {
+    Host,
+    Zone(&'static Nic),
+    Later(fn(&Facts) -> Unsupported),
+}
+
+fn entry(method: IoMethod) -> Entry {
+    match method {
+        IoMethod::Native => Entry::Host,
+        IoMethod::SharedIp => Entry::Zone(&shared_ip::NIC),
+        IoMethod::Veth => Entry::Zone(&veth::NIC),
+        IoMethod::Bridge => Entry::Zone(&bridge::NIC),
+        IoMethod::Macvlan => Entry::Zone(&macvlan::NIC),
+        IoMethod::Ipvlan => Entry::Zone(&ipvlan::NIC),
+        IoMethod::Vxlan => Entry::Zone(&vxlan::NIC),
+        IoMethod::Exclusive => Entry::Zone(&exclusive::NIC),
+        IoMethod::Assigned => Entry::Later(later::assigned),
+        IoMethod::SrIov => Entry::Later(later::sr_iov),
+        IoMethod::Paravirtual => Entry::Later(later::paravirtual),
+        IoMethod::Emulated => Entry::Later(later::emulated),
+        IoMethod::RootDomain => Entry::Later(later::root_domain),
+    }
+}
+
+/// The method for a zone, or why there is none on this machine.
+pub(crate) fn supported(method: IoMethod, facts: &Facts) -> Result<&'static Nic, Unsupported> {
+    wire(facts)?;
+    match entry(method) {
+        Entry::Zone(nic) => nic.link.map_or(Ok(nic), |kind| kernel_has(kind, facts).map(|()| nic)),
+        Entry::Later(why) => Err(why(facts)),
+        Entry::Host => Err(Unsupported {
+            why: "`native` is the host itself and attaches no zone".to_owned(),
+            remedy: "use the host's own endpoint".to_owned(),
+        }),
+    }
+}
+
+/// Whether each method can be used on this machine: the same answer that the planner gives.
+pub fn availability(facts: &Facts) -> Vec<(IoMethod, Availability)> {
+    let answer = |method| match (entry(method), supported(method, facts)) {
+        (Entry::Host, _) => wire(facts).err(),
+        (_, Err(unsupported)) => Some(unsupported),
+        (_, Ok(_)) => None,
+    };
+    IoMethod::ALL.map(|method| (method, answer(method).map_or(Availability::Yes, Availability::No))).into()
+}
+
+/// Every lab has wires.
+pub(crate) fn wire(facts: &Facts) -> Result<(), Unsupported> {
+    kernel_has("veth", facts)
+}
+
+fn kernel_has(kind: &str, facts: &Facts) -> Result<(), Unsupported> {
+    match facts.lacks(kind) {
+        None => Ok(()),
+        Some(why) => Err(Unsupported {
+            why: format!("no {kind} link can be made here: {why}"),
+            remedy: format!("load or install the module `{kind}` (CONFIG_{})", kind.to_ascii_uppercase()),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::tests::facts;
+
+    #[test]
+    fn every_method_has_an_answer_with_a_remedy() {
+        let answers = availability(&facts());
+        assert_eq!(answers.len(), IoMethod::ALL.len());
+        for (method, answer) in answers {
+            if let Availability::No(Unsupported { why, remedy }) = answer {
+                assert!(!why.is_empty() && !remedy.is_empty(), "{method}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_lacks_is_said() {
+        let mut facts = facts();
+        facts.kinds.insert("ipvlan".into(), Some("this kernel has no link kind ipvlan".into()));
+        let text: Vec<String> = availability(&facts)
+            .into_iter()
+            .map(|(method, answer)| match answer {
+                Availability::Yes => format!("{method}: yes"),
+                Availability::No(why) => format!("{method}: {why}"),
+            })
+            .collect();
+        insta::assert_snapshot!(text.join("\n"));
+    }
+
+    #[test]
+    fn without_veth_nothing_can_be_had() {
+        let mut facts = facts();
+        facts.kinds.insert("veth".into(), Some("no".into()));
+        assert!(availability(&facts).iter().all(|(_, answer)| *answer != Availability::Yes));
+    }
+}

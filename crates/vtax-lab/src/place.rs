@@ -1,0 +1,71 @@
+//! Where a link is.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use vtax_model::topology::Name;
+
+/// The name of a link of a lab, as `wire0`. Only the planner makes them, so they are short
+/// enough for the kernel.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct LinkName(String);
+
+impl LinkName {
+    /// The link that a zone with a stack of its own has.
+    pub(crate) fn zone() -> LinkName {
+        LinkName("eth0".to_owned())
+    }
+
+    /// The `index`-th end of a wire in a host.
+    pub(crate) fn wire(index: usize) -> LinkName {
+        LinkName(format!("wire{index}"))
+    }
+
+    /// The virtual switch on the `index`-th wire of a host.
+    pub(crate) fn switch(index: usize) -> LinkName {
+        LinkName(format!("vsw{index}"))
+    }
+
+    /// The host's side of its `index`-th zone's veth pair.
+    pub(crate) fn vnet(index: usize) -> LinkName {
+        LinkName(format!("vnet{index}"))
+    }
+
+    /// The host's own end of a tunnel.
+    pub(crate) fn tunnel(vni: u32) -> LinkName {
+        LinkName(format!("vxlan{vni}"))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for LinkName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+/// A link in a namespace, written `sut/wire0`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Place {
+    /// The host or zone whose network stack it belongs to.
+    pub namespace: Name,
+    /// The link there.
+    pub link: LinkName,
+}
+
+impl Place {
+    pub(crate) fn new(namespace: &Name, link: LinkName) -> Place {
+        Place { namespace: namespace.clone(), link }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.link)
+    }
+}

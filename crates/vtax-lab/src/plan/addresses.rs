@@ -1,0 +1,179 @@
+//! Which address everything has.
+//!
+//! Addresses are laid out as offsets first, so that the size of the range is known before
+//! the range is chosen. Each segment has one network for its hosts and for the zones that
+//! are on the wire itself; each routed zone and each tunnel has a network of two addresses
+//! (RFC 3021). The routed networks behind one host's wire lie side by side, so that one
+//! route leads to all of them.
+
+use std::{collections::HashMap, net::Ipv4Addr};
+
+use ipnet::Ipv4Net;
+use vtax_model::topology::{Name, Topology};
+
+use super::{
+    PlanError,
+    segment::{End, Segment},
+    tunnel::Pair,
+};
+use crate::{facts::Facts, nic::AddressOf};
+
+/// What RFC 2544 sets aside for benchmarks of network devices.
+const BENCHMARK: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(198, 18, 0, 0), 15);
+/// The size of a lab's range unless it needs more.
+const USUAL_PREFIX: u8 = 20;
+
+/// The addresses of a lab.
+#[derive(Debug)]
+pub(super) struct Layout {
+    pub(super) range: Ipv4Net,
+    offsets: Offsets,
+}
+
+#[derive(Debug, Default)]
+struct Offsets {
+    end: u32,
+    hosts: HashMap<End, Slot>,
+    zones: HashMap<Name, Slot>,
+    gateways: HashMap<Name, Slot>,
+    blocks: HashMap<End, Slot>,
+    far_hosts: HashMap<Name, Slot>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    offset: u32,
+    prefix: u8,
+}
+
+impl Layout {
+    /// Lays the addresses out and finds a range for them.
+    pub(super) fn of(
+        topology: &Topology,
+        methods: &[AddressOf],
+        segments: &[Segment],
+        pairs: &[Pair],
+        facts: &Facts,
+    ) -> Result<Layout, PlanError> {
+        let mut offsets = Offsets::default();
+        for segment in segments {
+            offsets.segment(topology, methods, segment);
+        }
+        for pair in pairs {
+            offsets.tunnel(pair);
+        }
+        let range = range(topology, prefix_for(offsets.end), facts)?;
+        Ok(Layout { range, offsets })
+    }
+
+    /// The host's address on its wire, had by the zone if the wire is exclusively its own.
+    pub(super) fn host(&self, end: &End) -> Ipv4Net {
+        self.net(self.offsets.hosts[end])
+    }
+
+    /// The zone's own address, if its method doesn't give it the host's.
+    pub(super) fn zone(&self, zone: &Name) -> Option<Ipv4Net> {
+        self.offsets.zones.get(zone).map(|slot| self.net(*slot))
+    }
+
+    /// The host's address towards a routed zone.
+    pub(super) fn gateway(&self, zone: &Name) -> Ipv4Net {
+        self.net(self.offsets.gateways[zone])
+    }
+
+    /// The network of all zones that are routed by the host behind this end.
+    pub(super) fn block(&self, end: &End) -> Option<Ipv4Net> {
+        self.offsets.blocks.get(end).map(|slot| self.net(*slot))
+    }
+
+    /// The address, inside the zone's tunnel, of the host at its other end.
+    pub(super) fn far_host(&self, zone: &Name) -> Ipv4Net {
+        self.net(self.offsets.far_hosts[zone])
+    }
+
+    fn net(&self, slot: Slot) -> Ipv4Net {
+        let base = u32::from(self.range.network());
+        Ipv4Net::new_assert(Ipv4Addr::from(base + slot.offset), slot.prefix)
+    }
+}
+
+impl Offsets {
+    fn segment(&mut self, topology: &Topology, methods: &[AddressOf], segment: &Segment) {
+        let zones = |end: &End, of: AddressOf| -> Vec<Name> {
+            let here = topology
+                .zones
+                .iter()
+                .zip(methods)
+                .filter(|(zone, method)| zone.host == end.host && zone.wire == end.wire && **method == of);
+            here.map(|(zone, _)| zone.name.clone()).collect()
+        };
+        let on_wire: Vec<Name> = segment.ends.iter().flat_map(|end| zones(end, AddressOf::Wire)).collect();
+        // The network's own address and the broadcast address are not given away.
+        let network = self.network(segment.ends.len() + on_wire.len() + 2);
+        let mut addresses = (network.offset + 1..).map(|offset| Slot { offset, ..network });
+        self.hosts.extend(segment.ends.iter().cloned().zip(&mut addresses));
+        self.zones.extend(on_wire.into_iter().zip(&mut addresses));
+        for end in &segment.ends {
+            self.routed(end, zones(end, AddressOf::Routed));
+        }
+    }
+
+    fn routed(&mut self, end: &End, zones: Vec<Name>) {
+        if zones.is_empty() {
+            return;
+        }
+        let block = self.network(zones.len() * 2);
+        self.blocks.insert(end.clone(), block);
+        for (zone, offset) in zones.into_iter().zip((block.offset..).step_by(2)) {
+            self.gateways.insert(zone.clone(), Slot { offset, prefix: 31 });
+            self.zones.insert(zone, Slot { offset: offset + 1, prefix: 31 });
+        }
+    }
+
+    fn tunnel(&mut self, pair: &Pair) {
+        let Slot { offset, prefix } = self.network(2);
+        let far = Slot { offset: offset + 1, prefix };
+        self.zones.insert(pair.near.clone(), Slot { offset, prefix });
+        match &pair.far {
+            Some(zone) => self.zones.insert(zone.clone(), far),
+            None => self.far_hosts.insert(pair.near.clone(), far),
+        };
+    }
+
+    /// The next free network that has room for so many addresses.
+    fn network(&mut self, addresses: usize) -> Slot {
+        let size = u32::try_from(addresses.next_power_of_two()).expect("a lab has a thousand zones at most");
+        let offset = self.end.next_multiple_of(size);
+        self.end = offset + size;
+        Slot { offset, prefix: prefix_for(size) }
+    }
+}
+
+fn prefix_for(addresses: u32) -> u8 {
+    let bits = addresses.max(1).next_power_of_two().trailing_zeros();
+    32 - u8::try_from(bits).expect("a number of 32 bits has no more zeros")
+}
+
+fn range(topology: &Topology, needed: u8, facts: &Facts) -> Result<Ipv4Net, PlanError> {
+    match topology.addresses {
+        Some(range) => named_range(topology, range.trunc(), needed, facts),
+        None => free_range(needed, facts),
+    }
+}
+
+fn named_range(topology: &Topology, range: Ipv4Net, needed: u8, facts: &Facts) -> Result<Ipv4Net, PlanError> {
+    if range.prefix_len() > needed {
+        return Err(PlanError::RangeTooSmall { lab: topology.name.clone(), range, needed });
+    }
+    match facts.user_of(range) {
+        Some(used) => Err(PlanError::RangeInUse { range, by: used.by.clone() }),
+        None => Ok(range),
+    }
+}
+
+fn free_range(needed: u8, facts: &Facts) -> Result<Ipv4Net, PlanError> {
+    let prefix = needed.min(USUAL_PREFIX);
+    let mut ranges = BENCHMARK.subnets(prefix).into_iter().flatten();
+    let free = ranges.find(|range| facts.user_of(*range).is_none());
+    free.ok_or(PlanError::NoFreeRange { needed: prefix, within: BENCHMARK })
+}

@@ -1,0 +1,134 @@
+//! Why a lab can't be planned.
+
+use ipnet::Ipv4Net;
+use vtax_model::{
+    method::{IoMethod, Unsupported},
+    topology::Name,
+    units::Mtu,
+};
+
+/// Why a lab can't be planned.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// This machine doesn't have the zone's method.
+    #[error("zone `{zone}`: {method} can't be used here: {unsupported}")]
+    Unsupported {
+        /// The zone.
+        zone: Name,
+        /// Its method.
+        method: IoMethod,
+        /// Why, and what to do.
+        unsupported: Unsupported,
+    },
+    /// Not even wires can be made.
+    #[error("no lab can be built here: {0}")]
+    NoWires(Unsupported),
+    /// Two zones want the same wire's end in ways that exclude each other.
+    #[error(
+        "zones `{first}` ({first_method}) and `{second}` ({second_method}) clash on wire `{wire}` at `{host}`: {why}; give `{second}` a wire of its own"
+    )]
+    Clash {
+        /// The wire.
+        wire: Name,
+        /// The host at whose end they clash.
+        host: Name,
+        /// The zone that comes first in the file.
+        first: Name,
+        /// Its method.
+        first_method: IoMethod,
+        /// The other.
+        second: Name,
+        /// Its method.
+        second_method: IoMethod,
+        /// Why both can't be.
+        why: &'static str,
+    },
+    /// The name is not free.
+    #[error(
+        "a lab named `{lab}` exists; take it down (vtax lab down {lab}), clean it if it is abandoned (vtax lab clean), or choose another name"
+    )]
+    NameTaken {
+        /// The name.
+        lab: Name,
+    },
+    /// The range in the file is not free.
+    #[error("the addresses {range} are in use: {by}; name another range, or none to have a free one chosen")]
+    RangeInUse {
+        /// The range of the file.
+        range: Ipv4Net,
+        /// What it clashes with.
+        by: String,
+    },
+    /// The range in the file doesn't suffice.
+    #[error("the range {range} is too small for lab `{lab}`, which needs a /{needed}; name a larger one")]
+    RangeTooSmall {
+        /// The lab.
+        lab: Name,
+        /// The range of the file.
+        range: Ipv4Net,
+        /// The length of the prefix that would do.
+        needed: u8,
+    },
+    /// No range is free.
+    #[error("no /{needed} is free in {within}; take some labs down, or name a range in the file")]
+    NoFreeRange {
+        /// The length of the prefix that is needed.
+        needed: u8,
+        /// Where it was looked for.
+        within: Ipv4Net,
+    },
+    /// A tunnel leaves less than an IPv4 link must carry.
+    #[error("zone `{zone}`: a tunnel takes {overhead} bytes, so that MTU {mtu} leaves too little; use {least} or more", least = Mtu::MIN.get() + overhead)]
+    MtuTooSmall {
+        /// The zone.
+        zone: Name,
+        /// The wires' MTU.
+        mtu: Mtu,
+        /// What the tunnel takes.
+        overhead: u32,
+    },
+    /// A tunnel has nowhere to go.
+    #[error("zone `{zone}`: its tunnel over wire `{wire}` has no other end: {why}")]
+    NoTunnelEnd {
+        /// The zone.
+        zone: Name,
+        /// Its wire.
+        wire: Name,
+        /// Why, and what to do.
+        why: &'static str,
+    },
+    /// The topology refers to something that isn't in it, or not where it would have to be.
+    #[error("`{user}` names {what} `{name}`: {why}")]
+    Unknown {
+        /// Who refers.
+        user: Name,
+        /// To what: "host", "wire".
+        what: &'static str,
+        /// The name.
+        name: Name,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// More namespaces than this user may have.
+    #[error("lab `{lab}` needs {wanted} network namespaces and {most} are allowed; raise user.max_net_namespaces")]
+    TooManyNamespaces {
+        /// The lab.
+        lab: Name,
+        /// How many it needs.
+        wanted: u64,
+        /// How many there may be.
+        most: u64,
+    },
+    /// More ports than the kernel gives a bridge.
+    #[error(
+        "host `{host}` would have {ports} ports on one bridge and the kernel allows {most}; spread the zones over several wires"
+    )]
+    BridgeFull {
+        /// The host.
+        host: Name,
+        /// Ports on one of its bridges.
+        ports: usize,
+        /// The kernel's limit.
+        most: usize,
+    },
+}

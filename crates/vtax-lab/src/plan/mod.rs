@@ -1,0 +1,149 @@
+//! What will be done, as data.
+//!
+//! [`plan()`] is pure: the same topology and facts give the same plan, and nothing is asked of
+//! the kernel. Everything that can be refused is refused here, before the first step.
+
+mod addresses;
+mod draft;
+mod error;
+mod print;
+mod segment;
+#[cfg(test)]
+pub(crate) mod tests;
+mod tunnel;
+
+use ipnet::Ipv4Net;
+use serde::{Deserialize, Serialize};
+use std::net::Ipv4Addr;
+use vtax_model::{
+    method::{DomainKind, IoMethod},
+    topology::{Name, Topology},
+    units::Mtu,
+};
+
+use crate::{
+    facts::Facts,
+    place::{LinkName, Place},
+    step::LabStep,
+};
+
+pub(crate) use draft::{Draft, Uplink};
+pub use error::PlanError;
+pub(crate) use tunnel::{Far, Tunnel};
+
+/// The bytes that VXLAN over IPv4 adds to a packet: inner Ethernet 14, VXLAN 8, UDP 8, IP 20
+/// (RFC 7348).
+pub const VXLAN_OVERHEAD: u32 = 50;
+
+/// A lab as it will be built.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// What comes out.
+    pub blueprint: Blueprint,
+    /// What is done for it, in this order.
+    pub steps: Vec<LabStep>,
+}
+
+/// What a lab consists of.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Blueprint {
+    /// The lab's name.
+    pub lab: Name,
+    /// The MTU of its wires.
+    pub mtu: Mtu,
+    /// The range that all its addresses are from.
+    pub addresses: Ipv4Net,
+    /// Its hosts, switches among them.
+    pub hosts: Vec<Name>,
+    /// Its zones.
+    pub zones: Vec<Name>,
+    /// Its links, each after those that it stands on.
+    pub links: Vec<PlannedLink>,
+    /// Its wires.
+    pub wires: Vec<PlannedWire>,
+    /// Where programs can be started and addressed.
+    pub endpoints: Vec<Endpoint>,
+    /// For a zone with a tunnel to a host: the links that the host has on that tunnel.
+    pub tunnels: Vec<TunnelEnd>,
+}
+
+/// A link, and what its MTU has to be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedLink {
+    /// Where it is.
+    pub place: Place,
+    /// Its kind in the kernel's words.
+    pub kind: String,
+    /// Bytes by which its MTU is below that of the wire.
+    pub less: u32,
+    /// Its mark.
+    pub mark: String,
+}
+
+/// A wire, by its two ends.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedWire {
+    /// Its name.
+    pub name: Name,
+    /// Its ends, where they really are (of an exclusive wire, in the zone).
+    pub ends: [Place; 2],
+    /// The bridge that an end is a port of, if that end is on a switch.
+    pub switches: [Option<Place>; 2],
+}
+
+/// Something that can be addressed: a host on one of its wires, or a zone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Endpoint {
+    /// The host's or the zone's name.
+    pub name: Name,
+    /// [`DomainKind::Primary`] for a host, [`DomainKind::Zone`] for a zone.
+    pub kind: DomainKind,
+    /// The host that it is, or is on.
+    pub host: Name,
+    /// How it is attached.
+    pub method: IoMethod,
+    /// The wire that it is attached to.
+    pub wire: Name,
+    /// The address to bind to. For shared-ip that is the zone's own, not the host's.
+    pub address: Ipv4Addr,
+    /// The link that has the address.
+    pub interface: LinkName,
+    /// The namespace that its processes live in; for shared-ip the host's.
+    pub namespace: Name,
+    /// The largest packet that goes through, less than the wire's by the method's overhead.
+    pub mtu: Mtu,
+    /// The links from here to the wire, both included.
+    pub stack: Vec<Place>,
+}
+
+/// A host's links on the tunnel of a zone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TunnelEnd {
+    /// The zone at the other end.
+    pub zone: Name,
+    /// The host's links from the tunnel to the wire.
+    pub stack: Vec<Place>,
+}
+
+/// Plans a lab.
+///
+/// # Errors
+/// Everything about the topology, this machine, or both together that makes the lab
+/// impossible; see [`PlanError`].
+pub fn plan(topology: &Topology, facts: &Facts) -> Result<Plan, PlanError> {
+    Draft::begin(topology, facts)?.build()
+}
+
+impl Blueprint {
+    /// The zone's endpoint.
+    pub fn zone(&self, zone: &Name) -> Option<&Endpoint> {
+        self.endpoints.iter().find(|endpoint| endpoint.kind == DomainKind::Zone && endpoint.name == *zone)
+    }
+
+    /// The host's endpoint on one of its wires. There is none on a wire that is exclusively a
+    /// zone's, nor on a switch.
+    pub fn host(&self, host: &Name, wire: &Name) -> Option<&Endpoint> {
+        let primary = |endpoint: &&Endpoint| endpoint.kind == DomainKind::Primary;
+        self.endpoints.iter().filter(primary).find(|endpoint| endpoint.name == *host && endpoint.wire == *wire)
+    }
+}

@@ -1,0 +1,36 @@
+//! A plan for people: the dry run.
+
+use std::fmt;
+
+use super::{Blueprint, Endpoint, Plan};
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.blueprint)?;
+        let width = self.steps.len().to_string().len();
+        for (step, number) in self.steps.iter().zip(1..) {
+            writeln!(f, "{number:>width$}  {step}")?;
+        }
+        writeln!(f, "endpoints")?;
+        self.blueprint.endpoints.iter().try_for_each(|endpoint| writeln!(f, "  {endpoint}"))
+    }
+}
+
+impl fmt::Display for Blueprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Blueprint { lab, addresses, mtu, hosts, zones, wires, .. } = self;
+        let (hosts, wires, zones) = (hosts.len(), wires.len(), zones.len());
+        write!(f, "lab {lab}: hosts {hosts}, wires {wires}, zones {zones}, addresses {addresses}, mtu {mtu}")
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Endpoint { name, method, address, mtu, stack, .. } = self;
+        write!(f, "{name} {address} {method} mtu {mtu} by ")?;
+        for (index, place) in stack.iter().enumerate() {
+            write!(f, "{}{place}", if index == 0 { "" } else { " > " })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,60 @@
+//! Which wires share a network: those that switches join.
+
+use vtax_model::topology::{Name, Topology};
+
+use super::PlanError;
+
+/// Wires that are one network, and the hosts on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Segment {
+    /// Indices of the wires, ascending.
+    pub(super) wires: Vec<usize>,
+    /// The ends that are not on a switch, in the order of wires.
+    pub(super) ends: Vec<End>,
+}
+
+/// A host's end of a wire.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct End {
+    pub(crate) host: Name,
+    pub(crate) wire: Name,
+}
+
+/// The segments of a topology, in the order of their first wires.
+pub(super) fn segments(topology: &Topology) -> Result<Vec<Segment>, PlanError> {
+    let mut segment_of: Vec<usize> = (0..topology.wires.len()).collect();
+    for host in topology.hosts.iter().filter(|host| host.switch) {
+        let ports = topology.wires.iter().enumerate().filter(|(_, wire)| wire.ends.contains(&host.name));
+        let joined: Vec<usize> = ports.map(|(index, _)| segment_of[index]).collect();
+        let Some(least) = joined.iter().min().copied() else { continue };
+        segment_of.iter_mut().filter(|segment| joined.contains(segment)).for_each(|segment| *segment = least);
+    }
+    let mut segments = Vec::new();
+    for first in 0..topology.wires.len() {
+        let wires: Vec<usize> = (0..topology.wires.len()).filter(|index| segment_of[*index] == first).collect();
+        if !wires.is_empty() {
+            let ends = ends(topology, &wires)?;
+            segments.push(Segment { wires, ends });
+        }
+    }
+    Ok(segments)
+}
+
+fn ends(topology: &Topology, wires: &[usize]) -> Result<Vec<End>, PlanError> {
+    let mut ends = Vec::new();
+    for wire in wires.iter().map(|index| &topology.wires[*index]) {
+        for name in &wire.ends {
+            let host = topology.hosts.iter().find(|host| host.name == *name);
+            let missing = || PlanError::Unknown {
+                user: wire.name.clone(),
+                what: "host",
+                name: name.clone(),
+                why: "there is no such host",
+            };
+            if !host.ok_or_else(missing)?.switch {
+                ends.push(End { host: name.clone(), wire: wire.name.clone() });
+            }
+        }
+    }
+    Ok(ends)
+}

@@ -1,0 +1,280 @@
+//! Every method on one side and on both, held against what was looked at once.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use vtax_model::{located::Source, method::IoMethod, topology::Topology};
+
+use super::*;
+use crate::facts::{Hardware, InUse};
+
+/// A machine that has every kind of link and nothing in use.
+pub(crate) fn facts() -> Facts {
+    Facts {
+        kinds: Facts::KINDS.into_iter().map(|kind| (kind.to_owned(), None)).collect::<BTreeMap<_, _>>(),
+        in_use: Vec::new(),
+        labs: Vec::new(),
+        most_namespaces: 10_000,
+        hardware: Hardware { nics: vec!["eth0".into()], ..Hardware::default() },
+    }
+}
+
+const TWO_HOSTS: &str = r#"
+[lab]
+name = "rack"
+[[host]]
+name = "sut"
+[[host]]
+name = "peer"
+[[wire]]
+name = "w0"
+ends = ["sut", "peer"]
+"#;
+
+fn topology(text: &str) -> Topology {
+    Topology::parse(Source { name: "lab.toml", text }).expect("a good file")
+}
+
+fn zone(name: &str, host: &str, method: IoMethod) -> String {
+    format!("[[zone]]\nname = \"{name}\"\nhost = \"{host}\"\nmethod = \"{method}\"\n")
+}
+
+fn planned(text: &str) -> Plan {
+    plan(&topology(text), &facts()).expect("a good lab")
+}
+
+fn refused(text: &str) -> String {
+    plan(&topology(text), &facts()).expect_err("a bad lab").to_string()
+}
+
+const ZONE_METHODS: [IoMethod; 7] = [
+    IoMethod::SharedIp,
+    IoMethod::Veth,
+    IoMethod::Bridge,
+    IoMethod::Macvlan,
+    IoMethod::Ipvlan,
+    IoMethod::Vxlan,
+    IoMethod::Exclusive,
+];
+
+#[test]
+fn the_matrix() {
+    insta::assert_snapshot!("native", planned(TWO_HOSTS));
+    for method in ZONE_METHODS {
+        let one = format!("{TWO_HOSTS}{}", zone("web", "sut", method));
+        insta::assert_snapshot!(format!("{method}-one-side"), planned(&one));
+        let both = format!("{one}{}", zone("db", "peer", method));
+        insta::assert_snapshot!(format!("{method}-both-sides"), planned(&both));
+    }
+}
+
+#[test]
+fn two_zones_with_wires_to_a_switch() {
+    let text = r#"
+[lab]
+name = "instances"
+mtu = 9000
+[[host]]
+name = "sut"
+[[host]]
+name = "outside"
+switch = true
+[[wire]]
+name = "w1"
+ends = ["sut", "outside"]
+[[wire]]
+name = "w2"
+ends = ["outside", "sut"]
+[[zone]]
+name = "sender"
+host = "sut"
+method = "exclusive"
+wire = "w1"
+[[zone]]
+name = "receiver"
+host = "sut"
+method = "exclusive"
+wire = "w2"
+"#;
+    let plan = planned(text);
+    insta::assert_snapshot!(plan);
+    let end = |name: &str| plan.blueprint.zone(&name.parse().unwrap()).unwrap();
+    assert_eq!(
+        path(&plan, end("sender"), end("receiver")),
+        "sender/eth0 outside/wire0 outside/vsw0 outside/wire1 receiver/eth0"
+    );
+}
+
+fn path(plan: &Plan, from: &Endpoint, to: &Endpoint) -> String {
+    let places = plan.blueprint.path(from, to).expect("a wire joins them");
+    places.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn paths_lead_through_every_link() {
+    let both = |method| format!("{TWO_HOSTS}{}{}", zone("web", "sut", method), zone("db", "peer", method));
+    let zones = |method| {
+        let plan = planned(&both(method));
+        let end = |name: &str| plan.blueprint.zone(&name.parse().unwrap()).unwrap();
+        path(&plan, end("web"), end("db"))
+    };
+    assert_eq!(zones(IoMethod::SharedIp), "sut/wire0 peer/wire0");
+    assert_eq!(zones(IoMethod::Veth), "web/eth0 sut/vnet0 sut/wire0 peer/wire0 peer/vnet0 db/eth0");
+    assert_eq!(
+        zones(IoMethod::Bridge),
+        "web/eth0 sut/vnet0 sut/vsw0 sut/wire0 peer/wire0 peer/vsw0 peer/vnet0 db/eth0"
+    );
+    assert_eq!(zones(IoMethod::Macvlan), "web/eth0 sut/wire0 peer/wire0 db/eth0");
+    assert_eq!(zones(IoMethod::Vxlan), "web/eth0 sut/wire0 peer/wire0 db/eth0");
+    assert_eq!(zones(IoMethod::Exclusive), "web/eth0 db/eth0");
+
+    let plan = planned(&format!("{TWO_HOSTS}{}", zone("web", "sut", IoMethod::Vxlan)));
+    let host = plan.blueprint.host(&"peer".parse().unwrap(), &"w0".parse().unwrap()).unwrap();
+    let web = plan.blueprint.zone(&"web".parse().unwrap()).unwrap();
+    assert_eq!(path(&plan, web, host), "web/eth0 sut/wire0 peer/wire0 peer/vxlan1");
+    assert_eq!(path(&plan, host, web), "peer/vxlan1 peer/wire0 sut/wire0 web/eth0");
+
+    let pair = format!("{TWO_HOSTS}{}{}", zone("a", "sut", IoMethod::Bridge), zone("b", "sut", IoMethod::Bridge));
+    let plan = planned(&pair);
+    let end = |name: &str| plan.blueprint.zone(&name.parse().unwrap()).unwrap();
+    assert_eq!(path(&plan, end("a"), end("b")), "a/eth0 sut/vnet0 sut/vsw0 sut/vnet1 b/eth0");
+}
+
+#[test]
+fn methods_that_clash_are_named_with_the_remedy() {
+    use IoMethod::{Bridge, Exclusive, Ipvlan, Macvlan, SharedIp, Veth, Vxlan};
+    for (first, second) in [
+        (Bridge, Macvlan),
+        (Ipvlan, Bridge),
+        (Macvlan, Ipvlan),
+        (Exclusive, SharedIp),
+        (Veth, Exclusive),
+        (Exclusive, Exclusive),
+    ] {
+        let text = refused(&format!("{TWO_HOSTS}{}{}", zone("a", "sut", first), zone("b", "sut", second)));
+        assert!(
+            text.starts_with(&format!("zones `a` ({first}) and `b` ({second}) clash on wire `w0` at `sut`")),
+            "{text}"
+        );
+        assert!(text.ends_with("give `b` a wire of its own"), "{text}");
+    }
+    for (first, second) in [(Bridge, SharedIp), (Macvlan, Veth), (Vxlan, Bridge), (Ipvlan, Ipvlan)] {
+        planned(&format!("{TWO_HOSTS}{}{}", zone("a", "sut", first), zone("b", "sut", second)));
+    }
+}
+
+#[test]
+fn what_cannot_be_planned_is_refused_with_the_remedy() {
+    let with = |from: &str, to: &str| refused(&TWO_HOSTS.replace(from, to));
+    insta::assert_snapshot!(with("name = \"rack\"", "name = \"rack\"\naddresses = \"10.0.0.0/31\""));
+    let vxlan = zone("web", "sut", IoMethod::Vxlan);
+    insta::assert_snapshot!(refused(&format!(
+        "{}{vxlan}",
+        TWO_HOSTS.replace("name = \"rack\"", "name = \"rack\"\nmtu = 100")
+    )));
+    insta::assert_snapshot!(refused(&format!("{TWO_HOSTS}{vxlan}{}", zone("db", "peer", IoMethod::Exclusive))));
+    insta::assert_snapshot!(refused(&format!(
+        "{}{vxlan}",
+        TWO_HOSTS.replace("name = \"peer\"", "name = \"peer\"\nswitch = true")
+    )));
+    insta::assert_snapshot!(refused(&format!("{TWO_HOSTS}{}", zone("web", "sut", IoMethod::SrIov))));
+
+    let mut facts = facts();
+    facts.labs.push("rack".parse().unwrap());
+    facts.most_namespaces = 1;
+    insta::assert_snapshot!(plan(&topology(TWO_HOSTS), &facts).unwrap_err());
+    facts.labs.clear();
+    insta::assert_snapshot!(plan(&topology(TWO_HOSTS), &facts).unwrap_err());
+
+    let mut wrong = topology(&format!("{TWO_HOSTS}{vxlan}"));
+    wrong.zones[0].wire = "w9".parse().unwrap();
+    insta::assert_snapshot!(plan(&wrong, &super::tests::facts()).unwrap_err());
+}
+
+#[test]
+fn a_range_in_use_is_refused_if_named_and_passed_over_if_not() {
+    let mut facts = facts();
+    facts.in_use = vec![
+        InUse { net: "192.0.2.0/24".parse().unwrap(), by: "address 192.0.2.2/24 of eth0".into() },
+        InUse { net: "198.18.0.0/19".parse().unwrap(), by: "lab `other`".into() },
+    ];
+    for range in ["192.0.2.128/28", "192.0.0.0/16"] {
+        let named = TWO_HOSTS.replace("name = \"rack\"", &format!("name = \"rack\"\naddresses = \"{range}\""));
+        let error = plan(&topology(&named), &facts).unwrap_err();
+        assert!(matches!(&error, PlanError::RangeInUse { by, .. } if by.contains("eth0")), "{error}");
+    }
+    let chosen = plan(&topology(TWO_HOSTS), &facts).unwrap().blueprint.addresses;
+    assert_eq!(chosen.to_string(), "198.18.32.0/20");
+    facts.in_use[1].net = "198.18.0.0/15".parse().unwrap();
+    assert!(matches!(plan(&topology(TWO_HOSTS), &facts), Err(PlanError::NoFreeRange { needed: 20, .. })));
+}
+
+#[test]
+fn a_bridge_takes_as_many_zones_as_a_lab_has() {
+    let zones = |count: usize| format!("{TWO_HOSTS}{}count = {count}\n", zone("web", "sut", IoMethod::Bridge));
+    let plan = planned(&zones(1000));
+    assert_eq!(plan.blueprint.zones.len(), 1000);
+    assert!(plan.blueprint.endpoints.iter().all(|endpoint| plan.blueprint.addresses.contains(&endpoint.address)));
+    assert_eq!(planned(&zones(20)).steps.len() - planned(&zones(10)).steps.len(), 50);
+    let mut many = topology(&zones(1000));
+    for extra in 0..30 {
+        many.zones.push(vtax_model::topology::Zone {
+            name: format!("more-{extra}").parse().unwrap(),
+            ..many.zones[0].clone()
+        });
+    }
+    assert!(matches!(super::plan(&many, &facts()), Err(PlanError::BridgeFull { ports: 1031, .. })));
+}
+
+/// A lab of two hosts with some zones of each method on wires of their own.
+fn arbitrary_lab() -> impl Strategy<Value = String> {
+    let counts = proptest::collection::vec((0usize..9, 0usize..9), ZONE_METHODS.len());
+    counts.prop_map(|counts| {
+        let mut text = TWO_HOSTS.to_owned();
+        for (index, (method, (left, right))) in ZONE_METHODS.iter().zip(counts).enumerate() {
+            let most = if *method == IoMethod::Exclusive { 1 } else { 9 };
+            text += &format!("[[wire]]\nname = \"m{index}\"\nends = [\"sut\", \"peer\"]\n");
+            for (side, count) in [("sut", left.min(most)), ("peer", right.min(most))] {
+                if count > 0 {
+                    text += &zone(&format!("z{index}-{side}"), side, *method);
+                    text += &format!("wire = \"m{index}\"\ncount = {count}\n");
+                }
+            }
+        }
+        text
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// No address is given twice, every address lies in the lab's range, and every link that
+    /// is made is switched on exactly once and after it is made.
+    #[test]
+    fn any_lab_is_consistent(text in arbitrary_lab()) {
+        let plan = planned(&text);
+        let mut addresses = std::collections::BTreeSet::new();
+        let mut links = std::collections::BTreeMap::new();
+        for step in &plan.steps {
+            match step {
+                LabStep::CreateLink { at, kind, .. } => {
+                    prop_assert_eq!(links.insert(at.clone(), 0), None);
+                    if let crate::step::NewLink::Veth { peer } = kind {
+                        prop_assert_eq!(links.insert(peer.clone(), 0), None);
+                    }
+                }
+                LabStep::EnableLink { at, .. } => *links.get_mut(at).expect("it was made before") += 1,
+                LabStep::AddAddress { at, address } => {
+                    prop_assert!(links.contains_key(at));
+                    prop_assert!(plan.blueprint.addresses.contains(&address.addr()));
+                    prop_assert!(addresses.insert(address.addr()), "{} is given twice", address);
+                }
+                _ => {}
+            }
+        }
+        prop_assert!(links.values().all(|enabled| *enabled == 1));
+        prop_assert_eq!(links.len(), plan.blueprint.links.len());
+        let journal = serde_json::to_string(&plan).unwrap();
+        prop_assert_eq!(serde_json::from_str::<Plan>(&journal).unwrap(), plan);
+    }
+}

@@ -1,0 +1,91 @@
+//! Which tunnels there are, and between whom.
+//!
+//! A tunnel runs between two ends of one segment. Zones of `vxlan` at both are paired, the
+//! i-th with the i-th; a zone without a partner gets the other host itself.
+
+use std::net::Ipv4Addr;
+
+use ipnet::Ipv4Net;
+use vtax_model::{
+    method::IoMethod,
+    topology::{Name, Topology, Zone},
+};
+
+use super::{
+    PlanError, Uplink,
+    segment::{End, Segment},
+};
+
+/// A tunnel as one of its zones sees it.
+#[derive(Debug, Clone)]
+pub(crate) struct Tunnel {
+    pub(crate) vni: u32,
+    /// Outer address here.
+    pub(crate) local: Ipv4Addr,
+    /// Outer address there.
+    pub(crate) remote: Ipv4Addr,
+    pub(crate) far: Far,
+}
+
+/// What is at a tunnel's other end.
+#[derive(Debug, Clone)]
+pub(crate) enum Far {
+    /// A zone, which brings its own end.
+    Zone,
+    /// A host, whose end must be made with the zone's.
+    Host {
+        /// What the host has on the wire.
+        uplink: Uplink,
+        /// The host's address in the tunnel.
+        address: Ipv4Net,
+    },
+}
+
+/// Two ends; the first is a zone's, the second a zone's or the host's own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Pair {
+    pub(super) ends: [End; 2],
+    pub(super) near: Name,
+    pub(super) far: Option<Name>,
+}
+
+/// The tunnels of all segments. The number of a tunnel is its place in this list plus one.
+pub(super) fn pairs(topology: &Topology, segments: &[Segment]) -> Result<Vec<Pair>, PlanError> {
+    let mut pairs = Vec::new();
+    for segment in segments {
+        let zones_at: Vec<(&End, Vec<&Zone>)> =
+            segment.ends.iter().map(|end| (end, tunnel_zones(topology, end))).collect();
+        for (index, (end, zones)) in zones_at.iter().enumerate() {
+            let Some(zone) = zones.first() else { continue };
+            let far = other_end(index, zone, &zones_at)?;
+            let (far_end, partners) = &zones_at[far];
+            // The end that comes first made the pairs of both.
+            let unpaired = if far < index { partners.len().min(zones.len()) } else { 0 };
+            pairs.extend(zones.iter().enumerate().skip(unpaired).map(|(nth, zone)| Pair {
+                ends: [(*end).clone(), (*far_end).clone()],
+                near: zone.name.clone(),
+                far: partners.get(nth).map(|partner| partner.name.clone()),
+            }));
+        }
+    }
+    Ok(pairs)
+}
+
+fn tunnel_zones<'a>(topology: &'a Topology, end: &End) -> Vec<&'a Zone> {
+    let here = |zone: &&Zone| zone.host == end.host && zone.wire == end.wire && zone.method == IoMethod::Vxlan;
+    topology.zones.iter().filter(here).collect()
+}
+
+/// The end that the tunnels of the end `index` lead to.
+fn other_end(index: usize, zone: &Zone, zones_at: &[(&End, Vec<&Zone>)]) -> Result<usize, PlanError> {
+    let others = || (0..zones_at.len()).filter(|other| zones_at[*other].0.host != zones_at[index].0.host);
+    let with_tunnels: Vec<usize> = others().filter(|other| !zones_at[*other].1.is_empty()).collect();
+    let all: Vec<usize> = others().collect();
+    let why = match (with_tunnels.as_slice(), all.as_slice()) {
+        ([only], _) | ([], [only]) => return Ok(*only),
+        ([], []) => "no other host is on it; join one",
+        ([], _) => "several hosts are on it; put a vxlan zone on the one that is meant",
+        _ => "several hosts on it have vxlan zones; use a wire for each pair of hosts",
+    };
+    Err(PlanError::NoTunnelEnd { zone: zone.name.clone(), wire: zone.wire.clone(), why })
+}

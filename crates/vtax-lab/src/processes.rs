@@ -1,0 +1,95 @@
+//! The processes that live in a lab: ours, which end with it, and strangers.
+//!
+//! A process is ours if it is in a namespace that the lab's journal names *and* carries the
+//! lab's mark in its environment, which every program that is started through the lab gets
+//! and hands on to its children.
+
+use std::{collections::HashMap, fmt, fs, os::unix::fs::MetadataExt, process::Command, time::Duration};
+
+use vtax_model::topology::Name;
+use vtax_sys::{
+    SysError,
+    netns::{NetNs, NsId},
+    process::{Pid, ProcessId, Signal},
+};
+
+/// The variable that marks the processes of a lab; its value is the lab's name.
+pub(crate) const MARK: &str = "VTAX_LAB";
+
+/// Killed processes end within this, unless the kernel holds them.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// A process may fork while it is looked for.
+const ROUNDS: usize = 3;
+
+/// A process in a namespace of a lab that vtax did not start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// Its number.
+    pub pid: u32,
+    /// Its program's name.
+    pub program: String,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "process {} ({})", self.pid, self.program)
+    }
+}
+
+/// Marks a program that is about to be started in a lab.
+pub(crate) fn mark(command: &mut Command, lab: &Name) {
+    command.env(MARK, lab.as_str());
+}
+
+/// Which namespaces have processes, from one look at all processes: a lab of a thousand
+/// zones must not take a thousand looks.
+#[derive(Debug)]
+pub(crate) struct Census {
+    occupied: HashMap<String, u32>,
+}
+
+impl Census {
+    pub(crate) fn take() -> Census {
+        let mut occupied = HashMap::new();
+        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let is_process = entry.file_name().to_string_lossy().parse::<u32>().is_ok();
+            if let (true, Ok(namespace)) = (is_process, fs::metadata(entry.path().join("ns/net"))) {
+                *occupied.entry(format!("{}:{}", namespace.dev(), namespace.ino())).or_default() += 1;
+            }
+        }
+        Census { occupied }
+    }
+
+    pub(crate) fn is_occupied(&self, namespace: NsId) -> bool {
+        self.occupied.contains_key(&namespace.to_string())
+    }
+}
+
+/// Ends the lab's processes in a namespace. Returns those that are not the lab's.
+pub(crate) fn evict(namespace: &NetNs, lab: &Name) -> Result<Vec<Holder>, SysError> {
+    for _ in 0..ROUNDS {
+        let (ours, strangers): (Vec<_>, Vec<_>) =
+            namespace.processes()?.into_iter().partition(|process| is_marked(process.pid, lab));
+        if ours.is_empty() {
+            return Ok(strangers.iter().map(|process| holder(*process)).collect());
+        }
+        for process in &ours {
+            process.signal(Signal::KILL)?;
+        }
+        for process in &ours {
+            process.wait_end(PATIENCE)?;
+        }
+    }
+    Ok(namespace.processes()?.into_iter().map(holder).collect())
+}
+
+fn is_marked(pid: Pid, lab: &Name) -> bool {
+    let wanted = format!("{MARK}={lab}");
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
+}
+
+fn holder(process: ProcessId) -> Holder {
+    let program = fs::read_to_string(format!("/proc/{}/comm", process.pid)).unwrap_or_default();
+    Holder { pid: process.pid.0, program: program.trim_end().to_owned() }
+}

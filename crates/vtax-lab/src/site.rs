@@ -1,0 +1,304 @@
+//! The kernel as a lab's steps see it: the lab's namespaces, each with an open connection.
+
+use std::{
+    collections::HashMap,
+    fs,
+    net::Ipv4Addr,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use ipnet::{IpNet, Ipv4Net};
+use serde::{Deserialize, Serialize};
+use vtax_journal::{Record, Step, Undone};
+use vtax_model::{topology::Name, units::Mtu};
+use vtax_sys::{
+    netlink::{IfIndex, IfName, Link, LinkChange, LinkKind, NewLink as KernelLink, NewRoute, NextHop, Rtnl},
+    netns::{NetNs, NsId},
+    sysctl,
+};
+
+use crate::{
+    error::LabError,
+    place::{LinkName, Place},
+    plan::Blueprint,
+    processes::{self, Census},
+    step::{LabStep, NewLink},
+    verify,
+};
+
+/// `lo` is the first link of every namespace (`LOOPBACK_IFINDEX`).
+const LOOPBACK: IfIndex = IfIndex(1);
+
+/// The namespaces of one lab: the world of its steps. Only the lab makes one.
+#[derive(Debug)]
+pub struct Site {
+    lab: Name,
+    /// What [`LabStep::Verify`] holds the kernel against; not needed to remove a lab.
+    blueprint: Option<Arc<Blueprint>>,
+    /// Where the namespaces are pinned.
+    pins: PathBuf,
+    stacks: HashMap<Name, Stack>,
+    /// What the journal says of namespaces that were made earlier.
+    recorded: HashMap<Name, String>,
+    census: Option<Census>,
+}
+
+/// An open namespace.
+#[derive(Debug)]
+struct Stack {
+    namespace: Arc<NetNs>,
+    rtnl: Rtnl,
+    /// An index never changes while the lab is up, so it is asked for once.
+    indices: HashMap<LinkName, IfIndex>,
+}
+
+/// What a step gave: of a namespace, its identity.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Receipt(Option<String>);
+
+impl Site {
+    /// The lab's own directory is `directory`; it needn't exist.
+    pub(crate) fn new(lab: &Name, directory: &Path) -> Site {
+        let (stacks, recorded) = Default::default();
+        Site { lab: lab.clone(), blueprint: None, pins: directory.join("netns"), stacks, recorded, census: None }
+    }
+
+    /// Knows what is to be built.
+    pub(crate) fn building(mut self, blueprint: &Arc<Blueprint>) -> Site {
+        self.blueprint = Some(Arc::clone(blueprint));
+        self
+    }
+
+    /// Knows namespaces by what a journal recorded.
+    pub(crate) fn recall(&mut self, records: &[Record<LabStep>]) {
+        for record in records {
+            if let (LabStep::CreateNamespace { namespace }, Some(Receipt(Some(id)))) =
+                (&record.step, record.progress.receipt())
+            {
+                self.recorded.insert(namespace.clone(), id.clone());
+            }
+        }
+    }
+
+    pub(crate) fn make_directory(&self) -> Result<(), LabError> {
+        fs::create_dir_all(&self.pins).map_err(LabError::file("create", &self.pins))
+    }
+
+    /// Removes the lab's directory if nothing is left in it; what is left is named by the
+    /// steps that failed.
+    pub(crate) fn remove_directory(&self) {
+        let _ = fs::remove_dir(&self.pins);
+        let _ = self.pins.parent().map(fs::remove_dir);
+    }
+
+    /// The namespace of a host or zone.
+    pub(crate) fn namespace(&mut self, name: &Name) -> Result<Arc<NetNs>, LabError> {
+        self.stack(name).map(|stack| Arc::clone(&stack.namespace))
+    }
+
+    /// All links of a namespace as they are now.
+    pub(crate) fn links(&mut self, namespace: &Name) -> Result<Vec<Link>, LabError> {
+        self.stack(namespace)?.rtnl.links().map_err(LabError::kernel(namespace))
+    }
+
+    pub(crate) fn set_mtu(&mut self, place: &Place, mtu: u32) -> Result<(), LabError> {
+        let change = LinkChange { mtu: Some(mtu), ..LinkChange::default() };
+        self.change(place, &change)
+    }
+
+    fn stack(&mut self, name: &Name) -> Result<&mut Stack, LabError> {
+        if !self.stacks.contains_key(name) {
+            let namespace = NetNs::open(&self.pin(name)).map_err(LabError::kernel(name))?;
+            if self.recorded.get(name).is_some_and(|id| *id != namespace.id().to_string()) {
+                return Err(LabError::Replaced { lab: self.lab.clone(), namespace: name.clone() });
+            }
+            self.hold(name, namespace)?;
+        }
+        Ok(self.stacks.get_mut(name).expect("it has just been put there"))
+    }
+
+    fn hold(&mut self, name: &Name, namespace: NetNs) -> Result<&mut Stack, LabError> {
+        let rtnl = Rtnl::open_in(&namespace).map_err(LabError::kernel(name))?;
+        let stack = Stack { namespace: Arc::new(namespace), rtnl, indices: HashMap::new() };
+        self.stacks.insert(name.clone(), stack);
+        Ok(self.stacks.get_mut(name).expect("it has just been put there"))
+    }
+
+    fn pin(&self, namespace: &Name) -> PathBuf {
+        self.pins.join(namespace.as_str())
+    }
+
+    fn create_namespace(&mut self, name: &Name) -> Result<Receipt, LabError> {
+        let namespace = NetNs::create_at(&self.pin(name)).map_err(LabError::kernel(name))?;
+        let id = namespace.id().to_string();
+        let stack = self.hold(name, namespace)?;
+        let up = LinkChange { up: Some(true), ..LinkChange::default() };
+        stack.rtnl.set_link(LOOPBACK, &up).map_err(LabError::kernel(name))?;
+        Ok(Receipt(Some(id)))
+    }
+
+    fn is_pinned(&self, name: &Name, receipt: &Receipt) -> Result<(), LabError> {
+        let found = NetNs::open(&self.pin(name)).map_err(LabError::kernel(name))?.id().to_string();
+        if receipt.0.as_ref() == Some(&found) {
+            return Ok(());
+        }
+        Err(LabError::Replaced { lab: self.lab.clone(), namespace: name.clone() })
+    }
+
+    fn remove_namespace(&mut self, name: &Name, receipt: Option<&Receipt>) -> Result<Undone, LabError> {
+        self.stacks.remove(name);
+        let path = self.pin(name);
+        let recorded = receipt.and_then(|receipt| receipt.0.as_deref());
+        let expected: Option<NsId> = recorded.map(str::parse).transpose().map_err(LabError::kernel(name))?;
+        self.evict(name, &path, expected)?;
+        let removed = NetNs::remove_at(&path, expected).map_err(LabError::kernel(name))?;
+        Ok(if removed { Undone::Reverted } else { Undone::AlreadyGone })
+    }
+
+    /// Nothing is to be done where nothing is pinned, or what is pinned isn't ours:
+    /// `remove_at` will say so.
+    fn evict(&mut self, name: &Name, path: &Path, expected: Option<NsId>) -> Result<(), LabError> {
+        let Ok(namespace) = NetNs::open(path) else { return Ok(()) };
+        let ours = expected.is_none_or(|id| id == namespace.id());
+        if !ours || !self.census.get_or_insert_with(Census::take).is_occupied(namespace.id()) {
+            return Ok(());
+        }
+        let holders = processes::evict(&namespace, &self.lab).map_err(LabError::kernel(name))?;
+        if holders.is_empty() { Ok(()) } else { Err(LabError::Occupied { namespace: name.clone(), holders }) }
+    }
+
+    fn create_link(&mut self, at: &Place, kind: &NewLink, mtu: Mtu) -> Result<(), LabError> {
+        match kind {
+            NewLink::Veth { peer } => {
+                let peer_ns = self.namespace(&peer.namespace)?;
+                let name = kernel_name(peer)?;
+                let kind = LinkKind::Veth { peer: name, peer_ns: Some(&peer_ns), peer_mtu: Some(mtu.get()) };
+                self.make(&at.namespace, at, kind, mtu)
+            }
+            NewLink::Bridge => self.make(&at.namespace, at, LinkKind::Bridge, mtu),
+            NewLink::Macvlan { parent } => {
+                let kind = LinkKind::Macvlan { parent: self.index(parent)? };
+                self.make(&parent.namespace, at, kind, mtu)
+            }
+            NewLink::Ipvlan { parent } => {
+                let kind = LinkKind::Ipvlan { parent: self.index(parent)? };
+                self.make(&parent.namespace, at, kind, mtu)
+            }
+            NewLink::Vxlan { parent, vni, local, remote } => {
+                let kind = LinkKind::Vxlan {
+                    vni: *vni,
+                    local: (*local).into(),
+                    remote: (*remote).into(),
+                    port: NewLink::VXLAN_PORT,
+                    parent: Some(self.index(parent)?),
+                    learning: false,
+                };
+                self.make(&parent.namespace, at, kind, mtu)
+            }
+        }
+    }
+
+    /// Makes a link from the namespace `home`, where what it stands on is, into that of `at`.
+    fn make(&mut self, home: &Name, at: &Place, kind: LinkKind<'_>, mtu: Mtu) -> Result<(), LabError> {
+        let target = self.namespace(&at.namespace)?;
+        let into_ns = (*home != at.namespace).then_some(&*target);
+        let link = KernelLink { mtu: Some(mtu.get()), into_ns, ..KernelLink::new(kernel_name(at)?, kind) };
+        self.stack(home)?.rtnl.create_link(&link).map_err(LabError::kernel(at))
+    }
+
+    fn enable_link(&mut self, at: &Place, bridge: Option<&LinkName>, mark: &str) -> Result<(), LabError> {
+        let bridge = bridge.map(|bridge| self.index(&Place::new(&at.namespace, bridge.clone()))).transpose()?;
+        let change = LinkChange {
+            up: Some(true),
+            master: bridge.map(Some),
+            alias: Some(mark.to_owned()),
+            ..LinkChange::default()
+        };
+        self.change(at, &change)
+    }
+
+    fn change(&mut self, at: &Place, change: &LinkChange<'_>) -> Result<(), LabError> {
+        let index = self.index(at)?;
+        self.stack(&at.namespace)?.rtnl.set_link(index, change).map_err(LabError::kernel(at))
+    }
+
+    fn index(&mut self, at: &Place) -> Result<IfIndex, LabError> {
+        let stack = self.stack(&at.namespace)?;
+        if let Some(index) = stack.indices.get(&at.link) {
+            return Ok(*index);
+        }
+        let name = kernel_name(at)?;
+        let index = stack.rtnl.existing_link(&name).map_err(LabError::kernel(at))?.index;
+        stack.indices.insert(at.link.clone(), index);
+        Ok(index)
+    }
+
+    fn verify(&mut self) -> Result<(), LabError> {
+        let unknown = || LabError::Blueprint { lab: self.lab.to_string(), why: "its links are not known".to_owned() };
+        let blueprint = self.blueprint.clone().ok_or_else(unknown)?;
+        verify::up(self, &blueprint)
+    }
+
+    fn add_address(&mut self, at: &Place, address: Ipv4Net) -> Result<(), LabError> {
+        let index = self.index(at)?;
+        let stack = self.stack(&at.namespace)?;
+        stack.rtnl.add_address(index, IpNet::V4(address)).map_err(LabError::kernel(at))
+    }
+
+    fn add_route(&mut self, namespace: &Name, to: Ipv4Net, via: Ipv4Addr) -> Result<(), LabError> {
+        let route = NewRoute { dest: IpNet::V4(to), next_hop: NextHop::Via(via.into()), source: None };
+        self.stack(namespace)?.rtnl.add_route(&route).map_err(LabError::kernel(namespace))
+    }
+
+    fn set_sysctl(&mut self, namespace: &Name, key: &str, value: &str) -> Result<(), LabError> {
+        let inside = self.namespace(namespace)?;
+        let written = key.parse().and_then(|key| sysctl::write(&inside, &key, value));
+        written.map(|_| ()).map_err(LabError::kernel(namespace))
+    }
+}
+
+impl Step for LabStep {
+    type World = Site;
+    type Receipt = Receipt;
+    type Error = LabError;
+
+    fn describe(&self) -> String {
+        self.to_string()
+    }
+
+    fn apply(&self, site: &mut Site) -> Result<Receipt, LabError> {
+        let done = match self {
+            LabStep::CreateNamespace { namespace } => return site.create_namespace(namespace),
+            LabStep::CreateLink { at, kind, mtu } => site.create_link(at, kind, *mtu),
+            LabStep::EnableLink { at, bridge, mark } => site.enable_link(at, bridge.as_ref(), mark),
+            LabStep::AddAddress { at, address } => site.add_address(at, *address),
+            LabStep::AddRoute { namespace, to, via } => site.add_route(namespace, *to, *via),
+            LabStep::SetSysctl { namespace, key, value } => site.set_sysctl(namespace, key, value),
+            LabStep::Verify => site.verify(),
+        };
+        done.map(|()| Receipt::default())
+    }
+
+    /// Links are looked at in bulk by [`LabStep::Verify`]; addresses and routes are
+    /// acknowledged by the kernel, and a sysctl is read back as it is written.
+    fn read_back(&self, receipt: &Receipt, site: &mut Site) -> Result<(), LabError> {
+        match self {
+            LabStep::CreateNamespace { namespace } => site.is_pinned(namespace, receipt),
+            _ => Ok(()),
+        }
+    }
+
+    fn undo(&self, receipt: Option<&Receipt>, site: &mut Site) -> Result<Undone, LabError> {
+        match self {
+            LabStep::CreateNamespace { namespace } => site.remove_namespace(namespace, receipt),
+            LabStep::Verify => Ok(Undone::AlreadyGone),
+            _ => Ok(Undone::Contained),
+        }
+    }
+}
+
+fn kernel_name(place: &Place) -> Result<IfName, LabError> {
+    place.link.as_str().parse().map_err(LabError::kernel(place))
+}

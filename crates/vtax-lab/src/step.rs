@@ -1,0 +1,152 @@
+//! The steps that a lab is built of, as data.
+//!
+//! How the kernel takes them is in `site`. All links lie inside namespaces that the same
+//! plan makes, so undoing means to drop the namespaces: the kernel removes what is in them.
+
+use std::{fmt, net::Ipv4Addr};
+
+use ipnet::Ipv4Net;
+use serde::{Deserialize, Serialize};
+use vtax_model::{topology::Name, units::Mtu};
+
+use crate::place::{LinkName, Place};
+
+/// One step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "kebab-case")]
+pub enum LabStep {
+    /// Makes a network namespace, pins it and switches its `lo` on.
+    CreateNamespace {
+        /// Of a host or of a zone.
+        namespace: Name,
+    },
+    /// Makes a link; for a veth pair, both ends, each where it belongs.
+    CreateLink {
+        /// The link.
+        at: Place,
+        /// What it is.
+        kind: NewLink,
+        /// Its MTU; of a veth pair, that of both ends.
+        mtu: Mtu,
+    },
+    /// Marks a link as ours, puts it on its bridge and switches it on, in one request.
+    EnableLink {
+        /// The link.
+        at: Place,
+        /// The bridge in the same namespace that it becomes a port of.
+        bridge: Option<LinkName>,
+        /// Its alias, `vtax:LAB:OBJECT`.
+        mark: String,
+    },
+    /// Gives a link an address.
+    AddAddress {
+        /// The link.
+        at: Place,
+        /// The address with its network's prefix.
+        address: Ipv4Net,
+    },
+    /// Adds a route.
+    AddRoute {
+        /// Whose route it is.
+        namespace: Name,
+        /// Where to; `0.0.0.0/0` is the default route.
+        to: Ipv4Net,
+        /// The next router.
+        via: Ipv4Addr,
+    },
+    /// Sets a kernel setting of a namespace.
+    SetSysctl {
+        /// Whose setting it is.
+        namespace: Name,
+        /// Its name with dots.
+        key: String,
+        /// Its new value.
+        value: String,
+    },
+    /// Looks at every link of the lab: marked, carrying packets, with the MTU it should have.
+    Verify,
+}
+
+/// What a new link is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum NewLink {
+    /// One end of a wire.
+    Veth {
+        /// The other end.
+        peer: Place,
+    },
+    /// A virtual switch.
+    Bridge,
+    /// A link with a MAC address of its own on another.
+    Macvlan {
+        /// The link below.
+        parent: Place,
+    },
+    /// A link with the MAC address of the one below.
+    Ipvlan {
+        /// The link below.
+        parent: Place,
+    },
+    /// One end of a tunnel.
+    Vxlan {
+        /// The link that carries it.
+        parent: Place,
+        /// The number of the tunnel.
+        vni: u32,
+        /// Outer address of this end.
+        local: Ipv4Addr,
+        /// Outer address of the other end.
+        remote: Ipv4Addr,
+    },
+}
+
+impl NewLink {
+    /// The UDP port of VXLAN (RFC 7348).
+    pub const VXLAN_PORT: u16 = 4789;
+
+    /// The kernel's name of this kind.
+    pub fn name(&self) -> &'static str {
+        match self {
+            NewLink::Veth { .. } => "veth",
+            NewLink::Bridge => "bridge",
+            NewLink::Macvlan { .. } => "macvlan",
+            NewLink::Ipvlan { .. } => "ipvlan",
+            NewLink::Vxlan { .. } => "vxlan",
+        }
+    }
+}
+
+impl fmt::Display for LabStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LabStep::CreateNamespace { namespace } => write!(f, "namespace {namespace}"),
+            LabStep::CreateLink { at, kind, mtu } => write!(f, "link {at}: {kind}, mtu {mtu}"),
+            LabStep::EnableLink { at, bridge: Some(bridge), mark } => {
+                write!(f, "up {at}, port of {bridge}, marked {mark}")
+            }
+            LabStep::EnableLink { at, bridge: None, mark } => write!(f, "up {at}, marked {mark}"),
+            LabStep::AddAddress { at, address } => write!(f, "address {address} on {at}"),
+            LabStep::AddRoute { namespace, to, via } if to.prefix_len() == 0 => {
+                write!(f, "default route of {namespace} via {via}")
+            }
+            LabStep::AddRoute { namespace, to, via } => write!(f, "route of {namespace} to {to} via {via}"),
+            LabStep::SetSysctl { namespace, key, value } => write!(f, "sysctl of {namespace}: {key} = {value}"),
+            LabStep::Verify => f.write_str("verify that every link is marked, carries packets and has its mtu"),
+        }
+    }
+}
+
+impl fmt::Display for NewLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NewLink::Veth { peer } => write!(f, "veth to {peer}"),
+            NewLink::Bridge => f.write_str("bridge"),
+            NewLink::Macvlan { parent } => write!(f, "macvlan (bridge mode) on {parent}"),
+            NewLink::Ipvlan { parent } => write!(f, "ipvlan (l2) on {parent}"),
+            NewLink::Vxlan { parent, vni, local, remote } => {
+                write!(f, "vxlan {vni} on {parent} from {local} to {remote} port {}", NewLink::VXLAN_PORT)
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The keeper: a process of an ordinary user that does nothing but hold the namespaces in which
+//! that user's kept labs live.
+
+use std::{
+    env, fs,
+    io::{BufRead, BufReader, Read, Write},
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use vtax_sys::{
+    process::{Pid, ProcessId},
+    userns,
+};
+
+use super::{World, run_directory};
+use crate::{
+    error::LabError,
+    inventory::{self, LabState},
+};
+
+/// The argument that makes a keeper of vtax.
+const VERB: &str = "lab-keeper";
+/// What the keeper says when its namespaces are there.
+const READY: &str = "ready";
+/// A keeper without labs waits this long for its first.
+const GRACE: Duration = Duration::from_secs(5);
+const GLANCE: Duration = Duration::from_millis(300);
+
+/// The user's keeper, if there is one.
+pub(super) fn living(run: &Path) -> Option<ProcessId> {
+    let keeper: ProcessId = fs::read_to_string(file(run)).ok()?.trim().parse().ok()?;
+    keeper.exists().then_some(keeper)
+}
+
+/// Starts this program again as a keeper.
+pub(super) fn start(run: &Path) -> Result<ProcessId, LabError> {
+    let failed = |why: String| LabError::Keeper { why };
+    let program = env::current_exe().map_err(|error| failed(format!("has no program ({error})")))?;
+    let mut command = Command::new(program);
+    command.arg(VERB).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // Ctrl-C in the terminal that it was started from is not for it.
+    command.process_group(0);
+    let child = command.spawn().map_err(|error| failed(format!("can't be started ({error})")))?;
+    wait_ready(child)?;
+    living(run).ok_or_else(|| failed("has just ended".to_owned()))
+}
+
+/// It says that it is ready, or its output ends with it.
+fn wait_ready(mut child: Child) -> Result<(), LabError> {
+    let mut line = String::new();
+    let output = child.stdout.take().map(BufReader::new);
+    let heard = output.is_some_and(|mut output| output.read_line(&mut line).is_ok());
+    if heard && line.trim() == READY {
+        return Ok(());
+    }
+    let mut told = String::new();
+    if let Some(mut errors) = child.stderr.take() {
+        // What can't be read is told by the exit status below.
+        let _ = errors.read_to_string(&mut told);
+    }
+    let status = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+    Err(LabError::Keeper { why: format!("did not start ({status}): {}", told.trim()) })
+}
+
+/// Becomes the keeper: enters a user namespace and stays until no lab needs it.
+///
+/// # Errors
+/// The kernel lets ordinary users have no user namespace, or another keeper lives already.
+pub fn keeper_main() -> Result<(), LabError> {
+    let run = run_directory::of_user()?;
+    let own = ProcessId::of(Pid::own()).map_err(LabError::kernel("the keeper"))?;
+    take_office(&run, own)?;
+    let world = World { run: run.clone(), keeper: Some(own) };
+    if let Err(error) = userns::enter_own() {
+        leave_office(&run)?;
+        return Err(LabError::Privilege(Box::new(error)));
+    }
+    // The starter may be gone already; the keeper stays either way.
+    let _ = writeln!(std::io::stdout(), "{READY}");
+    keep(&world)
+}
+
+fn take_office(run: &Path, own: ProcessId) -> Result<(), LabError> {
+    let _admission = run_directory::lock(run)?;
+    if living(run).is_some() {
+        return Err(LabError::Keeper { why: "lives already".to_owned() });
+    }
+    let path = file(run);
+    fs::write(&path, own.to_string()).map_err(LabError::file("write", &path))
+}
+
+fn leave_office(run: &Path) -> Result<(), LabError> {
+    let path = file(run);
+    fs::remove_file(&path).map_err(LabError::file("remove", &path))
+}
+
+fn keep(world: &World) -> Result<(), LabError> {
+    let begun = Instant::now();
+    let mut needed = false;
+    loop {
+        thread::sleep(GLANCE);
+        // Whoever is about to make a lab holds this, and finds out that the keeper has gone.
+        let _admission = world.admission()?;
+        let labs = inventory::list(world)?;
+        let lives = |state: &LabState| matches!(state, LabState::Alive | LabState::Kept);
+        let any = labs.iter().any(|lab| lives(&lab.state));
+        if !any && (needed || begun.elapsed() > GRACE) {
+            return leave_office(&world.run);
+        }
+        needed |= any;
+    }
+}
+
+fn file(run: &Path) -> PathBuf {
+    run.join("keeper")
+}

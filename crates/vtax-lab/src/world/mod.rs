@@ -1,0 +1,106 @@
+//! Privilege: where labs live.
+//!
+//! Root's labs live in the machine's own mount namespace, pinned below `/run/vtax`. An ordinary
+//! user's live in a user namespace, and so in one of its mount namespaces, which nobody else sees
+//! and which is gone with its last process. For labs that are to outlive the command that made
+//! them, a process of the user's, the *keeper*, holds these namespaces; every later command joins
+//! them. Inside, all goes on as for root: there is one way to build a lab.
+//!
+//! `/run` (or the user's run-time directory) is the right place for journals too: it is emptied by
+//! the reboot that takes everything that they tell of.
+
+mod keeper;
+mod run_directory;
+
+use std::{
+    fs::{File, OpenOptions},
+    path::PathBuf,
+};
+
+use vtax_model::topology::Name;
+use vtax_sys::{process::ProcessId, userns};
+
+pub use keeper::keeper_main;
+
+use crate::error::LabError;
+
+/// How long what is to be made must last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// No longer than this process; and to look at what is there.
+    Ephemeral,
+    /// Longer than this process.
+    Kept,
+}
+
+/// Where this process builds and finds labs, with the privilege that it takes.
+#[derive(Debug, Clone)]
+pub struct World {
+    run: PathBuf,
+    keeper: Option<ProcessId>,
+}
+
+/// Labs change one at a time, as far as their names and addresses go.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    _lock: File,
+}
+
+impl World {
+    /// Gets the privilege to build labs: root's as it is; otherwise the user's keeper is joined
+    /// if it lives, and if not, it is started ([`Need::Kept`]) or a user namespace of this process
+    /// alone is entered ([`Need::Ephemeral`]).
+    ///
+    /// Call this before any thread is started: a process with threads can't change its user
+    /// namespace (setns(2), unshare(2)).
+    ///
+    /// # Errors
+    /// The kernel lets ordinary users have no user namespace, with what would mend that; or the
+    /// directory for run-time files isn't safely ours.
+    pub fn enter(need: Need) -> Result<World, LabError> {
+        if userns::have_net_admin() {
+            let run = run_directory::of_root()?;
+            return Ok(World { run, keeper: None });
+        }
+        let run = run_directory::of_user()?;
+        let keeper = match (keeper::living(&run), need) {
+            (Some(keeper), _) => Some(keeper),
+            (None, Need::Kept) => Some(keeper::start(&run)?),
+            (None, Need::Ephemeral) => None,
+        };
+        let entered = match keeper {
+            Some(keeper) => userns::join(keeper.pid),
+            None => userns::enter_own(),
+        };
+        entered.map_err(|error| LabError::Privilege(Box::new(error)))?;
+        Ok(World { run, keeper })
+    }
+
+    /// Where journals are.
+    pub(crate) fn journals(&self) -> PathBuf {
+        run_directory::journals(&self.run)
+    }
+
+    /// Where a lab pins its namespaces.
+    pub(crate) fn lab_directory(&self, lab: &Name) -> PathBuf {
+        self.run.join("labs").join(lab.as_str())
+    }
+
+    /// Waits until no other vtax of this user takes a name or addresses.
+    pub(crate) fn admission(&self) -> Result<Admission, LabError> {
+        run_directory::lock(&self.run)
+    }
+
+    /// The keeper, which must still be there when a lab is to be kept.
+    pub(crate) fn living_keeper(&self) -> Result<Option<ProcessId>, LabError> {
+        match self.keeper {
+            Some(keeper) if !keeper.exists() => Err(LabError::Keeper { why: "has just ended".to_owned() }),
+            keeper => Ok(keeper),
+        }
+    }
+}
+
+fn open_lock(path: &std::path::Path) -> Result<File, LabError> {
+    let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+    file.map_err(LabError::file("open", path))
+}

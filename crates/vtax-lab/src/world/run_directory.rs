@@ -1,0 +1,95 @@
+//! The directory for run-time files: journals, pins of namespaces, the keeper's name.
+
+use std::{
+    env,
+    fs::{self, DirBuilder},
+    io,
+    os::unix::fs::{DirBuilderExt, MetadataExt},
+    path::{Path, PathBuf},
+};
+
+use super::{Admission, open_lock};
+use crate::error::LabError;
+
+const ROOT: &str = "/run/vtax";
+
+pub(super) fn of_root() -> Result<PathBuf, LabError> {
+    prepare(PathBuf::from(ROOT))
+}
+
+/// In the user's run-time directory (XDG Base Directory Specification), or in `/tmp`, where
+/// anybody may have put something of that name: it is used only if it is ours alone.
+pub(super) fn of_user() -> Result<PathBuf, LabError> {
+    let given = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_dir());
+    prepare(match given {
+        Some(base) => base.join("vtax"),
+        None => PathBuf::from(format!("/tmp/vtax-{}", own_uid()?)),
+    })
+}
+
+pub(super) fn journals(run: &Path) -> PathBuf {
+    run.join("journals")
+}
+
+pub(super) fn lock(run: &Path) -> Result<Admission, LabError> {
+    let path = run.join("admission.lock");
+    let file = open_lock(&path)?;
+    file.lock().map_err(LabError::file("lock", &path))?;
+    Ok(Admission { _lock: file })
+}
+
+fn prepare(path: PathBuf) -> Result<PathBuf, LabError> {
+    match DirBuilder::new().mode(0o700).create(&path) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => check(&path)?,
+        Err(error) => return Err(LabError::file("create", &path)(error)),
+    }
+    for part in ["labs", "journals"] {
+        let part = path.join(part);
+        fs::create_dir_all(&part).map_err(LabError::file("create", &part))?;
+    }
+    Ok(path)
+}
+
+fn check(path: &Path) -> Result<(), LabError> {
+    let found = fs::symlink_metadata(path).map_err(LabError::file("look at", path))?;
+    let wrong = match () {
+        () if !found.is_dir() => Some("is no directory"),
+        () if found.uid() != own_uid()? => Some("belongs to somebody else"),
+        () if found.mode() & 0o022 != 0 => Some("can be written by others"),
+        () => None,
+    };
+    match wrong {
+        Some(why) => Err(LabError::RunDirectory { path: path.to_owned(), why }),
+        None => Ok(()),
+    }
+}
+
+fn own_uid() -> Result<u32, LabError> {
+    let own = Path::new("/proc/self");
+    Ok(fs::metadata(own).map_err(LabError::file("look at", own))?.uid())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_directory_that_others_can_write_is_refused() {
+        let base = tempfile::tempdir().expect("a folder");
+        let path = base.path().join("vtax");
+        prepare(path.clone()).expect("ours");
+        prepare(path.clone()).expect("ours again");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).expect("ours");
+        assert!(matches!(prepare(path), Err(LabError::RunDirectory { .. })));
+    }
+
+    #[test]
+    fn a_link_in_its_place_is_refused() {
+        let base = tempfile::tempdir().expect("a folder");
+        let path = base.path().join("vtax");
+        std::os::unix::fs::symlink(base.path(), &path).expect("a link");
+        assert!(matches!(prepare(path), Err(LabError::RunDirectory { .. })));
+    }
+}
