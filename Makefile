@@ -1,0 +1,30 @@
+# make demo   what each way to attach a zone costs on this machine, in under two minutes
+# make test   every test; needs root, for namespaces
+# make lint   formatting, clippy, documentation
+# make bench  our engine beside iperf3 and sockperf, labs beside the `ip` command; needs root
+
+TARGET  := $(shell rustc --print host-tuple 2>/dev/null)
+RELEASE := target/$(TARGET)/release
+
+.PHONY: demo test lint bench build setup
+
+demo: build
+	$(RELEASE)/vtax demo
+
+build:
+	sh scripts/setup.sh build
+	cargo build --locked --release --package vtax --package vtax-agent
+
+test:
+	sh scripts/setup.sh test
+	cargo build --locked --workspace
+	cargo test --locked --workspace
+
+lint:
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --document-private-items
+
+bench: build
+	sh scripts/setup.sh bench
+	cargo bench --locked --package vtax

@@ -1,0 +1,110 @@
+//! `vtax results`.
+
+use clap::Subcommand;
+use comfy_table::{CellAlignment, Table, presets};
+use vtax_model::{analysis::analyse, result::ResultDocument};
+
+use super::{
+    Places, print, print_json,
+    run::{Format, Output},
+};
+use crate::{
+    exit::{Exit, Stop},
+    report,
+    store::{RunSummary, Store},
+};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ResultsVerb {
+    /// List the runs, newest first
+    List {
+        /// Print the list as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print a run's tables
+    Show {
+        /// The run: its id, a unique start of it, or `last`
+        #[arg(default_value = "last")]
+        id: String,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Hold two runs against each other, cell by cell
+    Compare {
+        /// The run that is held against the other
+        before: String,
+        /// The other
+        after: String,
+        /// The form of the comparison
+        #[arg(long, value_enum, default_value_t = Format::Table)]
+        format: Format,
+    },
+    /// Print the whole result, every sample and histogram: vtax.result/v1
+    Export {
+        /// The run: its id, a unique start of it, or `last`
+        #[arg(default_value = "last")]
+        id: String,
+        /// As JSON
+        #[arg(long, conflicts_with = "csv")]
+        json: bool,
+        /// As CSV, one line a cell
+        #[arg(long)]
+        csv: bool,
+    },
+}
+
+pub(crate) fn results(verb: ResultsVerb, places: &Places) -> Result<Exit, Stop> {
+    let store = Store::open(&places.state_dir()?)?;
+    match verb {
+        ResultsVerb::List { json } => list(&store, json)?,
+        ResultsVerb::Show { id, output } => print(&report::render(&load(&store, &id)?, &output.options()))?,
+        ResultsVerb::Compare { before, after, format } => {
+            let (before, after) = (load(&store, &before)?, load(&store, &after)?);
+            let options = report::Options { format: format.into(), ..report::Options::default() };
+            print(&report::compare(&before, &after).render(&options))?;
+        }
+        ResultsVerb::Export { id, csv, .. } => {
+            let format = if csv { report::Format::Csv } else { report::Format::Json };
+            let options = report::Options { format, ..report::Options::default() };
+            print(&report::render(&load(&store, &id)?, &options))?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn load(store: &Store, id: &str) -> Result<ResultDocument, Stop> {
+    let run = store.load(id)?;
+    Ok(analyse(&run))
+}
+
+fn list(store: &Store, json: bool) -> Result<(), Stop> {
+    let runs = store.list()?;
+    match (json, runs.is_empty()) {
+        (true, _) => print_json(&runs),
+        (false, true) => print("Nothing has been measured yet; `vtax demo` is a good start.\n"),
+        (false, false) => print(&table(&runs)),
+    }
+}
+
+fn table(runs: &[RunSummary]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(["RUN", "STATE", "SAMPLES", "FAILED", "WALL s", "STUDY"]);
+    for run in runs {
+        let quick = if run.quick { " (quick)" } else { "" };
+        table.add_row([
+            run.id.clone(),
+            run.state.to_string(),
+            run.samples.to_string(),
+            run.failures.to_string(),
+            format!("{:.0}", run.wall_seconds),
+            format!("{}{quick}", run.title),
+        ]);
+    }
+    for column in 2..5 {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    format!("{}\n", table.trim_fmt())
+}

@@ -1,0 +1,187 @@
+//! `vtax run`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use vtax_model::{
+    method::IoMethod,
+    run::RunState,
+    stats::{Confidence, Width},
+    study::Study,
+    units::{ByteSize, Span},
+};
+
+use super::{Places, print};
+use crate::{
+    exit::{Blamed, Exit, Stop},
+    report,
+    study::{self, Finished, Source},
+};
+
+/// How a result is printed.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Output {
+    /// Put the published figures of a classic study beside ours
+    #[arg(long)]
+    published: bool,
+    /// Percentiles, losses and retransmits too
+    #[arg(long)]
+    detail: bool,
+    /// Print the result document (vtax.result/v1)
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+    /// The form of the result
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Tables for a terminal
+    Table,
+    /// The same tables in Markdown
+    Markdown,
+    /// One line a cell
+    Csv,
+    /// The result document, vtax.result/v1
+    Json,
+}
+
+impl Output {
+    /// The options of the report.
+    pub(crate) fn options(&self) -> report::Options {
+        let format = if self.json { Format::Json } else { self.format };
+        report::Options { published: self.published, detail: self.detail, format: format.into(), ..Default::default() }
+    }
+}
+
+impl From<Format> for report::Format {
+    fn from(format: Format) -> report::Format {
+        match format {
+            Format::Table => report::Format::Terminal,
+            Format::Markdown => report::Format::Markdown,
+            Format::Csv => report::Format::Csv,
+            Format::Json => report::Format::Json,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// A built-in study (`vtax studies`) or a study file
+    #[arg(required_unless_present = "resume")]
+    study: Option<String>,
+    /// Go on with a run that was stopped or killed: its id, a unique start of it, or `last`
+    #[arg(long, value_name = "ID", conflicts_with_all = ["study", "quick", "samples", "duration", "warmup", "both", "methods", "size", "seed", "confidence"])]
+    resume: Option<String>,
+    /// Short samples and few rounds: minutes, not hours
+    #[arg(long)]
+    quick: bool,
+    /// Rounds: samples of each cell [default: as the study says]
+    #[arg(long, value_name = "N", conflicts_with = "confidence")]
+    samples: Option<u32>,
+    /// Measured time of each sample, as 30s or 200ms [default: as the study says]
+    #[arg(long)]
+    duration: Option<Span>,
+    /// Traffic before the measured time [default: as the study says]
+    #[arg(long)]
+    warmup: Option<Span>,
+    /// Put the method at both ends of the wire, not at `sut` only
+    #[arg(long)]
+    both: bool,
+    /// Only these methods, and the baseline
+    #[arg(long, value_delimiter = ',', value_name = "METHOD,…")]
+    methods: Vec<IoMethod>,
+    /// Size of the file of file tests, as 1000MiB
+    #[arg(long)]
+    size: Option<ByteSize>,
+    /// Disk folder of both ends of file tests
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    dir: PathBuf,
+    /// Seed of the order of the samples [default: random, in the result]
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Stop when each cell's mean is known with this confidence in per cent, as netperf's -I
+    #[arg(long, value_name = "PERCENT", requires = "width")]
+    confidence: Option<Confidence>,
+    /// … to within an interval of this full width, in per cent of the mean
+    #[arg(long, value_name = "PERCENT", requires = "confidence")]
+    width: Option<Width>,
+    /// … after at least this many rounds
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "confidence")]
+    min: usize,
+    /// … and at most this many
+    #[arg(long, value_name = "N", default_value_t = 30, requires = "confidence")]
+    max: usize,
+    #[command(flatten)]
+    output: Output,
+}
+
+impl RunArgs {
+    /// A built-in study with nothing changed.
+    pub(crate) fn of_study(study: &str, output: Output) -> RunArgs {
+        RunArgs {
+            study: Some(study.to_owned()),
+            resume: None,
+            quick: false,
+            samples: None,
+            duration: None,
+            warmup: None,
+            both: false,
+            methods: Vec::new(),
+            size: None,
+            dir: PathBuf::from("/var/tmp"),
+            seed: None,
+            confidence: None,
+            width: None,
+            min: 3,
+            max: 30,
+            output,
+        }
+    }
+
+    fn changes(&self) -> Result<study::Changes, Stop> {
+        let precision = self.confidence.zip(self.width);
+        let stopping = precision.map(|(confidence, width)| study::stopping(confidence, width, self.min, self.max));
+        Ok(study::Changes {
+            quick: self.quick,
+            samples: self.samples,
+            duration: self.duration,
+            warmup: self.warmup,
+            both: self.both,
+            methods: self.methods.clone(),
+            size: self.size,
+            seed: self.seed,
+            stopping: stopping.transpose().or_input()?,
+        })
+    }
+}
+
+pub(crate) fn run(args: RunArgs, places: &Places) -> Result<Exit, Stop> {
+    let source = match (&args.study, &args.resume) {
+        (_, Some(id)) => Source::Resumed(id.clone()),
+        (Some(study), None) => Source::Fresh(Box::new(args.changes()?.apply(read_study(study)?)?)),
+        (None, None) => unreachable!("clap asks for a study or --resume"),
+    };
+    let finished = study::run(source, &args.dir, places)?;
+    print(&report::render(&finished.document, &args.output.options()))?;
+    finished.epilogue();
+    ended(finished)
+}
+
+/// A built-in study by its name, else a file.
+pub(crate) fn read_study(study: &str) -> Result<Study, Stop> {
+    match Study::built_in(study) {
+        Some(study) => Ok(study),
+        None => study::read_file(study),
+    }
+}
+
+fn ended(finished: Finished) -> Result<Exit, Stop> {
+    match (finished.error, finished.document.state) {
+        (Some(error), _) => Err(Stop::infrastructure(error)),
+        (None, RunState::Stopped) => Ok(Exit::Interrupted),
+        (None, _) if !finished.document.failures.is_empty() => Ok(Exit::CellsFailed),
+        (None, _) => Ok(Exit::Done),
+    }
+}

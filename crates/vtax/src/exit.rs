@@ -1,0 +1,102 @@
+//! How the program ends: one code for each kind of ending, so that scripts can tell them apart.
+
+use std::{fmt, process::ExitCode};
+
+use crate::store::StoreError;
+
+/// An ending that is no error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Done.
+    Done,
+    /// A study ran, but some of its cells failed.
+    CellsFailed,
+    /// The user stopped it; what was measured is kept.
+    Interrupted,
+    /// What the program that we were asked to run said.
+    Child(u8),
+}
+
+impl Exit {
+    pub(crate) fn code(self) -> ExitCode {
+        ExitCode::from(match self {
+            Exit::Done => 0,
+            Exit::CellsFailed => 1,
+            // As a shell reports a program that SIGINT ended.
+            Exit::Interrupted => 130,
+            Exit::Child(code) => code,
+        })
+    }
+}
+
+/// An ending that is an error.
+#[derive(Debug)]
+pub(crate) struct Stop {
+    blame: Blame,
+    error: anyhow::Error,
+}
+
+/// Who can mend it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Blame {
+    /// What the user gave is wrong; nothing was changed.
+    Input,
+    /// The machine, the kernel or a program that we need.
+    Infrastructure,
+}
+
+impl Stop {
+    pub(crate) fn input(error: impl Into<anyhow::Error>) -> Stop {
+        Stop { blame: Blame::Input, error: error.into() }
+    }
+
+    pub(crate) fn infrastructure(error: impl Into<anyhow::Error>) -> Stop {
+        Stop { blame: Blame::Infrastructure, error: error.into() }
+    }
+
+    /// Says what is wrong and gives the exit code: 2, or sysexits' EX_UNAVAILABLE.
+    pub(crate) fn tell(&self) -> ExitCode {
+        eprintln!("vtax: {self}");
+        ExitCode::from(match self.blame {
+            Blame::Input => 2,
+            Blame::Infrastructure => 69,
+        })
+    }
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#}", self.error)
+    }
+}
+
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Stop {
+        match error {
+            StoreError::NotFound { .. }
+            | StoreError::Ambiguous { .. }
+            | StoreError::Empty { .. }
+            | StoreError::Complete { .. }
+            | StoreError::InUse { .. } => Stop::input(error),
+            _ => Stop::infrastructure(error),
+        }
+    }
+}
+
+/// Says whose the error is.
+pub(crate) trait Blamed<T> {
+    /// The user's.
+    fn or_input(self) -> Result<T, Stop>;
+    /// The machine's.
+    fn or_infrastructure(self) -> Result<T, Stop>;
+}
+
+impl<T, E: Into<anyhow::Error>> Blamed<T> for Result<T, E> {
+    fn or_input(self) -> Result<T, Stop> {
+        self.map_err(Stop::input)
+    }
+
+    fn or_infrastructure(self) -> Result<T, Stop> {
+        self.map_err(Stop::infrastructure)
+    }
+}

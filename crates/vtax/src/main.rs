@@ -1,0 +1,21 @@
+//! `vtax`: measures what virtualization costs a network, explains it, cuts it, proves the cut.
+
+#![forbid(unsafe_code)]
+
+mod cli;
+mod exit;
+mod report;
+mod store;
+mod study;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let line = cli::CommandLine::parse();
+    match cli::dispatch(line) {
+        Ok(exit) => exit.code(),
+        Err(stop) => stop.tell(),
+    }
+}

@@ -1,0 +1,277 @@
+//! Two runs, cell by cell: whether something changed between them.
+//!
+//! Nothing is paired here, and whatever else changed between the two times is in the difference;
+//! the report says so before its first figure.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use vtax_model::{
+    cell::Cell,
+    result::{CellRecord, Metric, ResultDocument},
+    stats::{
+        PValue, Significance, holm,
+        verdict::{Direction, Verdict},
+    },
+    study::Row,
+    workload::{TestKind, Transport},
+};
+
+use super::{
+    blocks::{quantity, rows_head},
+    heading::{date, plan},
+    layout::{Column, Figure, Figures, Group, Part, Report, Row as Line, Section, Table},
+    number::{change, counted, interval, seconds, three_digits},
+    two_samples,
+};
+
+/// The form of [`Comparison`] as JSON.
+const SCHEMA: &str = "vtax.comparison/v1";
+
+/// Two runs, cell by cell.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Comparison {
+    schema: &'static str,
+    /// The first run.
+    a: RunNamed,
+    /// The second run.
+    b: RunNamed,
+    /// What else differs between the runs: name, first, second.
+    differences: Vec<(String, String, String)>,
+    /// Those that both have figures of.
+    pub(super) cells: Vec<Compared>,
+    /// Those that only one of them has figures of, and which.
+    alone: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct RunNamed {
+    id: String,
+    title: String,
+    started: String,
+}
+
+/// One cell in both runs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(super) struct Compared {
+    #[serde(flatten)]
+    pub(super) cell: Cell,
+    pub(super) of: Metric,
+    /// Median over the first run's rounds: µs, Mb/s or seconds.
+    pub(super) a: f64,
+    /// Median over the second run's rounds.
+    pub(super) b: f64,
+    pub(super) a_rounds: usize,
+    pub(super) b_rounds: usize,
+    /// Second over first.
+    pub(super) ratio: f64,
+    /// Of the 95 % interval; absent if there are too few rounds for one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) low: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) high: Option<f64>,
+    /// Exact Mann-Whitney p of this cell alone.
+    pub(super) p: f64,
+    /// After Holm over all cells.
+    pub(super) p_adjusted: f64,
+    /// Whether the second run is slower or faster.
+    pub(super) verdict: Verdict,
+}
+
+/// Compares the second run with the first.
+pub(crate) fn compare(a: &ResultDocument, b: &ResultDocument) -> Comparison {
+    let mut cells: Vec<Compared> = a.cells.iter().filter_map(|record| compared(record, b)).collect();
+    judge(&mut cells);
+    let alone = [(a, b), (b, a)].into_iter().flat_map(|(one, other)| only_in(one, other)).collect();
+    Comparison { schema: SCHEMA, a: named(a), b: named(b), differences: differences(a, b), cells, alone }
+}
+
+fn named(document: &ResultDocument) -> RunNamed {
+    RunNamed { id: document.id.clone(), title: document.title.clone(), started: document.started.clone() }
+}
+
+fn of_cell(document: &ResultDocument, cell: Cell) -> Option<&CellRecord> {
+    document.cells.iter().find(|record| record.cell == cell)
+}
+
+/// Judged among the others later.
+fn compared(record: &CellRecord, other: &ResultDocument) -> Option<Compared> {
+    let cell = record.cell;
+    let (a, b) = (rounds(record), rounds(of_cell(other, cell)?));
+    let found = two_samples::ratio(&a, &b)?;
+    let (low, high) = found.interval.unzip();
+    Some(Compared {
+        cell,
+        of: Metric::of(cell.workload.kind()),
+        a: median(&a),
+        b: median(&b),
+        a_rounds: a.len(),
+        b_rounds: b.len(),
+        ratio: found.ratio,
+        low,
+        high,
+        p: found.p,
+        p_adjusted: found.p,
+        verdict: Verdict::NoneShown,
+    })
+}
+
+/// One figure a round: the baseline's two samples of a round share its luck, so they count as one.
+fn rounds(record: &CellRecord) -> Vec<f64> {
+    let metric = Metric::of(record.cell.workload.kind());
+    let mut rounds: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for sample in &record.samples {
+        rounds.entry(sample.round).or_default().push(metric.value(&sample.figures));
+    }
+    let geometric = |values: Vec<f64>| (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp();
+    rounds.into_values().map(geometric).filter(|value| value.is_finite() && *value > 0.0).collect()
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    if sorted.len() % 2 == 1 { sorted[middle] } else { sorted[middle - 1].midpoint(sorted[middle]) }
+}
+
+fn judge(cells: &mut [Compared]) {
+    let p_values: Vec<PValue> = cells.iter().map(|cell| PValue::new(cell.p).unwrap_or(PValue::ONE)).collect();
+    for (cell, adjusted) in cells.iter_mut().zip(holm(&p_values)) {
+        cell.p_adjusted = adjusted.get();
+        let apart = cell.low.zip(cell.high).is_some_and(|(low, high)| low > 1.0 || high < 1.0);
+        if apart && cell.p_adjusted < Significance::FIVE_PERCENT.get() {
+            let worse = (cell.ratio > 1.0) == (cell.of.direction() == Direction::LowerIsBetter);
+            cell.verdict = if worse { Verdict::Slower } else { Verdict::Faster };
+        }
+    }
+}
+
+/// The rows with figures in `one` that the other run has none of, each with how many cells.
+fn only_in(one: &ResultDocument, other: &ResultDocument) -> Vec<String> {
+    let measured = |record: &CellRecord| !record.samples.is_empty();
+    let missing = |record: &&CellRecord| !of_cell(other, record.cell).is_some_and(measured);
+    let mut rows: Vec<(Row, u32)> = Vec::new();
+    for record in one.cells.iter().filter(|record| measured(record)).filter(missing) {
+        match rows.iter_mut().find(|(row, _)| *row == record.cell.row) {
+            Some((_, count)) => *count += 1,
+            None => rows.push((record.cell.row, 1)),
+        }
+    }
+    rows.iter().map(|(row, count)| format!("{row}, {}: in {} only", counted(*count, "cell"), one.id)).collect()
+}
+
+fn differences(a: &ResultDocument, b: &ResultDocument) -> Vec<(String, String, String)> {
+    let mut found = Vec::new();
+    let mut differ = |name: &str, a: String, b: String| {
+        if a != b {
+            found.push((name.to_owned(), a, b));
+        }
+    };
+    let (first, second) = (&a.environment, &b.environment);
+    differ("study", a.study.clone(), b.study.clone());
+    differ("plan", plan(&a.plan), plan(&b.plan));
+    differ("both ends", a.both.to_string(), b.both.to_string());
+    differ("vtax", first.vtax.clone(), second.vtax.clone());
+    differ("machine", first.hostname.clone(), second.hostname.clone());
+    differ("CPUs", first.cpus.to_string(), second.cpus.to_string());
+    differ("CPU model", first.cpu_model.clone(), second.cpu_model.clone());
+    differ("kernel", first.kernel.clone(), second.kernel.clone());
+    differ("clock", first.clocksource.clone(), second.clocksource.clone());
+    differ("governor", first.governor.clone(), second.governor.clone());
+    differ("SMT", first.smt.clone(), second.smt.clone());
+    differ("hypervisor", first.hypervisor.clone(), second.hypervisor.clone());
+    differ("congestion control", first.congestion_control.clone(), second.congestion_control.clone());
+    differ("privilege", first.privilege.clone(), second.privilege.clone());
+    differ("mitigations", format!("{:?}", first.mitigations), format!("{:?}", second.mitigations));
+    differ("initiator's CPUs", format!("{:?}", a.placement.initiator), format!("{:?}", b.placement.initiator));
+    differ("responder's CPUs", format!("{:?}", a.placement.responder), format!("{:?}", b.placement.responder));
+    found
+}
+
+impl Comparison {
+    pub(super) fn report(&self) -> Report {
+        let fact = |name, run: &RunNamed| (name, format!("{}, {}, {}", run.id, date(&run.started), run.title));
+        let mut sections: Vec<Section> = self.groups().into_iter().map(|group| self.section(group)).collect();
+        sections.extend(listed("What else differs", self.difference_lines()));
+        sections.extend(listed("Not compared", self.alone.iter().map(|text| ("-".into(), text.clone())).collect()));
+        sections.push(reading());
+        Report {
+            title: "The second run against the first".into(),
+            warnings: vec![
+                "The two runs were made at different times: what the machine did differently then is part of every \
+                 difference below. To judge a change, measure both ways in one run."
+                    .into(),
+            ],
+            facts: vec![fact("first", &self.a), fact("second", &self.b)],
+            sections,
+        }
+    }
+
+    /// The kinds of cells, in their order.
+    fn groups(&self) -> Vec<(Transport, u32, TestKind)> {
+        let mut groups = Vec::new();
+        for compared in &self.cells {
+            let group = group(compared);
+            if !groups.contains(&group) {
+                groups.push(group);
+            }
+        }
+        groups
+    }
+
+    fn section(&self, wanted: (Transport, u32, TestKind)) -> Section {
+        let (transport, streams, test) = wanted;
+        let mut cells: Vec<&Compared> = self.cells.iter().filter(|compared| group(compared) == wanted).collect();
+        let rows: Vec<Row> = cells.iter().map(|compared| compared.cell.row).collect();
+        let place = |row: Row| rows.iter().position(|known| *known == row);
+        cells.sort_by_key(|compared| place(compared.cell.row));
+        let streams = if streams == 1 { String::new() } else { format!(", {streams} streams") };
+        let columns = vec![Column::right("first"), Column::right("second"), Column::left("change [95 % interval]")];
+        let table = Table {
+            labels: vec![rows_head(&rows).into(), "MTU".into()],
+            groups: vec![Group { title: String::new(), columns }],
+            rows: cells.into_iter().map(line).collect(),
+            ..Table::default()
+        };
+        Section { title: format!("{transport}{streams}: {}", quantity(test)), parts: vec![Part::Table(table)] }
+    }
+
+    fn difference_lines(&self) -> Vec<(String, String)> {
+        let line = |(name, a, b): &(String, String, String)| ("-".to_owned(), format!("{name}: {a}; then {b}"));
+        self.differences.iter().map(line).collect()
+    }
+}
+
+fn group(compared: &Compared) -> (Transport, u32, TestKind) {
+    (compared.cell.transport, compared.cell.streams, compared.cell.workload.kind())
+}
+
+fn line(compared: &Compared) -> Line {
+    let figure = |value: f64| match compared.of {
+        Metric::Real => Figure::text(seconds(value)),
+        Metric::Rtt | Metric::Goodput => Figure::text(three_digits(value)),
+    };
+    let word = match (compared.verdict, compared.low) {
+        (Verdict::Slower, _) => "slower",
+        (Verdict::Faster, _) => "faster",
+        (Verdict::NoneShown, Some(_)) => "no difference shown",
+        (Verdict::NoneShown, None) => "too few rounds",
+    };
+    let spread = compared.low.zip(compared.high).map_or("[—]".into(), |(low, high)| interval(low, high));
+    let finding = Figure::Change([change(compared.ratio), spread, word.into()]);
+    Line {
+        labels: vec![compared.cell.row.to_string(), compared.cell.mtu.to_string()],
+        figures: Figures::Each(vec![figure(compared.a), figure(compared.b), finding]),
+    }
+}
+
+fn listed(title: &str, lines: Vec<(String, String)>) -> Option<Section> {
+    (!lines.is_empty()).then(|| Section { title: title.into(), parts: vec![Part::List(lines)] })
+}
+
+fn reading() -> Section {
+    let text = "First and second are medians over rounds; the change is the Hodges-Lehmann ratio of the second run to \
+                the first with its exact Mann-Whitney interval. Slower or faster is said at 5 % after Holm's \
+                correction for all cells.";
+    Section { title: "How to read this".into(), parts: vec![Part::Paragraph(text.into())] }
+}

@@ -1,0 +1,121 @@
+//! A report as data: what is said where, without how it is drawn.
+
+/// A report.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Report {
+    pub(super) title: String,
+    /// What the reader must know before any figure.
+    pub(super) warnings: Vec<String>,
+    /// Name and text: where, when, how.
+    pub(super) facts: Vec<(&'static str, String)>,
+    pub(super) sections: Vec<Section>,
+}
+
+/// A part of a report.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Section {
+    pub(super) title: String,
+    pub(super) parts: Vec<Part>,
+}
+
+/// What a section is made of.
+#[derive(Debug, Clone)]
+pub(super) enum Part {
+    Table(Table),
+    Paragraph(String),
+    /// A mark, as `[1]` or `-`, and its text.
+    List(Vec<(String, String)>),
+}
+
+/// A table: columns of labels, then groups of columns of figures.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Table {
+    /// What it shows; empty if the section's title says so already.
+    pub(super) caption: String,
+    /// Heads of the label columns.
+    pub(super) labels: Vec<String>,
+    pub(super) groups: Vec<Group>,
+    pub(super) rows: Vec<Row>,
+    /// Rows under a rule of their own.
+    pub(super) foot: Vec<Row>,
+}
+
+/// Columns under one title.
+#[derive(Debug, Clone)]
+pub(super) struct Group {
+    /// Quantity and unit.
+    pub(super) title: String,
+    pub(super) columns: Vec<Column>,
+}
+
+/// A column of figures.
+#[derive(Debug, Clone)]
+pub(super) struct Column {
+    pub(super) head: String,
+    pub(super) align: Align,
+}
+
+/// Which side of a column its figures stand at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Align {
+    Left,
+    Right,
+}
+
+/// A row.
+#[derive(Debug, Clone)]
+pub(super) struct Row {
+    pub(super) labels: Vec<String>,
+    pub(super) figures: Figures,
+}
+
+/// What a row has to the right of its labels.
+#[derive(Debug, Clone)]
+pub(super) enum Figures {
+    /// One a column.
+    Each(Vec<Figure>),
+    /// One text over all of them.
+    None(String),
+}
+
+/// What stands in one field.
+#[derive(Debug, Clone)]
+pub(super) enum Figure {
+    Text(String),
+    /// A change, its interval and a word, each aligned with those above and below.
+    Change([String; 3]),
+}
+
+impl Column {
+    pub(super) fn right(head: impl Into<String>) -> Column {
+        Column { head: head.into(), align: Align::Right }
+    }
+
+    pub(super) fn left(head: impl Into<String>) -> Column {
+        Column { head: head.into(), align: Align::Left }
+    }
+}
+
+impl Row {
+    pub(super) fn new(label: impl Into<String>, figures: Vec<Figure>) -> Row {
+        Row { labels: vec![label.into()], figures: Figures::Each(figures) }
+    }
+}
+
+impl Figure {
+    /// Of what isn't there.
+    pub(super) fn absent() -> Figure {
+        Figure::Text("—".into())
+    }
+
+    pub(super) fn text(text: impl Into<String>) -> Figure {
+        Figure::Text(text.into())
+    }
+}
+
+impl Table {
+    /// All columns of figures, each with its group's title.
+    pub(super) fn columns(&self) -> impl Iterator<Item = (&str, &Column)> {
+        self.groups.iter().flat_map(|group| group.columns.iter().map(|column| (group.title.as_str(), column)))
+    }
+}

@@ -1,0 +1,91 @@
+//! What a run found, as tables for people and as data for programs.
+//!
+//! The tables are laid out once, as data ([`layout`]), by [`study`] and [`mod@compare`];
+//! [`terminal`] and [`markdown`] only draw them, so that both always say the same. CSV and JSON
+//! come from the result document itself.
+
+mod blocks;
+mod compare;
+mod csv;
+mod detail;
+mod heading;
+mod layout;
+mod markdown;
+mod notes;
+mod number;
+mod study;
+mod tax;
+mod terminal;
+#[cfg(test)]
+mod tests;
+mod two_samples;
+
+use serde::Serialize;
+use vtax_model::result::ResultDocument;
+
+pub(crate) use compare::{Comparison, compare};
+use layout::Report;
+
+/// How a report is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// Plain text in columns.
+    Terminal,
+    /// Tables as GitHub has them.
+    Markdown,
+    /// One line a cell, RFC 4180.
+    Csv,
+    /// The document itself.
+    Json,
+}
+
+/// What a report shows, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Options {
+    pub(crate) format: Format,
+    /// A column of published figures beside each of ours.
+    pub(crate) published: bool,
+    /// Percentiles, losses, retransmits and the noise floor of each block too.
+    pub(crate) detail: bool,
+    /// Columns of the terminal; only [`Format::Terminal`] asks.
+    pub(crate) width: usize,
+}
+
+impl Default for Options {
+    /// The short tables, for a terminal of the width that text is commonly read at.
+    fn default() -> Options {
+        Options { format: Format::Terminal, published: false, detail: false, width: 100 }
+    }
+}
+
+/// A run's report; ends in a line break.
+pub(crate) fn render(document: &ResultDocument, options: &Options) -> String {
+    match options.format {
+        Format::Csv => csv::cells(document),
+        Format::Json => json(document),
+        Format::Terminal | Format::Markdown => draw(&study::report(document, options), options),
+    }
+}
+
+impl Comparison {
+    /// The comparison of two runs; ends in a line break.
+    pub(crate) fn render(&self, options: &Options) -> String {
+        match options.format {
+            Format::Csv => csv::comparison(self),
+            Format::Json => json(self),
+            Format::Terminal | Format::Markdown => draw(&self.report(), options),
+        }
+    }
+}
+
+fn draw(report: &Report, options: &Options) -> String {
+    match options.format {
+        Format::Markdown => markdown::draw(report),
+        _ => terminal::draw(report, options.width),
+    }
+}
+
+fn json(data: &impl Serialize) -> String {
+    let text = serde_json::to_string_pretty(data).expect("these types have no maps, whose keys could be no strings");
+    text + "\n"
+}

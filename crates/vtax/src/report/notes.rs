@@ -1,0 +1,25 @@
+//! Footnotes: each text once, numbered in the order in which the tables ask for it.
+
+/// The footnotes of a report.
+#[derive(Debug, Default)]
+pub(super) struct Notes {
+    texts: Vec<String>,
+}
+
+impl Notes {
+    /// The mark of a text, as `[1]`.
+    pub(super) fn mark(&mut self, text: String) -> String {
+        let known = self.texts.iter().position(|known| *known == text);
+        let index = known.unwrap_or_else(|| {
+            self.texts.push(text);
+            self.texts.len() - 1
+        });
+        format!("[{}]", index + 1)
+    }
+
+    /// Marks and texts, for a list.
+    pub(super) fn into_list(self) -> Vec<(String, String)> {
+        let numbered = |(index, text)| (format!("[{}]", index + 1), text);
+        self.texts.into_iter().enumerate().map(numbered).collect()
+    }
+}

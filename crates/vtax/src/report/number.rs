@@ -1,0 +1,122 @@
+//! Figures as text: as many digits as mean something.
+
+use vtax_model::result::Estimate;
+
+/// Three significant digits: 9.87, 31.2, 24100.
+pub(super) fn three_digits(value: f64) -> String {
+    if !value.is_finite() {
+        return "—".into();
+    }
+    if value == 0.0 {
+        return "0".into();
+    }
+    // Rounded first: 99.96 has to become 100, not 100.0.
+    let rounded: f64 = format!("{value:.2e}").parse().expect("what was just written as a number");
+    let decimals = (2.0 - rounded.abs().log10().floor()).clamp(0.0, 6.0) as usize;
+    format!("{rounded:.decimals$}")
+}
+
+/// Seconds as `time` prints them, with one digit more below 10 s.
+pub(super) fn seconds(value: f64) -> String {
+    match value {
+        value if !value.is_finite() => "—".into(),
+        value if value < 9.995 => format!("{value:.2}"),
+        value => format!("{value:.1}"),
+    }
+}
+
+/// A ratio as a change: 1.123 is `+12.3 %`.
+pub(super) fn change(ratio: f64) -> String {
+    format!("{} %", signed(ratio))
+}
+
+/// The interval of a ratio, in per cent of change: `[+10.1, +14.9]`.
+pub(super) fn interval(low: f64, high: f64) -> String {
+    format!("[{}, {}]", signed(low), signed(high))
+}
+
+fn signed(ratio: f64) -> String {
+    let percent = (ratio - 1.0) * 100.0;
+    match percent.abs() {
+        size if !size.is_finite() => "—".into(),
+        size if size < 0.05 => "0.0".into(),
+        size if size < 99.95 => format!("{percent:+.1}"),
+        _ => format!("{percent:+.0}"),
+    }
+}
+
+/// A share or a relative difference without a sign, to two digits: 0.0432 is `4.3 %`.
+pub(super) fn percent(fraction: f64) -> String {
+    let percent = fraction * 100.0;
+    match percent {
+        p if !p.is_finite() => "—".into(),
+        p if p >= 9.95 => format!("{p:.0} %"),
+        p if p >= 0.095 || p == 0.0 => format!("{p:.1} %"),
+        p if p >= 0.001 => format!("{p:.3} %"),
+        _ => "< 0.001 %".into(),
+    }
+}
+
+/// A mean with the interval over samples, which one sample alone doesn't have.
+pub(super) fn with_interval(mean: f64, low: Option<f64>, high: Option<f64>) -> String {
+    match (low, high) {
+        (Some(low), Some(high)) => {
+            format!("{} [{}, {}]", three_digits(mean), three_digits(low), three_digits(high))
+        }
+        _ => three_digits(mean),
+    }
+}
+
+/// [`with_interval`] of an estimate.
+pub(super) fn estimate(estimate: &Estimate) -> String {
+    with_interval(estimate.mean, estimate.low, estimate.high)
+}
+
+/// Seconds of waiting: `1 min 38 s`.
+pub(super) fn waiting(seconds: f64) -> String {
+    let whole = seconds.max(0.0).round() as u64;
+    match (whole / 3600, whole / 60 % 60, whole % 60) {
+        (0, 0, s) => format!("{s} s"),
+        (0, m, s) => format!("{m} min {s} s"),
+        (h, m, _) => format!("{h} h {m} min"),
+    }
+}
+
+/// Bytes of memory: `15.6 GiB`.
+pub(super) fn memory(bytes: u64) -> String {
+    let gib = bytes as f64 / (1u64 << 30) as f64;
+    if gib < 1.0 { format!("{:.0} MiB", gib * 1024.0) } else { format!("{gib:.1} GiB") }
+}
+
+/// `1 round`, `2 rounds`.
+pub(super) fn counted(count: u32, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_digits_are_kept() {
+        let texts = [0.0, 0.01234, 0.5, 9.874, 9.999, 31.24, 99.96, 100.4, 999.6, 24_137.0, -31.24];
+        let expected = ["0", "0.0123", "0.500", "9.87", "10.0", "31.2", "100", "100", "1000", "24100", "-31.2"];
+        assert_eq!(texts.map(three_digits), expected);
+        assert_eq!(three_digits(f64::NAN), "—");
+        assert_eq!(three_digits(1e-9), "0.000000");
+    }
+
+    #[test]
+    fn changes_have_a_sign_and_one_decimal_below_a_hundred() {
+        let ratios = [1.123, 0.9, 1.0001, 2.5, 1.9996, 0.02];
+        assert_eq!(ratios.map(change), ["+12.3 %", "-10.0 %", "0.0 %", "+150 %", "+100 %", "-98.0 %"]);
+        assert_eq!(interval(0.99, 1.021), "[-1.0, +2.1]");
+    }
+
+    #[test]
+    fn shares_and_times() {
+        assert_eq!([0.0, 1e-6, 0.00012, 0.0432, 0.5].map(percent), ["0.0 %", "< 0.001 %", "0.012 %", "4.3 %", "50 %"]);
+        assert_eq!([0.1, 6.6, 9.997, 17.0].map(seconds), ["0.10", "6.60", "10.0", "17.0"]);
+        assert_eq!([0.4, 98.0, 7_260.0].map(waiting), ["0 s", "1 min 38 s", "2 h 1 min"]);
+    }
+}

@@ -1,0 +1,297 @@
+//! A run's report: for each transport the figures as the T7-1 study lays them out, then what each
+//! method costs against the baseline, then what could not be measured.
+
+use std::collections::BTreeSet;
+
+use vtax_model::{
+    published::Published,
+    result::{CellRecord, CellStatus, Estimate, FileSummary, ResultDocument, SummaryRecord},
+    run::Failure,
+    study::Row,
+    units::Mtu,
+    workload::TestKind,
+};
+
+use super::{
+    Options,
+    blocks::{Block, blocks, quantity, rows_head},
+    detail, heading,
+    layout::{Column, Figure, Figures, Group, Part, Report, Row as Line, Section, Table},
+    notes::Notes,
+    number::{counted, seconds, three_digits},
+    tax,
+};
+
+pub(super) fn report(document: &ResultDocument, options: &Options) -> Report {
+    let published = options.published.then(|| Published::of(&document.study)).flatten();
+    let mut notes = Notes::default();
+    let mut sections = Vec::new();
+    for block in blocks(document) {
+        sections.push(section(document, &block, published.as_ref(), &mut notes));
+    }
+    if options.detail {
+        sections.extend(blocks(document).iter().filter_map(detail::section));
+        sections.extend(detail::noise_floor(document));
+    }
+    sections.extend(not_measured(notes));
+    sections.extend(failures(document));
+    sections.push(reading(document, published.as_ref()));
+    Report {
+        title: document.title.clone(),
+        warnings: heading::warnings(document),
+        facts: heading::facts(document),
+        sections,
+    }
+}
+
+fn section(document: &ResultDocument, block: &Block<'_>, published: Option<&Published>, notes: &mut Notes) -> Section {
+    let mut parts = Vec::new();
+    if block.has(TestKind::Rr) || block.has(TestKind::Stream) {
+        parts.push(Part::Table(Figured { block, published, notes: &mut *notes }.matrix()));
+    }
+    if block.has(TestKind::File) {
+        parts.push(Part::Table(Figured { block, published, notes }.times()));
+    }
+    parts.extend(tax::tables(document, block).into_iter().map(Part::Table));
+    parts.extend(processor_time(block).map(Part::Table));
+    Section { title: block.title(), parts }
+}
+
+/// Builds the tables of figures of one block.
+struct Figured<'a> {
+    block: &'a Block<'a>,
+    published: Option<&'a Published>,
+    notes: &'a mut Notes,
+}
+
+impl<'a> Figured<'a> {
+    /// RTT beside bandwidth, methods down, MTU across.
+    fn matrix(mut self) -> Table {
+        let tests = self.block.tests([TestKind::Rr, TestKind::Stream]);
+        let groups = tests.iter().map(|test| Group { title: quantity(*test).into(), columns: self.mtu_columns() });
+        let groups = groups.collect();
+        let (rows, mtus) = (self.block.rows(), self.block.mtus());
+        let labels = vec![rows_head(&rows).into()];
+        let lines = rows.into_iter().map(|row| self.line(row, &tests, &mtus)).collect();
+        Table { labels, groups, rows: lines, ..Table::default() }
+    }
+
+    fn mtu_columns(&self) -> Vec<Column> {
+        let ours = |mtu: Mtu| Column::right(format!("MTU {mtu}"));
+        let theirs = || self.published.map(|_| Column::right("published"));
+        self.block.mtus().into_iter().flat_map(|mtu| [Some(ours(mtu)), theirs()]).flatten().collect()
+    }
+
+    fn line(&mut self, row: Row, tests: &[TestKind], mtus: &[Mtu]) -> Line {
+        let mut figures = Vec::new();
+        for (test, mtu) in tests.iter().flat_map(|test| mtus.iter().map(move |mtu| (*test, *mtu))) {
+            figures.push(self.figure(self.block.cell(row, mtu, test)));
+            if let Some(published) = self.published {
+                let theirs = published.figure(row, self.block.transport, test, mtu);
+                figures.push(theirs.map_or(Figure::absent(), |figure| Figure::text(figure.to_string())));
+            }
+        }
+        let records = self.records(row, tests, mtus);
+        self.row(row.to_string(), records, figures)
+    }
+
+    fn records(&self, row: Row, tests: &[TestKind], mtus: &[Mtu]) -> Vec<&'a CellRecord> {
+        let keys = tests.iter().flat_map(|test| mtus.iter().map(move |mtu| (*test, *mtu)));
+        keys.filter_map(|(test, mtu)| self.block.cell(row, mtu, test)).collect()
+    }
+
+    /// One text instead of the figures if the row can't run here and nobody published any.
+    fn row(&mut self, label: String, records: Vec<&CellRecord>, figures: Vec<Figure>) -> Line {
+        let unavailable = |record: &&CellRecord| matches!(record.status, CellStatus::Unavailable { .. });
+        match records.first() {
+            Some(first) if self.published.is_none() && records.iter().all(unavailable) => {
+                let text = format!("not available here {}", self.mark(first));
+                Line { labels: vec![label], figures: Figures::None(text) }
+            }
+            _ => Line::new(label, figures),
+        }
+    }
+
+    fn figure(&mut self, record: Option<&CellRecord>) -> Figure {
+        let Some(record) = record else { return Figure::absent() };
+        match (&record.status, primary(record)) {
+            (CellStatus::Measured, Some(estimate)) => Figure::text(three_digits(estimate.mean)),
+            (CellStatus::Measured, None) => Figure::absent(),
+            (CellStatus::Missing, _) => Figure::text("not run"),
+            (CellStatus::Unavailable { .. }, _) => Figure::text(format!("n/a {}", self.mark(record))),
+            (CellStatus::Failed { .. }, _) => Figure::text(format!("failed {}", self.mark(record))),
+        }
+    }
+
+    fn mark(&mut self, record: &CellRecord) -> String {
+        match &record.status {
+            CellStatus::Unavailable { why, remedy } => {
+                self.notes.mark(format!("{} is not available here: {why}; {remedy}", record.cell.row))
+            }
+            CellStatus::Failed { why } => self.notes.mark(format!("every sample failed, the last one so: {why}")),
+            CellStatus::Measured | CellStatus::Missing => String::new(),
+        }
+    }
+
+    /// Real, user and sys of a file transfer, in the order of the source.
+    fn times(mut self) -> Table {
+        let systems = self.systems();
+        let ours = if systems.is_empty() { "Time (s)" } else { "here (s)" };
+        let theirs = systems.iter().map(|system| format!("{system}, published (s)"));
+        let titles = std::iter::once(ours.to_owned()).chain(theirs);
+        let groups = titles.map(|title| Group { title, columns: ["real", "user", "sys"].map(Column::right).into() });
+        let groups = groups.collect();
+        let (rows, mtus) = (self.block.rows(), self.block.mtus());
+        let labels = vec![rows_head(&rows).into()];
+        let keys = rows.iter().flat_map(|row| mtus.iter().map(move |mtu| (*row, *mtu)));
+        let lines = keys.map(|(row, mtu)| self.times_line(row, mtu, &systems)).collect();
+        Table { labels, groups, rows: lines, ..Table::default() }
+    }
+
+    /// The machines of the source.
+    fn systems(&self) -> Vec<String> {
+        let Some(published) = self.published else { return Vec::new() };
+        let mut systems: Vec<String> = Vec::new();
+        for time in self.block.rows().into_iter().flat_map(|row| published.times(row)) {
+            if !systems.iter().any(|system| system == time.system) {
+                systems.push(time.system.to_owned());
+            }
+        }
+        systems
+    }
+
+    fn times_line(&mut self, row: Row, mtu: Mtu, systems: &[String]) -> Line {
+        let record = self.block.cell(row, mtu, TestKind::File);
+        let mut figures = match record.and_then(file) {
+            Some(file) => [&file.real, &file.user, &file.sys].map(|time| Figure::text(seconds(time.mean))).to_vec(),
+            None => vec![self.figure(record), Figure::absent(), Figure::absent()],
+        };
+        for system in systems {
+            let published =
+                self.published.and_then(|published| published.times(row).find(|time| time.system == system));
+            figures.extend(match published {
+                Some(time) => [time.real, time.user, time.sys].map(|time| Figure::text(format!("{time:.1}"))),
+                None => std::array::from_fn(|_| Figure::absent()),
+            });
+        }
+        let label = if self.block.mtus().len() > 1 { format!("{row}, MTU {mtu}") } else { row.to_string() };
+        self.row(label, record.into_iter().collect(), figures)
+    }
+}
+
+/// The figure that a cell is judged by.
+pub(super) fn primary(record: &CellRecord) -> Option<Estimate> {
+    let summary = record.summary.as_ref()?;
+    match record.cell.workload.kind() {
+        TestKind::Rr => summary.rtt_us.as_ref().map(|rtt| rtt.mean),
+        TestKind::Stream => summary.goodput_mbps,
+        TestKind::File => file(record).map(|file| file.real),
+    }
+}
+
+fn file(record: &CellRecord) -> Option<&FileSummary> {
+    record.summary.as_ref()?.file.as_ref()
+}
+
+/// CPU of both ends for each transaction or KB, laid out as the figures; none if nothing was measured.
+fn processor_time(block: &Block<'_>) -> Option<Table> {
+    let (tests, mtus) = (block.tests([TestKind::Rr, TestKind::Stream, TestKind::File]), block.mtus());
+    let columns = || mtus.iter().map(|mtu| Column::right(format!("MTU {mtu}"))).collect();
+    let groups = tests.iter().map(|test| Group { title: processor_quantity(*test).into(), columns: columns() });
+    let groups = groups.collect();
+    let keys = || tests.iter().flat_map(|test| mtus.iter().map(move |mtu| (*test, *mtu)));
+    let line = |row: Row| {
+        let costs: Vec<_> = keys().map(|(test, mtu)| block.cell(row, mtu, test).and_then(processor_cost)).collect();
+        let figure = |cost: &Option<f64>| cost.map_or(Figure::absent(), |cost| Figure::text(three_digits(cost)));
+        costs.iter().any(Option::is_some).then(|| Line::new(row.to_string(), costs.iter().map(figure).collect()))
+    };
+    let all = block.rows();
+    let labels = vec![rows_head(&all).into()];
+    let rows: Vec<Line> = all.into_iter().filter_map(line).collect();
+    let caption = "CPU time of both ends, whatever it was spent on".into();
+    (!rows.is_empty()).then_some(Table { caption, labels, groups, rows, ..Table::default() })
+}
+
+fn processor_quantity(test: TestKind) -> &'static str {
+    match test {
+        TestKind::Rr => "CPU (µs per transaction)",
+        TestKind::Stream | TestKind::File => "CPU (µs per KB)",
+    }
+}
+
+fn processor_cost(record: &CellRecord) -> Option<f64> {
+    let SummaryRecord { cpu_us_per_transaction, cpu_us_per_kb, .. } = record.summary.as_ref()?;
+    cpu_us_per_transaction.or(*cpu_us_per_kb).map(|cost| cost.mean)
+}
+
+fn not_measured(notes: Notes) -> Option<Section> {
+    let list = notes.into_list();
+    (!list.is_empty()).then(|| Section { title: "Not measured".into(), parts: vec![Part::List(list)] })
+}
+
+/// Samples that could not be taken, those of one row with one error together.
+fn failures(document: &ResultDocument) -> Option<Section> {
+    let mut seen: Vec<((String, &str), Vec<&Failure>)> = Vec::new();
+    for failure in &document.failures {
+        let row = document.cells.get(failure.cell).map(|record| record.cell.row.to_string());
+        let key = (row.unwrap_or_else(|| format!("cell {}", failure.cell)), failure.error.as_str());
+        match seen.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, failures)) => failures.push(failure),
+            None => seen.push((key, vec![failure])),
+        }
+    }
+    let line = |((row, error), failures): &((String, &str), Vec<&Failure>)| {
+        ("-".to_owned(), format!("{row}, {}: {error}", whereabouts(document, failures)))
+    };
+    let list: Vec<_> = seen.iter().map(line).collect();
+    let title = || format!("Failed: {}", counted(document.failures.len() as u32, "sample"));
+    (!list.is_empty()).then(|| Section { title: title(), parts: vec![Part::List(list)] })
+}
+
+/// `4 samples of TCP RR, UDP RR in rounds 5, 10`
+fn whereabouts(document: &ResultDocument, failures: &[&Failure]) -> String {
+    let cells: BTreeSet<usize> = failures.iter().map(|failure| failure.cell).collect();
+    let rounds: BTreeSet<u32> = failures.iter().map(|failure| failure.round).collect();
+    let mut tests: Vec<String> = Vec::new();
+    for cell in cells.iter().filter_map(|index| document.cells.get(*index)).map(|record| &record.cell) {
+        let test = format!("{} {}", cell.transport, cell.workload.kind());
+        if !tests.contains(&test) {
+            tests.push(test);
+        }
+    }
+    let rounds: Vec<String> = rounds.iter().map(u32::to_string).collect();
+    let word = if rounds.len() == 1 { "round" } else { "rounds" };
+    let samples = counted(failures.len() as u32, "sample");
+    format!("{samples} of {} in {word} {}", tests.join(", "), rounds.join(", "))
+}
+
+fn reading(document: &ResultDocument, published: Option<&Published>) -> Section {
+    let baseline = document.baseline;
+    let mut lines = Vec::new();
+    let block_sizes = blocks(document).into_iter().map(|block| format!("{}: {}.", block.title(), block.sizes()));
+    lines.push(format!("What was sent. {}", block_sizes.collect::<Vec<_>>().join(" ")));
+    if document.cells.iter().any(|record| record.cell.workload.kind() != TestKind::File) {
+        lines.push(
+            "RTT is the mean round trip, the inverse of the transaction rate; bandwidth is payload at the receiver."
+                .into(),
+        );
+    }
+    if document.cells.iter().any(|record| record.tax.is_some()) {
+        lines.push(format!(
+            "Against {baseline}: change [95 % interval] of the ratio, paired round by round. A difference is called \
+             slower or faster if it is shown at 5 % after Holm's correction for all comparisons of this run and is \
+             larger than the noise floor; otherwise \"could show\" is the least that would have been shown in four of \
+             five such runs."
+        ));
+    }
+    if document.cells.iter().filter_map(primary).any(|estimate| estimate.n < 3) {
+        lines.push(format!(
+            "A cell with one sample has no interval; what has fewer than two rounds beside {baseline} is not compared."
+        ));
+    }
+    if let Some(published) = published {
+        lines.push(format!("Published: {} ({}).", published.title, published.testbed));
+    }
+    let bullets = lines.into_iter().map(|line| ("-".to_owned(), line)).collect();
+    Section { title: "How to read this".into(), parts: vec![Part::List(bullets)] }
+}

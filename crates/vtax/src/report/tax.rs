@@ -1,0 +1,96 @@
+//! What each method costs: its change against the baseline, and what the machine's noise makes of
+//! a comparison of the baseline with itself.
+
+use vtax_model::{
+    result::{CellRecord, FloorRecord, Metric, ResultDocument, TaxRecord},
+    stats::verdict::Verdict,
+    study::Row,
+    units::Mtu,
+    workload::TestKind,
+};
+
+use super::{
+    blocks::{Block, quantity_of, rows_head},
+    layout::{Column, Figure, Group, Row as Line, Table},
+    number::{change, interval, percent},
+};
+
+/// One table a test: methods down, MTU across; none where there is nothing to compare.
+pub(super) fn tables(document: &ResultDocument, block: &Block<'_>) -> Vec<Table> {
+    let tests = block.tests([TestKind::Rr, TestKind::Stream, TestKind::File]);
+    tests.into_iter().filter_map(|test| table(document, block, test)).collect()
+}
+
+fn table(document: &ResultDocument, block: &Block<'_>, test: TestKind) -> Option<Table> {
+    let (rows, mtus) = (block.rows(), block.mtus());
+    let labels = vec![rows_head(&rows).into()];
+    let lines: Vec<Line> = rows.iter().filter_map(|row| line(document, block, *row, test)).collect();
+    if lines.is_empty() {
+        return None;
+    }
+    let columns = mtus.iter().map(|mtu| Column::left(format!("MTU {mtu}"))).collect();
+    let floors: Vec<_> = mtus.iter().map(|mtu| floor(document, block, *mtu, test)).collect();
+    Some(Table {
+        caption: format!("{} against {}", quantity_of(Metric::of(test)), document.baseline),
+        labels,
+        groups: vec![Group { title: String::new(), columns }],
+        rows: lines,
+        foot: foot(document.baseline, &floors),
+    })
+}
+
+/// None for the baseline, and for a row of which nothing could be compared.
+fn line(document: &ResultDocument, block: &Block<'_>, row: Row, test: TestKind) -> Option<Line> {
+    let records: Vec<Option<&CellRecord>> = block.mtus().iter().map(|mtu| block.cell(row, *mtu, test)).collect();
+    let compared = records.iter().flatten().any(|record| record.tax.is_some());
+    let figures = records.into_iter().map(|record| record.map_or(Figure::absent(), figure)).collect();
+    (compared && row != document.baseline).then(|| Line::new(row.to_string(), figures))
+}
+
+fn figure(record: &CellRecord) -> Figure {
+    match (&record.tax, &record.summary) {
+        (Some(tax), _) => finding(tax),
+        (None, Some(_)) => Figure::text("not compared: too few rounds"),
+        (None, None) => Figure::absent(),
+    }
+}
+
+fn finding(tax: &TaxRecord) -> Figure {
+    match (tax.verdict, tax.could_show) {
+        (Verdict::NoneShown, Some(least)) => {
+            Figure::text(format!("no difference shown (could show ≥ {})", percent(least)))
+        }
+        (Verdict::NoneShown, None) => Figure::text("no difference shown (too few rounds)"),
+        (Verdict::Slower, _) => shown(tax, "slower"),
+        (Verdict::Faster, _) => shown(tax, "faster"),
+    }
+}
+
+fn shown(tax: &TaxRecord, word: &str) -> Figure {
+    Figure::Change([change(tax.ratio), interval(tax.low, tax.high), word.into()])
+}
+
+fn floor<'a>(document: &'a ResultDocument, block: &Block<'_>, mtu: Mtu, test: TestKind) -> Option<&'a FloorRecord> {
+    let of_block = |floor: &&FloorRecord| {
+        (floor.transport, floor.streams, floor.mtu, floor.test) == (block.transport, block.streams, mtu, test)
+    };
+    document.noise_floor.iter().find(of_block)
+}
+
+fn foot(baseline: Row, floors: &[Option<&FloorRecord>]) -> Vec<Line> {
+    if floors.iter().all(Option::is_none) {
+        return Vec::new();
+    }
+    let again = |floor: &FloorRecord| {
+        let word = format!("noise floor {}", percent(floor.floor));
+        Figure::Change([change(floor.ratio), interval(floor.low, floor.high), word])
+    };
+    let least = |floor: &FloorRecord| match floor.smallest_shown {
+        Some(least) => Figure::text(format!("a single comparison could show ≥ {}", percent(least))),
+        None => Figure::text("too few rounds to show any difference"),
+    };
+    let line = |label: String, figure: &dyn Fn(&FloorRecord) -> Figure| {
+        Line::new(label, floors.iter().map(|floor| floor.map_or(Figure::absent(), figure)).collect())
+    };
+    vec![line(format!("{baseline} again"), &again), line(String::new(), &least)]
+}

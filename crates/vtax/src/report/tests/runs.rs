@@ -1,0 +1,169 @@
+//! Synthetic runs: made up by arithmetic, on a machine that says so, analysed like real ones.
+
+use vtax_model::{
+    analysis::analyse,
+    cell::{Cell, Turn, round_order},
+    histogram::Histogram,
+    located::Source,
+    measurement::{EndReport, FileReport, MachineCpu, ThreadCpu},
+    method::Unsupported,
+    result::ResultDocument,
+    run::{Environment, Figures, Hop, PathRecord, Placement, Run, RunHeader, RunState, Sample, UnavailableRow},
+    study::{Row, Study},
+    workload::{TestKind, Transport},
+};
+
+pub(super) fn row(name: &str) -> Row {
+    name.parse().expect("a row")
+}
+
+/// A complete run of a built-in study on a machine without ipvlan and without guests.
+pub(super) fn built_in(id: &str) -> Run {
+    of(Study::built_in(id).expect("built in"))
+}
+
+pub(super) fn of_text(text: &str) -> Run {
+    of(Study::parse(Source { name: "synthetic.toml", text }).expect("a study"))
+}
+
+fn of(study: Study) -> Run {
+    let unavailable = study.rows.iter().filter_map(|row| unavailable(*row)).collect();
+    let header = RunHeader {
+        id: format!("{}-20260102-030405-5eed", study.id),
+        started: "2026-01-02T03:04:05Z".into(),
+        plan: study.plan,
+        quick: false,
+        seed: 42,
+        stopping: None,
+        environment: environment(),
+        placement: Placement { initiator: vec![0], responder: vec![1] },
+        unavailable,
+        paths: vec![path(study.baseline, study.cells[0].mtu)],
+        study,
+    };
+    let mut run = Run { header, state: RunState::Complete, wall_seconds: 98.2, samples: vec![], failures: vec![] };
+    (1..=run.header.plan.samples).for_each(|round| take_round(&mut run, round));
+    run
+}
+
+/// As if it had been killed after `rounds`.
+pub(super) fn killed_after(mut run: Run, rounds: u32) -> ResultDocument {
+    run.state = RunState::Running;
+    run.samples.retain(|sample| sample.round <= rounds);
+    run.failures.retain(|failure| failure.round <= rounds);
+    analyse(&run)
+}
+
+fn unavailable(row: Row) -> Option<UnavailableRow> {
+    let (why, remedy) = match row.to_string().as_str() {
+        "ipvlan" => ("the kernel has no ipvlan", "load it (modprobe ipvlan) or boot a kernel with CONFIG_IPVLAN"),
+        "assigned" => ("vtax can't start guests yet", "use a later version"),
+        "sr-iov" => ("no NIC here has virtual functions", "use a machine with an SR-IOV NIC"),
+        "paravirtual" => ("vtax can't start guests yet", "use a later version"),
+        _ => return None,
+    };
+    let unsupported = Unsupported { why: why.into(), remedy: remedy.into() };
+    Some(UnavailableRow { method: row, unsupported })
+}
+
+fn environment() -> Environment {
+    Environment {
+        vtax: "0.0.0-synthetic".into(),
+        hostname: "synthetic".into(),
+        kernel: "0.0.0-synthetic".into(),
+        cpu_model: "Synthetic CPU at no GHz".into(),
+        cpus: 2,
+        numa_nodes: 1,
+        memory_bytes: 8 << 30,
+        clocksource: "tsc".into(),
+        governor: "none".into(),
+        deepest_idle_us: None,
+        smt: "off".into(),
+        hypervisor: "none".into(),
+        mitigations: vec![("spectre_v2".into(), "Not affected".into())],
+        congestion_control: "cubic".into(),
+        privilege: "root".into(),
+    }
+}
+
+fn path(method: Row, mtu: vtax_model::units::Mtu) -> PathRecord {
+    let hop = Hop {
+        domain: "sut".into(),
+        link: "w0".into(),
+        kind: "veth".into(),
+        mtu: mtu.get(),
+        qdisc: "noqueue".into(),
+        tx_queues: 1,
+        rx_queues: 1,
+    };
+    PathRecord { method, mtu, hops: vec![hop] }
+}
+
+fn take_round(run: &mut Run, round: u32) {
+    let header = &run.header;
+    let turns = round_order(&header.study.cells, header.study.baseline, header.seed, round);
+    let missing = |turn: &Turn| header.unavailable.iter().any(|row| row.method == header.study.cells[turn.cell].row);
+    let samples = turns.into_iter().filter(|turn| !missing(turn)).enumerate().map(|(order, turn)| {
+        let cell = header.study.cells[turn.cell];
+        let jitter = 1.0 + 0.04 * (noise(round, order) - 0.5);
+        let figures = figures(&cell, slowdown(cell.row) * jitter, order);
+        Sample { cell: turn.cell, arm: turn.arm, round, at: header.started.clone(), figures }
+    });
+    run.samples.extend(samples.collect::<Vec<_>>());
+}
+
+/// Between 0 and 1, the same each time (splitmix64).
+fn noise(round: u32, order: usize) -> f64 {
+    let mut x = (u64::from(round) << 32 | order as u64).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((x ^ x >> 31) >> 11) as f64 / (1u64 << 53) as f64
+}
+
+fn slowdown(row: Row) -> f64 {
+    match row.to_string().as_str() {
+        "veth" => 1.12,
+        "bridge" => 1.25,
+        "macvlan" => 1.01,
+        "vxlan" => 2.07,
+        "exclusive-to-exclusive" => 2.55,
+        "exclusive-to-shared" => 2.6,
+        _ => 1.0,
+    }
+}
+
+/// Half a second of both ends on one machine.
+fn figures(cell: &Cell, slower: f64, order: usize) -> Figures {
+    let seconds = 0.5;
+    let transport = if cell.transport == Transport::Tcp { 1.0 } else { 0.94 };
+    let rtt_us = 31.4 * slower * transport;
+    let mbps = if cell.mtu.get() > 1500 { 41_300.0 } else { 24_137.0 } * transport / slower;
+    let kind = cell.workload.kind();
+    let rr = kind == TestKind::Rr;
+    let transactions = if rr { (seconds * 1e6 / rtt_us) as u64 } else { (seconds * mbps * 1e6 / 8.0 / 1472.0) as u64 };
+    let file = FileReport { real: 3.2 * slower, user: 0.04 * slower, sys: 2.9 * slower, checksum: 0x5eed };
+    let thread = ThreadCpu { user: 0.02, system: 0.3, cpu: Some(0) };
+    let end = EndReport {
+        seconds,
+        transactions,
+        bytes: if rr { transactions * 2 } else { (seconds * mbps * 1e6 / 8.0) as u64 },
+        rtt: rr.then(|| round_trips(rtt_us, order)),
+        lost: if cell.transport == Transport::Udp { (order % 3) as u64 } else { 0 },
+        reordered: 0,
+        retransmits: if cell.transport == Transport::Tcp && !rr { (order % 5) as u64 } else { 0 },
+        threads: vec![thread],
+        machine: MachineCpu { cpus: 2, user: 0.05, system: 0.4, softirq: 0.2, idle: 0.35, ..MachineCpu::default() },
+        file: (kind == TestKind::File).then_some(file),
+    };
+    Figures::join(kind, true, &end, &end)
+}
+
+/// A body around the mean and an ever thinner tail.
+fn round_trips(mean_us: f64, order: usize) -> Histogram {
+    let mut histogram = Histogram::new();
+    for i in 0..2000u32 {
+        let tail = 0.05 / (1.0 - f64::from(i) / 2000.0).powf(0.6);
+        histogram.record((mean_us * 1e3 * (0.8 + 0.1 * noise(i, order) + tail)) as u64);
+    }
+    histogram
+}

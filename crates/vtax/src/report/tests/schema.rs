@@ -1,0 +1,72 @@
+//! What is exported, held against `docs/vtax.result.v1.schema.json`.
+
+use jsonschema::Validator;
+use serde_json::{Value, json};
+use vtax_model::stats::{Confidence, StoppingRule, Width};
+
+use super::*;
+
+fn validator() -> Validator {
+    let text = include_str!("../../../../../docs/vtax.result.v1.schema.json");
+    let schema: Value = serde_json::from_str(text).expect("the schema is JSON");
+    jsonschema::meta::validate(&schema).expect("the schema is a schema");
+    jsonschema::draft202012::new(&schema).expect("the schema can be used")
+}
+
+fn exported(document: &ResultDocument) -> Value {
+    let text = render(document, &Options { format: Format::Json, ..TERMINAL });
+    serde_json::from_str(&text).expect("JSON")
+}
+
+fn errors(validator: &Validator, value: &Value) -> Vec<String> {
+    validator.iter_errors(value).map(|error| format!("{}: {error}", error.instance_path())).collect()
+}
+
+#[test]
+fn every_kind_of_document_keeps_to_the_schema() {
+    let validator = validator();
+    for document in documents() {
+        assert_eq!(errors(&validator, &exported(&document)), Vec::<String>::new(), "{}", document.id);
+    }
+}
+
+#[test]
+fn a_stopping_rule_keeps_to_the_schema() {
+    let mut run = built_in("demo");
+    let width = Width::from_percent(5.0).expect("a width");
+    run.header.stopping = Some(StoppingRule::new(Confidence::P99, width, 3, 30).expect("a rule"));
+    let document = analyse(&run);
+    assert_eq!(errors(&validator(), &exported(&document)), Vec::<String>::new());
+    assert!(render(&document, &TERMINAL).contains("3 to 30 rounds of 150ms, until every 99 % interval"));
+}
+
+#[test]
+fn broken_documents_are_refused() {
+    let validator = validator();
+    let whole = exported(&analyse(&built_in("demo")));
+    let refused = |breaks: &str, edit: &dyn Fn(&mut Value)| {
+        let mut broken = whole.clone();
+        edit(&mut broken);
+        assert_ne!(broken, whole, "{breaks}");
+        assert!(!validator.is_valid(&broken), "not refused: {breaks}");
+    };
+    refused("another schema", &|d| d["schema"] = json!("vtax.result/v2"));
+    refused("a field of no meaning", &|d| d["extra"] = json!(1));
+    refused("a field of no meaning in a cell", &|d| d["cells"][0]["extra"] = json!(1));
+    refused("no environment", &|d| drop(d.as_object_mut().expect("an object").remove("environment")));
+    refused("an impossible MTU", &|d| d["cells"][0]["mtu"] = json!(67));
+    refused("an unknown method", &|d| d["cells"][0]["method"] = json!("teleport"));
+    refused("an RR cell without its sizes", &|d| {
+        drop(d["cells"][0].as_object_mut().expect("a cell").remove("request_bytes"))
+    });
+    refused("a measured cell without figures", &|d| {
+        drop(d["cells"][0].as_object_mut().expect("a cell").remove("summary"))
+    });
+    refused("a lower end alone", &|d| {
+        let mean = d["cells"][0]["summary"]["transactions_per_s"].as_object_mut().expect("an estimate");
+        mean.remove("high");
+    });
+    refused("a figure that is no number", &|d| d["cells"][0]["samples"][0]["seconds"] = Value::Null);
+    refused("a verdict of no meaning", &|d| d["cells"][1]["tax"]["verdict"] = json!("same"));
+    refused("a share above one", &|d| d["cells"][0]["summary"]["lost_share"] = json!(1.5));
+}

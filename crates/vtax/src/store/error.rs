@@ -1,0 +1,127 @@
+//! What can go wrong with stored results, told so that the user can mend it.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use rusqlite::{ErrorCode, ffi};
+use vtax_model::cell::Arm;
+
+/// What can go wrong with stored results.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StoreError {
+    #[error(
+        "no space left for results in {dir}: free some, or keep results elsewhere with --state DIR; samples that landed before are kept and `vtax run --resume` goes on from them"
+    )]
+    Full { dir: PathBuf },
+    #[error(
+        "results can't be written to {dir} ({why}): make it writable for you, or keep results elsewhere with --state DIR"
+    )]
+    ReadOnly { dir: PathBuf, why: String },
+    #[error(
+        "the results in {file} are damaged ({why}): move the file away and start anew, or recover what is left with `sqlite3 {file} .recover`"
+    )]
+    Corrupt { file: PathBuf, why: String },
+    #[error(
+        "the results in {file} were written by a newer vtax (its schema is {found}, this one knows {known}): use that vtax, or keep results elsewhere with --state DIR"
+    )]
+    Newer { file: PathBuf, found: i64, known: i64 },
+    #[error(
+        "other processes have kept {file} locked for too long: see with `fuser {file}` who they are, and try again"
+    )]
+    Busy { file: PathBuf },
+    #[error("there are no runs in {dir} yet: `vtax demo` makes one, --state DIR looks elsewhere")]
+    Empty { dir: PathBuf },
+    #[error("there is no run `{id}`{}; `vtax results list` names them all", like(.similar))]
+    NotFound { id: String, similar: Vec<String> },
+    #[error("more than one run begins with `{prefix}`: {}; give more of the id", .candidates.join(", "))]
+    Ambiguous { prefix: String, candidates: Vec<String> },
+    #[error("the run {id} is being written by another vtax: wait until that has ended, or stop it")]
+    InUse { id: String },
+    #[error("the run {id} is complete, there is nothing to resume: `vtax results show {id}` prints it")]
+    Complete { id: String },
+    #[error("there is a run {id} already: run ids must be unique")]
+    Exists { id: String },
+    #[error("cell {cell} of the run {id} has a sample of arm {arm:?} in round {round} already: a sample lands once")]
+    Twice { id: String, cell: usize, arm: Arm, round: u32 },
+    #[error(
+        "the {what} of the run {id} can't be read ({source}): another version of vtax wrote it; export it with that one"
+    )]
+    Unreadable { id: String, what: &'static str, source: serde_json::Error },
+    #[error("the {what} of the run {id} can't be written: {source}")]
+    Unwritable { id: String, what: &'static str, source: serde_json::Error },
+    #[error("{doing} failed on {path}: {source}")]
+    Io { doing: &'static str, path: PathBuf, source: io::Error },
+    #[error("{doing} failed in {file}: {source}")]
+    Sqlite { doing: &'static str, file: PathBuf, source: rusqlite::Error },
+}
+
+fn like(similar: &[String]) -> String {
+    match similar {
+        [] => String::new(),
+        some => format!(", but {}", some.join(", ")),
+    }
+}
+
+/// Where the store is; errors name it.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    dir: PathBuf,
+}
+
+/// Turns an error of SQLite into ours, knowing what was being done.
+pub(super) type Doing<'a> = dyn Fn(rusqlite::Error) -> StoreError + 'a;
+
+impl Place {
+    /// Makes the directory if it isn't there.
+    pub(super) fn new(dir: &Path) -> Result<Place, StoreError> {
+        let place = Place { dir: dir.to_owned() };
+        let locks = place.locks();
+        std::fs::create_dir_all(&locks).map_err(|source| place.io("making the folder", &locks, source))?;
+        Ok(place)
+    }
+
+    pub(super) fn file(&self) -> PathBuf {
+        self.dir.join("results.db")
+    }
+
+    pub(super) fn locks(&self) -> PathBuf {
+        self.dir.join("locks")
+    }
+
+    pub(super) fn dir(&self) -> PathBuf {
+        self.dir.clone()
+    }
+
+    pub(super) fn io(&self, doing: &'static str, path: &Path, source: io::Error) -> StoreError {
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StoreError::Full { dir: self.dir() },
+            io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
+                StoreError::ReadOnly { dir: self.dir(), why: source.to_string() }
+            }
+            _ => StoreError::Io { doing, path: path.to_owned(), source },
+        }
+    }
+
+    pub(super) fn doing(&self, doing: &'static str) -> impl Fn(rusqlite::Error) -> StoreError {
+        move |source| self.sqlite(doing, source)
+    }
+
+    fn sqlite(&self, doing: &'static str, source: rusqlite::Error) -> StoreError {
+        let (file, why) = (self.file(), source.to_string());
+        // SQLITE_IOERR_SHMSIZE: the index of the WAL could not grow, which only a full disk causes.
+        if source.sqlite_extended_error_code() == Some(ffi::SQLITE_IOERR_SHMSIZE) {
+            return StoreError::Full { dir: self.dir() };
+        }
+        match source.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => StoreError::Full { dir: self.dir() },
+            Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
+                StoreError::ReadOnly { dir: self.dir(), why }
+            }
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreError::Corrupt { file, why },
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy { file },
+            _ => StoreError::Sqlite { doing, file, source },
+        }
+    }
+}

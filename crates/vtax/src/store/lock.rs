@@ -1,0 +1,66 @@
+//! Who writes a run: a lock that ends with its process.
+//!
+//! flock(2) through the standard library: the kernel drops it when the last descriptor is closed,
+//! and descriptors of ours are closed on exec, so that no agent keeps a dead run locked.
+
+use std::{
+    fs::{File, OpenOptions, TryLockError},
+    path::PathBuf,
+    thread,
+    time::Duration,
+};
+
+use super::{StoreError, error::Place};
+
+/// The right to write a run, held until dropped.
+#[derive(Debug)]
+pub(super) struct RunLock {
+    _file: File,
+    path: PathBuf,
+}
+
+/// Tries for a lock: somebody who only looks whether it is held has it for some microseconds.
+const TRIES: u32 = 10;
+
+impl RunLock {
+    /// Refuses if another process, or another writer of this one, has it.
+    pub(super) fn take(place: &Place, id: &str) -> Result<RunLock, StoreError> {
+        let path = path(place, id);
+        let file = open(place, &path)?;
+        for _ in 0..TRIES {
+            match file.try_lock() {
+                Ok(()) => return Ok(RunLock { _file: file, path }),
+                Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(10)),
+                Err(TryLockError::Error(error)) => return Err(place.io("locking", &path, error)),
+            }
+        }
+        Err(StoreError::InUse { id: id.to_owned() })
+    }
+
+    /// Whether a live process writes the run.
+    pub(super) fn is_held(place: &Place, id: &str) -> Result<bool, StoreError> {
+        let path = path(place, id);
+        match open(place, &path)?.try_lock_shared() {
+            Ok(()) => Ok(false),
+            Err(TryLockError::WouldBlock) => Ok(true),
+            Err(TryLockError::Error(error)) => Err(place.io("looking for a lock", &path, error)),
+        }
+    }
+
+    /// Removes the file too, of a run that nobody will write again.
+    ///
+    /// The run must be marked complete before: whoever opened the file earlier and gets the lock
+    /// of what is now no name's file then sees that there is nothing to write.
+    pub(super) fn retire(self, place: &Place) -> Result<(), StoreError> {
+        std::fs::remove_file(&self.path).map_err(|error| place.io("removing a lock", &self.path, error))
+    }
+}
+
+fn path(place: &Place, id: &str) -> PathBuf {
+    place.locks().join(format!("{id}.lock"))
+}
+
+fn open(place: &Place, path: &PathBuf) -> Result<File, StoreError> {
+    let opened = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+    opened.map_err(|error| place.io("opening a lock", path, error))
+}

@@ -1,0 +1,206 @@
+//! What was measured, kept in SQLite as it lands, so that a killed study loses at most the
+//! sample in flight and can be resumed.
+//!
+//! One database a state directory, one row a sample, one transaction a row: in WAL mode with
+//! `synchronous=FULL` a commit has reached the disk when it returns
+//! (<https://www.sqlite.org/wal.html>, "Performance Considerations"), also if the power fails next.
+//! Samples are kept as JSON, with the keys that make them unique as columns: figures are computed
+//! from them anew each time, so an old run profits from a better analysis.
+//!
+//! Who writes a run holds a lock on a file of its own ([`lock`]), which the kernel releases when
+//! the process dies, however it dies. That tells a run under way from a killed one.
+
+mod error;
+mod find;
+mod lock;
+mod schema;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::path::Path;
+
+use rusqlite::{Connection, OptionalExtension, Row, Transaction};
+use serde::{Serialize, de::DeserializeOwned};
+use vtax_model::run::{Run, RunHeader, RunState};
+
+pub(crate) use error::StoreError;
+use error::{Doing, Place};
+use lock::RunLock;
+pub(crate) use writer::RunWriter;
+
+/// The runs of one state directory.
+#[derive(Debug)]
+pub(crate) struct Store {
+    place: Place,
+    connection: Connection,
+}
+
+/// A run as `vtax results list` has it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct RunSummary {
+    pub(crate) id: String,
+    pub(crate) study: String,
+    pub(crate) title: String,
+    /// RFC 3339, UTC.
+    pub(crate) started: String,
+    pub(crate) state: Condition,
+    /// Whether this was the short plan of `--quick`.
+    pub(crate) quick: bool,
+    /// Samples that have landed.
+    pub(crate) samples: u32,
+    /// Samples that could not be taken.
+    pub(crate) failures: u32,
+    /// Over all its sessions.
+    pub(crate) wall_seconds: f64,
+}
+
+/// The state of a run, seen from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Condition {
+    /// A live process writes it.
+    Running,
+    /// The process that wrote it has died; can be resumed.
+    Killed,
+    /// Ended early, in order; can be resumed.
+    Stopped,
+    /// Every sample was taken or has failed.
+    Complete,
+}
+
+impl std::fmt::Display for Condition {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Condition::Running => "running",
+            Condition::Killed => "killed",
+            Condition::Stopped => "stopped",
+            Condition::Complete => "complete",
+        })
+    }
+}
+
+impl Store {
+    /// Opens the store in `dir`, and makes both if they aren't there.
+    pub(crate) fn open(dir: &Path) -> Result<Store, StoreError> {
+        let place = Place::new(dir)?;
+        let mut connection = schema::connect(&place)?;
+        schema::migrate(&mut connection, &place)?;
+        Ok(Store { place, connection })
+    }
+
+    /// Keeps the plan of a new run, from now on under way.
+    pub(crate) fn create_run(&self, header: &RunHeader) -> Result<RunWriter, StoreError> {
+        RunWriter::create(&self.place, header)
+    }
+
+    /// Goes on with a run that was stopped or killed. `id` as in [`Store::load`].
+    pub(crate) fn resume(&self, id: &str) -> Result<RunWriter, StoreError> {
+        RunWriter::resume(&self.place, &self.find(id)?)
+    }
+
+    /// A run by its id, by the beginning of its id if no other begins so, or the one that was
+    /// started last by `last`.
+    pub(crate) fn load(&self, id: &str) -> Result<Run, StoreError> {
+        let id = self.find(id)?;
+        // One transaction, so that a run that is being written is read as it was at one moment.
+        let doing = self.place.doing("reading a run");
+        let snapshot = self.connection.unchecked_transaction().map_err(&doing)?;
+        read_run(&snapshot, &id, &doing)
+    }
+
+    /// Every run, the newest first.
+    pub(crate) fn list(&self) -> Result<Vec<RunSummary>, StoreError> {
+        let doing = self.place.doing("listing the runs");
+        let mut statement = self.connection.prepare(LIST).map_err(&doing)?;
+        let rows = statement.query_map([], |row| self.summary(row)).map_err(&doing)?;
+        rows.map(|row| row.map_err(&doing)?).collect()
+    }
+
+    fn find(&self, id: &str) -> Result<String, StoreError> {
+        let doing = self.place.doing("looking for a run");
+        let mut statement = self.connection.prepare(NEWEST_FIRST).map_err(&doing)?;
+        let ids = statement.query_map([], |row| row.get(0)).map_err(&doing)?;
+        let ids = ids.collect::<Result<Vec<String>, _>>().map_err(&doing)?;
+        find::find(id, ids, &self.place)
+    }
+
+    fn summary(&self, row: &Row<'_>) -> rusqlite::Result<Result<RunSummary, StoreError>> {
+        let id: String = row.get("id")?;
+        let state: String = row.get("state")?;
+        let state = match self.condition(&id, &state) {
+            Ok(state) => state,
+            Err(error) => return Ok(Err(error)),
+        };
+        Ok(Ok(RunSummary {
+            id,
+            study: row.get("study")?,
+            title: row.get("title")?,
+            started: row.get("started")?,
+            state,
+            quick: row.get("quick")?,
+            samples: row.get("samples")?,
+            failures: row.get("failures")?,
+            wall_seconds: row.get("wall_seconds")?,
+        }))
+    }
+
+    fn condition(&self, id: &str, state: &str) -> Result<Condition, StoreError> {
+        Ok(match read_state(state, id)? {
+            RunState::Complete => Condition::Complete,
+            RunState::Stopped => Condition::Stopped,
+            RunState::Running if RunLock::is_held(&self.place, id)? => Condition::Running,
+            RunState::Running => Condition::Killed,
+        })
+    }
+}
+
+const LIST: &str = "
+    SELECT id, study, title, started, quick, state, wall_seconds,
+           (SELECT count(*) FROM sample WHERE sample.run = run.id) AS samples,
+           (SELECT count(*) FROM failure WHERE failure.run = run.id) AS failures
+    FROM run ORDER BY started DESC, rowid DESC";
+
+const NEWEST_FIRST: &str = "SELECT id FROM run ORDER BY started DESC, rowid DESC";
+
+fn read_run(snapshot: &Transaction<'_>, id: &str, doing: &Doing<'_>) -> Result<Run, StoreError> {
+    let (header, state, wall_seconds): (String, String, f64) = snapshot
+        .query_row("SELECT header, state, wall_seconds FROM run WHERE id = ?1", [id], |row| row.try_into())
+        .map_err(doing)?;
+    Ok(Run {
+        header: from_json(&header, id, "plan")?,
+        state: read_state(&state, id)?,
+        wall_seconds,
+        samples: read_bodies(snapshot, id, doing, "sample")?,
+        failures: read_bodies(snapshot, id, doing, "failure")?,
+    })
+}
+
+/// The rows of `table` that belong to a run, in the order in which they landed.
+fn read_bodies<T: DeserializeOwned>(
+    snapshot: &Transaction<'_>,
+    id: &str,
+    doing: &Doing<'_>,
+    table: &'static str,
+) -> Result<Vec<T>, StoreError> {
+    let query = format!("SELECT body FROM {table} WHERE run = ?1 ORDER BY landed");
+    let mut statement = snapshot.prepare(&query).map_err(doing)?;
+    let bodies = statement.query_map([id], |row| row.get::<_, String>(0)).map_err(doing)?;
+    bodies.map(|body| from_json(&body.map_err(doing)?, id, table)).collect()
+}
+
+fn from_json<T: DeserializeOwned>(text: &str, id: &str, what: &'static str) -> Result<T, StoreError> {
+    serde_json::from_str(text).map_err(|source| StoreError::Unreadable { id: id.to_owned(), what, source })
+}
+
+fn read_state(text: &str, id: &str) -> Result<RunState, StoreError> {
+    from_json(&format!("{text:?}"), id, "state")
+}
+
+fn state_of(connection: &Connection, id: &str, doing: &Doing<'_>) -> Result<Option<(RunState, f64)>, StoreError> {
+    let found: Option<(String, f64)> = connection
+        .query_row("SELECT state, wall_seconds FROM run WHERE id = ?1", [id], |row| row.try_into())
+        .optional()
+        .map_err(doing)?;
+    found.map(|(state, wall_seconds)| Ok((read_state(&state, id)?, wall_seconds))).transpose()
+}

@@ -1,0 +1,128 @@
+//! The one that writes a run.
+
+use std::time::Instant;
+
+use rusqlite::{Connection, ffi, params};
+use serde::Serialize;
+use vtax_model::{
+    cell::Arm,
+    run::{Failure, RunHeader, RunState, Sample},
+};
+
+use super::{StoreError, error::Place, lock::RunLock, schema, state_of};
+
+/// Writes a run as it goes on. Dropped without [`RunWriter::finish`], the run counts as killed.
+#[derive(Debug)]
+pub(crate) struct RunWriter {
+    place: Place,
+    pub(super) connection: Connection,
+    lock: RunLock,
+    id: String,
+    /// Of the sessions before this one.
+    earlier_seconds: f64,
+    begun: Instant,
+}
+
+/// What is a sample's own: no two rows of a run may share it.
+struct Key {
+    cell: usize,
+    arm: Arm,
+    round: u32,
+}
+
+impl RunWriter {
+    pub(super) fn create(place: &Place, header: &RunHeader) -> Result<RunWriter, StoreError> {
+        let writer = RunWriter::begin(place, &header.id, RunLock::take(place, &header.id)?)?;
+        let insert = "INSERT INTO run (id, started, study, title, quick, header, state, wall_seconds)
+                      VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'running', 0.0)";
+        let (study, text) = (&header.study, writer.json(header, "plan")?);
+        let row = params![header.id, header.started, study.id.as_str(), study.title, header.quick, text];
+        match writer.connection.execute(insert, row) {
+            Err(error) if is_duplicate(&error) => Err(StoreError::Exists { id: header.id.clone() }),
+            Err(error) => Err(place.doing("keeping the plan of a run")(error)),
+            Ok(_) => Ok(writer),
+        }
+    }
+
+    pub(super) fn resume(place: &Place, id: &str) -> Result<RunWriter, StoreError> {
+        let mut writer = RunWriter::begin(place, id, RunLock::take(place, id)?)?;
+        let doing = place.doing("resuming a run");
+        // Only now that no one else can be writing it, its state holds.
+        let (state, seconds) = state_of(&writer.connection, id, &doing)?
+            .ok_or_else(|| StoreError::NotFound { id: id.to_owned(), similar: Vec::new() })?;
+        if state == RunState::Complete {
+            writer.lock.retire(place)?;
+            return Err(StoreError::Complete { id: id.to_owned() });
+        }
+        writer.earlier_seconds = seconds;
+        writer.set_state(RunState::Running, 0.0)?;
+        Ok(writer)
+    }
+
+    fn begin(place: &Place, id: &str, lock: RunLock) -> Result<RunWriter, StoreError> {
+        let (place, connection) = (place.clone(), schema::connect(place)?);
+        Ok(RunWriter { place, connection, lock, id: id.to_owned(), earlier_seconds: 0.0, begun: Instant::now() })
+    }
+
+    /// Keeps a sample: it is on the disk when this returns.
+    pub(crate) fn sample(&mut self, sample: &Sample) -> Result<(), StoreError> {
+        let key = Key { cell: sample.cell, arm: sample.arm, round: sample.round };
+        let insert = "INSERT INTO sample (run, cell, arm, round, body) VALUES (?1, ?2, ?3, ?4, ?5)";
+        self.insert(insert, key, &self.json(sample, "sample")?)
+    }
+
+    /// Keeps that a sample could not be taken.
+    pub(crate) fn failure(&mut self, failure: &Failure) -> Result<(), StoreError> {
+        let key = Key { cell: failure.cell, arm: failure.arm, round: failure.round };
+        let insert = "INSERT INTO failure (run, cell, arm, round, body) VALUES (?1, ?2, ?3, ?4, ?5)";
+        self.insert(insert, key, &self.json(failure, "failure")?)
+    }
+
+    /// Ends this session, which took `wall_seconds`; those of earlier ones are added.
+    pub(crate) fn finish(self, state: RunState, wall_seconds: f64) -> Result<(), StoreError> {
+        self.set_state(state, wall_seconds)?;
+        match state {
+            RunState::Complete => self.lock.retire(&self.place),
+            RunState::Running | RunState::Stopped => Ok(()),
+        }
+    }
+
+    /// The row and, for the case that we are killed next, the time spent, in one transaction.
+    fn insert(&mut self, insert: &str, key: Key, body: &str) -> Result<(), StoreError> {
+        let seconds = self.earlier_seconds + self.begun.elapsed().as_secs_f64();
+        let doing = self.place.doing("keeping a sample");
+        let step = self.connection.transaction().map_err(&doing)?;
+        let inserted = step.execute(insert, params![self.id, key.cell as i64, arm_name(key.arm), key.round, body]);
+        inserted.map_err(|error| match is_duplicate(&error) {
+            true => StoreError::Twice { id: self.id.clone(), cell: key.cell, arm: key.arm, round: key.round },
+            false => doing(error),
+        })?;
+        let update = "UPDATE run SET wall_seconds = ?2 WHERE id = ?1";
+        step.execute(update, params![self.id, seconds]).map_err(&doing)?;
+        step.commit().map_err(&doing)
+    }
+
+    fn set_state(&self, state: RunState, wall_seconds: f64) -> Result<(), StoreError> {
+        let update = "UPDATE run SET state = ?2, wall_seconds = ?3 WHERE id = ?1";
+        let row = params![self.id, state.to_string(), self.earlier_seconds + wall_seconds];
+        let updated = self.connection.execute(update, row);
+        updated.map(drop).map_err(self.place.doing("keeping the state of a run"))
+    }
+
+    fn json(&self, data: &impl Serialize, what: &'static str) -> Result<String, StoreError> {
+        let id = &self.id;
+        serde_json::to_string(data).map_err(|source| StoreError::Unwritable { id: id.clone(), what, source })
+    }
+}
+
+fn arm_name(arm: Arm) -> &'static str {
+    match arm {
+        Arm::A => "A",
+        Arm::APrime => "A'",
+    }
+}
+
+fn is_duplicate(error: &rusqlite::Error) -> bool {
+    let unique = [ffi::SQLITE_CONSTRAINT_UNIQUE, ffi::SQLITE_CONSTRAINT_PRIMARYKEY];
+    error.sqlite_extended_error_code().is_some_and(|code| unique.contains(&code))
+}

@@ -1,0 +1,13 @@
+//! Wall-clock time, for records only: measuring uses the monotonic clock.
+
+use jiff::{Timestamp, tz::TimeZone};
+
+/// RFC 3339, UTC, to the millisecond.
+pub(crate) fn now() -> String {
+    format!("{:.3}", Timestamp::now())
+}
+
+/// Date and time in a form that sorts and fits a file name: `20261121-121500`, UTC.
+pub(crate) fn compact() -> String {
+    Timestamp::now().to_zoned(TimeZone::UTC).strftime("%Y%m%d-%H%M%S").to_string()
+}

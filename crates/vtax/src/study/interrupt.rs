@@ -1,0 +1,55 @@
+//! Ctrl-C: the first one stops the run cleanly, the second leaves at once.
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use anyhow::Context;
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGTERM},
+    iterator::Signals,
+};
+
+type Action = Box<dyn Fn() + Send>;
+
+/// Whether the user has asked to stop, and what to do at once when they do.
+#[derive(Clone, Default)]
+pub(crate) struct Interrupt {
+    asked: Arc<AtomicUsize>,
+    action: Arc<Mutex<Option<Action>>>,
+}
+
+impl Interrupt {
+    /// Catches SIGINT, SIGTERM and SIGHUP from now on.
+    pub(crate) fn catch() -> anyhow::Result<Interrupt> {
+        let interrupt = Interrupt::default();
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("catching Ctrl-C")?;
+        let caught = interrupt.clone();
+        thread::spawn(move || signals.forever().for_each(|signal| caught.signalled(signal)));
+        Ok(interrupt)
+    }
+
+    pub(crate) fn asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed) > 0
+    }
+
+    /// What breaks off the sample in flight; replaces what was set before.
+    pub(crate) fn on_ask(&self, action: impl Fn() + Send + 'static) {
+        *self.action.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(action));
+    }
+
+    fn signalled(&self, signal: i32) {
+        if self.asked.fetch_add(1, Ordering::Relaxed) > 0 {
+            eprintln!("vtax: leaving at once; `vtax lab clean` removes what is left of the lab");
+            std::process::exit(128 + signal);
+        }
+        eprintln!("vtax: stopping: what is measured is kept (once more to leave at once)");
+        if let Some(action) = &*self.action.lock().unwrap_or_else(PoisonError::into_inner) {
+            action();
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What the command line changes of a study.
+
+use anyhow::{Context, anyhow, bail};
+use vtax_model::{
+    located::Source,
+    method::IoMethod,
+    stats::{Confidence, StatsError, StoppingRule, Width},
+    study::{Row, SamplingPlan, Study},
+    units::{ByteSize, Span},
+    workload::Workload,
+};
+
+use crate::exit::{Blamed, Stop};
+
+/// Changes to a study.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Changes {
+    pub(crate) quick: bool,
+    pub(crate) samples: Option<u32>,
+    pub(crate) duration: Option<Span>,
+    pub(crate) warmup: Option<Span>,
+    pub(crate) both: bool,
+    pub(crate) methods: Vec<IoMethod>,
+    pub(crate) size: Option<ByteSize>,
+    pub(crate) seed: Option<u64>,
+    pub(crate) stopping: Option<StoppingRule>,
+}
+
+/// A study as it will be run.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Wanted {
+    pub(crate) study: Study,
+    pub(crate) plan: SamplingPlan,
+    pub(crate) quick: bool,
+    pub(crate) seed: Option<u64>,
+    pub(crate) stopping: Option<StoppingRule>,
+}
+
+impl Changes {
+    /// The study with these changes.
+    pub(crate) fn apply(&self, mut study: Study) -> Result<Wanted, Stop> {
+        self.change(&mut study).or_input()?;
+        let plan = self.plan(&study).or_input()?;
+        Ok(Wanted { study, plan, quick: self.quick, seed: self.seed, stopping: self.stopping })
+    }
+
+    fn change(&self, study: &mut Study) -> anyhow::Result<()> {
+        self.keep_methods(study)?;
+        if let Some(size) = self.size {
+            resize_files(study, size)?;
+        }
+        if self.both && matches!(study.baseline, Row::Zones { .. }) {
+            bail!("--both: the rows of `{}` name both of their ends already; leave it out", study.id);
+        }
+        study.both |= self.both;
+        Ok(())
+    }
+
+    fn keep_methods(&self, study: &mut Study) -> anyhow::Result<()> {
+        if self.methods.is_empty() {
+            return Ok(());
+        }
+        for method in &self.methods {
+            if !study.rows.contains(&Row::Method(*method)) {
+                let rows: Vec<String> = study.rows.iter().map(Row::to_string).collect();
+                bail!("--methods: `{}` has no row `{method}`; it has {}", study.id, rows.join(", "));
+            }
+        }
+        let baseline = study.baseline;
+        let kept = |row: &Row| *row == baseline || self.methods.iter().any(|method| *row == Row::Method(*method));
+        study.rows.retain(kept);
+        study.cells.retain(|cell| kept(&cell.row));
+        Ok(())
+    }
+
+    fn plan(&self, study: &Study) -> anyhow::Result<SamplingPlan> {
+        let base = if self.quick { study.quick } else { study.plan };
+        let plan = SamplingPlan {
+            samples: self.samples.unwrap_or(base.samples),
+            duration: self.duration.unwrap_or(base.duration),
+            warmup: self.warmup.unwrap_or(base.warmup),
+        };
+        plan.check().map_err(|error| anyhow!("{error}"))?;
+        Ok(plan)
+    }
+}
+
+fn resize_files(study: &mut Study, size: ByteSize) -> anyhow::Result<()> {
+    let mut files = 0;
+    for cell in &mut study.cells {
+        if let Workload::File { size: current } = &mut cell.workload {
+            *current = size;
+            files += 1;
+            cell.workload.check(cell.transport, cell.mtu).context("--size")?;
+        }
+    }
+    if files == 0 {
+        bail!("--size: `{}` sends no file; leave it out", study.id);
+    }
+    Ok(())
+}
+
+/// netperf's rule.
+pub(crate) fn stopping(
+    confidence: Confidence,
+    width: Width,
+    min: usize,
+    max: usize,
+) -> Result<StoppingRule, StatsError> {
+    StoppingRule::new(confidence, width, min, max)
+}
+
+/// Reads a study file.
+pub(crate) fn read_file(path: &str) -> Result<Study, Stop> {
+    let known: Vec<&str> = Study::BUILT_IN.iter().map(|(id, _)| *id).collect();
+    let text = std::fs::read_to_string(path).with_context(|| {
+        format!("`{path}` is neither a built-in study ({}) nor a file that can be read", known.join(", "))
+    });
+    Study::parse(Source { name: path, text: &text.or_input()? }).or_input()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn apply(study: &str, changes: Changes) -> Result<Wanted, String> {
+        changes.apply(Study::built_in(study).expect("built in")).map_err(|stop| stop.to_string())
+    }
+
+    #[test]
+    fn quick_takes_the_short_plan_and_single_values_go_over_it() {
+        let changes = Changes { quick: true, samples: Some(3), ..Changes::default() };
+        let wanted = apply("sparc-t7-1", changes).expect("good changes");
+        assert_eq!((wanted.plan.samples, wanted.plan.duration), (3, Span::from_millis(200)));
+    }
+
+    #[test]
+    fn methods_keep_the_baseline() {
+        let changes = Changes { methods: vec![IoMethod::Bridge], ..Changes::default() };
+        let wanted = apply("demo", changes).expect("good changes");
+        let rows: Vec<String> = wanted.study.rows.iter().map(Row::to_string).collect();
+        assert_eq!(rows, ["native", "bridge"]);
+        assert_eq!(wanted.study.cells.len(), 16);
+    }
+
+    #[test]
+    fn changes_that_make_no_sense_are_refused() {
+        let refused = |study, changes| insta::assert_snapshot!(apply(study, changes).expect_err("refused"));
+        refused("demo", Changes { methods: vec![IoMethod::Emulated], ..Changes::default() });
+        refused("demo", Changes { size: Some(ByteSize(1)), ..Changes::default() });
+        refused("ip-instances", Changes { size: Some(ByteSize(0)), ..Changes::default() });
+        refused("ip-instances", Changes { both: true, ..Changes::default() });
+        refused("demo", Changes { samples: Some(0), ..Changes::default() });
+        refused("demo", Changes { duration: Some(Span::from_millis(1)), ..Changes::default() });
+    }
+}

@@ -1,0 +1,212 @@
+//! The rounds of a run: which sample next, what to do when one fails, when to stop.
+//!
+//! Knows neither labs nor agents nor databases: samples come from a [`Sampler`] and go to a
+//! [`Sink`], so that killed runs, failing cells and stopping rules are tested without any.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use vtax_model::{
+    cell::{Arm, Turn, round_order},
+    result::Metric,
+    run::{Failure, Figures, Run, RunHeader, RunState, Sample},
+    stats::stopping::Decision,
+    study::Row,
+    units::Mtu,
+    workload::TestSpec,
+};
+
+/// Takes samples.
+pub(crate) trait Sampler {
+    /// Sets the MTU of every hop, and verifies it.
+    fn set_mtu(&mut self, mtu: Mtu) -> Result<(), SampleError>;
+    /// One timed run between the ends of `row`.
+    fn sample(&mut self, row: Row, spec: &TestSpec) -> Result<Figures, SampleError>;
+}
+
+/// Why a sample could not be taken.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SampleError {
+    /// This cell failed; others may work.
+    #[error("{0}")]
+    Cell(String),
+    /// Nothing more can be measured: an agent died, the lab is gone.
+    #[error("{0:#}")]
+    Run(anyhow::Error),
+}
+
+/// Keeps samples as they land.
+pub(crate) trait Sink {
+    fn sample(&mut self, sample: &Sample) -> anyhow::Result<()>;
+    fn failure(&mut self, failure: &Failure) -> anyhow::Result<()>;
+}
+
+/// What is told to the user while a run goes on.
+pub(crate) trait Watcher {
+    /// Before a sample.
+    fn begin(&mut self, round: u32, cell: &str);
+    /// After it.
+    fn end(&mut self);
+    /// A sample failed.
+    fn failed(&mut self, cell: &str, error: &str);
+    /// Whether the user has asked to stop.
+    fn stop_asked(&self) -> bool;
+    /// RFC 3339, UTC.
+    fn now(&self) -> String;
+}
+
+/// How the rounds ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) state: RunState,
+    /// The error that ended the run early, if one did.
+    pub(crate) error: Option<anyhow::Error>,
+}
+
+/// Failures of one cell after which it is not tried again.
+const GIVE_UP: usize = 3;
+
+/// Takes every sample of `run` that it does not have yet.
+pub(crate) fn run_rounds(
+    run: &mut Run,
+    sampler: &mut dyn Sampler,
+    sink: &mut dyn Sink,
+    watcher: &mut dyn Watcher,
+) -> Ended {
+    match Rounds::new(run, sampler, sink, watcher).go() {
+        Ok(state) => Ended { state, error: None },
+        Err(error) => Ended { state: RunState::Stopped, error: Some(error) },
+    }
+}
+
+/// The samples of `header`'s plan that `run` lacks, at most.
+pub(crate) fn samples_left(run: &Run) -> usize {
+    let done = taken(run);
+    let left = |round| turns(&run.header, round).iter().filter(|turn| !done.contains(&(round, **turn))).count();
+    (1..=rounds_at_most(&run.header)).map(left).sum()
+}
+
+fn rounds_at_most(header: &RunHeader) -> u32 {
+    header.stopping.as_ref().map_or(header.plan.samples, |rule| rule.max() as u32)
+}
+
+/// The turns of a round without those of rows that can't run here.
+fn turns(header: &RunHeader, round: u32) -> Vec<Turn> {
+    let cells = &header.study.cells;
+    let missing: BTreeSet<Row> = header.unavailable.iter().map(|row| row.method).collect();
+    let mut turns = round_order(cells, header.study.baseline, header.seed, round);
+    turns.retain(|turn| !missing.contains(&cells[turn.cell].row));
+    turns
+}
+
+fn taken(run: &Run) -> BTreeSet<(u32, Turn)> {
+    let landed = run.samples.iter().map(|s| (s.round, Turn { cell: s.cell, arm: s.arm }));
+    let failed = run.failures.iter().map(|f| (f.round, Turn { cell: f.cell, arm: f.arm }));
+    landed.chain(failed).collect()
+}
+
+struct Rounds<'a> {
+    run: &'a mut Run,
+    sampler: &'a mut dyn Sampler,
+    sink: &'a mut dyn Sink,
+    watcher: &'a mut dyn Watcher,
+    mtu: Option<Mtu>,
+    failures: BTreeMap<usize, usize>,
+}
+
+impl<'a> Rounds<'a> {
+    fn new(
+        run: &'a mut Run,
+        sampler: &'a mut dyn Sampler,
+        sink: &'a mut dyn Sink,
+        watcher: &'a mut dyn Watcher,
+    ) -> Self {
+        Rounds { run, sampler, sink, watcher, mtu: None, failures: BTreeMap::new() }
+    }
+
+    fn go(mut self) -> anyhow::Result<RunState> {
+        let done = taken(self.run);
+        for round in 1..=rounds_at_most(&self.run.header) {
+            for turn in turns(&self.run.header, round) {
+                if self.watcher.stop_asked() {
+                    return Ok(RunState::Stopped);
+                }
+                if !done.contains(&(round, turn)) && !self.given_up(turn.cell) {
+                    self.turn(round, turn)?;
+                }
+            }
+            if self.precise_enough(round) {
+                break;
+            }
+        }
+        Ok(if self.watcher.stop_asked() { RunState::Stopped } else { RunState::Complete })
+    }
+
+    fn turn(&mut self, round: u32, turn: Turn) -> anyhow::Result<()> {
+        let cell = self.run.header.study.cells[turn.cell];
+        let label = format!("{} {} {} MTU {}", cell.row, cell.transport, cell.workload.kind(), cell.mtu);
+        self.watcher.begin(round, &label);
+        let at = self.watcher.now();
+        let figures = self.measure(turn);
+        self.watcher.end();
+        match figures {
+            Ok(figures) => self.landed(Sample { cell: turn.cell, arm: turn.arm, round, at, figures }),
+            // A sample that the user's Ctrl-C broke is no failure of the cell.
+            Err(_) if self.watcher.stop_asked() => Ok(()),
+            Err(SampleError::Cell(error)) => {
+                self.watcher.failed(&label, &error);
+                self.failed(Failure { cell: turn.cell, arm: turn.arm, round, error })
+            }
+            Err(SampleError::Run(error)) => Err(error),
+        }
+    }
+
+    fn measure(&mut self, turn: Turn) -> Result<Figures, SampleError> {
+        let header = &self.run.header;
+        let cell = header.study.cells[turn.cell];
+        if self.mtu != Some(cell.mtu) {
+            self.sampler.set_mtu(cell.mtu)?;
+            self.mtu = Some(cell.mtu);
+        }
+        self.sampler.sample(cell.row, &cell.spec(header.plan.warmup, header.plan.duration))
+    }
+
+    fn landed(&mut self, sample: Sample) -> anyhow::Result<()> {
+        self.sink.sample(&sample)?;
+        self.run.samples.push(sample);
+        Ok(())
+    }
+
+    fn failed(&mut self, failure: Failure) -> anyhow::Result<()> {
+        self.sink.failure(&failure)?;
+        *self.failures.entry(failure.cell).or_default() += 1;
+        self.run.failures.push(failure);
+        Ok(())
+    }
+
+    fn given_up(&self, cell: usize) -> bool {
+        self.failures.get(&cell).is_some_and(|count| *count >= GIVE_UP)
+    }
+
+    /// Whether netperf's rule is met for every cell that has samples.
+    fn precise_enough(&self, round: u32) -> bool {
+        let Some(rule) = &self.run.header.stopping else { return false };
+        if (round as usize) < rule.min() {
+            return false;
+        }
+        let figures = primary_figures(self.run);
+        figures.values().all(|values| !matches!(rule.decide(values), Ok(Decision::Continue)))
+    }
+}
+
+/// The figure by which each cell is compared, sample by sample (arm A).
+pub(crate) fn primary_figures(run: &Run) -> BTreeMap<usize, Vec<f64>> {
+    let mut figures: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
+    for sample in run.samples.iter().filter(|sample| sample.arm == Arm::A) {
+        let metric = Metric::of(run.header.study.cells[sample.cell].workload.kind());
+        figures.entry(sample.cell).or_default().push(metric.value(&sample.figures));
+    }
+    figures
+}
+
+#[cfg(test)]
+mod tests;

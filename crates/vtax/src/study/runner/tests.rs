@@ -1,0 +1,239 @@
+use super::*;
+use proptest::prelude::*;
+use vtax_model::{
+    measurement::EndReport,
+    method::{IoMethod, Unsupported},
+    run::{Environment, Placement, UnavailableRow},
+    stats::{Confidence, StoppingRule, Width},
+    study::Study,
+    workload::TestKind,
+};
+
+/// A machine on which sample number n takes as long as `seconds(n)` says, or fails.
+struct Machine<F: FnMut(usize, Row) -> Result<f64, SampleError>> {
+    answer: F,
+    taken: usize,
+    mtu_changes: usize,
+}
+
+impl<F: FnMut(usize, Row) -> Result<f64, SampleError>> Machine<F> {
+    fn new(answer: F) -> Self {
+        Machine { answer, taken: 0, mtu_changes: 0 }
+    }
+}
+
+impl<F: FnMut(usize, Row) -> Result<f64, SampleError>> Sampler for Machine<F> {
+    fn set_mtu(&mut self, _: Mtu) -> Result<(), SampleError> {
+        self.mtu_changes += 1;
+        Ok(())
+    }
+
+    fn sample(&mut self, row: Row, spec: &TestSpec) -> Result<Figures, SampleError> {
+        self.taken += 1;
+        let seconds = (self.answer)(self.taken, row)?;
+        let end = EndReport { seconds, transactions: 1000, bytes: 1000, ..EndReport::default() };
+        Ok(Figures::join(spec.workload.kind(), true, &end, &end))
+    }
+}
+
+fn steady() -> Machine<impl FnMut(usize, Row) -> Result<f64, SampleError>> {
+    Machine::new(|_, _| Ok(1.0))
+}
+
+/// Keeps what lands until `room` samples are there.
+struct Shelf {
+    kept: Vec<Sample>,
+    room: usize,
+}
+
+impl Shelf {
+    fn wide() -> Shelf {
+        Shelf { kept: Vec::new(), room: usize::MAX }
+    }
+}
+
+impl Sink for Shelf {
+    fn sample(&mut self, sample: &Sample) -> anyhow::Result<()> {
+        anyhow::ensure!(self.kept.len() < self.room, "no space left on device");
+        self.kept.push(sample.clone());
+        Ok(())
+    }
+
+    fn failure(&mut self, _: &Failure) -> anyhow::Result<()> {
+        Ok(())
+    }
+}
+
+/// Asks to stop after `patience` samples.
+struct User {
+    patience: usize,
+}
+
+impl Watcher for User {
+    fn begin(&mut self, _: u32, _: &str) {}
+    fn end(&mut self) {
+        self.patience = self.patience.saturating_sub(1);
+    }
+    fn failed(&mut self, _: &str, _: &str) {}
+    fn stop_asked(&self) -> bool {
+        self.patience == 0
+    }
+    fn now(&self) -> String {
+        String::new()
+    }
+}
+
+const PATIENT: User = User { patience: usize::MAX };
+
+fn fresh(study: &str, samples: u32) -> Run {
+    let mut study = Study::built_in(study).expect("built in");
+    study.plan.samples = samples;
+    let header = RunHeader {
+        id: "test".into(),
+        started: String::new(),
+        plan: study.plan,
+        study,
+        quick: false,
+        seed: 42,
+        stopping: None,
+        environment: Environment::default(),
+        placement: Placement::default(),
+        unavailable: Vec::new(),
+        paths: Vec::new(),
+    };
+    Run { header, state: RunState::Running, wall_seconds: 0.0, samples: Vec::new(), failures: Vec::new() }
+}
+
+fn go(run: &mut Run, machine: &mut dyn Sampler) -> Ended {
+    run_rounds(run, machine, &mut Shelf::wide(), &mut { PATIENT })
+}
+
+#[test]
+fn every_sample_of_the_plan_is_taken_once() {
+    let mut run = fresh("demo", 2);
+    let planned = samples_left(&run);
+    let mut machine = steady();
+    let ended = go(&mut run, &mut machine);
+    assert!(ended.error.is_none() && ended.state == RunState::Complete);
+    assert_eq!((run.samples.len(), samples_left(&run)), (planned, 0));
+    assert_eq!(planned, 2 * (56 + 8));
+    assert!(machine.mtu_changes <= 2 * 8, "the MTU changes once a block at most");
+}
+
+proptest! {
+    #[test]
+    fn a_run_stopped_anywhere_is_completed_by_resuming(patience in 0usize..140) {
+        let mut stopped = fresh("demo", 2);
+        let ended = run_rounds(&mut stopped, &mut steady(), &mut Shelf::wide(), &mut User { patience });
+        let planned = samples_left(&fresh("demo", 2));
+        prop_assert_eq!(stopped.samples.len(), patience.min(planned));
+        prop_assert_eq!(ended.state == RunState::Stopped, patience <= planned);
+        go(&mut stopped, &mut steady());
+        let mut whole = fresh("demo", 2);
+        go(&mut whole, &mut steady());
+        prop_assert_eq!(stopped.samples, whole.samples);
+    }
+}
+
+#[test]
+fn a_cell_that_keeps_failing_is_given_up_and_the_others_go_on() {
+    let bridge = Row::Method(IoMethod::Bridge);
+    let mut machine = Machine::new(move |_, row| match row == bridge {
+        true => Err(SampleError::Cell("no answer".into())),
+        false => Ok(1.0),
+    });
+    let mut run = fresh("demo", 5);
+    let ended = go(&mut run, &mut machine);
+    assert_eq!(ended.state, RunState::Complete);
+    assert_eq!(run.failures.len(), GIVE_UP * 8, "eight cells of the bridge");
+    assert_eq!(run.samples.len(), 5 * (48 + 8));
+}
+
+#[test]
+fn a_dead_agent_ends_the_run_and_what_is_measured_stays() {
+    let mut machine = Machine::new(|n, _| match n {
+        8 => Err(SampleError::Run(anyhow::anyhow!("zone bridge-sut: the agent died"))),
+        _ => Ok(1.0),
+    });
+    let mut run = fresh("demo", 2);
+    let ended = go(&mut run, &mut machine);
+    assert_eq!((ended.state, run.samples.len()), (RunState::Stopped, 7));
+    assert!(ended.error.expect("the death").to_string().contains("bridge-sut"));
+}
+
+#[test]
+fn a_full_disk_ends_the_run() {
+    let mut run = fresh("demo", 2);
+    let mut shelf = Shelf { room: 3, ..Shelf::wide() };
+    let ended = run_rounds(&mut run, &mut steady(), &mut shelf, &mut { PATIENT });
+    assert_eq!((ended.state, run.samples.len(), shelf.kept.len()), (RunState::Stopped, 3, 3));
+    assert!(ended.error.is_some());
+}
+
+#[test]
+fn a_sample_broken_by_ctrl_c_is_no_failure() {
+    struct Breaking(bool);
+    impl Watcher for Breaking {
+        fn begin(&mut self, _: u32, _: &str) {}
+        fn end(&mut self) {
+            self.0 = true;
+        }
+        fn failed(&mut self, _: &str, _: &str) {}
+        fn stop_asked(&self) -> bool {
+            self.0
+        }
+        fn now(&self) -> String {
+            String::new()
+        }
+    }
+    let mut run = fresh("demo", 2);
+    let mut machine = Machine::new(|_, _| Err(SampleError::Cell("cancelled".into())));
+    let ended = run_rounds(&mut run, &mut machine, &mut Shelf::wide(), &mut Breaking(false));
+    assert_eq!((ended.state, run.failures.len()), (RunState::Stopped, 0));
+}
+
+#[test]
+fn rows_that_cannot_run_take_no_samples() {
+    let mut run = fresh("demo", 1);
+    let unsupported = Unsupported { why: "no module".into(), remedy: "load it".into() };
+    run.header.unavailable.push(UnavailableRow { method: Row::Method(IoMethod::Ipvlan), unsupported });
+    go(&mut run, &mut steady());
+    assert_eq!(run.samples.len(), 64 - 8);
+}
+
+fn rule(min: usize, max: usize) -> StoppingRule {
+    let width = Width::from_percent(5.0).expect("a width");
+    StoppingRule::new(Confidence::P99, width, min, max).expect("a rule")
+}
+
+#[test]
+fn a_steady_machine_stops_at_the_least_number_of_rounds() {
+    let mut run = fresh("demo", 1);
+    run.header.stopping = Some(rule(3, 30));
+    go(&mut run, &mut steady());
+    assert_eq!(run.samples.iter().map(|sample| sample.round).max(), Some(3));
+}
+
+#[test]
+fn a_restless_machine_stops_at_the_most_rounds() {
+    let mut run = fresh("demo", 1);
+    run.header.stopping = Some(rule(3, 6));
+    let mut machine = Machine::new(|n, _| Ok(1.0 + (n * 7919 % 13) as f64));
+    let ended = go(&mut run, &mut machine);
+    assert_eq!(ended.state, RunState::Complete);
+    assert_eq!(run.samples.iter().map(|sample| sample.round).max(), Some(6));
+}
+
+#[test]
+fn cells_are_compared_by_what_their_test_is_for() {
+    let mut run = fresh("demo", 1);
+    go(&mut run, &mut Machine::new(|_, _| Ok(2.0)));
+    let cells = &run.header.study.cells;
+    for (index, values) in primary_figures(&run) {
+        let expected = match cells[index].workload.kind() {
+            TestKind::Rr => 2000.0,
+            _ => 0.004,
+        };
+        assert_eq!(values, [expected]);
+    }
+}

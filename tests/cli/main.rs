@@ -1,0 +1,85 @@
+//! The command line as a user meets it: help, lists, and every kind of wrong input. No privilege
+//! is needed, and nothing here may change the machine.
+
+#[path = "../bench.rs"]
+#[allow(dead_code, reason = "the kernel tests use more of it")]
+mod bench;
+
+use std::fs;
+
+use bench::Bench;
+
+const STUDY: &str = r#"id = "mine"
+title = "Mine"
+baseline = "native"
+[matrix]
+methods = ["native", "bridge"]
+mtu = [1500]
+transports = ["tcp"]
+tests = ["rr"]
+[plan]
+samples = 5
+duration = "1s"
+"#;
+
+#[test]
+fn help_is_worth_reading() {
+    for verb in [&["--help"][..], &["run", "--help"], &["lab", "--help"], &["results", "--help"]] {
+        insta::assert_snapshot!(verb.join("_"), Bench::new().printed(verb));
+    }
+}
+
+#[test]
+fn the_studies_are_listed() {
+    insta::assert_snapshot!(Bench::new().printed(&["studies"]));
+    let json: serde_json::Value = serde_json::from_str(&Bench::new().printed(&["studies", "--json"])).expect("JSON");
+    assert_eq!(json.as_array().map(Vec::len), Some(3));
+}
+
+#[test]
+fn a_broken_study_is_refused_with_file_and_line() {
+    let broken = |from: &str, to: &str| {
+        assert!(STUDY.contains(from), "{from}");
+        Bench::with("mine.toml", &STUDY.replace(from, to)).refused(&["run", "mine.toml"])
+    };
+    insta::assert_snapshot!("unknown_key", broken("[plan]", "[plan]\nround = 1"));
+    insta::assert_snapshot!("wrong_unit", broken("\"1s\"", "\"1 parsec\""));
+    insta::assert_snapshot!("mtu_67", broken("1500", "67"));
+    insta::assert_snapshot!("mtu_70000", broken("1500", "70000"));
+    insta::assert_snapshot!("clash", broken("\"bridge\"", "\"shared-to-shared\""));
+}
+
+#[test]
+fn wrong_words_on_the_command_line_are_refused() {
+    let refused = |arguments: &[&str]| Bench::new().refused(arguments);
+    insta::assert_snapshot!("no_such_study", refused(&["run", "sparc-t7-2"]));
+    insta::assert_snapshot!("no_such_run", refused(&["results", "show", "nothing"]));
+    insta::assert_snapshot!("duration_without_unit", refused(&["run", "demo", "--duration", "30"]));
+    insta::assert_snapshot!("confidence_without_width", refused(&["run", "demo", "--confidence", "99"]));
+    insta::assert_snapshot!(
+        "confidence_of_a_hundred",
+        refused(&["run", "demo", "--confidence", "100", "--width", "5"])
+    );
+    insta::assert_snapshot!("unknown_method", refused(&["run", "demo", "--methods", "brigde"]));
+    insta::assert_snapshot!("size_zero", refused(&["run", "ip-instances", "--size", "0"]));
+    insta::assert_snapshot!("ssh_option", refused(&["agent", "probe", "ssh:-oProxyCommand=x"]));
+}
+
+#[test]
+fn a_refused_run_leaves_nothing() {
+    let bench = Bench::with("mine.toml", &STUDY.replace("1500", "67"));
+    bench.refused(&["run", "mine.toml"]);
+    let left: Vec<_> = fs::read_dir(bench.path()).expect("the folder").flatten().map(|e| e.file_name()).collect();
+    assert_eq!(left, ["mine.toml"]);
+}
+
+#[test]
+fn an_agent_that_is_not_there_is_named() {
+    let told = Bench::new().refused(&["run", "demo", "--agent", "/nowhere/vtax-agent"]);
+    assert!(told.contains("/nowhere/vtax-agent"), "{told}");
+}
+
+#[test]
+fn an_empty_store_lists_nothing() {
+    assert!(Bench::new().printed(&["results", "list"]).contains("vtax demo"));
+}

@@ -1,0 +1,133 @@
+//! `vtax lab`, as a user works with it.
+
+use super::{Bench, bench::wait_until, json, labs};
+
+fn lab_file(name: &str, more: &str) -> String {
+    format!(
+        r#"
+[lab]
+name = "{name}"
+{more}
+[[host]]
+name = "sut"
+[[host]]
+name = "peer"
+[[wire]]
+name = "w0"
+ends = ["sut", "peer"]
+[[zone]]
+name = "web"
+host = "sut"
+method = "bridge"
+count = 2
+"#
+    )
+}
+
+/// A lab that goes when the test does, however that ends.
+struct Up<'a> {
+    bench: &'a Bench,
+    name: String,
+}
+
+impl<'a> Up<'a> {
+    fn new(bench: &'a Bench, name: &str) -> Up<'a> {
+        bench.printed(&["lab", "up", "lab.toml"]);
+        Up { bench, name: name.to_owned() }
+    }
+}
+
+impl Drop for Up<'_> {
+    fn drop(&mut self) {
+        self.bench.vtax(&["lab", "down", &self.name]);
+    }
+}
+
+#[test]
+fn a_lab_is_built_used_and_removed() {
+    let bench = Bench::with("lab.toml", &lab_file("t-use", ""));
+    let plan = bench.printed(&["lab", "up", "lab.toml", "--dry-run"]);
+    assert!(plan.contains("web-2") && !labs(&bench).contains(&"t-use".to_owned()), "{plan}");
+    let up = Up::new(&bench, "t-use");
+    assert!(labs(&bench).contains(&"t-use".to_owned()));
+    let inside = |domain: &str| bench.printed(&["lab", "exec", "t-use", domain, "--", "cat", "/proc/net/dev"]);
+    assert!(inside("web-1").contains("eth0") && inside("sut").contains("wire0"));
+    assert!(!inside("web-1").contains("wire0"));
+    drop(up);
+    assert!(!labs(&bench).contains(&"t-use".to_owned()));
+}
+
+#[test]
+fn exec_ends_as_the_command_does() {
+    let bench = Bench::with("lab.toml", &lab_file("t-exec", ""));
+    let _up = Up::new(&bench, "t-exec");
+    let code =
+        |command: &[&str]| bench.vtax(&[&["lab", "exec", "lab.toml", "sut", "--"], command].concat()).status.code();
+    assert_eq!(code(&["sh", "-c", "exit 7"]), Some(7));
+    assert_eq!(code(&["sh", "-c", "kill -TERM $$"]), Some(143));
+    assert!(bench.refused(&["lab", "exec", "t-exec", "nobody", "--", "true"]).contains("web-1"));
+}
+
+#[test]
+fn a_name_that_is_taken_is_refused() {
+    let bench = Bench::with("lab.toml", &lab_file("t-taken", ""));
+    let _up = Up::new(&bench, "t-taken");
+    let told = bench.refused(&["lab", "up", "lab.toml"]);
+    assert!(told.contains("t-taken"), "{told}");
+}
+
+#[test]
+fn a_range_in_use_is_refused_with_its_user() {
+    let bench = Bench::with("lab.toml", &lab_file("t-range", "addresses = \"127.0.0.0/20\""));
+    let told = bench.refused(&["lab", "up", "lab.toml"]);
+    assert!(told.contains("127.0.0.") && told.contains("lo"), "{told}");
+    assert!(!labs(&bench).contains(&"t-range".to_owned()));
+}
+
+#[test]
+fn methods_that_clash_are_refused() {
+    let more = "[[zone]]\nname = \"mac\"\nhost = \"sut\"\nmethod = \"macvlan\"\n";
+    let bench = Bench::with("lab.toml", &(lab_file("t-clash", "") + more));
+    let told = bench.refused(&["lab", "up", "lab.toml"]);
+    assert!(told.contains("web-1") && told.contains("mac"), "{told}");
+}
+
+#[test]
+fn clean_leaves_what_lives_alone() {
+    let bench = Bench::with("lab.toml", &lab_file("t-kept", ""));
+    let _up = Up::new(&bench, "t-kept");
+    bench.printed(&["lab", "clean"]);
+    assert!(labs(&bench).contains(&"t-kept".to_owned()), "a lab that was to stay is no litter");
+}
+
+#[test]
+fn two_labs_do_not_meet() {
+    let (one, other) =
+        (Bench::with("lab.toml", &lab_file("t-one", "")), Bench::with("lab.toml", &lab_file("t-two", "")));
+    let _one = Up::new(&one, "t-one");
+    let two = Up::new(&other, "t-two");
+    drop(two);
+    one.printed(&["lab", "exec", "t-one", "web-1", "--", "true"]);
+}
+
+#[test]
+fn a_study_can_be_looked_at_as_a_lab() {
+    let plan = json(&Bench::new(), &["lab", "up", "demo", "--dry-run", "--json"]);
+    assert!(plan["steps"].as_array().is_some_and(|steps| !steps.is_empty()));
+}
+
+#[test]
+fn down_reports_a_process_that_holds_on() {
+    let bench = Bench::with("lab.toml", &lab_file("t-held", ""));
+    let up = Up::new(&bench, "t-held");
+    let mut command = bench.command(&["lab", "exec", "t-held", "web-1", "--", "sleep", "20"]);
+    let mut sleeper = command.spawn().expect("vtax runs");
+    wait_until("the sleeper sleeps", || {
+        let children = format!("/proc/{0}/task/{0}/children", sleeper.id());
+        std::fs::read_to_string(children).is_ok_and(|children| !children.trim().is_empty())
+    });
+    drop(up);
+    assert!(!labs(&bench).contains(&"t-held".to_owned()));
+    sleeper.kill().expect("it is ours");
+    sleeper.wait().expect("it ends");
+}

@@ -1,0 +1,62 @@
+//! vtax from end to end, on the real kernel: studies, labs, and everything that can die.
+//!
+//! Needs root. Every lab is made of namespaces of its own; no test touches a link of the machine.
+
+#[path = "../bench.rs"]
+#[allow(dead_code, reason = "the tests of the command line use more of it")]
+mod bench;
+mod deaths;
+mod labs;
+mod remote;
+mod rootless;
+mod studies;
+
+use std::{fs, path::Path};
+
+use bench::Bench;
+use serde_json::Value;
+
+/// Runs vtax, which must end well, and reads the JSON that it prints.
+fn json(bench: &Bench, arguments: &[&str]) -> Value {
+    serde_json::from_str(&bench.printed(arguments)).expect("JSON")
+}
+
+/// Fails if anything of this bench's vtaxes is left: a process, or a lab of its runs.
+fn assert_nothing_left(bench: &Bench) {
+    bench::wait_until("no process is left", || processes_of(bench.path()).is_empty());
+    let mounts = fs::read_to_string("/proc/self/mountinfo").expect("the mounts");
+    for run in runs(bench) {
+        let lab = lab_of(&run);
+        assert!(!mounts.contains(&format!("/{lab}/")), "{lab} is still mounted");
+        assert!(!labs(bench).contains(&lab), "{lab} is still there");
+    }
+}
+
+fn runs(bench: &Bench) -> Vec<String> {
+    names(&json(bench, &["results", "list", "--json"]), "id")
+}
+
+fn labs(bench: &Bench) -> Vec<String> {
+    names(&json(bench, &["lab", "list", "--json"]), "name")
+}
+
+fn names(list: &Value, key: &str) -> Vec<String> {
+    let name = |item: &Value| item[key].as_str().expect("a name").to_owned();
+    list.as_array().expect("a list").iter().map(name).collect()
+}
+
+/// The lab that a run uses.
+fn lab_of(run: &str) -> String {
+    format!("run-{}", run.rsplit('-').next().expect("an id"))
+}
+
+/// Processes whose environment has the folder of this bench.
+fn processes_of(folder: &Path) -> Vec<u32> {
+    let mark = folder.as_os_str().as_encoded_bytes();
+    let of_bench = |pid: &u32| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.windows(mark.len()).any(|window| window == mark)
+    };
+    let processes = fs::read_dir("/proc").expect("/proc").flatten();
+    processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(of_bench).collect()
+}

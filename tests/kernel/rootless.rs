@@ -1,0 +1,61 @@
+//! vtax as an ordinary user, in a user namespace of its own.
+
+use std::{
+    fs,
+    os::unix::{fs::PermissionsExt, process::CommandExt},
+    process::{Command, Output},
+};
+
+use super::Bench;
+
+const NOBODY: u32 = 65534;
+
+/// A bench that user 65534 can write, with the programs where it can read them.
+fn open_bench() -> Bench {
+    let bench = Bench::new();
+    fs::set_permissions(bench.path(), fs::Permissions::from_mode(0o777)).expect("ours");
+    let programs = bench.path().join("bin");
+    fs::create_dir(&programs).expect("a folder");
+    let built = std::path::Path::new(env!("CARGO_BIN_EXE_vtax")).parent().expect("a folder");
+    for program in ["vtax", "vtax-agent"] {
+        fs::copy(built.join(program), programs.join(program)).expect("the program was built");
+    }
+    bench
+}
+
+fn vtax(bench: &Bench, arguments: &[&str]) -> Output {
+    let mut command = Command::new(bench.path().join("bin/vtax"));
+    command.current_dir(bench.path()).env("VTAX_STATE", bench.state()).env("COLUMNS", "100");
+    command.env("XDG_RUNTIME_DIR", bench.path().join("runtime")).env_remove("HOME");
+    command.uid(NOBODY).gid(NOBODY).args(arguments).output().expect("vtax runs")
+}
+
+#[test]
+fn a_study_runs_without_root() {
+    let bench = open_bench();
+    let output = vtax(&bench, &["run", "demo", "--samples", "1", "--duration", "20ms", "--json"]);
+    let result: serde_json::Value = serde_json::from_str(&super::bench::printed(&output)).expect("JSON");
+    assert_eq!(result["environment"]["privilege"], "user namespace");
+    let measured = |method: &str| {
+        let cells = result["cells"].as_array().expect("cells").iter();
+        cells.filter(|cell| cell["method"] == method).all(|cell| cell["status"] == "measured")
+    };
+    assert!(["native", "shared-ip", "veth", "bridge", "macvlan", "vxlan"].into_iter().all(measured));
+}
+
+#[test]
+fn a_lab_stays_up_without_root_until_it_is_taken_down() {
+    let bench = open_bench();
+    let runtime = bench.path().join("runtime");
+    fs::create_dir(&runtime).expect("a folder");
+    std::os::unix::fs::chown(&runtime, Some(NOBODY), Some(NOBODY)).expect("we are root");
+    fs::set_permissions(&runtime, fs::Permissions::from_mode(0o700)).expect("ours");
+    let lab = "[lab]\nname = \"mine\"\n[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n[[wire]]\nname = \"w\"\nends = [\"a\", \"b\"]\n";
+    fs::write(bench.path().join("lab.toml"), lab).expect("a file");
+    super::bench::printed(&vtax(&bench, &["lab", "up", "lab.toml"]));
+    let inside = vtax(&bench, &["lab", "exec", "mine", "a", "--", "cat", "/proc/net/dev"]);
+    assert!(super::bench::printed(&inside).contains("wire0"));
+    super::bench::printed(&vtax(&bench, &["lab", "down", "mine"]));
+    assert!(super::bench::printed(&vtax(&bench, &["lab", "list"])).contains("no labs"));
+    super::bench::wait_until("the keeper has gone with the last lab", || super::processes_of(bench.path()).is_empty());
+}

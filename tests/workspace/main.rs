@@ -1,0 +1,133 @@
+//! The shape of the house: which crate may know which, and on what terms we use others' work.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
+
+fn metadata() -> Metadata {
+    MetadataCommand::new().other_options(vec!["--locked".into()]).exec().expect("cargo tells about this workspace")
+}
+
+/// Lower layers first: a crate may use those of lower layers only.
+const LAYERS: [&[&str]; 5] = [
+    &["vtax-model"],
+    &["vtax-journal", "vtax-sys"],
+    &["vtax-engine"],
+    &["vtax-agent", "vtax-host", "vtax-lab"],
+    &["vtax"],
+];
+
+fn layer(name: &str) -> Option<usize> {
+    LAYERS.iter().position(|layer| layer.contains(&name))
+}
+
+#[test]
+fn dependencies_point_down_only() {
+    let metadata = metadata();
+    for package in metadata.workspace_packages() {
+        let own = layer(&package.name).unwrap_or_else(|| panic!("{} has no layer", package.name));
+        let normal = package.dependencies.iter().filter(|dependency| dependency.kind == DependencyKind::Normal);
+        for used in normal.filter_map(|dependency| layer(&dependency.name)) {
+            assert!(used < own, "{} depends on something that isn't below it", package.name);
+        }
+    }
+}
+
+/// Licences that go with "Apache-2.0 OR MIT" in a static binary.
+const LICENCES: [&str; 10] = [
+    "0BSD",
+    "Apache-2.0",
+    "Apache-2.0 WITH LLVM-exception",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "BSL-1.0",
+    "MIT",
+    "MIT-0",
+    "Unicode-3.0",
+    "Zlib",
+];
+
+/// Whether one of the alternatives of `expression` allows what we do, with every part that it
+/// joins by AND.
+fn allowed(expression: &str) -> bool {
+    let expression = expression.replace('/', " OR ").replace(['(', ')'], "");
+    let part = |part: &str| part.split(" OR ").any(|name| LICENCES.contains(&name.trim()));
+    expression.split(" AND ").all(part)
+}
+
+#[test]
+fn every_dependency_has_a_licence_that_we_may_use() {
+    let metadata = metadata();
+    let refused = metadata.packages.iter().filter(|package| !package.license.as_deref().is_some_and(allowed));
+    let refused: Vec<String> = refused.map(|package| format!("{} {:?}", package.name, package.license)).collect();
+    assert!(refused.is_empty(), "{refused:#?}");
+}
+
+#[test]
+fn the_licence_check_can_fail() {
+    assert!(allowed("MIT/Apache-2.0") && allowed("GPL-3.0 OR MIT") && allowed("(MIT OR Apache-2.0) AND Unicode-3.0"));
+    assert!(!allowed("GPL-3.0") && !allowed("MIT AND GPL-3.0") && !allowed(""));
+}
+
+#[test]
+fn no_dependency_comes_from_elsewhere_than_the_registry_or_here() {
+    let metadata = metadata();
+    let members: BTreeSet<_> = metadata.workspace_members.iter().collect();
+    let elsewhere = |package: &&Package| match &package.source {
+        Some(source) => !source.repr.starts_with("registry+"),
+        None => !members.contains(&package.id),
+    };
+    let names: Vec<_> = metadata.packages.iter().filter(elsewhere).map(|package| &package.name).collect();
+    assert!(names.is_empty(), "{names:?}");
+}
+
+fn sources(package: &Package) -> Vec<PathBuf> {
+    let root = package.manifest_path.parent().expect("a manifest is in a folder");
+    let mut found = Vec::new();
+    collect(root.as_std_path(), &mut found);
+    found
+}
+
+fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder of ours").flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            collect(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn only_vtax_sys_has_unsafe_code() {
+    let metadata = metadata();
+    for package in metadata.workspace_packages().into_iter().filter(|package| package.name.as_str() != "vtax-sys") {
+        for target in package.targets.iter().filter(|target| target.is_lib() || target.is_bin()) {
+            let root = fs::read_to_string(&target.src_path).expect("a source of ours");
+            assert!(root.contains("#![forbid(unsafe_code)]"), "{}", target.src_path);
+        }
+    }
+}
+
+#[test]
+fn rooms_have_names_that_say_what_is_in_them() {
+    let drawers = ["util", "utils", "helper", "helpers", "common", "misc"];
+    let metadata = metadata();
+    for path in metadata.workspace_packages().into_iter().flat_map(sources) {
+        let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+        assert!(!drawers.contains(&stem), "{}", path.display());
+    }
+}
+
+#[test]
+fn versions_agree() {
+    let metadata = metadata();
+    let versions: BTreeMap<_, _> =
+        metadata.workspace_packages().into_iter().map(|package| (package.version.clone(), &package.name)).collect();
+    assert_eq!(versions.len(), 1, "the agent and vtax must be of one version: {versions:?}");
+}
