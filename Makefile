@@ -27,4 +27,4 @@ lint:
 
 bench: build
 	sh scripts/setup.sh bench
-	cargo bench --locked --package vtax
+	VTAX_AGENT=$(RELEASE)/vtax-agent cargo bench --locked --package vtax --bench recording --bench peers --bench labs

@@ -82,7 +82,11 @@ impl Facts {
 }
 
 fn why_not(kind: &str) -> Option<String> {
-    vtax_sys::netlink::probe_kind(kind).err().map(|error| error.to_string())
+    vtax_sys::netlink::probe_kind(kind).err().map(|error| match error {
+        // Its remedy is the planner's to tell, for the method and not for the link.
+        SysError::NoSuchKind { kind } => format!("this kernel has no link kind {kind}"),
+        error => format!("no {kind} link can be made here: {error}"),
+    })
 }
 
 /// Addresses and routes of the namespace that we were started in. The default route is no

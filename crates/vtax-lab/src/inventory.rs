@@ -4,14 +4,13 @@ use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 use vtax_journal::{Journal, JournalError, Owner, Snapshot, State, scan};
 use vtax_model::topology::Name;
-use vtax_sys::process::ProcessId;
 
 use crate::{
     error::LabError,
     lab::{self, About},
     site::Site,
     step::LabStep,
-    world::World,
+    world::{self, World},
 };
 
 /// A lab in a list.
@@ -134,7 +133,7 @@ fn summary(name: Name, snapshot: &Result<Snapshot<LabStep>, JournalError>) -> La
 /// A kept lab dies with the process whose namespaces it lives in.
 pub(crate) fn state_of(state: State, about: Option<&About>) -> State {
     let keeper = about.and_then(|about| about.keeper.as_deref());
-    let dead = keeper.is_some_and(|keeper| !keeper.parse().is_ok_and(ProcessId::exists));
+    let dead = keeper.is_some_and(|keeper| !keeper.parse().is_ok_and(world::lives));
     if state == State::Kept && dead { State::Abandoned } else { state }
 }
 

@@ -67,16 +67,23 @@ impl Lab {
         let blueprint = Arc::new(blueprint);
         let mut site = Site::new(&blueprint.lab, &world.lab_directory(&blueprint.lab)).building(&blueprint);
         reserve_files(&blueprint);
-        let built = site.make_directory().map(|()| journal.execute(steps, &mut site));
-        let mut journal = built?.map_err(|error| {
+        if let Err(error) = site.make_directory() {
+            journal.discard_if_empty()?;
+            return Err(error);
+        }
+        let mut journal = journal.execute(steps, &mut site).map_err(|error| {
             site.remove_directory();
             LabError::Build { lab: blueprint.lab.clone(), error: Box::new(error) }
         })?;
-        let journal = match lifetime {
-            Lifetime::Ephemeral => Some(journal),
-            Lifetime::Kept => journal.keep().map(|()| None)?,
-        };
-        Ok(Lab { world: world.clone(), blueprint, site: Mutex::new(site), journal })
+        if lifetime == Lifetime::Ephemeral {
+            return Ok(Lab { world: world.clone(), blueprint, site: Mutex::new(site), journal: Some(journal) });
+        }
+        if let Err(error) = journal.keep() {
+            // What can't be removed now is left to `clean`; that the disk is full is the news.
+            let _ = undo(journal, &mut site);
+            return Err(error.into());
+        }
+        Ok(Lab { world: world.clone(), blueprint, site: Mutex::new(site), journal: None })
     }
 
     /// A lab that is up already, to run programs in it, look at it or take it down.

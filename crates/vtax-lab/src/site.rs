@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    fs,
+    fs, io,
     net::Ipv4Addr,
     path::{Path, PathBuf},
     sync::Arc,
@@ -114,15 +114,9 @@ impl Site {
             if self.recorded.get(name).is_some_and(|id| *id != namespace.id().to_string()) {
                 return Err(LabError::Replaced { lab: self.lab.clone(), namespace: name.clone() });
             }
-            self.hold(name, namespace)?;
+            let rtnl = Rtnl::open_in(&namespace).map_err(LabError::kernel(name))?;
+            self.stacks.insert(name.clone(), Stack::new(namespace, rtnl));
         }
-        Ok(self.stacks.get_mut(name).expect("it has just been put there"))
-    }
-
-    fn hold(&mut self, name: &Name, namespace: NetNs) -> Result<&mut Stack, LabError> {
-        let rtnl = Rtnl::open_in(&namespace).map_err(LabError::kernel(name))?;
-        let stack = Stack { namespace: Arc::new(namespace), rtnl, indices: HashMap::new() };
-        self.stacks.insert(name.clone(), stack);
         Ok(self.stacks.get_mut(name).expect("it has just been put there"))
     }
 
@@ -133,9 +127,8 @@ impl Site {
     fn create_namespace(&mut self, name: &Name) -> Result<Receipt, LabError> {
         let namespace = NetNs::create_at(&self.pin(name)).map_err(LabError::kernel(name))?;
         let id = namespace.id().to_string();
-        let stack = self.hold(name, namespace)?;
-        let up = LinkChange { up: Some(true), ..LinkChange::default() };
-        stack.rtnl.set_link(LOOPBACK, &up).map_err(LabError::kernel(name))?;
+        let rtnl = namespace.run(|| furnish(name)).map_err(LabError::kernel(name))??;
+        self.stacks.insert(name.clone(), Stack::new(namespace, rtnl));
         Ok(Receipt(Some(id)))
     }
 
@@ -216,12 +209,35 @@ impl Site {
             alias: Some(mark.to_owned()),
             ..LinkChange::default()
         };
-        self.change(at, &change)
+        self.change(at, &change)?;
+        self.hasten(at)
+    }
+
+    /// Makes the kernel see a wire's carrier at once.
+    ///
+    /// It puts off events that it takes for not urgent, by up to a second, and until then the
+    /// link counts as down and forwards nothing as a bridge's port. The first links of two
+    /// namespaces have the same index, by which the kernel takes a veth for a link that stands
+    /// on itself, and so for not urgent unless its queue is to be changed
+    /// (`linkwatch_urgent_event`). A link that is opened for the second time has such a queue.
+    fn hasten(&mut self, at: &Place) -> Result<(), LabError> {
+        let wires = self.blueprint.iter().flat_map(|blueprint| &blueprint.wires);
+        if !wires.into_iter().any(|wire| wire.ends.contains(at)) {
+            return Ok(());
+        }
+        let index = self.index(at)?;
+        let link = self.stack(&at.namespace)?.rtnl.existing_link(index).map_err(LabError::kernel(at))?;
+        if link.lower_up && !link.running && link.parent == Some(index) {
+            for up in [false, true] {
+                self.change(at, &LinkChange { up: Some(up), ..LinkChange::default() })?;
+            }
+        }
+        Ok(())
     }
 
     fn change(&mut self, at: &Place, change: &LinkChange<'_>) -> Result<(), LabError> {
-        let index = self.index(at)?;
-        self.stack(&at.namespace)?.rtnl.set_link(index, change).map_err(LabError::kernel(at))
+        let name = kernel_name(at)?;
+        self.stack(&at.namespace)?.rtnl.set_link(&name, change).map_err(LabError::kernel(at))
     }
 
     fn index(&mut self, at: &Place) -> Result<IfIndex, LabError> {
@@ -257,6 +273,30 @@ impl Site {
         let written = key.parse().and_then(|key| sysctl::write(&inside, &key, value));
         written.map(|_| ()).map_err(LabError::kernel(namespace))
     }
+}
+
+impl Stack {
+    fn new(namespace: NetNs, rtnl: Rtnl) -> Stack {
+        Stack { namespace: Arc::new(namespace), rtnl, indices: HashMap::new() }
+    }
+}
+
+/// What every new namespace gets, and the connection to it: done in one visit, as each visit
+/// takes a thread.
+///
+/// IPv6 is off for the links to come. A lab speaks IPv4 only, while the kernel would greet all
+/// neighbours by IPv6 from each new link: on a bridge of n zones n² packets, in the middle of
+/// whatever is measured. A kernel without IPv6 has nothing to switch off.
+fn furnish(name: &Name) -> Result<Rtnl, LabError> {
+    let setting = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
+    match fs::write(setting, "1") {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(LabError::file("set", setting)(error)),
+        _ => {}
+    }
+    let mut rtnl = Rtnl::open().map_err(LabError::kernel(name))?;
+    let up = LinkChange { up: Some(true), ..LinkChange::default() };
+    rtnl.set_link(LOOPBACK, &up).map_err(LabError::kernel(name))?;
+    Ok(rtnl)
 }
 
 impl Step for LabStep {

@@ -15,7 +15,7 @@ use crate::place::{LinkName, Place};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub enum LabStep {
-    /// Makes a network namespace, pins it and switches its `lo` on.
+    /// Makes a network namespace, pins it, and switches its `lo` on and IPv6 off.
     CreateNamespace {
         /// Of a host or of a zone.
         namespace: Name,

@@ -130,7 +130,7 @@ fn kernel_has(kind: &str, facts: &Facts) -> Result<(), Unsupported> {
     match facts.lacks(kind) {
         None => Ok(()),
         Some(why) => Err(Unsupported {
-            why: format!("no {kind} link can be made here: {why}"),
+            why: why.to_owned(),
             remedy: format!("load or install the module `{kind}` (CONFIG_{})", kind.to_ascii_uppercase()),
         }),
     }

@@ -33,7 +33,14 @@ const GLANCE: Duration = Duration::from_millis(300);
 /// The user's keeper, if there is one.
 pub(super) fn living(run: &Path) -> Option<ProcessId> {
     let keeper: ProcessId = fs::read_to_string(file(run)).ok()?.trim().parse().ok()?;
-    keeper.exists().then_some(keeper)
+    lives(keeper).then_some(keeper)
+}
+
+/// Whether a keeper still holds its namespaces. One that was killed holds nothing, though its
+/// number stays taken until its parent asks for it (where process 1 is no proper init, for ever).
+pub(crate) fn lives(keeper: ProcessId) -> bool {
+    // An error is about our means to wait, not about the keeper.
+    !keeper.wait_end(Duration::ZERO).unwrap_or_else(|_| !keeper.exists())
 }
 
 /// Starts this program again as a keeper.
@@ -117,4 +124,22 @@ fn keep(world: &World) -> Result<(), LabError> {
 
 fn file(run: &Path) -> PathBuf {
     run.join("keeper")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_killed_keeper_that_nobody_asked_for_is_dead() {
+        let mut child = Command::new("sleep").arg("60").spawn().expect("a program");
+        let keeper = ProcessId::of(Pid(child.id())).expect("it runs");
+        assert!(lives(keeper));
+        child.kill().expect("it is ours");
+        keeper.wait_end(Duration::from_secs(2)).expect("it ends");
+        assert!(keeper.exists(), "a zombie");
+        assert!(!lives(keeper));
+        child.wait().expect("it is ours");
+        assert!(!lives(keeper));
+    }
 }

@@ -21,6 +21,7 @@ use vtax_model::topology::Name;
 use vtax_sys::{process::ProcessId, userns};
 
 pub use keeper::keeper_main;
+pub(crate) use keeper::lives;
 
 use crate::error::LabError;
 
@@ -94,7 +95,7 @@ impl World {
     /// The keeper, which must still be there when a lab is to be kept.
     pub(crate) fn living_keeper(&self) -> Result<Option<ProcessId>, LabError> {
         match self.keeper {
-            Some(keeper) if !keeper.exists() => Err(LabError::Keeper { why: "has just ended".to_owned() }),
+            Some(keeper) if !keeper::lives(keeper) => Err(LabError::Keeper { why: "has just ended".to_owned() }),
             keeper => Ok(keeper),
         }
     }

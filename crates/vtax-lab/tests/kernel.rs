@@ -1,0 +1,468 @@
+//! Labs on the running kernel. These tests need root and fail without it.
+//!
+//! Each uses names of its own and looks only at what carries them, so that they can run at
+//! once, and beside other labs of this machine.
+
+use std::{
+    fs, io,
+    io::{BufRead, BufReader},
+    net::{SocketAddrV4, UdpSocket},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use vtax_lab::{
+    Endpoint, Facts, Lab, LabError, LabState, Lifetime, Need, Plan, PlanError, World, availability, clean, list, plan,
+    step::LabStep,
+};
+use vtax_model::{
+    located::Source,
+    method::{Availability, IoMethod},
+    topology::{Name, Topology},
+    units::Mtu,
+};
+use vtax_sys::{
+    netns::{NetNs, Outlive},
+    sock::set_dont_fragment,
+};
+
+/// Where the labs of root are.
+const RUN: &str = "/run/vtax";
+/// Set for the process that is going to be killed: the name of its lab.
+const ACTOR: &str = "VTAX_TEST_ACTOR";
+const PATIENCE: Duration = Duration::from_secs(3);
+
+const ZONE_METHODS: [IoMethod; 7] = [
+    IoMethod::SharedIp,
+    IoMethod::Veth,
+    IoMethod::Bridge,
+    IoMethod::Macvlan,
+    IoMethod::Ipvlan,
+    IoMethod::Vxlan,
+    IoMethod::Exclusive,
+];
+
+fn world() -> World {
+    World::enter(Need::Kept).expect("these tests need root")
+}
+
+fn name(text: &str) -> Name {
+    text.parse().expect("a name")
+}
+
+fn mtu(bytes: i64) -> Mtu {
+    Mtu::try_from(bytes).expect("a usual MTU")
+}
+
+/// Two hosts with a wire, and what else the test wants.
+fn topology(lab: &str, more: &str) -> Topology {
+    let text = format!(
+        r#"
+[lab]
+name = "{lab}"
+[[host]]
+name = "sut"
+[[host]]
+name = "peer"
+[[wire]]
+name = "w0"
+ends = ["sut", "peer"]
+{more}"#
+    );
+    Topology::parse(Source { name: "lab.toml", text: &text }).expect("a good file")
+}
+
+fn zone(name: &str, host: &str, method: IoMethod) -> String {
+    format!("[[zone]]\nname = \"{name}\"\nhost = \"{host}\"\nmethod = \"{method}\"\n")
+}
+
+/// Another lab may take the range that was free a moment ago; the error says to start again.
+fn up(world: &World, topology: &Topology, lifetime: Lifetime) -> Lab {
+    for _ in 0..20 {
+        let plan = plan(topology, &Facts::gather(world).expect("facts")).expect("a possible lab");
+        match Lab::up(world, plan, lifetime) {
+            Err(LabError::RangeTaken { .. }) => {}
+            built => return built.expect("a lab"),
+        }
+    }
+    panic!("other labs take every range");
+}
+
+fn pin(lab: &str, namespace: &Name) -> PathBuf {
+    Path::new(RUN).join("labs").join(lab).join("netns").join(namespace.as_str())
+}
+
+/// The processes that were started in a lab.
+fn processes(lab: &str) -> Vec<String> {
+    let mark = format!("VTAX_LAB={lab}");
+    let all = fs::read_dir("/proc").expect("/proc").flatten();
+    let ours = all.filter(|entry| {
+        let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+    });
+    ours.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+fn assert_nothing_left(lab: &str) {
+    for path in [format!("labs/{lab}"), format!("journals/{lab}.journal")] {
+        let path = Path::new(RUN).join(path);
+        assert!(!path.exists(), "{} is left", path.display());
+    }
+    assert_eq!(processes(lab), Vec::<String>::new());
+    let mounts = fs::read_to_string("/proc/self/mounts").expect("/proc");
+    assert!(!mounts.contains(&format!("{RUN}/labs/{lab}/")), "a mount is left");
+}
+
+fn socket(lab: &str, of: &Endpoint, to: &Endpoint) -> UdpSocket {
+    let namespace = NetNs::open(&pin(lab, &of.namespace)).expect("a namespace");
+    let bound = namespace.run(|| UdpSocket::bind(SocketAddrV4::new(of.address, 7777)));
+    let socket = bound.expect("inside").expect("its own address");
+    socket.connect(SocketAddrV4::new(to.address, 7777)).expect("a route");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    set_dont_fragment(&socket).expect("an option");
+    socket
+}
+
+/// A datagram that fills the MTU crosses in both directions unfragmented, and one byte more
+/// is refused.
+fn assert_full_packets_cross(lab: &str, from: &Endpoint, to: &Endpoint, mtu: Mtu, what: &str) {
+    let (a, b) = (socket(lab, from, to), socket(lab, to, from));
+    let full = usize::try_from(mtu.udp_payload().0).expect("small");
+    for (sender, receiver) in [(&a, &b), (&b, &a)] {
+        let sent: Vec<u8> = (0..full).map(|i| i as u8).collect();
+        sender.send(&sent).unwrap_or_else(|error| panic!("{what}: {full} bytes: {error}"));
+        let mut received = vec![0; full + 1];
+        let length = receiver.recv(&mut received).unwrap_or_else(|error| panic!("{what}: nothing arrived: {error}"));
+        assert!(received[..length] == sent, "{what}: {length} bytes arrived of {full}");
+        let error = sender.send(&vec![0; full + 1]).expect_err("more than the MTU");
+        assert_eq!(error.raw_os_error(), Some(90), "{what}: EMSGSIZE is expected, not {error}");
+    }
+}
+
+fn can(world: &World, method: IoMethod) -> bool {
+    let answers = availability(&Facts::gather(world).expect("facts"));
+    answers.contains(&(method, Availability::Yes))
+}
+
+#[test]
+fn full_packets_cross_by_every_method_at_every_mtu() {
+    let world = world();
+    for method in ZONE_METHODS.into_iter().filter(|method| can(&world, *method)) {
+        for both in [false, true] {
+            let lab_name = format!("full-{method}-{both}");
+            let far = if both { zone("db", "peer", method) } else { String::new() };
+            let lab = up(&world, &topology(&lab_name, &(zone("web", "sut", method) + &far)), Lifetime::Ephemeral);
+            let web = lab.zone_endpoint(&name("web")).expect("the zone");
+            let peer = match both {
+                true => lab.zone_endpoint(&name("db")),
+                false => lab.host_endpoint(&name("peer"), &name("w0")),
+            };
+            let peer = peer.expect("the other end");
+            for wire in [1500, 9000, 1500].map(mtu) {
+                lab.set_mtu(wire).expect("every link takes it");
+                let what = format!("{method}, both sides: {both}, mtu {wire}");
+                let inner = lab.blueprint().path_mtu(web, peer, wire);
+                assert_full_packets_cross(&lab_name, web, peer, inner, &what);
+                let hops = lab.path(web, peer).expect("a path");
+                assert!(hops.len() >= 2, "{what}: {hops:?}");
+                let overhead = |kind: &str| if kind == "vxlan" { 50 } else { 0 };
+                assert!(hops.iter().all(|hop| hop.mtu == wire.get() - overhead(&hop.kind)), "{what}: {hops:?}");
+            }
+            lab.down().expect("all goes");
+            assert_nothing_left(&lab_name);
+        }
+    }
+}
+
+#[test]
+fn a_method_that_the_kernel_lacks_is_refused_before_the_first_step() {
+    let world = world();
+    let facts = Facts::gather(&world).expect("facts");
+    for (method, answer) in availability(&facts) {
+        if let (true, Availability::No(unsupported)) = (ZONE_METHODS.contains(&method), answer) {
+            let refused = plan(&topology("lacking", &zone("web", "sut", method)), &facts).expect_err("unsupported");
+            assert_eq!(refused, PlanError::Unsupported { zone: name("web"), method, unsupported });
+        }
+    }
+    assert_nothing_left("lacking");
+}
+
+#[test]
+fn zones_of_one_host_meet_in_its_switch_or_in_one_outside() {
+    let world = world();
+    let inside = zone("a", "sut", IoMethod::Bridge) + &zone("b", "sut", IoMethod::Bridge);
+    let outside = "[[host]]\nname = \"sw\"\nswitch = true\n\
+        [[wire]]\nname = \"w1\"\nends = [\"sut\", \"sw\"]\n[[wire]]\nname = \"w2\"\nends = [\"sw\", \"sut\"]\n"
+        .to_owned()
+        + &(zone("a", "sut", IoMethod::Exclusive) + "wire = \"w1\"\n")
+        + &(zone("b", "sut", IoMethod::Exclusive) + "wire = \"w2\"\n");
+    for (lab_name, zones, hops) in [("meet-inside", inside, 5), ("meet-outside", outside, 5)] {
+        let lab = up(&world, &topology(lab_name, &zones), Lifetime::Ephemeral);
+        let [a, b] = ["a", "b"].map(|zone| lab.zone_endpoint(&name(zone)).expect("the zone"));
+        assert_full_packets_cross(lab_name, a, b, mtu(1500), lab_name);
+        assert_eq!(lab.path(a, b).expect("a path").len(), hops);
+        lab.down().expect("all goes");
+        assert_nothing_left(lab_name);
+    }
+}
+
+/// Every method that this kernel has, each on a wire of its own, at both sides.
+fn all_methods(world: &World, lab: &str) -> Topology {
+    let mut text = String::new();
+    for (index, method) in ZONE_METHODS.into_iter().filter(|method| can(world, *method)).enumerate() {
+        text += &format!("[[wire]]\nname = \"m{index}\"\nends = [\"sut\", \"peer\"]\n");
+        for host in ["sut", "peer"] {
+            text += &(zone(&format!("{host}-{index}"), host, method) + &format!("wire = \"m{index}\"\n"));
+        }
+    }
+    topology(lab, &text)
+}
+
+#[test]
+fn a_failure_at_any_step_leaves_nothing() {
+    let world = world();
+    let topology = all_methods(&world, "failing");
+    let facts = Facts::gather(&world).expect("facts");
+    let good = plan(&topology, &facts).expect("a possible lab");
+    for at in 2..good.steps.len() {
+        let mut steps = good.steps.clone();
+        steps.insert(at, LabStep::SetSysctl { namespace: name("sut"), key: "net.no_such".into(), value: "1".into() });
+        let error = build(&world, &good, steps);
+        assert!(
+            error.contains(&format!("lab `failing` could not be built: {}", "sysctl of sut: net.no_such = 1")),
+            "{error}"
+        );
+        assert_nothing_left("failing");
+    }
+    let mut steps = good.steps.clone();
+    steps.push(LabStep::CreateNamespace { namespace: name("sut") });
+    assert!(build(&world, &good, steps).contains("namespace sut"));
+    assert_nothing_left("failing");
+}
+
+fn build(world: &World, good: &Plan, steps: Vec<LabStep>) -> String {
+    loop {
+        let plan = Plan { blueprint: good.blueprint.clone(), steps: steps.clone() };
+        match Lab::up(world, plan, Lifetime::Ephemeral) {
+            // A lab of another test has the range for a moment.
+            Err(LabError::RangeTaken { .. }) => thread::sleep(Duration::from_millis(20)),
+            built => return built.expect_err("a step fails").to_string(),
+        }
+    }
+}
+
+#[test]
+fn a_name_and_a_range_that_are_taken_are_refused() {
+    let world = world();
+    let lab = up(&world, &topology("taken", ""), Lifetime::Ephemeral);
+    let facts = Facts::gather(&world).expect("facts");
+    assert_eq!(plan(&topology("taken", ""), &facts).unwrap_err(), PlanError::NameTaken { lab: name("taken") });
+    let mut other = topology("other", "");
+    other.addresses = Some(lab.blueprint().addresses);
+    let error = plan(&other, &facts).unwrap_err();
+    assert!(matches!(&error, PlanError::RangeInUse { by, .. } if by.contains("taken")), "{error}");
+    // A plan that was made before the other lab was up is refused as well.
+    let mut stale = facts.clone();
+    (stale.in_use, stale.labs) = (Vec::new(), Vec::new());
+    let late = Lab::up(&world, plan(&other, &stale).expect("nothing is known"), Lifetime::Ephemeral).unwrap_err();
+    assert!(matches!(&late, LabError::RangeTaken { by, .. } if by.as_str() == "taken"), "{late}");
+    let same = Plan { blueprint: lab.blueprint().clone(), steps: Vec::new() };
+    let again = Lab::up(&world, same, Lifetime::Ephemeral).unwrap_err();
+    assert!(again.to_string().contains("the name `taken` is taken: alive"), "{again}");
+    assert_nothing_left("other");
+    lab.down().expect("all goes");
+    assert_nothing_left("taken");
+}
+
+#[test]
+fn a_kept_lab_stays_until_it_is_taken_down() {
+    let world = world();
+    drop(up(&world, &topology("kept", &zone("web", "sut", IoMethod::Bridge)), Lifetime::Kept));
+    let state = |wanted: &str| {
+        let labs = list(&world).expect("a list");
+        labs.into_iter().find(|lab| lab.name.as_str() == wanted).map(|lab| lab.state)
+    };
+    assert_eq!(state("kept"), Some(LabState::Kept));
+    let report = clean(&world, Some(&name("kept"))).expect("a report");
+    assert!(report.removed.is_empty() && report.failures.is_empty());
+    let lab = Lab::open(&world, &name("kept")).expect("it is up");
+    let web = lab.zone_endpoint(&name("web")).expect("the zone");
+    let mut cat = Command::new("cat");
+    cat.arg("/proc/self/net/dev").stdout(Stdio::piped());
+    let seen = lab.spawn(web, cat).expect("a program").wait_with_output().expect("its end").stdout;
+    assert!(String::from_utf8_lossy(&seen).contains("eth0:"));
+    lab.down().expect("all goes");
+    assert_eq!(state("kept"), None);
+    assert_nothing_left("kept");
+}
+
+#[test]
+fn a_dropped_lab_is_taken_down_with_its_processes() {
+    let world = world();
+    let lab = up(&world, &topology("dropped", &zone("web", "sut", IoMethod::Veth)), Lifetime::Ephemeral);
+    let web = lab.zone_endpoint(&name("web")).expect("the zone");
+    let mut child = lab.spawn(web, daemon()).expect("a shell");
+    wait_for("its child", || processes("dropped").len() == 2);
+    drop(lab);
+    child.wait().expect("it was killed");
+    assert_nothing_left("dropped");
+}
+
+/// A shell with a child that does not die with whoever started the shell.
+fn daemon() -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "sleep 60 & exec sleep 61"]);
+    shell
+}
+
+fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !done() {
+        assert!(Instant::now() < deadline, "{what} took too long");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_strangers_process_is_named_and_not_ended() {
+    let world = world();
+    let lab = up(&world, &topology("strange", ""), Lifetime::Ephemeral);
+    let host = NetNs::open(&pin("strange", &name("sut"))).expect("a namespace");
+    let mut sleep = Command::new("sleep");
+    sleep.arg("60");
+    let mut stranger = Reaped(host.spawn(sleep, Outlive::No).expect("a program"));
+    drop(host);
+    let error = lab.down().expect_err("it is in the way").to_string();
+    assert!(error.contains(&format!("`sut` is still used by process {} (sleep)", stranger.0.id())), "{error}");
+    assert!(stranger.0.try_wait().expect("it is ours").is_none(), "it lives");
+    assert!(!pin("strange", &name("peer")).exists(), "all else is gone");
+    drop(stranger);
+    assert_eq!(clean(&world, Some(&name("strange"))).expect("a report").removed, [name("strange")]);
+    assert_nothing_left("strange");
+}
+
+/// A process that is ended with the test.
+struct Reaped(Child);
+
+impl Drop for Reaped {
+    fn drop(&mut self) {
+        let _ = (self.0.kill(), self.0.wait());
+    }
+}
+
+/// Not a test of its own: what [`a_killed_process_leaves_what_clean_removes`] starts and kills.
+#[test]
+#[ignore = "it is started by another test"]
+fn actor() {
+    let Ok(lab_name) = std::env::var(ACTOR) else { return };
+    let world = world();
+    let zones = zone("web", "sut", IoMethod::Bridge) + "count = 30\n";
+    let lab = up(&world, &topology(&lab_name, &zones), Lifetime::Ephemeral);
+    let web = lab.zone_endpoint(&name("web-1")).expect("the zone");
+    let mut child = lab.spawn(web, daemon()).expect("a shell");
+    println!("up");
+    child.wait().expect("its end, if nobody kills this process");
+}
+
+fn start_actor(lab: &str) -> Reaped {
+    let mut command = Command::new(std::env::current_exe().expect("this test"));
+    command.args(["--exact", "actor", "--ignored", "--nocapture"]).env(ACTOR, lab);
+    Reaped(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("this test again"))
+}
+
+#[test]
+fn a_killed_process_leaves_what_clean_removes() {
+    let world = world();
+    let other = up(&world, &topology("bystander", &zone("web", "sut", IoMethod::Bridge)), Lifetime::Ephemeral);
+    for moment in 0..12 {
+        let lab = format!("killed-{moment}");
+        let mut actor = start_actor(&lab);
+        let journal = Path::new(RUN).join(format!("journals/{lab}.journal"));
+        wait_for("the journal", || journal.exists());
+        if moment == 11 {
+            let output = BufReader::new(actor.0.stdout.take().expect("it is piped"));
+            assert!(output.lines().map_while(Result::ok).any(|line| line.ends_with("up")));
+            wait_for("the daemon", || processes(&lab).len() == 2);
+        }
+        thread::sleep(Duration::from_millis(moment * 3));
+        actor.0.kill().expect("it is ours");
+        actor.0.wait().expect("it is ours");
+        let report = clean(&world, Some(&name(&lab))).expect("a report");
+        assert!(report.failures.is_empty(), "{:?}", report.failures);
+        assert_eq!(report.removed, [name(&lab)], "moment {moment}");
+        assert_nothing_left(&lab);
+    }
+    let all = clean(&world, Some(&name("bystander"))).expect("a report");
+    assert_eq!((all.removed.len(), all.left.len()), (0, 1));
+    let (web, peer) = (name("web"), name("peer"));
+    let web = other.zone_endpoint(&web).expect("the zone");
+    let peer = other.host_endpoint(&peer, &name("w0")).expect("the host");
+    assert_full_packets_cross("bystander", web, peer, mtu(1500), "the other lab");
+    other.down().expect("all goes");
+    assert_nothing_left("bystander");
+}
+
+#[test]
+fn a_link_that_was_changed_behind_our_back_is_named() {
+    let world = world();
+    let lab = up(&world, &topology("changed", &zone("web", "sut", IoMethod::Macvlan)), Lifetime::Ephemeral);
+    let namespace = NetNs::open(&pin("changed", &name("sut"))).expect("a namespace");
+    let mut rtnl = vtax_sys::netlink::Rtnl::open_in(&namespace).expect("a connection");
+    let wire: vtax_sys::netlink::IfName = "wire0".parse().expect("a name");
+    let down = vtax_sys::netlink::LinkChange { up: Some(false), ..Default::default() };
+    rtnl.set_link(&wire, &down).expect("it takes it");
+    let error = lab.set_mtu(mtu(9000)).expect_err("the wire is down").to_string();
+    assert!(error.contains("link sut/wire0 is switched off"), "{error}");
+    lab.down().expect("all goes");
+    assert_nothing_left("changed");
+}
+
+#[test]
+fn a_hundred_zones_come_and_go() {
+    let world = world();
+    let topology = topology("hundred", &(zone("web", "sut", IoMethod::Bridge) + "count = 100\n"));
+    let begun = Instant::now();
+    let lab = up(&world, &topology, Lifetime::Ephemeral);
+    let built = begun.elapsed();
+    let [first, last] = ["web-1", "web-100"].map(|zone| lab.zone_endpoint(&name(zone)).expect("the zone"));
+    assert_full_packets_cross("hundred", first, last, mtu(1500), "100 zones");
+    let begun = Instant::now();
+    lab.down().expect("all goes");
+    println!("100 zones: up {built:?}, down {:?}", begun.elapsed());
+    assert_nothing_left("hundred");
+}
+
+#[test]
+fn the_mtu_of_thirty_links_is_changed_in_a_moment() {
+    let world = world();
+    let zones = zone("web", "sut", IoMethod::Bridge) + "count = 13\n";
+    let lab = up(&world, &topology("quick", &zones), Lifetime::Ephemeral);
+    let links = lab.blueprint().links.len();
+    let mut took: Vec<Duration> = (0..20)
+        .map(|round| {
+            let begun = Instant::now();
+            lab.set_mtu(mtu(if round % 2 == 0 { 9000 } else { 1500 })).expect("every link takes it");
+            begun.elapsed()
+        })
+        .collect();
+    took.sort();
+    println!("set_mtu of {links} links: median {:?}", took[10]);
+    // Five milliseconds on a quiet machine; tests run on busy ones.
+    assert!(took[10] < Duration::from_millis(50), "{took:?}");
+    lab.down().expect("all goes");
+    assert_nothing_left("quick");
+}
+
+#[test]
+fn a_program_that_is_missing_is_named() {
+    let world = world();
+    let lab = up(&world, &topology("missing", ""), Lifetime::Ephemeral);
+    let host = lab.host_endpoint(&name("sut"), &name("w0")).expect("the host");
+    let error = lab.spawn(host, Command::new("no-such-program")).expect_err("there is none").to_string();
+    assert!(error.starts_with("sut: ") && error.contains("no-such-program"), "{error}");
+    assert!(error.contains(&io::Error::from_raw_os_error(2).to_string()), "{error}");
+    lab.down().expect("all goes");
+    assert_nothing_left("missing");
+}
