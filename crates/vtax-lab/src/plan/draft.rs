@@ -11,7 +11,7 @@ use vtax_model::{
 };
 
 use super::{
-    Blueprint, Endpoint, Far, Plan, PlanError, PlannedLink, PlannedWire, Tunnel, TunnelEnd, VXLAN_OVERHEAD,
+    Blueprint, Endpoint, Far, Plan, PlanError, PlannedLink, PlannedWire, Tunnel, TunnelEnd,
     addresses::Layout,
     segment::{self, End, Segment},
     tunnel::{self, Pair},
@@ -209,7 +209,7 @@ impl Draft<'_> {
     /// A link; of a veth pair, both ends. `object` is what it is for.
     pub(crate) fn link(&mut self, at: &Place, kind: NewLink, object: &Name) {
         let (less, mtu) = match (&kind, self.tunnel_mtu) {
-            (NewLink::Vxlan { .. }, Some(inner)) => (VXLAN_OVERHEAD, inner),
+            (NewLink::Vxlan { .. }, Some(inner)) => (IoMethod::Vxlan.overhead(), inner),
             _ => (0, self.blueprint.mtu),
         };
         let mark = self.mark(object);
@@ -439,8 +439,9 @@ fn check_limits(topology: &Topology, nics: &[&'static Nic], facts: &Facts) -> Re
 /// The MTU inside tunnels, if there are any.
 fn tunnel_mtu(topology: &Topology) -> Result<Option<Mtu>, PlanError> {
     let Some(zone) = topology.zones.iter().find(|zone| zone.method == IoMethod::Vxlan) else { return Ok(None) };
-    let too_small = |_| PlanError::MtuTooSmall { zone: zone.name.clone(), mtu: topology.mtu, overhead: VXLAN_OVERHEAD };
-    topology.mtu.less(VXLAN_OVERHEAD).map(Some).map_err(too_small)
+    let too_small =
+        |_| PlanError::MtuTooSmall { zone: zone.name.clone(), mtu: topology.mtu, overhead: zone.method.overhead() };
+    topology.mtu.less(zone.method.overhead()).map(Some).map_err(too_small)
 }
 
 /// A tunnel ends at an address of a host, which has none on a wire that it gave away.

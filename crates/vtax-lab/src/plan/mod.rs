@@ -31,10 +31,6 @@ pub(crate) use draft::{Draft, Uplink};
 pub use error::PlanError;
 pub(crate) use tunnel::{Far, Tunnel};
 
-/// The bytes that VXLAN over IPv4 adds to a packet: inner Ethernet 14, VXLAN 8, UDP 8, IP 20
-/// (RFC 7348).
-pub const VXLAN_OVERHEAD: u32 = 50;
-
 /// A lab as it will be built.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
