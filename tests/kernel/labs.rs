@@ -32,7 +32,8 @@ struct Up<'a> {
 
 impl<'a> Up<'a> {
     fn new(bench: &'a Bench, name: &str) -> Up<'a> {
-        bench.printed(&["lab", "up", "lab.toml"]);
+        let built = json(bench, &["lab", "up", "lab.toml", "--json"]);
+        assert_eq!(built["lab"], name);
         Up { bench, name: name.to_owned() }
     }
 }

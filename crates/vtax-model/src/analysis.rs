@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use crate::{
     cell::{Arm, Block, Cell},
     histogram::Histogram,
+    measurement::MachineCpu,
     published::Published,
     result::{
-        CellRecord, CellStatus, Estimate, FileSummary, FloorRecord, Metric, Percentile, PlanRecord, ResultDocument,
-        RttSummary, SCHEMA, SummaryRecord, TaxRecord,
+        CellRecord, CellStatus, Disturbance, Estimate, FileSummary, FloorRecord, Metric, Percentile, PlanRecord,
+        ResultDocument, RttSummary, SCHEMA, SummaryRecord, TaxRecord,
     },
-    run::{Figures, Run, RunState, Sample},
+    run::{CpuFigures, EndCpu, Figures, Run, RunState, Sample},
     stats::{
         Comparison, Confidence, Finding, NoiseFloor, Pair, PairedTax, Shift, Significance, Summary, judge_family,
         percentile_intervals,
@@ -37,9 +38,35 @@ pub fn analyse(run: &Run) -> ResultDocument {
         plan: plan_record(run),
         environment: header.environment.clone(),
         placement: header.placement.clone(),
+        disturbance: disturbance(run),
         noise_floor: floors.iter().map(|(block, floor)| floor_record(block, floor)).collect(),
         cells: cell_records(run, &floors),
         failures: failures.clone(),
+    }
+}
+
+fn disturbance(run: &Run) -> Disturbance {
+    let ends = run.samples.iter().flat_map(|sample| machines(&sample.figures.cpu));
+    let (mut available, mut other, mut stolen) = (0.0, 0.0, 0.0);
+    for (machine, own_user, seconds) in ends {
+        available += f64::from(machine.cpus) * seconds;
+        other += machine.user - own_user;
+        stolen += machine.steal;
+    }
+    match available > 0.0 {
+        // Ticks are coarse: over a short run the difference may come out below zero.
+        true => Disturbance { other_programs: (other / available).max(0.0), stolen: stolen / available },
+        false => Disturbance::default(),
+    }
+}
+
+/// Each machine once, with the user time of our threads on it and the seconds that it was watched.
+fn machines(cpu: &CpuFigures) -> Vec<(MachineCpu, f64, f64)> {
+    let user = |end: &EndCpu| end.threads.iter().map(|thread| thread.user).sum::<f64>();
+    let CpuFigures { one_machine, initiator, responder } = cpu;
+    match one_machine {
+        true => vec![(initiator.machine, user(initiator) + user(responder), initiator.seconds)],
+        false => [initiator, responder].map(|end| (end.machine, user(end), end.seconds)).into(),
     }
 }
 

@@ -46,12 +46,35 @@ pub struct ResultDocument {
     pub environment: Environment,
     /// Where the ends ran.
     pub placement: Placement,
+    /// What else went on there.
+    pub disturbance: Disturbance,
     /// The baseline against itself, one entry a block of the matrix.
     pub noise_floor: Vec<FloorRecord>,
     /// Every cell, also those that could not run.
     pub cells: Vec<CellRecord>,
     /// Samples that could not be taken.
     pub failures: Vec<Failure>,
+}
+
+/// CPU time that went elsewhere while samples were taken, as shares (0 to 1) of all CPU time of the
+/// machines.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Disturbance {
+    /// User-space time of programs other than the two ends. The CPU figures contain it, and what
+    /// those programs did in the kernel, which can't be told from the path's own work.
+    pub other_programs: f64,
+    /// Time that the hypervisor gave to others.
+    pub stolen: f64,
+}
+
+impl Disturbance {
+    /// Above this, figures are not of an idle machine.
+    const MUCH: f64 = 0.05;
+
+    /// Whether anything else took more than one CPU second in twenty.
+    pub fn is_much(&self) -> bool {
+        self.other_programs > Disturbance::MUCH || self.stolen > Disturbance::MUCH
+    }
 }
 
 /// The sampling plan in force.

@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    measurement::{EndReport, FileReport, MachineCpu},
+    measurement::{EndReport, FileReport, ThreadCpu},
     method::Unsupported,
     run::{Environment, Placement, RunHeader, UnavailableRow},
     stats::Verdict,
@@ -164,4 +164,18 @@ fn the_share_of_lost_datagrams_is_of_those_sent() {
     let document = analyse(&run);
     let cell = document.cells.iter().find(|record| udp_stream(&record.cell)).expect("a cell of the demo");
     assert!((cell.summary.as_ref().expect("measured").lost_share - 0.25).abs() < 1e-9);
+}
+
+#[test]
+fn what_others_took_is_told_and_is_not_ours() {
+    let mut run = demo_run();
+    for sample in &mut run.samples {
+        sample.figures.cpu.initiator.machine.user = 0.6;
+        sample.figures.cpu.initiator.threads = vec![ThreadCpu { user: 0.2, ..ThreadCpu::default() }];
+        sample.figures.cpu.initiator.machine.steal = 0.02;
+    }
+    let found = analyse(&run).disturbance;
+    assert!((found.other_programs - 0.2).abs() < 1e-9, "0.4 s of two CPUs' second: {found:?}");
+    assert!((found.stolen - 0.01).abs() < 1e-9 && found.is_much());
+    assert!(!analyse(&Run { samples: Vec::new(), ..run }).disturbance.is_much());
 }

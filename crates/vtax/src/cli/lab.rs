@@ -30,8 +30,8 @@ pub(crate) enum LabVerb {
         /// Print every step, and do nothing
         #[arg(long)]
         dry_run: bool,
-        /// With --dry-run: the plan as JSON
-        #[arg(long, requires = "dry_run")]
+        /// Print what was built as JSON; with --dry-run, the plan
+        #[arg(long)]
         json: bool,
     },
     /// Remove a lab
@@ -89,7 +89,8 @@ fn up(what: &str, dry_run: bool, json: bool) -> Result<Exit, Stop> {
     match (dry_run, json) {
         (true, true) => print_json(&study::plan_here(&world, &topology)?)?,
         (true, false) => print(&study::plan_here(&world, &topology)?.to_string())?,
-        (false, _) => print(&told(&study::build(&world, &topology, Lifetime::Kept)?))?,
+        (false, true) => print_json(study::build(&world, &topology, Lifetime::Kept)?.blueprint())?,
+        (false, false) => print(&told(&study::build(&world, &topology, Lifetime::Kept)?))?,
     }
     Ok(Exit::Done)
 }

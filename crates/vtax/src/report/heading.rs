@@ -1,7 +1,7 @@
 //! The head of a report: what was run, where and how, and what to mind about it.
 
 use vtax_model::{
-    result::{PlanRecord, ResultDocument},
+    result::{Disturbance, PlanRecord, ResultDocument},
     run::{Environment, Placement, RunState},
     study::Row,
 };
@@ -18,6 +18,7 @@ pub(super) fn facts(document: &ResultDocument) -> Vec<(&'static str, String)> {
         ("machine", machine(&document.environment)),
         ("kernel", kernel(&document.environment)),
         ("placement", placement(&document.placement)),
+        ("load", load(&document.disturbance)),
         ("vtax", program(&document.environment)),
     ];
     facts.into_iter().filter(|(_, text)| !text.is_empty()).collect()
@@ -39,6 +40,12 @@ pub(super) fn warnings(document: &ResultDocument) -> Vec<String> {
         }),
         unpinned.then(|| {
             "NOT PINNED: the ends moved between CPUs, which alone can change a round-trip time fourfold.".into()
+        }),
+        document.disturbance.is_much().then(|| {
+            format!(
+                "DISTURBED: {}. Such a machine is noisy, and the CPU figures contain others' work.",
+                load(&document.disturbance)
+            )
         }),
         document.plan.quick.then(|| "Quick plan: short samples and few rounds, so wide intervals.".into()),
     ];
@@ -115,6 +122,12 @@ fn kernel(environment: &Environment) -> String {
 fn placement(placement: &Placement) -> String {
     let Placement { initiator, responder } = placement;
     format!("initiator on {}, responder on {}", cpus(initiator), cpus(responder))
+}
+
+/// Shares of the machine's CPU time while samples were taken.
+fn load(disturbance: &Disturbance) -> String {
+    let Disturbance { other_programs, stolen } = disturbance;
+    format!("other programs took {:.1} % of the CPUs, the hypervisor {:.1} %", other_programs * 1e2, stolen * 1e2)
 }
 
 fn cpus(cpus: &[u32]) -> String {
