@@ -169,7 +169,7 @@ fn differences(a: &ResultDocument, b: &ResultDocument) -> Vec<(String, String, S
     };
     let (first, second) = (&a.environment, &b.environment);
     differ("study", a.study.clone(), b.study.clone());
-    differ("plan", plan(&a.plan), plan(&b.plan));
+    differ("plan", plan(a), plan(b));
     differ("both ends", a.both.to_string(), b.both.to_string());
     differ("vtax", first.vtax.clone(), second.vtax.clone());
     differ("machine", first.hostname.clone(), second.hostname.clone());

@@ -4,6 +4,7 @@ use vtax_model::{
     result::{Disturbance, PlanRecord, ResultDocument},
     run::{Environment, Placement, RunState},
     study::Row,
+    workload::TestKind,
 };
 
 use super::number::{counted, memory, waiting};
@@ -13,7 +14,7 @@ pub(super) fn facts(document: &ResultDocument) -> Vec<(&'static str, String)> {
     let facts = [
         ("run", format!("{}, {}", document.id, state(document.state))),
         ("date", format!("{}, took {}", date(&document.started), waiting(document.wall_seconds))),
-        ("plan", plan(&document.plan)),
+        ("plan", plan(document)),
         ("ends", ends(document)),
         ("machine", machine(&document.environment)),
         ("kernel", kernel(&document.environment)),
@@ -69,10 +70,15 @@ pub(super) fn date(rfc3339: &str) -> String {
     }
 }
 
-pub(super) fn plan(plan: &PlanRecord) -> String {
-    let sampling = &plan.sampling;
-    let mut text = format!("{} of {}", counted(sampling.samples, "round"), sampling.duration);
-    if let Some(rule) = &plan.stopping {
+pub(super) fn plan(document: &ResultDocument) -> String {
+    let PlanRecord { sampling, seed, .. } = &document.plan;
+    let rounds = counted(sampling.samples, "round");
+    // A transfer lasts as long as its file takes.
+    if document.cells.iter().all(|record| record.cell.workload.kind() == TestKind::File) {
+        return format!("{rounds}, a file in each, seed {seed}");
+    }
+    let mut text = format!("{rounds} of {}", sampling.duration);
+    if let Some(rule) = &document.plan.stopping {
         let (confidence, width) = (rule.confidence().percent(), rule.width());
         text = format!(
             "{} to {} rounds of {}, until every {confidence} % interval is {width} wide at most (a precision, no verdict)",
@@ -84,7 +90,7 @@ pub(super) fn plan(plan: &PlanRecord) -> String {
     if !sampling.warmup.0.is_zero() {
         text += &format!(" after {} of warm-up", sampling.warmup);
     }
-    format!("{text}, seed {}", plan.seed)
+    format!("{text}, seed {seed}")
 }
 
 fn ends(document: &ResultDocument) -> String {
