@@ -21,6 +21,7 @@ test:
 	cargo test --locked --workspace
 
 lint:
+	sh scripts/setup.sh build
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --document-private-items
