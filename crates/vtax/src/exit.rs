@@ -66,8 +66,17 @@ impl Stop {
 
 impl fmt::Display for Stop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#}", self.error)
+        f.write_str(&told(&self.error))
     }
+}
+
+/// An error with its causes, each of them once: many tell their cause in their own words.
+pub(crate) fn told(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |text, cause| match text.contains(&cause) {
+        true => text,
+        false if text.is_empty() => cause,
+        false => format!("{text}: {cause}"),
+    })
 }
 
 impl From<StoreError> for Stop {
@@ -98,5 +107,19 @@ impl<T, E: Into<anyhow::Error>> Blamed<T> for Result<T, E> {
 
     fn or_infrastructure(self) -> Result<T, Stop> {
         self.map_err(Stop::infrastructure)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let io = || std::io::Error::other("the disk is gone");
+        let own_words = anyhow::Error::new(io()).context("reading x: the disk is gone");
+        assert_eq!(told(&own_words), "reading x: the disk is gone");
+        let bare = anyhow::Error::new(io()).context("reading x");
+        assert_eq!(told(&bare), "reading x: the disk is gone");
     }
 }

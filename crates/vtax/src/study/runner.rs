@@ -30,7 +30,7 @@ pub(crate) enum SampleError {
     #[error("{0}")]
     Cell(String),
     /// Nothing more can be measured: an agent died, the lab is gone.
-    #[error("{0:#}")]
+    #[error("{0}")]
     Run(anyhow::Error),
 }
 

@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     cli::Places,
-    exit::{Blamed, Stop},
+    exit::{Blamed, Stop, told},
     store::{RunWriter, Store},
 };
 
@@ -208,8 +208,8 @@ impl Session {
         run.wall_seconds += seconds;
         let stored = writer.finish(ended.state, seconds).context("ending the run");
         let error = [ended.error, lab.err(), stored.err()].into_iter().flatten().reduce(|first, next| {
-            let next = format!("{next:#}");
-            first.context(format!("and then: {next}"))
+            let (first, next) = (told(&first), told(&next));
+            anyhow!("{first}; and then: {next}")
         });
         Ok((run, error))
     }
