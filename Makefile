@@ -28,4 +28,4 @@ lint:
 
 bench: build
 	sh scripts/setup.sh bench
-	VTAX_AGENT=$(RELEASE)/vtax-agent cargo bench --locked --package vtax --bench recording --bench peers --bench labs
+	VTAX_AGENT=$(CURDIR)/$(RELEASE)/vtax-agent cargo bench --locked --package vtax --bench recording --bench peers --bench labs

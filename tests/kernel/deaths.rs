@@ -112,7 +112,7 @@ fn a_full_disk_is_named_and_what_landed_stays() {
     let state = bench.state();
     fs::create_dir(&state).expect("a folder");
     let _small = Tmpfs::new(&state, "300k");
-    let mut command = bench.command(&["run", "demo", "--samples", "9", "--duration", "20ms", "--warmup", "1ms"]);
+    let mut command = bench.command(&["run", "demo", "--samples", "9", "--duration", "80ms", "--warmup", "1ms"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("vtax runs");
     let pid = child.id();
     let output = child.wait_with_output().expect("it ends");
@@ -201,7 +201,7 @@ fn two_vtaxes_cannot_resume_one_run() {
 #[test]
 fn a_complete_run_has_nothing_to_resume() {
     let bench = Bench::new();
-    let run = ["run", "demo", "--methods", "veth", "--samples", "1", "--duration", "20ms"];
+    let run = ["run", "demo", "--methods", "veth", "--samples", "1", "--duration", "80ms"];
     printed(&bench.vtax(&run));
     assert!(bench.refused(&["run", "--resume", "last"]).contains("complete"));
 }

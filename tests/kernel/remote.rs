@@ -33,13 +33,16 @@ impl Drop for Far<'_> {
             let _ = sshd.kill();
             let _ = sshd.wait();
         }
-        self.bench.vtax(&["lab", "down", "t-ssh"]);
+        // sshd gives its sessions an environment of their own: they are no processes of the lab,
+        // which then waits, as it should, until the last of them has noticed that sshd is gone.
+        wait_until("the lab is taken down", || self.bench.vtax(&["lab", "down", "t-ssh"]).status.success());
     }
 }
 
-fn address(bench: &Bench) -> String {
-    let plan = json(bench, &["lab", "up", "lab.toml", "--dry-run", "--json"]);
-    let endpoints = plan["blueprint"]["endpoints"].as_array().expect("endpoints");
+/// The far host's address in the lab that was built: another lab may take a range that was only
+/// planned.
+fn address(built: &serde_json::Value) -> String {
+    let endpoints = built["endpoints"].as_array().expect("endpoints");
     let far = endpoints.iter().find(|endpoint| endpoint["name"] == "far").expect("the far host");
     far["address"].as_str().expect("an address").to_owned()
 }
@@ -78,9 +81,9 @@ fn configure(folder: &Path, address: &str, agent_folder: &str) {
 fn start<'a>(bench: &'a Bench) -> Far<'a> {
     let folder = bench.path();
     let programs = Path::new(env!("CARGO_BIN_EXE_vtax")).parent().expect("a folder");
-    configure(folder, &address(bench), programs.to_str().expect("text"));
-    bench.printed(&["lab", "up", "lab.toml"]);
+    let built = json(bench, &["lab", "up", "lab.toml", "--json"]);
     let mut far = Far { bench, sshd: None };
+    configure(folder, &address(&built), programs.to_str().expect("text"));
     // As its service does: sshd asks for this folder before it drops privilege.
     fs::create_dir_all("/run/sshd").expect("we are root");
     let config = folder.join("sshd_config");

@@ -19,7 +19,7 @@ fn assert_schema(result: &Value) {
 /// Every method that this kernel has, at both MTUs, over both transports, both tests.
 fn every_cell_is_measured(more: &[&str]) {
     let bench = Bench::new();
-    let arguments = [&["run", "demo", "--samples", "2", "--duration", "30ms", "--json"], more].concat();
+    let arguments = [&["run", "demo", "--samples", "2", "--duration", "80ms", "--json"], more].concat();
     let result = json(&bench, &arguments);
     assert_schema(&result);
     for cell in cells(&result) {
@@ -53,7 +53,7 @@ fn every_method_at_both_ends() {
 #[test]
 fn the_t7_1_study_names_what_is_missing() {
     let bench = Bench::new();
-    let arguments = ["run", "sparc-t7-1", "--quick", "--samples", "1", "--duration", "30ms", "--warmup", "5ms"];
+    let arguments = ["run", "sparc-t7-1", "--quick", "--samples", "1", "--duration", "80ms", "--warmup", "5ms"];
     let text = bench.printed(&[&arguments[..], &["--published"]].concat());
     for method in ["assigned", "sr-iov", "paravirtual"] {
         assert!(text.contains(method) && text.contains("not available here"), "{text}");
@@ -120,7 +120,7 @@ duration = "40ms"
 #[test]
 fn results_are_listed_shown_compared_and_exported() {
     let bench = Bench::new();
-    let run = ["run", "demo", "--methods", "bridge", "--samples", "2", "--duration", "20ms", "--json"];
+    let run = ["run", "demo", "--methods", "bridge", "--samples", "2", "--duration", "80ms", "--json"];
     let ids: Vec<String> = (0..2).map(|_| json(&bench, &run)["id"].as_str().expect("an id").to_owned()).collect();
     let list = bench.printed(&["results", "list"]);
     assert!(ids.iter().all(|id| list.contains(id)), "{list}");

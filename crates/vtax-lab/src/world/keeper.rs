@@ -80,12 +80,10 @@ fn wait_ready(mut child: Child) -> Result<(), LabError> {
 pub fn keeper_main() -> Result<(), LabError> {
     let run = run_directory::of_user()?;
     let own = ProcessId::of(Pid::own()).map_err(LabError::kernel("the keeper"))?;
+    userns::enter_own().map_err(|error| LabError::Privilege(Box::new(error)))?;
+    // Only now: whoever reads its name joins its namespaces at once.
     take_office(&run, own)?;
-    let world = World { run: run.clone(), keeper: Some(own) };
-    if let Err(error) = userns::enter_own() {
-        leave_office(&run)?;
-        return Err(LabError::Privilege(Box::new(error)));
-    }
+    let world = World { run, keeper: Some(own) };
     // The starter may be gone already; the keeper stays either way.
     let _ = writeln!(std::io::stdout(), "{READY}");
     keep(&world)

@@ -12,10 +12,7 @@
 mod keeper;
 mod run_directory;
 
-use std::{
-    fs::{File, OpenOptions},
-    path::PathBuf,
-};
+use std::{fs::File, path::PathBuf};
 
 use vtax_model::topology::Name;
 use vtax_sys::{process::ProcessId, userns};
@@ -99,9 +96,4 @@ impl World {
             keeper => Ok(keeper),
         }
     }
-}
-
-fn open_lock(path: &std::path::Path) -> Result<File, LabError> {
-    let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
-    file.map_err(LabError::file("open", path))
 }

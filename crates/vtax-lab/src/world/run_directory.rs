@@ -2,13 +2,13 @@
 
 use std::{
     env,
-    fs::{self, DirBuilder},
+    fs::{self, DirBuilder, OpenOptions},
     io,
     os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
 };
 
-use super::{Admission, open_lock};
+use super::Admission;
 use crate::error::LabError;
 
 const ROOT: &str = "/run/vtax";
@@ -33,7 +33,8 @@ pub(super) fn journals(run: &Path) -> PathBuf {
 
 pub(super) fn lock(run: &Path) -> Result<Admission, LabError> {
     let path = run.join("admission.lock");
-    let file = open_lock(&path)?;
+    let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
+    let file = file.map_err(LabError::file("open", &path))?;
     file.lock().map_err(LabError::file("lock", &path))?;
     Ok(Admission { _lock: file })
 }

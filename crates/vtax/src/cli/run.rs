@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use vtax_model::{
     method::IoMethod,
     run::RunState,
-    stats::{Confidence, Width},
+    stats::{Confidence, StoppingRule, Width},
     study::Study,
     units::{ByteSize, Span},
 };
@@ -142,7 +142,7 @@ impl RunArgs {
 
     fn changes(&self) -> Result<study::Changes, Stop> {
         let precision = self.confidence.zip(self.width);
-        let stopping = precision.map(|(confidence, width)| study::stopping(confidence, width, self.min, self.max));
+        let stopping = precision.map(|(confidence, width)| StoppingRule::new(confidence, width, self.min, self.max));
         Ok(study::Changes {
             quick: self.quick,
             samples: self.samples,

@@ -10,6 +10,6 @@ mod session;
 mod stage;
 
 pub(crate) use arrange::arrange;
-pub(crate) use options::{Changes, Wanted, read_file, stopping};
+pub(crate) use options::{Changes, Wanted, read_file};
 pub(crate) use session::{Finished, Source, available, run, unavailable};
 pub(crate) use stage::{build, plan_here};

@@ -4,7 +4,7 @@ use anyhow::{Context, anyhow, bail};
 use vtax_model::{
     located::Source,
     method::IoMethod,
-    stats::{Confidence, StatsError, StoppingRule, Width},
+    stats::StoppingRule,
     study::{Row, SamplingPlan, Study},
     units::{ByteSize, Span},
     workload::Workload,
@@ -98,16 +98,6 @@ fn resize_files(study: &mut Study, size: ByteSize) -> anyhow::Result<()> {
         bail!("--size: `{}` sends no file; leave it out", study.id);
     }
     Ok(())
-}
-
-/// netperf's rule.
-pub(crate) fn stopping(
-    confidence: Confidence,
-    width: Width,
-    min: usize,
-    max: usize,
-) -> Result<StoppingRule, StatsError> {
-    StoppingRule::new(confidence, width, min, max)
 }
 
 /// Reads a study file.
