@@ -1,7 +1,8 @@
 # make demo   what each way to attach a zone costs on this machine, in under two minutes
 # make test   every test; needs root, for namespaces
 # make lint   formatting, clippy, documentation
-# make bench  our engine beside iperf3 and sockperf, labs beside the `ip` command; needs root
+# make bench  our engine beside iperf3, sockperf and qperf, our engines beside each other, labs
+#             beside the `ip` command; needs root
 
 TARGET  := $(shell rustc --print host-tuple 2>/dev/null)
 RELEASE := target/$(TARGET)/release
@@ -28,4 +29,5 @@ lint:
 
 bench: build
 	sh scripts/setup.sh bench
-	VTAX_AGENT=$(CURDIR)/$(RELEASE)/vtax-agent cargo bench --locked --package vtax --bench recording --bench peers --bench labs
+	$(RELEASE)/vtax crosscheck --rounds 13
+	VTAX_AGENT=$(CURDIR)/$(RELEASE)/vtax-agent cargo bench --locked --package vtax --bench recording --bench engines --bench labs

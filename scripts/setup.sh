@@ -6,8 +6,8 @@ set -eu
 packages_for() {
     case $1 in
     build) echo "gcc libc6-dev" ;;
-    test) echo "gcc libc6-dev openssh-server openssh-client" ;;
-    bench) echo "gcc libc6-dev iperf3 sockperf iproute2 strace" ;;
+    test) echo "gcc libc6-dev openssh-server openssh-client python3 python3-venv python3-pip iperf3 sockperf qperf" ;;
+    bench) echo "gcc libc6-dev iperf3 sockperf qperf iproute2 strace" ;;
     *) echo "usage: setup.sh build|test|bench" >&2; exit 2 ;;
     esac
 }
@@ -39,6 +39,20 @@ need_rust() {
     fi
 }
 
+# The other implementation of HdrHistogram that crates/vtax-model/tests/interop.rs compares ours with.
+interop_environment() {
+    environment="$(dirname "$0")/../target/interop-venv"
+    made_of="hdrhistogram==0.10.8"
+    [ "$(cat "$environment/made-of" 2>/dev/null)" != "$made_of" ] || return 0
+    rm -rf "$environment"
+    if ! python3 -m venv "$environment" ||
+        ! "$environment/bin/pip" install --quiet --disable-pip-version-check "$made_of"; then
+        echo "setup: cannot install $made_of with pip into $environment: see above" >&2
+        exit 69
+    fi
+    echo "$made_of" >"$environment/made-of"
+}
+
 wanted=$(packages_for "${1:-}")
 if command -v dpkg-query >/dev/null; then
     # shellcheck disable=SC2086 # a list of words
@@ -49,3 +63,4 @@ else
     echo "setup: not Debian or Ubuntu; make sure that you have the likes of: $wanted" >&2
 fi
 need_rust
+[ "$1" != test ] || interop_environment

@@ -4,6 +4,7 @@
 #[path = "../bench.rs"]
 #[allow(dead_code, reason = "the kernel tests use more of it")]
 mod bench;
+mod measure;
 
 use std::fs;
 
@@ -24,7 +25,9 @@ duration = "1s"
 
 #[test]
 fn help_is_worth_reading() {
-    for verb in [&["--help"][..], &["run", "--help"], &["lab", "--help"], &["results", "--help"]] {
+    for verb in
+        [&["--help"][..], &["run", "--help"], &["measure", "--help"], &["lab", "--help"], &["results", "--help"]]
+    {
         insta::assert_snapshot!(verb.join("_"), Bench::new().printed(verb));
     }
 }

@@ -205,3 +205,36 @@ fn a_complete_run_has_nothing_to_resume() {
     printed(&bench.vtax(&run));
     assert!(bench.refused(&["run", "--resume", "last"]).contains("complete"));
 }
+
+const ENDPOINTS: &str = r#"
+id = "ends"
+title = "Two ends"
+baseline = "blocking"
+[matrix]
+methods = ["blocking", "epoll"]
+mtu = [65535]
+transports = ["tcp"]
+tests = ["rr"]
+[plan]
+samples = 30
+duration = "80ms"
+[[endpoint]]
+end = "initiator"
+control = "local"
+pin = "1"
+[[endpoint]]
+end = "responder"
+control = "local"
+"#;
+
+#[test]
+fn a_run_on_endpoints_goes_on_between_the_same_ends_only() {
+    let bench = Bench::with("ends.toml", ENDPOINTS);
+    let child = under_way(&bench, &["run", "ends.toml"], 3);
+    signal(child.id(), "-INT");
+    assert_eq!(child.wait_with_output().expect("it ends").status.code(), Some(130));
+    let result = json(&bench, &["run", "--resume", "last", "--json"]);
+    assert_eq!(result["state"], "complete");
+    assert_eq!(result["cells"][0]["ends"]["pairs"][0]["initiator"]["cpus"], serde_json::json!([1]));
+    assert_nothing_left(&bench);
+}

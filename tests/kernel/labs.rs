@@ -25,13 +25,13 @@ count = 2
 }
 
 /// A lab that goes when the test does, however that ends.
-struct Up<'a> {
+pub(super) struct Up<'a> {
     bench: &'a Bench,
     name: String,
 }
 
 impl<'a> Up<'a> {
-    fn new(bench: &'a Bench, name: &str) -> Up<'a> {
+    pub(super) fn new(bench: &'a Bench, name: &str) -> Up<'a> {
         let built = json(bench, &["lab", "up", "lab.toml", "--json"]);
         assert_eq!(built["lab"], name);
         Up { bench, name: name.to_owned() }

@@ -7,9 +7,11 @@
 mod bench;
 mod deaths;
 mod labs;
+mod measure;
 mod remote;
 mod rootless;
 mod studies;
+mod truths;
 
 use std::{fs, path::Path};
 

@@ -1,17 +1,21 @@
-//! An agent on another host, by a real ssh to a real sshd: from one host of a lab to the other.
+//! Agents on another host, by a real ssh to a real sshd: from one host of a lab to the other.
+//!
+//! vtax itself runs on the near host; the far one has sshd, and an agent or none.
 
 use std::{
     fs,
     os::unix::fs::PermissionsExt,
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Child, Command, Output, Stdio},
 };
 
-use super::{Bench, bench::wait_until, json};
+use serde_json::Value;
+
+use super::{Bench, bench::printed, bench::wait_until, json, studies::assert_schema};
 
 const LAB: &str = r#"
 [lab]
-name = "t-ssh"
+name = "NAME"
 [[host]]
 name = "near"
 [[host]]
@@ -24,6 +28,8 @@ ends = ["near", "far"]
 /// The lab, and sshd on its far host; both go with the value.
 struct Far<'a> {
     bench: &'a Bench,
+    lab: &'static str,
+    address: String,
     sshd: Option<Child>,
 }
 
@@ -35,13 +41,13 @@ impl Drop for Far<'_> {
         }
         // sshd gives its sessions an environment of their own: they are no processes of the lab,
         // which then waits, as it should, until the last of them has noticed that sshd is gone.
-        wait_until("the lab is taken down", || self.bench.vtax(&["lab", "down", "t-ssh"]).status.success());
+        wait_until("the lab is taken down", || self.bench.vtax(&["lab", "down", self.lab]).status.success());
     }
 }
 
 /// The far host's address in the lab that was built: another lab may take a range that was only
 /// planned.
-fn address(built: &serde_json::Value) -> String {
+fn address(built: &Value) -> String {
     let endpoints = built["endpoints"].as_array().expect("endpoints");
     let far = endpoints.iter().find(|endpoint| endpoint["name"] == "far").expect("the far host");
     far["address"].as_str().expect("an address").to_owned()
@@ -58,6 +64,7 @@ fn write_program(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("ours");
 }
 
+/// `far`, the same behind a jump over itself, and the same where nobody knows its key.
 fn configure(folder: &Path, address: &str, agent_folder: &str) {
     let at = folder.display();
     key(folder, "host_key");
@@ -69,8 +76,9 @@ fn configure(folder: &Path, address: &str, agent_folder: &str) {
     );
     fs::write(folder.join("sshd_config"), server).expect("a file");
     let client = format!(
-        "Host far\n HostName {address}\n Port 2222\n User root\n IdentityFile {at}/user_key\n IdentitiesOnly yes\n \
-         StrictHostKeyChecking no\n UserKnownHostsFile {at}/known\n LogLevel ERROR\n"
+        "Host beyond\n ProxyJump far\nHost stranger\n StrictHostKeyChecking yes\n UserKnownHostsFile {at}/nobody\n\
+         Host far beyond stranger\n HostName {address}\n Port 2222\n User root\n IdentityFile {at}/user_key\n \
+         IdentitiesOnly yes\n StrictHostKeyChecking no\n UserKnownHostsFile {at}/known\n LogLevel ERROR\n"
     );
     fs::write(folder.join("ssh_config"), client).expect("a file");
     fs::create_dir(folder.join("bin")).expect("a folder");
@@ -78,41 +86,175 @@ fn configure(folder: &Path, address: &str, agent_folder: &str) {
     write_program(&folder.join("bin/ssh"), &format!("#!/bin/sh\nexec /usr/bin/ssh -F {at}/ssh_config \"$@\"\n"));
 }
 
-fn start<'a>(bench: &'a Bench) -> Far<'a> {
+fn bench(lab: &str) -> Bench {
+    Bench::with("lab.toml", &LAB.replace("NAME", lab))
+}
+
+fn start<'a>(bench: &'a Bench, lab: &'static str, agent_folder: &Path) -> Far<'a> {
     let folder = bench.path();
-    let programs = Path::new(env!("CARGO_BIN_EXE_vtax")).parent().expect("a folder");
     let built = json(bench, &["lab", "up", "lab.toml", "--json"]);
-    let mut far = Far { bench, sshd: None };
-    configure(folder, &address(&built), programs.to_str().expect("text"));
+    let mut far = Far { bench, lab, address: address(&built), sshd: None };
+    configure(folder, &far.address, agent_folder.to_str().expect("text"));
     // As its service does: sshd asks for this folder before it drops privilege.
     fs::create_dir_all("/run/sshd").expect("we are root");
     let config = folder.join("sshd_config");
-    let sshd =
-        ["lab", "exec", "t-ssh", "far", "--", "/usr/sbin/sshd", "-D", "-e", "-f", config.to_str().expect("text")];
+    let sshd = ["lab", "exec", lab, "far", "--", "/usr/sbin/sshd", "-D", "-e", "-f", config.to_str().expect("text")];
     far.sshd = Some(bench.command(&sshd).stderr(Stdio::null()).spawn().expect("vtax runs"));
+    wait_until("sshd answers", || far.near(&["agent", "probe", "ssh:far"]).status.success());
     far
 }
 
-/// `vtax agent probe` on the near host.
-fn probe(bench: &Bench, host: &str, json: bool) -> std::process::Output {
-    let path = format!("PATH={}/bin:/usr/bin:/bin", bench.path().display());
-    let mut arguments = vec!["lab", "exec", "t-ssh", "near", "--", "env", &path, env!("CARGO_BIN_EXE_vtax")];
-    arguments.extend(["agent", "probe", host]);
-    arguments.extend(json.then_some("--json"));
-    bench.vtax(&arguments)
+/// Where vtax's own agent is.
+fn programs() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_vtax")).parent().expect("a folder")
+}
+
+impl Far<'_> {
+    /// vtax on the near host, whose ssh has the configuration of the bench.
+    fn near(&self, arguments: &[&str]) -> Output {
+        let path = format!("PATH={}/bin:/usr/bin:/bin", self.bench.path().display());
+        let inside = ["lab", "exec", self.lab, "near", "--", "env", &path, env!("CARGO_BIN_EXE_vtax")];
+        self.bench.vtax(&[&inside, arguments].concat())
+    }
+
+    fn result(&self, arguments: &[&str]) -> Value {
+        let result = serde_json::from_str(&printed(&self.near(arguments))).expect("JSON");
+        assert_schema(&result);
+        result
+    }
+}
+
+/// The folders that a carried agent may be put into are those of this machine: both hosts are.
+fn assert_no_copy_left() {
+    let copies = |folder: &str| {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(".vtax-")).count()
+    };
+    wait_until("no copy of the agent is left", || {
+        ["/dev/shm", "/tmp", "/var/tmp", "/root", "/run/user/0"].into_iter().all(|folder| copies(folder) == 0)
+    });
+}
+
+fn told(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 #[test]
 fn an_agent_answers_from_another_host() {
-    let bench = Bench::with("lab.toml", LAB);
-    let _far = start(&bench);
-    wait_until("sshd answers", || probe(&bench, "ssh:far", true).status.success());
-    let output = probe(&bench, "ssh:far", true);
-    let facts: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let bench = bench("t-ssh");
+    let far = start(&bench, "t-ssh", programs());
+    let facts: Value =
+        serde_json::from_str(&printed(&far.near(&["agent", "probe", "ssh:far", "--json"]))).expect("JSON");
     assert_eq!(facts["version"], env!("CARGO_PKG_VERSION"));
-    assert!(facts["kernel"].is_string());
-    let nowhere = probe(&bench, "ssh:nowhere.invalid", false);
-    let told = String::from_utf8_lossy(&nowhere.stderr);
-    assert_eq!(nowhere.status.code(), Some(69), "{told}");
-    assert!(told.contains("nowhere.invalid"), "{told}");
+    assert!(facts["environment"]["kernel"].is_string());
+    assert_eq!(facts["ssh_address"], far.address.as_str());
+    assert!(printed(&far.near(&["agent", "probe", "ssh:far"])).contains(&far.address));
+    let nowhere = far.near(&["agent", "probe", "ssh:nowhere.invalid"]);
+    assert_eq!(nowhere.status.code(), Some(69), "{}", told(&nowhere));
+    assert!(told(&nowhere).contains("nowhere.invalid"), "{}", told(&nowhere));
+}
+
+const SHORT: [&str; 7] = ["measure", "--samples", "1", "--duration", "80ms", "--warmup", "5ms"];
+
+#[test]
+fn a_host_without_an_agent_is_measured_and_nothing_is_left_there() {
+    let bench = bench("t-ssh-bare");
+    let far = start(&bench, "t-ssh-bare", Path::new("/usr/bin"));
+    let arguments = [&SHORT[..], &["--to", "ssh:far", "--test", "tcp-rr,udp-rr,tcp-stream", "--json"]].concat();
+    let result = far.result(&arguments);
+    for cell in result["cells"].as_array().expect("cells") {
+        assert_eq!((&cell["status"], &cell["mtu"]), (&"measured".into(), &1500.into()), "{}", result["failures"]);
+        let responder = &cell["ends"]["pairs"][0]["responder"];
+        assert_eq!(
+            *responder,
+            serde_json::json!({"name": "ssh:far", "address": far.address, "cpus": responder["cpus"]})
+        );
+        let links: Vec<&Value> =
+            cell["path"]["hops"].as_array().expect("hops").iter().map(|hop| &hop["link"]).collect();
+        assert_eq!(links, ["wire0", "wire0"], "each end tells its own");
+    }
+    assert_no_copy_left();
+}
+
+#[test]
+fn an_agent_of_another_version_stays_and_ours_is_carried() {
+    let bench = bench("t-ssh-old");
+    let old = bench.path().join("old");
+    fs::create_dir(&old).expect("a folder");
+    write_program(&old.join("vtax-agent"), "#!/bin/sh\necho 'vtax-agent 0.0.1'\n");
+    let far = start(&bench, "t-ssh-old", &old);
+    let result = far.result(&[&SHORT[..], &["--to", "ssh:root@far", "--json"]].concat());
+    assert_eq!(result["cells"][0]["status"], "measured", "{}", result["failures"]);
+    assert!(old.join("vtax-agent").exists(), "what we didn't bring we don't take");
+    assert_no_copy_left();
+}
+
+#[test]
+fn a_jump_host_is_ssh_s_business_and_so_is_an_unknown_key() {
+    let bench = bench("t-ssh-jump");
+    let far = start(&bench, "t-ssh-jump", programs());
+    let result = far.result(&[&SHORT[..], &["--to", "ssh:beyond", "--json"]].concat());
+    assert_eq!(result["cells"][0]["status"], "measured", "{}", result["failures"]);
+    let refused = far.near(&[&SHORT[..], &["--to", "ssh:stranger"]].concat());
+    assert_eq!(refused.status.code(), Some(69), "{}", told(&refused));
+    let words = told(&refused);
+    assert!(words.contains("ssh:stranger") || words.contains("stranger"), "{words}");
+    assert!(words.contains("Host key verification failed") || words.contains("host key is known"), "{words}");
+    let family = far.near(&[&SHORT[..], &["--to", "ssh:far", "--from-address", "::1"]].concat());
+    assert_eq!(family.status.code(), Some(2), "{}", told(&family));
+    assert!(told(&family).contains("two address families"), "{}", told(&family));
+}
+
+#[test]
+fn several_pairs_start_together() {
+    let bench = bench("t-ssh-pairs");
+    let far = start(&bench, "t-ssh-pairs", programs());
+    let ends = ["--to", "ssh:far", "--to", "ssh:root@far", "--json"];
+    let result = far.result(&[&SHORT[..], &ends].concat());
+    let sample = &result["cells"][0]["samples"][0];
+    assert_eq!(sample["parallel"]["pairs"].as_array().map(Vec::len), Some(2), "{}", result["failures"]);
+    assert!(sample["parallel"]["skew_us"].is_number());
+}
+
+const ENDPOINTS: &str = r#"
+[[endpoint]]
+end = "initiator"
+control = "local"
+[[endpoint]]
+method = "native"
+end = "responder"
+control = "ssh:far"
+[[endpoint]]
+method = "sr-iov"
+end = "responder"
+control = "ssh:root@far"
+pin = "none"
+[[endpoint]]
+method = "paravirtual"
+end = "responder"
+control = "ssh:far"
+"#;
+
+#[test]
+fn running_machines_get_the_table_of_the_t7_1_study() {
+    let bench = bench("t-ssh-t7");
+    let far = start(&bench, "t-ssh-t7", programs());
+    fs::write(bench.path().join("vms.toml"), ENDPOINTS).expect("a file");
+    let study = ["run", "sparc-t7-1", "--endpoints", "vms.toml", "--quick", "--samples", "1", "--duration", "80ms"];
+    let jumbo = far.near(&study);
+    assert_eq!(jumbo.status.code(), Some(2), "{}", told(&jumbo));
+    assert!(told(&jumbo).contains("whose MTU is 1500, and the study asks for 9000"), "{}", told(&jumbo));
+    let table = far.near(&[&study[..], &["--warmup", "5ms", "--mtu", "1500", "--published"]].concat());
+    let text = printed(&table);
+    for row in ["native", "sr-iov", "paravirtual", "no endpoint stands for it", "published"] {
+        assert!(text.contains(row), "{row}: {text}");
+    }
+    assert!(told(&table).contains("NOT PINNED: ssh:root@far"), "{}", told(&table));
+    let result = json(&bench, &["results", "export", "last", "--json"]);
+    assert_schema(&result);
+    for cell in result["cells"].as_array().expect("cells") {
+        let stood_for = ["native", "sr-iov", "paravirtual"].contains(&cell["method"].as_str().expect("a row"));
+        let status = if stood_for { "measured" } else { "unavailable" };
+        assert_eq!(cell["status"], status, "{}: {}", cell["method"], result["failures"]);
+    }
 }

@@ -8,7 +8,7 @@ fn cells(result: &Value) -> &Vec<Value> {
     result["cells"].as_array().expect("cells")
 }
 
-fn assert_schema(result: &Value) {
+pub(super) fn assert_schema(result: &Value) {
     let schema = include_str!("../../docs/vtax.result.v1.schema.json");
     let schema: Value = serde_json::from_str(schema).expect("the schema is JSON");
     let validator = jsonschema::validator_for(&schema).expect("the schema is one");

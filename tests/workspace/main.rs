@@ -16,8 +16,8 @@ fn metadata() -> Metadata {
 const LAYERS: [&[&str]; 5] = [
     &["vtax-model"],
     &["vtax-journal", "vtax-sys"],
-    &["vtax-engine"],
-    &["vtax-agent", "vtax-host", "vtax-lab"],
+    &["vtax-engine", "vtax-host"],
+    &["vtax-agent", "vtax-lab"],
     &["vtax"],
 ];
 

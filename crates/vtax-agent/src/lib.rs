@@ -5,8 +5,10 @@
 //!
 //! - [`frame`] and [`protocol`] are what goes over the control stream;
 //! - [`server`] is the agent: it takes orders until the stream ends, and then is gone;
-//! - [`link`] is the coordinator's side of one agent, [`measure`] one sample on two of them;
-//! - [`locate`] and [`ssh`] say what to start.
+//! - [`link`] is the coordinator's side of one agent, [`measure`] samples on pairs of them, and
+//!   [`clock`] what their clocks have to do with ours;
+//! - [`locate`] says what to start here, and [`ssh`] starts it on other hosts, where it is
+//!   [`carried`] to if need be.
 //!
 //! The program `vtax-agent` is [`server::serve`] on its standard input and output.
 //!
@@ -15,6 +17,8 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout)]
 
+pub mod carried;
+pub mod clock;
 pub mod frame;
 pub mod limits;
 pub mod link;

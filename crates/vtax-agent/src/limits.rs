@@ -3,19 +3,19 @@
 //! An agent may stand on a machine that others use, and whoever holds its control stream may
 //! be wrong. No order makes it start threads, hold memory or run without bound.
 
-use std::time::Duration;
+use std::{thread::available_parallelism, time::Duration};
 
-use vtax_engine::STREAMS_MOST;
 use vtax_model::{
+    options::{self, Engine, INTERVALS_MOST},
     units::{ByteSize, Mtu, Span},
-    workload::{TestSpec, Workload, WorkloadError},
+    workload::{Direction, SpecError, TestSpec, Workload},
 };
 
 /// Sessions at the same time, running or waiting for their report to be fetched.
 pub const SESSIONS_MOST: usize = 1024;
-/// Flows of all running sessions together: both ends of the largest test. A flow is a thread
-/// and a socket; the program raises its limit of open files accordingly.
-pub const FLOWS_MOST: u32 = 2 * STREAMS_MOST;
+/// Flows of all running sessions together: both ends of the largest test. A flow is a socket,
+/// and a thread with the engine `blocking`; the program raises its limit of open files accordingly.
+pub const FLOWS_MOST: u32 = 2 * options::FLOWS_MOST;
 /// Message buffers of all running sessions together.
 pub const BUFFERS_MOST: ByteSize = ByteSize(1 << 30);
 /// Warm-up and measured time of one session together.
@@ -24,18 +24,20 @@ pub const TIME_MOST: Span = Span(Duration::from_secs(24 * 60 * 60));
 pub const FILE_MOST: ByteSize = ByteSize(1 << 40);
 /// What a file goes through.
 const FILE_BUFFER: ByteSize = ByteSize(1 << 20);
+/// What is received at once, however short or long the messages are.
+const INCOMING_LEAST: ByteSize = ByteSize(128 << 10);
+const INCOMING_MOST: ByteSize = ByteSize(1 << 20);
+/// What an end knows of each flow, beside its messages.
+const FLOW_STATE: ByteSize = ByteSize(4 << 10);
 /// CPUs in a setup: as many as Linux can be built for (`NR_CPUS`).
 pub const CPUS_MOST: usize = 8192;
 
 /// An order beyond the limits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LimitError {
-    /// Sizes that the transport can't carry at any MTU.
+    /// Sizes, flows or options that no end can run.
     #[error(transparent)]
-    Workload(#[from] WorkloadError),
-    /// Nothing would be sent.
-    #[error("0 streams: nothing would be sent; give at least 1")]
-    NoStreams,
+    Spec(#[from] SpecError),
     /// Nothing would be measured.
     #[error("a measured time of 0: nothing would be measured; give some seconds")]
     NoTime,
@@ -44,6 +46,20 @@ pub enum LimitError {
     Time {
         /// Warm-up and measured time.
         asked: Span,
+    },
+    /// A series without an end.
+    #[error("an interval of 0 never ends; give some milliseconds, as --interval 100ms")]
+    NoInterval,
+    /// A series too long for a report.
+    #[error(
+        "a series of {duration} in steps of {interval} has more than {INTERVALS_MOST} intervals; give at least {}",
+        least_interval(*duration)
+    )]
+    Intervals {
+        /// The measured time.
+        duration: Span,
+        /// As asked.
+        interval: Span,
     },
     /// Too large.
     #[error("a file of {asked} is beyond what an agent sends: at most {FILE_MOST}")]
@@ -60,12 +76,6 @@ pub enum LimitError {
     /// Too many sessions.
     #[error("{SESSIONS_MOST} sessions are open on this agent already; finish or cancel some")]
     Sessions,
-    /// More flows than the engine runs.
-    #[error("{asked} streams are beyond what one end runs: at most {STREAMS_MOST}")]
-    Streams {
-        /// As asked.
-        asked: u32,
-    },
     /// Too many flows.
     #[error(
         "{asked} streams, with {running} running already, are beyond what an agent runs: at most {FLOWS_MOST} at once"
@@ -103,16 +113,13 @@ impl Load {
 
     /// Of a test that an idle agent would take on.
     pub fn of(spec: &TestSpec) -> Result<Load, LimitError> {
-        spec.workload.check(spec.transport, Mtu::MAX)?;
+        spec.check(Mtu::MAX)?;
         check_time(spec)?;
-        check_streams(spec)?;
-        let per_flow = match spec.workload {
-            Workload::Rr { request, response } => request.max(response),
-            Workload::Stream { message } => message,
-            Workload::File { size } => Load::of_file(size)?.buffers,
-        };
-        let buffers = ByteSize(per_flow.0.saturating_mul(spec.streams.into()));
-        Load::NONE.plus(Load { flows: spec.streams, buffers })
+        check_series(spec)?;
+        let flows = flows(spec);
+        let messages = buffer(spec)?.0.saturating_mul(threads(spec, flows).into());
+        let state = FLOW_STATE.0.saturating_mul(flows.into());
+        Load::NONE.plus(Load { flows, buffers: ByteSize(messages.saturating_add(state)) })
     }
 
     /// Of making a file, or of moving one.
@@ -137,16 +144,37 @@ impl Load {
     }
 }
 
-fn check_streams(spec: &TestSpec) -> Result<(), LimitError> {
-    match spec.streams {
-        0 => Err(LimitError::NoStreams),
-        1..=STREAMS_MOST => Ok(()),
-        asked => Err(LimitError::Streams { asked }),
+/// Of each end.
+fn flows(spec: &TestSpec) -> u32 {
+    match spec.workload {
+        Workload::Stream { direction: Direction::Both, .. } => spec.streams.saturating_mul(2),
+        _ => spec.streams,
     }
 }
 
+/// Flows that share a thread share its buffers.
+fn threads(spec: &TestSpec, flows: u32) -> u32 {
+    let own = || available_parallelism().map_or(1, |cpus| cpus.get().try_into().unwrap_or(u32::MAX));
+    match spec.options.engine {
+        Engine::Blocking => flows,
+        Engine::Epoll | Engine::BusyPoll | Engine::IoUring => spec.options.threads.unwrap_or_else(own).min(flows),
+    }
+}
+
+/// What a thread sends from and receives into: the engine has one buffer for each.
+fn buffer(spec: &TestSpec) -> Result<ByteSize, LimitError> {
+    let segments = spec.options.gso.map_or(1, |segments| segments.get().into());
+    let message = match spec.workload {
+        Workload::Rr { request, response } | Workload::Crr { request, response } => request.max(response),
+        Workload::Cc => ByteSize(0),
+        Workload::Stream { message, .. } => ByteSize(message.0.saturating_mul(segments)),
+        Workload::File { size } => Load::of_file(size)?.buffers,
+    };
+    Ok(ByteSize(message.0.saturating_add(message.0.clamp(INCOMING_LEAST.0, INCOMING_MOST.0))))
+}
+
 fn check_time(spec: &TestSpec) -> Result<(), LimitError> {
-    let asked = Span(spec.warmup.0.saturating_add(spec.duration.0));
+    let asked = Span(spec.warmup.most().0.saturating_add(spec.duration.0));
     let ends_by_itself = matches!(spec.workload, Workload::File { .. });
     match spec.duration.0 {
         _ if asked > TIME_MOST => Err(LimitError::Time { asked }),
@@ -155,32 +183,90 @@ fn check_time(spec: &TestSpec) -> Result<(), LimitError> {
     }
 }
 
+fn check_series(spec: &TestSpec) -> Result<(), LimitError> {
+    let Some(interval) = spec.options.interval else { return Ok(()) };
+    if interval.0.is_zero() {
+        return Err(LimitError::NoInterval);
+    }
+    if spec.duration.0.as_nanos().div_ceil(interval.0.as_nanos()) > INTERVALS_MOST {
+        return Err(LimitError::Intervals { duration: spec.duration, interval });
+    }
+    Ok(())
+}
+
+/// In whole milliseconds, as nobody wants another.
+fn least_interval(duration: Span) -> Span {
+    let most = Duration::from_millis(1).as_nanos() * INTERVALS_MOST;
+    Span::from_millis(duration.0.as_nanos().div_ceil(most).try_into().unwrap_or(u64::MAX))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use vtax_model::workload::{MESSAGE_MOST, Transport};
+    use vtax_model::{
+        options::TestOptions,
+        workload::{MESSAGE_MOST, Transport, Warmup},
+    };
 
     fn stream(message: u64, streams: u32, seconds: u64) -> TestSpec {
         TestSpec {
             transport: Transport::Tcp,
-            workload: Workload::Stream { message: ByteSize(message) },
+            workload: Workload::Stream { message: ByteSize(message), direction: Direction::Forward },
             streams,
-            warmup: Span::from_millis(0),
+            warmup: Warmup::NONE,
             duration: Span(Duration::from_secs(seconds)),
+            options: TestOptions::default(),
         }
+    }
+
+    fn epoll(streams: u32) -> TestSpec {
+        let options = TestOptions { engine: Engine::Epoll, threads: Some(2), ..TestOptions::default() };
+        TestSpec { options, ..stream(128 << 10, streams, 1) }
     }
 
     #[test]
     fn hostile_orders_are_refused() {
         let refused = |spec: TestSpec| Load::of(&spec).expect_err("hostile");
-        assert!(matches!(refused(stream(1, u32::MAX, 1)), LimitError::Streams { .. }));
-        assert!(matches!(refused(stream(MESSAGE_MOST.0 + 1, 1, 1)), LimitError::Workload(_)));
+        assert!(matches!(refused(stream(1, u32::MAX, 1)), LimitError::Spec(SpecError::Options(_))));
+        assert!(matches!(refused(stream(MESSAGE_MOST.0 + 1, 1, 1)), LimitError::Spec(SpecError::Workload(_))));
         assert!(matches!(refused(stream(MESSAGE_MOST.0, 100, 1)), LimitError::Buffers { .. }));
         assert!(matches!(refused(stream(1, 1, 3_155_760_000)), LimitError::Time { .. }));
         assert!(matches!(refused(stream(1, 1, u64::MAX)), LimitError::Time { .. }));
-        assert_eq!(refused(stream(1, 0, 1)), LimitError::NoStreams);
+        assert!(refused(stream(1, 0, 1)).to_string().contains("0 flows"));
         assert_eq!(refused(stream(1, 1, 0)), LimitError::NoTime);
+    }
+
+    #[test]
+    fn a_warmup_without_end_is_refused() {
+        let most = Span(Duration::from_secs(u64::MAX));
+        let endless = TestSpec { warmup: Warmup::UntilSteady { most }, ..stream(1, 1, 1) };
+        assert!(matches!(Load::of(&endless), Err(LimitError::Time { .. })));
+    }
+
+    #[test]
+    fn the_largest_test_fits_at_both_ends() {
+        let one = Load::of(&epoll(options::FLOWS_MOST)).expect("fits");
+        let both = one.plus(one).expect("both ends fit");
+        assert_eq!(both.flows, FLOWS_MOST);
+        assert!(Load::of(&epoll(options::FLOWS_MOST + 1)).is_err());
+        let direction = Direction::Both;
+        let workload = Workload::Stream { message: ByteSize(1), direction };
+        let doubled = TestSpec { workload, ..epoll(options::FLOWS_MOST / 2) };
+        assert_eq!(Load::of(&doubled).map(|load| load.flows), Ok(options::FLOWS_MOST));
+    }
+
+    #[test]
+    fn a_series_is_bounded() {
+        let series = |seconds, interval| {
+            let options = TestOptions { interval: Some(Span(interval)), ..TestOptions::default() };
+            Load::of(&TestSpec { options, ..stream(1, 1, seconds) })
+        };
+        assert!(series(1000, Duration::from_millis(100)).is_ok());
+        assert_eq!(series(1, Duration::ZERO), Err(LimitError::NoInterval));
+        let long = series(1001, Duration::from_millis(100)).expect_err("10,010 intervals").to_string();
+        assert!(long.contains("at least 101ms"), "{long}");
+        assert!(series(3600, Duration::from_nanos(1)).is_err());
     }
 
     #[test]
@@ -192,7 +278,7 @@ mod tests {
 
     #[test]
     fn sessions_share_the_limits() {
-        let half = Load::of(&stream(1, FLOWS_MOST / 2, 1)).expect("fits");
+        let half = Load::of(&epoll(FLOWS_MOST / 2)).expect("fits");
         let both = half.plus(half).expect("fits");
         assert!(matches!(both.plus(half), Err(LimitError::Flows { running: FLOWS_MOST, .. })));
     }

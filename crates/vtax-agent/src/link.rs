@@ -12,7 +12,7 @@ mod wire;
 
 use std::{
     io::{Read, Write},
-    net::SocketAddr,
+    net::IpAddr,
     os::unix::process::CommandExt,
     process::{Child, Command, Stdio},
     sync::{
@@ -24,13 +24,15 @@ use std::{
 };
 
 pub use error::{AgentError, Death};
-use process::Process;
-use vtax_engine::{EndSetup, Token};
-use vtax_model::{measurement::EndReport, workload::TestSpec};
+pub(crate) use process::Process;
+use vtax_model::run::Hop;
 pub(crate) use wire::Arrival;
 use wire::Wire;
 
-use crate::protocol::{CallId, Facts, Hello, Outcome, Reply, Request, SessionId};
+use crate::{
+    clock::{EXCHANGES, Exchange, Offset, now_ns},
+    protocol::{CallId, Facts, Hello, Outcome, Reply, Request, SessionId},
+};
 
 /// A connected agent of this program's version. Dropping it ends the agent: its stream is
 /// closed, and if that isn't enough its process is killed; it is always reaped.
@@ -64,7 +66,7 @@ impl AgentLink {
         let streams = (child.stdout.take(), child.stdin.take());
         let process = Process::adopt(child);
         match streams {
-            (Some(reader), Some(writer)) => connect(name, reader, writer, process, deadline),
+            (Some(reader), Some(writer)) => AgentLink::greet(name, reader, writer, process, deadline),
             _ => Err(AgentError::NotPiped { name: name.into() }),
         }
     }
@@ -79,7 +81,18 @@ impl AgentLink {
         writer: impl Write + Send + 'static,
         deadline: Duration,
     ) -> Result<AgentLink, AgentError> {
-        connect(name, reader, writer, Process::none(), deadline)
+        AgentLink::greet(name, reader, writer, Process::none(), deadline)
+    }
+
+    pub(crate) fn greet(
+        name: &str,
+        reader: impl Read + Send + 'static,
+        writer: impl Write + Send + 'static,
+        process: Process,
+        deadline: Duration,
+    ) -> Result<AgentLink, AgentError> {
+        let (wire, hello) = Wire::open(reader, writer, process, deadline).map_err(|error| error.of(name))?;
+        Ok(AgentLink { name: name.into(), hello, calls: AtomicU64::new(1), sessions: AtomicU64::new(1), wire })
     }
 
     /// As given when it was connected.
@@ -109,43 +122,6 @@ impl AgentLink {
         SessionId(self.sessions.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Binds a responder, which serves from then on, and returns its port.
-    pub fn listen(
-        &self,
-        session: SessionId,
-        spec: &TestSpec,
-        setup: &EndSetup,
-        token: Token,
-        deadline: Duration,
-    ) -> Result<u16, AgentError> {
-        let listen = Request::Listen { session, spec: *spec, setup: setup.clone(), token };
-        match self.call(listen)?.wait(deadline)? {
-            Reply::Listening { port } => Ok(port),
-            _ => Err(self.odd("listen")),
-        }
-    }
-
-    /// Waits for the report of a responder.
-    pub fn finish(&self, session: SessionId, deadline: Duration) -> Result<EndReport, AgentError> {
-        let reply = self.call(Request::Finish { session })?.wait(deadline)?;
-        self.report("finish", reply)
-    }
-
-    /// Runs an initiator to its end.
-    pub fn initiate(
-        &self,
-        session: SessionId,
-        spec: &TestSpec,
-        setup: &EndSetup,
-        target: SocketAddr,
-        token: Token,
-        deadline: Duration,
-    ) -> Result<EndReport, AgentError> {
-        let initiate = Request::Initiate { session, spec: *spec, setup: setup.clone(), target, token };
-        let reply = self.call(initiate)?.wait(deadline)?;
-        self.report("initiate", reply)
-    }
-
     /// Ends a session early. Who waits for it gets a fault of kind `Cancelled`.
     pub fn cancel(&self, session: SessionId) -> Result<PendingReply<'_>, AgentError> {
         self.call(Request::Cancel { session })
@@ -167,8 +143,34 @@ impl AgentLink {
     /// Where the agent runs.
     pub fn describe(&self, deadline: Duration) -> Result<Facts, AgentError> {
         match self.call(Request::Describe)?.wait(deadline)? {
-            Reply::Facts(facts) => Ok(facts),
+            Reply::Facts(facts) => Ok(*facts),
             _ => Err(self.odd("describe")),
+        }
+    }
+
+    /// The link that carries packets `to` an address, if they leave by one: no more than one hop,
+    /// as seen from inside.
+    pub fn route(&self, from: Option<IpAddr>, to: IpAddr, deadline: Duration) -> Result<Vec<Hop>, AgentError> {
+        match self.call(Request::Route { from, to })?.wait(deadline)? {
+            Reply::Route(hops) => Ok(hops),
+            _ => Err(self.odd("route")),
+        }
+    }
+
+    /// How far the agent's monotonic clock is ahead of this machine's, from several exchanges.
+    pub fn clock_offset(&self, deadline: Duration) -> Result<Offset, AgentError> {
+        let mut best = self.exchange(deadline)?.offset();
+        for _ in 1..EXCHANGES {
+            best = best.better(self.exchange(deadline)?.offset());
+        }
+        Ok(best)
+    }
+
+    pub(crate) fn exchange(&self, deadline: Duration) -> Result<Exchange, AgentError> {
+        let sent = now_ns();
+        match self.call(Request::Clock)?.wait(deadline)? {
+            Reply::Clock { now_ns: theirs } => Ok(Exchange { sent, theirs, received: now_ns() }),
+            _ => Err(self.odd("clock")),
         }
     }
 
@@ -194,18 +196,11 @@ impl AgentLink {
         }
     }
 
-    pub(crate) fn report(&self, what: &'static str, reply: Reply) -> Result<EndReport, AgentError> {
-        match reply {
-            Reply::Report(report) => Ok(*report),
-            _ => Err(self.odd(what)),
-        }
-    }
-
     pub(crate) fn late(&self, what: &'static str, deadline: Duration) -> AgentError {
         AgentError::Deadline { name: self.name.to_string(), what, deadline }
     }
 
-    fn odd(&self, what: &'static str) -> AgentError {
+    pub(crate) fn odd(&self, what: &'static str) -> AgentError {
         AgentError::OddReply { name: self.name.to_string(), what }
     }
 }
@@ -228,26 +223,18 @@ impl PendingReply<'_> {
     }
 }
 
-fn connect(
-    name: &str,
-    reader: impl Read + Send + 'static,
-    writer: impl Write + Send + 'static,
-    process: Process,
-    deadline: Duration,
-) -> Result<AgentLink, AgentError> {
-    let (wire, hello) = Wire::open(reader, writer, process, deadline).map_err(|error| error.of(name))?;
-    Ok(AgentLink { name: name.into(), hello, calls: AtomicU64::new(1), sessions: AtomicU64::new(1), wire })
-}
-
 fn verb(request: &Request) -> &'static str {
     match request {
         Request::Prepare { .. } => "prepare the file",
         Request::Listen { .. } => "listen",
-        Request::Finish { .. } => "finish",
-        Request::Initiate { .. } => "initiate",
+        Request::Finish { .. } => "serve the test",
+        Request::Connect { .. } => "connect",
+        Request::Start { .. } => "run the test",
         Request::Cancel { .. } | Request::CancelAll => "cancel",
         Request::Ping => "ping",
+        Request::Clock => "clock",
         Request::Describe => "describe",
+        Request::Route { .. } => "route",
         Request::Shutdown => "shutdown",
     }
 }

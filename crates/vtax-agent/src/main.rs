@@ -15,10 +15,12 @@ use std::{
 };
 
 use vtax_agent::{
+    carried,
     limits::FLOWS_MOST,
-    protocol::{PROTOCOL, VERSION},
+    protocol::version_line,
     server::{self, Measuring},
 };
+use vtax_model::options::THREADS_MOST;
 use vtax_sys::process::raise_open_files;
 
 const USAGE: &str = "\
@@ -27,26 +29,33 @@ The vtax agent: measures in the domain where it runs, on the orders of vtax.
 Usage: vtax-agent --stdio
 
   --stdio    serve the coordinator on standard input and output, until they close
+  --carried  after --stdio: remove this file first, which vtax has put here
   --version  print the version
   --help     print this
 
-vtax starts its agents itself, in zones, and on remote hosts by
-`ssh HOST vtax-agent --stdio`: there it has to be installed in the PATH.
+vtax starts its agents itself: in zones, and by ssh on remote hosts, where it takes
+the one in the PATH, or brings one if there is none of its own version.
 ";
 
 /// As for vtax itself: the user's input is wrong.
 const WRONG_USAGE: u8 = 2;
 /// As for vtax itself: the infrastructure failed.
 const FAILED: i32 = 69;
-/// The flows of all sessions, and what else is open.
-const OPEN_FILES: u64 = FLOWS_MOST as u64 + 64;
+/// The flows of all sessions, what their threads wait with, and what else is open.
+const OPEN_FILES: u64 = FLOWS_MOST as u64 + 2 * THREADS_MOST as u64 + 64;
 
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = env::args_os().skip(1).collect();
     let words: Vec<_> = arguments.iter().map(|word| word.to_str().unwrap_or_default()).collect();
     match words[..] {
         ["--stdio"] => serve(),
-        ["--version" | "-V"] => println!("vtax-agent {VERSION} (protocol {PROTOCOL})"),
+        ["--stdio", "--carried"] => {
+            if let Err(why) = carried::remove_self() {
+                fail(&why.to_string());
+            }
+            serve()
+        }
+        ["--version" | "-V"] => println!("{}", version_line()),
         ["--help" | "-h"] => print!("{USAGE}"),
         _ => {
             eprint!("vtax-agent: unknown or missing arguments\n\n{USAGE}");
@@ -66,11 +75,13 @@ fn serve() -> ! {
     });
     match served {
         Ok(()) => process::exit(0),
-        Err(why) => {
-            eprintln!("vtax-agent: {why}");
-            process::exit(FAILED)
-        }
+        Err(why) => fail(&why),
     }
+}
+
+fn fail(why: &str) -> ! {
+    eprintln!("vtax-agent: {why}");
+    process::exit(FAILED)
 }
 
 /// As plain files: a frame is one write, and no line buffer looks for newlines in it.

@@ -1,12 +1,21 @@
-//! One sample: a responder on one agent, an initiator on another (or on the same).
+//! One sample: a responder on one agent, an initiator on another (or on the same); or several
+//! such pairs that start at one moment.
+//!
+//! All pairs go through the same steps together: prepare, listen, connect, run. Responders are
+//! asked for their reports as soon as they are bound, so that whoever fails, and in whichever
+//! step, is known at once.
+
+mod error;
+mod party;
 
 use std::{
-    net::{IpAddr, SocketAddr},
-    sync::mpsc::{self, Receiver},
+    sync::mpsc::{self, Receiver, Sender},
     time::{Duration, Instant},
 };
 
-use vtax_engine::{EndSetup, Token};
+pub use error::{Cause, MeasureError, Partial};
+use party::Party;
+use vtax_engine::{EndSetup, Station, Target, Token};
 use vtax_model::{
     measurement::EndReport,
     units::ByteSize,
@@ -14,19 +23,26 @@ use vtax_model::{
 };
 
 use crate::{
+    clock::{ClockId, Clocks, Offset, now_ns},
     link::{AgentError, AgentLink, Arrival},
-    protocol::{Request, SessionId},
+    protocol::Request,
 };
 
 /// How long an agent may take for what needs no measuring.
 const CONTROL: Duration = Duration::from_secs(10);
-/// What a test may take beyond its time: connecting, the last responses, and a busy machine.
+/// How long all flows may take to connect. The engine gives up earlier, and says why.
+const CONNECT: Duration = Duration::from_secs(40);
+/// What a test may take beyond its time: the last responses, and a busy machine.
 const MARGIN: Duration = Duration::from_secs(20);
-/// How long the other end has to give up, once one has failed.
+/// How long the other ends have to give up, once one has failed.
 const GIVE_UP: Duration = Duration::from_secs(3);
 /// The slowest path that a file is waited for on, in bytes a second: 8 Mb/s. The file is also
 /// written before and read after.
 const FILE_PACE: u64 = 1_000_000;
+/// How long before a common start the orders are sent, beside the time that they take.
+const START_MARGIN: Duration = Duration::from_millis(50);
+/// The most that is allowed for them to arrive: a responder doesn't wait for ever.
+const START_MOST: Duration = Duration::from_secs(5);
 
 /// A sample to be taken.
 #[derive(Debug, Clone)]
@@ -37,71 +53,47 @@ pub struct Order {
     pub initiator: EndSetup,
     /// Where the responder stands.
     pub responder: EndSetup,
-    /// The address at which the initiator reaches the responder. The port is the responder's
-    /// choice.
-    pub target: IpAddr,
+    /// At what the initiator reaches the responder. Port or name are the responder's choice.
+    pub target: Station,
+}
+
+/// A sample and the agents that take it.
+#[derive(Debug)]
+pub struct Pair<'link> {
+    /// Connects, and drives the test.
+    pub initiator: &'link AgentLink,
+    /// Is connected to.
+    pub responder: &'link AgentLink,
+    /// What to do.
+    pub order: Order,
 }
 
 /// One of the two ends of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// Who connects, asks, or sends.
+    /// Who connects.
     Initiator,
-    /// Who is connected to, answers, or receives.
+    /// Who is connected to.
     Responder,
 }
 
-/// A sample that was not taken.
-#[derive(Debug, thiserror::Error)]
-pub enum MeasureError {
-    /// An end failed. The other was cancelled; if it had troubles of its own, they are told too.
-    #[error("{error}{}", other.as_ref().map(|other| format!("; and {other}")).unwrap_or_default())]
-    End {
-        /// Which.
-        end: End,
-        /// Why.
-        #[source]
-        error: AgentError,
-        /// What went wrong at the other end that isn't explained by the cancel.
-        other: Option<Box<AgentError>>,
-    },
-    /// What has arrived isn't what was sent.
-    #[error(
-        "the file that arrived at {responder} has the checksum {received:016x}, the one that {initiator} sent has {sent:016x}: the path, or a disk, has changed it"
-    )]
-    Checksum {
-        /// The initiator's agent.
-        initiator: String,
-        /// The responder's agent.
-        responder: String,
-        /// XXH3-64 at the initiator.
-        sent: u64,
-        /// XXH3-64 at the responder.
-        received: u64,
-    },
-    /// A report of a file transfer without the file's part: a defect of the agent.
-    #[error(
-        "the agent of {agent} reports nothing of the file that it was to transfer; this is a defect of vtax, please report it"
-    )]
-    NoFile {
-        /// The agent.
-        agent: String,
-    },
+/// Samples that were taken at the same time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parallel {
+    /// Of the initiator and of the responder of each pair.
+    pub reports: Vec<(EndReport, EndReport)>,
+    /// How well the start was common.
+    pub skew: Skew,
 }
 
-impl MeasureError {
-    /// Whether nothing failed but the sample was cancelled, as by Ctrl-C. If the two ends are
-    /// cancelled one after the other, the second may have missed the first by then, and says so
-    /// instead: who cancels should remember that it did.
-    pub fn is_cancelled(&self) -> bool {
-        matches!(self, MeasureError::End { error, other: None, .. } if error.is_cancelled())
-    }
-
-    /// Whether an agent was lost: no more samples can be taken with it.
-    pub fn is_death(&self) -> bool {
-        let dead = |error: &AgentError| error.is_death();
-        matches!(self, MeasureError::End { error, other, .. } if dead(error) || other.as_deref().is_some_and(dead))
-    }
+/// How well a common start was one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Skew {
+    /// Between the first and the last initiator's first message.
+    pub spread: Duration,
+    /// How far off that may be, because the machines' clocks were compared over the control
+    /// streams; zero if all initiators read one clock.
+    pub uncertainty: Duration,
 }
 
 /// Takes a sample: the reports of the initiator and of the responder.
@@ -113,115 +105,171 @@ pub fn measure(
     responder: &AgentLink,
     order: &Order,
 ) -> Result<(EndReport, EndReport), MeasureError> {
-    let token = Token::random();
-    let spec = order.spec;
-    let sample = Sample {
-        parties: [
-            Party { end: End::Initiator, link: initiator, session: initiator.new_session(), verb: "initiate" },
-            Party { end: End::Responder, link: responder, session: responder.new_session(), verb: "finish" },
-        ],
-        deadline: deadline(&spec),
-    };
-    prepare(initiator, order)?;
-    let [initiates, responds] = sample.parties.each_ref().map(|party| party.session);
-    let port = listen(responder, responds, order, token)?;
-    let target = SocketAddr::new(order.target, port);
-    let initiate = Request::Initiate { session: initiates, spec, setup: order.initiator.clone(), target, token };
-    let [sent, received] = sample.run([initiate, Request::Finish { session: responds }])?;
-    check_file(&spec, [(initiator, &sent), (responder, &received)])?;
-    Ok((sent, received))
+    let mut all = measure_all(&[Pair { initiator, responder, order: order.clone() }])?;
+    Ok(all.reports.pop().expect("one report of each end for each pair"))
 }
 
-/// A file is made before anyone waits for it, and once for all samples that send it.
-fn prepare(initiator: &AgentLink, order: &Order) -> Result<(), MeasureError> {
-    let (Workload::File { size }, Some(directory)) = (order.spec.workload, order.initiator.directory.clone()) else {
-        return Ok(());
-    };
-    let session = initiator.new_session();
-    let pending = initiator.call(Request::Prepare { session, directory, size });
-    let made = pending.and_then(|pending| pending.wait(CONTROL + file_time(size)));
-    match made {
-        Ok(_) => Ok(()),
-        Err(error) => Err(abandon(initiator, session, End::Initiator, error)),
-    }
+/// Takes a sample of each pair, all at the same time. One pair alone starts at once.
+///
+/// If one fails they all do: figures of a load that was not the whole one are worth nothing.
+pub fn measure_all(pairs: &[Pair<'_>]) -> Result<Parallel, MeasureError> {
+    let mut sample = Sample::of(pairs);
+    sample.prepare()?;
+    let clocks = sample.read_clocks()?;
+    sample.listen()?;
+    sample.connect()?;
+    sample.run(&clocks)?;
+    sample.check_files()?;
+    let reports = sample.reports();
+    let skew = skew(reports.iter().map(|(initiator, _)| initiator.started_ns).zip(clocks.iter().copied()));
+    Ok(Parallel { reports, skew })
 }
 
-fn listen(responder: &AgentLink, session: SessionId, order: &Order, token: Token) -> Result<u16, MeasureError> {
-    let listening = responder.listen(session, &order.spec, &order.responder, token, CONTROL);
-    listening.map_err(|error| abandon(responder, session, End::Responder, error))
-}
-
-/// The answer may only be late: nothing is to go on. An agent that is gone needs no cancel.
-fn abandon(link: &AgentLink, session: SessionId, end: End, error: AgentError) -> MeasureError {
-    let _ = link.cancel(session);
-    MeasureError::End { end, error, other: None }
-}
-
-/// How long a test may take until it is given up.
+/// How long a test may take, from its start until it is given up.
 pub fn deadline(spec: &TestSpec) -> Duration {
     let transfer = match spec.workload {
         Workload::File { size } => file_time(size).saturating_mul(spec.streams.max(1)),
-        Workload::Rr { .. } | Workload::Stream { .. } => spec.duration.0,
+        _ => spec.duration.0,
     };
-    transfer.saturating_add(spec.warmup.0).saturating_add(MARGIN)
+    let pauses = spec.options.responder.stall.into_iter().chain(spec.options.gap).map(|span| span.0);
+    let pauses = pauses.fold(Duration::ZERO, Duration::saturating_add);
+    transfer.saturating_add(spec.warmup.most().0).saturating_add(pauses).saturating_add(MARGIN)
 }
 
 fn file_time(size: ByteSize) -> Duration {
     Duration::from_secs(size.0 / FILE_PACE)
 }
 
-/// One end of the sample that is being taken.
-struct Party<'link> {
-    end: End,
-    link: &'link AgentLink,
-    session: SessionId,
-    verb: &'static str,
-}
+/// What went wrong at which end of which pair.
+type Blame = (usize, End, AgentError);
 
-/// Both ends, initiator first; their positions are the tags of their answers.
+/// An initiator's clock. Equal ids are one clock.
+type ClockOf = (ClockId, Offset);
+
+/// Both ends of all pairs, on their way through the steps.
 struct Sample<'link> {
-    parties: [Party<'link>; 2],
-    deadline: Duration,
+    pairs: &'link [Pair<'link>],
+    /// Initiator and responder of one pair after another; their positions are the tags of their
+    /// answers.
+    parties: Vec<Party<'link>>,
+    answer_to: Sender<Arrival>,
+    arrivals: Receiver<Arrival>,
 }
 
-type Outcomes = [Option<Result<EndReport, AgentError>>; 2];
-
-impl Sample<'_> {
-    /// Both requests at once, one channel for both answers: whichever fails first is known
-    /// when it fails.
-    fn run(&self, requests: [Request; 2]) -> Result<[EndReport; 2], MeasureError> {
+impl<'link> Sample<'link> {
+    fn of(pairs: &'link [Pair<'link>]) -> Sample<'link> {
         let (answer_to, arrivals) = mpsc::channel();
-        let mut outcomes = [None, None];
-        for (tag, request) in requests.into_iter().enumerate() {
-            if let Err(error) = self.parties[tag].link.send(request, answer_to.clone(), tag) {
-                outcomes[tag] = Some(Err(error));
-            }
-        }
-        self.collect(&mut outcomes, &arrivals, self.deadline, |outcomes| undecided(outcomes) && !failed(outcomes));
-        let waited = if failed(&outcomes) { None } else { Some(self.deadline) };
-        if failed(&outcomes) || undecided(&outcomes) {
-            self.cancel();
-            self.collect(&mut outcomes, &arrivals, GIVE_UP, undecided);
-        }
-        self.verdict(outcomes, waited)
+        let ends = |(pair, Pair { initiator, responder, .. }): (usize, &Pair<'link>)| {
+            let token = Token::random();
+            [(End::Initiator, *initiator), (End::Responder, *responder)]
+                .map(|(end, link)| Party::new(pair, end, link, token))
+        };
+        let parties = pairs.iter().enumerate().flat_map(ends).collect();
+        Sample { pairs, parties, answer_to, arrivals }
     }
 
-    /// Takes answers while `more` are wanted, but not for longer than `most`.
-    fn collect(
-        &self,
-        outcomes: &mut Outcomes,
-        arrivals: &Receiver<Arrival>,
-        most: Duration,
-        more: impl Fn(&Outcomes) -> bool,
-    ) {
-        let deadline = Instant::now() + most;
-        while more(outcomes) {
-            let Ok(arrival) = arrivals.recv_timeout(deadline.saturating_duration_since(Instant::now())) else {
+    /// Files are made before anyone waits for them, and once for all samples that send them. One
+    /// after the other: pairs may share an agent, and so the file.
+    fn prepare(&self) -> Result<(), MeasureError> {
+        for (index, Pair { initiator, order, .. }) in self.pairs.iter().enumerate() {
+            let (Workload::File { size }, Some(directory)) = (order.spec.workload, &order.initiator.directory) else {
+                continue;
+            };
+            let session = initiator.new_session();
+            let pending = initiator.call(Request::Prepare { session, directory: directory.clone(), size });
+            if let Err(error) = pending.and_then(|pending| pending.wait(CONTROL + file_time(size))) {
+                // The answer may only be late: nothing is to go on.
+                let _ = initiator.cancel(session);
+                return Err(self.failure(index, Cause::alone(End::Initiator, error)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Of the initiators; none for a single pair, which starts when it likes.
+    fn read_clocks(&self) -> Result<InitiatorClocks, MeasureError> {
+        let mut clocks = Clocks::new();
+        let mut of = Vec::new();
+        for (index, pair) in self.pairs.iter().enumerate().filter(|_| self.pairs.len() > 1) {
+            let id = clocks.of(pair.initiator);
+            let id = id.map_err(|error| self.failure(index, Cause::alone(End::Initiator, error)))?;
+            of.push((id, clocks.offset(id)));
+        }
+        Ok(InitiatorClocks { of, slowest: clocks.slowest })
+    }
+
+    fn listen(&mut self) -> Result<(), MeasureError> {
+        self.ask(End::Responder, |party, Pair { order, .. }| Request::Listen {
+            session: party.session,
+            spec: order.spec,
+            setup: order.responder.clone(),
+            token: party.token,
+        });
+        self.settle(End::Responder, Limit::of(CONTROL))
+    }
+
+    fn connect(&mut self) -> Result<(), MeasureError> {
+        let targets: Vec<Option<Target>> = self.parties.iter_mut().map(|party| party.target.take()).collect();
+        self.ask(End::Responder, |party, _| Request::Finish { session: party.session });
+        let target = |party: &Party<'_>, order: &Order| {
+            // The responder stands behind its initiator.
+            let bound = targets[2 * party.pair + 1].clone().expect("every responder said where it listens");
+            bound.reached_at(&order.target)
+        };
+        self.ask(End::Initiator, |party, Pair { order, .. }| Request::Connect {
+            session: party.session,
+            spec: order.spec,
+            setup: order.initiator.clone(),
+            target: target(party, order),
+            token: party.token,
+        });
+        self.settle(End::Initiator, Limit::of(CONNECT))
+    }
+
+    fn run(&mut self, clocks: &InitiatorClocks) -> Result<(), MeasureError> {
+        let margin = clocks.margin();
+        let start = now_ns().saturating_add(u64::try_from(margin.as_nanos()).unwrap_or(u64::MAX));
+        self.ask(End::Initiator, |party, _| {
+            let at = clocks.of.get(party.pair).map(|(_, offset)| offset.theirs(start));
+            Request::Start { session: party.session, at }
+        });
+        let longest = self.pairs.iter().map(|pair| deadline(&pair.order.spec)).max().unwrap_or(MARGIN);
+        let limit = Limit::of(longest.saturating_add(margin));
+        self.settle(End::Initiator, limit)?;
+        self.settle(End::Responder, limit)
+    }
+
+    /// Asks all ends of one kind. One that can't be asked has failed.
+    fn ask(&mut self, end: End, request: impl Fn(&Party<'_>, &Pair<'_>) -> Request) {
+        for (tag, party) in self.parties.iter_mut().enumerate().filter(|(_, party)| party.end == end) {
+            let request = request(party, &self.pairs[party.pair]);
+            party.ask(request, &self.answer_to, tag);
+        }
+    }
+
+    /// Waits until all ends of one kind have answered. If anyone fails, or the time is up,
+    /// everyone is cancelled.
+    fn settle(&mut self, end: End, limit: Limit) -> Result<(), MeasureError> {
+        let open = |party: &Party<'_>| party.end == end && party.is_asked();
+        self.collect(limit, |parties| parties.iter().any(open) && !parties.iter().any(Party::has_failed));
+        let failed = self.parties.iter().any(Party::has_failed);
+        let late = self.parties.iter().find(|party| open(party)).filter(|_| !failed);
+        let late = late.and_then(|party| party.late(limit.most));
+        if !failed && late.is_none() {
+            return Ok(());
+        }
+        self.cancel();
+        self.collect(Limit::of(GIVE_UP), |parties| parties.iter().any(Party::is_asked));
+        Err(self.verdict(late, limit.most))
+    }
+
+    /// Takes answers while `more` are wanted and the time isn't up.
+    fn collect(&mut self, limit: Limit, more: impl Fn(&[Party<'link>]) -> bool) {
+        while more(&self.parties) {
+            let Ok(arrival) = self.arrivals.recv_timeout(limit.remaining()) else {
                 return;
             };
-            let (tag, party) = (arrival.tag, &self.parties[arrival.tag]);
-            let reply = party.link.open(party.verb, arrival);
-            outcomes[tag] = Some(reply.and_then(|reply| party.link.report(party.verb, reply)));
+            self.parties[arrival.tag].take(arrival);
         }
     }
 
@@ -232,45 +280,105 @@ impl Sample<'_> {
         }
     }
 
-    /// `waited`: how long, if it was the time that was up and not an end that failed.
-    fn verdict(&self, outcomes: Outcomes, waited: Option<Duration>) -> Result<[EndReport; 2], MeasureError> {
-        let [initiator, responder] = &self.parties;
-        let [sent, received] = outcomes;
-        match (initiator.result(sent, waited), responder.result(received, waited)) {
-            (Ok(sent), Ok(received)) => Ok([sent, received]),
-            (Err(error), Ok(_)) => Err(initiator.blame(error, None)),
-            (Ok(_), Err(error)) => Err(responder.blame(error, None)),
-            (Err(first), Err(second)) if weight(&second) > weight(&first) => Err(responder.blame(second, Some(first))),
-            (Err(first), Err(second)) => Err(initiator.blame(first, Some(second))),
+    /// `late`: who was, if it was the time that was up after `most` and not an end that failed.
+    fn verdict(&mut self, late: Option<Blame>, most: Duration) -> MeasureError {
+        let waited = late.as_ref().map(|_| most);
+        let mut errors: Vec<Blame> = Vec::new();
+        for party in &mut self.parties {
+            errors.extend(party.error(waited, GIVE_UP).map(|error| (party.pair, party.end, error)));
+        }
+        // All may have done as told after all, while they were being cancelled.
+        errors.extend(late.filter(|_| errors.is_empty()));
+        // The first of those that are most likely the cause.
+        let cause = (0..errors.len()).rev().max_by_key(|index| weight(&errors[*index].2));
+        let (pair, end, error) = errors.remove(cause.expect("somebody failed or was late"));
+        let in_pair = |(other, _, error): &Blame| *other == pair && !error.is_cancelled();
+        let other = errors.into_iter().find(in_pair).map(|(_, _, error)| Box::new(error));
+        self.failure(pair, Cause::End { end, error, other })
+    }
+
+    /// With what every end has seen until now.
+    fn failure(&self, pair: usize, cause: Cause) -> MeasureError {
+        let partial = self.parties.chunks(2).map(|ends| Partial {
+            initiator: ends[0].seen().cloned().map(Box::new),
+            responder: ends[1].seen().cloned().map(Box::new),
+        });
+        MeasureError { pair, cause: Box::new(cause), partial: partial.collect() }
+    }
+
+    /// What arrived must be what was sent.
+    fn check_files(&self) -> Result<(), MeasureError> {
+        for (index, pair) in self.pairs.iter().enumerate() {
+            if matches!(pair.order.spec.workload, Workload::File { .. }) {
+                let [initiator, responder] = [&self.parties[2 * index], &self.parties[2 * index + 1]];
+                party::compare_files(initiator, responder).map_err(|cause| self.failure(index, cause))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn reports(self) -> Vec<(EndReport, EndReport)> {
+        let mut reports = self.parties.into_iter().filter_map(Party::into_report);
+        std::iter::from_fn(|| Some((reports.next()?, reports.next()?))).collect()
+    }
+}
+
+/// What the initiators' clocks were found to be.
+struct InitiatorClocks {
+    of: Vec<ClockOf>,
+    slowest: Duration,
+}
+
+impl InitiatorClocks {
+    fn iter(&self) -> impl Iterator<Item = &ClockOf> {
+        self.of.iter()
+    }
+
+    /// For orders to arrive before the moment that they name.
+    fn margin(&self) -> Duration {
+        match self.of.is_empty() {
+            true => Duration::ZERO,
+            false => (START_MARGIN + 2 * self.slowest).min(START_MOST),
         }
     }
 }
 
-impl Party<'_> {
-    fn result(
-        &self,
-        outcome: Option<Result<EndReport, AgentError>>,
-        waited: Option<Duration>,
-    ) -> Result<EndReport, AgentError> {
-        match (outcome, waited) {
-            (Some(Err(error)), Some(waited)) if error.is_cancelled() => Err(self.link.late(self.verb, waited)),
-            (Some(outcome), _) => outcome,
-            (None, waited) => Err(self.link.late(self.verb, waited.unwrap_or(GIVE_UP))),
-        }
+/// How long something is waited for.
+#[derive(Clone, Copy)]
+struct Limit {
+    most: Duration,
+    since: Instant,
+}
+
+impl Limit {
+    fn of(most: Duration) -> Limit {
+        Limit { most, since: Instant::now() }
     }
 
-    fn blame(&self, error: AgentError, other: Option<AgentError>) -> MeasureError {
-        let other = other.filter(|other| !other.is_cancelled()).map(Box::new);
-        MeasureError::End { end: self.end, error, other }
+    fn remaining(&self) -> Duration {
+        self.most.saturating_sub(self.since.elapsed())
     }
 }
 
-fn undecided(outcomes: &Outcomes) -> bool {
-    outcomes.iter().any(Option::is_none)
+/// Of the first messages of initiators, each by its own clock.
+fn skew(starts: impl Iterator<Item = (u64, ClockOf)>) -> Skew {
+    let starts: Vec<(u64, ClockOf)> = starts.map(|(at, clock)| (clock.1.ours(at), clock)).collect();
+    let moments = || starts.iter().map(|(at, _)| *at);
+    let spread = moments().max().unwrap_or(0) - moments().min().unwrap_or(0);
+    let mut clocks: Vec<ClockOf> = starts.iter().map(|(_, clock)| *clock).collect();
+    clocks.sort_by_key(|(id, _)| *id);
+    clocks.dedup_by_key(|(id, _)| *id);
+    Skew { spread: Duration::from_nanos(spread), uncertainty: joint_uncertainty(clocks) }
 }
 
-fn failed(outcomes: &Outcomes) -> bool {
-    outcomes.iter().any(|outcome| matches!(outcome, Some(Err(_))))
+/// Of a difference between readings of any two of these clocks.
+fn joint_uncertainty(clocks: Vec<ClockOf>) -> Duration {
+    let mut uncertainties: Vec<Duration> = clocks.iter().map(|(_, offset)| offset.uncertainty()).collect();
+    uncertainties.sort_unstable_by(|a, b| b.cmp(a));
+    match uncertainties[..] {
+        [first, second, ..] => first + second,
+        _ => Duration::ZERO,
+    }
 }
 
 /// Which of two errors is rather the cause: an end whose peer has died complains too, and one
@@ -282,24 +390,6 @@ fn weight(error: &AgentError) -> u8 {
         error if error.is_death() => 3,
         _ => 2,
     }
-}
-
-fn check_file(spec: &TestSpec, ends: [(&AgentLink, &EndReport); 2]) -> Result<(), MeasureError> {
-    if !matches!(spec.workload, Workload::File { .. }) {
-        return Ok(());
-    }
-    let [(initiator, sent), (responder, received)] = ends;
-    let (sent, received) = (checksum(initiator, sent)?, checksum(responder, received)?);
-    if sent == received {
-        return Ok(());
-    }
-    let (initiator, responder) = (initiator.name().to_owned(), responder.name().to_owned());
-    Err(MeasureError::Checksum { initiator, responder, sent, received })
-}
-
-fn checksum(link: &AgentLink, report: &EndReport) -> Result<u64, MeasureError> {
-    let file = report.file.ok_or_else(|| MeasureError::NoFile { agent: link.name().to_owned() })?;
-    Ok(file.checksum)
 }
 
 #[cfg(test)]

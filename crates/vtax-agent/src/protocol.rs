@@ -17,22 +17,34 @@
 //!
 //! Answers come when they are ready, in any order. A *session* is one end of one sample; its
 //! id is chosen by the coordinator, as it has to be able to cancel a session whose first
-//! answer hasn't come.
+//! answer hasn't come. An initiator's session is connected first and started by a call of its
+//! own, so that many can start at one moment.
 //!
 //! Both sides must be of the same protocol *and* of the same program version: figures of two
 //! versions of a measuring tool are not to be compared. The magic, the limit of the hello and
 //! the fields of [`Greeting`] are the same in every version, so that each can name the other.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::IpAddr, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
-use vtax_engine::{EndSetup, Token};
-use vtax_model::{measurement::EndReport, units::ByteSize, workload::TestSpec};
+use vtax_engine::{EndSetup, Target, Token};
+use vtax_host::pin::Machine;
+use vtax_model::{
+    measurement::EndReport,
+    run::{Environment, Hop},
+    units::ByteSize,
+    workload::TestSpec,
+};
 
 /// The version of everything in this module. Raise it with any change of it.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 /// The version of this program, as both sides must have it.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// What `vtax-agent --version` prints, without the end of the line.
+pub fn version_line() -> String {
+    format!("vtax-agent {VERSION} (protocol {PROTOCOL})")
+}
 
 /// The coordinator's first frame. These fields stay in every version, in both directions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,6 +74,26 @@ pub struct Hello {
     pub hostname: String,
     /// The release of the kernel that it runs on.
     pub kernel: String,
+    /// Which start of which kernel that is (`/proc/sys/kernel/random/boot_id`, random(4)), and
+    /// after a `/` the agent's time namespace if that isn't the first: who agrees in both reads
+    /// one monotonic clock (time_namespaces(7)). Empty if the kernel doesn't tell.
+    pub boot_id: String,
+}
+
+impl Hello {
+    /// Whether both agents run on one kernel, whose CPU time must not be added up twice.
+    pub fn one_machine(&self, other: &Hello) -> bool {
+        !self.boot().is_empty() && self.boot() == other.boot()
+    }
+
+    /// Whether both agents read one monotonic clock.
+    pub fn one_clock(&self, other: &Hello) -> bool {
+        !self.boot_id.is_empty() && self.boot_id == other.boot_id
+    }
+
+    fn boot(&self) -> &str {
+        self.boot_id.split('/').next().unwrap_or_default()
+    }
 }
 
 /// A call, for the one answer that carries its id.
@@ -92,7 +124,6 @@ pub enum Request {
         /// The test.
         spec: TestSpec,
         /// Where this end stands.
-        #[serde(with = "SetupOnWire")]
         setup: EndSetup,
         /// What the initiator will show.
         #[serde(with = "token_on_wire")]
@@ -114,20 +145,28 @@ pub enum Request {
         /// Of a [`Request::Listen`].
         session: SessionId,
     },
-    /// Run the initiator of a new session to its end. [`Reply::Report`].
-    Initiate {
+    /// Connect the initiator of a new session; it sends nothing of the test yet.
+    /// [`Reply::Connected`].
+    Connect {
         /// New on this agent.
         session: SessionId,
         /// The test, as the responder has it.
         spec: TestSpec,
         /// Where this end stands.
-        #[serde(with = "SetupOnWire")]
         setup: EndSetup,
-        /// The responder.
-        target: SocketAddr,
+        /// The responder, as it is reached from here.
+        target: Target,
         /// What the responder expects.
         #[serde(with = "token_on_wire")]
         token: Token,
+    },
+    /// Run a connected initiator to its end. [`Reply::Report`].
+    Start {
+        /// Of a [`Request::Connect`] that has been answered.
+        session: SessionId,
+        /// When, in nanoseconds of the agent's monotonic clock; at once if absent or past.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        at: Option<u64>,
     },
     /// End a session early; what waits for it is answered with [`FaultKind::Cancelled`].
     /// No fault if there is no such session: it may just have ended. [`Reply::Done`].
@@ -139,8 +178,18 @@ pub enum Request {
     CancelAll,
     /// Prove that the agent lives. [`Reply::Done`].
     Ping,
+    /// Read the agent's monotonic clock. [`Reply::Clock`].
+    Clock,
     /// Say where the agent runs. [`Reply::Facts`].
     Describe,
+    /// Describe the link that carries packets to an address. [`Reply::Route`].
+    Route {
+        /// Their source address, if it is to be a certain one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<IpAddr>,
+        /// Their destination.
+        to: IpAddr,
+    },
     /// [`Request::CancelAll`], then exit. [`Reply::Done`].
     Shutdown,
 }
@@ -172,23 +221,42 @@ pub enum Reply {
     Done,
     /// The responder is bound and serves.
     Listening {
-        /// Its TCP or UDP port.
-        port: u16,
+        /// Its own address, and the port or the name that it was given.
+        target: Target,
     },
+    /// The initiator is connected and waits for [`Request::Start`].
+    Connected,
     /// What this end has seen.
     Report(Box<EndReport>),
+    /// The agent's monotonic clock.
+    Clock {
+        /// In nanoseconds, when the answer was made.
+        now_ns: u64,
+    },
     /// Where the agent runs.
-    Facts(Facts),
+    Facts(Box<Facts>),
+    /// The link, if packets to that address leave by one.
+    Route(Vec<Hop>),
 }
 
 /// Why a call was not done.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct Fault {
     /// For programs.
     pub kind: FaultKind,
     /// For people: what was wrong, where, and what to do.
     pub message: String,
+    /// What the end of a test had seen until it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partial: Option<Box<EndReport>>,
+}
+
+impl Fault {
+    /// Without a report.
+    pub fn new(kind: FaultKind, why: impl ToString) -> Fault {
+        Fault { kind, message: why.to_string(), partial: None }
+    }
 }
 
 /// The kinds of [`Fault`].
@@ -210,37 +278,37 @@ pub enum FaultKind {
 }
 
 /// Where an agent runs: what of its environment bears upon the figures.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Facts {
-    /// The machine's name.
-    pub hostname: String,
-    /// The kernel's release.
-    pub kernel: String,
+    /// The machine, as a result describes it.
+    pub environment: Environment,
     /// The kernel's build, as `uname -v` prints it.
     pub kernel_build: String,
     /// The instruction set that the agent was built for.
     pub architecture: String,
-    /// What the kernel's clock reads.
+    /// As in [`Hello`].
+    pub boot_id: String,
+    /// CPUs that the agent may run on.
+    pub cpus_allowed: Vec<u32>,
+    /// The IP addresses of its network namespace.
+    pub addresses: Vec<LinkAddress>,
+    /// The address that ssh's client came to, if the agent was started by ssh: what this host is
+    /// reached at from there, unless the connection was forwarded on the way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub clocksource: Option<String>,
-    /// CPUs that the agent may run on, as the kernel lists them: `0-3,8`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpus_allowed: Option<String>,
-    /// CPUs that are online, in the same form.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpus_online: Option<String>,
-    /// TCP's congestion control in the agent's network namespace.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub congestion_control: Option<String>,
+    pub ssh_address: Option<IpAddr>,
+    /// CPUs, nodes and interrupts, for a pin plan.
+    pub machine: Machine,
 }
 
-/// [`EndSetup`] belongs to the engine, which knows no wire; this is its form on ours.
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "EndSetup", deny_unknown_fields)]
-struct SetupOnWire {
-    address: std::net::IpAddr,
-    cpus: Vec<u32>,
-    directory: Option<PathBuf>,
+/// An address of an interface.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkAddress {
+    /// The interface's name.
+    pub link: String,
+    /// The address.
+    pub address: IpAddr,
+    /// Length of its network's prefix.
+    pub prefix: u8,
 }
 
 /// A token as 32 hexadecimal digits.

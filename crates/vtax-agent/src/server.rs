@@ -17,11 +17,12 @@ use std::{
 };
 
 use desk::{Desk, Event};
-pub use engine::{Bound, Engine, Measuring};
+pub use engine::{Bound, Connected, Engine, Measuring, Ready};
+pub(crate) use facts::boot_id;
 
 use crate::{
     frame::{self, FrameError, HELLO_MOST, REQUEST_MOST},
-    protocol::{Call, CallId, Greeting, Hello},
+    protocol::{Call, CallId, Greeting},
 };
 
 /// Events that may wait for the owner; past it, whoever sends the next one waits. It bounds
@@ -76,14 +77,9 @@ fn greet<R: Read>(reader: &mut BufReader<R>, writer: &mut impl Write) -> Result<
     let body = frame::read_frame(reader, HELLO_MOST)?.ok_or(ServeError::Nobody)?;
     let theirs: Greeting = frame::parse(&body)?;
     let ours = Greeting::ours();
-    let hello = [&frame::MAGIC[..], &frame::encode(&hello(), HELLO_MOST)?].concat();
+    let hello = [&frame::MAGIC[..], &frame::encode(&facts::hello(), HELLO_MOST)?].concat();
     write_whole(writer, &hello)?;
     if theirs == ours { Ok(()) } else { Err(ServeError::OtherVersion { ours, theirs }) }
-}
-
-fn hello() -> Hello {
-    let facts::Name { hostname, kernel } = facts::name();
-    Hello { greeting: Greeting::ours(), pid: std::process::id(), hostname, kernel }
 }
 
 fn write_whole(writer: &mut impl Write, bytes: &[u8]) -> Result<(), FrameError> {
@@ -116,7 +112,7 @@ fn next_call(reader: &mut impl Read) -> Result<Option<Event>, FrameError> {
         return Ok(None);
     };
     match frame::parse::<Call>(&body) {
-        Ok(call) => Ok(Some(Event::Called(call))),
+        Ok(call) => Ok(Some(Event::Called(Box::new(call)))),
         Err(error) => match frame::parse::<OnlyId>(&body) {
             Ok(OnlyId { id }) => Ok(Some(Event::Misread { id, error })),
             Err(_) => Err(error),

@@ -1,41 +1,53 @@
-//! The command that starts an agent on a remote host.
+//! An agent on a remote host, which need not have one.
 //!
-//! The user's own ssh configuration rules: names, keys, ports, jump hosts. What is fixed is
-//! what a control stream needs: no terminal (it would change bytes), and no questions, as
-//! nobody is there to answer them on it.
+//! The user's own ssh does it: names, keys, ports, jump hosts are as `~/.ssh/config` has them.
+//! What is fixed is what a control stream needs: no terminal (it would change bytes), and no
+//! questions, as nobody is there to answer them on it.
+//!
+//! One login: ssh runs a script there that looks for a vtax-agent of this very version. If there
+//! is none, it asks for one, gets its bytes on standard input and starts it. The copy removes
+//! itself when it starts (see [`carried`](crate::carried)), so nothing is left whatever dies then.
+//!
+//! The script says how far it is in lines that begin with a mark of this login's own; whatever
+//! else is printed, a banner or a message of the day, is passed over. Nothing of the protocol is
+//! said before the script is done, so that no tool which reads too far can swallow some of it.
 
-use std::process::Command;
+mod error;
+mod pipes;
+mod program;
+mod script;
 
-/// A host that ssh must not be given.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SshHostError {
-    /// No name.
-    #[error("the name of the remote host is empty; give it as ssh takes it: HOST or USER@HOST")]
-    Empty,
-    /// ssh would take it for an option, and some options run commands here.
-    #[error("`{host}` is no remote host: neither a user's name nor a host's begins with `-`")]
-    Option {
-        /// As given.
-        host: String,
-    },
-    /// Spaces and control characters have no place in a name.
-    #[error("`{}` is no remote host: there is a space or a control character in it", host.escape_debug())]
-    Character {
-        /// As given.
-        host: String,
-    },
+use std::{
+    ffi::OsString,
+    io::Read,
+    os::unix::process::CommandExt,
+    path::Path,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+pub use error::{SshError, SshHostError, Stage};
+use pipes::{PipeError, Pipes};
+use program::Program;
+use script::{Progress, Script};
+
+use crate::{link::AgentLink, protocol::version_line};
+
+/// What may be printed before the script says anything.
+const NOISE_MOST: usize = 64 << 10;
+/// How often a copy is sent: as often as the script has places to try.
+const COPIES_MOST: usize = 5;
+
+/// Logs in to `host`, as ssh takes it, and starts an agent there: the one in its PATH if that is
+/// of this version, else a copy of `program` that leaves no trace.
+///
+/// `deadline` is for each stage, and starts again with every part of the copy that goes.
+pub fn connect(host: &str, program: &Path, deadline: Duration) -> Result<AgentLink, SshError> {
+    Ssh::user().connect(host, program, deadline)
 }
 
-/// The agent on `host` (as ssh takes it), found there on the PATH. Start it with
-/// [`AgentLink::spawn`](crate::link::AgentLink::spawn).
-pub fn command(host: &str) -> Result<Command, SshHostError> {
-    check(host)?;
-    let mut command = Command::new("ssh");
-    command.args(["-T", "-o", "BatchMode=yes", host, "vtax-agent", "--stdio"]);
-    Ok(command)
-}
-
-fn check(host: &str) -> Result<(), SshHostError> {
+/// Whether ssh may be given this name.
+pub fn check(host: &str) -> Result<(), SshHostError> {
     let owned = || host.to_owned();
     if host.is_empty() {
         return Err(SshHostError::Empty);
@@ -49,24 +61,159 @@ fn check(host: &str) -> Result<(), SshHostError> {
     Ok(())
 }
 
+/// A program that runs a command on another host.
+#[derive(Debug, Clone)]
+pub struct Ssh {
+    program: OsString,
+    arguments: Vec<OsString>,
+}
+
+impl Ssh {
+    /// The user's own.
+    pub fn user() -> Ssh {
+        Ssh::by("ssh", ["-T", "-o", "BatchMode=yes"])
+    }
+
+    /// Another one; after these arguments it gets the host and the command, as ssh does.
+    pub fn by<A: Into<OsString>>(program: impl Into<OsString>, arguments: impl IntoIterator<Item = A>) -> Ssh {
+        Ssh { program: program.into(), arguments: arguments.into_iter().map(Into::into).collect() }
+    }
+
+    /// See [`connect`].
+    pub fn connect(&self, host: &str, program: &Path, deadline: Duration) -> Result<AgentLink, SshError> {
+        check(host)?;
+        let program = Program::read(program, deadline)?;
+        let script = Script::new(&version_line(), program.bytes.len());
+        let name = format!("ssh:{host}");
+        let pipes = self.start(host, &script)?;
+        let login = Login { host, program: &program, script: &script, deadline, pipes };
+        let Pipes { process, stdout, stdin, unread, .. } = login.proceed()?;
+        Ok(AgentLink::greet(&name, unread.chain(stdout), stdin, process, deadline)?)
+    }
+
+    /// A process group of its own: Ctrl-C in a terminal is for vtax, which ends its agents in
+    /// order.
+    fn start(&self, host: &str, script: &Script) -> Result<Pipes, SshError> {
+        let mut command = self.command(host, script);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        let child = command.spawn().map_err(|source| SshError::Start {
+            program: self.program.to_string_lossy().into_owned(),
+            host: host.to_owned(),
+            source,
+        })?;
+        Ok(Pipes::of(child).expect("all three streams of the child were piped two lines above"))
+    }
+
+    fn command(&self, host: &str, script: &Script) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).arg(host).arg(script.command());
+        command
+    }
+}
+
+/// A login whose script is running.
+struct Login<'a> {
+    host: &'a str,
+    program: &'a Program,
+    script: &'a Script,
+    deadline: Duration,
+    pipes: Pipes,
+}
+
+impl Login<'_> {
+    /// Until an agent runs there that waits to be greeted.
+    fn proceed(mut self) -> Result<Pipes, SshError> {
+        let mut stage = Stage::Login;
+        for _ in 0..=COPIES_MOST {
+            match self.progress(stage)? {
+                Progress::Starts => return Ok(self.pipes),
+                Progress::Wants { system, machine } => self.check_machine(&system, &machine)?,
+                Progress::NoPlace { tried } => return Err(self.no_place(tried)),
+            }
+            stage = Stage::Copy;
+            let sent = self.pipes.write(&self.program.bytes, self.deadline);
+            sent.map_err(|error| self.blame(stage, error, &[]))?;
+        }
+        Err(self.no_place(" it asks for one copy after another".to_owned()))
+    }
+
+    /// The script's next line, after whatever else was printed.
+    fn progress(&mut self, stage: Stage) -> Result<Progress, SshError> {
+        let until = Instant::now() + self.deadline;
+        let mut noise = Vec::new();
+        while noise.len() <= NOISE_MOST {
+            match self.pipes.line(NOISE_MOST, until) {
+                Ok(line) => match self.script.progress(&line) {
+                    Some(progress) => return Ok(progress),
+                    None => noise.extend(line),
+                },
+                Err(error) => return Err(self.blame(stage, error, &noise)),
+            }
+        }
+        Err(self.blame(stage, PipeError::TooLong(vec![]), &noise))
+    }
+
+    fn check_machine(&self, system: &str, machine: &str) -> Result<(), SshError> {
+        if system == "Linux" && self.program.runs_on(machine) {
+            return Ok(());
+        }
+        Err(SshError::Machine {
+            host: self.host.to_owned(),
+            theirs: format!("{system} on {machine}"),
+            ours: self.program.machine(),
+        })
+    }
+
+    fn no_place(&self, tried: String) -> SshError {
+        SshError::NoPlace { host: self.host.to_owned(), tried }
+    }
+
+    /// With what was printed instead of the script's next line.
+    fn blame(&self, stage: Stage, error: PipeError, noise: &[u8]) -> SshError {
+        let host = self.host.to_owned();
+        match error {
+            PipeError::Late => SshError::Silent { host, stage, deadline: self.deadline, words: self.words(noise) },
+            PipeError::Ended => {
+                let status = self.pipes.process.status_soon();
+                SshError::Ended { host, stage, status, words: self.words(noise) }
+            }
+            PipeError::TooLong(line) => SshError::Noise { host, start: quoted(&[noise, &line].concat()) },
+            PipeError::Io(source) => SshError::Stream { host, stage, source },
+        }
+    }
+
+    fn words(&self, noise: &[u8]) -> String {
+        let words = self.pipes.process.last_words();
+        if words.is_empty() { quoted(noise.trim_ascii()) } else { words }
+    }
+}
+
+/// As much as helps to know where it comes from.
+fn quoted(bytes: &[u8]) -> String {
+    bytes[..bytes.len().min(80)].escape_ascii().to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_command_is_as_documented() {
-        let command = command("root@sut.example").expect("a host");
+        let script = Script::new("vtax-agent 1", 7);
+        let command = Ssh::user().command("root@sut.example", &script);
         let line: Vec<_> = std::iter::once(command.get_program()).chain(command.get_args()).collect();
-        assert_eq!(line, ["ssh", "-T", "-o", "BatchMode=yes", "root@sut.example", "vtax-agent", "--stdio"]);
+        assert_eq!(line[..5], ["ssh", "-T", "-o", "BatchMode=yes", "root@sut.example"]);
+        assert_eq!(line[5..], [&*script.command()]);
     }
 
     #[test]
     fn what_ssh_would_take_for_an_option_is_refused() {
         for host in ["-oProxyCommand=reboot", "root@-oProxyCommand=reboot"] {
-            assert_eq!(command(host).map(drop), Err(SshHostError::Option { host: host.into() }));
+            assert_eq!(check(host), Err(SshHostError::Option { host: host.into() }));
         }
-        assert_eq!(command("").map(drop), Err(SshHostError::Empty));
-        assert!(matches!(command("a b"), Err(SshHostError::Character { .. })));
-        assert!(matches!(command("a\n"), Err(SshHostError::Character { .. })));
+        assert_eq!(check(""), Err(SshHostError::Empty));
+        assert!(matches!(check("a b"), Err(SshHostError::Character { .. })));
+        assert!(matches!(check("a\n"), Err(SshHostError::Character { .. })));
+        assert_eq!(check("root@sut.example"), Ok(()));
     }
 }

@@ -13,13 +13,16 @@ use rustix::process::{Pid, Signal, kill_process};
 use vtax_agent::{
     frame::{self, HELLO_MOST, MAGIC, REPLY_MOST, REQUEST_MOST, encode, parse, read_frame},
     link::{AgentError, AgentLink},
-    measure::{MeasureError, Order, measure},
-    protocol::{Answer, Call, CallId, FaultKind, Greeting, Hello, Outcome, Reply, Request, SessionId, VERSION},
+    measure::{Cause, Order, Pair, Partial, measure, measure_all},
+    protocol::{
+        Answer, Call, CallId, FaultKind, Greeting, Hello, Outcome, PROTOCOL, Reply, Request, SessionId, VERSION,
+    },
 };
-use vtax_engine::{EndSetup, Token};
+use vtax_engine::{EndSetup, Station, Token};
 use vtax_model::{
+    options::{Engine, TestOptions},
     units::{ByteSize, Span},
-    workload::{TestSpec, Transport, Workload},
+    workload::{Direction, TestSpec, Transport, Warmup, Workload},
 };
 
 const SOON: Duration = Duration::from_secs(10);
@@ -38,8 +41,14 @@ fn agent(name: &str) -> AgentLink {
 }
 
 fn spec(workload: Workload, millis: u64) -> TestSpec {
-    let [warmup, duration] = [Span::from_millis(20), Span::from_millis(millis)];
-    TestSpec { transport: Transport::Tcp, workload, streams: 1, warmup, duration }
+    TestSpec {
+        transport: Transport::Tcp,
+        workload,
+        streams: 1,
+        warmup: Warmup::For(Span::from_millis(20)),
+        duration: Span::from_millis(millis),
+        options: TestOptions::default(),
+    }
 }
 
 fn rr(millis: u64) -> TestSpec {
@@ -47,11 +56,11 @@ fn rr(millis: u64) -> TestSpec {
 }
 
 fn setup() -> EndSetup {
-    EndSetup { address: LOOPBACK, cpus: vec![], directory: None }
+    EndSetup::new(Station::Ip(LOOPBACK))
 }
 
 fn order(spec: TestSpec) -> Order {
-    Order { spec, initiator: setup(), responder: setup(), target: LOOPBACK }
+    Order { spec, initiator: setup(), responder: setup(), target: Station::Ip(LOOPBACK) }
 }
 
 /// A field of `/proc/PID/status` in kB.
@@ -82,7 +91,7 @@ fn bytes_are_counted_where_they_arrive() {
     let (initiator, responder) = (agent("zone a"), agent("zone b"));
     let message = |transport| ByteSize(if transport == Transport::Tcp { 1 << 20 } else { 1400 });
     for transport in [Transport::Tcp, Transport::Udp] {
-        let workload = Workload::Stream { message: message(transport) };
+        let workload = Workload::Stream { message: message(transport), direction: Direction::Forward };
         let order = order(TestSpec { transport, streams: 2, ..spec(workload, 200) });
         let (_, received) = measure(&initiator, &responder, &order).expect("a sample");
         assert!(received.bytes > 1 << 20, "{transport}: {}", received.bytes);
@@ -133,15 +142,16 @@ fn one_agent_can_be_both_ends() {
     assert!(report.transactions > 0);
 }
 
-/// The budget is 5 ms of control for a sample. The least of several, as the machine that runs
-/// the tests is shared.
+/// The budget is 5 ms of control for a sample, on a machine where a ping takes the 20 µs that it
+/// should. The one that runs the tests is shared: the least of several counts, and where a ping
+/// takes longer everything does.
 #[test]
 fn a_sample_costs_little_more_than_its_time() {
     let (initiator, responder) = (agent("zone a"), agent("zone b"));
     let pings = (0..50).map(|_| initiator.ping(SOON).expect("alive"));
     let ping = pings.min().expect("50 pings");
     assert!(ping < Duration::from_millis(1), "a ping takes {ping:?}");
-    let order = order(TestSpec { warmup: Span::from_millis(0), ..rr(50) });
+    let order = order(TestSpec { warmup: Warmup::NONE, ..rr(50) });
     let overheads = (0..10).map(|_| {
         let start = Instant::now();
         let (report, _) = measure(&initiator, &responder, &order).expect("a sample");
@@ -149,7 +159,8 @@ fn a_sample_costs_little_more_than_its_time() {
     });
     let least = overheads.min().expect("10 samples");
     println!("ping {ping:?}, control of a sample {least:?}");
-    assert!(least < Duration::from_millis(5), "control takes {least:?} of a sample");
+    let budget = Duration::from_millis(5).max(250 * ping);
+    assert!(least < budget, "control takes {least:?} of a sample, not {budget:?}; a ping takes {ping:?}");
 }
 
 #[test]
@@ -185,8 +196,50 @@ fn a_sample_can_be_cancelled_from_another_thread() {
         sample.join().expect("no panic").expect_err("cancelled")
     });
     assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
-    assert!(matches!(failed, MeasureError::End { .. }), "{failed:?}");
+    assert!(matches!(*failed.cause, Cause::End { .. }), "{failed:?}");
     assert!(measure(&both, &both, &order(rr(50))).is_ok());
+}
+
+#[test]
+fn pairs_start_at_one_moment() {
+    let agents = [agent("zone a"), agent("zone b"), agent("zone c"), agent("zone d")];
+    let [a, b, c, d] = agents.each_ref();
+    assert!(a.hello().one_clock(b.hello()) && a.hello().one_machine(b.hello()));
+    let pairs = [(a, b), (c, d), (a, d)].map(|(initiator, responder)| Pair {
+        initiator,
+        responder,
+        order: order(TestSpec { warmup: Warmup::NONE, ..rr(200) }),
+    });
+    let parallel = measure_all(&pairs).expect("samples");
+    assert_eq!(parallel.reports.len(), 3);
+    for (asked, _) in &parallel.reports {
+        assert!(asked.transactions > 100 && asked.started_ns > 0, "{}", asked.transactions);
+    }
+    println!("{:?}", parallel.skew);
+    assert_eq!(parallel.skew.uncertainty, Duration::ZERO, "all have one clock");
+    assert!(parallel.skew.spread < Duration::from_millis(150), "{:?}", parallel.skew);
+}
+
+#[test]
+fn what_a_cancelled_sample_has_seen_is_kept() {
+    let both = agent("host");
+    let failed = thread::scope(|scope| {
+        let sample = scope.spawn(|| measure(&both, &both, &order(rr(8000))));
+        thread::sleep(Duration::from_millis(500));
+        both.cancel_all().expect("sent").wait(SOON).expect("done");
+        sample.join().expect("no panic").expect_err("cancelled")
+    });
+    let [Partial { initiator: Some(seen), .. }] = &failed.partial[..] else { panic!("{failed:?}") };
+    assert!(seen.transactions > 0, "{seen:?}");
+}
+
+/// Many flows need many files: the program has raised its limit.
+#[test]
+fn a_thousand_flows_run_on_one_agent() {
+    let both = agent("host");
+    let options = TestOptions { engine: Engine::Epoll, threads: Some(2), ..TestOptions::default() };
+    let (report, _) = measure(&both, &both, &order(TestSpec { streams: 1000, options, ..rr(200) })).expect("a sample");
+    assert!(report.transactions > 1000, "{}", report.transactions);
 }
 
 #[test]
@@ -194,7 +247,7 @@ fn a_hostile_order_is_refused_by_name() {
     let (initiator, responder) = (agent("zone a"), agent("zone b"));
     let hostile = order(TestSpec { streams: u32::MAX, ..rr(50) });
     let refused = measure(&initiator, &responder, &hostile).expect_err("hostile");
-    let MeasureError::End { error: AgentError::Refused { fault, .. }, .. } = &refused else {
+    let Cause::End { error: AgentError::Refused { fault, .. }, .. } = &*refused.cause else {
         panic!("{refused:?}");
     };
     assert_eq!(fault.kind, FaultKind::Refused);
@@ -318,10 +371,14 @@ fn the_command_line_is_explained() {
     };
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
     let version = run(&["--version"]);
-    assert_eq!(text(&version.stdout), format!("vtax-agent {VERSION} (protocol 1)\n"));
+    assert_eq!(text(&version.stdout), format!("vtax-agent {VERSION} (protocol {PROTOCOL})\n"));
+    let carried = run(&["--stdio", "--carried"]);
+    assert_eq!(carried.status.code(), Some(69), "a program that nobody has carried removes itself");
+    assert!(text(&carried.stderr).contains("leave --carried to vtax"), "{}", text(&carried.stderr));
+    assert!(fs::exists(env!("CARGO_BIN_EXE_vtax-agent")).expect("readable"));
     let help = run(&["--help"]);
     assert!(help.status.success() && text(&help.stdout).contains("--stdio"));
-    for wrong in [&[][..], &["--stdio", "more"], &["serve"]] {
+    for wrong in [&[][..], &["--stdio", "more"], &["--carried"], &["serve"]] {
         let output = run(wrong);
         assert_eq!(output.status.code(), Some(2), "{wrong:?}");
         assert!(output.stdout.is_empty() && text(&output.stderr).contains("Usage"), "{wrong:?}");

@@ -22,8 +22,15 @@ pub struct Cancel(Arc<State>);
 #[derive(Default)]
 struct State {
     cancelled: AtomicBool,
+    sockets: Mutex<Watched>,
+}
+
+#[derive(Default)]
+struct Watched {
     /// Weak, so that a flow that is done closes its socket although it is listed here.
-    sockets: Mutex<Vec<Weak<Socket>>>,
+    sockets: Vec<Weak<Socket>>,
+    /// When the list is this long, those that are closed are taken off it.
+    full: usize,
 }
 
 impl Cancel {
@@ -35,7 +42,7 @@ impl Cancel {
     /// Throws the switch. May be called from any thread, any number of times.
     pub fn cancel(&self) {
         self.0.cancelled.store(true, Ordering::SeqCst);
-        for socket in self.sockets().iter().filter_map(Weak::upgrade) {
+        for socket in self.watched().sockets.iter().filter_map(Weak::upgrade) {
             interrupt(&socket);
         }
     }
@@ -47,9 +54,12 @@ impl Cancel {
 
     /// Lets [`cancel`](Self::cancel) wake threads that are blocked on `socket`.
     pub(crate) fn watch(&self, socket: &Arc<Socket>) {
-        let mut sockets = self.sockets();
-        sockets.retain(|socket| socket.strong_count() > 0);
-        sockets.push(Arc::downgrade(socket));
+        let mut watched = self.watched();
+        if watched.sockets.len() >= watched.full {
+            watched.sockets.retain(|socket| socket.strong_count() > 0);
+            watched.full = 2 * watched.sockets.len() + 16;
+        }
+        watched.sockets.push(Arc::downgrade(socket));
         // `cancel` may have gone through the list before this socket was on it.
         if self.is_cancelled() {
             interrupt(socket);
@@ -57,11 +67,11 @@ impl Cancel {
     }
 
     /// Errors that came after the switch was thrown are its doing.
-    pub(crate) fn explain<T>(&self, result: Result<T, EngineError>) -> Result<T, EngineError> {
-        result.map_err(|error| if self.is_cancelled() { EngineError::Cancelled } else { error })
+    pub(crate) fn explain(&self, error: EngineError) -> EngineError {
+        if self.is_cancelled() { EngineError::Cancelled } else { error }
     }
 
-    fn sockets(&self) -> MutexGuard<'_, Vec<Weak<Socket>>> {
+    fn watched(&self) -> MutexGuard<'_, Watched> {
         self.0.sockets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

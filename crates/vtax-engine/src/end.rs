@@ -1,41 +1,26 @@
 //! The two ends of a test.
 
-use std::{
-    net::{IpAddr, SocketAddr},
-    path::{Path, PathBuf},
-};
+use std::{path::Path, sync::Arc};
 
-use socket2::Socket;
 use vtax_model::{
     measurement::EndReport,
-    units::{ByteSize, Mtu},
+    units::ByteSize,
     workload::{TestSpec, Transport, Workload},
 };
 
 use crate::{
+    admit,
     cancel::Cancel,
-    error::EngineError,
+    conduct, crew,
+    error::{EngineError, Failed},
     file::{self, SourceFile},
-    flow::{self, Meter},
-    rr::{self, Sizes},
-    stream::{self, Unfinished},
+    flow::{Flow, Session},
+    place::{EndSetup, Target},
+    role::{self, Connections, Role, admitted_flows, connection_sizes},
+    socket::{self, Listener, check_family},
+    task::connections::Dial,
     token::Token,
-    transport::{Flow, local_address, say_ready, tcp, udp},
 };
-
-/// Flows that one end runs at most: each is a thread and a socket.
-pub const STREAMS_MOST: u32 = 1024;
-
-/// Where an end runs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EndSetup {
-    /// The local address that every socket is bound to.
-    pub address: IpAddr,
-    /// The thread of flow `i` is pinned to `cpus[i % len]`; none is when this is empty.
-    pub cpus: Vec<u32>,
-    /// Where a file test has its file; the other tests need none.
-    pub directory: Option<PathBuf>,
-}
 
 /// The end that waits for the initiator.
 pub struct Responder {
@@ -43,199 +28,168 @@ pub struct Responder {
     setup: EndSetup,
     token: Token,
     listener: Listener,
-    port: u16,
-}
-
-enum Listener {
-    Tcp(Socket),
-    Udp(Socket),
 }
 
 impl Responder {
-    /// Takes a port. Flows may come from now on; they are answered by [`serve`](Self::serve).
+    /// Takes a port or a name. Flows may come from now on; they are answered by [`serve`](Self::serve).
     ///
     /// # Errors
-    /// If the test can't be run here: sizes, address, directory, space.
+    /// If the test can't be run here: sizes, options, address, directory, space, open files.
     pub fn bind(spec: &TestSpec, setup: &EndSetup, token: Token) -> Result<Responder, EngineError> {
-        check(spec)?;
+        role::check(spec)?;
+        check_family(spec.transport, &setup.station, None)?;
         if let Workload::File { size } = spec.workload {
             let all = ByteSize(size.0.saturating_mul(spec.streams.into()));
             file::check_room(directory(setup)?, all)?;
         }
-        let listener = match spec.transport {
-            Transport::Tcp => Listener::Tcp(tcp::listen(setup.address, spec.streams)?),
-            Transport::Udp => Listener::Udp(udp::listen(setup.address)?),
+        make_room(spec)?;
+        let listener = Listener::bind(spec, &setup.station, backlog(spec))?;
+        Ok(Responder { spec: *spec, setup: setup.clone(), token, listener })
+    }
+
+    /// Where the initiator is to connect, as this end knows it: see [`Target::reached_at`].
+    pub fn target(&self) -> Target {
+        self.listener.target.clone()
+    }
+
+    /// Waits for all flows of the test (10 s, and a little more for very many), runs it, and
+    /// reports. The first message may come up to 30 s after the flows did.
+    pub fn serve(self, cancel: &Cancel) -> Result<EndReport, Failed> {
+        let session = Session::new(&self.spec, self.token, cancel);
+        cancel.watch(&self.listener.socket);
+        let flows = self.admit(&session).map_err(|error| cancel.explain(error))?;
+        match self.spec.workload {
+            Workload::Crr { .. } | Workload::Cc => self.serve_connections(&session, &flows),
+            _ => self.serve_flows(session, &flows),
+        }
+    }
+
+    fn admit(&self, session: &Arc<Session>) -> Result<Vec<Flow>, EngineError> {
+        let flows = admitted_flows(&self.spec);
+        match self.spec.transport {
+            Transport::Udp => admit::datagrams::admit(&self.listener, flows, session),
+            _ => admit::connections::admit(&self.listener, flows, session),
+        }
+    }
+
+    fn serve_flows(&self, session: Arc<Session>, flows: &[Flow]) -> Result<EndReport, Failed> {
+        let directory = self.setup.directory.as_deref();
+        let role = Role { session, initiates: false, flows, connections: None, directory, source: None };
+        crew::run(&role, &self.setup, None, |_| Ok(()))
+    }
+
+    /// The listener of the flow that was admitted takes in the test's connections, too.
+    fn serve_connections(&self, session: &Arc<Session>, flows: &[Flow]) -> Result<EndReport, Failed> {
+        let door = &*self.listener.socket;
+        let blocks = self.spec.options.engine == vtax_model::options::Engine::Blocking;
+        let set = door.set_nonblocking(!blocks);
+        set.map_err(|error| EngineError::local("O_NONBLOCK", &self.listener.target, error))?;
+        let role = Role {
+            session: session.clone(),
+            initiates: false,
+            flows: &[],
+            connections: Some(Connections::At(door)),
+            directory: None,
+            source: None,
         };
-        let (Listener::Tcp(socket) | Listener::Udp(socket)) = &listener;
-        let port = local_address(socket)?.port();
-        Ok(Responder { spec: *spec, setup: setup.clone(), token, listener, port })
+        let control = &flows[0];
+        crew::run(&role, &self.setup, None, |shared| {
+            control.say_ready()?;
+            conduct::follow(control, shared)
+        })
     }
+}
 
-    /// The port that the initiator is to be told.
-    pub fn port(&self) -> u16 {
-        self.port
-    }
+/// The end that connects and drives the test.
+pub struct Initiator {
+    session: Arc<Session>,
+    setup: EndSetup,
+    target: Target,
+    flows: Vec<Flow>,
+}
 
-    /// Waits for all flows of the test (10 s at most), runs it, and reports.
-    pub fn serve(self, cancel: &Cancel) -> Result<EndReport, EngineError> {
-        cancel.explain(self.admit_and_run(cancel))
-    }
-
-    fn admit_and_run(self, cancel: &Cancel) -> Result<EndReport, EngineError> {
-        let Responder { spec, setup, token, listener, .. } = self;
-        let (flows, swallow) = match listener {
-            Listener::Tcp(listener) => (tcp::admit(&listener, &spec, token, cancel)?, None),
-            Listener::Udp(listener) => (udp::admit(&listener, &spec, token, cancel)?, Some(listener)),
+impl Initiator {
+    /// Connects all flows to a responder that serves at `target`; nothing of the test is sent yet.
+    ///
+    /// # Errors
+    /// If the test can't be run here, or there is nobody who takes part in it.
+    pub fn connect(
+        spec: &TestSpec,
+        setup: &EndSetup,
+        target: &Target,
+        token: Token,
+        cancel: &Cancel,
+    ) -> Result<Initiator, EngineError> {
+        role::check(spec)?;
+        check_family(spec.transport, &setup.station, Some(target))?;
+        if let Workload::File { size } = spec.workload {
+            file::check_room(directory(setup)?, size)?;
+        }
+        make_room(spec)?;
+        let session = Session::new(spec, token, cancel);
+        let flows = admitted_flows(spec);
+        let connected = match spec.transport {
+            Transport::Udp => admit::datagrams::connect(flows, &setup.station, target, &session),
+            _ => admit::connections::connect(flows, &setup.station, target, &session),
         };
-        let unfinished = Unfinished::new(flows.len());
-        let report = flow::run(&flows, &setup.cpus, |flow, meter| respond(&spec, &setup, flow, meter, &unfinished));
-        // Until here it took in the datagrams of strangers.
-        drop(swallow);
-        report
+        let flows = connected.map_err(|error| cancel.explain(error))?;
+        Ok(Initiator { session, setup: setup.clone(), target: target.clone(), flows })
+    }
+
+    /// Runs the test, from `start_at` if that is given: a moment of this machine's
+    /// [`now_ns`](vtax_sys::clock::now_ns), at which all threads begin.
+    ///
+    /// A file test sends `source`, whose size must be the test's; without one it makes a file first,
+    /// outside of the measured time. `cancel` is to be the switch of [`connect`](Self::connect); both end the test.
+    pub fn run(self, start_at: Option<u64>, source: Option<&SourceFile>, cancel: &Cancel) -> Result<EndReport, Failed> {
+        self.flows.iter().for_each(|flow| cancel.watch(&flow.socket));
+        let own = match (self.session.spec.workload, source) {
+            (Workload::File { size }, None) => Some(SourceFile::create(directory(&self.setup)?, size, cancel)?),
+            _ => None,
+        };
+        let source = own.as_ref().or(source);
+        match self.session.spec.workload {
+            Workload::Crr { .. } | Workload::Cc => self.run_connections(start_at),
+            _ => self.run_flows(start_at, source),
+        }
+        .map_err(|failed| Failed { error: cancel.explain(failed.error), ..failed })
+    }
+
+    fn run_flows(&self, start_at: Option<u64>, source: Option<&SourceFile>) -> Result<EndReport, Failed> {
+        let (session, flows) = (self.session.clone(), &self.flows);
+        let role = Role { session, initiates: true, flows, connections: None, directory: None, source };
+        crew::run(&role, &self.setup, start_at, |_| Ok(()))
+    }
+
+    fn run_connections(&self, start_at: Option<u64>) -> Result<EndReport, Failed> {
+        let dial = Dial {
+            session: &self.session,
+            station: &self.setup.station,
+            target: &self.target,
+            address: socket::address(&self.target)?,
+            sizes: connection_sizes(&self.session.spec),
+        };
+        let role = Role {
+            session: self.session.clone(),
+            initiates: true,
+            flows: &[],
+            connections: Some(Connections::To(dial)),
+            directory: None,
+            source: None,
+        };
+        crew::run(&role, &self.setup, start_at, |shared| conduct::lead(&self.flows[0], shared))
     }
 }
 
-fn respond(
-    spec: &TestSpec,
-    setup: &EndSetup,
-    flow: &Flow,
-    meter: &Meter<'_>,
-    unfinished: &Unfinished,
-) -> Result<EndReport, EngineError> {
-    let (warmup, duration) = (spec.warmup.0, spec.duration.0);
-    match (spec.workload, flow.transport) {
-        (Workload::Rr { request, response }, Transport::Tcp) => {
-            let sizes = sizes(request, response);
-            let wire = tcp::Transactions::new(flow, sizes)?;
-            say_ready(flow)?;
-            rr::respond(wire, meter, sizes)
-        }
-        (Workload::Rr { request, response }, Transport::Udp) => {
-            let sizes = sizes(request, response);
-            let wire = udp::Responses::new(flow, sizes);
-            say_ready(flow)?;
-            rr::respond(wire, meter, sizes)
-        }
-        (Workload::Stream { message }, Transport::Tcp) => {
-            let sink = tcp::Receiver::new(flow, bytes(message))?;
-            say_ready(flow)?;
-            stream::receive(sink, meter, unfinished, warmup, duration)
-        }
-        (Workload::Stream { message }, Transport::Udp) => {
-            let sink = udp::Receiver::new(flow, bytes(message));
-            say_ready(flow)?;
-            stream::receive(sink, meter, unfinished, warmup, duration)
-        }
-        (Workload::File { size }, _) => file::receive(flow, meter, directory(setup)?, size, || say_ready(flow)),
-    }
+/// For the flows, or for the connections of as many.
+fn make_room(spec: &TestSpec) -> Result<(), EngineError> {
+    admit::make_room(admitted_flows(spec).max(spec.streams))
 }
 
-/// Runs the test against a responder that is bound to `target`, and reports.
-///
-/// A file test makes its file first, outside of the measured time; see [`initiate_file`].
-pub fn initiate(
-    spec: &TestSpec,
-    setup: &EndSetup,
-    target: SocketAddr,
-    token: Token,
-    cancel: &Cancel,
-) -> Result<EndReport, EngineError> {
-    check(spec)?;
-    if let Workload::File { size } = spec.workload {
-        file::check_room(directory(setup)?, size)?;
-    }
-    let flows = connect(spec, setup, target, token, cancel)?;
-    // After connecting: the responder waits for the flows with less patience than for the file.
-    let source = match spec.workload {
-        Workload::File { size } => Some(SourceFile::create(directory(setup)?, size, cancel)?),
-        _ => None,
-    };
-    run(spec, setup, &flows, source.as_ref(), cancel)
-}
-
-/// Runs a file test as [`initiate`] does, with a file that is there already, so that the samples
-/// of a study don't each have to make one. The size is the file's and must be the responder's too.
-pub fn initiate_file(
-    spec: &TestSpec,
-    setup: &EndSetup,
-    target: SocketAddr,
-    token: Token,
-    source: &SourceFile,
-    cancel: &Cancel,
-) -> Result<EndReport, EngineError> {
-    let spec = TestSpec { workload: Workload::File { size: source.size() }, ..*spec };
-    check(&spec)?;
-    let flows = connect(&spec, setup, target, token, cancel)?;
-    run(&spec, setup, &flows, Some(source), cancel)
-}
-
-fn connect(
-    spec: &TestSpec,
-    setup: &EndSetup,
-    target: SocketAddr,
-    token: Token,
-    cancel: &Cancel,
-) -> Result<Vec<Flow>, EngineError> {
-    cancel.explain(match spec.transport {
-        Transport::Tcp => tcp::connect(spec, setup.address, target, token, cancel),
-        Transport::Udp => udp::connect(spec, setup.address, target, token, cancel),
-    })
-}
-
-fn run(
-    spec: &TestSpec,
-    setup: &EndSetup,
-    flows: &[Flow],
-    source: Option<&SourceFile>,
-    cancel: &Cancel,
-) -> Result<EndReport, EngineError> {
-    cancel.explain(flow::run(flows, &setup.cpus, |flow, meter| drive(spec, flow, meter, source)))
-}
-
-fn drive(
-    spec: &TestSpec,
-    flow: &Flow,
-    meter: &Meter<'_>,
-    source: Option<&SourceFile>,
-) -> Result<EndReport, EngineError> {
-    let (warmup, duration) = (spec.warmup.0, spec.duration.0);
-    match (spec.workload, flow.transport) {
-        (Workload::Rr { request, response }, Transport::Tcp) => {
-            let sizes = sizes(request, response);
-            rr::initiate(tcp::Transactions::new(flow, sizes)?, meter, sizes, warmup, duration)
-        }
-        (Workload::Rr { request, response }, Transport::Udp) => {
-            let sizes = sizes(request, response);
-            rr::initiate(udp::Requests::new(flow, sizes)?, meter, sizes, warmup, duration)
-        }
-        (Workload::Stream { message }, Transport::Tcp) => {
-            stream::send(tcp::Sender::new(flow, bytes(message))?, flow, meter, warmup, duration)
-        }
-        (Workload::Stream { message }, Transport::Udp) => {
-            stream::send(udp::Sender::new(flow, bytes(message))?, flow, meter, warmup, duration)
-        }
-        (Workload::File { .. }, _) => file::send(flow, meter, source.ok_or(EngineError::NoDirectory)?),
-    }
-}
-
-/// What came from afar is checked here again: sizes bound the memory of this process. The path's
-/// MTU is known once the sockets are connected.
-fn check(spec: &TestSpec) -> Result<(), EngineError> {
-    spec.workload.check(spec.transport, Mtu::MAX)?;
-    if !(1..=STREAMS_MOST).contains(&spec.streams) {
-        return Err(EngineError::Streams { asked: spec.streams, most: STREAMS_MOST });
-    }
-    Ok(())
+fn backlog(spec: &TestSpec) -> u32 {
+    admitted_flows(spec).max(spec.streams)
 }
 
 fn directory(setup: &EndSetup) -> Result<&Path, EngineError> {
     setup.directory.as_deref().ok_or(EngineError::NoDirectory)
-}
-
-fn sizes(request: ByteSize, response: ByteSize) -> Sizes {
-    Sizes { request: bytes(request), response: bytes(response) }
-}
-
-fn bytes(size: ByteSize) -> usize {
-    usize::try_from(size.0).expect("a message of a checked test is at most 64 MiB")
 }

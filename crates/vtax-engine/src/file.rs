@@ -11,20 +11,21 @@ use std::{
     time::Duration,
 };
 
-use rustix::io::Errno;
-use vtax_model::{
-    measurement::{EndReport, FileReport},
-    units::ByteSize,
+use rustix::{
+    io::Errno,
+    net::{self, RecvFlags, SendFlags},
 };
+use vtax_model::{measurement::FileReport, units::ByteSize};
 use vtax_sys::{clock::now_ns, process::disk_free};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::{
+    account::{Desk, Way, seconds},
     cancel::Cancel,
     error::EngineError,
-    flow::{Meter, Reading, seconds},
+    flow::Flow,
+    options::set_timeout,
     token::Token,
-    transport::{Flow, tcp::Pipe},
 };
 
 /// Bytes that each read, write, send and receive moves.
@@ -32,14 +33,6 @@ const CHUNK: usize = 128 << 10;
 
 /// The receiver's answer when all is written.
 const WRITTEN: u8 = 0x06;
-
-/// How long an end may wait for the other's disk: the sender makes the file while the receiver
-/// waits, and a full page cache stops the receiver for as long as the disk takes. A peer that
-/// dies is noticed long before, by the end of the connection or by keepalive.
-fn patience(size: ByteSize) -> Duration {
-    const SLOWEST_DISK: u64 = 10_000_000;
-    Duration::from_secs(30 + size.0 / SLOWEST_DISK)
-}
 
 /// A file of pseudo-random bytes to be sent, which may serve several samples.
 ///
@@ -95,8 +88,7 @@ struct Noise(u64);
 
 impl Noise {
     fn new() -> Noise {
-        let (seed, _) = Token::random().bytes().split_first_chunk().map(|(seed, rest)| (*seed, rest)).expect("16 > 8");
-        Noise(u64::from_le_bytes(seed))
+        Noise(Token::random().seed())
     }
 
     fn fill(&mut self, chunk: &mut [u8]) {
@@ -122,12 +114,12 @@ pub(crate) fn check_room(directory: &Path, needed: ByteSize) -> Result<(), Engin
     Ok(())
 }
 
-/// Sends the source, and reports when the receiver has written all of it.
-pub(crate) fn send(flow: &Flow, meter: &Meter<'_>, source: &SourceFile) -> Result<EndReport, EngineError> {
-    let pipe = Pipe::new(flow, patience(source.size))?;
+/// Sends the source; done when the receiver has written all of it.
+pub(crate) fn send(flow: &Flow, desk: &Desk<'_>, source: &SourceFile) -> Result<(), EngineError> {
+    let pipe = Pipe::new(flow)?;
     let mut chunk = vec![0; CHUNK];
-    let opened = meter.read()?;
-    let start = now_ns();
+    desk.begun(now_ns());
+    let start = desk.open(0, Way::There)?;
     let mut sent = 0;
     while sent < source.size.0 {
         let len = source.file.read_at(&mut chunk, sent).map_err(|error| source.failed("read", error, sent))?;
@@ -138,30 +130,25 @@ pub(crate) fn send(flow: &Flow, meter: &Meter<'_>, source: &SourceFile) -> Resul
         sent += len as u64;
     }
     let mut answer = [0];
-    pipe.receive_all(&mut answer)?;
+    pipe.receive_some(&mut answer)?;
     if answer != [WRITTEN] {
-        return Err(EngineError::Protocol { peer: flow.peer, what: "a wrong acknowledgement of the file" });
+        let what = "a wrong acknowledgement of the file";
+        return Err(EngineError::Protocol { peer: flow.peer.clone(), what });
     }
-    let span = Span { start, end: now_ns(), opened, closed: meter.read()? };
-    let checksum = checksum(&source.file, &source.directory, source.size)?;
-    span.report(meter, source.size, checksum)
+    let end = now_ns();
+    desk.close()?;
+    report(desk, source.size, [start, end], checksum(&source.file, &source.directory, source.size)?)
 }
 
 /// Writes what comes into a new file, which is gone when this returns.
-pub(crate) fn receive(
-    flow: &Flow,
-    meter: &Meter<'_>,
-    directory: &Path,
-    size: ByteSize,
-    ready: impl FnOnce() -> Result<(), EngineError>,
-) -> Result<EndReport, EngineError> {
+pub(crate) fn receive(flow: &Flow, desk: &Desk<'_>, directory: &Path, size: ByteSize) -> Result<(), EngineError> {
     let mut file = nameless(directory)?;
-    let pipe = Pipe::new(flow, patience(size))?;
+    let pipe = Pipe::new(flow)?;
     let mut chunk = vec![0; CHUNK];
-    ready()?;
+    flow.say_ready()?;
     let mut len = pipe.receive_some(&mut chunk[..part(size.0)])?;
-    let start = now_ns();
-    let opened = meter.read()?;
+    desk.begun(now_ns());
+    let start = desk.open(0, Way::Here)?;
     let mut written = 0;
     loop {
         file.write_all(&chunk[..len]).map_err(|error| file_error("write", directory, size, error, written))?;
@@ -173,26 +160,50 @@ pub(crate) fn receive(
     }
     let end = now_ns();
     pipe.send_all(&[WRITTEN])?;
-    let span = Span { start, end, opened, closed: meter.read()? };
-    let checksum = checksum(&file, directory, size)?;
-    span.report(meter, size, checksum)
+    desk.close()?;
+    report(desk, size, [start, end], checksum(&file, directory, size)?)
 }
 
-struct Span {
-    start: u64,
-    end: u64,
-    opened: Reading,
-    closed: Reading,
+fn report(desk: &Desk<'_>, size: ByteSize, [start, end]: [u64; 2], checksum: u64) -> Result<(), EngineError> {
+    desk.bytes(0, usize::try_from(size.0).unwrap_or(usize::MAX), end)?;
+    desk.file(|user, sys| FileReport { real: seconds(start, end), user, sys, checksum });
+    Ok(())
 }
 
-impl Span {
-    fn report(self, meter: &Meter<'_>, size: ByteSize, checksum: u64) -> Result<EndReport, EngineError> {
-        let costs = meter.between(&self.opened, &self.closed)?;
-        let real = seconds(self.start, self.end);
-        let user = costs.threads.iter().map(|thread| thread.user).sum();
-        let sys = costs.threads.iter().map(|thread| thread.system).sum();
-        let file = Some(FileReport { real, user, sys, checksum });
-        Ok(EndReport { seconds: real, bytes: size.0, file, ..costs })
+/// A connection in blocking calls: the disk is what is measured, and it has no other kind.
+struct Pipe<'a> {
+    flow: &'a Flow,
+    patience: Duration,
+}
+
+impl<'a> Pipe<'a> {
+    fn new(flow: &'a Flow) -> Result<Pipe<'a>, EngineError> {
+        let patience = flow.session.patience.silence;
+        flow.option("SO_RCVTIMEO", set_timeout(&flow.socket, patience))?;
+        Ok(Pipe { flow, patience })
+    }
+
+    fn send_all(&self, mut message: &[u8]) -> Result<(), EngineError> {
+        while !message.is_empty() {
+            match net::send(&*self.flow.socket, message, SendFlags::NOSIGNAL) {
+                Ok(len) => message = &message[len..],
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(self.flow.failed("send", errno, self.patience)),
+            }
+        }
+        Ok(())
+    }
+
+    /// What there is, at least a byte.
+    fn receive_some(&self, buffer: &mut [u8]) -> Result<usize, EngineError> {
+        loop {
+            match net::recv(&*self.flow.socket, &mut *buffer, RecvFlags::empty()) {
+                Ok((0, _)) => return Err(self.flow.ended("receive")),
+                Ok((len, _)) => return Ok(len),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(self.flow.failed("receive", errno, self.patience)),
+            }
+        }
     }
 }
 

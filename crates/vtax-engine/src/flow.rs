@@ -1,325 +1,268 @@
-//! One thread per flow: pinned, started together, its costs read at the edges of the window.
+//! A flow: a socket that both ends have agreed on, and the naming of its errors.
 
 use std::{
-    ops::ControlFlow,
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
-    thread::{self, ScopedJoinHandle},
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
+use rustix::{
+    io::Errno,
+    net::{RecvFlags, SendFlags, recv, send},
+};
+use socket2::{Socket, TcpKeepalive};
 use vtax_model::{
-    histogram::Histogram,
-    measurement::{EndReport, FileReport, MachineCpu, ThreadCpu},
-    workload::Transport,
+    units::ByteSize,
+    workload::{TestSpec, Transport, Workload},
 };
-use vtax_sys::{
-    clock::now_ns,
-    cpu::{CpuTimes, MachineTimes, machine_times, online_cpus, pin_current_thread, thread_times},
-    sock::tcp_info,
-};
+use vtax_sys::sock::path_mtu;
 
 use crate::{
-    error::{EngineError, compare_checksums},
-    transport::Flow,
+    cancel::{Cancel, interrupt},
+    error::EngineError,
+    patience::Patience,
+    place::Target,
+    supply::Supply,
+    token::Token,
+    wire::{DONE, GREETING_LEN, Greeting, READY},
 };
 
-/// Runs `work` on a thread per flow and joins what they report.
-///
-/// No thread begins before all of them run. The first error ends the other flows and is returned.
-pub(crate) fn run<W>(flows: &[Flow], cpus: &[u32], work: W) -> Result<EndReport, EngineError>
-where
-    W: Fn(&Flow, &Meter<'_>) -> Result<EndReport, EngineError> + Sync,
-{
-    let crew = Crew { flows, cpus, work, gate: Gate::default(), failure: Mutex::new(None) };
-    let reports = thread::scope(|scope| {
-        let threads = crew.flows.iter().map(|flow| spawn(scope, &crew, flow)).collect::<Result<Vec<_>, _>>();
-        match &threads {
-            Ok(threads) => crew.gate.open_when(threads.len()),
-            Err(_) => crew.gate.abandon(),
-        }
-        threads.map(|threads| threads.into_iter().filter_map(join).collect::<Vec<_>>())
-    });
-    let failure = crew.failure.into_inner().unwrap_or_else(PoisonError::into_inner);
-    failure.map_or_else(|| merge(reports?), Err)
+/// What all flows of one end have in common.
+pub(crate) struct Session {
+    pub(crate) spec: TestSpec,
+    pub(crate) token: Token,
+    pub(crate) patience: Patience,
+    pub(crate) cancel: Cancel,
+    /// Set when the test is over before its flows are.
+    pub(crate) stopped: AtomicBool,
+    pub(crate) supply: Supply,
 }
 
-struct Crew<'a, W> {
-    flows: &'a [Flow],
-    cpus: &'a [u32],
-    work: W,
-    gate: Gate,
-    failure: Mutex<Option<EngineError>>,
-}
-
-fn spawn<'scope, W>(
-    scope: &'scope thread::Scope<'scope, '_>,
-    crew: &'scope Crew<'_, W>,
-    flow: &'scope Flow,
-) -> Result<ScopedJoinHandle<'scope, Option<EndReport>>, EngineError>
-where
-    W: Fn(&Flow, &Meter<'_>) -> Result<EndReport, EngineError> + Sync,
-{
-    thread::Builder::new()
-        .name(format!("flow-{}", flow.index))
-        .spawn_scoped(scope, move || crew.run(flow))
-        .map_err(|source| EngineError::Thread { flow: flow.index, source })
-}
-
-fn join(thread: ScopedJoinHandle<'_, Option<EndReport>>) -> Option<EndReport> {
-    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-}
-
-impl<W> Crew<'_, W>
-where
-    W: Fn(&Flow, &Meter<'_>) -> Result<EndReport, EngineError> + Sync,
-{
-    fn run(&self, flow: &Flow) -> Option<EndReport> {
-        let cpu = (!self.cpus.is_empty()).then(|| self.cpus[flow.index as usize % self.cpus.len()]);
-        let pinned = cpu.map_or(Ok(()), |cpu| pin_current_thread(&[cpu]));
-        if !self.gate.pass() {
-            return None;
-        }
-        let report = pinned.map_err(EngineError::from).and_then(|()| (self.work)(flow, &Meter { flow, cpu }));
-        report.map_err(|error| self.fail(error)).ok()
+impl Session {
+    pub(crate) fn new(spec: &TestSpec, token: Token, cancel: &Cancel) -> Arc<Session> {
+        let patience = Patience::of(spec);
+        let stopped = AtomicBool::new(false);
+        Arc::new(Session { spec: *spec, token, patience, cancel: cancel.clone(), stopped, supply: Supply::default() })
     }
 
-    /// Keeps the first error: those after it are its consequences.
-    fn fail(&self, error: EngineError) {
-        lock(&self.failure).get_or_insert(error);
-        self.flows.iter().for_each(Flow::stop);
+    /// Whether there is no sense in going on, here or for [`Cancel`]'s sake.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed) || self.cancel.is_cancelled()
     }
 }
 
-/// Holds the threads back until all are there. Unlike a barrier it can be abandoned when one of
-/// them could not be made.
-#[derive(Default)]
-struct Gate {
-    state: Mutex<GateState>,
-    changed: Condvar,
+/// One connection or pair of UDP sockets, admitted by the responder or about to be.
+pub(crate) struct Flow {
+    pub(crate) index: u32,
+    pub(crate) socket: Arc<Socket>,
+    pub(crate) peer: Target,
+    pub(crate) session: Arc<Session>,
 }
 
-#[derive(Default)]
-struct GateState {
-    arrived: usize,
-    opened: Option<bool>,
-}
+impl Flow {
+    pub(crate) fn new(index: u32, socket: Socket, peer: Target, session: &Arc<Session>) -> Flow {
+        let socket = Arc::new(socket);
+        session.cancel.watch(&socket);
+        Flow { index, socket, peer, session: session.clone() }
+    }
 
-impl Gate {
-    /// False if the work was abandoned.
-    fn pass(&self) -> bool {
-        let mut state = lock(&self.state);
-        state.arrived += 1;
-        self.changed.notify_all();
-        loop {
-            match state.opened {
-                Some(opened) => return opened,
-                None => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+    pub(crate) fn transport(&self) -> Transport {
+        self.session.spec.transport
+    }
+
+    /// Wakes whoever is blocked on the flow, for good.
+    pub(crate) fn stop(&self) {
+        interrupt(&self.socket);
+    }
+
+    /// Names an error of this flow's socket after the handshake. `waited` is the patience that
+    /// was set on the socket, which EAGAIN stands for.
+    #[cold]
+    pub(crate) fn failed(&self, operation: &'static str, errno: Errno, waited: Duration) -> EngineError {
+        // Where sends are lazy, that a datagram was too large is told to what comes after it.
+        if errno == Errno::MSGSIZE
+            && let Err(error) = self.check_datagrams()
+        {
+            return error;
+        }
+        failed(&self.peer, operation, errno, waited)
+    }
+
+    /// The other end has closed its side.
+    #[cold]
+    pub(crate) fn ended(&self, operation: &'static str) -> EngineError {
+        ended(&self.peer, operation)
+    }
+
+    pub(crate) fn option(&self, operation: &'static str, result: io::Result<()>) -> Result<(), EngineError> {
+        result.map_err(|error| EngineError::socket(operation, &self.peer, error))
+    }
+
+    /// Lets the kernel ask a silent peer of a connection whether it is there.
+    pub(crate) fn probe_peer(&self) -> Result<(), EngineError> {
+        if self.transport() != Transport::Tcp {
+            return Ok(());
+        }
+        let probe = Duration::from_secs(1);
+        let keepalive = TcpKeepalive::new().with_time(probe).with_interval(probe).with_retries(3);
+        self.option("SO_KEEPALIVE", self.socket.set_tcp_keepalive(&keepalive))
+    }
+
+    /// Tells the initiator that all flows are there and that this one's thread runs.
+    pub(crate) fn say_ready(&self) -> Result<(), EngineError> {
+        match self.transport() {
+            Transport::Udp => {
+                self.drain();
+                self.greet(Greeting::Ready)
+            }
+            _ => self.say(READY),
+        }
+    }
+
+    /// Drops what came in before the socket was connected, which may be anybody's. The initiator
+    /// sends nothing but hellos before it is told that this flow is ready.
+    fn drain(&self) {
+        for _ in 0..256 {
+            if recv(&*self.socket, &mut [0; 1], RecvFlags::DONTWAIT) == Err(Errno::AGAIN) {
+                break;
             }
         }
     }
 
-    fn open_when(&self, arrived: usize) {
-        let mut state = lock(&self.state);
-        while state.arrived < arrived {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        state.opened = Some(true);
-        self.changed.notify_all();
-    }
-
-    fn abandon(&self) {
-        lock(&self.state).opened = Some(false);
-        self.changed.notify_all();
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Reads what a flow costs: CPU of its thread, of the machine (flow 0 only, lest it be counted
-/// once per flow), and retransmitted segments.
-pub(crate) struct Meter<'a> {
-    flow: &'a Flow,
-    cpu: Option<u32>,
-}
-
-/// The counters at one edge of the window.
-pub(crate) struct Reading {
-    thread: CpuTimes,
-    machine: Option<MachineTimes>,
-    retransmits: u32,
-}
-
-impl Meter<'_> {
-    /// Takes some microseconds: call it outside of what is timed by transaction. To be called on
-    /// the flow's own thread.
-    pub(crate) fn read(&self) -> Result<Reading, EngineError> {
-        let retransmits = match self.flow.transport {
-            Transport::Tcp => tcp_info(&*self.flow.socket)?.retransmits,
-            Transport::Udp => 0,
-        };
-        let machine = if self.flow.index == 0 { Some(machine_times()?) } else { None };
-        Ok(Reading { thread: thread_times(), machine, retransmits })
-    }
-
-    /// A report of the costs between two readings, its counts still zero.
-    pub(crate) fn between(&self, opened: &Reading, closed: &Reading) -> Result<EndReport, EngineError> {
-        let thread = closed.thread.since(opened.thread);
-        let machine = match (opened.machine, closed.machine) {
-            (Some(opened), Some(closed)) => machine_cpu(closed.since(opened))?,
-            _ => MachineCpu::default(),
-        };
-        Ok(EndReport {
-            retransmits: u64::from(closed.retransmits.wrapping_sub(opened.retransmits)),
-            threads: vec![ThreadCpu {
-                user: thread.user.as_secs_f64(),
-                system: thread.system.as_secs_f64(),
-                cpu: self.cpu,
-            }],
-            machine,
-            ..EndReport::default()
-        })
-    }
-}
-
-fn machine_cpu(times: MachineTimes) -> Result<MachineCpu, EngineError> {
-    let cpus = online_cpus()?.iter().count();
-    Ok(MachineCpu {
-        cpus: u32::try_from(cpus).unwrap_or(u32::MAX),
-        user: (times.user + times.nice).as_secs_f64(),
-        system: times.system.as_secs_f64(),
-        irq: times.irq.as_secs_f64(),
-        softirq: times.softirq.as_secs_f64(),
-        steal: times.steal.as_secs_f64(),
-        guest: (times.guest + times.guest_nice).as_secs_f64(),
-        idle: (times.idle + times.iowait).as_secs_f64(),
-    })
-}
-
-/// A moment `span` after `now`, in the nanoseconds of [`now_ns`].
-pub(crate) fn after(now: u64, span: Duration) -> u64 {
-    now.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
-}
-
-/// Seconds from `start` to `end`.
-pub(crate) fn seconds(start: u64, end: u64) -> f64 {
-    Duration::from_nanos(end - start).as_secs_f64()
-}
-
-/// Runs `step` until `span` has passed since `start`, or until it breaks off; returns when its
-/// last step ended.
-#[inline]
-pub(crate) fn until<E>(
-    start: u64,
-    span: Duration,
-    mut step: impl FnMut() -> Result<ControlFlow<()>, E>,
-) -> Result<u64, E> {
-    let end = after(start, span);
-    let mut now = now_ns();
-    while now < end && step()?.is_continue() {
-        now = now_ns();
-    }
-    Ok(now)
-}
-
-/// Joins the flows of one end: counts and CPU times add up, the time is the longest.
-fn merge(reports: Vec<EndReport>) -> Result<EndReport, EngineError> {
-    reports.into_iter().try_fold(EndReport::default(), add)
-}
-
-fn add(mut sum: EndReport, flow: EndReport) -> Result<EndReport, EngineError> {
-    sum.seconds = sum.seconds.max(flow.seconds);
-    sum.transactions += flow.transactions;
-    sum.bytes += flow.bytes;
-    sum.rtt = merge_rtt(sum.rtt, flow.rtt);
-    sum.lost = sum.lost.saturating_add(flow.lost);
-    sum.reordered += flow.reordered;
-    sum.retransmits += flow.retransmits;
-    sum.threads.extend(flow.threads);
-    if flow.machine.cpus > 0 {
-        sum.machine = flow.machine;
-    }
-    sum.file = merge_file(sum.file, flow.file)?;
-    Ok(sum)
-}
-
-fn merge_rtt(sum: Option<Histogram>, flow: Option<Histogram>) -> Option<Histogram> {
-    match (sum, flow) {
-        (Some(mut sum), Some(flow)) => {
-            sum.merge(&flow);
-            Some(sum)
-        }
-        (sum, flow) => sum.or(flow),
-    }
-}
-
-/// Every flow carries the same file, so their checksums are the same too.
-fn merge_file(sum: Option<FileReport>, flow: Option<FileReport>) -> Result<Option<FileReport>, EngineError> {
-    let (Some(sum), Some(flow)) = (sum, flow) else { return Ok(sum.or(flow)) };
-    compare_checksums(sum.checksum, flow.checksum)?;
-    Ok(Some(FileReport {
-        real: sum.real.max(flow.real),
-        user: sum.user + flow.user,
-        sys: sum.sys + flow.sys,
-        checksum: sum.checksum,
-    }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn report(seconds: f64, rtt: &[u64]) -> EndReport {
-        let mut histogram = Histogram::new();
-        rtt.iter().for_each(|ns| histogram.record(*ns));
-        let transactions = rtt.len() as u64;
-        EndReport {
-            seconds,
-            transactions,
-            rtt: Some(histogram),
-            threads: vec![ThreadCpu::default()],
-            ..EndReport::default()
+    /// Says a byte on a connection on which next to nothing has been said.
+    pub(crate) fn say(&self, byte: u8) -> Result<(), EngineError> {
+        loop {
+            return match send(&*self.socket, &[byte], SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+                Ok(_) => Ok(()),
+                Err(Errno::INTR) => continue,
+                Err(errno) => Err(self.failed("handshake", errno, Duration::ZERO)),
+            };
         }
     }
 
-    #[test]
-    fn flows_add_up() {
-        let machine = MachineCpu { cpus: 2, idle: 1.0, ..MachineCpu::default() };
-        let first = EndReport { machine, ..report(1.0, &[10, 20]) };
-        let sum = merge(vec![first, report(1.5, &[30])]).unwrap();
-        assert_eq!((sum.seconds, sum.transactions, sum.threads.len()), (1.5, 3, 2));
-        assert_eq!(sum.rtt.map(|rtt| (rtt.count(), rtt.max())), Some((3, 30)));
-        assert_eq!(sum.machine, machine);
+    /// Says a greeting; one that finds no room is as good as lost on the way.
+    pub(crate) fn greet(&self, greeting: Greeting) -> Result<(), EngineError> {
+        let datagram = greeting.write(&self.session.token, self.index);
+        match send(&*self.socket, &datagram, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+            Ok(_) | Err(Errno::INTR | Errno::AGAIN | Errno::NOBUFS) => Ok(()),
+            Err(errno) => Err(self.failed("handshake", errno, Duration::ZERO)),
+        }
     }
 
-    #[test]
-    fn flows_that_carried_different_files_are_an_error() {
-        let with = |checksum| EndReport {
-            file: Some(FileReport { checksum, ..FileReport::default() }),
-            ..EndReport::default()
-        };
-        assert!(merge(vec![with(1), with(1)]).is_ok());
-        assert!(matches!(merge(vec![with(1), with(2)]), Err(EngineError::ChecksumMismatch { sent: 1, received: 2 })));
+    /// Whether a datagram is this greeting of this flow.
+    pub(crate) fn is_greeting(&self, datagram: &[u8], greeting: Greeting) -> bool {
+        Greeting::read(datagram, &self.session.token) == Some((self.index, greeting))
     }
 
-    #[test]
-    fn an_abandoned_gate_lets_nobody_through() {
-        let gate = Gate::default();
-        thread::scope(|scope| {
-            let held = scope.spawn(|| gate.pass());
-            gate.abandon();
-            assert!(!held.join().unwrap());
-        });
+    /// The greetings of this flow among what has come in by now; all of that is taken in.
+    pub(crate) fn greetings(&self) -> Result<Vec<Greeting>, EngineError> {
+        let mut heard = vec![];
+        for _ in 0..256 {
+            let mut datagram = [0; GREETING_LEN + 1];
+            match recv(&*self.socket, &mut datagram, RecvFlags::DONTWAIT) {
+                Ok((len, _)) => {
+                    let greeting = Greeting::read(&datagram[..len], &self.session.token);
+                    heard.extend(greeting.filter(|(index, _)| *index == self.index).map(|(_, greeting)| greeting));
+                }
+                Err(Errno::AGAIN | Errno::INTR) => break,
+                Err(errno) => return Err(self.failed("handshake", errno, Duration::ZERO)),
+            }
+            if self.session.is_stopped() {
+                return Err(EngineError::Cancelled);
+            }
+        }
+        Ok(heard)
     }
 
-    #[test]
-    fn a_gate_opens_when_all_are_there() {
-        let gate = Gate::default();
-        thread::scope(|scope| {
-            let held = [scope.spawn(|| gate.pass()), scope.spawn(|| gate.pass())];
-            gate.open_when(2);
-            assert!(held.into_iter().all(|thread| thread.join().unwrap()));
-        });
+    pub(crate) fn is_told(&self, greeting: Greeting) -> Result<bool, EngineError> {
+        Ok(self.greetings()?.contains(&greeting))
+    }
+
+    /// Whether the receiver of this flow's stream has said that it is enough, or has gone.
+    pub(crate) fn is_told_to_stop(&self) -> bool {
+        if self.transport() == Transport::Udp {
+            return self.is_told(Greeting::Done).unwrap_or(true);
+        }
+        let mut byte = [0];
+        match recv(&*self.socket, &mut byte, RecvFlags::DONTWAIT) {
+            Ok((len, _)) => len == 0 || byte == [DONE],
+            Err(Errno::AGAIN | Errno::INTR) => false,
+            Err(_) => true,
+        }
+    }
+
+    /// What both ends see to on a UDP socket that carries the test.
+    pub(crate) fn check_datagrams(&self) -> Result<(), EngineError> {
+        vtax_sys::sock::set_dont_fragment(&*self.socket)?;
+        let fits = |(what, size)| self.check_fits(what, size);
+        datagram_sizes(&self.session.spec.workload).into_iter().try_for_each(fits)
+    }
+
+    /// Refuses a message whose packets the path would have to cut.
+    fn check_fits(&self, what: &'static str, size: ByteSize) -> Result<(), EngineError> {
+        let mtu = path_mtu(&*self.socket)?;
+        if size.0 + self.headers() > u64::from(mtu) {
+            return Err(self.oversize(what, size, mtu));
+        }
+        Ok(())
+    }
+
+    /// EMSGSIZE: the path's MTU has become smaller than the message.
+    #[cold]
+    pub(crate) fn too_large(&self, what: &'static str, size: ByteSize) -> EngineError {
+        match self.check_fits(what, size) {
+            Err(error) => error,
+            Ok(()) => EngineError::socket("send", &self.peer, Errno::MSGSIZE.into()),
+        }
+    }
+
+    fn oversize(&self, what: &'static str, size: ByteSize, mtu: u32) -> EngineError {
+        EngineError::Oversize {
+            what,
+            size,
+            packet: size.0 + self.headers(),
+            peer: self.peer.clone(),
+            mtu,
+            most: ByteSize(u64::from(mtu).saturating_sub(self.headers())),
+        }
+    }
+
+    /// Bytes of the IP header without options, and of the UDP header.
+    fn headers(&self) -> u64 {
+        if matches!(&self.peer, Target::Ip(address) if address.is_ipv4()) { 28 } else { 48 }
+    }
+}
+
+/// Names an error of a connected socket. `waited` is the patience that EAGAIN stands for.
+#[cold]
+pub(crate) fn failed(peer: &Target, operation: &'static str, errno: Errno, waited: Duration) -> EngineError {
+    match errno {
+        Errno::CANCELED => EngineError::Cancelled,
+        Errno::CONNRESET | Errno::PIPE | Errno::CONNREFUSED => {
+            EngineError::PeerGone { peer: peer.clone(), operation, cause: io::Error::from(errno).to_string() }
+        }
+        Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN => {
+            EngineError::Unreachable { target: peer.clone(), source: errno.into() }
+        }
+        // ETIMEDOUT: keepalive probes, or data that was sent again and again, went unanswered.
+        Errno::AGAIN | Errno::TIMEDOUT => EngineError::PeerSilent { peer: peer.clone(), operation, waited },
+        _ => EngineError::socket(operation, peer, errno.into()),
+    }
+}
+
+#[cold]
+pub(crate) fn ended(peer: &Target, operation: &'static str) -> EngineError {
+    EngineError::PeerGone { peer: peer.clone(), operation, cause: "end of the connection".to_owned() }
+}
+
+/// Messages that must each fit one packet of a UDP test.
+fn datagram_sizes(workload: &Workload) -> Vec<(&'static str, ByteSize)> {
+    match *workload {
+        Workload::Rr { request, response } => vec![("request", request), ("response", response)],
+        Workload::Stream { message, .. } => vec![("message", message)],
+        Workload::Crr { .. } | Workload::Cc | Workload::File { .. } => vec![],
     }
 }

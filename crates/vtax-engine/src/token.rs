@@ -32,6 +32,13 @@ impl Token {
         &self.0
     }
 
+    /// For random numbers that differ from test to test and need not be secret from whoever holds
+    /// the token.
+    pub(crate) fn seed(&self) -> u64 {
+        let (first, _) = self.0.split_first_chunk().expect("16 > 8");
+        u64::from_le_bytes(*first)
+    }
+
     /// Whether `shown`, as it came from the wire, is this token.
     pub(crate) fn is(&self, shown: &[u8]) -> bool {
         self.0 == *shown

@@ -1,18 +1,19 @@
 //! A link of MTU 1500, in a network namespace of its own: needs root.
 
 use std::{
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr},
     thread,
 };
 
-use vtax_engine::{Cancel, EndSetup, EngineError, Responder, Token, initiate};
+use vtax_engine::{Cancel, EndSetup, EngineError, Initiator, Responder, Station, Token};
 use vtax_model::{
     measurement::EndReport,
-    units::{ByteSize, Span},
-    workload::{TestSpec, Transport, Workload},
+    options::{Engine, Segments, Sending, TestOptions},
+    units::{BitRate, ByteSize, Span},
+    workload::{Direction, TestSpec, Transport, Warmup, Workload},
 };
 use vtax_sys::{
-    netlink::{IfName, LinkChange, Rtnl},
+    netlink::{IfName, LinkChange, LinkKind, NewLink, Rtnl},
     netns::NetNs,
 };
 
@@ -26,16 +27,22 @@ fn over_ethernet(workload: Workload) -> Result<EndReport, EngineError> {
 }
 
 fn run(workload: Workload) -> Result<EndReport, EngineError> {
-    let (warmup, duration) = (Span::from_millis(10), Span::from_millis(50));
-    let spec = TestSpec { transport: Transport::Udp, workload, streams: 1, warmup, duration };
-    let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    let setup = EndSetup { address, cpus: vec![], directory: None };
+    let spec = TestSpec {
+        transport: Transport::Udp,
+        workload,
+        streams: 1,
+        warmup: Warmup::For(Span::from_millis(10)),
+        duration: Span::from_millis(50),
+        options: TestOptions::default(),
+    };
+    let setup = EndSetup::new(Station::Ip(IpAddr::V4(Ipv4Addr::LOCALHOST)));
     let (token, cancel) = (Token::random(), Cancel::new());
     let responder = Responder::bind(&spec, &setup, token).unwrap();
-    let target = SocketAddr::new(address, responder.port());
+    let target = responder.target();
     thread::scope(|scope| {
         let served = scope.spawn(|| responder.serve(&cancel));
-        let initiated = initiate(&spec, &setup, target, token, &cancel);
+        let connected = Initiator::connect(&spec, &setup, &target, token, &cancel);
+        let initiated = connected.and_then(|end| end.run(None, None, &cancel).map_err(|failed| failed.error));
         if initiated.is_err() {
             cancel.cancel();
         }
@@ -45,15 +52,19 @@ fn run(workload: Workload) -> Result<EndReport, EngineError> {
     })
 }
 
+fn stream(message: u64) -> Workload {
+    Workload::Stream { message: ByteSize(message), direction: Direction::Forward }
+}
+
 #[test]
 fn a_datagram_that_fills_the_mtu_goes() {
-    let report = over_ethernet(Workload::Stream { message: ByteSize(1472) }).unwrap();
+    let report = over_ethernet(stream(1472)).unwrap();
     assert!(report.bytes > 0);
 }
 
 #[test]
 fn a_datagram_that_would_be_fragmented_is_refused_with_the_mtu() {
-    let stream = Workload::Stream { message: ByteSize(1473) };
+    let stream = stream(1473);
     let rr = Workload::Rr { request: ByteSize(1), response: ByteSize(1473) };
     for (workload, named) in [(stream, "message"), (rr, "response")] {
         match over_ethernet(workload).unwrap_err() {
@@ -63,4 +74,171 @@ fn a_datagram_that_would_be_fragmented_is_refused_with_the_mtu() {
             other => panic!("{other}"),
         }
     }
+}
+
+/// Runs both ends of a test with a wire of MTU 1500 between their namespaces.
+fn over_a_wire(spec: &TestSpec) -> [EndReport; 2] {
+    let [left, right] = [(); 2].map(|()| NetNs::scratch().unwrap());
+    let kind = LinkKind::Veth { peer: "w1".parse().unwrap(), peer_ns: Some(&right), peer_mtu: None };
+    Rtnl::open_in(&left).unwrap().create_link(&NewLink::new("w0".parse().unwrap(), kind)).unwrap();
+    let [own, other] = [(&left, "w0", 1), (&right, "w1", 2)].map(|(namespace, device, host)| {
+        let (mut rtnl, device) = (Rtnl::open_in(namespace).unwrap(), device.parse().unwrap());
+        rtnl.set_link(&device, &LinkChange { up: Some(true), ..LinkChange::default() }).unwrap();
+        let index = rtnl.existing_link(&device).unwrap().index;
+        rtnl.add_address(index, format!("192.0.2.{host}/30").parse().unwrap()).unwrap();
+        EndSetup::new(Station::Ip(IpAddr::V4(Ipv4Addr::new(192, 0, 2, host))))
+    });
+    let (token, cancel) = (Token::random(), Cancel::new());
+    let responder = right.run(|| Responder::bind(spec, &other, token)).unwrap().unwrap();
+    let target = responder.target();
+    thread::scope(|scope| {
+        let served = scope.spawn(|| right.run(|| responder.serve(&cancel)).unwrap());
+        let initiate = || Initiator::connect(spec, &own, &target, token, &cancel).unwrap().run(None, None, &cancel);
+        let initiated = left.run(initiate).unwrap();
+        [initiated, served.join().unwrap()].map(|outcome| outcome.unwrap_or_else(|failed| panic!("{failed}")))
+    })
+}
+
+fn across(transport: Transport, workload: Workload, options: TestOptions) -> TestSpec {
+    let (warmup, duration) = (Warmup::For(Span::from_millis(30)), Span::from_millis(200));
+    TestSpec { transport, workload, streams: 1, warmup, duration, options }
+}
+
+/// Many datagrams cross the wire as one packet, and each arrives.
+#[test]
+fn segments_that_fill_the_mtu_cross_a_wire() {
+    for (gso, gro) in [(Some(Segments::MOST), true), (Some(Segments::MOST), false), (None, true)] {
+        let options = TestOptions { gso, gro, bitrate: BitRate::new(400_000_000), ..TestOptions::default() };
+        let [sender, receiver] = over_a_wire(&across(Transport::Udp, stream(1472), options));
+        assert!(receiver.bytes.is_multiple_of(1472) && receiver.bytes > 0);
+        let missing = sender.whole_flow - receiver.whole_flow;
+        assert!(missing <= sender.whole_flow / 10, "{missing} of {} ({options:?})", sender.whole_flow);
+        assert_eq!((receiver.lost <= missing, receiver.reordered), (true, 0), "{options:?}");
+    }
+}
+
+/// A virtual wire has no card that could read the pages of the sender, and says so.
+#[test]
+fn what_is_lent_to_a_virtual_wire_is_copied() {
+    let options = TestOptions { sending: Sending::ZeroCopy, ..TestOptions::default() };
+    let [sender, receiver] = over_a_wire(&across(Transport::Tcp, stream(64 << 10), options));
+    assert!(sender.zerocopy_sends > 0 && receiver.bytes > 0);
+    assert!(sender.zerocopy_copied > sender.zerocopy_sends / 2, "{sender:?}");
+}
+
+#[test]
+fn a_wire_has_stages() {
+    let options = TestOptions { stages: true, ..TestOptions::default() };
+    for transport in [Transport::Tcp, Transport::Udp] {
+        let rr = Workload::Rr { request: ByteSize(8), response: ByteSize(8) };
+        // Stamping of what comes is switched on in the background.
+        let warmup = Warmup::For(Span::from_millis(300));
+        let [initiator, responder] = over_a_wire(&TestSpec { warmup, ..across(transport, rr, options) });
+        let [there, back] = [initiator.stages.unwrap(), responder.stages.unwrap()];
+        let told = initiator.transactions - there.without;
+        for stage in [there.send_to_qdisc, there.qdisc_to_driver, there.away, there.stack_to_receive] {
+            assert_eq!(stage.unwrap().count(), told);
+        }
+        assert!(back.turnaround.unwrap().count() > 0);
+    }
+}
+
+/// A namespace with nothing in it but its loopback.
+fn alone() -> (NetNs, IfName) {
+    let namespace = NetNs::scratch().unwrap();
+    let loopback: IfName = "lo".parse().unwrap();
+    let up = LinkChange { up: Some(true), ..LinkChange::default() };
+    Rtnl::open_in(&namespace).unwrap().set_link(&loopback, &up).unwrap();
+    (namespace, loopback)
+}
+
+/// Ten ports are not enough for forty connections at a time.
+#[test]
+fn exhausted_ports_are_named_with_the_remedy() {
+    let crr = Workload::Crr { request: ByteSize(1), response: ByteSize(1) };
+    for engine in [Engine::Blocking, Engine::IoUring] {
+        let (namespace, _) = alone();
+        let error = namespace.run(|| {
+            std::fs::write("/proc/sys/net/ipv4/ip_local_port_range", "40000 40009").unwrap();
+            run_test(engine, Transport::Tcp, crr, 40, |_| {})
+        });
+        let error = error.unwrap().unwrap_err();
+        assert!(matches!(error, EngineError::PortsExhausted { .. }), "{engine}: {error}");
+        assert!(error.to_string().contains("ip_local_port_range") && error.to_string().contains("TIME_WAIT"));
+    }
+}
+
+/// The link goes down in the middle of each test: both ends notice, and neither hangs.
+#[test]
+fn a_network_that_is_cut_is_noticed() {
+    let rr = Workload::Rr { request: ByteSize(8), response: ByteSize(8) };
+    for (transport, workload) in [(Transport::Tcp, rr), (Transport::Udp, rr), (Transport::Udp, stream(1000))] {
+        let (namespace, loopback) = alone();
+        let error = namespace.run(|| {
+            run_test(Engine::Blocking, transport, workload, 2, |_| {
+                thread::sleep(std::time::Duration::from_millis(400));
+                let down = LinkChange { up: Some(false), ..LinkChange::default() };
+                Rtnl::open().unwrap().set_link(&loopback, &down).unwrap();
+            })
+        });
+        let error = error.unwrap().unwrap_err();
+        let noticed = matches!(
+            error,
+            EngineError::PeerSilent { .. } | EngineError::Unreachable { .. } | EngineError::PeerGone { .. }
+        );
+        assert!(noticed, "{transport}: {error}");
+    }
+}
+
+/// Also where what became of a send is told to what comes after it.
+#[test]
+fn a_path_that_becomes_too_narrow_is_named() {
+    let rr = Workload::Rr { request: ByteSize(1450), response: ByteSize(1) };
+    for (engine, workload) in [(Engine::Blocking, rr), (Engine::IoUring, rr), (Engine::IoUring, stream(1450))] {
+        let (namespace, loopback) = alone();
+        let error = namespace.run(|| {
+            run_test(engine, Transport::Udp, workload, 1, |_| {
+                thread::sleep(std::time::Duration::from_millis(400));
+                let narrow = LinkChange { mtu: Some(1400), ..LinkChange::default() };
+                Rtnl::open().unwrap().set_link(&loopback, &narrow).unwrap();
+            })
+        });
+        match error.unwrap().unwrap_err() {
+            EngineError::Oversize { size, mtu, .. } => assert_eq!((size, mtu), (ByteSize(1450), 1400)),
+            other => panic!("{engine}: {other}"),
+        }
+    }
+}
+
+/// Runs a long test of several flows, and `meanwhile` beside it; both ends must fail.
+fn run_test(
+    engine: Engine,
+    transport: Transport,
+    workload: Workload,
+    streams: u32,
+    meanwhile: impl FnOnce(&Cancel) + Send,
+) -> Result<EndReport, EngineError> {
+    let spec = TestSpec {
+        transport,
+        workload,
+        streams,
+        warmup: Warmup::For(Span::from_millis(10)),
+        duration: Span::from_millis(20_000),
+        options: TestOptions { engine, ..TestOptions::default() },
+    };
+    let setup = EndSetup::new(Station::Ip(IpAddr::V4(Ipv4Addr::LOCALHOST)));
+    let (token, cancel) = (Token::random(), Cancel::new());
+    let responder = Responder::bind(&spec, &setup, token).unwrap();
+    let target = responder.target();
+    let begun = std::time::Instant::now();
+    let outcome = thread::scope(|scope| {
+        let served = scope.spawn(|| responder.serve(&cancel));
+        let connected = Initiator::connect(&spec, &setup, &target, token, &cancel).unwrap();
+        scope.spawn(|| meanwhile(&cancel));
+        let initiated = connected.run(None, None, &cancel);
+        assert!(served.join().unwrap().is_err());
+        initiated.map_err(|failed| failed.error)
+    });
+    assert!(begun.elapsed() < std::time::Duration::from_secs(12), "{:?}", begun.elapsed());
+    outcome
 }

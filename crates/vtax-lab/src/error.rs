@@ -82,6 +82,14 @@ pub enum LabError {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// Packets are counted only where they may wait.
+    #[error("lab `{lab}`: link {place} has no queue that counts what is lost; give its wire a rate")]
+    Uncounted {
+        /// The lab.
+        lab: Name,
+        /// The link, with its host or zone.
+        place: Place,
+    },
     /// The journal says nothing that this vtax understands.
     #[error("lab `{lab}` was made by another version of vtax ({why}); use that one")]
     Blueprint {

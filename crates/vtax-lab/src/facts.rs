@@ -12,7 +12,8 @@ use crate::{error::LabError, inventory, world::World};
 /// Facts about this machine, as data so that every plan can be tested anywhere.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
-    /// For each kind of link, `None` if a link of it can be made, or why not.
+    /// For each kind of link, and for the qdisc that limits rates: `None` if one of it can be made,
+    /// or why not.
     pub kinds: BTreeMap<String, Option<String>>,
     /// Address ranges that a lab must stay clear of.
     pub in_use: Vec<InUse>,
@@ -49,6 +50,8 @@ pub struct Hardware {
 impl Facts {
     /// The kinds of links that labs are made of.
     pub const KINDS: [&'static str; 5] = ["veth", "bridge", "macvlan", "ipvlan", "vxlan"];
+    /// The qdisc that limits what a wire carries.
+    pub const RATE_LIMIT: &'static str = "tbf";
 
     /// Looks at this machine. Kinds of links are found out by making one of each in
     /// namespaces that vanish at once.
@@ -61,8 +64,10 @@ impl Facts {
         in_use.extend(
             labs.iter().filter_map(|lab| Some(InUse { net: lab.addresses?, by: format!("lab `{}`", lab.name) })),
         );
+        let rate_limit = vtax_sys::netlink::probe_tbf().err().map(|error| error.to_string());
+        let kinds = Self::KINDS.into_iter().map(|kind| (kind.to_owned(), why_not(kind)));
         Ok(Facts {
-            kinds: Self::KINDS.into_iter().map(|kind| (kind.to_owned(), why_not(kind))).collect(),
+            kinds: kinds.chain([(Self::RATE_LIMIT.to_owned(), rate_limit)]).collect(),
             in_use,
             labs: labs.into_iter().map(|lab| lab.name).collect(),
             most_namespaces: number("/proc/sys/user/max_net_namespaces").unwrap_or(u64::MAX),

@@ -8,12 +8,13 @@ use std::{
 use serde::{Deserialize, Serialize};
 use vtax_journal::{Header, Journal, Snapshot, State, UndoErrors};
 use vtax_model::{topology::Name, units::Mtu};
-use vtax_sys::{netns::Outlive, process::ProcessId};
+use vtax_sys::{netlink::QdiscStats, netns::Outlive, process::ProcessId};
 
 use crate::{
     error::LabError,
     inventory,
     path::{self, Hop},
+    place::Place,
     plan::{Blueprint, Endpoint, Plan},
     processes,
     site::Site,
@@ -152,6 +153,17 @@ impl Lab {
     /// A link that refused, or that has another MTU afterwards, with its host or zone.
     pub fn set_mtu(&self, mtu: Mtu) -> Result<(), LabError> {
         verify::set_mtu(&mut self.site(), &self.blueprint, mtu)
+    }
+
+    /// What the root qdisc of a link has let through and dropped since the lab is up; of a wire's
+    /// end (see [`Endpoint::wire_end`]) with a rate, every packet that the wire has lost.
+    ///
+    /// # Errors
+    /// The link is gone, or has no qdisc that counts, as any link without a rate.
+    pub fn qdisc_drops(&self, link: &Place) -> Result<QdiscStats, LabError> {
+        let qdisc = self.site().qdisc(link)?.filter(|qdisc| qdisc.kind != "noqueue");
+        let (lab, place) = (self.blueprint.lab.clone(), link.clone());
+        qdisc.map(|qdisc| qdisc.stats).ok_or(LabError::Uncounted { lab, place })
     }
 
     /// Starts a program where the endpoint's processes live.

@@ -28,6 +28,7 @@
 //! |---|---|
 //! | [`mod@plan`] | what will be done, as data |
 //! | `nic` | one file per I/O method: what it adds to a plan |
+//! | [`limit`] | what a wire's rate means for its ends |
 //! | [`step`], `site` | a step as data; the kernel that it is taken in |
 //! | [`lab`], [`inventory`] | a lab that is up; all labs of this user |
 //! | [`world`] | privilege: root, a user namespace, the keeper |
@@ -38,6 +39,7 @@ pub mod error;
 pub mod facts;
 pub mod inventory;
 pub mod lab;
+pub mod limit;
 mod nic;
 pub mod path;
 pub mod place;
@@ -52,6 +54,7 @@ pub use error::LabError;
 pub use facts::Facts;
 pub use inventory::{CleanReport, LabState, LabSummary, clean, list};
 pub use lab::{Lab, Lifetime};
+pub use limit::Limit;
 pub use nic::availability;
 pub use path::Hop;
 pub use place::{LinkName, Place};

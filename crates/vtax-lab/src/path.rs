@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 use vtax_model::{
     method::{DomainKind, IoMethod},
+    nic::NicFacts,
     units::Mtu,
 };
 use vtax_sys::netlink::Link;
@@ -33,6 +34,9 @@ pub struct Hop {
     pub rx_queues: Option<u32>,
     /// The root qdisc, as "noqueue".
     pub qdisc: Option<String>,
+    /// Driver, offloads, rings, interrupts.
+    #[serde(default)]
+    pub nic: NicFacts,
 }
 
 /// Asks the kernel for every link from one endpoint to the other.
@@ -51,9 +55,10 @@ fn hop(site: &mut Site, blueprint: &Blueprint, place: Place) -> Result<Hop, LabE
     let links = site.links(&place.namespace)?;
     let gone = || LabError::Link { lab: blueprint.lab.clone(), place: place.clone(), why: "is gone" };
     let link = links.into_iter().find(|link| link.name.as_str() == place.link.as_str()).ok_or_else(gone)?;
+    let nic = site.nic(&place)?;
     let Link { kind, mtu, mac, tx_queues, rx_queues, qdisc, .. } = link;
     let (kind, mac) = (kind.unwrap_or_default(), mac.map(|mac| mac.to_string()));
-    Ok(Hop { place, kind, mtu, mac, tx_queues, rx_queues, qdisc })
+    Ok(Hop { place, kind, mtu, mac, tx_queues, rx_queues, qdisc, nic })
 }
 
 impl Blueprint {

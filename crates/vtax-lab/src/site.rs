@@ -11,15 +11,16 @@ use std::{
 use ipnet::{IpNet, Ipv4Net};
 use serde::{Deserialize, Serialize};
 use vtax_journal::{Record, Step, Undone};
-use vtax_model::{topology::Name, units::Mtu};
+use vtax_model::{nic::NicFacts, topology::Name, units::Mtu};
 use vtax_sys::{
-    netlink::{IfIndex, IfName, Link, LinkChange, LinkKind, NewLink as KernelLink, NewRoute, NextHop, Rtnl},
+    netlink::{IfIndex, IfName, Link, LinkChange, LinkKind, NewLink as KernelLink, NewRoute, NextHop, Qdisc, Rtnl},
     netns::{NetNs, NsId},
-    sysctl,
+    nic, sysctl,
 };
 
 use crate::{
     error::LabError,
+    limit::Limit,
     place::{LinkName, Place},
     plan::Blueprint,
     processes::{self, Census},
@@ -106,6 +107,36 @@ impl Site {
     pub(crate) fn set_mtu(&mut self, place: &Place, mtu: u32) -> Result<(), LabError> {
         let change = LinkChange { mtu: Some(mtu), ..LinkChange::default() };
         self.change(place, &change)
+    }
+
+    /// What driver and kernel tell of a link.
+    pub(crate) fn nic(&mut self, place: &Place) -> Result<NicFacts, LabError> {
+        let name = kernel_name(place)?;
+        self.namespace(&place.namespace)?.run(|| nic::describe(&name)).map_err(LabError::kernel(place))
+    }
+
+    /// The root qdisc of a link.
+    pub(crate) fn qdisc(&mut self, place: &Place) -> Result<Option<Qdisc>, LabError> {
+        let index = self.index(place)?;
+        self.stack(&place.namespace)?.rtnl.root_qdisc(index).map_err(LabError::kernel(place))
+    }
+
+    pub(crate) fn limit_rate(&mut self, place: &Place, limit: Limit) -> Result<(), LabError> {
+        let index = self.index(place)?;
+        self.stack(&place.namespace)?.rtnl.set_tbf(index, &limit.into()).map_err(LabError::kernel(place))
+    }
+
+    /// Reads a limit back.
+    pub(crate) fn has_limit(&mut self, place: &Place, limit: Limit) -> Result<(), LabError> {
+        let found = self.qdisc(place)?.and_then(|qdisc| qdisc.tbf);
+        if found.is_some_and(|tbf| tbf.is(&limit.into())) {
+            return Ok(());
+        }
+        Err(LabError::Link {
+            lab: self.lab.clone(),
+            place: place.clone(),
+            why: "doesn't have the rate that it was given",
+        })
     }
 
     fn stack(&mut self, name: &Name) -> Result<&mut Stack, LabError> {
@@ -316,16 +347,18 @@ impl Step for LabStep {
             LabStep::AddAddress { at, address } => site.add_address(at, *address),
             LabStep::AddRoute { namespace, to, via } => site.add_route(namespace, *to, *via),
             LabStep::SetSysctl { namespace, key, value } => site.set_sysctl(namespace, key, value),
+            LabStep::LimitRate { at, limit } => site.limit_rate(at, *limit),
             LabStep::Verify => site.verify(),
         };
         done.map(|()| Receipt::default())
     }
 
-    /// Links are looked at in bulk by [`LabStep::Verify`]; addresses and routes are
+    /// Links are looked at in bulk by [`LabStep::Verify`], their limits one by one; addresses and routes are
     /// acknowledged by the kernel, and a sysctl is read back as it is written.
     fn read_back(&self, receipt: &Receipt, site: &mut Site) -> Result<(), LabError> {
         match self {
             LabStep::CreateNamespace { namespace } => site.is_pinned(namespace, receipt),
+            LabStep::LimitRate { at, limit } => site.has_limit(at, *limit),
             _ => Ok(()),
         }
     }

@@ -9,7 +9,10 @@ use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 use vtax_model::{topology::Name, units::Mtu};
 
-use crate::place::{LinkName, Place};
+use crate::{
+    limit::Limit,
+    place::{LinkName, Place},
+};
 
 /// One step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,6 +65,13 @@ pub enum LabStep {
         key: String,
         /// Its new value.
         value: String,
+    },
+    /// Limits what a link sends, by a token bucket at its root.
+    LimitRate {
+        /// The link.
+        at: Place,
+        /// The bucket.
+        limit: Limit,
     },
     /// Looks at every link of the lab: marked, carrying packets, with the MTU it should have.
     Verify,
@@ -132,6 +142,7 @@ impl fmt::Display for LabStep {
             }
             LabStep::AddRoute { namespace, to, via } => write!(f, "route of {namespace} to {to} via {via}"),
             LabStep::SetSysctl { namespace, key, value } => write!(f, "sysctl of {namespace}: {key} = {value}"),
+            LabStep::LimitRate { at, limit } => write!(f, "limit of {at}: {limit}"),
             LabStep::Verify => f.write_str("verify that every link is marked, carries packets and has its mtu"),
         }
     }

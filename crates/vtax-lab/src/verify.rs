@@ -14,6 +14,7 @@ use vtax_sys::netlink::Link;
 
 use crate::{
     error::LabError,
+    limit::Limit,
     place::Place,
     plan::{Blueprint, PlannedLink},
     site::Site,
@@ -46,13 +47,34 @@ pub(crate) fn up(site: &mut Site, blueprint: &Blueprint) -> Result<(), LabError>
 pub(crate) fn set_mtu(site: &mut Site, blueprint: &Blueprint, mtu: Mtu) -> Result<(), LabError> {
     let found = Found::look(site, blueprint)?;
     let now = |planned: &PlannedLink| found.get(&planned.place).map_or(0, |link| link.mtu);
+    // A link's limit must let its largest packet through at any moment.
+    let grows = blueprint.links.iter().any(|planned| now(planned) < planned.mtu(mtu));
+    if grows {
+        limit_rates(site, blueprint, mtu)?;
+    }
     for planned in blueprint.links.iter().filter(|planned| now(planned) < planned.mtu(mtu)) {
         site.set_mtu(&planned.place, planned.mtu(mtu))?;
     }
     for planned in blueprint.links.iter().rev().filter(|planned| now(planned) > planned.mtu(mtu)) {
         site.set_mtu(&planned.place, planned.mtu(mtu))?;
     }
+    if !grows {
+        limit_rates(site, blueprint, mtu)?;
+    }
     Found::look(site, blueprint)?.check_all(blueprint, mtu)
+}
+
+/// Gives the wires with a rate the burst and the queue that go with this MTU.
+fn limit_rates(site: &mut Site, blueprint: &Blueprint, mtu: Mtu) -> Result<(), LabError> {
+    for wire in &blueprint.wires {
+        let Some(shape) = &wire.shape else { continue };
+        let limit = Limit::of(shape, mtu);
+        for end in &wire.ends {
+            site.limit_rate(end, limit)?;
+            site.has_limit(end, limit)?;
+        }
+    }
+    Ok(())
 }
 
 impl PlannedLink {

@@ -20,8 +20,8 @@ use vtax_lab::{
 use vtax_model::{
     located::Source,
     method::{Availability, IoMethod},
-    topology::{Name, Topology},
-    units::Mtu,
+    topology::{Name, Shape, Topology},
+    units::{ByteSize, Mtu},
 };
 use vtax_sys::{
     netns::{NetNs, Outlive},
@@ -176,6 +176,80 @@ fn full_packets_cross_by_every_method_at_every_mtu() {
     }
 }
 
+/// Sends more than a slow wire's queue takes, at once, and counts what arrives.
+fn flood(lab: &str, from: &Endpoint, to: &Endpoint, packets: u64) -> u64 {
+    let (sender, receiver) = (socket(lab, from, to), socket(lab, to, from));
+    // So that neighbours are known, and their questions don't wait in the queue that is counted.
+    sender.send(b"x").expect("it is sent");
+    receiver.recv(&mut [0]).expect("it arrives");
+    for _ in 0..packets {
+        sender.send(&[0; 1000]).expect("a packet that is dropped is no error for UDP");
+    }
+    receiver.set_read_timeout(Some(Duration::from_millis(500))).expect("a timeout");
+    let arrived = (0..packets).take_while(|_| receiver.recv(&mut [0; 1000]).is_ok());
+    arrived.count() as u64
+}
+
+#[test]
+fn what_a_slow_wire_drops_is_counted_exactly() {
+    let world = world();
+    for (method, far) in [(IoMethod::Bridge, 0), (IoMethod::Exclusive, 1)] {
+        let lab_name = format!("slow-{method}");
+        let mut topology = topology(&lab_name, &zone("web", "sut", method));
+        topology.wires[0].shape =
+            Some(Shape { rate: "10 Mbit/s".parse().expect("a rate"), queue: Some(ByteSize(20_000)) });
+        let lab = up(&world, &topology, Lifetime::Ephemeral);
+        let web = lab.zone_endpoint(&name("web")).expect("the zone");
+        let peer = lab.host_endpoint(&name("peer"), &name("w0")).expect("the host");
+        let ends = if far == 0 { [web, peer] } else { [peer, web] };
+        let received = flood(&lab_name, ends[0], ends[1], 400);
+        let stats = lab.qdisc_drops(ends[0].wire_end()).expect("it counts");
+        assert_eq!(400 - received, u64::from(stats.drops), "{method}: {stats:?}");
+        assert!(received > 15 && stats.drops > 0 && stats.overlimits > 0, "{method}: {received} {stats:?}");
+        assert!(stats.packets > received && stats.packets < received + 10, "{method}: {received} {stats:?}");
+        assert_eq!(lab.qdisc_drops(ends[1].wire_end()).expect("it counts").drops, 0);
+        lab.down().expect("all goes");
+        assert_nothing_left(&lab_name);
+    }
+}
+
+#[test]
+fn a_limit_follows_the_mtu() {
+    let world = world();
+    let mut topology = topology("limited", &zone("web", "sut", IoMethod::Vxlan));
+    topology.wires[0].shape = Some(Shape { rate: "10 Mbit/s".parse().expect("a rate"), queue: None });
+    let lab = up(&world, &topology, Lifetime::Ephemeral);
+    let web = lab.zone_endpoint(&name("web")).expect("the zone");
+    let peer = lab.host_endpoint(&name("peer"), &name("w0")).expect("the host");
+    for wire in [1500, 9000, 68 + 50, 1500].map(mtu) {
+        lab.set_mtu(wire).expect("every link takes it");
+        let inner = lab.blueprint().path_mtu(web, peer, wire);
+        assert_full_packets_cross("limited", web, peer, inner, &format!("mtu {wire}"));
+    }
+    let hops = lab.path(web, peer).expect("a path");
+    let (on_wire, others): (Vec<_>, Vec<_>) = hops.iter().partition(|hop| hop.place.link.as_str() == "wire0");
+    assert!(on_wire.len() == 2 && on_wire.iter().all(|hop| hop.qdisc.as_deref() == Some("tbf")), "{hops:?}");
+    let error = lab.qdisc_drops(&others[0].place).expect_err("nothing is counted there").to_string();
+    assert!(error.contains("link web/eth0 has no queue that counts"), "{error}");
+    lab.down().expect("all goes");
+    assert_nothing_left("limited");
+}
+
+#[test]
+fn hops_are_described_from_inside_their_namespaces() {
+    let world = world();
+    let lab = up(&world, &topology("described", &zone("web", "sut", IoMethod::Bridge)), Lifetime::Ephemeral);
+    let web = lab.zone_endpoint(&name("web")).expect("the zone");
+    let peer = lab.host_endpoint(&name("peer"), &name("w0")).expect("the host");
+    for hop in lab.path(web, peer).expect("a path") {
+        assert_eq!(hop.nic.driver.as_deref(), Some(hop.kind.as_str()), "{hop:?}");
+        assert!(hop.nic.offloads.contains_key("tx-tcp-segmentation"), "{hop:?}");
+        assert!(hop.nic.bus.is_none() && hop.nic.irqs.is_empty(), "{hop:?}");
+    }
+    lab.down().expect("all goes");
+    assert_nothing_left("described");
+}
+
 #[test]
 fn a_method_that_the_kernel_lacks_is_refused_before_the_first_step() {
     let world = world();
@@ -212,7 +286,7 @@ fn zones_of_one_host_meet_in_its_switch_or_in_one_outside() {
 fn all_methods(world: &World, lab: &str) -> Topology {
     let mut text = String::new();
     for (index, method) in ZONE_METHODS.into_iter().filter(|method| can(world, *method)).enumerate() {
-        text += &format!("[[wire]]\nname = \"m{index}\"\nends = [\"sut\", \"peer\"]\n");
+        text += &format!("[[wire]]\nname = \"m{index}\"\nends = [\"sut\", \"peer\"]\nrate = \"1 Gbit/s\"\n");
         for host in ["sut", "peer"] {
             text += &(zone(&format!("{host}-{index}"), host, method) + &format!("wire = \"m{index}\"\n"));
         }

@@ -1,22 +1,24 @@
 //! From a run to its figures: pure, so that an old run can be analysed again.
 
+mod ends;
+
 use std::collections::BTreeMap;
 
 use crate::{
-    cell::{Arm, Block, Cell},
+    cell::{Arm, Block, Cell, Turn, round_order},
     histogram::Histogram,
-    measurement::MachineCpu,
+    measurement::{FileReport, MachineCpu},
     published::Published,
     result::{
         CellRecord, CellStatus, Disturbance, Estimate, FileSummary, FloorRecord, Metric, Percentile, PlanRecord,
         ResultDocument, RttSummary, SCHEMA, SummaryRecord, TaxRecord,
     },
-    run::{CpuFigures, EndCpu, Figures, Run, RunState, Sample},
+    run::{CpuFigures, EndCpu, Figures, RowEnds, RttFigures, Run, RunState, Sample},
     stats::{
         Comparison, Confidence, Finding, NoiseFloor, Pair, PairedTax, Shift, Significance, Summary, judge_family,
         percentile_intervals,
     },
-    workload::{TestKind, Workload},
+    workload::Workload,
 };
 
 /// All figures of a run. Intervals hold 95 %; Holm's correction is over every comparison of the
@@ -96,9 +98,9 @@ fn complete_rounds(run: &Run) -> u32 {
 
 fn turns_of_a_round(run: &Run) -> usize {
     let header = &run.header;
-    let runs_here = |cell: &&Cell| !header.unavailable.iter().any(|row| row.method == cell.row);
-    let arms = |cell: &Cell| if cell.row == header.study.baseline { 2 } else { 1 };
-    header.study.cells.iter().filter(runs_here).map(arms).sum()
+    let cells = &header.study.cells;
+    let runs_here = |turn: &Turn| !header.unavailable.iter().any(|row| row.method == cells[turn.cell].row);
+    round_order(cells, header.study.baseline, header.seed, 1).iter().filter(|turn| runs_here(turn)).count()
 }
 
 fn noise_floors(run: &Run) -> BTreeMap<Block, NoiseFloor> {
@@ -129,6 +131,7 @@ fn floor_record(block: &Block, floor: &NoiseFloor) -> FloorRecord {
         test: block.test,
         mtu: block.mtu,
         streams: block.streams,
+        variant: block.variant,
         of: Metric::of(block.test),
         ratio: floor.ratio,
         low: floor.low,
@@ -150,6 +153,7 @@ fn cell_records(run: &Run, floors: &BTreeMap<Block, NoiseFloor>) -> Vec<CellReco
             cell: *cell,
             status: status(run, index, cell, &samples),
             path: run.header.paths.iter().find(|path| path.method == cell.row && path.mtu == cell.mtu).cloned(),
+            ends: ends(run, cell),
             summary: (!samples.is_empty()).then(|| summary(cell, &samples)),
             samples,
             tax: taxes.remove(&index),
@@ -159,6 +163,11 @@ fn cell_records(run: &Run, floors: &BTreeMap<Block, NoiseFloor>) -> Vec<CellReco
         }
     };
     run.header.study.cells.iter().enumerate().map(record).collect()
+}
+
+fn ends(run: &Run, cell: &Cell) -> Option<RowEnds> {
+    let mut of_row = run.header.ends.iter().filter(|ends| ends.method == cell.row);
+    of_row.find(|ends| ends.mtu.is_none_or(|mtu| mtu == cell.mtu)).cloned()
 }
 
 fn status(run: &Run, index: usize, cell: &Cell, samples: &[Sample]) -> CellStatus {
@@ -213,31 +222,42 @@ fn tax_record(run: &Run, index: usize, tax: &PairedTax, finding: Finding) -> Tax
     }
 }
 
+/// The figures of a sample, and the round that it was of: the baseline has two samples a round, of
+/// which the second is no news of how rounds differ.
+type Taken<'a> = (u32, &'a Figures);
+
 fn summary(cell: &Cell, samples: &[Sample]) -> SummaryRecord {
-    let figures: Vec<&Figures> = samples.iter().map(|sample| &sample.figures).collect();
-    let rr = cell.workload.kind() == TestKind::Rr;
-    let over = |value: fn(&Figures) -> f64| estimate(figures.iter().map(|figures| value(figures)));
+    let taken: Vec<Taken<'_>> = samples.iter().map(|sample| (sample.round, &sample.figures)).collect();
+    let figures: Vec<&Figures> = taken.iter().map(|(_, figures)| *figures).collect();
+    let rr = cell.workload.kind().is_transactions();
+    let over = |value: fn(&Figures) -> f64| estimate(taken.iter().map(|(round, figures)| (*round, value(figures))));
     let total = |count: fn(&Figures) -> u64| figures.iter().map(|figures| count(figures)).sum::<u64>();
     let lost = total(|figures| figures.lost);
     SummaryRecord {
         transactions_per_s: rr.then(|| over(Figures::rate)).flatten(),
-        rtt_us: rr.then(|| rtt_summary(&figures)).flatten(),
+        rtt_us: rr.then(|| rtt_summary(&taken)).flatten(),
+        rtt_from_send_us: rr.then(|| rtt_from_send(&taken)).flatten(),
         goodput_mbps: (!rr).then(|| over(Figures::goodput_mbps)).flatten(),
         cpu_us_per_transaction: rr.then(|| over(Figures::cpu_us_per_transaction)).flatten(),
         cpu_us_per_kb: (!rr).then(|| over(Figures::cpu_us_per_kb)).flatten(),
-        file: file_summary(&figures),
+        cpu_us_at_ends: ends::cpu(&taken, rr),
+        file: file_summary(&taken),
         lost,
         lost_share: lost_share(lost, figures.iter().map(|figures| arrived(cell, figures)).sum()),
         reordered: total(|figures| figures.reordered),
         retransmits: total(|figures| figures.retransmits),
+        socket_drops: total(|figures| figures.ends.initiator.socket_drops + figures.ends.responder.socket_drops),
+        warmup: ends::warmup(&taken),
+        stages: ends::stages(&figures),
+        parallel: ends::parallel(&taken, rr),
     }
 }
 
 /// Messages that were not lost: over UDP each is one datagram.
 fn arrived(cell: &Cell, figures: &Figures) -> u64 {
     match cell.workload {
-        Workload::Rr { .. } => figures.transactions,
-        Workload::Stream { message } => figures.bytes / message.0,
+        Workload::Rr { .. } | Workload::Crr { .. } | Workload::Cc => figures.transactions,
+        Workload::Stream { message, .. } => figures.bytes / message.0,
         Workload::File { .. } => 0,
     }
 }
@@ -246,15 +266,33 @@ fn lost_share(lost: u64, arrived: u64) -> f64 {
     if lost == 0 { 0.0 } else { lost as f64 / (lost + arrived) as f64 }
 }
 
-fn estimate(values: impl Iterator<Item = f64>) -> Option<Estimate> {
-    let values: Vec<f64> = values.collect();
-    let summary = Summary::of(&values, Confidence::P95).ok()?;
+/// Over rounds: the interval is of how the rounds differ.
+fn estimate(values: impl Iterator<Item = (u32, f64)>) -> Option<Estimate> {
+    let values: Vec<(u32, f64)> = values.collect();
+    let summary = Summary::of_rounds(&values, Confidence::P95).ok()?;
     let (low, high) = summary.spread.as_ref().map(|spread| (spread.low, spread.high)).unzip();
     Some(Estimate { mean: summary.mean, median: summary.median, low, high, n: summary.n })
 }
 
-fn rtt_summary(figures: &[&Figures]) -> Option<RttSummary> {
-    let histograms: Vec<&Histogram> = figures.iter().filter_map(|f| f.rtt_ns.as_ref()).map(|rtt| &rtt.hdr).collect();
+fn rtt_summary(taken: &[Taken<'_>]) -> Option<RttSummary> {
+    let times: Vec<(u32, &RttFigures)> =
+        taken.iter().filter_map(|(round, figures)| Some((*round, figures.rtt_ns.as_ref()?))).collect();
+    let by_rate = !times.is_empty() && times.iter().all(|(_, rtt)| rtt.by_rate.is_some());
+    let mean = estimate(taken.iter().map(|(round, figures)| (*round, figures.rtt_us())))?;
+    Some(summary_of_times(&times, mean, by_rate))
+}
+
+fn rtt_from_send(taken: &[Taken<'_>]) -> Option<RttSummary> {
+    let times: Vec<(u32, &RttFigures)> =
+        taken.iter().filter_map(|(round, figures)| Some((*round, figures.rtt_from_send_ns.as_ref()?))).collect();
+    let mean = estimate(times.iter().map(|(round, rtt)| (*round, rtt.mean / 1e3)))?;
+    Some(summary_of_times(&times, mean, false))
+}
+
+fn summary_of_times(times: &[(u32, &RttFigures)], mean: Estimate, by_rate: bool) -> RttSummary {
+    let mut rounds: BTreeMap<u32, Histogram> = BTreeMap::new();
+    times.iter().for_each(|(round, rtt)| rounds.entry(*round).or_default().merge(&rtt.hdr));
+    let histograms: Vec<&Histogram> = rounds.values().collect();
     let mut merged = Histogram::new();
     histograms.iter().for_each(|histogram| merged.merge(histogram));
     let percents = [50.0, 99.0, 99.9];
@@ -264,22 +302,14 @@ fn rtt_summary(figures: &[&Figures]) -> Option<RttSummary> {
         let (low, high) = intervals.as_ref().map(|ends| (us(ends[which].0), us(ends[which].1))).unzip();
         Percentile { value: us(merged.percentile(percents[which])), low, high }
     };
-    Some(RttSummary {
-        mean: estimate(figures.iter().map(|figures| figures.rtt_us()))?,
-        p50: percentile(0),
-        p99: percentile(1),
-        p999: percentile(2),
-        max: us(merged.max()),
-    })
+    let [p50, p99, p999] = [percentile(0), percentile(1), percentile(2)];
+    RttSummary { mean, by_rate, p50, p99, p999, max: us(merged.max()) }
 }
 
-fn file_summary(figures: &[&Figures]) -> Option<FileSummary> {
-    let files: Vec<_> = figures.iter().filter_map(|figures| figures.file).collect();
-    Some(FileSummary {
-        real: estimate(files.iter().map(|file| file.real))?,
-        user: estimate(files.iter().map(|file| file.user))?,
-        sys: estimate(files.iter().map(|file| file.sys))?,
-    })
+fn file_summary(taken: &[Taken<'_>]) -> Option<FileSummary> {
+    let files: Vec<_> = taken.iter().filter_map(|(round, figures)| Some((*round, figures.file?))).collect();
+    let over = |value: fn(&FileReport) -> f64| estimate(files.iter().map(|(round, file)| (*round, value(file))));
+    Some(FileSummary { real: over(|file| file.real)?, user: over(|file| file.user)?, sys: over(|file| file.sys)? })
 }
 
 #[cfg(test)]

@@ -5,9 +5,10 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    options::TestOptions,
     study::Row,
     units::{Mtu, Span},
-    workload::{TestKind, TestSpec, Transport, Workload},
+    workload::{TestKind, TestSpec, Transport, Warmup, Workload},
 };
 
 /// One point of the matrix.
@@ -25,6 +26,18 @@ pub struct Cell {
     pub workload: Workload,
     /// Flows at the same time.
     pub streams: u32,
+    /// Engine, load, socket options.
+    #[serde(default, skip_serializing_if = "TestOptions::is_plain")]
+    pub options: TestOptions,
+    /// Which of the swept values (sizes, gaps, rates) of this kind of test, from 0. Cells of one
+    /// variant are compared with each other; their sizes may differ, where a method's overhead
+    /// leaves less room.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub variant: u32,
+}
+
+fn is_first(variant: &u32) -> bool {
+    *variant == 0
 }
 
 /// All of a cell but its row: cells of one block are held against one baseline.
@@ -38,17 +51,21 @@ pub struct Block {
     pub streams: u32,
     /// Of the wire.
     pub mtu: Mtu,
+    /// Which of the swept values.
+    pub variant: u32,
 }
 
 impl Cell {
     /// The cells that this one is compared with.
     pub fn block(&self) -> Block {
-        Block { transport: self.transport, test: self.workload.kind(), streams: self.streams, mtu: self.mtu }
+        let Cell { transport, streams, mtu, variant, .. } = *self;
+        Block { transport, test: self.workload.kind(), streams, mtu, variant }
     }
 
     /// The test as both ends are told to run it.
-    pub fn spec(&self, warmup: Span, duration: Span) -> TestSpec {
-        TestSpec { transport: self.transport, workload: self.workload, streams: self.streams, warmup, duration }
+    pub fn spec(&self, warmup: Warmup, duration: Span) -> TestSpec {
+        let Cell { transport, workload, streams, options, .. } = *self;
+        TestSpec { transport, workload, streams, warmup, duration, options }
     }
 }
 
@@ -74,7 +91,7 @@ pub struct Turn {
 
 /// The samples of round `round`, in the order in which they are to be taken.
 ///
-/// Every cell once, the baseline's twice. Blocks come in random order and the rows of a block
+/// Every cell once, the baseline's twice where there is something to hold against it. Blocks come in random order and the rows of a block
 /// one after the other, again in random order: what is compared is then measured within
 /// seconds, so that a drifting machine moves both alike, and the MTU changes once a block.
 /// The same seed gives the same order, also when a killed run is resumed.
@@ -90,10 +107,12 @@ pub fn round_order(cells: &[Cell], baseline: Row, seed: u64, round: u32) -> Vec<
 }
 
 fn block_order(cells: &[Cell], baseline: Row, block: Block, rng: &mut impl Rng) -> Vec<Turn> {
-    let members = cells.iter().enumerate().filter(|(_, cell)| cell.block() == block);
+    let members: Vec<_> = cells.iter().enumerate().filter(|(_, cell)| cell.block() == block).collect();
+    let compared = members.iter().any(|(_, cell)| cell.row != baseline);
     let mut turns: Vec<Turn> = members
+        .into_iter()
         .flat_map(|(index, cell)| {
-            let again = (cell.row == baseline).then_some(Arm::APrime);
+            let again = (compared && cell.row == baseline).then_some(Arm::APrime);
             [Some(Arm::A), again].into_iter().flatten().map(move |arm| Turn { cell: index, arm })
         })
         .collect();

@@ -7,10 +7,13 @@
 
 pub mod analysis;
 pub mod cell;
+pub mod endpoint;
 pub mod histogram;
 pub mod located;
 pub mod measurement;
 pub mod method;
+pub mod nic;
+pub mod options;
 pub mod published;
 pub mod result;
 pub mod run;

@@ -74,7 +74,7 @@ impl Published {
         let figures = match test {
             TestKind::Rr => &cell.rtt,
             TestKind::Stream => &cell.bandwidth,
-            TestKind::File => return None,
+            TestKind::Crr | TestKind::Cc | TestKind::Maerts | TestKind::Bidirectional | TestKind::File => return None,
         };
         figures.get(&mtu.to_string()).copied()
     }

@@ -3,11 +3,15 @@
 //! What scripts read. The JSON Schema is `docs/vtax.result.v1.schema.json`; a test holds this
 //! module's output against it.
 
+mod ends;
+
 use serde::{Deserialize, Serialize};
+
+pub use ends::{CpuAtEnds, EndStages, PairSummary, ParallelSummary, StageFigures, StagesSummary, WarmupSummary};
 
 use crate::{
     cell::Cell,
-    run::{Environment, Failure, Figures, PathRecord, Placement, RunState, Sample},
+    run::{Environment, Failure, Figures, PathRecord, Placement, RowEnds, RunState, Sample},
     stats::{Direction, StoppingRule, Verdict},
     study::{Row, SamplingPlan},
     units::Mtu,
@@ -98,7 +102,7 @@ pub struct PlanRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Metric {
-    /// Mean round-trip time, the inverse of the rate: lower is better.
+    /// Mean time of a transaction: lower is better.
     Rtt,
     /// Goodput: higher is better.
     Goodput,
@@ -110,8 +114,8 @@ impl Metric {
     /// The metric that a test is compared by.
     pub fn of(test: TestKind) -> Metric {
         match test {
-            TestKind::Rr => Metric::Rtt,
-            TestKind::Stream => Metric::Goodput,
+            TestKind::Rr | TestKind::Crr | TestKind::Cc => Metric::Rtt,
+            TestKind::Stream | TestKind::Maerts | TestKind::Bidirectional => Metric::Goodput,
             TestKind::File => Metric::Real,
         }
     }
@@ -146,6 +150,9 @@ pub struct FloorRecord {
     pub mtu: Mtu,
     /// The block.
     pub streams: u32,
+    /// The block: which of the swept values.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub variant: u32,
     /// What is compared.
     pub of: Metric,
     /// A'/A.
@@ -164,6 +171,10 @@ pub struct FloorRecord {
     pub pairs: usize,
 }
 
+fn is_zero(variant: &u32) -> bool {
+    *variant == 0
+}
+
 /// One cell of the matrix and all that was found about it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CellRecord {
@@ -176,6 +187,9 @@ pub struct CellRecord {
     /// What its packets went through.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathRecord>,
+    /// Between which ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ends: Option<RowEnds>,
     /// In the order in which they landed; the baseline has two a round.
     pub samples: Vec<Sample>,
     /// Over the samples.
@@ -250,6 +264,10 @@ pub struct SummaryRecord {
     /// RR.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_us: Option<RttSummary>,
+    /// Open loop: the same from the moment at which each request was really sent, as a closed loop
+    /// tells it, while `rtt_us` is from the moment at which it was due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rtt_from_send_us: Option<RttSummary>,
     /// Stream and file: 10^6 bits per second at the receiver.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goodput_mbps: Option<Estimate>,
@@ -259,6 +277,9 @@ pub struct SummaryRecord {
     /// Stream and file: µs of CPU per 1,024 bytes, both ends' machines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_us_per_kb: Option<Estimate>,
+    /// The two figures before, told apart by ends; absent if both were on one machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_us_at_ends: Option<CpuAtEnds>,
     /// File: the sender's elapsed seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<FileSummary>,
@@ -270,13 +291,29 @@ pub struct SummaryRecord {
     pub reordered: u64,
     /// TCP segments sent again, over all samples.
     pub retransmits: u64,
+    /// UDP datagrams of the whole flows, warm-up with them, that a socket had no room for, over all
+    /// samples.
+    #[serde(default)]
+    pub socket_drops: u64,
+    /// What went before the measured times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warmup: Option<WarmupSummary>,
+    /// Where the time of the round trips went.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stages: Option<StagesSummary>,
+    /// Pairs that measured at the same time; the other figures are of all together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parallel: Option<ParallelSummary>,
 }
 
 /// Round-trip times of a cell, in µs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RttSummary {
-    /// Inverse of the rate, over samples.
+    /// Over samples: the inverse of each flow's rate where that is the mean, else from the histogram.
     pub mean: Estimate,
+    /// Whether the mean is the inverse of the rate.
+    #[serde(default)]
+    pub by_rate: bool,
     /// Median transaction.
     pub p50: Percentile,
     /// 99 of 100.

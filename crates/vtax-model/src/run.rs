@@ -9,14 +9,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     cell::Arm,
-    histogram::Histogram,
-    measurement::{EndReport, FileReport, MachineCpu, ThreadCpu},
+    endpoint::Pinning,
+    measurement::EndReport,
     method::Unsupported,
+    nic::NicFacts,
     stats::StoppingRule,
     study::{Row, SamplingPlan, Study},
     units::Mtu,
-    workload::TestKind,
 };
+
+mod environment;
+mod figures;
+mod parallel;
+
+pub use environment::{Environment, IdleFacts, IdleState};
+pub use figures::{BothEnds, CpuFigures, EndCpu, EndDetail, Figures, RttFigures};
+pub use parallel::{PairFigures, PairReports, Parallel, Skew};
 
 /// A run of a study.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -80,6 +88,44 @@ pub struct RunHeader {
     pub unavailable: Vec<UnavailableRow>,
     /// What the packets of each row went through.
     pub paths: Vec<PathRecord>,
+    /// Between which ends each row was measured.
+    #[serde(default)]
+    pub ends: Vec<RowEnds>,
+}
+
+/// The ends of a row: each pair measured at the same time as the others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RowEnds {
+    /// The row.
+    pub method: Row,
+    /// The MTU that these ends are for; absent if they serve all of the study's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<Mtu>,
+    /// At least one.
+    pub pairs: Vec<PairRecord>,
+}
+
+/// Two ends.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PairRecord {
+    /// Connects, asks, sends.
+    pub initiator: EndRecord,
+    /// Is connected to, answers, receives.
+    pub responder: EndRecord,
+}
+
+/// One end, as it was found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndRecord {
+    /// As the user knows it: `ssh:root@vm1`, `zone bridge-sut`, `host sut`, `local`.
+    pub name: String,
+    /// Where its sockets were bound.
+    pub address: String,
+    /// The CPUs that its threads were pinned to, in turn; empty means unpinned.
+    pub cpus: Vec<u32>,
+    /// Its machine, if that isn't the one on which vtax ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub environment: Option<Environment>,
 }
 
 /// A row that can't run here.
@@ -92,49 +138,23 @@ pub struct UnavailableRow {
     pub unsupported: Unsupported,
 }
 
-/// The machine on which a run was made.
+/// Which CPUs the measuring threads of each end on this machine were pinned to; empty means
+/// unpinned. Ends elsewhere have theirs in their [`EndRecord`].
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Environment {
-    /// The version of vtax.
-    pub vtax: String,
-    /// The machine's name.
-    pub hostname: String,
-    /// Kernel release.
-    pub kernel: String,
-    /// Model of the CPUs.
-    pub cpu_model: String,
-    /// CPUs that vtax may use.
-    pub cpus: u32,
-    /// NUMA nodes.
-    pub numa_nodes: u32,
-    /// Bytes of memory.
-    pub memory_bytes: u64,
-    /// The kernel's clock, as `tsc`.
-    pub clocksource: String,
-    /// The frequency governor, or `none`.
-    pub governor: String,
-    /// The deepest idle state's exit latency in µs, if the kernel tells.
-    pub deepest_idle_us: Option<u32>,
-    /// Simultaneous multithreading: `on`, `off`, `notsupported`.
-    pub smt: String,
-    /// The hypervisor under this machine, or `none`.
-    pub hypervisor: String,
-    /// CPU vulnerabilities' mitigations, name and state.
-    pub mitigations: Vec<(String, String)>,
-    /// TCP congestion control.
-    pub congestion_control: String,
-    /// `root` or `user namespace`.
-    pub privilege: String,
-}
-
-/// Which CPUs the measuring threads of each end were pinned to; empty means unpinned.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Placement {
+    /// What was asked for: of both ends, or of the initiator.
+    pub policy: Pinning,
+    /// What was asked for the responder, if something else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub responder_policy: Option<Pinning>,
     /// Sends requests or the stream.
     pub initiator: Vec<u32>,
     /// Answers or receives.
     pub responder: Vec<u32>,
+    /// What could not be had on this machine, a sentence each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// The links between the two ends of a row, in order.
@@ -165,6 +185,9 @@ pub struct Hop {
     pub tx_queues: u32,
     /// Receive queues.
     pub rx_queues: u32,
+    /// Driver, offloads, rings, interrupts.
+    #[serde(default)]
+    pub nic: NicFacts,
 }
 
 /// One timed run of one cell, both ends joined.
@@ -184,7 +207,7 @@ pub struct Sample {
 }
 
 /// A sample that could not be taken.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
     /// Index into the study's cells.
     pub cell: usize,
@@ -194,146 +217,19 @@ pub struct Failure {
     pub round: u32,
     /// The error, as the user was told.
     pub error: String,
-}
-
-/// What a sample measured. RR counts come from the initiator, those of a stream or a file from
-/// the receiver.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Figures {
-    /// The measured time of the end that counted.
-    pub seconds: f64,
-    /// Request/response pairs.
-    pub transactions: u64,
-    /// Payload bytes: received (stream, file), both directions (RR).
-    pub bytes: u64,
-    /// Round-trip times in nanoseconds.
+    /// What was measured until then. No figure is computed from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rtt_ns: Option<RttFigures>,
-    /// UDP messages that never arrived.
-    pub lost: u64,
-    /// UDP datagrams that were overtaken.
-    pub reordered: u64,
-    /// TCP segments sent again, both ends.
-    pub retransmits: u64,
-    /// What it cost.
-    pub cpu: CpuFigures,
-    /// File transfers: the sender's `time`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub file: Option<FileReport>,
+    pub partial: Option<Box<PartialRecord>>,
 }
 
-/// Round-trip times of a sample.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RttFigures {
-    /// From the histogram; the inverse of the rate is `seconds / transactions`.
-    pub mean: f64,
-    /// Median.
-    pub p50: u64,
-    /// 99 of 100 were at most this.
-    pub p99: u64,
-    /// 999 of 1,000.
-    pub p999: u64,
-    /// The longest.
-    pub max: u64,
-    /// All of them: HdrHistogram V2, base64.
-    pub hdr: Histogram,
-}
-
-/// CPU seconds of a sample.
+/// What the ends had when a sample broke off.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct CpuFigures {
-    /// Whether both ends were on one machine, whose CPU time then must not be added up twice.
-    pub one_machine: bool,
-    /// The end that sends requests or the stream.
-    pub initiator: EndCpu,
-    /// The end that answers or receives.
-    pub responder: EndCpu,
-}
-
-/// CPU seconds at one end.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct EndCpu {
-    /// Each measuring thread.
-    pub threads: Vec<ThreadCpu>,
-    /// The whole machine in this end's measured time.
-    pub machine: MachineCpu,
-    /// That time in seconds.
-    pub seconds: f64,
-}
-
-impl EndCpu {
-    fn of(report: &EndReport) -> EndCpu {
-        EndCpu { threads: report.threads.clone(), machine: report.machine, seconds: report.seconds }
-    }
-}
-
-impl Figures {
-    /// Joins what the two ends saw.
-    pub fn join(kind: TestKind, one_machine: bool, initiator: &EndReport, responder: &EndReport) -> Figures {
-        let counting = match kind {
-            TestKind::Rr => initiator,
-            TestKind::Stream | TestKind::File => responder,
-        };
-        Figures {
-            seconds: counting.seconds,
-            transactions: counting.transactions,
-            bytes: counting.bytes,
-            rtt_ns: counting.rtt.as_ref().map(RttFigures::of),
-            lost: counting.lost,
-            reordered: counting.reordered,
-            retransmits: initiator.retransmits + responder.retransmits,
-            cpu: CpuFigures { one_machine, initiator: EndCpu::of(initiator), responder: EndCpu::of(responder) },
-            file: initiator.file,
-        }
-    }
-
-    /// Transactions per second.
-    pub fn rate(&self) -> f64 {
-        self.transactions as f64 / self.seconds
-    }
-
-    /// The mean round-trip time in µs as the inverse of the rate, as netperf and sparc-t7-1 have it.
-    pub fn rtt_us(&self) -> f64 {
-        self.seconds * 1e6 / self.transactions as f64
-    }
-
-    /// Payload in 10^6 bits per second, at the end that counted.
-    pub fn goodput_mbps(&self) -> f64 {
-        self.bytes as f64 * 8.0 / self.seconds / 1e6
-    }
-
-    /// Seconds of CPU that the machines of both ends were busy, per second of the sample.
-    ///
-    /// Everything that ran on them is in it: that is what netperf's service demand counts, and
-    /// the only way to catch the work that no measuring thread is charged for.
-    pub fn busy_cpus(&self) -> f64 {
-        let per_second = |end: &EndCpu| if end.seconds > 0.0 { end.machine.busy() / end.seconds } else { 0.0 };
-        match self.cpu.one_machine {
-            true => per_second(&self.cpu.initiator),
-            false => per_second(&self.cpu.initiator) + per_second(&self.cpu.responder),
-        }
-    }
-
-    /// µs of CPU for one transaction (netperf's service demand of a request/response test).
-    pub fn cpu_us_per_transaction(&self) -> f64 {
-        self.busy_cpus() * 1e6 / self.rate()
-    }
-
-    /// µs of CPU for 1,024 bytes of payload (netperf's service demand of a stream).
-    pub fn cpu_us_per_kb(&self) -> f64 {
-        self.busy_cpus() * self.seconds * 1e6 / (self.bytes as f64 / 1024.0)
-    }
-}
-
-impl RttFigures {
-    fn of(histogram: &Histogram) -> RttFigures {
-        RttFigures {
-            mean: histogram.mean_ns(),
-            p50: histogram.percentile(50.0),
-            p99: histogram.percentile(99.0),
-            p999: histogram.percentile(99.9),
-            max: histogram.max(),
-            hdr: histogram.clone(),
-        }
-    }
+#[serde(default)]
+pub struct PartialRecord {
+    /// The end that connects.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initiator: Option<EndReport>,
+    /// The end that is connected to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub responder: Option<EndReport>,
 }

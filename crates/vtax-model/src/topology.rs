@@ -14,6 +14,8 @@
 //! [[wire]]
 //! name = "w0"
 //! ends = ["sut", "peer"]
+//! rate = "1 Gbit/s"             # optional; as fast as the kernel can without it
+//! queue = "64KiB"               # optional, with a rate: what may wait for its turn
 //!
 //! [[zone]]
 //! name = "web"
@@ -34,7 +36,7 @@ use toml::Spanned;
 use crate::{
     located::{FileError, Source},
     method::IoMethod,
-    units::Mtu,
+    units::{BitRate, ByteSize, Mtu},
 };
 
 /// The name of a lab, host, wire or zone: 1 to 32 letters, digits and `-`, a letter first.
@@ -117,6 +119,28 @@ pub struct Wire {
     pub name: Name,
     /// The hosts at its ends.
     pub ends: [Name; 2],
+    /// Its limit, if it is to have one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shape: Option<Shape>,
+}
+
+/// What a wire carries at most, in each direction.
+///
+/// Counted are the packets with their Ethernet headers, not what a physical wire adds to them
+/// (preamble, checksum, gap).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shape {
+    /// The rate.
+    pub rate: BitRate,
+    /// How much may wait at each end; what comes on top is dropped. Without it, what the rate
+    /// brings in 50 ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<ByteSize>,
+}
+
+impl Shape {
+    /// Bytes of the Ethernet header, which an MTU leaves out.
+    pub const HEADER: u32 = 14;
 }
 
 /// A zone of a host.
@@ -178,6 +202,8 @@ struct HostTable {
 struct WireTable {
     name: Spanned<Name>,
     ends: Spanned<[Name; 2]>,
+    rate: Option<BitRate>,
+    queue: Option<Spanned<ByteSize>>,
 }
 
 #[derive(Deserialize)]
@@ -223,7 +249,26 @@ impl Reader<'_> {
                 format!("wire `{}` has both ends at `{}`; a wire joins two hosts", table.name.get_ref(), ends[0]);
             return Err(self.source.error(&table.ends.span(), message));
         }
-        Ok(Wire { name: table.name.get_ref().clone(), ends: ends.clone() })
+        Ok(Wire { name: table.name.get_ref().clone(), ends: ends.clone(), shape: self.shape(table)? })
+    }
+
+    fn shape(&self, table: &WireTable) -> Result<Option<Shape>, FileError> {
+        let mtu = self.file.lab.mtu;
+        let packet = mtu.get() + Shape::HEADER;
+        match (table.rate, &table.queue) {
+            (None, Some(queue)) => Err(self.source.error(
+                &queue.span(),
+                format!("wire `{}` has a queue and no rate; give it one, or remove the queue", table.name.get_ref()),
+            )),
+            (Some(_), Some(queue)) if queue.get_ref().0 < packet.into() => Err(self.source.error(
+                &queue.span(),
+                format!(
+                    "a queue of {} holds no packet of mtu {mtu}, which has {packet} bytes; make it longer",
+                    queue.get_ref()
+                ),
+            )),
+            (rate, queue) => Ok(rate.map(|rate| Shape { rate, queue: queue.as_ref().map(|queue| *queue.get_ref()) })),
+        }
     }
 
     fn zones(&self, hosts: &[Host], wires: &[Wire]) -> Result<Vec<Zone>, FileError> {
@@ -363,6 +408,30 @@ count = 3
         assert_eq!(names, ["web-1", "web-2", "web-3"]);
         assert_eq!(topology.zones[0].wire.as_str(), "w0");
         assert_eq!(topology.mtu, Mtu::ETHERNET);
+    }
+
+    #[test]
+    fn a_wire_may_have_a_rate_and_then_a_queue() {
+        let shape = |more: &str| {
+            let topology = parse(&RACK.replace("[\"sut\", \"peer\"]", &format!("[\"sut\", \"peer\"]\n{more}")));
+            topology.map(|topology| topology.wires[0].shape)
+        };
+        let rate = BitRate::new(100_000_000).expect("not 0");
+        assert_eq!(shape(""), Ok(None));
+        assert_eq!(shape("rate = \"100 Mbit/s\""), Ok(Some(Shape { rate, queue: None })));
+        let queue = Some(ByteSize(65_536));
+        assert_eq!(shape("rate = \"100M\"\nqueue = \"64KiB\""), Ok(Some(Shape { rate, queue })));
+        for (more, wrong) in [
+            ("queue = 65536", "lab.toml:11: wire `w0` has a queue and no rate"),
+            (
+                "rate = \"100M\"\nqueue = 1513",
+                "lab.toml:12: a queue of 1513 B holds no packet of mtu 1500, which has 1514",
+            ),
+            ("rate = \"fast\"", "`fast`"),
+        ] {
+            let error = shape(more).expect_err(more).to_string();
+            assert!(error.contains(wrong), "{error}");
+        }
     }
 
     #[test]

@@ -18,6 +18,11 @@ pub enum UnitError {
     /// Not a duration.
     #[error("`{0}` is not a length of time; write a number with its unit, as 30s, 250ms or 2m")]
     Span(String),
+    /// Not a rate.
+    #[error(
+        "`{0}` is not a bit rate; write a number with its unit, as 100M, 1G or 2.5 Gbit/s (bits a second, M is 10^6)"
+    )]
+    BitRate(String),
     /// Outside the range that an IPv4 link can have.
     #[error("MTU {0} is impossible: IPv4 links carry {min} to {max} bytes; usual values are 1500 and 9000", min = Mtu::MIN.0, max = Mtu::MAX.0)]
     Mtu(i64),
@@ -209,6 +214,82 @@ impl<'de> Deserialize<'de> for Span {
     }
 }
 
+/// Bits per second, in decimal multiples as links have them: `100M`, `1G`, `2.5 Gbit/s`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BitRate(u64);
+
+const RATE_FACTORS: [(&str, u64); 8] = [
+    ("T", 1_000_000_000_000),
+    ("t", 1_000_000_000_000),
+    ("G", 1_000_000_000),
+    ("g", 1_000_000_000),
+    ("M", 1_000_000),
+    ("m", 1_000_000),
+    ("K", 1_000),
+    ("k", 1_000),
+];
+
+impl BitRate {
+    /// From bits a second; none of them is no rate.
+    pub const fn new(bits: u64) -> Option<BitRate> {
+        if bits == 0 { None } else { Some(BitRate(bits)) }
+    }
+
+    /// Bits a second, at least one.
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// Whole bytes a second.
+    pub const fn bytes(self) -> u64 {
+        self.0 / 8
+    }
+}
+
+impl FromStr for BitRate {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let wrong = || UnitError::BitRate(text.to_owned());
+        let number = ["bit/s", "bits/s", "bps", "b/s", "bit"].iter().find_map(|unit| text.strip_suffix(unit));
+        let number = number.unwrap_or(text).trim_end();
+        let scaled = RATE_FACTORS.iter().find_map(|(suffix, factor)| Some((number.strip_suffix(suffix)?, *factor)));
+        let (number, factor) = scaled.unwrap_or((number, 1));
+        let bits = decimal(number.trim_end()).ok_or_else(wrong)? * factor as f64;
+        // Above 2^53 a float is no longer exact, and there is no such link.
+        let possible = (1.0..=9e15).contains(&bits);
+        possible.then_some(BitRate(bits as u64)).ok_or_else(wrong)
+    }
+}
+
+/// Digits with at most one point among them: no sign, no exponent, no `inf`.
+fn decimal(text: &str) -> Option<f64> {
+    let plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    if plain { text.parse().ok() } else { None }
+}
+
+impl fmt::Display for BitRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [(1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k")];
+        match units.iter().find(|(factor, _)| self.0.is_multiple_of(*factor)) {
+            Some((factor, unit)) => write!(f, "{} {unit}bit/s", self.0 / factor),
+            None => write!(f, "{} bit/s", self.0),
+        }
+    }
+}
+
+impl Serialize for BitRate {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for BitRate {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -247,7 +328,25 @@ mod tests {
         assert_eq!("30".parse::<Span>(), Err(UnitError::Span("30".into())));
     }
 
+    #[test]
+    fn bit_rates_are_decimal() {
+        let read = |text: &str| text.parse::<BitRate>().map(BitRate::bits);
+        assert_eq!(read("100M"), Ok(100_000_000));
+        assert_eq!(read("2.5 Gbit/s"), Ok(2_500_000_000));
+        assert_eq!(read("10gbps"), Ok(10_000_000_000));
+        assert_eq!(read("9600"), Ok(9600));
+        for text in ["", "0", "-1M", "1e9", "inf", "1 MiB", "fast", "99999999T", "0.1"] {
+            assert!(read(text).is_err(), "{text}");
+        }
+        assert_eq!(BitRate(1_000_000_000).to_string(), "1 Gbit/s");
+    }
+
     proptest! {
+        #[test]
+        fn a_bit_rate_survives_being_written(bits in 1u64..1 << 52) {
+            prop_assert_eq!(BitRate(bits).to_string().parse(), Ok(BitRate(bits)));
+        }
+
         #[test]
         fn a_size_survives_being_written(bytes: u64) {
             prop_assert_eq!(ByteSize(bytes).to_string().parse(), Ok(ByteSize(bytes)));
@@ -255,7 +354,7 @@ mod tests {
 
         #[test]
         fn no_text_makes_the_parsers_panic(text: String) {
-            let _ = (text.parse::<ByteSize>(), text.parse::<Span>(), text.parse::<Mtu>());
+            let _ = (text.parse::<ByteSize>(), text.parse::<Span>(), text.parse::<Mtu>(), text.parse::<BitRate>());
         }
     }
 }

@@ -4,7 +4,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::units::{ByteSize, Mtu, Span};
+use crate::{
+    options::{OptionError, TestOptions},
+    units::{ByteSize, Mtu, Span, UnitError},
+};
 
 /// The protocol under test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -14,6 +17,25 @@ pub enum Transport {
     Tcp,
     /// Datagrams that carry a sequence number and, where they are long enough, the session's token.
     Udp,
+    /// Stream sockets of the local domain, unix(7): two processes on one kernel, no network at all.
+    Unix,
+    /// Stream sockets between a virtual machine and its host, vsock(7): no network stack, no MTU.
+    Vsock,
+}
+
+impl Transport {
+    /// All of them, in the order of tables.
+    pub const ALL: [Transport; 4] = [Transport::Tcp, Transport::Udp, Transport::Unix, Transport::Vsock];
+
+    /// Whether bytes arrive in order and none is lost.
+    pub fn is_reliable(self) -> bool {
+        self != Transport::Udp
+    }
+
+    /// Whether it runs on IP, and so has addresses, ports and an MTU.
+    pub fn is_ip(self) -> bool {
+        matches!(self, Transport::Tcp | Transport::Udp)
+    }
 }
 
 impl fmt::Display for Transport {
@@ -21,6 +43,8 @@ impl fmt::Display for Transport {
         f.pad(match self {
             Transport::Tcp => "TCP",
             Transport::Udp => "UDP",
+            Transport::Unix => "Unix",
+            Transport::Vsock => "vsock",
         })
     }
 }
@@ -29,19 +53,63 @@ impl fmt::Display for Transport {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TestKind {
-    /// Request and response, one in flight: the round-trip time.
+    /// Request and response: the round-trip time.
     Rr,
-    /// Bytes one way, as fast as they go: the goodput at the receiver.
+    /// Connect, request, response, close: what a short-lived connection costs.
+    Crr,
+    /// Connect and close.
+    Cc,
+    /// Bytes from the initiator, as fast as they go: the goodput at the receiver.
     Stream,
+    /// The same from the responder (netperf's "stream" read backwards).
+    Maerts,
+    /// Both at once, on flows of their own.
+    Bidirectional,
     /// A file from the sender's disk into a file at the receiver: real, user, sys.
     File,
+}
+
+impl TestKind {
+    /// Whether its figure is the time of a transaction.
+    pub fn is_transactions(self) -> bool {
+        matches!(self, TestKind::Rr | TestKind::Crr | TestKind::Cc)
+    }
+
+    /// Whether its figure is a goodput.
+    pub fn is_stream(self) -> bool {
+        matches!(self, TestKind::Stream | TestKind::Maerts | TestKind::Bidirectional)
+    }
+}
+
+/// Who sends the bytes of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// The initiator.
+    #[default]
+    Forward,
+    /// The responder.
+    Reverse,
+    /// Each to the other, on flows of their own: `streams` of them in each direction.
+    Both,
+}
+
+impl Direction {
+    /// The usual one, which records leave out.
+    pub fn is_forward(&self) -> bool {
+        *self == Direction::Forward
+    }
 }
 
 impl fmt::Display for TestKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             TestKind::Rr => "RR",
+            TestKind::Crr => "CRR",
+            TestKind::Cc => "CC",
             TestKind::Stream => "stream",
+            TestKind::Maerts => "maerts",
+            TestKind::Bidirectional => "bidirectional",
             TestKind::File => "file",
         })
     }
@@ -51,7 +119,7 @@ impl fmt::Display for TestKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(tag = "test", rename_all = "lowercase")]
 pub enum Workload {
-    /// Request and response, one in flight.
+    /// Request and response.
     Rr {
         /// Bytes of each request.
         #[serde(rename = "request_bytes")]
@@ -60,11 +128,26 @@ pub enum Workload {
         #[serde(rename = "response_bytes")]
         response: ByteSize,
     },
-    /// One way, as fast as it goes.
+    /// A connection for each request and its response. The token goes before the request, in the
+    /// same segment.
+    Crr {
+        /// Bytes of each request.
+        #[serde(rename = "request_bytes")]
+        request: ByteSize,
+        /// Bytes of each response.
+        #[serde(rename = "response_bytes")]
+        response: ByteSize,
+    },
+    /// Connections that are closed as soon as they are there.
+    Cc,
+    /// As fast as it goes, or at [`TestOptions::bitrate`].
     Stream {
         /// Bytes handed to the kernel by one call; over UDP, of one datagram.
         #[serde(rename = "message_bytes")]
         message: ByteSize,
+        /// Who sends.
+        #[serde(default, skip_serializing_if = "Direction::is_forward")]
+        direction: Direction,
     },
     /// One file, disk to disk.
     File {
@@ -79,7 +162,11 @@ impl Workload {
     pub fn kind(&self) -> TestKind {
         match self {
             Workload::Rr { .. } => TestKind::Rr,
-            Workload::Stream { .. } => TestKind::Stream,
+            Workload::Crr { .. } => TestKind::Crr,
+            Workload::Cc => TestKind::Cc,
+            Workload::Stream { direction: Direction::Forward, .. } => TestKind::Stream,
+            Workload::Stream { direction: Direction::Reverse, .. } => TestKind::Maerts,
+            Workload::Stream { direction: Direction::Both, .. } => TestKind::Bidirectional,
             Workload::File { .. } => TestKind::File,
         }
     }
@@ -91,7 +178,8 @@ impl Workload {
         }
         match (self, transport) {
             (Workload::File { .. }, Transport::Udp) => Err(WorkloadError::FileOverUdp),
-            (Workload::Stream { message }, Transport::Udp) if message.0 < UDP_STREAM_LEAST => {
+            (Workload::Crr { .. } | Workload::Cc, Transport::Udp) => Err(WorkloadError::ConnectionOverUdp),
+            (Workload::Stream { message, .. }, Transport::Udp) if message.0 < UDP_STREAM_LEAST => {
                 Err(WorkloadError::NoRoomForSequence { message: *message })
             }
             _ => Ok(()),
@@ -100,8 +188,11 @@ impl Workload {
 
     fn sizes(&self) -> Vec<(&'static str, ByteSize)> {
         match *self {
-            Workload::Rr { request, response } => vec![("request", request), ("response", response)],
-            Workload::Stream { message } => vec![("message", message)],
+            Workload::Rr { request, response } | Workload::Crr { request, response } => {
+                vec![("request", request), ("response", response)]
+            }
+            Workload::Cc => vec![],
+            Workload::Stream { message, .. } => vec![("message", message)],
             Workload::File { size } => vec![("file", size)],
         }
     }
@@ -119,8 +210,8 @@ fn check_size(what: &'static str, size: ByteSize, transport: Transport, mtu: Mtu
     }
     let most = match transport {
         _ if what == "file" => ByteSize(u64::MAX),
-        Transport::Tcp => MESSAGE_MOST,
         Transport::Udp => mtu.udp_payload(),
+        Transport::Tcp | Transport::Unix | Transport::Vsock => MESSAGE_MOST,
     };
     if size > most {
         return Err(WorkloadError::TooLarge { what, size, transport, most, mtu });
@@ -162,6 +253,9 @@ pub enum WorkloadError {
     /// A file needs a reliable transport.
     #[error("a file can't be sent over UDP, which may lose parts of it; use transport \"tcp\"")]
     FileOverUdp,
+    /// There is nothing to connect.
+    #[error("UDP has no connections to open and close; use transport \"tcp\", or test rr")]
+    ConnectionOverUdp,
 }
 
 impl WorkloadError {
@@ -171,6 +265,7 @@ impl WorkloadError {
             WorkloadError::Empty { what } | WorkloadError::TooLarge { what, .. } => what,
             WorkloadError::NoRoomForSequence { .. } => "message",
             WorkloadError::FileOverUdp => "file",
+            WorkloadError::ConnectionOverUdp => "test",
         }
     }
 }
@@ -182,12 +277,112 @@ pub struct TestSpec {
     pub transport: Transport,
     /// The test and its sizes.
     pub workload: Workload,
-    /// Flows at the same time, each on a thread and a 5-tuple of its own.
+    /// Flows at the same time, each on a 5-tuple of its own.
     pub streams: u32,
     /// Traffic before the measured time begins.
-    pub warmup: Span,
+    pub warmup: Warmup,
     /// The measured time. A file transfer ends when the file is there instead.
     pub duration: Span,
+    /// Everything else; the default is what every tool calls the test by its plain name.
+    #[serde(default, skip_serializing_if = "TestOptions::is_plain")]
+    pub options: TestOptions,
+}
+
+impl TestSpec {
+    /// Whether both ends can run it: sizes against the transport and an MTU, options against both.
+    pub fn check(&self, mtu: Mtu) -> Result<(), SpecError> {
+        self.workload.check(self.transport, mtu)?;
+        Ok(self.options.check(self.transport, &self.workload, self.streams)?)
+    }
+
+    /// Whether the mean time of a transaction is the inverse of each flow's rate: one in flight, and
+    /// no pause between. Otherwise the rate says how many there were, not how long each took; that of
+    /// crr contains the closing of each connection, which is no part of its response time.
+    pub fn rate_is_inverse(&self) -> bool {
+        let TestOptions { burst, arrivals, gap, .. } = self.options;
+        let one_after_another = burst.get() == 1 && arrivals.is_none() && gap.is_none();
+        one_after_another && self.workload.kind() != TestKind::Crr
+    }
+}
+
+/// A test that can't be run anywhere.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SpecError {
+    /// Its sizes.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// Its options.
+    #[error(transparent)]
+    Options(#[from] OptionError),
+}
+
+/// Traffic before the measured time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Warmup {
+    /// So long, whatever the figures do.
+    For(Span),
+    /// Until the figures are steady by [`stats::steady`](crate::stats), but no longer than `most`:
+    /// then the measured time begins all the same, and the report says so.
+    UntilSteady {
+        /// Written `steady:2s`; `steady` alone is [`Warmup::MOST`].
+        most: Span,
+    },
+}
+
+impl Warmup {
+    /// How long a steady state is waited for if nothing else is said.
+    pub const MOST: Span = Span::from_millis(3_000);
+    /// None at all.
+    pub const NONE: Warmup = Warmup::For(Span::from_millis(0));
+
+    /// The longest that it can take.
+    pub fn most(self) -> Span {
+        match self {
+            Warmup::For(span) | Warmup::UntilSteady { most: span } => span,
+        }
+    }
+}
+
+impl From<Span> for Warmup {
+    fn from(span: Span) -> Warmup {
+        Warmup::For(span)
+    }
+}
+
+impl std::str::FromStr for Warmup {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        match text.strip_prefix("steady") {
+            Some("") => Ok(Warmup::UntilSteady { most: Warmup::MOST }),
+            Some(most) => {
+                let most = most.strip_prefix(':').ok_or_else(|| UnitError::Span(text.to_owned()))?;
+                Ok(Warmup::UntilSteady { most: most.parse()? })
+            }
+            None => Ok(Warmup::For(text.parse()?)),
+        }
+    }
+}
+
+impl fmt::Display for Warmup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Warmup::For(span) => span.fmt(f),
+            Warmup::UntilSteady { most } => write!(f, "steady:{}", most.to_string().replace(' ', "")),
+        }
+    }
+}
+
+impl Serialize for Warmup {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Warmup {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
 }
 
 #[cfg(test)]
@@ -213,10 +408,31 @@ mod tests {
 
     #[test]
     fn a_udp_stream_needs_room_for_its_sequence_number() {
-        let stream = |bytes| Workload::Stream { message: ByteSize(bytes) };
+        let stream = |bytes| Workload::Stream { message: ByteSize(bytes), direction: Direction::Forward };
         assert!(stream(7).check(Transport::Udp, Mtu::ETHERNET).is_err());
         assert_eq!(stream(8).check(Transport::Udp, Mtu::ETHERNET), Ok(()));
         assert_eq!(stream(7).check(Transport::Tcp, Mtu::ETHERNET), Ok(()));
+    }
+
+    #[test]
+    fn a_connection_needs_a_transport_that_has_them() {
+        assert_eq!(Workload::Cc.check(Transport::Udp, Mtu::ETHERNET), Err(WorkloadError::ConnectionOverUdp));
+        assert_eq!(Workload::Cc.check(Transport::Unix, Mtu::ETHERNET), Ok(()));
+    }
+
+    #[test]
+    fn a_warmup_is_a_time_or_a_state() {
+        let read = |text: &str| text.parse::<Warmup>();
+        assert_eq!(read("10ms"), Ok(Warmup::For(Span::from_millis(10))));
+        assert_eq!(read("steady"), Ok(Warmup::UntilSteady { most: Warmup::MOST }));
+        assert_eq!(read("steady:500ms"), Ok(Warmup::UntilSteady { most: Span::from_millis(500) }));
+        for text in ["", "steadily", "steady:", "10"] {
+            assert!(read(text).is_err(), "{text}");
+        }
+        for text in ["10ms", "steady:2s 500ms"] {
+            let warmup = text.replace(' ', "").parse::<Warmup>().expect("good");
+            assert_eq!(warmup.to_string().replace(' ', "").parse(), Ok(warmup));
+        }
     }
 
     #[test]

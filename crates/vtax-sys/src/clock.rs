@@ -1,7 +1,8 @@
-//! The clock that stamps every sample.
+//! The clock that stamps every sample, and those beside it.
 
 use std::fs;
 use std::mem::MaybeUninit;
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use crate::error::{Result, SysError};
@@ -13,9 +14,34 @@ const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_
 /// suspended, and its rate is steered by NTP, but it never jumps.
 #[inline]
 pub fn now_ns() -> u64 {
-    let now = read(libc::CLOCK_MONOTONIC);
-    // Neither part is negative for this clock, and 2^64 ns are 584 years.
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    nanoseconds(read(libc::CLOCK_MONOTONIC))
+}
+
+/// Nanoseconds since 1970 (`CLOCK_REALTIME`), as the kernel's stamps of packets
+/// count them. It is set and steered: a difference of two readings is a duration
+/// only if nobody set the clock between them.
+#[inline]
+pub fn realtime_ns() -> u64 {
+    nanoseconds(read(libc::CLOCK_REALTIME))
+}
+
+/// As [`now_ns`], but it goes on while the machine is suspended
+/// (`CLOCK_BOOTTIME`): a growth of the difference between both is a suspend. A
+/// guest that its host has stopped for a while does not always see that here.
+#[inline]
+pub fn boottime_ns() -> u64 {
+    nanoseconds(read(libc::CLOCK_BOOTTIME))
+}
+
+/// By how much the kernel may delay a sleep of the calling thread to serve several
+/// with one interrupt, 50 µs if nobody set it; at least 1 ns. Threads with a
+/// real-time policy have none. Sleeps, timeouts of poll and epoll and of io_uring
+/// are meant, prctl(2) `PR_SET_TIMERSLACK`.
+pub fn set_timer_slack(slack: Duration) -> Result<()> {
+    // Zero would stand for the default.
+    let nanoseconds = NonZeroU64::new(slack.as_nanos().try_into().unwrap_or(u64::MAX)).unwrap_or(NonZeroU64::MIN);
+    rustix::thread::set_current_timer_slack(Some(nanoseconds))
+        .map_err(|e| SysError::os("set", "the timer slack of this thread", e))
 }
 
 /// The resolution that the kernel claims, usually 1 ns. The step that a reader
@@ -34,6 +60,12 @@ pub fn resolution() -> Duration {
 pub fn clocksource() -> Result<String> {
     let name = fs::read_to_string(CLOCKSOURCE).map_err(|e| SysError::os("read", CLOCKSOURCE, e))?;
     Ok(name.trim().to_owned())
+}
+
+fn nanoseconds(time: libc::timespec) -> u64 {
+    // Neither part is negative for these clocks (unless it is set before 1970, which
+    // the kernel refuses), and 2^64 ns are 584 years.
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// A clock that always exists and that this process may read.
@@ -70,5 +102,31 @@ mod tests {
     fn the_resolution_is_that_of_a_high_resolution_timer() {
         assert!(resolution() > Duration::ZERO);
         assert!(resolution() <= Duration::from_millis(10));
+    }
+
+    #[test]
+    fn the_time_since_1970_is_that_of_the_standard_library() {
+        let before = std::time::SystemTime::now();
+        let now = std::time::UNIX_EPOCH + Duration::from_nanos(realtime_ns());
+        assert!(before <= now && now <= std::time::SystemTime::now());
+    }
+
+    #[test]
+    fn the_time_since_boot_is_never_behind_the_monotonic_one() {
+        let before = now_ns();
+        assert!(boottime_ns() >= before);
+    }
+
+    /// In a thread of its own, whose slack nobody else needs.
+    #[test]
+    fn the_slack_is_the_threads_own() {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                set_timer_slack(Duration::from_micros(7)).unwrap();
+                assert_eq!(rustix::thread::current_timer_slack().unwrap(), 7000);
+                set_timer_slack(Duration::ZERO).unwrap();
+                assert_eq!(rustix::thread::current_timer_slack().unwrap(), 1);
+            });
+        });
     }
 }

@@ -6,6 +6,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::netns::NsId;
+use crate::ring::NoRing;
 
 /// What this crate's functions return.
 pub type Result<T, E = SysError> = std::result::Result<T, E>;
@@ -147,6 +148,9 @@ pub enum SysError {
         /// The value that it has now.
         read: String,
     },
+    /// This process can have no io_uring.
+    #[error(transparent)]
+    NoRing(#[from] NoRing),
 }
 
 impl SysError {

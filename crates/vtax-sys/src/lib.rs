@@ -12,7 +12,8 @@
 //! | [`userns`] | getting by without root |
 //! | [`netlink`] | links, addresses and routes |
 //! | [`clock`], [`cpu`] | time, pins, and where CPU time went |
-//! | [`sock`] | socket options that `socket2` lacks |
+//! | [`sock`] | socket options that `socket2` lacks, segments, stamps, zero copy |
+//! | [`ring`] | io_uring |
 //! | [`sysctl`], [`process`] | `/proc/sys`, limits, processes that are ours |
 
 #[cfg(not(target_os = "linux"))]
@@ -21,9 +22,12 @@ compile_error!("vtax-sys speaks to the Linux kernel and to nothing else");
 pub mod clock;
 pub mod cpu;
 mod error;
+mod ethtool;
 pub mod netlink;
 pub mod netns;
+pub mod nic;
 pub mod process;
+pub mod ring;
 pub mod sock;
 pub mod sysctl;
 pub mod userns;

@@ -1,14 +1,25 @@
-//! Socket options that `socket2` lacks.
+//! Socket options that `socket2` and `rustix` lack, and the calls whose answer
+//! comes in control messages: segment sizes, stamps, completions.
 
+mod bbr;
+mod message;
+pub mod offload;
+mod options;
 mod tcp_info;
+pub mod timestamping;
+pub mod zerocopy;
 
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
 
 use crate::error::{Result, SysError};
 
-pub use tcp_info::{TcpInfo, tcp_info};
+pub use bbr::{Bbr, BbrPhase, bbr};
+pub use options::{
+    congestion_control, pacing_rate, receive_drops, set_bind_address_no_port, set_busy_poll, set_congestion_control,
+    set_dscp, set_pacing_rate, set_receive_space, set_send_space,
+};
+pub use tcp_info::{TcpInfo, TcpState, tcp_info};
 
 /// Makes the kernel send every datagram with "don't fragment" and refuse one that
 /// is longer than the path's MTU with `EMSGSIZE`, for IPv4 and IPv6 (ip(7),
@@ -62,8 +73,18 @@ fn family(socket: impl AsFd) -> Result<libc::c_int> {
 }
 
 fn get_int(socket: impl AsFd, level: libc::c_int, option: libc::c_int) -> io::Result<libc::c_int> {
-    let mut value = MaybeUninit::<libc::c_int>::zeroed();
-    let mut length = size_of::<libc::c_int>() as libc::socklen_t;
+    let mut value = [0; size_of::<libc::c_int>()];
+    get_bytes(socket, level, option, &mut value)?;
+    Ok(libc::c_int::from_ne_bytes(value))
+}
+
+fn set_int(socket: impl AsFd, level: libc::c_int, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
+    set_bytes(socket, level, option, &value.to_ne_bytes())
+}
+
+/// Returns how many bytes the kernel filled in, at most as many as there are.
+fn get_bytes(socket: impl AsFd, level: libc::c_int, option: libc::c_int, value: &mut [u8]) -> io::Result<usize> {
+    let mut length = value.len() as libc::socklen_t;
     // SAFETY: the buffer has the length that is told.
     let status = unsafe {
         libc::getsockopt(socket.as_fd().as_raw_fd(), level, option, value.as_mut_ptr().cast(), &raw mut length)
@@ -71,28 +92,40 @@ fn get_int(socket: impl AsFd, level: libc::c_int, option: libc::c_int) -> io::Re
     if status != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: it was zeroed, and each pattern of bits is an integer.
-    Ok(unsafe { value.assume_init() })
+    Ok((length as usize).min(value.len()))
 }
 
-fn set_int(socket: impl AsFd, level: libc::c_int, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
-    // SAFETY: the buffer is an integer of the length that is told, only read.
-    let status = unsafe {
-        libc::setsockopt(
-            socket.as_fd().as_raw_fd(),
-            level,
-            option,
-            (&raw const value).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
+fn set_bytes(socket: impl AsFd, level: libc::c_int, option: libc::c_int, value: &[u8]) -> io::Result<()> {
+    let length = value.len() as libc::socklen_t;
+    // SAFETY: the buffer has the length that is told, and is only read.
+    let status = unsafe { libc::setsockopt(socket.as_fd().as_raw_fd(), level, option, value.as_ptr().cast(), length) };
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::UdpSocket;
+    use std::net::{TcpListener, TcpStream, UdpSocket};
+    use std::time::Duration;
+
+    pub(super) fn tcp_pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, peer) = listener.accept().unwrap();
+        assert_eq!(peer, client.local_addr().unwrap());
+        (client, server)
+    }
+
+    /// Two sockets that are connected to each other.
+    pub(super) fn udp_pair() -> (UdpSocket, UdpSocket) {
+        let (one, other) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+        one.connect(other.local_addr().unwrap()).unwrap();
+        other.connect(one.local_addr().unwrap()).unwrap();
+        for socket in [&one, &other] {
+            socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        }
+        (one, other)
+    }
 
     /// 65536, but the kernel never counts on more than an IPv4 packet's longest
     /// (`IP_MAX_MTU`).
@@ -117,8 +150,7 @@ mod tests {
 
     #[test]
     fn a_low_water_mark_is_taken_by_the_kernel() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let socket = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (socket, _peer) = tcp_pair();
         set_receive_low_water(&socket, 4096).unwrap();
         assert_eq!(get_int(&socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT).unwrap(), 4096);
         assert!(set_receive_low_water(&socket, u32::MAX).is_err());

@@ -84,6 +84,31 @@ fn datagrams_cross_a_wire_between_two_namespaces() {
 }
 
 #[test]
+fn the_way_of_a_packet_is_looked_up() {
+    let (left, _right) = wired();
+    configure(&left, "w0", "192.0.2.1/30");
+    configure(&left, "w0", "2001:db8::1/64");
+    let mut rtnl = Rtnl::open_in(&left).unwrap();
+    let w0 = link(&mut rtnl, "w0").index;
+    let lo = link(&mut rtnl, "lo").index;
+    let ip = |text: &str| text.parse::<std::net::IpAddr>().unwrap();
+    let mut ask = |from: &str, to: &str| {
+        let found = rtnl.route_to(from.parse().ok(), ip(to)).unwrap()?;
+        Some((found.link.unwrap(), found.source))
+    };
+    for (from, own, other, nowhere) in [
+        ("192.0.2.1", "192.0.2.1", "192.0.2.2", "198.51.100.1"),
+        ("2001:db8::1", "2001:db8::1", "2001:db8::2", "2001:db8:1::1"),
+    ] {
+        assert_eq!(ask(from, other), Some((w0, Some(ip(from)))));
+        assert_eq!(ask("", other), Some((w0, Some(ip(from)))), "the kernel chooses the source");
+        assert_eq!(ask("", own).map(|(link, _)| link), Some(lo));
+        assert_eq!(ask(from, nowhere), None);
+    }
+    assert_eq!(ask("203.0.113.7", "192.0.2.2"), None, "not an address of ours");
+}
+
+#[test]
 fn an_ipv6_address_is_usable_at_once() {
     let (left, right) = wired();
     configure(&left, "w0", "2001:db8::1/64");

@@ -2,9 +2,12 @@
 
 #![forbid(unsafe_code)]
 
+mod calibrate;
 mod cli;
+mod crosscheck;
 mod exit;
 mod report;
+mod rig;
 mod store;
 mod study;
 

@@ -23,7 +23,7 @@ const WORDS_SOON: Duration = Duration::from_millis(100);
 
 /// A child process, or none: a link may run over other streams. Killed and reaped on drop.
 #[derive(Debug)]
-pub(super) struct Process {
+pub(crate) struct Process {
     id: Option<u32>,
     child: Mutex<Option<Child>>,
     words: Arc<Mutex<VecDeque<u8>>>,
@@ -35,7 +35,7 @@ impl Process {
         Process { id: None, child: Mutex::default(), words: Arc::default(), listener: Mutex::default() }
     }
 
-    pub(super) fn adopt(mut child: Child) -> Process {
+    pub(crate) fn adopt(mut child: Child) -> Process {
         let words = Arc::<Mutex<VecDeque<u8>>>::default();
         let stderr = child.stderr.take();
         let listener = stderr.and_then(|stderr| listen(stderr, words.clone()));
@@ -47,12 +47,12 @@ impl Process {
     }
 
     /// How it ended, once its stream has; `None` if it hasn't ended, or there is no process.
-    pub(super) fn status_soon(&self) -> Option<ExitStatus> {
+    pub(crate) fn status_soon(&self) -> Option<ExitStatus> {
         self.wait(STATUS_SOON)
     }
 
     /// The last it has said, complete if it has ended.
-    pub(super) fn last_words(&self) -> String {
+    pub(crate) fn last_words(&self) -> String {
         let deadline = Instant::now() + WORDS_SOON;
         let speaks = || lock(&self.listener).as_ref().is_some_and(|listener| !listener.is_finished());
         while speaks() && Instant::now() < deadline {

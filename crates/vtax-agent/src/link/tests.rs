@@ -17,7 +17,7 @@ const SOON: Duration = Duration::from_secs(5);
 
 fn hello() -> Vec<u8> {
     let greeting = Greeting::ours();
-    let hello = Hello { greeting, pid: 1, hostname: "stage".into(), kernel: "6.0".into() };
+    let hello = Hello { greeting, pid: 1, hostname: "stage".into(), kernel: "6.0".into(), boot_id: String::new() };
     said(&encode(&hello, HELLO_MOST).expect("small"))
 }
 
@@ -92,7 +92,7 @@ fn answers_find_their_callers_in_any_order() {
         let callers: Vec<_> = (0..4).map(|_| scope.spawn(|| link.describe(SOON))).collect();
         let calls: Vec<_> = callers.iter().map(|_| next_call(&mut agent)).collect();
         for call in calls.iter().rev() {
-            answer(&mut agent, call.id, Reply::Facts(Facts::default()));
+            answer(&mut agent, call.id, Reply::Facts(Box::default()));
         }
         for caller in callers {
             assert_eq!(caller.join().expect("no panic").expect("described"), Facts::default());

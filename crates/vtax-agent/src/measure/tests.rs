@@ -1,11 +1,16 @@
 use std::{
     io::{BufReader, Write},
-    net::Ipv4Addr,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     os::unix::net::UnixStream,
     thread,
 };
 
-use vtax_model::{measurement::FileReport, units::Span, workload::Transport};
+use vtax_model::{
+    measurement::FileReport,
+    options::TestOptions,
+    units::Span,
+    workload::{Transport, Warmup},
+};
 
 use super::*;
 use crate::{
@@ -15,34 +20,55 @@ use crate::{
 
 const SOON: Duration = Duration::from_secs(5);
 
-/// What a played agent says when its session is to report.
+/// A played agent.
+#[derive(Clone)]
+struct Role {
+    script: Script,
+    /// Which kernel it says that it is on.
+    boot_id: &'static str,
+    /// How far its clock is ahead of ours.
+    ahead: u64,
+}
+
+/// What it says when its session is to report.
 #[derive(Clone)]
 enum Script {
     Reports(Box<EndReport>),
+    /// When it was told to start.
+    Starts,
     Fails(&'static str),
     /// Until it is cancelled.
     Waits,
     /// Even then.
     Hangs,
+    /// Then it is done after all.
+    Dawdles,
+    /// It isn't connected at all.
+    Alone,
 }
 
 fn player(name: &str, script: Script) -> AgentLink {
+    cast(name, Role { script, boot_id: "", ahead: 0 })
+}
+
+fn cast(name: &str, role: Role) -> AgentLink {
     let (ours, theirs) = UnixStream::pair().expect("a pair");
-    thread::spawn(move || play(theirs, &script));
+    thread::spawn(move || play(theirs, &role));
     let reader = ours.try_clone().expect("cloned");
     AgentLink::from_streams(name, reader, ours, SOON).expect("greeted")
 }
 
-fn play(mut stream: UnixStream, script: &Script) {
+fn play(mut stream: UnixStream, role: &Role) {
     read_magic(&mut BufReader::with_capacity(1, &stream)).expect("magic").expect("some");
     read_frame(&mut stream, HELLO_MOST).expect("whole").expect("a greeting");
-    let hello = Hello { greeting: Greeting::ours(), pid: 1, hostname: "h".into(), kernel: "k".into() };
+    let greeting = Greeting::ours();
+    let hello = Hello { greeting, pid: 1, hostname: "h".into(), kernel: "k".into(), boot_id: role.boot_id.into() };
     let hello = encode(&hello, HELLO_MOST).expect("small");
     stream.write_all(&[&MAGIC[..], &hello].concat()).expect("written");
     let mut waiting = None;
     while let Ok(Some(body)) = read_frame(&mut stream, REQUEST_MOST) {
         let Call { id, request } = parse(&body).expect("a call");
-        for (id, outcome) in play_call(id, &request, script, &mut waiting) {
+        for (id, outcome) in play_call(id, &request, role, &mut waiting) {
             let answer = encode(&Answer { id, outcome }, REPLY_MOST).expect("small");
             if stream.write_all(&answer).is_err() {
                 return;
@@ -51,33 +77,66 @@ fn play(mut stream: UnixStream, script: &Script) {
     }
 }
 
-fn play_call(id: CallId, request: &Request, script: &Script, waiting: &mut Option<CallId>) -> Vec<(CallId, Outcome)> {
-    let failed = |kind, message: &str| Outcome::Failed(Fault { kind, message: message.into() });
-    match (request, script) {
-        (Request::Listen { .. }, _) => vec![(id, Outcome::Done(Reply::Listening { port: 1 }))],
-        (Request::Initiate { .. } | Request::Finish { .. }, Script::Reports(report)) => {
-            vec![(id, Outcome::Done(Reply::Report(report.clone())))]
+fn play_call(id: CallId, request: &Request, role: &Role, waiting: &mut Option<CallId>) -> Vec<(CallId, Outcome)> {
+    let done = |reply| vec![(id, Outcome::Done(reply))];
+    let failed = |kind, why: &str| {
+        let seen = EndReport { transactions: 7, ..EndReport::default() };
+        Outcome::Failed(Fault { partial: Some(Box::new(seen)), ..Fault::new(kind, why) })
+    };
+    match (request, &role.script) {
+        (Request::Listen { .. }, _) => done(Reply::Listening { target: Target::Ip(SocketAddr::new(address(), 1)) }),
+        (Request::Clock, _) => done(Reply::Clock { now_ns: now_ns() + role.ahead }),
+        (Request::Connect { .. }, Script::Alone) => vec![(id, failed(FaultKind::Engine, "nothing listens"))],
+        (Request::Connect { target, .. }, _) => {
+            assert_eq!(target.to_string(), "127.0.0.1:1", "the responder's port at the address of the order");
+            done(Reply::Connected)
         }
-        (Request::Initiate { .. } | Request::Finish { .. }, Script::Fails(why)) => {
+        (Request::Start { at, .. }, Script::Starts) => {
+            done(Reply::Report(Box::new(EndReport { started_ns: at.unwrap_or(0), ..EndReport::default() })))
+        }
+        (Request::Start { .. } | Request::Finish { .. }, Script::Reports(report)) => {
+            done(Reply::Report(report.clone()))
+        }
+        (Request::Start { .. } | Request::Finish { .. }, Script::Fails(why)) => {
             vec![(id, failed(FaultKind::Engine, why))]
         }
-        (Request::Initiate { .. } | Request::Finish { .. }, _) => {
+        (Request::Start { .. } | Request::Finish { .. }, _) => {
             *waiting = Some(id);
             vec![]
+        }
+        (Request::Cancel { .. }, Script::Dawdles) => {
+            let report = || Outcome::Done(Reply::Report(Box::default()));
+            waiting.take().map(|id| (id, report())).into_iter().collect()
         }
         (Request::Cancel { .. }, Script::Waits) => {
             waiting.take().map(|id| (id, failed(FaultKind::Cancelled, "the test was cancelled"))).into_iter().collect()
         }
-        _ => vec![(id, Outcome::Done(Reply::Done))],
+        _ => done(Reply::Done),
     }
 }
 
+fn own_clock() -> ClockOf {
+    let mut clocks = Clocks::new();
+    let id = clocks.of(&cast("here", Role { script: Script::Waits, boot_id: "here", ahead: 0 })).expect("asked");
+    (id, Offset::NONE)
+}
+
+fn address() -> IpAddr {
+    IpAddr::V4(Ipv4Addr::LOCALHOST)
+}
+
 fn order(workload: Workload) -> Order {
-    let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    let setup = EndSetup { address, cpus: vec![], directory: Some("/".into()) };
-    let [warmup, duration] = [Span::from_millis(0), Span::from_millis(1)];
-    let spec = TestSpec { transport: Transport::Tcp, workload, streams: 1, warmup, duration };
-    Order { spec, initiator: setup.clone(), responder: setup, target: address }
+    let station = Station::Ip(address());
+    let setup = EndSetup { directory: Some("/".into()), ..EndSetup::new(station.clone()) };
+    let spec = TestSpec {
+        transport: Transport::Tcp,
+        workload,
+        streams: 1,
+        warmup: Warmup::NONE,
+        duration: Span::from_millis(1),
+        options: TestOptions::default(),
+    };
+    Order { spec, initiator: setup.clone(), responder: setup, target: station }
 }
 
 fn rr() -> Order {
@@ -98,7 +157,7 @@ fn of_file(checksum: u64) -> Script {
 fn a_file_that_changed_on_its_way_is_no_sample() {
     let file = order(Workload::File { size: ByteSize(1) });
     let changed = failure(of_file(1), of_file(2), &file);
-    assert!(matches!(changed, MeasureError::Checksum { sent: 1, received: 2, .. }), "{changed:?}");
+    assert!(matches!(*changed.cause, Cause::Checksum { sent: 1, received: 2, .. }), "{changed:?}");
     let missing = failure(of_file(1), Script::Reports(Box::default()), &file).to_string();
     assert!(missing.contains("zone b"), "{missing}");
 }
@@ -107,17 +166,17 @@ fn a_file_that_changed_on_its_way_is_no_sample() {
 fn the_end_that_failed_is_blamed_and_the_other_cancelled() {
     let start = Instant::now();
     let failed = failure(Script::Fails("the disk is full"), Script::Waits, &rr());
-    let MeasureError::End { end: End::Initiator, other: None, .. } = failed else { panic!("{failed:?}") };
+    let Cause::End { end: End::Initiator, other: None, .. } = *failed.cause else { panic!("{failed:?}") };
     let failed = failure(Script::Waits, Script::Fails("the disk is full"), &rr());
-    let MeasureError::End { end: End::Responder, other: None, .. } = failed else { panic!("{failed:?}") };
+    let Cause::End { end: End::Responder, other: None, .. } = *failed.cause else { panic!("{failed:?}") };
     assert!(!failed.is_cancelled() && failed.to_string().contains("the disk is full"), "{failed}");
     assert!(start.elapsed() < GIVE_UP, "{:?}", start.elapsed());
 }
 
 #[test]
 fn both_failures_are_told() {
-    let failed = failure(Script::Fails("the peer went away"), Script::Fails("the disk is full"), &rr()).to_string();
-    assert!(failed.contains("the peer went away") && failed.contains("the disk is full"), "{failed}");
+    let failed = failure(Script::Alone, Script::Fails("the disk is full"), &rr()).to_string();
+    assert!(failed.contains("nothing listens") && failed.contains("the disk is full"), "{failed}");
 }
 
 #[test]
@@ -127,25 +186,110 @@ fn an_end_that_doesnt_give_up_is_left_behind_and_named() {
 }
 
 #[test]
+fn an_initiator_that_isnt_connected_ends_the_sample() {
+    let failed = failure(Script::Alone, Script::Waits, &rr());
+    let Cause::End { end: End::Initiator, other: None, .. } = *failed.cause else { panic!("{failed:?}") };
+    assert!(failed.to_string().contains("nothing listens"), "{failed}");
+}
+
+/// The other end is told to stop, and what it had seen by then isn't lost.
+#[test]
+fn what_both_ends_had_seen_is_kept() {
+    let failed = failure(Script::Fails("the disk is full"), Script::Waits, &rr());
+    let [Partial { initiator: Some(initiator), responder: Some(responder) }] = &failed.partial[..] else {
+        panic!("{failed:?}");
+    };
+    assert_eq!([initiator.transactions, responder.transactions], [7, 7]);
+    let failed = failure(Script::Fails("the disk is full"), Script::Hangs, &rr());
+    assert!(failed.partial[0].initiator.is_some() && failed.partial[0].responder.is_none(), "{failed:?}");
+}
+
+#[test]
 fn the_time_is_up_for_both_ends() {
-    let (a, b) = (player("zone a", Script::Waits), player("zone b", Script::Reports(Box::default())));
-    let party = |end, link, verb| Party { end, link, session: AgentLink::new_session(link), verb };
-    let parties = [party(End::Initiator, &a, "initiate"), party(End::Responder, &b, "finish")];
-    let sample = Sample { parties, deadline: Duration::from_millis(50) };
-    let finish = |tag: usize| Request::Finish { session: sample.parties[tag].session };
-    let late = sample.run([finish(0), finish(1)]).expect_err("late");
-    let MeasureError::End { end: End::Initiator, error: AgentError::Deadline { .. }, other: None } = &late else {
+    for late in [Script::Waits, Script::Hangs, Script::Dawdles] {
+        an_initiator_is_late(late);
+    }
+}
+
+fn an_initiator_is_late(late: Script) {
+    let (a, b) = (player("zone a", late), player("zone b", Script::Reports(Box::default())));
+    let pairs = [Pair { initiator: &a, responder: &b, order: rr() }];
+    let mut sample = Sample::of(&pairs);
+    for end in [End::Initiator, End::Responder] {
+        sample.ask(end, |party, _| Request::Finish { session: party.session });
+    }
+    let late = sample.settle(End::Initiator, Limit::of(Duration::from_millis(50))).expect_err("late");
+    let Cause::End { end: End::Initiator, error: AgentError::Deadline { .. }, other: None } = &*late.cause else {
         panic!("{late:?}");
     };
     assert!(late.to_string().contains("zone a") && late.to_string().contains("50ms"), "{late}");
+}
+
+/// Two machines whose clocks have nothing to do with each other, one of them with two agents.
+#[test]
+fn pairs_start_at_one_moment_by_their_own_clocks() {
+    let hour = 3_600_000_000_000;
+    let role = |boot_id, ahead| Role { script: Script::Starts, boot_id, ahead };
+    let initiators = [("a", 0), ("b", hour), ("b", hour)].map(|(boot, ahead)| cast(boot, role(boot, ahead)));
+    let responder = player("zone r", Script::Reports(Box::default()));
+    let pairs = initiators.each_ref().map(|initiator| Pair { initiator, responder: &responder, order: rr() });
+    let parallel = measure_all(&pairs).expect("a sample");
+    let starts = parallel.reports.iter().map(|(initiator, _)| initiator.started_ns).collect::<Vec<_>>();
+    assert_eq!(starts[1], starts[2], "one clock");
+    let apart = starts[1].abs_diff(starts[0]).abs_diff(hour);
+    assert!(apart <= parallel.skew.uncertainty.as_nanos() as u64, "{apart} ns, {:?}", parallel.skew);
+    assert_eq!(parallel.skew.spread, Duration::ZERO);
+    assert!(parallel.skew.uncertainty > Duration::ZERO);
+}
+
+/// Machines that were copied while they ran have their boot in common, but not their clock.
+#[test]
+fn a_copied_machine_isnt_taken_for_its_original() {
+    let role = |ahead| Role { script: Script::Starts, boot_id: "copied", ahead };
+    let initiators = [cast("a", role(0)), cast("b", role(3_600_000_000_000))];
+    let mut clocks = Clocks::new();
+    let ids = initiators.each_ref().map(|link| clocks.of(link).expect("asked"));
+    assert_ne!(ids[0], ids[1]);
+}
+
+#[test]
+fn a_pair_alone_starts_at_once() {
+    let (a, b) = (player("zone a", Script::Starts), player("zone b", Script::Reports(Box::default())));
+    let pair = Pair { initiator: &a, responder: &b, order: rr() };
+    let Parallel { reports, skew } = measure_all(&[pair]).expect("a sample");
+    assert_eq!(reports[0].0.started_ns, 0, "no moment was named");
+    assert_eq!(skew, Skew { spread: Duration::ZERO, uncertainty: Duration::ZERO });
+}
+
+#[test]
+fn the_pair_that_failed_is_blamed_and_all_others_cancelled() {
+    let start = Instant::now();
+    let good = [player("zone a", Script::Waits), player("zone b", Script::Waits)];
+    let bad = [player("zone c", Script::Waits), player("zone d", Script::Fails("the disk is full"))];
+    let pairs = [&good, &bad].map(|[initiator, responder]| Pair { initiator, responder, order: rr() });
+    let failed = measure_all(&pairs).expect_err("a failure");
+    assert_eq!((failed.pair, failed.partial.len()), (1, 2));
+    assert!(failed.to_string().contains("zone d") && !failed.is_cancelled(), "{failed}");
+    assert!(failed.partial[0].responder.is_some(), "the responder had been asked: {failed:?}");
+    assert!(start.elapsed() < GIVE_UP, "{:?}", start.elapsed());
+}
+
+#[test]
+fn the_skew_is_between_the_first_and_the_last() {
+    let clock = own_clock();
+    let found = skew([(500, clock), (200, clock), (900, clock)].into_iter());
+    assert_eq!(found, Skew { spread: Duration::from_nanos(700), uncertainty: Duration::ZERO });
 }
 
 #[test]
 fn deadlines_follow_from_the_order() {
     let seconds = |order: &Order| deadline(&order.spec).as_secs();
     let mut thirty = rr();
-    (thirty.spec.warmup, thirty.spec.duration) = (Span::from_millis(5_000), Span::from_millis(30_000));
+    let most = Span::from_millis(5_000);
+    (thirty.spec.warmup, thirty.spec.duration) = (Warmup::UntilSteady { most }, Span::from_millis(30_000));
     assert_eq!(seconds(&thirty), 35 + MARGIN.as_secs());
+    thirty.spec.options.responder.stall = Some(Span::from_millis(2_000));
+    assert_eq!(seconds(&thirty), 37 + MARGIN.as_secs());
     let file = order(Workload::File { size: ByteSize(1_000_000_000) });
     assert_eq!(seconds(&file), 1000 + MARGIN.as_secs());
     let hostile = order(Workload::File { size: ByteSize(u64::MAX) });

@@ -5,12 +5,13 @@ use std::{
     io::Write,
     sync::{
         Arc,
-        mpsc::{Receiver, SyncSender},
+        mpsc::{self, Receiver, Sender, SyncSender},
     },
     time::{Duration, Instant},
 };
 
 use vtax_engine::Cancel;
+use vtax_sys::clock::now_ns;
 
 use super::{
     engine::Engine,
@@ -30,13 +31,13 @@ const FAREWELL: Duration = Duration::from_millis(500);
 /// What the other threads tell the owner.
 pub(super) enum Event {
     /// The coordinator calls.
-    Called(Call),
+    Called(Box<Call>),
     /// The coordinator calls, but not as the protocol has it.
     Misread { id: CallId, error: FrameError },
     /// The coordinator is gone, or talks nonsense. Nothing follows from the reader.
     StreamEnded(Result<(), FrameError>),
-    /// A responder is bound.
-    Listening { session: SessionId, port: u16 },
+    /// A responder is bound, or an initiator connected.
+    Ready { session: SessionId, reply: Reply },
     /// A session's last event.
     SessionEnded { session: SessionId, outcome: Outcome },
 }
@@ -53,10 +54,12 @@ pub(super) struct Desk<W, E> {
 struct Session {
     cancel: Cancel,
     load: Load,
-    /// The call to be answered when the responder is bound.
-    listen: Option<CallId>,
+    /// The call to be answered when the responder is bound or the initiator connected.
+    ready: Option<CallId>,
     /// The call to be answered with the outcome.
     finish: Option<CallId>,
+    /// Of an initiator that hasn't been started.
+    start: Option<Sender<Option<u64>>>,
     /// Nobody will ask for the outcome any more.
     cancelled: bool,
     /// Of a session that has ended.
@@ -81,11 +84,13 @@ impl<W: Write, E: Engine> Desk<W, E> {
         // The desk holds a sender itself, so there always is a next event.
         while let Ok(event) = inbox.recv() {
             match event {
-                Event::Called(Call { id, request: Request::Shutdown }) => return self.done(id, Reply::Done),
-                Event::Called(call) => self.called(call)?,
+                Event::Called(call) if matches!(call.request, Request::Shutdown) => {
+                    return self.done(call.id, Reply::Done);
+                }
+                Event::Called(call) => self.called(*call)?,
                 Event::Misread { id, error } => self.fail(id, FaultKind::BadRequest, error)?,
                 Event::StreamEnded(end) => return end,
-                Event::Listening { session, port } => self.listening(session, port)?,
+                Event::Ready { session, reply } => self.ready(session, reply)?,
                 Event::SessionEnded { session, outcome } => self.ended(session, outcome)?,
             }
         }
@@ -108,12 +113,17 @@ impl<W: Write, E: Engine> Desk<W, E> {
         let id = call.id;
         match call.request {
             Request::Listen { session, spec, setup, token } => {
-                self.start(id, session, Task::Respond(Part { spec, setup, token }))
+                self.open(id, session, Task::Respond(Part { spec, setup, token }), None)
             }
-            Request::Initiate { session, spec, setup, target, token } => {
-                self.start(id, session, Task::Initiate { part: Part { spec, setup, token }, target })
+            Request::Connect { session, spec, setup, target, token } => {
+                let (start, starts) = mpsc::channel();
+                let part = Part { spec, setup, token };
+                self.open(id, session, Task::Initiate { part, target, starts }, Some(start))
             }
-            Request::Prepare { session, directory, size } => self.start(id, session, Task::Prepare { directory, size }),
+            Request::Prepare { session, directory, size } => {
+                self.open(id, session, Task::Prepare { directory, size }, None)
+            }
+            Request::Start { session, at } => self.start(id, session, at),
             Request::Finish { session } => self.finish(id, session),
             Request::Cancel { session } => {
                 self.cancel(session);
@@ -125,11 +135,13 @@ impl<W: Write, E: Engine> Desk<W, E> {
             }
             // Shutdown has ended the loop before it got here.
             Request::Ping | Request::Shutdown => self.done(id, Reply::Done),
-            Request::Describe => self.done(id, Reply::Facts(facts::facts())),
+            Request::Clock => self.done(id, Reply::Clock { now_ns: now_ns() }),
+            Request::Describe => self.done(id, Reply::Facts(Box::new(facts::facts()))),
+            Request::Route { from, to } => self.done(id, Reply::Route(facts::route(from, to))),
         }
     }
 
-    fn start(&mut self, id: CallId, session: SessionId, task: Task) -> Answered {
+    fn open(&mut self, id: CallId, session: SessionId, task: Task, start: Option<Sender<Option<u64>>>) -> Answered {
         let load = match self.admit(&task) {
             Ok(load) => load,
             Err(error) => return self.fail(id, FaultKind::Refused, error),
@@ -137,13 +149,13 @@ impl<W: Write, E: Engine> Desk<W, E> {
         let Entry::Vacant(place) = self.sessions.entry(session) else {
             return self.fail(id, FaultKind::Session, format!("session {} is there already", session.0));
         };
-        let listens = matches!(task, Task::Respond(_));
+        let prepares = matches!(task, Task::Prepare { .. });
         let cancel = Cancel::new();
         if let Err(error) = session::start(session, task, self.engine.clone(), cancel.clone(), self.events.clone()) {
             return self.fail(id, FaultKind::Refused, format!("no thread can be started for the session: {error}"));
         }
-        let (listen, finish) = if listens { (Some(id), None) } else { (None, Some(id)) };
-        place.insert(Session { cancel, load, listen, finish, cancelled: false, outcome: None });
+        let (ready, finish) = if prepares { (None, Some(id)) } else { (Some(id), None) };
+        place.insert(Session { cancel, load, ready, finish, start, cancelled: false, outcome: None });
         Ok(())
     }
 
@@ -160,12 +172,26 @@ impl<W: Write, E: Engine> Desk<W, E> {
         Ok(load)
     }
 
-    fn listening(&mut self, session: SessionId, port: u16) -> Answered {
-        let listen = self.sessions.get_mut(&session).and_then(|session| session.listen.take());
-        match listen {
-            Some(id) => self.done(id, Reply::Listening { port }),
+    fn ready(&mut self, session: SessionId, reply: Reply) -> Answered {
+        match self.sessions.get_mut(&session).and_then(|session| session.ready.take()) {
+            Some(id) => self.done(id, reply),
             None => Ok(()),
         }
+    }
+
+    /// The answer is the session's outcome. That a session is there and connected, the
+    /// coordinator knows from an answer.
+    fn start(&mut self, id: CallId, session: SessionId, at: Option<u64>) -> Answered {
+        let connected = self.sessions.get_mut(&session).filter(|session| session.ready.is_none());
+        match connected.and_then(|session| session.start.take()) {
+            // If it has ended instead, its outcome is kept, or on its way.
+            Some(start) => drop(start.send(at)),
+            None => {
+                let why = format!("there is no connected session {} to start", session.0);
+                return self.fail(id, FaultKind::Session, why);
+            }
+        }
+        self.finish(id, session)
     }
 
     fn finish(&mut self, id: CallId, session: SessionId) -> Answered {
@@ -189,7 +215,7 @@ impl<W: Write, E: Engine> Desk<W, E> {
         let Entry::Occupied(mut place) = self.sessions.entry(session) else {
             return Ok(());
         };
-        let waiting = [place.get().listen, place.get().finish];
+        let waiting = [place.get().ready, place.get().finish];
         if waiting == [None, None] && !place.get().cancelled {
             place.get_mut().outcome = Some(outcome);
             return Ok(());
@@ -205,6 +231,7 @@ impl<W: Write, E: Engine> Desk<W, E> {
         if let Entry::Occupied(mut place) = self.sessions.entry(session) {
             place.get().cancel.cancel();
             place.get_mut().cancelled = true;
+            place.get_mut().start = None;
             if !place.get().runs() {
                 place.remove();
             }
@@ -222,14 +249,14 @@ impl<W: Write, E: Engine> Desk<W, E> {
     }
 
     fn fail(&mut self, id: CallId, kind: FaultKind, why: impl ToString) -> Answered {
-        self.answer(id, Outcome::Failed(Fault { kind, message: why.to_string() }))
+        self.answer(id, Outcome::Failed(Fault::new(kind, why)))
     }
 
     fn answer(&mut self, id: CallId, outcome: Outcome) -> Answered {
         let frame = match frame::encode(&Answer { id, outcome }, REPLY_MOST) {
             Ok(frame) => frame,
             Err(error) => {
-                let fault = Fault { kind: FaultKind::Engine, message: format!("the report can't be sent: {error}") };
+                let fault = Fault::new(FaultKind::Engine, format!("the report can't be sent: {error}"));
                 frame::encode(&Answer { id, outcome: Outcome::Failed(fault) }, REPLY_MOST)?
             }
         };

@@ -2,12 +2,11 @@
 //! tested without a socket.
 
 use std::{
-    net::SocketAddr,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use vtax_engine::{Cancel, EndSetup, EngineError, Responder, SourceFile, Token};
+use vtax_engine::{Cancel, EndSetup, EngineError, Failed, Initiator, Responder, SourceFile, Target, Token};
 use vtax_model::{
     measurement::EndReport,
     units::ByteSize,
@@ -18,6 +17,8 @@ use vtax_model::{
 pub trait Engine: Send + Sync + 'static {
     /// A responder that is bound and not yet serving.
     type Bound: Bound;
+    /// An initiator that is connected and has sent nothing yet.
+    type Connected: Connected;
 
     /// Makes the file that file tests from `directory` will send, unless it is there.
     fn prepare(&self, directory: &Path, size: ByteSize, cancel: &Cancel) -> Result<(), EngineError>;
@@ -25,24 +26,30 @@ pub trait Engine: Send + Sync + 'static {
     /// Binds the responder of a test.
     fn bind(&self, spec: &TestSpec, setup: &EndSetup, token: Token) -> Result<Self::Bound, EngineError>;
 
-    /// Runs the initiator of a test to its end.
-    fn initiate(
+    /// Connects the initiator of a test.
+    fn connect(
         &self,
         spec: &TestSpec,
         setup: &EndSetup,
-        target: SocketAddr,
+        target: &Target,
         token: Token,
         cancel: &Cancel,
-    ) -> Result<EndReport, EngineError>;
+    ) -> Result<Self::Connected, EngineError>;
 }
 
 /// A responder that is bound.
 pub trait Bound {
-    /// The port that an initiator has to be told.
-    fn port(&self) -> u16;
+    /// What an initiator has to be told.
+    fn target(&self) -> Target;
 
     /// Serves until the test is done.
-    fn serve(self, cancel: &Cancel) -> Result<EndReport, EngineError>;
+    fn serve(self, cancel: &Cancel) -> Result<EndReport, Failed>;
+}
+
+/// An initiator that is connected.
+pub trait Connected {
+    /// Runs the test to its end, from a moment of this machine's monotonic clock on, or at once.
+    fn run(self, start_at: Option<u64>, cancel: &Cancel) -> Result<EndReport, Failed>;
 }
 
 /// The engine itself.
@@ -58,6 +65,12 @@ struct Prepared {
     file: Arc<SourceFile>,
 }
 
+/// An initiator of the engine, with the file that was prepared for it.
+pub struct Ready {
+    initiator: Initiator,
+    source: Option<Arc<SourceFile>>,
+}
+
 impl Measuring {
     fn prepared(&self) -> MutexGuard<'_, Option<Prepared>> {
         self.prepared.lock().unwrap_or_else(PoisonError::into_inner)
@@ -71,6 +84,7 @@ impl Measuring {
 
 impl Engine for Measuring {
     type Bound = Responder;
+    type Connected = Ready;
 
     /// The one before goes first, so that the disk needn't hold both.
     fn prepare(&self, directory: &Path, size: ByteSize, cancel: &Cancel) -> Result<(), EngineError> {
@@ -86,31 +100,35 @@ impl Engine for Measuring {
         Responder::bind(spec, setup, token)
     }
 
-    fn initiate(
+    fn connect(
         &self,
         spec: &TestSpec,
         setup: &EndSetup,
-        target: SocketAddr,
+        target: &Target,
         token: Token,
         cancel: &Cancel,
-    ) -> Result<EndReport, EngineError> {
-        let prepared = match (spec.workload, &setup.directory) {
+    ) -> Result<Ready, EngineError> {
+        let initiator = Initiator::connect(spec, setup, target, token, cancel)?;
+        let source = match (spec.workload, &setup.directory) {
             (Workload::File { size }, Some(directory)) => self.fitting(directory, size),
             _ => None,
         };
-        match prepared {
-            Some(file) => vtax_engine::initiate_file(spec, setup, target, token, &file, cancel),
-            None => vtax_engine::initiate(spec, setup, target, token, cancel),
-        }
+        Ok(Ready { initiator, source })
     }
 }
 
 impl Bound for Responder {
-    fn port(&self) -> u16 {
-        Responder::port(self)
+    fn target(&self) -> Target {
+        Responder::target(self)
     }
 
-    fn serve(self, cancel: &Cancel) -> Result<EndReport, EngineError> {
+    fn serve(self, cancel: &Cancel) -> Result<EndReport, Failed> {
         Responder::serve(self, cancel)
+    }
+}
+
+impl Connected for Ready {
+    fn run(self, start_at: Option<u64>, cancel: &Cancel) -> Result<EndReport, Failed> {
+        self.initiator.run(start_at, self.source.as_deref(), cancel)
     }
 }

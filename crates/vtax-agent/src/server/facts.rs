@@ -1,31 +1,56 @@
 //! Where the agent runs, as the kernel says. `/proc/sys` answers for the namespaces of the
 //! reader, so in a zone these are the zone's.
 
-use std::fs;
+use std::{env, fs, net::IpAddr};
 
-use crate::protocol::Facts;
+use vtax_host::{
+    inspect::{self, Tree},
+    pin::Machine,
+};
+use vtax_model::run::Hop;
+use vtax_sys::{Result as SysResult, cpu::allowed_cpus, netlink::Rtnl};
 
-/// The part of the facts that an agent introduces itself with.
-pub(super) struct Name {
-    pub(super) hostname: String,
-    pub(super) kernel: String,
-}
+use crate::protocol::{Facts, Greeting, Hello, LinkAddress};
 
-pub(super) fn name() -> Name {
-    Name { hostname: kernel_says("hostname"), kernel: kernel_says("osrelease") }
+/// The first time namespace (`PROC_TIME_INIT_INO`, include/linux/proc_ns.h).
+const FIRST_TIME_NAMESPACE: &str = "time:[4026531834]";
+
+pub(super) fn hello() -> Hello {
+    Hello {
+        greeting: Greeting::ours(),
+        pid: std::process::id(),
+        hostname: kernel_says("hostname"),
+        kernel: kernel_says("osrelease"),
+        boot_id: boot_id(),
+    }
 }
 
 pub(super) fn facts() -> Facts {
-    let Name { hostname, kernel } = name();
+    let cpus_allowed: Vec<u32> = allowed_cpus().map(|cpus| cpus.iter().collect()).unwrap_or_default();
     Facts {
-        hostname,
-        kernel,
+        environment: inspect::environment(&Tree::live()),
         kernel_build: kernel_says("version"),
-        architecture: std::env::consts::ARCH.to_owned(),
-        clocksource: line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
-        cpus_allowed: cpus_allowed(),
-        cpus_online: line("/sys/devices/system/cpu/online"),
-        congestion_control: line("/proc/sys/net/ipv4/tcp_congestion_control"),
+        architecture: env::consts::ARCH.to_owned(),
+        boot_id: boot_id(),
+        machine: Machine::read(&Tree::live()),
+        cpus_allowed,
+        addresses: addresses().unwrap_or_default(),
+        ssh_address: env::var("SSH_CONNECTION").ok().and_then(|connection| ssh_server(&connection)),
+    }
+}
+
+/// The link that carries packets to `to`, if they leave by one.
+pub(super) fn route(from: Option<IpAddr>, to: IpAddr) -> Vec<Hop> {
+    inspect::route_hops(from, to)
+}
+
+/// Empty if the kernel keeps them for itself, as it may in a container.
+pub(crate) fn boot_id() -> String {
+    let boot = line("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let namespace = fs::read_link("/proc/self/ns/time").ok();
+    match namespace.as_ref().and_then(|namespace| namespace.to_str()) {
+        Some(later) if later != FIRST_TIME_NAMESPACE && !boot.is_empty() => format!("{boot}/{later}"),
+        _ => boot,
     }
 }
 
@@ -33,16 +58,29 @@ fn kernel_says(what: &str) -> String {
     line(&format!("/proc/sys/kernel/{what}")).unwrap_or_else(|| "unknown".to_owned())
 }
 
-/// From `/proc/thread-self`, proc(5), where `Cpus_allowed_list:` stands before the likes of `0-1`.
-fn cpus_allowed() -> Option<String> {
-    let status = fs::read_to_string("/proc/thread-self/status").ok()?;
-    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
-    Some(list.trim().to_owned())
-}
-
 fn line(path: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     Some(text.trim().to_owned())
+}
+
+/// Those of one link after another, as the kernel has them.
+fn addresses() -> SysResult<Vec<LinkAddress>> {
+    let mut kernel = Rtnl::open()?;
+    let links = kernel.links()?;
+    let name = |index| links.iter().find(|link| link.index == index).map(|link| link.name.to_string());
+    let addresses = kernel.addresses()?.into_iter();
+    let named = addresses.filter_map(|address| {
+        let (link, address, prefix) = (name(address.link)?, address.net.addr(), address.net.prefix_len());
+        Some(LinkAddress { link, address, prefix })
+    });
+    Ok(named.collect())
+}
+
+/// The third word of `SSH_CONNECTION`, ssh(1): client's address and port, server's address and
+/// port. A link-local address has its interface behind a `%`.
+fn ssh_server(connection: &str) -> Option<IpAddr> {
+    let server = connection.split_whitespace().nth(2)?;
+    server.split('%').next()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -50,10 +88,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_is_named() {
+    fn the_machine_is_described() {
         let facts = facts();
-        let (major, _) = facts.kernel.split_once('.').expect("a release has a dot");
-        assert!(major.parse::<u32>().is_ok_and(|major| major >= 3), "{}", facts.kernel);
-        assert!(facts.cpus_allowed.is_some_and(|list| list.starts_with(|c: char| c.is_ascii_digit())));
+        let (major, _) = facts.environment.kernel.split_once('.').expect("a release has a dot");
+        assert!(major.parse::<u32>().is_ok_and(|major| major >= 3), "{}", facts.environment.kernel);
+        assert!(!facts.cpus_allowed.is_empty() && facts.environment.memory_bytes > 0);
+        assert_eq!(facts.boot_id, hello().boot_id);
+        assert!(facts.boot_id.len() >= 36, "{}", facts.boot_id);
+    }
+
+    #[test]
+    fn loopback_is_among_the_addresses() {
+        let addresses = addresses().expect("a netlink socket needs no privilege");
+        let loopback = |found: &&LinkAddress| found.link == "lo" && found.address.is_loopback();
+        assert!(addresses.iter().find(loopback).is_some_and(|found| found.prefix >= 8), "{addresses:?}");
+    }
+
+    #[test]
+    fn the_servers_address_is_the_third_word() {
+        assert_eq!(ssh_server("192.0.2.1 51234 192.0.2.9 22"), Some(IpAddr::from([192, 0, 2, 9])));
+        let local = ssh_server("fe80::1%eth0 51234 fe80::2%eth0 22");
+        assert_eq!(local.map(|address| address.to_string()), Some("fe80::2".to_owned()));
+        for nonsense in ["", "a b", "a b c d", "192.0.2.1 51234"] {
+            assert_eq!(ssh_server(nonsense), None, "{nonsense}");
+        }
     }
 }

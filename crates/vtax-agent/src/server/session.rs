@@ -3,27 +3,37 @@
 use std::{
     any::Any,
     io,
-    net::SocketAddr,
     panic::{self, AssertUnwindSafe},
     path::PathBuf,
-    sync::{Arc, mpsc::SyncSender},
+    sync::{
+        Arc,
+        mpsc::{Receiver, SyncSender},
+    },
     thread,
 };
 
-use vtax_engine::{Cancel, EndSetup, EngineError, Token};
+use vtax_engine::{Cancel, EndSetup, EngineError, Failed, Target, Token};
 use vtax_model::{measurement::EndReport, units::ByteSize, workload::TestSpec};
 
 use super::{
     desk::Event,
-    engine::{Bound, Engine},
+    engine::{Bound, Connected, Engine},
 };
 use crate::protocol::{Fault, FaultKind, Outcome, Reply, SessionId};
 
 /// What a session has to do.
 pub(super) enum Task {
     Respond(Part),
-    Initiate { part: Part, target: SocketAddr },
-    Prepare { directory: PathBuf, size: ByteSize },
+    Initiate {
+        part: Part,
+        target: Target,
+        /// Says when, once the session is connected. Its sender is dropped if it never will.
+        starts: Receiver<Option<u64>>,
+    },
+    Prepare {
+        directory: PathBuf,
+        size: ByteSize,
+    },
 }
 
 /// What both ends of a test have to know.
@@ -43,8 +53,8 @@ pub(super) fn start<E: Engine>(
 ) -> io::Result<()> {
     let run = move || {
         let outcome = run_guarded(|| {
-            run_task(task, &*engine, &cancel, |port| {
-                let _ = events.send(Event::Listening { session, port });
+            run_task(task, &*engine, &cancel, |reply| {
+                let _ = events.send(Event::Ready { session, reply });
             })
         });
         // The owner is gone only if the whole agent is about to be.
@@ -53,22 +63,21 @@ pub(super) fn start<E: Engine>(
     thread::Builder::new().name("session".into()).spawn(run).map(drop)
 }
 
-fn run_task<E: Engine>(
-    task: Task,
-    engine: &E,
-    cancel: &Cancel,
-    listening: impl FnOnce(u16),
-) -> Result<Reply, EngineError> {
+/// `ready` is told when the end is bound or connected.
+fn run_task<E: Engine>(task: Task, engine: &E, cancel: &Cancel, ready: impl FnOnce(Reply)) -> Result<Reply, Failed> {
     match task {
         Task::Respond(Part { spec, setup, token }) => {
             let bound = engine.bind(&spec, &setup, token)?;
-            listening(bound.port());
+            ready(Reply::Listening { target: bound.target() });
             bound.serve(cancel).map(report)
         }
-        Task::Initiate { part: Part { spec, setup, token }, target } => {
-            engine.initiate(&spec, &setup, target, token, cancel).map(report)
+        Task::Initiate { part: Part { spec, setup, token }, target, starts } => {
+            let connected = engine.connect(&spec, &setup, &target, token, cancel)?;
+            ready(Reply::Connected);
+            let at = starts.recv().map_err(|_| EngineError::Cancelled)?;
+            connected.run(at, cancel).map(report)
         }
-        Task::Prepare { directory, size } => engine.prepare(&directory, size, cancel).map(|()| Reply::Done),
+        Task::Prepare { directory, size } => Ok(engine.prepare(&directory, size, cancel).map(|()| Reply::Done)?),
     }
 }
 
@@ -78,22 +87,23 @@ fn report(report: EndReport) -> Reply {
 
 /// A panic is a defect of one session. It must not take the others with it, nor leave the
 /// coordinator waiting.
-fn run_guarded(run: impl FnOnce() -> Result<Reply, EngineError>) -> Outcome {
+fn run_guarded(run: impl FnOnce() -> Result<Reply, Failed>) -> Outcome {
     match panic::catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(reply)) => Outcome::Done(reply),
-        Ok(Err(error)) => Outcome::Failed(Fault { kind: kind(&error), message: error.to_string() }),
-        Err(payload) => Outcome::Failed(Fault {
-            kind: FaultKind::Panicked,
-            message: format!("the session panicked: {}; this is a defect of vtax, please report it", said(&*payload)),
-        }),
+        Ok(Err(failed)) => Outcome::Failed(fault(failed)),
+        Err(payload) => {
+            let why = format!("the session panicked: {}; this is a defect of vtax, please report it", said(&*payload));
+            Outcome::Failed(Fault::new(FaultKind::Panicked, why))
+        }
     }
 }
 
-fn kind(error: &EngineError) -> FaultKind {
-    match error {
+fn fault(Failed { error, partial }: Failed) -> Fault {
+    let kind = match error {
         EngineError::Cancelled => FaultKind::Cancelled,
         _ => FaultKind::Engine,
-    }
+    };
+    Fault { partial, ..Fault::new(kind, error) }
 }
 
 fn said(payload: &(dyn Any + Send)) -> &str {

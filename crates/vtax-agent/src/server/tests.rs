@@ -9,18 +9,20 @@ use std::{
 };
 
 use proptest::prelude::*;
-use vtax_engine::{Cancel, EndSetup, EngineError, Token};
+use vtax_engine::{Cancel, EndSetup, EngineError, Failed, Station, Target, Token};
 use vtax_model::{
-    measurement::EndReport,
+    histogram::Histogram,
+    measurement::{EndReport, Interval, IntervalRtt, Stages, ThreadCpu},
+    options::{self, INTERVALS_MOST, THREADS_MOST, TestOptions},
     units::{ByteSize, Span},
-    workload::{MESSAGE_MOST, TestSpec, Transport, Workload},
+    workload::{Direction, MESSAGE_MOST, TestSpec, Transport, Warmup, Workload},
 };
 
 use super::*;
 use crate::{
     frame::{MAGIC, REPLY_MOST, encode, parse, read_frame},
-    link::{AgentError, AgentLink},
-    protocol::{Answer, Fault, FaultKind, Outcome, Reply, Request, SessionId},
+    link::{AgentError, AgentLink, PendingReply},
+    protocol::{Answer, Fault, FaultKind, Hello, Outcome, Reply, Request, SessionId},
 };
 
 const SOON: Duration = Duration::from_secs(5);
@@ -37,15 +39,19 @@ const WAITS: u64 = 2;
 const PANICS: u64 = 3;
 
 impl Fake {
-    fn run(&self, spec: &TestSpec, cancel: &Cancel) -> Result<EndReport, EngineError> {
+    fn run(&self, spec: &TestSpec, start_at: Option<u64>, cancel: &Cancel) -> Result<EndReport, Failed> {
+        let seen = EndReport { transactions: 42, started_ns: start_at.unwrap_or(0), ..EndReport::default() };
         match spec.workload {
-            Workload::Rr { request: ByteSize(WAITS), .. } => self.wait(cancel),
+            Workload::Rr { request: ByteSize(WAITS), .. } => {
+                self.wait(cancel).map_err(|error| Failed { error, partial: Some(Box::new(seen)) })?;
+                Ok(EndReport::default())
+            }
             Workload::Rr { request: ByteSize(PANICS), .. } => panic!("on purpose"),
-            _ => Ok(EndReport { transactions: 42, ..EndReport::default() }),
+            _ => Ok(seen),
         }
     }
 
-    fn wait(&self, cancel: &Cancel) -> Result<EndReport, EngineError> {
+    fn wait(&self, cancel: &Cancel) -> Result<(), EngineError> {
         while !cancel.is_cancelled() {
             thread::sleep(Duration::from_millis(1));
         }
@@ -54,44 +60,52 @@ impl Fake {
     }
 }
 
-struct FakeBound {
+/// Bound, or connected.
+struct FakeEnd {
     fake: Fake,
     spec: TestSpec,
 }
 
-impl Bound for FakeBound {
-    fn port(&self) -> u16 {
-        4242
+impl Bound for FakeEnd {
+    fn target(&self) -> Target {
+        target()
     }
 
-    fn serve(self, cancel: &Cancel) -> Result<EndReport, EngineError> {
-        self.fake.run(&self.spec, cancel)
+    fn serve(self, cancel: &Cancel) -> Result<EndReport, Failed> {
+        self.fake.run(&self.spec, None, cancel)
+    }
+}
+
+impl Connected for FakeEnd {
+    fn run(self, start_at: Option<u64>, cancel: &Cancel) -> Result<EndReport, Failed> {
+        self.fake.run(&self.spec, start_at, cancel)
     }
 }
 
 impl Engine for Fake {
-    type Bound = FakeBound;
+    type Bound = FakeEnd;
+    type Connected = FakeEnd;
 
     fn prepare(&self, _: &Path, _: ByteSize, cancel: &Cancel) -> Result<(), EngineError> {
-        self.wait(cancel).map(drop)
+        self.wait(cancel)
     }
 
-    fn bind(&self, spec: &TestSpec, setup: &EndSetup, _: Token) -> Result<FakeBound, EngineError> {
+    fn bind(&self, spec: &TestSpec, setup: &EndSetup, _: Token) -> Result<FakeEnd, EngineError> {
         match spec.workload {
             Workload::File { .. } if setup.directory.is_none() => Err(EngineError::NoDirectory),
-            _ => Ok(FakeBound { fake: Fake { cancelled: self.cancelled.clone() }, spec: *spec }),
+            _ => Ok(FakeEnd { fake: Fake { cancelled: self.cancelled.clone() }, spec: *spec }),
         }
     }
 
-    fn initiate(
+    fn connect(
         &self,
         spec: &TestSpec,
-        _: &EndSetup,
-        _: SocketAddr,
-        _: Token,
-        cancel: &Cancel,
-    ) -> Result<EndReport, EngineError> {
-        self.run(spec, cancel)
+        setup: &EndSetup,
+        _: &Target,
+        token: Token,
+        _: &Cancel,
+    ) -> Result<FakeEnd, EngineError> {
+        self.bind(spec, setup, token)
     }
 }
 
@@ -144,18 +158,27 @@ fn rr(does: u64) -> TestSpec {
         transport: Transport::Tcp,
         workload: Workload::Rr { request: ByteSize(does), response: ByteSize(1) },
         streams: 1,
-        warmup: Span::from_millis(0),
+        warmup: Warmup::NONE,
         duration: Span::from_millis(100),
+        options: TestOptions::default(),
     }
 }
 
 fn setup() -> EndSetup {
-    EndSetup { address: LOOPBACK, cpus: vec![], directory: None }
+    EndSetup::new(Station::Ip(LOOPBACK))
 }
 
-fn initiate(session: u64, spec: TestSpec) -> Request {
-    let target = SocketAddr::new(LOOPBACK, 1);
-    Request::Initiate { session: SessionId(session), spec, setup: setup(), target, token: Token::random() }
+fn target() -> Target {
+    Target::Ip(SocketAddr::new(LOOPBACK, 4242))
+}
+
+fn connect(session: u64, spec: TestSpec) -> Request {
+    let token = Token::random();
+    Request::Connect { session: SessionId(session), spec, setup: setup(), target: target(), token }
+}
+
+fn run(session: u64) -> Request {
+    Request::Start { session: SessionId(session), at: None }
 }
 
 fn listen(session: u64, spec: TestSpec) -> Request {
@@ -171,6 +194,12 @@ fn fault(link: &AgentLink, request: Request) -> Fault {
         Err(AgentError::Refused { fault, .. }) => fault,
         other => panic!("no fault: {other:?}"),
     }
+}
+
+/// Connects and starts an initiator.
+fn initiate(link: &AgentLink, session: u64, spec: TestSpec) -> PendingReply<'_> {
+    assert_eq!(ask(link, connect(session, spec)).expect("connected"), Reply::Connected);
+    link.call(run(session)).expect("sent")
 }
 
 #[test]
@@ -202,8 +231,8 @@ fn a_coordinator_of_another_version_is_told_ours_and_refused() {
 fn sessions_run_side_by_side() {
     let stage = stage();
     let link = stage.link();
-    let waiting = link.call(initiate(1, rr(WAITS))).expect("sent");
-    let Reply::Report(report) = ask(&link, initiate(2, rr(REPORTS))).expect("done") else {
+    let waiting = initiate(&link, 1, rr(WAITS));
+    let Reply::Report(report) = initiate(&link, 2, rr(REPORTS)).wait(SOON).expect("done") else {
         panic!("no report");
     };
     assert_eq!(report.transactions, 42);
@@ -221,7 +250,7 @@ fn a_responder_reports_before_or_after_it_is_asked() {
     let stage = stage();
     let link = stage.link();
     let listening = ask(&link, listen(1, rr(REPORTS))).expect("bound");
-    assert_eq!(listening, Reply::Listening { port: 4242 });
+    assert_eq!(listening, Reply::Listening { target: target() });
     thread::sleep(Duration::from_millis(20));
     assert!(matches!(ask(&link, Request::Finish { session: SessionId(1) }), Ok(Reply::Report(_))));
     let gone = fault(&link, Request::Finish { session: SessionId(1) });
@@ -250,17 +279,59 @@ fn a_responder_that_cant_be_bound_says_why() {
 fn a_panic_is_an_answer_and_not_the_end() {
     let stage = stage();
     let link = stage.link();
-    let panicked = fault(&link, initiate(1, rr(PANICS)));
+    ask(&link, connect(1, rr(PANICS))).expect("connected");
+    let panicked = fault(&link, run(1));
     assert_eq!(panicked.kind, FaultKind::Panicked);
     assert!(panicked.message.contains("on purpose"), "{panicked}");
-    assert!(matches!(ask(&link, initiate(2, rr(REPORTS))), Ok(Reply::Report(_))));
+    assert!(matches!(initiate(&link, 2, rr(REPORTS)).wait(SOON), Ok(Reply::Report(_))));
+}
+
+#[test]
+fn an_initiator_starts_once_and_when_it_is_told() {
+    let stage = stage();
+    let link = stage.link();
+    assert_eq!(fault(&link, run(1)).kind, FaultKind::Session);
+    ask(&link, connect(1, rr(REPORTS))).expect("connected");
+    let start = Request::Start { session: SessionId(1), at: Some(777) };
+    let Reply::Report(report) = ask(&link, start).expect("done") else { panic!("no report") };
+    assert_eq!(report.started_ns, 777);
+    assert_eq!(fault(&link, run(1)).kind, FaultKind::Session);
+    let _waiting = initiate(&link, 2, rr(WAITS));
+    assert_eq!(fault(&link, run(2)).kind, FaultKind::Session);
+    ask(&link, listen(3, rr(WAITS))).expect("bound");
+    assert_eq!(fault(&link, run(3)).kind, FaultKind::Session);
+}
+
+/// Its thread waits for an order that will never come.
+#[test]
+fn an_initiator_that_isnt_started_can_be_cancelled() {
+    let stage = stage();
+    let link = stage.link();
+    ask(&link, connect(1, rr(REPORTS))).expect("connected");
+    ask(&link, Request::Cancel { session: SessionId(1) }).expect("done");
+    let end = Instant::now() + SOON;
+    // The id is free again as soon as the thread is gone.
+    while ask(&link, connect(1, rr(REPORTS))).is_err() {
+        assert!(Instant::now() < end, "the session is still there");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn what_was_seen_until_the_end_comes_with_the_fault() {
+    let stage = stage();
+    let link = stage.link();
+    let waiting = initiate(&link, 1, rr(WAITS));
+    ask(&link, Request::CancelAll).expect("done");
+    let Err(AgentError::Refused { fault, .. }) = waiting.wait(SOON) else { panic!("not cancelled") };
+    assert_eq!((fault.kind, fault.partial.map(|seen| seen.transactions)), (FaultKind::Cancelled, Some(42)));
 }
 
 #[test]
 fn hostile_orders_are_refused() {
     let stage = stage();
     let link = stage.link();
-    let huge = Workload::Stream { message: ByteSize(MESSAGE_MOST.0 + 1) };
+    let huge = Workload::Stream { message: ByteSize(MESSAGE_MOST.0 + 1), direction: Direction::Forward };
     let century = Span(Duration::from_secs(100 * 365 * 24 * 3600));
     for spec in [
         TestSpec { streams: u32::MAX, ..rr(1) },
@@ -269,16 +340,17 @@ fn hostile_orders_are_refused() {
     ] {
         assert_eq!(fault(&link, listen(1, spec)).kind, FaultKind::Refused, "{spec:?}");
     }
-    let half = TestSpec { streams: crate::limits::FLOWS_MOST / 2, ..rr(WAITS) };
-    let waiting = [1, 2].map(|session| link.call(initiate(session, half)).expect("sent"));
-    assert_eq!(fault(&link, initiate(9999, rr(REPORTS))).kind, FaultKind::Refused);
+    let options = TestOptions { engine: options::Engine::Epoll, ..TestOptions::default() };
+    let half = TestSpec { streams: options::FLOWS_MOST, options, ..rr(WAITS) };
+    let waiting = [1, 2].map(|session| initiate(&link, session, half));
+    assert_eq!(fault(&link, connect(9999, rr(REPORTS))).kind, FaultKind::Refused);
     let endless = Request::Prepare { session: SessionId(9999), directory: "/".into(), size: ByteSize(u64::MAX) };
     assert_eq!(fault(&link, endless).kind, FaultKind::Refused);
     ask(&link, Request::CancelAll).expect("done");
     for session in waiting {
         assert!(session.wait(SOON).expect_err("cancelled").is_cancelled());
     }
-    assert!(ask(&link, initiate(9999, rr(REPORTS))).is_ok());
+    assert!(initiate(&link, 9999, rr(REPORTS)).wait(SOON).is_ok());
 }
 
 #[test]
@@ -300,8 +372,9 @@ fn the_end_of_the_stream_cancels_everything() {
     let mut stage = stage();
     stage.greet();
     for session in [1, 2] {
-        let call = Call { id: CallId(session), request: initiate(session, rr(WAITS)) };
+        let call = Call { id: CallId(session), request: listen(session, rr(WAITS)) };
         stage.say(&encode(&call, REQUEST_MOST).expect("small"));
+        stage.answer();
     }
     let Stage { stream, agent, cancelled } = stage;
     let start = Instant::now();
@@ -332,8 +405,81 @@ fn an_agent_describes_where_it_runs() {
     let stage = stage();
     let link = stage.link();
     let facts = link.describe(SOON).expect("described");
-    assert_eq!(facts.kernel, link.hello().kernel);
+    assert_eq!(facts.environment.kernel, link.hello().kernel);
     assert_eq!(link.hello().pid, std::process::id());
+    let hops = link.route(None, LOOPBACK, SOON).expect("asked");
+    assert!(hops.len() <= 1 && hops.iter().all(|hop| hop.link == "lo"), "{hops:?}");
+}
+
+#[test]
+fn an_agent_of_this_machine_has_its_clock() {
+    let stage = stage();
+    let link = stage.link();
+    let offset = link.clock_offset(SOON).expect("asked");
+    let ours = vtax_sys::clock::now_ns();
+    let off = Duration::from_nanos(offset.theirs(ours).abs_diff(ours));
+    assert!(off <= offset.uncertainty() && offset.uncertainty() < SOON, "{offset:?}");
+    let hello = |boot_id: &str| Hello { boot_id: boot_id.into(), ..link.hello().clone() };
+    assert!(link.hello().one_clock(link.hello()) && link.hello().one_machine(link.hello()));
+    let (first, later) = (hello("b00t"), hello("b00t/time:[4026532000]"));
+    assert!(first.one_machine(&later) && !first.one_clock(&later));
+    assert!(!hello("").one_machine(&hello("")) && !hello("").one_clock(&hello("")));
+}
+
+/// A histogram with something in each of its counters, and much in it.
+fn full() -> Histogram {
+    let mut full = Histogram::new();
+    let steps = std::iter::successors(Some(1_u64), |ns| Some(ns + (ns >> 11).max(1)));
+    steps.take_while(|ns| *ns < 60_000_000_000).for_each(|ns| full.record(ns));
+    for _ in 0..39 {
+        full.merge(&full.clone());
+    }
+    full
+}
+
+/// Figures as long as they get in text.
+fn largest_report() -> EndReport {
+    let rtt = IntervalRtt { p50: u64::MAX, p90: u64::MAX, p99: u64::MAX, max: u64::MAX };
+    let long = -1.234_567_890_123_456_7e-300;
+    let interval = Interval {
+        at: long,
+        seconds: long,
+        transactions: u64::MAX,
+        bytes: u64::MAX,
+        rtt_ns: Some(rtt),
+        lost: u64::MAX,
+        retransmits: u64::MAX,
+        cwnd: Some(long),
+        cpu: long,
+    };
+    let full = || Some(full());
+    let stages = Stages {
+        send_to_qdisc: full(),
+        qdisc_to_driver: full(),
+        driver_to_wire: full(),
+        away: full(),
+        wire_to_stack: full(),
+        stack_to_receive: full(),
+        turnaround: full(),
+        without: u64::MAX,
+    };
+    EndReport {
+        rtt: full(),
+        rtt_from_send: full(),
+        threads: vec![ThreadCpu { user: long, system: long, cpu: Some(u32::MAX) }; 2 * THREADS_MOST as usize],
+        series: vec![interval; usize::try_from(INTERVALS_MOST).expect("small")],
+        stages: Some(stages),
+        ..EndReport::default()
+    }
+}
+
+#[test]
+fn the_largest_report_fits_a_frame() {
+    let report = largest_report();
+    let counted = report.rtt.as_ref().expect("full").to_base64().len();
+    assert!(counted > 200_000, "{counted} characters of a full histogram");
+    let outcome = Outcome::Done(Reply::Report(Box::new(report)));
+    encode(&Answer { id: CallId(u64::MAX), outcome }, REPLY_MOST).expect("it fits");
 }
 
 proptest! {
@@ -355,15 +501,23 @@ proptest! {
     #[test]
     fn a_call_survives_the_stream(session: u64, streams: u32, cpus: Vec<u32>, size: u64, millis: u64) {
         let spec = TestSpec {
-            workload: Workload::Stream { message: ByteSize(size) },
+            workload: Workload::Stream { message: ByteSize(size), direction: Direction::Forward },
             duration: Span::from_millis(millis),
             streams,
             ..rr(1)
         };
-        let setup = EndSetup { address: LOOPBACK, cpus, directory: Some("/var/tmp".into()) };
-        let request = Request::Listen { session: SessionId(session), spec, setup, token: Token::random() };
-        let frame = encode(&Call { id: CallId(session), request }, REQUEST_MOST).expect("fits");
-        let call: Call = parse(&frame[4..]).expect("of the protocol");
-        prop_assert_eq!(encode(&call, REQUEST_MOST).expect("fits"), frame);
+        let (session, token) = (SessionId(session), Token::random());
+        let setup = EndSetup { cpus, directory: Some("/var/tmp".into()), ..setup() };
+        let target = Target::Vsock { cid: streams, port: streams };
+        let requests = [
+            Request::Listen { session, spec, setup: setup.clone(), token },
+            Request::Connect { session, spec, setup, target, token },
+            Request::Start { session, at: Some(millis) },
+        ];
+        for request in requests {
+            let frame = encode(&Call { id: CallId(millis), request }, REQUEST_MOST).expect("fits");
+            let call: Call = parse(&frame[4..]).expect("of the protocol");
+            prop_assert_eq!(encode(&call, REQUEST_MOST).expect("fits"), frame);
+        }
     }
 }

@@ -6,8 +6,13 @@ use std::{
     thread,
 };
 
-use vtax_engine::{Cancel, Responder, Token, initiate};
-use vtax_model::{measurement::EndReport, workload::Transport};
+use vtax_engine::{Cancel, Responder, Target, Token};
+use vtax_model::{
+    measurement::EndReport,
+    options::{Arrivals, Burst, Engine, Process, TestOptions},
+    units::BitRate,
+    workload::{TestSpec, Transport},
+};
 
 use crate::pair::*;
 
@@ -113,18 +118,22 @@ impl Relay {
 /// Returns what the initiator reports, and the relay with its counts.
 fn relayed(millis: u64, fate: impl Fn([u32; 2]) -> [Fate; 2] + Sync) -> (EndReport, Relay) {
     let spec = lasting(spec(Transport::Udp, rr(LEN as u64, LEN as u64), 1), millis);
+    let ([initiator, _], relay) = relay(&spec, fate);
+    (initiator, relay)
+}
+
+fn relay(spec: &TestSpec, fate: impl Fn([u32; 2]) -> [Fate; 2] + Sync) -> ([EndReport; 2], Relay) {
     let (token, cancel, over) = (Token::random(), Cancel::new(), AtomicBool::new(false));
-    let responder = Responder::bind(&spec, &setup(), token).unwrap();
-    let relay = Relay::new(responder.port());
-    let target = relay.near.local_addr().unwrap();
+    let responder = Responder::bind(spec, &setup(), token).unwrap();
+    let relay = Relay::new(port(&responder));
+    let target = Target::Ip(relay.near.local_addr().unwrap());
     thread::scope(|scope| {
         let relay = scope.spawn(|| relay.run(&over, &fate));
         let served = scope.spawn(|| responder.serve(&cancel));
-        let initiated = initiate(&spec, &setup(), target, token, &cancel);
+        let initiated = initiate(spec, &setup(), &target, token, &cancel);
         let served = served.join();
         over.store(true, Ordering::Relaxed);
-        served.unwrap().unwrap();
-        (initiated.unwrap(), relay.join().unwrap())
+        ([initiated.unwrap(), served.unwrap().unwrap()], relay.join().unwrap())
     })
 }
 
@@ -161,4 +170,54 @@ fn a_late_response_is_lost_and_not_taken_for_the_next() {
         relayed(500, |[_, response]| [Fate::Forward, if response == 5 { Fate::Late } else { Fate::Forward }]);
     assert!(relay.late >= 1);
     check(&initiator, &relay);
+}
+
+fn lose(chosen: &'static [u32]) -> impl Fn(u32) -> Fate {
+    |number| if chosen.contains(&number) { Fate::Drop } else { Fate::Forward }
+}
+
+#[test]
+fn losses_are_counted_by_engines_that_share_a_thread_too() {
+    for engine in [Engine::Epoll, Engine::BusyPoll, Engine::IoUring] {
+        let spec = lasting(on(engine, spec(Transport::Udp, rr(LEN as u64, LEN as u64), 1)), 900);
+        let ([initiator, _], relay) =
+            relay(&spec, |[request, response]| [lose(&[3, 9])(request), lose(&[4])(response)]);
+        assert!(relay.dropped >= 3);
+        check(&initiator, &relay);
+    }
+}
+
+/// With several in flight a loss holds up nobody else, and is known by its number.
+#[test]
+fn losses_among_several_in_flight_are_counted_exactly() {
+    let burst = TestOptions { burst: Burst::try_from(4).unwrap(), ..TestOptions::default() };
+    let arrivals = Some(Arrivals { per_second: 200, process: Process::Fixed });
+    let open = TestOptions { arrivals, ..TestOptions::default() };
+    for (options, millis) in [(burst, 2_000), (open, 500)] {
+        for engine in [Engine::Blocking, Engine::Epoll, Engine::IoUring] {
+            let spec = with(spec(Transport::Udp, rr(LEN as u64, LEN as u64), 1), TestOptions { engine, ..options });
+            let fate = |[request, response]: [u32; 2]| [lose(&[5, 6])(request), lose(&[20])(response)];
+            let ([initiator, _], relay) = relay(&lasting(spec, millis), fate);
+            assert_eq!((relay.dropped, initiator.lost), (3, 3), "{engine} {options:?}");
+            assert!(initiator.transactions > 50);
+            if arrivals == options.arrivals {
+                assert_eq!(initiator.transactions + initiator.lost, 100);
+            }
+        }
+    }
+}
+
+/// What the wire lost is what was sent, less what arrived and what the socket had no room for.
+#[test]
+fn a_streams_loss_is_the_difference_of_both_ends() {
+    for engine in [Engine::Blocking, Engine::Epoll, Engine::IoUring] {
+        // Slowly, so that the relay itself loses nothing.
+        let options = TestOptions { engine, bitrate: BitRate::new(64_000), ..TestOptions::default() };
+        let spec = lasting(with(spec(Transport::Udp, stream(LEN as u64), 1), options), 400);
+        let ([sender, receiver], relay) =
+            relay(&spec, |[request, _]| [if request % 10 == 3 { Fate::Drop } else { Fate::Forward }, Fate::Forward]);
+        assert!(relay.dropped > 5, "{}", relay.dropped);
+        assert_eq!(sender.whole_flow - receiver.whole_flow - receiver.socket_drops, relay.dropped);
+        assert!(receiver.lost <= relay.dropped && receiver.lost > 0);
+    }
 }

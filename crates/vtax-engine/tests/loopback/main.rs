@@ -1,6 +1,13 @@
 //! Both ends of every test on the loopback interface; no privilege is needed.
 
+mod connections;
+mod engines;
 mod faults;
+mod handover;
+mod load;
 mod loss;
 mod pair;
+mod places;
+mod series;
+mod stages;
 mod workloads;

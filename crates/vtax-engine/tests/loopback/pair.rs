@@ -2,33 +2,60 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::{Mutex, MutexGuard, PoisonError},
     thread,
     time::Duration,
 };
 
-use vtax_engine::{Cancel, EndSetup, EngineError, Responder, Token, initiate};
+use vtax_engine::{Cancel, EndSetup, EngineError, Failed, Initiator, Responder, SourceFile, Station, Target, Token};
 use vtax_model::{
     measurement::EndReport,
+    options::{Engine, TestOptions},
     units::{ByteSize, Span},
-    workload::{TestSpec, Transport, Workload},
+    workload::{Direction, TestSpec, Transport, Warmup, Workload},
 };
 
 pub(crate) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
+/// Those that are built.
+pub(crate) const ENGINES: [Engine; 4] = Engine::ALL;
+
 pub(crate) fn setup() -> EndSetup {
-    EndSetup { address: LOOPBACK, cpus: vec![], directory: None }
+    EndSetup::new(Station::Ip(LOOPBACK))
 }
 
 pub(crate) fn target(port: u16) -> SocketAddr {
     SocketAddr::new(LOOPBACK, port)
 }
 
+pub(crate) fn port(responder: &Responder) -> u16 {
+    match responder.target() {
+        Target::Ip(address) => address.port(),
+        other => panic!("{other} has no port"),
+    }
+}
+
 pub(crate) fn spec(transport: Transport, workload: Workload, streams: u32) -> TestSpec {
-    TestSpec { transport, workload, streams, warmup: Span::from_millis(20), duration: Span::from_millis(150) }
+    TestSpec {
+        transport,
+        workload,
+        streams,
+        warmup: Warmup::For(Span::from_millis(20)),
+        duration: Span::from_millis(150),
+        options: TestOptions::default(),
+    }
 }
 
 pub(crate) fn lasting(spec: TestSpec, millis: u64) -> TestSpec {
     TestSpec { duration: Span::from_millis(millis), ..spec }
+}
+
+pub(crate) fn with(spec: TestSpec, options: TestOptions) -> TestSpec {
+    TestSpec { options, ..spec }
+}
+
+pub(crate) fn on(engine: Engine, spec: TestSpec) -> TestSpec {
+    TestSpec { options: TestOptions { engine, ..spec.options }, ..spec }
 }
 
 pub(crate) fn rr(request: u64, response: u64) -> Workload {
@@ -36,7 +63,15 @@ pub(crate) fn rr(request: u64, response: u64) -> Workload {
 }
 
 pub(crate) fn stream(message: u64) -> Workload {
-    Workload::Stream { message: ByteSize(message) }
+    directed(message, Direction::Forward)
+}
+
+pub(crate) fn directed(message: u64, direction: Direction) -> Workload {
+    Workload::Stream { message: ByteSize(message), direction }
+}
+
+pub(crate) fn crr(request: u64, response: u64) -> Workload {
+    Workload::Crr { request: ByteSize(request), response: ByteSize(response) }
 }
 
 pub(crate) fn file(size: u64) -> Workload {
@@ -45,28 +80,77 @@ pub(crate) fn file(size: u64) -> Workload {
 
 pub(crate) type Outcome = Result<EndReport, EngineError>;
 
-/// Runs both ends; `meanwhile` gets the port and the switches of the initiator and the responder
-/// before the initiator starts.
+/// Connects and runs at once.
+pub(crate) fn initiate(spec: &TestSpec, setup: &EndSetup, target: &Target, token: Token, cancel: &Cancel) -> Outcome {
+    whole(spec, setup, target, token, None, cancel).map_err(|failed| failed.error)
+}
+
+pub(crate) fn initiate_file(
+    spec: &TestSpec,
+    setup: &EndSetup,
+    target: &Target,
+    token: Token,
+    source: &SourceFile,
+    cancel: &Cancel,
+) -> Outcome {
+    whole(spec, setup, target, token, Some(source), cancel).map_err(|failed| failed.error)
+}
+
+pub(crate) fn whole(
+    spec: &TestSpec,
+    setup: &EndSetup,
+    target: &Target,
+    token: Token,
+    source: Option<&SourceFile>,
+    cancel: &Cancel,
+) -> Result<EndReport, Failed> {
+    Initiator::connect(spec, setup, target, token, cancel)?.run(None, source, cancel)
+}
+
+/// Runs both ends; `meanwhile` gets the responder's place and the switches of the initiator and the
+/// responder before the initiator starts.
+pub(crate) fn both_whole(
+    spec: &TestSpec,
+    setup: &EndSetup,
+    tokens: [Token; 2],
+    meanwhile: impl FnOnce(&Target, [Cancel; 2]),
+) -> [Result<EndReport, Failed>; 2] {
+    let switches = [Cancel::new(), Cancel::new()];
+    let responder = Responder::bind(spec, setup, tokens[1]).unwrap();
+    let target = responder.target();
+    thread::scope(|scope| {
+        let served = scope.spawn(|| responder.serve(&switches[1]));
+        meanwhile(&target, switches.clone());
+        let initiated = whole(spec, setup, &target, tokens[0], None, &switches[0]);
+        [initiated, served.join().unwrap()]
+    })
+}
+
 pub(crate) fn both_with(
     spec: &TestSpec,
     setup: &EndSetup,
     tokens: [Token; 2],
     meanwhile: impl FnOnce(u16, [Cancel; 2]),
 ) -> [Outcome; 2] {
-    let switches = [Cancel::new(), Cancel::new()];
-    let responder = Responder::bind(spec, setup, tokens[1]).unwrap();
-    let port = responder.port();
-    thread::scope(|scope| {
-        let served = scope.spawn(|| responder.serve(&switches[1]));
-        meanwhile(port, switches.clone());
-        let initiated = initiate(spec, setup, target(port), tokens[0], &switches[0]);
-        [initiated, served.join().unwrap()]
-    })
+    let meanwhile = |target: &Target, switches| match target {
+        Target::Ip(address) => meanwhile(address.port(), switches),
+        _ => meanwhile(0, switches),
+    };
+    both_whole(spec, setup, tokens, meanwhile).map(|outcome| outcome.map_err(|failed| failed.error))
 }
 
 pub(crate) fn both(spec: &TestSpec, setup: &EndSetup) -> [EndReport; 2] {
     let token = Token::random();
-    both_with(spec, setup, [token, token], |_, _| {}).map(|outcome| outcome.unwrap())
+    match both_with(spec, setup, [token, token], |_, _| {}) {
+        [Ok(initiator), Ok(responder)] => [initiator, responder],
+        [initiator, responder] => panic!("{:?}\n{:?}\n{spec:?}", initiator.err(), responder.err()),
+    }
+}
+
+/// Held by tests that time something: the others keep the CPUs busy.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Throws a switch after a while, on a thread of its own.

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use vtax_engine::{Cancel, EndSetup, EngineError, Responder, SourceFile, Token, compare_checksums, initiate_file};
+use vtax_engine::{Cancel, EndSetup, EngineError, Responder, SourceFile, Target, Token, compare_checksums};
 use vtax_model::{
     measurement::EndReport,
     units::ByteSize,
@@ -180,10 +180,10 @@ fn a_file_serves_several_samples_and_differs_from_the_next_one() {
     let checksum = |source: &SourceFile| {
         let spec = spec(Transport::Tcp, file(source.size().0), 1);
         let responder = Responder::bind(&spec, &setup, token).unwrap();
-        let target = target(responder.port());
+        let target = responder.target();
         std::thread::scope(|scope| {
             let served = scope.spawn(|| responder.serve(&cancel));
-            let sent = initiate_file(&spec, &setup, target, token, source, &cancel).unwrap();
+            let sent = initiate_file(&spec, &setup, &target, token, source, &cancel).unwrap();
             check_file(&[sent.clone(), served.join().unwrap().unwrap()], source.size().0, 1);
             sent.file.unwrap().checksum
         })
@@ -207,7 +207,7 @@ fn a_file_that_cannot_fit_is_refused_at_both_ends_before_anything_is_written() {
         other => panic!("{other}"),
     };
     refused(Responder::bind(&spec, &setup, token).err().unwrap());
-    refused(vtax_engine::initiate(&spec, &setup, target(1), token, &cancel).unwrap_err());
+    refused(initiate(&spec, &setup, &Target::Ip(target(1)), token, &cancel).unwrap_err());
     let none = Responder::bind(&spec, &crate::pair::setup(), token).err().unwrap();
     assert!(matches!(none, EngineError::NoDirectory), "{none}");
 }

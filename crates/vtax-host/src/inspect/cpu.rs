@@ -1,32 +1,33 @@
-//! CPUs: model, count, idle states, what the hypervisor and the mitigations do to them.
+//! CPUs: model, count, what the hypervisor and the mitigations do to them.
+
+use vtax_sys::cpu::CpuSet;
 
 use super::Tree;
 
-const CPU: &str = "sys/devices/system/cpu";
+pub(super) const FOLDER: &str = "sys/devices/system/cpu";
 
 pub(super) fn model(tree: &Tree) -> String {
     cpuinfo(tree, "model name").unwrap_or_default()
 }
 
 pub(super) fn online(tree: &Tree) -> u32 {
-    tree.text(&format!("{CPU}/online")).map_or(0, |list| list_length(&list))
+    tree.text(&format!("{FOLDER}/online")).map_or(0, |list| list_length(&list))
 }
 
 pub(super) fn numa_nodes(tree: &Tree) -> u32 {
     tree.text("sys/devices/system/node/online").map_or(1, |list| list_length(&list))
 }
 
-pub(super) fn governor(tree: &Tree) -> String {
-    tree.text(&format!("{CPU}/cpu0/cpufreq/scaling_governor")).unwrap_or_else(|| "none".to_owned())
-}
-
-pub(super) fn deepest_idle_us(tree: &Tree) -> Option<u32> {
-    let idle = format!("{CPU}/cpu0/cpuidle");
-    tree.names(&idle).iter().filter_map(|state| tree.number(&format!("{idle}/{state}/latency"))).max()
+/// The CPUs that have a folder, ascending: those that the machine has, or could have plugged in.
+pub(super) fn numbers(tree: &Tree) -> Vec<u32> {
+    let names = tree.names(FOLDER);
+    let mut numbers: Vec<u32> = names.iter().filter_map(|name| name.strip_prefix("cpu")?.parse().ok()).collect();
+    numbers.sort_unstable();
+    numbers
 }
 
 pub(super) fn smt(tree: &Tree) -> String {
-    tree.text(&format!("{CPU}/smt/control")).unwrap_or_default()
+    tree.text(&format!("{FOLDER}/smt/control")).unwrap_or_default()
 }
 
 /// The hypervisor under this machine: its name where Xen or the firmware's vendor tells it, else
@@ -42,7 +43,7 @@ pub(super) fn hypervisor(tree: &Tree) -> String {
 }
 
 pub(super) fn mitigations(tree: &Tree) -> Vec<(String, String)> {
-    let folder = format!("{CPU}/vulnerabilities");
+    let folder = format!("{FOLDER}/vulnerabilities");
     let state = |name: String| Some((tree.text(&format!("{folder}/{name}"))?, name));
     tree.names(&folder).into_iter().filter_map(state).map(|(state, name)| (name, state)).collect()
 }
@@ -55,12 +56,7 @@ fn cpuinfo(tree: &Tree, key: &str) -> Option<String> {
 
 /// How many numbers a kernel list as `0-3,6` names.
 fn list_length(list: &str) -> u32 {
-    let range = |part: &str| -> Option<u32> {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-        last.checked_sub(first)?.checked_add(1)
-    };
-    list.split(',').filter_map(range).fold(0, u32::saturating_add)
+    list.parse::<CpuSet>().map_or(0, |set| set.len() as u32)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The kernel: release, clock, memory, what it lets us do.
+//! The kernel: release, clock, memory, what it does by itself, what it lets us do.
 
 use super::Tree;
 
@@ -8,6 +8,20 @@ pub(super) fn hostname(tree: &Tree) -> String {
 
 pub(super) fn release(tree: &Tree) -> String {
     tree.text("proc/sys/kernel/osrelease").unwrap_or_default()
+}
+
+/// What `uname -v` says.
+pub(super) fn build(tree: &Tree) -> String {
+    tree.text("proc/sys/kernel/version").unwrap_or_default()
+}
+
+/// From the build's words (`UTS_VERSION`, init/Makefile), which don't tell voluntary preemption
+/// from none.
+pub(super) fn preemption(tree: &Tree) -> String {
+    let build = build(tree);
+    let word = build.split_whitespace().find(|word| word.starts_with("PREEMPT"));
+    let unnamed = if build.is_empty() { "" } else { "none or voluntary" };
+    word.unwrap_or(unnamed).to_owned()
 }
 
 pub(super) fn memory_bytes(tree: &Tree) -> u64 {
@@ -21,8 +35,31 @@ pub(super) fn clocksource(tree: &Tree) -> String {
     tree.text("sys/devices/system/clocksource/clocksource0/current_clocksource").unwrap_or_default()
 }
 
-pub(super) fn congestion_control(tree: &Tree) -> String {
-    tree.text("proc/sys/net/ipv4/tcp_congestion_control").unwrap_or_default()
+/// The kernel sorts them by their rating.
+pub(super) fn clocksources(tree: &Tree) -> Vec<String> {
+    let list = tree.text("sys/devices/system/clocksource/clocksource0/available_clocksource").unwrap_or_default();
+    list.split_whitespace().map(str::to_owned).collect()
+}
+
+/// The choice in force is the one in brackets: `always [madvise] never`.
+pub(super) fn transparent_hugepages(tree: &Tree) -> String {
+    let choices = tree.text("sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+    let mut words = choices.split_whitespace();
+    let chosen = words.find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
+    chosen.unwrap_or_default().to_owned()
+}
+
+pub(super) fn numa_balancing(tree: &Tree) -> Option<u32> {
+    tree.number("proc/sys/kernel/numa_balancing")
+}
+
+/// Not seeing it means that it isn't running only where all processes are seen: neither in a PID
+/// namespace nor in a `/proc` with `hidepid`. There the kernel's own process 2 is seen.
+pub(super) fn irqbalance(tree: &Tree) -> Option<bool> {
+    let is = |pid: &str, name: &str| tree.text(&format!("proc/{pid}/comm")).is_some_and(|comm| comm == name);
+    let is_process = |name: &String| name.bytes().all(|byte| byte.is_ascii_digit());
+    let running = tree.names("proc").iter().filter(|name| is_process(name)).any(|pid| is(pid, "irqbalance"));
+    (running || is("2", "kthreadd")).then_some(running)
 }
 
 /// `root` where user 0 is the machine's own root, which the initial namespace's identity map
@@ -31,4 +68,53 @@ pub(super) fn privilege(tree: &Tree) -> String {
     let map = tree.text("proc/self/uid_map").unwrap_or_default();
     let identity = map.split_whitespace().eq(["0", "0", "4294967295"]);
     if identity { "root" } else { "user namespace" }.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn preemption_is_a_word_of_the_build() {
+        for (build, told) in [
+            ("#1 SMP PREEMPT_DYNAMIC Tue Jan 7 10:00:00 UTC 2025\n", "PREEMPT_DYNAMIC"),
+            ("#1 SMP PREEMPT_RT Tue\n", "PREEMPT_RT"),
+            ("#1 SMP PREEMPT Tue\n", "PREEMPT"),
+            ("#1 SMP Tue\n", "none or voluntary"),
+            ("", ""),
+        ] {
+            let (_root, tree) = Tree::invented(&[("proc/sys/kernel/version", build)]);
+            assert_eq!(preemption(&tree), told, "{build}");
+        }
+    }
+
+    #[test]
+    fn the_choice_of_hugepages_is_in_brackets() {
+        for (choices, told) in [
+            ("always [madvise] never\n", "madvise"),
+            ("[always] madvise never\n", "always"),
+            ("always madvise never\n", ""),
+            ("[", ""),
+        ] {
+            let (_root, tree) = Tree::invented(&[("sys/kernel/mm/transparent_hugepage/enabled", choices)]);
+            assert_eq!(transparent_hugepages(&tree), told, "{choices}");
+        }
+    }
+
+    #[test]
+    fn irqbalance_is_absent_only_where_it_would_be_seen() {
+        let (first, kernel) = (("proc/1/comm", "init\n"), ("proc/2/comm", "kthreadd\n"));
+        let balance = ("proc/77/comm", "irqbalance\n");
+        for (files, told) in [
+            (vec![first, kernel, balance], Some(true)),
+            (vec![first, kernel], Some(false)),
+            (vec![first, balance], Some(true)),
+            (vec![first, ("proc/2/comm", "sh\n")], None),
+            (vec![kernel, ("proc/self/comm", "irqbalance\n")], Some(false)),
+            (vec![], None),
+        ] {
+            let (_root, tree) = Tree::invented(&files);
+            assert_eq!(irqbalance(&tree), told, "{files:?}");
+        }
+    }
 }

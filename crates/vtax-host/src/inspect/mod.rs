@@ -1,11 +1,19 @@
 //! The host's description, one file a subject.
 
+mod boot;
 mod cpu;
+mod frequency;
+mod idle;
 mod kernel;
+mod network;
+mod route;
 mod tree;
 
 use vtax_model::run::Environment;
 
+use idle::Idle;
+
+pub use route::route_hops;
 pub use tree::Tree;
 
 /// Describes the machine below `tree`.
@@ -13,21 +21,34 @@ pub use tree::Tree;
 /// What a kernel doesn't tell is left empty or `none`: the description is a record, and must
 /// not keep a study from running.
 pub fn environment(tree: &Tree) -> Environment {
+    let idle = Idle::read(tree);
     Environment {
         vtax: env!("CARGO_PKG_VERSION").to_owned(),
         hostname: kernel::hostname(tree),
         kernel: kernel::release(tree),
+        kernel_build: kernel::build(tree),
+        preemption: kernel::preemption(tree),
+        command_line: boot::command_line(tree),
         cpu_model: cpu::model(tree),
         cpus: cpu::online(tree),
         numa_nodes: cpu::numa_nodes(tree),
+        numa_balancing: kernel::numa_balancing(tree),
         memory_bytes: kernel::memory_bytes(tree),
+        transparent_hugepages: kernel::transparent_hugepages(tree),
         clocksource: kernel::clocksource(tree),
-        governor: cpu::governor(tree),
-        deepest_idle_us: cpu::deepest_idle_us(tree),
+        clocksources: kernel::clocksources(tree),
+        governor: frequency::governor(tree),
+        frequency_driver: frequency::driver(tree),
+        frequency_mhz: frequency::range_mhz(tree),
+        turbo: frequency::turbo(tree),
+        deepest_idle_us: idle.deepest_us(),
+        idle: idle.facts(),
         smt: cpu::smt(tree),
         hypervisor: cpu::hypervisor(tree),
         mitigations: cpu::mitigations(tree),
-        congestion_control: kernel::congestion_control(tree),
+        irqbalance: kernel::irqbalance(tree),
+        congestion_control: network::congestion_control(tree),
+        network_sysctls: network::sysctls(tree),
         privilege: kernel::privilege(tree),
     }
 }
@@ -35,42 +56,61 @@ pub fn environment(tree: &Tree) -> Environment {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{fs, path::Path};
-
-    fn write(root: &Path, path: &str, text: &str) {
-        let path = root.join(path);
-        fs::create_dir_all(path.parent().expect("a file has a folder")).expect("a folder of the test");
-        fs::write(path, text).expect("a file of the test");
-    }
 
     #[test]
     fn a_machine_is_described_from_its_files() {
-        let root = tempfile::tempdir().expect("a folder");
-        let put = |path: &str, text: &str| write(root.path(), path, text);
-        put("proc/sys/kernel/osrelease", "6.12.1\n");
-        put("proc/sys/kernel/hostname", "t7\n");
-        put("proc/meminfo", "MemTotal:       24000 kB\nMemFree: 1 kB\n");
-        put("proc/cpuinfo", "processor\t: 0\nmodel name\t: M7\nflags\t\t: fpu hypervisor\n\nprocessor\t: 1\n");
-        put("sys/devices/system/cpu/online", "0-3,6\n");
-        put("sys/devices/system/node/online", "0-1\n");
-        put("sys/devices/system/cpu/cpu0/cpuidle/state0/latency", "0\n");
-        put("sys/devices/system/cpu/cpu0/cpuidle/state1/latency", "133\n");
-        put("sys/devices/system/cpu/vulnerabilities/meltdown", "Not affected\n");
-        put("sys/hypervisor/type", "xen\n");
-        put("proc/self/uid_map", "         0          0 4294967295\n");
-        let found = environment(&Tree::at(root.path()));
+        let (_root, tree) = Tree::invented(&[
+            ("proc/sys/kernel/osrelease", "6.12.1\n"),
+            ("proc/sys/kernel/version", "#1 SMP PREEMPT\n"),
+            ("proc/sys/kernel/hostname", "t7\n"),
+            ("proc/sys/kernel/numa_balancing", "1\n"),
+            ("proc/cmdline", "root=/dev/sda1 nosmt\n"),
+            ("proc/meminfo", "MemTotal:       24000 kB\nMemFree: 1 kB\n"),
+            ("proc/cpuinfo", "processor\t: 0\nmodel name\t: M7\nflags\t\t: fpu hypervisor\n\nprocessor\t: 1\n"),
+            ("sys/devices/system/cpu/online", "0-3,6\n"),
+            ("sys/devices/system/node/online", "0-1\n"),
+            ("sys/devices/system/cpu/cpu0/cpuidle/state0/latency", "0\n"),
+            ("sys/devices/system/cpu/cpu0/cpuidle/state1/latency", "133\n"),
+            ("sys/devices/system/cpu/vulnerabilities/meltdown", "Not affected\n"),
+            ("sys/devices/system/clocksource/clocksource0/available_clocksource", "tsc hpet acpi_pm \n"),
+            ("sys/hypervisor/type", "xen\n"),
+            ("proc/self/uid_map", "         0          0 4294967295\n"),
+        ]);
+        let found = environment(&tree);
         assert_eq!((found.kernel.as_str(), found.hostname.as_str()), ("6.12.1", "t7"));
+        assert_eq!((found.kernel_build.as_str(), found.preemption.as_str()), ("#1 SMP PREEMPT", "PREEMPT"));
         assert_eq!((found.cpus, found.numa_nodes, found.memory_bytes), (5, 2, 24_576_000));
         assert_eq!((found.cpu_model.as_str(), found.hypervisor.as_str()), ("M7", "xen"));
         assert_eq!((found.deepest_idle_us, found.governor.as_str()), (Some(133), "none"));
+        assert_eq!(
+            (found.numa_balancing, found.clocksources.as_slice()),
+            (Some(1), ["tsc", "hpet", "acpi_pm"].map(String::from).as_slice())
+        );
+        assert_eq!(found.command_line, ["nosmt"]);
         assert_eq!(found.mitigations, [("meltdown".to_owned(), "Not affected".to_owned())]);
         assert_eq!(found.privilege, "root");
     }
 
     #[test]
     fn an_empty_tree_is_described_too() {
-        let root = tempfile::tempdir().expect("a folder");
-        let found = environment(&Tree::at(root.path()));
-        assert_eq!((found.cpus, found.governor.as_str(), found.kernel.as_str()), (0, "none", ""));
+        let (_root, tree) = Tree::invented::<&str, &str>(&[]);
+        let told = Environment {
+            vtax: env!("CARGO_PKG_VERSION").to_owned(),
+            numa_nodes: 1,
+            governor: "none".to_owned(),
+            turbo: "unknown".to_owned(),
+            hypervisor: "none".to_owned(),
+            privilege: "user namespace".to_owned(),
+            ..Environment::default()
+        };
+        assert_eq!(environment(&tree), told);
+    }
+
+    #[test]
+    fn this_machine_is_described() {
+        let found = environment(&Tree::live());
+        assert!(found.cpus > 0 && !found.kernel_build.is_empty(), "{found:?}");
+        assert!(found.clocksources.contains(&found.clocksource), "{found:?}");
+        assert!(found.network_sysctls.contains_key("net.ipv4.tcp_rmem"), "{found:?}");
     }
 }

@@ -40,4 +40,17 @@ impl Tree {
         names.sort();
         names
     }
+
+    /// A machine of these files, which goes with the folder.
+    #[cfg(test)]
+    pub(crate) fn invented<P: AsRef<str>, T: AsRef<str>>(files: &[(P, T)]) -> (tempfile::TempDir, Tree) {
+        let root = tempfile::tempdir().expect("a folder");
+        for (path, text) in files {
+            let path = root.path().join(path.as_ref());
+            fs::create_dir_all(path.parent().expect("a file has a folder")).expect("a folder of the test");
+            fs::write(path, text.as_ref()).expect("a file of the test");
+        }
+        let tree = Tree::at(root.path());
+        (root, tree)
+    }
 }

@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     facts::Facts,
+    limit::Limit,
     nic::{self, AddressOf, Attachment, Claim, Nic},
     place::{LinkName, Place},
     step::{LabStep, NewLink},
@@ -58,6 +59,7 @@ impl<'a> Draft<'a> {
             return Err(PlanError::NameTaken { lab: topology.name.clone() });
         }
         nic::wire(facts).map_err(PlanError::NoWires)?;
+        check_shapes(topology, facts)?;
         topology.zones.iter().try_for_each(|zone| check_place(topology, zone))?;
         let nics: Vec<_> = topology.zones.iter().map(|zone| supported(zone, facts)).collect::<Result<_, _>>()?;
         check_clashes(topology, &nics)?;
@@ -89,6 +91,7 @@ impl<'a> Draft<'a> {
         for segment in self.segments.clone() {
             self.routes(&segment);
         }
+        self.limits();
         self.steps.push(LabStep::Verify);
         Ok(Plan { blueprint: self.blueprint, steps: self.steps })
     }
@@ -108,7 +111,7 @@ impl<'a> Draft<'a> {
                 self.enable(end, None, &wire.name);
             }
         }
-        self.blueprint.wires.push(PlannedWire { name: wire.name.clone(), ends, switches });
+        self.blueprint.wires.push(PlannedWire { name: wire.name.clone(), ends, switches, shape: wire.shape });
     }
 
     fn wire_end(&self, host: &Name, wire: &Wire) -> Place {
@@ -181,6 +184,15 @@ impl<'a> Draft<'a> {
             for stack in self.stacks(segment, end) {
                 self.steps.push(LabStep::AddRoute { namespace: stack, to: block, via });
             }
+        }
+    }
+
+    /// Both ends of each wire with a rate: each limits what it sends.
+    fn limits(&mut self) {
+        for wire in &self.blueprint.wires {
+            let Some(shape) = &wire.shape else { continue };
+            let limit = Limit::of(shape, self.blueprint.mtu);
+            self.steps.extend(wire.ends.iter().map(|at| LabStep::LimitRate { at: at.clone(), limit }));
         }
     }
 
@@ -382,6 +394,14 @@ fn check_place(topology: &Topology, zone: &Zone) -> Result<(), PlanError> {
             unknown("wire", &zone.wire, "it doesn't end at the zone's host")
         }
         Some(_) => Ok(()),
+    }
+}
+
+fn check_shapes(topology: &Topology, facts: &Facts) -> Result<(), PlanError> {
+    let shaped = topology.wires.iter().find(|wire| wire.shape.is_some());
+    match (shaped, facts.lacks(Facts::RATE_LIMIT)) {
+        (Some(wire), Some(why)) => Err(PlanError::NoRate { wire: wire.name.clone(), why: why.to_owned() }),
+        _ => Ok(()),
     }
 }
 

@@ -23,6 +23,16 @@ pub enum PlanError {
     /// Not even wires can be made.
     #[error("no lab can be built here: {0}")]
     NoWires(Unsupported),
+    /// A wire has a rate, and the kernel can't keep it.
+    #[error(
+        "wire `{wire}` can't have a rate here: {why}; load or install the module `sch_tbf` (CONFIG_NET_SCH_TBF), or remove the rate"
+    )]
+    NoRate {
+        /// The wire.
+        wire: Name,
+        /// What is missing.
+        why: String,
+    },
     /// Two zones want the same wire's end in ways that exclude each other.
     #[error(
         "zones `{first}` ({first_method}) and `{second}` ({second_method}) clash on wire `{wire}` at `{host}`: {why}; give `{second}` a wire of its own"

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
 use vtax_model::{
     method::{DomainKind, IoMethod},
-    topology::{Name, Topology},
+    topology::{Name, Shape, Topology},
     units::Mtu,
 };
 
@@ -85,6 +85,9 @@ pub struct PlannedWire {
     pub ends: [Place; 2],
     /// The bridge that an end is a port of, if that end is on a switch.
     pub switches: [Option<Place>; 2],
+    /// Its limit, if it has one.
+    #[serde(default)]
+    pub shape: Option<Shape>,
 }
 
 /// Something that can be addressed: a host on one of its wires, or a zone.
@@ -128,6 +131,13 @@ pub struct TunnelEnd {
 /// impossible; see [`PlanError`].
 pub fn plan(topology: &Topology, facts: &Facts) -> Result<Plan, PlanError> {
     Draft::begin(topology, facts)?.build()
+}
+
+impl Endpoint {
+    /// The end of the wire by which its packets leave.
+    pub fn wire_end(&self) -> &Place {
+        self.stack.last().expect("a stack ends at the wire")
+    }
 }
 
 impl Blueprint {

@@ -105,6 +105,25 @@ wire = "w2"
     );
 }
 
+#[test]
+fn a_wire_with_a_rate() {
+    let shaped = |more: &str| TWO_HOSTS.replace("ends =", &format!("rate = \"1 Gbit/s\"\n{more}ends ="));
+    let text = shaped("") + &zone("web", "sut", IoMethod::Bridge) + &zone("db", "peer", IoMethod::Macvlan);
+    insta::assert_snapshot!(planned(&text));
+    let plan = planned(&shaped("queue = \"64KiB\"\n"));
+    let limits: Vec<String> =
+        plan.steps.iter().map(ToString::to_string).filter(|step| step.contains("limit")).collect();
+    assert_eq!(
+        limits,
+        ["sut", "peer"].map(|host| format!("limit of {host}/wire0: 1 Gbit/s, burst 64 KiB, queue 64 KiB"))
+    );
+
+    let mut facts = facts();
+    facts.kinds.insert(Facts::RATE_LIMIT.into(), Some("this kernel has no tbf".into()));
+    insta::assert_snapshot!(super::plan(&topology(&text), &facts).unwrap_err());
+    assert!(super::plan(&topology(TWO_HOSTS), &facts).is_ok());
+}
+
 fn path(plan: &Plan, from: &Endpoint, to: &Endpoint) -> String {
     let places = plan.blueprint.path(from, to).expect("a wire joins them");
     places.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")

@@ -5,7 +5,8 @@ use crate::{
     run::{Environment, Placement, RunHeader, UnavailableRow},
     stats::Verdict,
     study::Study,
-    workload::Transport,
+    units::Span,
+    workload::{TestKind, Transport, Warmup},
 };
 
 /// A run of the demo in which `bridge` takes 20 % longer and everything else is alike but for a
@@ -27,6 +28,7 @@ fn demo_run() -> Run {
             unsupported: Unsupported { why: "no module".into(), remedy: "load it".into() },
         }],
         paths: Vec::new(),
+        ends: Vec::new(),
     };
     let mut run = Run { header, state: RunState::Complete, wall_seconds: 1.0, samples: vec![], failures: vec![] };
     for round in 1..=run.header.plan.samples {
@@ -42,14 +44,15 @@ fn round_of(header: &RunHeader, round: u32) -> Vec<Sample> {
         let jitter = 1.0 + 0.01 * (((order * 7 + round as usize * 13) % 17) as f64 / 17.0 - 0.5);
         let slower = if cell.row.to_string() == "bridge" { 1.2 } else { 1.0 };
         let at = String::new();
-        Sample { cell: turn.cell, arm: turn.arm, round, at, figures: figures(cell.workload.kind(), slower * jitter) }
+        Sample { cell: turn.cell, arm: turn.arm, round, at, figures: figures(&cell, slower * jitter) }
     };
     let available = |turn: &crate::cell::Turn| header.study.cells[turn.cell].row.to_string() != "ipvlan";
     turns.into_iter().filter(available).enumerate().map(sample).collect()
 }
 
 /// One second in which each transaction took 50 µs, or each 1,000 bytes 1 µs, times `slower`.
-fn figures(kind: TestKind, slower: f64) -> Figures {
+fn figures(cell: &Cell, slower: f64) -> Figures {
+    let kind = cell.workload.kind();
     let mut rtt = Histogram::new();
     (0..100).for_each(|_| rtt.record((50_000.0 * slower) as u64));
     let end = EndReport {
@@ -61,7 +64,7 @@ fn figures(kind: TestKind, slower: f64) -> Figures {
         file: Some(FileReport { real: slower, user: 0.1, sys: 0.5, checksum: 1 }),
         ..EndReport::default()
     };
-    Figures::join(kind, true, &end, &end)
+    Figures::join(&cell.spec(Warmup::NONE, Span::from_millis(1000)), true, &end, &end)
 }
 
 fn record<'a>(document: &'a ResultDocument, row: &str, kind: TestKind) -> &'a CellRecord {
@@ -125,7 +128,8 @@ fn a_run_of_one_sample_has_no_intervals_and_no_verdicts() {
 
 #[test]
 fn machine_time_of_one_machine_is_not_added_up_twice() {
-    let mut one = figures(TestKind::Rr, 1.0);
+    let rr = demo_run().header.study.cells[0];
+    let mut one = figures(&rr, 1.0);
     assert!((one.busy_cpus() - 0.5).abs() < 1e-9);
     one.cpu.one_machine = false;
     assert!((one.busy_cpus() - 1.0).abs() < 1e-9);
@@ -157,7 +161,7 @@ fn the_share_of_lost_datagrams_is_of_those_sent() {
     let cells = run.header.study.cells.clone();
     let udp_stream = |cell: &Cell| cell.transport == Transport::Udp && cell.workload.kind() == TestKind::Stream;
     for sample in run.samples.iter_mut().filter(|sample| udp_stream(&cells[sample.cell])) {
-        let Workload::Stream { message } = cells[sample.cell].workload else { continue };
+        let Workload::Stream { message, .. } = cells[sample.cell].workload else { continue };
         sample.figures.bytes = 75 * message.0;
         sample.figures.lost = 25;
     }
@@ -178,4 +182,15 @@ fn what_others_took_is_told_and_is_not_ours() {
     assert!((found.other_programs - 0.2).abs() < 1e-9, "0.4 s of two CPUs' second: {found:?}");
     assert!((found.stolen - 0.01).abs() < 1e-9 && found.is_much());
     assert!(!analyse(&Run { samples: Vec::new(), ..run }).disturbance.is_much());
+}
+
+#[test]
+fn a_stopped_run_of_one_row_counts_its_rounds_too() {
+    let mut run = demo_run();
+    let native = run.header.study.baseline;
+    run.header.study.cells.retain(|cell| cell.row == native);
+    run.header.unavailable.clear();
+    run.samples = round_of(&run.header, 1);
+    run.state = RunState::Stopped;
+    assert_eq!(analyse(&run).plan.rounds, 1, "nothing is held against it, so it is measured once a round");
 }

@@ -11,7 +11,10 @@
 //! 4. [`holm()`]: the price of asking about many cells at once.
 //! 5. [`judge_family`]: "slower", "faster", or "no difference shown (could show ≥ x %)".
 //!
-//! [`StoppingRule`] is netperf's rule of when to stop sampling, and is a precision, not a verdict.
+//! [`Steady`] tells when a warm-up has ended; [`StoppingRule`] is netperf's rule of when to stop sampling, and is a precision, not a verdict.
+//!
+//! `trial.rs` tries all of it on studies whose truth is known, and `independent.rs` holds figures
+//! against another implementation's.
 //!
 //! Floats are checked to be finite where they come in ([`StatsError`]), nothing reads a clock, and
 //! the only random numbers are seeded from the data: the same samples give the same sentence.
@@ -20,16 +23,22 @@ pub mod confidence;
 pub mod error;
 pub mod floor;
 pub mod holm;
+#[cfg(test)]
+mod independent;
 pub mod p_value;
 pub mod paired;
 pub mod pooled;
+mod power;
 mod sign_flip;
 mod signed_rank;
+pub mod steady;
 pub mod stopping;
 mod student;
 pub mod summary;
 #[cfg(test)]
 mod synthetic;
+#[cfg(test)]
+mod trial;
 pub mod verdict;
 
 pub use confidence::Confidence;
@@ -39,6 +48,7 @@ pub use holm::holm;
 pub use p_value::{PValue, Significance};
 pub use paired::{Pair, PairedTax};
 pub use pooled::percentile_intervals;
+pub use steady::{Steady, truncation};
 pub use stopping::{Decision, StoppingRule, Width};
 pub use summary::{Spread, Summary};
 pub use verdict::{Comparison, Direction, Finding, Shift, Verdict, judge, judge_family};

@@ -51,19 +51,9 @@ pub struct PairedTax {
 impl PairedTax {
     /// Of two pairs or more.
     pub fn of(pairs: &[Pair], confidence: Confidence) -> Result<Self, StatsError> {
-        check_number(pairs.len())?;
-        let log_ratios = log_ratios(pairs)?;
-        let averages = WalshAverages::of(&log_ratios);
-        let (low, high) = interval(&log_ratios, &averages, confidence);
-        Ok(Self {
-            ratio: ratio(averages.centre()),
-            low: ratio(low),
-            high: ratio(high),
-            p: sign_flip::p_value(&log_ratios),
-            pairs: pairs.len(),
-            log_sd: student::standard_deviation(&log_ratios),
-            confidence,
-        })
+        let (log_ratios, Estimate { ratio, low, high, log_sd }) = estimate(pairs, confidence)?;
+        let p = sign_flip::p_value(&log_ratios);
+        Ok(Self { ratio, low, high, p, pairs: pairs.len(), log_sd, confidence })
     }
 
     /// The tax: the ratio minus one, as a fraction.
@@ -75,6 +65,24 @@ impl PairedTax {
     pub fn excludes_equality(&self) -> bool {
         self.low > 1.0 || self.high < 1.0
     }
+}
+
+/// A ratio and its interval, without the question whether it is one.
+pub(super) struct Estimate {
+    pub(super) ratio: f64,
+    pub(super) low: f64,
+    pub(super) high: f64,
+    pub(super) log_sd: f64,
+}
+
+/// Of two pairs or more, with their log ratios.
+pub(super) fn estimate(pairs: &[Pair], confidence: Confidence) -> Result<(Vec<f64>, Estimate), StatsError> {
+    check_number(pairs.len())?;
+    let log_ratios = log_ratios(pairs)?;
+    let averages = WalshAverages::of(&log_ratios);
+    let (low, high) = interval(&log_ratios, &averages, confidence);
+    let log_sd = student::standard_deviation(&log_ratios);
+    Ok((log_ratios, Estimate { ratio: ratio(averages.centre()), low: ratio(low), high: ratio(high), log_sd }))
 }
 
 fn check_number(given: usize) -> Result<(), StatsError> {
@@ -145,21 +153,6 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_holds_the_true_ratio_with_and_without_drift() {
-        let mut draws = Draws::seeded(5);
-        for rounds in [6, 8, 11, 18] {
-            for drift in [0.0, 0.03, 0.06] {
-                let plan = Rounds { rounds, noise: 0.02, drift, ratio: 1.05 };
-                let held = Tally::of(2_000, || {
-                    let tax = PairedTax::of(&draws.study(plan).cell, Confidence::P95).unwrap();
-                    tax.low <= 1.05 && 1.05 <= tax.high
-                });
-                assert!(held.rate() >= 0.93, "{plan:?}: {held:?}");
-            }
-        }
-    }
-
-    #[test]
     fn the_interval_holds_the_true_ratio_with_outliers() {
         let mut draws = Draws::seeded(6);
         let held = Tally::of(2_000, || {
@@ -183,17 +176,6 @@ mod tests {
                 tax.low <= 0.8 && 0.8 <= tax.high
             });
             assert!(held.is_near(0.95), "{plan:?}: {held:?}");
-        }
-    }
-
-    #[test]
-    fn the_same_arm_twice_is_called_different_in_one_of_twenty() {
-        let mut draws = Draws::seeded(8);
-        for drift in [0.0, 0.03, 0.06] {
-            let plan = Rounds { rounds: 11, noise: 0.02, drift, ratio: 1.0 };
-            let alarms =
-                Tally::of(2_000, || PairedTax::of(&draws.study(plan).cell, Confidence::P95).unwrap().p.get() <= 0.05);
-            assert!(alarms.is_at_most(0.05), "{plan:?}: {alarms:?}");
         }
     }
 

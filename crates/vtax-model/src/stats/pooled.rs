@@ -1,94 +1,120 @@
 //! Percentiles of all transactions of a cell, with an interval that has the sample as its unit.
 //!
 //! The value comes from the merged counts: averaging the samples' percentiles would be wrong. The
-//! interval is a cluster bootstrap: whole samples are drawn with replacement and merged again
-//! (Davison and Hinkley, "Bootstrap Methods and their Application", 1997, section 3.8), so that
-//! transactions of one sample, which are alike, don't count as independent. With few samples such
-//! an interval is too narrow, as every percentile bootstrap (at n = 11 a 95 % one holds about
-//! 90 %); a t interval of the samples' percentiles is worse, because in a tail these are so skewed
-//! that it reaches below zero and may not even hold the merged value.
+//! interval is Woodruff's ("Confidence intervals for medians and other position measures", Journal
+//! of the American Statistical Association 47, 1952): the share of transactions that are not above
+//! the merged percentile differs from sample to sample, which gives the share an interval
+//! `p ± t(1 - α/2, n - 1) · s`, and the merged percentiles of its two ends are the interval. Whole
+//! samples count, so transactions of one sample, which are alike, don't pass for independent. The
+//! share's error is that of a ratio of sums over clusters (Cochran, "Sampling Techniques", 3rd
+//! edition, 1977, section 6.3), since no two samples have the same number of transactions.
+//!
+//! Samples that have most of a tail are few, so that the shares are skewed, and t alone is too near on
+//! the side of the missing ones. That side is moved out by the skewness' term of t's expansion,
+//! `g · s · (2 t² + 1) / 6n` (Hall, "On the removal of skewness by transformation", Journal of the
+//! Royal Statistical Society B 54(1), 1992), and the other is left where it is.
+//!
+//! **How well it holds** (`trial.rs`): at 5 to 30 samples that differ in level by 5 % and in the
+//! weight of their tail by two thirds of it, with and without drift between rounds, a 95 % interval of
+//! p50, p99 or p99.9 holds the truth in 93.5 % of draws or more. Where the tail's weight varies by 130 %
+//! of itself (most samples lack it, a few consist of it), p99 is held in 91 to 93 %: no interval can
+//! know of what wasn't met. A percentile bootstrap over samples, for comparison, holds what it should
+//! in 84 % at five samples and 90 % at eleven even if they are normal; and a t interval of the samples'
+//! own percentiles is about another figure, which may not even hold the merged value.
+//!
+//! Where the share's interval reaches one, no larger value was met that could be its end, and the
+//! largest recorded stands for it.
 
-use std::collections::BTreeMap;
+use super::{Confidence, student};
+use crate::histogram::{Histogram, bucket_of, rank};
 
-use rand::{RngExt, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
-
-use super::Confidence;
-use crate::histogram::Histogram;
-
-/// Enough that the ends of a 95 % interval are the 25th value from either side.
-const RESAMPLES: usize = 1_000;
-
-/// Ends of the interval of each of `percents`, in nanoseconds; None with fewer than two samples,
-/// or if nothing was recorded.
+/// Ends of the interval of each of `percents`, in nanoseconds: the lower edge of the first bucket
+/// and the upper edge of the last. None with fewer than two samples that recorded anything.
+///
+/// What a round measured twice belongs together (see [`super::Summary::of_rounds`]): merge it first.
 pub fn percentile_intervals(
     samples: &[&Histogram],
     percents: &[f64],
     confidence: Confidence,
 ) -> Option<Vec<(u64, u64)>> {
-    let counts = Counts::of(samples);
-    if samples.len() < 2 || counts.rows.is_empty() {
-        return None;
-    }
-    // The same samples give the same interval.
-    let mut rng = Xoshiro256PlusPlus::seed_from_u64(samples.iter().map(|sample| sample.count()).sum());
-    let mut drawn: Vec<Vec<u64>> = vec![Vec::with_capacity(RESAMPLES); percents.len()];
-    let mut merged = Vec::with_capacity(counts.rows.len());
-    for _ in 0..RESAMPLES {
-        counts.merge(&draw(samples.len(), &mut rng), &mut merged);
-        for (values, percent) in drawn.iter_mut().zip(percents) {
-            values.push(counts.percentile(&merged, *percent));
-        }
-    }
-    Some(drawn.into_iter().map(|values| middle(values, confidence)).collect())
+    let merged = Merged::of(samples);
+    let quantile = match merged.totals.len() {
+        0 | 1 => return None,
+        samples => student::quantile(1.0 - confidence.tail(), samples - 1),
+    };
+    let interval = |percent: &f64| {
+        let (below, above) = merged.margins_of_share(*percent, quantile);
+        let [low, high] = [percent - 100.0 * below, percent + 100.0 * above].map(|percent| merged.percentile(percent));
+        (*bucket_of(low).start(), high)
+    };
+    Some(percents.iter().map(interval).collect())
 }
 
-/// How often each sample is in a resample.
-fn draw(samples: usize, rng: &mut Xoshiro256PlusPlus) -> Vec<u64> {
-    let mut times = vec![0; samples];
-    for _ in 0..samples {
-        times[rng.random_range(0..samples)] += 1;
-    }
-    times
+/// The counts of all samples that recorded anything.
+struct Merged {
+    /// Transactions of each sample.
+    totals: Vec<u64>,
+    /// Upper edge of a bucket, which sample used it and how often, in rising order.
+    counts: Vec<(u64, usize, u64)>,
+    /// Upper edge of a bucket and how many of all transactions are not above it, in rising order.
+    cumulative: Vec<(u64, u64)>,
 }
 
-fn middle(mut values: Vec<u64>, confidence: Confidence) -> (u64, u64) {
-    values.sort_unstable();
-    let cut = (values.len() as f64 * confidence.tail()).floor() as usize;
-    (values[cut], values[values.len() - 1 - cut])
-}
-
-/// The counts of every sample in every bucket that any of them uses, in rising order.
-struct Counts {
-    rows: Vec<(u64, Vec<u64>)>,
-}
-
-impl Counts {
-    fn of(samples: &[&Histogram]) -> Counts {
-        let mut rows: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
-        for (index, sample) in samples.iter().enumerate() {
-            for (value, count) in sample.recorded() {
-                rows.entry(value).or_insert_with(|| vec![0; samples.len()])[index] = count;
-            }
-        }
-        Counts { rows: rows.into_iter().collect() }
-    }
-
-    /// The cumulative counts of a resample.
-    fn merge(&self, times: &[u64], merged: &mut Vec<u64>) {
-        merged.clear();
+impl Merged {
+    fn of(samples: &[&Histogram]) -> Self {
+        let used: Vec<&&Histogram> = samples.iter().filter(|sample| !sample.is_empty()).collect();
+        let of_sample = |(index, sample): (usize, &&&Histogram)| {
+            sample.recorded().map(|(value, count)| (value, index, count)).collect::<Vec<_>>()
+        };
+        let mut counts: Vec<(u64, usize, u64)> = used.iter().enumerate().flat_map(of_sample).collect();
+        counts.sort_unstable();
         let mut sum = 0;
-        for (_, counts) in &self.rows {
-            sum += counts.iter().zip(times).map(|(count, times)| count * times).sum::<u64>();
-            merged.push(sum);
-        }
+        let runs = counts.chunk_by(|left, right| left.0 == right.0).map(|bucket| {
+            sum += bucket.iter().map(|(_, _, count)| count).sum::<u64>();
+            (bucket[0].0, sum)
+        });
+        let cumulative = runs.collect();
+        Self { totals: used.iter().map(|sample| sample.count()).collect(), counts, cumulative }
     }
 
-    fn percentile(&self, cumulative: &[u64], percent: f64) -> u64 {
-        let all = cumulative.last().copied().unwrap_or(0);
-        let wanted = ((all as f64 * percent / 100.0).ceil() as u64).max(1);
-        let at = cumulative.partition_point(|sum| *sum < wanted).min(self.rows.len() - 1);
-        self.rows[at].0
+    fn all(&self) -> u64 {
+        self.cumulative.last().map_or(0, |(_, sum)| *sum)
+    }
+
+    /// The merged percentile and how many transactions are not above it.
+    fn reached(&self, percent: f64) -> (u64, u64) {
+        let wanted = rank(percent, self.all());
+        let at = self.cumulative.partition_point(|(_, sum)| *sum < wanted);
+        self.cumulative[at.min(self.cumulative.len() - 1)]
+    }
+
+    fn percentile(&self, percent: f64) -> u64 {
+        self.reached(percent).0
+    }
+
+    /// How far below and above the percentile's share the share's interval reaches, given t.
+    fn margins_of_share(&self, percent: f64, quantile: f64) -> (f64, f64) {
+        let residuals = self.residuals(percent);
+        let n = residuals.len() as f64;
+        let sum = |power: i32| residuals.iter().map(|residual| residual.powi(power)).sum::<f64>();
+        let sd = (sum(2) / (n - 1.0)).sqrt();
+        let margin = quantile * sd / n.sqrt();
+        // Two samples have no skewness, and equal ones none that has a meaning.
+        let skewness = if n > 2.0 && sd > 0.0 { n / ((n - 1.0) * (n - 2.0)) * sum(3) / sd.powi(3) } else { 0.0 };
+        let skewed = skewness * sd * (2.0 * quantile * quantile + 1.0) / (6.0 * n);
+        (margin + skewed.max(0.0), margin + (-skewed).max(0.0))
+    }
+
+    /// By how much each sample's share of transactions that are not above the percentile differs from
+    /// the share of all, weighted with its part of all transactions.
+    fn residuals(&self, percent: f64) -> Vec<f64> {
+        let (value, below) = self.reached(percent);
+        let (all, n) = (self.all() as f64, self.totals.len() as f64);
+        let mut counts: Vec<f64> = self.totals.iter().map(|total| -(below as f64 / all) * *total as f64).collect();
+        for (_, sample, count) in self.counts.iter().take_while(|(edge, ..)| *edge <= value) {
+            counts[*sample] += *count as f64;
+        }
+        counts.into_iter().map(|count| count * n / all).collect()
     }
 }
 

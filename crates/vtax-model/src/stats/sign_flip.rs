@@ -48,12 +48,21 @@ fn exact(magnitudes: &[f64], bound: f64) -> f64 {
 
 /// The sums of all sign patterns, ascending.
 fn sorted_sums(magnitudes: &[f64]) -> Vec<f64> {
-    let mut sums = vec![0.0];
-    for value in magnitudes {
-        sums = sums.iter().flat_map(|sum| [sum - value, sum + value]).collect();
+    magnitudes.iter().fold(vec![0.0], |sums, value| with_and_without(&sums, *value))
+}
+
+/// Every ascending sum less and plus the value: two ascending lists, merged.
+fn with_and_without(sums: &[f64], value: f64) -> Vec<f64> {
+    let mut merged = Vec::with_capacity(2 * sums.len());
+    let mut more = sums.iter().map(|sum| sum + value).peekable();
+    for less in sums.iter().map(|sum| sum - value) {
+        while let Some(sum) = more.next_if(|sum| *sum < less) {
+            merged.push(sum);
+        }
+        merged.push(less);
     }
-    sums.sort_unstable_by(f64::total_cmp);
-    sums
+    merged.extend(more);
+    merged
 }
 
 /// (k + 1) / (m + 1): Phipson & Smyth (2010), "Permutation p-values should never be zero",

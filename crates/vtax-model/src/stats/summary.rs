@@ -4,10 +4,13 @@
 //! many thousand transactions. At that size the percentile bootstrap and BCa (Efron & Tibshirani,
 //! "An Introduction to the Bootstrap", 1993, chapters 13 and 14) resample too little spread: over
 //! normal samples a 95 % interval holds the mean in 84 % of draws at n = 5 and 90 % at n = 11,
-//! Student's in 95 %, and in 93 % over samples with a lognormal skew of σ = 0.3 (the tests show both). The
-//! bootstrap-t has the right coverage too, but one outlier among equal samples makes intervals
-//! many times wider than any sample. Over strongly skewed samples (lognormal, σ = 1) all are
-//! too narrow, Student's at about 82 % for n = 5 to 11; prefer the median there.
+//! Student's in 95 %, and in 93 % or more over samples with a lognormal skew of σ = 0.3 (the tests here
+//! and in `trial.rs` show it). The bootstrap-t has the right coverage too, but one outlier among
+//! equal samples makes intervals many times wider than any sample. Over strongly skewed samples
+//! (lognormal, σ = 1) all are too narrow, Student's at about 82 % for n = 5 to 11; prefer the median
+//! there.
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -52,6 +55,25 @@ impl Summary {
             n: samples.len(),
             spread: (samples.len() > 1).then(|| Spread::of(samples, confidence)),
         })
+    }
+}
+
+impl Summary {
+    /// Of samples with the number of their round, one or more of each round.
+    ///
+    /// What is measured twice in a round (the baseline is) saw the same machine twice, and where that
+    /// drifts between rounds two such samples don't count as two: at 2 % of noise and 3 % of drift
+    /// Student's interval of all samples holds the mean in 86 % of draws (`trial.rs`). So the interval is
+    /// that of the rounds' means; with one sample in each round it is [`Summary::of`]'s.
+    pub fn of_rounds(samples: &[(u32, f64)], confidence: Confidence) -> Result<Self, StatsError> {
+        let values: Vec<f64> = samples.iter().map(|(_, value)| *value).collect();
+        let whole = Self::of(&values, confidence)?;
+        let mut rounds: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+        samples.iter().for_each(|(round, value)| rounds.entry(*round).or_default().push(*value));
+        let means: Vec<f64> = rounds.values().map(|of_round| student::mean(of_round)).collect();
+        let Self { mean, spread, .. } = Self::of(&means, confidence)?;
+        let with_sd = |(rounds, whole): (Spread, Spread)| Spread { sd: whole.sd, ..rounds };
+        Ok(Self { mean, spread: spread.zip(whole.spread).map(with_sd), ..whole })
     }
 }
 
@@ -102,6 +124,22 @@ mod tests {
     }
 
     #[test]
+    fn samples_of_one_round_count_as_one() {
+        let twice = [(1, 9.0), (1, 11.0), (2, 13.0), (2, 11.0), (3, 14.0), (3, 14.0)];
+        let summary = Summary::of_rounds(&twice, Confidence::P95).unwrap();
+        let rounds = Summary::of(&[10.0, 12.0, 14.0], Confidence::P95).unwrap().spread.unwrap();
+        let spread = summary.spread.unwrap();
+        assert_eq!((summary.mean, summary.median, summary.n), (12.0, 12.0, 6));
+        assert_eq!((spread.low, spread.high), (rounds.low, rounds.high));
+        // Squares of the deviations from 12: 9 + 1 + 1 + 1 + 4 + 4 = 20, over 5.
+        assert_eq!(spread.sd, 2.0);
+        assert_eq!(Summary::of_rounds(&twice[..2], Confidence::P95).unwrap().spread, None);
+        let singles = [(1, 4.0), (2, 6.0), (5, 5.0)];
+        let values = singles.map(|(_, value)| value);
+        assert_eq!(Summary::of_rounds(&singles, Confidence::P99), Summary::of(&values, Confidence::P99));
+    }
+
+    #[test]
     fn samples_that_are_no_numbers_are_named() {
         for value in [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e101, -f64::MAX] {
             let error = Summary::of(&[1.0, value], Confidence::P95).unwrap_err();
@@ -117,23 +155,6 @@ mod tests {
         let json = serde_json::to_value(&summary).unwrap();
         assert!(json["low"].is_number() && json["high"].is_number() && json["sd"].is_number());
         assert_eq!(serde_json::from_value::<Summary>(json).unwrap(), summary);
-    }
-
-    fn holds(samples: &[f64], mean: f64) -> bool {
-        let spread = Summary::of(samples, Confidence::P95).unwrap().spread.unwrap();
-        spread.low <= mean && mean <= spread.high
-    }
-
-    #[test]
-    fn the_interval_holds_the_mean_as_often_as_it_says() {
-        let mut draws = Draws::seeded(1);
-        for n in [5, 8, 11, 18, 30] {
-            let normal = Tally::of(4_000, || holds(&draws.samples(n, |z| 10.0 + z), 10.0));
-            assert!(normal.is_near(0.95), "normal, n = {n}: {normal:?}");
-            let mean = (0.3f64.powi(2) / 2.0).exp();
-            let skewed = Tally::of(4_000, || holds(&draws.samples(n, |z| (0.3 * z).exp()), mean));
-            assert!(skewed.rate() >= 0.92, "lognormal, n = {n}: {skewed:?}");
-        }
     }
 
     /// Why the interval is Student's: if this fails, the module's text is wrong.

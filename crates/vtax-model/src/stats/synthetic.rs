@@ -23,6 +23,17 @@ pub(super) struct Rounds {
     pub(super) ratio: f64,
 }
 
+/// How the machine changes from round to round, all arms of a round alike; each with the standard
+/// deviation of its logarithm.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Drift {
+    None,
+    /// Every round finds it elsewhere around the same level.
+    Around(f64),
+    /// Every round finds it near where the last one left it.
+    Walk(f64),
+}
+
 /// What such a study measured.
 #[derive(Clone)]
 pub(super) struct Study {
@@ -38,6 +49,20 @@ impl Draws {
     /// Samples made from standard normal numbers.
     pub(super) fn samples(&mut self, n: usize, make: impl Fn(f64) -> f64) -> Vec<f64> {
         (0..n).map(|_| make(self.normal())).collect()
+    }
+
+    /// Logarithm of the machine's level in each round.
+    pub(super) fn machine(&mut self, rounds: usize, drift: Drift) -> Vec<f64> {
+        let mut level = 0.0;
+        let round = |_| match drift {
+            Drift::None => 0.0,
+            Drift::Around(sd) => sd * self.normal(),
+            Drift::Walk(sd) => {
+                level += sd * self.normal();
+                level
+            }
+        };
+        (0..rounds).map(round).collect()
     }
 
     pub(super) fn resampled_mean(&mut self, samples: &[f64]) -> f64 {
@@ -80,7 +105,7 @@ impl Draws {
     }
 
     /// Box & Muller (1958).
-    fn normal(&mut self) -> f64 {
+    pub(super) fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.uniform()).cos()
     }

@@ -1,4 +1,10 @@
+use std::collections::BTreeSet;
+
 use super::*;
+use crate::{
+    units::ByteSize,
+    workload::{Direction, TestKind, Workload},
+};
 
 fn parse(text: &str) -> Result<Study, FileError> {
     Study::parse(Source { name: "study.toml", text })
@@ -18,8 +24,12 @@ duration = "1s"
 "#;
 
 fn refused(from: &str, to: &str) -> String {
-    assert!(STUDY.contains(from), "{from}");
-    parse(&STUDY.replace(from, to)).expect_err("a broken study").to_string()
+    refused_text(STUDY, from, to)
+}
+
+fn refused_text(text: &str, from: &str, to: &str) -> String {
+    assert!(text.contains(from), "{from}");
+    parse(&text.replace(from, to)).expect_err("a broken study").to_string()
 }
 
 #[test]
@@ -30,6 +40,10 @@ fn every_built_in_study_reads() {
     }
 }
 
+fn stream(message: ByteSize) -> Workload {
+    Workload::Stream { message, direction: Direction::Forward }
+}
+
 #[test]
 fn the_t7_1_study_has_the_published_plan() {
     let study = Study::built_in("sparc-t7-1").expect("built in");
@@ -37,8 +51,8 @@ fn the_t7_1_study_has_the_published_plan() {
     assert_eq!(study.plan.duration, Span::from_millis(30_000));
     let sizes: BTreeSet<Workload> = study.cells.iter().map(|cell| cell.workload).collect();
     assert!(sizes.contains(&Workload::Rr { request: ByteSize(1), response: ByteSize(1) }));
-    assert!(sizes.contains(&Workload::Stream { message: ByteSize(1 << 20) }));
-    assert!(sizes.contains(&Workload::Stream { message: ByteSize(8972) }));
+    assert!(sizes.contains(&stream(ByteSize(1 << 20))));
+    assert!(sizes.contains(&stream(ByteSize(8972))));
 }
 
 #[test]
@@ -53,7 +67,7 @@ fn a_datagram_in_a_tunnel_is_smaller_than_the_wire_carries() {
     let study = parse(&STUDY.replace("\"bridge\"", "\"vxlan\"")).expect("a good study");
     let messages = study.cells.iter().filter(|cell| cell.row == Row::Method(IoMethod::Vxlan));
     let messages: BTreeSet<Workload> = messages.map(|cell| cell.workload).collect();
-    assert!(messages.contains(&Workload::Stream { message: ByteSize(1500 - 50 - 28) }));
+    assert!(messages.contains(&stream(ByteSize(1500 - 50 - 28))));
 }
 
 #[test]
@@ -91,4 +105,66 @@ proptest::proptest! {
         broken.replace_range(at..end, &text);
         let _ = parse(&broken);
     }
+}
+
+#[test]
+fn sizes_and_gaps_are_swept_where_a_test_has_them() {
+    let swept = "sizes = [64, 256, 1024]\ngaps = [\"0s\", \"1ms\"]\n[plan]";
+    let text = STUDY.replace("[plan]", swept).replace("\"stream\"]", "\"stream\", \"cc\"]").replace(", \"udp\"", "");
+    let study = parse(&text).expect("a good study");
+    let of = |kind| study.cells.iter().filter(move |cell| cell.workload.kind() == kind && cell.row == study.baseline);
+    assert_eq!((of(TestKind::Rr).count(), of(TestKind::Stream).count(), of(TestKind::Cc).count()), (6, 3, 1));
+    let gaps: Vec<_> = of(TestKind::Rr).map(|cell| (cell.variant, cell.options.gap)).collect();
+    assert_eq!(gaps[..2], [(0, None), (1, Some(Span::from_millis(1)))]);
+    assert!(of(TestKind::Stream).all(|cell| cell.options.gap.is_none()));
+    let blocks: BTreeSet<_> = study.cells.iter().map(Cell::block).collect();
+    assert_eq!(blocks.len() * 2, study.cells.len(), "each is compared with its like only");
+}
+
+#[test]
+fn rows_may_be_engines() {
+    let text = STUDY.replace("\"native\"", "\"blocking\"").replace("\"bridge\"", "\"epoll\"");
+    let study = parse(&text).expect("a good study");
+    let engines: BTreeSet<Engine> = study.cells.iter().map(|cell| cell.options.engine).collect();
+    assert_eq!(engines, BTreeSet::from([Engine::Blocking, Engine::Epoll]));
+}
+
+const ENDPOINTS: &str = r#"
+[[endpoint]]
+end = "initiator"
+control = "local"
+[[endpoint]]
+method = "native"
+end = "responder"
+control = "ssh:a"
+[[endpoint]]
+method = "bridge"
+end = "responder"
+control = "ssh:b"
+"#;
+
+#[test]
+fn endpoints_stand_for_rows() {
+    let study = parse(&(STUDY.to_owned() + ENDPOINTS)).expect("a good study");
+    assert_eq!(study.endpoints.len(), 3);
+    let back: Study = serde_json::from_str(&serde_json::to_string(&study).expect("JSON")).expect("JSON");
+    assert_eq!(back, study);
+}
+
+#[test]
+fn options_and_endpoints_that_make_no_sense_are_refused() {
+    let with = |from: &str, to: &str| refused_text(&(STUDY.to_owned() + ENDPOINTS), from, to);
+    insta::assert_snapshot!("row_without_endpoint", with("method = \"bridge\"\n", "method = \"native\"\n"));
+    insta::assert_snapshot!("endpoint_of_no_row", with("method = \"bridge\"\n", "method = \"veth\"\n"));
+    insta::assert_snapshot!("unknown_endpoint", with("ssh:b", "telnet:b"));
+    insta::assert_snapshot!("option_of_another_test", refused("[plan]", "[options]\ngro = true\n[plan]"));
+    insta::assert_snapshot!("unknown_option", refused("[plan]", "[options]\nturbo = true\n[plan]"));
+    insta::assert_snapshot!("burst_with_gap", {
+        let rr = STUDY.replace(", \"stream\"", "");
+        let options = "[options]\nburst = 4\ngap = \"1ms\"\n[plan]";
+        refused_text(&rr, "[plan]", options)
+    });
+    insta::assert_snapshot!("sizes_and_a_size", refused("[plan]", "sizes = [64]\nrequest = 2\n[plan]"));
+    insta::assert_snapshot!("size_of_the_sweep", refused("[plan]", "sizes = [64, 2000]\n[plan]"));
+    insta::assert_snapshot!("engine_beside_method", refused("\"bridge\"", "\"epoll\""));
 }

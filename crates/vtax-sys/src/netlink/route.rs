@@ -14,6 +14,9 @@ use crate::error::{Result, SysError};
 
 /// Length of `struct rtmsg`, behind which the attributes begin.
 const HEADER: usize = 12;
+/// `lo` is the first link of every namespace (`LOOPBACK_IFINDEX`).
+const LOOPBACK: IfIndex = IfIndex(1);
+const MALFORMED: &str = "a malformed route";
 
 /// A route to add to the main table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +38,7 @@ pub enum NextHop {
     Link(IfIndex),
 }
 
-/// A route that the namespace has.
+/// A route that the namespace has, or the way of one packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route {
     /// Where to; a prefix of length 0 is the default route.
@@ -77,6 +80,55 @@ impl Rtnl {
         }
         Ok(routes)
     }
+
+    /// The route that the kernel takes *now* for a packet to `to`, by all its rules and tables
+    /// (`RTM_GETROUTE`); none if it has no way there, or none from an IPv4 address `from` that
+    /// isn't ours. To an address of our own it leads over `lo`.
+    ///
+    /// `from` is the address that the sender has bound. The answer's `source` is that one, else
+    /// the one that the kernel would choose. Ports and the like, by which the kernel spreads flows
+    /// over the ways of a multipath route, are not told to it; nor is a link, without which
+    /// a link-local `to` is ambiguous.
+    ///
+    /// # Errors
+    /// [`SysError::Invalid`] if addresses of IPv4 and IPv6 are mixed; `EACCES` or `EINVAL` if a
+    /// route forbids or drops the packet.
+    pub fn route_to(&mut self, from: Option<IpAddr>, to: IpAddr) -> Result<Option<Route>> {
+        one_family(to, from)?;
+        let subject = Subject { operation: "look up the route", object: &format_args!("to {to}") };
+        let request = RouteNetlinkMessage::GetRoute(lookup(from, to));
+        let found = self.get(request, subject, Route::taken);
+        match found {
+            Err(error) if matches!(error.errno(), Some(libc::ENETUNREACH | libc::EHOSTUNREACH)) => Ok(None),
+            other => Ok(other?.map(|route| Route { source: from.or(route.source), ..route })),
+        }
+    }
+}
+
+/// A question for the way of one packet. Anything else in it is refused by a kernel that checks
+/// (`inet_rtm_valid_getroute_req`).
+fn lookup(from: Option<IpAddr>, to: IpAddr) -> RouteMessage {
+    let length = IpNet::from(to).max_prefix_len();
+    let mut message = RouteMessage::default();
+    message.header.address_family = family(to);
+    message.header.destination_prefix_length = length;
+    message.attributes.push(RouteAttribute::Destination(to.into()));
+    if let Some(from) = from {
+        message.header.source_prefix_length = length;
+        message.attributes.push(RouteAttribute::Source(from.into()));
+    }
+    message
+}
+
+fn one_family(dest: IpAddr, others: impl IntoIterator<Item = IpAddr>) -> Result<()> {
+    match others.into_iter().find(|other| other.is_ipv4() != dest.is_ipv4()) {
+        None => Ok(()),
+        Some(other) => Err(SysError::Invalid {
+            what: "address in a route",
+            value: other.to_string(),
+            why: "all addresses of a route are of one family",
+        }),
+    }
 }
 
 impl NewRoute {
@@ -85,15 +137,7 @@ impl NewRoute {
             NextHop::Via(router) => Some(router),
             NextHop::Link(_) => None,
         };
-        let ours = |address: &IpAddr| address.is_ipv4() == self.dest.addr().is_ipv4();
-        match via.iter().chain(&self.source).find(|address| !ours(address)) {
-            None => Ok(()),
-            Some(other) => Err(SysError::Invalid {
-                what: "address in a route",
-                value: other.to_string(),
-                why: "all addresses of a route are of one family",
-            }),
-        }
+        one_family(self.dest.addr(), via.into_iter().chain(self.source))
     }
 
     fn message(&self) -> RouteMessage {
@@ -125,28 +169,42 @@ impl NewRoute {
 impl Route {
     /// Nothing for another family or for a route of the kernel's own.
     fn parse(body: &[u8], wanted: AddressFamily) -> Result<Option<Self>, &'static str> {
-        let malformed = "a malformed route";
-        let header = RouteHeader::parse(body).map_err(|_| malformed)?;
+        let header = RouteHeader::parse(body).map_err(|_| MALFORMED)?;
         let own = [RouteType::Local, RouteType::Broadcast, RouteType::Anycast, RouteType::Multicast];
         if header.address_family != wanted || own.contains(&header.kind) {
             return Ok(None);
         }
+        Self::read(body).map(Some)
+    }
+
+    /// The answer to a lookup. What is for ourselves goes over `lo`; for IPv6 the kernel names the
+    /// link that has the address (`addrconf_f6i_alloc`) though it doesn't send by it
+    /// (`ip6_rt_get_dev_rcu`).
+    fn taken(body: &[u8]) -> Option<Self> {
+        let route = Self::read(body).ok()?;
+        let own = RouteHeader::parse(body).ok()?.kind == RouteType::Local;
+        Some(Self { link: if own { Some(LOOPBACK) } else { route.link }, ..route })
+    }
+
+    /// Any route to an IP address.
+    fn read(body: &[u8]) -> Result<Self, &'static str> {
+        let header = RouteHeader::parse(body).map_err(|_| MALFORMED)?;
         let attributes = &body[HEADER..];
         let find = |kind| attribute(attributes, kind);
-        let dest = match (find(libc::RTA_DST), wanted) {
-            (Some(dest), _) => ip(dest).ok_or(malformed)?,
+        let dest = match (find(libc::RTA_DST), header.address_family) {
+            (Some(dest), _) => ip(dest).ok_or(MALFORMED)?,
             (None, AddressFamily::Inet6) => Ipv6Addr::UNSPECIFIED.into(),
             (None, _) => Ipv4Addr::UNSPECIFIED.into(),
         };
         let length = header.destination_prefix_length;
-        Ok(Some(Self {
-            dest: IpNet::new(dest, length).map_err(|_| malformed)?,
+        Ok(Self {
+            dest: IpNet::new(dest, length).map_err(|_| MALFORMED)?,
             via: find(libc::RTA_GATEWAY).and_then(ip),
             link: find(libc::RTA_OIF).and_then(number32).map(IfIndex),
             source: find(libc::RTA_PREFSRC).and_then(ip),
             // The header has room for small numbers only.
             table: find(libc::RTA_TABLE).and_then(number32).unwrap_or(header.table.into()),
-        }))
+        })
     }
 }
 
@@ -195,6 +253,27 @@ mod tests {
     fn families_are_not_mixed() {
         let mixed = route("10.0.0.0/8", NextHop::Via("::1".parse().unwrap()));
         assert!(mixed.check().unwrap_err().to_string().contains("::1"));
+        let mut rtnl = Rtnl::open().unwrap();
+        let asked = rtnl.route_to("::1".parse().ok(), "127.0.0.1".parse().unwrap());
+        assert!(asked.unwrap_err().to_string().contains("::1"));
+    }
+
+    #[test]
+    fn a_question_names_single_addresses() {
+        let (from, to) = ("2001:db8::1".parse().unwrap(), "2001:db8::2".parse().unwrap());
+        let asked = lookup(Some(from), to);
+        let read = Route::read(&bytes(&asked)).unwrap();
+        assert_eq!((read.dest.addr(), read.dest.prefix_len()), (to, 128));
+        assert_eq!(asked.header.source_prefix_length, 128);
+        assert_eq!(lookup(None, to).header.source_prefix_length, 0);
+    }
+
+    #[test]
+    fn loopback_is_reached_over_the_first_link() {
+        let mut rtnl = Rtnl::open().unwrap();
+        let to = "127.0.0.2".parse().unwrap();
+        let found = rtnl.route_to(None, to).unwrap().unwrap();
+        assert_eq!((found.link, found.dest), (Some(IfIndex(1)), IpNet::from(to)));
     }
 
     proptest! {
@@ -202,6 +281,7 @@ mod tests {
         fn hostile_reports_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
             let _ = Route::parse(&bytes, AddressFamily::Inet);
             let _ = Route::parse(&bytes, AddressFamily::Inet6);
+            let _ = Route::taken(&bytes);
         }
     }
 }

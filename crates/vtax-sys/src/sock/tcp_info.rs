@@ -4,16 +4,21 @@
 //! it filled in, so it is read by offsets. The C library's structure is frozen at
 //! an early length and would hide what matters most.
 
-use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
+use super::get_bytes;
 use crate::error::{Result, SysError};
+
+/// Where the C compiler puts the first bit field of a byte.
+const FIRST_BIT: u8 = if cfg!(target_endian = "big") { 0x80 } else { 1 };
 
 /// What TCP knows of one end of a connection. Counters run from its beginning. A
 /// field that this kernel is too old to have is `None`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TcpInfo {
+    /// Where the connection is in its life.
+    pub state: TcpState,
     /// Smoothed round trip time.
     pub rtt: Duration,
     /// Mean deviation of the round trip time.
@@ -30,12 +35,21 @@ pub struct TcpInfo {
     pub path_mtu: u32,
     /// Segments sent and not acknowledged.
     pub unacknowledged: u32,
+    /// Segments sent that are taken for lost and not yet sent again.
+    pub lost: u32,
+    /// Segments by which a packet may be late before it is taken for lost.
+    pub reordering: u32,
     /// Segments that had to be sent again.
     pub retransmits: u32,
     /// Smallest round trip time of late (Linux 4.6).
     pub min_rtt: Option<Duration>,
+    /// Bytes per second at which TCP spaces its segments (3.15); none while it doesn't.
+    pub pacing_rate: Option<u64>,
     /// Bytes per second, from the rate at which data was acknowledged (4.9).
     pub delivery_rate: Option<u64>,
+    /// Whether `delivery_rate` was held back by a sender with nothing to send, and
+    /// so is no measure of the path (4.9).
+    pub delivery_rate_app_limited: bool,
     /// Time with data to send (4.10).
     pub busy: Option<Duration>,
     /// Of `busy`, limited by the peer's receive window (4.10).
@@ -52,11 +66,31 @@ pub struct TcpInfo {
     pub reorderings: Option<u32>,
 }
 
+/// A state of RFC 9293, numbered as in the kernel's `net/tcp_states.h`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are those of the RFC")]
+pub enum TcpState {
+    Established,
+    SynSent,
+    SynReceived,
+    FinWait1,
+    FinWait2,
+    TimeWait,
+    Closed,
+    CloseWait,
+    LastAck,
+    Listen,
+    Closing,
+    /// One that later kernels have.
+    Unknown(u8),
+}
+
 /// Asks the kernel about a TCP socket.
 pub fn tcp_info(socket: impl AsFd) -> Result<TcpInfo> {
     let (operation, object) = ("read", "TCP_INFO of a socket");
     let mut buffer = [0_u8; 512];
-    let filled = read(socket, &mut buffer).map_err(|e| SysError::os(operation, object, e))?;
+    let filled = get_bytes(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut buffer)
+        .map_err(|e| SysError::os(operation, object, e))?;
     TcpInfo::from_bytes(&buffer[..filled])
         .ok_or_else(|| SysError::malformed(operation, object, format!("{filled} bytes")))
 }
@@ -67,18 +101,25 @@ impl TcpInfo {
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let info = Fields(bytes);
         Some(Self {
+            state: TcpState::from_kernel(info.u8(0)?),
             send_mss: info.u32(16)?,
             receive_mss: info.u32(20)?,
             unacknowledged: info.u32(24)?,
+            lost: info.u32(32)?,
             path_mtu: info.u32(60)?,
             rtt: micros(info.u32(68)?.into()),
             rtt_variance: micros(info.u32(72)?.into()),
             slow_start_threshold: info.u32(76)?,
             congestion_window: info.u32(80)?,
+            reordering: info.u32(88)?,
             retransmits: info.u32(100)?,
+            // All ones stands for "as fast as it will".
+            pacing_rate: info.u64(104).filter(|rate| *rate != u64::MAX),
             // All ones until a first sample has been taken.
             min_rtt: info.u32(148).filter(|rtt| *rtt != u32::MAX).map(|rtt| micros(rtt.into())),
             delivery_rate: info.u64(160),
+            // The first bit field behind the window scales; zero on kernels before 4.9.
+            delivery_rate_app_limited: info.u8(7)? & FIRST_BIT != 0,
             busy: info.u64(168).map(micros),
             receive_window_limited: info.u64(176).map(micros),
             send_buffer_limited: info.u64(184).map(micros),
@@ -90,9 +131,34 @@ impl TcpInfo {
     }
 }
 
+impl TcpState {
+    fn from_kernel(number: u8) -> Self {
+        match number {
+            1 => Self::Established,
+            2 => Self::SynSent,
+            3 => Self::SynReceived,
+            4 => Self::FinWait1,
+            5 => Self::FinWait2,
+            6 => Self::TimeWait,
+            7 => Self::Closed,
+            8 => Self::CloseWait,
+            9 => Self::LastAck,
+            10 => Self::Listen,
+            11 => Self::Closing,
+            // A request socket of a listener: SYN received, to the outside.
+            12 => Self::SynReceived,
+            other => Self::Unknown(other),
+        }
+    }
+}
+
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
+    fn u8(&self, offset: usize) -> Option<u8> {
+        self.0.get(offset).copied()
+    }
+
     fn u32(&self, offset: usize) -> Option<u32> {
         let bytes = self.0.get(offset..offset + 4)?;
         Some(u32::from_ne_bytes(bytes.try_into().ok()?))
@@ -106,24 +172,6 @@ impl Fields<'_> {
 
 fn micros(micros: u64) -> Duration {
     Duration::from_micros(micros)
-}
-
-fn read(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
-    let mut length = buffer.len() as libc::socklen_t;
-    // SAFETY: the buffer has the length that is told.
-    let status = unsafe {
-        libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
-            buffer.as_mut_ptr().cast(),
-            &raw mut length,
-        )
-    };
-    if status != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok((length as usize).min(buffer.len()))
 }
 
 #[cfg(test)]
@@ -146,12 +194,24 @@ mod tests {
 
         let info = tcp_info(&client).unwrap();
         assert_eq!(info.retransmits, 0);
+        assert_eq!(info.state, TcpState::Established);
+        // net.ipv4.tcp_reordering, 3 unless set, and never 0.
+        assert!(info.reordering > 0 && info.reordering < 1000, "{info:?}");
         assert!(info.rtt > Duration::ZERO && info.rtt < Duration::from_secs(1), "{info:?}");
         assert!(info.congestion_window > 0 && info.send_mss > 500, "{info:?}");
         assert_eq!(info.path_mtu, LOOPBACK_MTU);
         if let Some(sent) = info.bytes_sent {
             assert_eq!(sent, 1000);
         }
+    }
+
+    #[test]
+    fn the_end_of_a_connection_shows_in_its_state() {
+        let (client, mut server) = super::super::tests::tcp_pair();
+        client.shutdown(std::net::Shutdown::Write).unwrap();
+        assert_eq!(server.read(&mut [0; 1]).unwrap(), 0);
+        assert_eq!(tcp_info(&server).unwrap().state, TcpState::CloseWait);
+        assert!(matches!(tcp_info(&client).unwrap().state, TcpState::FinWait1 | TcpState::FinWait2));
     }
 
     #[test]

@@ -1,22 +1,26 @@
 //! `vtax agent`.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Subcommand;
 use serde::Serialize;
 use vtax_agent::{link::AgentLink, protocol::Facts, ssh};
 
-use super::{print, print_json};
-use crate::exit::{Blamed, Exit, Stop};
+use super::{Places, print, print_json};
+use crate::{
+    exit::{Blamed, Exit, Stop},
+    study,
+};
 
-/// How long ssh may take to log in and the agent to greet.
+/// How long each step of a login may take, and the agent for an answer.
 const LOGIN: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AgentVerb {
     /// Start vtax-agent on another host by ssh, and say what it finds there
     Probe {
-        /// ssh:HOST or ssh:USER@HOST, as your ssh knows it; vtax-agent must be in its PATH
+        /// ssh:HOST or ssh:USER@HOST, as your ssh knows it; if vtax-agent of this version isn't in
+        /// its PATH, it is copied over and removed again
         #[arg(value_name = "ssh:HOST")]
         host: String,
         /// Print the facts as JSON
@@ -34,12 +38,12 @@ struct Probed {
     facts: Facts,
 }
 
-pub(crate) fn agent(verb: AgentVerb) -> Result<Exit, Stop> {
+pub(crate) fn agent(verb: AgentVerb, places: &Places) -> Result<Exit, Stop> {
     let AgentVerb::Probe { host, json } = verb;
     let name = host.strip_prefix("ssh:");
     let name = name.ok_or_else(|| Stop::input(anyhow::anyhow!("`{host}` is no remote host; write ssh:HOST")))?;
-    let command = ssh::command(name).or_input()?;
-    let link = AgentLink::spawn(&host, command, LOGIN).or_infrastructure()?;
+    ssh::check(name).or_input()?;
+    let link = ssh::connect(name, &study::agent_program(places)?, LOGIN).or_infrastructure()?;
     let probed = probe(&link)?;
     match json {
         true => print_json(&probed)?,
@@ -49,24 +53,28 @@ pub(crate) fn agent(verb: AgentVerb) -> Result<Exit, Stop> {
 }
 
 fn probe(link: &AgentLink) -> Result<Probed, Stop> {
-    let begun = Instant::now();
-    link.ping(LOGIN).or_infrastructure()?;
-    let answer_ms = begun.elapsed().as_secs_f64() * 1e3;
+    let answer = link.ping(LOGIN).or_infrastructure()?;
     let facts = link.describe(LOGIN).or_infrastructure()?;
-    Ok(Probed { version: link.hello().greeting.version.clone(), answer_ms, facts })
+    Ok(Probed { version: link.hello().greeting.version.clone(), answer_ms: answer.as_secs_f64() * 1e3, facts })
 }
 
 fn told(host: &str, probed: &Probed) -> String {
     let Probed { version, answer_ms, facts } = probed;
-    let unknown = || "unknown".to_owned();
+    let machine = &facts.environment;
+    let known = |text: &str| if text.is_empty() { "unknown" } else { text }.to_owned();
+    let cpus: Vec<String> = facts.cpus_allowed.iter().map(u32::to_string).collect();
+    let addresses: Vec<String> =
+        facts.addresses.iter().map(|own| format!("{}/{} ({})", own.address, own.prefix, own.link)).collect();
     format!(
         "{host}: vtax-agent {version} answers in {answer_ms:.1} ms\n  \
-         host {}, Linux {} ({})\n  clocksource {}, CPUs allowed {}, congestion control {}\n",
-        facts.hostname,
-        facts.kernel,
+         host {}, Linux {} ({})\n  clocksource {}, CPUs allowed {}, congestion control {}\n  \
+         addresses {}\n",
+        known(&machine.hostname),
+        known(&machine.kernel),
         facts.architecture,
-        facts.clocksource.clone().unwrap_or_else(unknown),
-        facts.cpus_allowed.clone().unwrap_or_else(unknown),
-        facts.congestion_control.clone().unwrap_or_else(unknown),
+        known(&machine.clocksource),
+        known(&cpus.join(",")),
+        known(&machine.congestion_control),
+        known(&addresses.join(", ")),
     )
 }

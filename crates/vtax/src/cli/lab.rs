@@ -175,19 +175,8 @@ fn lab_name(lab: &str) -> Result<Name, Stop> {
 fn down(lab: &str) -> Result<Exit, Stop> {
     let name = lab_name(lab)?;
     let world = World::enter(Need::Ephemeral).or_infrastructure()?;
-    open(&world, &name)?.down().or_infrastructure()?;
+    study::open_lab(&world, &name)?.down().or_infrastructure()?;
     Ok(Exit::Done)
-}
-
-fn open(world: &World, name: &Name) -> Result<Lab, Stop> {
-    let labs = list(world).or_infrastructure()?;
-    if !labs.iter().any(|lab| lab.name == *name) {
-        let names: Vec<String> = labs.iter().map(|lab| lab.name.to_string()).collect();
-        let known =
-            if names.is_empty() { "there is none".to_owned() } else { format!("there is {}", names.join(", ")) };
-        return Err(Stop::input(anyhow!("there is no lab `{name}`; {known}")));
-    }
-    Lab::open(world, name).or_infrastructure()
 }
 
 fn show_list(json: bool) -> Result<Exit, Stop> {
@@ -234,7 +223,7 @@ fn state(state: &LabState) -> &'static str {
 fn exec(lab: &str, domain: &Name, command: &[OsString]) -> Result<Exit, Stop> {
     let name = lab_name(lab)?;
     let world = World::enter(Need::Ephemeral).or_infrastructure()?;
-    let lab = open(&world, &name)?;
+    let lab = study::open_lab(&world, &name)?;
     let endpoint = find(&lab, domain).or_input()?;
     let (program, arguments) = command.split_first().expect("clap asks for a command");
     let mut run = Command::new(program);

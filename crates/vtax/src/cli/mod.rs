@@ -1,8 +1,11 @@
 //! The command line: parsing only, then one file a verb.
 
 mod agent;
+mod calibrate;
+mod crosscheck;
 mod demo;
 mod lab;
+mod measure;
 mod methods;
 mod results;
 mod run;
@@ -60,9 +63,15 @@ enum Verb {
     /// What each way to attach a zone costs on this machine, in under two minutes
     Demo(run::Output),
     /// Run a study: a built-in one by name, or a file; or go on with a run
-    Run(run::RunArgs),
+    Run(Box<run::RunArgs>),
+    /// One test between any two ends, as netperf: this machine, ssh hosts, zones
+    Measure(Box<measure::MeasureArgs>),
     /// List the built-in studies
     Studies(studies::StudiesArgs),
+    /// What the figures are worth on this machine: clock, noise floor, known truths
+    Calibrate(calibrate::CalibrateArgs),
+    /// Our engine beside iperf3, sockperf, qperf, netperf and neper, where they are installed
+    Crosscheck(crosscheck::CrosscheckArgs),
     /// List the I/O methods: which work here, and what keeps the others from it
     Methods(methods::MethodsArgs),
     /// Build, use and remove labs: hosts, wires and zones of your own
@@ -84,12 +93,15 @@ pub(crate) fn dispatch(line: CommandLine) -> Result<Exit, Stop> {
     let places = &line.places;
     match line.verb {
         Verb::Demo(output) => demo::demo(output, places),
-        Verb::Run(args) => run::run(args, places),
+        Verb::Run(args) => run::run(*args, places),
+        Verb::Calibrate(args) => calibrate::calibrate(args, places),
+        Verb::Crosscheck(args) => crosscheck::crosscheck(args, places),
+        Verb::Measure(args) => measure::measure(*args, places),
         Verb::Studies(args) => studies::studies(&args),
         Verb::Methods(args) => methods::methods(&args),
         Verb::Lab(verb) => lab::lab(verb),
         Verb::Results(verb) => results::results(verb, places),
-        Verb::Agent(verb) => agent::agent(verb),
+        Verb::Agent(verb) => agent::agent(verb, places),
         Verb::Keeper => lab::keeper(),
     }
 }

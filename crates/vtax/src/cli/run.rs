@@ -4,18 +4,20 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use vtax_model::{
+    endpoint::Pins,
     method::IoMethod,
     run::RunState,
     stats::{Confidence, StoppingRule, Width},
     study::Study,
-    units::{ByteSize, Span},
+    units::{ByteSize, Mtu, Span},
+    workload::Warmup,
 };
 
 use super::{Places, print};
 use crate::{
     exit::{Blamed, Exit, Stop},
     report,
-    study::{self, Finished, Source},
+    study::{self, Conditions, Finished, Source},
 };
 
 /// How a result is printed.
@@ -24,6 +26,13 @@ pub(crate) struct Output {
     /// Put the published figures of a classic study beside ours
     #[arg(long)]
     published: bool,
+    #[command(flatten)]
+    form: Form,
+}
+
+/// The form of a result.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Form {
     /// Percentiles, losses and retransmits too
     #[arg(long)]
     detail: bool,
@@ -50,9 +59,23 @@ pub(crate) enum Format {
 impl Output {
     /// The options of the report.
     pub(crate) fn options(&self) -> report::Options {
-        let format = if self.json { Format::Json } else { self.format };
-        report::Options { published: self.published, detail: self.detail, format: format.into(), ..Default::default() }
+        report::Options { published: self.published, ..self.form.options() }
     }
+}
+
+impl Form {
+    /// The options of the report.
+    pub(crate) fn options(&self) -> report::Options {
+        let format = if self.json { Format::Json } else { self.format };
+        report::Options { detail: self.detail, format: format.into(), width: width(), ..Default::default() }
+    }
+}
+
+/// Columns of the terminal, within what reads well; the usual ones if the tables go elsewhere.
+fn width() -> usize {
+    let columns = rustix::termios::tcgetwinsize(std::io::stdout()).map(|size| usize::from(size.ws_col));
+    let known = columns.ok().filter(|columns| *columns > 0);
+    known.map_or(report::Options::default().width, |columns| columns.clamp(60, 140))
 }
 
 impl From<Format> for report::Format {
@@ -72,7 +95,7 @@ pub(crate) struct RunArgs {
     #[arg(required_unless_present = "resume")]
     study: Option<String>,
     /// Go on with a run that was stopped or killed: its id, a unique start of it, or `last`
-    #[arg(long, value_name = "ID", conflicts_with_all = ["study", "quick", "samples", "duration", "warmup", "both", "methods", "size", "seed", "confidence"])]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["study", "quick", "samples", "duration", "warmup", "both", "methods", "mtu", "endpoints", "pin", "size", "seed", "confidence"])]
     resume: Option<String>,
     /// Short samples and few rounds: minutes, not hours
     #[arg(long)]
@@ -83,24 +106,53 @@ pub(crate) struct RunArgs {
     /// Measured time of each sample, as 30s or 200ms [default: as the study says]
     #[arg(long)]
     duration: Option<Span>,
-    /// Traffic before the measured time [default: as the study says]
+    /// Traffic before the measured time: a time, as 10ms, or `steady`, until the figures are, or
+    /// `steady:5s`, but not for longer [default: as the study says]
     #[arg(long)]
-    warmup: Option<Span>,
+    warmup: Option<Warmup>,
     /// Put the method at both ends of the wire, not at `sut` only
     #[arg(long)]
     both: bool,
     /// Only these methods, and the baseline
     #[arg(long, value_delimiter = ',', value_name = "METHOD,…")]
     methods: Vec<IoMethod>,
+    /// Only these MTUs
+    #[arg(long, value_delimiter = ',', value_name = "MTU,…")]
+    mtu: Vec<Mtu>,
+    /// Measure on the endpoints of this file (`[[endpoint]]` tables, see docs/studies.md) and not in a
+    /// lab; rows without endpoints are left out
+    #[arg(long, value_name = "FILE")]
+    endpoints: Option<String>,
+    #[command(flatten)]
+    pinned: Pinned,
     /// Size of the file of file tests, as 1000MiB
     #[arg(long)]
     size: Option<ByteSize>,
-    /// Disk folder of both ends of file tests
+    /// Disk folder of both ends of file tests, and of Unix sockets
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     dir: PathBuf,
     /// Seed of the order of the samples [default: random, in the result]
     #[arg(long)]
     seed: Option<u64>,
+    #[command(flatten)]
+    precision: Precision,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Where the ends run.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Pinned {
+    /// CPUs of both ends: `auto`, apart from each other, near the NIC and off the busiest
+    /// interrupts; `none`; or a list, of which two ends on one machine get a half each; or one of
+    /// these for each end, as 0,1:2,3
+    #[arg(long, value_name = "auto|none|CPU,…", default_value_t)]
+    pub(crate) pin: Pins,
+}
+
+/// netperf's rule for stopping.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Precision {
     /// Stop when each cell's mean is known with this confidence in per cent, as netperf's -I
     #[arg(long, value_name = "PERCENT", requires = "width")]
     confidence: Option<Confidence>,
@@ -113,8 +165,17 @@ pub(crate) struct RunArgs {
     /// … and at most this many
     #[arg(long, value_name = "N", default_value_t = 30, requires = "confidence")]
     max: usize,
-    #[command(flatten)]
-    output: Output,
+}
+
+impl Precision {
+    const NONE: Precision = Precision { confidence: None, width: None, min: 3, max: 30 };
+
+    /// The rule, if one is asked for.
+    pub(crate) fn rule(&self) -> Result<Option<StoppingRule>, Stop> {
+        let precision = self.confidence.zip(self.width);
+        let rule = precision.map(|(confidence, width)| StoppingRule::new(confidence, width, self.min, self.max));
+        rule.transpose().or_input()
+    }
 }
 
 impl RunArgs {
@@ -129,20 +190,19 @@ impl RunArgs {
             warmup: None,
             both: false,
             methods: Vec::new(),
+            mtu: Vec::new(),
+            endpoints: None,
+            pinned: Pinned::default(),
             size: None,
             dir: PathBuf::from("/var/tmp"),
             seed: None,
-            confidence: None,
-            width: None,
-            min: 3,
-            max: 30,
+            precision: Precision::NONE,
             output,
         }
     }
 
     fn changes(&self) -> Result<study::Changes, Stop> {
-        let precision = self.confidence.zip(self.width);
-        let stopping = precision.map(|(confidence, width)| StoppingRule::new(confidence, width, self.min, self.max));
+        let endpoints = self.endpoints.as_deref().map(study::read_endpoints).transpose()?;
         Ok(study::Changes {
             quick: self.quick,
             samples: self.samples,
@@ -150,9 +210,11 @@ impl RunArgs {
             warmup: self.warmup,
             both: self.both,
             methods: self.methods.clone(),
+            mtus: self.mtu.clone(),
+            endpoints: endpoints.unwrap_or_default(),
             size: self.size,
             seed: self.seed,
-            stopping: stopping.transpose().or_input()?,
+            stopping: self.precision.rule()?,
         })
     }
 }
@@ -163,8 +225,13 @@ pub(crate) fn run(args: RunArgs, places: &Places) -> Result<Exit, Stop> {
         (Some(study), None) => Source::Fresh(Box::new(args.changes()?.apply(read_study(study)?)?)),
         (None, None) => unreachable!("clap asks for a study or --resume"),
     };
-    let finished = study::run(source, &args.dir, places)?;
-    print(&report::render(&finished.document, &args.output.options()))?;
+    let conditions = Conditions { directory: args.dir.clone(), pins: args.pinned.pin.clone() };
+    finish(study::run(source, &conditions, places)?, &args.output.options())
+}
+
+/// Prints a result, and how it ended.
+pub(crate) fn finish(finished: Finished, options: &report::Options) -> Result<Exit, Stop> {
+    print(&report::render(&finished.document, options))?;
     finished.epilogue();
     ended(finished)
 }

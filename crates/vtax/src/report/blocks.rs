@@ -1,62 +1,111 @@
-//! The cells of a document sorted into the blocks of its tables: one block for each transport and
-//! number of streams, as the T7-1 study has them, methods down and MTU across.
+//! The cells of a document sorted into the blocks of its tables: one block for each transport,
+//! number of streams and swept value, as the T7-1 study has them, methods down and MTU across.
 
 use vtax_model::{
     cell::Cell,
-    result::{CellRecord, Metric, ResultDocument},
+    result::{CellRecord, ResultDocument},
     study::Row,
     units::{ByteSize, Mtu},
     workload::{TestKind, Transport, Workload},
 };
 
+use super::words;
+
+/// The kinds of test, in the order of tables.
+const TESTS: [TestKind; 7] = [
+    TestKind::Rr,
+    TestKind::Crr,
+    TestKind::Cc,
+    TestKind::Stream,
+    TestKind::Maerts,
+    TestKind::Bidirectional,
+    TestKind::File,
+];
+
 /// The cells of one block of tables.
 pub(super) struct Block<'a> {
     pub(super) transport: Transport,
     pub(super) streams: u32,
-    /// Of how many that differ in message sizes only, from 0.
-    layer: usize,
+    /// Which of the swept values.
+    pub(super) variant: u32,
+    /// Whether there are other values of it.
+    swept: bool,
+    /// Whether these are sizes.
+    sizes_swept: bool,
+    /// The options in which this document's cells differ.
+    varying: Vec<&'static str>,
     cells: Vec<&'a CellRecord>,
 }
 
 /// In the order of the document's cells.
 pub(super) fn blocks(document: &ResultDocument) -> Vec<Block<'_>> {
+    let varying = words::varying(document.cells.iter().map(|record| &record.cell));
     let mut blocks: Vec<Block<'_>> = Vec::new();
     for record in &document.cells {
-        let cell = &record.cell;
-        let mut layer = 0;
-        loop {
-            let of_layer =
-                |b: &Block<'_>| b.transport == cell.transport && b.streams == cell.streams && b.layer == layer;
-            match blocks.iter_mut().find(|block| of_layer(block)) {
-                None => break blocks.push(Block::with(record, layer)),
-                Some(block) if block.cell(cell.row, cell.mtu, cell.workload.kind()).is_none() => {
-                    break block.cells.push(record);
-                }
-                // Taken by a cell of another message size.
-                Some(_) => layer += 1,
+        let Cell { transport, streams, variant, .. } = record.cell;
+        let of =
+            |block: &&mut Block<'_>| (block.transport, block.streams, block.variant) == (transport, streams, variant);
+        match blocks.iter_mut().find(of) {
+            Some(block) => block.cells.push(record),
+            None => {
+                let (swept, sizes_swept) = (false, false);
+                let (varying, cells) = (varying.clone(), vec![record]);
+                blocks.push(Block { transport, streams, variant, swept, sizes_swept, varying, cells });
             }
         }
+    }
+    for block in &mut blocks {
+        let beside = document.cells.iter().map(|record| &record.cell).filter(|cell| block.is_beside(cell));
+        let others: Vec<&Cell> = beside.collect();
+        block.swept = !others.is_empty();
+        block.sizes_swept = others.into_iter().any(|cell| block.has_other_sizes(cell));
     }
     blocks
 }
 
 impl<'a> Block<'a> {
-    fn with(record: &'a CellRecord, layer: usize) -> Self {
-        let cell = &record.cell;
-        Block { transport: cell.transport, streams: cell.streams, layer, cells: vec![record] }
+    /// `UDP, 4 streams, messages of 64 B`: one stream and the default sizes go without saying,
+    /// unless others are beside them.
+    pub(super) fn title(&self) -> String {
+        let mut parts = vec![self.transport.to_string()];
+        parts.extend((self.streams != 1).then(|| format!("{} streams", self.streams)));
+        parts.extend(self.unusual_sizes());
+        for record in &self.cells {
+            let told = words::of_keys(&record.cell.options, &self.varying);
+            parts.extend(told.into_iter().filter(|text| !parts.contains(text)).collect::<Vec<_>>());
+        }
+        parts.join(", ")
     }
 
-    /// `UDP, 4 streams, messages of 64 B`: one stream and the default sizes go without saying.
-    pub(super) fn title(&self) -> String {
-        let mut title = self.transport.to_string();
-        if self.streams != 1 {
-            title += &format!(", {} streams", self.streams);
+    fn is_beside(&self, other: &Cell) -> bool {
+        (other.transport, other.streams) == (self.transport, self.streams) && other.variant != self.variant
+    }
+
+    /// For the same row, test and MTU.
+    fn has_other_sizes(&self, other: &Cell) -> bool {
+        let own = self.cell(other.row, other.mtu, other.workload.kind());
+        own.is_some_and(|own| own.cell.workload != other.workload)
+    }
+
+    /// Whether other values of what is swept are beside it.
+    pub(super) fn is_swept(&self) -> bool {
+        self.swept
+    }
+
+    pub(super) fn records(&self) -> impl Iterator<Item = &'a CellRecord> {
+        self.cells.iter().copied()
+    }
+
+    /// Those of the first MTU and row are enough: a title is no list.
+    fn unusual_sizes(&self) -> Vec<String> {
+        let sent = self.sent();
+        let mut cells: Vec<&Cell> = sent.iter().map(|records| &records[0].cell).collect();
+        cells.retain(|cell| self.sizes_swept || !is_usual(cell));
+        let mut all: Vec<ByteSize> = distinct(cells.iter().flat_map(|cell| sizes_of(&cell.workload)));
+        if self.sizes_swept && cells.len() > 1 && all.len() == 1 {
+            return all.pop().map(|size| format!("sizes of {size}")).into_iter().collect();
         }
-        let unusual = self.sent().into_iter().filter(|sent| !is_usual(&sent[0].cell));
-        let mut sizes: Vec<String> = unusual.map(|sent| sizes(&sent[0].cell.workload)).collect();
-        sizes.dedup();
-        sizes.iter().for_each(|size| title += &format!(", {size}"));
-        title
+        distinct(cells.into_iter().map(|cell| sizes(&cell.workload)).filter(|text| !text.is_empty()))
     }
 
     /// What was sent: `messages of 1472 B at MTU 1500 (vxlan: 1422 B)`.
@@ -65,7 +114,9 @@ impl<'a> Block<'a> {
         for sent in self.sent() {
             let (text, mtu) = (sizes_of_all(&sent), sent[0].cell.mtu.to_string());
             match texts.iter_mut().find(|(known, _)| *known == text) {
+                Some((_, mtus)) if mtus.contains(&mtu) => {}
                 Some((_, mtus)) => mtus.push(mtu),
+                None if text.is_empty() => {}
                 None => texts.push((text, vec![mtu])),
             }
         }
@@ -79,7 +130,7 @@ impl<'a> Block<'a> {
 
     /// The cells of each test at each MTU, in the document's order.
     fn sent(&self) -> Vec<Vec<&'a CellRecord>> {
-        let tests = self.tests([TestKind::Rr, TestKind::Stream, TestKind::File]);
+        let tests = self.tests();
         let mtus = self.mtus();
         let keys = tests.iter().flat_map(|test| mtus.iter().map(move |mtu| (*test, *mtu)));
         let rows = self.rows();
@@ -103,17 +154,19 @@ impl<'a> Block<'a> {
         distinct(self.cells.iter().map(|record| record.cell.mtu))
     }
 
-    pub(super) fn has(&self, test: TestKind) -> bool {
-        self.cells.iter().any(|record| record.cell.workload.kind() == test)
+    /// Its tests in the order of tables.
+    pub(super) fn tests(&self) -> Vec<TestKind> {
+        let has = |test: &TestKind| self.cells.iter().any(|record| record.cell.workload.kind() == *test);
+        TESTS.into_iter().filter(has).collect()
     }
 
-    /// The tests of this block out of `tests`.
-    pub(super) fn tests<const N: usize>(&self, tests: [TestKind; N]) -> Vec<TestKind> {
-        tests.into_iter().filter(|test| self.has(*test)).collect()
+    /// Those with one figure each: all but files.
+    pub(super) fn figured(&self) -> Vec<TestKind> {
+        self.tests().into_iter().filter(|test| *test != TestKind::File).collect()
     }
 }
 
-fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
+pub(super) fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
     let mut found = Vec::new();
     for value in values {
         if !found.contains(&value) {
@@ -126,10 +179,12 @@ fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
 /// Whether the sizes are those that a study has if it names none.
 fn is_usual(cell: &Cell) -> bool {
     match (cell.workload, cell.transport) {
-        (Workload::Rr { request, response }, _) => request == ByteSize(1) && response == ByteSize(1),
-        (Workload::Stream { message }, Transport::Tcp) => message == ByteSize(1 << 20),
-        (Workload::Stream { message }, Transport::Udp) => message == cell.mtu.udp_payload(),
-        (Workload::File { .. }, _) => true,
+        (Workload::Rr { request, response } | Workload::Crr { request, response }, _) => {
+            request == ByteSize(1) && response == ByteSize(1)
+        }
+        (Workload::Stream { message, .. }, Transport::Udp) => message == cell.mtu.udp_payload(),
+        (Workload::Stream { message, .. }, _) => message == ByteSize(1 << 20),
+        (Workload::Cc | Workload::File { .. }, _) => true,
     }
 }
 
@@ -141,11 +196,23 @@ fn sizes_of_all(records: &[&CellRecord]) -> String {
     if others.is_empty() { first } else { format!("{first} ({})", others.join(", ")) }
 }
 
-fn sizes(workload: &Workload) -> String {
+/// `requests of 1 B, responses of 1 B`; empty for connections without any.
+pub(super) fn sizes(workload: &Workload) -> String {
     match workload {
-        Workload::Rr { request, response } => format!("requests of {request}, responses of {response}"),
-        Workload::Stream { message } => format!("messages of {message}"),
+        Workload::Rr { request, response } | Workload::Crr { request, response } => {
+            format!("requests of {request}, responses of {response}")
+        }
+        Workload::Cc => String::new(),
+        Workload::Stream { message, .. } => format!("messages of {message}"),
         Workload::File { size } => format!("a file of {size}"),
+    }
+}
+
+fn sizes_of(workload: &Workload) -> Vec<ByteSize> {
+    match *workload {
+        Workload::Rr { request, response } | Workload::Crr { request, response } => vec![request, response],
+        Workload::Cc => vec![],
+        Workload::Stream { message: size, .. } | Workload::File { size } => vec![size],
     }
 }
 
@@ -153,21 +220,33 @@ fn sizes(workload: &Workload) -> String {
 pub(super) fn quantity(test: TestKind) -> &'static str {
     match test {
         TestKind::Rr => "RTT (µs)",
+        TestKind::Crr => "CRR (µs)",
+        TestKind::Cc => "CC (µs)",
         TestKind::Stream => "Bandwidth (Mb/s)",
+        TestKind::Maerts => "Reverse (Mb/s)",
+        TestKind::Bidirectional => "Both ways (Mb/s)",
         TestKind::File => "Time (s)",
     }
 }
 
 /// The quantity without its unit.
-pub(super) fn quantity_of(metric: Metric) -> &'static str {
-    match metric {
-        Metric::Rtt => "RTT",
-        Metric::Goodput => "Bandwidth",
-        Metric::Real => "Time (real)",
+pub(super) fn quantity_of(test: TestKind) -> &'static str {
+    match test {
+        TestKind::Rr => "RTT",
+        TestKind::Crr => "CRR",
+        TestKind::Cc => "CC",
+        TestKind::Stream => "Bandwidth",
+        TestKind::Maerts => "Reverse bandwidth",
+        TestKind::Bidirectional => "Bandwidth both ways",
+        TestKind::File => "Time (real)",
     }
 }
 
 /// The head of the column of rows.
 pub(super) fn rows_head(rows: &[Row]) -> &'static str {
-    if rows.iter().any(|row| matches!(row, Row::Zones { .. })) { "zones" } else { "method" }
+    match rows.first() {
+        Some(Row::Zones { .. }) => "zones",
+        Some(Row::Engine(_)) => "engine",
+        Some(Row::Method(_)) | None => "method",
+    }
 }

@@ -3,7 +3,7 @@
 //! Nothing is paired here, and whatever else changed between the two times is in the difference;
 //! the report says so before its first figure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use vtax_model::{
@@ -18,11 +18,11 @@ use vtax_model::{
 };
 
 use super::{
-    blocks::{quantity, rows_head},
+    blocks::{distinct, quantity, rows_head, sizes},
     heading::{date, plan},
     layout::{Column, Figure, Figures, Group, Part, Report, Row as Line, Section, Table},
     number::{change, counted, interval, seconds, three_digits},
-    two_samples,
+    two_samples, words,
 };
 
 /// The form of [`Comparison`] as JSON.
@@ -90,8 +90,10 @@ fn named(document: &ResultDocument) -> RunNamed {
     RunNamed { id: document.id.clone(), title: document.title.clone(), started: document.started.clone() }
 }
 
+/// By what was measured: the number of a swept value depends on what else was swept.
 fn of_cell(document: &ResultDocument, cell: Cell) -> Option<&CellRecord> {
-    document.cells.iter().find(|record| record.cell == cell)
+    let same = |other: Cell| Cell { variant: cell.variant, ..other } == cell;
+    document.cells.iter().find(|record| same(record.cell))
 }
 
 /// Judged among the others later.
@@ -167,25 +169,23 @@ fn differences(a: &ResultDocument, b: &ResultDocument) -> Vec<(String, String, S
             found.push((name.to_owned(), a, b));
         }
     };
-    let (first, second) = (&a.environment, &b.environment);
     differ("study", a.study.clone(), b.study.clone());
     differ("plan", plan(a), plan(b));
     differ("both ends", a.both.to_string(), b.both.to_string());
-    differ("vtax", first.vtax.clone(), second.vtax.clone());
-    differ("machine", first.hostname.clone(), second.hostname.clone());
-    differ("CPUs", first.cpus.to_string(), second.cpus.to_string());
-    differ("CPU model", first.cpu_model.clone(), second.cpu_model.clone());
-    differ("kernel", first.kernel.clone(), second.kernel.clone());
-    differ("clock", first.clocksource.clone(), second.clocksource.clone());
-    differ("governor", first.governor.clone(), second.governor.clone());
-    differ("SMT", first.smt.clone(), second.smt.clone());
-    differ("hypervisor", first.hypervisor.clone(), second.hypervisor.clone());
-    differ("congestion control", first.congestion_control.clone(), second.congestion_control.clone());
-    differ("privilege", first.privilege.clone(), second.privilege.clone());
-    differ("mitigations", format!("{:?}", first.mitigations), format!("{:?}", second.mitigations));
     differ("initiator's CPUs", format!("{:?}", a.placement.initiator), format!("{:?}", b.placement.initiator));
     differ("responder's CPUs", format!("{:?}", a.placement.responder), format!("{:?}", b.placement.responder));
+    for (name, first, second) in machines(a, b) {
+        differ(&name, first, second);
+    }
     found
+}
+
+/// Every field of the two machines; what only one of them tells is nothing in the other.
+fn machines(a: &ResultDocument, b: &ResultDocument) -> Vec<(String, String, String)> {
+    let [first, second] = [a, b].map(|document| BTreeMap::from_iter(words::flattened(&document.environment)));
+    let names: BTreeSet<&String> = first.keys().chain(second.keys()).collect();
+    let of = |fields: &BTreeMap<String, String>, name| fields.get(name).map_or("not told".into(), String::clone);
+    names.into_iter().map(|name| (name.replace('_', " "), of(&first, name), of(&second, name))).collect()
 }
 
 impl Comparison {
@@ -208,24 +208,21 @@ impl Comparison {
     }
 
     /// The kinds of cells, in their order.
-    fn groups(&self) -> Vec<(Transport, u32, TestKind)> {
-        let mut groups = Vec::new();
-        for compared in &self.cells {
-            let group = group(compared);
-            if !groups.contains(&group) {
-                groups.push(group);
-            }
-        }
-        groups
+    fn groups(&self) -> Vec<Kind> {
+        distinct(self.cells.iter().map(kind))
     }
 
-    fn section(&self, wanted: (Transport, u32, TestKind)) -> Section {
-        let (transport, streams, test) = wanted;
-        let mut cells: Vec<&Compared> = self.cells.iter().filter(|compared| group(compared) == wanted).collect();
+    fn section(&self, wanted: Kind) -> Section {
+        let (transport, streams, test, _) = wanted;
+        let mut cells: Vec<&Compared> = self.cells.iter().filter(|compared| kind(compared) == wanted).collect();
         let rows: Vec<Row> = cells.iter().map(|compared| compared.cell.row).collect();
         let place = |row: Row| rows.iter().position(|known| *known == row);
         cells.sort_by_key(|compared| place(compared.cell.row));
-        let streams = if streams == 1 { String::new() } else { format!(", {streams} streams") };
+        let mut title = transport.to_string();
+        if streams != 1 {
+            title += &format!(", {streams} streams");
+        }
+        self.of_sweep(cells[0]).iter().for_each(|text| title += &format!(", {text}"));
         let columns = vec![Column::right("first"), Column::right("second"), Column::left("change [95 % interval]")];
         let table = Table {
             labels: vec![rows_head(&rows).into(), "MTU".into()],
@@ -233,7 +230,20 @@ impl Comparison {
             rows: cells.into_iter().map(line).collect(),
             ..Table::default()
         };
-        Section { title: format!("{transport}{streams}: {}", quantity(test)), parts: vec![Part::Table(table)] }
+        Section { title: format!("{title}: {}", quantity(test)), parts: vec![Part::Table(table)] }
+    }
+
+    /// What tells a cell from those of its kind with another swept value; nothing if there are none.
+    fn of_sweep(&self, compared: &Compared) -> Vec<String> {
+        let (transport, streams, test, variant) = kind(compared);
+        let others = self.cells.iter().map(kind).filter(|kind| (kind.0, kind.1, kind.2) == (transport, streams, test));
+        if distinct(others).iter().all(|kind| kind.3 == variant) {
+            return Vec::new();
+        }
+        let varying = words::varying(self.cells.iter().map(|compared| &compared.cell));
+        let options = words::of_keys(&compared.cell.options, &varying);
+        let sizes = Some(sizes(&compared.cell.workload)).filter(|text| !text.is_empty());
+        sizes.into_iter().chain(options).collect()
     }
 
     fn difference_lines(&self) -> Vec<(String, String)> {
@@ -242,8 +252,12 @@ impl Comparison {
     }
 }
 
-fn group(compared: &Compared) -> (Transport, u32, TestKind) {
-    (compared.cell.transport, compared.cell.streams, compared.cell.workload.kind())
+/// Transport, streams, test, and which of the swept values.
+type Kind = (Transport, u32, TestKind, u32);
+
+fn kind(compared: &Compared) -> Kind {
+    let Cell { transport, streams, workload, variant, .. } = compared.cell;
+    (transport, streams, workload.kind(), variant)
 }
 
 fn line(compared: &Compared) -> Line {

@@ -2,11 +2,18 @@
 //! precision, an empty field where there is none.
 
 use vtax_model::{
-    result::{CellRecord, CellStatus, Estimate, FileSummary, Percentile, ResultDocument, SummaryRecord, TaxRecord},
+    result::{
+        CellRecord, CellStatus, Estimate, FileSummary, ParallelSummary, Percentile, ResultDocument, RttSummary,
+        SummaryRecord, TaxRecord,
+    },
+    units::Span,
     workload::Workload,
 };
 
-use super::compare::{Compared, Comparison};
+use super::{
+    compare::{Compared, Comparison},
+    words,
+};
 
 /// Name, meaning and value of a column of cells.
 type Column = (&'static str, &'static str, for<'a> fn(&Line<'a>) -> Option<String>);
@@ -18,45 +25,51 @@ struct Line<'a> {
 }
 
 /// The columns, in order. "95 %" means the interval of the figure before it over the samples.
-const COLUMNS: [Column; 57] = [
+const COLUMNS: [Column; 81] = [
     ("study", "the study's name", |l| text(&l.document.study)),
     ("run", "the run's id", |l| text(&l.document.id)),
-    ("method", "the row: an I/O method, or sender-to-receiver", |l| text(l.record.cell.row)),
-    ("transport", "tcp or udp", |l| text(l.record.cell.transport.to_string().to_lowercase())),
-    ("test", "rr, stream or file", |l| text(l.record.cell.workload.kind().to_string().to_lowercase())),
+    ("method", "the row: an I/O method, sender-to-receiver, or an engine", |l| text(l.record.cell.row)),
+    ("transport", "tcp, udp, unix or vsock", |l| text(l.record.cell.transport.to_string().to_lowercase())),
+    ("test", "rr, crr, cc, stream, maerts, bidirectional or file", |l| {
+        text(l.record.cell.workload.kind().to_string().to_lowercase())
+    }),
     ("mtu", "of the wire, bytes", |l| text(l.record.cell.mtu)),
     ("streams", "flows at the same time", |l| text(l.record.cell.streams)),
-    ("request_bytes", "RR", |l| sizes(l)[0].and_then(text)),
-    ("response_bytes", "RR", |l| sizes(l)[1].and_then(text)),
-    ("message_bytes", "stream: handed over by one call", |l| sizes(l)[2].and_then(text)),
+    ("request_bytes", "rr and crr", |l| sizes(l)[0].and_then(text)),
+    ("response_bytes", "rr and crr", |l| sizes(l)[1].and_then(text)),
+    ("message_bytes", "streams: handed over by one call", |l| sizes(l)[2].and_then(text)),
     ("file_bytes", "file", |l| sizes(l)[3].and_then(text)),
     ("status", "measured, unavailable, failed or missing", |l| text(status(l).0)),
     ("why", "unavailable or failed: the reason", |l| status(l).1.and_then(text)),
     ("remedy", "unavailable: what would mend it", |l| status(l).2.and_then(text)),
     ("samples", "that landed; the baseline has two a round", |l| text(l.record.samples.len())),
-    ("transactions_per_s", "RR, mean over samples", |l| rate(l).and_then(mean)),
+    ("transactions_per_s", "transactions, mean over samples", |l| rate(l).and_then(mean)),
     ("transactions_per_s_low", "95 %", |l| rate(l).and_then(low)),
     ("transactions_per_s_high", "95 %", |l| rate(l).and_then(high)),
-    ("rtt_us", "RR, µs: mean round trip, the inverse of the rate", |l| rtt(l).and_then(mean)),
+    (
+        "rtt_us",
+        "transactions, µs: mean time of one, the inverse of the rate or from the histogram (rtt_mean_from)",
+        |l| rtt(l).and_then(mean),
+    ),
     ("rtt_us_low", "95 %", |l| rtt(l).and_then(low)),
     ("rtt_us_high", "95 %", |l| rtt(l).and_then(high)),
-    ("rtt_p50_us", "RR, µs: median transaction", |l| text(percentiles(l)?[0].value)),
+    ("rtt_p50_us", "transactions, µs: median transaction", |l| text(percentiles(l)?[0].value)),
     ("rtt_p50_us_low", "95 %", |l| percentiles(l)?[0].low.and_then(text)),
     ("rtt_p50_us_high", "95 %", |l| percentiles(l)?[0].high.and_then(text)),
-    ("rtt_p99_us", "RR, µs: 99 of 100 took at most this", |l| text(percentiles(l)?[1].value)),
+    ("rtt_p99_us", "transactions, µs: 99 of 100 took at most this", |l| text(percentiles(l)?[1].value)),
     ("rtt_p99_us_low", "95 %", |l| percentiles(l)?[1].low.and_then(text)),
     ("rtt_p99_us_high", "95 %", |l| percentiles(l)?[1].high.and_then(text)),
-    ("rtt_p999_us", "RR, µs: 999 of 1,000", |l| text(percentiles(l)?[2].value)),
+    ("rtt_p999_us", "transactions, µs: 999 of 1,000", |l| text(percentiles(l)?[2].value)),
     ("rtt_p999_us_low", "95 %", |l| percentiles(l)?[2].low.and_then(text)),
     ("rtt_p999_us_high", "95 %", |l| percentiles(l)?[2].high.and_then(text)),
-    ("rtt_max_us", "RR, µs: the longest of all samples", |l| text(summary(l)?.rtt_us.as_ref()?.max)),
-    ("goodput_mbps", "stream and file, 10^6 bit/s at the receiver", |l| goodput(l).and_then(mean)),
+    ("rtt_max_us", "transactions, µs: the longest of all samples", |l| text(summary(l)?.rtt_us.as_ref()?.max)),
+    ("goodput_mbps", "streams and file, 10^6 bit/s at the receiver", |l| goodput(l).and_then(mean)),
     ("goodput_mbps_low", "95 %", |l| goodput(l).and_then(low)),
     ("goodput_mbps_high", "95 %", |l| goodput(l).and_then(high)),
-    ("cpu_us_per_transaction", "RR, µs of CPU, both ends", |l| mean(summary(l)?.cpu_us_per_transaction?)),
+    ("cpu_us_per_transaction", "transactions, µs of CPU, both ends", |l| mean(summary(l)?.cpu_us_per_transaction?)),
     ("cpu_us_per_transaction_low", "95 %", |l| low(summary(l)?.cpu_us_per_transaction?)),
     ("cpu_us_per_transaction_high", "95 %", |l| high(summary(l)?.cpu_us_per_transaction?)),
-    ("cpu_us_per_kb", "stream and file, µs of CPU per 1,024 bytes, both ends", |l| mean(summary(l)?.cpu_us_per_kb?)),
+    ("cpu_us_per_kb", "streams and file, µs of CPU per 1,024 bytes, both ends", |l| mean(summary(l)?.cpu_us_per_kb?)),
     ("cpu_us_per_kb_low", "95 %", |l| low(summary(l)?.cpu_us_per_kb?)),
     ("cpu_us_per_kb_high", "95 %", |l| high(summary(l)?.cpu_us_per_kb?)),
     ("real_s", "file, seconds elapsed", |l| mean(file(l)?.real)),
@@ -75,7 +88,47 @@ const COLUMNS: [Column; 57] = [
     ("tax_verdict", "slower, faster or none-shown", |l| name(&tax(l)?.verdict)),
     ("tax_could_show", "none-shown: the least relative difference that would have been", |l| text(tax(l)?.could_show?)),
     ("tax_pairs", "rounds with both cells", |l| text(tax(l)?.pairs)),
-    ("published", "the source's figure: µs (RR) or Mb/s (stream)", |l| l.record.published.and_then(text)),
+    ("published", "the source's figure: µs (rr) or Mb/s (stream)", |l| l.record.published.and_then(text)),
+    ("variant", "which of the swept values of this kind of test, from 0", |l| text(l.record.cell.variant)),
+    ("engine", "what waits for the sockets", |l| text(l.record.cell.options.engine)),
+    ("burst", "rr: requests of each flow in flight", |l| text(l.record.cell.options.burst.get())),
+    ("rate_per_s", "rr, open loop: requests due a second, over all flows", |l| {
+        text(l.record.cell.options.arrivals?.per_second)
+    }),
+    ("gap_us", "rr: the flow idles so long before each request", |l| micros(l.record.cell.options.gap?)),
+    ("bitrate_mbps", "streams: asked of each flow", |l| text(l.record.cell.options.bitrate?.bits() as f64 / 1e6)),
+    ("options", "all that was chosen: name=value, separated by ;", |l| Some(words::key_values(&l.record.cell.options))),
+    ("rtt_mean_from", "rate (its inverse) or histogram", |l| {
+        text(if summary(l)?.rtt_us.as_ref()?.by_rate { "rate" } else { "histogram" })
+    }),
+    (
+        "rtt_from_send_us",
+        "open loop, µs: mean from the actual send, while the columns above are from the due time",
+        |l| from_send(l).and_then(|rtt| mean(rtt.mean)),
+    ),
+    ("rtt_from_send_us_low", "95 %", |l| from_send(l).and_then(|rtt| low(rtt.mean))),
+    ("rtt_from_send_us_high", "95 %", |l| from_send(l).and_then(|rtt| high(rtt.mean))),
+    ("rtt_from_send_p50_us", "open loop, µs", |l| text(from_send(l)?.p50.value)),
+    ("rtt_from_send_p99_us", "open loop, µs", |l| text(from_send(l)?.p99.value)),
+    ("rtt_from_send_p999_us", "open loop, µs", |l| text(from_send(l)?.p999.value)),
+    ("rtt_from_send_max_us", "open loop, µs", |l| text(from_send(l)?.max)),
+    ("cpu_us_initiator", "µs of CPU per transaction or KB, ends on two machines only", |l| {
+        mean(summary(l)?.cpu_us_at_ends?.initiator)
+    }),
+    ("cpu_us_responder", "the same of the other end", |l| mean(summary(l)?.cpu_us_at_ends?.responder)),
+    ("socket_drops", "UDP datagrams that a socket had no room for, warm-up with them, all samples", |l| {
+        text(summary(l)?.socket_drops)
+    }),
+    ("warmup_s", "what went before the measured time, mean over samples", |l| mean(summary(l)?.warmup?.seconds)),
+    ("unsteady", "samples that were not steady when the longest warm-up was over", |l| {
+        text(summary(l)?.warmup.filter(|warmup| warmup.watched > 0)?.unsteady)
+    }),
+    ("in_slow_start", "samples in which a flow still was when the measured time began", |l| {
+        text(summary(l)?.warmup.filter(|warmup| warmup.slow_start_known > 0)?.in_slow_start)
+    }),
+    ("pairs", "that measured at the same time", |l| text(parallel(l)?.pairs.len())),
+    ("start_skew_us", "pairs: from the first start to the last, median over samples", |l| text(parallel(l)?.skew_us)),
+    ("start_skew_uncertainty_us", "pairs: how well that is known", |l| text(parallel(l)?.uncertainty_us)),
 ];
 
 /// The cells of a run.
@@ -88,12 +141,16 @@ pub(super) fn cells(document: &ResultDocument) -> String {
 /// Name, meaning and value of a column of compared cells.
 type ComparedColumn = (&'static str, &'static str, fn(&Compared) -> Option<String>);
 
-const COMPARISON: [ComparedColumn; 16] = [
+const COMPARISON: [ComparedColumn; 18] = [
     ("method", "the row", |c| text(c.cell.row)),
-    ("transport", "tcp or udp", |c| text(c.cell.transport.to_string().to_lowercase())),
-    ("test", "rr, stream or file", |c| text(c.cell.workload.kind().to_string().to_lowercase())),
+    ("transport", "tcp, udp, unix or vsock", |c| text(c.cell.transport.to_string().to_lowercase())),
+    ("test", "rr, crr, cc, stream, maerts, bidirectional or file", |c| {
+        text(c.cell.workload.kind().to_string().to_lowercase())
+    }),
     ("mtu", "bytes", |c| text(c.cell.mtu)),
     ("streams", "flows at the same time", |c| text(c.cell.streams)),
+    ("variant", "which of the swept values, in the first run", |c| text(c.cell.variant)),
+    ("options", "all that was chosen: name=value, separated by ;", |c| Some(words::key_values(&c.cell.options))),
     ("of", "what is compared: rtt (µs), goodput (Mb/s) or real (s)", |c| name(&c.of)),
     ("a", "median over the first run's rounds", |c| text(c.a)),
     ("b", "median over the second run's rounds", |c| text(c.b)),
@@ -149,8 +206,11 @@ fn name(variant: &impl serde::Serialize) -> Option<String> {
 
 fn sizes(line: &Line<'_>) -> [Option<u64>; 4] {
     match line.record.cell.workload {
-        Workload::Rr { request, response } => [Some(request.0), Some(response.0), None, None],
-        Workload::Stream { message } => [None, None, Some(message.0), None],
+        Workload::Rr { request, response } | Workload::Crr { request, response } => {
+            [Some(request.0), Some(response.0), None, None]
+        }
+        Workload::Cc => [None; 4],
+        Workload::Stream { message, .. } => [None, None, Some(message.0), None],
         Workload::File { size } => [None, None, None, Some(size.0)],
     }
 }
@@ -178,6 +238,18 @@ fn rtt(line: &Line<'_>) -> Option<Estimate> {
 
 fn percentiles(line: &Line<'_>) -> Option<[Percentile; 3]> {
     summary(line)?.rtt_us.as_ref().map(|rtt| [rtt.p50, rtt.p99, rtt.p999])
+}
+
+fn from_send<'a>(line: &'a Line<'_>) -> Option<&'a RttSummary> {
+    summary(line)?.rtt_from_send_us.as_ref()
+}
+
+fn parallel<'a>(line: &'a Line<'_>) -> Option<&'a ParallelSummary> {
+    summary(line)?.parallel.as_ref()
+}
+
+fn micros(span: Span) -> Option<String> {
+    text(span.0.as_nanos() as f64 / 1e3)
 }
 
 fn goodput(line: &Line<'_>) -> Option<Estimate> {

@@ -6,34 +6,25 @@ use vtax_model::{
 };
 
 use super::{
-    blocks::{Block, quantity_of, rows_head},
+    blocks::{Block, blocks, quantity, quantity_of, rows_head},
     layout::{Column, Figure, Figures, Group, Part, Row as Line, Section, Table},
-    number::{change, estimate, interval, percent, three_digits, with_interval},
+    number::{change, estimate, interval, lost, percent, three_digits, with_interval},
 };
 
 /// The detail of one block; none if nothing was measured.
 pub(super) fn section(block: &Block<'_>) -> Option<Section> {
-    let tests = block.tests([TestKind::Rr, TestKind::Stream]);
-    let tables = tests.into_iter().map(|test| table(block, test)).filter(|table| !table.rows.is_empty());
+    let tables = block.figured().into_iter().map(|test| table(block, test)).filter(|table| !table.rows.is_empty());
     let parts: Vec<Part> = tables.map(Part::Table).collect();
     (!parts.is_empty()).then(|| Section { title: format!("{} in detail", block.title()), parts })
 }
 
 fn table(block: &Block<'_>, test: TestKind) -> Table {
     let (rows, mtus) = (block.rows(), block.mtus());
-    let (caption, heads): (&str, &[&str]) = match (test, block.transport) {
-        (TestKind::Rr, Transport::Udp) => {
-            ("RTT (µs)", &["mean [95 %]", "p50", "p99 [95 %]", "p99.9", "max", "lost", "n"])
-        }
-        (TestKind::Rr, Transport::Tcp) => ("RTT (µs)", &["mean [95 %]", "p50", "p99 [95 %]", "p99.9", "max", "n"]),
-        (_, Transport::Udp) => ("Bandwidth (Mb/s)", &["mean [95 %]", "median", "lost", "overtaken", "n"]),
-        (_, Transport::Tcp) => ("Bandwidth (Mb/s)", &["mean [95 %]", "median", "retransmits", "n"]),
-    };
-    let columns = heads.iter().map(|head| Column::right(*head)).collect();
+    let columns = heads(test, block.transport).into_iter().map(Column::right).collect();
     let keys = rows.iter().flat_map(|row| mtus.iter().map(move |mtu| (*row, *mtu)));
     let lines = keys.filter_map(|(row, mtu)| line(block.cell(row, mtu, test)?));
     Table {
-        caption: caption.into(),
+        caption: quantity(test).into(),
         labels: vec![rows_head(&rows).into(), "MTU".into()],
         groups: vec![Group { title: String::new(), columns }],
         rows: lines.collect(),
@@ -41,11 +32,26 @@ fn table(block: &Block<'_>, test: TestKind) -> Table {
     }
 }
 
+fn heads(test: TestKind, transport: Transport) -> Vec<&'static str> {
+    let mut heads = match test.is_transactions() {
+        true => vec!["mean [95 %]", "p50", "p99 [95 %]", "p99.9", "max"],
+        false => vec!["mean [95 %]", "median"],
+    };
+    heads.extend(match (test.is_transactions(), transport) {
+        (true, Transport::Udp) => vec!["lost"],
+        (false, Transport::Udp) => vec!["lost", "overtaken"],
+        (false, Transport::Tcp) => vec!["retransmits"],
+        _ => vec![],
+    });
+    heads.push("n");
+    heads
+}
+
 fn line(record: &CellRecord) -> Option<Line> {
     let summary = record.summary.as_ref()?;
-    let texts = match record.cell.workload.kind() {
-        TestKind::Rr => round_trips(summary, record.cell.transport)?,
-        TestKind::Stream | TestKind::File => stream(summary, record.cell.transport)?,
+    let texts = match record.cell.workload.kind().is_transactions() {
+        true => round_trips(summary, record.cell.transport)?,
+        false => stream(summary, record.cell.transport)?,
     };
     let labels = vec![record.cell.row.to_string(), record.cell.mtu.to_string()];
     Some(Line { labels, figures: Figures::Each(texts.into_iter().map(Figure::Text).collect()) })
@@ -72,16 +78,10 @@ fn stream(summary: &SummaryRecord, transport: Transport) -> Option<Vec<String>> 
     match transport {
         Transport::Udp => texts.extend([lost(summary), summary.reordered.to_string()]),
         Transport::Tcp => texts.push(summary.retransmits.to_string()),
+        Transport::Unix | Transport::Vsock => {}
     }
     texts.push(goodput.n.to_string());
     Some(texts)
-}
-
-fn lost(summary: &SummaryRecord) -> String {
-    match summary.lost {
-        0 => "0".into(),
-        lost => format!("{lost} ({})", percent(summary.lost_share)),
-    }
 }
 
 /// A' against A for each block of the matrix.
@@ -90,7 +90,7 @@ pub(super) fn noise_floor(document: &ResultDocument) -> Option<Section> {
     let table = Table {
         labels: vec!["test".into(), "MTU".into()],
         groups: vec![Group { title: String::new(), columns: heads.map(Column::right).into() }],
-        rows: document.noise_floor.iter().map(floor_line).collect(),
+        rows: document.noise_floor.iter().map(|floor| floor_line(document, floor)).collect(),
         ..Table::default()
     };
     let text = format!(
@@ -98,7 +98,9 @@ pub(super) fn noise_floor(document: &ResultDocument) -> Option<Section> {
          floor is called no difference; \"could show\" is for a single comparison.",
         document.baseline
     );
-    let biased: Vec<String> = document.noise_floor.iter().filter(|floor| is_biased(floor)).map(name).collect();
+    let biased = document.noise_floor.iter().filter(|floor| is_biased(floor));
+    let biased: Vec<String> =
+        biased.map(|floor| format!("{} at MTU {}", block_name(document, floor), floor.mtu)).collect();
     let warning = format!(
         "A' and A differ by more than chance in {}: something other than the method makes a difference there.",
         biased.join("; ")
@@ -108,12 +110,12 @@ pub(super) fn noise_floor(document: &ResultDocument) -> Option<Section> {
     (!document.noise_floor.is_empty()).then(|| Section { title: "Noise floor".into(), parts })
 }
 
-fn floor_line(floor: &FloorRecord) -> Line {
+fn floor_line(document: &ResultDocument, floor: &FloorRecord) -> Line {
     let difference = format!("{} {}", change(floor.ratio), interval(floor.low, floor.high));
     let least = floor.smallest_shown.map_or("—".into(), percent);
     let texts = [difference, percent(floor.floor), least, floor.pairs.to_string()];
     Line {
-        labels: vec![block_name(floor), floor.mtu.to_string()],
+        labels: vec![block_name(document, floor), floor.mtu.to_string()],
         figures: Figures::Each(texts.map(Figure::Text).into()),
     }
 }
@@ -122,11 +124,16 @@ fn is_biased(floor: &FloorRecord) -> bool {
     floor.low > 1.0 || floor.high < 1.0
 }
 
-fn name(floor: &FloorRecord) -> String {
-    format!("{} at MTU {}", block_name(floor), floor.mtu)
-}
-
-fn block_name(floor: &FloorRecord) -> String {
+/// `TCP RTT, 4 streams`, with the swept value if there are several.
+fn block_name(document: &ResultDocument, floor: &FloorRecord) -> String {
+    let of_floor = |block: &&Block<'_>| {
+        (block.transport, block.streams, block.variant) == (floor.transport, floor.streams, floor.variant)
+    };
+    let blocks = blocks(document);
+    let rest = blocks.iter().find(of_floor).filter(|block| block.is_swept()).map(Block::title);
     let streams = if floor.streams == 1 { String::new() } else { format!(", {} streams", floor.streams) };
-    format!("{} {}{streams}", floor.transport, quantity_of(floor.of))
+    match rest.as_ref().and_then(|title| title.strip_prefix(&floor.transport.to_string())) {
+        Some(rest) => format!("{} {}{rest}", floor.transport, quantity_of(floor.test)),
+        None => format!("{} {}{streams}", floor.transport, quantity_of(floor.test)),
+    }
 }

@@ -1,13 +1,20 @@
 //! The head of a report: what was run, where and how, and what to mind about it.
 
 use vtax_model::{
-    result::{Disturbance, PlanRecord, ResultDocument},
-    run::{Environment, Placement, RunState},
+    endpoint::{Control, Pinning},
+    options::Engine,
+    result::{CellRecord, Disturbance, PlanRecord, ResultDocument},
+    run::{EndRecord, Environment, PairRecord, Placement, RunState},
     study::Row,
-    workload::TestKind,
+    workload::{TestKind, Warmup},
 };
 
-use super::number::{counted, memory, waiting};
+use super::{
+    blocks::distinct,
+    labels,
+    number::{counted, memory, three_digits, waiting},
+    steady, words,
+};
 
 /// Name and text of all that the reader needs to place the figures.
 pub(super) fn facts(document: &ResultDocument) -> Vec<(&'static str, String)> {
@@ -15,10 +22,16 @@ pub(super) fn facts(document: &ResultDocument) -> Vec<(&'static str, String)> {
         ("run", format!("{}, {}", document.id, state(document.state))),
         ("date", format!("{}, took {}", date(&document.started), waiting(document.wall_seconds))),
         ("plan", plan(document)),
+        ("engine", engines(document)),
+        ("flows", flows(document)),
+        ("options", words::common(document.cells.iter().map(|record| &record.cell)).join(", ")),
         ("ends", ends(document)),
+        ("initiator", only_pair(document).map_or(String::new(), |pair| end(&pair.initiator))),
+        ("responder", only_pair(document).map_or(String::new(), |pair| end(&pair.responder))),
         ("machine", machine(&document.environment)),
         ("kernel", kernel(&document.environment)),
-        ("placement", placement(&document.placement)),
+        ("placement", placement(document)),
+        ("warm-up", steady::fact(document)),
         ("load", load(&document.disturbance)),
         ("vtax", program(&document.environment)),
     ];
@@ -27,8 +40,6 @@ pub(super) fn facts(document: &ResultDocument) -> Vec<(&'static str, String)> {
 
 /// What keeps the figures from meaning what they seem to.
 pub(super) fn warnings(document: &ResultDocument) -> Vec<String> {
-    let Placement { initiator, responder } = &document.placement;
-    let unpinned = initiator.is_empty() || responder.is_empty();
     let asked = document.plan.sampling.samples;
     let texts = [
         (document.state != RunState::Complete).then(|| {
@@ -39,9 +50,8 @@ pub(super) fn warnings(document: &ResultDocument) -> Vec<String> {
                 document.id
             )
         }),
-        unpinned.then(|| {
-            "NOT PINNED: the ends moved between CPUs, which alone can change a round-trip time fourfold.".into()
-        }),
+        unpinned(document),
+        not_reached(document),
         document.disturbance.is_much().then(|| {
             format!(
                 "DISTURBED: {}. Such a machine is noisy, and the CPU figures contain others' work.",
@@ -50,7 +60,35 @@ pub(super) fn warnings(document: &ResultDocument) -> Vec<String> {
         }),
         document.plan.quick.then(|| "Quick plan: short samples and few rounds, so wide intervals.".into()),
     ];
-    texts.into_iter().flatten().collect()
+    texts.into_iter().flatten().chain(steady::warnings(document)).collect()
+}
+
+/// The open loop's load was less than was asked for, so its latencies are those of another load.
+fn not_reached(document: &ResultDocument) -> Option<String> {
+    const ALMOST: f64 = 0.98;
+    let behind = |record: &CellRecord| {
+        let due = f64::from(record.cell.options.arrivals?.per_second);
+        let rate = record.summary.as_ref()?.transactions_per_s?.mean;
+        (rate < due * ALMOST)
+            .then(|| format!("{} ({} a second)", labels::name(document, &record.cell), three_digits(rate)))
+    };
+    let cells: Vec<String> = document.cells.iter().filter_map(behind).collect();
+    (!cells.is_empty())
+        .then(|| format!("RATE NOT REACHED: fewer requests were answered than were due, in {}.", cells.join("; ")))
+}
+
+fn unpinned(document: &ResultDocument) -> Option<String> {
+    let ends = document.cells.iter().filter_map(|record| record.ends.as_ref()).flat_map(|ends| &ends.pairs);
+    let ends: Vec<&EndRecord> = ends.flat_map(|pair| [&pair.initiator, &pair.responder]).collect();
+    let loose = distinct(ends.iter().filter(|end| end.cpus.is_empty()).map(|end| end.name.as_str()));
+    let Placement { initiator, responder, .. } = &document.placement;
+    let who = match (ends.is_empty(), loose.len()) {
+        (true, _) if initiator.is_empty() || responder.is_empty() => "the ends".to_owned(),
+        (true, _) | (false, 0) => return None,
+        (false, 1..=3) => loose.join(", "),
+        (false, _) => format!("{} of the ends", loose.len()),
+    };
+    Some(format!("NOT PINNED: {who} moved between CPUs, which alone can change a round-trip time fourfold."))
 }
 
 /// `complete`, or what may be the matter.
@@ -87,19 +125,74 @@ pub(super) fn plan(document: &ResultDocument) -> String {
             sampling.duration
         );
     }
-    if !sampling.warmup.0.is_zero() {
-        text += &format!(" after {} of warm-up", sampling.warmup);
+    match sampling.warmup {
+        Warmup::UntilSteady { most } => text += &format!(", each when the figures are steady, after {most} at most"),
+        Warmup::For(span) if span.0.is_zero() => {}
+        Warmup::For(span) => text += &format!(" after {span} of warm-up"),
     }
     format!("{text}, seed {seed}")
 }
 
-fn ends(document: &ResultDocument) -> String {
-    let zones = matches!(document.baseline, Row::Zones { .. });
-    match (zones, document.both) {
-        (true, _) => "two zones of one host: sender-to-receiver".into(),
-        (false, true) => "each method at both ends of the wire".into(),
-        (false, false) => "each method at one end of the wire, against a native peer".into(),
+/// Said where it is no matter of course.
+fn engines(document: &ResultDocument) -> String {
+    let engines = distinct(document.cells.iter().map(|record| record.cell.options.engine));
+    let usual = engines == [Engine::default()] && !matches!(document.baseline, Row::Engine(_));
+    let names: Vec<&str> = engines.into_iter().map(Engine::name).collect();
+    if usual { String::new() } else { names.join(", ") }
+}
+
+/// Of a list that has no column for them; of a matrix they are in the titles.
+fn flows(document: &ResultDocument) -> String {
+    let counts = distinct(document.cells.iter().map(|record| record.cell.streams));
+    match (document.baseline, counts.as_slice()) {
+        (Row::Engine(_), [several]) if *several > 1 => format!("{several} at the same time"),
+        _ => String::new(),
     }
+}
+
+fn ends(document: &ResultDocument) -> String {
+    match (document.baseline, shared_pairs(document)) {
+        (_, Some([_])) | (Row::Engine(_), None) => String::new(),
+        (_, Some(pairs)) => format!("{} pairs at the same time", pairs.len()),
+        (_, None) if are_named(document) => "endpoints that were there already, each row's below".into(),
+        (Row::Zones { .. }, None) => "two zones of one host: sender-to-receiver".into(),
+        (_, None) if document.both => "each method at both ends of the wire".into(),
+        (_, None) => "each method at one end of the wire, against a native peer".into(),
+    }
+}
+
+/// The pairs between which every row was measured; none if each has its own, or that isn't known.
+pub(super) fn shared_pairs(document: &ResultDocument) -> Option<&[PairRecord]> {
+    let mut all = document.cells.iter().filter_map(|record| record.ends.as_ref());
+    let first = all.next()?;
+    all.all(|ends| ends.pairs == first.pairs).then_some(&first.pairs)
+}
+
+/// Whether the ends are the user's endpoints and not those of a lab of our own.
+pub(super) fn are_named(document: &ResultDocument) -> bool {
+    let pairs = document.cells.iter().filter_map(|record| record.ends.as_ref()).flat_map(|ends| &ends.pairs);
+    let mut names = pairs.flat_map(|pair| [&pair.initiator.name, &pair.responder.name]);
+    names.any(|name| name.parse::<Control>().is_ok())
+}
+
+fn only_pair(document: &ResultDocument) -> Option<&PairRecord> {
+    match shared_pairs(document)? {
+        [pair] => Some(pair),
+        _ => None,
+    }
+}
+
+/// `ssh:root@vm1 at 10.0.0.2 on CPU 3, a 4 × EPYC`
+pub(super) fn end(end: &EndRecord) -> String {
+    let EndRecord { name, address, cpus: pinned, environment } = end;
+    let machine = environment.as_ref().map(|machine| format!(", machine {}", or(&machine.hostname, "of unknown name")));
+    let address = if address.is_empty() { String::new() } else { format!(" at {address}") };
+    format!("{name}{address} on {}{}", cpus(pinned), machine.unwrap_or_default())
+}
+
+/// All that is known of a machine.
+pub(super) fn machine_and_kernel(environment: &Environment) -> String {
+    listed([machine(environment), kernel(environment)])
 }
 
 fn machine(environment: &Environment) -> String {
@@ -125,9 +218,25 @@ fn kernel(environment: &Environment) -> String {
     ])
 }
 
-fn placement(placement: &Placement) -> String {
-    let Placement { initiator, responder } = placement;
-    format!("initiator on {}, responder on {}", cpus(initiator), cpus(responder))
+/// Ends that are named have their CPUs beside their names.
+fn placement(document: &ResultDocument) -> String {
+    let Placement { policy, responder_policy, initiator, responder, notes } = &document.placement;
+    let named = document.cells.iter().any(|record| record.ends.is_some());
+    let mut text = match (named, responder_policy) {
+        (true, None) => asked(policy),
+        (true, Some(other)) => format!("initiator {}; responder {}", asked(policy), asked(other)),
+        (false, _) => format!("initiator on {}, responder on {}", cpus(initiator), cpus(responder)),
+    };
+    notes.iter().for_each(|note| text += &format!(". {}", note.trim_end_matches('.')));
+    text
+}
+
+fn asked(policy: &Pinning) -> String {
+    match policy {
+        Pinning::Auto => "chosen by the machine's topology (auto)".to_owned(),
+        Pinning::Unpinned => "wherever the scheduler likes (none)".to_owned(),
+        Pinning::Cpus(_) => format!("CPUs {policy} as asked"),
+    }
 }
 
 /// Shares of the machine's CPU time while samples were taken.

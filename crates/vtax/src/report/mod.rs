@@ -1,6 +1,7 @@
 //! What a run found, as tables for people and as data for programs.
 //!
-//! The tables are laid out once, as data ([`layout`]), by [`study`] and [`mod@compare`];
+//! The tables are laid out once, as data ([`layout`]), by [`study`] (a matrix of methods),
+//! [`measure`] (engines on one path) and [`mod@compare`];
 //! [`terminal`] and [`markdown`] only draw them, so that both always say the same. CSV and JSON
 //! come from the result document itself.
 
@@ -9,16 +10,26 @@ mod compare;
 mod csv;
 mod detail;
 mod heading;
+mod labels;
 mod layout;
+mod machine;
 mod markdown;
+mod measure;
 mod notes;
 mod number;
+mod pairs;
+mod path;
+mod reading;
+mod series;
+mod stages;
+mod steady;
 mod study;
 mod tax;
 mod terminal;
 #[cfg(test)]
 mod tests;
 mod two_samples;
+mod words;
 
 use serde::Serialize;
 use vtax_model::result::ResultDocument;

@@ -1,5 +1,7 @@
 //! Footnotes: each text once, numbered in the order in which the tables ask for it.
 
+use vtax_model::result::{CellRecord, CellStatus};
+
 /// The footnotes of a report.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
@@ -15,6 +17,17 @@ impl Notes {
             self.texts.len() - 1
         });
         format!("[{}]", index + 1)
+    }
+
+    /// The mark of why a cell has no figures; empty if there is no reason to give.
+    pub(super) fn of_record(&mut self, record: &CellRecord) -> String {
+        match &record.status {
+            CellStatus::Unavailable { why, remedy } => {
+                self.mark(format!("{} is not available here: {why}; {remedy}", record.cell.row))
+            }
+            CellStatus::Failed { why } => self.mark(format!("every sample failed, the last one so: {why}")),
+            CellStatus::Measured | CellStatus::Missing => String::new(),
+        }
     }
 
     /// Marks and texts, for a list.

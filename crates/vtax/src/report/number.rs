@@ -1,6 +1,6 @@
 //! Figures as text: as many digits as mean something.
 
-use vtax_model::result::Estimate;
+use vtax_model::result::{Estimate, SummaryRecord};
 
 /// Three significant digits: 9.87, 31.2, 24100.
 pub(super) fn three_digits(value: f64) -> String {
@@ -93,6 +93,27 @@ pub(super) fn counted(count: u32, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
+/// With a comma after each three digits: `4,210`.
+pub(super) fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Messages lost, with their share.
+pub(super) fn lost(summary: &SummaryRecord) -> String {
+    match summary.lost {
+        0 => "0".into(),
+        lost => format!("{lost} ({})", percent(summary.lost_share)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,6 +132,11 @@ mod tests {
         let ratios = [1.123, 0.9, 1.0001, 2.5, 1.9996, 0.02];
         assert_eq!(ratios.map(change), ["+12.3 %", "-10.0 %", "0.0 %", "+150 %", "+100 %", "-98.0 %"]);
         assert_eq!(interval(0.99, 1.021), "[-1.0, +2.1]");
+    }
+
+    #[test]
+    fn counts_are_grouped_by_thousands() {
+        assert_eq!([0, 12, 999, 4_210, 1_000_000].map(grouped), ["0", "12", "999", "4,210", "1,000,000"]);
     }
 
     #[test]

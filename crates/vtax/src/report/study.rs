@@ -4,8 +4,9 @@
 use std::collections::BTreeSet;
 
 use vtax_model::{
+    measurement::EndReport,
     published::Published,
-    result::{CellRecord, CellStatus, Estimate, FileSummary, ResultDocument, SummaryRecord},
+    result::{CellRecord, CellStatus, Estimate, FileSummary, Metric, ResultDocument, SummaryRecord},
     run::Failure,
     study::Row,
     units::Mtu,
@@ -15,27 +16,31 @@ use vtax_model::{
 use super::{
     Options,
     blocks::{Block, blocks, quantity, rows_head},
-    detail, heading,
+    detail, heading, labels,
     layout::{Column, Figure, Figures, Group, Part, Report, Row as Line, Section, Table},
+    machine, measure,
     notes::Notes,
-    number::{counted, seconds, three_digits},
-    tax,
+    number::{counted, grouped, seconds, three_digits},
+    pairs, path, reading, series, stages, tax,
 };
 
 pub(super) fn report(document: &ResultDocument, options: &Options) -> Report {
     let published = options.published.then(|| Published::of(&document.study)).flatten();
     let mut notes = Notes::default();
-    let mut sections = Vec::new();
-    for block in blocks(document) {
-        sections.push(section(document, &block, published.as_ref(), &mut notes));
-    }
+    let mut sections = match measure::applies(document) {
+        true => measure::sections(document, &mut notes),
+        false => {
+            blocks(document).iter().map(|block| section(document, block, published.as_ref(), &mut notes)).collect()
+        }
+    };
+    sections.extend([stages::section(document), pairs::section(document)].into_iter().flatten());
+    sections.extend(path::ends(document, options.detail));
     if options.detail {
-        sections.extend(blocks(document).iter().filter_map(detail::section));
-        sections.extend(detail::noise_floor(document));
+        sections.extend(detailed(document));
     }
     sections.extend(not_measured(notes));
     sections.extend(failures(document));
-    sections.push(reading(document, published.as_ref()));
+    sections.push(reading::section(document, published.as_ref()));
     Report {
         title: document.title.clone(),
         warnings: heading::warnings(document),
@@ -44,12 +49,23 @@ pub(super) fn report(document: &ResultDocument, options: &Options) -> Report {
     }
 }
 
+fn detailed(document: &ResultDocument) -> Vec<Section> {
+    let mut sections: Vec<Section> = match measure::applies(document) {
+        true => measure::detail(document).into_iter().collect(),
+        false => blocks(document).iter().filter_map(detail::section).collect(),
+    };
+    let others =
+        [detail::noise_floor(document), series::section(document), path::section(document), machine::section(document)];
+    sections.extend(others.into_iter().flatten());
+    sections
+}
+
 fn section(document: &ResultDocument, block: &Block<'_>, published: Option<&Published>, notes: &mut Notes) -> Section {
     let mut parts = Vec::new();
-    if block.has(TestKind::Rr) || block.has(TestKind::Stream) {
+    if !block.figured().is_empty() {
         parts.push(Part::Table(Figured { block, published, notes: &mut *notes }.matrix()));
     }
-    if block.has(TestKind::File) {
+    if block.tests().contains(&TestKind::File) {
         parts.push(Part::Table(Figured { block, published, notes }.times()));
     }
     parts.extend(tax::tables(document, block).into_iter().map(Part::Table));
@@ -67,7 +83,7 @@ struct Figured<'a> {
 impl<'a> Figured<'a> {
     /// RTT beside bandwidth, methods down, MTU across.
     fn matrix(mut self) -> Table {
-        let tests = self.block.tests([TestKind::Rr, TestKind::Stream]);
+        let tests = self.block.figured();
         let groups = tests.iter().map(|test| Group { title: quantity(*test).into(), columns: self.mtu_columns() });
         let groups = groups.collect();
         let (rows, mtus) = (self.block.rows(), self.block.mtus());
@@ -105,7 +121,7 @@ impl<'a> Figured<'a> {
         let unavailable = |record: &&CellRecord| matches!(record.status, CellStatus::Unavailable { .. });
         match records.first() {
             Some(first) if self.published.is_none() && records.iter().all(unavailable) => {
-                let text = format!("not available here {}", self.mark(first));
+                let text = format!("not available here {}", self.notes.of_record(first));
                 Line { labels: vec![label], figures: Figures::None(text) }
             }
             _ => Line::new(label, figures),
@@ -118,18 +134,8 @@ impl<'a> Figured<'a> {
             (CellStatus::Measured, Some(estimate)) => Figure::text(three_digits(estimate.mean)),
             (CellStatus::Measured, None) => Figure::absent(),
             (CellStatus::Missing, _) => Figure::text("not run"),
-            (CellStatus::Unavailable { .. }, _) => Figure::text(format!("n/a {}", self.mark(record))),
-            (CellStatus::Failed { .. }, _) => Figure::text(format!("failed {}", self.mark(record))),
-        }
-    }
-
-    fn mark(&mut self, record: &CellRecord) -> String {
-        match &record.status {
-            CellStatus::Unavailable { why, remedy } => {
-                self.notes.mark(format!("{} is not available here: {why}; {remedy}", record.cell.row))
-            }
-            CellStatus::Failed { why } => self.notes.mark(format!("every sample failed, the last one so: {why}")),
-            CellStatus::Measured | CellStatus::Missing => String::new(),
+            (CellStatus::Unavailable { .. }, _) => Figure::text(format!("n/a {}", self.notes.of_record(record))),
+            (CellStatus::Failed { .. }, _) => Figure::text(format!("failed {}", self.notes.of_record(record))),
         }
     }
 
@@ -182,10 +188,10 @@ impl<'a> Figured<'a> {
 /// The figure that a cell is judged by.
 pub(super) fn primary(record: &CellRecord) -> Option<Estimate> {
     let summary = record.summary.as_ref()?;
-    match record.cell.workload.kind() {
-        TestKind::Rr => summary.rtt_us.as_ref().map(|rtt| rtt.mean),
-        TestKind::Stream => summary.goodput_mbps,
-        TestKind::File => file(record).map(|file| file.real),
+    match Metric::of(record.cell.workload.kind()) {
+        Metric::Rtt => summary.rtt_us.as_ref().map(|rtt| rtt.mean),
+        Metric::Goodput => summary.goodput_mbps,
+        Metric::Real => file(record).map(|file| file.real),
     }
 }
 
@@ -195,9 +201,9 @@ fn file(record: &CellRecord) -> Option<&FileSummary> {
 
 /// CPU of both ends for each transaction or KB, laid out as the figures; none if nothing was measured.
 fn processor_time(block: &Block<'_>) -> Option<Table> {
-    let (tests, mtus) = (block.tests([TestKind::Rr, TestKind::Stream, TestKind::File]), block.mtus());
+    let (tests, mtus) = (block.tests(), block.mtus());
     let columns = || mtus.iter().map(|mtu| Column::right(format!("MTU {mtu}"))).collect();
-    let groups = tests.iter().map(|test| Group { title: processor_quantity(*test).into(), columns: columns() });
+    let groups = tests.iter().map(|test| Group { title: processor_quantity(*test), columns: columns() });
     let groups = groups.collect();
     let keys = || tests.iter().flat_map(|test| mtus.iter().map(move |mtu| (*test, *mtu)));
     let line = |row: Row| {
@@ -212,11 +218,13 @@ fn processor_time(block: &Block<'_>) -> Option<Table> {
     (!rows.is_empty()).then_some(Table { caption, labels, groups, rows, ..Table::default() })
 }
 
-fn processor_quantity(test: TestKind) -> &'static str {
-    match test {
-        TestKind::Rr => "CPU (µs per transaction)",
-        TestKind::Stream | TestKind::File => "CPU (µs per KB)",
-    }
+fn processor_quantity(test: TestKind) -> String {
+    let unit = if test.is_transactions() { "transaction" } else { "KB" };
+    let of = match test {
+        TestKind::Rr | TestKind::Stream | TestKind::File => String::new(),
+        other => format!("{other}, "),
+    };
+    format!("CPU ({of}µs per {unit})")
 }
 
 fn processor_cost(record: &CellRecord) -> Option<f64> {
@@ -241,11 +249,26 @@ fn failures(document: &ResultDocument) -> Option<Section> {
         }
     }
     let line = |((row, error), failures): &((String, &str), Vec<&Failure>)| {
-        ("-".to_owned(), format!("{row}, {}: {error}", whereabouts(document, failures)))
+        let rest = partial(failures).map_or(String::new(), |text| format!(" ({text})"));
+        ("-".to_owned(), format!("{row}, {}: {error}{rest}", whereabouts(document, failures)))
     };
     let list: Vec<_> = seen.iter().map(line).collect();
     let title = || format!("Failed: {}", counted(document.failures.len() as u32, "sample"));
     (!list.is_empty()).then(|| Section { title: title(), parts: vec![Part::List(list)] })
+}
+
+/// `after 0.42 s: 4,210 transactions; not used`, of the sample that came furthest.
+fn partial(failures: &[&Failure]) -> Option<String> {
+    let ends = failures.iter().filter_map(|failure| failure.partial.as_ref());
+    let ends: Vec<&EndReport> = ends.flat_map(|partial| [&partial.initiator, &partial.responder]).flatten().collect();
+    let furthest = ends.into_iter().max_by(|a, b| (a.transactions, a.bytes).cmp(&(b.transactions, b.bytes)))?;
+    let EndReport { seconds, transactions, bytes, .. } = furthest;
+    let what = match (transactions, bytes) {
+        (0, bytes) => format!("{} bytes", grouped(*bytes)),
+        (transactions, _) => format!("{} transactions", grouped(*transactions)),
+    };
+    let which = if failures.len() > 1 { "the one that came furthest " } else { "" };
+    Some(format!("{which}after {seconds:.2} s: {what}; not used"))
 }
 
 /// `4 samples of TCP RR, UDP RR in rounds 5, 10`
@@ -254,7 +277,7 @@ fn whereabouts(document: &ResultDocument, failures: &[&Failure]) -> String {
     let rounds: BTreeSet<u32> = failures.iter().map(|failure| failure.round).collect();
     let mut tests: Vec<String> = Vec::new();
     for cell in cells.iter().filter_map(|index| document.cells.get(*index)).map(|record| &record.cell) {
-        let test = format!("{} {}", cell.transport, cell.workload.kind());
+        let test = labels::test(cell);
         if !tests.contains(&test) {
             tests.push(test);
         }
@@ -263,35 +286,4 @@ fn whereabouts(document: &ResultDocument, failures: &[&Failure]) -> String {
     let word = if rounds.len() == 1 { "round" } else { "rounds" };
     let samples = counted(failures.len() as u32, "sample");
     format!("{samples} of {} in {word} {}", tests.join(", "), rounds.join(", "))
-}
-
-fn reading(document: &ResultDocument, published: Option<&Published>) -> Section {
-    let baseline = document.baseline;
-    let mut lines = Vec::new();
-    let block_sizes = blocks(document).into_iter().map(|block| format!("{}: {}.", block.title(), block.sizes()));
-    lines.push(format!("What was sent. {}", block_sizes.collect::<Vec<_>>().join(" ")));
-    if document.cells.iter().any(|record| record.cell.workload.kind() != TestKind::File) {
-        lines.push(
-            "RTT is the mean round trip, the inverse of the transaction rate; bandwidth is payload at the receiver."
-                .into(),
-        );
-    }
-    if document.cells.iter().any(|record| record.tax.is_some()) {
-        lines.push(format!(
-            "Against {baseline}: change [95 % interval] of the ratio, paired round by round. A difference is called \
-             slower or faster if it is shown at 5 % after Holm's correction for all comparisons of this run and is \
-             larger than the noise floor; otherwise \"could show\" is the least that would have been shown in four of \
-             five such runs."
-        ));
-    }
-    if document.cells.iter().filter_map(primary).any(|estimate| estimate.n < 3) {
-        lines.push(format!(
-            "A cell with one sample has no interval; what has fewer than two rounds beside {baseline} is not compared."
-        ));
-    }
-    if let Some(published) = published {
-        lines.push(format!("Published: {} ({}).", published.title, published.testbed));
-    }
-    let bullets = lines.into_iter().map(|line| ("-".to_owned(), line)).collect();
-    Section { title: "How to read this".into(), parts: vec![Part::List(bullets)] }
 }

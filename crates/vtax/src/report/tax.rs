@@ -2,7 +2,8 @@
 //! a comparison of the baseline with itself.
 
 use vtax_model::{
-    result::{CellRecord, FloorRecord, Metric, ResultDocument, TaxRecord},
+    cell,
+    result::{CellRecord, FloorRecord, ResultDocument, TaxRecord},
     stats::verdict::Verdict,
     study::Row,
     units::Mtu,
@@ -17,8 +18,7 @@ use super::{
 
 /// One table a test: methods down, MTU across; none where there is nothing to compare.
 pub(super) fn tables(document: &ResultDocument, block: &Block<'_>) -> Vec<Table> {
-    let tests = block.tests([TestKind::Rr, TestKind::Stream, TestKind::File]);
-    tests.into_iter().filter_map(|test| table(document, block, test)).collect()
+    block.tests().into_iter().filter_map(|test| table(document, block, test)).collect()
 }
 
 fn table(document: &ResultDocument, block: &Block<'_>, test: TestKind) -> Option<Table> {
@@ -29,9 +29,9 @@ fn table(document: &ResultDocument, block: &Block<'_>, test: TestKind) -> Option
         return None;
     }
     let columns = mtus.iter().map(|mtu| Column::left(format!("MTU {mtu}"))).collect();
-    let floors: Vec<_> = mtus.iter().map(|mtu| floor(document, block, *mtu, test)).collect();
+    let floors: Vec<_> = mtus.iter().map(|mtu| floor(document, &key(block, *mtu, test))).collect();
     Some(Table {
-        caption: format!("{} against {}", quantity_of(Metric::of(test)), document.baseline),
+        caption: format!("{} against {}", quantity_of(test), document.baseline),
         labels,
         groups: vec![Group { title: String::new(), columns }],
         rows: lines,
@@ -47,7 +47,8 @@ fn line(document: &ResultDocument, block: &Block<'_>, row: Row, test: TestKind) 
     (compared && row != document.baseline).then(|| Line::new(row.to_string(), figures))
 }
 
-fn figure(record: &CellRecord) -> Figure {
+/// What a cell costs against the baseline's.
+pub(super) fn figure(record: &CellRecord) -> Figure {
     match (&record.tax, &record.summary) {
         (Some(tax), _) => finding(tax),
         (None, Some(_)) => Figure::text("not compared: too few rounds"),
@@ -70,21 +71,23 @@ fn shown(tax: &TaxRecord, word: &str) -> Figure {
     Figure::Change([change(tax.ratio), interval(tax.low, tax.high), word.into()])
 }
 
-fn floor<'a>(document: &'a ResultDocument, block: &Block<'_>, mtu: Mtu, test: TestKind) -> Option<&'a FloorRecord> {
-    let of_block = |floor: &&FloorRecord| {
-        (floor.transport, floor.streams, floor.mtu, floor.test) == (block.transport, block.streams, mtu, test)
+fn key(block: &Block<'_>, mtu: Mtu, test: TestKind) -> cell::Block {
+    cell::Block { transport: block.transport, test, streams: block.streams, mtu, variant: block.variant }
+}
+
+/// What the baseline against itself showed in these cells.
+pub(super) fn floor<'a>(document: &'a ResultDocument, block: &cell::Block) -> Option<&'a FloorRecord> {
+    let key = |floor: &FloorRecord| {
+        let FloorRecord { transport, test, streams, mtu, variant, .. } = *floor;
+        cell::Block { transport, test, streams, mtu, variant }
     };
-    document.noise_floor.iter().find(of_block)
+    document.noise_floor.iter().find(|floor| key(floor) == *block)
 }
 
 fn foot(baseline: Row, floors: &[Option<&FloorRecord>]) -> Vec<Line> {
     if floors.iter().all(Option::is_none) {
         return Vec::new();
     }
-    let again = |floor: &FloorRecord| {
-        let word = format!("noise floor {}", percent(floor.floor));
-        Figure::Change([change(floor.ratio), interval(floor.low, floor.high), word])
-    };
     let least = |floor: &FloorRecord| match floor.smallest_shown {
         Some(least) => Figure::text(format!("a single comparison could show ≥ {}", percent(least))),
         None => Figure::text("too few rounds to show any difference"),
@@ -93,4 +96,10 @@ fn foot(baseline: Row, floors: &[Option<&FloorRecord>]) -> Vec<Line> {
         Line::new(label, floors.iter().map(|floor| floor.map_or(Figure::absent(), figure)).collect())
     };
     vec![line(format!("{baseline} again"), &again), line(String::new(), &least)]
+}
+
+/// The baseline against itself.
+pub(super) fn again(floor: &FloorRecord) -> Figure {
+    let word = format!("noise floor {}", percent(floor.floor));
+    Figure::Change([change(floor.ratio), interval(floor.low, floor.high), word])
 }

@@ -11,9 +11,8 @@ use std::{
 use vtax_model::{
     cell::Arm,
     measurement::{EndReport, MachineCpu},
-    run::{Environment, Failure, Figures, Placement, RunHeader, Sample},
+    run::{Environment, Failure, Figures, PartialRecord, Placement, RunHeader, Sample},
     study::Study,
-    workload::TestKind,
 };
 
 use super::*;
@@ -32,13 +31,16 @@ fn header(id: &str, started: &str) -> RunHeader {
         placement: Placement::default(),
         unavailable: Vec::new(),
         paths: Vec::new(),
+        ends: Vec::new(),
     }
 }
 
 fn sample(cell: usize, arm: Arm, round: u32) -> Sample {
     let machine = MachineCpu { cpus: 2, user: 0.1, idle: 1.9, ..MachineCpu::default() };
     let end = EndReport { seconds: 1.0, transactions: 20_000, machine, ..EndReport::default() };
-    let figures = Figures::join(TestKind::Rr, true, &end, &end);
+    let study = Study::built_in("demo").expect("built in");
+    let spec = study.cells[0].spec(study.plan.warmup, study.plan.duration);
+    let figures = Figures::join(&spec, true, &end, &end);
     Sample { cell, arm, round, at: "2026-01-01T00:00:00Z".into(), figures }
 }
 
@@ -58,7 +60,9 @@ fn a_run_is_read_back_as_it_was_written() {
     let (store, mut writer) = new_run(dir.path(), "demo-1");
     let samples = [sample(3, Arm::A, 1), sample(0, Arm::APrime, 1), sample(0, Arm::A, 1)];
     samples.iter().for_each(|sample| writer.sample(sample).expect("lands"));
-    let failure = Failure { cell: 5, arm: Arm::A, round: 1, error: "the peer died".into() };
+    let partial = PartialRecord { initiator: Some(EndReport::default()), responder: None };
+    let (error, partial) = ("the peer died".into(), Some(Box::new(partial)));
+    let failure = Failure { cell: 5, arm: Arm::A, round: 1, error, partial };
     writer.failure(&failure).expect("lands");
     writer.finish(RunState::Complete, 12.5).expect("ends");
     let run = store.load("last").expect("there");

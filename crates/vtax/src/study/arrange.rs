@@ -54,6 +54,7 @@ pub(crate) fn arrange(study: &Study, name: Name, rows: &[Row]) -> Arrangement {
         match *row {
             Row::Method(method) => builder.back_to_back(*row, method, study.both),
             Row::Zones { from, to } => builder.one_host(*row, from, to),
+            Row::Engine(_) => builder.one_wire(*row),
         }
     }
     builder.arrangement
@@ -77,6 +78,14 @@ impl Builder {
         let initiator = self.end(method, &sut, &wire);
         let far = if both { method } else { IoMethod::Native };
         let responder = self.end(far, &peer, &wire);
+        self.arrangement.ends.insert(row, Ends { initiator, responder });
+    }
+
+    /// Engines are compared on one path: the hosts' own stacks and the wire between them.
+    fn one_wire(&mut self, row: Row) {
+        let (sut, peer) = (self.host("sut", false), self.host("peer", false));
+        let wire = self.wire("wire", &sut, &peer);
+        let [initiator, responder] = [sut, peer].map(|host| End::Host { host, wire: wire.clone() });
         self.arrangement.ends.insert(row, Ends { initiator, responder });
     }
 
@@ -120,7 +129,7 @@ impl Builder {
         let name = built_in_name(wire);
         let wires = &mut self.arrangement.topology.wires;
         if !wires.iter().any(|wire| wire.name == name) {
-            wires.push(Wire { name: name.clone(), ends: [from.clone(), to.clone()] });
+            wires.push(Wire { name: name.clone(), ends: [from.clone(), to.clone()], shape: None });
         }
         name
     }
@@ -141,6 +150,8 @@ fn built_in_name(text: &str) -> Name {
 
 #[cfg(test)]
 mod tests {
+    use vtax_model::options::Engine;
+
     use super::*;
 
     fn arranged(study: &str, both: bool) -> Arrangement {
@@ -169,6 +180,15 @@ mod tests {
         let demo = arranged("demo", true);
         assert_eq!(domains(&demo, "bridge"), ("bridge-sut".into(), "bridge-peer".into()));
         assert_eq!(domains(&demo, "native"), ("sut".into(), "peer".into()));
+    }
+
+    #[test]
+    fn engines_share_one_wire() {
+        let mut study = Study::built_in("demo").expect("built in");
+        study.rows = vec![Row::Engine(Engine::Blocking), Row::Engine(Engine::Epoll)];
+        let engines = arrange(&study, study.id.clone(), &study.rows);
+        assert_eq!(domains(&engines, "blocking"), domains(&engines, "epoll"));
+        assert_eq!(engines.topology.wires.len(), 1);
     }
 
     #[test]

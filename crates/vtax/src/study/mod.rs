@@ -2,7 +2,9 @@
 
 mod arrange;
 mod clock;
+mod draft;
 mod interrupt;
+mod measure;
 mod options;
 mod progress;
 mod runner;
@@ -10,6 +12,9 @@ mod session;
 mod stage;
 
 pub(crate) use arrange::arrange;
-pub(crate) use options::{Changes, Wanted, read_file};
-pub(crate) use session::{Finished, Source, available, run, unavailable};
-pub(crate) use stage::{build, plan_here};
+pub(crate) use draft::{available, unavailable};
+pub(crate) use interrupt::Interrupt;
+pub(crate) use measure::{Asked, Plan, Sizes, Test};
+pub(crate) use options::{Changes, Wanted, read_endpoints, read_file};
+pub(crate) use session::{Conditions, Finished, Source, agent_program, run};
+pub(crate) use stage::{build, open_lab, plan_here};

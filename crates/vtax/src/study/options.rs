@@ -2,12 +2,13 @@
 
 use anyhow::{Context, anyhow, bail};
 use vtax_model::{
+    endpoint::Endpoint,
     located::Source,
     method::IoMethod,
     stats::StoppingRule,
     study::{Row, SamplingPlan, Study},
-    units::{ByteSize, Span},
-    workload::Workload,
+    units::{ByteSize, Mtu, Span},
+    workload::{Warmup, Workload},
 };
 
 use crate::exit::{Blamed, Stop};
@@ -18,9 +19,12 @@ pub(crate) struct Changes {
     pub(crate) quick: bool,
     pub(crate) samples: Option<u32>,
     pub(crate) duration: Option<Span>,
-    pub(crate) warmup: Option<Span>,
+    pub(crate) warmup: Option<Warmup>,
     pub(crate) both: bool,
     pub(crate) methods: Vec<IoMethod>,
+    pub(crate) mtus: Vec<Mtu>,
+    /// Where to measure, in place of what the study says.
+    pub(crate) endpoints: Vec<Endpoint>,
     pub(crate) size: Option<ByteSize>,
     pub(crate) seed: Option<u64>,
     pub(crate) stopping: Option<StoppingRule>,
@@ -45,11 +49,15 @@ impl Changes {
     }
 
     fn change(&self, study: &mut Study) -> anyhow::Result<()> {
+        if !self.endpoints.is_empty() {
+            stand_on(study, &self.endpoints)?;
+        }
         self.keep_methods(study)?;
+        self.keep_mtus(study)?;
         if let Some(size) = self.size {
             resize_files(study, size)?;
         }
-        if self.both && matches!(study.baseline, Row::Zones { .. }) {
+        if self.both && (!matches!(study.baseline, Row::Method(_)) || !study.endpoints.is_empty()) {
             bail!("--both: the rows of `{}` name both of their ends already; leave it out", study.id);
         }
         study.both |= self.both;
@@ -73,6 +81,19 @@ impl Changes {
         Ok(())
     }
 
+    fn keep_mtus(&self, study: &mut Study) -> anyhow::Result<()> {
+        let has = |mtu: &Mtu| study.cells.iter().any(|cell| cell.mtu == *mtu);
+        if let Some(missing) = self.mtus.iter().find(|mtu| !has(mtu)) {
+            let mut mtus: Vec<Mtu> = study.cells.iter().map(|cell| cell.mtu).collect();
+            mtus.sort_unstable();
+            mtus.dedup();
+            let mtus: Vec<String> = mtus.iter().map(Mtu::to_string).collect();
+            bail!("--mtu: `{}` has nothing at {missing}; it has {}", study.id, mtus.join(", "));
+        }
+        study.cells.retain(|cell| self.mtus.is_empty() || self.mtus.contains(&cell.mtu));
+        Ok(())
+    }
+
     fn plan(&self, study: &Study) -> anyhow::Result<SamplingPlan> {
         let base = if self.quick { study.quick } else { study.plan };
         let plan = SamplingPlan {
@@ -83,6 +104,17 @@ impl Changes {
         plan.check().map_err(|error| anyhow!("{error}"))?;
         Ok(plan)
     }
+}
+
+/// Every endpoint is one of the study's rows'.
+fn stand_on(study: &mut Study, endpoints: &[Endpoint]) -> anyhow::Result<()> {
+    let rows = endpoints.iter().filter_map(|endpoint| endpoint.method);
+    if let Some(row) = { rows }.find(|row| !study.rows.contains(row)) {
+        let rows: Vec<String> = study.rows.iter().map(Row::to_string).collect();
+        bail!("--endpoints: an endpoint stands for `{row}`, which `{}` hasn't; it has {}", study.id, rows.join(", "));
+    }
+    study.endpoints = endpoints.to_vec();
+    Ok(())
 }
 
 fn resize_files(study: &mut Study, size: ByteSize) -> anyhow::Result<()> {
@@ -109,8 +141,16 @@ pub(crate) fn read_file(path: &str) -> Result<Study, Stop> {
     Study::parse(Source { name: path, text: &text.or_input()? }).or_input()
 }
 
+/// Reads a file of endpoints.
+pub(crate) fn read_endpoints(path: &str) -> Result<Vec<Endpoint>, Stop> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("--endpoints: `{path}` can't be read"));
+    Endpoint::parse_file(Source { name: path, text: &text.or_input()? }).or_input()
+}
+
 #[cfg(test)]
 mod tests {
+    use vtax_model::endpoint::{Control, End};
+
     use super::*;
 
     fn apply(study: &str, changes: Changes) -> Result<Wanted, String> {
@@ -142,5 +182,14 @@ mod tests {
         refused("ip-instances", Changes { both: true, ..Changes::default() });
         refused("demo", Changes { samples: Some(0), ..Changes::default() });
         refused("demo", Changes { duration: Some(Span::from_millis(1)), ..Changes::default() });
+        refused("demo", Changes { mtus: vec!["1492".parse().expect("an MTU")], ..Changes::default() });
+        let vms = |method: &str| {
+            vec![Endpoint {
+                method: Some(method.parse().expect("a row")),
+                ..Endpoint::new(End::Initiator, Control::Local)
+            }]
+        };
+        refused("demo", Changes { endpoints: vms("sr-iov"), ..Changes::default() });
+        refused("demo", Changes { endpoints: vms("native"), both: true, ..Changes::default() });
     }
 }

@@ -6,13 +6,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use vtax_model::{
-    cell::{Arm, Turn, round_order},
+    cell::{Arm, Cell, Turn, round_order},
     result::Metric,
-    run::{Failure, Figures, Run, RunHeader, RunState, Sample},
+    run::{Failure, Figures, PartialRecord, Run, RunHeader, RunState, Sample},
     stats::stopping::Decision,
     study::Row,
     units::Mtu,
-    workload::TestSpec,
+    workload::{TestSpec, Workload},
 };
 
 /// Takes samples.
@@ -27,11 +27,22 @@ pub(crate) trait Sampler {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SampleError {
     /// This cell failed; others may work.
-    #[error("{0}")]
-    Cell(String),
+    #[error("{error}")]
+    Cell {
+        error: String,
+        /// What the ends had until then.
+        partial: Option<Box<PartialRecord>>,
+    },
     /// Nothing more can be measured: an agent died, the lab is gone.
     #[error("{0}")]
     Run(anyhow::Error),
+}
+
+impl SampleError {
+    /// A failure of the cell of which nothing is left.
+    pub(crate) fn cell(error: impl Into<String>) -> SampleError {
+        SampleError::Cell { error: error.into(), partial: None }
+    }
 }
 
 /// Keeps samples as they land.
@@ -143,7 +154,7 @@ impl<'a> Rounds<'a> {
 
     fn turn(&mut self, round: u32, turn: Turn) -> anyhow::Result<()> {
         let cell = self.run.header.study.cells[turn.cell];
-        let label = format!("{} {} {} MTU {}", cell.row, cell.transport, cell.workload.kind(), cell.mtu);
+        let label = label(&cell);
         self.watcher.begin(round, &label);
         let at = self.watcher.now();
         let figures = self.measure(turn);
@@ -152,9 +163,9 @@ impl<'a> Rounds<'a> {
             Ok(figures) => self.landed(Sample { cell: turn.cell, arm: turn.arm, round, at, figures }),
             // A sample that the user's Ctrl-C broke is no failure of the cell.
             Err(_) if self.watcher.stop_asked() => Ok(()),
-            Err(SampleError::Cell(error)) => {
+            Err(SampleError::Cell { error, partial }) => {
                 self.watcher.failed(&label, &error);
-                self.failed(Failure { cell: turn.cell, arm: turn.arm, round, error })
+                self.failed(Failure { cell: turn.cell, arm: turn.arm, round, error, partial })
             }
             Err(SampleError::Run(error)) => Err(error),
         }
@@ -196,6 +207,20 @@ impl<'a> Rounds<'a> {
         let figures = primary_figures(self.run);
         figures.values().all(|values| !matches!(rule.decide(values), Ok(Decision::Continue)))
     }
+}
+
+/// A cell as progress and warnings call it.
+fn label(cell: &Cell) -> String {
+    let size = match cell.workload {
+        Workload::Rr { request, response } | Workload::Crr { request, response } if request != response => {
+            format!(" {request}/{response}")
+        }
+        Workload::Rr { request: size, .. } | Workload::Crr { request: size, .. } => format!(" {size}"),
+        Workload::Stream { message, .. } => format!(" {message}"),
+        Workload::Cc | Workload::File { .. } => String::new(),
+    };
+    let gap = cell.options.gap.map(|gap| format!(" gap {gap}")).unwrap_or_default();
+    format!("{} {} {}{size}{gap} MTU {}", cell.row, cell.transport, cell.workload.kind(), cell.mtu)
 }
 
 /// The figure by which each cell is compared, sample by sample (arm A).

@@ -1,7 +1,6 @@
-//! One session of a run: privilege, lab, agents, rounds, result; and everything put back.
+//! One session of a run: privilege, ends, agents, rounds, result; and everything put back.
 
 use std::{
-    collections::BTreeMap,
     path::{Path, PathBuf},
     time::Instant,
 };
@@ -9,21 +8,21 @@ use std::{
 use anyhow::{Context, anyhow};
 use vtax_agent::locate::{self, LocateError};
 use vtax_host::inspect;
-use vtax_lab::{Facts, Need, World, availability};
+use vtax_lab::{Facts, Need, World};
 use vtax_model::{
     analysis::analyse,
-    method::{Availability, IoMethod, Unsupported},
+    endpoint::{Control, Endpoint, Pins},
     result::ResultDocument,
-    run::{Failure, Run, RunHeader, RunState, Sample, UnavailableRow},
-    study::{IpType, Row, Study},
+    run::{Environment, Failure, Run, RunHeader, RunState, Sample},
 };
 
 use super::{
-    Wanted, clock,
+    Asked, Wanted,
+    draft::{available, header, mtus_of, unavailable, without_endpoints},
     interrupt::Interrupt,
     progress::Progress,
     runner::{self, Ended, Sink},
-    stage::{Stage, placement},
+    stage::{RowPairs, Stage, Standing, row_pairs},
 };
 use crate::{
     cli::Places,
@@ -35,8 +34,18 @@ use crate::{
 pub(crate) enum Source {
     /// A new run.
     Fresh(Box<Wanted>),
+    /// A new run of what becomes a study once the path is known.
+    Measure(Box<Asked>),
     /// What is missing of an old one, by its id.
     Resumed(String),
+}
+
+/// How the ends are to run.
+pub(crate) struct Conditions {
+    /// The disk folder of file tests, and where Unix sockets are made.
+    pub(crate) directory: PathBuf,
+    /// Of a new run; an old one has its own.
+    pub(crate) pins: Pins,
 }
 
 /// A session that is over.
@@ -47,125 +56,150 @@ pub(crate) struct Finished {
     state_dir: PathBuf,
 }
 
-/// Runs a study or goes on with a run. `dir` is the disk folder of file tests.
-pub(crate) fn run(source: Source, dir: &Path, places: &Places) -> Result<Finished, Stop> {
-    // First of all: a user namespace can only be entered while there is one thread.
-    let world = World::enter(Need::Ephemeral).or_infrastructure()?;
+/// Measures what is asked for, or goes on with a run.
+pub(crate) fn run(source: Source, conditions: &Conditions, places: &Places) -> Result<Finished, Stop> {
     let state_dir = places.state_dir()?;
     let store = Store::open(&state_dir)?;
+    let plot = Plot::of(source, &store)?;
     let agent = agent_program(places)?;
-    let facts = Facts::gather(&world).or_infrastructure()?;
+    // Before the first thread: a process with threads can't enter a user namespace.
+    let world = plot.world()?;
     let begun = Instant::now();
-    let (run, writer) = draft(source, &store, &facts)?;
-    if run.header.placement.initiator.is_empty() {
-        eprintln!("warning: the ends are NOT PINNED (fewer than two CPUs): expect round-trip times to jump fourfold");
-    }
     let interrupt = Interrupt::catch().or_infrastructure()?;
-    let stage = Stage::build(&world, &run.header, &agent, dir)?;
+    let scene = Scene { world: world.as_ref(), agent: &agent, conditions };
+    let (run, stage, writer) = scene.set(plot, &store)?;
+    stage.warn_of_unpinned();
     let session = Session { run, stage, interrupt, begun };
-    let (run, error) = session.go(&store, writer)?;
+    let (run, error) = session.go(writer)?;
     Ok(Finished { document: analyse(&run), error, state_dir })
 }
 
-fn agent_program(places: &Places) -> Result<PathBuf, Stop> {
+pub(crate) fn agent_program(places: &Places) -> Result<PathBuf, Stop> {
     locate::agent_program(places.agent.as_deref()).map_err(|error| match error {
         LocateError::Named { .. } => Stop::input(error),
         _ => Stop::infrastructure(error),
     })
 }
 
-/// The run before its first sample; or as far as it came earlier, with its writer: from here on
-/// no other vtax can go on with it.
-fn draft(source: Source, store: &Store, facts: &Facts) -> Result<(Run, Option<RunWriter>), Stop> {
-    match source {
-        Source::Fresh(wanted) => {
-            let header = header(*wanted, facts)?;
-            let (samples, failures) = (Vec::new(), Vec::new());
-            Ok((Run { header, state: RunState::Running, wall_seconds: 0.0, samples, failures }, None))
+/// What is to be run, before anything is there to run it on.
+enum Plot {
+    Study(Box<Wanted>),
+    Measure(Box<Asked>),
+    Old(Box<RunHeader>),
+}
+
+impl Plot {
+    fn of(source: Source, store: &Store) -> Result<Plot, Stop> {
+        Ok(match source {
+            Source::Fresh(wanted) => Plot::Study(wanted),
+            Source::Measure(asked) => Plot::Measure(asked),
+            Source::Resumed(id) => Plot::Old(Box::new(store.load(&id)?.header)),
+        })
+    }
+
+    fn endpoints(&self) -> &[Endpoint] {
+        match self {
+            Plot::Study(wanted) => &wanted.study.endpoints,
+            Plot::Measure(asked) => &asked.endpoints,
+            Plot::Old(header) => &header.study.endpoints,
         }
-        Source::Resumed(id) => {
-            let header = store.load(&id)?.header;
-            same_machine(&header).or_input()?;
-            let writer = store.resume(&header.id)?;
-            Ok((store.load(&header.id)?, Some(writer)))
+    }
+
+    /// The privilege to build a lab, or to enter one; endpoints elsewhere need none.
+    fn world(&self) -> Result<Option<World>, Stop> {
+        let in_lab = |endpoint: &Endpoint| matches!(endpoint.control, Control::Zone { .. });
+        match self.endpoints().is_empty() || self.endpoints().iter().any(in_lab) {
+            true => World::enter(Need::Ephemeral).map(Some).or_infrastructure(),
+            false => Ok(None),
         }
     }
 }
 
-/// Samples of two machines, or of two kernels, are not samples of one cell.
-fn same_machine(header: &RunHeader) -> anyhow::Result<()> {
-    let (then, now) = (&header.environment, inspect::environment(&inspect::Tree::live()));
+/// With what a stage is set.
+struct Scene<'a> {
+    world: Option<&'a World>,
+    agent: &'a Path,
+    conditions: &'a Conditions,
+}
+
+impl Scene<'_> {
+    /// The run as far as it came, the ends that it is measured between, and who keeps it: from here
+    /// on no other vtax can go on with it.
+    fn set(&self, plot: Plot, store: &Store) -> Result<(Run, Stage, RunWriter), Stop> {
+        match plot {
+            Plot::Old(header) => self.again(*header, store),
+            Plot::Study(wanted) => {
+                let unavailable = match wanted.study.endpoints.is_empty() {
+                    true => unavailable(&wanted.study, &Facts::gather(self.in_world()?).or_infrastructure()?),
+                    false => without_endpoints(&wanted.study).or_input()?,
+                };
+                let header = header(*wanted, unavailable)?;
+                let stage = self.stage(&header)?;
+                self.fresh(header, stage, store)
+            }
+            Plot::Measure(mut asked) => {
+                let mut standing = Standing::new(self.world, self.agent);
+                asked.endpoints = standing.complete(asked.endpoints)?;
+                let pairs = row_pairs(&asked.endpoints, &asked.rows(), &[Asked::ANY_MTU]).or_input()?;
+                let stage = standing.stage(&pairs, &self.conditions.directory)?;
+                let wanted = asked.wanted(asked.on(stage.mtu(), stage.speaks_ipv6()))?;
+                self.fresh(header(wanted, Vec::new())?, stage, store)
+            }
+        }
+    }
+
+    fn fresh(&self, mut header: RunHeader, mut stage: Stage, store: &Store) -> Result<(Run, Stage, RunWriter), Stop> {
+        stage.fit_ipv6(&mut header.study);
+        stage.check(&header.study)?;
+        header.paths = stage.paths(&header.study).or_infrastructure()?;
+        header.placement = stage.place(&header.study, &self.conditions.pins)?;
+        header.ends = stage.ends();
+        let writer = store.create_run(&header)?;
+        let (samples, failures) = (Vec::new(), Vec::new());
+        Ok((Run { header, state: RunState::Running, wall_seconds: 0.0, samples, failures }, stage, writer))
+    }
+
+    fn again(&self, header: RunHeader, store: &Store) -> Result<(Run, Stage, RunWriter), Stop> {
+        let here = inspect::environment(&inspect::Tree::live());
+        same_machine(&header.id, None, &header.environment, &here).or_input()?;
+        let writer = store.resume(&header.id)?;
+        let mut stage = self.stage(&header)?;
+        stage.check(&header.study)?;
+        stage.recall(&header).or_input()?;
+        Ok((store.load(&header.id)?, stage, writer))
+    }
+
+    fn stage(&self, header: &RunHeader) -> Result<Stage, Stop> {
+        let (study, directory) = (&header.study, &self.conditions.directory);
+        if study.endpoints.is_empty() {
+            return Stage::in_lab(self.in_world()?, header, self.agent, directory);
+        }
+        let mut pairs: Vec<RowPairs<'_>> = Vec::new();
+        for row in available(study, &header.unavailable) {
+            pairs.extend(row_pairs(&study.endpoints, &[row], &mtus_of(study, row)).or_input()?);
+        }
+        Standing::new(self.world, self.agent).stage(&pairs, directory)
+    }
+
+    fn in_world(&self) -> Result<&World, Stop> {
+        self.world.context("a lab needs privilege").or_infrastructure()
+    }
+}
+
+/// Samples of two machines, or of two kernels, are not samples of one cell. `end`: of whom this is
+/// the machine, if not of vtax.
+pub(super) fn same_machine(id: &str, end: Option<&str>, then: &Environment, now: &Environment) -> anyhow::Result<()> {
     let same = [
         ("machine", &then.hostname, &now.hostname),
         ("kernel", &then.kernel, &now.kernel),
         ("vtax", &then.vtax, &now.vtax),
     ];
+    let whose = end.map(|end| format!(" of {end}")).unwrap_or_default();
     match same.iter().find(|(_, then, now)| then != now) {
         Some((what, then, now)) => Err(anyhow!(
-            "the run {} was begun on the {what} {then}, and this is {now}: its samples would not belong together; start a new run",
-            header.id
+            "the run {id} was begun on the {what}{whose} {then}, and this is {now}: its samples would not belong together; start a new run"
         )),
         None => Ok(()),
-    }
-}
-
-fn header(wanted: Wanted, facts: &Facts) -> Result<RunHeader, Stop> {
-    let unavailable = unavailable(&wanted.study, facts);
-    if let Some(row) = unavailable.iter().find(|row| row.method == wanted.study.baseline) {
-        let error = anyhow!("the baseline `{}` can't run here: {}", row.method, row.unsupported);
-        return Err(Stop::infrastructure(error));
-    }
-    let random = random().or_infrastructure()?;
-    Ok(RunHeader {
-        id: format!("{}-{}-{:04x}", wanted.study.id, clock::compact(), random as u16),
-        started: clock::now(),
-        plan: wanted.plan,
-        quick: wanted.quick,
-        // JSON numbers are exact to 2^53, and people have to type this.
-        seed: wanted.seed.unwrap_or(random >> 32),
-        stopping: wanted.stopping,
-        environment: inspect::environment(&inspect::Tree::live()),
-        placement: placement().or_infrastructure()?,
-        unavailable,
-        paths: Vec::new(),
-        study: wanted.study,
-    })
-}
-
-fn random() -> anyhow::Result<u64> {
-    let mut bytes = [0; 8];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).context("drawing a random seed")?;
-    Ok(u64::from_le_bytes(bytes))
-}
-
-/// The rows of a study that this machine can't run.
-pub(crate) fn unavailable(study: &Study, facts: &Facts) -> Vec<UnavailableRow> {
-    let methods: BTreeMap<IoMethod, Availability> = availability(facts).into_iter().collect();
-    let lacking = |method: &IoMethod| match &methods[method] {
-        Availability::Yes => None,
-        Availability::No(unsupported) => Some(unsupported.clone()),
-    };
-    let of_row = |row: &Row| -> Option<Unsupported> { needed(*row).iter().find_map(lacking) };
-    let row = |row: &Row| Some(UnavailableRow { method: *row, unsupported: of_row(row)? });
-    study.rows.iter().filter_map(row).collect()
-}
-
-/// The rows of a study that are not among these.
-pub(crate) fn available(study: &Study, unavailable: &[UnavailableRow]) -> Vec<Row> {
-    let missing = |row: &Row| unavailable.iter().any(|unavailable| unavailable.method == *row);
-    study.rows.iter().copied().filter(|row| !missing(row)).collect()
-}
-
-/// The I/O methods that a row is made of.
-fn needed(row: Row) -> Vec<IoMethod> {
-    let zone = |kind| match kind {
-        IpType::Shared => IoMethod::SharedIp,
-        IpType::Exclusive => IoMethod::Exclusive,
-    };
-    match row {
-        Row::Method(method) => vec![method],
-        // The switch outside the host is a bridge.
-        Row::Zones { from, to } => vec![zone(from), zone(to), IoMethod::Bridge],
     }
 }
 
@@ -177,14 +211,7 @@ struct Session {
 }
 
 impl Session {
-    fn go(mut self, store: &Store, resumed: Option<RunWriter>) -> Result<(Run, Option<anyhow::Error>), Stop> {
-        let writer = match resumed {
-            Some(writer) => writer,
-            None => {
-                self.run.header.paths = self.stage.paths(&self.run.header).or_infrastructure()?;
-                store.create_run(&self.run.header)?
-            }
-        };
+    fn go(mut self, writer: RunWriter) -> Result<(Run, Option<anyhow::Error>), Stop> {
         self.stage.break_off_on(&self.interrupt);
         eprintln!("run {}: {} samples to take", self.run.header.id, runner::samples_left(&self.run));
         let mut kept = Kept(writer);
@@ -234,11 +261,11 @@ impl Finished {
         let document = &self.document;
         let measured: f64 = document.cells.iter().flat_map(|cell| &cell.samples).map(|s| s.figures.seconds).sum();
         let count: usize = document.cells.iter().map(|cell| cell.samples.len()).sum();
-        eprintln!(
-            "{count} samples, {measured:.1} s measured in {:.1} s ({:.2} x)",
-            document.wall_seconds,
-            document.wall_seconds / measured
-        );
+        let wall = document.wall_seconds;
+        match measured > 0.0 {
+            true => eprintln!("{count} samples, {measured:.1} s measured in {wall:.1} s ({:.2} x)", wall / measured),
+            false => eprintln!("no sample could be taken in {wall:.1} s"),
+        }
         eprintln!("kept as {} in {}", document.id, self.state_dir.display());
         if document.state != RunState::Complete {
             eprintln!("go on with: vtax run --resume {}", document.id);

@@ -5,12 +5,15 @@ use vtax_model::{
     cell::{Cell, Turn, round_order},
     histogram::Histogram,
     located::Source,
-    measurement::{EndReport, FileReport, MachineCpu, ThreadCpu},
+    measurement::{EndReport, FileReport, Interval, IntervalRtt, MachineCpu, Stages, ThreadCpu},
     method::Unsupported,
+    nic::NicFacts,
+    options::{Engine, TestOptions},
     result::ResultDocument,
     run::{Environment, Figures, Hop, PathRecord, Placement, Run, RunHeader, RunState, Sample, UnavailableRow},
     study::{Row, Study},
-    workload::{TestKind, Transport},
+    units::{Mtu, Span},
+    workload::{TestKind, Transport, Warmup, Workload},
 };
 
 pub(super) fn row(name: &str) -> Row {
@@ -26,7 +29,8 @@ pub(super) fn of_text(text: &str) -> Run {
     of(Study::parse(Source { name: "synthetic.toml", text }).expect("a study"))
 }
 
-fn of(study: Study) -> Run {
+/// A complete run of a study.
+pub(super) fn of(study: Study) -> Run {
     let unavailable = study.rows.iter().filter_map(|row| unavailable(*row)).collect();
     let header = RunHeader {
         id: format!("{}-20260102-030405-5eed", study.id),
@@ -36,9 +40,10 @@ fn of(study: Study) -> Run {
         seed: 42,
         stopping: None,
         environment: environment(),
-        placement: Placement { initiator: vec![0], responder: vec![1] },
+        placement: Placement { initiator: vec![0], responder: vec![1], ..Placement::default() },
         unavailable,
         paths: vec![path(study.baseline, study.cells[0].mtu)],
+        ends: vec![],
         study,
     };
     let mut run = Run { header, state: RunState::Complete, wall_seconds: 98.2, samples: vec![], failures: vec![] };
@@ -66,7 +71,7 @@ fn unavailable(row: Row) -> Option<UnavailableRow> {
     Some(UnavailableRow { method: row, unsupported })
 }
 
-fn environment() -> Environment {
+pub(super) fn environment() -> Environment {
     Environment {
         vtax: "0.0.0-synthetic".into(),
         hostname: "synthetic".into(),
@@ -83,10 +88,11 @@ fn environment() -> Environment {
         mitigations: vec![("spectre_v2".into(), "Not affected".into())],
         congestion_control: "cubic".into(),
         privilege: "root".into(),
+        ..Environment::default()
     }
 }
 
-fn path(method: Row, mtu: vtax_model::units::Mtu) -> PathRecord {
+fn path(method: Row, mtu: Mtu) -> PathRecord {
     let hop = Hop {
         domain: "sut".into(),
         link: "w0".into(),
@@ -95,6 +101,7 @@ fn path(method: Row, mtu: vtax_model::units::Mtu) -> PathRecord {
         qdisc: "noqueue".into(),
         tx_queues: 1,
         rx_queues: 1,
+        nic: NicFacts::default(),
     };
     PathRecord { method, mtu, hops: vec![hop] }
 }
@@ -134,32 +141,111 @@ fn slowdown(row: Row) -> f64 {
 
 /// Half a second of both ends on one machine.
 fn figures(cell: &Cell, slower: f64, order: usize) -> Figures {
+    let spec = cell.spec(Warmup::NONE, Span::from_millis(500));
+    let initiator = end(cell, slower, order);
+    let mut responder = initiator.clone();
+    responder.series.iter_mut().for_each(|interval| interval.cwnd = None);
+    if let Some(stages) = &mut responder.stages {
+        stages.turnaround = Some(times(0.9 * slower, order));
+        stages.away = None;
+        stages.without = 0;
+    }
+    Figures::join(&spec, true, &initiator, &responder)
+}
+
+fn end(cell: &Cell, slower: f64, order: usize) -> EndReport {
     let seconds = 0.5;
     let transport = if cell.transport == Transport::Tcp { 1.0 } else { 0.94 };
-    let rtt_us = 31.4 * slower * transport;
+    let TestOptions { burst, arrivals, interval, stages, .. } = cell.options;
+    let rtt_us = 31.4 * slower * transport * price(cell);
     let mbps = if cell.mtu.get() > 1500 { 41_300.0 } else { 24_137.0 } * transport / slower;
     let kind = cell.workload.kind();
-    let rr = kind == TestKind::Rr;
-    let transactions = if rr { (seconds * 1e6 / rtt_us) as u64 } else { (seconds * mbps * 1e6 / 8.0 / 1472.0) as u64 };
+    let rr = kind.is_transactions();
+    let rate = f64::from(burst.get() * cell.streams) * 1e6 / rtt_us;
+    let rate = arrivals.map_or(rate, |due| rate.min(f64::from(due.per_second)));
+    let transactions = if rr { (seconds * rate) as u64 } else { (seconds * mbps * 1e6 / 8.0 / 1472.0) as u64 };
     let file = FileReport { real: 3.2 * slower, user: 0.04 * slower, sys: 2.9 * slower, checksum: 0x5eed };
     let thread = ThreadCpu { user: 0.02, system: 0.3, cpu: Some(0) };
-    let end = EndReport {
+    // Those that were due while the one before took its time.
+    let queued = if arrivals.is_some() { 1.7 } else { 1.0 };
+    let mut end = EndReport {
         seconds,
         transactions,
         bytes: if rr { transactions * 2 } else { (seconds * mbps * 1e6 / 8.0) as u64 },
-        rtt: rr.then(|| round_trips(rtt_us, order)),
+        rtt: rr.then(|| times(rtt_us * queued, order)),
+        rtt_from_send: arrivals.map(|_| times(rtt_us, order)),
         lost: if cell.transport == Transport::Udp { (order % 3) as u64 } else { 0 },
-        reordered: 0,
         retransmits: if cell.transport == Transport::Tcp && !rr { (order % 5) as u64 } else { 0 },
         threads: vec![thread],
         machine: MachineCpu { cpus: 2, user: 0.05, system: 0.4, softirq: 0.2, idle: 0.35, ..MachineCpu::default() },
         file: (kind == TestKind::File).then_some(file),
+        stages: stages.then(|| self::stages(rtt_us, order)),
+        ..EndReport::default()
     };
-    Figures::join(kind, true, &end, &end)
+    end.series = interval.map_or(vec![], |length| series(&end, cell, length.0.as_secs_f64(), order));
+    end
+}
+
+/// What the sizes and options make of a round trip.
+fn price(cell: &Cell) -> f64 {
+    let kind = match cell.workload {
+        Workload::Rr { request, response } => 1.0 + (request.0 + response.0) as f64 / 1e5,
+        Workload::Crr { .. } => 3.9,
+        Workload::Cc => 2.8,
+        Workload::Stream { .. } | Workload::File { .. } => 1.0,
+    };
+    let engine = match cell.options.engine {
+        Engine::Blocking => 1.0,
+        Engine::Epoll => 1.06,
+        Engine::BusyPoll => 0.52,
+        Engine::IoUring => 0.998,
+    };
+    let gap = cell.options.gap.map_or(1.0, |gap| 1.0 + (1.0 + gap.0.as_secs_f64() * 1e3).ln() / 3.0);
+    kind * engine * gap * (1.0 + 0.4 * f64::from(cell.options.burst.get() - 1))
+}
+
+/// A rate that rises at first, in equal intervals.
+fn series(end: &EndReport, cell: &Cell, length: f64, order: usize) -> Vec<Interval> {
+    let count = (end.seconds / length).round() as u32;
+    let interval = |index: u32| {
+        let rise = if index < 2 { 0.55 + 0.2 * f64::from(index) } else { 1.0 } * (0.97 + 0.06 * noise(index, order));
+        let share = |total: u64| (total as f64 * rise / f64::from(count)) as u64;
+        let stream = cell.transport == Transport::Tcp && end.rtt.is_none();
+        let percentile = |rtt: &Histogram, percent| (rtt.percentile(percent) as f64 / rise) as u64;
+        let rtt = end.rtt.as_ref().map(|rtt| IntervalRtt {
+            p50: percentile(rtt, 50.0),
+            p90: percentile(rtt, 90.0),
+            p99: percentile(rtt, 99.0),
+            max: percentile(rtt, 100.0),
+        });
+        Interval {
+            at: f64::from(index) * length,
+            seconds: length,
+            transactions: share(end.transactions),
+            bytes: share(end.bytes),
+            rtt_ns: rtt,
+            lost: if cell.transport == Transport::Udp { u64::from(index % 2) } else { 0 },
+            retransmits: if stream { u64::from(index % 3) } else { 0 },
+            cwnd: stream.then_some(10.0 + 12.0 * f64::from(index)),
+            cpu: length * 0.64 * rise,
+        }
+    };
+    (0..count).map(interval).collect()
+}
+
+fn stages(rtt_us: f64, order: usize) -> Stages {
+    Stages {
+        send_to_qdisc: Some(times(1.6, order)),
+        qdisc_to_driver: Some(times(0.4, order)),
+        away: Some(times(rtt_us - 9.8, order)),
+        stack_to_receive: Some(times(7.4, order)),
+        without: 3,
+        ..Stages::default()
+    }
 }
 
 /// A body around the mean and an ever thinner tail.
-fn round_trips(mean_us: f64, order: usize) -> Histogram {
+fn times(mean_us: f64, order: usize) -> Histogram {
     let mut histogram = Histogram::new();
     for i in 0..2000u32 {
         let tail = 0.05 / (1.0 - f64::from(i) / 2000.0).powf(0.6);

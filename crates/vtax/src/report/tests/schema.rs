@@ -25,9 +25,15 @@ fn errors(validator: &Validator, value: &Value) -> Vec<String> {
 #[test]
 fn every_kind_of_document_keeps_to_the_schema() {
     let validator = validator();
-    for document in documents() {
-        assert_eq!(errors(&validator, &exported(&document)), Vec::<String>::new(), "{}", document.id);
+    for document in DOCUMENTS.iter() {
+        assert_eq!(errors(&validator, &exported(document)), Vec::<String>::new(), "{}", document.id);
     }
+}
+
+#[test]
+fn what_the_first_version_wrote_keeps_to_the_schema() {
+    let old: Value = serde_json::from_str(include_str!("old/document.json")).expect("JSON");
+    assert_eq!(errors(&validator(), &old), Vec::<String>::new());
 }
 
 #[test]
@@ -68,5 +74,14 @@ fn broken_documents_are_refused() {
     });
     refused("a figure that is no number", &|d| d["cells"][0]["samples"][0]["seconds"] = Value::Null);
     refused("a verdict of no meaning", &|d| d["cells"][1]["tax"]["verdict"] = json!("same"));
+    refused("an option of no meaning", &|d| d["cells"][0]["options"] = json!({ "turbo": true }));
+    refused("a direction of no meaning", &|d| {
+        let stream = d["cells"].as_array_mut().expect("a list").iter_mut().find(|cell| cell["test"] == "stream");
+        stream.expect("a stream")["direction"] = json!("up");
+    });
+    refused("an end without its warm-up", &|d| {
+        let end = d["cells"][0]["samples"][0]["ends"]["initiator"].as_object_mut().expect("an end");
+        end.remove("warmup");
+    });
     refused("a share above one", &|d| d["cells"][0]["summary"]["lost_share"] = json!(1.5));
 }

@@ -1,9 +1,10 @@
 use super::*;
 use proptest::prelude::*;
 use vtax_model::{
+    histogram::Histogram,
     measurement::EndReport,
     method::{IoMethod, Unsupported},
-    run::{Environment, Placement, UnavailableRow},
+    run::{Environment, PartialRecord, Placement, UnavailableRow},
     stats::{Confidence, StoppingRule, Width},
     study::Study,
     workload::TestKind,
@@ -31,8 +32,10 @@ impl<F: FnMut(usize, Row) -> Result<f64, SampleError>> Sampler for Machine<F> {
     fn sample(&mut self, row: Row, spec: &TestSpec) -> Result<Figures, SampleError> {
         self.taken += 1;
         let seconds = (self.answer)(self.taken, row)?;
-        let end = EndReport { seconds, transactions: 1000, bytes: 1000, ..EndReport::default() };
-        Ok(Figures::join(spec.workload.kind(), true, &end, &end))
+        let mut rtt = Histogram::new();
+        rtt.record(1000);
+        let end = EndReport { seconds, transactions: 1000, bytes: 1000, rtt: Some(rtt), ..EndReport::default() };
+        Ok(Figures::join(spec, true, &end, &end))
     }
 }
 
@@ -100,6 +103,7 @@ fn fresh(study: &str, samples: u32) -> Run {
         placement: Placement::default(),
         unavailable: Vec::new(),
         paths: Vec::new(),
+        ends: Vec::new(),
     };
     Run { header, state: RunState::Running, wall_seconds: 0.0, samples: Vec::new(), failures: Vec::new() }
 }
@@ -139,7 +143,7 @@ proptest! {
 fn a_cell_that_keeps_failing_is_given_up_and_the_others_go_on() {
     let bridge = Row::Method(IoMethod::Bridge);
     let mut machine = Machine::new(move |_, row| match row == bridge {
-        true => Err(SampleError::Cell("no answer".into())),
+        true => Err(SampleError::cell("no answer")),
         false => Ok(1.0),
     });
     let mut run = fresh("demo", 5);
@@ -147,6 +151,18 @@ fn a_cell_that_keeps_failing_is_given_up_and_the_others_go_on() {
     assert_eq!(ended.state, RunState::Complete);
     assert_eq!(run.failures.len(), GIVE_UP * 8, "eight cells of the bridge");
     assert_eq!(run.samples.len(), 5 * (48 + 8));
+}
+
+#[test]
+fn what_the_ends_of_a_broken_sample_had_is_kept() {
+    let broken = || SampleError::Cell {
+        error: "the peer vanished".into(),
+        partial: Some(Box::new(PartialRecord { initiator: Some(EndReport::default()), responder: None })),
+    };
+    let mut run = fresh("demo", 1);
+    go(&mut run, &mut Machine::new(|n, _| if n == 5 { Err(broken()) } else { Ok(1.0) }));
+    let [failure] = run.failures.as_slice() else { panic!("one: {:?}", run.failures) };
+    assert!(failure.partial.as_ref().is_some_and(|partial| partial.initiator.is_some()));
 }
 
 #[test]
@@ -187,7 +203,7 @@ fn a_sample_broken_by_ctrl_c_is_no_failure() {
         }
     }
     let mut run = fresh("demo", 2);
-    let mut machine = Machine::new(|_, _| Err(SampleError::Cell("cancelled".into())));
+    let mut machine = Machine::new(|_, _| Err(SampleError::cell("cancelled")));
     let ended = run_rounds(&mut run, &mut machine, &mut Shelf::wide(), &mut Breaking(false));
     assert_eq!((ended.state, run.failures.len()), (RunState::Stopped, 0));
 }

@@ -1,0 +1,72 @@
+//! An agent that was brought leaves nothing behind.
+//!
+//! It removes its file and the folder that was made for it as the first thing it does: a running
+//! program needs its file's name no more, and whatever ends it later, a signal, a cut connection
+//! or the power, there is nothing left to be removed.
+
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+};
+
+/// What the folder of a copy is called, before its key.
+const FOLDER: &str = ".vtax-";
+
+/// A copy that can't remove itself.
+#[derive(Debug, thiserror::Error)]
+pub enum CarriedError {
+    /// Somebody else's folder: what is in it isn't ours to remove.
+    #[error("{} is not in a folder made for it, so it isn't removed; leave --carried to vtax", path.display())]
+    NotOurs {
+        /// The running program.
+        path: PathBuf,
+    },
+    /// The kernel refused.
+    #[error("{} can't be removed: {source}", path.display())]
+    Stays {
+        /// The program or its folder.
+        path: PathBuf,
+        /// As the kernel says.
+        source: io::Error,
+    },
+}
+
+/// Removes the running program and its folder.
+pub fn remove_self() -> Result<(), CarriedError> {
+    let own = env::current_exe().map_err(|source| CarriedError::Stays { path: "/proc/self/exe".into(), source })?;
+    remove(&own)
+}
+
+fn remove(program: &Path) -> Result<(), CarriedError> {
+    let folder = program.parent().filter(|folder| is_made_for_it(folder));
+    let folder = folder.ok_or_else(|| CarriedError::NotOurs { path: program.to_owned() })?;
+    let stays = |path: &Path| {
+        let path = path.to_owned();
+        |source| CarriedError::Stays { path, source }
+    };
+    fs::remove_file(program).map_err(stays(program))?;
+    fs::remove_dir(folder).map_err(stays(folder))
+}
+
+fn is_made_for_it(folder: &Path) -> bool {
+    folder.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(FOLDER))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_goes_with_its_folder_and_nothing_else() {
+        let tree = tempfile::tempdir().expect("made");
+        let [folder, other] = [".vtax-1", "bin"].map(|name| tree.path().join(name));
+        for folder in [&folder, &other] {
+            fs::create_dir(folder).expect("made");
+            fs::write(folder.join("vtax-agent"), "").expect("written");
+        }
+        remove(&folder.join("vtax-agent")).expect("removed");
+        assert!(!folder.exists() && tree.path().exists());
+        let refused = remove(&other.join("vtax-agent")).expect_err("somebody's");
+        assert!(matches!(refused, CarriedError::NotOurs { .. }) && other.join("vtax-agent").exists());
+    }
+}

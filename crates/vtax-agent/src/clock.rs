@@ -1,0 +1,178 @@
+//! The monotonic clocks of several machines.
+//!
+//! Each counts from its own start, so a moment that is common to all has to be told to each in
+//! its own terms. The offset is found as NTP finds it (RFC 5905, section 8): the other clock's
+//! reading lies between the two of ours, and of several exchanges the shortest bounds it best.
+
+use std::time::Duration;
+
+pub(crate) use vtax_sys::clock::now_ns;
+
+use crate::{
+    link::{AgentError, AgentLink},
+    server::boot_id,
+};
+
+/// How often a clock is asked for.
+pub(crate) const EXCHANGES: usize = 16;
+/// How long an agent may take to read its clock.
+const READING: Duration = Duration::from_secs(10);
+
+/// A clock, as seen from this machine's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Offset {
+    /// Nanoseconds that it is ahead.
+    ahead: i128,
+    /// Half the time of the exchange: it can't be further off than that.
+    uncertainty: Duration,
+}
+
+impl Offset {
+    /// Of this machine's own clock.
+    pub const NONE: Offset = Offset { ahead: 0, uncertainty: Duration::ZERO };
+
+    /// How far off it may be.
+    pub fn uncertainty(&self) -> Duration {
+        self.uncertainty
+    }
+
+    /// A moment of our clock, as the other has it.
+    pub fn theirs(&self, ours: u64) -> u64 {
+        shifted(ours, self.ahead)
+    }
+
+    /// A moment of the other clock, as ours has it.
+    pub fn ours(&self, theirs: u64) -> u64 {
+        shifted(theirs, -self.ahead)
+    }
+
+    pub(crate) fn better(self, other: Offset) -> Offset {
+        if other.uncertainty < self.uncertainty { other } else { self }
+    }
+}
+
+fn shifted(moment: u64, by: i128) -> u64 {
+    (i128::from(moment) + by).clamp(0, u64::MAX.into()) as u64
+}
+
+/// A clock that was asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Exchange {
+    /// Our clock before.
+    pub(crate) sent: u64,
+    /// The other's.
+    pub(crate) theirs: u64,
+    /// Our clock after.
+    pub(crate) received: u64,
+}
+
+impl Exchange {
+    pub(crate) fn offset(&self) -> Offset {
+        let took = self.received.saturating_sub(self.sent);
+        let middle = self.sent + took / 2;
+        Offset {
+            ahead: i128::from(self.theirs) - i128::from(middle),
+            uncertainty: Duration::from_nanos(took.div_ceil(2)),
+        }
+    }
+
+    /// Whether a clock that is `offset` from ours could have read this.
+    fn agrees(&self, offset: Offset) -> bool {
+        let slack = u64::try_from(offset.uncertainty.as_nanos()).unwrap_or(u64::MAX);
+        let reading = offset.ours(self.theirs);
+        (self.sent.saturating_sub(slack)..=self.received.saturating_add(slack)).contains(&reading)
+    }
+
+    fn took(&self) -> Duration {
+        Duration::from_nanos(self.received.saturating_sub(self.sent))
+    }
+}
+
+/// The clocks of several agents, each told once.
+#[derive(Debug)]
+pub(crate) struct Clocks {
+    known: Vec<Known>,
+    /// The longest of the exchanges that were made.
+    pub(crate) slowest: Duration,
+}
+
+/// The one that an agent reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ClockId(usize);
+
+#[derive(Debug)]
+struct Known {
+    boot_id: String,
+    offset: Offset,
+}
+
+impl Clocks {
+    /// Ours.
+    pub(crate) fn new() -> Clocks {
+        Clocks { known: vec![Known { boot_id: boot_id(), offset: Offset::NONE }], slowest: Duration::ZERO }
+    }
+
+    pub(crate) fn offset(&self, id: ClockId) -> Offset {
+        self.known[id.0].offset
+    }
+
+    /// Which clock an agent reads. That it has a boot in common with another isn't believed
+    /// blindly: machines that were copied while they ran have too, and clocks of their own.
+    pub(crate) fn of(&mut self, link: &AgentLink) -> Result<ClockId, AgentError> {
+        let exchange = link.exchange(READING)?;
+        self.slowest = self.slowest.max(exchange.took());
+        let boot_id = &link.hello().boot_id;
+        let same = |known: &Known| !boot_id.is_empty() && known.boot_id == *boot_id && exchange.agrees(known.offset);
+        if let Some(position) = self.known.iter().position(same) {
+            return Ok(ClockId(position));
+        }
+        let offset = link.clock_offset(READING)?;
+        self.known.push(Known { boot_id: boot_id.clone(), offset });
+        Ok(ClockId(self.known.len() - 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_shortest_exchange_bounds_best() {
+        let long = Exchange { sent: 1_000, theirs: 9_000, received: 3_000 }.offset();
+        let short = Exchange { sent: 5_000, theirs: 12_100, received: 5_200 }.offset();
+        assert_eq!(long.better(short), short);
+        assert_eq!(short.better(long), short);
+        assert_eq!((short.ahead, short.uncertainty), (7_000, Duration::from_nanos(100)));
+        assert_eq!((short.theirs(10), short.ours(7_010)), (7_010, 10));
+    }
+
+    #[test]
+    fn a_clock_that_cant_have_read_that_is_another() {
+        let exchange = Exchange { sent: 1_000, theirs: 1_500, received: 2_000 };
+        assert!(exchange.agrees(Offset::NONE));
+        assert!(!Exchange { theirs: 2_001, ..exchange }.agrees(Offset::NONE));
+        let wide = Offset { ahead: 0, uncertainty: Duration::from_nanos(1) };
+        assert!(Exchange { theirs: 2_001, ..exchange }.agrees(wide));
+    }
+
+    proptest! {
+        /// Whatever the two ways take, the truth is within the uncertainty.
+        #[test]
+        fn the_truth_is_within_the_uncertainty(
+            sent in 0..u64::MAX / 4, there in 0..1_000_000_000_u64, back in 0..1_000_000_000_u64, ahead in 0..u64::MAX / 4,
+        ) {
+            let exchange = Exchange { sent, theirs: sent + there + ahead, received: sent + there + back };
+            let offset = exchange.offset();
+            let off = (offset.ahead - i128::from(ahead)).unsigned_abs();
+            prop_assert!(off <= offset.uncertainty.as_nanos(), "{off} {offset:?}");
+        }
+
+        #[test]
+        fn no_moment_makes_the_arithmetic_panic(sent: u64, theirs: u64, received: u64, moment: u64) {
+            let exchange = Exchange { sent, theirs, received };
+            let offset = exchange.offset();
+            let _ = (offset.ours(moment), offset.theirs(moment), exchange.agrees(offset));
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! A sample that was not taken.
+
+use vtax_model::measurement::EndReport;
+
+use super::End;
+use crate::link::AgentError;
+
+/// A sample that was not taken, or not as a whole.
+#[derive(Debug, thiserror::Error)]
+#[error("{cause}")]
+pub struct MeasureError {
+    /// Whose: the index into the pairs.
+    pub pair: usize,
+    /// What went wrong.
+    pub cause: Box<Cause>,
+    /// What the ends of each pair had seen by then.
+    pub partial: Vec<Partial>,
+}
+
+/// What the two ends of a pair had seen when their sample ended early. No figure of a result:
+/// the measured time wasn't over, or not at both ends.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Partial {
+    /// Of the initiator.
+    pub initiator: Option<Box<EndReport>>,
+    /// Of the responder.
+    pub responder: Option<Box<EndReport>>,
+}
+
+impl Partial {
+    /// Whether neither end had anything to report.
+    pub fn is_empty(&self) -> bool {
+        self.initiator.is_none() && self.responder.is_none()
+    }
+}
+
+/// Why a sample was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum Cause {
+    /// An end failed. The others were cancelled; if the other end of this pair had troubles of
+    /// its own, they are told too.
+    #[error("{error}{}", other.as_ref().map(|other| format!("; and {other}")).unwrap_or_default())]
+    End {
+        /// Which.
+        end: End,
+        /// Why.
+        error: AgentError,
+        /// What went wrong at the other end that isn't explained by the cancel.
+        other: Option<Box<AgentError>>,
+    },
+    /// What has arrived isn't what was sent.
+    #[error(
+        "the file that arrived at {responder} has the checksum {received:016x}, the one that {initiator} sent has {sent:016x}: the path, or a disk, has changed it"
+    )]
+    Checksum {
+        /// The initiator's agent.
+        initiator: String,
+        /// The responder's agent.
+        responder: String,
+        /// XXH3-64 at the initiator.
+        sent: u64,
+        /// XXH3-64 at the responder.
+        received: u64,
+    },
+    /// A report of a file transfer without the file's part: a defect of the agent.
+    #[error(
+        "the agent of {agent} reports nothing of the file that it was to transfer; this is a defect of vtax, please report it"
+    )]
+    NoFile {
+        /// The agent.
+        agent: String,
+    },
+}
+
+impl Cause {
+    pub(super) fn alone(end: End, error: AgentError) -> Cause {
+        Cause::End { end, error, other: None }
+    }
+}
+
+impl MeasureError {
+    /// Whether nothing failed but the sample was cancelled, as by Ctrl-C. If the two ends are
+    /// cancelled one after the other, the second may have missed the first by then, and says so
+    /// instead: who cancels should remember that it did.
+    pub fn is_cancelled(&self) -> bool {
+        matches!(&*self.cause, Cause::End { error, other: None, .. } if error.is_cancelled())
+    }
+
+    /// Whether an agent was lost: no more samples can be taken with it.
+    pub fn is_death(&self) -> bool {
+        let dead = |error: &AgentError| error.is_death();
+        matches!(&*self.cause, Cause::End { error, other, .. } if dead(error) || other.as_deref().is_some_and(dead))
+    }
+}

@@ -1,0 +1,153 @@
+//! One end of a sample that is being taken, and how far it has come.
+
+use std::{mem, sync::mpsc::Sender, time::Duration};
+
+use vtax_engine::{Target, Token};
+use vtax_model::measurement::EndReport;
+
+use super::{Blame, Cause, End};
+use crate::{
+    link::{AgentError, AgentLink, Arrival},
+    protocol::{Reply, Request, SessionId},
+};
+
+/// One end.
+pub(super) struct Party<'link> {
+    pub(super) pair: usize,
+    pub(super) end: End,
+    pub(super) link: &'link AgentLink,
+    pub(super) session: SessionId,
+    pub(super) token: Token,
+    state: State,
+    /// Of a responder that listens.
+    pub(super) target: Option<Target>,
+    /// Of an end that failed.
+    partial: Option<EndReport>,
+}
+
+/// How far it has come. No end has more than one call open.
+enum State {
+    /// Nothing is asked of it.
+    Idle,
+    /// An answer is awaited, to a call that is named so.
+    Asked { verb: &'static str, for_what: Awaited },
+    /// It is done.
+    Reported(Box<EndReport>),
+    /// It won't do any more.
+    Failed(AgentError),
+}
+
+/// The kind of answer that belongs to a call.
+#[derive(Clone, Copy)]
+enum Awaited {
+    Target,
+    Connection,
+    Report,
+}
+
+impl<'link> Party<'link> {
+    pub(super) fn new(pair: usize, end: End, link: &'link AgentLink, token: Token) -> Party<'link> {
+        let session = link.new_session();
+        Party { pair, end, link, session, token, state: State::Idle, target: None, partial: None }
+    }
+
+    pub(super) fn is_asked(&self) -> bool {
+        matches!(self.state, State::Asked { .. })
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        matches!(self.state, State::Failed(_))
+    }
+
+    /// If it can't be asked it has failed.
+    pub(super) fn ask(&mut self, request: Request, answer_to: &Sender<Arrival>, tag: usize) {
+        let for_what = match request {
+            Request::Listen { .. } => Awaited::Target,
+            Request::Connect { .. } => Awaited::Connection,
+            _ => Awaited::Report,
+        };
+        self.state = match self.link.send(request, answer_to.clone(), tag) {
+            Ok(verb) => State::Asked { verb, for_what },
+            Err(error) => State::Failed(error),
+        };
+    }
+
+    /// An answer to what was asked.
+    pub(super) fn take(&mut self, arrival: Arrival) {
+        let State::Asked { verb, for_what } = mem::replace(&mut self.state, State::Idle) else {
+            return;
+        };
+        self.state = match (self.link.open(verb, arrival), for_what) {
+            (Ok(Reply::Listening { target }), Awaited::Target) => {
+                self.target = Some(target);
+                State::Idle
+            }
+            (Ok(Reply::Connected), Awaited::Connection) => State::Idle,
+            (Ok(Reply::Report(report)), Awaited::Report) => State::Reported(report),
+            (Ok(_), _) => State::Failed(self.link.odd(verb)),
+            (Err(error), _) => State::Failed(self.keep_partial(error)),
+        };
+    }
+
+    fn keep_partial(&mut self, mut error: AgentError) -> AgentError {
+        if let AgentError::Refused { fault, .. } = &mut error {
+            self.partial = fault.partial.take().map(|report| *report);
+        }
+        error
+    }
+
+    /// The blame if it hasn't answered by now.
+    pub(super) fn late(&self, waited: Duration) -> Option<Blame> {
+        match self.state {
+            State::Asked { verb, .. } => Some((self.pair, self.end, self.link.late(verb, waited))),
+            _ => None,
+        }
+    }
+
+    /// What this end has reported, whether it was done or not.
+    pub(super) fn seen(&self) -> Option<&EndReport> {
+        match &self.state {
+            State::Reported(report) => Some(report),
+            _ => self.partial.as_ref(),
+        }
+    }
+
+    pub(super) fn into_report(self) -> Option<EndReport> {
+        match self.state {
+            State::Reported(report) => Some(*report),
+            _ => None,
+        }
+    }
+
+    /// What is wrong with it, if the sample has ended now: `waited` is the time that was up for
+    /// all, if it was; else they had `give_up` since they were cancelled.
+    pub(super) fn error(&mut self, waited: Option<Duration>, give_up: Duration) -> Option<AgentError> {
+        match mem::replace(&mut self.state, State::Idle) {
+            State::Failed(AgentError::Refused { what, fault, name }) => {
+                let error = AgentError::Refused { what, fault, name };
+                let late = waited.filter(|_| error.is_cancelled());
+                Some(late.map(|waited| self.link.late(what, waited)).unwrap_or(error))
+            }
+            State::Failed(error) => Some(error),
+            State::Asked { verb, .. } => Some(self.link.late(verb, waited.unwrap_or(give_up))),
+            done => {
+                self.state = done;
+                None
+            }
+        }
+    }
+}
+
+pub(super) fn compare_files(initiator: &Party<'_>, responder: &Party<'_>) -> Result<(), Cause> {
+    let (sent, received) = (checksum(initiator)?, checksum(responder)?);
+    if sent == received {
+        return Ok(());
+    }
+    let (initiator, responder) = (initiator.link.name().to_owned(), responder.link.name().to_owned());
+    Err(Cause::Checksum { initiator, responder, sent, received })
+}
+
+fn checksum(party: &Party<'_>) -> Result<u64, Cause> {
+    let file = party.seen().and_then(|report| report.file);
+    file.map(|file| file.checksum).ok_or_else(|| Cause::NoFile { agent: party.link.name().to_owned() })
+}

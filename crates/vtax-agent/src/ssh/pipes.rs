@@ -1,0 +1,102 @@
+//! The streams of the ssh that runs here, each wait with a deadline.
+
+use std::{
+    io::{self, Cursor, Read, Write},
+    os::fd::AsFd,
+    process::{Child, ChildStdin, ChildStdout},
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
+
+use crate::link::Process;
+
+/// A pipe that says it can be written to takes at least so much without waiting (`PIPE_BUF`,
+/// pipe(7)).
+const PIECE: usize = 4096;
+
+/// Why a stream doesn't carry what it should.
+#[derive(Debug)]
+pub(super) enum PipeError {
+    /// Nothing moved in time.
+    Late,
+    /// The other side is gone.
+    Ended,
+    /// A line without end, of which this is the beginning.
+    TooLong(Vec<u8>),
+    /// Anything else.
+    Io(io::Error),
+}
+
+impl From<io::Error> for PipeError {
+    fn from(error: io::Error) -> PipeError {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => PipeError::Ended,
+            _ => PipeError::Io(error),
+        }
+    }
+}
+
+/// A child's streams, and the child.
+pub(super) struct Pipes {
+    // The order in which they are dropped: the child ends when it is told no more.
+    pub(super) stdin: ChildStdin,
+    pub(super) stdout: ChildStdout,
+    /// What was read beyond the last line.
+    pub(super) unread: Cursor<Vec<u8>>,
+    pub(super) process: Process,
+}
+
+impl Pipes {
+    /// `None` if one of its streams isn't piped.
+    pub(super) fn of(mut child: Child) -> Option<Pipes> {
+        let (stdin, stdout) = (child.stdin.take()?, child.stdout.take()?);
+        Some(Pipes { stdin, stdout, unread: Cursor::default(), process: Process::adopt(child) })
+    }
+
+    /// The next line, of at most `most` bytes, which must be complete in time.
+    pub(super) fn line(&mut self, most: usize, until: Instant) -> Result<Vec<u8>, PipeError> {
+        let mut line = std::mem::take(&mut self.unread).into_inner();
+        loop {
+            if let Some(end) = line.iter().position(|byte| *byte == b'\n') {
+                self.unread = Cursor::new(line.split_off(end + 1));
+                return Ok(line);
+            }
+            if line.len() > most {
+                return Err(PipeError::TooLong(line));
+            }
+            wait(&self.stdout, PollFlags::IN, until)?;
+            let mut buffer = [0; PIECE];
+            match self.stdout.read(&mut buffer)? {
+                0 => return Err(PipeError::Ended),
+                count => line.extend(&buffer[..count]),
+            }
+        }
+    }
+
+    /// All of it; the deadline is for each piece.
+    pub(super) fn write(&mut self, bytes: &[u8], deadline: Duration) -> Result<(), PipeError> {
+        for piece in bytes.chunks(PIECE) {
+            wait(&self.stdin, PollFlags::OUT, Instant::now() + deadline)?;
+            self.stdin.write_all(piece)?;
+        }
+        Ok(())
+    }
+}
+
+/// Until the stream can be used, or its end be noticed.
+fn wait(stream: &impl AsFd, flags: PollFlags, until: Instant) -> Result<(), PipeError> {
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let left = Timespec::try_from(left).map_err(|_| PipeError::Io(Errno::INVAL.into()))?;
+        match poll(&mut [PollFd::new(stream, flags)], Some(&left)) {
+            Ok(0) => return Err(PipeError::Late),
+            Ok(_) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(PipeError::Io(errno.into())),
+        }
+    }
+}

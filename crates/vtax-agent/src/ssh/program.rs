@@ -1,0 +1,123 @@
+//! The agent's program as a file that can be sent.
+
+use std::{
+    fs,
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::SshError;
+use crate::protocol::version_line;
+
+/// No agent is larger.
+const SIZE_MOST: u64 = 64 << 20;
+/// `e_machine`, elf(5), and how uname(1) calls the machines that run it.
+const MACHINES: [(u16, &[&str]); 7] = [
+    (0x03, &["i386", "i486", "i586", "i686", "x86_64"]),
+    (0x15, &["ppc64le"]),
+    (0x16, &["s390x"]),
+    (0x28, &["armv7l", "armv8l"]),
+    (0x3e, &["x86_64"]),
+    (0xb7, &["aarch64"]),
+    (0xf3, &["riscv64"]),
+];
+
+/// The program's bytes.
+pub(super) struct Program {
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Program {
+    /// Of this vtax's own version: asked here, where it can be told what is wrong, rather than on
+    /// the other host.
+    pub(super) fn read(path: &Path, deadline: Duration) -> Result<Program, SshError> {
+        let unreadable = |source| SshError::Unreadable { path: path.to_owned(), source };
+        let other = |found: String| SshError::OtherProgram { path: path.to_owned(), found };
+        if fs::metadata(path).map_err(unreadable)?.len() > SIZE_MOST {
+            return Err(other("it is larger than 64 MiB".to_owned()));
+        }
+        let bytes = fs::read(path).map_err(unreadable)?;
+        match version_of(path, deadline) {
+            Ok(version) if version == version_line() => Ok(Program { bytes }),
+            Ok(version) => {
+                Err(other(format!("--version prints \"{}\", not \"{}\"", version.escape_debug(), version_line())))
+            }
+            Err(why) => Err(other(why)),
+        }
+    }
+
+    /// Whether a machine that uname(1) calls so can run it.
+    pub(super) fn runs_on(&self, machine: &str) -> bool {
+        self.names().is_some_and(|names| names.contains(&machine))
+    }
+
+    /// What it was built for.
+    pub(super) fn machine(&self) -> String {
+        match self.names() {
+            Some(names) => names.join(" or "),
+            None => "an unknown machine".to_owned(),
+        }
+    }
+
+    fn names(&self) -> Option<&'static [&'static str]> {
+        let header: &[u8; 20] = self.bytes.first_chunk()?;
+        let number = [header[18], header[19]];
+        // EI_DATA: 2 is for the most significant byte first.
+        let number = if header[5] == 2 { u16::from_be_bytes(number) } else { u16::from_le_bytes(number) };
+        let known = MACHINES.iter().find(|(known, _)| *known == number && header.starts_with(b"\x7fELF"));
+        known.map(|(_, names)| *names)
+    }
+}
+
+/// The line that it prints, or why it prints none.
+fn version_of(path: &Path, deadline: Duration) -> Result<String, String> {
+    // Without a slash it would be looked for in the PATH.
+    let path = if path.is_absolute() { path.to_owned() } else { PathBuf::from(".").join(path) };
+    let mut command = Command::new(path);
+    command.arg("--version").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
+    let mut child = command.spawn().map_err(|error| format!("it can't be started ({error})"))?;
+    let until = Instant::now() + deadline;
+    while child.try_wait().is_ok_and(|status| status.is_none()) && Instant::now() < until {
+        thread::sleep(Duration::from_millis(1));
+    }
+    // If it has ended, this is nothing but an error.
+    let _ = child.kill();
+    let output = child.wait_with_output().map_err(|error| format!("it can't be read ({error})"))?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn elf(data: u8, machine: [u8; 2]) -> Program {
+        let mut bytes = vec![0; 64];
+        bytes[..4].copy_from_slice(b"\x7fELF");
+        bytes[5] = data;
+        bytes[18..20].copy_from_slice(&machine);
+        Program { bytes }
+    }
+
+    #[test]
+    fn a_program_knows_its_machine() {
+        let (intel, arm, mainframe) = (elf(1, [0x3e, 0]), elf(1, [0xb7, 0]), elf(2, [0, 0x16]));
+        assert!(intel.runs_on("x86_64") && !intel.runs_on("aarch64") && !intel.runs_on("i686"));
+        assert!(arm.runs_on("aarch64") && !arm.runs_on("x86_64"));
+        assert!(mainframe.runs_on("s390x"));
+        for none in [elf(1, [0xff, 0xff]), Program { bytes: vec![] }, Program { bytes: b"#!/bin/sh".repeat(9) }] {
+            assert!(!none.runs_on("x86_64") && none.machine().contains("unknown"));
+        }
+    }
+
+    #[test]
+    fn another_program_is_refused_before_anyone_logs_in() {
+        let soon = Duration::from_secs(10);
+        let refused = |path: &str| Program::read(Path::new(path), soon).map(drop).expect_err("no agent").to_string();
+        assert!(refused("/bin/true").contains("--version prints"), "{}", refused("/bin/true"));
+        assert!(refused("/etc/passwd").contains("can't be started"), "{}", refused("/etc/passwd"));
+        assert!(refused("/nowhere/vtax-agent").contains("can't be read"));
+    }
+}

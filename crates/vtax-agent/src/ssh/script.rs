@@ -1,0 +1,159 @@
+//! What runs on the remote host before the agent does.
+
+use std::ffi::OsString;
+
+use vtax_engine::Token;
+
+/// POSIX sh. The login shell gets all of it as one quoted word, and may be any: the newlines go,
+/// and there is no `'` (which ends the word), no `\` (special to fish even in quotes) and no `!`
+/// (special to csh).
+///
+/// Each place is tried as a whole, with a copy of its own: whether a file can be run there shows
+/// only when it is, as a mount may forbid it. `head` reads everything that is sent even if there is no
+/// room for it, or the rest would be taken for the next answer.
+const TEXT: &str = r#"
+if [ "$(vtax-agent --version 2>/dev/null </dev/null)" = "$v" ]; then
+  echo "$m starts";
+  exec vtax-agent --stdio;
+fi;
+umask 077;
+d=;
+tried=;
+clean() { if [ -n "$d" ]; then rm -rf "$d"; d=; fi; };
+trap clean 0;
+trap "exit 1" 1 2 13 15;
+for p in "$XDG_RUNTIME_DIR" /dev/shm /tmp /var/tmp "$HOME"; do
+  case "$p" in /*) ;; *) continue;; esac;
+  d="${p%/}/.vtax-$k";
+  if mkdir -m 700 "$d" 2>/dev/null; then
+    f="$d/vtax-agent";
+    echo "$m wants $(uname -s) $(uname -m)";
+    head -c "$n" | { cat >"$f" || cat >/dev/null; } 2>/dev/null;
+    got=$(wc -c 2>/dev/null <"$f");
+    if [ "${got:-0}" -eq "$n" ]; then
+      chmod 700 "$f";
+      if [ "$("$f" --version 2>/dev/null </dev/null)" = "$v" ]; then
+        echo "$m starts";
+        trap - 0 1 2 13 15;
+        exec "$f" --stdio --carried;
+      fi;
+      why="does not run there";
+    else
+      why="no room";
+    fi;
+    clean;
+  else
+    d=;
+    why="not writable";
+  fi;
+  tried="$tried $p ($why)";
+done;
+echo "$m noplace$tried";
+"#;
+
+/// The script of one login.
+pub(super) struct Script {
+    version: String,
+    size: usize,
+    /// Nobody else can know it.
+    key: String,
+}
+
+/// What the script says about itself.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// An agent is started: it is to be greeted.
+    Starts,
+    /// There is no agent yet, and there may be a place for one: its bytes are to be sent.
+    Wants {
+        /// `uname -s`.
+        system: String,
+        /// `uname -m`.
+        machine: String,
+    },
+    /// There is no place for one.
+    NoPlace {
+        /// Each, and why not.
+        tried: String,
+    },
+}
+
+impl Script {
+    /// To find or get an agent that says `version`, of `size` bytes.
+    pub(super) fn new(version: &str, size: usize) -> Script {
+        Script { version: version.to_owned(), size, key: Token::random().to_hex() }
+    }
+
+    /// For any login shell.
+    pub(super) fn command(&self) -> OsString {
+        let Script { version, size, key } = self;
+        let text = TEXT.split('\n').map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+        let mark = self.mark();
+        format!("exec sh -c 'v=\"{version}\"; n={size}; k={key}; m={mark}; {text}'").into()
+    }
+
+    /// What a line means, if it is the script's.
+    pub(super) fn progress(&self, line: &[u8]) -> Option<Progress> {
+        let line = std::str::from_utf8(line).ok()?;
+        // What was printed before may not have ended its line.
+        let (_, said) = line.trim_end().split_once(&self.mark())?;
+        let (verb, rest) = said.strip_prefix(' ')?.split_once(' ').unwrap_or((said.trim(), ""));
+        match verb {
+            "starts" => Some(Progress::Starts),
+            "wants" => {
+                let (system, machine) = rest.split_once(' ')?;
+                Some(Progress::Wants { system: system.to_owned(), machine: machine.to_owned() })
+            }
+            "noplace" => Some(Progress::NoPlace { tried: format!(" {rest}") }),
+            _ => None,
+        }
+    }
+
+    fn mark(&self) -> String {
+        format!("@vtax-{}", self.key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn any_login_shell_takes_it_as_one_word() {
+        let command = Script::new("vtax-agent 0.1.0 (protocol 2)", 3_000_000).command();
+        let command = command.to_str().expect("ASCII");
+        let quoted = command.strip_prefix("exec sh -c '").and_then(|rest| rest.strip_suffix('\''));
+        let quoted = quoted.expect("one word");
+        assert!(!quoted.contains(['\'', '\\', '!', '\n', '\r', '\t']), "{quoted}");
+        assert!(quoted.is_ascii() && quoted.len() < 4096, "{} bytes", quoted.len());
+    }
+
+    #[test]
+    fn lines_of_the_script_are_told_from_others() {
+        let script = Script::new("vtax-agent 1", 7);
+        let mark = script.mark();
+        let said = |text: &str| script.progress(text.replace('@', &mark).as_bytes());
+        assert_eq!(said("@ starts\n"), Some(Progress::Starts));
+        assert_eq!(said("Welcome! @ starts\n"), Some(Progress::Starts));
+        let wants = Progress::Wants { system: "Linux".into(), machine: "x86_64".into() };
+        assert_eq!(said("@ wants Linux x86_64\r\n"), Some(wants));
+        let tried = " /tmp (no room)".to_owned();
+        assert_eq!(said("@ noplace /tmp (no room)\n"), Some(Progress::NoPlace { tried }));
+        for noise in ["@\n", "@ sings\n", "@ wants\n", "starts\n", "\n", ""] {
+            assert_eq!(said(noise), None, "{noise}");
+        }
+        assert_eq!(Script::new("vtax-agent 1", 7).progress(format!("{mark} starts\n").as_bytes()), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_makes_the_reader_panic(mut line: Vec<u8>, marked: bool) {
+            let script = Script::new("vtax-agent 1", 7);
+            if marked {
+                line = [script.mark().as_bytes(), &line].concat();
+            }
+            let _ = script.progress(&line);
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Where a thread's workloads report what they do.
+
+use std::cell::RefCell;
+
+use vtax_model::measurement::FileReport;
+use vtax_sys::{clock::now_ns, cpu::thread_times};
+
+use super::{
+    after,
+    ledger::{Ledger, Unit, Way},
+    meter::{Meter, suspended_for},
+    series::{Series, Totals},
+    shared::Shared,
+    stages::{self, Moments},
+};
+use crate::error::EngineError;
+
+/// The account of one thread, open to its flows.
+pub(crate) struct Desk<'a> {
+    pub(crate) shared: &'a Shared,
+    thread: usize,
+    meter: Meter<'a>,
+    ledger: RefCell<Ledger>,
+}
+
+impl<'a> Desk<'a> {
+    pub(crate) fn new(shared: &'a Shared, thread: usize, meter: Meter<'a>, flows: usize) -> Desk<'a> {
+        let open_loop = shared.session.spec.options.arrivals.is_some();
+        Desk { shared, thread, meter, ledger: RefCell::new(Ledger::new(shared.unit, flows, open_loop)) }
+    }
+
+    /// The thread's first message went or came.
+    pub(crate) fn begun(&self, now: u64) {
+        let mut ledger = self.ledger.borrow_mut();
+        if ledger.begun == 0 {
+            ledger.begun = now;
+        }
+    }
+
+    /// Counts what was completed at `now` before the window; false if it is time to open it.
+    #[inline]
+    pub(crate) fn warming(&self, now: u64, units: u64) -> bool {
+        let Ledger { begun, watch, .. } = &mut *self.ledger.borrow_mut();
+        self.shared.warming.goes_on(self.thread, *begun, now, units, watch)
+    }
+
+    /// Whether the warm-up lasts: for a flow that has to wait before it can complete anything.
+    pub(crate) fn warms_until(&self) -> u64 {
+        after(self.ledger.borrow().begun, self.shared.session.spec.warmup.most().0)
+    }
+
+    /// Opens a flow's window, and the thread's if it is the first. Returns when it begins.
+    pub(crate) fn open(&self, slot: usize, way: Way) -> Result<u64, EngineError> {
+        let mut ledger = self.ledger.borrow_mut();
+        ledger.openers.0 += 1;
+        let now = if ledger.openers.0 == 1 {
+            ledger.openers.1 = slot;
+            self.open_thread(&mut ledger)?;
+            ledger.start
+        } else {
+            now_ns()
+        };
+        let count = &mut ledger.counts[slot];
+        (count.start, count.last, count.way) = (now, now, way);
+        Ok(now)
+    }
+
+    fn open_thread(&self, ledger: &mut Ledger) -> Result<(), EngineError> {
+        ledger.in_slow_start = self.meter.in_slow_start()?;
+        ledger.opened = Some(self.meter.read()?);
+        ledger.start = now_ns();
+        ledger.closes = after(ledger.start, self.duration());
+        if let Some(interval) = self.shared.session.spec.options.interval {
+            let nanoseconds = |span: std::time::Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+            let totals = Totals { bytes: 0, ..self.totals(ledger)? };
+            let series = Series::new(nanoseconds(interval.0), nanoseconds(self.duration()), ledger.start, totals);
+            ledger.turn = series.turn();
+            ledger.series = Some(series);
+        }
+        Ok(())
+    }
+
+    fn duration(&self) -> std::time::Duration {
+        self.shared.session.spec.duration.0
+    }
+
+    /// The first of the marks was answered and the answer lost: the window begins again. The
+    /// counters of a thread on which others have opened theirs already stay as they are.
+    pub(crate) fn reopen(&self, slot: usize) -> Result<(), EngineError> {
+        let mut ledger = self.ledger.borrow_mut();
+        if ledger.openers == (1, slot) {
+            self.open_thread(&mut ledger)?;
+        }
+        ledger.restart(slot, now_ns());
+        Ok(())
+    }
+
+    /// When the thread's window was opened and when it ends.
+    pub(crate) fn window(&self) -> (u64, u64) {
+        let ledger = self.ledger.borrow();
+        (ledger.start, ledger.closes)
+    }
+
+    /// True once, in the middle of the thread's window.
+    pub(crate) fn is_time_to_stall(&self, now: u64) -> bool {
+        let mut ledger = self.ledger.borrow_mut();
+        let due = ledger.start > 0 && now >= ledger.start + (ledger.closes - ledger.start) / 2;
+        due && !std::mem::replace(&mut ledger.stalled, due)
+    }
+
+    /// A transaction that took `rtt` and ended at `now`.
+    #[inline]
+    pub(crate) fn transaction(&self, slot: usize, rtt: u64, now: u64) -> Result<(), EngineError> {
+        let mut ledger = self.ledger.borrow_mut();
+        if now >= ledger.turn {
+            self.turn_over(&mut ledger, now)?;
+        }
+        ledger.record(rtt);
+        ledger.add(slot, 1, now);
+        Ok(())
+    }
+
+    /// What a transaction of the open loop took from the moment at which it was really sent.
+    #[inline]
+    pub(crate) fn sent_and_answered(&self, rtt: u64) {
+        if let Some(histogram) = &mut self.ledger.borrow_mut().rtt_from_send {
+            histogram.record(rtt);
+        }
+    }
+
+    /// A request that was answered here.
+    #[inline]
+    pub(crate) fn answered(&self, slot: usize) -> Result<(), EngineError> {
+        let mut ledger = self.ledger.borrow_mut();
+        if ledger.turn == u64::MAX {
+            let last = ledger.counts[slot].last;
+            ledger.add(slot, 1, last);
+            return Ok(());
+        }
+        let now = now_ns();
+        if now >= ledger.turn {
+            self.turn_over(&mut ledger, now)?;
+        }
+        ledger.add(slot, 1, now);
+        Ok(())
+    }
+
+    /// Bytes whose call ended at `now`.
+    #[inline]
+    pub(crate) fn bytes(&self, slot: usize, bytes: usize, now: u64) -> Result<(), EngineError> {
+        let mut ledger = self.ledger.borrow_mut();
+        if now >= ledger.turn {
+            self.turn_over(&mut ledger, now)?;
+        }
+        ledger.add(slot, bytes as u64, now);
+        Ok(())
+    }
+
+    pub(crate) fn lost(&self, lost: u64) {
+        self.ledger.borrow_mut().lost += lost;
+    }
+
+    pub(crate) fn reordered(&self, reordered: u64) {
+        self.ledger.borrow_mut().reordered += reordered;
+    }
+
+    /// Datagrams of a whole stream, and those that the socket had no room for.
+    pub(crate) fn whole_flow(&self, datagrams: u64, dropped: u64) {
+        let mut ledger = self.ledger.borrow_mut();
+        ledger.whole_flow += datagrams;
+        ledger.socket_drops += dropped;
+    }
+
+    /// Send calls of a whole stream whose bytes were lent, and those of them that were copied.
+    pub(crate) fn zerocopy(&self, sends: u64, copied: u64) {
+        let mut ledger = self.ledger.borrow_mut();
+        ledger.zerocopy.0 += sends;
+        ledger.zerocopy.1 += copied;
+    }
+
+    /// The moments of a message of the window, if stages were asked for.
+    pub(crate) fn passage(&self, moments: &Moments) {
+        let initiates = matches!(self.shared.unit, Unit::Transactions(_));
+        stages::record(self.ledger.borrow_mut().stages.get_or_insert_default(), moments, initiates);
+    }
+
+    /// A flow's time ends here, whatever its last transaction did.
+    pub(crate) fn ends(&self, slot: usize, now: u64) {
+        self.ledger.borrow_mut().counts[slot].last = now;
+    }
+
+    pub(crate) fn file(&self, file: impl FnOnce(f64, f64) -> FileReport) {
+        let mut ledger = self.ledger.borrow_mut();
+        if let (Some(opened), Some(closed)) = (&ledger.opened, &ledger.closed) {
+            let used = self.meter.thread_cpu(opened, closed);
+            ledger.file = Some(file(used.user, used.system));
+        }
+    }
+
+    /// Reads the counters at the end of the thread's window, if this is the first flow to get there.
+    pub(crate) fn close(&self) -> Result<(), EngineError> {
+        self.close_thread(&mut self.ledger.borrow_mut())
+    }
+
+    fn close_thread(&self, ledger: &mut Ledger) -> Result<(), EngineError> {
+        let Some(opened) = ledger.opened.filter(|_| ledger.closed.is_none()) else { return Ok(()) };
+        let closed = self.meter.read()?;
+        ledger.closed = Some(closed);
+        self.close_series(ledger)?;
+        suspended_for(&opened, &closed).map_or(Ok(()), |seconds| Err(EngineError::Suspended { seconds }))
+    }
+
+    #[cold]
+    fn turn_over(&self, ledger: &mut Ledger, now: u64) -> Result<(), EngineError> {
+        let totals = self.totals(ledger)?;
+        if let Some(series) = &mut ledger.series {
+            let rtt = ledger.rtt.as_mut().map(|rtt| series.rtt.close_into(rtt)).unwrap_or_default();
+            series.turn_over(now, totals, rtt);
+            ledger.turn = series.turn();
+        }
+        Ok(())
+    }
+
+    fn close_series(&self, ledger: &mut Ledger) -> Result<(), EngineError> {
+        if ledger.series.is_none() {
+            return Ok(());
+        }
+        let now = now_ns();
+        self.turn_over(ledger, now)?;
+        let totals = self.totals(ledger)?;
+        if let Some(series) = &mut ledger.series {
+            let rtt = ledger.rtt.as_mut().map(|rtt| series.rtt.close_into(rtt)).unwrap_or_default();
+            series.close(now, totals, rtt);
+            ledger.turn = u64::MAX;
+        }
+        Ok(())
+    }
+
+    /// Costs a system call for each flow over TCP, and one more for each sender.
+    fn totals(&self, ledger: &Ledger) -> Result<Totals, EngineError> {
+        Ok(Totals {
+            retransmits: self.meter.retransmits()?,
+            windows: self.meter.windows()?,
+            cpu: thread_times().total.as_secs_f64(),
+            ..ledger.totals()
+        })
+    }
+
+    /// The account as it stands, on the thread itself. A window that is still open ends now.
+    pub(crate) fn into_ledger(self) -> (Ledger, Meter<'a>) {
+        // What can't be read leaves the report without costs; that it ended early is known already.
+        let _ = self.close();
+        let mut ledger = self.ledger.into_inner();
+        ledger.gather();
+        (ledger, self.meter)
+    }
+}

@@ -1,0 +1,197 @@
+//! What a thread has counted.
+
+use vtax_model::{
+    histogram::Histogram,
+    measurement::{EndReport, FileReport, Stages},
+    workload::{Direction, TestSpec, Workload},
+};
+
+use super::{
+    meter::Reading,
+    series::{Series, Totals},
+    warming::Watch,
+};
+
+/// The account of one thread.
+pub(crate) struct Ledger {
+    pub(super) unit: Unit,
+    /// When the first message went or came; 0 before.
+    pub(super) begun: u64,
+    /// The thread's window; 0 before it is open.
+    pub(super) start: u64,
+    pub(super) closes: u64,
+    pub(super) opened: Option<Reading>,
+    pub(super) closed: Option<Reading>,
+    /// Flows that have opened their window, and the first of them.
+    pub(super) openers: (u32, usize),
+    pub(super) counts: Vec<Count>,
+    pub(super) done: u64,
+    pub(super) rtt: Option<Histogram>,
+    pub(super) rtt_from_send: Option<Histogram>,
+    pub(super) lost: u64,
+    pub(super) reordered: u64,
+    pub(super) whole_flow: u64,
+    pub(super) socket_drops: u64,
+    /// Sends, and those of them that were copied.
+    pub(super) zerocopy: (u64, u64),
+    pub(super) stages: Option<Stages>,
+    pub(super) in_slow_start: Option<u32>,
+    pub(super) series: Option<Series>,
+    /// When the series' interval ends; `u64::MAX` without a series.
+    pub(super) turn: u64,
+    pub(super) watch: Option<Watch>,
+    pub(super) file: Option<FileReport>,
+    /// A responder that is to stall has done so.
+    pub(super) stalled: bool,
+}
+
+/// What a flow has done in its part of the window.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Count {
+    pub(super) start: u64,
+    /// When the last that is counted ended.
+    pub(super) last: u64,
+    /// In the ledger's [`Unit`].
+    pub(super) done: u64,
+    pub(super) way: Way,
+}
+
+/// Which way the bytes of a flow go, seen from this end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Way {
+    #[default]
+    Here,
+    There,
+}
+
+/// What is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unit {
+    /// Transactions of so many bytes, for whose times there is a histogram (initiator).
+    Transactions(u64),
+    /// The same, whose times the other end knows (responder).
+    Answers(u64),
+    Bytes,
+    /// Bytes, in flows of either way.
+    BytesBothWays,
+}
+
+impl Unit {
+    pub(crate) fn of(spec: &TestSpec, initiates: bool) -> Unit {
+        match spec.workload {
+            Workload::Rr { request, response } | Workload::Crr { request, response } => {
+                Unit::transactions(request.0 + response.0, initiates)
+            }
+            Workload::Cc => Unit::transactions(0, initiates),
+            Workload::Stream { direction: Direction::Both, .. } => Unit::BytesBothWays,
+            Workload::Stream { .. } | Workload::File { .. } => Unit::Bytes,
+        }
+    }
+
+    fn transactions(bytes: u64, initiates: bool) -> Unit {
+        if initiates { Unit::Transactions(bytes) } else { Unit::Answers(bytes) }
+    }
+}
+
+impl Ledger {
+    pub(crate) fn new(unit: Unit, flows: usize, open_loop: bool) -> Ledger {
+        let times = matches!(unit, Unit::Transactions(_));
+        Ledger {
+            unit,
+            begun: 0,
+            start: 0,
+            closes: u64::MAX,
+            opened: None,
+            closed: None,
+            openers: (0, 0),
+            counts: vec![Count::default(); flows],
+            done: 0,
+            rtt: times.then(Histogram::new),
+            rtt_from_send: (times && open_loop).then(Histogram::new),
+            lost: 0,
+            reordered: 0,
+            whole_flow: 0,
+            socket_drops: 0,
+            zerocopy: (0, 0),
+            stages: None,
+            in_slow_start: None,
+            series: None,
+            turn: u64::MAX,
+            watch: None,
+            file: None,
+            stalled: false,
+        }
+    }
+
+    /// Counts `units` of a flow, the last of which ended at `now`.
+    #[inline]
+    pub(super) fn add(&mut self, slot: usize, units: u64, now: u64) {
+        let count = &mut self.counts[slot];
+        count.done += units;
+        count.last = now;
+        self.done += units;
+    }
+
+    #[inline]
+    pub(super) fn record(&mut self, rtt: u64) {
+        match (&mut self.series, &mut self.rtt) {
+            (Some(series), _) => series.rtt.record(rtt),
+            (None, Some(histogram)) => histogram.record(rtt),
+            (None, None) => {}
+        }
+    }
+
+    /// What a flow did before is not of the window after all.
+    pub(super) fn restart(&mut self, slot: usize, now: u64) {
+        let count = &mut self.counts[slot];
+        self.done -= count.done;
+        *count = Count { start: now, last: now, done: 0, way: count.way };
+    }
+
+    /// Transactions and bytes so far, as a series has them.
+    pub(super) fn totals(&self) -> Totals {
+        let (transactions, bytes) = match self.unit {
+            Unit::Transactions(each) => (self.done, self.done * each),
+            Unit::Answers(each) => (0, self.done * each),
+            Unit::Bytes => (0, self.done),
+            Unit::BytesBothWays => (0, self.sum(Way::Here)),
+        };
+        Totals { transactions, bytes, lost: self.lost, ..Totals::default() }
+    }
+
+    pub(super) fn sum(&self, way: Way) -> u64 {
+        self.counts.iter().filter(|count| count.way == way).map(|count| count.done).sum()
+    }
+
+    /// Takes the values that are only in the series' present interval into the whole.
+    pub(super) fn gather(&mut self) {
+        let totals = self.totals();
+        if let (Some(series), Some(rtt)) = (&mut self.series, &mut self.rtt) {
+            let late = series.rtt.close_into(rtt);
+            series.add_late(totals, &late);
+        }
+    }
+
+    /// The counts that this thread's part of the report has, without times and costs.
+    pub(super) fn counted(&mut self) -> EndReport {
+        let totals = self.totals();
+        let both = self.unit == Unit::BytesBothWays;
+        EndReport {
+            started_ns: self.begun,
+            transactions: totals.transactions,
+            bytes: totals.bytes,
+            sent_bytes: if both { self.sum(Way::There) } else { 0 },
+            rtt: self.rtt.take(),
+            rtt_from_send: self.rtt_from_send.take(),
+            lost: self.lost,
+            reordered: self.reordered,
+            whole_flow: self.whole_flow,
+            socket_drops: self.socket_drops,
+            zerocopy_sends: self.zerocopy.0,
+            zerocopy_copied: self.zerocopy.1,
+            stages: self.stages.take(),
+            file: self.file,
+            ..EndReport::default()
+        }
+    }
+}

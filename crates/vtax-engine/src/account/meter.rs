@@ -1,0 +1,166 @@
+//! The costs of a thread and its flows, read at the edges of the window.
+
+use rustix::time::{ClockId, clock_gettime};
+use vtax_model::{
+    measurement::{MachineCpu, ThreadCpu},
+    workload::Transport,
+};
+use vtax_sys::{
+    cpu::{CpuTimes, MachineTimes, machine_times, online_cpus, thread_times},
+    sock::{BbrPhase, TcpInfo, bbr, tcp_info},
+};
+
+use crate::{error::EngineError, flow::Flow};
+
+/// Reads what a thread costs: its CPU, the machine's (first thread only, lest it be counted once per
+/// thread), and what TCP tells of its flows.
+pub(crate) struct Meter<'a> {
+    flows: Vec<&'a Flow>,
+    /// Those that this end sends on.
+    senders: Vec<&'a Flow>,
+    first: bool,
+    cpu: Option<u32>,
+}
+
+/// The counters at one edge of the window.
+#[derive(Clone, Copy)]
+pub(crate) struct Reading {
+    thread: CpuTimes,
+    machine: Option<MachineTimes>,
+    retransmits: u64,
+    ahead: Ahead,
+}
+
+impl<'a> Meter<'a> {
+    pub(crate) fn new(flows: Vec<&'a Flow>, senders: Vec<&'a Flow>, first: bool, cpu: Option<u32>) -> Meter<'a> {
+        Meter { flows, senders, first, cpu }
+    }
+
+    /// Takes some microseconds, and half of one for each flow over TCP: to be called outside of what
+    /// is timed by transaction, and on the thread itself.
+    pub(crate) fn read(&self) -> Result<Reading, EngineError> {
+        let machine = if self.first { Some(machine_times()?) } else { None };
+        let retransmits = self.retransmits()?;
+        Ok(Reading { thread: thread_times(), machine, retransmits, ahead: Ahead::read() })
+    }
+
+    /// Segments that TCP has sent again since the flows began.
+    pub(super) fn retransmits(&self) -> Result<u64, EngineError> {
+        let infos = over_tcp(&self.flows).map(|flow| Ok(u64::from(tcp_info(&*flow.socket)?.retransmits)));
+        infos.sum()
+    }
+
+    /// The congestion windows of the senders over TCP, summed up, and how many there are.
+    pub(super) fn windows(&self) -> Result<(u64, u32), EngineError> {
+        over_tcp(&self.senders).try_fold((0, 0), |(sum, flows), flow| {
+            Ok((sum + u64::from(tcp_info(&*flow.socket)?.congestion_window), flows + 1))
+        })
+    }
+
+    /// Senders over TCP whose congestion window still grows with each acknowledgement. That of
+    /// transactions needn't ever stop growing, for it is never filled.
+    pub(super) fn in_slow_start(&self) -> Result<Option<u32>, EngineError> {
+        let mut slow = None;
+        let streams = |flow: &&Flow| flow.session.spec.workload.kind().is_stream();
+        for flow in over_tcp(&self.senders).filter(streams) {
+            let is_slow = match bbr(&*flow.socket)? {
+                Some(bbr) => bbr.phase() == BbrPhase::Startup,
+                None => is_in_slow_start(&tcp_info(&*flow.socket)?),
+            };
+            *slow.get_or_insert(0) += u32::from(is_slow);
+        }
+        Ok(slow)
+    }
+
+    pub(crate) fn thread_cpu(&self, opened: &Reading, closed: &Reading) -> ThreadCpu {
+        let thread = closed.thread.since(opened.thread);
+        ThreadCpu { user: thread.user.as_secs_f64(), system: thread.system.as_secs_f64(), cpu: self.cpu }
+    }
+}
+
+fn over_tcp<'a>(flows: &'a [&Flow]) -> impl Iterator<Item = &'a Flow> {
+    flows.iter().copied().filter(|flow| flow.transport() == Transport::Tcp)
+}
+
+/// RFC 5681, 3.1.
+fn is_in_slow_start(info: &TcpInfo) -> bool {
+    info.congestion_window < info.slow_start_threshold
+}
+
+impl Reading {
+    pub(crate) fn retransmits_since(&self, opened: &Reading) -> u64 {
+        self.retransmits.wrapping_sub(opened.retransmits)
+    }
+
+    /// CPU seconds of the machine; absent on all threads but the first.
+    pub(crate) fn machine_since(&self, opened: &Reading) -> Result<Option<MachineCpu>, EngineError> {
+        let (Some(opened), Some(closed)) = (opened.machine, self.machine) else { return Ok(None) };
+        let times = closed.since(opened);
+        Ok(Some(MachineCpu {
+            cpus: u32::try_from(online_cpus()?.iter().count()).unwrap_or(u32::MAX),
+            user: (times.user + times.nice).as_secs_f64(),
+            system: times.system.as_secs_f64(),
+            irq: times.irq.as_secs_f64(),
+            softirq: times.softirq.as_secs_f64(),
+            steal: times.steal.as_secs_f64(),
+            guest: (times.guest + times.guest_nice).as_secs_f64(),
+            idle: (times.idle + times.iowait).as_secs_f64(),
+        }))
+    }
+}
+
+/// By how many nanoseconds CLOCK_BOOTTIME is ahead of CLOCK_MONOTONIC, which stands still while the
+/// machine is suspended, clock_gettime(2). Two clocks can't be read at once, so it is bracketed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Ahead {
+    least: i64,
+    most: i64,
+}
+
+impl Ahead {
+    fn read() -> Ahead {
+        let read = |clock| {
+            let time = clock_gettime(clock);
+            time.tv_sec.wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec)
+        };
+        let before = read(ClockId::Monotonic);
+        let boot = read(ClockId::Boottime);
+        let later = read(ClockId::Monotonic);
+        Ahead { least: boot.wrapping_sub(later), most: boot.wrapping_sub(before) }
+    }
+
+    /// Seconds of suspension between the two, if there was one for certain.
+    fn grown_since(self, earlier: Ahead) -> Option<f64> {
+        /// Below this nothing is suspended; above is what a steered clock could do between two reads.
+        const LEAST: i64 = 1_000_000;
+        let grown = self.least.wrapping_sub(earlier.most);
+        (grown > LEAST).then_some(grown as f64 / 1e9)
+    }
+}
+
+/// Seconds for which the machine was suspended between two readings; none if it wasn't.
+pub(crate) fn suspended_for(opened: &Reading, closed: &Reading) -> Option<f64> {
+    closed.ahead.grown_since(opened.ahead)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_suspension_shows_in_the_distance_of_two_clocks() {
+        let awake = Ahead { least: 5_000, most: 9_000_000 };
+        // The thread was preempted between the readings of either.
+        assert_eq!(Ahead { least: 4_000, most: 80_000_000 }.grown_since(awake), None);
+        let slept = Ahead { least: 2_509_000_000, most: 2_510_000_000 };
+        assert_eq!(slept.grown_since(awake), Some(2.5));
+        assert_eq!(awake.grown_since(slept), None);
+    }
+
+    #[test]
+    fn nothing_is_suspended_while_this_runs() {
+        let opened = Ahead::read();
+        assert!(opened.least <= opened.most);
+        assert_eq!(Ahead::read().grown_since(opened), None);
+    }
+}

@@ -1,0 +1,39 @@
+//! What is counted, and when.
+//!
+//! The large state, a histogram above all, is one [`Ledger`] a thread, never one a flow. A workload
+//! talks to its thread's [`Desk`]: that it has begun, whether it is still warming up, that its
+//! measured time is open, what it completed. [`Shared`] is what the desks of one end agree on, and
+//! [`report`] joins the ledgers to the end's report.
+//!
+//! **Windows.** The first flow of a thread that has warmed up opens the thread's window: counters
+//! are read, and the window closes `duration` later for all flows of the thread. Each flow's own
+//! time runs from the start of the first thing that is counted to the end of the last, so that its
+//! time divided by its transactions is their mean exactly; the flows are joined by their rates.
+
+mod desk;
+mod ledger;
+mod meter;
+mod report;
+mod series;
+mod shared;
+mod stages;
+mod warming;
+
+pub(crate) use desk::Desk;
+pub(crate) use ledger::{Ledger, Unit, Way};
+pub(crate) use meter::Meter;
+pub(crate) use report::merge;
+pub(crate) use shared::Shared;
+pub(crate) use stages::Moments;
+
+use std::time::Duration;
+
+/// A moment `span` after `now`, in the nanoseconds of [`now_ns`](vtax_sys::clock::now_ns).
+pub(crate) fn after(now: u64, span: Duration) -> u64 {
+    now.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Seconds from `start` to `end`.
+pub(crate) fn seconds(start: u64, end: u64) -> f64 {
+    Duration::from_nanos(end.saturating_sub(start)).as_secs_f64()
+}

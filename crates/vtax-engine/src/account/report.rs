@@ -1,0 +1,156 @@
+//! The report of an end, from the ledgers of its threads.
+
+use vtax_model::{
+    histogram::Histogram,
+    measurement::{EndReport, FileReport, WarmupReport},
+};
+
+use super::{
+    ledger::{Count, Ledger, Way},
+    meter::Meter,
+    seconds, series,
+    shared::Shared,
+    stages,
+};
+use crate::error::{EngineError, compare_checksums};
+
+/// Joins the threads of one end: counts and CPU times add up, the time is that of [`common_time`].
+pub(crate) fn merge(threads: Vec<(Ledger, Meter<'_>)>, shared: &Shared) -> Result<EndReport, EngineError> {
+    let mut sum = EndReport::default();
+    let (mut counts, mut bins) = (vec![], vec![]);
+    let begun = threads.iter().map(|(ledger, _)| ledger.begun).filter(|begun| *begun > 0).min().unwrap_or(0);
+    sum.warmup = warmup(&threads, shared);
+    for (mut ledger, meter) in threads {
+        sum = add(sum, ledger.counted())?;
+        add_costs(&mut sum, &ledger, &meter)?;
+        counts.append(&mut ledger.counts);
+        bins.extend(ledger.series.map(|series| series.bins));
+    }
+    sum.started_ns = begun;
+    // Of a file, what `time` would have said.
+    sum.seconds = sum.file.map_or_else(|| end_time(&counts), |file| file.real);
+    let length = shared.session.spec.options.interval.map_or(0.0, |interval| interval.0.as_secs_f64());
+    sum.series = series::join(length, bins);
+    Ok(sum)
+}
+
+fn warmup(threads: &[(Ledger, Meter<'_>)], shared: &Shared) -> WarmupReport {
+    let longest = |(ledger, _): &(Ledger, Meter<'_>)| match ledger.opened {
+        Some(_) => seconds(ledger.begun, ledger.start),
+        None => 0.0,
+    };
+    let slow: Vec<u32> = threads.iter().filter_map(|(ledger, _)| ledger.in_slow_start).collect();
+    WarmupReport {
+        seconds: threads.iter().map(longest).fold(0.0, f64::max),
+        steady: shared.warming.outcome(),
+        in_slow_start: (!slow.is_empty()).then(|| slow.iter().sum()),
+    }
+}
+
+fn add_costs(sum: &mut EndReport, ledger: &Ledger, meter: &Meter<'_>) -> Result<(), EngineError> {
+    let (Some(opened), Some(closed)) = (&ledger.opened, &ledger.closed) else { return Ok(()) };
+    sum.retransmits += closed.retransmits_since(opened);
+    sum.threads.push(meter.thread_cpu(opened, closed));
+    if let Some(machine) = closed.machine_since(opened)? {
+        sum.machine = machine;
+    }
+    Ok(())
+}
+
+/// The time of those flows that bring bytes here if there are such, else of those that take them away.
+fn end_time(counts: &[Count]) -> f64 {
+    let of = |way| common_time(counts.iter().filter(|count| count.way == way));
+    of(Way::Here).or_else(|| of(Way::There)).unwrap_or(0.0)
+}
+
+/// The time in which flows would have done what they did at the sum of their rates. None if there
+/// was nothing.
+fn common_time<'a>(counts: impl Iterator<Item = &'a Count>) -> Option<f64> {
+    let (mut done, mut rate) = (0.0, 0.0);
+    for count in counts {
+        let time = seconds(count.start, count.last);
+        if count.done > 0 && time > 0.0 {
+            done += count.done as f64;
+            rate += count.done as f64 / time;
+        }
+    }
+    (rate > 0.0).then(|| done / rate)
+}
+
+fn add(mut sum: EndReport, thread: EndReport) -> Result<EndReport, EngineError> {
+    sum.transactions += thread.transactions;
+    sum.bytes += thread.bytes;
+    sum.sent_bytes += thread.sent_bytes;
+    sum.rtt = merge_rtt(sum.rtt, thread.rtt);
+    sum.rtt_from_send = merge_rtt(sum.rtt_from_send, thread.rtt_from_send);
+    sum.lost = sum.lost.saturating_add(thread.lost);
+    sum.reordered += thread.reordered;
+    sum.whole_flow += thread.whole_flow;
+    sum.socket_drops += thread.socket_drops;
+    sum.zerocopy_sends += thread.zerocopy_sends;
+    sum.zerocopy_copied += thread.zerocopy_copied;
+    sum.stages = stages::merge(sum.stages, thread.stages);
+    sum.file = merge_file(sum.file, thread.file)?;
+    Ok(sum)
+}
+
+fn merge_rtt(sum: Option<Histogram>, thread: Option<Histogram>) -> Option<Histogram> {
+    match (sum, thread) {
+        (Some(mut sum), Some(thread)) => {
+            sum.merge(&thread);
+            Some(sum)
+        }
+        (sum, thread) => sum.or(thread),
+    }
+}
+
+/// Every flow carries the same file, so their checksums are the same too.
+fn merge_file(sum: Option<FileReport>, flow: Option<FileReport>) -> Result<Option<FileReport>, EngineError> {
+    let (Some(sum), Some(flow)) = (sum, flow) else { return Ok(sum.or(flow)) };
+    compare_checksums(sum.checksum, flow.checksum)?;
+    Ok(Some(FileReport {
+        real: sum.real.max(flow.real),
+        user: sum.user + flow.user,
+        sys: sum.sys + flow.sys,
+        checksum: sum.checksum,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(done: u64, seconds: u64, way: Way) -> Count {
+        Count { start: 7, last: 7 + seconds * 1_000_000_000, done, way }
+    }
+
+    #[test]
+    fn flows_are_joined_by_their_rates() {
+        // 10/s for 1 s and 20/s for 3 s: 70 at 30/s.
+        let time = end_time(&[count(10, 1, Way::Here), count(60, 3, Way::Here)]);
+        assert!((time - 70.0 / 30.0).abs() < 1e-12, "{time}");
+        assert_eq!(end_time(&[count(10, 2, Way::There), count(0, 0, Way::There)]), 2.0);
+        assert_eq!(end_time(&[count(10, 2, Way::There), count(10, 4, Way::Here)]), 4.0);
+        assert_eq!(end_time(&[]), 0.0);
+    }
+
+    #[test]
+    fn counts_and_histograms_add_up() {
+        let report = |rtt: &[u64]| {
+            let mut histogram = Histogram::new();
+            rtt.iter().for_each(|ns| histogram.record(*ns));
+            EndReport { transactions: rtt.len() as u64, lost: 1, rtt: Some(histogram), ..EndReport::default() }
+        };
+        let sum = add(report(&[10, 20]), report(&[30])).unwrap();
+        assert_eq!((sum.transactions, sum.lost), (3, 2));
+        assert_eq!(sum.rtt.map(|rtt| (rtt.count(), rtt.max())), Some((3, 30)));
+    }
+
+    #[test]
+    fn flows_that_carried_different_files_are_an_error() {
+        let with = |checksum| Some(FileReport { checksum, ..FileReport::default() });
+        assert!(merge_file(with(1), with(1)).is_ok());
+        let refused = merge_file(with(1), with(2));
+        assert!(matches!(refused, Err(EngineError::ChecksumMismatch { sent: 1, received: 2 })));
+    }
+}

@@ -1,0 +1,92 @@
+//! What the threads of one end agree on.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+};
+
+use super::{Unit, warming::Warming};
+use crate::{error::EngineError, flow::Session};
+
+/// What the threads of one end have in common while the test runs.
+pub(crate) struct Shared {
+    pub(crate) session: Arc<Session>,
+    pub(crate) unit: Unit,
+    pub(crate) warming: Warming,
+    /// Flows that have not finished their window yet, at a receiving end. Those that have go on
+    /// reading, so that the others are measured under the same load to their end.
+    unfinished: AtomicUsize,
+    failure: Mutex<Option<EngineError>>,
+    window: CommonWindow,
+}
+
+/// Where the flows have no marks of their own (crr, cc), the window is one for all: it is opened
+/// and closed from outside, in the clock of this machine.
+struct CommonWindow {
+    warm: AtomicBool,
+    opens: AtomicU64,
+    closes: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn new(session: &Arc<Session>, unit: Unit, threads: usize, receivers: usize) -> Shared {
+        Shared {
+            session: session.clone(),
+            unit,
+            warming: Warming::new(session.spec.warmup, threads),
+            unfinished: AtomicUsize::new(receivers),
+            failure: Mutex::new(None),
+            window: CommonWindow {
+                warm: AtomicBool::new(false),
+                opens: AtomicU64::new(u64::MAX),
+                closes: AtomicU64::new(u64::MAX),
+            },
+        }
+    }
+
+    pub(crate) fn one_has_finished(&self) {
+        self.unfinished.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn any_unfinished(&self) -> bool {
+        self.unfinished.load(Ordering::Relaxed) > 0
+    }
+
+    /// Keeps the first error, for those after it are its consequences, and ends the other threads.
+    pub(crate) fn fail(&self, error: EngineError) {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        self.stop();
+    }
+
+    pub(crate) fn stop(&self) {
+        self.session.stopped.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn take_failure(&self) -> Option<EngineError> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// It is time to open the common window.
+    pub(crate) fn has_warmed_up(&self) {
+        self.window.warm.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_warm(&self) -> bool {
+        self.window.warm.load(Ordering::Relaxed)
+    }
+
+    /// Opens the common window.
+    pub(crate) fn open_at(&self, now: u64) {
+        self.window.opens.store(now, Ordering::Release);
+    }
+
+    pub(crate) fn close_at(&self, now: u64) {
+        self.window.closes.store(now, Ordering::Release);
+    }
+
+    /// When the common window was opened and when it closes; `u64::MAX` if nobody knows yet.
+    #[inline]
+    pub(crate) fn window(&self) -> (u64, u64) {
+        (self.window.opens.load(Ordering::Acquire), self.window.closes.load(Ordering::Acquire))
+    }
+}

@@ -1,0 +1,137 @@
+//! Where the time of messages went, from the moments of each.
+
+use vtax_model::{histogram::Histogram, measurement::Stages};
+
+/// The moments of a message that was sent and one that was received, in nanoseconds of
+/// CLOCK_REALTIME. Absent is what nobody told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Moments {
+    /// The send call.
+    pub(crate) send: Option<u64>,
+    /// The message sent enters the qdisc, and is taken by the driver.
+    pub(crate) qdisc: Option<u64>,
+    pub(crate) driver: Option<u64>,
+    /// The message received has come to the stack, and the receive call has returned.
+    pub(crate) arrival: Option<u64>,
+    pub(crate) received: Option<u64>,
+}
+
+impl Moments {
+    /// The kernel has told all that it tells of what was sent.
+    pub(crate) fn are_told(&self) -> bool {
+        self.qdisc.is_some() && self.driver.is_some()
+    }
+
+    /// The times between them, in the order of the message's way at this end; none if a moment is
+    /// absent or before the one that precedes it, for then the clock was set, or the stamp is
+    /// another message's.
+    fn stages(&self, initiates: bool) -> Option<[u64; 4]> {
+        let (sent, came) = ([self.send?, self.qdisc?, self.driver?], [self.arrival?, self.received?]);
+        let way = match initiates {
+            true => [sent[0], sent[1], sent[2], came[0], came[1]],
+            false => [came[0], came[1], sent[0], sent[1], sent[2]],
+        };
+        let mut stages = [0; 4];
+        for (stage, moments) in stages.iter_mut().zip(way.windows(2)) {
+            *stage = moments[1].checked_sub(moments[0])?;
+        }
+        Some(stages)
+    }
+}
+
+/// Adds a message of an end that initiates or responds.
+pub(super) fn record(stages: &mut Stages, moments: &Moments, initiates: bool) {
+    let Some(times) = moments.stages(initiates) else {
+        stages.without += 1;
+        return;
+    };
+    let Stages { send_to_qdisc, qdisc_to_driver, away, stack_to_receive, turnaround, .. } = stages;
+    let histograms = match initiates {
+        true => [send_to_qdisc, qdisc_to_driver, away, stack_to_receive],
+        false => [stack_to_receive, turnaround, send_to_qdisc, qdisc_to_driver],
+    };
+    for (histogram, time) in histograms.into_iter().zip(times) {
+        histogram.get_or_insert_with(Histogram::new).record(time);
+    }
+}
+
+/// Adds what another thread has.
+pub(super) fn merge(sum: Option<Stages>, thread: Option<Stages>) -> Option<Stages> {
+    let (Some(sum), Some(thread)) = (&sum, &thread) else { return sum.or(thread) };
+    let add = |of: fn(&Stages) -> &Option<Histogram>| match (of(sum), of(thread)) {
+        (Some(sum), Some(thread)) => {
+            let mut both = sum.clone();
+            both.merge(thread);
+            Some(both)
+        }
+        (sum, thread) => sum.as_ref().or(thread.as_ref()).cloned(),
+    };
+    Some(Stages {
+        send_to_qdisc: add(|stages| &stages.send_to_qdisc),
+        qdisc_to_driver: add(|stages| &stages.qdisc_to_driver),
+        driver_to_wire: add(|stages| &stages.driver_to_wire),
+        away: add(|stages| &stages.away),
+        wire_to_stack: add(|stages| &stages.wire_to_stack),
+        stack_to_receive: add(|stages| &stages.stack_to_receive),
+        turnaround: add(|stages| &stages.turnaround),
+        without: sum.without + thread.without,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SENT: Moments =
+        Moments { send: Some(100), qdisc: Some(103), driver: Some(108), arrival: Some(200), received: Some(230) };
+
+    fn only(histogram: &Option<Histogram>) -> Option<u64> {
+        histogram.as_ref().map(|histogram| {
+            assert_eq!(histogram.count(), 1);
+            histogram.max()
+        })
+    }
+
+    #[test]
+    fn the_stages_of_an_initiator_begin_with_its_send_call() {
+        let mut stages = Stages::default();
+        record(&mut stages, &SENT, true);
+        let found = [&stages.send_to_qdisc, &stages.qdisc_to_driver, &stages.away, &stages.stack_to_receive];
+        assert_eq!(found.map(only), [Some(3), Some(5), Some(92), Some(30)]);
+        assert_eq!((stages.turnaround, stages.without), (None, 0));
+    }
+
+    #[test]
+    fn those_of_a_responder_begin_with_what_comes() {
+        let mut stages = Stages::default();
+        let answered = Moments { arrival: Some(10), received: Some(60), ..SENT };
+        record(&mut stages, &answered, false);
+        let found = [&stages.stack_to_receive, &stages.turnaround, &stages.send_to_qdisc, &stages.qdisc_to_driver];
+        assert_eq!(found.map(only), [Some(50), Some(40), Some(3), Some(5)]);
+        assert_eq!((stages.away, stages.without), (None, 0));
+    }
+
+    #[test]
+    fn a_message_that_lacks_a_stamp_or_goes_backwards_is_in_no_histogram() {
+        let mut stages = Stages::default();
+        for moments in [
+            Moments { arrival: None, ..SENT },
+            Moments { driver: None, ..SENT },
+            Moments { driver: Some(102), ..SENT },
+            Moments { arrival: Some(107), ..SENT },
+        ] {
+            record(&mut stages, &moments, true);
+        }
+        assert_eq!(stages, Stages { without: 4, ..Stages::default() });
+    }
+
+    #[test]
+    fn threads_add_up() {
+        let mut one = Stages::default();
+        record(&mut one, &SENT, true);
+        record(&mut one, &Moments { send: None, ..SENT }, true);
+        let both = merge(Some(one.clone()), merge(None, Some(one))).unwrap();
+        assert_eq!((both.without, both.away.as_ref().map(Histogram::count)), (2, Some(2)));
+        assert_eq!((both.turnaround, both.driver_to_wire), (None, None));
+    }
+}

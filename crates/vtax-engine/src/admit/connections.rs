@@ -1,0 +1,327 @@
+//! Connections: the initiator shows the token and the flow's index; when all flows have done so,
+//! the responder's threads answer each with one byte.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::epoll::EventFlags,
+    io::Errno,
+    net::{RecvFlags, recv},
+};
+use socket2::Socket;
+use vtax_model::workload::Transport;
+
+use super::{Watched, admission, arrival};
+use crate::{
+    error::EngineError,
+    flow::{Flow, Session},
+    options,
+    place::{Station, Target},
+    socket::{self, Listener},
+    wire::{HELLO_LEN, READY, hello, read_hello},
+};
+
+/// How long a connection may take to show its token.
+const SHOW_TOKEN: Duration = Duration::from_secs(2);
+
+/// Connections that have not shown a token yet; past this many the oldest is dropped. More than an
+/// initiator has under way.
+const PENDING_MOST: usize = 1024;
+
+/// Connections that an initiator has under way: fewer than a listener's queue takes.
+const UNDER_WAY: usize = 100;
+
+/// The number of the listener among what is watched.
+const LISTENER: u64 = 0;
+
+// --- responder ---
+
+/// Waits until every flow of the test has shown the token. Strangers are dropped without a byte,
+/// and none of them is waited for.
+pub(crate) fn admit(listener: &Listener, flows: u32, session: &Arc<Session>) -> Result<Vec<Flow>, EngineError> {
+    let deadline = Instant::now() + arrival(flows);
+    let mut admission = Admission::new(listener, flows, session)?;
+    while admission.missing > 0 {
+        let now = Instant::now();
+        if now >= deadline {
+            return Err(admission.flows_missing(arrival(flows)));
+        }
+        for number in admission.watched.wait(deadline - now, &session.cancel)? {
+            match number {
+                LISTENER => admission.accept_waiting()?,
+                number => admission.examine(number)?,
+            }
+        }
+        admission.drop_late(Instant::now());
+    }
+    Ok(admission.flows.into_iter().flatten().collect())
+}
+
+struct Admission<'a> {
+    listener: &'a Listener,
+    session: &'a Arc<Session>,
+    watched: Watched,
+    /// By the number under which each is watched, which rises.
+    pending: BTreeMap<u64, Pending>,
+    next: u64,
+    flows: Vec<Option<Flow>>,
+    missing: usize,
+}
+
+struct Pending {
+    socket: Socket,
+    peer: Target,
+    hello: [u8; HELLO_LEN],
+    received: usize,
+    deadline: Instant,
+}
+
+impl<'a> Admission<'a> {
+    fn new(listener: &'a Listener, flows: u32, session: &'a Arc<Session>) -> Result<Admission<'a>, EngineError> {
+        let watched = Watched::new()?;
+        watched.add(&*listener.socket, LISTENER, EventFlags::IN)?;
+        let flows: Vec<Option<Flow>> = (0..flows).map(|_| None).collect();
+        let missing = flows.len();
+        Ok(Admission { listener, session, watched, pending: BTreeMap::new(), next: LISTENER + 1, flows, missing })
+    }
+
+    fn flows_missing(&self, waited: Duration) -> EngineError {
+        let expected = self.flows.len();
+        let address = self.listener.target.clone();
+        EngineError::FlowsMissing { address, arrived: expected - self.missing, expected, waited }
+    }
+
+    /// At most as many at a time as may be pending, so that a flood can't keep the real ones unread.
+    fn accept_waiting(&mut self) -> Result<(), EngineError> {
+        for _ in 0..UNDER_WAY {
+            match self.listener.socket.accept() {
+                // Those of the Unix domain have no name: they are called by that of the listener.
+                Ok((socket, peer)) => {
+                    let peer = socket::read_address(&peer).unwrap_or_else(|| self.listener.target.clone());
+                    self.take_in(socket, peer)?;
+                }
+                Err(error) => return accept_failed(error, &self.listener.target),
+            }
+        }
+        Ok(())
+    }
+
+    fn take_in(&mut self, socket: Socket, peer: Target) -> Result<(), EngineError> {
+        if self.pending.len() == PENDING_MOST {
+            self.pending.pop_first();
+        }
+        let number = self.next;
+        self.next += 1;
+        self.watched.add(&socket, number, EventFlags::IN)?;
+        let deadline = Instant::now() + SHOW_TOKEN;
+        self.pending.insert(number, Pending { socket, peer, hello: [0; HELLO_LEN], received: 0, deadline });
+        Ok(())
+    }
+
+    /// Reads what a pending connection has sent; it is admitted, dropped or kept.
+    fn examine(&mut self, number: u64) -> Result<(), EngineError> {
+        let Some(pending) = self.pending.get_mut(&number) else { return Ok(()) };
+        match pending.read() {
+            Hello::Partly => Ok(()),
+            Hello::Ended => {
+                self.pending.remove(&number);
+                Ok(())
+            }
+            Hello::Whole => {
+                let pending = self.pending.remove(&number).expect("it has just been there");
+                self.watched.remove(&pending.socket)?;
+                self.admit(pending);
+                Ok(())
+            }
+        }
+    }
+
+    /// The first to show an index has it.
+    fn admit(&mut self, pending: Pending) {
+        let Some(index) = read_hello(&pending.hello, &self.session.token) else { return };
+        if let Some(place @ None) = self.flows.get_mut(index as usize) {
+            *place = Some(Flow::new(index, pending.socket, pending.peer, self.session));
+            self.missing -= 1;
+        }
+    }
+
+    /// They are in the order of their deadlines.
+    fn drop_late(&mut self, now: Instant) {
+        while self.pending.first_entry().is_some_and(|pending| pending.get().deadline <= now) {
+            self.pending.pop_first();
+        }
+    }
+}
+
+fn accept_failed(error: io::Error, address: &Target) -> Result<(), EngineError> {
+    match Errno::from_io_error(&error) {
+        // ECONNABORTED: a stranger was gone before we came to it.
+        Some(Errno::AGAIN | Errno::CONNABORTED | Errno::INTR) => Ok(()),
+        _ => Err(EngineError::local("accept", address, error)),
+    }
+}
+
+enum Hello {
+    Whole,
+    Partly,
+    Ended,
+}
+
+impl Pending {
+    fn read(&mut self) -> Hello {
+        match recv(&self.socket, &mut self.hello[self.received..], RecvFlags::DONTWAIT) {
+            Ok((0, _)) => Hello::Ended,
+            Ok((len, _)) => {
+                self.received += len;
+                if self.received == HELLO_LEN { Hello::Whole } else { Hello::Partly }
+            }
+            Err(Errno::AGAIN | Errno::INTR) => Hello::Partly,
+            Err(_) => Hello::Ended,
+        }
+    }
+}
+
+// --- initiator ---
+
+/// Connects all flows, many at a time, and waits until the responder has admitted each.
+pub(crate) fn connect(
+    flows: u32,
+    station: &Station,
+    target: &Target,
+    session: &Arc<Session>,
+) -> Result<Vec<Flow>, EngineError> {
+    let deadline = Instant::now() + admission(flows);
+    let mut dialling = Dialling { station, target, session, watched: Watched::new()?, connected: vec![] };
+    dialling.connected.resize_with(flows as usize, || None);
+    dialling.connect_all(deadline)?;
+    let flows: Vec<Flow> = dialling.connected.into_iter().flatten().collect();
+    for flow in &flows {
+        await_ready(flow, deadline, admission(flows.len() as u32))?;
+    }
+    Ok(flows)
+}
+
+struct Dialling<'a> {
+    station: &'a Station,
+    target: &'a Target,
+    session: &'a Arc<Session>,
+    watched: Watched,
+    connected: Vec<Option<Flow>>,
+}
+
+impl Dialling<'_> {
+    fn connect_all(&mut self, deadline: Instant) -> Result<(), EngineError> {
+        let mut waiting: BTreeMap<u64, Socket> = BTreeMap::new();
+        let mut next = 0;
+        while next < self.connected.len() || !waiting.is_empty() {
+            if Instant::now() >= deadline {
+                return Err(EngineError::connecting(self.target, Errno::TIMEDOUT.into()));
+            }
+            while next < self.connected.len() && waiting.len() < UNDER_WAY {
+                match self.begin()? {
+                    Begun::Connected(socket) => self.greet(next, socket)?,
+                    Begun::UnderWay(socket) => {
+                        self.watched.add(&socket, next as u64, EventFlags::OUT)?;
+                        waiting.insert(next as u64, socket);
+                    }
+                    Begun::QueueFull => break,
+                }
+                next += 1;
+            }
+            for number in self.watched.wait(Duration::from_millis(1), &self.session.cancel)? {
+                if let Some(socket) = waiting.remove(&number) {
+                    self.watched.remove(&socket)?;
+                    self.end(&socket)?;
+                    self.greet(number as usize, socket)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&self) -> Result<Begun, EngineError> {
+        let spec = &self.session.spec;
+        let socket = socket::create(spec.transport, self.station)?;
+        options::apply(&socket, spec, self.target)?;
+        if spec.transport == Transport::Tcp {
+            vtax_sys::sock::set_bind_address_no_port(&socket)?;
+        }
+        socket::bind_to(&socket, self.station)?;
+        let connecting = |error| EngineError::connecting(self.target, error);
+        socket.set_nonblocking(true).map_err(connecting)?;
+        let begun = socket.connect(&socket::address(self.target)?);
+        match begun.map_err(|error| (Errno::from_io_error(&error), error)) {
+            Ok(()) => Ok(Begun::Connected(socket)),
+            Err((Some(Errno::INPROGRESS), _)) => Ok(Begun::UnderWay(socket)),
+            Err((Some(Errno::AGAIN), _)) if spec.transport == Transport::Unix => Ok(Begun::QueueFull),
+            Err((_, error)) => Err(connecting(error)),
+        }
+    }
+
+    fn end(&self, socket: &Socket) -> Result<(), EngineError> {
+        match socket.take_error() {
+            Ok(None) => Ok(()),
+            Ok(Some(error)) | Err(error) => Err(EngineError::connecting(self.target, error)),
+        }
+    }
+
+    fn greet(&mut self, index: usize, socket: Socket) -> Result<(), EngineError> {
+        let connecting = |error| EngineError::connecting(self.target, error);
+        socket.set_nonblocking(false).map_err(connecting)?;
+        let flow = Flow::new(index as u32, socket, self.target.clone(), self.session);
+        let hello = hello(&self.session.token, flow.index);
+        // A fresh socket has room for them.
+        let sent = rustix::net::send(&*flow.socket, &hello, rustix::net::SendFlags::NOSIGNAL);
+        sent.map_err(|errno| refused(&flow, flow.failed("handshake", errno, SHOW_TOKEN)))?;
+        self.connected[index] = Some(flow);
+        Ok(())
+    }
+}
+
+enum Begun {
+    Connected(Socket),
+    UnderWay(Socket),
+    /// Of a socket of the Unix domain; nothing tells when it is no more.
+    QueueFull,
+}
+
+/// The first waits for all others; they are there when it is.
+fn await_ready(flow: &Flow, deadline: Instant, waited: Duration) -> Result<(), EngineError> {
+    let mut watched = None;
+    while Instant::now() < deadline {
+        let mut answer = [0];
+        match recv(&*flow.socket, &mut answer, RecvFlags::DONTWAIT) {
+            Ok((0, _)) => return Err(refused(flow, flow.ended("handshake"))),
+            Ok(_) if answer == [READY] => return Ok(()),
+            Ok(_) => {
+                let what = "a wrong answer to the handshake";
+                return Err(EngineError::Protocol { peer: flow.peer.clone(), what });
+            }
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(errno) => return Err(refused(flow, flow.failed("handshake", errno, waited))),
+        }
+        let watched = match &mut watched {
+            Some(watched) => watched,
+            None => {
+                let fresh = Watched::new()?;
+                fresh.add(&*flow.socket, 0, EventFlags::IN)?;
+                watched.insert(fresh)
+            }
+        };
+        watched.wait(deadline.saturating_duration_since(Instant::now()), &flow.session.cancel)?;
+    }
+    Err(EngineError::Unanswered { target: flow.peer.clone(), flow: flow.index, waited })
+}
+
+/// A connection that ends before it was admitted was refused by the responder.
+fn refused(flow: &Flow, error: EngineError) -> EngineError {
+    match error {
+        EngineError::PeerGone { .. } => EngineError::Refused { target: flow.peer.clone(), flow: flow.index },
+        other => other,
+    }
+}

@@ -1,0 +1,226 @@
+//! UDP flows.
+//!
+//! The responder's first socket is connected to nobody and hears the hellos. For each flow it
+//! makes another one on the same port that is connected to the initiator's socket; the kernel
+//! prefers it for datagrams from there (`compute_score` in net/ipv4/udp.c). The first socket
+//! stays open, and is not read any more, until the test is over: so a stranger's datagram meets a
+//! socket and is neither answered nor refused by ICMP.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::epoll::EventFlags,
+    io::Errno,
+    net::{RecvFlags, recvfrom},
+};
+use vtax_sys::sock::set_receive_space;
+
+use super::{Watched, admission, arrival};
+use crate::{
+    error::EngineError,
+    flow::{Flow, Session},
+    options,
+    place::{Station, Target},
+    socket::{self, Listener, bind_shared},
+    wire::{GREETING_LEN, Greeting},
+};
+
+/// A hello is said again until it is answered.
+const HELLO_EVERY: Duration = Duration::from_millis(50);
+
+/// Hellos that are said at a stretch: as many as an ordinary receive buffer holds.
+const HELLOS: usize = 100;
+
+/// Datagrams that are read at a stretch before deadlines are looked at.
+const BATCH: usize = 256;
+
+/// Room for the hellos of very many flows.
+const HELLO_SPACE: usize = 4 << 20;
+
+// --- responder ---
+
+/// Waits until every flow of the test has said hello with the right token.
+pub(crate) fn admit(listener: &Listener, flows: u32, session: &Arc<Session>) -> Result<Vec<Flow>, EngineError> {
+    let deadline = Instant::now() + arrival(flows);
+    // As far as it goes; hellos are repeated.
+    let _ = set_receive_space(&*listener.socket, HELLO_SPACE);
+    let mut watched = Watched::new()?;
+    watched.add(&*listener.socket, 0, EventFlags::IN)?;
+    let mut admitted: Vec<Option<Flow>> = (0..flows).map(|_| None).collect();
+    let mut missing = admitted.len();
+    while missing > 0 {
+        let now = Instant::now();
+        if now >= deadline {
+            let (arrived, expected) = (admitted.len() - missing, admitted.len());
+            let address = listener.target.clone();
+            return Err(EngineError::FlowsMissing { address, arrived, expected, waited: arrival(flows) });
+        }
+        watched.wait(deadline - now, &session.cancel)?;
+        for _ in 0..BATCH {
+            let Some((index, peer)) = hear_hello(listener, session)? else { break };
+            // The first to show the index has it. Its repeated hellos go to its own socket.
+            if let Some(place @ None) = admitted.get_mut(index as usize) {
+                *place = Some(admit_one(listener, index, peer, session)?);
+                missing -= 1;
+            }
+        }
+    }
+    Ok(admitted.into_iter().flatten().collect())
+}
+
+/// The next hello that shows the token; none when there is nothing more to read.
+fn hear_hello(listener: &Listener, session: &Session) -> Result<Option<(u32, Target)>, EngineError> {
+    for _ in 0..BATCH {
+        let mut datagram = [0; GREETING_LEN + 1];
+        let (len, peer) = match recvfrom(&*listener.socket, &mut datagram, RecvFlags::DONTWAIT) {
+            Ok((len, _, peer)) => (len, peer.and_then(|peer| peer.try_into().ok().map(Target::Ip))),
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
+            Err(errno) => return Err(EngineError::local("receive", &listener.target, errno.into())),
+        };
+        if let (Some((index, Greeting::Hello)), Some(peer)) = (Greeting::read(&datagram[..len], &session.token), peer) {
+            return Ok(Some((index, peer)));
+        }
+    }
+    Ok(None)
+}
+
+fn admit_one(listener: &Listener, index: u32, peer: Target, session: &Arc<Session>) -> Result<Flow, EngineError> {
+    let Target::Ip(own) = &listener.target else { unreachable!("UDP is bound to an IP address") };
+    let socket = socket::create(session.spec.transport, &Station::Ip(own.ip()))?;
+    options::apply(&socket, &session.spec, &peer)?;
+    bind_shared(&socket, &listener.target)?;
+    socket.connect(&socket::address(&peer)?).map_err(|error| EngineError::connecting(&peer, error))?;
+    let flow = Flow::new(index, socket, peer, session);
+    flow.check_datagrams()?;
+    flow.greet(Greeting::Heard)?;
+    Ok(flow)
+}
+
+// --- initiator ---
+
+/// Says hello for every flow until the responder has heard each, then until each is ready.
+pub(crate) fn connect(
+    flows: u32,
+    station: &Station,
+    target: &Target,
+    session: &Arc<Session>,
+) -> Result<Vec<Flow>, EngineError> {
+    let begun = Instant::now();
+    let connect = |index| connect_one(index, station, target, session);
+    let connected = (0..flows).map(connect).collect::<Result<Vec<_>, _>>()?;
+    let mut waiting = Waiting::new(&connected, session, admission(flows))?;
+    let told = waiting.until_all_are_ready(begun);
+    told.map_err(|error| absent(target, begun.elapsed(), error))?;
+    Ok(connected)
+}
+
+/// A refusal at once says that nothing listens. One that comes later is of a responder that has
+/// heard hellos, answered none, and given up: ours weren't those it waited for.
+fn absent(target: &Target, waited: Duration, error: EngineError) -> EngineError {
+    let target = target.clone();
+    match error {
+        EngineError::PeerGone { .. } if waited < Duration::from_secs(1) => EngineError::NothingListens { target },
+        EngineError::PeerGone { .. } => EngineError::Unanswered { target, flow: 0, waited },
+        other => other,
+    }
+}
+
+fn connect_one(index: u32, station: &Station, target: &Target, session: &Arc<Session>) -> Result<Flow, EngineError> {
+    let socket = socket::create(session.spec.transport, station)?;
+    options::apply(&socket, &session.spec, target)?;
+    socket::bind_to(&socket, station)?;
+    socket.connect(&socket::address(target)?).map_err(|error| EngineError::connecting(target, error))?;
+    let flow = Flow::new(index, socket, target.clone(), session);
+    flow.check_datagrams()?;
+    Ok(flow)
+}
+
+struct Waiting<'a> {
+    flows: &'a [Flow],
+    session: &'a Session,
+    watched: Watched,
+    state: Vec<State>,
+    patience: Duration,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Unheard,
+    Heard,
+    Ready,
+}
+
+impl<'a> Waiting<'a> {
+    fn new(flows: &'a [Flow], session: &'a Session, patience: Duration) -> Result<Waiting<'a>, EngineError> {
+        let watched = Watched::new()?;
+        for (number, flow) in flows.iter().enumerate() {
+            watched.add(&*flow.socket, number as u64, EventFlags::IN)?;
+        }
+        Ok(Waiting { flows, session, watched, state: vec![State::Unheard; flows.len()], patience })
+    }
+
+    fn until_all_are_ready(&mut self, begun: Instant) -> Result<(), EngineError> {
+        let mut turn = 0;
+        while let Some(first) = self.state.iter().position(|state| *state != State::Ready) {
+            if begun.elapsed() >= self.patience {
+                let flow = &self.flows[first];
+                return Err(EngineError::Unanswered {
+                    target: flow.peer.clone(),
+                    flow: flow.index,
+                    waited: self.patience,
+                });
+            }
+            // A flow that was heard is answered by its own socket, should the word that it is ready
+            // have been lost: seldom enough to be asked for seldom.
+            self.say_hello(turn % 10 == 9)?;
+            turn += 1;
+            let pause = Instant::now() + HELLO_EVERY;
+            while Instant::now() < pause && self.state.iter().any(|state| *state != State::Ready) {
+                self.listen(pause.saturating_duration_since(Instant::now()))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn say_hello(&mut self, to_all: bool) -> Result<(), EngineError> {
+        let is_due = |state: &State| *state == State::Unheard || (to_all && *state == State::Heard);
+        let due: Vec<usize> = (0..self.flows.len()).filter(|number| is_due(&self.state[*number])).collect();
+        for stretch in due.chunks(HELLOS) {
+            stretch.iter().try_for_each(|number| self.flows[*number].greet(Greeting::Hello))?;
+            if due.len() > HELLOS {
+                self.listen(Duration::from_millis(2))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn listen(&mut self, most: Duration) -> Result<(), EngineError> {
+        for number in self.watched.wait(most, &self.session.cancel)? {
+            let (flow, state) = (&self.flows[number as usize], &mut self.state[number as usize]);
+            *state = hear(flow, *state)?;
+            // Nothing more is read: a stream may follow at once.
+            if *state == State::Ready {
+                self.watched.remove(&*flow.socket)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes in greetings up to the word that the flow is ready.
+fn hear(flow: &Flow, mut state: State) -> Result<State, EngineError> {
+    for _ in 0..BATCH {
+        let mut datagram = [0; GREETING_LEN + 1];
+        match rustix::net::recv(&*flow.socket, &mut datagram, RecvFlags::DONTWAIT) {
+            Ok((len, _)) if flow.is_greeting(&datagram[..len], Greeting::Ready) => return Ok(State::Ready),
+            Ok((len, _)) if flow.is_greeting(&datagram[..len], Greeting::Heard) => state = State::Heard,
+            Ok(_) => {}
+            Err(Errno::AGAIN | Errno::INTR) => break,
+            Err(errno) => return Err(flow.failed("handshake", errno, HELLO_EVERY)),
+        }
+    }
+    Ok(state)
+}

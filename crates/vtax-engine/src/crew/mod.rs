@@ -1,0 +1,179 @@
+//! The threads of one end: made, pinned, begun together, joined.
+
+mod gate;
+
+use std::{
+    num::NonZeroU64,
+    thread::{self, ScopedJoinHandle},
+    time::Duration,
+};
+
+use vtax_model::{measurement::EndReport, options::Engine};
+use vtax_sys::{
+    clock::now_ns,
+    cpu::{allowed_cpus, pin_current_thread},
+};
+
+use crate::{
+    account::{Desk, Ledger, Meter, Shared, Unit, merge},
+    drive::{
+        blocking::{Blocking, spin_until},
+        ready::Ready,
+        uring::Uring,
+    },
+    error::{EngineError, Failed},
+    flow::Flow,
+    place::EndSetup,
+    role::Role,
+};
+
+use gate::Gate;
+
+/// Woken so long before a common start, a thread spins until it.
+const START_EARLY: Duration = Duration::from_micros(100);
+
+/// Runs the tasks of an end on its threads, and `conduct` on this one, and joins what they counted.
+///
+/// No thread begins before all of them run, nor before `start_at`. The first error ends them all.
+pub(crate) fn run(
+    role: &Role<'_>,
+    setup: &EndSetup,
+    start_at: Option<u64>,
+    conduct: impl FnOnce(&Shared) -> Result<(), EngineError>,
+) -> Result<EndReport, Failed> {
+    let threads = threads(role, setup)?;
+    let spec = &role.session.spec;
+    let shared = Shared::new(&role.session, Unit::of(spec, role.initiates), threads, role.receivers());
+    let crew = Crew { role, shared: &shared, cpus: &setup.cpus, threads, start_at, gate: Gate::default() };
+    let accounts = crew.run(conduct)?;
+    finish(accounts, &shared, role)
+}
+
+/// The report, or the error and what there is all the same.
+fn finish(accounts: Vec<Account<'_>>, shared: &Shared, role: &Role<'_>) -> Result<EndReport, Failed> {
+    let merged = merge(accounts, shared);
+    match (shared.take_failure(), merged) {
+        (None, Ok(report)) => role.check(&report).map(|()| report).map_err(Failed::from),
+        (None, Err(error)) => Err(error.into()),
+        (Some(error), merged) => {
+            let counted = |report: &EndReport| report.seconds > 0.0;
+            let error = role.session.cancel.explain(error);
+            Err(Failed { error, partial: merged.ok().filter(counted).map(Box::new) })
+        }
+    }
+}
+
+/// As many as the options say; one a task (blocking), else one a CPU of this end.
+fn threads(role: &Role<'_>, setup: &EndSetup) -> Result<usize, EngineError> {
+    let tasks = role.tasks();
+    let options = &role.session.spec.options;
+    Ok(match (options.engine, options.threads) {
+        (Engine::Blocking, _) => tasks,
+        (_, Some(threads)) => tasks.min(threads as usize),
+        _ if !setup.cpus.is_empty() => tasks.min(setup.cpus.len()),
+        _ => tasks.min(allowed_cpus()?.len().max(1)),
+    })
+}
+
+struct Crew<'a> {
+    role: &'a Role<'a>,
+    shared: &'a Shared,
+    cpus: &'a [u32],
+    threads: usize,
+    start_at: Option<u64>,
+    gate: Gate,
+}
+
+type Account<'a> = (Ledger, Meter<'a>);
+
+impl<'a> Crew<'a> {
+    fn run(&self, conduct: impl FnOnce(&Shared) -> Result<(), EngineError>) -> Result<Vec<Account<'a>>, EngineError> {
+        thread::scope(|scope| {
+            let made = (0..self.threads).map(|index| self.spawn(scope, index)).collect::<Result<Vec<_>, _>>();
+            match &made {
+                Ok(made) => self.gate.open_when(made.len()),
+                Err(_) => self.gate.abandon(),
+            }
+            let made = made?;
+            if let Err(error) = conduct(self.shared) {
+                self.fail(error);
+            }
+            Ok(made.into_iter().filter_map(join).collect())
+        })
+    }
+
+    fn spawn<'scope>(
+        &'scope self,
+        scope: &'scope thread::Scope<'scope, '_>,
+        index: usize,
+    ) -> Result<ScopedJoinHandle<'scope, Option<Account<'a>>>, EngineError> {
+        thread::Builder::new()
+            .name(format!("flows-{index}"))
+            .spawn_scoped(scope, move || self.work(index))
+            .map_err(|source| EngineError::Thread { thread: index, source })
+    }
+
+    /// What one thread does.
+    fn work(&self, thread: usize) -> Option<Account<'a>> {
+        let cpu = (!self.cpus.is_empty()).then(|| self.cpus[thread % self.cpus.len()]);
+        let pinned = cpu.map_or(Ok(()), |cpu| pin_current_thread(&[cpu]));
+        // Timers fire up to 50 µs late otherwise, so that they can be batched; PR_SET_TIMERSLACK(2const).
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        if !self.gate.pass() {
+            return None;
+        }
+        let tasks: Vec<usize> = (thread..self.role.tasks()).step_by(self.threads).collect();
+        let flows: Vec<&'a Flow> = tasks.iter().filter_map(|index| self.role.flow(*index)).collect();
+        let senders = flows.iter().copied().filter(|flow| self.role.is_sender(flow)).collect();
+        let desk = Desk::new(self.shared, thread, Meter::new(flows, senders, thread == 0, cpu), tasks.len());
+        let begun = pinned.map_err(EngineError::from).and_then(|()| self.await_start());
+        if let Err(error) = begun.and_then(|()| self.drive(&tasks, &desk)) {
+            self.fail(error);
+        }
+        Some(desk.into_ledger())
+    }
+
+    /// Each engine has a line here.
+    fn drive(&self, tasks: &[usize], desk: &Desk<'_>) -> Result<(), EngineError> {
+        let session = &*self.role.session;
+        let ready = |spins| {
+            let engine = Ready::new(session, tasks.len(), spins, self.role.door())?;
+            engine.run(tasks.iter().enumerate().map(|(slot, index)| self.role.task(&engine, *index, slot, desk)))
+        };
+        match session.spec.options.engine {
+            Engine::Blocking => {
+                let engine = Blocking::new(session);
+                tasks.iter().try_for_each(|index| engine.run(self.role.task(&engine, *index, 0, desk)))
+            }
+            Engine::Epoll => ready(false),
+            Engine::BusyPoll => ready(true),
+            Engine::IoUring => {
+                let engine = Uring::new(session, tasks.len(), self.role.door())?;
+                engine.run(tasks.iter().enumerate().map(|(slot, index)| self.role.task(&engine, *index, slot, desk)))
+            }
+        }
+    }
+
+    /// Sleeps until the common start is near, then spins.
+    fn await_start(&self) -> Result<(), EngineError> {
+        let Some(start) = self.start_at else { return Ok(()) };
+        let early = start.saturating_sub(u64::try_from(START_EARLY.as_nanos()).unwrap_or(0));
+        while now_ns() < early {
+            if self.shared.session.is_stopped() {
+                return Err(EngineError::Cancelled);
+            }
+            thread::sleep(Duration::from_nanos(early.saturating_sub(now_ns())).min(Duration::from_millis(50)));
+        }
+        spin_until(start);
+        Ok(())
+    }
+
+    fn fail(&self, error: EngineError) {
+        self.shared.fail(error);
+        self.role.stop();
+    }
+}
+
+fn join<T>(thread: ScopedJoinHandle<'_, Option<T>>) -> Option<T> {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}

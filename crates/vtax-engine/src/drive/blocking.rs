@@ -1,0 +1,215 @@
+//! A thread for each flow, in blocking calls: a request and its response are two system calls.
+//!
+//! Coarse waits are the socket's own timeout, which costs nothing; only an exact one takes a
+//! ppoll(2). Whoever wants to end such a thread shuts its socket down.
+
+use std::{
+    cell::Cell,
+    future::Future,
+    pin::pin,
+    task::{Context, Poll, Waker},
+    thread,
+    time::Duration,
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+    net::{RecvFlags, SendFlags},
+};
+use socket2::{SockAddr, Socket};
+use vtax_sys::clock::now_ns;
+
+use crate::{
+    drive::{Buffers, Either, Engine, Habit, Io, Message, SPIN, Until},
+    flow::Session,
+    options::set_timeout,
+};
+
+/// Sleeps and waits for connections are cut into pieces, after each of which the thread looks
+/// whether the test is over.
+const NAP: Duration = Duration::from_millis(100);
+
+/// The engine of one thread.
+pub(crate) struct Blocking<'a> {
+    session: &'a Session,
+    buffers: Buffers,
+}
+
+impl<'a> Blocking<'a> {
+    pub(crate) fn new(session: &'a Session) -> Blocking<'a> {
+        Blocking { session, buffers: Buffers::new(&session.spec) }
+    }
+
+    /// Runs a flow to its end on this thread.
+    pub(crate) fn run<R>(&self, flow: impl Future<Output = R>) -> R {
+        match pin!(flow).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(result) => result,
+            Poll::Pending => unreachable!("no call of this engine leaves anything pending"),
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.session.is_stopped()
+    }
+}
+
+impl Engine for Blocking<'_> {
+    type Io<'a>
+        = BlockingIo<'a>
+    where
+        Self: 'a;
+
+    fn io<'a>(&'a self, _slot: usize, socket: &'a Socket, _habit: Habit) -> BlockingIo<'a> {
+        BlockingIo { engine: self, socket, patience: Cell::new(Duration::ZERO) }
+    }
+}
+
+/// A socket in blocking mode.
+pub(crate) struct BlockingIo<'a> {
+    engine: &'a Blocking<'a>,
+    socket: &'a Socket,
+    /// What the socket's timeout was set to here; zero for whatever it came with.
+    patience: Cell<Duration>,
+}
+
+impl Io for BlockingIo<'_> {
+    #[inline]
+    async fn send(&self, message: Message<'_>) -> Result<usize, Errno> {
+        self.engine.buffers.send(self.socket, message, SendFlags::empty())
+    }
+
+    #[inline]
+    async fn receive<R>(&self, most: usize, until: Until, look: impl FnOnce(&[u8]) -> R) -> Result<R, Errno> {
+        self.engine.buffers.receive(self.socket, most, self.flags(until)?, look)
+    }
+
+    async fn send_by<R>(
+        &self,
+        call: impl FnMut(&Socket, &mut [u8], SendFlags) -> Result<R, Errno>,
+    ) -> Result<R, Errno> {
+        self.engine.buffers.send_by(self.socket, SendFlags::empty(), call)
+    }
+
+    async fn receive_by<R>(
+        &self,
+        until: Until,
+        call: impl FnMut(&Socket, &mut [u8], RecvFlags) -> Result<R, Errno>,
+    ) -> Result<R, Errno> {
+        self.engine.buffers.receive_by(self.socket, self.flags(until)?, call)
+    }
+
+    async fn send_or_receive<R>(
+        &self,
+        message: Message<'_>,
+        most: usize,
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Either<R>, Errno> {
+        let buffers = &self.engine.buffers;
+        loop {
+            match buffers.send(self.socket, message, SendFlags::DONTWAIT) {
+                Err(Errno::AGAIN) => {}
+                other => return other.map(Either::Sent),
+            }
+            let mut fds = [PollFd::new(self.socket, PollFlags::IN | PollFlags::OUT)];
+            wait(&mut fds, self.patience.get())?;
+            if fds[0].revents().contains(PollFlags::IN) {
+                return buffers.receive(self.socket, most, RecvFlags::DONTWAIT, look).map(Either::Received);
+            }
+            if fds[0].revents().is_empty() {
+                return Err(Errno::AGAIN);
+            }
+        }
+    }
+
+    async fn sleep(&self, until: u64) -> Result<(), Errno> {
+        loop {
+            let left = until.saturating_sub(now_ns());
+            if left <= SPIN {
+                break;
+            }
+            if self.engine.is_stopped() {
+                return Err(Errno::CANCELED);
+            }
+            thread::sleep(Duration::from_nanos(left - SPIN).min(NAP));
+        }
+        spin_until(until);
+        Ok(())
+    }
+
+    async fn connect(&self, target: &SockAddr) -> Result<(), Errno> {
+        match self.socket.connect(target) {
+            Ok(()) => Ok(()),
+            // The timeout for sending is that for connecting too, socket(7).
+            Err(error) => match Errno::from_io_error(&error).unwrap_or(Errno::IO) {
+                Errno::INPROGRESS | Errno::AGAIN => Err(Errno::TIMEDOUT),
+                errno => Err(errno),
+            },
+        }
+    }
+
+    /// Of the threads that wait the kernel wakes one for each connection; a ppoll(2) would wake all.
+    async fn accept(&self) -> Result<Socket, Errno> {
+        loop {
+            match self.socket.accept() {
+                Ok((socket, _)) => return Ok(socket),
+                Err(error) => match Errno::from_io_error(&error).unwrap_or(Errno::IO) {
+                    Errno::INTR | Errno::CONNABORTED => {}
+                    _ if self.engine.is_stopped() => return Err(Errno::CANCELED),
+                    errno => return Err(errno),
+                },
+            }
+        }
+    }
+
+    fn set_patience(&self, patience: Duration) {
+        if self.patience.replace(patience) != patience {
+            // Fails for no socket that is open; without it a dead peer would be waited for.
+            let _ = set_timeout(self.socket, patience);
+        }
+    }
+}
+
+impl BlockingIo<'_> {
+    /// Of a receive call, once it is time for it.
+    #[inline]
+    fn flags(&self, until: Until) -> Result<RecvFlags, Errno> {
+        match until {
+            Until::Patience => Ok(RecvFlags::empty()),
+            Until::Moment(moment) => self.wait_readable(moment).map(|()| RecvFlags::DONTWAIT),
+        }
+    }
+
+    /// Returns when there is something or the socket has ended; `EAGAIN` at the moment.
+    fn wait_readable(&self, moment: u64) -> Result<(), Errno> {
+        let mut fds = [PollFd::new(self.socket, PollFlags::IN)];
+        loop {
+            let left = moment.saturating_sub(now_ns());
+            wait(&mut fds, Duration::from_nanos(left.saturating_sub(SPIN)))?;
+            match fds[0].revents().is_empty() {
+                false => return Ok(()),
+                true if left == 0 => return Err(Errno::AGAIN),
+                true => {}
+            }
+        }
+    }
+}
+
+fn wait(fds: &mut [PollFd<'_>], patience: Duration) -> Result<(), Errno> {
+    let timeout = Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: patience.subsec_nanos().into() };
+    match poll(fds, Some(&timeout)) {
+        Ok(_) => Ok(()),
+        Err(Errno::INTR) => {
+            fds.iter_mut().for_each(|fd| fd.clear_revents());
+            Ok(())
+        }
+        Err(errno) => Err(errno),
+    }
+}
+
+/// For what must be exact. Whoever spins burns a CPU.
+pub(crate) fn spin_until(moment: u64) {
+    while now_ns() < moment {
+        std::hint::spin_loop();
+    }
+}

@@ -1,0 +1,36 @@
+//! The flows of one thread, polled without wakers: the engine knows whose turn it is.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, Waker},
+};
+
+/// The n-th flow is in slot n.
+pub(crate) struct Flows<F> {
+    left: Vec<Option<Pin<Box<F>>>>,
+    alive: usize,
+}
+
+impl<F: Future<Output = Result<(), E>>, E> Flows<F> {
+    pub(crate) fn new(flows: impl Iterator<Item = F>) -> Flows<F> {
+        let left: Vec<_> = flows.map(|flow| Some(Box::pin(flow))).collect();
+        Flows { alive: left.len(), left }
+    }
+
+    pub(crate) fn are_over(&self) -> bool {
+        self.alive == 0
+    }
+
+    /// Lets a flow go on, if it isn't over.
+    #[inline]
+    pub(crate) fn poll(&mut self, slot: usize) -> Result<(), E> {
+        let Some(flow) = &mut self.left[slot] else { return Ok(()) };
+        if let Poll::Ready(result) = flow.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            self.left[slot] = None;
+            self.alive -= 1;
+            result?;
+        }
+        Ok(())
+    }
+}

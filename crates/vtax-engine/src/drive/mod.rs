@@ -1,0 +1,247 @@
+//! What a workload asks of the engine that it runs on.
+//!
+//! A workload is an `async fn`, straight-line code for one flow: send, receive, sleep. What makes it
+//! wait is an [`Engine`]: on [`blocking`] every call is the system call itself and no future is ever
+//! pending, so that the compiler leaves a plain loop; on [`ready`] a call that would block hands the
+//! thread to another flow; on [`uring`] each call is a request to the kernel. There is no runtime and
+//! no waker: the engine knows which flow it polls.
+//!
+//! Message bodies are never looked at and are all alike, so each thread has one buffer to send from
+//! and one to receive into, unless the kernel keeps them while others run; a flow holds nothing but
+//! its [head](crate::wire::Head). Results are raw error numbers, `EAGAIN` for a wait that was too
+//! long; [`Flow`](crate::flow::Flow) names them.
+
+pub(crate) mod blocking;
+mod flows;
+pub(crate) mod ready;
+pub(crate) mod stamped;
+pub(crate) mod uring;
+mod waits;
+
+use std::{cell::RefCell, time::Duration};
+
+use rustix::{
+    io::Errno,
+    net::{RecvFlags, SendFlags, recv, send},
+};
+use socket2::{SockAddr, Socket};
+use vtax_model::workload::{TestSpec, Workload};
+
+use crate::task::segments;
+
+/// What waits for the sockets of one thread.
+pub(crate) trait Engine {
+    type Io<'a>: Io
+    where
+        Self: 'a;
+
+    /// A socket of the flow that has this place on the thread, which may have several one after
+    /// the other, but not at once. It goes before the socket is closed.
+    fn io<'a>(&'a self, slot: usize, socket: &'a Socket, habit: Habit) -> Self::Io<'a>;
+}
+
+/// How a flow's receive calls fall, which tells whether trying at once saves a call or wastes one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Habit {
+    /// There is nothing yet when it asks: it has just sent what is to be answered.
+    Turns,
+    /// There is probably more.
+    Flood,
+}
+
+/// A socket on an engine.
+#[allow(async_fn_in_trait, reason = "nothing here is sent to another thread")]
+pub(crate) trait Io {
+    /// Hands over a part of the message, at least a byte of it; a datagram is taken whole.
+    async fn send(&self, message: Message<'_>) -> Result<usize, Errno>;
+
+    /// Takes up to `most` bytes and shows them; none at the end of a connection.
+    async fn receive<R>(&self, most: usize, until: Until, look: impl FnOnce(&[u8]) -> R) -> Result<R, Errno>;
+
+    /// Sends by a system call of the workload's own, which gets the thread's buffer to send from and
+    /// is made again when there is room, as long as it says `EAGAIN`. One that takes no flags needs a
+    /// socket that doesn't block where the flags say so. An engine that hands its requests to the
+    /// kernel has no such calls.
+    async fn send_by<R>(
+        &self,
+        _call: impl FnMut(&Socket, &mut [u8], SendFlags) -> Result<R, Errno>,
+    ) -> Result<R, Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// Receives by a system call of the workload's own, as [`send_by`](Self::send_by) sends.
+    async fn receive_by<R>(
+        &self,
+        _until: Until,
+        _call: impl FnMut(&Socket, &mut [u8], RecvFlags) -> Result<R, Errno>,
+    ) -> Result<R, Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// A transaction is over, and whether it counts: for whoever has to look back at each. True if
+    /// that took time, which is of no transaction then.
+    fn look_back(&self, _counts: bool) -> bool {
+        false
+    }
+
+    /// Sends as [`send`](Self::send) does, or if there is no room for it, takes what has come.
+    async fn send_or_receive<R>(
+        &self,
+        message: Message<'_>,
+        most: usize,
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Either<R>, Errno>;
+
+    /// Waits for a moment of [`now_ns`](vtax_sys::clock::now_ns), as exactly as spinning through
+    /// the last [`SPIN`] makes it.
+    async fn sleep(&self, until: u64) -> Result<(), Errno>;
+
+    /// Connects, on a socket that is new.
+    async fn connect(&self, target: &SockAddr) -> Result<(), Errno>;
+
+    /// Takes in a connection, on a socket that listens; it has the listener's patience.
+    async fn accept(&self) -> Result<Socket, Errno>;
+
+    /// How long calls with [`Until::Patience`] may take from now on; coarse, never less than that.
+    fn set_patience(&self, patience: Duration);
+}
+
+/// What became of [`Io::send_or_receive`].
+pub(crate) enum Either<R> {
+    Sent(usize),
+    Received(R),
+}
+
+/// When a wait is over.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Until {
+    /// When the patience that was set is over: costs nothing.
+    Patience,
+    /// At a moment of [`now_ns`](vtax_sys::clock::now_ns): costs system calls. One in the past asks
+    /// for what is there already.
+    Moment(u64),
+}
+
+/// A message, of which the first `from` bytes have been sent.
+#[derive(Clone, Copy)]
+pub(crate) struct Message<'a> {
+    /// Its first bytes.
+    pub(crate) head: &'a [u8],
+    pub(crate) from: usize,
+    pub(crate) len: usize,
+    /// Whether the kernel may hold back the last segment, for the end of the connection follows.
+    pub(crate) more: bool,
+}
+
+impl<'a> Message<'a> {
+    pub(crate) fn whole(head: &'a [u8], len: usize) -> Message<'a> {
+        Message { head, from: 0, len, more: false }
+    }
+}
+
+/// The timer wakes a thread some tens of µs late: what must be exact is waited for by spinning
+/// through the last of it.
+pub(crate) const SPIN: u64 = 60_000;
+
+/// A thread's two buffers.
+pub(crate) struct Buffers {
+    outgoing: RefCell<Vec<u8>>,
+    incoming: RefCell<Vec<u8>>,
+}
+
+/// Smaller reads would make a stream's receiver pay more calls than there are messages waiting.
+const INCOMING_LEAST: usize = 128 << 10;
+/// Larger ones fall out of the CPU's cache before the next read.
+const INCOMING_MOST: usize = 1 << 20;
+/// Bytes of messages that the threads of an end keep in memory for the sake of being like real ones.
+const WRITTEN_MOST: usize = 256 << 20;
+/// The longest handshake that a workload sends or takes, and a byte that shows what is too long.
+const SMALLEST: usize = 64;
+
+impl Buffers {
+    /// What is sent is written once, so that it has pages of its
+    /// own: those of fresh memory are all the kernel's one page of zeros, which is always in cache.
+    /// It isn't where that would take too much memory, all threads together.
+    pub(crate) fn new(spec: &TestSpec) -> Buffers {
+        let (outgoing, incoming) = Buffers::lengths(spec);
+        let fill = if outgoing * spec.streams as usize <= WRITTEN_MOST { 0x55 } else { 0 };
+        Buffers { outgoing: RefCell::new(vec![fill; outgoing]), incoming: RefCell::new(vec![0; incoming]) }
+    }
+
+    /// Room for the messages of a test, to send and to receive.
+    fn lengths(spec: &TestSpec) -> (usize, usize) {
+        let (longest, least) = match spec.workload {
+            Workload::Rr { request, response } | Workload::Crr { request, response } => (request.max(response).0, 0),
+            Workload::Stream { message, .. } => (message.0 * segments(spec) as u64, INCOMING_LEAST),
+            Workload::Cc | Workload::File { .. } => (0, 0),
+        };
+        let longest = usize::try_from(longest).expect("a message of a checked test is at most 64 MiB");
+        (longest + SMALLEST, (longest + SMALLEST).clamp(least.max(SMALLEST), INCOMING_MOST))
+    }
+
+    #[inline]
+    fn send(&self, socket: &Socket, message: Message<'_>, flags: SendFlags) -> Result<usize, Errno> {
+        let mut buffer = self.outgoing.borrow_mut();
+        if message.from < message.head.len() {
+            buffer[..message.head.len()].copy_from_slice(message.head);
+        }
+        let flags = if message.more { flags | SendFlags::MORE } else { flags };
+        loop {
+            match send(socket, &buffer[message.from..message.len], flags | SendFlags::NOSIGNAL) {
+                Err(Errno::INTR) => {}
+                other => return other,
+            }
+        }
+    }
+
+    #[inline]
+    fn send_by<R>(
+        &self,
+        socket: &Socket,
+        flags: SendFlags,
+        mut call: impl FnMut(&Socket, &mut [u8], SendFlags) -> Result<R, Errno>,
+    ) -> Result<R, Errno> {
+        let mut buffer = self.outgoing.borrow_mut();
+        loop {
+            match call(socket, &mut buffer, flags) {
+                Err(Errno::INTR) => {}
+                other => return other,
+            }
+        }
+    }
+
+    #[inline]
+    fn receive_by<R>(
+        &self,
+        socket: &Socket,
+        flags: RecvFlags,
+        mut call: impl FnMut(&Socket, &mut [u8], RecvFlags) -> Result<R, Errno>,
+    ) -> Result<R, Errno> {
+        let mut buffer = self.incoming.borrow_mut();
+        loop {
+            match call(socket, &mut buffer, flags) {
+                Err(Errno::INTR) => {}
+                other => return other,
+            }
+        }
+    }
+
+    #[inline]
+    fn receive<R>(
+        &self,
+        socket: &Socket,
+        most: usize,
+        flags: RecvFlags,
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, Errno> {
+        let mut buffer = self.incoming.borrow_mut();
+        let most = most.min(buffer.len());
+        loop {
+            match recv(socket, &mut buffer[..most], flags) {
+                Ok((len, _)) => return Ok(look(&buffer[..len.min(most)])),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+}

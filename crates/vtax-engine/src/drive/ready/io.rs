@@ -1,0 +1,241 @@
+//! The calls of a flow on this engine: tried without blocking, and again when there is a reason to.
+
+use std::{future::poll_fn, io, mem, task::Poll, time::Duration};
+
+use rustix::{
+    event::epoll::{self, EventData, EventFlags},
+    io::Errno,
+    net::{RecvFlags, SendFlags},
+};
+use socket2::{SockAddr, Socket};
+use vtax_sys::clock::now_ns;
+
+use super::{LISTENER, Ready, Slot};
+use crate::drive::{Either, Engine, Habit, Io, Message, Until};
+
+impl Engine for Ready<'_> {
+    type Io<'a>
+        = ReadyIo<'a>
+    where
+        Self: 'a;
+
+    fn io<'a>(&'a self, slot: usize, socket: &'a Socket, habit: Habit) -> ReadyIo<'a> {
+        // The socket before this one was closed, and so isn't watched any more, epoll(7).
+        self.slots[slot].watched.set(None);
+        ReadyIo { engine: self, slot, socket, habit }
+    }
+}
+
+/// A socket that is never waited for in a call of its own.
+pub(crate) struct ReadyIo<'a> {
+    engine: &'a Ready<'a>,
+    slot: usize,
+    socket: &'a Socket,
+    habit: Habit,
+}
+
+impl ReadyIo<'_> {
+    #[inline]
+    fn slot(&self) -> &Slot {
+        &self.engine.slots[self.slot]
+    }
+
+    /// Tries until there is another answer than `EAGAIN`, whenever the socket is ready for `want`.
+    #[inline]
+    async fn attempt<R>(
+        &self,
+        want: EventFlags,
+        until: Until,
+        at_once: bool,
+        mut call: impl FnMut() -> Result<R, Errno>,
+    ) -> Result<R, Errno> {
+        let mut waits_first = !at_once && !self.engine.sweeps;
+        self.engine.waits.begin(self.slot);
+        poll_fn(move |_| {
+            if self.has_no_fuel() {
+                return Poll::Pending;
+            }
+            if !mem::take(&mut waits_first) {
+                match call() {
+                    Err(Errno::AGAIN) => {}
+                    answer => return Poll::Ready(answer),
+                }
+                if self.engine.waits.is_over(self.slot, until) {
+                    return Poll::Ready(Err(Errno::AGAIN));
+                }
+            }
+            self.wait(want, until).map_or(Poll::Pending, |errno| Poll::Ready(Err(errno)))
+        })
+        .await
+    }
+
+    /// Gives way to others now and then; goes on in the next turn.
+    #[inline]
+    fn has_no_fuel(&self) -> bool {
+        let fuel = self.slot().fuel.get();
+        self.slot().fuel.set(fuel.saturating_sub(1));
+        if fuel == 0 && !self.engine.sweeps {
+            self.engine.again.borrow_mut().push(self.slot);
+        }
+        fuel == 0
+    }
+
+    /// Has the socket watched; an error is what can't be.
+    #[inline]
+    fn wait(&self, want: EventFlags, until: Until) -> Option<Errno> {
+        self.note(until);
+        match self.slot().watched.get() {
+            _ if self.engine.sweeps => None,
+            Some(watched) if watched == want => None,
+            _ => self.watch(want).err(),
+        }
+    }
+
+    /// One that is asked all the time needs no call when its moment comes.
+    fn note(&self, until: Until) {
+        match until {
+            Until::Moment(_) if self.engine.sweeps => {}
+            _ => self.engine.waits.wait(self.slot, until),
+        }
+    }
+
+    #[cold]
+    fn watch(&self, want: EventFlags) -> Result<(), Errno> {
+        let data = EventData::new_u64(self.slot as u64);
+        match self.slot().watched.replace(Some(want)) {
+            None => epoll::add(&self.engine.epoll, self.socket, data, want),
+            Some(_) => epoll::modify(&self.engine.epoll, self.socket, data, want),
+        }
+    }
+
+    /// A socket that is ready for what nobody waits for would keep the thread from sleeping; one
+    /// with something in its error queue is reported whatever is asked for, epoll_ctl(2).
+    fn look_away(&self) -> Option<Errno> {
+        self.slot().watched.take().and_then(|_| epoll::delete(&self.engine.epoll, self.socket).err())
+    }
+
+    /// One thread a connection is woken, if several wait at the same listener.
+    fn listen(&self) -> Result<(), Errno> {
+        if self.engine.sweeps {
+            return Ok(());
+        }
+        if !self.slot().queued.replace(true) {
+            self.engine.acceptors.borrow_mut().push_back(self.slot);
+        }
+        match self.engine.listener.filter(|_| !self.engine.listening.replace(true)) {
+            None => Ok(()),
+            Some(listener) => {
+                let flags = EventFlags::IN | EventFlags::EXCLUSIVE;
+                epoll::add(&self.engine.epoll, listener, EventData::new_u64(LISTENER), flags)
+            }
+        }
+    }
+}
+
+impl Io for ReadyIo<'_> {
+    #[inline]
+    async fn send(&self, message: Message<'_>) -> Result<usize, Errno> {
+        let call = || self.engine.buffers.send(self.socket, message, SendFlags::DONTWAIT);
+        self.attempt(EventFlags::OUT, Until::Patience, true, call).await
+    }
+
+    #[inline]
+    async fn receive<R>(&self, most: usize, until: Until, look: impl FnOnce(&[u8]) -> R) -> Result<R, Errno> {
+        let mut look = Some(look);
+        let at_once = self.habit == Habit::Flood || matches!(until, Until::Moment(_));
+        let call = || {
+            let look = |bytes: &[u8]| look.take().expect("only one call succeeds")(bytes);
+            self.engine.buffers.receive(self.socket, most, RecvFlags::DONTWAIT, look)
+        };
+        self.attempt(EventFlags::IN, until, at_once, call).await
+    }
+
+    async fn send_by<R>(
+        &self,
+        mut call: impl FnMut(&Socket, &mut [u8], SendFlags) -> Result<R, Errno>,
+    ) -> Result<R, Errno> {
+        let call = || self.engine.buffers.send_by(self.socket, SendFlags::DONTWAIT, &mut call);
+        self.attempt(EventFlags::OUT, Until::Patience, true, call).await
+    }
+
+    async fn receive_by<R>(
+        &self,
+        until: Until,
+        mut call: impl FnMut(&Socket, &mut [u8], RecvFlags) -> Result<R, Errno>,
+    ) -> Result<R, Errno> {
+        let at_once = self.habit == Habit::Flood || matches!(until, Until::Moment(_));
+        let call = || self.engine.buffers.receive_by(self.socket, RecvFlags::DONTWAIT, &mut call);
+        self.attempt(EventFlags::IN, until, at_once, call).await
+    }
+
+    async fn send_or_receive<R>(
+        &self,
+        message: Message<'_>,
+        most: usize,
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Either<R>, Errno> {
+        let mut look = Some(look);
+        let buffers = &self.engine.buffers;
+        let call = || match buffers.send(self.socket, message, SendFlags::DONTWAIT) {
+            Err(Errno::AGAIN) => {
+                let look = |bytes: &[u8]| look.take().expect("only one call succeeds")(bytes);
+                buffers.receive(self.socket, most, RecvFlags::DONTWAIT, look).map(Either::Received)
+            }
+            other => other.map(Either::Sent),
+        };
+        self.attempt(EventFlags::IN | EventFlags::OUT, Until::Patience, true, call).await
+    }
+
+    async fn sleep(&self, until: u64) -> Result<(), Errno> {
+        self.engine.waits.begin(self.slot);
+        poll_fn(|_| {
+            if now_ns() >= until {
+                return Poll::Ready(Ok(()));
+            }
+            self.note(Until::Moment(until));
+            self.look_away().map_or(Poll::Pending, |errno| Poll::Ready(Err(errno)))
+        })
+        .await
+    }
+
+    async fn connect(&self, target: &SockAddr) -> Result<(), Errno> {
+        self.socket.set_nonblocking(true).map_err(errno_of)?;
+        let call = || match self.socket.connect(target).map_err(errno_of) {
+            Ok(()) | Err(Errno::ISCONN) => Ok(()),
+            Err(Errno::INPROGRESS | Errno::ALREADY) => Err(Errno::AGAIN),
+            // A socket of the Unix domain whose listener's queue is full; no event tells its end.
+            Err(Errno::AGAIN) => Err(Errno::NOBUFS),
+            Err(errno) => Err(errno),
+        };
+        let connected = self.attempt(EventFlags::OUT, Until::Patience, true, call).await;
+        connected.map_err(|errno| if errno == Errno::AGAIN { Errno::TIMEDOUT } else { errno })
+    }
+
+    async fn accept(&self) -> Result<Socket, Errno> {
+        self.engine.waits.begin(self.slot);
+        poll_fn(|_| {
+            if self.has_no_fuel() {
+                return Poll::Pending;
+            }
+            match self.socket.accept().map_err(errno_of) {
+                Ok((socket, _)) => return Poll::Ready(Ok(socket)),
+                Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
+                Err(errno) => return Poll::Ready(Err(errno)),
+            }
+            if self.engine.waits.is_over(self.slot, Until::Patience) {
+                return Poll::Ready(Err(Errno::AGAIN));
+            }
+            self.note(Until::Patience);
+            self.listen().map_or_else(|errno| Poll::Ready(Err(errno)), |()| Poll::Pending)
+        })
+        .await
+    }
+
+    fn set_patience(&self, patience: Duration) {
+        self.engine.waits.set_patience(self.slot, patience);
+    }
+}
+
+fn errno_of(error: io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+}

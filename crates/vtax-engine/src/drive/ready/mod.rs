@@ -1,0 +1,236 @@
+//! Many flows on a thread: what can't go on now gives way to another.
+//!
+//! *epoll*: the thread sleeps until a socket is ready, a moment has come or a tick is over. The
+//! events are level-triggered, so that a flow that was shown data and didn't take all of it is shown
+//! it again, and none has to be asked until it says `EAGAIN`: a transaction is one send and one
+//! receive call, and its share of an epoll_wait(2).
+//!
+//! *busy-poll*: the same without ever sleeping. A few flows are asked directly, again and again; for
+//! more than [`SWEEP_MOST`] the thread spins on epoll_wait(2), which finds the ready ones sooner.
+
+mod io;
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    future::Future,
+    mem,
+    os::fd::OwnedFd,
+};
+
+use rustix::{
+    buffer::spare_capacity,
+    event::{
+        PollFd, PollFlags, Timespec,
+        epoll::{self, CreateFlags, Event, EventFlags},
+        poll,
+    },
+    io::Errno,
+};
+use socket2::Socket;
+use vtax_sys::clock::now_ns;
+
+use crate::{
+    drive::{
+        Buffers, SPIN,
+        flows::Flows,
+        waits::{TICK, Waits},
+    },
+    error::EngineError,
+    flow::Session,
+};
+
+/// Calls that a flow makes at a stretch while others wait.
+const FUEL: u32 = 32;
+
+/// Events that are taken at a time.
+const EVENTS: usize = 256;
+
+/// As many flows a busy-polling thread asks one by one.
+const SWEEP_MOST: usize = 8;
+
+/// The event data of the listener; others are the number of their slot.
+const LISTENER: u64 = u64::MAX;
+
+/// The engine of one thread.
+pub(crate) struct Ready<'a> {
+    session: &'a Session,
+    buffers: Buffers,
+    epoll: OwnedFd,
+    /// Never sleeps.
+    spins: bool,
+    /// Asks the sockets rather than the epoll instance.
+    sweeps: bool,
+    slots: Vec<Slot>,
+    /// Flows that gave way although they could go on.
+    again: RefCell<Vec<usize>>,
+    waits: Waits,
+    /// Where connections come from, if the flows of this test accept any; those that wait for one;
+    /// and whether the listener is watched for them.
+    listener: Option<&'a Socket>,
+    acceptors: RefCell<VecDeque<usize>>,
+    listening: Cell<bool>,
+}
+
+/// A flow's place on the thread.
+#[derive(Default)]
+struct Slot {
+    /// What its present socket is watched for; none if it isn't.
+    watched: Cell<Option<EventFlags>>,
+    fuel: Cell<u32>,
+    queued: Cell<bool>,
+}
+
+impl<'a> Ready<'a> {
+    pub(crate) fn new(
+        session: &'a Session,
+        flows: usize,
+        spins: bool,
+        listener: Option<&'a Socket>,
+    ) -> Result<Ready<'a>, EngineError> {
+        let failed = |errno: Errno| EngineError::socket("epoll_create1", &crate::place::NOWHERE, errno.into());
+        Ok(Ready {
+            session,
+            buffers: Buffers::new(&session.spec),
+            epoll: epoll::create(CreateFlags::CLOEXEC).map_err(failed)?,
+            spins,
+            sweeps: spins && flows <= SWEEP_MOST,
+            slots: (0..flows).map(|_| Slot::default()).collect(),
+            again: RefCell::default(),
+            waits: Waits::new(flows, session.patience.silence),
+            listener,
+            acceptors: RefCell::default(),
+            listening: Cell::new(false),
+        })
+    }
+
+    /// Runs the flows, the n-th in slot n, until all are done or one has failed.
+    pub(crate) fn run<F>(&self, flows: impl Iterator<Item = F>) -> Result<(), EngineError>
+    where
+        F: Future<Output = Result<(), EngineError>>,
+    {
+        let mut flows = Flows::new(flows);
+        let mut events = Vec::with_capacity(EVENTS);
+        let mut turn: Vec<usize> = (0..self.slots.len()).collect();
+        let mut next_tick = now_ns() + TICK;
+        loop {
+            for slot in turn.drain(..) {
+                self.poll(&mut flows, slot)?;
+            }
+            mem::swap(&mut turn, &mut self.again.borrow_mut());
+            if flows.are_over() {
+                return Ok(());
+            }
+            let now = if self.sweeps {
+                (0..self.slots.len()).try_for_each(|slot| self.poll(&mut flows, slot))?;
+                now_ns()
+            } else {
+                self.await_events(&mut events, turn.is_empty(), next_tick)?;
+                for event in events.drain(..) {
+                    self.take(&mut flows, event)?;
+                }
+                let now = now_ns();
+                self.fire_timers(&mut flows, now)?;
+                now
+            };
+            if now >= next_tick {
+                next_tick = now + TICK;
+                self.tick(&mut flows)?;
+            }
+        }
+    }
+
+    #[inline]
+    fn poll<F>(&self, flows: &mut Flows<F>, slot: usize) -> Result<(), EngineError>
+    where
+        F: Future<Output = Result<(), EngineError>>,
+    {
+        self.slots[slot].fuel.set(FUEL);
+        flows.poll(slot)
+    }
+
+    fn take<F>(&self, flows: &mut Flows<F>, event: Event) -> Result<(), EngineError>
+    where
+        F: Future<Output = Result<(), EngineError>>,
+    {
+        match event.data.u64() {
+            LISTENER => self.hand_out_connections(flows),
+            slot => self.poll(flows, slot as usize),
+        }
+    }
+
+    /// Lets waiting flows accept until one of them finds nothing more. When none waits the
+    /// connections have to, and the thread mustn't be told of them all the time.
+    fn hand_out_connections<F>(&self, flows: &mut Flows<F>) -> Result<(), EngineError>
+    where
+        F: Future<Output = Result<(), EngineError>>,
+    {
+        for turn in 0..EVENTS {
+            let Some(slot) = self.acceptors.borrow_mut().pop_front() else {
+                return if turn == 0 { self.stop_listening() } else { Ok(()) };
+            };
+            self.slots[slot].queued.set(false);
+            self.poll(flows, slot)?;
+            if self.acceptors.borrow().back() == Some(&slot) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn stop_listening(&self) -> Result<(), EngineError> {
+        self.listening.set(false);
+        let deleted = self.listener.map_or(Ok(()), |listener| epoll::delete(&self.epoll, listener));
+        deleted.map_err(failed_to_wait)
+    }
+
+    /// Sleeps, if it may, until there are events, a moment is near or the tick is over.
+    fn await_events(&self, events: &mut Vec<Event>, idle: bool, next_tick: u64) -> Result<(), EngineError> {
+        let timer = self.waits.next_moment();
+        let may_sleep = idle && !self.spins;
+        if let (true, Some(moment)) = (may_sleep, timer) {
+            // epoll_wait(2) counts in milliseconds; epoll_pwait2(2) is younger than the kernels of
+            // many guests.
+            let left = moment.min(next_tick).saturating_sub(now_ns()).saturating_sub(SPIN);
+            let timeout = Timespec { tv_sec: 0, tv_nsec: left as i64 };
+            let slept = poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], Some(&timeout));
+            slept.or_else(interrupted).map_err(failed_to_wait)?;
+        }
+        let timeout = if may_sleep && timer.is_none() { TICK as i64 } else { 0 };
+        let timeout = Timespec { tv_sec: 0, tv_nsec: timeout };
+        let taken = epoll::wait(&self.epoll, spare_capacity(events), Some(&timeout));
+        taken.or_else(interrupted).map_err(failed_to_wait)?;
+        Ok(())
+    }
+
+    fn fire_timers<F>(&self, flows: &mut Flows<F>, now: u64) -> Result<(), EngineError>
+    where
+        F: Future<Output = Result<(), EngineError>>,
+    {
+        while let Some(slot) = self.waits.take_due(now) {
+            self.poll(flows, slot)?;
+        }
+        Ok(())
+    }
+
+    /// Wakes the flows whose patience is over.
+    fn tick<F>(&self, flows: &mut Flows<F>) -> Result<(), EngineError>
+    where
+        F: Future<Output = Result<(), EngineError>>,
+    {
+        if self.session.is_stopped() {
+            return Err(EngineError::Cancelled);
+        }
+        let mut expired = vec![];
+        self.waits.tick(|slot| expired.push(slot));
+        expired.into_iter().try_for_each(|slot| self.poll(flows, slot))
+    }
+}
+
+fn interrupted<T: Default>(errno: Errno) -> Result<T, Errno> {
+    if errno == Errno::INTR { Ok(T::default()) } else { Err(errno) }
+}
+
+fn failed_to_wait(errno: Errno) -> EngineError {
+    EngineError::socket("epoll_wait", &crate::place::NOWHERE, errno.into())
+}

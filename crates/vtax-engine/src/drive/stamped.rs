@@ -1,0 +1,269 @@
+//! A socket whose messages' moments are kept: the workload is as without, and the kernel tells when
+//! it saw each packet.
+//!
+//! The stamps of what was sent come on the socket's error queue and are read between two
+//! transactions. By then those of a request are there, for its response has come; those of a
+//! response may come later, if the qdisc holds it back, and are looked for once more.
+//!
+//! Stamps of the network card aren't asked for: they are of its own clock, and there is no other
+//! moment of that clock at which a stage of one end could begin or end.
+
+use std::{cell::RefCell, mem, time::Duration};
+
+use rustix::{
+    io::Errno,
+    net::{RecvFlags, SendFlags},
+};
+use socket2::{SockAddr, Socket};
+use vtax_model::workload::Transport;
+use vtax_sys::{
+    clock::realtime_ns,
+    sock::timestamping::{SentStage, SentStamp, enable_stamps, receive_stamped, sent_stamps},
+};
+
+use crate::{
+    account::{Desk, Moments},
+    drive::{Either, Io, Message, Until},
+    error::EngineError,
+    flow::Flow,
+};
+
+/// A flow of request and response, one in flight.
+pub(crate) struct Stamped<'a, I> {
+    io: I,
+    flow: &'a Flow,
+    desk: &'a Desk<'a>,
+    trace: RefCell<Trace>,
+}
+
+impl<'a, I: Io> Stamped<'a, I> {
+    /// Asks for the stamps of a flow on which nothing of the test has been said.
+    pub(crate) fn new(io: I, flow: &'a Flow, desk: &'a Desk<'a>) -> Result<Stamped<'a, I>, EngineError> {
+        enable_stamps(&*flow.socket, false)?;
+        Ok(Stamped { io, flow, desk, trace: RefCell::default() })
+    }
+}
+
+/// What is known of the message under way, and of one before that waits for its stamps.
+#[derive(Default)]
+struct Trace {
+    /// The number of the next datagram, or the place of the next byte of a connection.
+    next: u32,
+    now: Passage,
+    earlier: Option<Passage>,
+    found: Vec<SentStamp>,
+}
+
+/// A message that is sent, and that which was received before it (responder) or after (initiator).
+#[derive(Default)]
+struct Passage {
+    /// By which the kernel tells of what was sent.
+    id: u32,
+    moments: Moments,
+}
+
+impl Trace {
+    /// What was sent in a call that began at `moment`.
+    fn sent(&mut self, moment: u64, ids: u32, begins: bool) {
+        if begins {
+            self.now.moments.send = Some(moment);
+        }
+        self.next = self.next.wrapping_add(ids);
+        self.now.id = self.next.wrapping_sub(1);
+    }
+
+    fn received(&mut self, arrival: Option<u64>, moment: u64) {
+        self.now.moments.arrival = arrival;
+        self.now.moments.received = Some(moment);
+    }
+
+    /// Gives the stamps that were found to their messages.
+    fn sort(&mut self) {
+        for stamp in self.found.drain(..) {
+            if matches!(stamp.stage, SentStage::Hardware | SentStage::Acked) {
+                continue;
+            }
+            if is_behind(self.now.id, stamp.id) {
+                // More has been sent than we know of: a word of the handshake that was said again, or
+                // bytes that were not acknowledged when stamping began.
+                self.next = stamp.id.wrapping_add(1);
+                self.now.id = stamp.id;
+                (self.now.moments.qdisc, self.now.moments.driver) = (None, None);
+            }
+            for passage in [Some(&mut self.now), self.earlier.as_mut()].into_iter().flatten() {
+                passage.take(stamp);
+            }
+        }
+    }
+
+    /// What is ready to be counted, the message under way being over.
+    fn finish(&mut self, counts: bool) -> impl Iterator<Item = Moments> {
+        self.sort();
+        let earlier = self.earlier.take();
+        let over = Some(mem::take(&mut self.now)).filter(|_| counts);
+        let (told, later) = match over {
+            Some(over) if over.moments.are_told() => (Some(over), None),
+            later => (None, later),
+        };
+        self.earlier = later;
+        earlier.into_iter().chain(told).map(|passage| passage.moments)
+    }
+}
+
+impl Passage {
+    /// The first stamp of a stage counts: a segment that is sent again is stamped again.
+    fn take(&mut self, stamp: SentStamp) {
+        let moment = match stamp.stage {
+            _ if stamp.id != self.id => return,
+            SentStage::Scheduled => &mut self.moments.qdisc,
+            _ => &mut self.moments.driver,
+        };
+        moment.get_or_insert(stamp.ns);
+    }
+}
+
+/// Both count modulo 2^32.
+fn is_behind(id: u32, other: u32) -> bool {
+    (1..1 << 31).contains(&other.wrapping_sub(id))
+}
+
+impl<I: Io> Io for Stamped<'_, I> {
+    async fn send(&self, message: Message<'_>) -> Result<usize, Errno> {
+        let moment = realtime_ns();
+        let len = self.io.send(message).await?;
+        let ids = if self.flow.transport() == Transport::Udp { 1 } else { len as u32 };
+        self.trace.borrow_mut().sent(moment, ids, message.from == 0);
+        Ok(len)
+    }
+
+    async fn receive<R>(&self, most: usize, until: Until, look: impl FnOnce(&[u8]) -> R) -> Result<R, Errno> {
+        let mut look = Some(look);
+        let call = |socket: &Socket, buffer: &mut [u8], flags| {
+            let most = most.min(buffer.len());
+            let got = receive_stamped(socket, &mut buffer[..most], flags);
+            let moment = realtime_ns();
+            let got = got.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+            self.trace.borrow_mut().received(got.software, moment);
+            Ok(look.take().expect("only one call succeeds")(&buffer[..got.bytes]))
+        };
+        self.io.receive_by(until, call).await
+    }
+
+    /// Stamps that can't be read are absent, which is counted.
+    fn look_back(&self, counts: bool) -> bool {
+        let mut trace = self.trace.borrow_mut();
+        let _ = sent_stamps(&*self.flow.socket, &mut trace.found);
+        trace.finish(counts).for_each(|moments| self.desk.passage(&moments));
+        true
+    }
+
+    async fn send_by<R>(
+        &self,
+        call: impl FnMut(&Socket, &mut [u8], SendFlags) -> Result<R, Errno>,
+    ) -> Result<R, Errno> {
+        self.io.send_by(call).await
+    }
+
+    async fn receive_by<R>(
+        &self,
+        until: Until,
+        call: impl FnMut(&Socket, &mut [u8], RecvFlags) -> Result<R, Errno>,
+    ) -> Result<R, Errno> {
+        self.io.receive_by(until, call).await
+    }
+
+    async fn send_or_receive<R>(
+        &self,
+        message: Message<'_>,
+        most: usize,
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Either<R>, Errno> {
+        self.io.send_or_receive(message, most, look).await
+    }
+
+    async fn sleep(&self, until: u64) -> Result<(), Errno> {
+        self.io.sleep(until).await
+    }
+
+    async fn connect(&self, target: &SockAddr) -> Result<(), Errno> {
+        self.io.connect(target).await
+    }
+
+    async fn accept(&self) -> Result<Socket, Errno> {
+        self.io.accept().await
+    }
+
+    fn set_patience(&self, patience: Duration) {
+        self.io.set_patience(patience);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stamp(id: u32, stage: SentStage, ns: u64) -> SentStamp {
+        SentStamp { id, stage, ns }
+    }
+
+    fn finished(trace: &mut Trace, counts: bool) -> Vec<Moments> {
+        trace.finish(counts).collect()
+    }
+
+    #[test]
+    fn stamps_go_to_the_last_byte_of_a_message() {
+        let mut trace = Trace::default();
+        trace.sent(10, 100, true);
+        trace.sent(20, 28, false);
+        trace.received(Some(50), 60);
+        let stages = [(99, SentStage::Scheduled, 15), (127, SentStage::Scheduled, 25), (127, SentStage::Software, 30)];
+        trace.found = stages.map(|(id, stage, ns)| stamp(id, stage, ns)).to_vec();
+        trace.found.push(stamp(127, SentStage::Software, 40));
+        trace.found.push(stamp(127, SentStage::Acked, 45));
+        let whole =
+            Moments { send: Some(10), qdisc: Some(25), driver: Some(30), arrival: Some(50), received: Some(60) };
+        assert_eq!(finished(&mut trace, true), [whole]);
+    }
+
+    #[test]
+    fn a_message_whose_stamps_are_late_is_looked_at_once_more() {
+        let mut trace = Trace::default();
+        trace.sent(10, 1, true);
+        trace.found.push(stamp(0, SentStage::Scheduled, 11));
+        assert_eq!(finished(&mut trace, true), []);
+        trace.sent(20, 1, true);
+        trace.found.push(stamp(0, SentStage::Software, 12));
+        let late = finished(&mut trace, true);
+        assert_eq!(late, [Moments { send: Some(10), qdisc: Some(11), driver: Some(12), ..Moments::default() }]);
+        // The second one's never came: it is counted all the same, and tells what it lacks.
+        let second = finished(&mut trace, false);
+        assert_eq!(second, [Moments { send: Some(20), ..Moments::default() }]);
+        assert_eq!(finished(&mut trace, false), []);
+    }
+
+    #[test]
+    fn what_does_not_count_leaves_nothing() {
+        let mut trace = Trace::default();
+        trace.sent(10, 1, true);
+        trace.found.push(stamp(0, SentStage::Scheduled, 11));
+        assert_eq!(finished(&mut trace, false), []);
+        trace.sent(20, 1, true);
+        trace.found.extend([stamp(1, SentStage::Scheduled, 21), stamp(1, SentStage::Software, 22)]);
+        assert_eq!(finished(&mut trace, true)[0].send, Some(20));
+    }
+
+    #[test]
+    fn sends_that_were_not_seen_here_do_not_part_messages_from_their_stamps() {
+        let mut trace = Trace { next: u32::MAX, ..Trace::default() };
+        trace.sent(10, 1, true);
+        // One more went before it, and the numbers wrap.
+        for (id, ns) in [(u32::MAX, 5), (0, 11)] {
+            trace.found.extend([stamp(id, SentStage::Scheduled, ns), stamp(id, SentStage::Software, ns + 1)]);
+        }
+        let first = finished(&mut trace, true);
+        assert_eq!((first[0].qdisc, first[0].driver), (Some(11), Some(12)));
+        trace.sent(20, 1, true);
+        trace.found.extend([stamp(1, SentStage::Scheduled, 21), stamp(1, SentStage::Software, 22)]);
+        assert_eq!(finished(&mut trace, true)[0].qdisc, Some(21));
+    }
+}

@@ -1,0 +1,255 @@
+//! The calls of a flow on this engine: asked of the kernel, and looked for whenever the flow is polled.
+
+use std::{future::poll_fn, mem, task::Poll, time::Duration};
+
+use rustix::io::Errno;
+use socket2::{SockAddr, Socket};
+use vtax_model::workload::Transport;
+use vtax_sys::{clock::now_ns, ring::Operation};
+
+use super::{
+    Uring, errno_of,
+    place::{Bytes, Place},
+};
+use crate::drive::{Either, Engine, Habit, Io, Message, Until};
+
+impl Engine for Uring<'_> {
+    type Io<'a>
+        = UringIo<'a>
+    where
+        Self: 'a;
+
+    /// An error is told by the first call.
+    fn io<'a>(&'a self, slot: usize, socket: &'a Socket, _habit: Habit) -> UringIo<'a> {
+        let is_door = self.listener.is_some_and(|listener| std::ptr::eq(listener, socket));
+        if !is_door {
+            let attached = self.slots.borrow_mut().attach(slot, socket);
+            self.places[slot].failure.set(attached.map_err(errno_of).err());
+        }
+        UringIo { engine: self, slot, is_door }
+    }
+}
+
+/// A socket whose requests the kernel carries out.
+pub(crate) struct UringIo<'a> {
+    engine: &'a Uring<'a>,
+    slot: usize,
+    /// It listens, and is in a slot of its own.
+    is_door: bool,
+}
+
+impl Drop for UringIo<'_> {
+    fn drop(&mut self) {
+        if !self.is_door {
+            self.engine.release(self.slot);
+        }
+    }
+}
+
+impl UringIo<'_> {
+    #[inline]
+    fn place(&self) -> &Place {
+        &self.engine.places[self.slot]
+    }
+
+    fn begin(&self) {
+        self.engine.waits.begin(self.slot);
+        self.place().awaits_send.set(false);
+    }
+
+    #[inline]
+    fn wait<R>(&self, until: Until) -> Poll<Result<R, Errno>> {
+        self.engine.waits.wait(self.slot, until);
+        Poll::Pending
+    }
+
+    fn is_over(&self, until: Until) -> bool {
+        self.engine.waits.is_over(self.slot, until)
+    }
+
+    /// Waits for the send that is under way, which is handed over if it wasn't.
+    fn wait_for_send<R>(&self) -> Poll<Result<R, Errno>> {
+        if let Err(errno) = self.engine.hand_over(self.slot) {
+            return Poll::Ready(Err(errno));
+        }
+        if self.is_over(Until::Patience) {
+            return Poll::Ready(Err(Errno::AGAIN));
+        }
+        self.place().awaits_send.set(true);
+        self.wait(Until::Patience)
+    }
+
+    /// The time of a receive is over. It stays with the kernel, unless it is linked to a send: what
+    /// became of that is known when the receive is complete. A cancellation that comes while the kernel is at
+    /// it has no effect, and is said again.
+    #[cold]
+    fn give_up<R>(&self, until: Until) -> Poll<Result<R, Errno>> {
+        let mut slots = self.engine.slots.borrow_mut();
+        if !slots.is_paired(self.slot) {
+            return Poll::Ready(Err(Errno::AGAIN));
+        }
+        match slots.cancel(self.slot) {
+            Ok(()) => self.wait(until),
+            Err(error) => Poll::Ready(Err(errno_of(error))),
+        }
+    }
+
+    /// What has come, if anything has. Of a connection the rest is kept for the next call.
+    #[inline]
+    fn take<R>(&self, most: usize, look: &mut Option<impl FnOnce(&[u8]) -> R>) -> Option<Result<R, Errno>> {
+        let Bytes { from, to } = match self.place().arrived.take()? {
+            Ok(bytes) => bytes,
+            Err(errno) => return Some(Err(errno)),
+        };
+        let end = from + (to - from).min(most);
+        let look = look.take().expect("only one call succeeds");
+        let slots = self.engine.slots.borrow();
+        let result = look(&slots.receive_buffer(self.slot).expect("no receive is under way")[from..end]);
+        if end < to && self.engine.session.spec.transport != Transport::Udp {
+            self.place().arrived.set(Some(Ok(Bytes { from: end, to })));
+        }
+        Some(Ok(result))
+    }
+}
+
+impl Io for UringIo<'_> {
+    #[inline]
+    async fn send(&self, message: Message<'_>) -> Result<usize, Errno> {
+        self.begin();
+        let mut queued = None;
+        poll_fn(|_| {
+            if let Some(errno) = self.place().failure.take() {
+                return Poll::Ready(Err(errno));
+            }
+            if self.place().is_sending() {
+                return self.wait_for_send();
+            }
+            if let Some(len) = queued {
+                return Poll::Ready(Ok(len));
+            }
+            let len = *queued.insert(self.engine.queue(self.slot, message));
+            if message.more { self.wait_for_send() } else { Poll::Ready(Ok(len)) }
+        })
+        .await
+    }
+
+    #[inline]
+    async fn receive<R>(&self, most: usize, until: Until, look: impl FnOnce(&[u8]) -> R) -> Result<R, Errno> {
+        self.begin();
+        let mut look = Some(look);
+        let mut asked = false;
+        poll_fn(|_| {
+            if let Some(errno) = self.place().failure.take() {
+                return Poll::Ready(Err(errno));
+            }
+            if let Some(taken) = self.take(most, &mut look) {
+                return Poll::Ready(taken);
+            }
+            // What is there already is known only when the kernel was asked.
+            if mem::replace(&mut asked, true) && self.is_over(until) {
+                return self.give_up(until);
+            }
+            match self.engine.ask(self.slot, most) {
+                Ok(()) => self.wait(until),
+                Err(errno) => Poll::Ready(Err(errno)),
+            }
+        })
+        .await
+    }
+
+    /// The receive isn't linked to the send here: it may be the other end's send that waits.
+    async fn send_or_receive<R>(
+        &self,
+        message: Message<'_>,
+        most: usize,
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Either<R>, Errno> {
+        self.begin();
+        let mut look = Some(look);
+        poll_fn(|_| {
+            if let Some(errno) = self.place().failure.take() {
+                return Poll::Ready(Err(errno));
+            }
+            if !self.place().is_sending() {
+                let len = self.engine.queue(self.slot, message);
+                return Poll::Ready(self.engine.hand_over(self.slot).map(|()| Either::Sent(len)));
+            }
+            if let Some(taken) = self.take(most, &mut look) {
+                return Poll::Ready(taken.map(Either::Received));
+            }
+            match self.engine.hand_over(self.slot).and_then(|()| self.engine.ask(self.slot, most)) {
+                Ok(()) => self.wait_for_send(),
+                Err(errno) => Poll::Ready(Err(errno)),
+            }
+        })
+        .await
+    }
+
+    async fn sleep(&self, until: u64) -> Result<(), Errno> {
+        self.begin();
+        poll_fn(|_| {
+            if let Err(errno) = self.engine.hand_over(self.slot) {
+                return Poll::Ready(Err(errno));
+            }
+            if now_ns() >= until {
+                return Poll::Ready(Ok(()));
+            }
+            self.wait(Until::Moment(until))
+        })
+        .await
+    }
+
+    async fn connect(&self, target: &SockAddr) -> Result<(), Errno> {
+        self.begin();
+        let mut asked = false;
+        poll_fn(|_| {
+            if let Some(errno) = self.place().failure.take() {
+                return Poll::Ready(Err(errno));
+            }
+            match self.place().outcome.take() {
+                // A socket of the Unix domain whose listener's queue is full.
+                Some(Err(Errno::AGAIN)) => return Poll::Ready(Err(Errno::NOBUFS)),
+                Some(outcome) => return Poll::Ready(outcome),
+                None if self.is_over(Until::Patience) => return Poll::Ready(Err(Errno::TIMEDOUT)),
+                None => {}
+            }
+            if !mem::replace(&mut asked, true)
+                && let Err(error) = self.engine.slots.borrow_mut().submit_connect(self.slot, target)
+            {
+                return Poll::Ready(Err(errno_of(error)));
+            }
+            self.wait(Until::Patience)
+        })
+        .await
+    }
+
+    /// One that isn't waited for any more stays with the kernel and is found by the next call.
+    async fn accept(&self) -> Result<Socket, Errno> {
+        self.begin();
+        poll_fn(|_| {
+            match self.place().outcome.take() {
+                Some(Ok(())) => {
+                    let accepted = self.engine.slots.borrow_mut().take_accepted(self.slot);
+                    return Poll::Ready(accepted.map(Socket::from).ok_or(Errno::IO));
+                }
+                None | Some(Err(Errno::INTR | Errno::AGAIN | Errno::CONNABORTED)) => {}
+                Some(Err(errno)) => return Poll::Ready(Err(errno)),
+            }
+            if self.is_over(Until::Patience) {
+                return Poll::Ready(Err(Errno::AGAIN));
+            }
+            let mut slots = self.engine.slots.borrow_mut();
+            if !slots.is_in_flight(self.slot, Operation::Accept)
+                && let Err(error) = slots.submit_accept(self.slot, self.engine.places.len())
+            {
+                return Poll::Ready(Err(errno_of(error)));
+            }
+            self.wait(Until::Patience)
+        })
+        .await
+    }
+
+    fn set_patience(&self, patience: Duration) {
+        self.engine.waits.set_patience(self.slot, patience);
+    }
+}

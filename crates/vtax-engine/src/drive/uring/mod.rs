@@ -1,0 +1,232 @@
+//! Requests are handed to the kernel and completions taken, io_uring(7).
+//!
+//! A call of a flow queues a request and leaves the flow pending. When all flows are pending, one
+//! io_uring_enter(2) hands over what is queued and waits until something is complete: a transaction
+//! of one flow costs one system call at each end, and with many flows one call serves many.
+//!
+//! For that a send has to be lazy: it is queued and the flow runs on to its receive, which is linked
+//! to it and has the one completion of both. What became of a send is known when the flow next wants
+//! something. In a stream a send waits for the one before, so that each edge of the window is one
+//! message early, and the figures are the same. A send whose connection ends with it isn't lazy.
+//!
+//! A receive whose time is over stays with the kernel and is found by the next one; only after a loss
+//! it is cancelled. Coarse time is a timer on the ring, since telling each wait its
+//! end would set the machine's timer in each transaction.
+//!
+//! The kernel uses the buffers while other flows run, so that each flow has its own; they are as
+//! small as the messages.
+
+mod io;
+mod place;
+mod requests;
+
+use std::{
+    cell::{Cell, RefCell},
+    future::Future,
+    io as std_io, mem,
+    time::Duration,
+};
+
+use rustix::io::Errno;
+use socket2::Socket;
+use vtax_model::workload::{TestSpec, Transport, Workload};
+use vtax_sys::{
+    clock::now_ns,
+    ring::{Completion, Operation, Slots},
+};
+
+use crate::{
+    drive::{
+        Buffers, SPIN,
+        flows::Flows,
+        waits::{TICK, Waits},
+    },
+    error::EngineError,
+    flow::Session,
+    place::NOWHERE,
+};
+
+use place::{Place, Sending};
+
+/// All buffers of a thread one way, but for [`LEAST_STREAM`] a flow.
+const BUFFERS_MOST: usize = 64 << 20;
+const LEAST_STREAM: usize = 16 << 10;
+
+/// The engine of one thread.
+pub(crate) struct Uring<'a> {
+    session: &'a Session,
+    /// Those of the flows, and one for the listener and the tick.
+    slots: RefCell<Slots>,
+    places: Vec<Place>,
+    waits: Waits,
+    /// Flows that can go on.
+    woken: RefCell<Vec<usize>>,
+    ticked: Cell<bool>,
+    /// Where connections come from, if the flows of this test accept any.
+    listener: Option<&'a Socket>,
+    lengths: Lengths,
+    /// Each connection is of one transaction.
+    connects: bool,
+}
+
+impl<'a> Uring<'a> {
+    pub(crate) fn new(
+        session: &'a Session,
+        flows: usize,
+        listener: Option<&'a Socket>,
+    ) -> Result<Uring<'a>, EngineError> {
+        let lengths = Lengths::new(&session.spec, flows);
+        let mut slots = Slots::new(flows + 1, lengths.send, lengths.receive)?;
+        // Pages of its own: see `Buffers::new`.
+        (0..flows).filter_map(|slot| slots.send_buffer(slot).map(|buffer| buffer.fill(0x55))).for_each(drop);
+        listener.map_or(Ok(()), |listener| slots.attach(flows, listener)).map_err(failed)?;
+        Ok(Uring {
+            session,
+            slots: RefCell::new(slots),
+            places: (0..flows).map(|_| Place::default()).collect(),
+            waits: Waits::new(flows, session.patience.silence),
+            woken: RefCell::default(),
+            ticked: Cell::new(false),
+            listener,
+            lengths,
+            connects: matches!(session.spec.workload, Workload::Crr { .. } | Workload::Cc),
+        })
+    }
+
+    /// Runs the flows, the n-th in slot n, until all are done or one has failed.
+    pub(crate) fn run<F>(&self, flows: impl Iterator<Item = F>) -> Result<(), EngineError>
+    where
+        F: Future<Output = Result<(), EngineError>>,
+    {
+        let mut flows = Flows::new(flows);
+        let mut turn: Vec<usize> = (0..self.places.len()).collect();
+        let mut done = Vec::new();
+        self.begin_tick()?;
+        loop {
+            for slot in turn.drain(..) {
+                flows.poll(slot)?;
+            }
+            if flows.are_over() {
+                return self.see_off(&mut done);
+            }
+            self.enter(&mut done)?;
+            self.fire_timers();
+            if self.ticked.take() {
+                self.tick()?;
+            }
+            mem::swap(&mut turn, &mut self.woken.borrow_mut());
+        }
+    }
+
+    /// The one system call: hands over what is queued and waits for what is complete, or until a
+    /// moment is near.
+    fn enter(&self, done: &mut Vec<Completion>) -> Result<(), EngineError> {
+        let moment = self.waits.next_moment();
+        let left = moment.map(|moment| moment.saturating_sub(now_ns()).saturating_sub(SPIN));
+        let is_idle = self.woken.borrow().is_empty();
+        let (least, timeout) = match left {
+            None if is_idle => (1, None),
+            Some(left @ 1..) if is_idle => (1, Some(Duration::from_nanos(left))),
+            _ => (0, None),
+        };
+        self.wait(least, timeout, done).map_err(failed)
+    }
+
+    fn wait(&self, least: usize, timeout: Option<Duration>, done: &mut Vec<Completion>) -> std_io::Result<()> {
+        self.slots.borrow_mut().wait(least, timeout, done)?;
+        done.drain(..).for_each(|completion| self.note(completion));
+        Ok(())
+    }
+
+    /// Keeps what a request came to, and wakes the flow that waits for it.
+    fn note(&self, completion: Completion) {
+        let Completion { slot, operation, result } = completion;
+        let Some(place) = self.places.get(slot) else { return self.ticked.set(true) };
+        let result = result.map_err(errno_of);
+        let wakes = match operation {
+            Operation::Send => self.has_sent(slot, result),
+            Operation::Receive => {
+                self.has_received(slot, result);
+                true
+            }
+            Operation::Accept | Operation::Connect => {
+                place.outcome.set(Some(result.map(drop)));
+                true
+            }
+            Operation::Timer => false,
+        };
+        if wakes {
+            self.woken.borrow_mut().push(slot);
+        }
+    }
+
+    fn fire_timers(&self) {
+        if self.waits.next_moment().is_none() {
+            return;
+        }
+        let now = now_ns();
+        while let Some(slot) = self.waits.take_due(now) {
+            self.woken.borrow_mut().push(slot);
+        }
+    }
+
+    /// Wakes the flows whose patience is over.
+    fn tick(&self) -> Result<(), EngineError> {
+        if self.session.is_stopped() {
+            return Err(EngineError::Cancelled);
+        }
+        let mut woken = self.woken.borrow_mut();
+        self.waits.tick(|slot| woken.push(slot));
+        self.begin_tick()
+    }
+
+    fn begin_tick(&self) -> Result<(), EngineError> {
+        self.slots.borrow_mut().submit_timer(self.places.len(), now_ns() + TICK).map_err(failed)
+    }
+
+    /// A flow is over when its last message is queued, and that is to be sent, too.
+    fn see_off(&self, done: &mut Vec<Completion>) -> Result<(), EngineError> {
+        let patience = u64::try_from(self.session.patience.silence.as_nanos()).unwrap_or(u64::MAX);
+        let latest = now_ns().saturating_add(patience);
+        while self.places.iter().any(Place::is_sending) && now_ns() < latest {
+            self.wait(1, None, done).map_err(failed)?;
+            if self.ticked.take() {
+                self.tick()?;
+            }
+        }
+        // What the kernel doesn't let go of in time goes with the ring.
+        let leaving = (0..self.places.len()).filter(|slot| self.places[*slot].leaving.get());
+        leaving.filter_map(|slot| self.vacate(slot).err()).for_each(drop);
+        Ok(())
+    }
+}
+
+/// Of the two buffers of a slot.
+struct Lengths {
+    send: usize,
+    receive: usize,
+}
+
+impl Lengths {
+    /// The long messages of very many connections are sent in parts.
+    fn new(spec: &TestSpec, flows: usize) -> Lengths {
+        let (send, receive) = Buffers::lengths(spec);
+        let most = match spec.transport {
+            Transport::Udp => usize::MAX,
+            _ => (BUFFERS_MOST / flows.max(1)).max(LEAST_STREAM),
+        };
+        Lengths { send: send.min(most), receive: receive.min(most) }
+    }
+}
+
+/// What the table of slots refuses by itself, without a number, is a mistake of this engine.
+fn errno_of(error: std_io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::BUSY)
+}
+
+fn failed(error: std_io::Error) -> EngineError {
+    EngineError::socket("io_uring_enter", &NOWHERE, error)
+}
+
+#[cfg(test)]
+mod tests;

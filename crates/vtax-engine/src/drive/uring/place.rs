@@ -1,0 +1,67 @@
+//! What is known of a flow's requests.
+
+use std::cell::Cell;
+
+use rustix::io::Errno;
+
+/// A flow's place on the thread, beside its slot on the ring.
+#[derive(Default)]
+pub(super) struct Place {
+    pub(super) sending: Cell<Sending>,
+    /// The kernel may hold back the last segment of what is sent.
+    pub(super) is_last: Cell<bool>,
+    /// Whether the flow goes on when its send is complete.
+    pub(super) awaits_send: Cell<bool>,
+    /// The flow is over, and its last send isn't yet.
+    pub(super) leaving: Cell<bool>,
+    /// Of something that the flow did not wait for.
+    pub(super) failure: Cell<Option<Errno>>,
+    pub(super) arrived: Cell<Option<Result<Bytes, Errno>>>,
+    /// Of connecting or accepting.
+    pub(super) outcome: Cell<Option<Result<(), Errno>>>,
+}
+
+/// A part of the receive buffer.
+#[derive(Clone, Copy)]
+pub(super) struct Bytes {
+    pub(super) from: usize,
+    pub(super) to: usize,
+}
+
+/// How far the content of the send buffer has come.
+#[derive(Clone, Copy, Default)]
+pub(super) enum Sending {
+    #[default]
+    Nothing,
+    /// Not yet with the kernel.
+    Queued {
+        len: usize,
+    },
+    UnderWay {
+        from: usize,
+        to: usize,
+    },
+}
+
+impl Place {
+    pub(super) fn is_sending(&self) -> bool {
+        !matches!(self.sending.get(), Sending::Nothing)
+    }
+
+    /// A receive that was interrupted or cancelled brought nothing; whoever wants it asks again.
+    pub(super) fn arrive(&self, result: Result<usize, Errno>) {
+        self.arrived.set(match result {
+            Err(Errno::INTR | Errno::AGAIN | Errno::CANCELED) => None,
+            result => Some(result.map(|to| Bytes { from: 0, to })),
+        });
+    }
+
+    /// Forgets the socket that was there.
+    pub(super) fn clear(&self) {
+        self.sending.set(Sending::Nothing);
+        self.leaving.set(false);
+        self.failure.set(None);
+        self.arrived.set(None);
+        self.outcome.set(None);
+    }
+}

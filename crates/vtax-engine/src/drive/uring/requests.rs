@@ -1,0 +1,121 @@
+//! What is queued for the kernel on behalf of a flow, and what becomes of it.
+
+use std::time::Duration;
+
+use rustix::io::Errno;
+use vtax_sys::{
+    clock::now_ns,
+    ring::{Operation, Until},
+};
+
+use super::{Sending, Uring, errno_of};
+use crate::drive::Message;
+
+/// How long the kernel is given to let go of a socket, and how often it is asked to.
+const VACATE: u64 = 1_000_000_000;
+const VACATE_EVERY: Duration = Duration::from_millis(5);
+
+impl Uring<'_> {
+    /// Puts a part of the message into the slot's buffer, to be handed over with what follows.
+    pub(super) fn queue(&self, slot: usize, message: Message<'_>) -> usize {
+        let mut slots = self.slots.borrow_mut();
+        let buffer = slots.send_buffer(slot).expect("no send is under way");
+        if message.from == 0 {
+            buffer[..message.head.len()].copy_from_slice(message.head);
+        }
+        let len = (message.len - message.from).min(buffer.len());
+        self.places[slot].is_last.set(message.more);
+        self.places[slot].sending.set(Sending::Queued { len });
+        len
+    }
+
+    /// Hands over what is queued, alone.
+    #[inline]
+    pub(super) fn hand_over(&self, slot: usize) -> Result<(), Errno> {
+        match self.places[slot].sending.get() {
+            Sending::Queued { len } => self.submit_send(slot, 0, len),
+            Sending::Nothing | Sending::UnderWay { .. } => Ok(()),
+        }
+    }
+
+    fn submit_send(&self, slot: usize, from: usize, to: usize) -> Result<(), Errno> {
+        let mut slots = self.slots.borrow_mut();
+        match self.places[slot].is_last.get() {
+            true => slots.submit_last_send(slot, from..to),
+            false => slots.submit_send(slot, from..to),
+        }
+        .map_err(errno_of)?;
+        self.places[slot].sending.set(Sending::UnderWay { from, to });
+        Ok(())
+    }
+
+    /// Sees to it that a receive is under way, behind the send that is queued.
+    #[inline]
+    pub(super) fn ask(&self, slot: usize, most: usize) -> Result<(), Errno> {
+        if self.slots.borrow().is_in_flight(slot, Operation::Receive) {
+            return self.hand_over(slot);
+        }
+        let most = most.min(self.lengths.receive);
+        let mut slots = self.slots.borrow_mut();
+        let Sending::Queued { len } = self.places[slot].sending.get() else {
+            return slots.submit_receive(slot, 0..most, Until::Any).map_err(errno_of);
+        };
+        slots.submit_exchange(slot, 0..len, 0..most, Until::Any).map_err(errno_of)?;
+        self.places[slot].sending.set(Sending::UnderWay { from: 0, to: len });
+        Ok(())
+    }
+
+    /// True if somebody waits for that, or has to hear of it.
+    pub(super) fn has_sent(&self, slot: usize, result: Result<usize, Errno>) -> bool {
+        let place = &self.places[slot];
+        let Sending::UnderWay { from, to } = place.sending.replace(Sending::Nothing) else { return false };
+        let outcome = match result {
+            Ok(len) if from + len >= to => return place.awaits_send.get(),
+            Ok(0) => Err(Errno::IO),
+            // All of it or an error was asked for (MSG_WAITALL), which kernels before 5.19 don't heed.
+            Ok(len) => self.submit_send(slot, from + len, to),
+            Err(Errno::INTR | Errno::AGAIN) => self.submit_send(slot, from, to),
+            // The flow's patience was over.
+            Err(Errno::CANCELED) => Err(Errno::AGAIN),
+            Err(errno) => Err(errno),
+        };
+        place.failure.set(outcome.err());
+        outcome.is_err()
+    }
+
+    pub(super) fn has_received(&self, slot: usize, result: Result<usize, Errno>) {
+        let place = &self.places[slot];
+        // The completion of the send that it was linked to, too.
+        let is_sent = !self.slots.borrow().is_in_flight(slot, Operation::Send);
+        if let (true, Sending::UnderWay { .. }) = (is_sent, place.sending.get()) {
+            place.sending.set(Sending::Nothing);
+        }
+        place.arrive(result);
+    }
+
+    /// The flow has no more use for its socket. What it has sent last goes out nevertheless.
+    pub(super) fn release(&self, slot: usize) {
+        let place = &self.places[slot];
+        place.leaving.set(!self.connects && self.hand_over(slot).is_ok() && place.is_sending());
+        if !place.leaving.get() {
+            // As in `see_off`.
+            let _ = self.vacate(slot);
+        }
+    }
+
+    /// Ends what is under way and lets go of the socket.
+    pub(super) fn vacate(&self, slot: usize) -> Result<(), Errno> {
+        self.places[slot].sending.set(Sending::Nothing);
+        let latest = now_ns() + VACATE;
+        let mut done = Vec::new();
+        while self.slots.borrow().is_busy(slot) {
+            if now_ns() > latest {
+                return Err(Errno::BUSY);
+            }
+            self.slots.borrow_mut().cancel(slot).map_err(errno_of)?;
+            self.wait(1, Some(VACATE_EVERY), &mut done).map_err(errno_of)?;
+        }
+        self.places[slot].clear();
+        self.slots.borrow_mut().detach(slot).map_err(errno_of)
+    }
+}

@@ -1,0 +1,159 @@
+//! Who waits on a thread, and until when: coarse patience by ticks, exact moments by a heap.
+
+use std::{
+    cell::{Cell, RefCell},
+    cmp::Reverse,
+    collections::BinaryHeap,
+    time::Duration,
+};
+
+use vtax_sys::clock::now_ns;
+
+use crate::drive::Until;
+
+/// Coarse patience is counted in these; they are also how soon a thread notices that it is to stop.
+pub(crate) const TICK: u64 = 20_000_000;
+
+/// The waits of a thread's flows, each in a slot, one at a time.
+pub(crate) struct Waits {
+    slots: Vec<Wait>,
+    timers: RefCell<BinaryHeap<Reverse<(u64, usize)>>>,
+    ticks: Cell<u64>,
+}
+
+struct Wait {
+    /// The tick in which it began to wait with patience; `NOT_WAITING` otherwise.
+    since: Cell<u64>,
+    patience: Cell<u64>,
+    expired: Cell<bool>,
+    /// The moment of its entry among the timers that counts.
+    armed: Cell<u64>,
+}
+
+const NOT_WAITING: u64 = u64::MAX;
+const NOT_ARMED: u64 = u64::MAX;
+
+impl Waits {
+    pub(crate) fn new(flows: usize, patience: Duration) -> Waits {
+        let wait = |_| Wait {
+            since: Cell::new(NOT_WAITING),
+            patience: Cell::new(ticks(patience)),
+            expired: Cell::new(false),
+            armed: Cell::new(NOT_ARMED),
+        };
+        Waits { slots: (0..flows).map(wait).collect(), timers: RefCell::default(), ticks: Cell::new(0) }
+    }
+
+    pub(crate) fn set_patience(&self, slot: usize, patience: Duration) {
+        self.slots[slot].patience.set(ticks(patience));
+    }
+
+    /// Whatever was waited for before is of no interest any more.
+    #[inline]
+    pub(crate) fn begin(&self, slot: usize) {
+        self.slots[slot].since.set(NOT_WAITING);
+        self.slots[slot].expired.set(false);
+    }
+
+    #[inline]
+    pub(crate) fn wait(&self, slot: usize, until: Until) {
+        let since = &self.slots[slot].since;
+        match until {
+            Until::Patience if since.get() == NOT_WAITING => since.set(self.ticks.get()),
+            Until::Patience => {}
+            Until::Moment(moment) => self.arm(slot, moment),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_over(&self, slot: usize, until: Until) -> bool {
+        match until {
+            Until::Patience => self.slots[slot].expired.get(),
+            Until::Moment(moment) => now_ns() >= moment,
+        }
+    }
+
+    /// Of several moments of a slot the last one that was told counts.
+    fn arm(&self, slot: usize, moment: u64) {
+        if self.slots[slot].armed.replace(moment) != moment {
+            self.timers.borrow_mut().push(Reverse((moment, slot)));
+        }
+    }
+
+    /// The nearest moment that somebody waits for.
+    pub(crate) fn next_moment(&self) -> Option<u64> {
+        let mut timers = self.timers.borrow_mut();
+        loop {
+            let &Reverse((moment, slot)) = timers.peek()?;
+            if self.slots[slot].armed.get() == moment {
+                return Some(moment);
+            }
+            timers.pop();
+        }
+    }
+
+    /// The next slot whose moment has come.
+    pub(crate) fn take_due(&self, now: u64) -> Option<usize> {
+        self.next_moment().filter(|moment| *moment <= now)?;
+        let Reverse((_, slot)) = self.timers.borrow_mut().pop()?;
+        self.slots[slot].armed.set(NOT_ARMED);
+        Some(slot)
+    }
+
+    /// Another [`TICK`] has passed. Tells the slots whose patience is over.
+    pub(crate) fn tick(&self, mut expired: impl FnMut(usize)) {
+        let now = self.ticks.get() + 1;
+        self.ticks.set(now);
+        for (index, slot) in self.slots.iter().enumerate() {
+            let since = slot.since.get();
+            if since != NOT_WAITING && now - since > slot.patience.get() {
+                slot.expired.set(true);
+                expired(index);
+            }
+        }
+    }
+}
+
+/// Rounded up, and one more since the present tick has begun already.
+fn ticks(patience: Duration) -> u64 {
+    u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX).div_ceil(TICK) + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expired(waits: &Waits) -> Vec<usize> {
+        let mut expired = vec![];
+        waits.tick(|slot| expired.push(slot));
+        expired
+    }
+
+    #[test]
+    fn patience_is_never_shorter_than_told() {
+        let waits = Waits::new(2, Duration::from_nanos(TICK));
+        waits.wait(1, Until::Patience);
+        // The first tick may come at once.
+        assert!(expired(&waits).is_empty() && expired(&waits).is_empty());
+        assert!(!waits.is_over(1, Until::Patience));
+        assert_eq!(expired(&waits), [1]);
+        assert!(waits.is_over(1, Until::Patience));
+        waits.begin(1);
+        assert!(!waits.is_over(1, Until::Patience));
+        assert!(expired(&waits).is_empty());
+    }
+
+    #[test]
+    fn moments_come_in_order_and_the_last_one_told_counts() {
+        let waits = Waits::new(3, Duration::ZERO);
+        for (slot, moment) in [(0, 300), (1, 200), (2, 100), (2, 250), (1, 200)] {
+            waits.wait(slot, Until::Moment(moment));
+        }
+        assert_eq!(waits.next_moment(), Some(200));
+        assert_eq!(waits.take_due(199), None);
+        assert_eq!([(); 4].map(|()| waits.take_due(300)), [Some(1), Some(2), Some(0), None]);
+        // The past is a moment, too.
+        waits.wait(0, Until::Moment(0));
+        assert_eq!(waits.take_due(1), Some(0));
+    }
+}

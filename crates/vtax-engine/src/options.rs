@@ -1,0 +1,124 @@
+//! The socket options of a test, set on the sockets of both ends.
+
+use std::{fs, io, time::Duration};
+
+use rustix::net::sockopt;
+use socket2::Socket;
+use vtax_model::{
+    options::{CongestionControl, SocketOptions},
+    workload::{TestSpec, Transport, Workload},
+};
+use vtax_sys::sock::{
+    set_busy_poll, set_congestion_control, set_dscp, set_pacing_rate, set_receive_space, set_send_space,
+};
+
+use crate::{error::EngineError, place::Target};
+
+/// Wanted for the receiver of a UDP stream, so that a short pause of its thread isn't counted as loss.
+const RECEIVE_BUFFER: usize = 8 << 20;
+
+/// Sets what the test asks for. To be called before a socket connects or listens: a connection's
+/// window scale is settled by the buffers that it begins with, and accepted sockets inherit all of it.
+pub(crate) fn apply(socket: &Socket, spec: &TestSpec, place: &Target) -> Result<(), EngineError> {
+    let SocketOptions { send_buffer, receive_buffer, congestion, dscp, pacing, busy_poll, .. } = spec.options.socket;
+    if spec.transport == Transport::Tcp {
+        let nodelay = spec.options.socket.nodelay.unwrap_or(spec.workload.kind().is_transactions());
+        socket.set_tcp_nodelay(nodelay).map_err(|error| EngineError::socket("TCP_NODELAY", place, error))?;
+    }
+    if let Some(size) = send_buffer {
+        set_send_space(socket, usize::try_from(size.0).unwrap_or(usize::MAX))?;
+    }
+    match receive_buffer {
+        Some(size) => drop(set_receive_space(socket, usize::try_from(size.0).unwrap_or(usize::MAX))?),
+        None if receives_datagrams(spec) => enlarge_receive_buffer(socket),
+        None => {}
+    }
+    congestion.map_or(Ok(()), |name| choose_congestion_control(socket, name))?;
+    // The code point is the upper six bits of the traffic class.
+    dscp.map_or(Ok(()), |dscp| set_dscp(socket, dscp.traffic_class() >> 2))?;
+    pacing.map_or(Ok(()), |rate| set_pacing_rate(socket, Some(rate.bytes())))?;
+    busy_poll.map_or(Ok(()), |span| set_busy_poll(socket, span.0, false))?;
+    Ok(())
+}
+
+fn receives_datagrams(spec: &TestSpec) -> bool {
+    spec.transport == Transport::Udp && matches!(spec.workload, Workload::Stream { .. })
+}
+
+/// Beyond `net.core.rmem_max` if we may (CAP_NET_ADMIN), else as far as that goes, else not: a
+/// small buffer shows as loss, which is reported.
+fn enlarge_receive_buffer(socket: &Socket) {
+    let forced = sockopt::set_socket_recv_buffer_size_force(socket, RECEIVE_BUFFER);
+    let _ = forced.or_else(|_| sockopt::set_socket_recv_buffer_size(socket, RECEIVE_BUFFER));
+}
+
+fn choose_congestion_control(socket: &Socket, name: CongestionControl) -> Result<(), EngineError> {
+    set_congestion_control(socket, name.name()).map_err(|source| EngineError::CongestionControl {
+        name,
+        available: list("available"),
+        allowed: list("allowed"),
+        source: Box::new(source),
+    })
+}
+
+fn list(which: &str) -> String {
+    let path = format!("/proc/sys/net/ipv4/tcp_{which}_congestion_control");
+    fs::read_to_string(path).map_or_else(|error| format!("({error})"), |names| names.trim().to_owned())
+}
+
+/// A timeout for the blocking calls on a socket, each of which then fails with EAGAIN.
+pub(crate) fn set_timeout(socket: &Socket, timeout: Duration) -> io::Result<()> {
+    socket.set_read_timeout(Some(timeout))?;
+    socket.set_write_timeout(Some(timeout))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use socket2::{Domain, Type};
+    use vtax_model::{
+        options::TestOptions,
+        units::{ByteSize, Span},
+        workload::Warmup,
+    };
+
+    fn applied(transport: Transport, socket: SocketOptions) -> Result<Socket, EngineError> {
+        let workload = Workload::Rr { request: ByteSize(1), response: ByteSize(1) };
+        let options = TestOptions { socket, ..TestOptions::default() };
+        let duration = Span::from_millis(1);
+        let spec = TestSpec { transport, workload, streams: 1, warmup: Warmup::NONE, duration, options };
+        let kind = if transport == Transport::Udp { Type::DGRAM } else { Type::STREAM };
+        let socket = Socket::new(Domain::IPV4, kind, None).unwrap();
+        apply(&socket, &spec, &Target::Ip("127.0.0.1:0".parse().unwrap()))?;
+        Ok(socket)
+    }
+
+    #[test]
+    fn what_is_asked_for_is_set() {
+        let wanted = SocketOptions {
+            send_buffer: Some(ByteSize(100_000)),
+            receive_buffer: Some(ByteSize(50_000)),
+            congestion: Some("reno".parse().unwrap()),
+            dscp: Some("ef".parse().unwrap()),
+            pacing: vtax_model::units::BitRate::new(8_000_000),
+            ..SocketOptions::default()
+        };
+        let socket = applied(Transport::Tcp, wanted).unwrap();
+        assert!(socket.tcp_nodelay().unwrap());
+        assert_eq!(socket.send_buffer_size().unwrap(), 200_000);
+        assert_eq!(socket.recv_buffer_size().unwrap(), 100_000);
+        assert_eq!(vtax_sys::sock::congestion_control(&socket).unwrap(), "reno");
+        assert_eq!(socket.tos_v4().unwrap(), 46 << 2);
+        assert_eq!(vtax_sys::sock::pacing_rate(&socket).unwrap(), Some(1_000_000));
+        let nagle = SocketOptions { nodelay: Some(false), ..SocketOptions::default() };
+        assert!(!applied(Transport::Tcp, nagle).unwrap().tcp_nodelay().unwrap());
+    }
+
+    #[test]
+    fn an_unknown_congestion_control_is_named_with_those_that_are_there() {
+        let wanted = SocketOptions { congestion: Some("no_such_one".parse().unwrap()), ..SocketOptions::default() };
+        let error = applied(Transport::Tcp, wanted).unwrap_err();
+        assert!(matches!(error, EngineError::CongestionControl { .. }), "{error}");
+        assert!(error.to_string().contains("reno"), "{error}");
+    }
+}

@@ -1,0 +1,110 @@
+//! Where the ends of a test are.
+
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4},
+    path::PathBuf,
+};
+
+use serde::{Deserialize, Serialize};
+
+/// Stands in errors for a socket that has no address.
+pub(crate) const NOWHERE: Target = Target::Ip(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)));
+
+/// What an end is bound to on its own machine.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Station {
+    /// The local address of every socket.
+    Ip(IpAddr),
+    /// The directory in which a responder makes its socket. An initiator binds no name.
+    Unix(PathBuf),
+    /// The machine's own context identifier, vsock(7); `u32::MAX` (`VMADDR_CID_ANY`) binds to all.
+    Vsock(u32),
+}
+
+/// Where a responder is reached.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Target {
+    /// Address and port.
+    Ip(SocketAddr),
+    /// The socket's name.
+    Unix(PathBuf),
+    /// Context identifier of the machine, and port.
+    Vsock {
+        /// Of the responder's machine, as the initiator's knows it.
+        cid: u32,
+        /// 32 bits wide.
+        port: u32,
+    },
+}
+
+impl Target {
+    /// The same responder for one who reaches its machine at `station`: the responder itself knows
+    /// its port, but neither the address that is translated on the way nor its own context
+    /// identifier. A socket's name, and a station of another kind, change nothing.
+    pub fn reached_at(self, station: &Station) -> Target {
+        match (self, station) {
+            (Target::Ip(socket), Station::Ip(address)) => Target::Ip(SocketAddr::new(*address, socket.port())),
+            (Target::Vsock { port, .. }, Station::Vsock(cid)) => Target::Vsock { cid: *cid, port },
+            (target, _) => target,
+        }
+    }
+}
+
+impl fmt::Display for Station {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Station::Ip(address) => address.fmt(f),
+            Station::Unix(directory) => directory.display().fmt(f),
+            Station::Vsock(u32::MAX) => f.write_str("vsock any"),
+            Station::Vsock(cid) => write!(f, "vsock {cid}"),
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::Ip(address) => address.fmt(f),
+            Target::Unix(path) => path.display().fmt(f),
+            Target::Vsock { cid, port } => write!(f, "vsock {cid}:{port}"),
+        }
+    }
+}
+
+/// Where and how an end runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndSetup {
+    /// What its sockets are bound to.
+    pub station: Station,
+    /// Thread `i` is pinned to `cpus[i % len]`; none is when this is empty.
+    pub cpus: Vec<u32>,
+    /// Where a file test has its file; the other tests need none.
+    pub directory: Option<PathBuf>,
+}
+
+impl EndSetup {
+    /// An end without pins and without a directory.
+    pub fn new(station: Station) -> EndSetup {
+        EndSetup { station, cpus: vec![], directory: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_reached_as_the_initiator_sees_it() {
+        let bound = Target::Ip("0.0.0.0:4321".parse().unwrap());
+        let seen = bound.clone().reached_at(&Station::Ip("192.0.2.7".parse().unwrap()));
+        assert_eq!(seen.to_string(), "192.0.2.7:4321");
+        assert_eq!(bound.clone().reached_at(&Station::Vsock(3)), bound);
+        let machine = Target::Vsock { cid: u32::MAX, port: 9 }.reached_at(&Station::Vsock(3));
+        assert_eq!(machine.to_string(), "vsock 3:9");
+        let socket = Target::Unix("/run/a".into());
+        assert_eq!(socket.clone().reached_at(&Station::Unix("/tmp".into())), socket);
+    }
+}

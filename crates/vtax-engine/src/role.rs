@@ -1,0 +1,220 @@
+//! What each flow of an end does: the one place that knows all workloads.
+
+use std::{path::Path, sync::Arc};
+
+use socket2::Socket;
+use vtax_model::{
+    measurement::EndReport,
+    options::Engine as Kind,
+    units::Mtu,
+    workload::{Direction, TestSpec, Transport, Workload},
+};
+use vtax_sys::ring::Ring;
+
+use crate::{
+    account::Desk,
+    drive::{Engine, Habit, Io},
+    error::EngineError,
+    file::{self, SourceFile},
+    flow::{Flow, Session},
+    task::{Line, Sizes, answers, bytes, connections, is_pipelined, pipelined, rr, sink, source},
+};
+
+/// Connections of strangers that a thread may be busy with beside those of the test.
+const SPARE: usize = 16;
+
+/// One end of a test, ready to run.
+pub(crate) struct Role<'a> {
+    pub(crate) session: Arc<Session>,
+    pub(crate) initiates: bool,
+    /// Those that carry the test; in crr and cc there are none.
+    pub(crate) flows: &'a [Flow],
+    pub(crate) connections: Option<Connections<'a>>,
+    pub(crate) directory: Option<&'a Path>,
+    pub(crate) source: Option<&'a SourceFile>,
+}
+
+/// Where the connections of crr and cc go to or come from.
+pub(crate) enum Connections<'a> {
+    To(connections::Dial<'a>),
+    At(&'a Socket),
+}
+
+/// What came from afar is checked here again: sizes bound the memory of this process. The path's
+/// MTU is known once the sockets are connected.
+pub(crate) fn check(spec: &TestSpec) -> Result<(), EngineError> {
+    spec.check(Mtu::MAX)?;
+    if spec.options.engine == Kind::IoUring {
+        Ring::probe()?;
+    }
+    pipelined::check(spec)
+}
+
+/// Flows of a test that show the token at its start.
+pub(crate) fn admitted_flows(spec: &TestSpec) -> u32 {
+    match spec.workload {
+        // The one on which the window is agreed.
+        Workload::Crr { .. } | Workload::Cc => 1,
+        Workload::Stream { direction: Direction::Both, .. } => 2 * spec.streams,
+        _ => spec.streams,
+    }
+}
+
+impl Role<'_> {
+    fn spec(&self) -> &TestSpec {
+        &self.session.spec
+    }
+
+    /// Tasks of this end: one a flow; a responder of connections has some more than may come at a
+    /// time, so that strangers don't hold up the test.
+    pub(crate) fn tasks(&self) -> usize {
+        match &self.connections {
+            None => self.flows.len(),
+            Some(Connections::To(_)) => self.spec().streams as usize,
+            Some(Connections::At(_)) if self.spec().options.engine == Kind::Blocking => {
+                self.spec().streams as usize + 1
+            }
+            Some(Connections::At(_)) => self.spec().streams as usize + SPARE,
+        }
+    }
+
+    pub(crate) fn flow(&self, task: usize) -> Option<&Flow> {
+        self.flows.get(task)
+    }
+
+    /// Where connections are accepted, if they are.
+    pub(crate) fn door(&self) -> Option<&Socket> {
+        match &self.connections {
+            Some(Connections::At(listener)) => Some(listener),
+            _ => None,
+        }
+    }
+
+    /// Wakes whatever blocks on a socket of the test.
+    pub(crate) fn stop(&self) {
+        self.flows.iter().for_each(Flow::stop);
+    }
+
+    /// Flows whose bytes come here.
+    pub(crate) fn receivers(&self) -> usize {
+        let comes = |flow: &&Flow| self.spec().workload.kind().is_stream() && !self.sends(flow);
+        self.flows.iter().filter(comes).count()
+    }
+
+    /// Whether this end sends payload on a flow.
+    pub(crate) fn is_sender(&self, flow: &Flow) -> bool {
+        !self.spec().workload.kind().is_stream() || self.sends(flow)
+    }
+
+    /// Whether the bytes of a stream's flow go from this end.
+    fn sends(&self, flow: &Flow) -> bool {
+        let forward = match self.spec().workload {
+            Workload::Stream { direction: Direction::Reverse, .. } => false,
+            Workload::Stream { direction: Direction::Both, .. } => flow.index < self.spec().streams,
+            _ => true,
+        };
+        forward == self.initiates
+    }
+
+    /// One task from its beginning to its end.
+    pub(crate) async fn task<E: Engine>(
+        &self,
+        engine: &E,
+        index: usize,
+        slot: usize,
+        desk: &Desk<'_>,
+    ) -> Result<(), EngineError> {
+        match (&self.connections, self.flow(index)) {
+            (Some(Connections::To(dial)), _) => {
+                connections::initiate(engine, desk, slot, u32::try_from(index).unwrap_or(u32::MAX), dial).await
+            }
+            (Some(Connections::At(listener)), _) => {
+                connections::respond(engine, desk, slot, listener, connection_sizes(self.spec())).await
+            }
+            (None, Some(flow)) => self.run_flow(engine, flow, slot, desk).await,
+            (None, None) => Ok(()),
+        }
+    }
+
+    async fn run_flow<E: Engine>(
+        &self,
+        engine: &E,
+        flow: &Flow,
+        slot: usize,
+        desk: &Desk<'_>,
+    ) -> Result<(), EngineError> {
+        flow.probe_peer()?;
+        let line = Line::new(engine, slot, flow, self.habit(flow));
+        if let Workload::File { size } = self.spec().workload {
+            return match (self.initiates, self.directory, self.source) {
+                (true, _, Some(source)) => file::send(flow, desk, source),
+                (false, Some(directory), _) => file::receive(flow, desk, directory, size),
+                _ => Err(EngineError::NoDirectory),
+            };
+        }
+        if !self.initiates {
+            flow.say_ready()?;
+        }
+        match self.spec().workload {
+            Workload::Rr { request, response } => {
+                let sizes = Sizes::new(request, response);
+                match self.spec().options.stages {
+                    true => self.transact(line.stamped(desk)?, slot, desk, sizes).await,
+                    false => self.transact(line, slot, desk, sizes).await,
+                }
+            }
+            Workload::Stream { message, .. } if self.sends(flow) => {
+                source::send(line, desk, slot, bytes(message), self.initiates).await
+            }
+            Workload::Stream { message, .. } => sink::receive(line, desk, slot, bytes(message), self.initiates).await,
+            Workload::Crr { .. } | Workload::Cc | Workload::File { .. } => Ok(()),
+        }
+    }
+
+    async fn transact<I: Io>(
+        &self,
+        line: Line<'_, I>,
+        slot: usize,
+        desk: &Desk<'_>,
+        sizes: Sizes,
+    ) -> Result<(), EngineError> {
+        match self.initiates {
+            true if is_pipelined(self.spec()) => pipelined::initiate(line, desk, slot, sizes).await,
+            true => rr::initiate(line, desk, slot, sizes).await,
+            false => answers::respond(line, desk, slot, sizes).await,
+        }
+    }
+
+    /// Datagrams come one a call, those of a stream without a pause, those of several requests in
+    /// flight by several at a time. Of a connection one call takes all.
+    fn habit(&self, flow: &Flow) -> Habit {
+        let several = self.spec().workload.kind().is_stream() || is_pipelined(self.spec());
+        if flow.transport() == Transport::Udp && several { Habit::Flood } else { Habit::Turns }
+    }
+
+    /// A report without anything to divide by is none.
+    pub(crate) fn check(&self, report: &EndReport) -> Result<(), EngineError> {
+        let kind = self.spec().workload.kind();
+        let missing = match self.spec().workload {
+            _ if kind.is_transactions() => (self.initiates && report.transactions == 0).then_some("no response came"),
+            Workload::Stream { direction: Direction::Both, .. } if report.sent_bytes == 0 => {
+                Some("no message was taken by the kernel")
+            }
+            Workload::Stream { .. } if report.bytes == 0 && self.receivers() == 0 => {
+                Some("no message was taken by the kernel")
+            }
+            Workload::Stream { .. } => (report.bytes == 0).then_some("no message came"),
+            _ => None,
+        };
+        let duration = self.spec().duration.0;
+        missing.map_or(Ok(()), |what| Err(EngineError::NothingMeasured { what, duration }))
+    }
+}
+
+/// Of crr; a connection of cc carries nothing.
+pub(crate) fn connection_sizes(spec: &TestSpec) -> Option<Sizes> {
+    match spec.workload {
+        Workload::Crr { request, response } => Some(Sizes::new(request, response)),
+        _ => None,
+    }
+}

@@ -1,0 +1,223 @@
+//! Sockets of every transport: made, bound, listened on.
+
+use std::{
+    fs::{self, DirBuilder},
+    net::SocketAddr,
+    os::unix::fs::DirBuilderExt,
+    path::PathBuf,
+    sync::Arc,
+};
+
+use rustix::{io::Errno, net::sockopt};
+use socket2::{Domain, SockAddr, Socket, Type};
+use vtax_model::workload::{TestSpec, Transport};
+
+use crate::{
+    error::EngineError,
+    options,
+    place::{Station, Target},
+    token::Token,
+};
+
+/// Of each transport the stations, and of IP the targets, of one family.
+pub(crate) fn check_family(
+    transport: Transport,
+    station: &Station,
+    target: Option<&Target>,
+) -> Result<(), EngineError> {
+    let mismatch = |why| {
+        let target = target.map_or("anywhere".to_owned(), Target::to_string);
+        Err(EngineError::FamilyMismatch { transport, station: station.clone(), target, why })
+    };
+    match (transport, station, target) {
+        (Transport::Tcp | Transport::Udp, Station::Ip(own), Some(Target::Ip(other)))
+            if own.is_ipv4() != other.is_ipv4() =>
+        {
+            mismatch("one is IPv4, the other IPv6: give both ends addresses of one family")
+        }
+        (Transport::Tcp | Transport::Udp, Station::Ip(_), None | Some(Target::Ip(_)))
+        | (Transport::Unix, Station::Unix(_), None | Some(Target::Unix(_)))
+        | (Transport::Vsock, Station::Vsock(_), None | Some(Target::Vsock { .. })) => Ok(()),
+        (Transport::Tcp | Transport::Udp, ..) => mismatch("it runs between IP addresses"),
+        (Transport::Unix, ..) => mismatch("it runs between a directory and a socket in one"),
+        (Transport::Vsock, ..) => mismatch("it runs between context identifiers"),
+    }
+}
+
+/// A new socket of the station's family.
+pub(crate) fn create(transport: Transport, station: &Station) -> Result<Socket, EngineError> {
+    let domain = match station {
+        Station::Ip(address) => Domain::for_address(SocketAddr::new(*address, 0)),
+        Station::Unix(_) => Domain::UNIX,
+        Station::Vsock(_) => Domain::VSOCK,
+    };
+    let kind = if transport == Transport::Udp { Type::DGRAM } else { Type::STREAM };
+    Socket::new(domain, kind, None).map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::AFNOSUPPORT) if domain == Domain::VSOCK => EngineError::Unsupported {
+            what: "vsock",
+            why: "this kernel has none (AF_VSOCK); load the module vsock, or vhost_vsock on a host",
+        },
+        _ => EngineError::socket("socket", &any_port(station), error),
+    })
+}
+
+/// The station as an address whose port is open.
+fn any_port(station: &Station) -> Target {
+    match station {
+        Station::Ip(address) => Target::Ip(SocketAddr::new(*address, 0)),
+        Station::Unix(directory) => Target::Unix(directory.clone()),
+        // VMADDR_PORT_ANY.
+        Station::Vsock(cid) => Target::Vsock { cid: *cid, port: u32::MAX },
+    }
+}
+
+/// As the kernel wants it.
+pub(crate) fn address(target: &Target) -> Result<SockAddr, EngineError> {
+    match target {
+        Target::Ip(address) => Ok((*address).into()),
+        Target::Vsock { cid, port } => Ok(SockAddr::vsock(*cid, *port)),
+        Target::Unix(path) => SockAddr::unix(path).map_err(|error| EngineError::socket("name a socket", target, error)),
+    }
+}
+
+/// Binds an initiator's socket to its station. A socket of the Unix domain needs no name, one of
+/// vsock has only one address that it could have.
+pub(crate) fn bind_to(socket: &Socket, station: &Station) -> Result<(), EngineError> {
+    match station {
+        Station::Ip(_) => bind(socket, &any_port(station)),
+        Station::Unix(_) | Station::Vsock(_) => Ok(()),
+    }
+}
+
+pub(crate) fn bind(socket: &Socket, to: &Target) -> Result<(), EngineError> {
+    socket.bind(&address(to)?).map_err(|error| EngineError::local("bind", to, error))
+}
+
+/// Where a bound socket is reached. A name is what it was bound to.
+pub(crate) fn local_target(socket: &Socket, bound: &Target) -> Result<Target, EngineError> {
+    let address = socket.local_addr().map_err(|error| EngineError::local("getsockname", bound, error))?;
+    Ok(read_address(&address).unwrap_or_else(|| bound.clone()))
+}
+
+pub(crate) fn read_address(address: &SockAddr) -> Option<Target> {
+    let vsock = || address.as_vsock_address().map(|(cid, port)| Target::Vsock { cid, port });
+    address.as_socket().map(Target::Ip).or_else(vsock)
+}
+
+/// A socket that flows come to. Its name, if it has one, goes when this is dropped.
+pub(crate) struct Listener {
+    pub(crate) socket: Arc<Socket>,
+    pub(crate) target: Target,
+    _room: Option<Room>,
+}
+
+impl Listener {
+    /// Takes a port or a name. Connections may come from now on.
+    pub(crate) fn bind(spec: &TestSpec, station: &Station, backlog: u32) -> Result<Listener, EngineError> {
+        let socket = create(spec.transport, station)?;
+        let (place, room) = match station {
+            Station::Unix(directory) => {
+                let room = Room::below(directory.clone())?;
+                (Target::Unix(room.0.join("s")), Some(room))
+            }
+            _ => (any_port(station), None),
+        };
+        options::apply(&socket, spec, &place)?;
+        match spec.transport {
+            Transport::Udp => bind_shared(&socket, &place)?,
+            _ => {
+                bind(&socket, &place)?;
+                let backlog = i32::try_from(backlog).unwrap_or(i32::MAX).max(128);
+                socket.listen(backlog).map_err(|error| EngineError::local("listen", &place, error))?;
+                socket.set_nonblocking(true).map_err(|error| EngineError::local("O_NONBLOCK", &place, error))?;
+            }
+        }
+        let target = local_target(&socket, &place)?;
+        Ok(Listener { socket: Arc::new(socket), target, _room: room })
+    }
+}
+
+/// `SO_REUSEPORT` and not `SO_REUSEADDR`, with which any user's program could bind the port too.
+pub(crate) fn bind_shared(socket: &Socket, place: &Target) -> Result<(), EngineError> {
+    sockopt::set_socket_reuseport(socket, true)
+        .map_err(|errno| EngineError::local("SO_REUSEPORT", place, errno.into()))?;
+    bind(socket, place)
+}
+
+/// A directory that only this user may enter, for a socket whose name nobody else is to see.
+struct Room(PathBuf);
+
+impl Room {
+    fn below(directory: PathBuf) -> Result<Room, EngineError> {
+        let path = directory.join(format!(".vtax-{}", &Token::random().to_hex()[..16]));
+        let made = DirBuilder::new().mode(0o700).create(&path);
+        made.map_err(|source| EngineError::File { operation: "make the socket's directory", directory, source })?;
+        Ok(Room(path))
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        // Nobody is there to be told; what is left is an empty directory with our name.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vtax_model::{
+        units::{ByteSize, Span},
+        workload::{Warmup, Workload},
+    };
+
+    fn spec(transport: Transport) -> TestSpec {
+        let workload = Workload::Rr { request: ByteSize(1), response: ByteSize(1) };
+        let options = vtax_model::options::TestOptions::default();
+        TestSpec { transport, workload, streams: 1, warmup: Warmup::NONE, duration: Span::from_millis(1), options }
+    }
+
+    #[test]
+    fn the_name_of_a_socket_goes_with_its_listener() {
+        let directory = tempfile::tempdir().unwrap();
+        let station = Station::Unix(directory.path().to_owned());
+        let listener = Listener::bind(&spec(Transport::Unix), &station, 1).unwrap();
+        let Target::Unix(path) = listener.target.clone() else { panic!("{}", listener.target) };
+        let mode = std::os::unix::fs::PermissionsExt::mode(&path.parent().unwrap().metadata().unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o700);
+        assert!(path.exists());
+        drop(listener);
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_name_that_is_too_long_is_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let deep = directory.path().join("d".repeat(100));
+        fs::create_dir(&deep).unwrap();
+        let refused = Listener::bind(&spec(Transport::Unix), &Station::Unix(deep.clone()), 1).err().unwrap();
+        assert!(refused.to_string().contains("name a socket"), "{refused}");
+        assert_eq!(fs::read_dir(&deep).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn kinds_that_do_not_fit_are_named() {
+        let v4 = Station::Ip("127.0.0.1".parse().unwrap());
+        let refused = check_family(Transport::Udp, &v4, Some(&Target::Ip("[::1]:7".parse().unwrap()))).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "UDP from 127.0.0.1 to [::1]:7: one is IPv4, the other IPv6: give both ends addresses of one family"
+        );
+        assert!(check_family(Transport::Unix, &v4, None).is_err());
+        assert!(check_family(Transport::Tcp, &v4, Some(&Target::Unix("/s".into()))).is_err());
+        assert!(check_family(Transport::Vsock, &Station::Vsock(1), Some(&Target::Vsock { cid: 3, port: 1 })).is_ok());
+    }
+
+    #[test]
+    fn vsock_is_bound_where_the_kernel_has_it() {
+        match Listener::bind(&spec(Transport::Vsock), &Station::Vsock(u32::MAX), 1) {
+            Ok(listener) => assert!(matches!(listener.target, Target::Vsock { port, .. } if port != u32::MAX)),
+            Err(error) => assert!(matches!(error, EngineError::Unsupported { what: "vsock", .. }), "{error}"),
+        }
+    }
+}

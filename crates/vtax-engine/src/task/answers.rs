@@ -1,0 +1,147 @@
+//! The responder of request and response.
+//!
+//! Its window is between the marks of each flow, so it holds the initiator's transactions and those
+//! that were under way when the time was over. The thread's counters are read at the first mark that
+//! opens a window and at the first that closes one.
+
+use std::{thread, time::Duration};
+
+use rustix::io::Errno;
+use vtax_model::options::Manners;
+use vtax_sys::clock::now_ns;
+
+use super::{Line, Sizes, longest_datagram};
+use crate::{
+    account::{Desk, Way, after},
+    drive::{Io, Until, blocking::spin_until},
+    error::EngineError,
+    wire::{Greeting, Head, Mark, Stamp, shows_token},
+};
+
+/// A stalled thread looks this often whether the test is over.
+const NAP: Duration = Duration::from_millis(100);
+
+/// Answers until the initiator closes the window.
+pub(crate) async fn respond<I: Io>(
+    line: Line<'_, I>,
+    desk: &Desk<'_>,
+    slot: usize,
+    sizes: Sizes,
+) -> Result<(), EngineError> {
+    let mut wire = Answers::new(line, sizes, desk);
+    let mut mark = wire.request().await?;
+    desk.begun(now_ns());
+    wire.line.has_begun();
+    while mark != Mark::Open {
+        wire.respond().await?;
+        wire.line.io.look_back(false);
+        mark = wire.request().await?;
+    }
+    desk.open(slot, Way::Here)?;
+    loop {
+        wire.respond().await?;
+        wire.line.io.look_back(mark == Mark::None);
+        mark = wire.request().await?;
+        match mark {
+            Mark::None => desk.answered(slot)?,
+            // Our answer to the first one was lost.
+            Mark::Open => desk.reopen(slot)?,
+            Mark::Close => break,
+        }
+    }
+    desk.ends(slot, now_ns());
+    desk.close()?;
+    wire.respond().await?;
+    wire.line.io.look_back(false);
+    Ok(())
+}
+
+struct Answers<'a, I> {
+    line: Line<'a, I>,
+    desk: &'a Desk<'a>,
+    sizes: Sizes,
+    head: Head,
+    manners: Option<Manners>,
+    /// When the request came in that is to be answered late.
+    received: u64,
+}
+
+impl<'a, I: Io> Answers<'a, I> {
+    fn new(line: Line<'a, I>, sizes: Sizes, desk: &'a Desk<'a>) -> Answers<'a, I> {
+        let head = match line.is_datagram() {
+            true => Head::with_token(sizes.response, &line.flow.session.token),
+            false => Head::plain(sizes.response),
+        };
+        let manners = Some(line.flow.session.spec.options.responder).filter(|manners| *manners != Manners::default());
+        Answers { line, desk, sizes, head, manners, received: 0 }
+    }
+
+    /// Waits for the next request.
+    #[inline]
+    async fn request(&mut self) -> Result<Mark, EngineError> {
+        let mark = if self.line.is_datagram() { self.request_datagram().await? } else { self.request_bytes().await? };
+        if self.manners.is_some() {
+            self.received = now_ns();
+        }
+        Ok(mark)
+    }
+
+    #[inline]
+    async fn request_bytes(&mut self) -> Result<Mark, EngineError> {
+        let first = self.line.receive_all(self.sizes.request).await?;
+        let peer = &self.line.flow.peer;
+        Stamp::mark_of(&[first]).ok_or_else(|| EngineError::Protocol { peer: peer.clone(), what: "an unknown mark" })
+    }
+
+    /// An idle peer is noticed, a hello whose answer was lost is answered again, and all else that
+    /// isn't the test's is ignored.
+    #[inline]
+    async fn request_datagram(&mut self) -> Result<Mark, EngineError> {
+        let session = &self.line.flow.session;
+        loop {
+            let head = &mut self.head;
+            let look = |datagram: &[u8]| {
+                let is_hello = self.line.flow.is_greeting(datagram, Greeting::Hello);
+                if !is_hello && datagram.len() == self.sizes.request && shows_token(datagram, &session.token) {
+                    head.echo(datagram);
+                    // A datagram with an unknown mark is none of ours.
+                    return Stamp::mark_of(datagram).ok_or(false);
+                }
+                Err(is_hello)
+            };
+            match self.line.io.receive(longest_datagram(self.sizes.request), Until::Patience, look).await {
+                Ok(Ok(mark)) => return Ok(mark),
+                Ok(Err(true)) => self.line.flow.greet(Greeting::Ready)?,
+                Ok(Err(false)) if session.is_stopped() => return Err(EngineError::Cancelled),
+                Ok(Err(false)) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(self.line.failed("receive", errno)),
+            }
+        }
+    }
+
+    #[inline]
+    async fn respond(&mut self) -> Result<(), EngineError> {
+        if let Some(manners) = self.manners {
+            self.misbehave(manners);
+        }
+        match self.line.is_datagram() {
+            true => self.line.send_datagram("response", self.head.bytes(), self.sizes.response).await,
+            false => self.line.send_all(self.head.bytes(), self.sizes.response).await,
+        }
+    }
+
+    /// Known truths for calibration: an answer that is late by an exact time, a thread that does
+    /// nothing for a while.
+    #[cold]
+    fn misbehave(&mut self, manners: Manners) {
+        if let Some(delay) = manners.delay {
+            spin_until(after(self.received, delay.0));
+        }
+        if let Some(stall) = manners.stall.filter(|_| self.desk.is_time_to_stall(now_ns())) {
+            let over = after(now_ns(), stall.0);
+            while now_ns() < over && !self.line.flow.session.is_stopped() {
+                thread::sleep(Duration::from_nanos(over.saturating_sub(now_ns())).min(NAP));
+            }
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! How the bytes of a stream get from the program to the kernel: each call of a sender is one of
+//! these.
+
+use std::{fs::File, io, mem, time::Duration};
+
+use rustix::{
+    fs::sendfile,
+    io::Errno,
+    net::{SendFlags, send},
+};
+use socket2::Socket;
+use vtax_model::{
+    options::{Engine, Sending},
+    workload::{TestSpec, Transport, Workload},
+};
+use vtax_sys::{
+    clock::now_ns,
+    sock::{offload::set_udp_segment, zerocopy::ZeroCopySender},
+};
+
+use super::{Line, bytes};
+use crate::{
+    account::after,
+    drive::{Io, Message},
+    error::EngineError,
+    flow::Flow,
+    wire::Head,
+};
+
+/// The most bytes of one send call over UDP, whatever it is cut into: what an IPv4 packet holds,
+/// udp(7).
+const DATAGRAM_MOST: usize = 65_507;
+
+/// Completions are read after so many sends: one at a time would cost a system call for each send,
+/// later they would fill the room that the kernel has for them.
+const REAP_EVERY: u64 = 32;
+
+/// When the kernel was lent as much as it takes, it is asked again after so long.
+const LENT_WAIT: Duration = Duration::from_micros(200);
+
+/// How long a sender that has ended waits for the kernel to let go of what it was lent: until the
+/// peer has taken in all of it.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Datagrams that one send call of this test hands over: as many as asked for, or as 65,507 bytes
+/// hold, if that is less. One where datagrams aren't what is sent, or go one by one.
+pub(crate) fn segments(spec: &TestSpec) -> usize {
+    match (spec.workload, spec.options.gso) {
+        (Workload::Stream { message, .. }, Some(segments)) => {
+            (DATAGRAM_MOST / bytes(message).max(1)).clamp(1, segments.get() as usize)
+        }
+        _ => 1,
+    }
+}
+
+/// Hands over a message, or as much of it as the kernel takes at once.
+pub(super) enum Handover<'a> {
+    /// send(2) of bytes.
+    Copied,
+    /// send(2) of a datagram, or of several that the kernel cuts (UDP_SEGMENT).
+    Datagrams(Datagrams),
+    /// MSG_ZEROCOPY.
+    Lent(Lent<'a>),
+    /// sendfile(2).
+    File(&'a File),
+}
+
+impl<'a> Handover<'a> {
+    /// The way that the test asks for. Prepares the socket for it.
+    pub(super) fn new(flow: &'a Flow, message: usize) -> Result<Handover<'a>, EngineError> {
+        if flow.transport() == Transport::Udp {
+            return Ok(Handover::Datagrams(Datagrams::new(flow, message)?));
+        }
+        let session = &flow.session;
+        let options = &session.spec.options;
+        if options.sending != Sending::Copy && options.engine != Engine::Blocking {
+            // sendfile(2) has no flags that could say so.
+            flow.option("O_NONBLOCK", flow.socket.set_nonblocking(true))?;
+        }
+        Ok(match options.sending {
+            Sending::Copy => Handover::Copied,
+            Sending::ZeroCopy => Handover::Lent(Lent::new(flow, message)?),
+            Sending::SendFile => {
+                let file = session.supply.file(message);
+                Handover::File(file.map_err(|error| EngineError::socket("memfd_create", &flow.peer, error))?)
+            }
+        })
+    }
+
+    #[inline]
+    pub(super) async fn send<I: Io>(&mut self, line: &Line<'a, I>, message: usize) -> Result<usize, EngineError> {
+        match self {
+            Handover::Copied => {
+                line.io.send(Message::whole(&[], message)).await.map_err(|errno| line.failed("send", errno))
+            }
+            Handover::Datagrams(datagrams) => datagrams.send(line, message).await,
+            Handover::Lent(lent) => lent.send(line, message).await,
+            Handover::File(file) => send_file(line, file, message).await,
+        }
+    }
+
+    /// Nothing more is handed over. What is said on the socket from now on is whole: a word that is
+    /// longer than a segment would be cut, too.
+    pub(super) fn end(&mut self, flow: &Flow) -> Result<(), EngineError> {
+        match self {
+            Handover::Datagrams(Datagrams { count: 2.., .. }) => Ok(set_udp_segment(&*flow.socket, 0)?),
+            _ => Ok(()),
+        }
+    }
+
+    /// Datagrams that were sent so far.
+    pub(super) fn datagrams(&self) -> u64 {
+        if let Handover::Datagrams(datagrams) = self { datagrams.sequence } else { 0 }
+    }
+
+    /// Waits a moment for the kernel to let go of what it was lent. Returns the sends, and those of
+    /// them that were copied.
+    pub(super) async fn settle<I: Io>(&mut self, line: &Line<'a, I>) -> (u64, u64) {
+        match self {
+            Handover::Lent(lent) => lent.settle(line).await,
+            _ => (0, 0),
+        }
+    }
+}
+
+/// Numbered datagrams.
+pub(super) struct Datagrams {
+    head: Head,
+    sequence: u64,
+    /// Of one call.
+    count: usize,
+}
+
+impl Datagrams {
+    fn new(flow: &Flow, message: usize) -> Result<Datagrams, EngineError> {
+        let count = segments(&flow.session.spec);
+        if let (2.., Ok(segment)) = (count, u16::try_from(message)) {
+            set_udp_segment(&*flow.socket, segment)?;
+        }
+        Ok(Datagrams { head: Head::with_token(message, &flow.session.token), sequence: 0, count })
+    }
+
+    #[inline]
+    async fn send<I: Io>(&mut self, line: &Line<'_, I>, message: usize) -> Result<usize, EngineError> {
+        if self.count > 1 {
+            return self.send_several(line, message).await;
+        }
+        self.head.number(self.sequence);
+        line.send_datagram("message", self.head.bytes(), message).await?;
+        self.sequence += 1;
+        Ok(message)
+    }
+
+    async fn send_several<I: Io>(&mut self, line: &Line<'_, I>, message: usize) -> Result<usize, EngineError> {
+        let (head, first, len) = (&mut self.head, self.sequence, self.count * message);
+        let call = |socket: &Socket, buffer: &mut [u8], flags| {
+            for (datagram, number) in buffer[..len].chunks_exact_mut(message).zip(first..) {
+                head.number(number);
+                datagram[..head.bytes().len()].copy_from_slice(head.bytes());
+            }
+            send(socket, &buffer[..len], flags | SendFlags::NOSIGNAL)
+        };
+        match line.io.send_by(call).await {
+            Ok(_) => {
+                self.sequence += self.count as u64;
+                Ok(len)
+            }
+            Err(errno) => Err(not_segmented(line, message, errno)),
+        }
+    }
+}
+
+/// A segment that exceeds the path's MTU is an invalid argument to the kernel, udp(7).
+#[cold]
+fn not_segmented<I: Io>(line: &Line<'_, I>, message: usize, errno: Errno) -> EngineError {
+    match errno {
+        Errno::IO => EngineError::Unsupported {
+            what: "UDP segmentation (gso)",
+            why: "the device computes no checksums, which it needs; switch them on (ethtool -K DEV tx on) or leave \
+                  gso out",
+        },
+        Errno::INVAL => match line.datagram_failed("message", message, Errno::MSGSIZE) {
+            oversize @ EngineError::Oversize { .. } => oversize,
+            _ => line.failed("send", errno),
+        },
+        _ => line.datagram_failed("message", message, errno),
+    }
+}
+
+/// Sends whose pages the kernel reads when it needs them.
+pub(super) struct Lent<'a> {
+    /// Absent once this is dropped.
+    sender: Option<ZeroCopySender<&'a Socket>>,
+    sends: u64,
+    /// Whether the engine's thread may be held up.
+    blocks: bool,
+}
+
+impl<'a> Lent<'a> {
+    fn new(flow: &'a Flow, message: usize) -> Result<Lent<'a>, EngineError> {
+        let sender = Some(ZeroCopySender::new(&*flow.socket, flow.session.supply.memory(message))?);
+        Ok(Lent { sender, sends: 0, blocks: flow.session.spec.options.engine == Engine::Blocking })
+    }
+
+    fn sender(&mut self) -> &mut ZeroCopySender<&'a Socket> {
+        self.sender.as_mut().expect("it is taken only when this is dropped")
+    }
+
+    #[inline]
+    async fn send<I: Io>(&mut self, line: &Line<'a, I>, message: usize) -> Result<usize, EngineError> {
+        let mut latest = None;
+        loop {
+            match line.io.send_by(|_, _, _| self.call(message)).await {
+                Ok(len) => return Ok(len),
+                Err(Errno::NOBUFS) => {}
+                Err(errno) => return Err(line.failed("send", errno)),
+            }
+            let session = &line.flow.session;
+            if session.is_stopped() {
+                return Err(EngineError::Cancelled);
+            }
+            if now_ns() >= *latest.get_or_insert_with(|| after(now_ns(), session.patience.silence)) {
+                return Err(line.failed("send", Errno::AGAIN));
+            }
+            self.wait(line).await?;
+        }
+    }
+
+    #[inline]
+    fn call(&mut self, message: usize) -> Result<usize, Errno> {
+        if self.sends.is_multiple_of(REAP_EVERY) {
+            self.sender().reap().map_err(errno_of)?;
+        }
+        match self.sender().send(0..message).map_err(errno_of) {
+            Ok(len) => {
+                self.sends += 1;
+                Ok(len)
+            }
+            Err(errno) => {
+                // What is told and not read would be reported as an event again and again.
+                self.sender().reap().map_err(errno_of)?;
+                Err(errno)
+            }
+        }
+    }
+
+    /// Something has to be let go first.
+    #[cold]
+    async fn wait<I: Io>(&mut self, line: &Line<'a, I>) -> Result<(), EngineError> {
+        if !self.blocks {
+            return line.sleep(after(now_ns(), LENT_WAIT)).await;
+        }
+        let waited = self.sender().wait(LENT_WAIT).map_err(errno_of);
+        waited.map(drop).map_err(|errno| line.failed("wait for a completion", errno))
+    }
+
+    async fn settle<I: Io>(&mut self, line: &Line<'a, I>) -> (u64, u64) {
+        let latest = after(now_ns(), FAREWELL);
+        while self.sender().reap().is_ok() && self.sender().in_flight() > 0 && now_ns() < latest {
+            if self.wait(line).await.is_err() {
+                break;
+            }
+        }
+        (self.sends, self.sender().copied())
+    }
+}
+
+/// A sender waits for its own memory when it is dropped. Many flows whose peer reads no more would do
+/// so one after the other, so that memory is left to the kernel instead: one message for all of them.
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        let Some(mut sender) = self.sender.take() else { return };
+        // What can't be read counts as lent still.
+        let _ = sender.reap();
+        if sender.in_flight() > 0 {
+            mem::forget(sender);
+        }
+    }
+}
+
+/// The end of the peer would be told by SIGPIPE, which sendfile(2) has no flag against; programs in
+/// Rust ignore that signal.
+async fn send_file<I: Io>(line: &Line<'_, I>, file: &File, message: usize) -> Result<usize, EngineError> {
+    let call = |socket: &Socket, _: &mut [u8], _| sendfile(socket, file, Some(&mut 0), message);
+    line.io.send_by(call).await.map_err(|errno| line.failed("sendfile", errno))
+}
+
+fn errno_of(error: io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vtax_model::{
+        options::{Segments, TestOptions},
+        units::{ByteSize, Span},
+        workload::{Direction, Warmup},
+    };
+
+    #[test]
+    fn as_many_datagrams_as_fit_go_with_a_call() {
+        let count = |message, gso: Option<u32>| {
+            let gso = gso.map(|gso| Segments::try_from(gso).unwrap());
+            segments(&TestSpec {
+                transport: Transport::Udp,
+                workload: Workload::Stream { message: ByteSize(message), direction: Direction::Forward },
+                streams: 1,
+                warmup: Warmup::NONE,
+                duration: Span::from_millis(1),
+                options: TestOptions { gso, ..TestOptions::default() },
+            })
+        };
+        assert_eq!(count(1472, None), 1);
+        assert_eq!(count(1472, Some(10)), 10);
+        assert_eq!(count(1472, Some(64)), 44);
+        assert_eq!((count(8, Some(64)), count(32_753, Some(64)), count(32_754, Some(64))), (64, 2, 1));
+        assert_eq!(count(65_507, Some(2)), 1);
+    }
+}

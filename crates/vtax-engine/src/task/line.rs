@@ -1,0 +1,113 @@
+//! A flow on an engine, with its errors named.
+
+use std::{cell::Cell, time::Duration};
+
+use rustix::io::Errno;
+use vtax_model::{units::ByteSize, workload::Transport};
+
+use crate::{
+    account::Desk,
+    drive::{Engine, Habit, Io, Message, Until, stamped::Stamped},
+    error::EngineError,
+    flow::Flow,
+};
+
+/// A flow on an engine.
+pub(crate) struct Line<'a, I> {
+    pub(crate) io: I,
+    pub(crate) flow: &'a Flow,
+    patience: Cell<Duration>,
+}
+
+impl<'a, I: Io> Line<'a, I> {
+    /// The flow in a place of its thread, with the patience for a first message.
+    pub(crate) fn new<E: Engine<Io<'a> = I>>(engine: &'a E, slot: usize, flow: &'a Flow, habit: Habit) -> Line<'a, I> {
+        let line = Line { io: engine.io(slot, &flow.socket, habit), flow, patience: Cell::default() };
+        line.set_patience(flow.session.patience.first);
+        line
+    }
+
+    /// The same flow, each of whose messages is stamped by the kernel. Asks for it, which is to be
+    /// done when the handshake is over.
+    pub(crate) fn stamped(self, desk: &'a Desk<'a>) -> Result<Line<'a, Stamped<'a, I>>, EngineError> {
+        let Line { io, flow, patience } = self;
+        Ok(Line { io: Stamped::new(io, flow, desk)?, flow, patience })
+    }
+
+    pub(crate) fn is_datagram(&self) -> bool {
+        self.flow.transport() == Transport::Udp
+    }
+
+    pub(crate) fn set_patience(&self, patience: Duration) {
+        self.patience.set(patience);
+        self.io.set_patience(patience);
+    }
+
+    /// The first message is there: from now on silence means death.
+    pub(crate) fn has_begun(&self) {
+        self.set_patience(self.flow.session.patience.silence);
+    }
+
+    #[cold]
+    pub(crate) fn failed(&self, operation: &'static str, errno: Errno) -> EngineError {
+        self.flow.failed(operation, errno, self.patience.get())
+    }
+
+    /// All of a message on a connection.
+    #[inline]
+    pub(crate) async fn send_all(&self, head: &[u8], len: usize) -> Result<(), EngineError> {
+        let mut message = Message::whole(head, len);
+        while message.from < len {
+            message.from += self.io.send(message).await.map_err(|errno| self.failed("send", errno))?;
+        }
+        Ok(())
+    }
+
+    /// Exactly so many bytes of a connection; returns the first of them.
+    #[inline]
+    pub(crate) async fn receive_all(&self, len: usize) -> Result<u8, EngineError> {
+        let (mut received, mut first) = (0, 0);
+        while received < len {
+            let look = |bytes: &[u8]| (bytes.len(), bytes.first().copied());
+            let (more, byte) = self.receive(len - received, Until::Patience, look).await?;
+            if received == 0 {
+                first = byte.unwrap_or_default();
+            }
+            received += more;
+            if more == 0 {
+                return Err(self.flow.ended("receive"));
+            }
+        }
+        Ok(first)
+    }
+
+    #[inline]
+    pub(crate) async fn receive<R>(
+        &self,
+        most: usize,
+        until: Until,
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, EngineError> {
+        self.io.receive(most, until, look).await.map_err(|errno| self.failed("receive", errno))
+    }
+
+    #[inline]
+    pub(crate) async fn send_datagram(&self, what: &'static str, head: &[u8], len: usize) -> Result<(), EngineError> {
+        match self.io.send(Message::whole(head, len)).await {
+            Ok(_) => Ok(()),
+            Err(errno) => Err(self.datagram_failed(what, len, errno)),
+        }
+    }
+
+    #[cold]
+    pub(crate) fn datagram_failed(&self, what: &'static str, len: usize, errno: Errno) -> EngineError {
+        match errno {
+            Errno::MSGSIZE => self.flow.too_large(what, ByteSize(len as u64)),
+            _ => self.failed("send", errno),
+        }
+    }
+
+    pub(crate) async fn sleep(&self, until: u64) -> Result<(), EngineError> {
+        self.io.sleep(until).await.map_err(|errno| self.failed("sleep", errno))
+    }
+}

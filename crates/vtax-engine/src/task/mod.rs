@@ -1,0 +1,44 @@
+//! The workloads: straight-line code for one flow, on any engine.
+
+pub(crate) mod answers;
+pub(crate) mod connections;
+mod handover;
+mod line;
+pub(crate) mod pipelined;
+pub(crate) mod requests;
+pub(crate) mod rr;
+mod schedule;
+pub(crate) mod sink;
+pub(crate) mod source;
+
+pub(crate) use handover::segments;
+pub(crate) use line::Line;
+
+use vtax_model::{units::ByteSize, workload::TestSpec};
+
+/// Bytes of the two messages of a transaction.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sizes {
+    pub(crate) request: usize,
+    pub(crate) response: usize,
+}
+
+impl Sizes {
+    pub(crate) fn new(request: ByteSize, response: ByteSize) -> Sizes {
+        Sizes { request: bytes(request), response: bytes(response) }
+    }
+}
+
+pub(crate) fn bytes(size: ByteSize) -> usize {
+    usize::try_from(size.0).expect("a message of a checked test is at most 64 MiB")
+}
+
+/// Bytes of the datagrams of a test, or a byte more for one that is too long.
+fn longest_datagram(expected: usize) -> usize {
+    expected.max(crate::wire::GREETING_LEN) + 1
+}
+
+/// Whether a test has several requests of a flow under way.
+pub(crate) fn is_pipelined(spec: &TestSpec) -> bool {
+    spec.options.burst.get() > 1 || spec.options.arrivals.is_some()
+}

@@ -1,0 +1,392 @@
+//! Several requests of a flow under way: bursts, and the open loop.
+//!
+//! *Burst*: a number of requests is sent, then one more for each response; each round trip is timed
+//! from its own send. *Open loop*: requests are due at moments of their own, whether or not responses
+//! came, and each is timed from the moment at which it was *due*, so that a stall is seen by all who
+//! would have called in it (no coordinated omission), and from its send, which is what a closed
+//! loop would have told. Requests that were due in the window and are under way at its end are
+//! waited for and count as they end; those that never end are counted as lost.
+//!
+//! Over a connection responses come in order. Over UDP they are known by the number in their stamp.
+
+use std::{collections::VecDeque, time::Duration};
+
+use rustix::io::Errno;
+use vtax_model::{
+    options::Arrivals,
+    workload::{TestSpec, Transport, Workload},
+};
+use vtax_sys::clock::now_ns;
+
+use super::{
+    Line, Sizes, longest_datagram,
+    requests::{Outcome, Requests},
+    schedule::Schedule,
+};
+use crate::{
+    account::{Desk, Way, after, seconds},
+    drive::{Either, Io, Message, Until},
+    error::EngineError,
+    patience::Patience,
+    wire::{Mark, Stamp},
+};
+
+/// Requests that are sent one after the other, when they are overdue, before responses are looked for.
+const STRETCH: u32 = 8;
+
+/// Whether the stamps of a test over UDP have room for the numbers of all requests under way.
+pub(crate) fn check(spec: &TestSpec) -> Result<(), EngineError> {
+    let Workload::Rr { request, response } = spec.workload else { return Ok(()) };
+    let under_way = match spec.options.arrivals {
+        _ if spec.transport != Transport::Udp => return Ok(()),
+        None => u64::from(spec.options.burst.get()),
+        Some(arrivals) => {
+            let per_flow = f64::from(arrivals.per_second) / f64::from(spec.streams.max(1));
+            (per_flow * Patience::of(spec).silence.as_secs_f64()).ceil() as u64
+        }
+    };
+    let bits = number_bits(Sizes::new(request, response));
+    // One in flight is told from its predecessor by any number. Of more, half of the numbers may be
+    // under way while the other half's are late.
+    if under_way > 1 && under_way > 1 << (bits - 1) {
+        let why = "messages of so few bytes have no room for a number that tells all requests in flight apart; \
+                   give requests and responses of 8 bytes or more";
+        return Err(EngineError::Unsupported { what: "so many requests in flight over UDP", why });
+    }
+    Ok(())
+}
+
+/// Bits of a request's number that its response has room for, too.
+fn number_bits(sizes: Sizes) -> u32 {
+    Stamp::sequence_bits(sizes.request.min(sizes.response))
+}
+
+/// Warms up, measures, and tells the responder both edges of the window.
+pub(crate) async fn initiate<I: Io>(
+    line: Line<'_, I>,
+    desk: &Desk<'_>,
+    slot: usize,
+    sizes: Sizes,
+) -> Result<(), EngineError> {
+    let mut pipeline = Pipeline::new(line, desk, slot, sizes);
+    let begun = now_ns();
+    desk.begun(begun);
+    pipeline.begin(begun, u64::MAX);
+    while pipeline.warms() {
+        pipeline.step(desk.warms_until()).await?;
+    }
+    pipeline.begin(begun, 0);
+    pipeline.drain().await?;
+    while pipeline.requests.exchange(Mark::Open).await? == Outcome::Lost {}
+    pipeline.measure().await?;
+    pipeline.requests.finish().await
+}
+
+struct Pipeline<'a, I> {
+    requests: Requests<'a, I>,
+    desk: &'a Desk<'a>,
+    slot: usize,
+    load: Load,
+    /// In the order of sending, the first with the number `first`.
+    pending: VecDeque<Pending>,
+    first: u64,
+    /// Of those, how many are not answered: behind a lost one others may be that are.
+    unanswered: usize,
+    /// As many may be pending for their numbers to tell them apart.
+    pending_most: usize,
+    /// Bytes of the first pending response that have come.
+    partly: usize,
+    /// When a response came last, or the first request was sent.
+    heard: u64,
+    /// Nothing is sent that is due later.
+    ends: u64,
+    /// Whether what ends is counted, up to `ends` unless it may end late.
+    counted: bool,
+    completed: u64,
+    stretch: u32,
+    /// After which a request over UDP is lost, and a connection's peer is dead.
+    timeout: Duration,
+}
+
+enum Load {
+    Burst(usize),
+    Open(Box<Schedule>),
+}
+
+#[derive(Clone, Copy)]
+struct Pending {
+    due: u64,
+    sent: u64,
+    answered: bool,
+}
+
+/// What a receive call brought.
+enum Came {
+    /// Of a connection.
+    Bytes(usize),
+    /// The response to the request with this number, modulo what its stamp has room for.
+    Answer(u64),
+    Other,
+}
+
+impl<'a, I: Io> Pipeline<'a, I> {
+    fn new(line: Line<'a, I>, desk: &'a Desk<'a>, slot: usize, sizes: Sizes) -> Pipeline<'a, I> {
+        let session = &line.flow.session;
+        let options = &session.spec.options;
+        let open = |arrivals: Arrivals| {
+            let seed = session.token.seed();
+            Load::Open(Box::new(Schedule::new(arrivals, session.spec.streams, line.flow.index, seed)))
+        };
+        let load = options.arrivals.map_or(Load::Burst(options.burst.get() as usize), open);
+        let timeout = match load {
+            Load::Burst(_) if line.is_datagram() => session.patience.lost_latest,
+            _ => session.patience.silence,
+        };
+        let pending_most = match line.is_datagram() {
+            true => 1 << (number_bits(sizes) - 1).min(31),
+            false => usize::MAX,
+        };
+        Pipeline {
+            requests: Requests::new(line, sizes),
+            desk,
+            slot,
+            load,
+            pending: VecDeque::new(),
+            first: 1,
+            unanswered: 0,
+            pending_most,
+            partly: 0,
+            heard: 0,
+            ends: u64::MAX,
+            counted: false,
+            completed: 0,
+            stretch: 0,
+            timeout,
+        }
+    }
+
+    fn begin(&mut self, start: u64, ends: u64) {
+        self.ends = ends;
+        if let Load::Open(schedule) = &mut self.load {
+            schedule.restart(start);
+        }
+    }
+
+    fn warms(&mut self) -> bool {
+        let completed = std::mem::take(&mut self.completed);
+        self.desk.warming(now_ns(), completed)
+    }
+
+    async fn measure(&mut self) -> Result<(), EngineError> {
+        let start = self.desk.open(self.slot, Way::Here)?;
+        let (_, closes) = self.desk.window();
+        self.begin(start, closes);
+        self.counted = true;
+        while now_ns() < closes {
+            self.step(closes).await?;
+        }
+        self.desk.close()?;
+        if let Load::Open(_) = self.load {
+            self.catch_up(closes).await?;
+            self.drain().await?;
+            self.desk.ends(self.slot, closes);
+            return Ok(());
+        }
+        self.counted = false;
+        self.drain().await
+    }
+
+    /// Sends what was due in the window and could not be sent in it, for so long as anybody would
+    /// wait; what isn't sent by then is lost.
+    async fn catch_up(&mut self, closes: u64) -> Result<(), EngineError> {
+        let latest = after(closes, self.requests.line.flow.session.patience.silence);
+        while self.due(now_ns()).is_some() && now_ns() < latest {
+            self.step(latest).await?;
+        }
+        if let Load::Open(schedule) = &mut self.load {
+            while schedule.due() < closes {
+                schedule.advance();
+                self.desk.lost(1);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for what is under way; what doesn't come is lost.
+    async fn drain(&mut self) -> Result<(), EngineError> {
+        self.ends = 0;
+        while let Some(first) = self.pending.front() {
+            // Over a connection any response is a sign of life, over UDP each has its own time.
+            let since = if self.requests.line.is_datagram() { first.sent } else { first.sent.max(self.heard) };
+            self.receive(Until::Moment(after(since, self.timeout))).await?;
+        }
+        Ok(())
+    }
+
+    /// When the next request is due, if that is by `now`.
+    fn due(&self, now: u64) -> Option<u64> {
+        let due = match &self.load {
+            Load::Burst(most) => (self.unanswered < *most && self.pending.len() < self.pending_most).then_some(now)?,
+            Load::Open(schedule) => schedule.due(),
+        };
+        (due <= now && due < self.ends).then_some(due)
+    }
+
+    /// Sends a request or takes responses, whichever is the next thing to do; `end` bounds the wait.
+    async fn step(&mut self, end: u64) -> Result<(), EngineError> {
+        let now = now_ns();
+        match self.due(now) {
+            Some(due) if self.stretch < STRETCH || self.pending.is_empty() => {
+                self.stretch += 1;
+                self.send(due, now).await
+            }
+            Some(_) => self.receive(Until::Moment(0)).await,
+            None => {
+                let until = match &self.load {
+                    Load::Burst(_) => Until::Patience,
+                    Load::Open(schedule) => Until::Moment(schedule.due().min(end)),
+                };
+                self.receive(until).await
+            }
+        }
+    }
+
+    async fn send(&mut self, due: u64, now: u64) -> Result<(), EngineError> {
+        if self.pending.is_empty() {
+            self.heard = now;
+            self.first = self.requests.sequence + 1;
+        }
+        self.requests.sequence += 1;
+        let number = if self.requests.line.is_datagram() { self.requests.sequence } else { 0 };
+        self.requests.head.stamp(Stamp::new(number, Mark::None));
+        let head = self.requests.head;
+        self.pending.push_back(Pending { due, sent: now, answered: false });
+        self.unanswered += 1;
+        if let Load::Open(schedule) = &mut self.load {
+            schedule.advance();
+        }
+        let mut message = Message::whole(head.bytes(), self.requests.sizes.request);
+        while message.from < message.len {
+            let most = self.most();
+            match self.requests.line.io.send_or_receive(message, most, |bytes| self.read(bytes)).await {
+                Ok(Either::Sent(len)) => message.from += len,
+                Ok(Either::Received(came)) => self.take(came)?,
+                Err(errno) => return Err(self.requests.line.datagram_failed("request", message.len, errno)),
+            }
+        }
+        Ok(())
+    }
+
+    async fn receive(&mut self, until: Until) -> Result<(), EngineError> {
+        self.stretch = 0;
+        match self.requests.line.io.receive(self.most(), until, |bytes| self.read(bytes)).await {
+            Ok(came) => self.take(came),
+            Err(Errno::AGAIN) => self.nothing_came(now_ns()),
+            Err(errno) => Err(self.requests.line.failed("receive", errno)),
+        }
+    }
+
+    /// As much as may come, and at least enough to see the end of a connection.
+    fn most(&self) -> usize {
+        match self.requests.line.is_datagram() {
+            true => longest_datagram(self.requests.sizes.response),
+            false => (self.pending.len() * self.requests.sizes.response - self.partly).max(1),
+        }
+    }
+
+    fn read(&self, bytes: &[u8]) -> Came {
+        if !self.requests.line.is_datagram() {
+            return Came::Bytes(bytes.len());
+        }
+        match self.requests.is_response(bytes) {
+            true => Came::Answer(Stamp::sequence_of(&bytes[..bytes.len().min(self.requests.sizes.request)])),
+            false => Came::Other,
+        }
+    }
+
+    fn take(&mut self, came: Came) -> Result<(), EngineError> {
+        let now = now_ns();
+        match came {
+            Came::Bytes(0) => return Err(self.requests.line.flow.ended("receive")),
+            Came::Bytes(len) => {
+                self.partly += len;
+                while self.partly >= self.requests.sizes.response && !self.pending.is_empty() {
+                    self.partly -= self.requests.sizes.response;
+                    self.complete(0, now)?;
+                }
+            }
+            Came::Answer(number) => self.answered(number, now)?,
+            Came::Other if self.requests.line.flow.session.is_stopped() => return Err(EngineError::Cancelled),
+            Came::Other => {}
+        }
+        self.drop_lost(now);
+        Ok(())
+    }
+
+    /// Finds the request of an answer; late ones and duplicates have none.
+    fn answered(&mut self, number: u64, now: u64) -> Result<(), EngineError> {
+        let place = number.wrapping_sub(self.first) & ((1 << number_bits(self.requests.sizes)) - 1);
+        match usize::try_from(place).ok().filter(|place| *place < self.pending.len()) {
+            Some(place) if !self.pending[place].answered => self.complete(place, now),
+            _ => Ok(()),
+        }
+    }
+
+    fn complete(&mut self, place: usize, now: u64) -> Result<(), EngineError> {
+        let Pending { due, sent, .. } = self.pending[place];
+        self.pending[place].answered = true;
+        self.unanswered -= 1;
+        self.heard = now;
+        self.completed += 1;
+        while self.pending.front().is_some_and(|first| first.answered) {
+            self.pending.pop_front();
+            self.first += 1;
+        }
+        match self.load {
+            _ if !self.counted => Ok(()),
+            Load::Burst(_) if now >= self.ends => Ok(()),
+            Load::Burst(_) => self.desk.transaction(self.slot, now - sent, now),
+            Load::Open(_) => {
+                self.desk.sent_and_answered(now - sent);
+                self.desk.transaction(self.slot, now - due, now)
+            }
+        }
+    }
+
+    #[cold]
+    fn nothing_came(&mut self, now: u64) -> Result<(), EngineError> {
+        let session = &self.requests.line.flow.session;
+        if session.is_stopped() {
+            return Err(EngineError::Cancelled);
+        }
+        let silence = session.patience.silence;
+        if !self.pending.is_empty() && now >= after(self.heard, silence) {
+            let (peer, operation) = (self.requests.line.flow.peer.clone(), "wait for a response");
+            return Err(EngineError::PeerSilent {
+                peer,
+                operation,
+                waited: Duration::from_secs_f64(seconds(self.heard, now)),
+            });
+        }
+        self.drop_lost(now);
+        Ok(())
+    }
+
+    /// What is lost makes room for another request. Over a connection nothing is.
+    fn drop_lost(&mut self, now: u64) {
+        if !self.requests.line.is_datagram() {
+            return;
+        }
+        while let Some(first) = self.pending.front() {
+            if !first.answered && now < after(first.sent, self.timeout) {
+                break;
+            }
+            if !first.answered {
+                self.unanswered -= 1;
+                self.desk.lost(u64::from(self.counted));
+            }
+            self.pending.pop_front();
+            self.first += 1;
+        }
+    }
+}

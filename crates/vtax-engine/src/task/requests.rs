@@ -1,0 +1,150 @@
+//! The initiator's side of a transaction: a request, and its response or its loss.
+
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+
+use super::{Line, Sizes, longest_datagram};
+use crate::{
+    drive::{Io, Until},
+    error::EngineError,
+    wire::{GREETING_LEN, Greeting, Head, Mark, Stamp, shows_token},
+};
+
+/// How a transaction ended that has not failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Answered,
+    /// No response in time, which only a datagram can do.
+    Lost,
+}
+
+/// What there is to know of a datagram that came in.
+pub(super) enum Came {
+    Answer,
+    /// Of so many bytes, and none that is waited for.
+    Other(usize),
+}
+
+/// A flow's requests, one after the other.
+pub(crate) struct Requests<'a, I> {
+    pub(super) line: Line<'a, I>,
+    pub(super) sizes: Sizes,
+    pub(super) head: Head,
+    pub(super) sequence: u64,
+    /// When a response over UDP counts as lost.
+    timeout: Duration,
+    /// Since the last response, in lost ones.
+    silent: Duration,
+}
+
+impl<'a, I: Io> Requests<'a, I> {
+    pub(crate) fn new(line: Line<'a, I>, sizes: Sizes) -> Requests<'a, I> {
+        let patience = &line.flow.session.patience;
+        let (head, timeout) = if line.is_datagram() {
+            (Head::with_token(sizes.request, &line.flow.session.token), patience.lost_after)
+        } else {
+            (Head::plain(sizes.request), patience.silence)
+        };
+        line.set_patience(timeout);
+        Requests { line, sizes, head, sequence: 0, timeout, silent: Duration::ZERO }
+    }
+
+    /// Sends a request and waits for its response.
+    #[inline]
+    pub(crate) async fn exchange(&mut self, mark: Mark) -> Result<Outcome, EngineError> {
+        if self.line.is_datagram() {
+            return self.exchange_datagrams(mark).await;
+        }
+        self.head.stamp(Stamp::new(0, mark));
+        self.line.send_all(self.head.bytes(), self.sizes.request).await?;
+        self.line.receive_all(self.sizes.response).await?;
+        Ok(Outcome::Answered)
+    }
+
+    #[inline]
+    async fn exchange_datagrams(&mut self, mark: Mark) -> Result<Outcome, EngineError> {
+        self.sequence += 1;
+        let stamp = Stamp::new(self.sequence, mark);
+        self.head.stamp(stamp);
+        self.line.send_datagram("request", self.head.bytes(), self.sizes.request).await?;
+        match self.await_response(stamp).await? {
+            Outcome::Lost => self.count_lost(),
+            Outcome::Answered => {
+                self.silent = Duration::ZERO;
+                Ok(Outcome::Answered)
+            }
+        }
+    }
+
+    #[inline]
+    async fn await_response(&mut self, stamp: Stamp) -> Result<Outcome, EngineError> {
+        let mut patience = None;
+        loop {
+            let look = |datagram: &[u8]| match self.answers(stamp, datagram) {
+                true => Came::Answer,
+                false => Came::Other(datagram.len()),
+            };
+            match self.line.io.receive(longest_datagram(self.sizes.response), Until::Patience, look).await {
+                Ok(Came::Answer) => return Ok(Outcome::Answered),
+                Ok(Came::Other(len)) => self.ignore(len)?,
+                Err(Errno::AGAIN) => return Ok(Outcome::Lost),
+                Err(errno) => return Err(self.line.failed("receive", errno)),
+            }
+            // Each call has its own timeout: what is ignored must not prolong the wait for ever.
+            if Instant::now() >= *patience.get_or_insert_with(|| Instant::now() + self.timeout) {
+                return Ok(Outcome::Lost);
+            }
+        }
+    }
+
+    #[inline]
+    fn answers(&self, stamp: Stamp, response: &[u8]) -> bool {
+        let stamped = response.len().min(self.sizes.request);
+        self.is_response(response) && stamp.leads(&response[..stamped])
+    }
+
+    #[inline]
+    pub(super) fn is_response(&self, datagram: &[u8]) -> bool {
+        let token = &self.line.flow.session.token;
+        // A word of the handshake that comes late is as long as a response may be.
+        let is_greeting = datagram.len() == GREETING_LEN && Greeting::read(datagram, token).is_some();
+        datagram.len() == self.sizes.response && shows_token(datagram, token) && !is_greeting
+    }
+
+    /// A response that comes after it was counted as lost shows that the timeout is too short for
+    /// this path.
+    #[cold]
+    fn ignore(&mut self, len: usize) -> Result<(), EngineError> {
+        if len == 0 && self.line.flow.session.is_stopped() {
+            return Err(EngineError::Cancelled);
+        }
+        let latest = self.line.flow.session.patience.lost_latest;
+        if len == self.sizes.response && !self.silent.is_zero() && self.timeout < latest {
+            self.timeout = (self.timeout * 2).min(latest);
+            self.line.set_patience(self.timeout);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn count_lost(&mut self) -> Result<Outcome, EngineError> {
+        self.silent += self.timeout;
+        if self.silent >= self.line.flow.session.patience.silence {
+            let (peer, waited) = (self.line.flow.peer.clone(), self.silent);
+            return Err(EngineError::PeerSilent { peer, operation: "wait for a response", waited });
+        }
+        Ok(Outcome::Lost)
+    }
+
+    /// Tells the responder that the window is over; said until it is answered. That a datagram was
+    /// heard can't be known for certain: the responder may be gone by the time that a lost answer
+    /// is asked for again, so failing is as good as done.
+    pub(crate) async fn finish(&mut self) -> Result<(), EngineError> {
+        if !self.line.is_datagram() {
+            return self.exchange(Mark::Close).await.map(drop);
+        }
+        while matches!(self.exchange(Mark::Close).await, Ok(Outcome::Lost)) {}
+        Ok(())
+    }
+}

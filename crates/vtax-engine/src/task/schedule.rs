@@ -1,0 +1,106 @@
+//! When the requests of an open loop are due.
+
+use rand_xoshiro::{
+    Xoshiro256PlusPlus,
+    rand_core::{Rng, SeedableRng},
+};
+use vtax_model::options::{Arrivals, Process};
+
+/// The due times of one flow of several, in the order of time.
+pub(crate) struct Schedule {
+    /// Nanoseconds between the requests of this flow, in the mean.
+    spacing: f64,
+    /// By which this flow's grid is later than that of the first.
+    phase: f64,
+    process: Process,
+    random: Xoshiro256PlusPlus,
+    start: u64,
+    /// Of the next request, in nanoseconds after the start: 53 bits are exact for 104 days.
+    next: f64,
+    sent: u64,
+}
+
+impl Schedule {
+    /// Of the flow with this index among `flows`. Equal seeds give equal times.
+    pub(crate) fn new(arrivals: Arrivals, flows: u32, index: u32, seed: u64) -> Schedule {
+        let each = 1e9 / f64::from(arrivals.per_second.max(1));
+        Schedule {
+            spacing: each * f64::from(flows),
+            phase: each * f64::from(index),
+            process: arrivals.process,
+            random: Xoshiro256PlusPlus::seed_from_u64(seed ^ (u64::from(index) << 32)),
+            start: 0,
+            next: 0.0,
+            sent: 0,
+        }
+    }
+
+    /// Begins anew.
+    pub(crate) fn restart(&mut self, start: u64) {
+        self.start = start;
+        self.sent = 0;
+        self.next = match self.process {
+            Process::Fixed => self.phase,
+            Process::Poisson => self.exponential(),
+        };
+    }
+
+    /// When the next request is due.
+    #[inline]
+    pub(crate) fn due(&self) -> u64 {
+        self.start + self.next as u64
+    }
+
+    /// The next request was sent.
+    #[inline]
+    pub(crate) fn advance(&mut self) {
+        self.sent += 1;
+        self.next = match self.process {
+            // Not by adding up, whose error grows.
+            Process::Fixed => self.phase + self.sent as f64 * self.spacing,
+            Process::Poisson => self.next + self.exponential(),
+        };
+    }
+
+    /// By inversion, from the 53 upper bits and never from 0.
+    fn exponential(&mut self) -> f64 {
+        let uniform = ((self.random.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
+        -uniform.ln() * self.spacing
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dues(process: Process, flows: u32, index: u32, count: usize) -> Vec<u64> {
+        let mut schedule = Schedule::new(Arrivals { per_second: 1_000, process }, flows, index, 42);
+        schedule.restart(1_000_000);
+        let next = |_| {
+            let due = schedule.due();
+            schedule.advance();
+            due
+        };
+        (0..count).map(next).collect()
+    }
+
+    #[test]
+    fn fixed_arrivals_of_several_flows_interleave() {
+        assert_eq!(dues(Process::Fixed, 2, 0, 3), [1_000_000, 3_000_000, 5_000_000]);
+        assert_eq!(dues(Process::Fixed, 2, 1, 3), [2_000_000, 4_000_000, 6_000_000]);
+        assert_eq!(dues(Process::Fixed, 1, 0, 1_000_001)[1_000_000], 1_000_001_000_000);
+    }
+
+    #[test]
+    fn poisson_gaps_are_exponential_and_independent_between_flows() {
+        let dues_of = |index| dues(Process::Poisson, 2, index, 20_001);
+        let gaps: Vec<f64> = dues_of(0).windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        assert!((mean / 2e6 - 1.0).abs() < 0.03, "{mean}");
+        // Of an exponential distribution 1/e is above the mean.
+        let above = gaps.iter().filter(|gap| **gap > 2e6).count() as f64 / gaps.len() as f64;
+        assert!((above - 0.3679).abs() < 0.015, "{above}");
+        assert_ne!(dues_of(0), dues_of(1));
+        assert_eq!(dues_of(0), dues_of(0));
+    }
+}

@@ -1,0 +1,239 @@
+//! What goes over the wire besides payload: stamps, marks, greetings and the token's place.
+//!
+//! Connections: the initiator shows the token and the flow's index ([`hello`]); when all flows have
+//! done so, the responder answers each with [`READY`]. Datagrams: the same, repeated until they are
+//! answered ([`Greeting`]). Nobody else is ever sent anything.
+
+use crate::token::{TOKEN_LEN, Token};
+
+/// Token and index of the flow: the first bytes of each connection.
+pub(crate) const HELLO_LEN: usize = TOKEN_LEN + 4;
+
+/// Responder, on a connection: all flows are there.
+pub(crate) const READY: u8 = 0x06;
+/// Initiator, on a connection whose bytes come from the responder: begin.
+pub(crate) const GO: u8 = 0x07;
+/// Receiver of a stream, on its connection: it is enough.
+pub(crate) const DONE: u8 = 0x08;
+
+pub(crate) fn hello(token: &Token, index: u32) -> [u8; HELLO_LEN] {
+    let mut hello = [0; HELLO_LEN];
+    hello[..TOKEN_LEN].copy_from_slice(token.bytes());
+    hello[TOKEN_LEN..].copy_from_slice(&index.to_le_bytes());
+    hello
+}
+
+/// The index that a hello shows, if the token is right.
+pub(crate) fn read_hello(hello: &[u8; HELLO_LEN], token: &Token) -> Option<u32> {
+    let (shown, index) = hello.split_at(TOKEN_LEN);
+    let index = u32::from_le_bytes(index.try_into().expect("a hello ends with 4 bytes"));
+    token.is(shown).then_some(index)
+}
+
+/// Datagrams of the handshakes: token, index of the flow, kind.
+pub(crate) const GREETING_LEN: usize = TOKEN_LEN + 5;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Greeting {
+    /// Initiator: I am this flow.
+    Hello = 1,
+    /// Responder: all flows are there.
+    Ready = 2,
+    /// Receiver of a stream: it is enough.
+    Done = 3,
+    /// Responder: this flow was heard, others are missing. Receiver of a stream: it comes here.
+    Heard = 4,
+    /// Initiator of a stream that comes from the responder: begin.
+    Go = 5,
+    /// Sender of a stream: nothing comes after this.
+    End = 6,
+    /// Receiver of a stream: it has heard so.
+    Ended = 7,
+}
+
+impl Greeting {
+    const ALL: [Greeting; 7] = [
+        Greeting::Hello,
+        Greeting::Ready,
+        Greeting::Done,
+        Greeting::Heard,
+        Greeting::Go,
+        Greeting::End,
+        Greeting::Ended,
+    ];
+
+    pub(crate) fn write(self, token: &Token, index: u32) -> [u8; GREETING_LEN] {
+        let mut datagram = [self as u8; GREETING_LEN];
+        datagram[..HELLO_LEN].copy_from_slice(&hello(token, index));
+        datagram
+    }
+
+    /// The index and the kind, if the token is right.
+    pub(crate) fn read(datagram: &[u8], token: &Token) -> Option<(u32, Greeting)> {
+        let (hello, [kind]) = datagram.split_first_chunk::<HELLO_LEN>()? else { return None };
+        let kind = Greeting::ALL.into_iter().find(|greeting| *greeting as u8 == *kind)?;
+        Some((read_hello(hello, token)?, kind))
+    }
+}
+
+/// Where a request asks the responder to read its counters, so that the windows of the two ends
+/// hold the same transactions without a clock at the responder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// A request like any other.
+    None = 0,
+    /// The measured time begins after this transaction.
+    Open = 1,
+    /// It has ended; so does the flow.
+    Close = 2,
+}
+
+const MARK_BITS: u32 = 2;
+
+/// The first bytes of each request: its sequence number and its [`Mark`], little endian, cut to
+/// the size of the request. One byte leaves six bits of the sequence number: enough with one in
+/// flight, since an answer would have to be late by 64 timeouts to be taken for a newer one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stamp(u64);
+
+impl Stamp {
+    pub(crate) const LEN: usize = 8;
+
+    #[inline]
+    pub(crate) fn new(sequence: u64, mark: Mark) -> Stamp {
+        Stamp(sequence << MARK_BITS | mark as u64)
+    }
+
+    /// Whether `message` starts with this stamp, as far as both have room.
+    #[inline]
+    pub(crate) fn leads(self, message: &[u8]) -> bool {
+        let len = message.len().min(Stamp::LEN);
+        message[..len] == self.0.to_le_bytes()[..len]
+    }
+
+    #[inline]
+    pub(crate) fn mark_of(message: &[u8]) -> Option<Mark> {
+        match message.first()? & ((1 << MARK_BITS) - 1) {
+            0 => Some(Mark::None),
+            1 => Some(Mark::Open),
+            2 => Some(Mark::Close),
+            _ => None,
+        }
+    }
+
+    /// How many sequence numbers a stamp of so many bytes tells apart, as a power of two.
+    pub(crate) fn sequence_bits(len: usize) -> u32 {
+        8 * len.min(Stamp::LEN) as u32 - MARK_BITS
+    }
+
+    /// The number of a stamp that was cut to `message`, modulo what it tells apart.
+    pub(crate) fn sequence_of(message: &[u8]) -> u64 {
+        let len = message.len().min(Stamp::LEN);
+        let mut bytes = [0; Stamp::LEN];
+        bytes[..len].copy_from_slice(&message[..len]);
+        u64::from_le_bytes(bytes) >> MARK_BITS
+    }
+}
+
+/// The token's place in a datagram: behind the sequence number, if the message has room.
+const TOKEN_PLACE: std::ops::Range<usize> = Stamp::LEN..Stamp::LEN + TOKEN_LEN;
+
+/// Whether a datagram shows the token, or is too short to.
+#[inline]
+pub(crate) fn shows_token(message: &[u8], token: &Token) -> bool {
+    message.get(TOKEN_PLACE).is_none_or(|shown| token.is(shown))
+}
+
+/// The first bytes of a message; all others are the same in every message.
+#[derive(Clone, Copy)]
+pub(crate) struct Head {
+    bytes: [u8; TOKEN_PLACE.end],
+    len: u8,
+}
+
+impl Head {
+    /// Of a message in a connection, which needs no token.
+    pub(crate) fn plain(message: usize) -> Head {
+        Head { bytes: [0; TOKEN_PLACE.end], len: message.min(Stamp::LEN) as u8 }
+    }
+
+    /// Of a datagram: with the token, if it has room for it.
+    pub(crate) fn with_token(message: usize, token: &Token) -> Head {
+        let mut head = Head::plain(message);
+        if message >= TOKEN_PLACE.end {
+            head.bytes[TOKEN_PLACE].copy_from_slice(token.bytes());
+            head.len = TOKEN_PLACE.end as u8;
+        }
+        head
+    }
+
+    #[inline]
+    pub(crate) fn stamp(&mut self, stamp: Stamp) {
+        self.bytes[..Stamp::LEN].copy_from_slice(&stamp.0.to_le_bytes());
+    }
+
+    /// The number of a stream's datagram, whole.
+    #[inline]
+    pub(crate) fn number(&mut self, number: u64) {
+        self.bytes[..Stamp::LEN].copy_from_slice(&number.to_le_bytes());
+    }
+
+    /// Takes over the stamp of the request that is answered, as far as it goes.
+    #[inline]
+    pub(crate) fn echo(&mut self, request: &[u8]) {
+        let len = request.len().min(Stamp::LEN);
+        self.bytes[..len].copy_from_slice(&request[..len]);
+    }
+
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len.into()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_stamp_is_read_back_as_far_as_there_is_room(sequence in 0u64..1 << 62, mark in 0usize..3, len in 1usize..40) {
+            let mark = [Mark::None, Mark::Open, Mark::Close][mark];
+            let mut head = Head::plain(len);
+            head.stamp(Stamp::new(sequence, mark));
+            prop_assert_eq!(head.bytes().len(), len.min(8));
+            prop_assert_eq!(Stamp::mark_of(head.bytes()), Some(mark));
+            prop_assert!(Stamp::new(sequence, mark).leads(head.bytes()));
+            prop_assert!(!Stamp::new(sequence + 1, mark).leads(head.bytes()));
+            let told_apart = 1u128 << Stamp::sequence_bits(len);
+            prop_assert_eq!(u128::from(Stamp::sequence_of(head.bytes())), u128::from(sequence) % told_apart);
+        }
+
+        #[test]
+        fn no_datagram_makes_the_reader_panic(datagram in proptest::collection::vec(any::<u8>(), 0..40)) {
+            prop_assert_eq!(Greeting::read(&datagram, &Token::random()), None);
+            let _ = (Stamp::mark_of(&datagram), shows_token(&datagram, &Token::random()));
+        }
+    }
+
+    #[test]
+    fn a_greeting_is_read_with_the_token_only() {
+        let (token, other) = (Token::random(), Token::random());
+        for greeting in Greeting::ALL {
+            let datagram = greeting.write(&token, 9);
+            assert_eq!(Greeting::read(&datagram, &token), Some((9, greeting)));
+            assert_eq!(Greeting::read(&datagram, &other), None);
+            assert_eq!(Greeting::read(&datagram[..20], &token), None);
+        }
+    }
+
+    #[test]
+    fn a_token_is_looked_for_where_there_is_room() {
+        let (token, other) = (Token::random(), Token::random());
+        let head = Head::with_token(24, &token);
+        assert!(shows_token(head.bytes(), &token));
+        assert!(!shows_token(head.bytes(), &other));
+        assert!(shows_token(Head::with_token(23, &token).bytes(), &other));
+    }
+}

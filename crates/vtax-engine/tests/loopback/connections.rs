@@ -1,0 +1,150 @@
+//! Connections for one transaction each (crr), or for none (cc).
+
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    time::{Duration, Instant},
+};
+
+use vtax_engine::{EngineError, Token};
+use vtax_model::{
+    measurement::EndReport,
+    options::{Engine, TestOptions},
+    units::Span,
+    workload::{TestSpec, Transport, Workload},
+};
+
+use crate::pair::*;
+
+fn check(spec: &TestSpec, [initiator, responder]: &[EndReport; 2], bytes: u64) {
+    let rtt = initiator.rtt.as_ref().expect("transactions have times");
+    assert!(initiator.transactions > 3 && rtt.count() == initiator.transactions, "{}", initiator.transactions);
+    assert_eq!(initiator.bytes, initiator.transactions * bytes);
+    assert!(responder.threads.iter().any(|thread| thread.user + thread.system > 0.0), "{responder:?}");
+    // The rate has the end of each connection in it, which its time has not.
+    let by_rate = initiator.seconds * 1e9 * f64::from(spec.streams) / initiator.transactions as f64;
+    assert!(by_rate > rtt.mean_ns() * 0.8, "{by_rate} {}", rtt.mean_ns());
+    assert!(initiator.started_ns > 0 && initiator.warmup.seconds > 0.0);
+}
+
+#[test]
+fn a_connection_for_each_transaction() {
+    let _alone = alone();
+    for engine in ENGINES {
+        for (request, response) in [(1, 1), (700, 20_000)] {
+            for streams in [1, 8] {
+                let spec = on(engine, spec(Transport::Tcp, crr(request, response), streams));
+                check(&spec, &both(&spec, &setup()), request + response);
+            }
+        }
+    }
+}
+
+#[test]
+fn connections_without_a_transaction() {
+    let _alone = alone();
+    for engine in ENGINES {
+        for streams in [1, 8] {
+            let spec = on(engine, spec(Transport::Tcp, Workload::Cc, streams));
+            check(&spec, &both(&spec, &setup()), 0);
+        }
+    }
+}
+
+/// The end that closes first keeps the port for a minute. It must not be the one that needs a new
+/// port for each connection.
+#[test]
+fn closed_connections_linger_at_the_responder() {
+    let _alone = alone();
+    for workload in [crr(1, 1), Workload::Cc] {
+        let spec = lasting(spec(Transport::Tcp, workload, 1), 300);
+        let token = Token::random();
+        let mut at = 0;
+        let outcomes = both_with(&spec, &setup(), [token, token], |port, _| at = port);
+        let [initiator, _] = outcomes.map(|outcome| outcome.unwrap());
+        let (local, remote) = time_wait(at);
+        assert!(local as u64 >= initiator.transactions / 2, "{local} of {}", initiator.transactions);
+        // That of the connection on which the window was agreed may be one.
+        assert!(remote <= 1 + local / 20, "{remote} at the initiator, {local} at the responder");
+    }
+}
+
+/// Connections in TIME_WAIT whose own port this is, and whose peer's port it is; proc(5).
+fn time_wait(port: u16) -> (usize, usize) {
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let wanted = format!(":{port:04X}");
+    let ports = table.lines().skip(1).filter_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        (fields[3] == "06").then(|| (fields[1].ends_with(&wanted), fields[2].ends_with(&wanted)))
+    });
+    ports.fold((0, 0), |(own, peer), (is_own, is_peer)| (own + usize::from(is_own), peer + usize::from(is_peer)))
+}
+
+#[test]
+fn a_stranger_gets_nothing_out_of_a_test_of_connections() {
+    let _alone = alone();
+    for engine in ENGINES {
+        let spec = lasting(on(engine, spec(Transport::Tcp, crr(1, 1), 2)), 1_200);
+        let token = Token::random();
+        let begun = Instant::now();
+        let mut strangers = vec![];
+        let outcomes = both_with(&spec, &setup(), [token, token], |port, _| {
+            strangers.push(std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(300));
+                let mut stranger = TcpStream::connect(target(port)).unwrap();
+                stranger.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+                stranger.write_all(&[0x5a; 21]).unwrap();
+                let silent = TcpStream::connect(target(port)).unwrap();
+                silent.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+                [stranger, silent].map(|mut stream| stream.read(&mut [0; 16]).unwrap_or(0))
+            }));
+        });
+        for outcome in outcomes {
+            outcome.unwrap();
+        }
+        assert!(begun.elapsed() < Duration::from_secs(6));
+        for stranger in strangers {
+            assert_eq!(stranger.join().unwrap(), [0, 0]);
+        }
+    }
+}
+
+#[test]
+fn a_responder_of_connections_that_dies_is_noticed() {
+    let _alone = alone();
+    for engine in ENGINES {
+        for (workload, ended) in [(crr(1, 1), 1), (Workload::Cc, 1), (crr(1, 1), 0)] {
+            let spec = lasting(on(engine, spec(Transport::Tcp, workload, 2)), 20_000);
+            let (token, begun) = (Token::random(), Instant::now());
+            let outcomes =
+                both_with(&spec, &setup(), [token, token], |_, switches| cancel_in(300, switches[ended].clone()));
+            assert!(matches!(outcomes[ended], Err(EngineError::Cancelled)), "{:?}", outcomes[ended]);
+            let error = outcomes.into_iter().nth(1 - ended).unwrap().unwrap_err();
+            assert!(matches!(error, EngineError::PeerGone { .. } | EngineError::PeerSilent { .. }), "{error:?}");
+            assert!(begun.elapsed() < Duration::from_secs(7), "{:?}", begun.elapsed());
+        }
+    }
+}
+
+#[test]
+fn many_connections_at_a_time() {
+    let _alone = alone();
+    for engine in [Engine::Epoll, Engine::IoUring] {
+        let spec = lasting(on(engine, spec(Transport::Tcp, crr(1, 1), 300)), 600);
+        let [initiator, _] = both(&spec, &setup());
+        assert!(initiator.transactions > 100, "{engine} {}", initiator.transactions);
+    }
+}
+
+#[test]
+fn connections_have_a_series_and_a_steady_state() {
+    let _alone = alone();
+    let options = TestOptions { interval: Some(Span::from_millis(50)), ..TestOptions::default() };
+    let spec = with(spec(Transport::Tcp, crr(1, 1), 2), options);
+    let warmup = vtax_model::workload::Warmup::UntilSteady { most: Span::from_millis(400) };
+    let [initiator, responder] = both(&TestSpec { warmup, ..spec }, &setup());
+    assert!(initiator.warmup.steady.is_some());
+    let counted: u64 = initiator.series.iter().map(|interval| interval.transactions).sum();
+    assert_eq!(counted, initiator.transactions);
+    assert!(responder.series.len() >= 3);
+}

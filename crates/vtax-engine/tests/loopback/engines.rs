@@ -1,0 +1,156 @@
+//! What holds on every engine: the same tests, several flows on a thread, very many flows.
+
+use vtax_engine::{EndSetup, Station};
+use vtax_model::{
+    measurement::EndReport,
+    options::{Engine, TestOptions},
+    workload::{Direction, TestSpec, Transport},
+};
+
+use crate::pair::*;
+
+const READY: [Engine; 3] = [Engine::Epoll, Engine::BusyPoll, Engine::IoUring];
+
+fn threads(spec: TestSpec, threads: u32) -> TestSpec {
+    TestSpec { options: TestOptions { threads: Some(threads), ..spec.options }, ..spec }
+}
+
+/// What an initiator of one in flight reports: the rate's inverse is the mean of each flow, and so
+/// of all.
+fn check_rr(spec: &TestSpec, [initiator, responder]: &[EndReport; 2]) {
+    let rtt = initiator.rtt.as_ref().expect("transactions have times");
+    assert!(initiator.transactions >= u64::from(spec.streams), "{}", initiator.transactions);
+    assert_eq!(rtt.count(), initiator.transactions);
+    assert!(initiator.started_ns > 0 && responder.started_ns > 0);
+    let by_rate = initiator.seconds * 1e9 * f64::from(spec.streams) / initiator.transactions as f64;
+    // Flows have different means and different numbers of transactions.
+    let off = by_rate / rtt.mean_ns() - 1.0;
+    assert!(off.abs() < if spec.streams == 1 { 0.02 } else { 0.35 }, "{by_rate} ns by rate, {} ns", rtt.mean_ns());
+    assert!(responder.bytes >= initiator.bytes, "{} of {}", responder.bytes, initiator.bytes);
+    assert_eq!(initiator.lost, 0);
+}
+
+#[test]
+fn transactions_on_each_engine() {
+    let _alone = alone();
+    for engine in ENGINES {
+        for transport in [Transport::Tcp, Transport::Udp] {
+            for (request, response) in [(1, 1), (200, 3000)] {
+                let spec = on(engine, spec(transport, rr(request, response), 1));
+                check_rr(&spec, &both(&spec, &setup()));
+            }
+        }
+    }
+}
+
+#[test]
+fn several_flows_share_a_thread() {
+    let _alone = alone();
+    for engine in READY {
+        for transport in [Transport::Tcp, Transport::Udp] {
+            let spec = threads(on(engine, spec(transport, rr(1, 1), 12)), 1);
+            let reports = both(&spec, &setup());
+            check_rr(&spec, &reports);
+            assert!(reports.iter().all(|report| report.threads.len() == 1));
+        }
+    }
+}
+
+#[test]
+fn flows_are_dealt_to_threads_and_threads_to_cpus() {
+    let _alone = alone();
+    let first = vtax_sys::cpu::allowed_cpus().unwrap().iter().next().unwrap();
+    let setup = EndSetup { cpus: vec![first, first, first], ..setup() };
+    let spec = on(Engine::Epoll, spec(Transport::Tcp, rr(1, 1), 7));
+    let reports = both(&spec, &setup);
+    check_rr(&spec, &reports);
+    for report in &reports {
+        assert_eq!(report.threads.iter().map(|thread| thread.cpu).collect::<Vec<_>>(), [Some(first); 3]);
+    }
+}
+
+#[test]
+fn streams_on_each_engine() {
+    let _alone = alone();
+    for engine in READY {
+        for (transport, message) in [(Transport::Tcp, 1500), (Transport::Tcp, 1 << 20), (Transport::Udp, 1472)] {
+            for streams in [1, 4] {
+                let spec = on(engine, spec(transport, stream(message), streams));
+                let [sender, receiver] = both(&spec, &setup());
+                assert!(sender.bytes > 0 && receiver.bytes > 0, "{spec:?}");
+                assert!((0.14..0.7).contains(&receiver.seconds), "{spec:?}: {}", receiver.seconds);
+                assert_eq!(receiver.reordered, 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn large_messages_do_not_block_a_thread() {
+    let _alone = alone();
+    for engine in READY {
+        let spec = lasting(threads(on(engine, spec(Transport::Tcp, rr(3 << 20, 2 << 20), 3)), 1), 400);
+        let [initiator, _] = both(&spec, &setup());
+        assert!(initiator.transactions >= 3, "{}", initiator.transactions);
+    }
+}
+
+#[test]
+fn streams_of_each_direction() {
+    let _alone = alone();
+    for engine in ENGINES {
+        for (transport, message) in [(Transport::Tcp, 64 << 10), (Transport::Udp, 1200)] {
+            let spec = on(engine, spec(transport, directed(message, Direction::Reverse), 2));
+            let [receiver, sender] = both(&spec, &setup());
+            assert!(receiver.bytes > 0 && sender.bytes > 0);
+            assert_eq!((receiver.sent_bytes, sender.sent_bytes), (0, 0));
+            if transport == Transport::Udp {
+                let dropped = sender.whole_flow - receiver.whole_flow;
+                assert_eq!(dropped, receiver.socket_drops, "{} sent", sender.whole_flow);
+            }
+        }
+    }
+}
+
+#[test]
+fn streams_of_both_directions_at_once() {
+    let _alone = alone();
+    for engine in ENGINES {
+        for (transport, message) in [(Transport::Tcp, 64 << 10), (Transport::Udp, 1200)] {
+            let spec = on(engine, spec(transport, directed(message, Direction::Both), 2));
+            for report in both(&spec, &setup()) {
+                assert!(report.bytes > 0 && report.sent_bytes > 0, "{engine} {report:?}");
+                // Flows that open their window later than the first of their thread have less of it.
+                assert!((0.04..0.7).contains(&report.seconds), "{}", report.seconds);
+            }
+        }
+    }
+}
+
+/// On a machine that is compiling besides: it must end, and nothing be lost count of.
+fn many(engine: Engine, flows: u32, transport: Transport) {
+    let _alone = alone();
+    let spec = lasting(on(engine, spec(transport, rr(1, 1), flows)), 1_500);
+    let [initiator, responder] = both(&spec, &EndSetup::new(Station::Ip(LOOPBACK)));
+    let rtt = initiator.rtt.as_ref().unwrap();
+    assert_eq!(rtt.count(), initiator.transactions);
+    assert!(initiator.transactions > 1_000, "{}", initiator.transactions);
+    assert!(responder.bytes > 0);
+}
+
+/// Both ends in one process, whose limit on open files may be no more than 20,000.
+#[test]
+fn nearly_ten_thousand_flows_over_tcp() {
+    many(Engine::Epoll, 9_900, Transport::Tcp);
+}
+
+#[test]
+fn two_thousand_flows_over_udp() {
+    many(Engine::Epoll, 2_000, Transport::Udp);
+}
+
+#[test]
+fn thousands_of_flows_on_rings() {
+    many(Engine::IoUring, 9_900, Transport::Tcp);
+    many(Engine::IoUring, 2_000, Transport::Udp);
+}

@@ -1,0 +1,266 @@
+//! Options of transactions and streams: bursts, the open loop, gaps, manners, rates.
+
+use std::time::Duration;
+
+use vtax_engine::EngineError;
+use vtax_model::{
+    measurement::EndReport,
+    options::{Arrivals, Burst, Engine, Manners, Process, SocketOptions, TestOptions},
+    units::{BitRate, ByteSize, Span},
+    workload::{TestSpec, Transport},
+};
+
+use crate::pair::*;
+
+/// Those whose times mean something where two ends share two CPUs with others: one that spins at
+/// both ends is preempted for a time slice whenever anything else runs.
+const CALM: [Engine; 3] = [Engine::Blocking, Engine::Epoll, Engine::IoUring];
+
+fn ms(millis: u64) -> Span {
+    Span::from_millis(millis)
+}
+
+fn open_loop(per_second: u32, process: Process) -> TestOptions {
+    TestOptions { arrivals: Some(Arrivals { per_second, process }), ..TestOptions::default() }
+}
+
+fn changed(spec: TestSpec, change: impl FnOnce(&mut TestOptions)) -> TestSpec {
+    let mut options = spec.options;
+    change(&mut options);
+    TestSpec { options, ..spec }
+}
+
+#[test]
+fn bursts_keep_several_in_flight() {
+    let _alone = alone();
+    for engine in ENGINES {
+        for transport in [Transport::Tcp, Transport::Udp] {
+            for (request, response) in [(1, 1), (100, 1400)] {
+                let burst = TestOptions { engine, burst: Burst::try_from(16).unwrap(), ..TestOptions::default() };
+                let spec = with(spec(transport, rr(request, response), 2), burst);
+                let [initiator, _] = both(&spec, &setup());
+                let rtt = initiator.rtt.as_ref().unwrap();
+                assert_eq!(rtt.count(), initiator.transactions);
+                // Little's law: so many were under way at any time.
+                let flying = rtt.mean_ns() / 1e9 * initiator.transactions as f64 / initiator.seconds / 2.0;
+                assert!((4.0..17.0).contains(&flying), "{engine} {transport} {request}: {flying} in flight");
+            }
+        }
+    }
+}
+
+/// Neither end may stop reading because it can't send: the messages in flight are far more than the
+/// socket buffers hold.
+#[test]
+fn a_burst_of_large_messages_ends() {
+    let _alone = alone();
+    for engine in ENGINES {
+        let burst = TestOptions { engine, burst: Burst::try_from(32).unwrap(), ..TestOptions::default() };
+        let spec = lasting(with(spec(Transport::Tcp, rr(1 << 20, 1 << 20), 1), burst), 400);
+        let [initiator, _] = both(&spec, &setup());
+        assert!(initiator.transactions > 0);
+    }
+}
+
+#[test]
+fn the_open_loop_keeps_its_rate() {
+    let _alone = alone();
+    for engine in CALM {
+        for transport in [Transport::Tcp, Transport::Udp] {
+            for process in [Process::Poisson, Process::Fixed] {
+                let options = TestOptions { engine, ..open_loop(2_000, process) };
+                let spec = lasting(with(spec(transport, rr(8, 8), 4), options), 500);
+                let [initiator, _] = both(&spec, &setup());
+                let (due, sent) = (initiator.rtt.unwrap(), initiator.rtt_from_send.unwrap());
+                assert_eq!((due.count(), sent.count()), (initiator.transactions, initiator.transactions));
+                // A mean of 1000, whose Poisson deviation is 32.
+                assert!((850..1150).contains(&initiator.transactions), "{engine} {}", initiator.transactions);
+                assert!((0.45..0.55).contains(&initiator.seconds), "{}", initiator.seconds);
+                assert!(due.mean_ns() >= sent.mean_ns() * 0.99, "{} {}", due.mean_ns(), sent.mean_ns());
+                assert_eq!(initiator.lost, 0);
+            }
+        }
+    }
+}
+
+/// Half of the requests that are due while the responder stalls wait for half of its stall or more.
+/// One who waits for each response would have sent one of them.
+#[test]
+fn a_stall_is_seen_by_all_who_would_have_called() {
+    let _alone = alone();
+    for engine in CALM {
+        for transport in [Transport::Tcp, Transport::Udp] {
+            let stall = Manners { stall: Some(ms(200)), ..Manners::default() };
+            let options = TestOptions { engine, responder: stall, ..open_loop(1_000, Process::Fixed) };
+            let spec = lasting(with(spec(transport, rr(8, 8), 1), options), 600);
+            let [initiator, _] = both(&spec, &setup());
+            let slow = |report: &EndReport| {
+                let rtt = report.rtt.as_ref().unwrap();
+                rtt.recorded().filter(|(ns, _)| *ns > 100_000_000).map(|(_, count)| count).sum::<u64>()
+            };
+            assert!((90..=130).contains(&slow(&initiator)), "{engine} {transport}: {}", slow(&initiator));
+            let rtt = initiator.rtt.as_ref().unwrap();
+            assert!((195_000_000..400_000_000).contains(&rtt.max()), "{}", rtt.max());
+            assert!(initiator.transactions >= 598, "{} lost {}", initiator.transactions, initiator.lost);
+
+            let closed = changed(spec, |options| options.arrivals = None);
+            let [initiator, _] = both(&closed, &setup());
+            let expected = if transport == Transport::Udp { 0..3 } else { 1..3 };
+            assert!(expected.contains(&slow(&initiator)), "{}", slow(&initiator));
+        }
+    }
+}
+
+/// What is under way or overdue when the window ends counts all the same.
+#[test]
+fn a_stall_at_the_end_of_the_window_is_not_cut_off() {
+    let _alone = alone();
+    let stall = Manners { stall: Some(ms(400)), ..Manners::default() };
+    let options = TestOptions { responder: stall, ..open_loop(1_000, Process::Fixed) };
+    let spec = lasting(with(spec(Transport::Tcp, rr(8, 8), 1), options), 300);
+    let [initiator, _] = both(&spec, &setup());
+    assert_eq!(initiator.transactions, 300);
+    assert!((0.29..0.31).contains(&initiator.seconds), "{}", initiator.seconds);
+    let rtt = initiator.rtt.unwrap();
+    assert!(rtt.percentile(50.0) < 400_000_000 && rtt.max() > 390_000_000, "{}", rtt.max());
+}
+
+/// More than the path takes: what could not be sent by then is lost, and the test ends.
+#[test]
+fn a_rate_beyond_what_goes_is_owned_up_to() {
+    let _alone = alone();
+    let delay = Manners { delay: Some(ms(20)), ..Manners::default() };
+    let options = TestOptions { responder: delay, ..open_loop(100, Process::Fixed) };
+    let spec = lasting(with(spec(Transport::Udp, rr(8, 8), 1), options), 300);
+    let [initiator, _] = both(&spec, &setup());
+    assert_eq!(initiator.transactions + initiator.lost, 30);
+    assert!(initiator.rtt.unwrap().max() > 250_000_000);
+}
+
+#[test]
+fn a_gap_is_no_part_of_a_round_trip() {
+    let _alone = alone();
+    for engine in CALM {
+        for transport in [Transport::Tcp, Transport::Udp] {
+            let options = TestOptions { engine, gap: Some(ms(5)), ..TestOptions::default() };
+            let spec = lasting(with(spec(transport, rr(1, 1), 2), options), 200);
+            let [initiator, _] = both(&spec, &setup());
+            assert!((20..=80).contains(&initiator.transactions), "{engine} {}", initiator.transactions);
+            assert!(initiator.rtt.unwrap().percentile(50.0) < 4_000_000);
+        }
+    }
+}
+
+/// Never early, and where the machine lets it, in time.
+#[test]
+fn a_delayed_answer_is_late_by_the_delay() {
+    let _alone = alone();
+    for engine in CALM {
+        for transport in [Transport::Tcp, Transport::Udp] {
+            let delay = Manners { delay: Some(ms(3)), ..Manners::default() };
+            let options = TestOptions { engine, responder: delay, ..TestOptions::default() };
+            let [initiator, _] = both(&lasting(with(spec(transport, rr(1, 1), 1), options), 300), &setup());
+            let rtt = initiator.rtt.unwrap();
+            assert!(rtt.min() >= 2_990_000, "{}", rtt.min());
+            assert!(rtt.percentile(10.0) < 5_000_000, "{engine} {transport} {}", rtt.percentile(10.0));
+        }
+    }
+}
+
+#[test]
+fn streams_keep_to_their_rate() {
+    let _alone = alone();
+    for engine in CALM {
+        for (transport, message) in [(Transport::Tcp, 1000), (Transport::Udp, 1000)] {
+            // 1000 messages a second in each of two flows.
+            let options = TestOptions { engine, bitrate: BitRate::new(8_000_000), ..TestOptions::default() };
+            let spec = lasting(with(spec(transport, stream(message), 2), options), 500);
+            let [sender, receiver] = both(&spec, &setup());
+            for report in [&sender, &receiver] {
+                let rate = report.bytes as f64 / report.seconds;
+                assert!((1_700_000.0..2_060_000.0).contains(&rate), "{engine} {transport}: {rate} B/s");
+            }
+            assert_eq!(receiver.lost, 0);
+        }
+    }
+}
+
+#[test]
+fn every_datagram_of_a_stream_is_accounted_for() {
+    let _alone = alone();
+    for engine in ENGINES {
+        let spec = on(engine, spec(Transport::Udp, stream(200), 3));
+        let [sender, receiver] = both(&spec, &setup());
+        assert!(sender.whole_flow > 0);
+        assert_eq!(sender.whole_flow, receiver.whole_flow + receiver.socket_drops, "{engine}");
+        assert_eq!(sender.socket_drops, 0);
+    }
+}
+
+#[test]
+fn a_receiver_with_no_room_drops_what_it_says() {
+    let _alone = alone();
+    let socket = SocketOptions { receive_buffer: Some(ByteSize(4_096)), ..SocketOptions::default() };
+    let spec = with(spec(Transport::Udp, stream(1_400), 1), TestOptions { socket, ..TestOptions::default() });
+    let [sender, receiver] = both(&spec, &setup());
+    assert!(receiver.socket_drops > 0, "{} sent", sender.whole_flow);
+    assert_eq!(sender.whole_flow, receiver.whole_flow + receiver.socket_drops);
+}
+
+/// What is true of it however often it is preempted.
+#[test]
+fn a_spinning_engine_takes_every_option() {
+    let _alone = alone();
+    let engine = Engine::BusyPoll;
+    let gap = TestOptions { engine, gap: Some(ms(1)), ..TestOptions::default() };
+    let open = TestOptions { engine, ..open_loop(500, Process::Fixed) };
+    for transport in [Transport::Tcp, Transport::Udp] {
+        let [initiator, _] = both(&lasting(with(spec(transport, rr(8, 8), 1), gap), 200), &setup());
+        assert!((1..=200).contains(&initiator.transactions), "{}", initiator.transactions);
+        let [initiator, _] = both(&lasting(with(spec(transport, rr(8, 8), 2), open), 200), &setup());
+        assert_eq!(initiator.transactions + initiator.lost, 100);
+        let paced = TestOptions { engine, bitrate: BitRate::new(8_000_000), ..TestOptions::default() };
+        let [sender, _] = both(&lasting(with(spec(transport, stream(1_000), 1), paced), 200), &setup());
+        assert!(sender.bytes as f64 <= 1_000_000.0 * sender.seconds + 2_000.0, "{}", sender.bytes);
+    }
+}
+
+#[test]
+fn socket_options_are_set_or_refused_by_name() {
+    let chosen = SocketOptions {
+        nodelay: Some(false),
+        send_buffer: Some(ByteSize(200_000)),
+        receive_buffer: Some(ByteSize(200_000)),
+        congestion: Some("reno".parse().unwrap()),
+        dscp: Some("af21".parse().unwrap()),
+        pacing: BitRate::new(10_000_000_000),
+        busy_poll: Some(Span(Duration::ZERO)),
+    };
+    let options = TestOptions { socket: chosen, ..TestOptions::default() };
+    let [initiator, _] = both(&with(spec(Transport::Tcp, rr(1, 1), 1), options), &setup());
+    assert!(initiator.transactions > 0);
+
+    let unknown = SocketOptions { congestion: Some("no_such_one".parse().unwrap()), ..SocketOptions::default() };
+    let options = TestOptions { socket: unknown, ..TestOptions::default() };
+    let token = vtax_engine::Token::random();
+    let refused = vtax_engine::Responder::bind(&with(spec(Transport::Tcp, rr(1, 1), 1), options), &setup(), token);
+    let error = refused.err().unwrap();
+    assert!(matches!(error, EngineError::CongestionControl { .. }), "{error}");
+}
+
+/// Six bits don't tell two hundred requests apart.
+#[test]
+fn datagrams_without_room_for_their_number_are_refused() {
+    for options in [
+        TestOptions { burst: Burst::try_from(200).unwrap(), ..TestOptions::default() },
+        open_loop(100_000, Process::Poisson),
+    ] {
+        let bind = |bytes, transport| {
+            let spec = with(spec(transport, rr(bytes, bytes), 1), options);
+            vtax_engine::Responder::bind(&spec, &setup(), vtax_engine::Token::random()).err()
+        };
+        let error = bind(1, Transport::Udp).unwrap();
+        assert!(matches!(error, EngineError::Unsupported { .. }), "{error}");
+        assert!(bind(8, Transport::Udp).is_none() && bind(1, Transport::Tcp).is_none());
+    }
+}

@@ -1,0 +1,42 @@
+//! A process that can have no io_uring. A test of its own, for the limit holds for all of it.
+
+use std::{
+    io::ErrorKind,
+    net::{IpAddr, Ipv4Addr, UdpSocket},
+};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use vtax_engine::{Cancel, EndSetup, EngineError, Initiator, Responder, Station, Target, Token};
+use vtax_model::{
+    options::{Engine, TestOptions},
+    units::{ByteSize, Span},
+    workload::{TestSpec, Transport, Warmup, Workload},
+};
+
+/// No file is left for a ring: refused before anything is sent, at both ends.
+#[test]
+fn an_end_without_io_uring_says_why_and_what_to_do() {
+    let one = ByteSize(1);
+    let spec = TestSpec {
+        transport: Transport::Udp,
+        workload: Workload::Rr { request: one, response: one },
+        streams: 1,
+        warmup: Warmup::NONE,
+        duration: Span::from_millis(80),
+        options: TestOptions { engine: Engine::IoUring, ..TestOptions::default() },
+    };
+    let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let target = Target::Ip(peer.local_addr().unwrap());
+    let setup = EndSetup::new(Station::Ip(IpAddr::V4(Ipv4Addr::LOCALHOST)));
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(3), ..limit }).unwrap();
+    let bound = Responder::bind(&spec, &setup, Token::random());
+    let connected = Initiator::connect(&spec, &setup, &target, Token::random(), &Cancel::new());
+    setrlimit(Resource::Nofile, limit).unwrap();
+    for error in [bound.err().unwrap(), connected.err().unwrap()] {
+        assert!(matches!(error, EngineError::NoRing(_)), "{error:?}");
+        assert!(error.to_string().contains("ulimit -n"), "{error}");
+    }
+    peer.set_nonblocking(true).unwrap();
+    assert_eq!(peer.recv(&mut [0; 64]).unwrap_err().kind(), ErrorKind::WouldBlock);
+}

@@ -1,0 +1,57 @@
+//! Settings of the network. `/proc/sys/net` answers for the namespace of the reading thread
+//! (`net_ctl_root`, net/sysctl_net.c), and shows some settings only in the first one.
+
+use std::collections::BTreeMap;
+
+use super::Tree;
+
+const SETTINGS: &[&str] = &[
+    "net.core.busy_poll",
+    "net.core.busy_read",
+    "net.core.default_qdisc",
+    "net.core.dev_weight",
+    "net.core.netdev_budget",
+    "net.core.netdev_budget_usecs",
+    "net.core.netdev_max_backlog",
+    "net.core.rmem_max",
+    "net.core.rps_sock_flow_entries",
+    "net.core.wmem_max",
+    "net.ipv4.tcp_available_congestion_control",
+    "net.ipv4.tcp_mtu_probing",
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_timestamps",
+    "net.ipv4.tcp_wmem",
+];
+
+pub(super) fn congestion_control(tree: &Tree) -> String {
+    setting(tree, "net.ipv4.tcp_congestion_control").unwrap_or_default()
+}
+
+pub(super) fn sysctls(tree: &Tree) -> BTreeMap<String, String> {
+    SETTINGS.iter().filter_map(|name| Some(((*name).to_owned(), setting(tree, name)?))).collect()
+}
+
+/// The kernel puts tabs between the numbers of a list.
+fn setting(tree: &Tree, name: &str) -> Option<String> {
+    let text = tree.text(&format!("proc/sys/{}", name.replace('.', "/")))?;
+    Some(text.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_are_there_are_told_by_name() {
+        let (_root, tree) = Tree::invented(&[
+            ("proc/sys/net/ipv4/tcp_rmem", "4096\t131072\t6291456\n"),
+            ("proc/sys/net/core/busy_read", "0\n"),
+            ("proc/sys/net/core/somaxconn", "4096\n"),
+            ("proc/sys/net/ipv4/tcp_congestion_control", "cubic\n"),
+        ]);
+        let told = [("net.core.busy_read", "0"), ("net.ipv4.tcp_rmem", "4096 131072 6291456")];
+        let told = told.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(sysctls(&tree), told.into());
+        assert_eq!(congestion_control(&tree), "cubic");
+    }
+}

@@ -1,0 +1,112 @@
+//! What pinning must know of a machine's CPUs.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use vtax_sys::cpu::CpuSet;
+
+use crate::inspect::Tree;
+
+const CPU: &str = "sys/devices/system/cpu";
+const NODE: &str = "sys/devices/system/node";
+
+/// The CPUs that are switched on, ascending.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Machine {
+    /// The CPUs.
+    pub cpus: Vec<Cpu>,
+}
+
+/// A CPU as the kernel counts them: a hardware thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cpu {
+    /// The kernel's number.
+    pub number: u32,
+    /// Whether this thread may run there (sched_setaffinity(2), cpuset(7)).
+    pub allowed: bool,
+    /// Its NUMA node.
+    pub node: u32,
+    /// Its core, by the lowest number of a CPU in it.
+    pub core: u32,
+    /// Interrupts of devices and receiving softirqs that it has handled since the machine is up.
+    pub interrupts: u64,
+}
+
+impl Machine {
+    /// Reads it below `tree`; allowed is what the calling thread may use. A kernel that tells
+    /// nothing of nodes or cores has one node, and a core for each CPU.
+    pub fn read(tree: &Tree) -> Machine {
+        let list = |path: &str| tree.text(path).and_then(|text| text.parse::<CpuSet>().ok());
+        let allowed = allowed(tree);
+        let online = list(&format!("{CPU}/online")).or_else(|| allowed.clone()).unwrap_or_default();
+        let nodes = nodes(tree);
+        let (received, devices) = (received(tree), device_interrupts(tree));
+        let count = |counts: &BTreeMap<u32, u64>, number| counts.get(&number).copied().unwrap_or(0);
+        let cpu = |number: u32| {
+            let siblings = list(&format!("{CPU}/cpu{number}/topology/thread_siblings_list")).unwrap_or_default();
+            Cpu {
+                number,
+                allowed: allowed.as_ref().is_none_or(|allowed| allowed.contains(number)),
+                node: nodes.get(&number).copied().unwrap_or(0),
+                core: siblings.iter().next().unwrap_or(number),
+                interrupts: count(&received, number).saturating_add(count(&devices, number)),
+            }
+        };
+        Machine { cpus: online.iter().map(cpu).collect() }
+    }
+
+    /// Those that may be used.
+    pub(super) fn allowed(&self) -> impl Iterator<Item = &Cpu> {
+        self.cpus.iter().filter(|cpu| cpu.allowed)
+    }
+
+    pub(super) fn cpu(&self, number: u32) -> Option<&Cpu> {
+        self.cpus.iter().find(|cpu| cpu.number == number)
+    }
+
+    /// The CPU that handles the most interrupts, if any is known to handle some.
+    pub(super) fn busiest(&self) -> Option<&Cpu> {
+        // Of equals the last is the greatest.
+        self.cpus.iter().rev().max_by_key(|cpu| cpu.interrupts).filter(|cpu| cpu.interrupts > 0)
+    }
+}
+
+fn allowed(tree: &Tree) -> Option<CpuSet> {
+    let status = tree.text("proc/thread-self/status")?;
+    status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?.trim().parse().ok()
+}
+
+fn nodes(tree: &Tree) -> BTreeMap<u32, u32> {
+    let node = |name: String| {
+        let node: u32 = name.strip_prefix("node")?.parse().ok()?;
+        let cpus: CpuSet = tree.text(&format!("{NODE}/{name}/cpulist"))?.parse().ok()?;
+        Some(cpus.iter().map(|cpu| (cpu, node)).collect::<Vec<_>>())
+    };
+    tree.names(NODE).into_iter().filter_map(node).flatten().collect()
+}
+
+/// Received packets are worked off where the interrupt came or where RPS sent them.
+fn received(tree: &Tree) -> BTreeMap<u32, u64> {
+    sums(&tree.text("proc/softirqs").unwrap_or_default(), |label| label == "NET_RX")
+}
+
+/// Those of devices have numbers; the others (timers, calls from other CPUs) have names.
+fn device_interrupts(tree: &Tree) -> BTreeMap<u32, u64> {
+    let is_number = |label: &str| label.bytes().all(|byte| byte.is_ascii_digit());
+    sums(&tree.text("proc/interrupts").unwrap_or_default(), is_number)
+}
+
+/// The sum of some rows of a table with a column for each CPU.
+fn sums(table: &str, wanted: impl Fn(&str) -> bool) -> BTreeMap<u32, u64> {
+    let mut lines = table.lines();
+    let head = lines.next().unwrap_or_default().split_whitespace();
+    let cpus: Vec<u32> = head.map_while(|title| title.strip_prefix("CPU")?.parse().ok()).collect();
+    let mut sums = BTreeMap::new();
+    for (_, counts) in lines.filter_map(|line| line.split_once(':')).filter(|(label, _)| wanted(label.trim())) {
+        for (cpu, count) in cpus.iter().zip(counts.split_whitespace().map_while(|count| count.parse::<u64>().ok())) {
+            let sum: &mut u64 = sums.entry(*cpu).or_default();
+            *sum = sum.saturating_add(count);
+        }
+    }
+    sums
+}

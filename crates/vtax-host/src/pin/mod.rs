@@ -1,0 +1,216 @@
+//! Which CPUs the two ends of a measurement are pinned to.
+//!
+//! Placement is often the largest single effect on a round-trip time: whether the ends share a
+//! CPU, a core or a NUMA node, and whether interrupts land among them. [`pin_plan`] is a pure
+//! function, so that it can be tried on machines that nobody has at hand.
+
+mod machine;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use vtax_sys::cpu::CpuSet;
+
+pub use machine::{Cpu, Machine};
+
+/// Which ends are on this machine, and what is known of their way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PinWish {
+    /// How many threads the initiator has, if it is here.
+    pub initiator: Option<usize>,
+    /// How many threads the responder has, if it is here.
+    pub responder: Option<usize>,
+    /// The NUMA node of the NIC that they use, if there is one and it tells.
+    pub nic_node: Option<u32>,
+}
+
+/// Which CPUs each end is pinned to.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PinPlan {
+    /// Ascending; empty if the end isn't here or is not to be pinned.
+    pub initiator: Vec<u32>,
+    /// Ascending; empty if the end isn't here or is not to be pinned.
+    pub responder: Vec<u32>,
+    /// Each wish that this machine has no room for, as a sentence.
+    pub notes: Vec<String>,
+}
+
+/// Chooses CPUs: one for each thread of an end, none for both ends; no core for both; all on the
+/// NIC's node, else on one node; none that handles most of the interrupts.
+///
+/// Where there is no room for all of these, the last is given up first, then the one node, then
+/// the cores of their own, and then threads share CPUs. With a single CPU nothing is pinned.
+pub fn pin_plan(machine: &Machine, wish: &PinWish) -> PinPlan {
+    let threads = [wish.initiator, wish.responder].map(Option::unwrap_or_default);
+    let room = Room { machine, wish, threads };
+    if threads == [0, 0] {
+        return PinPlan::default();
+    }
+    if machine.allowed().count() < 2 {
+        let notes = vec!["There is only one CPU to run on, so nothing is pinned.".to_owned()];
+        return PinPlan { notes, ..PinPlan::default() };
+    }
+    let [initiator, responder] = room.choose();
+    let notes = room.unmet([&initiator, &responder]);
+    PinPlan { initiator, responder, notes }
+}
+
+/// Which wishes are kept when CPUs are chosen.
+#[derive(Debug, Clone, Copy)]
+struct Keep {
+    /// No core for both ends.
+    cores: bool,
+    /// All on one node.
+    node: bool,
+    /// Not the CPU with most of the interrupts.
+    quiet: bool,
+}
+
+/// From all wishes to none.
+const CONCESSIONS: [Keep; 8] = [
+    Keep { cores: true, node: true, quiet: true },
+    Keep { cores: true, node: true, quiet: false },
+    Keep { cores: true, node: false, quiet: true },
+    Keep { cores: true, node: false, quiet: false },
+    Keep { cores: false, node: true, quiet: true },
+    Keep { cores: false, node: true, quiet: false },
+    Keep { cores: false, node: false, quiet: true },
+    Keep { cores: false, node: false, quiet: false },
+];
+
+/// Between whole cores and single CPUs, when there are too few for all threads.
+const FEWER: [Keep; 2] = [CONCESSIONS[3], CONCESSIONS[7]];
+
+struct Room<'a> {
+    machine: &'a Machine,
+    wish: &'a PinWish,
+    threads: [usize; 2],
+}
+
+type Ends = [Vec<u32>; 2];
+
+impl Room<'_> {
+    /// The fewest concessions that give each thread a CPU. Without enough CPUs for that, all there
+    /// are.
+    fn choose(&self) -> Ends {
+        let each_thread = |ends: &Ends| ends.iter().zip(self.threads).all(|(cpus, threads)| cpus.len() == threads);
+        let each_end = |ends: &Ends| ends.iter().zip(self.threads).all(|(cpus, n)| n == 0 || !cpus.is_empty());
+        let full = CONCESSIONS.iter().flat_map(|keep| self.choices(*keep)).find(each_thread);
+        let fewer = || FEWER.iter().flat_map(|keep| self.choices(*keep)).find(each_end);
+        full.or_else(fewer).unwrap_or_default()
+    }
+
+    /// A choice for each node that would do.
+    fn choices(&self, keep: Keep) -> impl Iterator<Item = Ends> {
+        self.pools(keep).into_iter().map(move |pool| {
+            let [initiator, responder] = deal(groups(&pool, keep.cores), self.threads);
+            [fill(&initiator, self.threads[0]), fill(&responder, self.threads[1])]
+        })
+    }
+
+    /// CPUs to choose from, the best first.
+    fn pools(&self, keep: Keep) -> Vec<Vec<&Cpu>> {
+        let mut all: Vec<&Cpu> = self.machine.allowed().filter(|cpu| !keep.quiet || !self.is_busiest(cpu)).collect();
+        all.sort_by_key(|cpu| (self.is_off_nic(cpu), self.noise(cpu), cpu.number));
+        if !keep.node {
+            return vec![all];
+        }
+        let nodes: BTreeSet<u32> = all.iter().map(|cpu| cpu.node).collect();
+        let wanted = self.wish.nic_node.filter(|node| nodes.contains(node));
+        let nodes = nodes.into_iter().filter(|node| wanted.is_none_or(|wanted| wanted == *node));
+        nodes.map(|node| all.iter().filter(|cpu| cpu.node == node).copied().collect()).collect()
+    }
+
+    fn is_busiest(&self, cpu: &Cpu) -> bool {
+        self.machine.busiest().is_some_and(|busiest| busiest.number == cpu.number)
+    }
+
+    /// What runs on one thread of a core slows down the other.
+    fn noise(&self, cpu: &Cpu) -> u32 {
+        match self.machine.busiest() {
+            Some(busiest) if busiest.number == cpu.number => 2,
+            Some(busiest) if busiest.core == cpu.core => 1,
+            _ => 0,
+        }
+    }
+
+    fn is_off_nic(&self, cpu: &Cpu) -> bool {
+        self.wish.nic_node.is_some_and(|node| node != cpu.node)
+    }
+
+    /// What was not to be had, told from the choice itself.
+    fn unmet(&self, ends: [&[u32]; 2]) -> Vec<String> {
+        let mut notes = Vec::new();
+        for ((name, cpus), threads) in ["initiator", "responder"].into_iter().zip(ends).zip(self.threads) {
+            if cpus.len() < threads {
+                let count = if cpus.len() == 1 { "one CPU".to_owned() } else { format!("{} CPUs", cpus.len()) };
+                notes.push(format!("The {name}'s {threads} threads share {count}."));
+            }
+        }
+        notes.extend(self.shared_core(ends));
+        notes.extend(self.distance(ends));
+        let busiest = self.machine.busiest().map(|cpu| cpu.number);
+        let busiest = busiest.filter(|number| ends.concat().contains(number));
+        notes.extend(busiest.map(|number| format!("CPU {number}, which handles the most interrupts, is among them.")));
+        notes
+    }
+
+    fn shared_core(&self, [initiator, responder]: [&[u32]; 2]) -> Option<String> {
+        let core = |number: u32| self.machine.cpu(number).map(|cpu| cpu.core);
+        let pairs = initiator.iter().flat_map(|one| responder.iter().map(move |other| (*one, *other)));
+        let (one, other) = { pairs }.find(|(one, other)| core(*one) == core(*other))?;
+        Some(format!("The two ends share a core: CPUs {one} and {other} are threads of one."))
+    }
+
+    fn distance(&self, ends: [&[u32]; 2]) -> Option<String> {
+        let used = ends.concat().into_iter().filter_map(|number| self.machine.cpu(number));
+        let nodes: BTreeSet<u32> = used.clone().map(|cpu| cpu.node).collect();
+        match self.wish.nic_node {
+            Some(node) if nodes.iter().any(|used| *used != node) => {
+                let far: CpuSet = used.filter(|cpu| cpu.node != node).map(|cpu| cpu.number).collect();
+                Some(format!("CPUs not on NUMA node {node}, where the NIC is: {far}."))
+            }
+            None if nodes.len() > 1 => Some("The CPUs are on more than one NUMA node.".to_owned()),
+            _ => None,
+        }
+    }
+}
+
+/// The CPUs of each core, or each CPU by itself; in the order of the pool.
+fn groups(pool: &[&Cpu], cores: bool) -> Vec<Vec<u32>> {
+    let mut groups: Vec<(u32, Vec<u32>)> = Vec::new();
+    for cpu in pool {
+        match groups.iter_mut().find(|(core, _)| cores && *core == cpu.core) {
+            Some((_, group)) => group.push(cpu.number),
+            None => groups.push((cpu.core, vec![cpu.number])),
+        }
+    }
+    groups.into_iter().map(|(_, group)| group).collect()
+}
+
+/// Gives each group to the end that has the least for its threads; none gets more groups than it
+/// has threads.
+fn deal(groups: Vec<Vec<u32>>, threads: [usize; 2]) -> [Vec<Vec<u32>>; 2] {
+    let mut dealt = [Vec::new(), Vec::new()];
+    for group in groups {
+        let has = |end: usize| dealt[end].len();
+        let poorer = match [0, 1].map(|end| has(end) < threads[end]) {
+            [false, false] => break,
+            [true, false] => 0,
+            [false, true] => 1,
+            [true, true] => usize::from(has(0) * threads[1] > has(1) * threads[0]),
+        };
+        dealt[poorer].push(group);
+    }
+    dealt
+}
+
+/// One CPU of each core before the second of any.
+fn fill(groups: &[Vec<u32>], threads: usize) -> Vec<u32> {
+    let deepest = groups.iter().map(Vec::len).max().unwrap_or(0);
+    let in_turn = (0..deepest).flat_map(|turn| groups.iter().filter_map(move |group| group.get(turn)));
+    let mut cpus: Vec<u32> = in_turn.take(threads).copied().collect();
+    cpus.sort_unstable();
+    cpus
+}

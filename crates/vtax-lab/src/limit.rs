@@ -1,0 +1,97 @@
+//! What a wire's rate means for the token bucket at each of its ends.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use vtax_model::{
+    topology::Shape,
+    units::{BitRate, ByteSize, Mtu},
+};
+use vtax_sys::netlink::Tbf;
+
+/// How long the queue is if nobody says: as much as a router of that rate would have.
+const QUEUE_MS: u64 = 50;
+/// And as many packets at least, so that a slow wire doesn't drop each second one.
+const QUEUE_PACKETS: u64 = 10;
+/// How much may leave at once after a pause. A kernel that looks at its timers 1,000 times a
+/// second can't keep a rate with less than 1 ms of it; with twice that, a sample of a second is
+/// off by 0.2 % at most.
+const BURST_MS: u64 = 2;
+/// One that leaves while the tokens for the next one come in.
+const BURST_PACKETS: u64 = 2;
+
+/// A token bucket for one MTU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limit {
+    /// The rate.
+    pub rate: BitRate,
+    /// How much may leave at once.
+    pub burst: ByteSize,
+    /// How much may wait.
+    pub queue: ByteSize,
+}
+
+impl Limit {
+    /// For packets of this MTU. A queue that is too short for one of them is as long as one.
+    ///
+    /// The burst is no longer than the queue: packets that a NIC would segment are cut up before
+    /// they are queued only if they are longer than the burst, and would else find no room.
+    pub(crate) fn of(shape: &Shape, mtu: Mtu) -> Limit {
+        let packet = u64::from(mtu.get() + Shape::HEADER);
+        let brings = |ms: u64| (u128::from(shape.rate.bytes()) * u128::from(ms) / 1000).min(u32::MAX.into()) as u64;
+        let usual = brings(QUEUE_MS).max(QUEUE_PACKETS * packet);
+        let queue = shape.queue.map_or(usual, |queue| queue.0).max(packet);
+        let burst = brings(BURST_MS).min(queue).max(BURST_PACKETS * packet);
+        Limit { rate: shape.rate, burst: ByteSize(burst), queue: ByteSize(queue) }
+    }
+}
+
+impl From<Limit> for Tbf {
+    fn from(Limit { rate, burst, queue }: Limit) -> Tbf {
+        Tbf { rate, burst, queue }
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, burst {}, queue {}", self.rate, self.burst, self.queue)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn limit(rate: &str, queue: Option<u64>, mtu: i64) -> (u64, u64) {
+        let shape = Shape { rate: rate.parse().expect("a rate"), queue: queue.map(ByteSize) };
+        let limit = Limit::of(&shape, Mtu::try_from(mtu).expect("an MTU"));
+        (limit.burst.0, limit.queue.0)
+    }
+
+    #[test]
+    fn burst_and_queue_follow_rate_and_mtu() {
+        for (rate, queue, mtu, expected) in [
+            ("1G", None, 1500, (250_000, 6_250_000)),
+            ("100M", None, 1500, (25_000, 625_000)),
+            ("100M", None, 9000, (25_000, 625_000)),
+            ("10M", None, 9000, (18_028, 90_140)),
+            ("1M", None, 1500, (3_028, 15_140)),
+            ("1G", Some(65_536), 1500, (65_536, 65_536)),
+            ("1G", Some(2_000), 1500, (3_028, 2_000)),
+            ("1G", Some(2_000), 9000, (18_028, 9_014)),
+        ] {
+            assert_eq!(limit(rate, queue, mtu), expected, "{rate} {queue:?} {mtu}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_full_packet_always_gets_through(bits in 1..9_000_000_000_000_000_u64, queue: Option<u64>, mtu in 68..65536_i64) {
+            let shape = Shape { rate: BitRate::new(bits).expect("not 0"), queue: queue.map(ByteSize) };
+            let limit = Limit::of(&shape, Mtu::try_from(mtu).expect("an MTU"));
+            let packet = mtu as u64 + 14;
+            prop_assert!(limit.burst.0 >= 2 * packet && limit.queue.0 >= packet);
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! What the ends told beyond the joined figures: warm-up, stages, pairs, CPU of each machine.
+
+use super::{Taken, estimate};
+use crate::{
+    histogram::Histogram,
+    measurement::{IntervalRtt, Stages, WarmupReport},
+    result::{CpuAtEnds, EndStages, PairSummary, ParallelSummary, StageFigures, StagesSummary, WarmupSummary},
+    run::{BothEnds, EndCpu, EndDetail, Figures, PairFigures, Parallel},
+};
+
+/// None if both ends were on one machine: what it worked can't be told apart by ends.
+pub(super) fn cpu(taken: &[Taken<'_>], transactions: bool) -> Option<CpuAtEnds> {
+    if taken.iter().any(|(_, figures)| figures.cpu.one_machine) {
+        return None;
+    }
+    let cost = |end: &EndCpu, figures: &Figures| {
+        let units = if transactions { figures.transactions as f64 } else { figures.bytes as f64 / 1024.0 };
+        end.machine.busy() / end.seconds * figures.seconds / units * 1e6
+    };
+    Some(CpuAtEnds {
+        initiator: estimate(taken.iter().map(|(round, figures)| (*round, cost(&figures.cpu.initiator, figures))))?,
+        responder: estimate(taken.iter().map(|(round, figures)| (*round, cost(&figures.cpu.responder, figures))))?,
+    })
+}
+
+/// None if no end told of one.
+pub(super) fn warmup(taken: &[Taken<'_>]) -> Option<WarmupSummary> {
+    let both = |(_, figures): &Taken<'_>| [figures.ends.initiator.warmup, figures.ends.responder.warmup];
+    let all: Vec<[WarmupReport; 2]> = taken.iter().map(both).collect();
+    let told = |ends: &[WarmupReport; 2]| ends.iter().any(|end| *end != WarmupReport::default());
+    if !all.iter().any(told) {
+        return None;
+    }
+    let samples = |is: &dyn Fn(&WarmupReport) -> bool| all.iter().filter(|ends| ends.iter().any(is)).count() as u32;
+    Some(WarmupSummary {
+        seconds: estimate(
+            taken
+                .iter()
+                .zip(&all)
+                .map(|((round, _), [initiator, responder])| (*round, initiator.seconds.max(responder.seconds))),
+        )?,
+        watched: samples(&|end| end.steady.is_some()),
+        unsteady: samples(&|end| end.steady == Some(false)),
+        slow_start_known: samples(&|end| end.in_slow_start.is_some()),
+        in_slow_start: samples(&|end| end.in_slow_start.is_some_and(|flows| flows > 0)),
+    })
+}
+
+/// None if no stamps were taken.
+pub(super) fn stages(figures: &[&Figures]) -> Option<StagesSummary> {
+    let of = |end: fn(&BothEnds) -> &EndDetail| -> Vec<&Stages> {
+        figures.iter().filter_map(|figures| end(&figures.ends).stages.as_ref()).collect()
+    };
+    let (initiator, responder) = (of(|ends| &ends.initiator), of(|ends| &ends.responder));
+    if initiator.is_empty() && responder.is_empty() {
+        return None;
+    }
+    let (initiator, responder) = (end_stages(&initiator), end_stages(&responder));
+    Some(StagesSummary { wire_us: wire(&initiator, &responder), initiator, responder })
+}
+
+fn end_stages(reports: &[&Stages]) -> EndStages {
+    let of = |stage: fn(&Stages) -> &Option<Histogram>| stage_figures(reports.iter().filter_map(|r| stage(r).as_ref()));
+    EndStages {
+        send_to_qdisc: of(|stages| &stages.send_to_qdisc),
+        qdisc_to_driver: of(|stages| &stages.qdisc_to_driver),
+        driver_to_wire: of(|stages| &stages.driver_to_wire),
+        away: of(|stages| &stages.away),
+        wire_to_stack: of(|stages| &stages.wire_to_stack),
+        stack_to_receive: of(|stages| &stages.stack_to_receive),
+        turnaround: of(|stages| &stages.turnaround),
+        without: reports.iter().map(|stages| stages.without).sum(),
+    }
+}
+
+fn stage_figures<'a>(histograms: impl Iterator<Item = &'a Histogram>) -> Option<StageFigures> {
+    let mut merged = Histogram::new();
+    histograms.for_each(|histogram| merged.merge(histogram));
+    let us = |percent| merged.percentile(percent) as f64 / 1e3;
+    let figures = || StageFigures { mean: merged.mean_ns() / 1e3, p50: us(50.0), p99: us(99.0), n: merged.count() };
+    (!merged.is_empty()).then(figures)
+}
+
+/// `away` begins and ends in the initiator's stack, so that what only hardware stamps tell is in it.
+fn wire(initiator: &EndStages, responder: &EndStages) -> Option<f64> {
+    let EndStages { send_to_qdisc, qdisc_to_driver, wire_to_stack, stack_to_receive, turnaround, .. } = responder;
+    let must = [send_to_qdisc, qdisc_to_driver, stack_to_receive, turnaround];
+    let must: Option<Vec<f64>> = must.into_iter().map(|stage| stage.map(|figures| figures.p50)).collect();
+    let hardware = [wire_to_stack, &responder.driver_to_wire, &initiator.driver_to_wire, &initiator.wire_to_stack];
+    let hardware: f64 = hardware.into_iter().flatten().map(|figures| figures.p50).sum();
+    Some(initiator.away?.p50 - must?.iter().sum::<f64>() - hardware)
+}
+
+/// None if there was one pair alone.
+pub(super) fn parallel(taken: &[Taken<'_>], transactions: bool) -> Option<ParallelSummary> {
+    let samples: Vec<(u32, &Parallel)> =
+        taken.iter().filter_map(|(round, figures)| Some((*round, figures.parallel.as_ref()?))).collect();
+    let pairs = samples.iter().map(|(_, sample)| sample.pairs.len()).max()?;
+    let skews = || samples.iter().map(|(round, sample)| (*round, sample.skew_us));
+    let of_pair = |index| samples.iter().filter_map(move |(round, sample)| Some((*round, sample.pairs.get(index)?)));
+    let of = |index| pair(&of_pair(index).collect::<Vec<_>>(), transactions);
+    Some(ParallelSummary {
+        skew_us: estimate(skews())?.median,
+        skew_us_most: skews().map(|(_, skew)| skew).fold(0.0, f64::max),
+        uncertainty_us: samples.iter().map(|(_, sample)| sample.uncertainty_us).fold(0.0, f64::max),
+        pairs: (0..pairs).map(of).collect(),
+    })
+}
+
+fn pair(samples: &[(u32, &PairFigures)], transactions: bool) -> PairSummary {
+    let rate = |count: fn(&PairFigures) -> f64| {
+        estimate(samples.iter().map(|(round, pair)| (*round, count(pair) / pair.seconds)))
+    };
+    let median = |percentile: fn(IntervalRtt) -> u64| {
+        let us = samples.iter().filter_map(|(round, pair)| Some((*round, percentile(pair.rtt_ns?) as f64 / 1e3)));
+        estimate(us).map(|over_samples| over_samples.median)
+    };
+    PairSummary {
+        transactions_per_s: transactions.then(|| rate(|pair| pair.transactions as f64)).flatten(),
+        goodput_mbps: (!transactions).then(|| rate(|pair| pair.bytes as f64 * 8.0 / 1e6)).flatten(),
+        p50_us: median(|rtt| rtt.p50),
+        p99_us: median(|rtt| rtt.p99),
+        lost: samples.iter().map(|(_, pair)| pair.lost).sum(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        measurement::{EndReport, MachineCpu},
+        options::TestOptions,
+        units::{ByteSize, Span},
+        workload::{TestSpec, Transport, Warmup, Workload},
+    };
+
+    const WORKLOAD: Workload = Workload::Rr { request: ByteSize(1), response: ByteSize(1) };
+
+    fn joined(initiator: &EndReport, responder: &EndReport) -> Figures {
+        let spec = TestSpec {
+            transport: Transport::Tcp,
+            workload: WORKLOAD,
+            streams: 1,
+            warmup: Warmup::NONE,
+            duration: Span::from_millis(1000),
+            options: TestOptions::default(),
+        };
+        Figures::join(&spec, false, initiator, responder)
+    }
+
+    fn end(busy: f64) -> EndReport {
+        let machine = MachineCpu { cpus: 1, system: busy, ..MachineCpu::default() };
+        EndReport { seconds: 1.0, transactions: 1000, bytes: 2048, machine, ..EndReport::default() }
+    }
+
+    fn taking(ns: u64) -> Option<Histogram> {
+        let mut histogram = Histogram::new();
+        (0..10).for_each(|_| histogram.record(ns));
+        Some(histogram)
+    }
+
+    #[test]
+    fn each_ends_machine_is_charged_for_its_own_work() {
+        let mut figures = joined(&end(0.1), &end(0.3));
+        let cost = cpu(&[(1, &figures)], true).expect("two machines");
+        assert!((cost.initiator.mean - 100.0).abs() < 1e-9 && (cost.responder.mean - 300.0).abs() < 1e-9);
+        let per_kb = cpu(&[(1, &figures)], false).expect("two machines");
+        assert!((per_kb.initiator.mean - 50_000.0).abs() < 1e-6, "0.1 s for 2 KB");
+        figures.cpu.one_machine = true;
+        assert_eq!(cpu(&[(1, &figures)], true), None);
+    }
+
+    #[test]
+    fn samples_of_either_end_are_counted_once() {
+        let warm = |steady, in_slow_start| WarmupReport { seconds: 0.5, steady, in_slow_start };
+        let figures = |initiator, responder| {
+            let (mut a, mut b) = (end(0.1), end(0.1));
+            (a.warmup, b.warmup) = (initiator, responder);
+            joined(&a, &b)
+        };
+        let samples = [
+            figures(warm(Some(true), Some(0)), warm(None, None)),
+            figures(warm(Some(false), Some(2)), warm(Some(false), None)),
+            figures(warm(None, None), warm(None, None)),
+        ];
+        let found = warmup(&(1..).zip(&samples).collect::<Vec<_>>()).expect("told");
+        assert_eq!((found.watched, found.unsteady, found.slow_start_known, found.in_slow_start), (2, 1, 2, 1));
+        assert_eq!(warmup(&[(1, &joined(&end(0.1), &end(0.1)))]), None);
+    }
+
+    #[test]
+    fn the_wire_is_what_the_responder_did_not_take() {
+        let (mut initiator, mut responder) = (end(0.1), end(0.1));
+        let own = |away| Stages {
+            send_to_qdisc: taking(1_000),
+            qdisc_to_driver: taking(500),
+            stack_to_receive: taking(7_000),
+            away,
+            ..Stages::default()
+        };
+        initiator.stages = Some(Stages { without: 3, ..own(taking(20_000)) });
+        responder.stages = Some(Stages { turnaround: taking(2_000), ..own(None) });
+        let figures = joined(&initiator, &responder);
+        let found = stages(&[&figures, &figures]).expect("stamped");
+        let wire = found.wire_us.expect("both ends have stamps");
+        assert!((wire - (20.0 - 1.0 - 0.5 - 7.0 - 2.0)).abs() < 0.05, "{wire}");
+        assert_eq!((found.initiator.without, found.initiator.away.map(|away| away.n)), (6, Some(20)));
+        responder.stages = Some(own(None));
+        let without_turnaround = stages(&[&joined(&initiator, &responder)]).expect("stamped");
+        assert_eq!(without_turnaround.wire_us, None, "what a stage took is unknown, not nothing");
+    }
+
+    #[test]
+    fn pairs_are_told_apart_over_the_samples() {
+        let rtt = |p50| Some(IntervalRtt { p50, p90: p50, p99: 2 * p50, max: 3 * p50 });
+        let pair = |transactions, p50| PairFigures { seconds: 0.5, transactions, bytes: 0, lost: 1, rtt_ns: rtt(p50) };
+        let sample = |skew_us, p50| {
+            let pairs = vec![pair(100, p50), pair(300, 10_000)];
+            Figures { parallel: Some(Parallel { skew_us, uncertainty_us: 4.0, pairs }), ..joined(&end(0.1), &end(0.1)) }
+        };
+        let samples = [sample(10.0, 20_000), sample(30.0, 40_000), sample(20.0, 30_000)];
+        let found = parallel(&(1..).zip(&samples).collect::<Vec<_>>(), true).expect("pairs");
+        assert_eq!((found.skew_us, found.skew_us_most, found.uncertainty_us), (20.0, 30.0, 4.0));
+        assert_eq!(found.pairs.len(), 2);
+        assert_eq!((found.pairs[0].p50_us, found.pairs[0].p99_us, found.pairs[0].lost), (Some(30.0), Some(60.0), 3));
+        assert_eq!(found.pairs[1].transactions_per_s.map(|rate| rate.mean), Some(600.0));
+        assert_eq!(found.pairs[1].goodput_mbps, None);
+    }
+}

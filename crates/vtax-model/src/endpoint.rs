@@ -1,0 +1,309 @@
+//! Endpoints that exist already: where a study measures instead of in a lab of its own.
+
+use std::{fmt, net::IpAddr, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+
+use crate::{
+    located::{FileError, Source},
+    study::Row,
+    topology::Name,
+    units::Mtu,
+};
+
+/// An endpoint as a study file names it (`[[endpoint]]`).
+///
+/// A row measures between its initiators and its responders: the first with the first, the second
+/// with the second, all of them at the same time. One alone at an end serves all of the other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Endpoint {
+    /// The row that it stands for; if absent, every row that has none of its own at this end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method: Option<Row>,
+    /// Which end of the row.
+    pub end: End,
+    /// How the agent there is reached.
+    pub control: Control,
+    /// The address to measure on; if absent, the one at which `control` reaches it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<IpAddr>,
+    /// The MTU of the path on which that address is; if absent, it serves every MTU of the study.
+    /// Whatever is said here, the link is asked, and a cell of another MTU isn't measured on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<Mtu>,
+    /// Which CPUs its threads are pinned to; if absent, as the run has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pin: Option<Pinning>,
+    /// vsock: the context identifier of its machine as the other end knows it (vsock(7)). Two ends on
+    /// one machine need none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cid: Option<u32>,
+}
+
+impl Endpoint {
+    /// An endpoint of which nothing is known but how it is reached: it serves every row.
+    pub fn new(end: End, control: Control) -> Endpoint {
+        Endpoint { method: None, end, control, address: None, mtu: None, pin: None, cid: None }
+    }
+
+    /// Reads a file of `[[endpoint]]` tables and nothing else.
+    pub fn parse_file(source: Source<'_>) -> Result<Vec<Endpoint>, FileError> {
+        let file: EndpointFile = source.parse()?;
+        match file.endpoint.get_ref().is_empty() {
+            true => Err(source.error(&file.endpoint.span(), "there is no [[endpoint]] here; give two at least")),
+            false => Ok(file.endpoint.into_inner()),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EndpointFile {
+    #[serde(default = "no_endpoints")]
+    endpoint: Spanned<Vec<Endpoint>>,
+}
+
+fn no_endpoints() -> Spanned<Vec<Endpoint>> {
+    Spanned::new(0..0, Vec::new())
+}
+
+/// The pairs of endpoints that a row measures between at an MTU, at the same time.
+pub fn pairs(endpoints: &[Endpoint], row: Row, mtu: Mtu) -> Result<Vec<[&Endpoint; 2]>, NoPairs> {
+    let serving = |end: End| {
+        let fits = |endpoint: &&Endpoint| endpoint.end == end && endpoint.mtu.is_none_or(|own| own == mtu);
+        let own: Vec<&Endpoint> = endpoints.iter().filter(fits).filter(|e| e.method == Some(row)).collect();
+        match own.is_empty() {
+            true => endpoints.iter().filter(fits).filter(|e| e.method.is_none()).collect(),
+            false => own,
+        }
+    };
+    let (initiators, responders) = (serving(End::Initiator), serving(End::Responder));
+    match (initiators.len(), responders.len()) {
+        (0, _) => Err(NoPairs::Missing { row, mtu, end: End::Initiator }),
+        (_, 0) => Err(NoPairs::Missing { row, mtu, end: End::Responder }),
+        (1, _) => Ok(responders.into_iter().map(|responder| [initiators[0], responder]).collect()),
+        (_, 1) => Ok(initiators.into_iter().map(|initiator| [initiator, responders[0]]).collect()),
+        (n, m) if n == m => Ok(initiators.into_iter().zip(responders).map(|(i, r)| [i, r]).collect()),
+        (initiators, responders) => Err(NoPairs::Uneven { row, mtu, initiators, responders }),
+    }
+}
+
+/// Endpoints that don't pair off for a row.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoPairs {
+    /// None stands for one of its ends.
+    #[error("`{row}` has no {end} at MTU {mtu}; add an [[endpoint]] with end = \"{end}\"")]
+    Missing {
+        /// The row.
+        row: Row,
+        /// The MTU.
+        mtu: Mtu,
+        /// The end.
+        end: End,
+    },
+    /// More of one than of the other.
+    #[error(
+        "`{row}` has {initiators} initiators and {responders} responders at MTU {mtu}; give as many of one as of the other, or one that serves all"
+    )]
+    Uneven {
+        /// The row.
+        row: Row,
+        /// The MTU.
+        mtu: Mtu,
+        /// How many.
+        initiators: usize,
+        /// How many.
+        responders: usize,
+    },
+}
+
+/// One of the two ends of a test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum End {
+    /// Connects, asks, sends.
+    Initiator,
+    /// Is connected to, answers, receives.
+    Responder,
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            End::Initiator => "initiator",
+            End::Responder => "responder",
+        })
+    }
+}
+
+/// How the agent of an endpoint is reached: `local`, `ssh:USER@HOST`, `zone:LAB/NAME`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Control {
+    /// A process of this machine, in the namespace of vtax.
+    Local,
+    /// By the user's ssh, as it takes the text.
+    Ssh(String),
+    /// A zone or a host of a lab that stays up (`vtax lab up`).
+    Zone {
+        /// The lab; if absent, the only one that has such a zone.
+        lab: Option<Name>,
+        /// The zone or host.
+        domain: Name,
+    },
+}
+
+/// A text that names no way to an agent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is no endpoint{why}; write local, ssh:HOST, ssh:USER@HOST, zone:NAME or zone:LAB/NAME")]
+pub struct BadControl {
+    text: String,
+    why: String,
+}
+
+impl FromStr for Control {
+    type Err = BadControl;
+
+    fn from_str(text: &str) -> Result<Self, BadControl> {
+        let bad = |why: String| BadControl { text: text.to_owned(), why };
+        let name = |part: &str| part.parse::<Name>().map_err(|error| bad(format!(": {error}")));
+        match text.split_once(':') {
+            None if text == "local" => Ok(Control::Local),
+            Some(("ssh", host)) if !host.is_empty() => Ok(Control::Ssh(host.to_owned())),
+            Some(("zone", zone)) => match zone.split_once('/') {
+                Some((lab, domain)) => Ok(Control::Zone { lab: Some(name(lab)?), domain: name(domain)? }),
+                None => Ok(Control::Zone { lab: None, domain: name(zone)? }),
+            },
+            _ => Err(bad(String::new())),
+        }
+    }
+}
+
+impl TryFrom<String> for Control {
+    type Error = BadControl;
+
+    fn try_from(text: String) -> Result<Self, BadControl> {
+        text.parse()
+    }
+}
+
+impl From<Control> for String {
+    fn from(control: Control) -> String {
+        control.to_string()
+    }
+}
+
+impl fmt::Display for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Control::Local => f.write_str("local"),
+            Control::Ssh(host) => write!(f, "ssh:{host}"),
+            Control::Zone { lab: Some(lab), domain } => write!(f, "zone:{lab}/{domain}"),
+            Control::Zone { lab: None, domain } => write!(f, "zone:{domain}"),
+        }
+    }
+}
+
+/// Which CPUs the threads of an end are pinned to.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Pinning {
+    /// Chosen by the machine's topology: ends apart from each other, near the NIC, off the busiest
+    /// interrupts.
+    #[default]
+    Auto,
+    /// Wherever the scheduler puts them.
+    Unpinned,
+    /// These, in turn.
+    Cpus(Vec<u32>),
+}
+
+/// A text that names no CPUs.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no pin plan; write auto, none, or CPUs as 0,2 or 4-7; 0,1:2,3 is a plan for each end")]
+pub struct BadPinning(String);
+
+/// As many as Linux can be built for (`NR_CPUS`).
+const CPUS_MOST: u32 = 8192;
+
+impl FromStr for Pinning {
+    type Err = BadPinning;
+
+    fn from_str(text: &str) -> Result<Self, BadPinning> {
+        match text {
+            "auto" => Ok(Pinning::Auto),
+            "none" => Ok(Pinning::Unpinned),
+            _ => {
+                let cpus = text.split(',').map(cpus_of).collect::<Option<Vec<_>>>();
+                cpus.map(|cpus| Pinning::Cpus(cpus.concat())).ok_or_else(|| BadPinning(text.to_owned()))
+            }
+        }
+    }
+}
+
+fn cpus_of(part: &str) -> Option<Vec<u32>> {
+    let (first, last) = part.split_once('-').unwrap_or((part, part));
+    let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+    (first <= last && last < CPUS_MOST).then(|| (first..=last).collect())
+}
+
+impl TryFrom<String> for Pinning {
+    type Error = BadPinning;
+
+    fn try_from(text: String) -> Result<Self, BadPinning> {
+        text.parse()
+    }
+}
+
+impl From<Pinning> for String {
+    fn from(pinning: Pinning) -> String {
+        pinning.to_string()
+    }
+}
+
+impl fmt::Display for Pinning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Pinning::Auto => f.write_str("auto"),
+            Pinning::Unpinned => f.write_str("none"),
+            Pinning::Cpus(cpus) => f.write_str(&cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",")),
+        }
+    }
+}
+
+/// Which CPUs the threads of both ends are pinned to.
+///
+/// Written as one [`Pinning`] for both, or as two with a colon between: `0,1:2,3`. Of one list for
+/// two ends on one machine the initiator has the first half and the responder the rest, so that
+/// they are off each other's CPUs; on two machines each has all of it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Pins {
+    /// Of both ends, or of the initiator alone.
+    pub policy: Pinning,
+    /// Of the responder, if it has one of its own.
+    pub responder: Option<Pinning>,
+}
+
+impl FromStr for Pins {
+    type Err = BadPinning;
+
+    fn from_str(text: &str) -> Result<Self, BadPinning> {
+        let (policy, responder) = match text.split_once(':') {
+            Some((initiator, responder)) => (initiator, Some(responder)),
+            None => (text, None),
+        };
+        Ok(Pins { policy: policy.parse()?, responder: responder.map(str::parse).transpose()? })
+    }
+}
+
+impl fmt::Display for Pins {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.policy.fmt(f)?;
+        self.responder.as_ref().map_or(Ok(()), |responder| write!(f, ":{responder}"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

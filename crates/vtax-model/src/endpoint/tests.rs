@@ -1,0 +1,98 @@
+use super::*;
+use proptest::prelude::*;
+
+#[test]
+fn an_endpoint_is_local_a_host_or_a_zone() {
+    for text in ["local", "ssh:vm1", "ssh:root@vm1", "zone:z1", "zone:mylab/z1"] {
+        assert_eq!(text.parse::<Control>().map(|control| control.to_string()), Ok(text.to_owned()));
+    }
+    for text in ["", "vm1", "ssh:", "zone:", "zone:a/b/c", "locally", "libvirt:x"] {
+        assert!(text.parse::<Control>().is_err(), "{text}");
+    }
+}
+
+#[test]
+fn a_pin_plan_is_a_word_or_cpus() {
+    assert_eq!("0,2-4".parse(), Ok(Pinning::Cpus(vec![0, 2, 3, 4])));
+    assert_eq!("auto".parse(), Ok(Pinning::Auto));
+    assert_eq!("none".parse(), Ok(Pinning::Unpinned));
+    for text in ["", "0,", "3-1", "x", "0-99999", "-1"] {
+        assert!(text.parse::<Pinning>().is_err(), "{text}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_the_parsers_panic(text: String) {
+        let _ = (text.parse::<Control>(), text.parse::<Pinning>());
+    }
+}
+
+fn row(name: &str) -> Row {
+    name.parse().expect("a row")
+}
+
+fn vm(method: Option<&str>, end: End, host: &str) -> Endpoint {
+    Endpoint { method: method.map(row), ..Endpoint::new(end, Control::Ssh(host.into())) }
+}
+
+fn named(endpoints: &[Endpoint], method: &str, mtu: Mtu) -> Result<Vec<String>, String> {
+    let name = |pair: [&Endpoint; 2]| pair.map(|end| end.control.to_string().replace("ssh:", "")).join("-");
+    let found = pairs(endpoints, row(method), mtu).map_err(|error| error.to_string())?;
+    Ok(found.into_iter().map(name).collect())
+}
+
+#[test]
+fn endpoints_pair_off_and_one_serves_all() {
+    use End::{Initiator, Responder};
+    let mut endpoints = vec![
+        vm(None, Initiator, "load"),
+        vm(Some("sr-iov"), Responder, "a"),
+        vm(Some("bridge"), Responder, "b"),
+        vm(Some("bridge"), Responder, "c"),
+    ];
+    let ethernet = Mtu::ETHERNET;
+    assert_eq!(named(&endpoints, "sr-iov", ethernet), Ok(vec!["load-a".into()]));
+    assert_eq!(named(&endpoints, "bridge", ethernet), Ok(vec!["load-b".into(), "load-c".into()]));
+    assert!(named(&endpoints, "veth", ethernet).expect_err("none").contains("end = \"responder\""));
+    endpoints.extend(["x", "y", "z"].map(|host| vm(Some("bridge"), Initiator, host)));
+    assert!(named(&endpoints, "bridge", ethernet).expect_err("3 to 2").contains("3 initiators and 2 responders"));
+    endpoints.pop();
+    assert_eq!(named(&endpoints, "bridge", ethernet), Ok(vec!["x-b".into(), "y-c".into()]));
+}
+
+#[test]
+fn an_endpoint_of_another_mtu_serves_not() {
+    let jumbo = Mtu::try_from(9000).expect("possible");
+    let on = |host: &str, mtu| Endpoint { mtu: Some(mtu), ..vm(None, End::Responder, host) };
+    let endpoints = [vm(None, End::Initiator, "a"), on("b", Mtu::ETHERNET), on("c", jumbo)];
+    assert_eq!(named(&endpoints, "native", Mtu::ETHERNET), Ok(vec!["a-b".into()]));
+    assert_eq!(named(&endpoints, "native", jumbo), Ok(vec!["a-c".into()]));
+    assert!(named(&endpoints[..2], "native", jumbo).is_err());
+}
+
+#[test]
+fn a_file_of_endpoints_is_read_or_refused_with_its_line() {
+    let read = |text: &str| Endpoint::parse_file(Source { name: "vms.toml", text }).map_err(|error| error.to_string());
+    let good = "[[endpoint]]\nmethod = \"sr-iov\"\nend = \"initiator\"\ncontrol = \"ssh:root@vm1\"\n\
+        address = \"192.0.2.1\"\nmtu = 1500\npin = \"2,3\"\n";
+    let endpoint = read(good).expect("good").remove(0);
+    assert_eq!((endpoint.method, endpoint.pin), (Some(row("sr-iov")), Some(Pinning::Cpus(vec![2, 3]))));
+    let refused = |from: &str, to: &str| read(&good.replace(from, to)).expect_err("refused");
+    insta::assert_snapshot!("unknown_end", refused("\"initiator\"", "\"client\""));
+    insta::assert_snapshot!("unknown_control", refused("ssh:root@vm1", "vm1"));
+    insta::assert_snapshot!("unknown_key", refused("pin", "pins"));
+    insta::assert_snapshot!("not_an_address", refused("192.0.2.1", "vm1"));
+    insta::assert_snapshot!("not_a_pin_plan", refused("2,3", "2;3"));
+    insta::assert_snapshot!("no_endpoint", read("# nothing\n").expect_err("empty"));
+}
+
+#[test]
+fn a_plan_is_for_both_ends_or_for_each() {
+    for text in ["auto", "none", "0,1", "0,1:2,3", "auto:none"] {
+        assert_eq!(text.parse::<Pins>().map(|pins| pins.to_string()), Ok(text.to_owned()));
+    }
+    for text in ["", ":", "0:", "0:1:2", "0;1"] {
+        assert!(text.parse::<Pins>().is_err(), "{text}");
+    }
+}

@@ -1,0 +1,102 @@
+//! What a link is: its driver, its queues and what they were told to do.
+//!
+//! Part of a path's identity: two figures over links that differ in one of these are figures of
+//! two paths. What a link or its driver doesn't tell is absent.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// A link as its driver and sysfs describe it (ethtool(8), `/sys/class/net`).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NicFacts {
+    /// The driver, as `veth`, `ixgbe`, `virtio_net`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
+    /// The driver's version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver_version: Option<String>,
+    /// The firmware's version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub firmware: Option<String>,
+    /// Where it is plugged in, as `0000:3b:00.1`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bus: Option<String>,
+    /// 10^6 bits a second, as negotiated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speed_mbps: Option<u32>,
+    /// The NUMA node that it is plugged into.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub numa_node: Option<u32>,
+    /// Offloads by the kernel's names (`tx-tcp-segmentation`), and whether they are on.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub offloads: BTreeMap<String, bool>,
+    /// Queues in use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub channels: Option<Channels>,
+    /// Descriptors of each queue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rings: Option<Rings>,
+    /// How long interrupts are held back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub coalescing: Option<Coalescing>,
+    /// Its interrupts and where they may go.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub irqs: Vec<IrqFacts>,
+}
+
+/// Queues in use (`ethtool -l`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Channels {
+    /// Receive only.
+    pub rx: u32,
+    /// Transmit only.
+    pub tx: u32,
+    /// Link interrupts and the like.
+    pub other: u32,
+    /// Both ways.
+    pub combined: u32,
+}
+
+/// Descriptors of a queue (`ethtool -g`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Rings {
+    /// Receive, in use.
+    pub rx: u32,
+    /// Transmit, in use.
+    pub tx: u32,
+    /// Receive, at most.
+    pub rx_most: u32,
+    /// Transmit, at most.
+    pub tx_most: u32,
+}
+
+/// How long interrupts are held back (`ethtool -c`): a timer here is part of every round trip.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Coalescing {
+    /// µs after a packet came.
+    pub rx_us: u32,
+    /// Or after so many packets.
+    pub rx_frames: u32,
+    /// µs after a packet went.
+    pub tx_us: u32,
+    /// Or after so many packets.
+    pub tx_frames: u32,
+    /// The driver chooses for receiving.
+    pub adaptive_rx: bool,
+    /// The driver chooses for sending.
+    pub adaptive_tx: bool,
+}
+
+/// One interrupt of a NIC.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct IrqFacts {
+    /// Its number in `/proc/irq`.
+    pub number: u32,
+    /// CPUs that it may go to, as the kernel lists them: `0-3,8`.
+    pub affinity: String,
+    /// CPUs that it goes to now, if the kernel tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effective: Option<String>,
+}

@@ -1,0 +1,117 @@
+//! What the two ends told beyond the joined figures, over the samples of a cell.
+
+use serde::{Deserialize, Serialize};
+
+use super::Estimate;
+
+/// µs of CPU of each end's machine: for a transaction, or for 1,024 bytes of a stream or a file.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct CpuAtEnds {
+    /// The end that connects.
+    pub initiator: Estimate,
+    /// The end that is connected to.
+    pub responder: Estimate,
+}
+
+/// What went before the measured times.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct WarmupSummary {
+    /// Seconds that it took, of the end that took longer.
+    pub seconds: Estimate,
+    /// Samples whose figures were watched until they were steady; of the others it isn't known.
+    pub watched: u32,
+    /// Those of them that were not steady when the longest warm-up was over.
+    pub unsteady: u32,
+    /// Samples of which it is known whether their flows were in slow start at the end of it.
+    pub slow_start_known: u32,
+    /// Those of them in which a flow still was.
+    pub in_slow_start: u32,
+}
+
+/// Where the time of a round trip goes, by the kernel's time stamps.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct StagesSummary {
+    /// The end that sends the requests.
+    pub initiator: EndStages,
+    /// The end that answers them.
+    pub responder: EndStages,
+    /// The wires there and back, µs: what the request was away less all that the responder did, by
+    /// the medians (a difference of two machines' times, which share no clock); below zero where
+    /// the medians don't add up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wire_us: Option<f64>,
+}
+
+/// The stages of one end's messages; what it had no stamps for is absent.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EndStages {
+    /// From the send call to the qdisc.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub send_to_qdisc: Option<StageFigures>,
+    /// From the qdisc until the driver has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub qdisc_to_driver: Option<StageFigures>,
+    /// From the driver until it leaves the NIC.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver_to_wire: Option<StageFigures>,
+    /// Initiator: the wires and the whole other end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub away: Option<StageFigures>,
+    /// From the NIC until the stack has the packet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wire_to_stack: Option<StageFigures>,
+    /// From the stack until the receive call has returned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stack_to_receive: Option<StageFigures>,
+    /// Responder: from the receive call's return to the send call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turnaround: Option<StageFigures>,
+    /// Messages that lacked a stamp; they are in none of these.
+    pub without: u64,
+}
+
+/// One stage over all messages of a cell, from the merged histogram, in µs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct StageFigures {
+    /// Mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// 99 of 100.
+    pub p99: f64,
+    /// Messages.
+    pub n: u64,
+}
+
+/// Pairs that measured at the same time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ParallelSummary {
+    /// µs between the first initiator's start and the last one's, median over samples.
+    pub skew_us: f64,
+    /// The longest of them.
+    pub skew_us_most: f64,
+    /// How well they are known, the worst of all samples.
+    pub uncertainty_us: f64,
+    /// In the order of the row's ends.
+    pub pairs: Vec<PairSummary>,
+}
+
+/// One of several pairs, over the samples.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct PairSummary {
+    /// Transactions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transactions_per_s: Option<Estimate>,
+    /// Streams: 10^6 bits per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goodput_mbps: Option<Estimate>,
+    /// Median transaction, µs: the median of the samples' medians, as no pair's histogram is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p50_us: Option<f64>,
+    /// The median of the samples' 99th percentiles, µs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99_us: Option<f64>,
+    /// UDP messages that never arrived.
+    pub lost: u64,
+}

@@ -1,0 +1,148 @@
+//! The machine of a run. What speeds it up or slows it down is told with it, because a figure can
+//! be compared only with one taken under the same conditions.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The machine on which a run was made. Texts are empty where the kernel doesn't tell.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Environment {
+    /// The version of vtax.
+    pub vtax: String,
+    /// The machine's name.
+    pub hostname: String,
+    /// Kernel release.
+    pub kernel: String,
+    /// The kernel's build, as `uname -v` says it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub kernel_build: String,
+    /// The kernel's preemption as built: `PREEMPT_DYNAMIC`, `PREEMPT_RT`, `PREEMPT`, or
+    /// `none or voluntary`. The mode of a dynamic one is told only to root, by debugfs.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub preemption: String,
+    /// The words of the kernel's command line that bear on speed, as they were given.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub command_line: Vec<String>,
+    /// Model of the CPUs.
+    pub cpu_model: String,
+    /// CPUs that are switched on, whether vtax may use them or not.
+    pub cpus: u32,
+    /// NUMA nodes.
+    pub numa_nodes: u32,
+    /// Whether the kernel moves memory between nodes by itself (`kernel.numa_balancing`): 0 for
+    /// no, else the sum of 1 (towards its users) and 2 (between tiers).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub numa_balancing: Option<u32>,
+    /// Bytes of memory.
+    pub memory_bytes: u64,
+    /// `always`, `madvise` or `never`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub transparent_hugepages: String,
+    /// The kernel's clock, as `tsc`.
+    pub clocksource: String,
+    /// The clocks that the kernel could use, the best first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub clocksources: Vec<String>,
+    /// The frequency governor, or `none`; `performance 0-3, powersave 4-7` if CPUs differ.
+    pub governor: String,
+    /// The driver that sets frequencies, as `intel_pstate`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub frequency_driver: String,
+    /// The range of frequencies in force, in MHz: `800-3500`; `800-2000 of 800-3500` if the CPUs
+    /// could do more; with the CPUs of each range behind it if they differ.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub frequency_mhz: String,
+    /// Whether CPUs may exceed their nominal frequency: `on`, `off`, `unknown`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub turbo: String,
+    /// What the CPUs do when they have nothing to do, if the kernel tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle: Option<IdleFacts>,
+    /// The longest exit latency in µs of an idle state that isn't disabled, of any CPU; if the
+    /// kernel tells.
+    pub deepest_idle_us: Option<u32>,
+    /// Simultaneous multithreading: `on`, `off`, `notsupported`.
+    pub smt: String,
+    /// The hypervisor under this machine, or `none`.
+    pub hypervisor: String,
+    /// CPU vulnerabilities' mitigations, name and state.
+    pub mitigations: Vec<(String, String)>,
+    /// Whether irqbalance, which moves interrupts between CPUs, is running; absent where other
+    /// processes can't be seen, as in a container.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub irqbalance: Option<bool>,
+    /// TCP congestion control.
+    pub congestion_control: String,
+    /// Settings of the network by their sysctl names, of the namespace that this was read in.
+    /// Those that the kernel shows only in its first namespace are absent elsewhere.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub network_sysctls: BTreeMap<String, String>,
+    /// `root` or `user namespace`.
+    pub privilege: String,
+}
+
+/// How CPUs idle (`/sys/devices/system/cpu/cpuidle`).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct IdleFacts {
+    /// The driver, as `intel_idle`; `none` if there is none.
+    pub driver: String,
+    /// What chooses among the states, as `menu`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub governor: String,
+    /// Of the first CPU that has some, the shallowest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub states: Vec<IdleState>,
+    /// The CPUs whose states are others or are disabled otherwise, as `4-7`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub differing_cpus: String,
+}
+
+/// A state in which a CPU waits.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct IdleState {
+    /// As `C1E`.
+    pub name: String,
+    /// µs that it takes to leave it.
+    pub exit_latency_us: u32,
+    /// It is not entered.
+    pub disabled: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// As written before the other fields were added.
+    #[test]
+    fn an_old_description_is_read_and_written_as_it_was() {
+        let old = json!({
+            "vtax": "0.1.0", "hostname": "t7", "kernel": "6.12.1", "cpu_model": "M7", "cpus": 4, "numa_nodes": 1,
+            "memory_bytes": 1024, "clocksource": "tsc", "governor": "none", "deepest_idle_us": 133, "smt": "off",
+            "hypervisor": "none", "mitigations": [["meltdown", "Not affected"]], "congestion_control": "cubic",
+            "privilege": "root",
+        });
+        let read: Environment = serde_json::from_value(old.clone()).expect("it is read");
+        assert_eq!((read.cpus, read.deepest_idle_us, read.idle.as_ref()), (4, Some(133), None));
+        assert_eq!(serde_json::to_value(read).expect("it is written"), old);
+    }
+
+    #[test]
+    fn a_full_description_is_read_back() {
+        let states = vec![IdleState { name: "C1".into(), exit_latency_us: 2, disabled: true }];
+        let full = Environment {
+            numa_balancing: Some(0),
+            irqbalance: Some(false),
+            idle: Some(IdleFacts { driver: "intel_idle".into(), states, ..IdleFacts::default() }),
+            network_sysctls: [("net.core.busy_read".to_owned(), "0".to_owned())].into(),
+            ..Environment::default()
+        };
+        let written: Value = serde_json::to_value(&full).expect("it is written");
+        assert_eq!(serde_json::from_value::<Environment>(written).expect("it is read"), full);
+    }
+}

@@ -1,0 +1,225 @@
+//! What one sample measured, both ends joined.
+
+use serde::{Deserialize, Serialize};
+
+use super::Parallel;
+use crate::{
+    histogram::Histogram,
+    measurement::{EndReport, FileReport, Interval, MachineCpu, Stages, ThreadCpu, WarmupReport},
+    workload::{TestKind, TestSpec},
+};
+
+/// What a sample measured. RR counts come from the initiator, those of a stream or a file from
+/// the receiver.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    /// The measured time of the end that counted.
+    pub seconds: f64,
+    /// Request/response pairs.
+    pub transactions: u64,
+    /// Payload bytes: received (stream, file), both directions (RR). Bidirectional: received by both.
+    pub bytes: u64,
+    /// Round-trip times in nanoseconds; in the open loop from the moment the request was due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rtt_ns: Option<RttFigures>,
+    /// Open loop: from the moment it was really sent, as a closed loop tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rtt_from_send_ns: Option<RttFigures>,
+    /// UDP messages that never arrived.
+    pub lost: u64,
+    /// UDP datagrams that were overtaken.
+    pub reordered: u64,
+    /// TCP segments sent again, both ends.
+    pub retransmits: u64,
+    /// What it cost.
+    pub cpu: CpuFigures,
+    /// File transfers: the sender's `time`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<FileReport>,
+    /// What only one end knows; of the first pair, if there are several.
+    #[serde(default)]
+    pub ends: BothEnds,
+    /// Several pairs that measured at the same time; everything above is of all together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parallel: Option<Parallel>,
+}
+
+/// What each end reports beyond the joined figures.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct BothEnds {
+    /// The end that connects.
+    pub initiator: EndDetail,
+    /// The end that is connected to.
+    pub responder: EndDetail,
+}
+
+/// Parts of an end's report that are kept as they came.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EndDetail {
+    /// What went before the measured time.
+    pub warmup: WarmupReport,
+    /// One entry an interval.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub series: Vec<Interval>,
+    /// Where the time of the messages went.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stages: Option<Stages>,
+    /// UDP streams: datagrams of the whole flow, sent or arrived.
+    pub whole_flow: u64,
+    /// UDP: datagrams that the socket had no room for.
+    pub socket_drops: u64,
+}
+
+impl EndDetail {
+    fn of(report: &EndReport) -> EndDetail {
+        let EndReport { warmup, whole_flow, socket_drops, .. } = *report;
+        EndDetail { warmup, series: report.series.clone(), stages: report.stages.clone(), whole_flow, socket_drops }
+    }
+}
+
+/// Round-trip times of a sample.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RttFigures {
+    /// From the histogram.
+    pub mean: f64,
+    /// The inverse of each flow's rate; absent where that isn't the mean, with several requests in
+    /// flight or pauses between them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_rate: Option<f64>,
+    /// Median.
+    pub p50: u64,
+    /// 99 of 100 were at most this.
+    pub p99: u64,
+    /// 999 of 1,000.
+    pub p999: u64,
+    /// The longest.
+    pub max: u64,
+    /// All of them: HdrHistogram V2, base64.
+    pub hdr: Histogram,
+}
+
+/// CPU seconds of a sample.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct CpuFigures {
+    /// Whether both ends were on one machine, whose CPU time then must not be added up twice.
+    pub one_machine: bool,
+    /// The end that sends requests or the stream.
+    pub initiator: EndCpu,
+    /// The end that answers or receives.
+    pub responder: EndCpu,
+}
+
+/// CPU seconds at one end.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct EndCpu {
+    /// Each measuring thread.
+    pub threads: Vec<ThreadCpu>,
+    /// The whole machine in this end's measured time.
+    pub machine: MachineCpu,
+    /// That time in seconds.
+    pub seconds: f64,
+}
+
+impl EndCpu {
+    fn of(report: &EndReport) -> EndCpu {
+        EndCpu { threads: report.threads.clone(), machine: report.machine, seconds: report.seconds }
+    }
+}
+
+impl Figures {
+    /// Joins what the two ends saw.
+    pub fn join(spec: &TestSpec, one_machine: bool, initiator: &EndReport, responder: &EndReport) -> Figures {
+        let kind = spec.workload.kind();
+        let counting = match kind {
+            TestKind::Rr | TestKind::Crr | TestKind::Cc | TestKind::Maerts => initiator,
+            TestKind::Stream | TestKind::File | TestKind::Bidirectional => responder,
+        };
+        let both = kind == TestKind::Bidirectional;
+        // The windows of the two directions differ a little: rates add up, not counts.
+        let other = if both && initiator.seconds > 0.0 { initiator.bytes as f64 / initiator.seconds } else { 0.0 };
+        Figures {
+            seconds: counting.seconds,
+            transactions: counting.transactions,
+            bytes: counting.bytes + (other * counting.seconds).round() as u64,
+            rtt_ns: counting
+                .rtt
+                .as_ref()
+                .map(|rtt| RttFigures { by_rate: inverse_rate(spec, counting), ..RttFigures::of(rtt) }),
+            rtt_from_send_ns: counting.rtt_from_send.as_ref().map(RttFigures::of),
+            lost: counting.lost + if both { initiator.lost } else { 0 },
+            reordered: counting.reordered + if both { initiator.reordered } else { 0 },
+            retransmits: initiator.retransmits + responder.retransmits,
+            cpu: CpuFigures { one_machine, initiator: EndCpu::of(initiator), responder: EndCpu::of(responder) },
+            file: initiator.file,
+            ends: BothEnds { initiator: EndDetail::of(initiator), responder: EndDetail::of(responder) },
+            parallel: None,
+        }
+    }
+
+    /// Whether anything came through at all.
+    pub fn is_empty(&self, kind: TestKind) -> bool {
+        match kind.is_transactions() {
+            true => self.transactions == 0,
+            false => self.bytes == 0,
+        }
+    }
+
+    /// Transactions per second.
+    pub fn rate(&self) -> f64 {
+        self.transactions as f64 / self.seconds
+    }
+
+    /// The mean round-trip time in µs: the inverse of the rate where that is one, as netperf and
+    /// sparc-t7-1 have it, else from the histogram. Not a number for a test without transactions.
+    pub fn rtt_us(&self) -> f64 {
+        self.rtt_ns.as_ref().map_or(f64::NAN, |rtt| rtt.by_rate.unwrap_or(rtt.mean) / 1e3)
+    }
+
+    /// Payload in 10^6 bits per second, at the end that counted.
+    pub fn goodput_mbps(&self) -> f64 {
+        self.bytes as f64 * 8.0 / self.seconds / 1e6
+    }
+
+    /// Seconds of CPU that the machines of both ends were busy, per second of the sample.
+    ///
+    /// Everything that ran on them is in it: that is what netperf's service demand counts, and
+    /// the only way to catch the work that no measuring thread is charged for.
+    pub fn busy_cpus(&self) -> f64 {
+        let per_second = |end: &EndCpu| if end.seconds > 0.0 { end.machine.busy() / end.seconds } else { 0.0 };
+        match self.cpu.one_machine {
+            true => per_second(&self.cpu.initiator),
+            false => per_second(&self.cpu.initiator) + per_second(&self.cpu.responder),
+        }
+    }
+
+    /// µs of CPU for one transaction (netperf's service demand of a request/response test).
+    pub fn cpu_us_per_transaction(&self) -> f64 {
+        self.busy_cpus() * 1e6 / self.rate()
+    }
+
+    /// µs of CPU for 1,024 bytes of payload (netperf's service demand of a stream).
+    pub fn cpu_us_per_kb(&self) -> f64 {
+        self.busy_cpus() * self.seconds * 1e6 / (self.bytes as f64 / 1024.0)
+    }
+}
+
+/// ns between the transactions of one flow, where that is their mean time.
+fn inverse_rate(spec: &TestSpec, report: &EndReport) -> Option<f64> {
+    let flows = f64::from(spec.streams);
+    spec.rate_is_inverse().then(|| report.seconds * 1e9 * flows / report.transactions as f64)
+}
+
+impl RttFigures {
+    pub(super) fn of(histogram: &Histogram) -> RttFigures {
+        RttFigures {
+            mean: histogram.mean_ns(),
+            by_rate: None,
+            p50: histogram.percentile(50.0),
+            p99: histogram.percentile(99.0),
+            p999: histogram.percentile(99.9),
+            max: histogram.max(),
+            hdr: histogram.clone(),
+        }
+    }
+}

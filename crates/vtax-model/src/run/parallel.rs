@@ -1,0 +1,288 @@
+//! Several pairs of ends that measured at the same time, as one sample.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use super::figures::{CpuFigures, EndCpu, Figures, RttFigures};
+use crate::{
+    histogram::Histogram,
+    measurement::{EndReport, IntervalRtt, MachineCpu, ThreadCpu},
+    workload::TestSpec,
+};
+
+/// Pairs that measured at the same time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Parallel {
+    /// µs between the first initiator's start and the last one's.
+    pub skew_us: f64,
+    /// How well that is known: the clocks of two machines are compared over the control streams.
+    pub uncertainty_us: f64,
+    /// In the order of the row's ends.
+    pub pairs: Vec<PairFigures>,
+}
+
+/// How far apart the starts of pairs were that were to start at once.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Skew {
+    /// Between the first initiator's start and the last one's.
+    pub spread: Duration,
+    /// How well that is known.
+    pub uncertainty: Duration,
+}
+
+/// One of several pairs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct PairFigures {
+    /// The measured time.
+    pub seconds: f64,
+    /// Request/response pairs.
+    pub transactions: u64,
+    /// Payload bytes.
+    pub bytes: u64,
+    /// UDP messages that never arrived.
+    pub lost: u64,
+    /// Round-trip times in nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rtt_ns: Option<IntervalRtt>,
+}
+
+/// What the two ends of a pair saw, and on which machines: any text will do that two machines don't
+/// share.
+#[derive(Debug, Clone, Copy)]
+pub struct PairReports<'a> {
+    /// The end that connects.
+    pub initiator: &'a EndReport,
+    /// The end that is connected to.
+    pub responder: &'a EndReport,
+    /// The initiator's machine and the responder's.
+    pub machines: [&'a str; 2],
+}
+
+impl PairReports<'_> {
+    fn one_machine(&self) -> bool {
+        self.machines[0] == self.machines[1]
+    }
+
+    fn join(&self, spec: &TestSpec) -> Figures {
+        Figures::join(spec, self.one_machine(), self.initiator, self.responder)
+    }
+}
+
+impl Figures {
+    /// Joins what the ends of a sample saw; of several pairs as one.
+    ///
+    /// Counts add up, and so do the rates of the pairs, as they do for the flows of one: `seconds`
+    /// is the time in which all would have done what they did at the sum of their rates. Histograms
+    /// are merged. Each machine's CPU time is counted once, however many ends were on it.
+    ///
+    /// Without a pair there is no rate: not a number.
+    pub fn join_pairs(spec: &TestSpec, pairs: &[PairReports<'_>], skew: Skew) -> Figures {
+        match pairs {
+            [only] => only.join(spec),
+            _ => merge(spec, pairs, &pairs.iter().map(|pair| pair.join(spec)).collect::<Vec<_>>(), skew),
+        }
+    }
+}
+
+fn merge(spec: &TestSpec, pairs: &[PairReports<'_>], joined: &[Figures], skew: Skew) -> Figures {
+    let total = |count: fn(&Figures) -> u64| joined.iter().map(count).sum::<u64>();
+    let (transactions, bytes) = (total(|one| one.transactions), total(|one| one.bytes));
+    let counted = if spec.workload.kind().is_transactions() {
+        |one: &Figures| one.transactions
+    } else {
+        |one: &Figures| one.bytes
+    };
+    let rate: f64 = joined.iter().map(|one| counted(one) as f64 / one.seconds).sum();
+    let seconds = total(counted) as f64 / rate;
+    Figures {
+        seconds,
+        transactions,
+        bytes,
+        rtt_ns: rtt(spec, joined, seconds),
+        rtt_from_send_ns: merged(joined, |one| one.rtt_from_send_ns.as_ref()).map(|all| RttFigures::of(&all)),
+        lost: total(|one| one.lost),
+        reordered: total(|one| one.reordered),
+        retransmits: total(|one| one.retransmits),
+        cpu: cpu(pairs, seconds),
+        file: joined.first().and_then(|first| first.file),
+        ends: joined.first().map(|first| first.ends.clone()).unwrap_or_default(),
+        parallel: Some(Parallel::of(skew, joined)),
+    }
+}
+
+impl Parallel {
+    fn of(skew: Skew, joined: &[Figures]) -> Parallel {
+        let us = |time: Duration| time.as_secs_f64() * 1e6;
+        Parallel {
+            skew_us: us(skew.spread),
+            uncertainty_us: us(skew.uncertainty),
+            pairs: joined.iter().map(PairFigures::of).collect(),
+        }
+    }
+}
+
+impl PairFigures {
+    fn of(joined: &Figures) -> PairFigures {
+        let Figures { seconds, transactions, bytes, lost, .. } = *joined;
+        let interval =
+            |rtt: &RttFigures| IntervalRtt { p50: rtt.p50, p90: rtt.hdr.percentile(90.0), p99: rtt.p99, max: rtt.max };
+        PairFigures { seconds, transactions, bytes, lost, rtt_ns: joined.rtt_ns.as_ref().map(interval) }
+    }
+}
+
+/// `seconds` are those of all pairs' flows together.
+fn rtt(spec: &TestSpec, joined: &[Figures], seconds: f64) -> Option<RttFigures> {
+    let all = merged(joined, |one| one.rtt_ns.as_ref())?;
+    let flows = f64::from(spec.streams) * joined.len() as f64;
+    let transactions: u64 = joined.iter().map(|one| one.transactions).sum();
+    let by_rate = spec.rate_is_inverse().then(|| seconds * 1e9 * flows / transactions as f64);
+    Some(RttFigures { by_rate, ..RttFigures::of(&all) })
+}
+
+fn merged(joined: &[Figures], of: impl Fn(&Figures) -> Option<&RttFigures>) -> Option<Histogram> {
+    joined.iter().filter_map(of).map(|rtt| rtt.hdr.clone()).reduce(|mut all, one| {
+        all.merge(&one);
+        all
+    })
+}
+
+/// A machine with initiators is the initiators', whoever else is on it.
+fn cpu(pairs: &[PairReports<'_>], seconds: f64) -> CpuFigures {
+    let mut initiators = BTreeMap::new();
+    let mut responders = BTreeMap::new();
+    for pair in pairs {
+        initiators.entry(pair.machines[0]).or_insert(pair.initiator);
+    }
+    for pair in pairs.iter().filter(|pair| !initiators.contains_key(pair.machines[1])) {
+        responders.entry(pair.machines[1]).or_insert(pair.responder);
+    }
+    let threads = |of: fn(&PairReports<'_>) -> Vec<ThreadCpu>| pairs.iter().flat_map(of).collect();
+    let busy = |machines: &BTreeMap<&str, &EndReport>| {
+        machines
+            .values()
+            .fold(MachineCpu::default(), |sum, report| sum.and(report.machine.over(report.seconds, seconds)))
+    };
+    CpuFigures {
+        one_machine: responders.is_empty(),
+        initiator: EndCpu {
+            threads: threads(|pair| pair.initiator.threads.clone()),
+            machine: busy(&initiators),
+            seconds,
+        },
+        responder: EndCpu {
+            threads: threads(|pair| pair.responder.threads.clone()),
+            machine: busy(&responders),
+            seconds,
+        },
+    }
+}
+
+impl MachineCpu {
+    /// Of two machines together.
+    fn and(self, other: MachineCpu) -> MachineCpu {
+        MachineCpu {
+            cpus: self.cpus + other.cpus,
+            user: self.user + other.user,
+            system: self.system + other.system,
+            irq: self.irq + other.irq,
+            softirq: self.softirq + other.softirq,
+            steal: self.steal + other.steal,
+            guest: self.guest + other.guest,
+            idle: self.idle + other.idle,
+        }
+    }
+
+    /// What was used in `own` seconds, as if it had been watched for `seconds`.
+    fn over(self, own: f64, seconds: f64) -> MachineCpu {
+        let scale = if own > 0.0 { seconds / own } else { 0.0 };
+        let scaled = |time: f64| time * scale;
+        MachineCpu {
+            cpus: self.cpus,
+            user: scaled(self.user),
+            system: scaled(self.system),
+            irq: scaled(self.irq),
+            softirq: scaled(self.softirq),
+            steal: scaled(self.steal),
+            guest: scaled(self.guest),
+            idle: scaled(self.idle),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        options::TestOptions,
+        units::{ByteSize, Span},
+        workload::{Transport, Warmup, Workload},
+    };
+
+    const SKEW: Skew = Skew { spread: Duration::from_micros(12), uncertainty: Duration::from_micros(3) };
+
+    fn spec() -> TestSpec {
+        let workload = Workload::Rr { request: ByteSize(1), response: ByteSize(1) };
+        let duration = Span::from_millis(1000);
+        let (transport, warmup, options) = (Transport::Tcp, Warmup::NONE, TestOptions::default());
+        TestSpec { transport, workload, streams: 1, warmup, duration, options }
+    }
+
+    /// One flow whose every transaction took `ns`, on a machine that was half busy.
+    fn end(seconds: f64, ns: u64) -> EndReport {
+        let transactions = (seconds * 1e9 / ns as f64) as u64;
+        let mut rtt = Histogram::new();
+        (0..transactions).for_each(|_| rtt.record(ns));
+        let machine = MachineCpu { cpus: 2, system: seconds, idle: seconds, ..MachineCpu::default() };
+        let threads = vec![ThreadCpu::default()];
+        EndReport {
+            seconds,
+            transactions,
+            bytes: 2 * transactions,
+            rtt: Some(rtt),
+            machine,
+            threads,
+            ..EndReport::default()
+        }
+    }
+
+    fn pair<'a>(one: &'a EndReport, machines: [&'a str; 2]) -> PairReports<'a> {
+        PairReports { initiator: one, responder: one, machines }
+    }
+
+    #[test]
+    fn rates_of_pairs_add_up() {
+        let (fast, slow) = (end(1.0, 50_000), end(2.0, 200_000));
+        let all = Figures::join_pairs(&spec(), &[pair(&fast, ["a", "b"]), pair(&slow, ["c", "d"])], SKEW);
+        assert_eq!(all.transactions, 20_000 + 10_000);
+        assert!((all.rate() - 25_000.0).abs() < 1.0, "{}", all.rate());
+        // Two flows with 25,000 transactions a second.
+        assert!((all.rtt_us() - 80.0).abs() < 0.1, "{}", all.rtt_us());
+        let rtt = all.rtt_ns.as_ref().expect("merged");
+        assert_eq!(rtt.hdr.count(), 30_000);
+        assert!((49_000..52_000).contains(&rtt.p50) && rtt.max >= 190_000, "{rtt:?}");
+        let parallel = all.parallel.expect("two pairs");
+        assert_eq!((parallel.skew_us.round(), parallel.uncertainty_us.round(), parallel.pairs.len()), (12.0, 3.0, 2));
+        assert_eq!(parallel.pairs[1].transactions, 10_000);
+    }
+
+    #[test]
+    fn each_machine_is_counted_once() {
+        let one = end(1.0, 50_000);
+        let busy = |machines: [[&str; 2]; 2]| {
+            let pairs = machines.map(|machines| pair(&one, machines));
+            Figures::join_pairs(&spec(), &pairs, SKEW).busy_cpus()
+        };
+        assert!((busy([["a", "a"], ["a", "a"]]) - 1.0).abs() < 1e-9);
+        assert!((busy([["a", "b"], ["a", "b"]]) - 2.0).abs() < 1e-9);
+        assert!((busy([["a", "b"], ["b", "c"]]) - 3.0).abs() < 1e-9, "b is an initiator's machine");
+        assert!((busy([["a", "b"], ["c", "d"]]) - 4.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn one_pair_is_what_it_was() {
+        let one = end(1.0, 50_000);
+        let alone = Figures::join_pairs(&spec(), &[pair(&one, ["a", "b"])], SKEW);
+        assert_eq!(alone, Figures::join(&spec(), false, &one, &one));
+    }
+}

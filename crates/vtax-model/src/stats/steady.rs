@@ -1,0 +1,313 @@
+//! When a series has settled: online, to end a warm-up, and afterwards, for a report.
+//!
+//! A stream starts slow, a path's caches fill, a governor raises the clock. [`Steady`] looks at equal
+//! bins (transactions or bytes of 10 ms, say) as they come and tells from which on the level stands.
+//!
+//! The rule has two parts. Where the start-up ends is MSER's choice (marginal standard error rule:
+//! White, "An effective truncation heuristic for bias reduction in simulation output", Simulation
+//! 69(6), 1997): of all tails of the series, the one whose mean has the least standard error,
+//! `s² / n`. A tail that reaches back into the ramp pays with its variance, a shorter one than need
+//! be with its n. MSER always names a tail, though, even of a series that rises throughout. So the
+//! tail is taken for steady only if a straight line through it is level: a least-squares slope
+//! between -1.2 and +0.3 of its standard errors, which half of all level tails have, or one that
+//! moves the level by no more than 2 %. The bounds lean against a rise, which is what warming up is;
+//! a level series that fails gets its next chance with the next bin.
+//!
+//! What this can tell is a matter of the bins' noise (the tests have the figures). Level bins are
+//! accepted after 10 or 11 bins in the middle, after 16 in nine of ten, whatever their noise. A
+//! doubling start that ends in a plateau is never taken for steady below 95 % of it at a noise of up
+//! to 10 %, and in 6 % of draws at 20 % if it doubles but every tenth bin; the plateau is accepted
+//! after ten bins in the middle. Growth of 3 % a bin is never accepted at a noise of up to 5 %, and
+//! within fifty bins in one of seven draws at 10 %: then longer bins are the remedy.
+//!
+//! [`truncation`] is MSER-5, for a series that is complete (White, Cobb and Spratt, "A comparison of
+//! five steady-state truncation heuristics for simulation", Winter Simulation Conference 2000).
+
+/// Bins that a steady tail has at least.
+const WINDOW: usize = 10;
+/// Bins that are looked back on at most.
+const MEMORY: usize = 64;
+/// The steepest rise that counts as none, in standard errors of the slope.
+const RISE_T: f64 = 0.3;
+/// The same for a fall.
+const FALL_T: f64 = 1.2;
+/// The largest change over the tail that doesn't matter, as a share of its mean.
+const LEVEL_CHANGE: f64 = 0.02;
+/// Far above any bin, and its square is finite.
+const LARGEST: f64 = 1e100;
+
+/// Watches a series for its steady state. Takes no memory but its own, and 64 additions a bin.
+#[derive(Clone, Debug)]
+pub struct Steady {
+    /// The last bins, each at its number modulo the length.
+    bins: [f64; MEMORY],
+    seen: u64,
+    since: Option<u64>,
+}
+
+/// What a series has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Still moving, or too short to tell.
+    Warming,
+    /// Level; and once it was, it stays so.
+    Steady {
+        /// The first bin of the level, counted from 0. What came before is start-up.
+        since_bin: u64,
+    },
+}
+
+impl Steady {
+    /// Nothing seen.
+    pub fn new() -> Self {
+        Self { bins: [0.0; MEMORY], seen: 0, since: None }
+    }
+
+    /// Takes the next bin: a count, which is finite and not negative. Anything else counts as 0.
+    pub fn push(&mut self, bin: f64) -> State {
+        if self.since.is_none() {
+            self.bins[self.seen as usize % MEMORY] = if bin > 0.0 { bin.min(LARGEST) } else { 0.0 };
+            self.seen += 1;
+            self.since = self.level_since();
+        }
+        match self.since {
+            Some(since_bin) => State::Steady { since_bin },
+            None => State::Warming,
+        }
+    }
+
+    fn level_since(&self) -> Option<u64> {
+        let length = self.best_tail()?;
+        Line::through(self.newest(length), length).is_level().then(|| self.seen - length as u64)
+    }
+
+    /// The last `length` bins, the newest first.
+    fn newest(&self, length: usize) -> impl Iterator<Item = f64> + use<'_> {
+        (1..=length as u64).map(|back| self.bins[(self.seen - back) as usize % MEMORY])
+    }
+
+    /// Length of MSER's tail.
+    fn best_tail(&self) -> Option<usize> {
+        let most = MEMORY.min(self.seen as usize);
+        let mut moments = Moments::default();
+        let errors = self.newest(most).map(|bin| moments.with(bin)).enumerate().skip(WINDOW - 1);
+        // Of equal ones the longest.
+        errors
+            .min_by(|(_, left), (_, right)| left.total_cmp(right).then(std::cmp::Ordering::Greater))
+            .map(|(at, _)| at + 1)
+    }
+}
+
+impl Default for Steady {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Mean and squares of what came so far (Welford, "Note on a method for calculating corrected sums
+/// of squares and products", Technometrics 4(3), 1962).
+#[derive(Default)]
+struct Moments {
+    n: f64,
+    mean: f64,
+    squares: f64,
+}
+
+impl Moments {
+    /// MSER's figure with one more value: the squared standard error of the mean.
+    fn with(&mut self, value: f64) -> f64 {
+        self.n += 1.0;
+        let off = value - self.mean;
+        self.mean += off / self.n;
+        self.squares += off * (value - self.mean);
+        self.squares / (self.n * self.n)
+    }
+}
+
+/// A least-squares line through equally spaced values.
+struct Line {
+    n: f64,
+    mean: f64,
+    slope: f64,
+    /// Of the slope.
+    error: f64,
+}
+
+impl Line {
+    /// Through `length` >= 3 values, the last of them first.
+    fn through(values: impl Iterator<Item = f64>, length: usize) -> Self {
+        let n = length as f64;
+        let (mut moments, mut along) = (Moments::default(), 0.0);
+        for (at, value) in values.enumerate() {
+            moments.with(value);
+            along += ((n - 1.0) / 2.0 - at as f64) * value;
+        }
+        let spread = n * (n * n - 1.0) / 12.0;
+        let slope = along / spread;
+        let residual = (moments.squares - slope * along).max(0.0) / (n - 2.0);
+        Self { n, mean: moments.mean, slope, error: (residual / spread).sqrt() }
+    }
+
+    /// A series of nothing but zeros is no level: nothing flows yet.
+    fn is_level(&self) -> bool {
+        let change = self.slope.abs() * (self.n - 1.0);
+        let explained = if self.slope > 0.0 { RISE_T } else { FALL_T } * self.error;
+        self.mean > 0.0 && (self.slope.abs() <= explained || change <= LEVEL_CHANGE * self.mean)
+    }
+}
+
+/// Values that one of MSER-5's batches has.
+const BATCH: usize = 5;
+
+/// How many values at the start of a complete series are start-up, by MSER-5: a multiple of five,
+/// and at most half of the series; half means that it may never have settled. Values that are not
+/// finite count as 0.
+pub fn truncation(series: &[f64]) -> usize {
+    let mean = |batch: &[f64]| batch.iter().map(|value| tame(*value) / BATCH as f64).sum::<f64>();
+    let batches: Vec<f64> = series.chunks_exact(BATCH).map(mean).collect();
+    let mut moments = Moments::default();
+    let mut errors: Vec<f64> = batches.iter().rev().map(|batch| moments.with(*batch)).collect();
+    errors.reverse();
+    let cuts = errors.iter().take(errors.len() / 2 + 1).enumerate();
+    cuts.min_by(|(_, left), (_, right)| left.total_cmp(right)).map_or(0, |(cut, _)| cut * BATCH)
+}
+
+fn tame(value: f64) -> f64 {
+    if value.is_finite() { value.clamp(-LARGEST, LARGEST) } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::synthetic::{Draws, Tally};
+    use proptest::prelude::*;
+
+    fn accepted(series: impl IntoIterator<Item = f64>) -> Option<(usize, u64)> {
+        let mut steady = Steady::new();
+        series.into_iter().enumerate().find_map(|(bin, value)| match steady.push(value) {
+            State::Steady { since_bin } => Some((bin, since_bin)),
+            State::Warming => None,
+        })
+    }
+
+    /// Bins around a level that may change with their number.
+    fn bins(draws: &mut Draws, n: usize, noise: f64, level: impl Fn(f64) -> f64) -> Vec<f64> {
+        let noise = draws.samples(n, |z| 1.0 + noise * z);
+        noise.iter().enumerate().map(|(bin, noise)| (1e4 * level(bin as f64) * noise).max(0.0)).collect()
+    }
+
+    fn quantile(mut values: Vec<usize>, share: f64) -> usize {
+        values.sort_unstable();
+        values[(values.len() as f64 * share) as usize]
+    }
+
+    #[test]
+    fn level_bins_are_accepted_soon_whatever_their_noise() {
+        let mut draws = Draws::seeded(21);
+        for noise in [0.0, 0.01, 0.1, 0.3] {
+            let taken = |_| accepted(bins(&mut draws, 300, noise, |_| 1.0)).expect("within 300 bins").0 + 1;
+            let taken: Vec<usize> = (0..2_000).map(taken).collect();
+            let [middle, most] = [0.5, 0.9].map(|share| quantile(taken.clone(), share));
+            assert!(middle <= 12 && most <= 20, "noise {noise}: {middle} bins, {most} in nine of ten");
+        }
+    }
+
+    #[test]
+    fn a_slow_start_is_not_taken_for_steady_and_its_plateau_is() {
+        let mut draws = Draws::seeded(22);
+        for (noise, bins_to_double) in
+            [0.02, 0.05, 0.1].into_iter().flat_map(|noise| [1.0, 2.0, 5.0, 10.0].map(|bins| (noise, bins)))
+        {
+            let plateau = 6.0 * bins_to_double;
+            let level = |bin: f64| 2f64.powf((bin - plateau) / bins_to_double).min(1.0);
+            let mut after = Vec::new();
+            let early = Tally::of(1_000, || {
+                let (at, since) = accepted(bins(&mut draws, 300, noise, level)).expect("within 300 bins");
+                after.push((at + 1).saturating_sub(plateau as usize));
+                level(at as f64) < 0.95 || level(since as f64) < 0.7
+            });
+            let middle = quantile(after, 0.5);
+            assert!(early.rate() <= 0.05, "noise {noise}, doubling in {bins_to_double}: {early:?}");
+            assert!(middle <= 15, "noise {noise}, doubling in {bins_to_double}: {middle} bins of the plateau");
+        }
+    }
+
+    #[test]
+    fn growth_is_not_taken_for_steady() {
+        let mut draws = Draws::seeded(23);
+        for noise in [0.0, 0.02, 0.05] {
+            let of_the_level = |bin: f64| 1.03f64.powf(bin);
+            let taken = Tally::of(1_000, || accepted(bins(&mut draws, 100, noise, of_the_level)).is_some());
+            assert!(taken.rate() <= 0.01, "3 % of the level, noise {noise}: {taken:?}");
+        }
+        for noise in [0.0, 0.02] {
+            let of_the_first = |bin: f64| 1.0 + 0.03 * bin;
+            let taken = Tally::of(1_000, || accepted(bins(&mut draws, 50, noise, of_the_first)).is_some());
+            assert!(taken.rate() <= 0.01, "3 % of the first bin, noise {noise}: {taken:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_no_level() {
+        assert_eq!(accepted([0.0; 200]), None);
+        let begins_late = [0.0; 40].into_iter().chain([500.0; 20]);
+        assert_eq!(accepted(begins_late), Some((49, 40)));
+    }
+
+    #[test]
+    fn one_stall_costs_no_more_than_the_window() {
+        for stall in 0..20 {
+            let series = (0..60).map(|bin| if bin == stall { 0.0 } else { 500.0 + f64::from(bin % 3) });
+            let (at, _) = accepted(series).expect("level but for one bin");
+            assert!(at <= stall as usize + WINDOW, "stall in bin {stall}, accepted in bin {at}");
+        }
+    }
+
+    #[test]
+    fn steady_once_is_steady_from_then_on() {
+        let mut steady = Steady::new();
+        let states: Vec<State> = (0..12).map(|_| steady.push(7.0)).collect();
+        assert_eq!(states[8], State::Warming);
+        assert_eq!(states[9], State::Steady { since_bin: 0 });
+        assert_eq!(steady.push(7e6), State::Steady { since_bin: 0 });
+    }
+
+    #[test]
+    fn a_ramp_is_cut_off_afterwards() {
+        let mut draws = Draws::seeded(24);
+        let cuts = (0..1_000).map(|_| truncation(&bins(&mut draws, 200, 0.05, |bin| (bin / 30.0).min(1.0)))).collect();
+        let [few, most] = [0.05, 0.95].map(|share| quantile(Vec::clone(&cuts), share));
+        assert!(20 <= few && most <= 80, "cut at {few} to {most}, settled at 30");
+        let level = (0..1_000).map(|_| truncation(&bins(&mut draws, 200, 0.05, |_| 1.0))).collect();
+        assert!(quantile(level, 0.5) <= 20);
+        let rising: Vec<f64> = (0..200).map(f64::from).collect();
+        assert_eq!(truncation(&rising), 100);
+        assert_eq!(truncation(&[1.0; 200]), 0);
+        assert_eq!([truncation(&[]), truncation(&[3.0; 4]), truncation(&[3.0; 5])], [0; 3]);
+    }
+
+    fn any_float() -> impl Strategy<Value = f64> {
+        prop_oneof![any::<f64>(), Just(0.0), Just(f64::NAN), Just(f64::INFINITY), Just(f64::MAX), 0.0..1e6]
+    }
+
+    proptest! {
+        #[test]
+        fn no_series_makes_it_panic(series in prop::collection::vec(any_float(), 0..200)) {
+            let mut steady = Steady::new();
+            for (bin, value) in series.iter().enumerate() {
+                if let State::Steady { since_bin } = steady.push(*value) {
+                    prop_assert!(since_bin <= bin as u64);
+                }
+            }
+            prop_assert!(truncation(&series) <= series.len() / 2);
+        }
+
+        #[test]
+        fn the_unit_does_not_matter(series in prop::collection::vec(0.0..1e6, 10..100), power in -20i32..60) {
+            let unit = 2f64.powi(power);
+            let other = series.iter().map(|value| value * unit);
+            prop_assert_eq!(accepted(series.iter().copied()), accepted(other.clone()));
+            prop_assert_eq!(truncation(&series), truncation(&other.collect::<Vec<_>>()));
+        }
+    }
+}

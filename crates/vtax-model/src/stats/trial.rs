@@ -1,0 +1,325 @@
+//! The statistics on trial: thousands of studies whose truth is known, through the same functions
+//! that make the tables.
+//!
+//! Three promises, each for every number of samples that a study is likely to have, and with a
+//! machine that stands still, comes and goes, or wanders:
+//!
+//! * an interval of 95 % holds the truth in at least 93 % of 2,000 studies;
+//! * two arms that are the same are called different in at most 5 %;
+//! * a difference of 5 % under 3 % of drift is found in at least 90 % with 18 rounds, and what
+//!   "could be shown" is shown in at least 80 %.
+//!
+//! What is the truth on a machine that wanders? A ratio's doesn't change. A mean or a percentile is
+//! one of the machine as it was in the rounds that were measured: five rounds can't know where it
+//! will have wandered tomorrow, and [`a_mean_does_not_foresee_where_the_machine_wanders`] shows it.
+
+use std::sync::LazyLock;
+
+use statrs::distribution::{ContinuousCDF, Normal};
+
+use super::synthetic::{Draws, Drift, Rounds, Study, Tally};
+use super::{
+    Comparison, Confidence, NoiseFloor, PairedTax, Shift, Significance, Summary, judge, judge_family,
+    percentile_intervals,
+};
+use crate::histogram::Histogram;
+
+const DRAWS: u32 = 2_000;
+const SAMPLES: [usize; 4] = [5, 11, 18, 30];
+const DRIFTS: [Drift; 3] = [Drift::None, Drift::Around(0.03), Drift::Walk(0.03)];
+
+/// `low <= truth <= high` in at least 93 % of the draws.
+fn assert_holds(what: &str, held: &Tally) {
+    assert!(held.rate() >= 0.93, "{what}: {held:?}");
+}
+
+// The mean.
+
+/// Samples of lognormal noise on a drifting machine, and the mean that they are to find.
+fn mean_study(draws: &mut Draws, n: usize, noise: f64, drift: Drift) -> (Vec<f64>, f64) {
+    let machine = draws.machine(n, drift);
+    let samples = machine.iter().map(|level| (level + noise * draws.normal()).exp()).collect();
+    let of_machine = match drift {
+        Drift::None => 1.0,
+        Drift::Around(sd) => (sd * sd / 2.0).exp(),
+        Drift::Walk(_) => machine.iter().map(|level| level.exp()).sum::<f64>() / n as f64,
+    };
+    (samples, of_machine * (noise * noise / 2.0).exp())
+}
+
+fn mean_holds(samples: &[f64], truth: f64) -> bool {
+    let spread = Summary::of(samples, Confidence::P95).unwrap().spread.unwrap();
+    spread.low <= truth && truth <= spread.high
+}
+
+#[test]
+fn the_mean_s_interval_holds_the_mean() {
+    let mut draws = Draws::seeded(31);
+    for (n, drift) in SAMPLES.into_iter().flat_map(|n| DRIFTS.map(|drift| (n, drift))) {
+        for noise in [0.02, 0.1, 0.3] {
+            let held = Tally::of(DRAWS, || {
+                let (samples, truth) = mean_study(&mut draws, n, noise, drift);
+                mean_holds(&samples, truth)
+            });
+            assert_holds(&format!("mean, {n} samples, noise {noise}, {drift:?}"), &held);
+        }
+    }
+}
+
+/// The baseline is measured twice in every round, and both see the machine where it is then.
+#[test]
+fn the_mean_of_an_arm_measured_twice_is_held_by_rounds() {
+    let mut draws = Draws::seeded(44);
+    let (noise, drift) = (0.02, 0.03f64);
+    let truth = ((noise * noise + drift * drift) / 2.0).exp();
+    for n in SAMPLES {
+        let mut as_if_apart = 0;
+        let by_rounds = Tally::of(DRAWS, || {
+            let machine = draws.machine(n, Drift::Around(drift));
+            let twice = machine.iter().zip(1u32..).flat_map(|(level, round)| [(round, *level); 2]);
+            let samples: Vec<(u32, f64)> =
+                twice.map(|(round, level)| (round, (level + noise * draws.normal()).exp())).collect();
+            let values: Vec<f64> = samples.iter().map(|(_, value)| *value).collect();
+            as_if_apart += u32::from(mean_holds(&values, truth));
+            let spread = Summary::of_rounds(&samples, Confidence::P95).unwrap().spread.unwrap();
+            spread.low <= truth && truth <= spread.high
+        });
+        assert_holds(&format!("{n} rounds, twice"), &by_rounds);
+        assert!(as_if_apart < DRAWS * 9 / 10, "{n} rounds: the text of `of_rounds` is wrong: {as_if_apart}");
+    }
+}
+
+/// If this fails, the module's text is wrong.
+#[test]
+fn a_mean_does_not_foresee_where_the_machine_wanders() {
+    let mut draws = Draws::seeded(32);
+    for n in SAMPLES {
+        let held = Tally::of(DRAWS, || mean_holds(&mean_study(&mut draws, n, 0.02, Drift::Walk(0.03)).0, 1.0));
+        assert!(held.rate() < 0.8, "{n} samples: {held:?}");
+    }
+}
+
+// The tax.
+
+fn tax_of(study: &Study) -> PairedTax {
+    PairedTax::of(&study.cell, Confidence::P95).unwrap()
+}
+
+#[test]
+fn the_tax_s_interval_holds_the_ratio() {
+    let mut draws = Draws::seeded(33);
+    for (rounds, drift) in SAMPLES.into_iter().flat_map(|n| [0.0, 0.03, 0.06].map(|drift| (n, drift))) {
+        // Logarithms of lognormal noise are normal whatever its size: only its ratio to the drift counts.
+        let plan = Rounds { rounds, noise: 0.02, drift, ratio: 1.05 };
+        let held = Tally::of(DRAWS, || {
+            let tax = tax_of(&draws.study(plan));
+            tax.low <= 1.05 && 1.05 <= tax.high
+        });
+        assert_holds(&format!("tax, {plan:?}"), &held);
+    }
+}
+
+// Percentiles.
+
+/// A path as machines have it: most round trips within 15 %, and a few in a tail around the triple.
+#[derive(Clone, Copy, Debug)]
+struct Path {
+    /// How the level differs between samples, as a standard deviation of its logarithm.
+    level: f64,
+    /// The same for the share of round trips in the tail.
+    tail: f64,
+}
+
+const BODY: f64 = 0.15;
+const TAIL: f64 = 0.6;
+const TAIL_AT: f64 = 1.0;
+const TAIL_SHARE: f64 = 0.02;
+/// Fast, so that a test has few counters to walk through.
+const FASTEST_NS: f64 = 1_000.0;
+const PERCENTS: [f64; 3] = [50.0, 99.0, 99.9];
+
+/// The middles of equal shares of the normal distribution.
+fn normal_scores(n: usize) -> Vec<f64> {
+    (0..n).map(|i| Normal::standard().inverse_cdf((i as f64 + 0.5) / n as f64)).collect()
+}
+
+/// Makes a histogram a sample of a million round trips.
+fn sample(draws: &mut Draws, path: Path, machine: f64, histogram: &mut Histogram) {
+    static SCORES: LazyLock<[Vec<f64>; 2]> = LazyLock::new(|| [normal_scores(200), normal_scores(100)]);
+    let level = machine + path.level * draws.normal();
+    let tail = (TAIL_SHARE * (path.tail * draws.normal() - path.tail * path.tail / 2.0).exp()).min(1.0);
+    histogram.clear();
+    for (scores, middle, sd, share) in [(&SCORES[0], 0.0, BODY, 1.0 - tail), (&SCORES[1], TAIL_AT, TAIL, tail)] {
+        let count = (share * 1e6 / scores.len() as f64) as u64;
+        for score in scores {
+            histogram.record_many((FASTEST_NS * (level + middle + sd * score).exp()) as u64, count);
+        }
+    }
+}
+
+/// The share of round trips up to a value, over all samples that the machine could have given.
+fn share_below(ns: f64, path: Path, drift: Drift, machine: &[f64]) -> f64 {
+    let normal = |off: f64, sd: f64| Normal::standard().cdf(off / sd);
+    let around = if let Drift::Around(sd) = drift { sd } else { 0.0 };
+    let of = |machine: f64| {
+        let off = (ns / FASTEST_NS).ln() - machine;
+        let spread = |sd: f64| (sd * sd + path.level * path.level + around * around).sqrt();
+        (1.0 - TAIL_SHARE) * normal(off, spread(BODY)) + TAIL_SHARE * normal(off - TAIL_AT, spread(TAIL))
+    };
+    match drift {
+        Drift::Walk(_) => machine.iter().map(|level| of(*level)).sum::<f64>() / machine.len() as f64,
+        Drift::None | Drift::Around(_) => of(0.0),
+    }
+}
+
+/// How often the interval of each percentile holds it.
+fn percentiles_held(draws: &mut Draws, n: usize, path: Path, drift: Drift) -> [Tally; 3] {
+    let mut held = [const { Vec::new() }; 3];
+    let mut samples = vec![Histogram::new(); n];
+    for _ in 0..DRAWS {
+        let machine = draws.machine(n, drift);
+        machine.iter().zip(&mut samples).for_each(|(level, histogram)| sample(draws, path, *level, histogram));
+        let intervals = percentile_intervals(&samples.iter().collect::<Vec<_>>(), &PERCENTS, Confidence::P95);
+        for (at, (low, high)) in intervals.expect("two samples or more").into_iter().enumerate() {
+            let below = |ns: u64| 100.0 * share_below(ns as f64, path, drift, &machine);
+            held[at].push(below(low) <= PERCENTS[at] && PERCENTS[at] <= below(high + 1));
+        }
+    }
+    held.map(|held| {
+        let mut held = held.into_iter();
+        Tally::of(DRAWS, || held.next().expect("one for each draw"))
+    })
+}
+
+fn percentiles_on_trial(seed: u64, drift: Drift, samples: &[usize]) {
+    let mut draws = Draws::seeded(seed);
+    for &n in samples {
+        let path = Path { level: 0.05, tail: 0.6 };
+        for (held, percent) in percentiles_held(&mut draws, n, path, drift).iter().zip(PERCENTS) {
+            assert_holds(&format!("p{percent}, {n} samples, {drift:?}"), held);
+        }
+    }
+}
+
+#[test]
+fn a_percentile_s_interval_holds_it_on_a_machine_that_stands_still() {
+    percentiles_on_trial(34, DRIFTS[0], &SAMPLES);
+}
+
+#[test]
+fn a_percentile_s_interval_holds_it_on_a_machine_that_comes_and_goes() {
+    percentiles_on_trial(35, DRIFTS[1], &SAMPLES[..3]);
+}
+
+#[test]
+fn a_percentile_s_interval_holds_it_on_a_machine_that_wanders() {
+    percentiles_on_trial(36, DRIFTS[2], &SAMPLES);
+}
+
+/// Few samples can't tell a tail that most of them lack: the text of `pooled.rs` says how well the
+/// interval holds then.
+#[test]
+fn a_tail_that_most_samples_lack_is_held_less_often() {
+    let mut draws = Draws::seeded(37);
+    for n in [5, 11] {
+        let [_, p99, p999] = percentiles_held(&mut draws, n, Path { level: 0.05, tail: 1.0 }, Drift::None);
+        assert!(p99.rate() >= 0.9 && p999.rate() >= 0.9, "{n} samples: {p99:?}, {p999:?}");
+        assert!(p99.rate() < 0.93, "better than the text says: {n} samples: {p99:?}");
+    }
+}
+
+// The verdict.
+
+fn figures(study: &Study) -> (PairedTax, NoiseFloor) {
+    (tax_of(study), NoiseFloor::of(&study.repeat, Confidence::P95).unwrap())
+}
+
+fn shift_of(study: &Study) -> Shift {
+    let (tax, floor) = figures(study);
+    judge_family(&[Comparison { tax: &tax, floor: &floor }])[0].shift
+}
+
+fn is_shown(shift: Shift) -> bool {
+    !matches!(shift, Shift::NoneShown { .. })
+}
+
+#[test]
+fn equal_arms_are_seldom_called_different() {
+    let mut draws = Draws::seeded(38);
+    for (rounds, drift) in SAMPLES.into_iter().flat_map(|n| [0.0, 0.03, 0.06].map(|drift| (n, drift))) {
+        let plan = Rounds { rounds, noise: 0.02, drift, ratio: 1.0 };
+        let alarms = Tally::of(DRAWS, || is_shown(shift_of(&draws.study(plan))));
+        assert!(alarms.rate() <= 0.05, "{plan:?}: {alarms:?}");
+    }
+}
+
+/// The sign-flip test alone, without the floor's help: at its own level.
+#[test]
+fn equal_arms_have_a_small_p_in_one_of_twenty() {
+    let mut draws = Draws::seeded(39);
+    for (rounds, drift) in [11, 18].into_iter().flat_map(|n| [0.0, 0.03, 0.06].map(|drift| (n, drift))) {
+        let plan = Rounds { rounds, noise: 0.02, drift, ratio: 1.0 };
+        let alarms = Tally::of(DRAWS, || tax_of(&draws.study(plan)).p.get() <= 0.05);
+        assert!(alarms.is_at_most(0.05), "{plan:?}: {alarms:?}");
+    }
+}
+
+/// A table of five cells, all equal to the baseline: any of them called different is a false alarm.
+#[test]
+fn a_table_of_equal_arms_is_seldom_called_different_anywhere() {
+    let mut draws = Draws::seeded(40);
+    for rounds in [11, 18] {
+        let plan = Rounds { rounds, noise: 0.02, drift: 0.03, ratio: 1.0 };
+        let alarms = Tally::of(DRAWS, || {
+            let table: Vec<_> = (0..5).map(|_| figures(&draws.study(plan))).collect();
+            let family: Vec<_> = table.iter().map(|(tax, floor)| Comparison { tax, floor }).collect();
+            judge_family(&family).iter().any(|finding| is_shown(finding.shift))
+        });
+        assert!(alarms.rate() <= 0.05, "{plan:?}: {alarms:?}");
+    }
+}
+
+/// A' is over or under A by more than its own interval in one study of twenty.
+#[test]
+fn an_unbiased_baseline_is_seldom_called_biased() {
+    let mut draws = Draws::seeded(41);
+    let plan = Rounds { rounds: 11, noise: 0.02, drift: 0.03, ratio: 1.0 };
+    let biased = Tally::of(DRAWS, || figures(&draws.study(plan)).1.is_biased());
+    assert!(biased.is_at_most(0.05), "{biased:?}");
+}
+
+#[test]
+fn five_percent_is_found_under_three_percent_drift() {
+    let mut draws = Draws::seeded(42);
+    for (ratio, shift) in [(1.05, Shift::Higher), (1.0 / 1.05, Shift::Lower)] {
+        let plan = Rounds { rounds: 18, noise: 0.02, drift: 0.03, ratio };
+        let found = Tally::of(DRAWS, || shift_of(&draws.study(plan)) == shift);
+        assert!(found.rate() >= 0.9, "{plan:?}: {found:?}");
+    }
+}
+
+/// The promise of "could show ≥ x %": another study of a cell with that difference shows it in at
+/// least four of five.
+#[test]
+fn what_could_be_shown_is_shown() {
+    let mut draws = Draws::seeded(43);
+    for (rounds, family) in [(6, 1), (8, 1), (8, 4), (11, 1), (11, 5), (11, 20), (18, 1), (18, 20), (30, 1)] {
+        let plan = Rounds { rounds, noise: 0.02, drift: 0.0, ratio: 1.0 };
+        let level = Significance::FIVE_PERCENT.shared_by(family);
+        let judged =
+            |(tax, floor): &(PairedTax, NoiseFloor)| judge(Comparison { tax, floor }, tax.p.times(family), family);
+        let mut could_show = |of_cell: bool| {
+            Tally::of(1_000, || {
+                let (tax, floor) = figures(&draws.study(plan));
+                let least = match of_cell {
+                    true => floor.smallest_shown_of(tax.log_sd, rounds, level),
+                    false => floor.smallest_shown(rounds, level),
+                };
+                let ratio = 1.0 + least.expect("enough rounds").fraction();
+                judged(&figures(&draws.study(Rounds { ratio, ..plan }))) == Shift::Higher
+            })
+        };
+        let shown = [true, false].map(&mut could_show);
+        assert!(shown.iter().all(|shown| shown.rate() >= 0.8), "{rounds} rounds, {family} cells: {shown:?}");
+    }
+}

@@ -1,0 +1,353 @@
+//! From the text of a study file to the study: every error with its line.
+
+use std::collections::BTreeSet;
+
+use ipnet::Ipv4Net;
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::{PlanError, Row, SamplingPlan, Study, UnknownRow};
+use crate::{
+    cell::Cell,
+    endpoint::{self, Endpoint},
+    located::{FileError, Source},
+    options::TestOptions,
+    topology::Name,
+    units::{ByteSize, Mtu, Span},
+    workload::{Direction, TestKind, Transport, Warmup, Workload, WorkloadError},
+};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StudyFile {
+    id: Name,
+    title: String,
+    #[serde(default)]
+    question: String,
+    baseline: Spanned<String>,
+    #[serde(default)]
+    both: bool,
+    addresses: Option<Ipv4Net>,
+    #[serde(default)]
+    endpoint: Vec<Spanned<Endpoint>>,
+    matrix: Matrix,
+    options: Option<Spanned<TestOptions>>,
+    plan: PlanTable,
+    quick: Option<PlanTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Matrix {
+    methods: Vec<Spanned<String>>,
+    mtu: Spanned<Vec<Mtu>>,
+    transports: Spanned<Vec<Transport>>,
+    tests: Spanned<Vec<TestKind>>,
+    #[serde(default = "one_stream")]
+    streams: Spanned<Vec<u32>>,
+    /// Swept: request and response of rr and crr, message of streams. In place of the four below.
+    sizes: Option<Spanned<Vec<ByteSize>>>,
+    /// Swept: how long an rr flow idles before each request. In place of `gap` of the options.
+    gaps: Option<Spanned<Vec<Span>>>,
+    #[serde(default = "one_byte")]
+    request: Spanned<ByteSize>,
+    #[serde(default = "one_byte")]
+    response: Spanned<ByteSize>,
+    /// TCP streams; sparc-t7-1 used 1 MiB.
+    #[serde(default = "one_mebibyte")]
+    tcp_message: Spanned<ByteSize>,
+    /// UDP streams; the largest datagram that the MTU carries if absent.
+    udp_message: Option<Spanned<ByteSize>>,
+    #[serde(default = "thousand_mebibytes")]
+    file: Spanned<ByteSize>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PlanTable {
+    samples: Spanned<u32>,
+    duration: Spanned<Span>,
+    #[serde(default = "no_warmup")]
+    warmup: Warmup,
+}
+
+fn one_stream() -> Spanned<Vec<u32>> {
+    Spanned::new(0..0, vec![1])
+}
+
+fn one_byte() -> Spanned<ByteSize> {
+    Spanned::new(0..0, ByteSize(1))
+}
+
+fn one_mebibyte() -> Spanned<ByteSize> {
+    Spanned::new(0..0, ByteSize(1 << 20))
+}
+
+fn thousand_mebibytes() -> Spanned<ByteSize> {
+    Spanned::new(0..0, ByteSize(1000 << 20))
+}
+
+fn no_warmup() -> Warmup {
+    Warmup::NONE
+}
+
+/// Reads a study file.
+pub(super) fn read(source: Source<'_>) -> Result<Study, FileError> {
+    Reader { source, file: source.parse()? }.read()
+}
+
+/// A point of the sweep.
+#[derive(Clone, Copy)]
+struct Swept {
+    size: Option<ByteSize>,
+    gap: Option<Span>,
+    first_size: bool,
+    first_gap: bool,
+}
+
+impl Swept {
+    /// Tests without a size or a gap are the same at every point: they have the first.
+    fn concerns(self, workload: &Workload) -> bool {
+        let sized = !matches!(workload, Workload::Cc | Workload::File { .. });
+        let gapped = workload.kind() == TestKind::Rr;
+        (self.first_size || sized) && (self.first_gap || gapped)
+    }
+}
+
+struct Reader<'a> {
+    source: Source<'a>,
+    file: StudyFile,
+}
+
+impl Reader<'_> {
+    fn read(self) -> Result<Study, FileError> {
+        let rows = self.rows()?;
+        let baseline = self.row(&self.file.baseline)?;
+        if !rows.contains(&baseline) {
+            let message = format!("the baseline `{baseline}` is not among the methods; add it to `methods`");
+            return Err(self.source.error(&self.file.baseline.span(), message));
+        }
+        let cells = self.cells(&rows)?;
+        let plan = self.plan(&self.file.plan)?;
+        let quick = self.file.quick.as_ref().map_or(Ok(plan), |table| self.plan(table))?;
+        let endpoints = self.endpoints(&rows)?;
+        let StudyFile { id, title, question, both, addresses, .. } = self.file;
+        Ok(Study { id, title, question, rows, baseline, both, addresses, endpoints, cells, plan, quick })
+    }
+
+    fn rows(&self) -> Result<Vec<Row>, FileError> {
+        let mut rows: Vec<Row> = Vec::new();
+        for written in &self.file.matrix.methods {
+            let row = self.row(written)?;
+            self.check_row(&rows, row).map_err(|message| self.source.error(&written.span(), message))?;
+            rows.push(row);
+        }
+        Ok(rows)
+    }
+
+    fn row(&self, written: &Spanned<String>) -> Result<Row, FileError> {
+        written.get_ref().parse().map_err(|error: UnknownRow| self.source.error(&written.span(), error))
+    }
+
+    fn check_row(&self, earlier: &[Row], row: Row) -> Result<(), String> {
+        if earlier.contains(&row) {
+            return Err(format!("`{row}` stands here twice; name each once"));
+        }
+        if let Some(other) = earlier.iter().find(|other| other.kind() != row.kind()) {
+            return Err(format!("`{row}` clashes with `{other}`: {}, {}; make two studies", row.kind(), other.kind()));
+        }
+        if self.file.both && !matches!(row, Row::Method(_)) {
+            return Err(format!("`both` is of I/O methods and clashes with `{row}`; remove `both`"));
+        }
+        Ok(())
+    }
+
+    fn cells(&self, rows: &[Row]) -> Result<Vec<Cell>, FileError> {
+        let matrix = &self.file.matrix;
+        let mtus = self.distinct("mtu", &matrix.mtu)?;
+        let transports = self.distinct("transports", &matrix.transports)?;
+        let tests = self.distinct("tests", &matrix.tests)?;
+        let streams = self.streams()?;
+        let sweep = self.sweep()?;
+        let mut cells = Vec::new();
+        for (&transport, &kind, &streams, (variant, swept), &mtu, &row) in
+            product(&transports, &tests, &streams, &sweep, &mtus, rows)
+        {
+            let inner = mtu.less(row.overhead()).map_err(|error| {
+                let message = format!("`{row}` takes {} bytes of each packet: {error}", row.overhead());
+                self.source.error(&matrix.mtu.span(), message)
+            })?;
+            let workload = self.workload(transport, kind, swept.size, inner)?;
+            let options = self.options(row, swept.gap.filter(|_| kind == TestKind::Rr));
+            self.check_options(&options, transport, &workload, streams)?;
+            if swept.concerns(&workload) {
+                cells.push(Cell { row, mtu, transport, workload, streams, options, variant });
+            }
+        }
+        Ok(cells)
+    }
+
+    /// The points of the sweep: each size with each gap.
+    fn sweep(&self) -> Result<Vec<Swept>, FileError> {
+        let gaps = match &self.file.matrix.gaps {
+            Some(gaps) => self.distinct("gaps", gaps)?.into_iter().map(Some).collect(),
+            None => vec![None],
+        };
+        let sizes = self.sizes()?;
+        let of_size = |(nth_size, size): (usize, &Option<ByteSize>)| {
+            let point = |(nth_gap, gap): (usize, &Option<Span>)| Swept {
+                size: *size,
+                gap: *gap,
+                first_size: nth_size == 0,
+                first_gap: nth_gap == 0,
+            };
+            gaps.iter().enumerate().map(point).collect::<Vec<_>>()
+        };
+        Ok(sizes.iter().enumerate().flat_map(of_size).collect())
+    }
+
+    /// The swept sizes; one variant that has none of its own, if nothing is swept.
+    fn sizes(&self) -> Result<Vec<Option<ByteSize>>, FileError> {
+        let matrix = &self.file.matrix;
+        let Some(sizes) = &matrix.sizes else { return Ok(vec![None]) };
+        let written = |size: &Spanned<ByteSize>| !size.span().is_empty();
+        let singles = [&matrix.request, &matrix.response, &matrix.tcp_message].into_iter().chain(&matrix.udp_message);
+        if singles.into_iter().any(written) {
+            let message = "`sizes` clashes with the sizes of single tests: it gives all of them; leave one out";
+            return Err(self.source.error(&sizes.span(), message));
+        }
+        Ok(self.distinct("sizes", sizes)?.into_iter().map(Some).collect())
+    }
+
+    /// As the file has them, but for what the row and the sweep say.
+    fn options(&self, row: Row, gap: Option<Span>) -> TestOptions {
+        let written = self.file.options.as_ref();
+        let mut options = written.map_or(TestOptions::default(), |options| *options.get_ref());
+        if let Row::Engine(engine) = row {
+            options.engine = engine;
+        }
+        if let Some(gap) = gap {
+            options.gap = Some(gap).filter(|gap| !gap.0.is_zero());
+        }
+        options
+    }
+
+    fn check_options(
+        &self,
+        options: &TestOptions,
+        transport: Transport,
+        workload: &Workload,
+        streams: u32,
+    ) -> Result<(), FileError> {
+        let written = self.file.options.as_ref();
+        let span = written.map_or(self.file.matrix.streams.span(), Spanned::span);
+        options.check(transport, workload, streams).map_err(|error| self.source.error(&span, error))
+    }
+
+    /// Every row has both ends, and as many of one as of the other or one that serves all.
+    fn endpoints(&self, rows: &[Row]) -> Result<Vec<Endpoint>, FileError> {
+        let written = &self.file.endpoint;
+        let Some(first) = written.first() else { return Ok(Vec::new()) };
+        for endpoint in written {
+            if let Some(row) = endpoint.get_ref().method.filter(|row| !rows.contains(row)) {
+                let message = format!("the endpoint stands for `{row}`, which is not among the methods; add it there");
+                return Err(self.source.error(&endpoint.span(), message));
+            }
+        }
+        let endpoints: Vec<Endpoint> = written.iter().map(|endpoint| endpoint.get_ref().clone()).collect();
+        let mtus = self.file.matrix.mtu.get_ref();
+        for (row, mtu) in rows.iter().flat_map(|row| mtus.iter().map(move |mtu| (*row, *mtu))) {
+            endpoint::pairs(&endpoints, row, mtu).map_err(|error| self.source.error(&first.span(), error))?;
+        }
+        Ok(endpoints)
+    }
+
+    fn distinct<T: Ord + Copy>(&self, what: &str, list: &Spanned<Vec<T>>) -> Result<Vec<T>, FileError> {
+        let values = list.get_ref();
+        if values.is_empty() {
+            return Err(self.source.error(&list.span(), format!("`{what}` is empty; give at least one")));
+        }
+        if values.iter().collect::<BTreeSet<_>>().len() < values.len() {
+            return Err(self.source.error(&list.span(), format!("`{what}` has a value twice; name each once")));
+        }
+        Ok(values.clone())
+    }
+
+    fn streams(&self) -> Result<Vec<u32>, FileError> {
+        self.distinct("streams", &self.file.matrix.streams)
+    }
+
+    fn workload(
+        &self,
+        transport: Transport,
+        kind: TestKind,
+        size: Option<ByteSize>,
+        mtu: Mtu,
+    ) -> Result<Workload, FileError> {
+        let matrix = &self.file.matrix;
+        let (request, response) =
+            size.map_or((*matrix.request.get_ref(), *matrix.response.get_ref()), |size| (size, size));
+        let stream = |direction| {
+            let message = match (size, transport, &matrix.udp_message) {
+                (Some(size), ..) => size,
+                (None, Transport::Udp, given) => given.as_ref().map_or(mtu.udp_payload(), |message| *message.get_ref()),
+                (None, ..) => *matrix.tcp_message.get_ref(),
+            };
+            Workload::Stream { message, direction }
+        };
+        let workload = match kind {
+            TestKind::Rr => Workload::Rr { request, response },
+            TestKind::Crr => Workload::Crr { request, response },
+            TestKind::Cc => Workload::Cc,
+            TestKind::Stream => stream(Direction::Forward),
+            TestKind::Maerts => stream(Direction::Reverse),
+            TestKind::Bidirectional => stream(Direction::Both),
+            TestKind::File => Workload::File { size: *matrix.file.get_ref() },
+        };
+        workload.check(transport, mtu).map_err(|error| self.source.error(&self.blamed(&error, transport), error))?;
+        Ok(workload)
+    }
+
+    /// Where the size stands that `error` is about; the list of tests, if it stands nowhere.
+    fn blamed(&self, error: &WorkloadError, transport: Transport) -> std::ops::Range<usize> {
+        let matrix = &self.file.matrix;
+        let size = match (error.what(), transport) {
+            ("request", _) => Some(&matrix.request),
+            ("response", _) => Some(&matrix.response),
+            ("message", Transport::Tcp) => Some(&matrix.tcp_message),
+            ("message", Transport::Udp) => matrix.udp_message.as_ref(),
+            ("file", Transport::Tcp) => Some(&matrix.file),
+            _ => None,
+        };
+        let written = size.map(Spanned::span).filter(|span| !span.is_empty());
+        written.or_else(|| matrix.sizes.as_ref().map(Spanned::span)).unwrap_or_else(|| matrix.tests.span())
+    }
+
+    fn plan(&self, table: &PlanTable) -> Result<SamplingPlan, FileError> {
+        let (samples, duration) = (*table.samples.get_ref(), *table.duration.get_ref());
+        let plan = SamplingPlan { samples, duration, warmup: table.warmup };
+        plan.check().map_err(|error| {
+            let span = match error {
+                PlanError::NoSamples => table.samples.span(),
+                PlanError::TooShort(_) => table.duration.span(),
+            };
+            self.source.error(&span, error)
+        })?;
+        Ok(plan)
+    }
+}
+
+/// Every combination, the last list varying fastest; of the fourth the index too.
+fn product<'a, A, B, C, D, E, F>(
+    a: &'a [A],
+    b: &'a [B],
+    c: &'a [C],
+    d: &'a [D],
+    e: &'a [E],
+    f: &'a [F],
+) -> impl Iterator<Item = (&'a A, &'a B, &'a C, (u32, &'a D), &'a E, &'a F)> {
+    let inner = move |a, b, c, d| e.iter().flat_map(move |e| f.iter().map(move |f| (a, b, c, d, e, f)));
+    a.iter().flat_map(move |a| {
+        b.iter().flat_map(move |b| c.iter().flat_map(move |c| (0..).zip(d).flat_map(move |d| inner(a, b, c, d))))
+    })
+}

@@ -1,0 +1,125 @@
+//! Why there is no io_uring: many machines forbid it, each in a way of its own.
+
+use std::fs;
+use std::io;
+
+/// Why this process can have no io_uring, with what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoRing {
+    /// `ENOSYS`. A seccomp filter may say so too.
+    #[error("this kernel has no io_uring (CONFIG_IO_URING), or a filter hides it: choose another engine or kernel")]
+    Absent,
+    /// `kernel.io_uring_disabled` is 2.
+    #[error("io_uring is switched off for everybody: set kernel.io_uring_disabled to 0, or choose another engine")]
+    Disabled,
+    /// `kernel.io_uring_disabled` is 1.
+    #[error(
+        "io_uring is kept for root and the group kernel.io_uring_group: run as root, join that group, or set \
+         kernel.io_uring_disabled to 0"
+    )]
+    Privileged,
+    /// A seccomp filter, as container runtimes have it by default.
+    #[error(
+        "a seccomp filter of this process forbids io_uring: run outside the container, give it a profile that \
+         allows io_uring_setup, io_uring_enter and io_uring_register, or choose another engine"
+    )]
+    Filtered,
+    /// `ENOMEM`; kernels before 5.12 count the queues as locked memory.
+    #[error(
+        "there is no memory for io_uring's queues: raise the limit on locked memory (ulimit -l), or use fewer flows"
+    )]
+    Memory,
+    /// It lacks a timeout for the wait.
+    #[error("the io_uring of this kernel is too old: Linux 5.11 is needed, or another engine")]
+    TooOld,
+    /// `EMFILE`: more slots than files may be open, or no file left for the ring itself.
+    #[error("the limit on open files is too low for io_uring: raise it (ulimit -n), or use fewer flows")]
+    Files,
+    /// Anything else, such as a security module that says no.
+    #[error("the kernel refuses an io_uring: {}; choose another engine", io::Error::from_raw_os_error(*errno))]
+    Refused {
+        /// The kernel's answer.
+        errno: i32,
+    },
+}
+
+impl NoRing {
+    pub(super) fn of(error: &io::Error) -> Self {
+        let disabled = fs::read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
+        let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+        Self::explain(error.raw_os_error().unwrap_or_default(), disabled.trim(), is_filtered(&status))
+    }
+
+    fn explain(errno: i32, disabled: &str, filtered: bool) -> Self {
+        match (errno, disabled) {
+            (libc::ENOSYS, _) => Self::Absent,
+            (libc::EPERM, "2") => Self::Disabled,
+            (libc::EPERM, _) if filtered => Self::Filtered,
+            (libc::EPERM, "1") => Self::Privileged,
+            (libc::ENOMEM, _) => Self::Memory,
+            (libc::EMFILE, _) => Self::Files,
+            (libc::EINVAL, _) => Self::TooOld,
+            _ => Self::Refused { errno },
+        }
+    }
+}
+
+/// Mode 2 of the field `Seccomp`, proc_pid_status(5).
+fn is_filtered(status: &str) -> bool {
+    status.lines().filter_map(|line| line.strip_prefix("Seccomp:")).any(|mode| mode.trim() == "2")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Ring;
+    use super::*;
+
+    #[test]
+    fn each_reason_names_its_remedy() {
+        for (errno, disabled, filtered, reason, remedy) in [
+            (libc::ENOSYS, "", false, NoRing::Absent, "engine"),
+            (libc::EPERM, "2", true, NoRing::Disabled, "io_uring_disabled"),
+            (libc::EPERM, "1", false, NoRing::Privileged, "io_uring_group"),
+            (libc::EPERM, "0", true, NoRing::Filtered, "profile"),
+            (libc::ENOMEM, "0", false, NoRing::Memory, "ulimit -l"),
+            (libc::EINVAL, "0", false, NoRing::TooOld, "5.11"),
+            (libc::EMFILE, "0", false, NoRing::Files, "ulimit -n"),
+            (libc::EACCES, "0", false, NoRing::Refused { errno: libc::EACCES }, "engine"),
+        ] {
+            let explained = NoRing::explain(errno, disabled, filtered);
+            assert_eq!(explained, reason);
+            assert!(explained.to_string().contains(remedy), "{explained}");
+        }
+    }
+
+    /// In a thread of its own, which keeps the filter as long as it lives.
+    #[test]
+    fn a_seccomp_filter_is_found_out() {
+        let refused = std::thread::spawn(|| {
+            forbid_io_uring();
+            Ring::probe()
+        });
+        assert_eq!(refused.join().unwrap(), Err(NoRing::Filtered));
+    }
+
+    fn forbid_io_uring() {
+        const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+        const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+        const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+        let step = |code, jt, k| libc::sock_filter { code, jt, jf: 0, k };
+        // The number of the system call is the first word of `struct seccomp_data`.
+        let mut steps = [
+            step(LOAD, 0, 0),
+            step(EQUAL, 1, libc::SYS_io_uring_setup as u32),
+            step(RETURN, 0, libc::SECCOMP_RET_ALLOW),
+            step(RETURN, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+        ];
+        let filter = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
+        // SAFETY: the filter is well formed, is copied by the call, and holds for this thread only.
+        let installed = unsafe {
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+                && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter) == 0
+        };
+        assert!(installed, "{}", io::Error::last_os_error());
+    }
+}

@@ -1,0 +1,128 @@
+//! Segmentation and coalescing of UDP datagrams: one call, and one way through the stack, for up
+//! to 64 KiB of them (`UDP_SEGMENT`, Linux 4.18, and `UDP_GRO`, 5.0; udp(7)).
+
+use std::io;
+use std::os::fd::AsFd;
+
+use rustix::net::RecvFlags;
+
+use super::message::{self, Control};
+use super::{set_bytes, set_int};
+use crate::error::{Result, SysError};
+
+/// What one call received: datagrams of `segment` bytes each, one after the other, but for the
+/// last, which may be shorter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segmented {
+    /// Bytes in the buffer.
+    pub bytes: usize,
+    /// Bytes of a datagram; equal to `bytes` if there is but one.
+    pub segment: usize,
+}
+
+impl Segmented {
+    /// How many datagrams these are. One that is empty is one.
+    pub fn count(self) -> usize {
+        self.bytes.div_ceil(self.segment.max(1)).max(1)
+    }
+}
+
+/// Makes the kernel, or the network card, cut what is sent with one call into datagrams of so
+/// many bytes, the last of which may be shorter; 0 switches it off. A call may carry 64 of them at
+/// least (`UDP_MAX_SEGMENTS`), and no more than 65,507 bytes.
+///
+/// # Errors
+/// `ENOPROTOOPT` before Linux 4.18. A *send* fails with `EINVAL` if a segment exceeds the path's
+/// MTU or there are too many, and with `EIO` if the device can't do checksums.
+pub fn set_udp_segment(socket: impl AsFd, bytes: u16) -> Result<()> {
+    set_int(socket, libc::SOL_UDP, libc::UDP_SEGMENT, bytes.into())
+        .map_err(|e| SysError::os("set option", "UDP_SEGMENT of a socket", e))
+}
+
+/// Lets one call receive several datagrams of a flow that came together. Then only
+/// [`receive_segmented`] can tell where each begins.
+///
+/// # Errors
+/// `ENOPROTOOPT` before Linux 5.0.
+pub fn set_udp_gro(socket: impl AsFd, on: bool) -> Result<()> {
+    set_bytes(socket, libc::SOL_UDP, libc::UDP_GRO, &libc::c_int::from(on).to_ne_bytes())
+        .map_err(|e| SysError::os("set option", "UDP_GRO of a socket", e))
+}
+
+/// Receives one datagram, or several that were coalesced. What does not fit into the buffer is
+/// lost: 64 KiB are always enough.
+///
+/// # Errors
+/// As of recv(2).
+#[inline]
+pub fn receive_segmented(socket: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -> io::Result<Segmented> {
+    let mut control = Control::new();
+    let bytes = message::receive(socket, buffer, &mut control, flags.bits() as libc::c_int)?;
+    let segment = control
+        .entries()
+        .filter(|entry| (entry.level, entry.kind) == (libc::SOL_UDP, libc::UDP_GRO))
+        .find_map(|entry| Some(libc::c_int::from_ne_bytes(*entry.data.first_chunk()?)));
+    let segment = segment.and_then(|segment| usize::try_from(segment).ok()).filter(|segment| *segment > 0);
+    Ok(Segmented { bytes, segment: segment.map_or(bytes, |segment| segment.min(bytes)) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::udp_pair;
+    use super::*;
+
+    const SEGMENT: usize = 1000;
+
+    /// Nine whole segments and a short one, each filled with its number.
+    fn payload() -> Vec<u8> {
+        (0..9 * SEGMENT + 500).map(|at| (at / SEGMENT) as u8).collect()
+    }
+
+    #[test]
+    fn ten_segments_come_as_one_with_gro() {
+        let (sender, receiver) = udp_pair();
+        set_udp_segment(&sender, SEGMENT as u16).unwrap();
+        set_udp_gro(&receiver, true).unwrap();
+        assert_eq!(sender.send(&payload()).unwrap(), payload().len());
+        let mut buffer = vec![0; 65536];
+        let got = receive_segmented(&receiver, &mut buffer, RecvFlags::empty()).unwrap();
+        assert_eq!(got, Segmented { bytes: payload().len(), segment: SEGMENT });
+        assert_eq!(got.count(), 10);
+        assert_eq!(&buffer[..got.bytes], payload());
+    }
+
+    #[test]
+    fn ten_segments_come_as_ten_without() {
+        let (sender, receiver) = udp_pair();
+        set_udp_segment(&sender, SEGMENT as u16).unwrap();
+        assert_eq!(sender.send(&payload()).unwrap(), payload().len());
+        let mut buffer = vec![0; 65536];
+        for expected in payload().chunks(SEGMENT) {
+            let got = receive_segmented(&receiver, &mut buffer, RecvFlags::empty()).unwrap();
+            assert_eq!(got, Segmented { bytes: expected.len(), segment: expected.len() });
+            assert_eq!(&buffer[..got.bytes], expected);
+        }
+        let empty = receive_segmented(&receiver, &mut buffer, RecvFlags::DONTWAIT).unwrap_err();
+        assert_eq!(empty.kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn both_can_be_switched_off_again() {
+        let (sender, receiver) = udp_pair();
+        set_udp_segment(&sender, 10).unwrap();
+        set_udp_segment(&sender, 0).unwrap();
+        set_udp_gro(&receiver, true).unwrap();
+        set_udp_gro(&receiver, false).unwrap();
+        sender.send(&[7; 40]).unwrap();
+        let got = receive_segmented(&receiver, &mut [0; 100], RecvFlags::empty()).unwrap();
+        assert_eq!((got, got.count()), (Segmented { bytes: 40, segment: 40 }, 1));
+    }
+
+    #[test]
+    fn an_empty_datagram_is_a_datagram() {
+        let (sender, receiver) = udp_pair();
+        sender.send(&[]).unwrap();
+        let got = receive_segmented(&receiver, &mut [0; 100], RecvFlags::empty()).unwrap();
+        assert_eq!((got.bytes, got.count()), (0, 1));
+    }
+}

@@ -1,0 +1,112 @@
+//! What this machine calls a difference when there is none: every test against itself.
+
+use rand::{SeedableRng, seq::SliceRandom};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::Serialize;
+use vtax_model::{
+    options::TestOptions,
+    result::Metric,
+    stats::{Confidence, NoiseFloor, Pair, Significance},
+    units::{ByteSize, Span},
+    workload::{Direction, TestKind, TestSpec, Transport, Warmup, Workload},
+};
+
+use super::truths::PLAIN;
+use crate::{rig::Rig, study::Interrupt};
+
+/// A test against itself.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct FloorRecord {
+    pub(crate) transport: Transport,
+    pub(crate) test: TestKind,
+    /// Rounds: pairs of samples.
+    pub(crate) rounds: usize,
+    /// The mean of all samples, µs or Mb/s.
+    pub(crate) mean: f64,
+    /// The second of each pair over the first.
+    pub(crate) ratio: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+    /// The largest relative difference inside that interval.
+    pub(crate) floor: f64,
+    /// What so many samples of each could show (relative), with 80 % power.
+    pub(crate) smallest_shown: Vec<Shown>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct Shown {
+    pub(crate) samples: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) difference: Option<f64>,
+}
+
+/// As many as people take.
+const SAMPLES: [usize; 4] = [5, 11, 18, 30];
+
+const WARMUP: Span = Span::from_millis(50);
+
+fn tests() -> [(Transport, Workload); 4] {
+    let rr = Workload::Rr { request: ByteSize(1), response: ByteSize(1) };
+    let stream = |message| Workload::Stream { message: ByteSize(message), direction: Direction::Forward };
+    [(Transport::Tcp, rr), (Transport::Udp, rr), (Transport::Tcp, stream(1 << 20)), (Transport::Udp, stream(1472))]
+}
+
+/// The floor of each test; none if no rounds are wanted.
+pub(super) fn measure(
+    rig: &Rig,
+    rounds: u32,
+    duration: Span,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Vec<FloorRecord>> {
+    if rounds == 0 {
+        return Ok(Vec::new());
+    }
+    let mut pairs: Vec<Vec<Pair>> = vec![Vec::new(); tests().len()];
+    // The order matters less than that it isn't always the same.
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(vtax_sys::clock::now_ns());
+    for round in 1..=rounds {
+        if interrupt.asked() {
+            break;
+        }
+        eprintln!("noise floor: round {round} of {rounds}");
+        let mut order: Vec<usize> = (0..tests().len()).collect();
+        order.shuffle(&mut rng);
+        for test in order {
+            let (transport, workload) = tests()[test];
+            let sample = || figure(rig, transport, workload, duration);
+            let baseline = sample()?;
+            pairs[test].push(Pair { baseline, cell: sample()? });
+        }
+    }
+    Ok(tests()
+        .into_iter()
+        .zip(&pairs)
+        .filter_map(|((transport, workload), pairs)| record(transport, workload, pairs))
+        .collect())
+}
+
+fn figure(rig: &Rig, transport: Transport, workload: Workload, duration: Span) -> anyhow::Result<f64> {
+    let warmup = Warmup::For(WARMUP);
+    let spec = TestSpec { transport, workload, streams: 1, warmup, duration, options: TestOptions::default() };
+    Ok(Metric::of(workload.kind()).value(&rig.sample(&spec, PLAIN)?))
+}
+
+fn record(transport: Transport, workload: Workload, pairs: &[Pair]) -> Option<FloorRecord> {
+    let floor = NoiseFloor::of(pairs, Confidence::P95).ok()?;
+    let shown = |samples| Shown {
+        samples,
+        difference: floor.smallest_shown(samples, Significance::FIVE_PERCENT).map(|difference| difference.fraction()),
+    };
+    let sum: f64 = pairs.iter().map(|pair| pair.baseline + pair.cell).sum();
+    Some(FloorRecord {
+        transport,
+        test: workload.kind(),
+        rounds: pairs.len(),
+        mean: sum / (2 * pairs.len()) as f64,
+        ratio: floor.ratio,
+        low: floor.low,
+        high: floor.high,
+        floor: floor.floor.fraction(),
+        smallest_shown: SAMPLES.map(shown).into(),
+    })
+}

@@ -1,0 +1,104 @@
+//! What vtax's figures are worth on this machine: the clock, the noise, and known truths.
+//!
+//! A measuring tool that has never been held against something known is an opinion. Here the
+//! truth is made: a wire that is shaped to a rate, a responder that waits, one that stalls, a wire
+//! that drops; and what our engine says of it is compared with what arithmetic says.
+
+mod clock;
+mod floors;
+mod report;
+mod truths;
+
+use anyhow::anyhow;
+use serde::Serialize;
+use vtax_host::inspect;
+use vtax_lab::{Need, World};
+use vtax_model::{run::Environment, units::Span};
+
+use crate::{
+    cli::Places,
+    exit::{Blamed, Stop},
+    rig::Rig,
+    study::Interrupt,
+};
+use clock::ClockRecord;
+use floors::FloorRecord;
+use truths::{TRUTHS, Truth, TruthRecord};
+
+pub(crate) use report::render;
+
+/// What to find out, and how thoroughly.
+#[derive(Debug, Clone)]
+pub(crate) struct Wanted {
+    /// Rounds of the noise floor; 0 leaves it out.
+    pub(crate) rounds: u32,
+    /// Measured time of each of its samples.
+    pub(crate) duration: Span,
+    /// Parts of the truths' names; all if there are none.
+    pub(crate) only: Vec<String>,
+}
+
+/// The schema of the JSON form.
+const SCHEMA: &str = "vtax.calibration/v1";
+
+/// Everything that was found.
+#[derive(Debug, Serialize)]
+pub(crate) struct Calibration {
+    schema: &'static str,
+    environment: Environment,
+    /// CPU of the end that sends or asks, and of the other; absent if there were too few to pin.
+    cpus: Option<[u32; 2]>,
+    clock: ClockRecord,
+    floors: Vec<FloorRecord>,
+    truths: Vec<TruthRecord>,
+}
+
+/// Calibrates vtax on this machine, in a lab of its own.
+pub(crate) fn run(wanted: &Wanted, places: &Places) -> Result<Calibration, Stop> {
+    let chosen = wanted.truths().or_input()?;
+    let world = World::enter(Need::Ephemeral).or_infrastructure()?;
+    let interrupt = Interrupt::catch().or_infrastructure()?;
+    let clock = clock::measure();
+    let rig = Rig::build(&world, "calibrate", &truths::wires(), places)?;
+    let found = measure(&rig, wanted, &chosen, &interrupt);
+    let cpus = rig.cpus();
+    rig.down().or_infrastructure()?;
+    let (floors, truths) = found.or_infrastructure()?;
+    let environment = inspect::environment(&inspect::Tree::live());
+    Ok(Calibration { schema: SCHEMA, environment, cpus, clock, floors, truths })
+}
+
+fn measure(
+    rig: &Rig,
+    wanted: &Wanted,
+    chosen: &[&'static Truth],
+    interrupt: &Interrupt,
+) -> anyhow::Result<(Vec<FloorRecord>, Vec<TruthRecord>)> {
+    let mut truths = Vec::new();
+    for truth in chosen {
+        if interrupt.asked() {
+            return Err(anyhow!("stopped by the user"));
+        }
+        eprintln!("truth: {}", truth.name);
+        truths.push(truth.find(rig)?);
+    }
+    Ok((floors::measure(rig, wanted.rounds, wanted.duration, interrupt)?, truths))
+}
+
+impl Wanted {
+    fn truths(&self) -> anyhow::Result<Vec<&'static Truth>> {
+        let names = || TRUTHS.iter().map(|truth| truth.name).collect::<Vec<_>>().join(", ");
+        if let Some(unknown) = self.only.iter().find(|part| !TRUTHS.iter().any(|truth| truth.name.contains(*part))) {
+            return Err(anyhow!("--only {unknown}: no such truth; there are {}", names()));
+        }
+        let chosen = |truth: &&Truth| self.only.is_empty() || self.only.iter().any(|part| truth.name.contains(part));
+        Ok(TRUTHS.iter().filter(chosen).collect())
+    }
+}
+
+impl Calibration {
+    /// Whether every truth was told.
+    pub(crate) fn holds(&self) -> bool {
+        self.truths.iter().all(TruthRecord::holds)
+    }
+}

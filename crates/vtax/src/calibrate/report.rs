@@ -1,0 +1,159 @@
+//! The calibration as text for a terminal.
+
+use std::fmt::Write as _;
+
+use vtax_model::result::Metric;
+
+use super::{Calibration, FloorRecord, TruthRecord};
+
+/// The whole calibration.
+pub(crate) fn render(calibration: &Calibration) -> String {
+    let mut text = heading(calibration);
+    if !calibration.truths.is_empty() {
+        text += &truths(&calibration.truths);
+    }
+    if !calibration.floors.is_empty() {
+        text += &floors(&calibration.floors);
+    }
+    text
+}
+
+fn heading(calibration: &Calibration) -> String {
+    let (environment, clock) = (&calibration.environment, &calibration.clock);
+    let pins = match calibration.cpus {
+        Some([first, second]) => format!("who asks or sends on CPU {first}, the other end on CPU {second}"),
+        None => "NOT PINNED: there are not two CPUs; expect round-trip times to jump fourfold".to_owned(),
+    };
+    format!(
+        "What vtax's figures are worth on this machine\n\n\
+         Linux {}, {}, governor {}\n{pins}\n\
+         clock      {}: {:.0} ns a reading, steps of {} ns (the kernel claims {} ns)\n\
+         recording  {:.1} ns a transaction\n\n",
+        environment.kernel,
+        environment.cpu_model,
+        environment.governor,
+        clock.source,
+        clock.reading_ns,
+        clock.step_ns,
+        clock.resolution_ns,
+        clock.recording_ns
+    )
+}
+
+fn truths(truths: &[TruthRecord]) -> String {
+    let mut text = "Known truths\n".to_owned();
+    for truth in truths {
+        let verdict = if truth.holds() { "holds" } else { "DOES NOT HOLD" };
+        let [least, most] = truth.accepted;
+        let _ = writeln!(text, "  {:<18} {verdict:<6} {}", truth.name, truth.made);
+        let _ = writeln!(
+            text,
+            "  {:<18}        is {}, we say {} {} (accepted: {})",
+            "",
+            number(truth.expected),
+            number(truth.measured),
+            truth.unit,
+            if least == most { "exactly that".to_owned() } else { format!("{} to {}", number(least), number(most)) }
+        );
+        let _ = writeln!(text, "  {:<18}        {}", "", truth.detail);
+    }
+    text + "\n"
+}
+
+/// Four digits, and whole numbers whole.
+fn number(value: f64) -> String {
+    match value {
+        whole if whole.fract() == 0.0 => format!("{whole}"),
+        large if large.abs() >= 1000.0 => format!("{large:.0}"),
+        middle if middle.abs() >= 10.0 => format!("{middle:.1}"),
+        small => format!("{small:.3}"),
+    }
+}
+
+fn floors(floors: &[FloorRecord]) -> String {
+    let mut text = format!("Noise floor: each test against itself, {} rounds\n", floors[0].rounds);
+    let samples = floors[0].smallest_shown.iter().map(|shown| format!("{:>8}", shown.samples)).collect::<String>();
+    let _ = writeln!(
+        text,
+        "  {:<12} {:>14}  {:<24} {:>6}  smallest difference that so many samples show",
+        "", "mean", "again / first", "floor"
+    );
+    let _ = writeln!(text, "  {:<12} {:>14}  {:<24} {:>6} {samples}", "", "", "", "");
+    for floor in floors {
+        let unit = if Metric::of(floor.test) == Metric::Goodput { "Mb/s" } else { "µs" };
+        let interval = format!("{:.3} [{:.3}, {:.3}]", floor.ratio, floor.low, floor.high);
+        let percent = |share: Option<f64>| share.map_or("-".to_owned(), |share| format!("{:.1} %", share * 100.0));
+        let shown =
+            floor.smallest_shown.iter().map(|shown| format!("{:>8}", percent(shown.difference))).collect::<String>();
+        let _ = writeln!(
+            text,
+            "  {:<12} {:>14}  {interval:<24} {:>6} {shown}",
+            format!("{} {}", floor.transport, floor.test),
+            format!("{} {unit}", number(floor.mean)),
+            percent(Some(floor.floor)),
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calibrate::{SCHEMA, clock::ClockRecord, floors::Shown};
+    use vtax_model::{
+        run::Environment,
+        workload::{TestKind, Transport},
+    };
+
+    #[test]
+    fn a_calibration_reads_well() {
+        let truth = |name, expected, measured, accepted| TruthRecord {
+            name,
+            made: "a wire shaped to 100 Mb/s, full of TCP segments",
+            unit: "Mb/s",
+            expected,
+            measured,
+            accepted,
+            detail: "1448 bytes of payload in 1514 on the wire".into(),
+        };
+        let floor = FloorRecord {
+            transport: Transport::Tcp,
+            test: TestKind::Rr,
+            rounds: 11,
+            mean: 91.234,
+            ratio: 1.012,
+            low: 0.97,
+            high: 1.04,
+            floor: 0.04,
+            smallest_shown: vec![
+                Shown { samples: 5, difference: None },
+                Shown { samples: 11, difference: Some(0.071) },
+                Shown { samples: 18, difference: Some(0.052) },
+                Shown { samples: 30, difference: Some(0.045) },
+            ],
+        };
+        let calibration = Calibration {
+            schema: SCHEMA,
+            environment: Environment {
+                kernel: "6.12".into(),
+                cpu_model: "M7".into(),
+                governor: "none".into(),
+                ..Environment::default()
+            },
+            cpus: Some([0, 1]),
+            clock: ClockRecord {
+                source: "tsc".into(),
+                resolution_ns: 1,
+                step_ns: 18,
+                reading_ns: 17.6,
+                recording_ns: 3.4,
+            },
+            floors: vec![floor],
+            truths: vec![
+                truth("tcp-100m", 95.6407, 95.1, [94.7, 96.6]),
+                truth("loss", 4112.0, 4111.0, [4112.0, 4112.0]),
+            ],
+        };
+        insta::assert_snapshot!(render(&calibration));
+    }
+}

@@ -1,0 +1,245 @@
+//! Truths that are made, and what our engine says of them.
+
+use anyhow::{Context, anyhow};
+use serde::Serialize;
+use vtax_model::{
+    options::{Arrivals, CongestionControl, Engine, Manners, Process, SocketOptions, TestOptions},
+    run::Figures,
+    units::{BitRate, ByteSize, Span},
+    workload::{Direction, TestSpec, Transport, Warmup, Workload},
+};
+
+use crate::rig::{PEER, Rig, SUT};
+
+/// The wire without a shape.
+pub(crate) const PLAIN: &str = "plain";
+const SHAPED: [(&str, u64); 2] = [("at-100m", 100_000_000), ("at-1g", 1_000_000_000)];
+const LOSSY: &str = "lossy";
+
+/// The wires that the truths need, as lab tables.
+pub(super) fn wires() -> String {
+    let wire =
+        |name: &str, shape: &str| format!("[[wire]]\nname = \"{name}\"\nends = [\"{SUT}\", \"{PEER}\"]\n{shape}");
+    let shaped = SHAPED.map(|(name, bits)| wire(name, &format!("rate = \"{bits}\"\n")));
+    wire(PLAIN, "") + &shaped.concat() + &wire(LOSSY, "rate = \"10M\"\nqueue = \"16KiB\"\n")
+}
+
+/// Something that is known, and how it is measured.
+pub(crate) struct Truth {
+    pub(crate) name: &'static str,
+    /// What was made.
+    made: &'static str,
+    find: fn(&Rig) -> anyhow::Result<Found>,
+}
+
+/// What arithmetic says, what we say, and how far they may be apart.
+struct Found {
+    unit: &'static str,
+    expected: f64,
+    measured: f64,
+    /// The least and the most that is still the truth.
+    accepted: [f64; 2],
+    detail: String,
+}
+
+/// A truth and what was said of it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct TruthRecord {
+    pub(crate) name: &'static str,
+    pub(crate) made: &'static str,
+    pub(crate) unit: &'static str,
+    pub(crate) expected: f64,
+    pub(crate) measured: f64,
+    /// The least and the most that is still the truth.
+    pub(crate) accepted: [f64; 2],
+    pub(crate) detail: String,
+}
+
+impl TruthRecord {
+    pub(crate) fn holds(&self) -> bool {
+        let [least, most] = self.accepted;
+        (least..=most).contains(&self.measured)
+    }
+}
+
+impl Truth {
+    pub(super) fn find(&self, rig: &Rig) -> anyhow::Result<TruthRecord> {
+        let Truth { name, made, .. } = *self;
+        let found = (self.find)(rig).with_context(|| format!("the truth {name}"))?;
+        let Found { unit, expected, measured, accepted, detail } = found;
+        Ok(TruthRecord { name, made, unit, expected, measured, accepted, detail })
+    }
+}
+
+pub(crate) const TRUTHS: [Truth; 10] = [
+    Truth {
+        name: "udp-100m",
+        made: "a wire shaped to 100 Mb/s, full of datagrams of 1472 bytes",
+        find: |rig| goodput(rig, Transport::Udp, SHAPED[0]),
+    },
+    Truth {
+        name: "tcp-100m",
+        made: "a wire shaped to 100 Mb/s, full of TCP segments",
+        find: |rig| goodput(rig, Transport::Tcp, SHAPED[0]),
+    },
+    Truth {
+        name: "udp-1g",
+        made: "a wire shaped to 1 Gb/s, full of datagrams of 1472 bytes",
+        find: |rig| goodput(rig, Transport::Udp, SHAPED[1]),
+    },
+    Truth {
+        name: "tcp-1g",
+        made: "a wire shaped to 1 Gb/s, full of TCP segments",
+        find: |rig| goodput(rig, Transport::Tcp, SHAPED[1]),
+    },
+    Truth {
+        name: "delay-200us",
+        made: "a responder that waits 200 µs before it answers",
+        find: |rig| delay(rig, Span(std::time::Duration::from_micros(200))),
+    },
+    Truth {
+        name: "delay-1ms",
+        made: "a responder that waits 1 ms before it answers",
+        find: |rig| delay(rig, Span::from_millis(1)),
+    },
+    Truth {
+        name: "stall-max",
+        made: "a responder that stalls once for 100 ms, in the open loop: the longest round trip",
+        find: |rig| stall(rig, 100.0, [99.0, 200.0], longest),
+    },
+    Truth {
+        name: "stall-p999",
+        made: "the same: 99.9 of 100 round trips were shorter than this",
+        // 2,000 requests a second for 2 s: 200 of 4,000 were due during the stall, evenly; the
+        // fourth-longest of them waited 100 ms less 2 ms.
+        find: |rig| stall(rig, 98.0, [93.0, 200.0], p999),
+    },
+    Truth {
+        name: "stall-closed-loop",
+        made: "the same in a closed loop, which hides it: 99.9 of 100 were shorter than this",
+        find: hidden_stall,
+    },
+    Truth {
+        name: "loss",
+        made: "a wire of 10 Mb/s that is sent 50 Mb/s and drops the rest: datagrams lost",
+        find: loss,
+    },
+];
+
+/// An Ethernet header, which the shaper counts; no preamble, checksum or gap: there is no cable.
+const ETHERNET: f64 = 14.0;
+const MTU: f64 = 1500.0;
+/// IPv4 and UDP headers; IPv4 and TCP headers with the timestamps option.
+const UDP_HEADERS: f64 = 28.0;
+const TCP_HEADERS: f64 = 52.0;
+/// Goodput within this of the truth.
+const GOODPUT_TOLERANCE: f64 = 0.01;
+const DELAY_TOLERANCE: f64 = 0.02;
+
+fn goodput(rig: &Rig, transport: Transport, (wire, bits): (&str, u64)) -> anyhow::Result<Found> {
+    let (headers, message) = match transport {
+        Transport::Udp => (UDP_HEADERS, ByteSize(1472)),
+        _ => (TCP_HEADERS, ByteSize(128 << 10)),
+    };
+    let workload = Workload::Stream { message, direction: Direction::Forward };
+    // Whatever the machine's default is, cubic fills a queue and keeps it full.
+    let congestion = (transport == Transport::Tcp).then(|| "cubic".parse::<CongestionControl>()).transpose()?;
+    let options =
+        TestOptions { socket: SocketOptions { congestion, ..SocketOptions::default() }, ..TestOptions::default() };
+    let (warmup, duration) = (Warmup::For(Span::from_millis(1000)), Span::from_millis(2000));
+    let figures = rig.sample(&TestSpec { transport, workload, streams: 1, warmup, duration, options }, wire)?;
+    let expected = bits as f64 / 1e6 * (MTU - headers) / (MTU + ETHERNET);
+    let accepted = [1.0 - GOODPUT_TOLERANCE, 1.0 + GOODPUT_TOLERANCE].map(|factor| factor * expected);
+    let detail = format!("{} bytes of payload in {} on the wire", MTU - headers, MTU + ETHERNET);
+    Ok(Found { unit: "Mb/s", expected, measured: figures.goodput_mbps(), accepted, detail })
+}
+
+fn rr(options: TestOptions, duration: Span) -> TestSpec {
+    // Room for a whole sequence number: in the open loop many datagrams are on their way.
+    let workload = Workload::Rr { request: ByteSize(8), response: ByteSize(8) };
+    let warmup = Warmup::For(Span::from_millis(100));
+    TestSpec { transport: Transport::Udp, workload, streams: 1, warmup, duration, options }
+}
+
+/// The difference of two medians, in pairs one after the other. Both ends poll: a program that
+/// sleeps longer is woken later, which is no part of the delay.
+fn delay(rig: &Rig, delay: Span) -> anyhow::Result<Found> {
+    const ROUNDS: usize = 7;
+    let p50 = |delay: Option<Span>| -> anyhow::Result<f64> {
+        let responder = Manners { delay, ..Manners::default() };
+        let options = TestOptions { engine: Engine::BusyPoll, responder, ..TestOptions::default() };
+        let figures = rig.sample(&rr(options, Span::from_millis(250)), PLAIN)?;
+        Ok(rtt(&figures)?.p50 as f64 / 1e3)
+    };
+    let mut rises = Vec::new();
+    for _ in 0..ROUNDS {
+        let without = p50(None)?;
+        rises.push(p50(Some(delay))? - without);
+    }
+    rises.sort_by(f64::total_cmp);
+    let expected = delay.0.as_secs_f64() * 1e6;
+    let accepted = [1.0 - DELAY_TOLERANCE, 1.0 + DELAY_TOLERANCE].map(|factor| factor * expected);
+    let detail = format!(
+        "median of {ROUNDS} rises of p50 between {:.1} and {:.1} µs, both ends polling",
+        rises[0],
+        rises[ROUNDS - 1]
+    );
+    Ok(Found { unit: "µs", expected, measured: rises[ROUNDS / 2], accepted, detail })
+}
+
+fn rtt(figures: &Figures) -> anyhow::Result<&vtax_model::run::RttFigures> {
+    figures.rtt_ns.as_ref().ok_or_else(|| anyhow!("no round trips in the report"))
+}
+
+const STALL: Span = Span::from_millis(100);
+const STALLED: Span = Span::from_millis(2000);
+
+fn stall(
+    rig: &Rig,
+    expected: f64,
+    accepted: [f64; 2],
+    figure: fn(&Figures) -> anyhow::Result<f64>,
+) -> anyhow::Result<Found> {
+    let arrivals = Some(Arrivals { per_second: 2000, process: Process::Fixed });
+    let responder = Manners { stall: Some(STALL), ..Manners::default() };
+    let options = TestOptions { arrivals, responder, ..TestOptions::default() };
+    let figures = rig.sample(&rr(options, STALLED), PLAIN)?;
+    let detail = format!("{} requests, 2,000 a second, due whether or not the responses came", figures.transactions);
+    Ok(Found { unit: "ms", expected, measured: figure(&figures)?, accepted, detail })
+}
+
+fn longest(figures: &Figures) -> anyhow::Result<f64> {
+    Ok(rtt(figures)?.max as f64 / 1e6)
+}
+
+fn p999(figures: &Figures) -> anyhow::Result<f64> {
+    Ok(rtt(figures)?.p999 as f64 / 1e6)
+}
+
+/// One in flight: one request of thousands meets the stall, and p99.9 doesn't know.
+fn hidden_stall(rig: &Rig) -> anyhow::Result<Found> {
+    let responder = Manners { stall: Some(STALL), ..Manners::default() };
+    let figures = rig.sample(&rr(TestOptions { responder, ..TestOptions::default() }, STALLED), PLAIN)?;
+    let detail =
+        format!("{} requests, one in flight; the longest took {:.1} ms", figures.transactions, longest(&figures)?);
+    Ok(Found { unit: "ms", expected: 0.0, measured: p999(&figures)?, accepted: [0.0, 50.0], detail })
+}
+
+/// What the shaper has dropped against what our ends miss, over the whole flow: the same number.
+fn loss(rig: &Rig) -> anyhow::Result<Found> {
+    let bitrate = BitRate::new(50_000_000);
+    let workload = Workload::Stream { message: ByteSize(1000), direction: Direction::Forward };
+    let (warmup, duration) = (Warmup::For(Span::from_millis(100)), Span::from_millis(1000));
+    let options = TestOptions { bitrate, ..TestOptions::default() };
+    let spec = TestSpec { transport: Transport::Udp, workload, streams: 1, warmup, duration, options };
+    let place = rig.endpoint(SUT, LOSSY)?.wire_end();
+    let before = rig.lab.qdisc_drops(place)?.drops;
+    let (sent, received) = rig.reports(&spec, LOSSY)?;
+    let dropped = f64::from(rig.lab.qdisc_drops(place)?.drops.wrapping_sub(before));
+    let measured = sent.whole_flow as f64 - received.whole_flow as f64 - received.socket_drops as f64;
+    let detail = format!(
+        "{} sent, {} arrived, {} found no room in the socket; the shaper says it dropped {dropped}",
+        sent.whole_flow, received.whole_flow, received.socket_drops
+    );
+    Ok(Found { unit: "datagrams", expected: dropped, measured, accepted: [dropped, dropped], detail })
+}

@@ -1,0 +1,37 @@
+//! `vtax calibrate`.
+
+use clap::Args;
+use vtax_model::units::Span;
+
+use super::{Places, print, print_json};
+use crate::{
+    calibrate::{self, Wanted},
+    exit::{Exit, Stop},
+};
+
+#[derive(Debug, Args)]
+pub(crate) struct CalibrateArgs {
+    /// Rounds of the noise floor; 0 leaves it out
+    #[arg(long, value_name = "N", default_value_t = 11, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    rounds: u32,
+    /// Measured time of each of its samples
+    #[arg(long, default_value = "300ms")]
+    duration: Span,
+    /// Only truths whose name has one of these, as tcp-100m or delay
+    #[arg(long, value_delimiter = ',', value_name = "TRUTH,…")]
+    only: Vec<String>,
+    /// Print the result as JSON (vtax.calibration/v1)
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn calibrate(args: CalibrateArgs, places: &Places) -> Result<Exit, Stop> {
+    let CalibrateArgs { rounds, duration, only, json } = args;
+    let found = calibrate::run(&Wanted { rounds, duration, only }, places)?;
+    match json {
+        true => print_json(&found)?,
+        false => print(&calibrate::render(&found))?,
+    }
+    // As a study some of whose cells failed.
+    Ok(if found.holds() { Exit::Done } else { Exit::CellsFailed })
+}

@@ -1,0 +1,155 @@
+//! What the options of `vtax measure` take.
+
+use std::str::FromStr;
+
+use clap::ValueEnum;
+use vtax_model::{
+    options::{Engine, OptionError, Process, Sending},
+    units::{Span, UnitError},
+    workload::{TestKind, Transport},
+};
+
+use crate::study::Test;
+
+const KINDS: [(&str, TestKind); 6] = [
+    ("rr", TestKind::Rr),
+    ("crr", TestKind::Crr),
+    ("cc", TestKind::Cc),
+    ("stream", TestKind::Stream),
+    ("maerts", TestKind::Maerts),
+    ("bidirectional", TestKind::Bidirectional),
+];
+
+/// A name that no test has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "unknown test `{0}`; there are tcp-rr, tcp-crr, tcp-cc, tcp-stream, tcp-maerts, tcp-bidirectional, the same with unix \
+     and vsock, and udp-rr, udp-stream, udp-maerts, udp-bidirectional"
+)]
+pub(crate) struct UnknownTest(String);
+
+impl FromStr for Test {
+    type Err = UnknownTest;
+
+    /// As netperf writes it, too: `TCP_RR`.
+    fn from_str(text: &str) -> Result<Self, UnknownTest> {
+        let name = text.to_ascii_lowercase().replace('_', "-");
+        let transport =
+            |word: &str| Transport::ALL.into_iter().find(|known| known.to_string().to_ascii_lowercase() == word);
+        let kind = |word: &str| KINDS.iter().find(|(known, _)| *known == word).map(|(_, kind)| *kind);
+        let found = name.split_once('-').and_then(|(one, other)| Some((transport(one)?, kind(other)?)));
+        found.map(|(transport, kind)| Test { transport, kind }).ok_or_else(|| UnknownTest(text.to_owned()))
+    }
+}
+
+/// A list of engines, or all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Engines(pub(crate) Vec<Engine>);
+
+impl FromStr for Engines {
+    type Err = OptionError;
+
+    fn from_str(text: &str) -> Result<Self, OptionError> {
+        if text == "all" {
+            return Ok(Engines(Engine::ALL.to_vec()));
+        }
+        let mut engines = text.split(',').map(str::parse).collect::<Result<Vec<Engine>, _>>()?;
+        engines.sort_unstable();
+        engines.dedup();
+        Ok(Engines(engines))
+    }
+}
+
+/// A pause, or none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Gap(pub(crate) Option<Span>);
+
+impl FromStr for Gap {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        match text {
+            "0" => Ok(Gap(None)),
+            _ => text.parse().map(|span: Span| Gap((!span.0.is_zero()).then_some(span))),
+        }
+    }
+}
+
+/// On or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Switch {
+    On,
+    Off,
+}
+
+/// How arrivals are spread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Spread {
+    /// As independent users come: exponential gaps
+    Poisson,
+    /// Evenly
+    Fixed,
+}
+
+impl From<Spread> for Process {
+    fn from(spread: Spread) -> Process {
+        match spread {
+            Spread::Poisson => Process::Poisson,
+            Spread::Fixed => Process::Fixed,
+        }
+    }
+}
+
+/// How bytes get to the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Send {
+    /// send(2) copies them
+    Copy,
+    /// MSG_ZEROCOPY lends the pages
+    Zerocopy,
+    /// sendfile(2) from the page cache
+    Sendfile,
+}
+
+impl From<Send> for Sending {
+    fn from(send: Send) -> Sending {
+        match send {
+            Send::Copy => Sending::Copy,
+            Send::Zerocopy => Sending::ZeroCopy,
+            Send::Sendfile => Sending::SendFile,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_are_named_as_ours_or_as_netperf_s() {
+        let read = |text: &str| text.parse::<Test>();
+        assert_eq!(read("tcp-rr"), Ok(Test { transport: Transport::Tcp, kind: TestKind::Rr }));
+        assert_eq!(read("UDP_STREAM"), Ok(Test { transport: Transport::Udp, kind: TestKind::Stream }));
+        assert_eq!(read("vsock-bidirectional").map(|test| test.transport), Ok(Transport::Vsock));
+        for text in ["", "rr", "tcp", "tcp-", "sctp-rr", "tcp-file", "tcp rr"] {
+            assert_eq!(read(text), Err(UnknownTest(text.to_owned())));
+        }
+    }
+
+    #[test]
+    fn engines_are_each_there_once() {
+        assert_eq!("all".parse::<Engines>().map(|engines| engines.0.len()), Ok(4));
+        let two = Engines(vec![Engine::Blocking, Engine::Epoll]);
+        assert_eq!("epoll,blocking,epoll".parse::<Engines>(), Ok(two));
+        assert!("epoll,".parse::<Engines>().is_err());
+    }
+
+    #[test]
+    fn a_gap_of_nothing_is_none() {
+        for text in ["0", "0ms"] {
+            assert_eq!(text.parse::<Gap>(), Ok(Gap(None)));
+        }
+        assert_eq!("1ms".parse::<Gap>(), Ok(Gap(Some(Span::from_millis(1)))));
+        assert!("1".parse::<Gap>().is_err());
+    }
+}

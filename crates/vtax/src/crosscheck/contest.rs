@@ -1,0 +1,131 @@
+//! What is compared: one test at settings that every tool can be given.
+
+use std::fmt;
+
+use serde::Serialize;
+use vtax_model::{
+    options::TestOptions,
+    result::Metric,
+    units::{ByteSize, Span},
+    workload::{Direction, TestSpec, Transport, Warmup, Workload},
+};
+
+/// A test that our engine and others run over the same wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct Contest {
+    pub(crate) transport: Transport,
+    #[serde(flatten)]
+    pub(crate) workload: Workload,
+    pub(crate) streams: u32,
+    pub(crate) duration: Span,
+    pub(crate) warmup: Span,
+}
+
+/// sockperf's least message, which its own header fills.
+const RR_BYTES: ByteSize = ByteSize(14);
+/// The usual sizes of writes, from one packet's to the largest that a tool is called with.
+const TCP_MESSAGES: [u64; 4] = [1500, 16 << 10, 128 << 10, 1 << 20];
+/// The smallest and the largest datagram that people flood with at MTU 1500.
+const UDP_MESSAGES: [u64; 2] = [64, 1472];
+/// iperf3 leaves out whole seconds at the start; congestion control needs that long to find its rate.
+const STREAM_WARMUP: Span = Span::from_millis(1000);
+const RR_WARMUP: Span = Span::from_millis(100);
+
+impl Contest {
+    /// All of them; `streams` is the number of flows of the last.
+    pub(crate) fn all(duration: Span, streams: u32) -> Vec<Contest> {
+        let rr = |transport| {
+            let workload = Workload::Rr { request: RR_BYTES, response: RR_BYTES };
+            Contest { transport, workload, streams: 1, duration, warmup: RR_WARMUP }
+        };
+        let stream = |transport, message, streams| {
+            let workload = Workload::Stream { message: ByteSize(message), direction: Direction::Forward };
+            Contest { transport, workload, streams, duration, warmup: STREAM_WARMUP }
+        };
+        let mut contests = vec![rr(Transport::Tcp), rr(Transport::Udp)];
+        contests.extend(TCP_MESSAGES.map(|message| stream(Transport::Tcp, message, 1)));
+        contests.push(stream(Transport::Tcp, 128 << 10, streams));
+        contests.extend(UDP_MESSAGES.map(|message| stream(Transport::Udp, message, 1)));
+        contests
+    }
+
+    /// What is compared: mean round trips, or goodputs at the receiver.
+    pub(crate) fn metric(&self) -> Metric {
+        Metric::of(self.workload.kind())
+    }
+
+    /// µs or Mb/s.
+    pub(crate) fn unit(&self) -> &'static str {
+        match self.metric() {
+            Metric::Goodput => "Mb/s",
+            Metric::Rtt | Metric::Real => "µs",
+        }
+    }
+
+    /// Bytes of a message: the request's, the response's, or what a call hands over.
+    pub(crate) fn message(&self) -> u64 {
+        match self.workload {
+            Workload::Rr { request, .. } => request.0,
+            Workload::Stream { message, .. } => message.0,
+            _ => 0,
+        }
+    }
+
+    pub(crate) fn is_rr(&self) -> bool {
+        matches!(self.workload, Workload::Rr { .. })
+    }
+
+    /// Whole seconds, which is all that the other tools take; at least one.
+    pub(crate) fn seconds(&self) -> u64 {
+        self.duration.0.as_secs().max(1)
+    }
+
+    /// The test as our engine is told to run it.
+    pub(crate) fn spec(&self) -> TestSpec {
+        let Contest { transport, workload, streams, duration, warmup } = *self;
+        TestSpec {
+            transport,
+            workload,
+            streams,
+            warmup: Warmup::For(warmup),
+            duration,
+            options: TestOptions::default(),
+        }
+    }
+}
+
+/// As it is chosen with `--only`: `tcp-rr-14`, `tcp-stream-128KiB`, `tcp-stream-128KiB-x2`.
+impl fmt::Display for Contest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = ByteSize(self.message()).to_string().replace(' ', "");
+        let size = size.strip_suffix('B').filter(|plain| plain.bytes().all(|b| b.is_ascii_digit())).unwrap_or(&size);
+        let transport = self.transport.to_string().to_lowercase();
+        let test = self.workload.kind().to_string().to_lowercase();
+        write!(f, "{transport}-{test}-{size}")?;
+        if self.streams > 1 { write!(f, "-x{}", self.streams) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contests_have_names_of_their_own() {
+        let names: Vec<String> = Contest::all(Span::from_millis(1000), 2).iter().map(Contest::to_string).collect();
+        assert_eq!(
+            names,
+            [
+                "tcp-rr-14",
+                "udp-rr-14",
+                "tcp-stream-1500",
+                "tcp-stream-16KiB",
+                "tcp-stream-128KiB",
+                "tcp-stream-1MiB",
+                "tcp-stream-128KiB-x2",
+                "udp-stream-64",
+                "udp-stream-1472"
+            ]
+        );
+    }
+}

@@ -1,0 +1,299 @@
+//! Our engine beside other tools, over one wire, interleaved in one run.
+//!
+//! Each round takes every contestant once, in random order, and what is compared is the ratio of
+//! two figures of one round: a machine that drifts moves both. Where two tools mean different
+//! things by a figure it is said, and what can be converted is (half a round trip is doubled).
+
+mod contest;
+mod report;
+mod ring;
+mod tool;
+mod tools;
+
+use anyhow::{Context, anyhow};
+use rand::{SeedableRng, seq::SliceRandom};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::Serialize;
+use vtax_lab::{Need, World};
+use vtax_model::{
+    run::Environment,
+    stats::{Confidence, Pair, PairedTax, Summary},
+    units::Span,
+};
+
+use crate::{
+    cli::Places,
+    exit::{Blamed, Stop},
+    study::Interrupt,
+};
+use contest::Contest;
+use ring::{Ring, Server};
+use tool::{Lifetime, TOOLS, Tool};
+
+pub(crate) use report::render;
+
+/// What to compare, and how often.
+#[derive(Debug, Clone)]
+pub(crate) struct Wanted {
+    pub(crate) rounds: u32,
+    pub(crate) duration: Span,
+    /// Flows of the test with several.
+    pub(crate) streams: u32,
+    /// Parts of the contests' names; all if there are none.
+    pub(crate) only: Vec<String>,
+    /// The tools' names; all that are installed if there are none.
+    pub(crate) tools: Vec<String>,
+    pub(crate) seed: Option<u64>,
+}
+
+/// The schema of the JSON form.
+const SCHEMA: &str = "vtax.crosscheck/v1";
+
+/// Everything that was found.
+#[derive(Debug, Serialize)]
+pub(crate) struct Crosscheck {
+    schema: &'static str,
+    rounds: u32,
+    seed: u64,
+    environment: Environment,
+    /// CPU of the end that sends or asks, and of the other; absent if there were too few to pin.
+    cpus: Option<[u32; 2]>,
+    tools: Vec<ToolRecord>,
+    contests: Vec<ContestRecord>,
+}
+
+/// A tool, and whether it was there.
+#[derive(Debug, Serialize)]
+struct ToolRecord {
+    name: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
+    /// Programs that are not in the PATH.
+    missing: Vec<&'static str>,
+}
+
+/// One test.
+#[derive(Debug, Serialize)]
+struct ContestRecord {
+    name: String,
+    unit: &'static str,
+    #[serde(flatten)]
+    contest: Contest,
+    /// Our figures, round by round.
+    ours: Vec<f64>,
+    others: Vec<Other>,
+}
+
+/// Another tool in one test.
+#[derive(Debug, Serialize)]
+struct Other {
+    tool: &'static str,
+    /// Its figures, round by round; in our unit and by our definition as far as that goes.
+    figures: Vec<f64>,
+    /// Ours over theirs, paired by round.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ratio: Option<Ratio>,
+    difference: &'static str,
+    /// Why it has no figures, or not all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failed: Option<String>,
+}
+
+/// Ours over theirs with its 95 % interval.
+#[derive(Debug, Clone, Copy, Serialize)]
+struct Ratio {
+    ratio: f64,
+    low: f64,
+    high: f64,
+    p: f64,
+}
+
+/// Compares our engine with whatever is installed.
+pub(crate) fn run(wanted: &Wanted, places: &Places) -> Result<Crosscheck, Stop> {
+    let contests = wanted.contests().or_input()?;
+    let tools = wanted.tools().or_input()?;
+    let world = World::enter(Need::Ephemeral).or_infrastructure()?;
+    let (here, records) = survey(&tools);
+    if here.is_empty() {
+        let names: Vec<&str> = tools.iter().map(|tool| tool.name).collect();
+        let error = anyhow!(
+            "none of {} is installed; install one (Debian: apt-get install iperf3 sockperf qperf)",
+            names.join(", ")
+        );
+        return Err(Stop::infrastructure(error));
+    }
+    let interrupt = Interrupt::catch().or_infrastructure()?;
+    let seed = wanted.seed.map_or_else(random_seed, Ok).or_infrastructure()?;
+    let ring = Ring::build(&world, places)?;
+    let fought = fight(&ring, &contests, &here, wanted.rounds, seed, &interrupt);
+    let cpus = ring.cpus();
+    ring.down().or_infrastructure()?;
+    Ok(Crosscheck {
+        schema: SCHEMA,
+        rounds: wanted.rounds,
+        seed,
+        environment: vtax_host::inspect::environment(&vtax_host::inspect::Tree::live()),
+        cpus,
+        tools: records,
+        contests: fought.or_infrastructure()?,
+    })
+}
+
+impl Wanted {
+    fn contests(&self) -> anyhow::Result<Vec<Contest>> {
+        let all = Contest::all(self.duration, self.streams);
+        let names: Vec<String> = all.iter().map(Contest::to_string).collect();
+        if let Some(unknown) = self.only.iter().find(|part| !names.iter().any(|name| name.contains(*part))) {
+            return Err(anyhow!("--only {unknown}: no such test; there are {}", names.join(", ")));
+        }
+        let chosen = |name: &String| self.only.is_empty() || self.only.iter().any(|part| name.contains(part));
+        Ok(all.into_iter().zip(&names).filter(|(_, name)| chosen(name)).map(|(contest, _)| contest).collect())
+    }
+
+    fn tools(&self) -> anyhow::Result<Vec<&'static Tool>> {
+        let known = TOOLS.map(|tool| tool.name);
+        if let Some(unknown) = self.tools.iter().find(|name| !known.contains(&name.as_str())) {
+            return Err(anyhow!("--tools {unknown}: no such tool; there are {}", known.join(", ")));
+        }
+        let chosen = |tool: &&Tool| self.tools.is_empty() || self.tools.iter().any(|name| name == tool.name);
+        Ok(TOOLS.into_iter().filter(chosen).collect())
+    }
+}
+
+/// Those that are installed, and a record of each.
+fn survey(tools: &[&'static Tool]) -> (Vec<&'static Tool>, Vec<ToolRecord>) {
+    let record = |tool: &&'static Tool| {
+        let missing = tool.missing();
+        let version = if missing.is_empty() { tool.version() } else { None };
+        ToolRecord { name: tool.name, version, missing }
+    };
+    let records: Vec<ToolRecord> = tools.iter().map(record).collect();
+    let here = tools.iter().zip(&records).filter(|(_, record)| record.missing.is_empty());
+    (here.map(|(tool, _)| *tool).collect(), records)
+}
+
+fn random_seed() -> anyhow::Result<u64> {
+    let mut bytes = [0; 4];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).context("drawing a random seed")?;
+    Ok(u32::from_le_bytes(bytes).into())
+}
+
+fn fight(
+    ring: &Ring,
+    contests: &[Contest],
+    tools: &[&'static Tool],
+    rounds: u32,
+    seed: u64,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Vec<ContestRecord>> {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut records = Vec::new();
+    for contest in contests {
+        if interrupt.asked() {
+            break;
+        }
+        let able: Vec<&'static Tool> = tools.iter().copied().filter(|tool| (tool.has)(contest)).collect();
+        let mut bout = Bout::new(ring, contest, able)?;
+        for round in 1..=rounds {
+            if interrupt.asked() {
+                break;
+            }
+            eprintln!("{contest}: round {round} of {rounds}");
+            bout.round(&mut rng)?;
+        }
+        records.push(bout.record());
+    }
+    Ok(records)
+}
+
+/// One contest under way.
+struct Bout<'a> {
+    ring: &'a Ring,
+    contest: &'a Contest,
+    ours: Vec<f64>,
+    others: Vec<Contestant>,
+}
+
+struct Contestant {
+    tool: &'static Tool,
+    /// Of a tool whose server serves client after client.
+    server: Option<Server>,
+    /// One entry a round, until it fails.
+    figures: Vec<f64>,
+    failed: Option<String>,
+}
+
+impl<'a> Bout<'a> {
+    fn new(ring: &'a Ring, contest: &'a Contest, able: Vec<&'static Tool>) -> anyhow::Result<Bout<'a>> {
+        let enter = |tool: &'static Tool| -> anyhow::Result<Contestant> {
+            let server = match tool.lifetime {
+                Lifetime::Contest => Some(ring.serve(tool, contest)?),
+                Lifetime::Client => None,
+            };
+            Ok(Contestant { tool, server, figures: Vec::new(), failed: None })
+        };
+        let others = able.into_iter().map(enter).collect::<anyhow::Result<Vec<_>>>()?;
+        Ok(Bout { ring, contest, ours: Vec::new(), others })
+    }
+
+    /// Everyone once, ourselves among them, in random order.
+    fn round(&mut self, rng: &mut Xoshiro256PlusPlus) -> anyhow::Result<()> {
+        let mut order: Vec<Option<usize>> = (0..self.others.len()).map(Some).chain([None]).collect();
+        order.shuffle(rng);
+        for turn in order {
+            match turn {
+                None => self.ours.push(self.ring.ours(self.contest)?),
+                Some(index) => self.others[index].turn(self.ring, self.contest),
+            }
+        }
+        Ok(())
+    }
+
+    fn record(self) -> ContestRecord {
+        let Bout { contest, ours, others, .. } = self;
+        let others = others.into_iter().map(|other| other.record(contest, &ours)).collect();
+        ContestRecord { name: contest.to_string(), unit: contest.unit(), contest: *contest, ours, others }
+    }
+}
+
+impl Contestant {
+    /// A tool that has failed once is left alone: its rounds would no longer pair with ours.
+    fn turn(&mut self, ring: &Ring, contest: &Contest) {
+        if self.failed.is_some() {
+            return;
+        }
+        match self.measure(ring, contest) {
+            Ok(figure) => self.figures.push(figure),
+            Err(error) => self.failed = Some(format!("in round {}: {error:#}", self.figures.len() + 1)),
+        }
+    }
+
+    fn measure(&self, ring: &Ring, contest: &Contest) -> anyhow::Result<f64> {
+        let _server = match self.server {
+            Some(_) => None,
+            None => Some(ring.serve(self.tool, contest)?),
+        };
+        let text = ring.client(self.tool, contest)?;
+        (self.tool.read)(contest, &text).map_err(|why| anyhow!("{} said something else: {why}", self.tool.name))
+    }
+
+    fn record(self, contest: &Contest, ours: &[f64]) -> Other {
+        let pairs: Vec<Pair> =
+            self.figures.iter().zip(ours).map(|(theirs, ours)| Pair { baseline: *theirs, cell: *ours }).collect();
+        let tax = PairedTax::of(&pairs, Confidence::P95).ok();
+        let ratio = tax.map(|tax| Ratio { ratio: tax.ratio, low: tax.low, high: tax.high, p: tax.p.get() });
+        let Contestant { tool, figures, failed, .. } = self;
+        Other { tool: tool.name, figures, ratio, difference: (tool.difference)(contest), failed }
+    }
+}
+
+fn mean(figures: &[f64]) -> Option<f64> {
+    Summary::of(figures, Confidence::P95).ok().map(|summary| summary.mean)
+}
+
+impl Crosscheck {
+    /// Whether a tool failed in the middle.
+    pub(crate) fn any_failed(&self) -> bool {
+        self.contests.iter().flat_map(|contest| &contest.others).any(|other| other.failed.is_some())
+    }
+}

@@ -1,0 +1,143 @@
+//! The comparison as a table, with a sentence on each difference of definition.
+
+use std::fmt::Write as _;
+
+use vtax_model::result::Metric;
+
+use super::{ContestRecord, Crosscheck, Other, Ratio, mean};
+
+/// The whole comparison as text for a terminal.
+pub(crate) fn render(crosscheck: &Crosscheck) -> String {
+    let mut text = heading(crosscheck);
+    let mut notes: Vec<String> = Vec::new();
+    for contest in &crosscheck.contests {
+        text += &block(contest, &mut notes);
+    }
+    text += "Ratios are ours / theirs, from the pairs of figures of each round, with their 95 % interval.\n";
+    for (number, note) in notes.iter().enumerate() {
+        let _ = writeln!(text, "[{}] {note}", number + 1);
+    }
+    text
+}
+
+fn heading(crosscheck: &Crosscheck) -> String {
+    let mut text = format!(
+        "Our engine beside other tools: {} rounds, seed {}\nLinux {}, {}\n",
+        crosscheck.rounds, crosscheck.seed, crosscheck.environment.kernel, crosscheck.environment.cpu_model
+    );
+    text += &match crosscheck.cpus {
+        Some([first, second]) => {
+            format!("all tools pinned: who asks or sends to CPU {first}, the other end to CPU {second}\n")
+        }
+        None => "NOT PINNED: there are not two CPUs; expect round-trip times to jump fourfold\n".to_owned(),
+    };
+    for tool in &crosscheck.tools {
+        let _ = match (&tool.version, &tool.missing[..]) {
+            (Some(version), _) => writeln!(text, "{:<9} {version}", tool.name),
+            (None, []) => writeln!(text, "{:<9} (tells no version)", tool.name),
+            (None, missing) => writeln!(text, "{:<9} not installed: no {} in the PATH", tool.name, missing.join(", ")),
+        };
+    }
+    text + "\n"
+}
+
+fn block(contest: &ContestRecord, notes: &mut Vec<String>) -> String {
+    let better = match contest.contest.metric() {
+        Metric::Goodput => "higher is better",
+        Metric::Rtt | Metric::Real => "lower is better",
+    };
+    let what = match contest.contest.metric() {
+        Metric::Goodput => "goodput at the receiver",
+        Metric::Rtt | Metric::Real => "mean round trip",
+    };
+    let mut text = format!("{} ({what}, {}, {better})\n", contest.name, contest.unit);
+    let _ = writeln!(text, "  {:<9} {:>9}", "vtax", figure(&contest.ours));
+    for other in &contest.others {
+        let _ = writeln!(
+            text,
+            "  {:<9} {:>9}  {} [{}]",
+            other.tool,
+            figure(&other.figures),
+            verdict(other),
+            note(other, notes)
+        );
+    }
+    text + "\n"
+}
+
+fn verdict(other: &Other) -> String {
+    let ratio = other.ratio.map_or_else(|| "too few rounds for a ratio".to_owned(), ratio);
+    match &other.failed {
+        Some(why) => format!("{ratio}; FAILED {why}"),
+        None => ratio,
+    }
+}
+
+fn ratio(ratio: Ratio) -> String {
+    format!("{:.3} [{:.3}, {:.3}]", ratio.ratio, ratio.low, ratio.high)
+}
+
+/// The number of its difference among the notes.
+fn note(other: &Other, notes: &mut Vec<String>) -> usize {
+    let text = format!("{}: {}", other.tool, other.difference);
+    match notes.iter().position(|note| *note == text) {
+        Some(index) => index + 1,
+        None => {
+            notes.push(text);
+            notes.len()
+        }
+    }
+}
+
+fn figure(figures: &[f64]) -> String {
+    match mean(figures) {
+        Some(mean) if mean >= 1000.0 => format!("{mean:.0}"),
+        Some(mean) => format!("{mean:.1}"),
+        None => "-".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crosscheck::{Contest, SCHEMA, ToolRecord};
+    use vtax_model::{run::Environment, units::Span};
+
+    fn other(tool: &'static str, figures: Vec<f64>, failed: Option<&str>) -> Other {
+        let ratio = (figures.len() > 1).then_some(Ratio { ratio: 0.981, low: 0.93, high: 1.02, p: 0.2 });
+        Other {
+            tool,
+            figures,
+            ratio,
+            difference: "prints half a round trip, doubled here.",
+            failed: failed.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn a_comparison_reads_well() {
+        let contests = Contest::all(Span::from_millis(1000), 2);
+        let record = |index: usize, others| {
+            let contest: Contest = contests[index];
+            ContestRecord { name: contest.to_string(), unit: contest.unit(), contest, ours: vec![90.0, 92.0], others }
+        };
+        let tool =
+            |name, version: Option<&str>, missing| ToolRecord { name, version: version.map(str::to_owned), missing };
+        let crosscheck = Crosscheck {
+            schema: SCHEMA,
+            rounds: 2,
+            seed: 7,
+            environment: Environment { kernel: "6.12".into(), cpu_model: "M7".into(), ..Environment::default() },
+            cpus: Some([0, 1]),
+            tools: vec![
+                tool("sockperf", Some("sockperf, version 3.7"), vec![]),
+                tool("netperf", None, vec!["netserver"]),
+            ],
+            contests: vec![
+                record(0, vec![other("sockperf", vec![92.0, 93.5], None)]),
+                record(2, vec![other("qperf", vec![], Some("in round 1: no end within 17s"))]),
+            ],
+        };
+        insta::assert_snapshot!(render(&crosscheck));
+    }
+}

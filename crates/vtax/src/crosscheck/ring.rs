@@ -1,0 +1,127 @@
+//! The wire, and everyone's ends on it: our agents, the others' servers and clients.
+
+use std::{
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::bail;
+use vtax_lab::World;
+use vtax_model::result::Metric;
+
+use super::{
+    contest::Contest,
+    tool::{Call, Tool},
+};
+use crate::{
+    cli::Places,
+    exit::Stop,
+    rig::{PEER, Rig, SUT},
+};
+
+const WIRE: &str = "wire";
+
+/// No tool says when it listens; this is what it is given.
+const SERVER_START: Duration = Duration::from_millis(300);
+/// What a client may take beyond the time that it measures.
+const MARGIN: Duration = Duration::from_secs(15);
+
+/// Two hosts on a wire; ours and theirs have the same two CPUs.
+pub(super) struct Ring(Rig);
+
+impl Ring {
+    pub(super) fn build(world: &World, places: &Places) -> Result<Ring, Stop> {
+        let wire = format!("[[wire]]\nname = \"{WIRE}\"\nends = [\"{SUT}\", \"{PEER}\"]\n");
+        Ok(Ring(Rig::build(world, "crosscheck", &wire, places)?))
+    }
+
+    pub(super) fn down(self) -> anyhow::Result<()> {
+        self.0.down()
+    }
+
+    pub(super) fn cpus(&self) -> Option<[u32; 2]> {
+        self.0.cpus()
+    }
+
+    /// Our figure.
+    pub(super) fn ours(&self, contest: &Contest) -> anyhow::Result<f64> {
+        let figures = self.0.sample(&contest.spec(), WIRE)?;
+        Ok(match contest.metric() {
+            Metric::Goodput => figures.goodput_mbps(),
+            Metric::Rtt | Metric::Real => figures.rtt_us(),
+        })
+    }
+
+    /// A server of another tool, at the far end.
+    pub(super) fn serve(&self, tool: &Tool, contest: &Contest) -> anyhow::Result<Server> {
+        let peer = self.0.endpoint(PEER, WIRE)?;
+        let mut command = self.pinned((tool.server)(contest, peer.address), 1);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut server = Server(self.0.lab.spawn(peer, command)?);
+        thread::sleep(SERVER_START);
+        match server.0.try_wait()? {
+            Some(status) => bail!("the server of {} ended at once: {status}", tool.name),
+            None => Ok(server),
+        }
+    }
+
+    /// What its client prints. It is ended if it takes far longer than it was told to.
+    pub(super) fn client(&self, tool: &Tool, contest: &Contest) -> anyhow::Result<String> {
+        let peer = self.0.endpoint(PEER, WIRE)?.address;
+        let mut command = self.pinned((tool.client)(contest, peer), 0);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut client = Server(self.0.lab.spawn(self.0.endpoint(SUT, WIRE)?, command)?);
+        let most = contest.duration.0 + contest.warmup.0 + MARGIN;
+        let output = client.output(most)?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        match output.status.success() {
+            true => Ok(text),
+            false => bail!("{}: {}{}", tool.name, text.trim(), String::from_utf8_lossy(&output.stderr).trim()),
+        }
+    }
+
+    fn pinned(&self, call: Call, side: usize) -> Command {
+        let mut words = match self.0.cpus() {
+            Some(cpus) => vec!["taskset".to_owned(), "-c".to_owned(), cpus[side].to_string()],
+            None => Vec::new(),
+        };
+        words.extend(call);
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).stdin(Stdio::null());
+        command
+    }
+}
+
+/// A process of ours, ended with the value.
+pub(super) struct Server(Child);
+
+impl Server {
+    /// Both streams are small: a pipe holds them until the process has ended.
+    fn output(&mut self, most: Duration) -> anyhow::Result<std::process::Output> {
+        let deadline = Instant::now() + most;
+        let status = loop {
+            match self.0.try_wait()? {
+                Some(status) => break status,
+                None if Instant::now() >= deadline => bail!("no end within {most:?}"),
+                None => thread::sleep(Duration::from_millis(10)),
+            }
+        };
+        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        read(self.0.stdout.take(), &mut stdout)?;
+        read(self.0.stderr.take(), &mut stderr)?;
+        Ok(std::process::Output { status, stdout, stderr })
+    }
+}
+
+fn read(stream: Option<impl std::io::Read>, into: &mut Vec<u8>) -> std::io::Result<()> {
+    stream.map_or(Ok(0), |mut stream| stream.read_to_end(into)).map(drop)
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself, which the contest has noticed then.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

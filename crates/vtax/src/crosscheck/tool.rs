@@ -1,0 +1,116 @@
+//! Another tool: how it is called, how its answer is read, and what it means by it.
+
+use std::{env, net::Ipv4Addr, path::PathBuf, process::Command};
+
+use super::{contest::Contest, tools};
+
+/// A measuring tool that may be installed. All of it is data and pure functions.
+pub(crate) struct Tool {
+    pub(crate) name: &'static str,
+    /// What must be in the PATH, the one that tells its version first.
+    pub(crate) programs: &'static [&'static str],
+    /// The argument that makes it tell.
+    pub(crate) version: &'static str,
+    /// Whether it has this test.
+    pub(crate) has: fn(&Contest) -> bool,
+    /// How its server is started, and how long it lives.
+    pub(crate) server: fn(&Contest, Ipv4Addr) -> Call,
+    pub(crate) lifetime: Lifetime,
+    pub(crate) client: fn(&Contest, Ipv4Addr) -> Call,
+    /// The figure in the contest's unit: whole round trips, goodput at the receiver.
+    pub(crate) read: fn(&Contest, &str) -> Result<f64, String>,
+    /// How its definition differs from ours, and what was done about it.
+    pub(crate) difference: fn(&Contest) -> &'static str,
+}
+
+/// A program and its arguments.
+pub(crate) type Call = Vec<String>;
+
+/// How long a server lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lifetime {
+    /// It serves client after client.
+    Contest,
+    /// It ends with its client.
+    Client,
+}
+
+/// Every tool that we know how to call.
+pub(crate) const TOOLS: [&Tool; 5] =
+    [&tools::iperf3::TOOL, &tools::sockperf::TOOL, &tools::qperf::TOOL, &tools::netperf::TOOL, &tools::neper::TOOL];
+
+impl Tool {
+    /// The programs that are not in the PATH.
+    pub(crate) fn missing(&self) -> Vec<&'static str> {
+        self.programs.iter().copied().filter(|program| find(program).is_none()).collect()
+    }
+
+    /// The first line in which it names itself and a number.
+    pub(crate) fn version(&self) -> Option<String> {
+        let output = Command::new(self.programs[0]).arg(self.version).output().ok()?;
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text);
+        let line = text.lines().find(|line| line.bytes().any(|byte| byte.is_ascii_digit()))?;
+        Some(line.trim().to_owned())
+    }
+}
+
+fn find(program: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+/// Words of a call.
+pub(crate) fn call(words: &[&str]) -> Call {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// The number behind the first `key`, which must be followed by it directly.
+pub(crate) fn number_after(text: &str, key: &str) -> Result<f64, String> {
+    let rest = text.split_once(key).ok_or_else(|| format!("no `{key}` in what it said"))?.1.trim_start();
+    let end = rest.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(rest.len());
+    let number = rest[..end].parse::<f64>().map_err(|_| format!("no number after `{key}`"))?;
+    (number > 0.0).then_some(number).ok_or_else(|| format!("`{key}` is 0"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use vtax_model::units::Span;
+
+    #[test]
+    fn each_tool_has_a_name_a_call_and_a_difference_for_each_contest_that_it_has() {
+        let address = Ipv4Addr::new(192, 0, 2, 1);
+        for tool in TOOLS {
+            let contests = Contest::all(Span::from_millis(1000), 2);
+            let its: Vec<&Contest> = contests.iter().filter(|contest| (tool.has)(contest)).collect();
+            assert!(!its.is_empty(), "{}", tool.name);
+            for contest in its {
+                let client = (tool.client)(contest, address);
+                assert!(tool.programs.contains(&client[0].as_str()) && client.contains(&address.to_string()));
+                assert!(tool.programs.contains(&(tool.server)(contest, address)[0].as_str()));
+                assert!((tool.difference)(contest).ends_with('.'), "{}", tool.name);
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_are_found_behind_their_keys() {
+        assert_eq!(number_after("a = 1 latency  =  24830 ns", "latency  ="), Ok(24830.0));
+        assert!(number_after("latency = -1", "latency =").is_err());
+        assert!(number_after("x=0", "x=").is_err());
+        assert!(number_after("", "x=").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn no_output_makes_a_reader_panic(text: String) {
+            for tool in TOOLS {
+                for contest in Contest::all(Span::from_millis(1000), 2) {
+                    let _ = (tool.read)(&contest, &text);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! iperf3: streams. <https://software.es.net/iperf/invoking.html>
+
+use std::net::Ipv4Addr;
+
+use serde_json::Value;
+use vtax_model::workload::Transport;
+
+use crate::crosscheck::{
+    contest::Contest,
+    tool::{Call, Lifetime, Tool, call},
+};
+
+pub(crate) const TOOL: Tool = Tool {
+    name: "iperf3",
+    programs: &["iperf3"],
+    version: "--version",
+    has: |contest| !contest.is_rr(),
+    server: |_, address| call(&["iperf3", "-s", "-B", &address.to_string()]),
+    lifetime: Lifetime::Contest,
+    client,
+    read,
+    difference: |contest| match (contest.transport, contest.streams) {
+        (Transport::Udp, _) => {
+            "counts what was sent and the share that was lost; goodput at the receiver is computed from both. It has no warm-up that works for UDP (-O counts the omitted datagrams as lost), so its figure includes its first packets."
+        }
+        (_, 1) => "same definition: payload at the receiver, the first second left out (-O 1).",
+        _ => {
+            "same definition; before version 3.16 all its streams share one thread, ours have one each, pinned to the same CPU."
+        }
+    },
+};
+
+fn client(contest: &Contest, address: Ipv4Addr) -> Call {
+    let (seconds, message) = (contest.seconds().to_string(), contest.message().to_string());
+    let mut words = call(&["iperf3", "-c", &address.to_string(), "-J", "-t", &seconds, "-l", &message]);
+    match contest.transport {
+        Transport::Udp => words.extend(call(&["-u", "-b", "0"])),
+        _ => words.extend(call(&["-O", &contest.warmup.0.as_secs().to_string()])),
+    }
+    if contest.streams > 1 {
+        words.extend(call(&["-P", &contest.streams.to_string()]));
+    }
+    words
+}
+
+fn read(contest: &Contest, text: &str) -> Result<f64, String> {
+    let result: Value = serde_json::from_str(text).map_err(|error| format!("its JSON: {error}"))?;
+    if let Some(error) = result["error"].as_str() {
+        return Err(error.to_owned());
+    }
+    let rate = |sum: &Value| {
+        let rate = sum["bits_per_second"].as_f64().filter(|rate| *rate > 0.0);
+        rate.ok_or_else(|| "no bits_per_second in its JSON".to_owned())
+    };
+    let end = &result["end"];
+    match contest.transport {
+        Transport::Udp => {
+            let lost = end["sum"]["lost_percent"].as_f64().ok_or("no lost_percent in its JSON")?;
+            Ok(rate(&end["sum"])? / 1e6 * (1.0 - lost / 100.0))
+        }
+        _ => Ok(rate(&end["sum_received"])? / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vtax_model::units::Span;
+
+    fn contest(name: &str) -> Contest {
+        let all = Contest::all(Span::from_millis(1000), 2);
+        all.into_iter().find(|contest| contest.to_string() == name).expect("a contest")
+    }
+
+    #[test]
+    fn tcp_is_what_was_received() {
+        let json = r#"{"end":{"sum_sent":{"bits_per_second":9e9},"sum_received":{"bits_per_second":8e9}}}"#;
+        assert_eq!(read(&contest("tcp-stream-16KiB"), json), Ok(8000.0));
+    }
+
+    #[test]
+    fn udp_is_what_was_sent_less_what_was_lost() {
+        let json = r#"{"end":{"sum":{"bits_per_second":1e9,"lost_percent":25}}}"#;
+        assert_eq!(read(&contest("udp-stream-1472"), json), Ok(750.0));
+    }
+
+    #[test]
+    fn its_own_error_is_told() {
+        let json = r#"{"end":{},"error":"unable to connect"}"#;
+        assert_eq!(read(&contest("udp-stream-1472"), json), Err("unable to connect".to_owned()));
+    }
+
+    #[test]
+    fn several_streams_are_asked_for() {
+        let words = client(&contest("tcp-stream-128KiB-x2"), Ipv4Addr::LOCALHOST);
+        assert!(words.ends_with(&call(&["-O", "1", "-P", "2"])), "{words:?}");
+    }
+}

@@ -1,0 +1,67 @@
+//! netperf: round trips and streams, with omni's selected outputs.
+//! <https://hewlettpackard.github.io/netperf/doc/netperf.html>
+
+use std::net::Ipv4Addr;
+
+use vtax_model::workload::Transport;
+
+use crate::crosscheck::{
+    contest::Contest,
+    tool::{Call, Lifetime, Tool, call, number_after},
+};
+
+const PORT: &str = "12865";
+
+pub(crate) const TOOL: Tool = Tool {
+    name: "netperf",
+    programs: &["netperf", "netserver"],
+    version: "-V",
+    has: |contest| contest.streams == 1,
+    server: |_, address| call(&["netserver", "-D", "-L", &address.to_string(), "-p", PORT]),
+    lifetime: Lifetime::Contest,
+    client,
+    read,
+    difference: |contest| match contest.is_rr() {
+        true => {
+            "same definition: the inverse of the rate is the mean round trip. Its UDP_RR stops for good at the first datagram that is lost."
+        }
+        false => "the receiver's figure; it has no warm-up, so TCP's slow start is in it.",
+    },
+};
+
+fn client(contest: &Contest, address: Ipv4Addr) -> Call {
+    let (seconds, message) = (contest.seconds().to_string(), contest.message().to_string());
+    let (test, output) = match (contest.transport, contest.is_rr()) {
+        (Transport::Udp, true) => ("UDP_RR", "TRANSACTION_RATE"),
+        (Transport::Udp, false) => ("UDP_STREAM", "REMOTE_RECV_THROUGHPUT"),
+        (_, true) => ("TCP_RR", "TRANSACTION_RATE"),
+        (_, false) => ("TCP_STREAM", "REMOTE_RECV_THROUGHPUT"),
+    };
+    let mut words =
+        call(&["netperf", "-H", &address.to_string(), "-p", PORT, "-P", "0", "-t", test, "-l", &seconds, "--"]);
+    match contest.is_rr() {
+        true => words.extend(call(&["-r", &format!("{message},{message}"), "-D", "-k", output])),
+        false => words.extend(call(&["-m", &message, "-k", output])),
+    }
+    words
+}
+
+fn read(contest: &Contest, text: &str) -> Result<f64, String> {
+    match contest.is_rr() {
+        true => Ok(1e6 / number_after(text, "TRANSACTION_RATE=")?),
+        // In 10^6 bits a second unless -f says otherwise.
+        false => number_after(text, "REMOTE_RECV_THROUGHPUT="),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vtax_model::units::Span;
+
+    #[test]
+    fn a_rate_becomes_a_round_trip() {
+        let contest = Contest::all(Span::from_millis(1000), 2)[0];
+        assert_eq!(read(&contest, "TRANSACTION_RATE=20000.00\n"), Ok(50.0));
+    }
+}

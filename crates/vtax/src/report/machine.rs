@@ -1,0 +1,89 @@
+//! The machines of a run in full: what of them is not in the heading, and those of the other ends.
+
+use vtax_model::{
+    result::ResultDocument,
+    run::{EndRecord, Environment, IdleFacts, IdleState},
+};
+
+use super::{
+    blocks::distinct,
+    heading,
+    layout::{Part, Section},
+};
+
+/// This machine's settings, then each other machine.
+pub(super) fn section(document: &ResultDocument) -> Option<Section> {
+    let mut list = settings(&document.environment);
+    let rows = document.cells.iter().filter_map(|record| record.ends.as_ref());
+    let ends = rows.flat_map(|ends| &ends.pairs).flat_map(|pair| [&pair.initiator, &pair.responder]);
+    for (name, environment) in distinct(ends.filter_map(elsewhere)) {
+        let all = std::iter::once(heading::machine_and_kernel(environment)).chain(settings(environment));
+        list.extend(all.map(|text| format!("{name}: {text}")));
+    }
+    let bullets: Vec<(String, String)> = list.into_iter().map(|text| ("-".to_owned(), text)).collect();
+    (!bullets.is_empty()).then(|| Section { title: "Machines".into(), parts: vec![Part::List(bullets)] })
+}
+
+fn elsewhere(end: &EndRecord) -> Option<(&str, &Environment)> {
+    Some((end.name.as_str(), end.environment.as_ref()?))
+}
+
+/// A line for the kernel, the CPUs, the memory and the network, of what is known.
+fn settings(environment: &Environment) -> Vec<String> {
+    let Environment { kernel_build, preemption, command_line, numa_balancing, transparent_hugepages, .. } = environment;
+    let Environment { frequency_driver, frequency_mhz, turbo, idle, irqbalance, mitigations, .. } = environment;
+    let sysctls = environment.network_sysctls.iter().map(|(name, value)| format!("{name} = {value}"));
+    let lines = [
+        (
+            "kernel",
+            vec![
+                named("built", kernel_build),
+                named("preemption", preemption),
+                named("command line", &command_line.join(" ")),
+            ],
+        ),
+        (
+            "CPUs",
+            vec![
+                named("frequencies set by", frequency_driver),
+                named("MHz", frequency_mhz),
+                named("turbo", turbo),
+                idle.as_ref().map_or(String::new(), idling),
+                irqbalance.map_or(String::new(), |runs| format!("irqbalance {}", if runs { "runs" } else { "absent" })),
+            ],
+        ),
+        ("mitigations", mitigations.iter().map(|(name, state)| format!("{name}: {state}")).collect()),
+        (
+            "memory",
+            vec![
+                named("transparent huge pages", transparent_hugepages),
+                numa_balancing.map_or(String::new(), |mode| format!("NUMA balancing {mode}")),
+            ],
+        ),
+        ("network", sysctls.collect()),
+    ];
+    let told = lines.map(|(what, mut texts)| {
+        texts.retain(|text| !text.is_empty());
+        (what, texts.join(", "))
+    });
+    told.into_iter().filter(|(_, text)| !text.is_empty()).map(|(what, text)| format!("{what}: {text}")).collect()
+}
+
+/// `idle states of intel_idle by menu: POLL 0 µs, C1 2 µs, C6 133 µs (disabled)`
+fn idling(idle: &IdleFacts) -> String {
+    let IdleFacts { driver, governor, states, differing_cpus } = idle;
+    let state = |state: &IdleState| {
+        let disabled = if state.disabled { " (disabled)" } else { "" };
+        format!("{} {} µs{disabled}", state.name, state.exit_latency_us)
+    };
+    let by = if governor.is_empty() { String::new() } else { format!(" by {governor}") };
+    let states: Vec<String> = states.iter().map(state).collect();
+    let list = if states.is_empty() { String::new() } else { format!(": {}", states.join(", ")) };
+    let others =
+        if differing_cpus.is_empty() { String::new() } else { format!("; otherwise on CPUs {differing_cpus}") };
+    format!("idle states of {driver}{by}{list}{others}")
+}
+
+fn named(name: &str, value: &str) -> String {
+    if value.is_empty() { String::new() } else { format!("{name} {value}") }
+}

@@ -1,0 +1,173 @@
+//! A path's identity: two figures over paths that differ in one of these are figures of two paths.
+//! And the ends that were there already.
+
+use std::collections::BTreeMap;
+
+use vtax_model::{
+    nic::{Channels, Coalescing, IrqFacts, NicFacts, Rings},
+    result::ResultDocument,
+    run::{Hop, PathRecord, RowEnds},
+};
+
+use super::{
+    blocks::distinct,
+    heading,
+    layout::{Column, Figure, Figures, Group, Part, Row, Section, Table},
+};
+
+/// Offloads that are told of one path; the rest is in the JSON.
+const OFFLOADS_MOST: usize = 6;
+
+/// Every link of every row's path.
+pub(super) fn section(document: &ResultDocument) -> Option<Section> {
+    let paths = distinct(document.cells.iter().filter_map(|record| record.path.as_ref()));
+    let parts: Vec<Part> = paths.into_iter().flat_map(parts).collect();
+    (!parts.is_empty()).then(|| Section { title: "What the packets went through".into(), parts })
+}
+
+fn parts(path: &PathRecord) -> Vec<Part> {
+    let title = format!("{}, MTU {}, from the initiator to the responder:", path.method, path.mtu);
+    let mut hops: Vec<(String, String)> = path.hops.iter().map(|hop| ("-".into(), link(hop))).collect();
+    hops.extend(offloads(path).into_iter().map(|text| ("-".into(), text)));
+    vec![Part::Paragraph(title), Part::List(hops)]
+}
+
+/// `w0 in sut: veth, MTU 1500, qdisc noqueue, 1 rx and 1 tx queue`
+fn link(hop: &Hop) -> String {
+    let NicFacts {
+        driver,
+        driver_version,
+        firmware,
+        bus,
+        speed_mbps,
+        numa_node,
+        channels,
+        rings,
+        coalescing,
+        irqs,
+        ..
+    } = &hop.nic;
+    let version = |driver: &String| match driver_version {
+        Some(version) => format!("driver {driver} {version}"),
+        None => format!("driver {driver}"),
+    };
+    let mut texts = Vec::new();
+    texts.extend((!hop.kind.is_empty()).then(|| hop.kind.clone()));
+    texts.extend(driver.as_ref().map(version));
+    texts.extend(firmware.as_ref().map(|firmware| format!("firmware {firmware}")));
+    texts.extend(bus.as_ref().map(|bus| format!("at {bus}")));
+    texts.extend(speed_mbps.map(|speed| format!("{speed} Mb/s")));
+    texts.push(format!("MTU {}", hop.mtu));
+    texts.extend((!hop.qdisc.is_empty()).then(|| format!("qdisc {}", hop.qdisc)));
+    texts.push(queues(hop, channels.as_ref()));
+    texts.extend(rings.as_ref().map(ring_sizes));
+    texts.extend(coalescing.as_ref().map(held_back));
+    texts.extend(numa_node.map(|node| format!("NUMA node {node}")));
+    texts.extend((!irqs.is_empty()).then(|| interrupts(irqs)));
+    format!("{} in {}: {}", hop.link, hop.domain, texts.join(", "))
+}
+
+fn queues(hop: &Hop, channels: Option<&Channels>) -> String {
+    let counts = match channels {
+        Some(Channels { rx, tx, combined, .. }) => [(*combined, "combined"), (*rx, "rx"), (*tx, "tx")],
+        None => [(0, "combined"), (hop.rx_queues, "rx"), (hop.tx_queues, "tx")],
+    };
+    let counts = counts.into_iter().filter(|(count, _)| *count > 0);
+    let texts: Vec<String> = counts.map(|(count, what)| format!("{count} {what}")).collect();
+    format!("queues: {}", texts.join(" and "))
+}
+
+fn ring_sizes(rings: &Rings) -> String {
+    format!("ring of {} rx (most {}) and {} tx (most {})", rings.rx, rings.rx_most, rings.tx, rings.tx_most)
+}
+
+/// Interrupts that are held back are in every round trip.
+fn held_back(coalescing: &Coalescing) -> String {
+    let Coalescing { rx_us, rx_frames, tx_us, tx_frames, adaptive_rx, adaptive_tx } = *coalescing;
+    let side = |us, frames, adaptive| match (adaptive, frames) {
+        (true, _) => "adaptive".to_owned(),
+        (false, 0) => format!("{us} µs"),
+        (false, frames) => format!("{us} µs or {frames} frames"),
+    };
+    format!(
+        "interrupts held back: rx {}, tx {}",
+        side(rx_us, rx_frames, adaptive_rx),
+        side(tx_us, tx_frames, adaptive_tx)
+    )
+}
+
+/// `IRQ 45 on CPU 2, IRQ 46 on CPU 3`; those of many queues as one.
+fn interrupts(irqs: &[IrqFacts]) -> String {
+    let cpus = |irq: &IrqFacts| irq.effective.clone().unwrap_or_else(|| irq.affinity.clone());
+    match irqs {
+        few if few.len() <= 4 => {
+            let texts: Vec<String> = few.iter().map(|irq| format!("IRQ {} on CPU {}", irq.number, cpus(irq))).collect();
+            texts.join(", ")
+        }
+        many => format!("{} IRQs on CPUs {}", many.len(), distinct(many.iter().map(cpus)).join(", ")),
+    }
+}
+
+/// Those that differ from hop to hop, then those that are off wherever they could be had.
+fn offloads(path: &PathRecord) -> Vec<String> {
+    let mut states: BTreeMap<&str, Vec<(&str, bool)>> = BTreeMap::new();
+    for hop in &path.hops {
+        for (offload, on) in &hop.nic.offloads {
+            states.entry(offload).or_default().push((&hop.link, *on));
+        }
+    }
+    let on = |links: &[(&str, bool)], wanted: bool| -> Vec<String> {
+        links.iter().filter(|(_, on)| *on == wanted).map(|(link, _)| (*link).to_owned()).collect()
+    };
+    let mut differing = Vec::new();
+    let mut off = Vec::new();
+    for (offload, links) in &states {
+        match (on(links, true), on(links, false)) {
+            (_, not) if not.is_empty() => {}
+            (yes, _) if yes.is_empty() => off.push((*offload).to_owned()),
+            (_, not) => differing.push(format!("{offload} (off at {})", not.join(", "))),
+        }
+    }
+    [("Offloads that differ on the way", differing), ("Offloads that are off", off)]
+        .into_iter()
+        .filter(|(_, list)| !list.is_empty())
+        .map(|(title, list)| format!("{title}: {}.", shortened(list)))
+        .collect()
+}
+
+fn shortened(mut list: Vec<String>) -> String {
+    let more = list.len().saturating_sub(OFFLOADS_MOST);
+    list.truncate(OFFLOADS_MOST);
+    let more = if more > 0 { format!(", and {more} more in the JSON") } else { String::new() };
+    list.join(", ") + &more
+}
+
+/// The ends of each row, if the user named them or `all` are asked for; none if all rows share one
+/// pair, which the heading names.
+pub(super) fn ends(document: &ResultDocument, all: bool) -> Option<Section> {
+    let ends: Vec<&RowEnds> = distinct(document.cells.iter().filter_map(|record| record.ends.as_ref()));
+    if ends.is_empty()
+        || heading::shared_pairs(document).is_some_and(|pairs| pairs.len() == 1)
+        || !(all || heading::are_named(document))
+    {
+        return None;
+    }
+    let by_mtu = ends.iter().any(|ends| ends.mtu.is_some());
+    let row = |ends: &RowEnds, index: usize| {
+        let pair = &ends.pairs[index];
+        let mtu = by_mtu.then(|| ends.mtu.map_or("any".into(), |mtu| mtu.to_string()));
+        let figures = [&pair.initiator, &pair.responder].map(|end| Figure::Text(heading::end(end)));
+        let labels = std::iter::once(ends.method.to_string()).chain(mtu).collect();
+        Row { labels, figures: Figures::Each(figures.into()) }
+    };
+    let rows = ends.iter().flat_map(|ends| (0..ends.pairs.len()).map(move |index| (*ends, index)));
+    let rows = rows.map(|(ends, index)| row(ends, index)).collect();
+    let columns = ["initiator", "responder"].map(Column::left).into();
+    let table = Table {
+        labels: std::iter::once("row".into()).chain(by_mtu.then(|| "MTU".into())).collect(),
+        groups: vec![Group { title: String::new(), columns }],
+        rows,
+        ..Table::default()
+    };
+    Some(Section { title: "Ends".into(), parts: vec![Part::Table(table)] })
+}

@@ -1,0 +1,126 @@
+//! How to read the tables of a report: what was sent, and what each figure is.
+
+use vtax_model::{
+    published::Published,
+    result::{CellRecord, ResultDocument, RttSummary},
+    units::Span,
+    workload::{TestKind, Warmup},
+};
+
+use super::{
+    blocks::{blocks, distinct},
+    labels,
+    layout::{Part, Section},
+    measure, series,
+    study::primary,
+};
+
+pub(super) fn section(document: &ResultDocument, published: Option<&Published>) -> Section {
+    let baseline = document.baseline;
+    let sent = Some(sent(document)).filter(|text| !text.is_empty());
+    let mut lines: Vec<String> = sent.map(|text| format!("What was sent. {text}")).into_iter().collect();
+    lines.extend(of_transactions(document));
+    lines.extend(of_lists(document));
+    if document.cells.iter().any(|record| record.tax.is_some()) {
+        lines.push(format!(
+            "Against {baseline}: change [95 % interval] of the ratio, paired round by round. A difference is called \
+             slower or faster if it is shown at 5 % after Holm's correction for all comparisons of this run and is \
+             larger than the noise floor; otherwise \"could show\" is the least that would have been shown in four of \
+             five such runs."
+        ));
+    }
+    lines.extend(of_few_rounds(document));
+    if let Some(published) = published {
+        lines.push(format!("Published: {} ({}).", published.title, published.testbed));
+    }
+    let bullets = lines.into_iter().map(|line| ("-".to_owned(), line)).collect();
+    Section { title: "How to read this".into(), parts: vec![Part::List(bullets)] }
+}
+
+/// Each text once: what is swept besides sizes doesn't change what is sent.
+fn sent(document: &ResultDocument) -> String {
+    let sizes = blocks(document).into_iter().map(|block| {
+        let streams = if block.streams == 1 { String::new() } else { format!(", {} streams", block.streams) };
+        (format!("{}{streams}", block.transport), block.sizes())
+    });
+    let told = sizes.filter(|(_, sizes)| !sizes.is_empty()).map(|(head, sizes)| format!("{head}: {sizes}."));
+    distinct(told).join(" ")
+}
+
+fn of_transactions(document: &ResultDocument) -> Vec<String> {
+    let has = |is: fn(TestKind) -> bool| document.cells.iter().any(|record| is(record.cell.workload.kind()));
+    let (rr, connections) =
+        (has(|test| test == TestKind::Rr), has(|test| matches!(test, TestKind::Crr | TestKind::Cc)));
+    let texts = [
+        rr.then(|| format!("RTT is the mean round trip, there and back, never halved: {}.", origin(document))),
+        connections.then(|| {
+            "CRR is the mean time of connecting, a request, its response and closing; CC of connecting and closing."
+                .to_owned()
+        }),
+        has(TestKind::is_stream).then(|| "Bandwidth is payload at the receiver.".to_owned()),
+        document.cells.iter().any(|record| from_send(record).is_some()).then(|| {
+            "In the open loop a request is due at a moment of its own, whether or not the responses came. \"due\" \
+             times it from then; \"sent\" from the actual send, which is what a closed loop tells: the wait of a \
+             request that could not be sent in time is missing there."
+                .to_owned()
+        }),
+    ];
+    texts.into_iter().flatten().collect()
+}
+
+/// Where the mean comes from. In an old run the rates of its cells are not known as inverses.
+fn origin(document: &ResultDocument) -> String {
+    let times = |record: &CellRecord| record.summary.as_ref().and_then(|summary| summary.rtt_us.clone());
+    let of_histogram = |record: &&CellRecord| times(record).is_some_and(|rtt: RttSummary| !rtt.by_rate);
+    let others: Vec<&CellRecord> = document.cells.iter().filter(of_histogram).collect();
+    let all = document.cells.iter().filter(|record| times(record).is_some()).count();
+    let overlap = |record: &&&CellRecord| !record.cell.spec(Warmup::NONE, Span::from_millis(0)).rate_is_inverse();
+    let names = distinct(others.iter().filter(overlap).map(|record| labels::name(document, &record.cell)));
+    match (others.len(), names.len()) {
+        (0, _) => "the inverse of the transaction rate".into(),
+        (_, 0) => "from the histogram".into(),
+        (some, _) => format!(
+            "{}from the histogram, for with several requests in flight, or pauses between them, the inverse of the \
+             rate says how many there were and not how long each took",
+            if some < all {
+                format!("the inverse of the transaction rate, but in {} ", names.join("; "))
+            } else {
+                String::new()
+            }
+        ),
+    }
+}
+
+fn from_send(record: &CellRecord) -> Option<&RttSummary> {
+    record.summary.as_ref()?.rtt_from_send_us.as_ref()
+}
+
+/// What only the lists of one path have.
+fn of_lists(document: &ResultDocument) -> Vec<String> {
+    if !measure::applies(document) {
+        return Vec::new();
+    }
+    let any = |is: &dyn Fn(&CellRecord) -> bool| document.cells.iter().any(is);
+    let texts = [
+        any(&|record| record.summary.is_some())
+            .then_some("CPU is all that the machines of the two ends worked, whatever it was spent on."),
+        any(&|record| series::sparkline(record).is_some())
+            .then_some("Over time: the rate, from zero to its highest; the median of the samples."),
+        any(&|record| record.cell.options.gap.is_some())
+            .then_some("Times no gap: the ratio of the histograms' means [95 % interval], paired round by round."),
+    ];
+    texts.into_iter().flatten().map(str::to_owned).collect()
+}
+
+fn of_few_rounds(document: &ResultDocument) -> Option<String> {
+    let baseline = document.baseline;
+    let several = document.cells.iter().any(|record| record.cell.row != baseline);
+    // Where there is something to compare, the baseline has two samples a round.
+    let few = document.cells.iter().filter_map(primary).any(|estimate| estimate.n < if several { 3 } else { 2 });
+    let compared = if several {
+        format!("; what has fewer than two rounds beside {baseline} is not compared")
+    } else {
+        String::new()
+    };
+    few.then(|| format!("A cell with one sample has no interval{compared}."))
+}

@@ -1,0 +1,152 @@
+//! Where a round trip's time goes, along its way: what each stage takes, and the wire by difference.
+
+use vtax_model::result::{CellRecord, EndStages, ResultDocument, StageFigures, StagesSummary};
+
+use super::{
+    blocks::{Block, blocks},
+    labels,
+    layout::{Column, Figure, Figures, Group, Part, Row, Section, Table},
+    number::{grouped, percent, three_digits},
+};
+
+/// One table for each block, the rows of the study side by side: the tax, split.
+pub(super) fn section(document: &ResultDocument) -> Option<Section> {
+    let mut parts: Vec<Part> = Vec::new();
+    for block in blocks(document) {
+        parts.extend(table(document, &block).map(Part::Table));
+    }
+    if parts.is_empty() {
+        return None;
+    }
+    parts.extend(without(document).map(Part::Paragraph));
+    let text = "By the kernel's time stamps at both ends (software stamps, unless a stage of the NIC is listed). The \
+                wire is the time that the request was away less all that the responder did: a difference of medians, \
+                for the two machines share no clock. Shares are of the sum of the medians, which is not the median \
+                of the whole. Taking the stamps costs system calls: such round trips are longer than plain ones.";
+    parts.push(Part::Paragraph(text.into()));
+    Some(Section { title: "Where the round trip goes".into(), parts })
+}
+
+/// A line of the table: where, what, and its figures in a cell.
+struct Stage {
+    place: &'static str,
+    what: &'static str,
+    figures: fn(&StagesSummary) -> Option<StageFigures>,
+}
+
+const fn stage(place: &'static str, what: &'static str, figures: fn(&StagesSummary) -> Option<StageFigures>) -> Stage {
+    Stage { place, what, figures }
+}
+
+/// In the order of the way. Between them lies the wire.
+const STAGES: [Stage; 11] = [
+    stage("initiator", "send call to qdisc", |s| s.initiator.send_to_qdisc),
+    stage("initiator", "qdisc to driver", |s| s.initiator.qdisc_to_driver),
+    stage("initiator", "driver to wire", |s| s.initiator.driver_to_wire),
+    stage("responder", "NIC to stack", |s| s.responder.wire_to_stack),
+    stage("responder", "stack to program", |s| s.responder.stack_to_receive),
+    stage("responder", "in the program", |s| s.responder.turnaround),
+    stage("responder", "send call to qdisc", |s| s.responder.send_to_qdisc),
+    stage("responder", "qdisc to driver", |s| s.responder.qdisc_to_driver),
+    stage("responder", "driver to wire", |s| s.responder.driver_to_wire),
+    stage("initiator", "NIC to stack", |s| s.initiator.wire_to_stack),
+    stage("initiator", "stack to program", |s| s.initiator.stack_to_receive),
+];
+
+fn table(document: &ResultDocument, block: &Block<'_>) -> Option<Table> {
+    let records: Vec<&CellRecord> = block.records().filter(|record| stages(record).is_some()).collect();
+    let all: Vec<&StagesSummary> = records.iter().filter_map(|record| stages(record)).collect();
+    let first = records.first()?;
+    let heads = || ["p50", "p99", "share"].map(Column::right).into();
+    let title = |record: &CellRecord| match block.mtus().len() {
+        1 => format!("{} (µs)", record.cell.row),
+        _ => format!("{}, MTU {} (µs)", record.cell.row, record.cell.mtu),
+    };
+    let taken = STAGES.iter().filter(|stage| all.iter().any(|summary| (stage.figures)(summary).is_some()));
+    let mut rows: Vec<Row> = taken.map(|stage| line(stage, &all)).collect();
+    let wire = rows.iter().position(|row| row.labels[0] == "responder").unwrap_or(rows.len());
+    rows.insert(wire, wire_line(&all));
+    Some(Table {
+        caption: if document.cells.len() > 1 { labels::test(&first.cell) + &rest_of(block) } else { String::new() },
+        labels: vec!["at".into(), "stage".into()],
+        groups: records.iter().map(|record| Group { title: title(record), columns: heads() }).collect(),
+        rows,
+        foot: foot(&records, &all),
+    })
+}
+
+/// What the title of a block says beside its transport.
+fn rest_of(block: &Block<'_>) -> String {
+    block.title().strip_prefix(&block.transport.to_string()).map(str::to_owned).unwrap_or_default()
+}
+
+fn stages(record: &CellRecord) -> Option<&StagesSummary> {
+    record.summary.as_ref()?.stages.as_ref()
+}
+
+fn line(stage: &Stage, all: &[&StagesSummary]) -> Row {
+    let figures = all.iter().flat_map(|summary| match (stage.figures)(summary) {
+        Some(figures) => [three_digits(figures.p50), three_digits(figures.p99), share(figures.p50, summary)],
+        None => ["—", "—", "—"].map(str::to_owned),
+    });
+    row(stage.place, stage.what, figures)
+}
+
+fn wire_line(all: &[&StagesSummary]) -> Row {
+    let figures = all.iter().flat_map(|summary| {
+        let wire = summary.wire_us;
+        let text = wire.map_or("—".into(), three_digits);
+        [text, "—".into(), wire.map_or("—".into(), |wire| share(wire.max(0.0), summary))]
+    });
+    row("wire", "there and back", figures)
+}
+
+fn foot(records: &[&CellRecord], all: &[&StagesSummary]) -> Vec<Row> {
+    let of = |figures: Option<StageFigures>| match figures {
+        Some(figures) => [three_digits(figures.p50), three_digits(figures.p99), String::new()],
+        None => ["—".to_owned(), "—".to_owned(), String::new()],
+    };
+    let sums =
+        all.iter().flat_map(|summary| [sum(summary).map_or("—".into(), three_digits), String::new(), String::new()]);
+    let whole = records.iter().flat_map(|record| {
+        let rtt = record.summary.as_ref().and_then(|summary| summary.rtt_us.as_ref());
+        let text = |value: Option<f64>| value.map_or("—".into(), three_digits);
+        [text(rtt.map(|rtt| rtt.p50.value)), text(rtt.map(|rtt| rtt.p99.value)), String::new()]
+    });
+    vec![
+        row("away", "wire and responder", all.iter().flat_map(|summary| of(summary.initiator.away))),
+        row("all", "sum of the medians", sums),
+        row("all", "round trip", whole),
+    ]
+}
+
+fn row(place: &str, what: &str, figures: impl Iterator<Item = String>) -> Row {
+    let figures = Figures::Each(figures.map(Figure::Text).collect());
+    Row { labels: vec![place.into(), what.into()], figures }
+}
+
+fn share(p50: f64, summary: &StagesSummary) -> String {
+    sum(summary).map_or("—".into(), |sum| percent(p50 / sum))
+}
+
+/// Medians that cover the round trip once; what of it lies in the NIC of the initiator is away too.
+fn sum(summary: &StagesSummary) -> Option<f64> {
+    let EndStages { send_to_qdisc, qdisc_to_driver, away, stack_to_receive, .. } = &summary.initiator;
+    let parts = [send_to_qdisc, qdisc_to_driver, away, stack_to_receive];
+    parts.into_iter().map(|stage| stage.map(|figures| figures.p50)).sum()
+}
+
+fn without(document: &ResultDocument) -> Option<String> {
+    let all = document.cells.iter().filter_map(stages);
+    let (initiator, responder) = all.fold((0, 0), |(initiator, responder), summary| {
+        (initiator + summary.initiator.without, responder + summary.responder.without)
+    });
+    let text = || {
+        format!(
+            "Messages that lacked a stamp, and are in no stage: {} at the initiator, {} at the responder.",
+            grouped(initiator),
+            grouped(responder)
+        )
+    };
+    (initiator + responder > 0).then(text)
+}

@@ -1,0 +1,392 @@
+//! `vtax measure` as a study: its rows are engines, its matrix the tests and what is swept.
+
+use anyhow::{anyhow, bail};
+use vtax_agent::limits::{LimitError, Load};
+use vtax_model::{
+    cell::Cell,
+    endpoint::{End, Endpoint},
+    options::{Engine, OptionError, Segments, TestOptions},
+    stats::StoppingRule,
+    study::{PlanError, Row, SamplingPlan, Study},
+    units::{ByteSize, Mtu, Span},
+    workload::{Direction, SpecError, TestKind, Transport, Workload, WorkloadError},
+};
+
+use super::{Wanted, stage::room_of};
+use crate::exit::{Blamed, Stop};
+
+/// What the command line asks for.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    /// Responders, and initiators if any are named.
+    pub(crate) endpoints: Vec<Endpoint>,
+    pub(crate) tests: Vec<Test>,
+    /// The first of them is the baseline, or `blocking` if it is among them.
+    pub(crate) engines: Vec<Engine>,
+    pub(crate) streams: Vec<u32>,
+    pub(crate) sizes: Sizes,
+    /// Swept by rr; none is a test without pauses.
+    pub(crate) gaps: Vec<Option<Span>>,
+    /// But for the engine and the gap.
+    pub(crate) options: TestOptions,
+    pub(crate) plan: Plan,
+    pub(crate) seed: Option<u64>,
+    pub(crate) stopping: Option<StoppingRule>,
+}
+
+/// A test by its name, as `tcp-rr`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Test {
+    pub(crate) transport: Transport,
+    pub(crate) kind: TestKind,
+}
+
+/// Sizes as far as they are given.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sizes {
+    pub(crate) request: Option<ByteSize>,
+    pub(crate) response: Option<ByteSize>,
+    pub(crate) message: Option<ByteSize>,
+    /// In place of the three.
+    pub(crate) swept: Vec<ByteSize>,
+}
+
+/// The sampling plan, as far as it is given.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Plan {
+    pub(crate) samples: Option<u32>,
+    pub(crate) sampling: SamplingPlan,
+    pub(crate) quick: bool,
+}
+
+/// What is known of the path.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Way {
+    mtu: Mtu,
+    ipv6: bool,
+}
+
+/// A point of the sweep.
+#[derive(Debug, Clone, Copy)]
+struct Point {
+    size: Option<ByteSize>,
+    gap: Option<Span>,
+    first_size: bool,
+    first_gap: bool,
+}
+
+/// Requests and responses of one byte, as netperf and sparc-t7-1 have them.
+const BYTE: ByteSize = ByteSize(1);
+/// A whole sequence number.
+const NUMBER: ByteSize = ByteSize(8);
+/// What iperf3 hands to a TCP socket at once.
+const STREAM_MESSAGE: ByteSize = ByteSize(128 << 10);
+/// The largest payload of a UDP datagram over IPv4.
+const DATAGRAM_MOST: u64 = 65_507;
+/// Below this there is no interval worth printing.
+const SAMPLES_LEAST: u32 = 5;
+
+impl Asked {
+    /// Of a path of which nothing is known yet.
+    pub(crate) const ANY_MTU: Mtu = Mtu::MAX;
+
+    /// Whether this can be run anywhere.
+    pub(crate) fn check(&self) -> Result<(), Stop> {
+        self.wanted(Way { mtu: Asked::ANY_MTU, ipv6: false }).map(drop)
+    }
+
+    pub(crate) fn rows(&self) -> Vec<Row> {
+        self.engines.iter().copied().map(Row::Engine).collect()
+    }
+
+    /// The path, as the ends found it.
+    pub(crate) fn on(&self, mtu: Option<Mtu>, ipv6: bool) -> Way {
+        let mtu = mtu.unwrap_or_else(|| {
+            eprintln!("warning: the links of the two ends don't tell their MTU; {} is assumed", Mtu::ETHERNET);
+            Mtu::ETHERNET
+        });
+        Way { mtu, ipv6 }
+    }
+
+    /// The study that is to be run on a path.
+    pub(crate) fn wanted(&self, way: Way) -> Result<Wanted, Stop> {
+        let study = self.study(way).or_input()?;
+        let Plan { quick, .. } = self.plan;
+        Ok(Wanted { plan: study.plan, study, quick, seed: self.seed, stopping: self.stopping })
+    }
+
+    fn study(&self, way: Way) -> anyhow::Result<Study> {
+        self.check_use()?;
+        let cells = self.cells(way)?;
+        let baseline = if self.engines.contains(&Engine::Blocking) { Engine::Blocking } else { self.engines[0] };
+        let plan = self.plan(&cells)?;
+        Ok(Study {
+            id: "measure".parse().expect("a name"),
+            title: self.title(),
+            question: String::new(),
+            rows: self.rows(),
+            baseline: Row::Engine(baseline),
+            both: false,
+            addresses: None,
+            endpoints: self.endpoints.clone(),
+            cells,
+            plan,
+            quick: plan,
+        })
+    }
+
+    /// `TCP RR, local to ssh:vm1`
+    fn title(&self) -> String {
+        let tests: Vec<String> = self.tests.iter().map(|test| format!("{} {}", test.transport, test.kind)).collect();
+        let ends = |end: End| {
+            let of_end = self.endpoints.iter().filter(|endpoint| endpoint.end == end);
+            of_end.map(|endpoint| endpoint.control.to_string()).collect::<Vec<_>>().join(", ")
+        };
+        format!("{}, {} to {}", tests.join(", "), ends(End::Initiator), ends(End::Responder))
+    }
+
+    /// Every size and gap is some test's.
+    fn check_use(&self) -> anyhow::Result<()> {
+        let any = |is: fn(TestKind) -> bool| self.tests.iter().any(|test| is(test.kind));
+        let pairs = any(|kind| matches!(kind, TestKind::Rr | TestKind::Crr));
+        let streams = any(TestKind::is_stream);
+        let Sizes { request, response, message, swept } = &self.sizes;
+        let uses = [
+            ("request", "rr and crr", pairs, request.is_some()),
+            ("response", "rr and crr", pairs, response.is_some()),
+            ("message", "streams", streams, message.is_some()),
+            ("sizes", "rr, crr and streams", pairs || streams, !swept.is_empty()),
+            ("gap", "rr", any(|kind| kind == TestKind::Rr), self.gaps.iter().any(Option::is_some)),
+        ];
+        match uses.into_iter().find(|(_, _, used, given)| *given && !used) {
+            Some((flag, of, ..)) => bail!("--{flag} is for {of}, which --test doesn't name; leave it out"),
+            None => Ok(()),
+        }
+    }
+
+    fn cells(&self, way: Way) -> anyhow::Result<Vec<Cell>> {
+        let mut cells = Vec::new();
+        for (test, streams) in
+            self.tests.iter().flat_map(|test| self.streams.iter().map(move |streams| (test, *streams)))
+        {
+            let points = (0..).zip(self.points()).filter(|(_, point)| point.concerns(test.kind));
+            for (variant, point) in points {
+                for engine in &self.engines {
+                    cells.push(self.cell(way, *test, streams, (variant, point), *engine)?);
+                }
+            }
+        }
+        Ok(cells)
+    }
+
+    fn points(&self) -> Vec<Point> {
+        let sizes: Vec<Option<ByteSize>> = match self.sizes.swept.as_slice() {
+            [] => vec![None],
+            swept => swept.iter().copied().map(Some).collect(),
+        };
+        let point = |size: usize, gap: usize| Point {
+            size: sizes[size],
+            gap: self.gaps[gap],
+            first_size: size == 0,
+            first_gap: gap == 0,
+        };
+        (0..sizes.len())
+            .flat_map(|size| (0..self.gaps.len()).map(move |gap| (size, gap)))
+            .map(|(s, g)| point(s, g))
+            .collect()
+    }
+
+    fn cell(
+        &self,
+        way: Way,
+        test: Test,
+        streams: u32,
+        (variant, point): (u32, Point),
+        engine: Engine,
+    ) -> anyhow::Result<Cell> {
+        let gap = point.gap.filter(|_| test.kind == TestKind::Rr);
+        let options = TestOptions { engine, gap, ..self.options };
+        let workload = self.workload(way, test, point.size);
+        let cell = Cell {
+            row: Row::Engine(engine),
+            mtu: way.mtu,
+            transport: test.transport,
+            workload,
+            streams,
+            options,
+            variant,
+        };
+        self.check_cell(way, &cell)?;
+        Ok(cell)
+    }
+
+    fn check_cell(&self, way: Way, cell: &Cell) -> anyhow::Result<()> {
+        let spec = cell.spec(self.plan.sampling.warmup, self.plan.sampling.duration);
+        let checked = spec.check(room_of(way.mtu, way.ipv6)).map_err(LimitError::Spec);
+        match checked.and_then(|()| Load::of(&spec)) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(anyhow!("--{}: {error}", self.flag(&error))),
+        }
+    }
+
+    fn workload(&self, way: Way, test: Test, size: Option<ByteSize>) -> Workload {
+        // Datagrams in flight are told apart by a number, which needs room.
+        let several = self.options.burst.get() > 1 || self.options.arrivals.is_some();
+        let least = if test.transport == Transport::Udp && several { NUMBER } else { BYTE };
+        let request = size.or(self.sizes.request).unwrap_or(least);
+        let response = size.or(self.sizes.response).unwrap_or(least);
+        let usual = match test.transport {
+            Transport::Udp => self.datagram(way),
+            Transport::Tcp | Transport::Unix | Transport::Vsock => STREAM_MESSAGE,
+        };
+        let message = size.or(self.sizes.message).unwrap_or(usual);
+        match test.kind {
+            TestKind::Rr => Workload::Rr { request, response },
+            TestKind::Crr => Workload::Crr { request, response },
+            TestKind::Cc => Workload::Cc,
+            TestKind::Maerts => Workload::Stream { message, direction: Direction::Reverse },
+            TestKind::Bidirectional => Workload::Stream { message, direction: Direction::Both },
+            TestKind::Stream | TestKind::File => Workload::Stream { message, direction: Direction::Forward },
+        }
+    }
+
+    /// The largest datagram of the path, of which as many as asked for go with one call.
+    fn datagram(&self, way: Way) -> ByteSize {
+        let segments = self.options.gso.map_or(1, Segments::get);
+        room_of(way.mtu, way.ipv6).udp_payload().min(ByteSize(DATAGRAM_MOST / u64::from(segments)))
+    }
+
+    /// Several engines are compared, which takes more rounds than a mean.
+    fn plan(&self, cells: &[Cell]) -> anyhow::Result<SamplingPlan> {
+        let comparisons = cells.len() - cells.len() / self.engines.len();
+        let samples = self.plan.samples.unwrap_or_else(|| rounds_for(comparisons));
+        let plan = SamplingPlan { samples, ..self.plan.sampling };
+        plan.check().map_err(|error| match error {
+            PlanError::NoSamples => anyhow!("--samples: {error}"),
+            PlanError::TooShort(_) => anyhow!("--duration: {error}"),
+        })?;
+        Ok(plan)
+    }
+
+    /// The option of the command line that an error is about.
+    fn flag(&self, error: &LimitError) -> &'static str {
+        match error {
+            LimitError::Spec(SpecError::Workload(error)) => self.size_flag(error),
+            LimitError::Spec(SpecError::Options(error)) => option_flag(error),
+            LimitError::NoInterval | LimitError::Intervals { .. } => "interval",
+            LimitError::NoTime | LimitError::Time { .. } => "duration",
+            _ => "streams",
+        }
+    }
+
+    fn size_flag(&self, error: &WorkloadError) -> &'static str {
+        match error.what() {
+            "test" | "file" => "test",
+            _ if !self.sizes.swept.is_empty() => "sizes",
+            what => what,
+        }
+    }
+}
+
+impl Point {
+    /// Tests without a size or a gap are the same at every point: they have the first.
+    fn concerns(self, kind: TestKind) -> bool {
+        (self.first_size || kind != TestKind::Cc) && (self.first_gap || kind == TestKind::Rr)
+    }
+}
+
+fn option_flag(error: &OptionError) -> &'static str {
+    match error {
+        OptionError::Flows { .. } => "streams",
+        OptionError::Threads { .. } => "threads",
+        OptionError::NotForTest { option, .. } | OptionError::Clash { first: option, .. } => match *option {
+            "sending" => "send",
+            "engine io-uring" => "engine",
+            option => option,
+        },
+        OptionError::UnknownEngine(_) => "engine",
+        OptionError::Burst(_) => "burst",
+        OptionError::Segments(_) => "gso",
+        OptionError::CongestionControl(_) => "congestion",
+        OptionError::Dscp(_) => "dscp",
+        OptionError::NotANumber(_) => "burst",
+    }
+}
+
+/// The rounds with which so many comparisons can each be shown at 5 %: the exact sign-flip p is at
+/// least 2/2^n, times their number (Holm).
+fn rounds_for(comparisons: usize) -> u32 {
+    let needed = (1..).find(|rounds| 2.0 * comparisons as f64 / 2f64.powi(*rounds) < 0.05);
+    needed.map_or(SAMPLES_LEAST, |rounds| SAMPLES_LEAST.max(rounds as u32))
+}
+
+#[cfg(test)]
+mod tests {
+    use vtax_model::{endpoint::Control, workload::Warmup};
+
+    use super::*;
+
+    fn asked(test: &str) -> Asked {
+        let sampling = SamplingPlan { samples: 0, duration: Span::from_millis(1000), warmup: Warmup::NONE };
+        Asked {
+            endpoints: vec![
+                Endpoint::new(End::Responder, Control::Local),
+                Endpoint::new(End::Initiator, Control::Local),
+            ],
+            tests: test.split(',').map(|test| test.parse().expect("a test")).collect(),
+            engines: vec![Engine::Blocking],
+            streams: vec![1],
+            sizes: Sizes::default(),
+            gaps: vec![None],
+            options: TestOptions::default(),
+            plan: Plan { samples: None, sampling, quick: false },
+            seed: None,
+            stopping: None,
+        }
+    }
+
+    fn study(asked: &Asked, mtu: i64, ipv6: bool) -> Study {
+        let mtu = Mtu::try_from(mtu).expect("possible");
+        asked.study(Way { mtu, ipv6 }).expect("a good order")
+    }
+
+    #[test]
+    fn one_test_is_one_cell() {
+        let study = study(&asked("tcp-rr"), 1500, false);
+        assert_eq!((study.cells.len(), study.plan.samples), (1, 5));
+        assert_eq!(study.cells[0].workload, Workload::Rr { request: BYTE, response: BYTE });
+        assert_eq!(study.title, "TCP RR, local to local");
+    }
+
+    #[test]
+    fn engines_are_rows_with_rounds_enough_to_compare_them() {
+        let asked = Asked { engines: Engine::ALL.to_vec(), ..asked("tcp-rr,udp-rr") };
+        let study = study(&asked, 1500, false);
+        assert_eq!((study.cells.len(), study.baseline), (8, Row::Engine(Engine::Blocking)));
+        assert_eq!(study.plan.samples, 8, "six comparisons: 12/2^8 is below 5 %");
+    }
+
+    #[test]
+    fn a_sweep_has_a_variant_a_point() {
+        let swept = vec![ByteSize(64), ByteSize(1024)];
+        let gaps = vec![None, Some(Span::from_millis(1)), Some(Span::from_millis(10))];
+        let asked = Asked { sizes: Sizes { swept, ..Sizes::default() }, gaps, ..asked("tcp-rr,tcp-stream,tcp-cc") };
+        let cells = study(&asked, 1500, false).cells;
+        let count = |kind| cells.iter().filter(|cell| cell.workload.kind() == kind).count();
+        assert_eq!((count(TestKind::Rr), count(TestKind::Stream), count(TestKind::Cc)), (6, 2, 1));
+    }
+
+    #[test]
+    fn a_datagram_is_as_large_as_the_path_carries() {
+        let message = |asked: &Asked, mtu, ipv6| match study(asked, mtu, ipv6).cells[0].workload {
+            Workload::Stream { message, .. } => message.0,
+            _ => 0,
+        };
+        let mut asked = asked("udp-stream");
+        assert_eq!(message(&asked, 1500, false), 1472);
+        assert_eq!(message(&asked, 1500, true), 1452);
+        assert_eq!(message(&asked, 65535, false), 65_507);
+        asked.options.gso = Some(Segments::MOST);
+        assert_eq!(message(&asked, 65535, false), 65_507 / 64);
+    }
+}

@@ -1,0 +1,205 @@
+//! Which CPUs the ends are pinned to: the largest single effect on a round-trip time is whether two
+//! ends share one.
+
+use std::collections::BTreeMap;
+
+use anyhow::anyhow;
+use vtax_host::pin::{Machine, PinWish, pin_plan};
+use vtax_model::{
+    cell::Cell,
+    endpoint::{Pinning, Pins},
+    options::Engine,
+    run::Placement,
+    study::Study,
+    workload::TestKind,
+};
+
+use super::{Party, Stage, StagedRow, agents::Agents};
+use crate::exit::Stop;
+
+impl Stage {
+    /// Pins all ends. All rows get as many CPUs, so that they can be compared.
+    pub(crate) fn place(&mut self, study: &Study, pins: &Pins) -> Result<Placement, Stop> {
+        let mut notes = Vec::new();
+        for staged in &mut self.rows {
+            notes.extend(Plan { agents: &self.agents, study, pins }.pin(staged)?);
+        }
+        notes.sort();
+        notes.dedup();
+        let (policy, responder_policy) = (pins.policy.clone(), pins.responder.clone());
+        let [initiator, responder] = self.cpus_here();
+        Ok(Placement { policy, responder_policy, initiator, responder, notes })
+    }
+
+    /// Of the first ends on this machine.
+    fn cpus_here(&self) -> [Vec<u32>; 2] {
+        [0, 1].map(|end| {
+            let mut ends = self.rows.iter().flat_map(|staged| &staged.pairs).map(|pair| &pair[end]);
+            ends.find(|party| self.agents.get(party).is_here()).map(|party| party.cpus.clone()).unwrap_or_default()
+        })
+    }
+
+    /// Says loudly which ends the scheduler may move, and what that costs.
+    pub(crate) fn warn_of_unpinned(&self) {
+        let parties = self.rows.iter().flat_map(|staged| staged.pairs.iter().flatten());
+        let mut loose: Vec<String> =
+            parties.filter(|party| party.cpus.is_empty()).map(|party| self.loose(party)).collect();
+        loose.sort();
+        loose.dedup();
+        if !loose.is_empty() {
+            eprintln!(
+                "warning: NOT PINNED: {}: whenever the scheduler moves an end, round-trip times can jump fourfold",
+                loose.join(", ")
+            );
+        }
+    }
+
+    fn loose(&self, party: &Party) -> String {
+        let allowed = self.agents.get(party).facts.cpus_allowed.len();
+        let why = if allowed < 2 { " (it has one CPU only)" } else { "" };
+        format!("{}{why}", party.name)
+    }
+}
+
+struct Plan<'a> {
+    agents: &'a Agents,
+    study: &'a Study,
+    pins: &'a Pins,
+}
+
+/// Whose CPUs are chosen together: pair and end, of one machine.
+type Together = BTreeMap<String, Vec<[usize; 2]>>;
+
+impl Plan<'_> {
+    /// The wishes that a machine has no room for, as sentences.
+    fn pin(&self, staged: &mut StagedRow) -> Result<Vec<String>, Stop> {
+        let mut automatic = Together::new();
+        for pair in 0..staged.pairs.len() {
+            let shared = self.agents.one_machine(&staged.pairs[pair][0], &staged.pairs[pair][1]);
+            for end in 0..2 {
+                let party = &mut staged.pairs[pair][end];
+                match self.asked(party, end, shared) {
+                    Pinning::Unpinned => party.cpus = Vec::new(),
+                    Pinning::Cpus(cpus) => {
+                        check(&cpus, party, &self.agents.get(party).facts.machine)?;
+                        party.cpus = cpus;
+                    }
+                    Pinning::Auto => {
+                        let machine = self.agents.get(party).machine().to_owned();
+                        automatic.entry(machine).or_default().push([pair, end]);
+                    }
+                }
+            }
+        }
+        Ok(automatic.values().flat_map(|together| self.choose(staged, together)).collect())
+    }
+
+    /// What was asked for one end: its own wish, else the run's. Of one list for two ends on one
+    /// machine each has a half.
+    fn asked(&self, party: &Party, end: usize, shared: bool) -> Pinning {
+        let own = self.pins.responder.clone().filter(|_| end == 1);
+        match (party.pin.clone().or(own), &self.pins.policy) {
+            (Some(own), _) => own,
+            (None, Pinning::Cpus(cpus)) if shared && self.pins.responder.is_none() && cpus.len() > 1 => {
+                let (first, rest) = cpus.split_at(cpus.len() / 2);
+                Pinning::Cpus(if end == 0 { first } else { rest }.to_vec())
+            }
+            (None, policy) => policy.clone(),
+        }
+    }
+
+    fn choose(&self, staged: &mut StagedRow, together: &[[usize; 2]]) -> Vec<String> {
+        let Some([pair, end]) = together.first() else { return Vec::new() };
+        let agent = self.agents.get(&staged.pairs[*pair][*end]);
+        let machine = &agent.facts.machine;
+        let threads = self.threads(machine);
+        let count = |end: usize| together.iter().filter(|member| member[1] == end).count();
+        let wish = |end: usize| Some(count(end) * threads).filter(|threads| *threads > 0);
+        let nic_node = staged.pairs[*pair][*end].route.first().and_then(|link| link.nic.numa_node);
+        let plan = pin_plan(machine, &PinWish { initiator: wish(0), responder: wish(1), nic_node });
+        let mut dealt = [0; 2];
+        for [pair, end] in together {
+            let cpus = [&plan.initiator, &plan.responder][*end];
+            staged.pairs[*pair][*end].cpus = share(cpus, dealt[*end], count(*end));
+            dealt[*end] += 1;
+        }
+        let hostname = agent.elsewhere().map(|environment| format!("{}: ", environment.hostname)).unwrap_or_default();
+        plan.notes.into_iter().map(|note| format!("{hostname}{note}")).collect()
+    }
+
+    /// The most of one end in any cell.
+    fn threads(&self, machine: &Machine) -> usize {
+        let allowed = machine.cpus.iter().filter(|cpu| cpu.allowed).count();
+        self.study.cells.iter().map(|cell| threads(cell, allowed)).max().unwrap_or(1)
+    }
+}
+
+/// How many threads an end of a cell has. Engines that share flows out have one a CPU: the half of
+/// them, as the other end may be here too.
+fn threads(cell: &Cell, cpus: usize) -> usize {
+    let flows = match cell.workload.kind() {
+        TestKind::Bidirectional => 2 * cell.streams as usize,
+        _ => cell.streams as usize,
+    };
+    match (cell.options.threads, cell.options.engine) {
+        (Some(threads), _) => threads as usize,
+        (None, Engine::Blocking) => flows,
+        (None, _) => flows.min(cpus / 2).max(1),
+    }
+}
+
+/// The part of the `nth` of `count` ends: equal and apart as long as there are enough.
+fn share(cpus: &[u32], nth: usize, count: usize) -> Vec<u32> {
+    match cpus.len() {
+        0 => Vec::new(),
+        len if len < count => vec![cpus[nth % len]],
+        len => cpus[nth * len / count..(nth + 1) * len / count].to_vec(),
+    }
+}
+
+fn check(cpus: &[u32], party: &Party, machine: &Machine) -> Result<(), Stop> {
+    let usable: Vec<u32> = machine.cpus.iter().filter(|cpu| cpu.allowed).map(|cpu| cpu.number).collect();
+    match cpus.iter().find(|cpu| !usable.contains(cpu)) {
+        Some(missing) => {
+            let has: Vec<String> = usable.iter().map(u32::to_string).collect();
+            let (name, has) = (&party.name, has.join(", "));
+            Err(Stop::input(anyhow!("--pin: {name} has no CPU {missing} that vtax may use; it has {has}")))
+        }
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vtax_model::{
+        options::TestOptions,
+        units::{ByteSize, Mtu},
+        workload::{Direction, Transport, Workload},
+    };
+
+    use super::*;
+
+    #[test]
+    fn ends_share_a_machine_s_cpus_out() {
+        assert_eq!([0, 1].map(|nth| share(&[2, 3, 4, 5], nth, 2)), [vec![2, 3], vec![4, 5]]);
+        assert_eq!([0, 1, 2].map(|nth| share(&[2, 3], nth, 3)), [vec![2], vec![3], vec![2]]);
+        assert_eq!(share(&[], 0, 1), Vec::<u32>::new());
+    }
+
+    #[test]
+    fn threads_are_counted_as_the_engine_has_them() {
+        let cell = |engine, direction| Cell {
+            row: "native".parse().expect("a row"),
+            mtu: Mtu::ETHERNET,
+            transport: Transport::Tcp,
+            workload: Workload::Stream { message: ByteSize(1), direction },
+            streams: 64,
+            options: TestOptions { engine, ..TestOptions::default() },
+            variant: 0,
+        };
+        assert_eq!(threads(&cell(Engine::Blocking, Direction::Forward), 8), 64);
+        assert_eq!(threads(&cell(Engine::Blocking, Direction::Both), 8), 128);
+        assert_eq!(threads(&cell(Engine::Epoll, Direction::Forward), 8), 4);
+        assert_eq!(threads(&cell(Engine::Epoll, Direction::Forward), 1), 1);
+    }
+}

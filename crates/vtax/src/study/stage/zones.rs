@@ -1,0 +1,95 @@
+//! Zones and hosts of labs that stay up, as ends of a test.
+
+use std::net::IpAddr;
+
+use anyhow::anyhow;
+use vtax_lab::{Endpoint, Lab, LabState, LabSummary, World, list};
+use vtax_model::{method::DomainKind, topology::Name};
+
+use crate::exit::{Blamed, Stop};
+
+/// A lab by its name.
+pub(crate) fn open_lab(world: &World, name: &Name) -> Result<Lab, Stop> {
+    let labs = list(world).or_infrastructure()?;
+    if !labs.iter().any(|lab| lab.name == *name) {
+        return Err(Stop::input(anyhow!("there is no lab `{name}`; {}", there_is(labs.iter().map(|lab| &lab.name)))));
+    }
+    Lab::open(world, name).or_infrastructure()
+}
+
+/// The only lab that has such a zone or host.
+pub(super) fn lab_of(world: &World, domain: &Name) -> Result<Name, Stop> {
+    let labs = list(world).or_infrastructure()?;
+    let up = |lab: &&LabSummary| matches!(lab.state, LabState::Kept | LabState::Alive);
+    let has = |lab: &&LabSummary| lab.zones.contains(domain) || lab.hosts.contains(domain);
+    let up: Vec<&LabSummary> = labs.iter().filter(up).collect();
+    let having: Vec<&Name> = up.iter().copied().filter(has).map(|lab| &lab.name).collect();
+    match having.as_slice() {
+        [only] => Ok((*only).clone()),
+        [] => {
+            let domains = up.iter().flat_map(|lab| lab.hosts.iter().chain(&lab.zones));
+            Err(Stop::input(anyhow!("no lab that is up has a zone or host `{domain}`; {}", there_is(domains))))
+        }
+        [first, ..] => {
+            let labs: Vec<&str> = having.iter().map(|lab| lab.as_str()).collect();
+            let labs = labs.join(", ");
+            Err(Stop::input(anyhow!("several labs have a `{domain}`: {labs}; say which, as zone:{first}/{domain}")))
+        }
+    }
+}
+
+fn there_is<'a>(names: impl Iterator<Item = &'a Name>) -> String {
+    let names: Vec<&str> = names.map(Name::as_str).collect();
+    if names.is_empty() { "there is none".to_owned() } else { format!("there is {}", names.join(", ")) }
+}
+
+/// What of a lab goes by this name: a zone once, a host once for each of its wires.
+pub(super) fn candidates(lab: &Lab, domain: &Name, address: Option<IpAddr>) -> Result<Vec<Endpoint>, Stop> {
+    let named: Vec<&Endpoint> = lab.endpoints().iter().filter(|endpoint| endpoint.name == *domain).collect();
+    let name = &lab.blueprint().lab;
+    if named.is_empty() {
+        let mut names: Vec<&Name> = lab.endpoints().iter().map(|endpoint| &endpoint.name).collect();
+        names.dedup();
+        let there_is = there_is(names.into_iter());
+        return Err(Stop::input(anyhow!(
+            "the lab `{name}` has no zone or host `{domain}` that could measure; {there_is}"
+        )));
+    }
+    let fits = |endpoint: &&&Endpoint| address.is_none_or(|address| address == endpoint.address);
+    let fitting: Vec<Endpoint> = named.iter().filter(fits).copied().cloned().collect();
+    if fitting.is_empty() {
+        let addresses: Vec<String> = named.iter().map(|endpoint| endpoint.address.to_string()).collect();
+        let (address, addresses) =
+            (address.map(|address| address.to_string()).unwrap_or_default(), addresses.join(", "));
+        return Err(Stop::input(anyhow!("zone:{name}/{domain} has no address {address}; it has {addresses}")));
+    }
+    Ok(fitting)
+}
+
+/// Of two ends in one lab those that a wire joins, and rather one wire than two.
+pub(super) fn joined(lab: &Lab, ones: &[Endpoint], others: &[Endpoint]) -> Result<[Endpoint; 2], Stop> {
+    let pairs = ones.iter().flat_map(|one| others.iter().map(move |other| (one, other)));
+    let mut joined: Vec<_> = pairs.filter(|(one, other)| lab.blueprint().path(one, other).is_some()).collect();
+    joined.sort_by_key(|(one, other)| one.wire != other.wire);
+    match joined.first() {
+        Some((one, other)) => Ok([(*one).clone(), (*other).clone()]),
+        None => {
+            let name = |ends: &[Endpoint]| ends.first().map(|end| end.name.to_string()).unwrap_or_default();
+            let (one, other, lab) = (name(ones), name(others), &lab.blueprint().lab);
+            Err(Stop::input(anyhow!("no wire of the lab `{lab}` joins `{one}` and `{other}`")))
+        }
+    }
+}
+
+/// Who is at the other end of an endpoint's wire: rather the host there than a zone.
+pub(super) fn counterpart(lab: &Lab, of: &Endpoint) -> Result<Name, Stop> {
+    let across = |other: &&Endpoint| other.wire == of.wire && other.host != of.host;
+    let mut across: Vec<&Endpoint> = lab.endpoints().iter().filter(across).collect();
+    across.sort_by_key(|other| other.kind != DomainKind::Primary);
+    let (name, wire, lab) = (&of.name, &of.wire, &lab.blueprint().lab);
+    across.first().map(|other| other.name.clone()).ok_or_else(|| {
+        Stop::input(anyhow!(
+            "nobody is at the other end of the wire `{wire}` of zone:{lab}/{name}; say who is to connect with --from"
+        ))
+    })
+}

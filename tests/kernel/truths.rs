@@ -1,0 +1,98 @@
+//! What vtax says of things that are known, and of what other tools say.
+
+use serde_json::Value;
+
+use super::{Bench, assert_nothing_left, bench, json};
+
+/// A calibration's JSON, whether or not its own (tighter) tolerances were kept: the machine that
+/// runs tests is busy with others.
+fn calibrated(bench: &Bench, arguments: &[&str]) -> Value {
+    let output = bench.vtax(&[&["calibrate", "--json"], arguments].concat());
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{told}");
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+fn truth<'a>(calibration: &'a Value, name: &str) -> (f64, f64, &'a str) {
+    let truths = calibration["truths"].as_array().expect("truths");
+    let truth = truths.iter().find(|truth| truth["name"] == name).unwrap_or_else(|| panic!("no truth {name}"));
+    let number = |key: &str| truth[key].as_f64().expect("a number");
+    (number("expected"), number("measured"), truth["detail"].as_str().expect("a text"))
+}
+
+fn assert_near(calibration: &Value, name: &str, tolerance: f64) {
+    let (expected, measured, detail) = truth(calibration, name);
+    let off = measured / expected - 1.0;
+    assert!(off.abs() <= tolerance, "{name}: {measured} for {expected}, {detail}");
+}
+
+#[test]
+fn a_shaped_wire_gives_the_goodput_that_arithmetic_gives() {
+    let bench = Bench::new();
+    let calibration = calibrated(&bench, &["--rounds", "0", "--only", "100m,1g"]);
+    for name in ["udp-100m", "tcp-100m", "udp-1g", "tcp-1g"] {
+        assert_near(&calibration, name, 0.04);
+    }
+    assert_nothing_left(&bench);
+}
+
+#[test]
+fn a_responder_that_waits_raises_the_median_by_that() {
+    let bench = Bench::new();
+    let calibration = calibrated(&bench, &["--rounds", "0", "--only", "delay"]);
+    assert_near(&calibration, "delay-1ms", 0.1);
+    assert_near(&calibration, "delay-200us", 0.3);
+}
+
+/// What a closed loop hides, the open loop shows.
+#[test]
+fn a_stall_shows_in_the_open_loop_and_hides_in_the_closed_one() {
+    let bench = Bench::new();
+    let calibration = calibrated(&bench, &["--rounds", "0", "--only", "stall"]);
+    let measured = |name: &str| truth(&calibration, name).1;
+    assert!(measured("stall-max") >= 99.0, "{}", measured("stall-max"));
+    assert!(measured("stall-p999") >= 90.0, "{}", measured("stall-p999"));
+    assert!(measured("stall-closed-loop") < 60.0, "{}", measured("stall-closed-loop"));
+}
+
+#[test]
+fn what_a_wire_drops_is_counted_exactly() {
+    let bench = Bench::new();
+    let calibration = calibrated(&bench, &["--rounds", "0", "--only", "loss"]);
+    let (dropped, counted, detail) = truth(&calibration, "loss");
+    assert!(dropped > 100.0, "the wire was to drop most of it: {detail}");
+    assert_eq!(counted, dropped, "{detail}");
+}
+
+#[test]
+fn the_noise_floor_says_what_could_be_shown() {
+    let bench = Bench::new();
+    let calibration = calibrated(&bench, &["--rounds", "6", "--duration", "80ms", "--only", "loss"]);
+    let floors = calibration["floors"].as_array().expect("floors");
+    assert_eq!(floors.len(), 4);
+    for floor in floors {
+        assert!(floor["floor"].as_f64().is_some_and(|floor| floor >= 0.0), "{floor}");
+        let shown = floor["smallest_shown"].as_array().expect("a list");
+        assert!(shown[0].get("difference").is_none(), "five samples can show nothing at 5 %: {floor}");
+        assert!(shown[3]["difference"].is_number(), "{floor}");
+    }
+    assert!(calibration["clock"]["reading_ns"].as_f64().is_some_and(|ns| ns > 0.0));
+}
+
+/// The tools are there: scripts/setup.sh test installs them.
+#[test]
+fn other_tools_measure_the_same_wire() {
+    let bench = Bench::new();
+    let found = json(&bench, &["crosscheck", "--rounds", "3", "--only", "tcp-rr,tcp-stream-16KiB", "--json"]);
+    let contests = found["contests"].as_array().expect("contests");
+    assert_eq!(contests.len(), 2);
+    for (contest, tool) in contests.iter().zip(["sockperf", "iperf3"]) {
+        assert_eq!(contest["ours"].as_array().map(Vec::len), Some(3));
+        let others = contest["others"].as_array().expect("others");
+        let other = others.iter().find(|other| other["tool"] == tool).unwrap_or_else(|| panic!("no {tool}"));
+        // The same thing was measured: within a factor, whatever else runs here.
+        let ratio = other["ratio"]["ratio"].as_f64().expect("a ratio");
+        assert!((0.2..5.0).contains(&ratio), "{tool}: {ratio}");
+    }
+    bench::wait_until("no lab is left", || !super::labs(&bench).iter().any(|lab| lab.starts_with("crosscheck")));
+}
