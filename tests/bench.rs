@@ -4,6 +4,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
+    sync::{Condvar, Mutex, PoisonError},
     thread,
     time::{Duration, Instant},
 };
@@ -12,11 +13,37 @@ use tempfile::TempDir;
 
 pub(crate) struct Bench {
     folder: TempDir,
+    alone: bool,
+}
+
+/// Who works on a bench now: tests whose figures must be right have the machine to themselves.
+/// Unlike a lock for readers and a writer it lets a test that has one bench take another at once.
+static ROOM: Mutex<Room> = Mutex::new(Room { benches: 0, alone: false });
+static LEFT: Condvar = Condvar::new();
+
+struct Room {
+    benches: usize,
+    alone: bool,
 }
 
 impl Bench {
     pub(crate) fn new() -> Bench {
-        Bench { folder: tempfile::tempdir().expect("a folder") }
+        Bench::enter(false)
+    }
+
+    /// Waits until no other test of this program has a bench, and keeps them out.
+    pub(crate) fn alone() -> Bench {
+        Bench::enter(true)
+    }
+
+    fn enter(alone: bool) -> Bench {
+        let mut room = ROOM.lock().unwrap_or_else(PoisonError::into_inner);
+        while room.alone || alone && room.benches > 0 {
+            room = LEFT.wait(room).unwrap_or_else(PoisonError::into_inner);
+        }
+        room.benches += 1;
+        room.alone = alone;
+        Bench { folder: tempfile::tempdir().expect("a folder"), alone }
     }
 
     pub(crate) fn with(file: &str, text: &str) -> Bench {
@@ -56,6 +83,15 @@ impl Bench {
     /// What vtax prints when all is well.
     pub(crate) fn printed(&self, arguments: &[&str]) -> String {
         printed(&self.vtax(arguments))
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        let mut room = ROOM.lock().unwrap_or_else(PoisonError::into_inner);
+        room.benches -= 1;
+        room.alone &= !self.alone;
+        LEFT.notify_all();
     }
 }
 

@@ -28,7 +28,7 @@ fn assert_near(calibration: &Value, name: &str, tolerance: f64) {
 
 #[test]
 fn a_shaped_wire_gives_the_goodput_that_arithmetic_gives() {
-    let bench = Bench::new();
+    let bench = Bench::alone();
     let calibration = calibrated(&bench, &["--rounds", "0", "--only", "100m,1g"]);
     for name in ["udp-100m", "tcp-100m", "udp-1g", "tcp-1g"] {
         assert_near(&calibration, name, 0.04);
@@ -38,7 +38,7 @@ fn a_shaped_wire_gives_the_goodput_that_arithmetic_gives() {
 
 #[test]
 fn a_responder_that_waits_raises_the_median_by_that() {
-    let bench = Bench::new();
+    let bench = Bench::alone();
     let calibration = calibrated(&bench, &["--rounds", "0", "--only", "delay"]);
     assert_near(&calibration, "delay-1ms", 0.1);
     assert_near(&calibration, "delay-200us", 0.3);
@@ -47,7 +47,7 @@ fn a_responder_that_waits_raises_the_median_by_that() {
 /// What a closed loop hides, the open loop shows.
 #[test]
 fn a_stall_shows_in_the_open_loop_and_hides_in_the_closed_one() {
-    let bench = Bench::new();
+    let bench = Bench::alone();
     let calibration = calibrated(&bench, &["--rounds", "0", "--only", "stall"]);
     let measured = |name: &str| truth(&calibration, name).1;
     assert!(measured("stall-max") >= 99.0, "{}", measured("stall-max"));

@@ -161,20 +161,21 @@ fn rr(options: TestOptions, duration: Span) -> TestSpec {
     TestSpec { transport: Transport::Udp, workload, streams: 1, warmup, duration, options }
 }
 
-/// The difference of two medians, in pairs one after the other. Both ends poll: a program that
-/// sleeps longer is woken later, which is no part of the delay.
+/// The difference of two medians, in pairs one after the other, at the same pace: without the delay
+/// the initiator idles as long before each request, so that the path is as cold. Both ends poll: a
+/// program that sleeps longer is woken later, which is no part of the delay.
 fn delay(rig: &Rig, delay: Span) -> anyhow::Result<Found> {
     const ROUNDS: usize = 7;
-    let p50 = |delay: Option<Span>| -> anyhow::Result<f64> {
-        let responder = Manners { delay, ..Manners::default() };
-        let options = TestOptions { engine: Engine::BusyPoll, responder, ..TestOptions::default() };
+    let p50 = |options: TestOptions| -> anyhow::Result<f64> {
+        let options = TestOptions { engine: Engine::BusyPoll, ..options };
         let figures = rig.sample(&rr(options, Span::from_millis(250)), PLAIN)?;
         Ok(rtt(&figures)?.p50 as f64 / 1e3)
     };
     let mut rises = Vec::new();
     for _ in 0..ROUNDS {
-        let without = p50(None)?;
-        rises.push(p50(Some(delay))? - without);
+        let without = p50(TestOptions { gap: Some(delay), ..TestOptions::default() })?;
+        let responder = Manners { delay: Some(delay), ..Manners::default() };
+        rises.push(p50(TestOptions { responder, ..TestOptions::default() })? - without);
     }
     rises.sort_by(f64::total_cmp);
     let expected = delay.0.as_secs_f64() * 1e6;
