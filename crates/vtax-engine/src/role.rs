@@ -9,7 +9,7 @@ use vtax_model::{
     units::Mtu,
     workload::{Direction, TestSpec, Transport, Workload},
 };
-use vtax_sys::ring::Ring;
+use vtax_sys::ring;
 
 use crate::{
     account::Desk,
@@ -45,7 +45,7 @@ pub(crate) enum Connections<'a> {
 pub(crate) fn check(spec: &TestSpec) -> Result<(), EngineError> {
     spec.check(Mtu::MAX)?;
     if spec.options.engine == Kind::IoUring {
-        Ring::probe()?;
+        ring::probe()?;
     }
     pipelined::check(spec)
 }

@@ -3,12 +3,16 @@
 //! The default of each is what the tools call the test by its plain name: one in flight, as fast
 //! as it goes, the kernel's own settings, and a thread for each flow.
 
+mod socket;
+
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
+pub use socket::{CongestionControl, Dscp, SocketOptions};
+
 use crate::{
-    units::{BitRate, ByteSize, Span},
+    units::{BitRate, Span},
     workload::{Direction, TestKind, Transport, Workload},
 };
 
@@ -259,163 +263,6 @@ impl fmt::Display for Sending {
     }
 }
 
-/// Socket options of both ends; what is absent is the kernel's own choice, but for TCP_NODELAY.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct SocketOptions {
-    /// TCP_NODELAY; if absent on for transactions (nobody wants Nagle in a round-trip time) and off
-    /// for streams.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub nodelay: Option<bool>,
-    /// SO_SNDBUF, as asked: the kernel doubles it for its own needs (socket(7)).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub send_buffer: Option<ByteSize>,
-    /// SO_RCVBUF, as asked.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub receive_buffer: Option<ByteSize>,
-    /// TCP_CONGESTION.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub congestion: Option<CongestionControl>,
-    /// The differentiated services code point of each packet.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub dscp: Option<Dscp>,
-    /// SO_MAX_PACING_RATE: TCP paces itself, UDP needs the fq qdisc.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pacing: Option<BitRate>,
-    /// SO_BUSY_POLL: how long a blocking call polls the device queue before it sleeps, in whole µs.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub busy_poll: Option<Span>,
-}
-
-/// The name of a TCP congestion control, at most 15 bytes (`TCP_CA_NAME_MAX`).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct CongestionControl {
-    bytes: [u8; CongestionControl::MOST],
-    length: u8,
-}
-
-impl CongestionControl {
-    const MOST: usize = 15;
-
-    /// As the kernel has it.
-    pub fn name(&self) -> &str {
-        std::str::from_utf8(&self.bytes[..self.length.into()]).expect("made of ASCII letters only")
-    }
-}
-
-impl FromStr for CongestionControl {
-    type Err = OptionError;
-
-    fn from_str(text: &str) -> Result<Self, OptionError> {
-        let possible = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-        if text.is_empty() || text.len() > CongestionControl::MOST || !text.bytes().all(possible) {
-            return Err(OptionError::CongestionControl(text.to_owned()));
-        }
-        let mut bytes = [0; CongestionControl::MOST];
-        bytes[..text.len()].copy_from_slice(text.as_bytes());
-        Ok(CongestionControl { bytes, length: text.len() as u8 })
-    }
-}
-
-impl TryFrom<String> for CongestionControl {
-    type Error = OptionError;
-
-    fn try_from(text: String) -> Result<Self, OptionError> {
-        text.parse()
-    }
-}
-
-impl From<CongestionControl> for String {
-    fn from(name: CongestionControl) -> String {
-        name.name().to_owned()
-    }
-}
-
-impl fmt::Display for CongestionControl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl fmt::Debug for CongestionControl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CongestionControl({})", self.name())
-    }
-}
-
-/// A differentiated services code point (RFC 2474): 0 to 63, or by name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Dscp(u8);
-
-/// RFC 2474, RFC 2597, RFC 3246, RFC 8622.
-const CODE_POINTS: [(&str, u8); 23] = [
-    ("default", 0),
-    ("le", 1),
-    ("cs1", 8),
-    ("af11", 10),
-    ("af12", 12),
-    ("af13", 14),
-    ("cs2", 16),
-    ("af21", 18),
-    ("af22", 20),
-    ("af23", 22),
-    ("cs3", 24),
-    ("af31", 26),
-    ("af32", 28),
-    ("af33", 30),
-    ("cs4", 32),
-    ("af41", 34),
-    ("af42", 36),
-    ("af43", 38),
-    ("cs5", 40),
-    ("va", 44),
-    ("ef", 46),
-    ("cs6", 48),
-    ("cs7", 56),
-];
-
-impl Dscp {
-    /// The byte of the IP header that it stands in, its two ECN bits zero.
-    pub fn traffic_class(self) -> u8 {
-        self.0 << 2
-    }
-}
-
-impl FromStr for Dscp {
-    type Err = OptionError;
-
-    fn from_str(text: &str) -> Result<Self, OptionError> {
-        let named = CODE_POINTS.iter().find(|(name, _)| name.eq_ignore_ascii_case(text)).map(|(_, point)| *point);
-        let point = named.or_else(|| text.parse().ok()).filter(|point| *point < 64);
-        point.map(Dscp).ok_or_else(|| OptionError::Dscp(text.to_owned()))
-    }
-}
-
-impl TryFrom<String> for Dscp {
-    type Error = OptionError;
-
-    fn try_from(text: String) -> Result<Self, OptionError> {
-        text.parse()
-    }
-}
-
-impl From<Dscp> for String {
-    fn from(dscp: Dscp) -> String {
-        dscp.to_string()
-    }
-}
-
-impl fmt::Display for Dscp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match CODE_POINTS.iter().find(|(_, point)| *point == self.0) {
-            Some((name, _)) => f.pad(name),
-            None => f.pad(&self.0.to_string()),
-        }
-    }
-}
-
 /// What a responder does besides answering.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -593,83 +440,4 @@ impl TestOptions {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    const RR: Workload = Workload::Rr { request: ByteSize(1), response: ByteSize(1) };
-
-    fn refused(options: TestOptions, transport: Transport, workload: Workload, streams: u32) -> String {
-        options.check(transport, &workload, streams).expect_err("refused").to_string()
-    }
-
-    #[test]
-    fn flows_are_bounded_by_the_engine() {
-        let with = |engine| TestOptions { engine, ..TestOptions::default() };
-        assert_eq!(with(Engine::Epoll).check(Transport::Tcp, &RR, 10_000), Ok(()));
-        assert!(refused(with(Engine::Epoll), Transport::Tcp, RR, 10_001).contains("1 to 10000"));
-        assert!(refused(with(Engine::Blocking), Transport::Tcp, RR, 1025).contains("--engine epoll"));
-        assert!(refused(with(Engine::Blocking), Transport::Tcp, RR, 0).contains("0 flows"));
-        let both = Workload::Stream { message: ByteSize(1), direction: Direction::Both };
-        assert!(with(Engine::Blocking).check(Transport::Tcp, &both, 513).is_err());
-    }
-
-    #[test]
-    fn threads_need_flows() {
-        let with = |engine, threads| TestOptions { engine, threads: Some(threads), ..TestOptions::default() };
-        assert_eq!(with(Engine::Epoll, 2).check(Transport::Tcp, &RR, 64), Ok(()));
-        assert_eq!(with(Engine::Blocking, 2).check(Transport::Tcp, &RR, 2), Ok(()));
-        for (engine, threads) in [(Engine::Epoll, 0), (Engine::Epoll, 65), (Engine::Blocking, 2)] {
-            assert!(with(engine, threads).check(Transport::Tcp, &RR, 64).is_err(), "{engine} {threads}");
-        }
-    }
-
-    #[test]
-    fn an_option_of_another_test_is_named() {
-        let stream = Workload::Stream { message: ByteSize(1), direction: Direction::Forward };
-        let gso = TestOptions { gso: Some(Segments::MOST), ..TestOptions::default() };
-        assert_eq!(gso.check(Transport::Udp, &stream, 1), Ok(()));
-        assert_eq!(
-            refused(gso, Transport::Tcp, stream, 1),
-            "`gso` is for UDP streams, not for TCP stream; leave it out"
-        );
-        let gap = TestOptions { gap: Some(Span::from_millis(1)), ..TestOptions::default() };
-        assert!(refused(gap, Transport::Tcp, Workload::Cc, 1).contains("`gap` is for rr"));
-        let nodelay = SocketOptions { nodelay: Some(false), ..SocketOptions::default() };
-        let options = TestOptions { socket: nodelay, ..TestOptions::default() };
-        assert!(refused(options, Transport::Unix, RR, 1).contains("`nodelay` is for TCP"));
-    }
-
-    #[test]
-    fn options_that_exclude_each_other_are_named() {
-        let options = TestOptions { burst: Burst(4), gap: Some(Span::from_millis(1)), ..TestOptions::default() };
-        assert!(refused(options, Transport::Tcp, RR, 1).starts_with("`burst` and `gap` exclude each other"));
-    }
-
-    #[test]
-    fn names_and_numbers_are_code_points() {
-        assert_eq!("EF".parse::<Dscp>().map(Dscp::traffic_class), Ok(184));
-        assert_eq!("63".parse::<Dscp>().map(|dscp| dscp.to_string()), Ok("63".to_owned()));
-        assert!("64".parse::<Dscp>().is_err() && "ef1".parse::<Dscp>().is_err());
-    }
-
-    #[test]
-    fn plain_options_leave_no_trace_in_a_record() {
-        assert_eq!(serde_json::to_string(&TestOptions::default()).expect("JSON"), "{}");
-    }
-
-    proptest! {
-        #[test]
-        fn a_congestion_control_survives_being_written(name in "[a-z0-9_-]{1,15}") {
-            let control: CongestionControl = name.parse().expect("a name");
-            let text = serde_json::to_string(&control).expect("JSON");
-            prop_assert_eq!(serde_json::from_str::<CongestionControl>(&text).expect("JSON"), control);
-        }
-
-        #[test]
-        fn no_text_makes_the_parsers_panic(text: String) {
-            let _ = (text.parse::<CongestionControl>(), text.parse::<Dscp>(), text.parse::<Engine>());
-            let _ = (text.parse::<Burst>(), text.parse::<Segments>());
-        }
-    }
-}
+mod tests;

@@ -27,11 +27,6 @@ impl Transport {
     /// All of them, in the order of tables.
     pub const ALL: [Transport; 4] = [Transport::Tcp, Transport::Udp, Transport::Unix, Transport::Vsock];
 
-    /// Whether bytes arrive in order and none is lost.
-    pub fn is_reliable(self) -> bool {
-        self != Transport::Udp
-    }
-
     /// Whether it runs on IP, and so has addresses, ports and an MTU.
     pub fn is_ip(self) -> bool {
         matches!(self, Transport::Tcp | Transport::Udp)

@@ -125,7 +125,7 @@ fn a_stream_cut_inside_a_frame_is_noticed_by_all_at_once() {
         let AgentError::Died { death, .. } = error else { panic!("{error:?}") };
         assert!(matches!(death.stream.as_deref(), Some(FrameError::Truncated { .. } | FrameError::Io(_))), "{death:?}");
     }
-    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     assert!(link.call(Request::Ping).expect_err("dead").is_death());
 }
 
@@ -179,7 +179,7 @@ fn an_agent_that_ignores_the_end_is_killed_and_reaped() {
     let id = link.process_id().expect("a process");
     let start = Instant::now();
     drop(link);
-    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     assert!(!std::path::Path::new(&format!("/proc/{id}")).exists());
 }
 

@@ -380,7 +380,7 @@ fn the_end_of_the_stream_cancels_everything() {
     let start = Instant::now();
     drop(stream);
     agent.join().expect("no panic").expect("a clean end");
-    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     assert_eq!(cancelled.try_iter().count(), 2);
 }
 

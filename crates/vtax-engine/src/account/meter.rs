@@ -1,11 +1,11 @@
 //! The costs of a thread and its flows, read at the edges of the window.
 
-use rustix::time::{ClockId, clock_gettime};
 use vtax_model::{
     measurement::{MachineCpu, ThreadCpu},
     workload::Transport,
 };
 use vtax_sys::{
+    clock::{boottime_ns, now_ns},
     cpu::{CpuTimes, MachineTimes, machine_times, online_cpus, thread_times},
     sock::{BbrPhase, TcpInfo, bbr, tcp_info},
 };
@@ -119,13 +119,9 @@ struct Ahead {
 
 impl Ahead {
     fn read() -> Ahead {
-        let read = |clock| {
-            let time = clock_gettime(clock);
-            time.tv_sec.wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec)
-        };
-        let before = read(ClockId::Monotonic);
-        let boot = read(ClockId::Boottime);
-        let later = read(ClockId::Monotonic);
+        let before = now_ns() as i64;
+        let boot = boottime_ns() as i64;
+        let later = now_ns() as i64;
         Ahead { least: boot.wrapping_sub(later), most: boot.wrapping_sub(before) }
     }
 

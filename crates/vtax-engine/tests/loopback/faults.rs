@@ -46,7 +46,7 @@ fn strangers_on_the_tcp_port_get_nothing_and_delay_nobody() {
             let _ = stranger.write_all(&[0x5a; 20][..index % 3 * 10]);
         }
     });
-    assert!(begun.elapsed() < Duration::from_millis(1900), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     for outcome in outcomes {
         outcome.unwrap();
     }
@@ -152,7 +152,7 @@ fn a_wrong_token_is_refused_over_tcp() {
     let error = initiator.unwrap_err();
     assert!(matches!(error, EngineError::Refused { flow: 0, .. }), "{error}");
     assert!(matches!(responder, Err(EngineError::Cancelled)));
-    assert!(begun.elapsed() < Duration::from_secs(2));
+    assert!(begun.elapsed() < Duration::from_secs(5));
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn waiting_for_a_peer_that_never_comes_can_be_cancelled() {
         let responder = Responder::bind(&spec, &setup(), Token::random()).unwrap();
         cancel_in(100, cancel.clone());
         assert!(matches!(responder.serve(&cancel).unwrap_err().error, EngineError::Cancelled));
-        assert!(begun.elapsed() < Duration::from_secs(1));
+        assert!(begun.elapsed() < Duration::from_secs(5));
     }
 }
 
@@ -260,7 +260,7 @@ fn waiting_to_be_admitted_can_be_cancelled() {
         let outcome =
             initiate(&spec(transport, rr(1, 1), 1), &setup(), &Target::Ip(target(port)), Token::random(), &cancel);
         assert!(matches!(outcome, Err(EngineError::Cancelled)), "{outcome:?}");
-        assert!(begun.elapsed() < Duration::from_secs(1));
+        assert!(begun.elapsed() < Duration::from_secs(5));
     }
 }
 
@@ -272,7 +272,7 @@ fn a_port_where_nothing_listens_is_named() {
         let begun = Instant::now();
         let error = initiate(&spec, &setup(), &free, Token::random(), &Cancel::new()).unwrap_err();
         assert!(matches!(&error, EngineError::NothingListens { target } if *target == free), "{error}");
-        assert!(begun.elapsed() < SHORT);
+        assert!(begun.elapsed() < Duration::from_secs(5));
     }
 }
 

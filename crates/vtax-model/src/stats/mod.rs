@@ -48,7 +48,7 @@ pub use holm::holm;
 pub use p_value::{PValue, Significance};
 pub use paired::{Pair, PairedTax};
 pub use pooled::percentile_intervals;
-pub use steady::{Steady, truncation};
+pub use steady::Steady;
 pub use stopping::{Decision, StoppingRule, Width};
 pub use summary::{Spread, Summary};
 pub use verdict::{Comparison, Direction, Finding, Shift, Verdict, judge, judge_family};

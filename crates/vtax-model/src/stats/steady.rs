@@ -19,9 +19,6 @@
 //! to 10 %, and in 6 % of draws at 20 % if it doubles but every tenth bin; the plateau is accepted
 //! after ten bins in the middle. Growth of 3 % a bin is never accepted at a noise of up to 5 %, and
 //! within fifty bins in one of seven draws at 10 %: then longer bins are the remedy.
-//!
-//! [`truncation`] is MSER-5, for a series that is complete (White, Cobb and Spratt, "A comparison of
-//! five steady-state truncation heuristics for simulation", Winter Simulation Conference 2000).
 
 /// Bins that a steady tail has at least.
 const WINDOW: usize = 10;
@@ -156,26 +153,6 @@ impl Line {
     }
 }
 
-/// Values that one of MSER-5's batches has.
-const BATCH: usize = 5;
-
-/// How many values at the start of a complete series are start-up, by MSER-5: a multiple of five,
-/// and at most half of the series; half means that it may never have settled. Values that are not
-/// finite count as 0.
-pub fn truncation(series: &[f64]) -> usize {
-    let mean = |batch: &[f64]| batch.iter().map(|value| tame(*value) / BATCH as f64).sum::<f64>();
-    let batches: Vec<f64> = series.chunks_exact(BATCH).map(mean).collect();
-    let mut moments = Moments::default();
-    let mut errors: Vec<f64> = batches.iter().rev().map(|batch| moments.with(*batch)).collect();
-    errors.reverse();
-    let cuts = errors.iter().take(errors.len() / 2 + 1).enumerate();
-    cuts.min_by(|(_, left), (_, right)| left.total_cmp(right)).map_or(0, |(cut, _)| cut * BATCH)
-}
-
-fn tame(value: f64) -> f64 {
-    if value.is_finite() { value.clamp(-LARGEST, LARGEST) } else { 0.0 }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -272,20 +249,6 @@ mod tests {
         assert_eq!(steady.push(7e6), State::Steady { since_bin: 0 });
     }
 
-    #[test]
-    fn a_ramp_is_cut_off_afterwards() {
-        let mut draws = Draws::seeded(24);
-        let cuts = (0..1_000).map(|_| truncation(&bins(&mut draws, 200, 0.05, |bin| (bin / 30.0).min(1.0)))).collect();
-        let [few, most] = [0.05, 0.95].map(|share| quantile(Vec::clone(&cuts), share));
-        assert!(20 <= few && most <= 80, "cut at {few} to {most}, settled at 30");
-        let level = (0..1_000).map(|_| truncation(&bins(&mut draws, 200, 0.05, |_| 1.0))).collect();
-        assert!(quantile(level, 0.5) <= 20);
-        let rising: Vec<f64> = (0..200).map(f64::from).collect();
-        assert_eq!(truncation(&rising), 100);
-        assert_eq!(truncation(&[1.0; 200]), 0);
-        assert_eq!([truncation(&[]), truncation(&[3.0; 4]), truncation(&[3.0; 5])], [0; 3]);
-    }
-
     fn any_float() -> impl Strategy<Value = f64> {
         prop_oneof![any::<f64>(), Just(0.0), Just(f64::NAN), Just(f64::INFINITY), Just(f64::MAX), 0.0..1e6]
     }
@@ -299,15 +262,13 @@ mod tests {
                     prop_assert!(since_bin <= bin as u64);
                 }
             }
-            prop_assert!(truncation(&series) <= series.len() / 2);
         }
 
         #[test]
         fn the_unit_does_not_matter(series in prop::collection::vec(0.0..1e6, 10..100), power in -20i32..60) {
             let unit = 2f64.powi(power);
             let other = series.iter().map(|value| value * unit);
-            prop_assert_eq!(accepted(series.iter().copied()), accepted(other.clone()));
-            prop_assert_eq!(truncation(&series), truncation(&other.collect::<Vec<_>>()));
+            prop_assert_eq!(accepted(series.iter().copied()), accepted(other));
         }
     }
 }

@@ -71,7 +71,7 @@ fn is_filtered(status: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Ring;
+    use super::super::probe;
     use super::*;
 
     #[test]
@@ -97,7 +97,7 @@ mod tests {
     fn a_seccomp_filter_is_found_out() {
         let refused = std::thread::spawn(|| {
             forbid_io_uring();
-            Ring::probe()
+            probe()
         });
         assert_eq!(refused.join().unwrap(), Err(NoRing::Filtered));
     }
