@@ -49,16 +49,6 @@ pub fn path_mtu(socket: impl AsFd) -> Result<u32> {
     u32::try_from(mtu).map_err(|e| SysError::malformed("read the", object, e))
 }
 
-/// Lets a blocked reader of a TCP socket sleep until this many bytes have come (`SO_RCVLOWAT`,
-/// socket(7)), the stream has ended, or the receive buffer is under pressure. The kernel caps it
-/// at half of `net.ipv4.tcp_rmem`'s maximum.
-pub fn set_receive_low_water(socket: impl AsFd, bytes: u32) -> Result<()> {
-    let object = "RCVLOWAT of a socket";
-    let value = libc::c_int::try_from(bytes).map_err(|e| SysError::malformed("set option", object, e))?;
-    set_int(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT, value)
-        .map_err(|e| SysError::os("set option", object, e))
-}
-
 /// The CPU on which the last packet of this socket was received, socket(7); none
 /// if there has been no packet. Tells whether receive processing and the reader
 /// share a CPU.
@@ -146,14 +136,6 @@ mod tests {
             set_dont_fragment(&socket).unwrap();
             assert_eq!(get_int(&socket, level, option).unwrap(), libc::IP_PMTUDISC_DO);
         }
-    }
-
-    #[test]
-    fn a_low_water_mark_is_taken_by_the_kernel() {
-        let (socket, _peer) = tcp_pair();
-        set_receive_low_water(&socket, 4096).unwrap();
-        assert_eq!(get_int(&socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT).unwrap(), 4096);
-        assert!(set_receive_low_water(&socket, u32::MAX).is_err());
     }
 
     #[test]

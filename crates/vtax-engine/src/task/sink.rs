@@ -7,12 +7,10 @@
 
 mod several;
 
-use std::time::Duration;
-
 use rustix::io::Errno;
 use vtax_sys::{
     clock::now_ns,
-    sock::{offload::set_udp_gro, receive_drops, set_receive_low_water},
+    sock::{offload::set_udp_gro, receive_drops},
 };
 
 use super::{Line, longest_datagram};
@@ -32,11 +30,6 @@ const AGAIN: u64 = 50 * MS;
 /// A sender over UDP is told so often that its datagrams are being taken in.
 const SHOW_LIFE: u64 = 250 * MS;
 
-/// What comes in this time is worth waking up for: 20,000 wake-ups a second at the most.
-const NAP: Duration = Duration::from_micros(50);
-/// More is not asked for at a time.
-const LOW_WATER_MOST: u32 = 128 << 10;
-
 /// Receives through the window of this end, and on until the sender has ended. An initiator first
 /// tells the sender to begin.
 pub(crate) async fn receive<I: Io>(
@@ -53,17 +46,17 @@ pub(crate) async fn receive<I: Io>(
     }
     let mut len = sink.receive().await?;
     sink.line.has_begun();
-    let begun = now_ns();
-    desk.begun(begun);
-    sink.begun = begun;
-    let mut now = begun;
+    let mut now = now_ns();
+    desk.begun(now);
     while desk.warming(now, len as u64) {
         len = sink.receive().await?;
         now = now_ns();
         sink.show_life(now);
     }
     desk.open(slot, Way::Here)?;
-    sink.open_window();
+    if let Some(sequence) = &mut sink.tally.sequence {
+        sequence.open();
+    }
     let (_, closes) = desk.window();
     while now < closes {
         let len = sink.receive().await?;
@@ -84,7 +77,6 @@ pub(crate) async fn receive<I: Io>(
 struct Sink<'a, I> {
     line: Line<'a, I>,
     tally: Tally,
-    begun: u64,
     /// When a sender over UDP is told again that somebody is there.
     show_life_at: u64,
     /// One call may bring several datagrams.
@@ -99,8 +91,6 @@ struct Tally {
     /// Over UDP.
     sequence: Option<Sequence>,
     arrived: u64,
-    /// Bytes since the first message.
-    received: u64,
 }
 
 impl Tally {
@@ -108,7 +98,6 @@ impl Tally {
     fn count(&mut self, number: u64) -> Option<usize> {
         let fresh = self.sequence.as_mut().is_some_and(|sequence| sequence.arrived(number));
         self.arrived += u64::from(fresh);
-        self.received += self.message as u64;
         fresh.then_some(self.message)
     }
 }
@@ -134,8 +123,8 @@ impl<'a, I: Io> Sink<'a, I> {
             set_udp_gro(&*line.flow.socket, true)?;
         }
         let sequence = line.is_datagram().then(Sequence::new);
-        let tally = Tally { message, sequence, arrived: 0, received: 0 };
-        Ok(Sink { line, tally, begun: now_ns(), show_life_at: 0, several, ended: false })
+        let tally = Tally { message, sequence, arrived: 0 };
+        Ok(Sink { line, tally, show_life_at: 0, several, ended: false })
     }
 
     /// Over UDP the word is said until the stream comes.
@@ -174,10 +163,7 @@ impl<'a, I: Io> Sink<'a, I> {
             return self.take_several(until).await;
         }
         match self.call(until).await? {
-            Came::Bytes(len) => {
-                self.tally.received += len as u64;
-                Ok(Some(len))
-            }
+            Came::Bytes(len) => Ok(Some(len)),
             Came::Datagram(number) => Ok(self.tally.count(number)),
             Came::Ended => Ok(Some(0)),
             Came::Greeting(greeting) => self.answer(greeting),
@@ -215,19 +201,6 @@ impl<'a, I: Io> Sink<'a, I> {
             }
             _ => Ok(None),
         }
-    }
-
-    /// From here on the kernel wakes the reader of a connection for what the warm-up's pace brings
-    /// in [`NAP`], not for each packet: on a fast path waking is what keeps the sender's CPU busiest.
-    fn open_window(&mut self) {
-        if let Some(sequence) = &mut self.tally.sequence {
-            return sequence.open();
-        }
-        let warmup = now_ns().saturating_sub(self.begun).max(1);
-        let per_nap = u128::from(self.tally.received) * NAP.as_nanos() / u128::from(warmup);
-        let bytes = u32::try_from(per_nap).unwrap_or(u32::MAX).clamp(1, LOW_WATER_MOST);
-        // Without it the test runs as well, only with more wake-ups.
-        let _ = set_receive_low_water(&*self.line.flow.socket, bytes);
     }
 
     /// Over UDP nothing else tells the sender that its datagrams go anywhere.
