@@ -29,7 +29,8 @@ const TCP_MESSAGES: [u64; 4] = [1500, 16 << 10, 128 << 10, 1 << 20];
 const UDP_MESSAGES: [u64; 2] = [64, 1472];
 /// iperf3 leaves out whole seconds at the start; congestion control needs that long to find its rate.
 const STREAM_WARMUP: Span = Span::from_millis(1000);
-const RR_WARMUP: Span = Span::from_millis(100);
+/// What sockperf leaves out at the start of its own.
+const RR_WARMUP: Span = Span::from_millis(400);
 
 impl Contest {
     /// All of them; `streams` is the number of flows of the last.
