@@ -1,5 +1,6 @@
 # make demo   what each way to attach a zone costs on this machine, in under two minutes
 # make test   every test; needs root, for namespaces
+# make kernel a kernel for guests, unpacked into the cache (nothing is installed)
 # make lint   formatting, clippy, documentation
 # make bench  our engine beside iperf3, sockperf and qperf, our engines beside each other, labs
 #             beside the `ip` command; needs root
@@ -7,7 +8,7 @@
 TARGET  := $(shell rustc --print host-tuple 2>/dev/null)
 RELEASE := target/$(TARGET)/release
 
-.PHONY: demo test lint bench build setup
+.PHONY: demo test lint bench build kernel
 
 demo: build
 	$(RELEASE)/vtax demo
@@ -15,6 +16,9 @@ demo: build
 build:
 	sh scripts/setup.sh build
 	cargo build --locked --release --package vtax --package vtax-agent
+
+kernel:
+	sh scripts/setup.sh kernel
 
 test:
 	sh scripts/setup.sh test

@@ -1,14 +1,15 @@
 #!/bin/sh
 # Installs what vtax needs on Debian or Ubuntu and this machine lacks.
-# Usage: setup.sh build|test|bench
+# Usage: setup.sh build|test|bench|kernel
 set -eu
 
 packages_for() {
     case $1 in
     build) echo "gcc libc6-dev" ;;
-    test) echo "gcc libc6-dev openssh-server openssh-client python3 python3-venv python3-pip iperf3 sockperf qperf" ;;
+    test) echo "gcc libc6-dev openssh-server openssh-client python3 python3-venv python3-pip iperf3 sockperf qperf qemu-system-x86 busybox-static" ;;
+    kernel) echo "" ;;
     bench) echo "gcc libc6-dev iperf3 sockperf qperf iproute2 strace" ;;
-    *) echo "usage: setup.sh build|test|bench" >&2; exit 2 ;;
+    *) echo "usage: setup.sh build|test|bench|kernel" >&2; exit 2 ;;
     esac
 }
 
@@ -27,9 +28,55 @@ install() {
         echo "setup: these packages are missing: $*; install them as root: apt-get install $*" >&2
         exit 69
     fi
-    apt-get update -qq
+    refresh
+    # shellcheck disable=SC2046
     # openssh-server is for tests, which start a server of their own: none is to run beside them.
-    RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+    RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(newest) "$@" >/dev/null
+}
+
+# Debian 12's own QEMU and kernel know no SR-IOV NIC; its backports do. They come from where the rest does.
+offer_backports() {
+    # shellcheck disable=SC1091
+    [ "$(. /etc/os-release && echo "${VERSION_CODENAME:-}")" = bookworm ] || return 0
+    [ -z "$(newest)" ] || return 0
+    archive=$(apt-get indextargets --format '$(RELEASE) $(REPO_URI)' | sed -n 's/^bookworm //p' | head -n 1)
+    [ -n "$archive" ] || { echo "setup: apt knows no bookworm to take its backports from" >&2; exit 69; }
+    echo "setup: adding bookworm-backports to apt's sources, for QEMU and a kernel for guests" >&2
+    printf 'Types: deb\nURIs: %s\nSuites: bookworm-backports\nComponents: main\nSigned-By: %s\n' \
+        "$archive" /usr/share/keyrings/debian-archive-keyring.gpg >/etc/apt/sources.list.d/vtax-backports.sources
+}
+
+newest() {
+    ! apt-get indextargets --format '$(RELEASE)' | grep -qx bookworm-backports || echo "-t bookworm-backports"
+}
+
+# A kernel for guests, unpacked where vtax looks for one: nothing is installed, /boot stays as it is.
+guest_kernel() {
+    cache="${XDG_CACHE_HOME:-$HOME/.cache}/vtax/kernel"
+    if [ "$(id -u)" = 0 ] && [ ! -e "$cache" ]; then
+        refresh
+    fi
+    # shellcheck disable=SC2046
+    package=$(apt-cache $(newest) depends linux-image-amd64 2>/dev/null |
+        sed -n 's/.*Depends: \(linux-image-[0-9][^ ]*\).*/\1/p' | head -n 1)
+    if [ -z "$package" ]; then
+        echo "setup: no package linux-image-amd64 here; give vtax a kernel with --kernel, or set VTAX_KERNEL" >&2
+        exit 69
+    fi
+    [ ! -e "$cache/$package" ] || return 0
+    unpacked=$(mktemp -d)
+    # shellcheck disable=SC2046
+    (cd "$unpacked" && apt-get download -qq -o APT::Sandbox::User=root $(newest) "$package" && dpkg -x "$package"_*.deb tree)
+    touch "$unpacked/tree/$package"
+    mkdir -p "$(dirname "$cache")"
+    rm -rf "$cache"
+    mv "$unpacked/tree" "$cache"
+    rm -rf "$unpacked"
+}
+
+refresh() {
+    offer_backports
+    apt-get update -qq
 }
 
 need_rust() {
@@ -63,4 +110,10 @@ else
     echo "setup: not Debian or Ubuntu; make sure that you have the likes of: $wanted" >&2
 fi
 need_rust
-[ "$1" != test ] || interop_environment
+case $1 in
+test)
+    interop_environment
+    guest_kernel
+    ;;
+kernel) guest_kernel ;;
+esac

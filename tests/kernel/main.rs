@@ -6,6 +6,8 @@
 #[allow(dead_code, reason = "the tests of the command line use more of it")]
 mod bench;
 mod deaths;
+mod guests;
+mod lab_guests;
 mod labs;
 mod measure;
 mod remote;

@@ -22,6 +22,8 @@ pub const BUFFERS_MOST: ByteSize = ByteSize(1 << 30);
 pub const TIME_MOST: Span = Span(Duration::from_secs(24 * 60 * 60));
 /// The largest file that is sent.
 pub const FILE_MOST: ByteSize = ByteSize(1 << 40);
+/// What is kept of each output of a program that is run: the beginning.
+pub const OUTPUT_MOST: ByteSize = ByteSize(1 << 20);
 /// What a file goes through.
 const FILE_BUFFER: ByteSize = ByteSize(1 << 20);
 /// What is received at once, however short or long the messages are.
@@ -42,9 +44,9 @@ pub enum LimitError {
     #[error("a measured time of 0: nothing would be measured; give some seconds")]
     NoTime,
     /// Too long.
-    #[error("a test of {asked} is beyond what an agent runs: at most {TIME_MOST} with its warm-up")]
+    #[error("{asked} is longer than an agent runs anything: at most {TIME_MOST}, a test with its warm-up")]
     Time {
-        /// Warm-up and measured time.
+        /// Warm-up and measured time, or the limit of a program.
         asked: Span,
     },
     /// A series without an end.
@@ -128,6 +130,14 @@ impl Load {
             return Err(LimitError::File { asked: size });
         }
         Ok(Load { flows: 1, buffers: FILE_BUFFER })
+    }
+
+    /// Of running a program.
+    pub fn of_program(limit: Span) -> Result<Load, LimitError> {
+        if limit > TIME_MOST {
+            return Err(LimitError::Time { asked: limit });
+        }
+        Ok(Load { flows: 1, buffers: ByteSize(2 * OUTPUT_MOST.0) })
     }
 
     /// With another session beside it, if the agent can take both.

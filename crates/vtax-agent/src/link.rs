@@ -6,14 +6,17 @@
 //! ends, everyone who waits learns it at once, with the agent's exit status and its last
 //! words.
 
+mod dial;
 mod error;
+mod guest;
 mod process;
 mod wire;
 
 use std::{
     io::{Read, Write},
     net::IpAddr,
-    os::unix::process::CommandExt,
+    os::unix::{net::UnixStream, process::CommandExt},
+    path::Path,
     process::{Child, Command, Stdio},
     sync::{
         Arc,
@@ -26,13 +29,16 @@ use std::{
 pub use error::{AgentError, Death};
 pub(crate) use process::Process;
 use vtax_model::run::Hop;
-pub(crate) use wire::Arrival;
 use wire::Wire;
+pub(crate) use wire::{Arrival, Past};
 
 use crate::{
     clock::{EXCHANGES, Exchange, Offset, now_ns},
     protocol::{CallId, Facts, Hello, Outcome, Reply, Request, SessionId},
 };
+
+/// How long an answer to a greeting is waited for, until another is tried.
+const GREETING: Duration = Duration::from_secs(5);
 
 /// A connected agent of this program's version. Dropping it ends the agent: its stream is
 /// closed, and if that isn't enough its process is killed; it is always reaped.
@@ -66,7 +72,7 @@ impl AgentLink {
         let streams = (child.stdout.take(), child.stdin.take());
         let process = Process::adopt(child);
         match streams {
-            (Some(reader), Some(writer)) => AgentLink::greet(name, reader, writer, process, deadline),
+            (Some(reader), Some(writer)) => AgentLink::greet(name, reader, writer, process, Past::None, deadline),
             _ => Err(AgentError::NotPiped { name: name.into() }),
         }
     }
@@ -81,7 +87,35 @@ impl AgentLink {
         writer: impl Write + Send + 'static,
         deadline: Duration,
     ) -> Result<AgentLink, AgentError> {
-        AgentLink::greet(name, reader, writer, Process::none(), deadline)
+        AgentLink::greet(name, reader, writer, Process::none(), Past::None, deadline)
+    }
+
+    /// Greets the agent in a guest, at the host's end of its port: a unix socket of QEMU's. The
+    /// socket needn't be there yet, nor the guest be up; `deadline` is for all of it.
+    ///
+    /// Dropping the link closes the socket, and the agent stays in its guest for the next one.
+    /// QEMU takes one connection at a time: with another link open, nobody answers this one.
+    pub fn connect_unix(name: &str, path: &Path, deadline: Duration) -> Result<AgentLink, AgentError> {
+        let until = Instant::now() + deadline;
+        loop {
+            let socket = dial::connect(path, until);
+            let socket = socket.map_err(|why| AgentError::NoSocket { name: name.into(), path: path.into(), why })?;
+            let left = until.saturating_duration_since(Instant::now());
+            match AgentLink::greet_guest(name, socket, left.min(GREETING)) {
+                // A greeting that went to an agent before this one is lost with it.
+                Err(AgentError::Silent { .. }) if left > GREETING => {}
+                Err(AgentError::Silent { name, stderr, .. }) => {
+                    return Err(AgentError::Silent { name, deadline, stderr });
+                }
+                greeted => return greeted,
+            }
+        }
+    }
+
+    fn greet_guest(name: &str, socket: UnixStream, deadline: Duration) -> Result<AgentLink, AgentError> {
+        let clone = || socket.try_clone().map_err(|source| AgentError::Descriptor { name: name.into(), source });
+        let (reader, writer) = (clone()?, clone()?);
+        AgentLink::greet(name, reader, writer, Process::of_socket(socket), Past::Unknown, deadline)
     }
 
     pub(crate) fn greet(
@@ -89,9 +123,10 @@ impl AgentLink {
         reader: impl Read + Send + 'static,
         writer: impl Write + Send + 'static,
         process: Process,
+        past: Past,
         deadline: Duration,
     ) -> Result<AgentLink, AgentError> {
-        let (wire, hello) = Wire::open(reader, writer, process, deadline).map_err(|error| error.of(name))?;
+        let (wire, hello) = Wire::open(reader, writer, process, past, deadline).map_err(|error| error.of(name))?;
         Ok(AgentLink { name: name.into(), hello, calls: AtomicU64::new(1), sessions: AtomicU64::new(1), wire })
     }
 
@@ -235,7 +270,10 @@ fn verb(request: &Request) -> &'static str {
         Request::Clock => "clock",
         Request::Describe => "describe",
         Request::Route { .. } => "route",
+        Request::Attach { .. } => "set up its link",
+        Request::Run { .. } => "run a program",
         Request::Shutdown => "shutdown",
+        Request::PowerOff => "switch its machine off",
     }
 }
 

@@ -1,4 +1,4 @@
-//! The agent as a program: serves the coordinator on its standard input and output.
+//! The agent as a program: serves the coordinator on its standard input and output, or in a guest.
 //!
 //! It stays small, for it is carried into every guest and started in every zone. Its
 //! arguments are few and read by hand.
@@ -11,14 +11,16 @@ use std::{
     fs::File,
     io,
     os::fd::AsFd,
+    path::Path,
     process::{self, ExitCode},
 };
 
 use vtax_agent::{
     carried,
+    guest::{self, MODULES},
     limits::FLOWS_MOST,
     protocol::version_line,
-    server::{self, Measuring},
+    server::{self, Measuring, Standing},
 };
 use vtax_model::options::THREADS_MOST;
 use vtax_sys::process::raise_open_files;
@@ -27,14 +29,23 @@ const USAGE: &str = "\
 The vtax agent: measures in the domain where it runs, on the orders of vtax.
 
 Usage: vtax-agent --stdio
+       vtax-agent --port
+       vtax-agent --guest [--modules FILE]
 
-  --stdio    serve the coordinator on standard input and output, until they close
-  --carried  after --stdio: remove this file first, which vtax has put here
-  --version  print the version
-  --help     print this
+  --stdio         serve the coordinator on standard input and output, until they close
+  --carried       after --stdio: remove this file first, which vtax has put here
+  --port          serve one coordinator after another on the virtio-serial port of a
+                  guest, org.vtax.agent.0
+  --guest         the same as the first process of a guest, which is set up for it;
+                  this is the /init of vtax's own images
+  --modules FILE  after --guest: the list of kernel modules to load, in order
+                  (default: /etc/vtax/modules)
+  --version       print the version
+  --help          print this
 
 vtax starts its agents itself: in zones, and by ssh on remote hosts, where it takes
-the one in the PATH, or brings one if there is none of its own version.
+the one in the PATH, or brings one if there is none of its own version. It boots its
+own guests with one; in another image, start --port when the system comes up.
 ";
 
 /// As for vtax itself: the user's input is wrong.
@@ -46,9 +57,14 @@ const OPEN_FILES: u64 = FLOWS_MOST as u64 + 2 * THREADS_MOST as u64 + 64;
 
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = env::args_os().skip(1).collect();
-    let words: Vec<_> = arguments.iter().map(|word| word.to_str().unwrap_or_default()).collect();
+    let words = arguments.iter().map(|word| word.to_str().unwrap_or_default());
+    // The kernel gives its first process every word of its own command line that it doesn't know.
+    let words: Vec<_> = words.skip_while(|word| process::id() == 1 && !word.starts_with("--")).collect();
     match words[..] {
         ["--stdio"] => serve(),
+        ["--port"] => serve_port(),
+        ["--guest"] => serve_guest(MODULES),
+        ["--guest", "--modules", list] => serve_guest(list),
         ["--stdio", "--carried"] => {
             if let Err(why) = carried::remove_self() {
                 fail(&why.to_string());
@@ -71,12 +87,25 @@ fn serve() -> ! {
     let _ = raise_open_files(OPEN_FILES);
     let served = open_streams().map_err(|error| format!("no standard input and output: {error}"));
     let served = served.and_then(|(reader, writer)| {
-        server::serve(reader, writer, Measuring::default()).map_err(|error| error.to_string())
+        server::serve(reader, writer, Measuring::default(), Standing::Visitor).map_err(|error| error.to_string())
     });
     match served {
-        Ok(()) => process::exit(0),
+        Ok(_) => process::exit(0),
         Err(why) => fail(&why),
     }
+}
+
+fn serve_port() -> ! {
+    let _ = raise_open_files(OPEN_FILES);
+    match guest::serve(Standing::Guest) {
+        Ok(()) => process::exit(0),
+        Err(error) => fail(&error.to_string()),
+    }
+}
+
+fn serve_guest(modules: &str) -> ! {
+    let Err(error) = guest::live(Path::new(modules), OPEN_FILES);
+    fail(&error.to_string())
 }
 
 fn fail(why: &str) -> ! {

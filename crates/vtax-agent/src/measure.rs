@@ -113,12 +113,18 @@ pub fn measure(
 ///
 /// If one fails they all do: figures of a load that was not the whole one are worth nothing.
 pub fn measure_all(pairs: &[Pair<'_>]) -> Result<Parallel, MeasureError> {
+    measure_watched(pairs, |_| ())
+}
+
+/// The same. `on_start` is told when the initiators start, once all are asked to: that is then, a
+/// moment ago or soon.
+pub fn measure_watched(pairs: &[Pair<'_>], on_start: impl FnOnce(Instant)) -> Result<Parallel, MeasureError> {
     let mut sample = Sample::of(pairs);
     sample.prepare()?;
     let clocks = sample.read_clocks()?;
     sample.listen()?;
     sample.connect()?;
-    sample.run(&clocks)?;
+    sample.run(&clocks, on_start)?;
     sample.check_files()?;
     let reports = sample.reports();
     let skew = skew(reports.iter().map(|(initiator, _)| initiator.started_ns).zip(clocks.iter().copied()));
@@ -226,13 +232,15 @@ impl<'link> Sample<'link> {
         self.settle(End::Initiator, Limit::of(CONNECT))
     }
 
-    fn run(&mut self, clocks: &InitiatorClocks) -> Result<(), MeasureError> {
+    fn run(&mut self, clocks: &InitiatorClocks, on_start: impl FnOnce(Instant)) -> Result<(), MeasureError> {
         let margin = clocks.margin();
+        let begin = Instant::now() + margin;
         let start = now_ns().saturating_add(u64::try_from(margin.as_nanos()).unwrap_or(u64::MAX));
         self.ask(End::Initiator, |party, _| {
             let at = clocks.of.get(party.pair).map(|(_, offset)| offset.theirs(start));
             Request::Start { session: party.session, at }
         });
+        on_start(begin);
         let longest = self.pairs.iter().map(|pair| deadline(&pair.order.spec)).max().unwrap_or(MARGIN);
         let limit = Limit::of(longest.saturating_add(margin));
         self.settle(End::Initiator, limit)?;

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! coordinator                              agent
-//!   MAGIC, frame: Greeting          -->
+//!   MAGIC, frame: Opening           -->
 //!                                   <--      MAGIC, frame: Hello
 //!   frame: Call { id: 1, request }  -->
 //!   frame: Call { id: 2, request }  -->
@@ -20,24 +20,29 @@
 //! answer hasn't come. An initiator's session is connected first and started by a call of its
 //! own, so that many can start at one moment.
 //!
+//! On a port, which has no connections of its own, the magic of the next coordinator ends the
+//! conversation of the one before (see [`conversations`](crate::conversations)), and the agent stays
+//! for both. Each coordinator knows the hello that is meant for it by the key of its [`Opening`].
+//!
 //! Both sides must be of the same protocol *and* of the same program version: figures of two
 //! versions of a measuring tool are not to be compared. The magic, the limit of the hello and
 //! the fields of [`Greeting`] are the same in every version, so that each can name the other.
 
-use std::{net::IpAddr, path::PathBuf};
+use std::{net::IpAddr, path::PathBuf, time::Duration};
 
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use vtax_engine::{EndSetup, Target, Token};
 use vtax_host::pin::Machine;
 use vtax_model::{
     measurement::EndReport,
     run::{Environment, Hop},
-    units::ByteSize,
+    units::{ByteSize, Mtu, Span},
     workload::TestSpec,
 };
 
 /// The version of everything in this module. Raise it with any change of it.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 /// The version of this program, as both sides must have it.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -46,7 +51,7 @@ pub fn version_line() -> String {
     format!("vtax-agent {VERSION} (protocol {PROTOCOL})")
 }
 
-/// The coordinator's first frame. These fields stay in every version, in both directions.
+/// What both first frames have. These fields stay in every version, in both directions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Greeting {
     /// The sender's [`PROTOCOL`].
@@ -62,7 +67,36 @@ impl Greeting {
     }
 }
 
-/// The agent's first frame: a greeting, and who it is.
+/// The coordinator's first frame, in full.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Opening {
+    /// Who it is.
+    #[serde(flatten)]
+    pub greeting: Greeting,
+    /// The agent repeats it beside its [`Hello`]; empty if nobody will look.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub key: String,
+}
+
+impl Opening {
+    /// Of this program, with a key that nobody has had.
+    pub fn ours() -> Opening {
+        Opening { greeting: Greeting::ours(), key: Token::random().to_hex() }
+    }
+}
+
+/// The agent's first frame, in full.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Introduction {
+    /// Who it is.
+    #[serde(flatten)]
+    pub hello: Hello,
+    /// Of the [`Opening`] that this answers.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub key: String,
+}
+
+/// A greeting, and who the agent is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// As in [`Greeting`].
@@ -190,8 +224,49 @@ pub enum Request {
         /// Their destination.
         to: IpAddr,
     },
-    /// [`Request::CancelAll`], then exit. [`Reply::Done`].
+    /// Set up a link of the guest that the agent is in: again with another MTU or further
+    /// addresses, only these change. A session until the link has a carrier. [`Reply::Link`].
+    Attach {
+        /// New on this agent.
+        session: SessionId,
+        /// Which link, and how.
+        attachment: Attachment,
+    },
+    /// Run a program in the guest that the agent is in, in a process group of its own and with
+    /// nothing on its standard input. A session until it has ended. [`Reply::Ran`].
+    Run {
+        /// New on this agent.
+        session: SessionId,
+        /// The program, as a path or to be looked up in PATH, and its arguments.
+        argv: Vec<String>,
+        /// How long it may take; past it the group is killed.
+        #[serde(default = "run_limit")]
+        limit: Span,
+    },
+    /// [`Request::CancelAll`], then end the conversation: an agent on a port stays for the next
+    /// coordinator, others exit. [`Reply::Done`].
     Shutdown,
+    /// [`Request::CancelAll`], then switch the machine off, which only an agent does that is its
+    /// first process. [`Reply::Done`].
+    PowerOff,
+}
+
+/// A link of a guest and what it is to be like.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attachment {
+    /// Its hardware address, written `02:00:5e:10:00:01`.
+    pub mac: String,
+    /// Its MTU.
+    pub mtu: Mtu,
+    /// The addresses that it gets beside those that it has; IPv6 is off without an IPv6 address.
+    pub addresses: Vec<IpNet>,
+}
+
+/// What [`Request::Run`] allows unless it says otherwise.
+pub const RUN_LIMIT: Span = Span(Duration::from_secs(60));
+
+fn run_limit() -> Span {
+    RUN_LIMIT
 }
 
 /// A frame from the agent.
@@ -237,6 +312,32 @@ pub enum Reply {
     Facts(Box<Facts>),
     /// The link, if packets to that address leave by one.
     Route(Vec<Hop>),
+    /// The link is up and has a carrier.
+    Link(Attached),
+    /// The program has ended.
+    Ran(Ran),
+}
+
+/// A link of a guest that was set up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attached {
+    /// Its name in the guest.
+    pub name: String,
+    /// Its driver, if that has a name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
+}
+
+/// A program that was run in a guest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ran {
+    /// What it exited with, or 128 and the number of the signal that killed it.
+    pub status: i32,
+    /// The first [`OUTPUT_MOST`](crate::limits::OUTPUT_MOST) of what it wrote to standard output,
+    /// what is no UTF-8 replaced by U+FFFD.
+    pub stdout: String,
+    /// The same of standard error.
+    pub stderr: String,
 }
 
 /// Why a call was not done.
@@ -273,6 +374,8 @@ pub enum FaultKind {
     Cancelled,
     /// The test itself failed.
     Engine,
+    /// The machine that the agent runs on didn't do what it was asked.
+    System,
     /// A defect of the agent: the session panicked. Other sessions go on.
     Panicked,
 }

@@ -5,9 +5,11 @@
 //! only send events to the owner. So there is no lock, frames can't be mixed, and the end
 //! of the stream is noticed whatever the sessions do.
 
+mod attach;
 mod desk;
 mod engine;
 mod facts;
+mod program;
 mod session;
 
 use std::{
@@ -22,7 +24,7 @@ pub(crate) use facts::boot_id;
 
 use crate::{
     frame::{self, FrameError, HELLO_MOST, REQUEST_MOST},
-    protocol::{Call, CallId, Greeting},
+    protocol::{Call, CallId, Greeting, Introduction, Opening},
 };
 
 /// Events that may wait for the owner; past it, whoever sends the next one waits. It bounds
@@ -51,11 +53,31 @@ pub enum ServeError {
     Thread(#[source] std::io::Error),
 }
 
+/// What the machine is to the agent that runs on it, and so what it may do to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// Somebody else's: the agent measures, and changes nothing.
+    Visitor,
+    /// A guest that is there to be measured in: its links are set up and its programs run on order.
+    Guest,
+    /// The same, and the agent is its first process, which also switches it off.
+    Init,
+}
+
+/// How a conversation came to its end, where there was nothing wrong with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parting {
+    /// The coordinator has gone, or has told the agent to.
+    Over,
+    /// The machine is to be switched off.
+    PowerOff,
+}
+
 /// Serves the coordinator at the other end of a stream until the stream ends.
 ///
 /// On return every session has been cancelled and, if it could be within half a second, has
 /// put away what it had. What hasn't ended goes with the process: exit after this.
-pub fn serve<R, W, E>(reader: R, mut writer: W, engine: E) -> Result<(), ServeError>
+pub fn serve<R, W, E>(reader: R, mut writer: W, engine: E, standing: Standing) -> Result<Parting, ServeError>
 where
     R: Read + Send + 'static,
     W: Write,
@@ -67,7 +89,7 @@ where
     let calls = events.clone();
     let read = move || read_calls(&mut reader, &calls);
     thread::Builder::new().name("control".into()).spawn(read).map_err(ServeError::Thread)?;
-    Ok(Desk::new(writer, engine, events).run(&inbox)?)
+    Ok(Desk::new(writer, engine, standing, events).run(&inbox)?)
 }
 
 /// Says who we are to anyone who greets, so that a coordinator of another version can name
@@ -75,9 +97,10 @@ where
 fn greet<R: Read>(reader: &mut BufReader<R>, writer: &mut impl Write) -> Result<(), ServeError> {
     frame::read_magic(reader)?.ok_or(ServeError::Nobody)?;
     let body = frame::read_frame(reader, HELLO_MOST)?.ok_or(ServeError::Nobody)?;
-    let theirs: Greeting = frame::parse(&body)?;
+    let Opening { greeting: theirs, key } = frame::parse(&body)?;
     let ours = Greeting::ours();
-    let hello = [&frame::MAGIC[..], &frame::encode(&facts::hello(), HELLO_MOST)?].concat();
+    let introduction = Introduction { hello: facts::hello(), key };
+    let hello = [&frame::MAGIC[..], &frame::encode(&introduction, HELLO_MOST)?].concat();
     write_whole(writer, &hello)?;
     if theirs == ours { Ok(()) } else { Err(ServeError::OtherVersion { ours, theirs }) }
 }

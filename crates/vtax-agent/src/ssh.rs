@@ -31,7 +31,10 @@ use pipes::{PipeError, Pipes};
 use program::Program;
 use script::{Progress, Script};
 
-use crate::{link::AgentLink, protocol::version_line};
+use crate::{
+    link::{AgentLink, Past},
+    protocol::version_line,
+};
 
 /// What may be printed before the script says anything.
 const NOISE_MOST: usize = 64 << 10;
@@ -88,7 +91,7 @@ impl Ssh {
         let pipes = self.start(host, &script)?;
         let login = Login { host, program: &program, script: &script, deadline, pipes };
         let Pipes { process, stdout, stdin, unread, .. } = login.proceed()?;
-        Ok(AgentLink::greet(&name, unread.chain(stdout), stdin, process, deadline)?)
+        Ok(AgentLink::greet(&name, unread.chain(stdout), stdin, process, Past::None, deadline)?)
     }
 
     /// A process group of its own: Ctrl-C in a terminal is for vtax, which ends its agents in

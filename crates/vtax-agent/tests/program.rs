@@ -356,10 +356,24 @@ fn the_command_line_is_explained() {
     assert!(text(&carried.stderr).contains("leave --carried to vtax"), "{}", text(&carried.stderr));
     assert!(fs::exists(env!("CARGO_BIN_EXE_vtax-agent")).expect("readable"));
     let help = run(&["--help"]);
-    assert!(help.status.success() && text(&help.stdout).contains("--stdio"));
-    for wrong in [&[][..], &["--stdio", "more"], &["--carried"], &["serve"]] {
+    assert!(help.status.success());
+    for option in ["--stdio", "--port", "--guest"] {
+        assert!(text(&help.stdout).contains(option), "{option}");
+    }
+    let wrong =
+        [&[][..], &["--stdio", "more"], &["--carried"], &["serve"], &["--guest", "--modules"], &["x", "--port"]];
+    for wrong in wrong {
         let output = run(wrong);
         assert_eq!(output.status.code(), Some(2), "{wrong:?}");
         assert!(output.stdout.is_empty() && text(&output.stderr).contains("Usage"), "{wrong:?}");
     }
+}
+
+/// It would mount file systems over those of this machine.
+#[test]
+fn a_process_among_others_isnt_the_first_of_a_guest() {
+    let output = Command::new(env!("CARGO_BIN_EXE_vtax-agent")).args(["--guest"]).output().expect("started");
+    assert_eq!(output.status.code(), Some(69));
+    let complaint = String::from_utf8(output.stderr).expect("text");
+    assert!(complaint.contains("--port") && output.stdout.is_empty(), "{complaint}");
 }

@@ -117,7 +117,7 @@ fn an_agent_of_this_version_in_the_path_is_taken() {
 
 #[test]
 fn an_agent_of_another_version_in_the_path_is_passed_over() {
-    for line in ["vtax-agent 0.0.1 (protocol 2)".to_owned(), format!("vtax-agent {VERSION} (protocol {PROTOCOL})x")] {
+    for line in ["vtax-agent 0.0.1 (protocol 3)".to_owned(), format!("vtax-agent {VERSION} (protocol {PROTOCOL})x")] {
         let host = Host::new();
         host.install("vtax-agent", &format!("echo '{line}'"));
         let link = host.connect().expect("an agent");

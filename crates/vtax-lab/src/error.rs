@@ -7,7 +7,7 @@ use vtax_journal::{ExecuteError, JournalError, State, UndoErrors};
 use vtax_model::topology::Name;
 use vtax_sys::SysError;
 
-use crate::{place::Place, processes::Holder};
+use crate::{guest::GuestError, place::Place, processes::Holder};
 
 /// Why something could not be done with a lab.
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +19,17 @@ pub enum LabError {
         object: String,
         /// Its answer.
         error: Box<SysError>,
+    },
+    /// A guest can't be started, or isn't there any more.
+    #[error(transparent)]
+    Guest(Box<GuestError>),
+    /// There is no guest of that name, or it was never started.
+    #[error("lab `{lab}` has no guest `{guest}` that was started; vtax lab list shows its guests")]
+    NoGuest {
+        /// The lab.
+        lab: Name,
+        /// The guest.
+        guest: Name,
     },
     /// A file or directory of ours can't be used.
     #[error("cannot {operation} {path}: {error}")]
@@ -141,6 +152,12 @@ pub enum LabError {
         /// What it did.
         why: String,
     },
+}
+
+impl From<GuestError> for LabError {
+    fn from(error: GuestError) -> LabError {
+        LabError::Guest(Box::new(error))
+    }
 }
 
 impl LabError {

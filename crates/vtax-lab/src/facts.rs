@@ -1,11 +1,15 @@
 //! What a plan must know of this machine.
 
+mod guests;
+
 use std::{collections::BTreeMap, fs, path::Path};
 
 use ipnet::{IpNet, Ipv4Net};
 use serde::{Deserialize, Serialize};
 use vtax_model::topology::Name;
 use vtax_sys::{SysError, netlink::Rtnl};
+
+pub use guests::{GuestFacts, GuestNeeds, QemuFacts, SystemFacts};
 
 use crate::{error::LabError, inventory, world::World};
 
@@ -21,8 +25,11 @@ pub struct Facts {
     pub labs: Vec<Name>,
     /// How many network namespaces this user may have (`user.max_net_namespaces`).
     pub most_namespaces: u64,
-    /// Hardware that the methods for guests would use.
+    /// Hardware that could be handed over.
     pub hardware: Hardware,
+    /// What there is for guests; nothing if nobody has looked ([`Facts::with_guests`]).
+    #[serde(default)]
+    pub guests: Option<GuestFacts>,
 }
 
 /// An address range and what uses it.
@@ -72,6 +79,7 @@ impl Facts {
             labs: labs.into_iter().map(|lab| lab.name).collect(),
             most_namespaces: number("/proc/sys/user/max_net_namespaces").unwrap_or(u64::MAX),
             hardware: Hardware::gather(),
+            guests: None,
         })
     }
 

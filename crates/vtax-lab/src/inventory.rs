@@ -2,13 +2,14 @@
 
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
-use vtax_journal::{Journal, JournalError, Owner, Snapshot, State, scan};
-use vtax_model::topology::Name;
+use vtax_journal::{Journal, JournalError, Owner, Record, Snapshot, State, scan};
+use vtax_model::{topology::Name, units::ByteSize};
 
 use crate::{
     error::LabError,
+    guest::{launch::Accel, process::Qemu},
     lab::{self, About},
-    site::Site,
+    site::{Receipt, Site},
     step::LabStep,
     world::{self, World},
 };
@@ -27,8 +28,44 @@ pub struct LabSummary {
     pub hosts: Vec<Name>,
     /// Its zones.
     pub zones: Vec<Name>,
+    /// Its guests.
+    #[serde(default)]
+    pub guests: Vec<GuestSummary>,
     /// Its addresses.
     pub addresses: Option<Ipv4Net>,
+}
+
+/// A guest in a list.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GuestSummary {
+    /// Its name.
+    pub name: Name,
+    /// The host that it is on.
+    pub host: Name,
+    /// What becomes of it.
+    pub state: GuestState,
+    /// QEMU's process, as long as it runs.
+    pub pid: Option<u32>,
+    /// Its RAM.
+    pub memory: ByteSize,
+    /// Its virtual CPUs.
+    pub vcpus: u32,
+    /// What they are pinned to.
+    pub cpus: Vec<u32>,
+    /// What runs its instructions.
+    pub accel: Accel,
+}
+
+/// What becomes of a guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GuestState {
+    /// QEMU runs.
+    Running,
+    /// It was started and has ended.
+    Ended,
+    /// It has not been started yet.
+    Planned,
 }
 
 /// What becomes of a lab.
@@ -108,6 +145,7 @@ fn summary(name: Name, snapshot: &Result<Snapshot<LabStep>, JournalError>) -> La
         owner: None,
         hosts: Vec::new(),
         zones: Vec::new(),
+        guests: Vec::new(),
         addresses: None,
     };
     let snapshot = match snapshot {
@@ -123,11 +161,34 @@ fn summary(name: Name, snapshot: &Result<Snapshot<LabStep>, JournalError>) -> La
             owner,
             hosts: blueprint.hosts,
             zones: blueprint.zones,
+            guests: snapshot.records.iter().filter_map(guest).collect(),
             addresses: Some(blueprint.addresses),
             ..none
         },
         None => LabSummary { state, owner, ..none },
     }
+}
+
+/// Of a step that starts one.
+fn guest(record: &Record<LabStep>) -> Option<GuestSummary> {
+    let LabStep::StartGuest { host, launch, cpus } = &record.step else { return None };
+    let process = record.progress.receipt().and_then(Receipt::process);
+    let alive = process.filter(|process| Qemu::attach((**launch).clone(), *process).is_alive());
+    let state = match (process, alive) {
+        (_, Some(_)) => GuestState::Running,
+        (Some(_), None) => GuestState::Ended,
+        (None, None) => GuestState::Planned,
+    };
+    Some(GuestSummary {
+        name: launch.name.clone(),
+        host: host.clone(),
+        state,
+        pid: alive.map(|process| process.pid.0),
+        memory: launch.memory,
+        vcpus: launch.vcpus,
+        cpus: cpus.clone(),
+        accel: launch.accel,
+    })
 }
 
 /// A kept lab dies with the process whose namespaces it lives in.

@@ -12,10 +12,11 @@ use vtax_sys::{netlink::QdiscStats, netns::Outlive, process::ProcessId};
 
 use crate::{
     error::LabError,
+    guest::{GuestError, process::Qemu},
     inventory,
     path::{self, Hop},
     place::Place,
-    plan::{Blueprint, Endpoint, Plan},
+    plan::{Blueprint, Endpoint, Plan, PlannedGuest},
     processes,
     site::Site,
     step::LabStep,
@@ -123,7 +124,7 @@ impl Lab {
         &self.blueprint
     }
 
-    /// Everything that can be addressed: first the hosts on their wires, then the zones.
+    /// Everything that can be addressed: first the hosts on their wires, then the zones and guests.
     pub fn endpoints(&self) -> &[Endpoint] {
         &self.blueprint.endpoints
     }
@@ -138,6 +139,42 @@ impl Lab {
         self.blueprint.zone(zone)
     }
 
+    /// The guest's endpoint. Its namespace is that of QEMU: what is spawned there is not in the guest.
+    pub fn guest_endpoint(&self, guest: &Name) -> Option<&Endpoint> {
+        self.blueprint.guest(guest)
+    }
+
+    /// The guests, and what each should have inside.
+    pub fn guests(&self) -> &[PlannedGuest] {
+        &self.blueprint.guests
+    }
+
+    /// A guest's QEMU: its sockets and logs, its process, its threads, its monitor. Each call gives a
+    /// handle of its own, so that several guests can be waited for at once.
+    ///
+    /// # Errors
+    /// There is no such guest.
+    pub fn guest(&self, guest: &Name) -> Result<Qemu, LabError> {
+        let site = self.site();
+        let found = site.guest(guest).map(|qemu| Qemu::attach(qemu.launch().clone(), qemu.process()));
+        found.ok_or_else(|| LabError::NoGuest { lab: self.blueprint.lab.clone(), guest: guest.clone() })
+    }
+
+    /// Whether every guest still runs.
+    ///
+    /// # Errors
+    /// The first that doesn't, with what it said last.
+    pub fn check_guests(&self) -> Result<(), LabError> {
+        for guest in self.guests() {
+            let qemu = self.guest(&guest.name)?;
+            if !qemu.is_alive() {
+                let (guest, words) = (guest.name.clone(), Box::new(qemu.last_words()));
+                return Err(GuestError::Ended { guest, status: "has ended".to_owned(), words }.into());
+            }
+        }
+        Ok(())
+    }
+
     /// The links from one endpoint to the other, as they are now.
     ///
     /// # Errors
@@ -147,12 +184,16 @@ impl Lab {
     }
 
     /// Gives the wires this MTU, and every other link the one that goes with it, and reads
-    /// all of them back.
+    /// all of them back. Links inside guests are not the lab's.
     ///
     /// # Errors
-    /// A link that refused, or that has another MTU afterwards, with its host or zone.
+    /// A link that refused, or that has another MTU afterwards, with its host or zone; a guest
+    /// that is gone.
     pub fn set_mtu(&self, mtu: Mtu) -> Result<(), LabError> {
-        verify::set_mtu(&mut self.site(), &self.blueprint, mtu)
+        self.check_guests()?;
+        let set = verify::set_mtu(&mut self.site(), &self.blueprint, mtu);
+        // A tap whose guest has just gone has no carrier; that it is gone says more.
+        set.or_else(|error| self.check_guests().and(Err(error)))
     }
 
     /// What the root qdisc of a link has let through and dropped since the lab is up; of a wire's

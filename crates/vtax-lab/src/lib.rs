@@ -30,6 +30,7 @@
 //! | `nic` | one file per I/O method: what it adds to a plan |
 //! | [`limit`] | what a wire's rate means for its ends |
 //! | [`step`], `site` | a step as data; the kernel that it is taken in |
+//! | [`guest`] | virtual machines: what they boot, QEMU, its monitor |
 //! | [`lab`], [`inventory`] | a lab that is up; all labs of this user |
 //! | [`world`] | privilege: root, a user namespace, the keeper |
 
@@ -37,6 +38,7 @@
 
 pub mod error;
 pub mod facts;
+pub mod guest;
 pub mod inventory;
 pub mod lab;
 pub mod limit;
@@ -51,12 +53,12 @@ mod verify;
 pub mod world;
 
 pub use error::LabError;
-pub use facts::Facts;
-pub use inventory::{CleanReport, LabState, LabSummary, clean, list};
+pub use facts::{Facts, GuestNeeds};
+pub use inventory::{CleanReport, GuestState, GuestSummary, LabState, LabSummary, clean, list};
 pub use lab::{Lab, Lifetime};
 pub use limit::Limit;
-pub use nic::availability;
+pub use nic::{availability, guest_availability};
 pub use path::Hop;
 pub use place::{LinkName, Place};
-pub use plan::{Endpoint, Plan, PlanError, plan};
+pub use plan::{Endpoint, Plan, PlanError, PlannedGuest, plan};
 pub use world::{Need, World, keeper_main};

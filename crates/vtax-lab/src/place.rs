@@ -27,7 +27,7 @@ impl LinkName {
         LinkName(format!("vsw{index}"))
     }
 
-    /// The host's side of its `index`-th zone's veth pair.
+    /// The host's side of its `index`-th vnet: of a zone's veth pair, or a guest's tap.
     pub(crate) fn vnet(index: usize) -> LinkName {
         LinkName(format!("vnet{index}"))
     }

@@ -1,4 +1,7 @@
-//! The kernel as a lab's steps see it: the lab's namespaces, each with an open connection.
+//! The kernel as a lab's steps see it: the lab's namespaces, each with an open connection, and its
+//! guests.
+
+mod guests;
 
 use std::{
     collections::HashMap,
@@ -13,13 +16,16 @@ use serde::{Deserialize, Serialize};
 use vtax_journal::{Record, Step, Undone};
 use vtax_model::{nic::NicFacts, topology::Name, units::Mtu};
 use vtax_sys::{
-    netlink::{IfIndex, IfName, Link, LinkChange, LinkKind, NewLink as KernelLink, NewRoute, NextHop, Qdisc, Rtnl},
+    netlink::{
+        IfIndex, IfName, Link, LinkChange, LinkKind, NewLink as KernelLink, NewRoute, NewTap, NextHop, Qdisc, Rtnl,
+    },
     netns::{NetNs, NsId},
     nic, sysctl,
 };
 
 use crate::{
     error::LabError,
+    guest::process::Qemu,
     limit::Limit,
     place::{LinkName, Place},
     plan::Blueprint,
@@ -37,8 +43,12 @@ pub struct Site {
     lab: Name,
     /// What [`LabStep::Verify`] holds the kernel against; not needed to remove a lab.
     blueprint: Option<Arc<Blueprint>>,
+    /// The lab's own.
+    directory: PathBuf,
     /// Where the namespaces are pinned.
     pins: PathBuf,
+    /// Guests that were started, whether or not they still run.
+    guests: HashMap<Name, Qemu>,
     stacks: HashMap<Name, Stack>,
     /// What the journal says of namespaces that were made earlier.
     recorded: HashMap<Name, String>,
@@ -54,7 +64,7 @@ struct Stack {
     indices: HashMap<LinkName, IfIndex>,
 }
 
-/// What a step gave: of a namespace, its identity.
+/// What a step gave: of a namespace its identity, of a guest that of its process.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Receipt(Option<String>);
@@ -62,8 +72,9 @@ pub struct Receipt(Option<String>);
 impl Site {
     /// The lab's own directory is `directory`; it needn't exist.
     pub(crate) fn new(lab: &Name, directory: &Path) -> Site {
-        let (stacks, recorded) = Default::default();
-        Site { lab: lab.clone(), blueprint: None, pins: directory.join("netns"), stacks, recorded, census: None }
+        let (guests, stacks, recorded) = Default::default();
+        let (lab, directory, pins) = (lab.clone(), directory.to_owned(), directory.join("netns"));
+        Site { lab, blueprint: None, directory, pins, guests, stacks, recorded, census: None }
     }
 
     /// Knows what is to be built.
@@ -72,13 +83,14 @@ impl Site {
         self
     }
 
-    /// Knows namespaces by what a journal recorded.
+    /// Knows namespaces and guests by what a journal recorded.
     pub(crate) fn recall(&mut self, records: &[Record<LabStep>]) {
         for record in records {
-            if let (LabStep::CreateNamespace { namespace }, Some(Receipt(Some(id)))) =
-                (&record.step, record.progress.receipt())
-            {
-                self.recorded.insert(namespace.clone(), id.clone());
+            let Some(receipt @ Receipt(Some(id))) = record.progress.receipt() else { continue };
+            match &record.step {
+                LabStep::CreateNamespace { namespace } => drop(self.recorded.insert(namespace.clone(), id.clone())),
+                LabStep::StartGuest { launch, .. } => self.recall_guest(launch, receipt),
+                _ => {}
             }
         }
     }
@@ -91,7 +103,7 @@ impl Site {
     /// steps that failed.
     pub(crate) fn remove_directory(&self) {
         let _ = fs::remove_dir(&self.pins);
-        let _ = self.pins.parent().map(fs::remove_dir);
+        let _ = fs::remove_dir(&self.directory);
     }
 
     /// The namespace of a host or zone.
@@ -202,6 +214,7 @@ impl Site {
                 self.make(&at.namespace, at, kind, mtu)
             }
             NewLink::Bridge => self.make(&at.namespace, at, LinkKind::Bridge, mtu),
+            NewLink::Tap { queues } => self.make_tap(at, *queues, mtu),
             NewLink::Macvlan { parent } => {
                 let kind = LinkKind::Macvlan { parent: self.index(parent)? };
                 self.make(&parent.namespace, at, kind, mtu)
@@ -230,6 +243,13 @@ impl Site {
         let into_ns = (*home != at.namespace).then_some(&*target);
         let link = KernelLink { mtu: Some(mtu.get()), into_ns, ..KernelLink::new(kernel_name(at)?, kind) };
         self.stack(home)?.rtnl.create_link(&link).map_err(LabError::kernel(at))
+    }
+
+    fn make_tap(&mut self, at: &Place, queues: u32, mtu: Mtu) -> Result<(), LabError> {
+        let namespace = self.namespace(&at.namespace)?;
+        let tap = NewTap { name: kernel_name(at)?, multi_queue: queues > 1 };
+        tap.create_in(&namespace).map_err(LabError::kernel(at))?;
+        self.set_mtu(at, mtu.get())
     }
 
     fn enable_link(&mut self, at: &Place, bridge: Option<&LinkName>, mark: &str) -> Result<(), LabError> {
@@ -342,6 +362,7 @@ impl Step for LabStep {
     fn apply(&self, site: &mut Site) -> Result<Receipt, LabError> {
         let done = match self {
             LabStep::CreateNamespace { namespace } => return site.create_namespace(namespace),
+            LabStep::StartGuest { host, launch, cpus } => return site.start_guest(host, launch, cpus),
             LabStep::CreateLink { at, kind, mtu } => site.create_link(at, kind, *mtu),
             LabStep::EnableLink { at, bridge, mark } => site.enable_link(at, bridge.as_ref(), mark),
             LabStep::AddAddress { at, address } => site.add_address(at, *address),
@@ -366,6 +387,7 @@ impl Step for LabStep {
     fn undo(&self, receipt: Option<&Receipt>, site: &mut Site) -> Result<Undone, LabError> {
         match self {
             LabStep::CreateNamespace { namespace } => site.remove_namespace(namespace, receipt),
+            LabStep::StartGuest { launch, .. } => site.remove_guest(launch, receipt),
             LabStep::Verify => Ok(Undone::AlreadyGone),
             _ => Ok(Undone::Contained),
         }

@@ -2,6 +2,7 @@
 //!
 //! How the kernel takes them is in `site`. All links lie inside namespaces that the same
 //! plan makes, so undoing means to drop the namespaces: the kernel removes what is in them.
+//! Guests are stopped before.
 
 use std::{fmt, net::Ipv4Addr};
 
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use vtax_model::{topology::Name, units::Mtu};
 
 use crate::{
+    guest::{arguments::arguments, launch::Launch},
     limit::Limit,
     place::{LinkName, Place},
 };
@@ -73,6 +75,16 @@ pub enum LabStep {
         /// The bucket.
         limit: Limit,
     },
+    /// Starts a guest, which opens its tap; its vCPUs are pinned as soon as there are any.
+    StartGuest {
+        /// The host in whose namespace QEMU runs.
+        host: Name,
+        /// What is started.
+        launch: Box<Launch>,
+        /// The CPUs that its vCPUs are pinned to, in turn; none are pinned if it is empty.
+        #[serde(default)]
+        cpus: Vec<u32>,
+    },
     /// Looks at every link of the lab: marked, carrying packets, with the MTU it should have.
     Verify,
 }
@@ -88,6 +100,11 @@ pub enum NewLink {
     },
     /// A virtual switch.
     Bridge,
+    /// A link whose other end is a guest's NIC.
+    Tap {
+        /// Pairs of queues, at least 1.
+        queues: u32,
+    },
     /// A link with a MAC address of its own on another.
     Macvlan {
         /// The link below.
@@ -120,6 +137,7 @@ impl NewLink {
         match self {
             NewLink::Veth { .. } => "veth",
             NewLink::Bridge => "bridge",
+            NewLink::Tap { .. } => "tun",
             NewLink::Macvlan { .. } => "macvlan",
             NewLink::Ipvlan { .. } => "ipvlan",
             NewLink::Vxlan { .. } => "vxlan",
@@ -143,6 +161,10 @@ impl fmt::Display for LabStep {
             LabStep::AddRoute { namespace, to, via } => write!(f, "route of {namespace} to {to} via {via}"),
             LabStep::SetSysctl { namespace, key, value } => write!(f, "sysctl of {namespace}: {key} = {value}"),
             LabStep::LimitRate { at, limit } => write!(f, "limit of {at}: {limit}"),
+            LabStep::StartGuest { host, launch, cpus } => {
+                write!(f, "guest {} in {host}{}: {}", launch.name, Pins(cpus), launch.qemu.path.display())?;
+                arguments(launch).iter().try_for_each(|argument| write!(f, " {}", Quoted(argument)))
+            }
             LabStep::Verify => f.write_str("verify that every link is marked, carries packets and has its mtu"),
         }
     }
@@ -153,11 +175,38 @@ impl fmt::Display for NewLink {
         match self {
             NewLink::Veth { peer } => write!(f, "veth to {peer}"),
             NewLink::Bridge => f.write_str("bridge"),
+            NewLink::Tap { queues: 1 } => f.write_str("tap"),
+            NewLink::Tap { queues } => write!(f, "tap of {queues} queues"),
             NewLink::Macvlan { parent } => write!(f, "macvlan (bridge mode) on {parent}"),
             NewLink::Ipvlan { parent } => write!(f, "ipvlan (l2) on {parent}"),
             NewLink::Vxlan { parent, vni, local, remote } => {
                 write!(f, "vxlan {vni} on {parent} from {local} to {remote} port {}", NewLink::VXLAN_PORT)
             }
+        }
+    }
+}
+
+struct Pins<'a>(&'a [u32]);
+
+impl fmt::Display for Pins<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        let cpus: Vec<String> = self.0.iter().map(u32::to_string).collect();
+        write!(f, ", vcpus on cpus {}", cpus.join(","))
+    }
+}
+
+/// An argument as a shell takes it.
+struct Quoted<'a>(&'a str);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
+        match !self.0.is_empty() && self.0.chars().all(plain) {
+            true => f.write_str(self.0),
+            false => write!(f, "'{}'", self.0.replace('\'', "'\\''")),
         }
     }
 }

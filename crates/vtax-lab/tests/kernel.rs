@@ -257,7 +257,7 @@ fn a_method_that_the_kernel_lacks_is_refused_before_the_first_step() {
     for (method, answer) in availability(&facts) {
         if let (true, Availability::No(unsupported)) = (ZONE_METHODS.contains(&method), answer) {
             let refused = plan(&topology("lacking", &zone("web", "sut", method)), &facts).expect_err("unsupported");
-            assert_eq!(refused, PlanError::Unsupported { zone: name("web"), method, unsupported });
+            assert_eq!(refused, PlanError::Unsupported { kind: "zone", name: name("web"), method, unsupported });
         }
     }
     assert_nothing_left("lacking");

@@ -1,6 +1,7 @@
 //! From a run to its figures: pure, so that an old run can be analysed again.
 
 mod ends;
+mod host_cpu;
 
 use std::collections::BTreeMap;
 
@@ -42,6 +43,7 @@ pub fn analyse(run: &Run) -> ResultDocument {
         placement: header.placement.clone(),
         disturbance: disturbance(run),
         noise_floor: floors.iter().map(|(block, floor)| floor_record(block, floor)).collect(),
+        guest_clocks: host_cpu::clocks(run),
         cells: cell_records(run, &floors),
         failures: failures.clone(),
     }
@@ -149,10 +151,12 @@ fn cell_records(run: &Run, floors: &BTreeMap<Block, NoiseFloor>) -> Vec<CellReco
     let published = Published::of(run.header.study.id.as_str());
     let record = |(index, cell): (usize, &Cell)| {
         let samples: Vec<Sample> = run.samples.iter().filter(|sample| sample.cell == index).cloned().collect();
+        let path = run.header.paths.iter().find(|path| path.method == cell.row && path.mtu == cell.mtu).cloned();
         CellRecord {
             cell: *cell,
+            backend: cell.row.flavour().or(path.as_ref().and_then(|path| path.backend)),
             status: status(run, index, cell, &samples),
-            path: run.header.paths.iter().find(|path| path.method == cell.row && path.mtu == cell.mtu).cloned(),
+            path,
             ends: ends(run, cell),
             summary: (!samples.is_empty()).then(|| summary(cell, &samples)),
             samples,
@@ -250,6 +254,7 @@ fn summary(cell: &Cell, samples: &[Sample]) -> SummaryRecord {
         warmup: ends::warmup(&taken),
         stages: ends::stages(&figures),
         parallel: ends::parallel(&taken, rr),
+        host_cpu: host_cpu::summary(&taken, rr),
     }
 }
 

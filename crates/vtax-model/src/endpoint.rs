@@ -150,7 +150,7 @@ pub enum Control {
     Zone {
         /// The lab; if absent, the only one that has such a zone.
         lab: Option<Name>,
-        /// The zone or host.
+        /// The zone, host or guest.
         domain: Name,
     },
 }

@@ -8,6 +8,7 @@
 pub mod analysis;
 pub mod cell;
 pub mod endpoint;
+pub mod guest;
 pub mod histogram;
 pub mod located;
 pub mod measurement;

@@ -4,13 +4,16 @@
 //! module's output against it.
 
 mod ends;
+mod host_cpu;
 
 use serde::{Deserialize, Serialize};
 
 pub use ends::{CpuAtEnds, EndStages, PairSummary, ParallelSummary, StageFigures, StagesSummary, WarmupSummary};
+pub use host_cpu::{GuestClock, HostCpuSummary};
 
 use crate::{
     cell::Cell,
+    guest::Flavour,
     run::{Environment, Failure, Figures, PathRecord, Placement, RowEnds, RunState, Sample},
     stats::{Direction, StoppingRule, Verdict},
     study::{Row, SamplingPlan},
@@ -54,6 +57,9 @@ pub struct ResultDocument {
     pub disturbance: Disturbance,
     /// The baseline against itself, one entry a block of the matrix.
     pub noise_floor: Vec<FloorRecord>,
+    /// The guests' clocks, if there are guests.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guest_clocks: Vec<GuestClock>,
     /// Every cell, also those that could not run.
     pub cells: Vec<CellRecord>,
     /// Samples that could not be taken.
@@ -181,6 +187,9 @@ pub struct CellRecord {
     /// Method, MTU, transport, test and sizes, streams.
     #[serde(flatten)]
     pub cell: Cell,
+    /// Which kind of NIC the guests have, if the row has guests: by the row, else as they were made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backend: Option<Flavour>,
     /// Whether and why not.
     #[serde(flatten)]
     pub status: CellStatus,
@@ -304,6 +313,9 @@ pub struct SummaryRecord {
     /// Pairs that measured at the same time; the other figures are of all together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parallel: Option<ParallelSummary>,
+    /// What guests cost their host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_cpu: Option<HostCpuSummary>,
 }
 
 /// Round-trip times of a cell, in µs.

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     cell::Arm,
     endpoint::Pinning,
+    guest::Flavour,
     measurement::EndReport,
     method::Unsupported,
     nic::NicFacts,
@@ -20,10 +21,12 @@ use crate::{
 
 mod environment;
 mod figures;
+mod host_cpu;
 mod parallel;
 
 pub use environment::{Environment, IdleFacts, IdleState};
 pub use figures::{BothEnds, CpuFigures, EndCpu, EndDetail, Figures, RttFigures};
+pub use host_cpu::{ClockReading, GuestCpu, HostCpu};
 pub use parallel::{PairFigures, PairReports, Parallel, Skew};
 
 /// A run of a study.
@@ -152,9 +155,43 @@ pub struct Placement {
     pub initiator: Vec<u32>,
     /// Answers or receives.
     pub responder: Vec<u32>,
-    /// What could not be had on this machine, a sentence each.
+    /// What runs the instructions of the run's guests, if it has any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guests: Option<GuestMachine>,
+    /// What could not be had on this machine, and where vCPUs run, a sentence each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+}
+
+/// What the virtual machines of a run's guests are made by.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuestMachine {
+    /// Who runs their instructions.
+    pub accel: Accelerator,
+    /// Why that isn't KVM, if it was tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_kvm: Option<String>,
+    /// QEMU's version.
+    pub qemu: String,
+}
+
+/// Who runs the instructions of a virtual machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Accelerator {
+    /// The CPU itself, by the kernel's KVM.
+    Kvm,
+    /// QEMU's translator: nothing that is timed in such a guest is true of a real one.
+    Tcg,
+}
+
+impl fmt::Display for Accelerator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Accelerator::Kvm => "KVM",
+            Accelerator::Tcg => "TCG",
+        })
+    }
 }
 
 /// The links between the two ends of a row, in order.
@@ -164,6 +201,9 @@ pub struct PathRecord {
     pub method: Row,
     /// The MTU of the wire when this was read.
     pub mtu: Mtu,
+    /// Which kind of NIC the row's guests really have: also where the row leaves it to vtax.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backend: Option<Flavour>,
     /// From the initiator to the responder.
     pub hops: Vec<Hop>,
 }

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     cell::Cell,
     endpoint::Endpoint,
+    guest::{Flavour, GuestDefaults},
     located::{FileError, Source},
     method::IoMethod,
     options::Engine,
@@ -41,6 +42,9 @@ pub struct Study {
     /// Where to measure, if not in a lab that is built for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub endpoints: Vec<Endpoint>,
+    /// What the guests of its rows are like.
+    #[serde(default, skip_serializing_if = "GuestDefaults::is_plain")]
+    pub guest: GuestDefaults,
     /// Every cell, row by row.
     pub cells: Vec<Cell>,
     /// The published plan.
@@ -55,6 +59,8 @@ pub struct Study {
 pub enum Row {
     /// A domain attached by this method, on a wire between two hosts.
     Method(IoMethod),
+    /// A guest attached by this kind of NIC, on a wire between two hosts: `paravirtual:userspace`.
+    Device(Flavour),
     /// Two zones on one host, whose traffic leaves the host unless both share its stack.
     Zones {
         /// The sender's stack.
@@ -92,6 +98,7 @@ impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Row::Method(method) => method.fmt(f),
+            Row::Device(flavour) => f.pad(&format!("{}:{flavour}", flavour.method())),
             Row::Zones { from, to } => f.pad(&format!("{}-to-{}", from.name(), to.name())),
             Row::Engine(engine) => engine.fmt(f),
         }
@@ -99,27 +106,41 @@ impl fmt::Display for Row {
 }
 
 impl Row {
+    /// The I/O method that the row stands for.
+    pub fn method(self) -> Option<IoMethod> {
+        match self {
+            Row::Method(method) => Some(method),
+            Row::Device(flavour) => Some(flavour.method()),
+            Row::Zones { .. } | Row::Engine(_) => None,
+        }
+    }
+
+    /// Which kind of NIC it is about, if it says.
+    pub fn flavour(self) -> Option<Flavour> {
+        match self {
+            Row::Device(flavour) => Some(flavour),
+            Row::Method(_) | Row::Zones { .. } | Row::Engine(_) => None,
+        }
+    }
+
     /// Bytes of each packet on the wire that the domain can't use.
     pub fn overhead(self) -> u32 {
-        match self {
-            Row::Method(method) => method.overhead(),
-            Row::Zones { .. } | Row::Engine(_) => 0,
-        }
+        self.method().map_or(0, IoMethod::overhead)
     }
 
     /// Rows of one study are of one kind: each kind has another lab.
     fn kind(self) -> &'static str {
         match self {
-            Row::Method(_) => "methods need a wire between two hosts",
+            Row::Method(_) | Row::Device(_) => "methods need a wire between two hosts",
             Row::Zones { .. } => "pairs of zones are on one host",
             Row::Engine(_) => "engines share one path",
         }
     }
 }
 
-/// A row that is none of the three kinds.
+/// A row that is none of the four kinds.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown row `{0}`; it is an I/O method ({methods}), a pair of zones as shared-to-exclusive, or an engine ({engines})", methods = IoMethod::ALL.map(IoMethod::name).join(", "), engines = Engine::ALL.map(Engine::name).join(", "))]
+#[error("unknown row `{0}`; it is an I/O method ({methods}), a kind of NIC of a guest ({devices}), a pair of zones as shared-to-exclusive, or an engine ({engines})", methods = IoMethod::ALL.map(IoMethod::name).join(", "), devices = Flavour::ALL.map(|flavour| Row::Device(flavour).to_string()).join(", "), engines = Engine::ALL.map(Engine::name).join(", "))]
 pub struct UnknownRow(String);
 
 impl FromStr for Row {
@@ -132,10 +153,19 @@ impl FromStr for Row {
         if let Ok(engine) = text.parse() {
             return Ok(Row::Engine(engine));
         }
+        if let Some(flavour) = device(text) {
+            return Ok(Row::Device(flavour));
+        }
         let ip_type = |name: &str| IpType::ALL.into_iter().find(|kind| kind.name() == name);
         let pair = text.split_once("-to-").and_then(|(from, to)| Some((ip_type(from)?, ip_type(to)?)));
         pair.map(|(from, to)| Row::Zones { from, to }).ok_or_else(|| UnknownRow(text.to_owned()))
     }
+}
+
+fn device(text: &str) -> Option<Flavour> {
+    let (method, flavour) = text.split_once(':')?;
+    let flavour: Flavour = flavour.parse().ok()?;
+    (flavour.method().name() == method).then_some(flavour)
 }
 
 impl TryFrom<String> for Row {

@@ -1,4 +1,4 @@
-//! A lab as its file describes it: hosts, the wires between them, the zones on them.
+//! A lab as its file describes it: hosts, the wires between them, the zones and guests on them.
 //!
 //! ```toml
 //! [lab]
@@ -23,23 +23,39 @@
 //! method = "bridge"
 //! wire = "w0"                   # optional where the host has one wire only
 //! count = 3                     # optional: web-1, web-2, web-3
+//!
+//! [[guest]]
+//! name = "db"
+//! host = "peer"
+//! method = "paravirtual"        # or "emulated"
+//! vcpus = 2                     # optional: 1
+//! memory = "512 MiB"            # optional: 256 MiB
+//! queues = 2                    # optional: 1
 //! ```
+//!
+//! More options of guests: `wire` and `count` as for zones; of the machine `hugepages`, `cpus` (what
+//! its vCPUs are pinned to, in turn), `node`; of what it boots `kernel` or `image` (a disk); of any NIC
+//! `mac`; of paravirtual NICs `backend`, `vectors`, `packed`, `offloads`, `mrg_rxbuf`, `rx_ring`,
+//! `tx_ring`; of emulated ones `model`. Those but `wire`, `count` and `mac` stand in `[guest]` of a
+//! study, too.
 //!
 //! A host with `switch = true` owns no domain: its wires are the ports of one bridge.
 
-use std::{collections::BTreeSet, fmt, str::FromStr};
+mod reader;
+
+use std::{fmt, str::FromStr};
 
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
-use toml::Spanned;
 
 use crate::{
+    guest::{Attach, GuestSize, Mac, System},
     located::{FileError, Source},
     method::IoMethod,
     units::{BitRate, ByteSize, Mtu},
 };
 
-/// The name of a lab, host, wire or zone: 1 to 32 letters, digits and `-`, a letter first.
+/// The name of a lab, host, wire, zone or guest: 1 to 32 letters, digits and `-`, a letter first.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Name(String);
@@ -101,6 +117,9 @@ pub struct Topology {
     pub wires: Vec<Wire>,
     /// The zones, those with a count written out.
     pub zones: Vec<Zone>,
+    /// The guests, those with a count written out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guests: Vec<Guest>,
 }
 
 /// A host of a lab.
@@ -156,218 +175,35 @@ pub struct Zone {
     pub wire: Name,
 }
 
+/// A guest of a host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Guest {
+    /// Its name, unlike that of any host, zone or other guest.
+    pub name: Name,
+    /// The host that it lives on.
+    pub host: Name,
+    /// The wire of its host that it is attached to.
+    pub wire: Name,
+    /// How.
+    pub attach: Attach,
+    /// The address of its NIC; one of its own by its lab and name if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mac: Option<Mac>,
+    /// Its machine.
+    #[serde(default)]
+    pub size: GuestSize,
+    /// What it boots.
+    #[serde(default)]
+    pub system: System,
+}
+
 impl Topology {
-    /// The most zones that one lab may have: a Linux bridge takes 1,023 ports.
+    /// The most zones and guests that one lab may have: a Linux bridge takes 1,023 ports.
     pub const MOST_ZONES: usize = 1000;
 
     /// Reads a lab file.
     pub fn parse(source: Source<'_>) -> Result<Topology, FileError> {
-        Reader { source, file: source.parse()? }.read()
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct LabFile {
-    lab: LabTable,
-    host: Vec<HostTable>,
-    wire: Vec<WireTable>,
-    #[serde(default)]
-    zone: Vec<ZoneTable>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct LabTable {
-    name: Name,
-    addresses: Option<Ipv4Net>,
-    #[serde(default = "ethernet")]
-    mtu: Mtu,
-}
-
-fn ethernet() -> Mtu {
-    Mtu::ETHERNET
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct HostTable {
-    name: Spanned<Name>,
-    #[serde(default)]
-    switch: bool,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WireTable {
-    name: Spanned<Name>,
-    ends: Spanned<[Name; 2]>,
-    rate: Option<BitRate>,
-    queue: Option<Spanned<ByteSize>>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ZoneTable {
-    name: Spanned<Name>,
-    host: Spanned<Name>,
-    method: Spanned<IoMethod>,
-    wire: Option<Spanned<Name>>,
-    #[serde(default)]
-    count: Option<Spanned<i64>>,
-}
-
-struct Reader<'a> {
-    source: Source<'a>,
-    file: LabFile,
-}
-
-impl Reader<'_> {
-    fn read(self) -> Result<Topology, FileError> {
-        let hosts: Vec<Host> = self.file.host.iter().map(HostTable::host).collect();
-        let wires = self.wires(&hosts)?;
-        let zones = self.zones(&hosts, &wires)?;
-        self.check_names(&zones)?;
-        let LabTable { name, addresses, mtu } = self.file.lab;
-        Ok(Topology { name, addresses, mtu, hosts, wires, zones })
-    }
-
-    fn wires(&self, hosts: &[Host]) -> Result<Vec<Wire>, FileError> {
-        self.file.wire.iter().map(|table| self.wire(table, hosts)).collect()
-    }
-
-    fn wire(&self, table: &WireTable, hosts: &[Host]) -> Result<Wire, FileError> {
-        let ends = table.ends.get_ref();
-        for end in ends {
-            if !hosts.iter().any(|host| host.name == *end) {
-                let message = format!("wire `{}` ends at `{end}`, which is not a [[host]]", table.name.get_ref());
-                return Err(self.source.error(&table.ends.span(), message));
-            }
-        }
-        if ends[0] == ends[1] {
-            let message =
-                format!("wire `{}` has both ends at `{}`; a wire joins two hosts", table.name.get_ref(), ends[0]);
-            return Err(self.source.error(&table.ends.span(), message));
-        }
-        Ok(Wire { name: table.name.get_ref().clone(), ends: ends.clone(), shape: self.shape(table)? })
-    }
-
-    fn shape(&self, table: &WireTable) -> Result<Option<Shape>, FileError> {
-        let mtu = self.file.lab.mtu;
-        let packet = mtu.get() + Shape::HEADER;
-        match (table.rate, &table.queue) {
-            (None, Some(queue)) => Err(self.source.error(
-                &queue.span(),
-                format!("wire `{}` has a queue and no rate; give it one, or remove the queue", table.name.get_ref()),
-            )),
-            (Some(_), Some(queue)) if queue.get_ref().0 < packet.into() => Err(self.source.error(
-                &queue.span(),
-                format!(
-                    "a queue of {} holds no packet of mtu {mtu}, which has {packet} bytes; make it longer",
-                    queue.get_ref()
-                ),
-            )),
-            (rate, queue) => Ok(rate.map(|rate| Shape { rate, queue: queue.as_ref().map(|queue| *queue.get_ref()) })),
-        }
-    }
-
-    fn zones(&self, hosts: &[Host], wires: &[Wire]) -> Result<Vec<Zone>, FileError> {
-        let mut zones = Vec::new();
-        for table in &self.file.zone {
-            let host = self.zone_host(table, hosts)?;
-            let wire = self.zone_wire(table, &host, wires)?;
-            let method = self.zone_method(table)?;
-            for name in self.zone_names(table, zones.len())? {
-                zones.push(Zone { name, host: host.clone(), method, wire: wire.clone() });
-            }
-        }
-        Ok(zones)
-    }
-
-    fn zone_host(&self, table: &ZoneTable, hosts: &[Host]) -> Result<Name, FileError> {
-        let wanted = table.host.get_ref();
-        match hosts.iter().find(|host| host.name == *wanted) {
-            Some(host) if !host.switch => Ok(host.name.clone()),
-            Some(_) => Err(self
-                .source
-                .error(&table.host.span(), format!("`{wanted}` is a switch and can't own a zone; name another host"))),
-            None => Err(self.source.error(
-                &table.host.span(),
-                format!("zone `{}` is on `{wanted}`, which is not a [[host]]", table.name.get_ref()),
-            )),
-        }
-    }
-
-    fn zone_wire(&self, table: &ZoneTable, host: &Name, wires: &[Wire]) -> Result<Name, FileError> {
-        let mine: Vec<&Name> = wires.iter().filter(|wire| wire.ends.contains(host)).map(|wire| &wire.name).collect();
-        match (&table.wire, mine.as_slice()) {
-            (Some(wire), mine) if mine.contains(&wire.get_ref()) => Ok(wire.get_ref().clone()),
-            (Some(wire), _) => {
-                Err(self.source.error(&wire.span(), format!("host `{host}` has no wire `{}`", wire.get_ref())))
-            }
-            (None, [only]) => Ok((*only).clone()),
-            (None, []) => Err(self
-                .source
-                .error(&table.host.span(), format!("host `{host}` has no wire; add a [[wire]] that ends there"))),
-            (None, _) => Err(self
-                .source
-                .error(&table.host.span(), format!("host `{host}` has several wires; name one with `wire = `"))),
-        }
-    }
-
-    fn zone_method(&self, table: &ZoneTable) -> Result<IoMethod, FileError> {
-        let method = *table.method.get_ref();
-        if method == IoMethod::Native {
-            return Err(self
-                .source
-                .error(&table.method.span(), "`native` is the host itself and needs no [[zone]]; remove this zone"));
-        }
-        if !method.domains().contains(&crate::method::DomainKind::Zone) {
-            return Err(self.source.error(&table.method.span(), format!("`{method}` attaches guests, not zones")));
-        }
-        Ok(method)
-    }
-
-    fn zone_names(&self, table: &ZoneTable, so_far: usize) -> Result<Vec<Name>, FileError> {
-        let base = table.name.get_ref();
-        let Some(count) = &table.count else { return Ok(vec![base.clone()]) };
-        let most = Topology::MOST_ZONES.saturating_sub(so_far);
-        let number = usize::try_from(*count.get_ref()).ok().filter(|n| (1..=most).contains(n));
-        let Some(number) = number else {
-            let message = format!("count {}: a lab has 1 to {} zones in all", count.get_ref(), Topology::MOST_ZONES);
-            return Err(self.source.error(&count.span(), message));
-        };
-        let numbered = (1..=number).map(|i| Name::try_from(format!("{base}-{i}")));
-        numbered.collect::<Result<_, _>>().map_err(|error| self.source.error(&table.name.span(), error))
-    }
-
-    fn check_names(&self, zones: &[Zone]) -> Result<(), FileError> {
-        let mut taken = BTreeSet::new();
-        let mut claim = |name: &Name, span: std::ops::Range<usize>| match taken.insert(name.clone()) {
-            true => Ok(()),
-            false => Err(self
-                .source
-                .error(&span, format!("the name `{name}` is taken; give each host, wire and zone its own"))),
-        };
-        for table in &self.file.host {
-            claim(table.name.get_ref(), table.name.span())?;
-        }
-        for table in &self.file.wire {
-            claim(table.name.get_ref(), table.name.span())?;
-        }
-        for zone in zones {
-            let table =
-                self.file.zone.iter().rfind(|table| zone.name.as_str().starts_with(table.name.get_ref().as_str()));
-            let span = table.map_or(0..0, |table| table.name.span());
-            claim(&zone.name, span)?;
-        }
-        Ok(())
-    }
-}
-
-impl HostTable {
-    fn host(&self) -> Host {
-        Host { name: self.name.get_ref().clone(), switch: self.switch }
+        reader::read(source)
     }
 }
 
@@ -445,5 +281,72 @@ count = 3
         insta::assert_snapshot!(refused("[\"sut\", \"peer\"]", "[\"sut\", \"sut\"]"));
         insta::assert_snapshot!(refused("name = \"peer\"", "name = \"sut\""));
         insta::assert_snapshot!(refused("name = \"rack\"", "name = \"Rack 1\""));
+    }
+
+    const GUEST: &str = r#"
+[[guest]]
+name = "db"
+host = "peer"
+method = "paravirtual"
+"#;
+
+    fn guests(more: &str) -> Result<Vec<Guest>, String> {
+        let text = format!("{RACK}{GUEST}{more}\n");
+        parse(&text).map(|topology| topology.guests).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_guest_has_a_machine_and_a_nic() {
+        use crate::guest::{Backend, VirtioNic};
+
+        let plain = guests("").expect("a good file");
+        let usual = (GuestSize::default(), System::default(), Attach::Paravirtual(VirtioNic::default()));
+        assert_eq!((plain[0].size.clone(), plain[0].system.clone(), plain[0].attach), usual);
+
+        let more = "count = 2\nvcpus = 2\nqueues = 2\nmemory = \"1 GiB\"\nbackend = \"userspace\"\noffloads = false";
+        let two = guests(more).expect("a good file");
+        assert_eq!(two.iter().map(|guest| guest.name.as_str()).collect::<Vec<_>>(), ["db-1", "db-2"]);
+        assert_eq!((two[1].size.vcpus, two[1].size.memory), (2, ByteSize(1 << 30)));
+        let nic = VirtioNic { backend: Some(Backend::Userspace), queues: 2, offloads: false, ..VirtioNic::default() };
+        assert_eq!(two[1].attach, Attach::Paravirtual(nic));
+
+        let disk = guests("image = \"debian.qcow2\"").expect("a good file");
+        assert_eq!(disk[0].system, System::Disk { image: "debian.qcow2".into() });
+    }
+
+    #[test]
+    fn errors_of_guests_name_file_and_line() {
+        let refused = |more: &str| guests(more).expect_err(more);
+        let told = [
+            "queues = 2",
+            "vcpus = 300",
+            "memory = \"64 KiB\"",
+            "rx_ring = 300",
+            "tx_ring = 512",
+            "cpus = [0, 1]",
+            "backend = \"vhosts\"",
+            "model = \"igb\"",
+            "image = \"a.qcow2\"\nkernel = \"/boot/vmlinuz\"",
+            "mac = \"01:00:5e:00:00:01\"",
+            "count = 2\nmac = \"02:00:00:00:00:01\"",
+            "count = 1000",
+            "ram = 5",
+            "vcpus = -1",
+        ]
+        .map(refused);
+        insta::assert_snapshot!(told.join("\n"));
+        let emulated = |more: &str| {
+            let guest = GUEST.replace("paravirtual", "emulated");
+            parse(&format!("{RACK}{guest}{more}\n")).map(|topology| topology.guests[0].attach)
+        };
+        assert_eq!(emulated("").expect("a good file"), Attach::Emulated { model: Default::default() });
+        insta::assert_snapshot!(emulated("queues = 1").expect_err("no virtio"));
+        insta::assert_snapshot!(emulated("model = \"ne2000\"").expect_err("no such model"));
+        let text = format!("{RACK}{GUEST}").replace("method = \"paravirtual\"", "method = \"bridge\"");
+        insta::assert_snapshot!(parse(&text).expect_err("no method of guests"));
+        let text = RACK.replace("method = \"bridge\"", "method = \"paravirtual\"");
+        insta::assert_snapshot!(parse(&text).expect_err("no method of zones"));
+        let text = format!("{RACK}{GUEST}").replace("name = \"db\"", "name = \"web-2\"");
+        insta::assert_snapshot!(parse(&text).expect_err("taken"));
     }
 }

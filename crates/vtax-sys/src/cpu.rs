@@ -1,8 +1,9 @@
 //! Which CPUs this thread may use, which it is pinned to, and where the time of
-//! threads, of this process and of the machine went.
+//! threads, of this process, of others and of the machine went.
 
 mod machine;
 mod set;
+mod task;
 
 use std::fs;
 use std::io;
@@ -12,8 +13,9 @@ use std::time::Duration;
 use crate::clock;
 use crate::error::{Result, SysError};
 
-pub use machine::{MachineTimes, machine_times};
+pub use machine::{MachineTimes, interrupts, machine_times};
 pub use set::CpuSet;
+pub use task::{TaskTimes, kvm_exits, task_times};
 
 const ONLINE: &str = "/sys/devices/system/cpu/online";
 

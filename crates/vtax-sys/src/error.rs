@@ -6,6 +6,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::netns::NsId;
+use crate::process::Pid;
 use crate::ring::NoRing;
 
 /// What this crate's functions return.
@@ -147,6 +148,12 @@ pub enum SysError {
         wrote: String,
         /// The value that it has now.
         read: String,
+    },
+    /// Only the first process of a machine switches it off.
+    #[error("the machine was not switched off: this is process {pid}, and that is for process 1 to do")]
+    NotFirst {
+        /// This process.
+        pid: Pid,
     },
     /// This process can have no io_uring.
     #[error(transparent)]

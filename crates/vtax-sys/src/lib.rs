@@ -15,17 +15,22 @@
 //! | [`sock`] | socket options that `socket2` lacks, segments, stamps, zero copy |
 //! | [`ring`] | io_uring |
 //! | [`sysctl`], [`process`] | `/proc/sys`, limits, processes that are ours |
+//! | [`mount`], [`module`], [`children`], [`power`] | what the first process of a machine does |
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("vtax-sys speaks to the Linux kernel and to nothing else");
 
+pub mod children;
 pub mod clock;
 pub mod cpu;
 mod error;
 mod ethtool;
+pub mod module;
+pub mod mount;
 pub mod netlink;
 pub mod netns;
 pub mod nic;
+pub mod power;
 pub mod process;
 pub mod ring;
 pub mod sock;

@@ -12,7 +12,7 @@ use vtax_agent::{
     measure::{Order, measure},
 };
 use vtax_engine::{EndSetup, Station};
-use vtax_lab::{Endpoint, Lab, Lifetime, World};
+use vtax_lab::{Endpoint, GuestNeeds, Lab, Lifetime, World};
 use vtax_model::{located::Source, measurement::EndReport, run::Figures, topology::Topology, workload::TestSpec};
 
 use crate::{
@@ -47,7 +47,7 @@ impl Rig {
         );
         let topology = Topology::parse(Source { name: purpose, text: &(hosts + wires) }).or_infrastructure()?;
         let first = topology.wires.first().map(|wire| wire.name.to_string()).unwrap_or_default();
-        let lab = study::build(world, &topology, Lifetime::Ephemeral)?;
+        let lab = study::build(world, &topology, &GuestNeeds::new(&program, None), Lifetime::Ephemeral)?;
         let start = |host: &str| -> anyhow::Result<AgentLink> {
             let mut command = Command::new(&program);
             command.arg("--stdio").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

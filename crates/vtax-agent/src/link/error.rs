@@ -1,6 +1,6 @@
 //! What can go wrong with an agent, as its coordinator sees it.
 
-use std::{fmt, io, process::ExitStatus, sync::Arc, time::Duration};
+use std::{fmt, io, path::PathBuf, process::ExitStatus, sync::Arc, time::Duration};
 
 use crate::{
     frame::FrameError,
@@ -27,6 +27,24 @@ pub enum AgentError {
     NotPiped {
         /// The agent.
         name: String,
+    },
+    /// Nobody to connect to.
+    #[error("the agent of {name} can't be reached at {}: {why}; is its guest running?", path.display())]
+    NoSocket {
+        /// The agent.
+        name: String,
+        /// The host's end of its port.
+        path: PathBuf,
+        /// As the kernel says.
+        why: io::Error,
+    },
+    /// No descriptor for the link.
+    #[error("no further descriptor can be had for the link to the agent of {name}: {source}")]
+    Descriptor {
+        /// The agent.
+        name: String,
+        /// As the kernel says.
+        source: io::Error,
     },
     /// No thread for the link.
     #[error("no thread can be started to talk to the agent of {name}: {source}")]

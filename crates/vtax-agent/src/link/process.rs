@@ -3,6 +3,8 @@
 use std::{
     collections::VecDeque,
     io::Read,
+    net::Shutdown,
+    os::unix::net::UnixStream,
     process::{Child, ChildStderr, ExitStatus},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
@@ -25,6 +27,8 @@ const WORDS_SOON: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct Process {
     id: Option<u32>,
+    /// What takes the place of a process at the other end of a link: shut when the link ends.
+    socket: Option<UnixStream>,
     child: Mutex<Option<Child>>,
     words: Arc<Mutex<VecDeque<u8>>>,
     listener: Mutex<Option<JoinHandle<()>>>,
@@ -32,14 +36,24 @@ pub(crate) struct Process {
 
 impl Process {
     pub(super) fn none() -> Process {
-        Process { id: None, child: Mutex::default(), words: Arc::default(), listener: Mutex::default() }
+        Process::without_child(None)
+    }
+
+    pub(super) fn of_socket(socket: UnixStream) -> Process {
+        Process::without_child(Some(socket))
+    }
+
+    fn without_child(socket: Option<UnixStream>) -> Process {
+        let (words, listener) = (Arc::default(), Mutex::default());
+        Process { id: None, socket, child: Mutex::default(), words, listener }
     }
 
     pub(crate) fn adopt(mut child: Child) -> Process {
         let words = Arc::<Mutex<VecDeque<u8>>>::default();
         let stderr = child.stderr.take();
         let listener = stderr.and_then(|stderr| listen(stderr, words.clone()));
-        Process { id: Some(child.id()), child: Mutex::new(Some(child)), words, listener: Mutex::new(listener) }
+        let (id, listener) = (Some(child.id()), Mutex::new(listener));
+        Process { id, socket: None, child: Mutex::new(Some(child)), words, listener }
     }
 
     pub(super) fn id(&self) -> Option<u32> {
@@ -64,6 +78,10 @@ impl Process {
 
     /// Until it has ended by itself, or is killed.
     pub(super) fn end(&self) {
+        if let Some(socket) = &self.socket {
+            // Whoever reads or writes it learns of it. An error means that it is shut already.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
         if self.wait(GRACE).is_some() {
             return;
         }

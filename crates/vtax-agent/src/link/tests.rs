@@ -1,6 +1,6 @@
 use std::{
     io::{BufReader, Cursor, sink},
-    os::unix::net::UnixStream,
+    os::unix::net::{UnixListener, UnixStream},
     thread,
 };
 
@@ -10,7 +10,7 @@ use serde_json::json;
 use super::*;
 use crate::{
     frame::{FrameError, HELLO_MOST, MAGIC, REPLY_MOST, REQUEST_MOST, encode, parse, read_frame, read_magic},
-    protocol::{Answer, Call, Greeting, PROTOCOL, VERSION},
+    protocol::{Answer, Call, Greeting, Introduction, Opening, PROTOCOL, VERSION},
 };
 
 const SOON: Duration = Duration::from_secs(5);
@@ -75,6 +75,36 @@ fn another_version_is_named_with_the_remedy() {
 fn a_banner_in_the_agents_place_is_quoted() {
     let error = to_words(b"Last login: never\n".to_vec()).expect_err("a banner").to_string();
     assert!(error.contains("zone stage") && error.contains("Last login"), "{error}");
+}
+
+/// What others were told is still in the stream of a port, and may have been cut anywhere.
+#[test]
+fn a_hello_for_others_is_passed_over() {
+    let directory = tempfile::tempdir().expect("made");
+    let path = directory.path().join("agent");
+    let listener = UnixListener::bind(&path).expect("bound");
+    thread::scope(|scope| {
+        let link = scope.spawn(|| AgentLink::connect_unix("guest stage", &path, SOON));
+        let (mut agent, _) = listener.accept().expect("a connection");
+        read_magic(&mut BufReader::with_capacity(1, &agent)).expect("magic").expect("some");
+        let opening = read_frame(&mut agent, HELLO_MOST).expect("whole").expect("an opening");
+        let Opening { key, .. } = parse(&opening).expect("of the protocol");
+        let hello = |key: &str| {
+            let greeting = Greeting::ours();
+            let hello = Hello { greeting, pid: 1, hostname: key.into(), kernel: "6.0".into(), boot_id: String::new() };
+            said(&encode(&Introduction { hello, key: key.into() }, HELLO_MOST).expect("small"))
+        };
+        let stale = hello("another");
+        for piece in [b"late\"}}}".as_slice(), &stale[..20], &stale, b"VTAXCTL\n", b"\x01\0\0\0{", &hello(&key)] {
+            agent.write_all(piece).expect("written");
+        }
+        let link = link.join().expect("no panic").expect("greeted");
+        assert_eq!(link.hello().hostname, key);
+        drop(link);
+        agent.set_read_timeout(Some(SOON)).expect("set");
+        let rest = agent.read_to_end(&mut Vec::new());
+        assert!(rest.is_ok(), "the socket is still open: {rest:?}");
+    });
 }
 
 #[test]

@@ -18,9 +18,19 @@ use super::{
     process::{Process, lock},
 };
 use crate::{
+    conversations::Conversations,
     frame::{self, FrameError, HELLO_MOST, REPLY_MOST, REQUEST_MOST},
-    protocol::{Answer, Call, CallId, Greeting, Hello, Outcome, Request},
+    protocol::{Answer, Call, CallId, Greeting, Hello, Introduction, Opening, Outcome, Request},
 };
+
+/// What may be in the stream before the agent's first word to us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Past {
+    /// Nothing: it was made for this link.
+    None,
+    /// What was said to others before.
+    Unknown,
+}
 
 /// The answer to a call, or the reason why there never will be one.
 #[derive(Debug)]
@@ -85,16 +95,22 @@ impl Wire {
         reader: impl Read + Send + 'static,
         writer: impl Write + Send + 'static,
         process: Process,
+        past: Past,
         deadline: Duration,
     ) -> Result<(Wire, Hello), WireError> {
+        let opening = Opening::ours();
+        let key = opening.key.clone();
         let shared = Arc::new(Shared { callers: Mutex::new(Callers::Waiting(HashMap::new())), process });
         let (frames, outbox) = mpsc::channel();
         let (introduce, hello) = mpsc::channel();
         let (for_reader, for_writer) = (shared.clone(), shared.clone());
-        start_thread("agent-reader", move || read(BufReader::new(reader), &for_reader, &introduce))?;
+        start_thread("agent-reader", move || match past {
+            Past::None => read(BufReader::new(reader), &for_reader, &introduce),
+            Past::Unknown => read_ours(Conversations::new(reader), &key, &for_reader, &introduce),
+        })?;
         start_thread("agent-writer", move || write(writer, &for_writer, &outbox))?;
         let wire = Wire { shared, frames };
-        wire.greet()?;
+        wire.greet(&opening)?;
         match hello.recv_timeout(deadline) {
             Ok(hello) => Ok((wire, hello?)),
             Err(_) => Err(WireError::Silent { deadline, stderr: wire.shared.process.last_words() }),
@@ -120,16 +136,16 @@ impl Wire {
         Ok(())
     }
 
-    fn greet(&self) -> Result<(), WireError> {
-        let hello = frame::encode(&Greeting::ours(), HELLO_MOST).map_err(WireError::Unsendable)?;
-        let _ = self.frames.send([&frame::MAGIC[..], &hello].concat());
+    fn greet(&self, opening: &Opening) -> Result<(), WireError> {
+        let opening = frame::encode(opening, HELLO_MOST).map_err(WireError::Unsendable)?;
+        let _ = self.frames.send([&frame::MAGIC[..], &opening].concat());
         Ok(())
     }
 }
 
 impl Drop for Wire {
-    /// The order to shut down is for streams whose end the agent doesn't see, as of a serial
-    /// port; for the others, closing the stream is enough.
+    /// The order to shut down is for streams whose end the agent doesn't see; for the others,
+    /// closing the stream is enough.
     fn drop(&mut self) {
         let shutdown = Call { id: CallId(u64::MAX), request: Request::Shutdown };
         if let Ok(frame) = frame::encode(&shutdown, REQUEST_MOST) {
@@ -184,39 +200,76 @@ impl Shared {
 
 /// The reader's life: the hello, then answers, then the end of the stream.
 fn read(mut reader: BufReader<impl Read>, shared: &Shared, introduce: &Sender<Result<Hello, WireError>>) {
-    let introduced = match read_hello(&mut reader) {
-        Ok(Introduction::Ours(hello)) => Ok(hello),
-        Ok(Introduction::Others(theirs)) => Err(WireError::OtherVersion { ours: Greeting::ours(), theirs }),
-        Ok(Introduction::None) => Err(WireError::Died(shared.die(None))),
+    if present(read_hello(&mut reader), shared, introduce) {
+        follow(reader, shared);
+    }
+}
+
+/// The same for a stream in which others have been before: up to the hello that is meant for us,
+/// whatever is read is theirs.
+fn read_ours(
+    mut stream: Conversations<impl Read>,
+    key: &str,
+    shared: &Shared,
+    introduce: &Sender<Result<Hello, WireError>>,
+) {
+    let end = loop {
+        match stream.next_one() {
+            Ok(true) => {}
+            Ok(false) => break Ok(First::End),
+            Err(error) => break Err(error.into()),
+        }
+        let mut reader = BufReader::new(&mut stream);
+        match read_hello(&mut reader) {
+            Ok(First::Ours(introduction)) if introduction.key != key => {}
+            Ok(First::End) => {}
+            Err(FrameError::Truncated { .. } | FrameError::TooLong { .. } | FrameError::Malformed(_)) => {}
+            Err(error) => break Err(error),
+            Ok(first) => {
+                if present(Ok(first), shared, introduce) {
+                    follow(reader, shared);
+                }
+                return;
+            }
+        }
+    };
+    present(end, shared, introduce);
+}
+
+/// Tells who waits for the hello; false if there is nobody to listen to, or for.
+fn present(first: Result<First, FrameError>, shared: &Shared, introduce: &Sender<Result<Hello, WireError>>) -> bool {
+    let introduced = match first {
+        Ok(First::Ours(Introduction { hello, .. })) => Ok(hello),
+        Ok(First::Others(theirs)) => Err(WireError::OtherVersion { ours: Greeting::ours(), theirs }),
+        Ok(First::End) => Err(WireError::Died(shared.die(None))),
         Err(error) => Err(WireError::Died(shared.die(Some(error)))),
     };
     let goes_on = introduced.is_ok();
-    if introduce.send(introduced).is_ok() && goes_on {
-        let end = read_answers(&mut reader, shared);
-        shared.die(end.err());
-    }
+    introduce.send(introduced).is_ok() && goes_on
 }
 
-enum Introduction {
-    Ours(Hello),
+fn follow(mut reader: BufReader<impl Read>, shared: &Shared) {
+    let end = read_answers(&mut reader, shared);
+    shared.die(end.err());
+}
+
+/// What an agent's stream begins with.
+enum First {
+    Ours(Introduction),
+    /// Of another version only the greeting can be relied on.
     Others(Greeting),
-    None,
+    End,
 }
 
-/// Of another version only the greeting can be relied on.
-fn read_hello(reader: &mut BufReader<impl Read>) -> Result<Introduction, FrameError> {
+fn read_hello(reader: &mut BufReader<impl Read>) -> Result<First, FrameError> {
     let Some(()) = frame::read_magic(reader)? else {
-        return Ok(Introduction::None);
+        return Ok(First::End);
     };
     let Some(body) = frame::read_frame(reader, HELLO_MOST)? else {
-        return Ok(Introduction::None);
+        return Ok(First::End);
     };
     let greeting: Greeting = frame::parse(&body)?;
-    if greeting == Greeting::ours() {
-        Ok(Introduction::Ours(frame::parse(&body)?))
-    } else {
-        Ok(Introduction::Others(greeting))
-    }
+    if greeting == Greeting::ours() { Ok(First::Ours(frame::parse(&body)?)) } else { Ok(First::Others(greeting)) }
 }
 
 fn read_answers(reader: &mut impl Read, shared: &Shared) -> Result<(), FrameError> {

@@ -14,6 +14,7 @@ use vtax_engine::Cancel;
 use vtax_sys::clock::now_ns;
 
 use super::{
+    Parting, Standing,
     engine::Engine,
     facts,
     session::{self, Part, Task},
@@ -27,6 +28,11 @@ use crate::{
 
 /// How long cancelled sessions have to put away what they hold (a half-sent file).
 const FAREWELL: Duration = Duration::from_millis(500);
+
+const NOT_A_GUEST: &str =
+    "this agent is on a machine that isn't vtax's: it sets up no links there and runs no programs";
+const NOT_INIT: &str =
+    "this agent isn't the first process of its machine, so it doesn't switch it off; ask its init to";
 
 /// What the other threads tell the owner.
 pub(super) enum Event {
@@ -46,6 +52,7 @@ pub(super) enum Event {
 pub(super) struct Desk<W, E> {
     writer: W,
     engine: Arc<E>,
+    standing: Standing,
     events: SyncSender<Event>,
     sessions: BTreeMap<SessionId, Session>,
 }
@@ -69,32 +76,42 @@ struct Session {
 type Answered = Result<(), FrameError>;
 
 impl<W: Write, E: Engine> Desk<W, E> {
-    pub(super) fn new(writer: W, engine: E, events: SyncSender<Event>) -> Self {
-        Desk { writer, engine: Arc::new(engine), events, sessions: BTreeMap::new() }
+    pub(super) fn new(writer: W, engine: E, standing: Standing, events: SyncSender<Event>) -> Self {
+        Desk { writer, engine: Arc::new(engine), standing, events, sessions: BTreeMap::new() }
     }
 
     /// Until the stream ends or can't be written to.
-    pub(super) fn run(mut self, inbox: &Receiver<Event>) -> Result<(), FrameError> {
+    pub(super) fn run(mut self, inbox: &Receiver<Event>) -> Result<Parting, FrameError> {
         let end = self.take_events(inbox);
         self.farewell(inbox);
         end
     }
 
-    fn take_events(&mut self, inbox: &Receiver<Event>) -> Result<(), FrameError> {
+    fn take_events(&mut self, inbox: &Receiver<Event>) -> Result<Parting, FrameError> {
         // The desk holds a sender itself, so there always is a next event.
         while let Ok(event) = inbox.recv() {
             match event {
-                Event::Called(call) if matches!(call.request, Request::Shutdown) => {
-                    return self.done(call.id, Reply::Done);
+                Event::Called(call) => {
+                    if let Some(parting) = self.parting(&call) {
+                        return self.done(call.id, Reply::Done).map(|()| parting);
+                    }
+                    self.called(*call)?;
                 }
-                Event::Called(call) => self.called(*call)?,
                 Event::Misread { id, error } => self.fail(id, FaultKind::BadRequest, error)?,
-                Event::StreamEnded(end) => return end,
+                Event::StreamEnded(end) => return end.map(|()| Parting::Over),
                 Event::Ready { session, reply } => self.ready(session, reply)?,
                 Event::SessionEnded { session, outcome } => self.ended(session, outcome)?,
             }
         }
-        Ok(())
+        Ok(Parting::Over)
+    }
+
+    fn parting(&self, call: &Call) -> Option<Parting> {
+        match (&call.request, self.standing) {
+            (Request::Shutdown, _) => Some(Parting::Over),
+            (Request::PowerOff, Standing::Init) => Some(Parting::PowerOff),
+            _ => None,
+        }
     }
 
     fn farewell(&mut self, inbox: &Receiver<Event>) {
@@ -123,6 +140,11 @@ impl<W: Write, E: Engine> Desk<W, E> {
             Request::Prepare { session, directory, size } => {
                 self.open(id, session, Task::Prepare { directory, size }, None)
             }
+            Request::Attach { .. } | Request::Run { .. } if self.standing == Standing::Visitor => {
+                self.fail(id, FaultKind::Refused, NOT_A_GUEST)
+            }
+            Request::Attach { session, attachment } => self.open(id, session, Task::Attach(attachment), None),
+            Request::Run { session, argv, limit } => self.open(id, session, Task::Run { argv, limit }, None),
             Request::Start { session, at } => self.start(id, session, at),
             Request::Finish { session } => self.finish(id, session),
             Request::Cancel { session } => {
@@ -133,8 +155,10 @@ impl<W: Write, E: Engine> Desk<W, E> {
                 self.cancel_all();
                 self.done(id, Reply::Done)
             }
-            // Shutdown has ended the loop before it got here.
+            // Shutdown has ended the loop before it got here, and so has the order to switch off a
+            // machine that is this agent's.
             Request::Ping | Request::Shutdown => self.done(id, Reply::Done),
+            Request::PowerOff => self.fail(id, FaultKind::Refused, NOT_INIT),
             Request::Clock => self.done(id, Reply::Clock { now_ns: now_ns() }),
             Request::Describe => self.done(id, Reply::Facts(Box::new(facts::facts()))),
             Request::Route { from, to } => self.done(id, Reply::Route(facts::route(from, to))),
@@ -149,12 +173,12 @@ impl<W: Write, E: Engine> Desk<W, E> {
         let Entry::Vacant(place) = self.sessions.entry(session) else {
             return self.fail(id, FaultKind::Session, format!("session {} is there already", session.0));
         };
-        let prepares = matches!(task, Task::Prepare { .. });
+        let is_test = matches!(task, Task::Respond(_) | Task::Initiate { .. });
         let cancel = Cancel::new();
         if let Err(error) = session::start(session, task, self.engine.clone(), cancel.clone(), self.events.clone()) {
             return self.fail(id, FaultKind::Refused, format!("no thread can be started for the session: {error}"));
         }
-        let (ready, finish) = if prepares { (None, Some(id)) } else { (Some(id), None) };
+        let (ready, finish) = if is_test { (Some(id), None) } else { (None, Some(id)) };
         place.insert(Session { cancel, load, ready, finish, start, cancelled: false, outcome: None });
         Ok(())
     }
@@ -163,6 +187,8 @@ impl<W: Write, E: Engine> Desk<W, E> {
         let load = match task {
             Task::Respond(part) | Task::Initiate { part, .. } => admit_part(part)?,
             Task::Prepare { size, .. } => Load::of_file(*size)?,
+            Task::Attach(_) => Load { flows: 1, ..Load::NONE },
+            Task::Run { limit, .. } => Load::of_program(*limit)?,
         };
         if self.sessions.len() >= SESSIONS_MOST {
             return Err(LimitError::Sessions);

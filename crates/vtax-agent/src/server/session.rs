@@ -13,13 +13,19 @@ use std::{
 };
 
 use vtax_engine::{Cancel, EndSetup, EngineError, Failed, Target, Token};
-use vtax_model::{measurement::EndReport, units::ByteSize, workload::TestSpec};
+use vtax_model::{
+    measurement::EndReport,
+    units::{ByteSize, Span},
+    workload::TestSpec,
+};
 
 use super::{
+    attach,
     desk::Event,
     engine::{Bound, Connected, Engine},
+    program,
 };
-use crate::protocol::{Fault, FaultKind, Outcome, Reply, SessionId};
+use crate::protocol::{Attachment, Fault, FaultKind, Outcome, Reply, SessionId};
 
 /// What a session has to do.
 pub(super) enum Task {
@@ -33,6 +39,11 @@ pub(super) enum Task {
     Prepare {
         directory: PathBuf,
         size: ByteSize,
+    },
+    Attach(Attachment),
+    Run {
+        argv: Vec<String>,
+        limit: Span,
     },
 }
 
@@ -63,22 +74,39 @@ pub(super) fn start<E: Engine>(
     thread::Builder::new().name("session".into()).spawn(run).map(drop)
 }
 
-/// `ready` is told when the end is bound or connected.
-fn run_task<E: Engine>(task: Task, engine: &E, cancel: &Cancel, ready: impl FnOnce(Reply)) -> Result<Reply, Failed> {
+/// `ready` is told when the end of a test is bound or connected.
+fn run_task<E: Engine>(task: Task, engine: &E, cancel: &Cancel, ready: impl FnOnce(Reply)) -> Result<Reply, Fault> {
     match task {
-        Task::Respond(Part { spec, setup, token }) => {
-            let bound = engine.bind(&spec, &setup, token)?;
-            ready(Reply::Listening { target: bound.target() });
-            bound.serve(cancel).map(report)
+        Task::Respond(part) => respond(part, engine, cancel, ready).map_err(fault),
+        Task::Initiate { part, target, starts } => {
+            initiate(part, &target, &starts, engine, cancel, ready).map_err(fault)
         }
-        Task::Initiate { part: Part { spec, setup, token }, target, starts } => {
-            let connected = engine.connect(&spec, &setup, &target, token, cancel)?;
-            ready(Reply::Connected);
-            let at = starts.recv().map_err(|_| EngineError::Cancelled)?;
-            connected.run(at, cancel).map(report)
+        Task::Prepare { directory, size } => {
+            engine.prepare(&directory, size, cancel).map(|()| Reply::Done).map_err(|error| fault(error.into()))
         }
-        Task::Prepare { directory, size } => Ok(engine.prepare(&directory, size, cancel).map(|()| Reply::Done)?),
+        Task::Attach(attachment) => attach::attach(&attachment, cancel).map(Reply::Link).map_err(Fault::from),
+        Task::Run { argv, limit } => program::run(&argv, limit, cancel).map(Reply::Ran).map_err(Fault::from),
     }
+}
+
+fn respond<E: Engine>(part: Part, engine: &E, cancel: &Cancel, ready: impl FnOnce(Reply)) -> Result<Reply, Failed> {
+    let bound = engine.bind(&part.spec, &part.setup, part.token)?;
+    ready(Reply::Listening { target: bound.target() });
+    bound.serve(cancel).map(report)
+}
+
+fn initiate<E: Engine>(
+    part: Part,
+    target: &Target,
+    starts: &Receiver<Option<u64>>,
+    engine: &E,
+    cancel: &Cancel,
+    ready: impl FnOnce(Reply),
+) -> Result<Reply, Failed> {
+    let connected = engine.connect(&part.spec, &part.setup, target, part.token, cancel)?;
+    ready(Reply::Connected);
+    let at = starts.recv().map_err(|_| EngineError::Cancelled)?;
+    connected.run(at, cancel).map(report)
 }
 
 fn report(report: EndReport) -> Reply {
@@ -87,10 +115,10 @@ fn report(report: EndReport) -> Reply {
 
 /// A panic is a defect of one session. It must not take the others with it, nor leave the
 /// coordinator waiting.
-fn run_guarded(run: impl FnOnce() -> Result<Reply, Failed>) -> Outcome {
+fn run_guarded(run: impl FnOnce() -> Result<Reply, Fault>) -> Outcome {
     match panic::catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(reply)) => Outcome::Done(reply),
-        Ok(Err(failed)) => Outcome::Failed(fault(failed)),
+        Ok(Err(fault)) => Outcome::Failed(fault),
         Err(payload) => {
             let why = format!("the session panicked: {}; this is a defect of vtax, please report it", said(&*payload));
             Outcome::Failed(Fault::new(FaultKind::Panicked, why))

@@ -14,7 +14,7 @@ use vtax_model::{
     histogram::Histogram,
     measurement::{EndReport, Interval, IntervalRtt, Stages, ThreadCpu},
     options::{self, INTERVALS_MOST, THREADS_MOST, TestOptions},
-    units::{ByteSize, Span},
+    units::{ByteSize, Mtu, Span},
     workload::{Direction, MESSAGE_MOST, TestSpec, Transport, Warmup, Workload},
 };
 
@@ -22,7 +22,7 @@ use super::*;
 use crate::{
     frame::{MAGIC, REPLY_MOST, encode, parse, read_frame},
     link::{AgentError, AgentLink, PendingReply},
-    protocol::{Answer, Fault, FaultKind, Hello, Outcome, Reply, Request, SessionId},
+    protocol::{Answer, Attachment, Fault, FaultKind, Hello, Outcome, RUN_LIMIT, Ran, Reply, Request, SessionId},
 };
 
 const SOON: Duration = Duration::from_secs(5);
@@ -112,15 +112,19 @@ impl Engine for Fake {
 /// An agent on a thread, and a connection to it.
 struct Stage {
     stream: UnixStream,
-    agent: JoinHandle<Result<(), ServeError>>,
+    agent: JoinHandle<Result<Parting, ServeError>>,
     cancelled: mpsc::Receiver<()>,
 }
 
 fn stage() -> Stage {
+    stage_of(Standing::Visitor)
+}
+
+fn stage_of(standing: Standing) -> Stage {
     let (stream, theirs) = UnixStream::pair().expect("a pair");
     let (told, cancelled) = mpsc::channel();
     let reader = theirs.try_clone().expect("cloned");
-    let agent = thread::spawn(move || serve(reader, theirs, Fake { cancelled: told }));
+    let agent = thread::spawn(move || serve(reader, theirs, Fake { cancelled: told }, standing));
     Stage { stream, agent, cancelled }
 }
 
@@ -147,7 +151,7 @@ impl Stage {
         parse(&body).expect("of the protocol")
     }
 
-    fn end(self) -> Result<(), ServeError> {
+    fn end(self) -> Result<Parting, ServeError> {
         self.stream.shutdown(Shutdown::Write).expect("shut");
         self.agent.join().expect("no panic")
     }
@@ -487,7 +491,7 @@ proptest! {
     fn no_bytes_make_an_agent_panic(bytes: Vec<u8>, greeted: bool) {
         let hello = [&MAGIC[..], &encode(&Greeting::ours(), HELLO_MOST).expect("small")].concat();
         let stream = if greeted { [hello, bytes].concat() } else { bytes };
-        let _ = serve(Cursor::new(stream), sink(), Fake { cancelled: mpsc::channel().0 });
+        let _ = serve(Cursor::new(stream), sink(), Fake { cancelled: mpsc::channel().0 }, Standing::Visitor);
     }
 
     #[test]
@@ -495,7 +499,7 @@ proptest! {
         let hello = [&MAGIC[..], &encode(&Greeting::ours(), HELLO_MOST).expect("small")].concat();
         let length = u32::try_from(text.len()).expect("short").to_le_bytes();
         let stream = [&hello[..], &length, text.as_bytes()].concat();
-        let _ = serve(Cursor::new(stream), sink(), Fake { cancelled: mpsc::channel().0 });
+        let _ = serve(Cursor::new(stream), sink(), Fake { cancelled: mpsc::channel().0 }, Standing::Visitor);
     }
 
     #[test]
@@ -520,4 +524,44 @@ proptest! {
             prop_assert_eq!(encode(&call, REQUEST_MOST).expect("fits"), frame);
         }
     }
+}
+
+#[test]
+fn a_visitor_changes_nothing() {
+    let stage = stage();
+    let link = stage.link();
+    let attachment = Attachment { mac: "02:00:00:00:00:01".into(), mtu: Mtu::ETHERNET, addresses: Vec::new() };
+    for refused in
+        [link.attach(&attachment).expect_err("no guest"), link.run(&["true".into()], RUN_LIMIT).expect_err("no guest")]
+    {
+        let AgentError::Refused { fault, .. } = refused else { panic!("{refused:?}") };
+        assert_eq!(fault.kind, FaultKind::Refused, "{fault}");
+    }
+}
+
+#[test]
+fn a_guest_runs_programs_and_finds_its_links() {
+    let stage = stage_of(Standing::Guest);
+    let link = stage.link();
+    let ran = link.run(&["sh", "-c", "echo $0; exit 5"].map(str::to_owned), RUN_LIMIT).expect("it runs");
+    assert_eq!(ran, Ran { status: 5, stdout: "sh\n".into(), stderr: String::new() });
+    let missing = link.run(&["no-such-program".into()], RUN_LIMIT).expect_err("missing").to_string();
+    assert!(missing.contains("run a program") && missing.contains("no-such-program"), "{missing}");
+    let century = Span(Duration::from_secs(100 * 365 * 24 * 3600));
+    let hostile = Request::Run { session: SessionId(77), argv: vec!["true".into()], limit: century };
+    assert_eq!(fault(&link, hostile).kind, FaultKind::Refused);
+    let misread = Attachment { mac: "02-00".into(), mtu: Mtu::ETHERNET, addresses: Vec::new() };
+    let misread = link.attach(&misread).expect_err("no address").to_string();
+    assert!(misread.contains("set up its link") && misread.contains("02-00"), "{misread}");
+}
+
+#[test]
+fn only_the_first_process_switches_the_machine_off() {
+    let guest = stage_of(Standing::Guest);
+    let link = guest.link();
+    assert_eq!(fault(&link, Request::PowerOff).kind, FaultKind::Refused);
+    drop(link);
+    let init = stage_of(Standing::Init);
+    init.link().power_off(SOON).expect("answered");
+    assert_eq!(init.agent.join().expect("no panic").expect("a clean end"), Parting::PowerOff);
 }

@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn any_login_shell_takes_it_as_one_word() {
-        let command = Script::new("vtax-agent 0.1.0 (protocol 2)", 3_000_000).command();
+        let command = Script::new("vtax-agent 0.1.0 (protocol 3)", 3_000_000).command();
         let command = command.to_str().expect("ASCII");
         let quoted = command.strip_prefix("exec sh -c '").and_then(|rest| rest.strip_suffix('\''));
         let quoted = quoted.expect("one word");

@@ -1,10 +1,11 @@
 //! `bridge`: a port of the host's virtual switch, of which the wire is a port as well. The
 //! switch itself belongs to the wire's end and is made with it.
 
-use super::{AddressOf, Attachment, Claim, Nic};
+use super::{AddressOf, Attachment, Claim, Handler, Nic};
 use crate::{plan::Draft, step::NewLink};
 
-pub(super) const NIC: Nic = Nic { link: Some("bridge"), address: AddressOf::Wire, claim: Claim::Receive, attach };
+pub(super) const NIC: Nic =
+    Nic { link: Some("bridge"), address: AddressOf::Wire, claim: Claim::Receive(Handler::Bridge), attach };
 
 fn attach(zone: &Attachment<'_>, draft: &mut Draft<'_>) {
     let (inner, port) = (zone.link(), draft.vnet(&zone.zone.host));

@@ -1,12 +1,10 @@
-//! Methods that attach guests or hand over hardware. They are in the vocabulary, and a study
+//! Methods that hand over hardware. They are in the vocabulary, and a study
 //! may name them; this version says why it can't build them on this machine.
 
 use vtax_model::method::Unsupported;
 
+use super::unsupported;
 use crate::facts::Facts;
-
-const NO_GUESTS: &str = "this version of vtax builds no guests";
-const USE_ZONES: &str = "use a zone method (bridge comes nearest)";
 
 pub(crate) fn assigned(facts: &Facts) -> Unsupported {
     let nics = &facts.hardware.nics;
@@ -32,23 +30,10 @@ pub(crate) fn sr_iov(facts: &Facts) -> Unsupported {
     )
 }
 
-pub(crate) fn paravirtual(facts: &Facts) -> Unsupported {
-    unsupported(&format!("{NO_GUESTS}{}", kvm(facts)), USE_ZONES)
-}
-
-pub(crate) fn emulated(facts: &Facts) -> Unsupported {
-    unsupported(&format!("{NO_GUESTS}{}", kvm(facts)), USE_ZONES)
-}
-
 pub(crate) fn root_domain(facts: &Facts) -> Unsupported {
     let missing = if facts.hardware.iommu { "" } else { "; this machine has no active IOMMU either" };
-    unsupported(&format!("{NO_GUESTS}{missing}"), "use exclusive: a zone with a wire of its own")
-}
-
-fn kvm(facts: &Facts) -> &'static str {
-    if facts.hardware.kvm { "" } else { "; this machine has no /dev/kvm either" }
-}
-
-fn unsupported(why: &str, remedy: &str) -> Unsupported {
-    Unsupported { why: why.to_owned(), remedy: remedy.to_owned() }
+    unsupported(
+        &format!("this version of vtax gives no root complexes away{missing}"),
+        "use exclusive: a zone with a wire of its own",
+    )
 }

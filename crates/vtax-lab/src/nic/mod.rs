@@ -1,17 +1,21 @@
 //! The registry of I/O methods: one file each, a pure function that adds to a plan what
-//! attaches one zone.
+//! attaches one zone or guest.
 
 mod bridge;
+mod emulated;
 mod exclusive;
+mod guest;
 mod ipvlan;
 mod later;
 mod macvlan;
+mod paravirtual;
 mod shared_ip;
 mod veth;
 mod vxlan;
 
 use ipnet::Ipv4Net;
 use vtax_model::{
+    guest::{Attach, EmulatedNic, VirtioNic},
     method::{Availability, IoMethod, Unsupported},
     topology::Zone,
 };
@@ -21,6 +25,8 @@ use crate::{
     place::Place,
     plan::{Draft, Uplink},
 };
+
+pub(crate) use guest::{Fitting, GuestAttachment, attach as attach_guest, driver, fitting};
 
 /// How zones of one method come into a plan.
 pub(crate) struct Nic {
@@ -54,9 +60,17 @@ pub(crate) enum Claim {
     Nothing,
     /// It takes the device's receive handler, of which there is one: so a device can be a
     /// bridge's port, or have macvlans, or have ipvlans (`netdev_rx_handler_register`).
-    Receive,
+    Receive(Handler),
     /// It takes the end away.
     All,
+}
+
+/// What receives in place of the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Handler {
+    Bridge,
+    Macvlan,
+    Ipvlan,
 }
 
 /// A zone about to be attached.
@@ -77,6 +91,7 @@ impl Attachment<'_> {
 enum Entry {
     Host,
     Zone(&'static Nic),
+    Guest(Attach),
     Later(fn(&Facts) -> Unsupported),
 }
 
@@ -92,11 +107,14 @@ fn entry(method: IoMethod) -> Entry {
         IoMethod::Exclusive => Entry::Zone(&exclusive::NIC),
         IoMethod::Assigned => Entry::Later(later::assigned),
         IoMethod::SrIov => Entry::Later(later::sr_iov),
-        IoMethod::Paravirtual => Entry::Later(later::paravirtual),
-        IoMethod::Emulated => Entry::Later(later::emulated),
+        IoMethod::Paravirtual => Entry::Guest(Attach::Paravirtual(VirtioNic::default())),
+        IoMethod::Emulated => Entry::Guest(Attach::Emulated { model: EmulatedNic::default() }),
         IoMethod::RootDomain => Entry::Later(later::root_domain),
     }
 }
+
+/// Guests hang on the bridge whose port the wire's end is, at addresses of the wire's network.
+pub(crate) const GUEST: (AddressOf, Claim) = (AddressOf::Wire, Claim::Receive(Handler::Bridge));
 
 /// The method for a zone, or why there is none on this machine.
 pub(crate) fn supported(method: IoMethod, facts: &Facts) -> Result<&'static Nic, Unsupported> {
@@ -104,21 +122,31 @@ pub(crate) fn supported(method: IoMethod, facts: &Facts) -> Result<&'static Nic,
     match entry(method) {
         Entry::Zone(nic) => nic.link.map_or(Ok(nic), |kind| kernel_has(kind, facts).map(|()| nic)),
         Entry::Later(why) => Err(why(facts)),
-        Entry::Host => Err(Unsupported {
-            why: "`native` is the host itself and attaches no zone".to_owned(),
-            remedy: "use the host's own endpoint".to_owned(),
-        }),
+        Entry::Guest(_) => Err(unsupported(&format!("`{method}` attaches guests, not zones"), "make it a guest")),
+        Entry::Host => {
+            Err(unsupported("`native` is the host itself and attaches no zone", "use the host's own endpoint"))
+        }
     }
 }
 
-/// Whether each method can be used on this machine: the same answer that the planner gives.
+/// Whether each method can be used on this machine: the same answer that the planner gives. Of the
+/// methods of guests only facts that were gathered [`with guests`](Facts::with_guests) tell.
 pub fn availability(facts: &Facts) -> Vec<(IoMethod, Availability)> {
-    let answer = |method| match (entry(method), supported(method, facts)) {
-        (Entry::Host, _) => wire(facts).err(),
-        (_, Err(unsupported)) => Some(unsupported),
-        (_, Ok(_)) => None,
+    let answer = |method| match entry(method) {
+        Entry::Host => wire(facts),
+        Entry::Guest(attach) => guest_availability(&attach, facts),
+        Entry::Zone(_) | Entry::Later(_) => supported(method, facts).map(drop),
     };
-    IoMethod::ALL.map(|method| (method, answer(method).map_or(Availability::Yes, Availability::No))).into()
+    IoMethod::ALL.map(|method| (method, answer(method).map_or_else(Availability::No, |()| Availability::Yes))).into()
+}
+
+/// Whether guests with this very NIC, which boot a system of vtax's own, can be had here.
+///
+/// # Errors
+/// Why not, and what mends it.
+pub fn guest_availability(attach: &Attach, facts: &Facts) -> Result<(), Unsupported> {
+    wire(facts)?;
+    guest::supported(attach, facts)
 }
 
 /// Every lab has wires.
@@ -129,11 +157,15 @@ pub(crate) fn wire(facts: &Facts) -> Result<(), Unsupported> {
 fn kernel_has(kind: &str, facts: &Facts) -> Result<(), Unsupported> {
     match facts.lacks(kind) {
         None => Ok(()),
-        Some(why) => Err(Unsupported {
-            why: why.to_owned(),
-            remedy: format!("load or install the module `{kind}` (CONFIG_{})", kind.to_ascii_uppercase()),
-        }),
+        Some(why) => {
+            let remedy = format!("load or install the module `{kind}` (CONFIG_{})", kind.to_ascii_uppercase());
+            Err(unsupported(why, &remedy))
+        }
     }
+}
+
+fn unsupported(why: &str, remedy: &str) -> Unsupported {
+    Unsupported { why: why.to_owned(), remedy: remedy.to_owned() }
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Which address everything has.
 //!
 //! Addresses are laid out as offsets first, so that the size of the range is known before
-//! the range is chosen. Each segment has one network for its hosts and for the zones that
-//! are on the wire itself; each routed zone and each tunnel has a network of two addresses
+//! the range is chosen. Each segment has one network for its hosts and for the zones and
+//! guests that are on the wire itself; each routed zone and each tunnel has a network of two addresses
 //! (RFC 3021). The routed networks behind one host's wire lie side by side, so that one
 //! route leads to all of them.
 
@@ -13,6 +13,7 @@ use vtax_model::topology::{Name, Topology};
 
 use super::{
     PlanError,
+    member::Member,
     segment::{End, Segment},
     tunnel::Pair,
 };
@@ -50,14 +51,14 @@ impl Layout {
     /// Lays the addresses out and finds a range for them.
     pub(super) fn of(
         topology: &Topology,
-        methods: &[AddressOf],
+        members: &[Member<'_>],
         segments: &[Segment],
         pairs: &[Pair],
         facts: &Facts,
     ) -> Result<Layout, PlanError> {
         let mut offsets = Offsets::default();
         for segment in segments {
-            offsets.segment(topology, methods, segment);
+            offsets.segment(members, segment);
         }
         for pair in pairs {
             offsets.tunnel(pair);
@@ -71,7 +72,7 @@ impl Layout {
         self.net(self.offsets.hosts[end])
     }
 
-    /// The zone's own address, if its method doesn't give it the host's.
+    /// The zone's or guest's own address, if its method doesn't give it the host's.
     pub(super) fn zone(&self, zone: &Name) -> Option<Ipv4Net> {
         self.offsets.zones.get(zone).map(|slot| self.net(*slot))
     }
@@ -98,14 +99,10 @@ impl Layout {
 }
 
 impl Offsets {
-    fn segment(&mut self, topology: &Topology, methods: &[AddressOf], segment: &Segment) {
+    fn segment(&mut self, members: &[Member<'_>], segment: &Segment) {
         let zones = |end: &End, of: AddressOf| -> Vec<Name> {
-            let here = topology
-                .zones
-                .iter()
-                .zip(methods)
-                .filter(|(zone, method)| zone.host == end.host && zone.wire == end.wire && **method == of);
-            here.map(|(zone, _)| zone.name.clone()).collect()
+            let here = members.iter().filter(|member| member.is_at(end) && member.address == of);
+            here.map(|member| member.name.clone()).collect()
         };
         let on_wire: Vec<Name> = segment.ends.iter().flat_map(|end| zones(end, AddressOf::Wire)).collect();
         // The network's own address and the broadcast address are not given away.

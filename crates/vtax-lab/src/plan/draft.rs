@@ -1,36 +1,42 @@
 //! A plan in the making.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    path::{Path, PathBuf},
+};
 
 use ipnet::Ipv4Net;
 use std::net::Ipv4Addr;
 use vtax_model::{
     method::{DomainKind, IoMethod},
-    topology::{Name, Topology, Wire, Zone},
+    topology::{Guest, Name, Topology, Wire, Zone},
     units::Mtu,
 };
 
 use super::{
     Blueprint, Endpoint, Far, Plan, PlanError, PlannedLink, PlannedWire, Tunnel, TunnelEnd,
     addresses::Layout,
+    checks,
+    guests::{self, Admitted, PlannedGuest},
+    member::{Member, members},
     segment::{self, End, Segment},
     tunnel::{self, Pair},
 };
 use crate::{
     facts::Facts,
     limit::Limit,
-    nic::{self, AddressOf, Attachment, Claim, Nic},
+    nic::{self, AddressOf, Attachment, Claim, GuestAttachment, Handler, Nic},
     place::{LinkName, Place},
     step::{LabStep, NewLink},
 };
-
-/// A bridge has ten bits for the numbers of its ports (`BR_PORT_BITS`), and none is 0.
-const MOST_PORTS: usize = 1023;
 
 /// A plan in the making.
 pub(crate) struct Draft<'a> {
     topology: &'a Topology,
     nics: Vec<&'static Nic>,
+    guests: Vec<Admitted>,
+    /// Where guests of this lab have their sockets and logs.
+    guests_directory: PathBuf,
     segments: Vec<Segment>,
     pairs: Vec<Pair>,
     layout: Layout,
@@ -59,21 +65,38 @@ impl<'a> Draft<'a> {
             return Err(PlanError::NameTaken { lab: topology.name.clone() });
         }
         nic::wire(facts).map_err(PlanError::NoWires)?;
-        check_shapes(topology, facts)?;
-        topology.zones.iter().try_for_each(|zone| check_place(topology, zone))?;
+        checks::shapes(topology, facts)?;
+        checks::places(topology, topology.zones.iter().map(|zone| (&zone.name, &zone.host, &zone.wire)))?;
+        checks::places(topology, topology.guests.iter().map(|guest| (&guest.name, &guest.host, &guest.wire)))?;
         let nics: Vec<_> = topology.zones.iter().map(|zone| supported(zone, facts)).collect::<Result<_, _>>()?;
-        check_clashes(topology, &nics)?;
-        check_limits(topology, &nics, facts)?;
-        let tunnel_mtu = tunnel_mtu(topology)?;
+        let members = members(topology, &nics);
+        checks::clashes(&members)?;
+        checks::limits(topology, &members, facts)?;
+        let guests = guests::admit(topology, facts)?;
+        let tunnel_mtu = checks::tunnel_mtu(topology)?;
         let segments = segment::segments(topology)?;
         let pairs = tunnel::pairs(topology, &segments)?;
-        check_far_ends(topology, &pairs)?;
-        let addresses: Vec<AddressOf> = nics.iter().map(|nic| nic.address).collect();
-        let layout = Layout::of(topology, &addresses, &segments, &pairs, facts)?;
-        let uplinks = uplinks(topology, &segments);
+        checks::far_ends(&members, &pairs)?;
+        let layout = Layout::of(topology, &members, &segments, &pairs, facts)?;
+        let uplinks = uplinks(topology, &members, &segments);
         let blueprint = blueprint(topology, layout.range);
+        let guests_directory = facts.guests_directory(&topology.name);
         let (vnets, sysctls, steps) = Default::default();
-        Ok(Draft { topology, nics, segments, pairs, layout, uplinks, vnets, sysctls, tunnel_mtu, blueprint, steps })
+        Ok(Draft {
+            topology,
+            nics,
+            guests,
+            guests_directory,
+            segments,
+            pairs,
+            layout,
+            uplinks,
+            vnets,
+            sysctls,
+            tunnel_mtu,
+            blueprint,
+            steps,
+        })
     }
 
     pub(super) fn build(mut self) -> Result<Plan, PlanError> {
@@ -87,6 +110,9 @@ impl<'a> Draft<'a> {
         }
         for (zone, nic) in topology.zones.iter().zip(self.nics.clone()) {
             self.attach(zone, nic);
+        }
+        for (guest, admitted) in topology.guests.iter().zip(self.guests.clone()) {
+            self.attach_guest(guest, admitted);
         }
         for segment in self.segments.clone() {
             self.routes(&segment);
@@ -160,6 +186,7 @@ impl<'a> Draft<'a> {
             kind: DomainKind::Primary,
             host: end.host.clone(),
             method: IoMethod::Native,
+            flavour: None,
             wire: end.wire.clone(),
             address: address.addr(),
             interface: uplink.stack[0].link.clone(),
@@ -174,6 +201,14 @@ impl<'a> Draft<'a> {
         let uplink = self.uplinks[&end].clone();
         let address = self.layout.zone(&zone.name).unwrap_or_else(|| self.layout.host(&end));
         (nic.attach)(&Attachment { zone, uplink: &uplink, address }, self);
+    }
+
+    fn attach_guest(&mut self, guest: &'a Guest, admitted: Admitted) {
+        let end = End { host: guest.host.clone(), wire: guest.wire.clone() };
+        let uplink = self.uplinks[&end].clone();
+        let address = self.layout.zone(&guest.name).expect("guests have addresses of their wire's network");
+        let Admitted { fitting, mac } = admitted;
+        nic::attach_guest(&GuestAttachment { guest, fitting, uplink: &uplink, address, mac }, self);
     }
 
     /// Every stack on the segment learns the way to the zones that are routed by a host.
@@ -260,7 +295,7 @@ impl Draft<'_> {
         }
     }
 
-    /// The host's side of its next zone's veth pair.
+    /// The host's side of its next vnet.
     pub(crate) fn vnet(&mut self, host: &Name) -> Place {
         let next = self.vnets.entry(host.clone()).or_default();
         *next += 1;
@@ -313,6 +348,7 @@ impl Draft<'_> {
             kind: DomainKind::Zone,
             host: zone.host.clone(),
             method: zone.method,
+            flavour: None,
             wire: zone.wire.clone(),
             address: attachment.address.addr(),
             interface: stack[0].link.clone(),
@@ -320,6 +356,20 @@ impl Draft<'_> {
             mtu,
             stack,
         });
+    }
+
+    pub(super) fn blueprint(&self) -> &Blueprint {
+        &self.blueprint
+    }
+
+    pub(super) fn guests_directory(&self) -> &Path {
+        &self.guests_directory
+    }
+
+    pub(super) fn add_guest(&mut self, guest: PlannedGuest, start: LabStep, endpoint: Endpoint) {
+        self.steps.push(start);
+        self.blueprint.guests.push(guest);
+        self.blueprint.endpoints.push(endpoint);
     }
 
     fn mark(&self, object: &Name) -> String {
@@ -334,6 +384,7 @@ fn blueprint(topology: &Topology, addresses: Ipv4Net) -> Blueprint {
         addresses,
         hosts: topology.hosts.iter().map(|host| host.name.clone()).collect(),
         zones: topology.zones.iter().map(|zone| zone.name.clone()).collect(),
+        guests: Vec::new(),
         links: Vec::new(),
         wires: Vec::new(),
         endpoints: Vec::new(),
@@ -341,29 +392,25 @@ fn blueprint(topology: &Topology, addresses: Ipv4Net) -> Blueprint {
     }
 }
 
-fn uplinks(topology: &Topology, segments: &[Segment]) -> HashMap<End, Uplink> {
+fn uplinks(topology: &Topology, members: &[Member<'_>], segments: &[Segment]) -> HashMap<End, Uplink> {
     let ends = segments.iter().flat_map(|segment| &segment.ends);
-    ends.map(|end| (end.clone(), uplink(topology, end))).collect()
+    ends.map(|end| (end.clone(), uplink(topology, members, end))).collect()
 }
 
-fn uplink(topology: &Topology, end: &End) -> Uplink {
-    let has = |method| zones_at(topology, end).find(|zone| zone.method == method);
+fn uplink(topology: &Topology, members: &[Member<'_>], end: &End) -> Uplink {
+    let claimed = |claim| members.iter().find(|member| member.is_at(end) && member.claim == claim);
     let index = wire_index(topology, &end.host, &end.wire);
-    let wire = match has(IoMethod::Exclusive) {
-        Some(zone) => Place::new(&zone.name, LinkName::zone()),
+    let wire = match claimed(Claim::All) {
+        Some(zone) => Place::new(zone.name, LinkName::zone()),
         None => Place::new(&end.host, LinkName::wire(index)),
     };
-    let bridge = has(IoMethod::Bridge).map(|_| Place::new(&end.host, LinkName::switch(index)));
+    let bridge = claimed(Claim::Receive(Handler::Bridge)).map(|_| Place::new(&end.host, LinkName::switch(index)));
     let stack = bridge.into_iter().chain([wire.clone()]).collect();
     Uplink { wire, stack }
 }
 
 fn switch_place(host: &Name) -> Place {
     Place::new(host, LinkName::switch(0))
-}
-
-fn zones_at<'a>(topology: &'a Topology, end: &End) -> impl Iterator<Item = &'a Zone> {
-    topology.zones.iter().filter(move |zone| zone.host == end.host && zone.wire == end.wire)
 }
 
 /// The place of a wire among those of a host.
@@ -373,106 +420,9 @@ fn wire_index(topology: &Topology, host: &Name, wire: &Name) -> usize {
 
 fn supported(zone: &Zone, facts: &Facts) -> Result<&'static Nic, PlanError> {
     nic::supported(zone.method, facts).map_err(|unsupported| PlanError::Unsupported {
-        zone: zone.name.clone(),
+        kind: "zone",
+        name: zone.name.clone(),
         method: zone.method,
         unsupported,
     })
-}
-
-/// Files are checked when they are read; a topology made by a program is checked here.
-fn check_place(topology: &Topology, zone: &Zone) -> Result<(), PlanError> {
-    let unknown =
-        |what, name: &Name, why| Err(PlanError::Unknown { user: zone.name.clone(), what, name: name.clone(), why });
-    match topology.hosts.iter().find(|host| host.name == zone.host) {
-        None => return unknown("host", &zone.host, "there is no such host"),
-        Some(host) if host.switch => return unknown("host", &zone.host, "a switch owns no zones"),
-        Some(_) => {}
-    }
-    match topology.wires.iter().find(|wire| wire.name == zone.wire) {
-        None => unknown("wire", &zone.wire, "there is no such wire"),
-        Some(wire) if !wire.ends.contains(&zone.host) => {
-            unknown("wire", &zone.wire, "it doesn't end at the zone's host")
-        }
-        Some(_) => Ok(()),
-    }
-}
-
-fn check_shapes(topology: &Topology, facts: &Facts) -> Result<(), PlanError> {
-    let shaped = topology.wires.iter().find(|wire| wire.shape.is_some());
-    match (shaped, facts.lacks(Facts::RATE_LIMIT)) {
-        (Some(wire), Some(why)) => Err(PlanError::NoRate { wire: wire.name.clone(), why: why.to_owned() }),
-        _ => Ok(()),
-    }
-}
-
-/// Compares each zone with the first of each kind before it on the same end.
-fn check_clashes(topology: &Topology, nics: &[&'static Nic]) -> Result<(), PlanError> {
-    let mut before: HashMap<(&Name, &Name), Vec<(&Zone, &Nic)>> = HashMap::new();
-    for (zone, nic) in topology.zones.iter().zip(nics) {
-        let here = before.entry((&zone.host, &zone.wire)).or_default();
-        if let Some((first, why)) =
-            here.iter().find_map(|(first, other)| Some((first, clash(first, other, zone, nic)?)))
-        {
-            return Err(PlanError::Clash {
-                wire: zone.wire.clone(),
-                host: zone.host.clone(),
-                first: first.name.clone(),
-                first_method: first.method,
-                second: zone.name.clone(),
-                second_method: zone.method,
-                why,
-            });
-        }
-        if here.iter().all(|(first, _)| first.method != zone.method) {
-            here.push((zone, nic));
-        }
-    }
-    Ok(())
-}
-
-fn clash(first: &Zone, first_nic: &Nic, second: &Zone, second_nic: &Nic) -> Option<&'static str> {
-    match (first_nic.claim, second_nic.claim) {
-        (Claim::All, _) | (_, Claim::All) => Some("an exclusive zone takes the wire's end away from its host"),
-        (Claim::Receive, Claim::Receive) if first.method != second.method => {
-            Some("a device can be a bridge's port, or have macvlans, or have ipvlans, but only one of these")
-        }
-        _ => None,
-    }
-}
-
-fn check_limits(topology: &Topology, nics: &[&'static Nic], facts: &Facts) -> Result<(), PlanError> {
-    let wanted = (topology.hosts.len() + topology.zones.len()) as u64;
-    if wanted > facts.most_namespaces {
-        return Err(PlanError::TooManyNamespaces { lab: topology.name.clone(), wanted, most: facts.most_namespaces });
-    }
-    let mut ports: HashMap<(&Name, &Name), usize> = HashMap::new();
-    for (zone, _) in topology.zones.iter().zip(nics).filter(|(zone, _)| zone.method == IoMethod::Bridge) {
-        // The wire is a port as well.
-        *ports.entry((&zone.host, &zone.wire)).or_insert(1) += 1;
-    }
-    match ports.into_iter().find(|(_, ports)| *ports > MOST_PORTS) {
-        Some(((host, _), ports)) => Err(PlanError::BridgeFull { host: host.clone(), ports, most: MOST_PORTS }),
-        None => Ok(()),
-    }
-}
-
-/// The MTU inside tunnels, if there are any.
-fn tunnel_mtu(topology: &Topology) -> Result<Option<Mtu>, PlanError> {
-    let Some(zone) = topology.zones.iter().find(|zone| zone.method == IoMethod::Vxlan) else { return Ok(None) };
-    let too_small =
-        |_| PlanError::MtuTooSmall { zone: zone.name.clone(), mtu: topology.mtu, overhead: zone.method.overhead() };
-    topology.mtu.less(zone.method.overhead()).map(Some).map_err(too_small)
-}
-
-/// A tunnel ends at an address of a host, which has none on a wire that it gave away.
-fn check_far_ends(topology: &Topology, pairs: &[Pair]) -> Result<(), PlanError> {
-    let exclusive = |end: &End| zones_at(topology, end).any(|zone| zone.method == IoMethod::Exclusive);
-    match pairs.iter().find(|pair| pair.ends.iter().any(exclusive)) {
-        Some(pair) => Err(PlanError::NoTunnelEnd {
-            zone: pair.near.clone(),
-            wire: pair.ends[0].wire.clone(),
-            why: "the other host gave its end to an exclusive zone; use a wire of its own for that",
-        }),
-        None => Ok(()),
-    }
 }

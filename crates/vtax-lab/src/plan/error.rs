@@ -1,20 +1,25 @@
 //! Why a lab can't be planned.
 
+use std::{fmt, path::PathBuf};
+
 use ipnet::Ipv4Net;
 use vtax_model::{
+    guest::{BadGuest, Mac},
     method::{IoMethod, Unsupported},
     topology::Name,
-    units::Mtu,
+    units::{ByteSize, Mtu},
 };
 
 /// Why a lab can't be planned.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// This machine doesn't have the zone's method.
-    #[error("zone `{zone}`: {method} can't be used here: {unsupported}")]
+    /// This machine doesn't have the zone's or guest's method.
+    #[error("{kind} `{name}`: {method} can't be used here: {unsupported}")]
     Unsupported {
-        /// The zone.
-        zone: Name,
+        /// `zone` or `guest`.
+        kind: &'static str,
+        /// Which.
+        name: Name,
         /// Its method.
         method: IoMethod,
         /// Why, and what to do.
@@ -33,16 +38,16 @@ pub enum PlanError {
         /// What is missing.
         why: String,
     },
-    /// Two zones want the same wire's end in ways that exclude each other.
+    /// Two zones or guests want the same wire's end in ways that exclude each other.
     #[error(
-        "zones `{first}` ({first_method}) and `{second}` ({second_method}) clash on wire `{wire}` at `{host}`: {why}; give `{second}` a wire of its own"
+        "`{first}` ({first_method}) and `{second}` ({second_method}) clash on wire `{wire}` at `{host}`: {why}; give `{second}` a wire of its own"
     )]
     Clash {
         /// The wire.
         wire: Name,
         /// The host at whose end they clash.
         host: Name,
-        /// The zone that comes first in the file.
+        /// The one that comes first.
         first: Name,
         /// Its method.
         first_method: IoMethod,
@@ -141,4 +146,74 @@ pub enum PlanError {
         /// The kernel's limit.
         most: usize,
     },
+    /// No machine could have such a guest.
+    #[error("guest `{guest}`: {error}")]
+    BadGuest {
+        /// The guest.
+        guest: Name,
+        /// Why not.
+        error: BadGuest,
+    },
+    /// Two NICs of one network can't have one address.
+    #[error("guests `{first}` and `{second}` would both have the address {mac}; give one of them another (`mac = `)")]
+    SameMac {
+        /// A guest.
+        first: Name,
+        /// The other.
+        second: Name,
+        /// The address of both.
+        mac: Mac,
+    },
+    /// The guests' memory is not there.
+    #[error("the guests of lab `{lab}` have {wanted} of {} in all, and {available} are free; use fewer or smaller guests, {}", Pages(*huge), Relief(*huge))]
+    Memory {
+        /// The lab.
+        lab: Name,
+        /// What they have together.
+        wanted: ByteSize,
+        /// What is free.
+        available: ByteSize,
+        /// Whether it is about huge pages.
+        huge: bool,
+    },
+    /// A socket there could have no name.
+    #[error(
+        "guest `{guest}`: the path of its directory, {path}, has more than {longest} bytes; use shorter names, or set XDG_RUNTIME_DIR to a shorter directory"
+    )]
+    LongPath {
+        /// The guest.
+        guest: Name,
+        /// The directory.
+        path: PathBuf,
+        /// What its sockets leave of unix(7)'s limit.
+        longest: usize,
+    },
+    /// A guest is to be where this machine has nothing.
+    #[error("guest `{guest}` is to be on {what} {number}, and this machine has {there}; name one of these")]
+    NoSuchPlace {
+        /// The guest.
+        guest: Name,
+        /// CPU or NUMA node.
+        what: &'static str,
+        /// Its number.
+        number: u32,
+        /// What there is, with commas.
+        there: String,
+    },
+}
+
+struct Pages(bool);
+
+impl fmt::Display for Pages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0 { "huge pages" } else { "memory" })
+    }
+}
+
+struct Relief(bool);
+
+impl fmt::Display for Relief {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0 { "or reserve more (vm.nr_hugepages)" } else { "or end other programs" })
+    }
 }

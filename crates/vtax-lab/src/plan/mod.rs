@@ -4,8 +4,11 @@
 //! the kernel. Everything that can be refused is refused here, before the first step.
 
 mod addresses;
+mod checks;
 mod draft;
 mod error;
+mod guests;
+mod member;
 mod print;
 mod segment;
 #[cfg(test)]
@@ -16,6 +19,7 @@ use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
 use vtax_model::{
+    guest::Flavour,
     method::{DomainKind, IoMethod},
     topology::{Name, Shape, Topology},
     units::Mtu,
@@ -29,6 +33,7 @@ use crate::{
 
 pub(crate) use draft::{Draft, Uplink};
 pub use error::PlanError;
+pub use guests::PlannedGuest;
 pub(crate) use tunnel::{Far, Tunnel};
 
 /// A lab as it will be built.
@@ -53,6 +58,9 @@ pub struct Blueprint {
     pub hosts: Vec<Name>,
     /// Its zones.
     pub zones: Vec<Name>,
+    /// Its guests.
+    #[serde(default)]
+    pub guests: Vec<PlannedGuest>,
     /// Its links, each after those that it stands on.
     pub links: Vec<PlannedLink>,
     /// Its wires.
@@ -90,24 +98,27 @@ pub struct PlannedWire {
     pub shape: Option<Shape>,
 }
 
-/// Something that can be addressed: a host on one of its wires, or a zone.
+/// Something that can be addressed: a host on one of its wires, a zone, or a guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Endpoint {
-    /// The host's or the zone's name.
+    /// The host's, the zone's or the guest's name.
     pub name: Name,
-    /// [`DomainKind::Primary`] for a host, [`DomainKind::Zone`] for a zone.
+    /// [`DomainKind::Primary`] for a host.
     pub kind: DomainKind,
     /// The host that it is, or is on.
     pub host: Name,
     /// How it is attached.
     pub method: IoMethod,
+    /// Of a guest, which kind of its method's NIC it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flavour: Option<Flavour>,
     /// The wire that it is attached to.
     pub wire: Name,
     /// The address to bind to. For shared-ip that is the zone's own, not the host's.
     pub address: Ipv4Addr,
-    /// The link that has the address.
+    /// The link that has the address; of a guest, the tap behind its NIC.
     pub interface: LinkName,
-    /// The namespace that its processes live in; for shared-ip the host's.
+    /// The namespace that its processes live in; for shared-ip the host's, for a guest that of QEMU.
     pub namespace: Name,
     /// The largest packet that goes through, less than the wire's by the method's overhead.
     pub mtu: Mtu,
@@ -144,6 +155,11 @@ impl Blueprint {
     /// The zone's endpoint.
     pub fn zone(&self, zone: &Name) -> Option<&Endpoint> {
         self.endpoints.iter().find(|endpoint| endpoint.kind == DomainKind::Zone && endpoint.name == *zone)
+    }
+
+    /// The guest's endpoint.
+    pub fn guest(&self, guest: &Name) -> Option<&Endpoint> {
+        self.endpoints.iter().find(|endpoint| endpoint.kind == DomainKind::Guest && endpoint.name == *guest)
     }
 
     /// The host's endpoint on one of its wires. There is none on a wire that is exclusively a

@@ -18,16 +18,21 @@ impl fmt::Display for Plan {
 
 impl fmt::Display for Blueprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Blueprint { lab, addresses, mtu, hosts, zones, wires, .. } = self;
+        let Blueprint { lab, addresses, mtu, hosts, zones, guests, wires, .. } = self;
         let (hosts, wires, zones) = (hosts.len(), wires.len(), zones.len());
-        write!(f, "lab {lab}: hosts {hosts}, wires {wires}, zones {zones}, addresses {addresses}, mtu {mtu}")
+        write!(f, "lab {lab}: hosts {hosts}, wires {wires}, zones {zones}, ")?;
+        if let [first, ..] = guests.as_slice() {
+            write!(f, "guests {} ({}), ", guests.len(), first.launch.accel)?;
+        }
+        write!(f, "addresses {addresses}, mtu {mtu}")
     }
 }
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Endpoint { name, method, address, mtu, stack, .. } = self;
-        write!(f, "{name} {address} {method} mtu {mtu} by ")?;
+        let Endpoint { name, method, flavour, address, mtu, stack, .. } = self;
+        let kind = flavour.map(|flavour| format!(":{flavour}")).unwrap_or_default();
+        write!(f, "{name} {address} {method}{kind} mtu {mtu} by ")?;
         for (index, place) in stack.iter().enumerate() {
             write!(f, "{}{place}", if index == 0 { "" } else { " > " })?;
         }

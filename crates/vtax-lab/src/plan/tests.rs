@@ -3,12 +3,20 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use vtax_model::{located::Source, method::IoMethod, topology::Topology};
+use vtax_model::{located::Source, method::IoMethod, topology::Topology, units::ByteSize};
 
 use super::*;
-use crate::facts::{Hardware, InUse};
+use crate::{
+    facts::{GuestFacts, Hardware, InUse, QemuFacts, SystemFacts},
+    guest::{
+        launch::{Accel, Boot},
+        qemu::{Program, Version},
+    },
+};
 
-/// A machine that has every kind of link and nothing in use.
+mod guests;
+
+/// A machine that has every kind of link and nothing in use, and what guests need except KVM.
 pub(crate) fn facts() -> Facts {
     Facts {
         kinds: Facts::KINDS.into_iter().map(|kind| (kind.to_owned(), None)).collect::<BTreeMap<_, _>>(),
@@ -16,6 +24,34 @@ pub(crate) fn facts() -> Facts {
         labs: Vec::new(),
         most_namespaces: 10_000,
         hardware: Hardware { nics: vec!["eth0".into()], ..Hardware::default() },
+        guests: Some(guest_facts()),
+    }
+}
+
+fn guest_facts() -> GuestFacts {
+    let program = Program { path: "/usr/bin/qemu-system-x86_64".into(), version: Version { major: 10, minor: 0 } };
+    let devices = ["virtio-net-pci", "e1000e", "igb", "vmxnet3", "rtl8139"].map(str::to_owned).into();
+    let no_kvm = Some("there is no /dev/kvm".to_owned());
+    let system = |driver: &str| SystemFacts {
+        system: Default::default(),
+        driver: driver.to_owned(),
+        boot: Ok(Boot::Kernel {
+            kernel: "/boot/vmlinuz-6.12".into(),
+            initramfs: format!("/cache/{driver}.cpio").into(),
+            append: Vec::new(),
+        }),
+    };
+    GuestFacts {
+        qemu: Ok(QemuFacts { program, devices, accel: Accel::Tcg, no_kvm }),
+        tap: Ok(()),
+        vhost: Ok(()),
+        vhost_user: Vec::new(),
+        systems: ["virtio_net", "e1000e", "igb", "vmxnet3", "8139cp"].map(system).into(),
+        memory: ByteSize(4 << 30),
+        huge_pages: ByteSize(0),
+        cpus: vec![0, 1],
+        nodes: vec![0],
+        labs: "/run/vtax/labs".into(),
     }
 }
 
@@ -171,10 +207,7 @@ fn methods_that_clash_are_named_with_the_remedy() {
         (Exclusive, Exclusive),
     ] {
         let text = refused(&format!("{TWO_HOSTS}{}{}", zone("a", "sut", first), zone("b", "sut", second)));
-        assert!(
-            text.starts_with(&format!("zones `a` ({first}) and `b` ({second}) clash on wire `w0` at `sut`")),
-            "{text}"
-        );
+        assert!(text.starts_with(&format!("`a` ({first}) and `b` ({second}) clash on wire `w0` at `sut`")), "{text}");
         assert!(text.ends_with("give `b` a wire of its own"), "{text}");
     }
     for (first, second) in [(Bridge, SharedIp), (Macvlan, Veth), (Vxlan, Bridge), (Ipvlan, Ipvlan)] {
@@ -259,6 +292,11 @@ fn arbitrary_lab() -> impl Strategy<Value = String> {
                     text += &format!("wire = \"m{index}\"\ncount = {count}\n");
                 }
             }
+            // Guests beside zones of the same switch, and alone.
+            if [IoMethod::Bridge, IoMethod::SharedIp].contains(method) && left > 4 {
+                text += &format!("[[guest]]\nname = \"g{index}\"\nhost = \"peer\"\nmethod = \"paravirtual\"\n");
+                text += &format!("wire = \"m{index}\"\ncount = {right}\n").replace("count = 0", "count = 1");
+            }
         }
         text
     })
@@ -283,6 +321,11 @@ proptest! {
                     }
                 }
                 LabStep::EnableLink { at, .. } => *links.get_mut(at).expect("it was made before") += 1,
+                LabStep::StartGuest { launch, .. } => {
+                    let made = |tap: &LinkName| links.keys().any(|place: &Place| place.link == *tap);
+                    let taps: Vec<_> = launch.nics.iter().filter_map(|nic| nic.kind.tap()).collect();
+                    prop_assert!(taps.len() == 1 && made(taps[0]), "{:?}", taps);
+                }
                 LabStep::AddAddress { at, address } => {
                     prop_assert!(links.contains_key(at));
                     prop_assert!(plan.blueprint.addresses.contains(&address.addr()));
@@ -290,6 +333,10 @@ proptest! {
                 }
                 _ => {}
             }
+        }
+        for guest in &plan.blueprint.guests {
+            prop_assert!(plan.blueprint.addresses.contains(&guest.address.addr()));
+            prop_assert!(addresses.insert(guest.address.addr()), "{} is given twice", guest.address);
         }
         prop_assert!(links.values().all(|enabled| *enabled == 1));
         prop_assert_eq!(links.len(), plan.blueprint.links.len());

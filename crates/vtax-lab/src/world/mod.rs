@@ -79,9 +79,14 @@ impl World {
         run_directory::journals(&self.run)
     }
 
-    /// Where a lab pins its namespaces.
+    /// Where labs have their directories.
+    pub(crate) fn labs(&self) -> PathBuf {
+        self.run.join("labs")
+    }
+
+    /// Where a lab pins its namespaces, and its guests have their sockets.
     pub(crate) fn lab_directory(&self, lab: &Name) -> PathBuf {
-        self.run.join("labs").join(lab.as_str())
+        self.labs().join(lab.as_str())
     }
 
     /// Waits until no other vtax of this user takes a name or addresses.

@@ -194,3 +194,31 @@ fn a_stopped_run_of_one_row_counts_its_rounds_too() {
     run.state = RunState::Stopped;
     assert_eq!(analyse(&run).plan.rounds, 1, "nothing is held against it, so it is measured once a round");
 }
+
+#[test]
+fn the_backend_is_the_row_s_or_else_what_was_found() {
+    use crate::{
+        guest::{Backend, Flavour},
+        run::PathRecord,
+        study::Row,
+    };
+
+    let mut run = demo_run();
+    let row = |text: &str| text.parse::<Row>().expect("a row");
+    let renamed = [("bridge", row("paravirtual")), ("veth", row("paravirtual:userspace"))];
+    for cell in &mut run.header.study.cells {
+        let new = renamed.iter().find(|(old, _)| cell.row.to_string() == *old);
+        cell.row = new.map_or(cell.row, |(_, row)| *row);
+    }
+    let vhost = Flavour::Backend(Backend::Vhost);
+    let mtu = run.header.study.cells[0].mtu;
+    let path = |method| PathRecord { method, mtu, backend: Some(vhost), hops: Vec::new() };
+    run.header.paths = renamed.map(|(_, row)| path(row)).into();
+    let document = analyse(&run);
+    let backend = |row: &str| record(&document, row, TestKind::Rr).backend;
+    assert_eq!(backend("paravirtual"), Some(vhost));
+    assert_eq!(backend("paravirtual:userspace"), Some(Flavour::Backend(Backend::Userspace)));
+    assert_eq!(backend("native"), None);
+    let json = serde_json::to_value(&document.cells).expect("JSON").to_string();
+    assert!(json.contains("\"backend\":\"userspace\"") && json.contains("\"method\":\"paravirtual:userspace\""));
+}

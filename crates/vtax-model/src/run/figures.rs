@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Parallel;
+use super::{HostCpu, Parallel};
 use crate::{
     histogram::Histogram,
     measurement::{EndReport, FileReport, Interval, MachineCpu, Stages, ThreadCpu, WarmupReport},
@@ -42,6 +42,9 @@ pub struct Figures {
     /// Several pairs that measured at the same time; everything above is of all together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parallel: Option<Parallel>,
+    /// What the guests of the row cost, as their host saw it; absent if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_cpu: Option<HostCpu>,
 }
 
 /// What each end reports beyond the joined figures.
@@ -154,6 +157,7 @@ impl Figures {
             file: initiator.file,
             ends: BothEnds { initiator: EndDetail::of(initiator), responder: EndDetail::of(responder) },
             parallel: None,
+            host_cpu: None,
         }
     }
 

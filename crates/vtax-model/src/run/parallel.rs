@@ -108,6 +108,7 @@ fn merge(spec: &TestSpec, pairs: &[PairReports<'_>], joined: &[Figures], skew: S
         file: joined.first().and_then(|first| first.file),
         ends: joined.first().map(|first| first.ends.clone()).unwrap_or_default(),
         parallel: Some(Parallel::of(skew, joined)),
+        host_cpu: None,
     }
 }
 

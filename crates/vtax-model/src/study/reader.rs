@@ -10,6 +10,7 @@ use super::{PlanError, Row, SamplingPlan, Study, UnknownRow};
 use crate::{
     cell::Cell,
     endpoint::{self, Endpoint},
+    guest::{GuestDefaults, GuestOptions},
     located::{FileError, Source},
     options::TestOptions,
     topology::Name,
@@ -30,6 +31,7 @@ struct StudyFile {
     addresses: Option<Ipv4Net>,
     #[serde(default)]
     endpoint: Vec<Spanned<Endpoint>>,
+    guest: Option<Spanned<GuestOptions>>,
     matrix: Matrix,
     options: Option<Spanned<TestOptions>>,
     plan: PlanTable,
@@ -131,8 +133,9 @@ impl Reader<'_> {
         let plan = self.plan(&self.file.plan)?;
         let quick = self.file.quick.as_ref().map_or(Ok(plan), |table| self.plan(table))?;
         let endpoints = self.endpoints(&rows)?;
+        let guest = self.guest(&rows)?;
         let StudyFile { id, title, question, both, addresses, .. } = self.file;
-        Ok(Study { id, title, question, rows, baseline, both, addresses, endpoints, cells, plan, quick })
+        Ok(Study { id, title, question, rows, baseline, both, addresses, endpoints, guest, cells, plan, quick })
     }
 
     fn rows(&self) -> Result<Vec<Row>, FileError> {
@@ -156,7 +159,7 @@ impl Reader<'_> {
         if let Some(other) = earlier.iter().find(|other| other.kind() != row.kind()) {
             return Err(format!("`{row}` clashes with `{other}`: {}, {}; make two studies", row.kind(), other.kind()));
         }
-        if self.file.both && !matches!(row, Row::Method(_)) {
+        if self.file.both && row.method().is_none() {
             return Err(format!("`both` is of I/O methods and clashes with `{row}`; remove `both`"));
         }
         Ok(())
@@ -260,6 +263,21 @@ impl Reader<'_> {
             endpoint::pairs(&endpoints, row, mtu).map_err(|error| self.source.error(&first.span(), error))?;
         }
         Ok(endpoints)
+    }
+
+    /// What is said of guests must be possible for every row that has some.
+    fn guest(&self, rows: &[Row]) -> Result<GuestDefaults, FileError> {
+        let Some(table) = &self.file.guest else { return Ok(GuestDefaults::default()) };
+        let options = table.get_ref().options();
+        let (size, system) = (options.size(), options.system(self.source)?);
+        let guest = GuestDefaults { size, system, virtio: options.virtio(), model: options.model() };
+        for nic in rows.iter().filter_map(|row| guest.attach(*row)) {
+            nic.check(&guest.size).map_err(|error| {
+                let span = options.blamed(&error).unwrap_or(table.span());
+                self.source.error(&span, error)
+            })?;
+        }
+        Ok(guest)
     }
 
     fn distinct<T: Ord + Copy>(&self, what: &str, list: &Spanned<Vec<T>>) -> Result<Vec<T>, FileError> {

@@ -168,3 +168,21 @@ fn options_and_endpoints_that_make_no_sense_are_refused() {
     insta::assert_snapshot!("size_of_the_sweep", refused("[plan]", "sizes = [64, 2000]\n[plan]"));
     insta::assert_snapshot!("engine_beside_method", refused("\"bridge\"", "\"epoll\""));
 }
+
+#[test]
+fn guests_of_a_study_are_described_once_for_all_rows() {
+    use crate::guest::{Attach, Backend, VirtioNic};
+
+    let rows = STUDY.replace("\"bridge\"", "\"paravirtual:vhost\", \"paravirtual:userspace\", \"emulated\"");
+    let text = rows.replace("[plan]", "[guest]\nvcpus = 2\nqueues = 2\nmodel = \"igb\"\n[plan]");
+    let study = parse(&text).expect("a good study");
+    let nic = |row: usize| study.guest.attach(study.rows[row]).expect("a guest");
+    let virtio = VirtioNic { queues: 2, ..VirtioNic::default() };
+    assert_eq!(nic(1), Attach::Paravirtual(VirtioNic { backend: Some(Backend::Vhost), ..virtio }));
+    assert_eq!(nic(3), Attach::Emulated { model: crate::guest::EmulatedNic::Igb });
+    let back: Study = serde_json::from_str(&serde_json::to_string(&study).expect("JSON")).expect("JSON");
+    assert_eq!(back, study);
+    insta::assert_snapshot!("guest_queues", refused_text(&text, "vcpus = 2", "vcpus = 1"));
+    insta::assert_snapshot!("guest_unknown_option", refused_text(&text, "vcpus = 2", "cores = 1"));
+    insta::assert_snapshot!("device_of_no_method", refused_text(&text, "paravirtual:vhost", "paravirtual:igb"));
+}

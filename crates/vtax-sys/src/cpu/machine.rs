@@ -45,6 +45,20 @@ pub fn machine_times() -> Result<MachineTimes> {
     parse(&text, hertz).ok_or_else(|| SysError::malformed("read", STAT, "no line 'cpu' in it"))
 }
 
+/// Interrupts of all CPUs since boot, those without a number with them: the first column of the
+/// line `intr`, which is the sum over `/proc/interrupts` at a fraction of its cost.
+///
+/// Source: proc_stat(5).
+pub fn interrupts() -> Result<u64> {
+    let text = fs::read_to_string(STAT).map_err(|e| SysError::os("read", STAT, e))?;
+    parse_interrupts(&text).ok_or_else(|| SysError::malformed("read", STAT, "no line 'intr' in it"))
+}
+
+fn parse_interrupts(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("intr "))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
+}
+
 impl MachineTimes {
     /// What was used since `earlier`. A part that went backwards, which `idle`,
     /// `iowait` and `steal` do on some kernels, counts as zero.
@@ -106,7 +120,8 @@ fn parse(text: &str, ticks_per_second: u64) -> Option<MachineTimes> {
     Some(MachineTimes::from_parts(ticks.map(|ticks| duration(ticks.min(most), ticks_per_second))))
 }
 
-fn duration(ticks: u64, per_second: u64) -> Duration {
+/// `per_second` is not zero.
+pub(super) fn duration(ticks: u64, per_second: u64) -> Duration {
     let nanos = u128::from(ticks % per_second) * 1_000_000_000 / u128::from(per_second);
     // Below 10^9, as the rest is below one second's ticks.
     Duration::new(ticks / per_second, nanos as u32)
@@ -165,6 +180,14 @@ mod tests {
         let span = late.since(early);
         assert_eq!(span.user, Duration::from_millis(200));
         assert_eq!(span.idle, Duration::ZERO);
+    }
+
+    #[test]
+    fn interrupts_are_the_first_column() {
+        assert_eq!(parse_interrupts("cpu  1 2 3 4\nintr 31415 1 0 9 26\nctxt 5\n"), Some(31_415));
+        assert_eq!(parse_interrupts("intr"), None);
+        assert_eq!(parse_interrupts("intr x 1\n"), None);
+        assert!(interrupts().unwrap() > 0);
     }
 
     #[test]

@@ -35,6 +35,7 @@ mod qdisc;
 mod reply;
 mod route;
 mod socket;
+mod tun;
 
 pub use address::Address;
 pub use change::LinkChange;
@@ -45,3 +46,4 @@ pub use probe::probe_kind;
 pub use qdisc::{Qdisc, QdiscStats, Tbf, probe_tbf};
 pub use route::{NewRoute, NextHop, Route};
 pub use socket::Rtnl;
+pub use tun::{NewTap, probe_tap};

@@ -49,7 +49,8 @@ pub(crate) struct MeasureArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Ends")]
 struct Ends {
-    /// Who answers or receives: local, ssh:HOST, zone:NAME or zone:LAB/NAME of a lab that is up;
+    /// Who answers or receives: local, ssh:HOST, zone:NAME or zone:LAB/NAME of a lab
+    /// that is up, also for a host or guest of it;
     /// given several times, as many pairs measure at the same time
     #[arg(long, value_name = "END", default_value = "local")]
     to: Vec<Control>,
@@ -204,7 +205,9 @@ struct Sampling {
 pub(crate) fn measure(args: MeasureArgs, places: &Places) -> Result<Exit, Stop> {
     let asked = args.asked()?;
     asked.check()?;
-    let conditions = Conditions { directory: args.sampling.dir.clone(), pins: args.ends.pinned.pin.clone() };
+    let (directory, pins) = (args.sampling.dir.clone(), args.ends.pinned.pin.clone());
+    // It builds no guests: those that it measures in have booted.
+    let conditions = Conditions { directory, pins, kernel: None };
     let finished = study::run(Source::Measure(Box::new(asked)), &conditions, places)?;
     run::finish(finished, &args.form.options())
 }

@@ -3,11 +3,18 @@
 use clap::Args;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
-use vtax_lab::{Facts, Need, World, availability};
-use vtax_model::method::{Availability, DomainKind, IoMethod};
+use vtax_lab::{Facts, GuestNeeds, Need, World, availability, guest::launch::Accel, guest_availability};
+use vtax_model::{
+    guest::{Flavour, GuestDefaults},
+    method::{Availability, DomainKind, IoMethod, Unsupported},
+    study::{Row, Study},
+};
 
-use super::{print, print_json};
-use crate::exit::{Blamed, Exit, Stop};
+use super::{Places, lab::accelerator, print, print_json};
+use crate::{
+    exit::{Blamed, Exit, Stop},
+    study,
+};
 
 #[derive(Debug, Args)]
 pub(crate) struct MethodsArgs {
@@ -21,6 +28,29 @@ struct MethodRecord {
     method: IoMethod,
     summary: &'static str,
     domains: &'static [DomainKind],
+    #[serde(flatten)]
+    answer: Answer,
+    /// Of guests: how else their NICs can be made.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    kinds: Vec<KindRecord>,
+    /// Of guests: what runs their instructions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    accel: Option<Accel>,
+    /// Why that isn't KVM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    no_kvm: Option<String>,
+}
+
+/// A backend of `paravirtual`, a model of `emulated`.
+#[derive(Serialize)]
+struct KindRecord {
+    kind: Flavour,
+    #[serde(flatten)]
+    answer: Answer,
+}
+
+#[derive(Clone, PartialEq, Eq, Serialize)]
+struct Answer {
     available: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
@@ -28,25 +58,83 @@ struct MethodRecord {
     remedy: Option<String>,
 }
 
-pub(crate) fn methods(args: &MethodsArgs) -> Result<Exit, Stop> {
+pub(crate) fn methods(args: &MethodsArgs, places: &Places) -> Result<Exit, Stop> {
     let world = World::enter(Need::Ephemeral).or_infrastructure()?;
     let facts = Facts::gather(&world).or_infrastructure()?;
-    let records: Vec<MethodRecord> = availability(&facts).into_iter().map(record).collect();
+    let agent = study::agent_program(places);
+    let (facts, no_agent) = match &agent {
+        Ok(agent) => (facts.with_guests(&world, &every_kind(GuestNeeds::new(agent, None))), None),
+        Err(stop) => (facts, Some(without_agent(stop))),
+    };
+    let records = records(&facts, no_agent.as_ref());
     match args.json {
         true => print_json(&records)?,
-        false => print(&table(&records))?,
+        false => print(&format!("{}{}", table(&records), accelerator(&facts)))?,
     }
     Ok(Exit::Done)
 }
 
-fn record((method, availability): (IoMethod, Availability)) -> MethodRecord {
-    let unsupported = match availability {
-        Availability::Yes => None,
-        Availability::No(unsupported) => Some(unsupported),
+/// The methods say no more than the usual kinds of their NICs.
+fn every_kind(needs: GuestNeeds) -> GuestNeeds {
+    let some = Study::built_in("demo").expect("it is built in");
+    needs.of_study(&Study { rows: Flavour::ALL.map(Row::Device).into(), ..some })
+}
+
+/// Why there are no guests, in place of that nobody has looked.
+fn without_agent(stop: &Stop) -> Unsupported {
+    let text = stop.to_string();
+    let (why, remedy) = text.rsplit_once("; ").unwrap_or((&text, "build vtax-agent"));
+    Unsupported { why: why.to_owned(), remedy: remedy.to_owned() }
+}
+
+fn records(facts: &Facts, no_agent: Option<&Unsupported>) -> Vec<MethodRecord> {
+    let qemu = facts.guests.as_ref().and_then(|guests| guests.qemu.as_ref().ok());
+    let record = |(method, availability): (IoMethod, Availability)| {
+        let guests = method.domains() == [DomainKind::Guest];
+        let qemu = qemu.filter(|_| guests);
+        MethodRecord {
+            method,
+            summary: method.summary(),
+            domains: method.domains(),
+            answer: match (availability, no_agent.filter(|_| guests)) {
+                (Availability::No(_), Some(lacking)) => Answer::no(lacking.clone()),
+                (Availability::No(unsupported), None) => Answer::no(unsupported),
+                (Availability::Yes, _) => Answer::YES,
+            },
+            kinds: if facts.guests.is_some() { kinds(method, facts) } else { Vec::new() },
+            accel: qemu.map(|qemu| qemu.accel),
+            no_kvm: qemu.and_then(|qemu| qemu.no_kvm.clone()),
+        }
     };
-    let available = unsupported.is_none();
-    let (why, remedy) = unsupported.map(|unsupported| (unsupported.why, unsupported.remedy)).unzip();
-    MethodRecord { method, summary: method.summary(), domains: method.domains(), available, why, remedy }
+    availability(facts).into_iter().map(record).collect()
+}
+
+fn kinds(method: IoMethod, facts: &Facts) -> Vec<KindRecord> {
+    let of_method = Flavour::ALL.into_iter().filter(|kind| kind.method() == method);
+    let record = |kind| {
+        let nic = GuestDefaults::default().attach(Row::Device(kind))?;
+        let answer = guest_availability(&nic, facts).map_or_else(Answer::no, |()| Answer::YES);
+        Some(KindRecord { kind, answer })
+    };
+    of_method.filter_map(record).collect()
+}
+
+impl Answer {
+    const YES: Answer = Answer { available: true, why: None, remedy: None };
+
+    fn no(Unsupported { why, remedy }: Unsupported) -> Answer {
+        Answer { available: false, why: Some(why), remedy: Some(remedy) }
+    }
+
+    fn here(&self) -> &'static str {
+        if self.available { "yes" } else { "no" }
+    }
+
+    /// Why not, and what mends it.
+    fn text(&self) -> String {
+        let text = [self.why.clone(), self.remedy.clone()];
+        text.into_iter().flatten().collect::<Vec<_>>().join("\n")
+    }
 }
 
 fn table(records: &[MethodRecord]) -> String {
@@ -58,10 +146,13 @@ fn table(records: &[MethodRecord]) -> String {
     ]);
     table.set_width(100);
     for record in records {
-        let here = if record.available { "yes" } else { "no" };
-        let text = [Some(record.summary.to_owned()), record.why.clone(), record.remedy.clone()];
-        let text: Vec<String> = text.into_iter().flatten().collect();
-        table.add_row([record.method.name(), here, &text.join("\n")]);
+        let text = format!("{}\n{}", record.summary, record.answer.text());
+        table.add_row([record.method.name(), record.answer.here(), text.trim_end()]);
+        // Where no kind differs from its method, there is nothing to add.
+        for kind in record.kinds.iter().filter(|_| record.kinds.iter().any(|kind| kind.answer != record.answer)) {
+            let name = format!("  :{}", kind.kind);
+            table.add_row([name.as_str(), kind.answer.here(), &kind.answer.text()]);
+        }
     }
     format!("{}\n", table.trim_fmt())
 }

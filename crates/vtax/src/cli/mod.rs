@@ -74,7 +74,7 @@ enum Verb {
     Crosscheck(crosscheck::CrosscheckArgs),
     /// List the I/O methods: which work here, and what keeps the others from it
     Methods(methods::MethodsArgs),
-    /// Build, use and remove labs: hosts, wires and zones of your own
+    /// Build, use and remove labs: hosts, wires, zones and guests of your own
     #[command(subcommand)]
     Lab(lab::LabVerb),
     /// List, show, compare and export what was measured
@@ -98,8 +98,8 @@ pub(crate) fn dispatch(line: CommandLine) -> Result<Exit, Stop> {
         Verb::Crosscheck(args) => crosscheck::crosscheck(args, places),
         Verb::Measure(args) => measure::measure(*args, places),
         Verb::Studies(args) => studies::studies(&args),
-        Verb::Methods(args) => methods::methods(&args),
-        Verb::Lab(verb) => lab::lab(verb),
+        Verb::Methods(args) => methods::methods(&args, places),
+        Verb::Lab(verb) => lab::lab(verb, places),
         Verb::Results(verb) => results::results(verb, places),
         Verb::Agent(verb) => agent::agent(verb, places),
         Verb::Keeper => lab::keeper(),

@@ -125,6 +125,8 @@ pub(crate) struct RunArgs {
     endpoints: Option<String>,
     #[command(flatten)]
     pinned: Pinned,
+    #[command(flatten)]
+    guests: Guests,
     /// Size of the file of file tests, as 1000MiB
     #[arg(long)]
     size: Option<ByteSize>,
@@ -148,6 +150,14 @@ pub(crate) struct Pinned {
     /// these for each end, as 0,1:2,3
     #[arg(long, value_name = "auto|none|CPU,…", default_value_t)]
     pub(crate) pin: Pins,
+}
+
+/// What guests boot.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Guests {
+    /// The kernel that guests boot, a bzImage [default: the host's own, else what `make` unpacked]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kernel: Option<PathBuf>,
 }
 
 /// netperf's rule for stopping.
@@ -193,6 +203,7 @@ impl RunArgs {
             mtu: Vec::new(),
             endpoints: None,
             pinned: Pinned::default(),
+            guests: Guests::default(),
             size: None,
             dir: PathBuf::from("/var/tmp"),
             seed: None,
@@ -225,7 +236,8 @@ pub(crate) fn run(args: RunArgs, places: &Places) -> Result<Exit, Stop> {
         (Some(study), None) => Source::Fresh(Box::new(args.changes()?.apply(read_study(study)?)?)),
         (None, None) => unreachable!("clap asks for a study or --resume"),
     };
-    let conditions = Conditions { directory: args.dir.clone(), pins: args.pinned.pin.clone() };
+    let (pins, kernel) = (args.pinned.pin.clone(), args.guests.kernel.clone());
+    let conditions = Conditions { directory: args.dir.clone(), pins, kernel };
     finish(study::run(source, &conditions, places)?, &args.output.options())
 }
 

@@ -247,6 +247,6 @@ pub(super) fn rows_head(rows: &[Row]) -> &'static str {
     match rows.first() {
         Some(Row::Zones { .. }) => "zones",
         Some(Row::Engine(_)) => "engine",
-        Some(Row::Method(_)) | None => "method",
+        Some(Row::Method(_) | Row::Device(_)) | None => "method",
     }
 }

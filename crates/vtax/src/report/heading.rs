@@ -4,7 +4,7 @@ use vtax_model::{
     endpoint::{Control, Pinning},
     options::Engine,
     result::{CellRecord, Disturbance, PlanRecord, ResultDocument},
-    run::{EndRecord, Environment, PairRecord, Placement, RunState},
+    run::{Accelerator, EndRecord, Environment, GuestMachine, PairRecord, Placement, RunState},
     study::Row,
     workload::{TestKind, Warmup},
 };
@@ -28,6 +28,7 @@ pub(super) fn facts(document: &ResultDocument) -> Vec<(&'static str, String)> {
         ("ends", ends(document)),
         ("initiator", only_pair(document).map_or(String::new(), |pair| end(&pair.initiator))),
         ("responder", only_pair(document).map_or(String::new(), |pair| end(&pair.responder))),
+        ("guests", document.placement.guests.as_ref().map_or(String::new(), guests)),
         ("machine", machine(&document.environment)),
         ("kernel", kernel(&document.environment)),
         ("placement", placement(document)),
@@ -218,9 +219,21 @@ fn kernel(environment: &Environment) -> String {
     ])
 }
 
+/// What runs them, and what that means for their figures.
+fn guests(machine: &GuestMachine) -> String {
+    let GuestMachine { accel, no_kvm, qemu } = machine;
+    let why = no_kvm.as_ref().map_or(String::new(), |why| format!(" ({why})"));
+    match accel {
+        Accelerator::Kvm => format!("under KVM, by QEMU {qemu}"),
+        Accelerator::Tcg => {
+            format!("under TCG, the software emulation of QEMU {qemu}: their figures show function, not speed{why}")
+        }
+    }
+}
+
 /// Ends that are named have their CPUs beside their names.
 fn placement(document: &ResultDocument) -> String {
-    let Placement { policy, responder_policy, initiator, responder, notes } = &document.placement;
+    let Placement { policy, responder_policy, initiator, responder, notes, .. } = &document.placement;
     let named = document.cells.iter().any(|record| record.ends.is_some());
     let mut text = match (named, responder_policy) {
         (true, None) => asked(policy),

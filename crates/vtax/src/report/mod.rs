@@ -10,6 +10,7 @@ mod compare;
 mod csv;
 mod detail;
 mod heading;
+mod host_cpu;
 mod labels;
 mod layout;
 mod machine;

@@ -16,7 +16,7 @@ use vtax_model::{
 use super::{
     Options,
     blocks::{Block, blocks, quantity, rows_head},
-    detail, heading, labels,
+    detail, heading, host_cpu, labels,
     layout::{Column, Figure, Figures, Group, Part, Report, Row as Line, Section, Table},
     machine, measure,
     notes::Notes,
@@ -33,7 +33,9 @@ pub(super) fn report(document: &ResultDocument, options: &Options) -> Report {
             blocks(document).iter().map(|block| section(document, block, published.as_ref(), &mut notes)).collect()
         }
     };
-    sections.extend([stages::section(document), pairs::section(document)].into_iter().flatten());
+    sections.extend(
+        [stages::section(document), pairs::section(document), host_cpu::section(document)].into_iter().flatten(),
+    );
     sections.extend(path::ends(document, options.detail));
     if options.detail {
         sections.extend(detailed(document));

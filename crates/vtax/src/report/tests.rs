@@ -1,5 +1,6 @@
 //! Reports of synthetic runs, held still; documents against their schema.
 
+mod guests;
 mod measured;
 mod old;
 mod runs;
@@ -32,7 +33,7 @@ fn snapshot(name: &str, text: String) {
 static DOCUMENTS: LazyLock<Vec<ResultDocument>> = LazyLock::new(|| {
     let runs = [built_in("demo"), built_in("sparc-t7-1"), built_in("ip-instances"), with_failures(), many_streams()];
     let mut documents: Vec<ResultDocument> = runs.iter().map(analyse).collect();
-    documents.extend(measured::all().iter().map(analyse));
+    documents.extend(measured::all().iter().chain(&guests::all()).map(analyse));
     documents.extend((0..4).map(|rounds| killed_after(built_in("demo"), rounds)));
     documents
 });

@@ -1,12 +1,13 @@
-//! From a study to the lab that it needs: which hosts, wires and zones, and which two ends each
-//! row measures between.
+//! From a study to the lab that it needs: which hosts, wires, zones and guests, and which two ends
+//! each row measures between.
 
 use std::collections::BTreeMap;
 
 use vtax_model::{
+    guest::{Attach, GuestDefaults},
     method::IoMethod,
     study::{IpType, Row, Study},
-    topology::{Host, Name, Topology, Wire, Zone},
+    topology::{Guest, Host, Name, Topology, Wire, Zone},
     units::Mtu,
 };
 
@@ -26,11 +27,12 @@ pub(crate) struct Ends {
     pub(crate) responder: End,
 }
 
-/// One end: a zone, or a host on one of its wires.
+/// One end: a zone, a guest, or a host on one of its wires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum End {
     Host { host: Name, wire: Name },
     Zone(Name),
+    Guest(Name),
 }
 
 impl End {
@@ -38,7 +40,7 @@ impl End {
     pub(crate) fn domain(&self) -> &Name {
         match self {
             End::Host { host, .. } => host,
-            End::Zone(zone) => zone,
+            End::Zone(domain) | End::Guest(domain) => domain,
         }
     }
 }
@@ -51,10 +53,11 @@ impl End {
 pub(crate) fn arrange(study: &Study, name: Name, rows: &[Row]) -> Arrangement {
     let mut builder = Builder::new(study, name);
     for row in rows {
-        match *row {
-            Row::Method(method) => builder.back_to_back(*row, method, study.both),
-            Row::Zones { from, to } => builder.one_host(*row, from, to),
-            Row::Engine(_) => builder.one_wire(*row),
+        match (*row, study.guest.attach(*row)) {
+            (_, Some(nic)) => builder.guests(*row, nic, &study.guest, study.both),
+            (Row::Method(method), None) => builder.back_to_back(*row, method, study.both),
+            (Row::Zones { from, to }, None) => builder.one_host(*row, from, to),
+            (Row::Engine(_) | Row::Device(_), None) => builder.one_wire(*row),
         }
     }
     builder.arrangement
@@ -67,8 +70,8 @@ struct Builder {
 impl Builder {
     fn new(study: &Study, name: Name) -> Builder {
         let mtu = study.cells.iter().map(|cell| cell.mtu).min().unwrap_or(Mtu::ETHERNET);
-        let topology =
-            Topology { name, addresses: study.addresses, mtu, hosts: Vec::new(), wires: Vec::new(), zones: Vec::new() };
+        let (hosts, wires, zones, guests) = Default::default();
+        let topology = Topology { name, addresses: study.addresses, mtu, hosts, wires, zones, guests };
         Builder { arrangement: Arrangement { topology, ends: BTreeMap::new() } }
     }
 
@@ -79,6 +82,35 @@ impl Builder {
         let far = if both { method } else { IoMethod::Native };
         let responder = self.end(far, &peer, &wire);
         self.arrangement.ends.insert(row, Ends { initiator, responder });
+    }
+
+    /// As for zones: guests of each row have a wire of their own.
+    fn guests(&mut self, row: Row, nic: Attach, defaults: &GuestDefaults, both: bool) {
+        let (sut, peer) = (self.host("sut", false), self.host("peer", false));
+        let kind = row.flavour().map_or_else(|| nic.method().to_string(), |flavour| flavour.to_string());
+        let wire = self.wire(&format!("{kind}-wire"), &sut, &peer);
+        let initiator = self.guest(&format!("{kind}-{sut}"), &sut, nic, defaults, &wire);
+        let responder = match both {
+            true => self.guest(&format!("{kind}-{peer}"), &peer, nic, defaults, &wire),
+            false => End::Host { host: peer, wire },
+        };
+        self.arrangement.ends.insert(row, Ends { initiator, responder });
+    }
+
+    fn guest(&mut self, guest: &str, host: &Name, attach: Attach, defaults: &GuestDefaults, wire: &Name) -> End {
+        let name = built_in_name(guest);
+        let GuestDefaults { size, system, .. } = defaults.clone();
+        let (host, wire) = (host.clone(), wire.clone());
+        self.arrangement.topology.guests.push(Guest {
+            name: name.clone(),
+            host,
+            wire,
+            attach,
+            mac: None,
+            size,
+            system,
+        });
+        End::Guest(name)
     }
 
     /// Engines are compared on one path: the hosts' own stacks and the wire between them.
@@ -180,6 +212,20 @@ mod tests {
         let demo = arranged("demo", true);
         assert_eq!(domains(&demo, "bridge"), ("bridge-sut".into(), "bridge-peer".into()));
         assert_eq!(domains(&demo, "native"), ("sut".into(), "peer".into()));
+    }
+
+    #[test]
+    fn guests_of_each_row_stand_on_a_wire_of_their_own() {
+        let mut study = Study::built_in("demo").expect("built in");
+        let row = |text: &str| text.parse::<Row>().expect("a row");
+        study.rows = ["native", "paravirtual", "paravirtual:userspace", "emulated:igb"].map(row).into();
+        let lab = arrange(&study, study.id.clone(), &study.rows);
+        assert_eq!(domains(&lab, "paravirtual"), ("paravirtual-sut".into(), "peer".into()));
+        assert_eq!(domains(&lab, "paravirtual:userspace"), ("userspace-sut".into(), "peer".into()));
+        study.both = true;
+        let lab = arrange(&study, study.id.clone(), &study.rows);
+        assert_eq!(domains(&lab, "emulated:igb"), ("igb-sut".into(), "igb-peer".into()));
+        assert_eq!((lab.topology.wires.len(), lab.topology.guests.len()), (4, 6));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, anyhow};
 use vtax_host::inspect;
-use vtax_lab::{Facts, availability};
+use vtax_lab::{Facts, availability, guest_availability};
 use vtax_model::{
     endpoint::{NoPairs, pairs},
     method::{Availability, IoMethod, Unsupported},
@@ -54,7 +54,12 @@ pub(crate) fn unavailable(study: &Study, facts: &Facts) -> Vec<UnavailableRow> {
         Availability::Yes => None,
         Availability::No(unsupported) => Some(unsupported.clone()),
     };
-    let of_row = |row: &Row| -> Option<Unsupported> { needed(*row).iter().find_map(lacking) };
+    let of_row = |row: &Row| -> Option<Unsupported> {
+        match study.guest.attach(*row) {
+            Some(nic) => guest_availability(&nic, facts).err(),
+            None => needed(*row).iter().find_map(lacking),
+        }
+    };
     let row = |row: &Row| Some(UnavailableRow { method: *row, unsupported: of_row(row)? });
     study.rows.iter().filter_map(row).collect()
 }
@@ -67,6 +72,7 @@ fn needed(row: Row) -> Vec<IoMethod> {
     };
     match row {
         Row::Method(method) => vec![method],
+        Row::Device(flavour) => vec![flavour.method()],
         // The switch outside the host is a bridge.
         Row::Zones { from, to } => vec![zone(from), zone(to), IoMethod::Bridge],
         Row::Engine(_) => vec![IoMethod::Native],

@@ -5,6 +5,7 @@ use vtax_agent::limits::{LimitError, Load};
 use vtax_model::{
     cell::Cell,
     endpoint::{End, Endpoint},
+    guest::GuestDefaults,
     options::{Engine, OptionError, Segments, TestOptions},
     stats::StoppingRule,
     study::{PlanError, Row, SamplingPlan, Study},
@@ -129,6 +130,7 @@ impl Asked {
             both: false,
             addresses: None,
             endpoints: self.endpoints.clone(),
+            guest: GuestDefaults::default(),
             cells,
             plan,
             quick: plan,

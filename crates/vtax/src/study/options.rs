@@ -57,7 +57,7 @@ impl Changes {
         if let Some(size) = self.size {
             resize_files(study, size)?;
         }
-        if self.both && (!matches!(study.baseline, Row::Method(_)) || !study.endpoints.is_empty()) {
+        if self.both && (study.baseline.method().is_none() || !study.endpoints.is_empty()) {
             bail!("--both: the rows of `{}` name both of their ends already; leave it out", study.id);
         }
         study.both |= self.both;
@@ -69,13 +69,13 @@ impl Changes {
             return Ok(());
         }
         for method in &self.methods {
-            if !study.rows.contains(&Row::Method(*method)) {
+            if !study.rows.iter().any(|row| row.method() == Some(*method)) {
                 let rows: Vec<String> = study.rows.iter().map(Row::to_string).collect();
                 bail!("--methods: `{}` has no row `{method}`; it has {}", study.id, rows.join(", "));
             }
         }
         let baseline = study.baseline;
-        let kept = |row: &Row| *row == baseline || self.methods.iter().any(|method| *row == Row::Method(*method));
+        let kept = |row: &Row| *row == baseline || row.method().is_some_and(|method| self.methods.contains(&method));
         study.rows.retain(kept);
         study.cells.retain(|cell| kept(&cell.row));
         Ok(())

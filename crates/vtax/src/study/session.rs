@@ -8,21 +8,23 @@ use std::{
 use anyhow::{Context, anyhow};
 use vtax_agent::locate::{self, LocateError};
 use vtax_host::inspect;
-use vtax_lab::{Facts, Need, World};
+use vtax_lab::{Facts, GuestNeeds, Need, World};
 use vtax_model::{
     analysis::analyse,
     endpoint::{Control, Endpoint, Pins},
     result::ResultDocument,
-    run::{Environment, Failure, Run, RunHeader, RunState, Sample},
+    run::{Environment, Failure, Run, RunHeader, RunState, Sample, UnavailableRow},
+    study::Study,
 };
 
 use super::{
     Asked, Wanted,
     draft::{available, header, mtus_of, unavailable, without_endpoints},
     interrupt::Interrupt,
+    phases::Phases,
     progress::Progress,
     runner::{self, Ended, Sink},
-    stage::{RowPairs, Stage, Standing, row_pairs},
+    stage::{Casting, RowPairs, Stage, Standing, row_pairs},
 };
 use crate::{
     cli::Places,
@@ -46,6 +48,8 @@ pub(crate) struct Conditions {
     pub(crate) directory: PathBuf,
     /// Of a new run; an old one has its own.
     pub(crate) pins: Pins,
+    /// What guests boot, unless the study says it.
+    pub(crate) kernel: Option<PathBuf>,
 }
 
 /// A session that is over.
@@ -64,12 +68,13 @@ pub(crate) fn run(source: Source, conditions: &Conditions, places: &Places) -> R
     let agent = agent_program(places)?;
     // Before the first thread: a process with threads can't enter a user namespace.
     let world = plot.world()?;
-    let begun = Instant::now();
+    let (begun, phases) = (Instant::now(), Phases::begin());
     let interrupt = Interrupt::catch().or_infrastructure()?;
-    let scene = Scene { world: world.as_ref(), agent: &agent, conditions };
+    let needs = GuestNeeds::new(&agent, conditions.kernel.as_deref());
+    let scene = Scene { world: world.as_ref(), agent: &agent, needs, conditions, phases: &phases };
     let (run, stage, writer) = scene.set(plot, &store)?;
     stage.warn_of_unpinned();
-    let session = Session { run, stage, interrupt, begun };
+    let session = Session { run, stage, interrupt, begun, phases };
     let (run, error) = session.go(writer)?;
     Ok(Finished { document: analyse(&run), error, state_dir })
 }
@@ -119,7 +124,9 @@ impl Plot {
 struct Scene<'a> {
     world: Option<&'a World>,
     agent: &'a Path,
+    needs: GuestNeeds,
     conditions: &'a Conditions,
+    phases: &'a Phases,
 }
 
 impl Scene<'_> {
@@ -129,13 +136,13 @@ impl Scene<'_> {
         match plot {
             Plot::Old(header) => self.again(*header, store),
             Plot::Study(wanted) => {
-                let unavailable = match wanted.study.endpoints.is_empty() {
-                    true => unavailable(&wanted.study, &Facts::gather(self.in_world()?).or_infrastructure()?),
-                    false => without_endpoints(&wanted.study).or_input()?,
+                let (unavailable, no_kvm) = match wanted.study.endpoints.is_empty() {
+                    true => self.look(&wanted.study)?,
+                    false => (without_endpoints(&wanted.study).or_input()?, None),
                 };
                 let header = header(*wanted, unavailable)?;
                 let stage = self.stage(&header)?;
-                self.fresh(header, stage, store)
+                self.fresh(header, stage, no_kvm, store)
             }
             Plot::Measure(mut asked) => {
                 let mut standing = Standing::new(self.world, self.agent);
@@ -143,16 +150,33 @@ impl Scene<'_> {
                 let pairs = row_pairs(&asked.endpoints, &asked.rows(), &[Asked::ANY_MTU]).or_input()?;
                 let stage = standing.stage(&pairs, &self.conditions.directory)?;
                 let wanted = asked.wanted(asked.on(stage.mtu(), stage.speaks_ipv6()))?;
-                self.fresh(header(wanted, Vec::new())?, stage, store)
+                self.fresh(header(wanted, Vec::new())?, stage, None, store)
             }
         }
     }
 
-    fn fresh(&self, mut header: RunHeader, mut stage: Stage, store: &Store) -> Result<(Run, Stage, RunWriter), Stop> {
+    /// The rows that this machine can't run, and why its guests don't have KVM.
+    fn look(&self, study: &Study) -> Result<(Vec<UnavailableRow>, Option<String>), Stop> {
+        let world = self.in_world()?;
+        let facts = Facts::gather(world).or_infrastructure()?.with_guests(world, &self.needs.clone().of_study(study));
+        let qemu = facts.guests.as_ref().and_then(|guests| guests.qemu.as_ref().ok());
+        qemu.inspect(|_| self.phases.done("initramfs made"));
+        let no_kvm = qemu.and_then(|qemu| qemu.no_kvm.clone());
+        Ok((unavailable(study, &facts), no_kvm))
+    }
+
+    fn fresh(
+        &self,
+        mut header: RunHeader,
+        mut stage: Stage,
+        no_kvm: Option<String>,
+        store: &Store,
+    ) -> Result<(Run, Stage, RunWriter), Stop> {
         stage.fit_ipv6(&mut header.study);
         stage.check(&header.study)?;
         header.paths = stage.paths(&header.study).or_infrastructure()?;
         header.placement = stage.place(&header.study, &self.conditions.pins)?;
+        header.placement.guests = stage.guest_machine(no_kvm);
         header.ends = stage.ends();
         let writer = store.create_run(&header)?;
         let (samples, failures) = (Vec::new(), Vec::new());
@@ -165,6 +189,9 @@ impl Scene<'_> {
         let writer = store.resume(&header.id)?;
         let mut stage = self.stage(&header)?;
         stage.check(&header.study)?;
+        // The vCPUs of the new guests are to be where those of the old ones were.
+        let (policy, responder) = (header.placement.policy.clone(), header.placement.responder_policy.clone());
+        stage.place(&header.study, &Pins { policy, responder })?;
         stage.recall(&header).or_input()?;
         Ok((store.load(&header.id)?, stage, writer))
     }
@@ -172,7 +199,8 @@ impl Scene<'_> {
     fn stage(&self, header: &RunHeader) -> Result<Stage, Stop> {
         let (study, directory) = (&header.study, &self.conditions.directory);
         if study.endpoints.is_empty() {
-            return Stage::in_lab(self.in_world()?, header, self.agent, directory);
+            let (program, needs, phases) = (self.agent, &self.needs, self.phases);
+            return Stage::in_lab(&Casting { world: self.in_world()?, program, needs, phases }, header, directory);
         }
         let mut pairs: Vec<RowPairs<'_>> = Vec::new();
         for row in available(study, &header.unavailable) {
@@ -208,6 +236,7 @@ struct Session {
     stage: Stage,
     interrupt: Interrupt,
     begun: Instant,
+    phases: Phases,
 }
 
 impl Session {
@@ -223,6 +252,10 @@ impl Session {
         let mut progress = Progress::new(runner::samples_left(&self.run), &self.interrupt);
         let ended = runner::run_rounds(&mut self.run, &mut self.stage, kept, &mut progress);
         progress.clear();
+        // Not told when it was so: nothing is drawn while a sample is taken.
+        if let (Some(at), Some(_)) = (self.stage.first_sample(), self.stage.guest_machine(None)) {
+            self.phases.done_at("first sample begun", at);
+        }
         ended
     }
 

@@ -5,6 +5,8 @@
 
 mod agents;
 mod built;
+mod guests;
+mod observe;
 mod pins;
 mod recall;
 mod standing;
@@ -12,13 +14,15 @@ mod survey;
 mod zones;
 
 use std::{
+    collections::BTreeMap,
     net::IpAddr,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Instant,
 };
 
 use anyhow::{Context, anyhow};
-use vtax_agent::measure::{MeasureError, Order, Pair, Parallel, measure_all};
+use vtax_agent::measure::{MeasureError, Order, Pair, Parallel};
 use vtax_engine::{EndSetup, Station};
 use vtax_lab::Lab;
 use vtax_model::{
@@ -35,7 +39,8 @@ use super::{
     runner::{SampleError, Sampler},
 };
 use agents::{Agent, Agents};
-pub(crate) use built::{build, plan_here};
+pub(crate) use built::{Casting, build};
+use guests::{Seat, Vcpus};
 pub(crate) use standing::{RowPairs, Standing, row_pairs};
 pub(crate) use survey::room_of;
 pub(crate) use zones::open_lab;
@@ -49,10 +54,16 @@ pub(crate) struct Stage {
     ground: Ground,
     agents: Arc<Agents>,
     rows: Vec<StagedRow>,
+    /// The guests of the run's own lab that measure.
+    seats: Vec<Seat>,
+    /// Agents whose guests can't have the MTU in force, with why.
+    unfit: BTreeMap<usize, String>,
     /// Where tests have files and sockets.
     directory: PathBuf,
     /// In force.
     mtu: Option<Mtu>,
+    /// When the first sample began.
+    first_sample: Option<Instant>,
 }
 
 /// What the ends stand on.
@@ -91,6 +102,8 @@ struct Party {
     place: Option<Place>,
     /// Standing ends: the links by which its packets leave, the upper first.
     route: Vec<vtax_model::run::Hop>,
+    /// Of a guest of the run's own.
+    vcpus: Option<Vcpus>,
 }
 
 /// A zone or a host of a lab.
@@ -102,7 +115,14 @@ struct Place {
 
 impl Stage {
     fn new(ground: Ground, agents: Vec<Agent>, rows: Vec<StagedRow>, directory: &Path) -> Stage {
-        Stage { ground, agents: Arc::new(Agents(agents)), rows, directory: directory.to_owned(), mtu: None }
+        let (seats, unfit, mtu, first_sample) = Default::default();
+        let (agents, directory) = (Arc::new(Agents(agents)), directory.to_owned());
+        Stage { ground, agents, rows, seats, unfit, directory, mtu, first_sample }
+    }
+
+    /// When the first sample began, if one has.
+    pub(crate) fn first_sample(&self) -> Option<Instant> {
+        self.first_sample
     }
 
     /// Between which ends each row is measured.
@@ -192,18 +212,19 @@ impl Stage {
 impl Sampler for Stage {
     fn set_mtu(&mut self, mtu: Mtu) -> Result<(), SampleError> {
         self.mtu = Some(mtu);
-        match &self.ground {
-            Ground::Built(lab) => lab.set_mtu(mtu).map_err(|error| SampleError::Run(error.into())),
-            // It was asked before the first sample; nothing of an endpoint is changed.
-            Ground::Standing(_) => Ok(()),
-        }
+        self.fit(mtu)
     }
 
     fn sample(&mut self, row: Row, spec: &TestSpec) -> Result<Figures, SampleError> {
+        self.first_sample.get_or_insert_with(Instant::now);
         let staged = self.staged(row, self.mtu).map_err(SampleError::Run)?;
+        if let Some(why) = self.unfit(staged.pairs.iter().flatten()) {
+            return Err(SampleError::cell(why));
+        }
         let pairs: Vec<Pair<'_>> = staged.pairs.iter().map(|pair| self.pair(pair, spec)).collect();
-        let taken = measure_all(&pairs).map_err(blame)?;
-        let figures = self.figures(staged, spec, &taken);
+        let taken = observe::measure(&pairs, spec, &self.observed(staged));
+        let (taken, host_cpu) = taken.map_err(|error| self.explain(blame(error)))?;
+        let figures = Figures { host_cpu, ..self.figures(staged, spec, &taken) };
         match figures.is_empty(spec.workload.kind()) {
             true => Err(SampleError::cell(format!("nothing came through in {}", spec.duration))),
             false => Ok(figures),

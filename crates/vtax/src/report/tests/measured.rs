@@ -217,7 +217,7 @@ fn long_path(method: vtax_model::study::Row) -> PathRecord {
     nic.nic.offloads = [offload("tx-tcp-segmentation", true), offload("rx-gro", true), offload("rx-lro", false)].into();
     let mut zone = hop("zone", "eth0", "veth");
     zone.nic.offloads = [offload("tx-tcp-segmentation", false), offload("rx-gro", true)].into();
-    PathRecord { method, mtu, hops: vec![nic, zone] }
+    PathRecord { method, mtu, backend: None, hops: vec![nic, zone] }
 }
 
 fn pairs() -> Run {

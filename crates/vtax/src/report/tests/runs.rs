@@ -103,7 +103,7 @@ fn path(method: Row, mtu: Mtu) -> PathRecord {
         rx_queues: 1,
         nic: NicFacts::default(),
     };
-    PathRecord { method, mtu, hops: vec![hop] }
+    PathRecord { method, mtu, backend: None, hops: vec![hop] }
 }
 
 fn take_round(run: &mut Run, round: u32) {

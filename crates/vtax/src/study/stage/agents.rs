@@ -65,7 +65,7 @@ impl Agent {
         Agent::greeted(link).or_infrastructure()
     }
 
-    fn greeted(link: AgentLink) -> anyhow::Result<Agent> {
+    pub(super) fn greeted(link: AgentLink) -> anyhow::Result<Agent> {
         let facts = link.describe(ANSWER)?;
         let ours = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let here = !ours.trim().is_empty() && boot(&link) == ours.trim();

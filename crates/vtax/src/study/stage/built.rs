@@ -3,35 +3,54 @@
 use std::{collections::BTreeMap, net::IpAddr, path::Path};
 
 use anyhow::anyhow;
-use vtax_lab::{Endpoint, Facts, Lab, LabError, Lifetime, Plan, World, plan};
+use vtax_lab::{Endpoint, Facts, GuestNeeds, Lab, LabError, Lifetime, Plan, World, plan};
 use vtax_model::{
     run::RunHeader,
     topology::{Name, Topology},
 };
 
-use super::{Ground, Party, Place, Stage, StagedRow, agents::Agent};
+use super::{
+    Ground, Party, Place, Stage, StagedRow,
+    agents::Agent,
+    guests::{self, Seat, Vcpus},
+};
 use crate::{
     exit::{Blamed, Stop},
     study::{
         arrange::{Arrangement, End, Ends, arrange},
         draft::available,
+        phases::Phases,
     },
 };
 
+/// With what the lab of a run is built and peopled.
+pub(crate) struct Casting<'a> {
+    pub(crate) world: &'a World,
+    /// The agent.
+    pub(crate) program: &'a Path,
+    /// What guests boot.
+    pub(crate) needs: &'a GuestNeeds,
+    pub(crate) phases: &'a Phases,
+}
+
 impl Stage {
     /// Builds the lab of a study and starts an agent in each domain that one of its rows needs.
-    pub(crate) fn in_lab(world: &World, header: &RunHeader, program: &Path, directory: &Path) -> Result<Stage, Stop> {
+    pub(crate) fn in_lab(casting: &Casting<'_>, header: &RunHeader, directory: &Path) -> Result<Stage, Stop> {
         let rows = available(&header.study, &header.unavailable);
         let Arrangement { topology, ends } = arrange(&header.study, lab_name(header)?, &rows);
-        let lab = build(world, &topology, Lifetime::Ephemeral)?;
-        let mut cast = Cast { lab: &lab, program, agents: Vec::new(), by_domain: BTreeMap::new() };
+        let lab = build(casting.world, &topology, casting.needs, Lifetime::Ephemeral)?;
+        let phases = Some(casting.phases).filter(|_| !lab.guests().is_empty());
+        phases.inspect(|phases| phases.done("QEMU started"));
+        let program = casting.program;
+        let mut cast = Cast { lab: &lab, program, agents: Vec::new(), seats: Vec::new(), by_domain: BTreeMap::new() };
         let staged = |(row, ends)| {
             let pairs = vec![cast.pair(&ends)?];
             Ok(StagedRow { row, mtu: None, pairs })
         };
         let rows = ends.into_iter().map(staged).collect::<anyhow::Result<_>>().or_infrastructure()?;
-        let agents = cast.agents;
-        Ok(Stage::new(Ground::Built(Box::new(lab)), agents, rows, directory))
+        phases.inspect(|phases| phases.done("agents answered"));
+        let Cast { agents, seats, .. } = cast;
+        Ok(Stage { seats, ..Stage::new(Ground::Built(Box::new(lab)), agents, rows, directory) })
     }
 }
 
@@ -40,6 +59,7 @@ struct Cast<'a> {
     lab: &'a Lab,
     program: &'a Path,
     agents: Vec<Agent>,
+    seats: Vec<Seat>,
     by_domain: BTreeMap<Name, usize>,
 }
 
@@ -53,18 +73,34 @@ impl Cast<'_> {
         let name = match end {
             End::Host { host, .. } => format!("host {host}"),
             End::Zone(zone) => format!("zone {zone}"),
+            End::Guest(guest) => format!("guest {guest}"),
         };
         let agent = match self.by_domain.get(end.domain()) {
             Some(index) => *index,
-            None => {
-                self.agents.push(Agent::in_lab(&name, self.lab, &endpoint, self.program)?);
-                self.by_domain.insert(end.domain().clone(), self.agents.len() - 1);
-                self.agents.len() - 1
-            }
+            None => self.engage(end, &name, &endpoint)?,
+        };
+        let vcpus = match end {
+            End::Guest(guest) => Vcpus::of(guests::planned(self.lab, guest)?),
+            End::Host { .. } | End::Zone(_) => None,
         };
         let address = IpAddr::V4(endpoint.address);
         let place = Some(Place { lab: self.lab.blueprint().lab.clone(), endpoint });
-        Ok(Party { agent, name, address, cid: None, pin: None, cpus: Vec::new(), place, route: Vec::new() })
+        Ok(Party { agent, name, address, cid: None, pin: None, cpus: Vec::new(), place, route: Vec::new(), vcpus })
+    }
+
+    fn engage(&mut self, end: &End, name: &str, endpoint: &Endpoint) -> anyhow::Result<usize> {
+        let index = self.agents.len();
+        let agent = match end {
+            End::Guest(guest) => {
+                let guest = guests::planned(self.lab, guest)?;
+                self.seats.push(Seat { agent: index, guest: guest.clone() });
+                guests::enter(name, self.lab, guest, endpoint.mtu)?
+            }
+            End::Host { .. } | End::Zone(_) => Agent::in_lab(name, self.lab, endpoint, self.program)?,
+        };
+        self.agents.push(agent);
+        self.by_domain.insert(end.domain().clone(), index);
+        Ok(index)
     }
 }
 
@@ -74,19 +110,20 @@ fn lab_name(header: &RunHeader) -> Result<Name, Stop> {
     format!("run-{suffix}").parse().or_infrastructure()
 }
 
-/// The plan of a lab, by what this machine has now.
-pub(crate) fn plan_here(world: &World, topology: &Topology) -> Result<Plan, Stop> {
-    plan(topology, &Facts::gather(world).or_infrastructure()?).or_input()
+/// The plan of a lab, by what this machine has now. What guests need is looked for if there are some.
+fn plan_here(world: &World, topology: &Topology, needs: &GuestNeeds) -> Result<Plan, Stop> {
+    let facts = Facts::gather(world).or_infrastructure()?.with_guests(world, &needs.clone().of_lab(topology));
+    plan(topology, &facts).or_input()
 }
 
 /// Builds a lab. Another vtax may take the range that was chosen between planning and building;
 /// then another one is chosen.
-pub(crate) fn build(world: &World, topology: &Topology, lifetime: Lifetime) -> Result<Lab, Stop> {
+pub(crate) fn build(world: &World, topology: &Topology, needs: &GuestNeeds, lifetime: Lifetime) -> Result<Lab, Stop> {
     const TRIES: usize = 10;
     let mut left = TRIES;
     loop {
         left -= 1;
-        match Lab::up(world, plan_here(world, topology)?, lifetime) {
+        match Lab::up(world, plan_here(world, topology, needs)?, lifetime) {
             Err(LabError::RangeTaken { .. }) if topology.addresses.is_none() && left > 0 => {}
             built => return built.or_infrastructure(),
         }
@@ -97,6 +134,7 @@ fn endpoint<'lab>(lab: &'lab Lab, end: &End) -> anyhow::Result<&'lab Endpoint> {
     let found = match end {
         End::Host { host, wire } => lab.host_endpoint(host, wire),
         End::Zone(zone) => lab.zone_endpoint(zone),
+        End::Guest(guest) => lab.guest_endpoint(guest),
     };
     found.ok_or_else(|| anyhow!("the lab has no endpoint for `{}`", end.domain()))
 }

@@ -1,10 +1,13 @@
 //! Which CPUs the ends are pinned to: the largest single effect on a round-trip time is whether two
 //! ends share one.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fs};
 
 use anyhow::anyhow;
-use vtax_host::pin::{Machine, PinWish, pin_plan};
+use vtax_host::{
+    inspect::Tree,
+    pin::{Machine, PinWish, pin_plan},
+};
 use vtax_model::{
     cell::Cell,
     endpoint::{Pinning, Pins},
@@ -15,20 +18,22 @@ use vtax_model::{
 };
 
 use super::{Party, Stage, StagedRow, agents::Agents};
-use crate::exit::Stop;
+use crate::exit::{Blamed, Stop};
 
 impl Stage {
     /// Pins all ends. All rows get as many CPUs, so that they can be compared.
     pub(crate) fn place(&mut self, study: &Study, pins: &Pins) -> Result<Placement, Stop> {
+        let here = Here::read();
         let mut notes = Vec::new();
         for staged in &mut self.rows {
-            notes.extend(Plan { agents: &self.agents, study, pins }.pin(staged)?);
+            notes.extend(Plan { agents: &self.agents, here: &here, study, pins }.pin(staged)?);
         }
+        notes.extend(self.pin_vcpus().or_infrastructure()?);
         notes.sort();
         notes.dedup();
         let (policy, responder_policy) = (pins.policy.clone(), pins.responder.clone());
         let [initiator, responder] = self.cpus_here();
-        Ok(Placement { policy, responder_policy, initiator, responder, notes })
+        Ok(Placement { policy, responder_policy, initiator, responder, guests: None, notes })
     }
 
     /// Of the first ends on this machine.
@@ -61,8 +66,23 @@ impl Stage {
     }
 }
 
+/// The machine on which vtax runs, and the guests of its labs.
+struct Here {
+    /// As agents know it.
+    boot_id: String,
+    machine: Machine,
+}
+
+impl Here {
+    fn read() -> Here {
+        let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        Here { boot_id: boot_id.trim().to_owned(), machine: Machine::read(&Tree::live()) }
+    }
+}
+
 struct Plan<'a> {
     agents: &'a Agents,
+    here: &'a Here,
     study: &'a Study,
     pins: &'a Pins,
 }
@@ -75,23 +95,56 @@ impl Plan<'_> {
     fn pin(&self, staged: &mut StagedRow) -> Result<Vec<String>, Stop> {
         let mut automatic = Together::new();
         for pair in 0..staged.pairs.len() {
-            let shared = self.agents.one_machine(&staged.pairs[pair][0], &staged.pairs[pair][1]);
+            let shared = self.ground(&staged.pairs[pair][0]).0 == self.ground(&staged.pairs[pair][1]).0;
             for end in 0..2 {
                 let party = &mut staged.pairs[pair][end];
+                let (id, machine) = self.ground(party);
                 match self.asked(party, end, shared) {
-                    Pinning::Unpinned => party.cpus = Vec::new(),
+                    Pinning::Unpinned => self.settle(party, Vec::new()),
                     Pinning::Cpus(cpus) => {
-                        check(&cpus, party, &self.agents.get(party).facts.machine)?;
-                        party.cpus = cpus;
+                        check(&cpus, party, machine)?;
+                        self.settle(party, cpus);
                     }
-                    Pinning::Auto => {
-                        let machine = self.agents.get(party).machine().to_owned();
-                        automatic.entry(machine).or_default().push([pair, end]);
-                    }
+                    Pinning::Auto => automatic.entry(id.to_owned()).or_default().push([pair, end]),
                 }
             }
         }
         Ok(automatic.values().flat_map(|together| self.choose(staged, together)).collect())
+    }
+
+    /// The machine whose CPUs an end has, and the name that no other has: of a guest of the run's own
+    /// the one that it is on.
+    fn ground(&self, party: &Party) -> (&str, &Machine) {
+        match &party.vcpus {
+            Some(_) => (&self.here.boot_id, &self.here.machine),
+            None => {
+                let agent = self.agents.get(party);
+                (agent.machine(), &agent.facts.machine)
+            }
+        }
+    }
+
+    /// Gives an end its CPUs. In a guest they are its vCPUs', and its threads get some of those.
+    fn settle(&self, party: &mut Party, cpus: Vec<u32>) {
+        let inside = self.inside(party).filter(|_| !cpus.is_empty()).unwrap_or_default();
+        match &mut party.vcpus {
+            Some(vcpus) => {
+                vcpus.cpus = cpus;
+                party.cpus = inside;
+            }
+            None => party.cpus = cpus,
+        }
+    }
+
+    /// A guest with one CPU leaves no choice.
+    fn inside(&self, party: &Party) -> Option<Vec<u32>> {
+        let machine = &self.agents.get(party).facts.machine;
+        let mut allowed = machine.cpus.iter().filter(|cpu| cpu.allowed).map(|cpu| cpu.number);
+        if let (Some(only), None) = (allowed.next(), allowed.next()) {
+            return Some(vec![only]);
+        }
+        let wish = PinWish { initiator: Some(self.threads(machine)), ..PinWish::default() };
+        Some(pin_plan(machine, &wish).initiator)
     }
 
     /// What was asked for one end: its own wish, else the run's. Of one list for two ends on one
@@ -110,20 +163,26 @@ impl Plan<'_> {
 
     fn choose(&self, staged: &mut StagedRow, together: &[[usize; 2]]) -> Vec<String> {
         let Some([pair, end]) = together.first() else { return Vec::new() };
-        let agent = self.agents.get(&staged.pairs[*pair][*end]);
-        let machine = &agent.facts.machine;
+        let first = &staged.pairs[*pair][*end];
+        let machine = self.ground(first).1;
         let threads = self.threads(machine);
-        let count = |end: usize| together.iter().filter(|member| member[1] == end).count();
-        let wish = |end: usize| Some(count(end) * threads).filter(|threads| *threads > 0);
+        let needs =
+            |[pair, end]: &[usize; 2]| staged.pairs[*pair][*end].vcpus.as_ref().map_or(threads, |own| own.count);
+        let of_end = |end: usize| together.iter().filter(move |member| member[1] == end);
+        let count = [0, 1].map(|end| of_end(end).count());
+        let wish = |end: usize| Some(of_end(end).map(needs).sum()).filter(|threads| *threads > 0);
         let nic_node = staged.pairs[*pair][*end].route.first().and_then(|link| link.nic.numa_node);
         let plan = pin_plan(machine, &PinWish { initiator: wish(0), responder: wish(1), nic_node });
         let mut dealt = [0; 2];
         for [pair, end] in together {
             let cpus = [&plan.initiator, &plan.responder][*end];
-            staged.pairs[*pair][*end].cpus = share(cpus, dealt[*end], count(*end));
+            let part = share(cpus, dealt[*end], count[*end]);
+            self.settle(&mut staged.pairs[*pair][*end], part);
             dealt[*end] += 1;
         }
-        let hostname = agent.elsewhere().map(|environment| format!("{}: ", environment.hostname)).unwrap_or_default();
+        let first = &staged.pairs[*pair][*end];
+        let elsewhere = self.agents.get(first).elsewhere().filter(|_| first.vcpus.is_none());
+        let hostname = elsewhere.map(|environment| format!("{}: ", environment.hostname)).unwrap_or_default();
         plan.notes.into_iter().map(|note| format!("{hostname}{note}")).collect()
     }
 

@@ -10,6 +10,7 @@ use anyhow::{Context, anyhow};
 use vtax_lab::{Endpoint as LabEndpoint, Lab, World};
 use vtax_model::{
     endpoint::{Control, End, Endpoint, NoPairs, pairs},
+    method::DomainKind,
     run::Hop,
     study::Row,
     topology::Name,
@@ -19,7 +20,7 @@ use vtax_model::{
 use super::{
     Ground, Party, Place, Stage, StagedRow,
     agents::{ANSWER, Agent},
-    zones,
+    guests, zones,
 };
 use crate::exit::{Blamed, Stop};
 
@@ -140,6 +141,7 @@ impl<'a> Standing<'a> {
             cpus: Vec::new(),
             place,
             route,
+            vcpus: None,
         })
     }
 
@@ -208,7 +210,10 @@ impl<'a> Standing<'a> {
     }
 
     fn agent(&mut self, endpoint: &Endpoint, place: Option<&Place>) -> Result<usize, Stop> {
-        let key = (endpoint.control.clone(), endpoint.end);
+        // A guest has one agent, for whatever end.
+        let in_guest = place.is_some_and(|place| place.endpoint.kind == DomainKind::Guest);
+        let end = if in_guest { End::Responder } else { endpoint.end };
+        let key = (endpoint.control.clone(), end);
         if let Some(index) = self.by_control.get(&key) {
             return Ok(*index);
         }
@@ -224,6 +229,11 @@ impl<'a> Standing<'a> {
             (Control::Ssh(host), _) => {
                 eprintln!("connecting to {control}");
                 Agent::ssh(host, program)
+            }
+            (Control::Zone { .. }, Some(Place { lab, endpoint })) if endpoint.kind == DomainKind::Guest => {
+                let lab = self.open(lab)?;
+                let guest = guests::planned(lab, &endpoint.name).or_infrastructure()?;
+                guests::enter(&control.to_string(), lab, guest, endpoint.mtu).or_infrastructure()
             }
             (Control::Zone { .. }, Some(place)) => {
                 let lab = self.open(&place.lab)?;

@@ -2,6 +2,7 @@
 
 use anyhow::anyhow;
 use vtax_model::{
+    guest::Flavour,
     run::{Hop, PathRecord},
     study::Study,
     units::Mtu,
@@ -16,15 +17,13 @@ const IPV6_MORE: u32 = 20;
 
 impl Stage {
     /// What the packets of each pair go through, at each MTU of the study.
-    pub(crate) fn paths(&self, study: &Study) -> anyhow::Result<Vec<PathRecord>> {
+    pub(crate) fn paths(&mut self, study: &Study) -> anyhow::Result<Vec<PathRecord>> {
         let mut paths = Vec::new();
         for mtu in mtus(study) {
-            if let Ground::Built(lab) = &self.ground {
-                lab.set_mtu(mtu)?;
-            }
+            self.fit(mtu)?;
             for staged in self.rows.iter().filter(|staged| staged.mtu.is_none_or(|own| own == mtu)) {
-                for pair in &staged.pairs {
-                    paths.push(PathRecord { method: staged.row, mtu, hops: self.hops(pair)? });
+                for pair in staged.pairs.iter().filter(|pair| self.unfit(pair.iter()).is_none()) {
+                    paths.push(PathRecord { method: staged.row, mtu, backend: backend(pair), hops: self.hops(pair)? });
                 }
             }
         }
@@ -36,13 +35,11 @@ impl Stage {
         if let (Some(from), Some(to)) = (&initiator.place, &responder.place)
             && from.lab == to.lab
         {
-            let labs = match &self.ground {
-                Ground::Built(lab) => std::slice::from_ref(&**lab),
-                Ground::Standing(labs) => labs,
-            };
-            let lab = labs.iter().find(|lab| lab.blueprint().lab == from.lab);
+            let lab = self.labs().iter().find(|lab| lab.blueprint().lab == from.lab);
             let lab = lab.ok_or_else(|| anyhow!("the lab `{}` was not opened", from.lab))?;
-            return Ok(lab.path(&from.endpoint, &to.endpoint)?.into_iter().map(hop).collect());
+            let between = lab.path(&from.endpoint, &to.endpoint)?.into_iter().map(hop);
+            let (near, far) = (self.inside(initiator, responder)?, self.inside(responder, initiator)?);
+            return Ok(near.into_iter().chain(between).chain(far.into_iter().rev()).collect());
         }
         // Of one stack, the loopback is one link and not two.
         let looped = [initiator, responder].iter().all(|end| end.route.first().is_some_and(|link| link.link == "lo"));
@@ -138,6 +135,11 @@ fn check_mtu(party: &Party, overhead: u32, wanted: Mtu) -> Result<(), Stop> {
     )))
 }
 
+/// The kind of the guest's NIC, if one of the ends is a guest.
+fn backend(pair: &[Party; 2]) -> Option<Flavour> {
+    pair.iter().find_map(|party| party.place.as_ref()?.endpoint.flavour)
+}
+
 fn hop(hop: vtax_lab::Hop) -> Hop {
     Hop {
         domain: hop.place.namespace.to_string(),
@@ -175,6 +177,7 @@ mod tests {
             cpus: Vec::new(),
             place: None,
             route: link.into_iter().collect(),
+            vcpus: None,
         }
     }
 

@@ -1,4 +1,4 @@
-//! Zones and hosts of labs that stay up, as ends of a test.
+//! Zones, hosts and guests of labs that stay up, as ends of a test.
 
 use std::net::IpAddr;
 
@@ -17,18 +17,21 @@ pub(crate) fn open_lab(world: &World, name: &Name) -> Result<Lab, Stop> {
     Lab::open(world, name).or_infrastructure()
 }
 
-/// The only lab that has such a zone or host.
+/// The only lab that has such a zone, host or guest.
 pub(super) fn lab_of(world: &World, domain: &Name) -> Result<Name, Stop> {
     let labs = list(world).or_infrastructure()?;
     let up = |lab: &&LabSummary| matches!(lab.state, LabState::Kept | LabState::Alive);
-    let has = |lab: &&LabSummary| lab.zones.contains(domain) || lab.hosts.contains(domain);
+    let has = |lab: &&LabSummary| {
+        lab.zones.contains(domain) || lab.hosts.contains(domain) || lab.guests.iter().any(|guest| guest.name == *domain)
+    };
     let up: Vec<&LabSummary> = labs.iter().filter(up).collect();
     let having: Vec<&Name> = up.iter().copied().filter(has).map(|lab| &lab.name).collect();
     match having.as_slice() {
         [only] => Ok((*only).clone()),
         [] => {
-            let domains = up.iter().flat_map(|lab| lab.hosts.iter().chain(&lab.zones));
-            Err(Stop::input(anyhow!("no lab that is up has a zone or host `{domain}`; {}", there_is(domains))))
+            let guests = up.iter().flat_map(|lab| &lab.guests).map(|guest| &guest.name);
+            let domains = up.iter().flat_map(|lab| lab.hosts.iter().chain(&lab.zones)).chain(guests);
+            Err(Stop::input(anyhow!("no lab that is up has a zone, host or guest `{domain}`; {}", there_is(domains))))
         }
         [first, ..] => {
             let labs: Vec<&str> = having.iter().map(|lab| lab.as_str()).collect();
@@ -43,7 +46,7 @@ fn there_is<'a>(names: impl Iterator<Item = &'a Name>) -> String {
     if names.is_empty() { "there is none".to_owned() } else { format!("there is {}", names.join(", ")) }
 }
 
-/// What of a lab goes by this name: a zone once, a host once for each of its wires.
+/// What of a lab goes by this name: a zone or guest once, a host once for each of its wires.
 pub(super) fn candidates(lab: &Lab, domain: &Name, address: Option<IpAddr>) -> Result<Vec<Endpoint>, Stop> {
     let named: Vec<&Endpoint> = lab.endpoints().iter().filter(|endpoint| endpoint.name == *domain).collect();
     let name = &lab.blueprint().lab;
@@ -52,7 +55,7 @@ pub(super) fn candidates(lab: &Lab, domain: &Name, address: Option<IpAddr>) -> R
         names.dedup();
         let there_is = there_is(names.into_iter());
         return Err(Stop::input(anyhow!(
-            "the lab `{name}` has no zone or host `{domain}` that could measure; {there_is}"
+            "the lab `{name}` has no zone, host or guest `{domain}` that could measure; {there_is}"
         )));
     }
     let fits = |endpoint: &&&Endpoint| address.is_none_or(|address| address == endpoint.address);

@@ -1,0 +1,199 @@
+//! A stream that carries one conversation after another.
+//!
+//! A serial port has no connections of its own. Each coordinator begins with the [`MAGIC`]; what was
+//! said to or by one before may have been cut anywhere, and be still in the stream. But the magic
+//! ends with a newline, JSON has none, and the length before each frame is shorter than it: so it
+//! stands in no frame, and wherever it is found a conversation begins.
+
+use std::io::{self, Read};
+
+use crate::frame::MAGIC;
+
+/// What is read from the stream below at once.
+const CHUNK: usize = 32 << 10;
+
+/// Reads one conversation after another; [`Read`] ends with each.
+#[derive(Debug)]
+pub struct Conversations<R> {
+    inner: R,
+    /// Read, and not handed out.
+    pending: Vec<u8>,
+    /// How much of `pending` belongs to this conversation for certain.
+    ours: usize,
+    /// The next conversation begins in `pending` right after what is ours.
+    over: bool,
+    chunk: Box<[u8]>,
+}
+
+impl<R: Read> Conversations<R> {
+    /// Before the first one.
+    pub fn new(inner: R) -> Self {
+        Conversations { inner, pending: Vec::new(), ours: 0, over: false, chunk: vec![0; CHUNK].into() }
+    }
+
+    /// Goes to the beginning of the next conversation, whatever lies between; false if the stream
+    /// below reads as ended before there was one.
+    pub fn next_one(&mut self) -> io::Result<bool> {
+        loop {
+            self.pending.drain(..self.ours);
+            self.ours = 0;
+            if self.over {
+                self.begin();
+                return Ok(true);
+            }
+            if !self.fill()? {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Takes what has come; false at the end of the stream below, with which what was read so far
+    /// is over.
+    fn fill(&mut self) -> io::Result<bool> {
+        match self.inner.read(&mut self.chunk)? {
+            0 => {
+                self.pending.clear();
+                Ok(false)
+            }
+            count => {
+                self.pending.extend(&self.chunk[..count]);
+                self.measure(0);
+                Ok(true)
+            }
+        }
+    }
+
+    /// The pending bytes begin with a magic, which is this conversation's own.
+    fn begin(&mut self) {
+        self.over = false;
+        self.measure(MAGIC.len());
+    }
+
+    /// Finds out how much is ours: up to the next magic, or to what may be the beginning of one.
+    fn measure(&mut self, from: usize) {
+        let rest = &self.pending[from..];
+        let next = rest.windows(MAGIC.len()).position(|window| window == MAGIC);
+        self.over = next.is_some();
+        self.ours = from + next.unwrap_or_else(|| rest.len() - begun(rest));
+    }
+}
+
+/// How many of the last bytes may be the first of a magic. None if these are whole frames: the last
+/// byte of JSON isn't in it.
+fn begun(bytes: &[u8]) -> usize {
+    let most = bytes.len().min(MAGIC.len() - 1);
+    (1..=most).rev().find(|count| bytes.ends_with(&MAGIC[..*count])).unwrap_or(0)
+}
+
+impl<R: Read> Read for Conversations<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.ours == 0 && !self.over && !buffer.is_empty() {
+            if !self.fill()? {
+                return Ok(0);
+            }
+        }
+        let count = self.ours.min(buffer.len());
+        buffer[..count].copy_from_slice(&self.pending[..count]);
+        self.pending.drain(..count);
+        self.ours -= count;
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Gives its pieces one by one; an empty one is an end after which more comes.
+    struct Pieces(Vec<Vec<u8>>);
+
+    impl Read for Pieces {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            if self.0.is_empty() {
+                return Ok(0);
+            }
+            let piece = self.0.remove(0);
+            buffer[..piece.len()].copy_from_slice(&piece);
+            Ok(piece.len())
+        }
+    }
+
+    fn pieces(pieces: &[&str]) -> Conversations<Pieces> {
+        Conversations::new(Pieces(pieces.iter().map(|piece| piece.as_bytes().to_vec()).collect()))
+    }
+
+    fn rest(conversations: &mut Conversations<impl Read>) -> String {
+        let mut text = String::new();
+        conversations.read_to_string(&mut text).expect("text");
+        text
+    }
+
+    #[test]
+    fn stale_bytes_before_a_conversation_are_passed_over() {
+        let mut stream = pieces(&["half a frame}VTAXC", "TL\nhello", " you"]);
+        assert!(stream.next_one().expect("no error"));
+        assert_eq!(rest(&mut stream), "VTAXCTL\nhello you");
+        assert!(!stream.next_one().expect("no error"));
+    }
+
+    #[test]
+    fn a_magic_ends_the_conversation_before_it() {
+        let mut stream = pieces(&["VTAXCTL\noneVTAXCTL\ntwoVTAX", "CTL", "\nthree"]);
+        for said in ["one", "two", "three"] {
+            assert!(stream.next_one().expect("no error"));
+            assert_eq!(rest(&mut stream), format!("VTAXCTL\n{said}"));
+        }
+    }
+
+    #[test]
+    fn what_is_not_read_of_a_conversation_is_left_behind() {
+        let mut stream = pieces(&["VTAXCTL\none", "and onVTAXCTL\ntwo"]);
+        assert!(stream.next_one().expect("no error"));
+        stream.read_exact(&mut [0; 3]).expect("there");
+        assert!(stream.next_one().expect("no error"));
+        assert_eq!(rest(&mut stream), "VTAXCTL\ntwo");
+    }
+
+    #[test]
+    fn an_end_below_is_an_end_with_nothing_kept() {
+        let mut stream = pieces(&["VTAXCTL\none", "VTAX", "", "CTL\nVTAXCTL\ntwo"]);
+        assert!(stream.next_one().expect("no error"));
+        assert_eq!(rest(&mut stream), "VTAXCTL\none");
+        assert!(stream.next_one().expect("no error"));
+        assert_eq!(rest(&mut stream), "VTAXCTL\ntwo");
+    }
+
+    /// Or an order would lie there until the next one comes.
+    #[test]
+    fn a_whole_frame_is_never_held_back() {
+        let mut stream = pieces(&["VTAXCTL\n", "\u{b}\0\0\0{\"V\":\"VTAX\"}", "more"]);
+        assert!(stream.next_one().expect("no error"));
+        let mut buffer = [0; 64];
+        assert_eq!(stream.read(&mut buffer).expect("there"), 8);
+        assert_eq!(stream.read(&mut buffer).expect("there"), 16);
+    }
+
+    proptest! {
+        #[test]
+        fn cuts_change_nothing(mut talks: Vec<Vec<u8>>, cuts: Vec<u8>) {
+            talks.iter_mut().for_each(|talk| talk.push(b'}'));
+            let stream: Vec<u8> = talks.iter().flat_map(|talk| [&MAGIC[..], talk].concat()).collect();
+            let mut pieces = Vec::new();
+            let (mut left, mut cuts) = (&stream[..], cuts.iter().cycle());
+            while !left.is_empty() {
+                let length = usize::from(*cuts.next().unwrap_or(&7)).clamp(1, left.len());
+                pieces.push(left[..length].to_vec());
+                left = &left[length..];
+            }
+            let mut conversations = Conversations::new(Pieces(pieces));
+            for talk in talks {
+                prop_assert!(conversations.next_one().expect("no error"));
+                let mut said = Vec::new();
+                conversations.read_to_end(&mut said).expect("no error");
+                prop_assert_eq!(said, [&MAGIC[..], &talk].concat());
+            }
+            prop_assert!(!conversations.next_one().expect("no error"));
+        }
+    }
+}

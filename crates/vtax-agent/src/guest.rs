@@ -1,0 +1,165 @@
+//! The agent as the first process of a guest.
+//!
+//! There is nothing in the guest but this program, the kernel and its modules. What a system
+//! otherwise does in its first seconds is done here, as little of it as measuring needs.
+
+use std::{
+    convert::Infallible,
+    fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
+
+use rustix::{
+    process::{Resource, Rlimit, setrlimit},
+    termios::tcdrain,
+};
+use vtax_sys::{
+    SysError,
+    children::reap_orphans,
+    module,
+    mount::{Pseudo, mount},
+    netlink::{LinkChange, Rtnl},
+    power,
+};
+
+use crate::{
+    port::{self, PORT, PortError},
+    server::{Measuring, ServeError, Standing},
+};
+
+/// Where the image has the list of modules, one file a line in the order in which they go in,
+/// with the module's parameters behind a space if there are any.
+pub const MODULES: &str = "/etc/vtax/modules";
+/// The line on the console that says that the agent's port is open.
+pub const READY: &str = "vtax-agent: ready";
+/// How long the port may take to appear.
+const PORT_SOON: Duration = Duration::from_secs(10);
+
+const MOUNTS: [(Pseudo, &str); 5] = [
+    (Pseudo::Proc, "/proc"),
+    (Pseudo::Sysfs, "/sys"),
+    (Pseudo::Devtmpfs, "/dev"),
+    (Pseudo::Tmpfs, "/run"),
+    (Pseudo::Tmpfs, "/tmp"),
+];
+
+/// Why a guest can't be measured in.
+#[derive(Debug, thiserror::Error)]
+pub enum GuestError {
+    /// Somebody started the agent so in a system that has an init already.
+    #[error("this is process {pid} and not the first one of a guest; with --port it serves beside others")]
+    NotFirst {
+        /// This process.
+        pid: u32,
+    },
+    /// The image is not complete.
+    #[error("the list of kernel modules {} can't be read: {source}", path.display())]
+    NoList {
+        /// Where it should be.
+        path: PathBuf,
+        /// As the kernel says.
+        source: io::Error,
+    },
+    /// As the kernel says.
+    #[error(transparent)]
+    System(#[from] SysError),
+    /// No way to a coordinator.
+    #[error(transparent)]
+    Port(#[from] PortError),
+}
+
+/// Sets the guest up, serves, and switches it off: when it is told to, or after it has said on the
+/// console what it can't go on without.
+///
+/// # Errors
+/// [`GuestError::NotFirst`], and nothing was done. Process 1 doesn't return.
+pub fn live(modules: &Path, open_files: u64) -> Result<Infallible, GuestError> {
+    match std::process::id() {
+        1 => {}
+        pid => return Err(GuestError::NotFirst { pid }),
+    }
+    if let Err(error) = set_up(modules, open_files).and_then(|()| serve(Standing::Init)) {
+        say(&format!("vtax-agent: {error}; the guest is switched off"));
+    }
+    // What was said last isn't on the console yet.
+    let _ = tcdrain(io::stderr());
+    say(&format!("vtax-agent: {}", power::off()));
+    // If the first process ended, the kernel would panic: as the machine stays on, let it be seen.
+    loop {
+        thread::park();
+    }
+}
+
+/// Serves on the port of a guest, whether or not it has an init of its own.
+pub fn serve(standing: Standing) -> Result<(), GuestError> {
+    let (reader, writer) = port::open(PORT, PORT_SOON)?;
+    say(READY);
+    let complain = |error: &ServeError| say(&format!("vtax-agent: {error}"));
+    Ok(port::serve(reader, writer, Measuring::default, standing, complain)?)
+}
+
+fn set_up(modules: &Path, open_files: u64) -> Result<(), GuestError> {
+    for (what, target) in MOUNTS {
+        mount(what, Path::new(target))?;
+    }
+    load_modules(modules)?;
+    let loopback = "lo".parse()?;
+    Rtnl::open()?.set_link(&loopback, &LinkChange { up: Some(true), ..LinkChange::default() })?;
+    reap_orphans()?;
+    // Nobody else has limited it, and process 1 may raise the hard limit too. If it can't be, a
+    // test with too many streams says so.
+    let limit = Rlimit { current: Some(open_files), maximum: Some(open_files) };
+    let _ = setrlimit(Resource::Nofile, limit);
+    Ok(())
+}
+
+fn load_modules(list: &Path) -> Result<(), GuestError> {
+    let unread = |source| GuestError::NoList { path: list.to_owned(), source };
+    let text = fs::read_to_string(list).map_err(unread)?;
+    for (path, parameters) in listed(&text) {
+        module::load(Path::new(path), parameters)?;
+    }
+    Ok(())
+}
+
+fn listed(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.map(|line| line.split_once(' ').unwrap_or((line, "")))
+}
+
+/// Standard error of the first process is the console. If there is none, nobody can be told.
+fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_modules_is_read_line_by_line() {
+        let list = "/lib/modules/failover.ko\n\n/lib/modules/virtio_net.ko napi_tx=0 gso=1\n";
+        let modules: Vec<_> = listed(list).collect();
+        assert_eq!(modules, [("/lib/modules/failover.ko", ""), ("/lib/modules/virtio_net.ko", "napi_tx=0 gso=1")]);
+    }
+
+    #[test]
+    fn a_missing_list_or_module_is_named() {
+        let tree = tempfile::tempdir().expect("made");
+        let list = tree.path().join("modules");
+        let missing = load_modules(&list).expect_err("missing").to_string();
+        assert!(missing.contains(list.to_str().expect("text")), "{missing}");
+        fs::write(&list, "/no/such/virtio_net.ko\n").expect("written");
+        let missing = load_modules(&list).expect_err("missing").to_string();
+        assert!(missing.contains("/no/such/virtio_net.ko"), "{missing}");
+    }
+
+    #[test]
+    fn only_the_first_process_takes_over_a_machine() {
+        let refused = live(Path::new(MODULES), 64).expect_err("a test is process 1 of nothing");
+        assert!(refused.to_string().contains("--port"), "{refused}");
+    }
+}

@@ -1,0 +1,39 @@
+//! Connecting to a unix socket that may not be there yet.
+
+use std::{
+    io,
+    os::unix::net::UnixStream,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect as connect_to, socket_with};
+
+/// How often it is tried.
+const PACE: Duration = Duration::from_millis(5);
+
+/// Until somebody listens there, has room for us, or the time is over.
+pub(super) fn connect(path: &Path, until: Instant) -> io::Result<UnixStream> {
+    loop {
+        match try_connect(path) {
+            Err(error) if is_early(&error) && Instant::now() < until => thread::sleep(PACE),
+            connected => return connected,
+        }
+    }
+}
+
+/// Without waiting: connect(2) waits as long as the listener has too many others before us.
+fn try_connect(path: &Path) -> io::Result<UnixStream> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    connect_to(&socket, &SocketAddrUnix::new(path)?)?;
+    let socket = UnixStream::from(socket);
+    socket.set_nonblocking(false)?;
+    Ok(socket)
+}
+
+fn is_early(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionRefused, NotFound, WouldBlock};
+    matches!(error.kind(), NotFound | ConnectionRefused | WouldBlock)
+}

@@ -1,0 +1,219 @@
+//! Serving one coordinator after another on a virtio-serial port.
+//!
+//! A port is there as long as its guest is, and the agent with it; coordinators come and go. What
+//! the host does is seen from the guest late, or not at all if one goes and the next comes at once:
+//! so the beginning of a conversation ends the one before (see
+//! [`Conversations`]), whatever else was seen.
+//!
+//! One thread reads the port for ever and hands each conversation's bytes on; the calling thread
+//! serves them. What is written goes through a gate that is shut when the conversation is over, so
+//! that no late answer gets into the next one.
+
+mod device;
+
+use std::{
+    io::{self, Read, Write},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+        mpsc::{self, Receiver, SyncSender},
+    },
+    thread,
+};
+
+pub use device::{PortReader, PortWriter, open};
+
+use crate::{
+    conversations::Conversations,
+    frame::FrameError,
+    server::{self, Engine, Parting, ServeError, Standing},
+};
+
+/// The name of the port that vtax gives its guests.
+pub const PORT: &str = "org.vtax.agent.0";
+/// Bytes of a conversation that may wait to be taken: many times the orders for any test. The port
+/// itself never waits, or the beginning of the next conversation would wait with it.
+const WAITING_MOST: usize = 8 << 20;
+const PIECE: usize = 64 << 10;
+
+/// A port that can't be had, or is lost.
+#[derive(Debug, thiserror::Error)]
+pub enum PortError {
+    /// No port of this name.
+    #[error(
+        "there is no virtio-serial port {name} after {waited:?} (ports: {present}); does the machine have it, and is the module virtio_console loaded?"
+    )]
+    Missing {
+        /// As its device is to name it.
+        name: String,
+        /// How long it was waited for.
+        waited: std::time::Duration,
+        /// The names of those that are there.
+        present: String,
+    },
+    /// It is there, and can't be used.
+    #[error("the virtio-serial port {name} ({device}) can't be opened: {source}{}", busy(source))]
+    Unusable {
+        /// Its name.
+        name: String,
+        /// Its device.
+        device: String,
+        /// As the kernel says.
+        source: io::Error,
+    },
+    /// It was taken away, or nobody can read it.
+    #[error("the virtio-serial port can't be read any more: {0}")]
+    Lost(#[from] io::Error),
+}
+
+fn busy(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::ResourceBusy => "; another process has it, perhaps another vtax-agent",
+        io::ErrorKind::PermissionDenied => "; the agent has to be started by root",
+        _ => "",
+    }
+}
+
+/// Serves whoever comes, until one of them orders to switch the machine off; `complain` is told of
+/// conversations that failed, but not of coordinators that were cut off. Each has an engine of its own.
+///
+/// `reader` reads nothing (0 bytes) whenever nobody is connected at the other end, and waits for
+/// somebody when it is read again. `writer` may fail with `WouldBlock` after it has waited for a
+/// moment.
+///
+/// # Errors
+/// If the port can't be read any more.
+pub fn serve<R, W, E>(
+    reader: R,
+    mut writer: W,
+    engine: impl Fn() -> E,
+    standing: Standing,
+    mut complain: impl FnMut(&ServeError),
+) -> Result<(), PortError>
+where
+    R: Read + Send + 'static,
+    W: Write,
+    E: Engine,
+{
+    let current = Arc::new(AtomicU64::new(0));
+    let (introduce, conversations) = mpsc::sync_channel(1);
+    let relay = Relay { conversations: Conversations::new(reader), current: current.clone(), introduce };
+    let relay = thread::Builder::new().name("port".into()).spawn(move || relay.run())?;
+    for Conversation { number, bytes } in conversations {
+        let gate = Gate { writer: &mut writer, current: &current, number };
+        match server::serve(bytes, gate, engine(), standing) {
+            Ok(Parting::Over) => {}
+            Ok(Parting::PowerOff) => return Ok(()),
+            Err(error) if is_departure(&error) => {}
+            Err(error) => complain(&error),
+        }
+    }
+    let Err(lost) = relay.join().unwrap_or_else(|_| Err(io::Error::other("its thread panicked")));
+    Err(PortError::Lost(lost))
+}
+
+/// Here a coordinator that is gone in the middle of a word is none of the agent's troubles.
+fn is_departure(error: &ServeError) -> bool {
+    match error {
+        ServeError::Stream(FrameError::Io(error)) => error.kind() == io::ErrorKind::BrokenPipe,
+        ServeError::Stream(FrameError::Truncated { .. }) | ServeError::Nobody => true,
+        _ => false,
+    }
+}
+
+/// One coordinator's.
+struct Conversation {
+    number: u64,
+    bytes: Pieces,
+}
+
+/// Reads the port.
+struct Relay<R> {
+    conversations: Conversations<R>,
+    /// The number of the conversation that is on.
+    current: Arc<AtomicU64>,
+    introduce: SyncSender<Conversation>,
+}
+
+impl<R: Read> Relay<R> {
+    fn run(mut self) -> io::Result<std::convert::Infallible> {
+        loop {
+            if self.conversations.next_one()? {
+                self.relay_one()?;
+                self.current.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+    }
+
+    /// A conversation that nobody takes any more is read to its end all the same, and one that says
+    /// far more than is taken is cut off.
+    fn relay_one(&mut self) -> io::Result<()> {
+        let (pieces, taken) = mpsc::channel();
+        let waiting = Arc::<AtomicUsize>::default();
+        let bytes = Pieces { taken, piece: io::Cursor::default(), waiting: waiting.clone() };
+        let _ = self.introduce.send(Conversation { number: self.current.load(Ordering::SeqCst), bytes });
+        let mut buffer = vec![0; PIECE];
+        loop {
+            let count = self.conversations.read(&mut buffer)?;
+            if count == 0 || waiting.fetch_add(count, Ordering::SeqCst) > WAITING_MOST {
+                return Ok(());
+            }
+            if pieces.send(buffer[..count].to_vec()).is_err() {
+                waiting.store(0, Ordering::SeqCst);
+            }
+        }
+    }
+}
+
+/// The reading side of a conversation.
+struct Pieces {
+    taken: Receiver<Vec<u8>>,
+    piece: io::Cursor<Vec<u8>>,
+    /// Bytes that are not taken yet.
+    waiting: Arc<AtomicUsize>,
+}
+
+impl Read for Pieces {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.piece.read(buffer)? {
+                0 if !buffer.is_empty() => match self.taken.recv() {
+                    Ok(piece) => {
+                        self.waiting.fetch_sub(piece.len(), Ordering::SeqCst);
+                        self.piece = io::Cursor::new(piece);
+                    }
+                    Err(_) => return Ok(0),
+                },
+                count => return Ok(count),
+            }
+        }
+    }
+}
+
+/// The writing side: shut when its conversation is over.
+struct Gate<'a, W> {
+    writer: &'a mut W,
+    current: &'a AtomicU64,
+    number: u64,
+}
+
+impl<W: Write> Write for Gate<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            if self.current.load(Ordering::SeqCst) != self.number {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            match self.writer.write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                written => return written,
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.writer.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests;

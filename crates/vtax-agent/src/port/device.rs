@@ -1,0 +1,228 @@
+//! A virtio-serial port as Linux has it (`drivers/char/virtio_console.c`).
+//!
+//! - Reading gives 0 bytes, and goes on giving them, while nobody is connected at the host.
+//! - poll(2) reports a hang-up all that time, so it can't be waited with for somebody to connect.
+//!   But each event on the port wakes who waits, and an edge-triggered epoll(7) reports just these.
+//! - Writing to a port that waits (without `O_NONBLOCK`) turns in a loop until the host has read, on
+//!   a CPU that is being measured; and with nobody connected it waits for the next one, who would
+//!   get what was meant for the last. So the port never waits, and we do.
+//! - Data and the news that somebody has connected come by two queues, of which the kernel serves the
+//!   one for data at once and the other when it gets round to it. So the first words of a coordinator
+//!   may be there while the port still says that nobody is, and nobody is gone before it has said so
+//!   for a while.
+//! - What QEMU reads from its socket before the guest has opened the port it keeps there: nothing
+//!   that the host says is lost.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Read, Write},
+    mem::MaybeUninit,
+    os::{fd::OwnedFd, unix::fs::OpenOptionsExt},
+    path::Path,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, epoll, poll},
+    fs::OFlags,
+    io::Errno,
+};
+
+use super::PortError;
+
+const PORTS: &str = "/sys/class/virtio-ports";
+/// How often sysfs, which reports no changes, is looked at until the port is there.
+const PACE: Duration = Duration::from_millis(2);
+/// How long the port may say that nobody is connected until it is believed.
+const GRACE: Duration = Duration::from_millis(500);
+/// How long a full port is waited for at once.
+const MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// The port with this name, in both directions. Waits for its device to appear.
+pub fn open(name: &str, deadline: Duration) -> Result<(PortReader, PortWriter), PortError> {
+    let until = Instant::now() + deadline;
+    let file = loop {
+        match try_open(name) {
+            Ok(Some(file)) => break file,
+            Ok(None) if Instant::now() < until => thread::sleep(PACE),
+            Ok(None) => return Err(missing(name, deadline)),
+            // sysfs has it before devtmpfs, and both before udev lets anyone near it.
+            Err(error) if is_early(&error) && Instant::now() < until => thread::sleep(PACE),
+            Err(error) => return Err(error),
+        }
+    };
+    Ok((PortReader::new(file.clone())?, PortWriter { file, absence: Absence::default() }))
+}
+
+fn try_open(name: &str) -> Result<Option<Arc<File>>, PortError> {
+    let Some(device) = device(Path::new(PORTS), name) else { return Ok(None) };
+    let device = format!("/dev/{device}");
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let opened = OpenOptions::new().read(true).write(true).custom_flags(flags).open(&device);
+    let unusable = |source| PortError::Unusable { name: name.to_owned(), device, source };
+    opened.map(|file| Some(Arc::new(file))).map_err(unusable)
+}
+
+/// Such as `vport2p1`. A port gets its name some time after its directory.
+fn device(ports: &Path, name: &str) -> Option<String> {
+    let ports = fs::read_dir(ports).ok()?.flatten();
+    let named = |path: &Path| fs::read_to_string(path.join("name")).is_ok_and(|found| found.trim_end() == name);
+    ports.filter(|port| named(&port.path())).find_map(|port| port.file_name().into_string().ok())
+}
+
+fn is_early(error: &PortError) -> bool {
+    matches!(error, PortError::Unusable { source, .. } if source.kind() == io::ErrorKind::NotFound)
+}
+
+fn missing(name: &str, waited: Duration) -> PortError {
+    let ports = fs::read_dir(PORTS).into_iter().flatten().flatten();
+    let names = ports.filter_map(|port| fs::read_to_string(port.path().join("name")).ok());
+    let names: Vec<String> = names.map(|name| name.trim_end().to_owned()).collect();
+    let present = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    PortError::Missing { name: name.to_owned(), waited, present }
+}
+
+/// Since when nobody is connected, as the port says.
+#[derive(Debug, Default)]
+struct Absence(Option<Instant>);
+
+impl Absence {
+    /// How long it has to be waited until it is certain; none if it is.
+    fn doubt(&mut self) -> Option<Duration> {
+        let passed = self.0.get_or_insert_with(Instant::now).elapsed();
+        GRACE.checked_sub(passed).filter(|left| !left.is_zero())
+    }
+
+    fn end(&mut self) {
+        self.0 = None;
+    }
+}
+
+/// Reads 0 bytes when nobody is connected at the host any more, and then waits for the next one.
+#[derive(Debug)]
+pub struct PortReader {
+    file: Arc<File>,
+    /// Reports each event on the port once.
+    events: OwnedFd,
+    absence: Absence,
+    /// It has been told that nobody is there.
+    told: bool,
+}
+
+impl PortReader {
+    fn new(file: Arc<File>) -> io::Result<PortReader> {
+        let events = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&events, &file, epoll::EventData::new_u64(0), epoll::EventFlags::IN | epoll::EventFlags::ET)?;
+        Ok(PortReader { file, events, absence: Absence::default(), told: false })
+    }
+
+    /// For the next event, whatever it is.
+    fn wait(&self, most: Option<Duration>) -> io::Result<()> {
+        let most = most.and_then(|most| Timespec::try_from(most).ok());
+        match epoll::wait(&self.events, &mut [MaybeUninit::uninit(); 1], most.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn has_company(&mut self) {
+        self.absence.end();
+        self.told = false;
+    }
+}
+
+impl Read for PortReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match (&*self.file).read(buffer) {
+                Ok(0) if self.told => self.wait(None)?,
+                Ok(0) => match self.absence.doubt() {
+                    Some(doubt) => self.wait(Some(doubt))?,
+                    None => {
+                        self.told = true;
+                        return Ok(0);
+                    }
+                },
+                Ok(count) => {
+                    self.has_company();
+                    return Ok(count);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.has_company();
+                    self.wait(None)?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Fails with `BrokenPipe` when nobody is connected at the host any more, and with `WouldBlock` if
+/// nothing could be written for a moment.
+#[derive(Debug)]
+pub struct PortWriter {
+    file: Arc<File>,
+    absence: Absence,
+}
+
+impl PortWriter {
+    /// Waits a moment for room, and says why there was none.
+    fn wait(&mut self) -> io::Error {
+        let mut port = [PollFd::new(&self.file, PollFlags::OUT)];
+        match poll(&mut port, Some(&MOMENT)) {
+            Ok(_) if port[0].revents().contains(PollFlags::HUP) => {
+                if self.absence.doubt().is_none() {
+                    return io::ErrorKind::BrokenPipe.into();
+                }
+                // poll doesn't wait when it has a hang-up to report.
+                thread::sleep(PACE);
+            }
+            Ok(_) | Err(Errno::INTR) => self.absence.end(),
+            Err(errno) => return errno.into(),
+        }
+        io::ErrorKind::WouldBlock.into()
+    }
+}
+
+impl Write for PortWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match (&*self.file).write(bytes) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(self.wait()),
+            written => {
+                self.absence.end();
+                written
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_known_by_its_name() {
+        let tree = tempfile::tempdir().expect("made");
+        for (port, name) in [("vport1p1", "org.qemu.guest_agent.0\n"), ("vport1p2", "org.vtax.agent.0\n")] {
+            fs::create_dir(tree.path().join(port)).expect("made");
+            fs::write(tree.path().join(port).join("name"), name).expect("written");
+        }
+        fs::create_dir(tree.path().join("vport1p3")).expect("made");
+        assert_eq!(device(tree.path(), "org.vtax.agent.0").as_deref(), Some("vport1p2"));
+        assert_eq!(device(tree.path(), "org.vtax.agent"), None);
+        assert_eq!(device(&tree.path().join("none"), "org.vtax.agent.0"), None);
+    }
+
+    #[test]
+    fn a_port_that_doesnt_come_is_named() {
+        let missing = open("org.vtax.nobody", Duration::from_millis(20)).expect_err("no such port").to_string();
+        assert!(missing.contains("org.vtax.nobody") && missing.contains("virtio_console"), "{missing}");
+    }
+}

@@ -1,0 +1,257 @@
+use std::{
+    fs,
+    os::unix::net::{UnixListener, UnixStream},
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::{
+    frame::{HELLO_MOST, MAGIC, REQUEST_MOST, encode},
+    link::{AgentError, AgentLink},
+    protocol::{Call, CallId, Opening, RUN_LIMIT, Request, SessionId},
+    server::Measuring,
+};
+
+const SOON: Duration = Duration::from_secs(10);
+
+/// Whether the guest sees that one coordinator goes before the next comes.
+#[derive(Clone, Copy, PartialEq)]
+enum Ends {
+    Seen,
+    Missed,
+}
+
+/// A port and the QEMU behind it, in one: who connects to the socket is at the host's end.
+struct Stand {
+    listener: UnixListener,
+    ends: Ends,
+    host: Arc<Mutex<Option<UnixStream>>>,
+}
+
+impl Stand {
+    fn host(&mut self) -> io::Result<UnixStream> {
+        let connected = self.host.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(UnixStream::try_clone);
+        connected.unwrap_or_else(|| {
+            let (host, _) = self.listener.accept()?;
+            *self.host.lock().unwrap_or_else(PoisonError::into_inner) = Some(host.try_clone()?);
+            Ok(host)
+        })
+    }
+}
+
+impl Read for Stand {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.host()?.read(buffer) {
+                Ok(0) | Err(_) => *self.host.lock().unwrap_or_else(PoisonError::into_inner) = None,
+                read => return read,
+            }
+            if self.ends == Ends::Seen {
+                return Ok(0);
+            }
+        }
+    }
+}
+
+/// As the port's: it never waits for long.
+struct StandWriter(Arc<Mutex<Option<UnixStream>>>);
+
+impl Write for StandWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut host = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(host) = &mut *host else { return Err(io::ErrorKind::BrokenPipe.into()) };
+        host.set_write_timeout(Some(Duration::from_millis(10)))?;
+        host.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+struct Guest {
+    directory: TempDir,
+    agent: JoinHandle<Result<(), PortError>>,
+    complaints: mpsc::Receiver<String>,
+}
+
+fn guest(ends: Ends) -> Guest {
+    let directory = tempfile::tempdir().expect("made");
+    let listener = UnixListener::bind(directory.path().join("agent")).expect("bound");
+    let host = Arc::default();
+    let reader = Stand { listener, ends, host: Arc::clone(&host) };
+    let (complain, complaints) = mpsc::channel();
+    let complain = move |error: &ServeError| drop(complain.send(error.to_string()));
+    let agent = thread::spawn(move || serve(reader, StandWriter(host), Measuring::default, Standing::Init, complain));
+    Guest { directory, agent, complaints }
+}
+
+impl Guest {
+    fn socket(&self) -> PathBuf {
+        self.directory.path().join("agent")
+    }
+
+    fn link(&self) -> AgentLink {
+        AgentLink::connect_unix("guest stage", &self.socket(), SOON).expect("greeted")
+    }
+
+    /// A coordinator that is played by hand, and has greeted.
+    fn raw(&self) -> UnixStream {
+        let mut raw = UnixStream::connect(self.socket()).expect("connected");
+        let opening = encode(&Opening::ours(), HELLO_MOST).expect("small");
+        raw.write_all(&[&MAGIC[..], &opening].concat()).expect("written");
+        raw
+    }
+}
+
+fn call(id: u64, request: Request) -> Vec<u8> {
+    encode(&Call { id: CallId(id), request }, REQUEST_MOST).expect("small")
+}
+
+/// A program that writes its number to the file when it runs.
+fn endless(pid_file: &Path) -> Request {
+    let script = format!("echo $$ >{0}.new; mv {0}.new {0}; exec sleep 60", pid_file.display());
+    let argv = ["sh", "-c", &script].map(str::to_owned).to_vec();
+    Request::Run { session: SessionId(1), argv, limit: RUN_LIMIT }
+}
+
+fn await_that(what: &str, mut is: impl FnMut() -> bool) {
+    let end = Instant::now() + SOON;
+    while !is() {
+        assert!(Instant::now() < end, "{what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn the_agent_stays_for_the_next_coordinator() {
+    for ends in [Ends::Seen, Ends::Missed] {
+        let guest = guest(ends);
+        for _ in 0..3 {
+            guest.link().ping(SOON).expect("alive");
+        }
+        assert_eq!(guest.complaints.try_iter().count(), 0);
+    }
+}
+
+#[test]
+fn a_coordinator_that_is_cut_off_is_no_hindrance_to_the_next() {
+    let whole = call(1, Request::Ping);
+    for ends in [Ends::Seen, Ends::Missed] {
+        let guest = guest(ends);
+        for cut in [1, 3, 4, 5, whole.len() - 1] {
+            guest.raw().write_all(&whole[..cut]).expect("written");
+            guest.link().ping(SOON).expect("alive");
+        }
+        assert_eq!(guest.complaints.try_iter().count(), 0, "a cut isn't the agent's trouble");
+        let mut noise = UnixStream::connect(guest.socket()).expect("connected");
+        noise.write_all(b"\xff\xff\xff\xffVTAXVTAXCTL").expect("written");
+        drop(noise);
+        guest.link().ping(SOON).expect("alive");
+    }
+}
+
+/// Its answers fill the port and the socket, and the agent is about to write more of them.
+#[test]
+fn answers_that_nobody_has_read_dont_reach_the_next() {
+    for ends in [Ends::Seen, Ends::Missed] {
+        let guest = guest(ends);
+        let mut raw = guest.raw();
+        raw.set_write_timeout(Some(Duration::from_millis(5))).expect("set");
+        let flood = call(1, Request::Describe).repeat(64);
+        // Until the agent is held up, or has had enough.
+        for _ in 0..100 {
+            let _ = raw.write_all(&flood);
+        }
+        drop(raw);
+        let start = Instant::now();
+        guest.link().ping(SOON).expect("alive");
+        assert!(start.elapsed() < Duration::from_secs(4), "the greeting had to be said again");
+    }
+}
+
+#[test]
+fn what_runs_is_cancelled_when_its_coordinator_goes() {
+    for ends in [Ends::Seen, Ends::Missed] {
+        let guest = guest(ends);
+        let pid_file = guest.directory.path().join("pid");
+        let mut raw = guest.raw();
+        raw.write_all(&call(1, endless(&pid_file))).expect("written");
+        await_that("the program isn't run", || pid_file.exists());
+        drop(raw);
+        let pid = fs::read_to_string(pid_file).expect("readable");
+        // Where the end isn't seen, the beginning of the next conversation is.
+        guest.link().ping(SOON).expect("alive");
+        await_that("the program lives on", || !Path::new("/proc").join(pid.trim()).exists());
+    }
+}
+
+#[test]
+fn nonsense_is_complained_of_and_costs_one_conversation() {
+    let guest = guest(Ends::Seen);
+    let mut raw = guest.raw();
+    raw.write_all(&encode(&"no call at all", REQUEST_MOST).expect("small")).expect("written");
+    let complaint = guest.complaints.recv_timeout(SOON).expect("complained");
+    assert!(complaint.contains("isn't of this protocol"), "{complaint}");
+    drop(raw);
+    guest.link().ping(SOON).expect("alive");
+}
+
+#[test]
+fn an_order_to_switch_off_ends_the_agents_life() {
+    let guest = guest(Ends::Seen);
+    guest.link().power_off(SOON).expect("answered");
+    guest.agent.join().expect("no panic").expect("a clean end");
+}
+
+#[test]
+fn a_lost_port_is_an_error() {
+    struct Unplugged;
+    impl Read for Unplugged {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Err(io::Error::from_raw_os_error(19))
+        }
+    }
+    let lost = serve(Unplugged, io::sink(), Measuring::default, Standing::Guest, |_| {}).expect_err("no device");
+    assert!(lost.to_string().contains("can't be read any more"), "{lost}");
+}
+
+#[test]
+fn a_second_coordinator_at_the_same_time_is_told_so_in_time() {
+    let guest = guest(Ends::Seen);
+    let first = guest.link();
+    let second = AgentLink::connect_unix("guest stage", &guest.socket(), Duration::from_millis(100));
+    assert!(matches!(second, Err(AgentError::Silent { .. })), "{second:?}");
+    first.ping(SOON).expect("alive");
+}
+
+#[test]
+fn a_socket_that_doesnt_come_is_named_after_the_deadline() {
+    let directory = tempfile::tempdir().expect("made");
+    let path = directory.path().join("agent");
+    let none = AgentLink::connect_unix("guest stage", &path, Duration::from_millis(50)).expect_err("none");
+    assert!(matches!(none, AgentError::NoSocket { .. }), "{none:?}");
+    assert!(none.to_string().contains(path.to_str().expect("text")), "{none}");
+    drop(UnixListener::bind(&path).expect("bound"));
+    let deserted = AgentLink::connect_unix("guest stage", &path, Duration::from_millis(50)).expect_err("nobody");
+    assert!(matches!(deserted, AgentError::NoSocket { .. }), "{deserted:?}");
+}
+
+#[test]
+fn a_socket_that_comes_late_is_waited_for() {
+    let directory = tempfile::tempdir().expect("made");
+    let path = directory.path().join("agent");
+    thread::scope(|scope| {
+        let link = scope.spawn(|| AgentLink::connect_unix("guest stage", &path, SOON));
+        thread::sleep(Duration::from_millis(80));
+        let listener = UnixListener::bind(&path).expect("bound");
+        drop(listener.accept().expect("a connection"));
+        let gone = link.join().expect("no panic").expect_err("closed");
+        assert!(gone.is_death(), "{gone:?}");
+    });
+}

@@ -1,0 +1,150 @@
+//! Setting up a link of the guest that the agent is in.
+
+use std::{
+    fmt::Write,
+    thread,
+    time::{Duration, Instant},
+};
+
+use ipnet::IpNet;
+use vtax_engine::Cancel;
+use vtax_sys::{
+    SysError,
+    netlink::{IfIndex, IfName, Link, LinkChange, MacAddr, Rtnl},
+    netns::NetNs,
+    nic,
+    sysctl::{self, SysctlKey},
+};
+
+use crate::protocol::{Attached, Attachment, Fault, FaultKind};
+
+/// How long the link may take to appear, and then to have a carrier: e1000e takes a second after
+/// each change of its MTU.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often the kernel is asked meanwhile.
+const PACE: Duration = Duration::from_millis(2);
+/// "No such file or directory": a kernel without IPv6 has no setting for it.
+const NO_SETTING: i32 = 2;
+/// "File exists": the link has this address already.
+const IS_THERE: i32 = 17;
+
+/// A link that couldn't be set up.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum AttachError {
+    /// Nothing in the guest has this address.
+    #[error(
+        "the guest has no link with the address {mac} after {PATIENCE:?} (it has {present}); does its kernel have the driver of this NIC, and is that loaded?"
+    )]
+    NoLink { mac: MacAddr, present: String },
+    /// Nothing at the other end.
+    #[error("{link} ({mac}) of the guest has no carrier after {PATIENCE:?}; is its tap up, and a port of its bridge?")]
+    NoCarrier { link: IfName, mac: MacAddr },
+    /// As the kernel says, or as the order was written.
+    #[error("{0}; it was asked of the guest")]
+    System(#[from] SysError),
+    /// Nobody waits for it any more.
+    #[error("the link was not set up: cancelled")]
+    Cancelled,
+}
+
+impl From<AttachError> for Fault {
+    fn from(error: AttachError) -> Fault {
+        let kind = match error {
+            AttachError::Cancelled => FaultKind::Cancelled,
+            _ => FaultKind::System,
+        };
+        Fault::new(kind, error)
+    }
+}
+
+/// Changes what isn't yet as it should be, and waits for the carrier.
+pub(super) fn attach(wanted: &Attachment, cancel: &Cancel) -> Result<Attached, AttachError> {
+    let mac: MacAddr = wanted.mac.parse()?;
+    let mut kernel = Rtnl::open()?;
+    let link = await_some(cancel, || find(&mut kernel, mac))?;
+    let link = match link {
+        Some(link) => link,
+        None => return Err(AttachError::NoLink { mac, present: listed(&kernel.links()?) }),
+    };
+    allow_ipv6(&link.name, wanted.addresses.iter().any(|net| net.addr().is_ipv6()))?;
+    change(&mut kernel, &link, wanted.mtu.get())?;
+    add_addresses(&mut kernel, link.index, &wanted.addresses)?;
+    let carried = await_some(cancel, || carrier(&mut kernel, link.index))?;
+    carried.ok_or_else(|| AttachError::NoCarrier { link: link.name.clone(), mac })?;
+    Ok(Attached { name: link.name.to_string(), driver: nic::describe(&link.name).driver })
+}
+
+/// A bridge or a VLAN has the address of the NIC below it, so a link of no kind comes first.
+fn find(kernel: &mut Rtnl, mac: MacAddr) -> Result<Option<Link>, SysError> {
+    let links = kernel.links()?.into_iter().filter(|link| link.mac == Some(mac));
+    Ok(links.min_by_key(|link| link.kind.is_some()))
+}
+
+fn carrier(kernel: &mut Rtnl, link: IfIndex) -> Result<Option<()>, SysError> {
+    let link = kernel.existing_link(link)?;
+    Ok((link.running && link.lower_up).then_some(()))
+}
+
+/// Until there is something, or the patience is over.
+fn await_some<T>(
+    cancel: &Cancel,
+    mut look: impl FnMut() -> Result<Option<T>, SysError>,
+) -> Result<Option<T>, AttachError> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let found = look()?;
+        if found.is_some() || Instant::now() >= until {
+            return Ok(found);
+        }
+        if cancel.is_cancelled() {
+            return Err(AttachError::Cancelled);
+        }
+        thread::sleep(PACE);
+    }
+}
+
+/// Before the link is up: as soon as it is, the kernel greets its neighbours.
+fn allow_ipv6(link: &IfName, allowed: bool) -> Result<(), SysError> {
+    let key: SysctlKey = format!("net/ipv6/conf/{link}/disable_ipv6").parse()?;
+    let here = NetNs::current()?;
+    let value = if allowed { "0" } else { "1" };
+    let set = sysctl::read(&here, &key).and_then(|now| match now == value {
+        true => Ok(now),
+        false => sysctl::write(&here, &key, value),
+    });
+    match set {
+        Err(error) if !allowed && error.errno() == Some(NO_SETTING) => Ok(()),
+        set => set.map(drop),
+    }
+}
+
+/// Only what differs: some drivers start the NIC anew with each MTU, even the one it has.
+fn change(kernel: &mut Rtnl, link: &Link, mtu: u32) -> Result<(), SysError> {
+    let change =
+        LinkChange { mtu: (link.mtu != mtu).then_some(mtu), up: (!link.up).then_some(true), ..LinkChange::default() };
+    if change.mtu.is_none() && change.up.is_none() {
+        return Ok(());
+    }
+    kernel.set_link(link.index, &change)
+}
+
+fn add_addresses(kernel: &mut Rtnl, link: IfIndex, addresses: &[IpNet]) -> Result<(), SysError> {
+    for address in addresses {
+        match kernel.add_address(link, *address) {
+            Err(error) if error.errno() == Some(IS_THERE) => {}
+            added => added?,
+        }
+    }
+    Ok(())
+}
+
+fn listed(links: &[Link]) -> String {
+    let mut text = String::new();
+    for link in links {
+        let separator = if text.is_empty() { "" } else { ", " };
+        let mac = link.mac.map(|mac| format!(" {mac}")).unwrap_or_default();
+        // Writing to a string can't fail.
+        let _ = write!(text, "{separator}{}{mac}", link.name);
+    }
+    text
+}

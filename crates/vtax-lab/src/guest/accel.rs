@@ -1,0 +1,196 @@
+//! Whether KVM runs a guest here.
+//!
+//! That `/dev/kvm` is there says little: in a virtual machine without nesting, or in one whose
+//! host emulates only a part of it, it opens, takes the first calls, and then no guest gets to
+//! its first process. So one guest is started and waited for. What came out holds until the
+//! next boot and is remembered so long.
+
+use std::{
+    env,
+    fs::{self, DirBuilder, File},
+    io,
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+    process,
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+use vtax_model::units::ByteSize;
+use vtax_sys::SysError;
+
+use super::{
+    error::GuestError,
+    image,
+    kernel::Kernel,
+    launch::{Accel, Boot, Launch},
+    process::Qemu,
+    qemu::Program,
+};
+
+const DEVICE: &str = "/dev/kvm";
+/// With KVM a guest is up in about a second. One that takes longer than this is not helped.
+const PATIENCE: Duration = Duration::from_secs(10);
+const MEMORY: ByteSize = ByteSize(256 << 20);
+
+/// What runs guests here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    /// The best that works.
+    pub accel: Accel,
+    /// Why it isn't KVM.
+    pub why: Option<String>,
+}
+
+impl Verdict {
+    fn tcg(why: impl Into<String>) -> Verdict {
+        Verdict { accel: Accel::Tcg, why: Some(why.into()) }
+    }
+}
+
+/// Finds out, by a guest of this kernel and initramfs, unless it has been found out since the
+/// machine was booted.
+///
+/// # Errors
+/// The guest can't even be tried: no directory for it, no QEMU, an agent that ends at once.
+pub fn probe(qemu: &Program, kernel: &Kernel, initramfs: &Path) -> Result<Verdict, GuestError> {
+    if let Err(error) = File::options().read(true).write(true).open(DEVICE) {
+        return Ok(Verdict::tcg(unusable(&error)));
+    }
+    let memory = image::cache().ok().map(|cache| cache.join("kvm"));
+    let key = key(qemu);
+    if let Some(verdict) = memory.as_deref().and_then(|memory| recall(memory, &key)) {
+        return Ok(verdict);
+    }
+    let verdict = try_guest(qemu, kernel, initramfs)?;
+    if let Some(memory) = &memory {
+        remember(memory, &key, &verdict);
+    }
+    Ok(verdict)
+}
+
+fn unusable(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => format!("there is no {DEVICE}"),
+        io::ErrorKind::PermissionDenied => format!("no permission to open {DEVICE}; join its group"),
+        _ => format!("{DEVICE} can't be opened: {error}"),
+    }
+}
+
+fn try_guest(qemu: &Program, kernel: &Kernel, initramfs: &Path) -> Result<Verdict, GuestError> {
+    let scratch = Scratch::make()?;
+    let launch = Launch {
+        name: "probe".parse().expect("it is a name"),
+        directory: scratch.0.clone(),
+        qemu: qemu.clone(),
+        accel: Accel::Kvm,
+        vcpus: 1,
+        memory: MEMORY,
+        hugepages: false,
+        node: None,
+        boot: Boot::Kernel { kernel: kernel.bootable()?, initramfs: initramfs.to_owned(), append: Vec::new() },
+        nics: Vec::new(),
+        seed: None,
+    };
+    let mut guest = Qemu::start(launch, |mut command| {
+        let object = qemu.path.display().to_string();
+        command.spawn().map_err(|errno| SysError::Os { operation: "start", object, errno, remedy: None })
+    })?;
+    let up = guest.wait_agent(PATIENCE);
+    guest.stop(Duration::from_secs(4))?;
+    match up {
+        Ok(()) => Ok(Verdict { accel: Accel::Kvm, why: None }),
+        Err(error) if is_panic(&error) => Err(error),
+        Err(error) => Ok(Verdict::tcg(format!("{DEVICE} is there, but {}", brief(&error)))),
+    }
+}
+
+/// A kernel that says that it panics has been run: this is not about KVM.
+fn is_panic(error: &GuestError) -> bool {
+    matches!(error, GuestError::Ended { words, .. } if words.console.iter().any(|line| line.contains("Kernel panic")))
+}
+
+fn brief(error: &GuestError) -> String {
+    match error {
+        GuestError::Late { .. } => format!("a guest did not start under KVM within {PATIENCE:?}"),
+        GuestError::Stopped { state, .. } => format!("KVM can't run a guest: QEMU stops it ({state})"),
+        GuestError::Ended { words, .. } => {
+            let line = words.qemu.last().or(words.console.last());
+            format!("a guest ends at once under KVM: {}", line.map_or("it says nothing", String::as_str))
+        }
+        other => format!("a guest did not start under KVM: {other}"),
+    }
+}
+
+/// What the answer depends on: this boot of this kernel, and QEMU.
+fn key(qemu: &Program) -> String {
+    let read = |name| fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
+    format!("{} {} {} {}", read("random/boot_id").trim(), read("osrelease").trim(), qemu.version, qemu.path.display())
+}
+
+fn recall(memory: &Path, key: &str) -> Option<Verdict> {
+    let text = fs::read_to_string(memory).ok()?;
+    let (found, verdict) = text.split_once('\n')?;
+    match verdict.trim_end() {
+        _ if found != key => None,
+        "" => Some(Verdict { accel: Accel::Kvm, why: None }),
+        why => Some(Verdict::tcg(format!("{why} (found out earlier; remove {} to try again)", memory.display()))),
+    }
+}
+
+/// If it can't be written, it is found out again next time.
+fn remember(memory: &Path, key: &str, verdict: &Verdict) {
+    let why = verdict.why.as_deref().unwrap_or_default().replace('\n', " ");
+    let folder = memory.parent().map(fs::create_dir_all);
+    if matches!(folder, Some(Ok(()))) {
+        let _ = fs::write(memory, format!("{key}\n{why}\n"));
+    }
+}
+
+/// A directory for the sockets of a guest of a few seconds, in `/tmp`, because their paths
+/// must be short.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn make() -> Result<Scratch, GuestError> {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let path = env::temp_dir().join(format!("vtax-probe-{}-{number}", process::id()));
+        DirBuilder::new().mode(0o700).create(&path).map_err(GuestError::file("create", &path))?;
+        Ok(Scratch(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What stays is a few sockets in a directory for what may be removed.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_remembered_for_this_boot_and_this_qemu() {
+        let base = tempfile::tempdir().expect("a folder");
+        let memory = base.path().join("vtax/kvm");
+        assert_eq!(recall(&memory, "boot-1 10.0"), None);
+        let kvm = Verdict { accel: Accel::Kvm, why: None };
+        remember(&memory, "boot-1 10.0", &kvm);
+        assert_eq!(recall(&memory, "boot-1 10.0"), Some(kvm));
+        assert_eq!(recall(&memory, "boot-2 10.0"), None);
+        remember(&memory, "boot-2 10.0", &Verdict::tcg("a guest\ndid not start"));
+        let again = recall(&memory, "boot-2 10.0").expect("remembered");
+        assert_eq!(again.accel, Accel::Tcg);
+        assert!(again.why.is_some_and(|why| why.starts_with("a guest did not start (found out earlier")));
+    }
+
+    #[test]
+    fn why_there_is_no_kvm_is_told() {
+        let why = |kind: io::ErrorKind| unusable(&io::Error::from(kind));
+        assert_eq!(why(io::ErrorKind::NotFound), "there is no /dev/kvm");
+        assert!(why(io::ErrorKind::PermissionDenied).contains("join its group"));
+    }
+}

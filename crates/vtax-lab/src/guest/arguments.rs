@@ -1,0 +1,420 @@
+//! What QEMU is told: a pure function of the launch.
+//!
+//! The machine is a bare q35: nothing but what a measurement needs, so that it boots fast and
+//! nothing else wakes its threads. `-sandbox` is left out: its filter is run at each system
+//! call of QEMU, which is the path of a packet where QEMU itself serves the NIC, and a guest
+//! here runs what its user put into it.
+
+use std::path::Path;
+
+use vtax_model::guest::{Backend, EmulatedNic, VirtioNic};
+
+use super::{
+    launch::{AGENT_PORT, Accel, Boot, Launch, NicKind, NicLaunch},
+    qemu::Version,
+};
+
+/// The label of the agent's character device in QEMU.
+pub(super) const AGENT_CHARDEV: &str = "agent";
+
+/// The arguments, without the program.
+pub fn arguments(launch: &Launch) -> Vec<String> {
+    let mut list = Arguments::default();
+    identity(&mut list, launch);
+    machine(&mut list, launch);
+    control(&mut list, launch);
+    boot(&mut list, launch);
+    if let Some(seed) = &launch.seed {
+        seed_disk(&mut list, seed);
+    }
+    for (index, nic) in launch.nics.iter().enumerate() {
+        network(&mut list, index, nic, launch.qemu.version);
+    }
+    list.0
+}
+
+/// The name by which QEMU's monitor knows the `index`-th NIC.
+pub fn nic_id(index: usize) -> String {
+    format!("nic{index}")
+}
+
+#[derive(Default)]
+struct Arguments(Vec<String>);
+
+impl Arguments {
+    fn flag(&mut self, flag: &str) {
+        self.0.push(flag.to_owned());
+    }
+
+    fn add(&mut self, option: &str, value: impl Into<String>) {
+        self.0.push(option.to_owned());
+        self.0.push(value.into());
+    }
+}
+
+fn identity(list: &mut Arguments, launch: &Launch) {
+    let name = &launch.name;
+    list.add("-name", format!("guest={name},process=vtax-{name},debug-threads=on"));
+    list.add("-msg", "timestamp=on");
+    for flag in ["-nodefaults", "-no-user-config", "-no-reboot"] {
+        list.flag(flag);
+    }
+    list.add("-display", "none");
+}
+
+fn machine(list: &mut Arguments, launch: &Launch) {
+    let (accel, cpu) = match launch.accel {
+        Accel::Kvm => ("kvm", "host"),
+        Accel::Tcg => ("tcg,thread=multi", "max"),
+    };
+    list.add("-machine", format!("q35,memory-backend=ram{}", bare(launch.qemu.version)));
+    list.add("-accel", accel);
+    list.add("-cpu", cpu);
+    list.add("-smp", format!("{0},sockets=1,cores={0},threads=1", launch.vcpus));
+    list.add("-m", format!("{}B", launch.memory.0));
+    list.add("-object", memory(launch));
+}
+
+/// Devices that a q35 has and that cost a guest's boot: a SATA and an SMBus controller, and
+/// keyboard and mouse, which Linux waits for.
+fn bare(version: Version) -> &'static str {
+    match version {
+        version if version >= Version::NO_I8042 => ",vmport=off,sata=off,smbus=off,i8042=off",
+        _ => ",vmport=off,sata=off,smbus=off",
+    }
+}
+
+fn memory(launch: &Launch) -> String {
+    // A memfd can be shared with the program behind a vhost-user NIC, and be of huge pages
+    // without a hugetlbfs being mounted.
+    let mut object = match launch.shares_memory() || launch.hugepages {
+        true => "memory-backend-memfd,id=ram".to_owned(),
+        false => "memory-backend-ram,id=ram".to_owned(),
+    };
+    object += &format!(",size={}", launch.memory.0);
+    if launch.shares_memory() {
+        object += ",share=on";
+    }
+    if launch.hugepages {
+        object += ",hugetlb=on,prealloc=on";
+    }
+    if let Some(node) = launch.node {
+        object += &format!(",host-nodes={node},policy=bind");
+    }
+    object
+}
+
+fn control(list: &mut Arguments, launch: &Launch) {
+    list.add(
+        "-chardev",
+        format!(
+            "{},logfile={},logappend=off",
+            socket("console", &launch.console_socket()),
+            quote(&launch.console_log())
+        ),
+    );
+    list.add("-serial", "chardev:console");
+    list.add("-chardev", socket("qmp", &launch.qmp_socket()));
+    list.add("-mon", "chardev=qmp,mode=control");
+    list.add("-chardev", socket(AGENT_CHARDEV, &launch.agent_socket()));
+    list.add("-device", pci("virtio-serial-pci,id=ports,max_ports=2"));
+    list.add("-device", format!("virtserialport,bus=ports.0,nr=1,chardev={AGENT_CHARDEV},id=port,name={AGENT_PORT}"));
+}
+
+fn socket(id: &str, path: &Path) -> String {
+    format!("socket,id={id},path={},server=on,wait=off", quote(path))
+}
+
+fn boot(list: &mut Arguments, launch: &Launch) {
+    match &launch.boot {
+        Boot::Kernel { kernel, initramfs, append } => {
+            list.add("-kernel", kernel.to_string_lossy());
+            list.add("-initrd", initramfs.to_string_lossy());
+            list.add("-append", command_line(launch, append));
+        }
+        Boot::Disk { disk, format, keep } => {
+            let snapshot = if *keep { "off" } else { "on" };
+            list.add(
+                "-drive",
+                format!("if=none,id=disk,file={},format={},snapshot={snapshot}", quote(disk), format.name()),
+            );
+            list.add("-device", pci("virtio-blk-pci,drive=disk,bootindex=0"));
+            // Unlike the agent's kernel, the image's programs may need random numbers before
+            // they have collected any.
+            list.add("-device", pci("virtio-rng-pci"));
+        }
+    }
+}
+
+/// The kernel's parameters. What they leave out is what a guest of a minute doesn't need and
+/// what costs its boot; none changes the path of a packet.
+fn command_line(launch: &Launch, append: &[String]) -> String {
+    let hostname = format!("hostname={}", launch.name);
+    let quick = [
+        "console=ttyS0",
+        "quiet",
+        "loglevel=4",
+        // At a panic, end at once; QEMU is told not to start again.
+        "panic=-1",
+        "reboot=t",
+        "net.ifnames=0",
+        "random.trust_cpu=on",
+        "no_timer_check",
+        "cryptomgr.notests",
+        "8250.nr_uarts=1",
+        "nokaslr",
+    ];
+    let steady: &[&str] = match launch.accel {
+        Accel::Kvm => &[],
+        // Translated, the time stamp counter is that of the host. Without this Linux measures
+        // it against a timer that QEMU serves late, calls it unstable and falls back to a clock
+        // of which each reading leaves the guest.
+        Accel::Tcg => &["tsc=reliable"],
+    };
+    let own = quick.iter().chain(steady).copied().chain([hostname.as_str()]);
+    let words: Vec<&str> = append.iter().map(String::as_str).chain(own).chain(["--", "--guest"]).collect();
+    words.join(" ")
+}
+
+/// QEMU shows a directory as a FAT disk. cloud-init takes it by its volume name.
+fn seed_disk(list: &mut Arguments, seed: &Path) {
+    list.add(
+        "-drive",
+        format!("if=none,id=seed,format=raw,read-only=on,file.driver=vvfat,file.dir={},file.label=CIDATA", quote(seed)),
+    );
+    list.add("-device", pci("virtio-blk-pci,drive=seed"));
+}
+
+fn network(list: &mut Arguments, index: usize, nic: &NicLaunch, version: Version) {
+    let address = format!("netdev=net{index},id={},mac={}", nic_id(index), nic.mac);
+    match &nic.kind {
+        NicKind::Virtio { tap, nic } => {
+            let vhost = on_off(nic.backend == Some(Backend::Vhost));
+            list.add("-netdev", format!("{},vhost={vhost}{}", open(index, tap.as_str()), queues(nic)));
+            list.add("-device", virtio(&address, nic, version));
+        }
+        NicKind::VhostUser { socket, nic } => {
+            list.add("-chardev", format!("socket,id=backend{index},path={}", quote(socket)));
+            list.add("-netdev", format!("vhost-user,id=net{index},chardev=backend{index}{}", queues(nic)));
+            list.add("-device", virtio(&address, nic, version));
+        }
+        NicKind::Emulated { tap, model } => {
+            list.add("-netdev", format!("{},vhost=off", open(index, tap.as_str())));
+            list.add("-device", emulated(*model, &address));
+        }
+    }
+}
+
+fn open(index: usize, tap: &str) -> String {
+    format!("tap,id=net{index},ifname={},script=no,downscript=no", escape(tap))
+}
+
+/// QEMU opens a tap once for each queue, and with one queue without `IFF_MULTI_QUEUE`.
+fn queues(nic: &VirtioNic) -> String {
+    if nic.queues > 1 { format!(",queues={}", nic.queues) } else { String::new() }
+}
+
+fn virtio(address: &str, nic: &VirtioNic, version: Version) -> String {
+    let mut device = pci(&format!("virtio-net-pci,{address}"));
+    device += &format!(",mq={},vectors={}", on_off(nic.queues > 1), vectors(nic));
+    device += &format!(",packed={},mrg_rxbuf={}", on_off(nic.packed), on_off(nic.mrg_rxbuf));
+    for (property, ring) in [("rx_queue_size", nic.rx_ring), ("tx_queue_size", nic.tx_ring)] {
+        if let Some(size) = ring {
+            device += &format!(",{property}={size}");
+        }
+    }
+    if !nic.offloads {
+        let newer: &[&str] = if version >= Version::USO { &USO } else { &[] };
+        for offload in OFFLOADS.iter().chain(newer) {
+            device += &format!(",{offload}=off");
+        }
+    }
+    device
+}
+
+/// If not said, one for each queue and two for the rest, so that no queue shares its interrupt.
+fn vectors(nic: &VirtioNic) -> u32 {
+    nic.vectors.unwrap_or(2 * nic.queues + 2)
+}
+
+/// The device's feature bits for checksums and segmentation, both directions.
+const OFFLOADS: [&str; 11] = [
+    "csum",
+    "gso",
+    "host_tso4",
+    "host_tso6",
+    "host_ecn",
+    "host_ufo",
+    "guest_csum",
+    "guest_tso4",
+    "guest_tso6",
+    "guest_ecn",
+    "guest_ufo",
+];
+
+/// Segmentation of UDP came later.
+const USO: [&str; 3] = ["host_uso", "guest_uso4", "guest_uso6"];
+
+/// A virtio device of the present standard, without a boot ROM.
+fn pci(device: &str) -> String {
+    let rom = if device.starts_with("virtio-net") { ",romfile=" } else { "" };
+    format!("{device},disable-legacy=on{rom}")
+}
+
+fn emulated(model: EmulatedNic, address: &str) -> String {
+    format!("{},{address},romfile=", model.name())
+}
+
+fn on_off(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
+}
+
+fn quote(path: &Path) -> String {
+    escape(&path.to_string_lossy())
+}
+
+/// In a list of options a comma ends a value unless there are two.
+fn escape(value: &str) -> String {
+    value.replace(',', ",,")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::{
+        guest::{launch::DiskFormat, qemu::Program},
+        place::LinkName,
+    };
+
+    fn launch() -> Launch {
+        Launch {
+            name: "web".parse().expect("a name"),
+            directory: PathBuf::from("/run/vtax/labs/demo/guests/web"),
+            qemu: Program { path: "/usr/bin/qemu-system-x86_64".into(), version: Version { major: 10, minor: 0 } },
+            accel: Accel::Tcg,
+            vcpus: 1,
+            memory: "256 MiB".parse().expect("a size"),
+            hugepages: false,
+            node: None,
+            boot: Boot::Kernel {
+                kernel: PathBuf::from("/boot/vmlinuz-6.12.0"),
+                initramfs: PathBuf::from("/cache/vtax/images/1.cpio"),
+                append: Vec::new(),
+            },
+            nics: Vec::new(),
+            seed: None,
+        }
+    }
+
+    fn with_nic(kind: NicKind) -> Launch {
+        let mac = "02:00:5e:10:00:01".parse().expect("an address");
+        Launch { nics: vec![NicLaunch { mac, kind }], ..launch() }
+    }
+
+    fn tap() -> LinkName {
+        LinkName::vnet(0)
+    }
+
+    /// An option a line.
+    fn lines(launch: &Launch) -> String {
+        let mut text = String::new();
+        for argument in arguments(launch) {
+            text += if argument.starts_with('-') { "\n" } else { " " };
+            text += &argument;
+        }
+        text
+    }
+
+    /// Only the lines of NICs.
+    fn nic(kind: NicKind) -> String {
+        let text = lines(&with_nic(kind));
+        let network = text.lines().filter(|line| line.contains("net0") || line.contains("backend0"));
+        network.collect::<Vec<_>>().join("\n")
+    }
+
+    fn vhost(nic: VirtioNic) -> VirtioNic {
+        VirtioNic { backend: Some(Backend::Vhost), ..nic }
+    }
+
+    #[test]
+    fn a_guest_without_nics_under_tcg() {
+        insta::assert_snapshot!(lines(&launch()));
+    }
+
+    #[test]
+    fn kvm_with_memory_of_huge_pages_on_a_node() {
+        let launch = Launch { accel: Accel::Kvm, vcpus: 4, hugepages: true, node: Some(1), ..launch() };
+        insta::assert_snapshot!(lines(&launch));
+    }
+
+    #[test]
+    fn a_disk_with_a_seed() {
+        let boot = Boot::Disk { disk: "/images/debian,13.qcow2".into(), format: DiskFormat::Qcow2, keep: false };
+        insta::assert_snapshot!(lines(&Launch { boot, seed: Some("/seed".into()), ..launch() }));
+    }
+
+    #[test]
+    fn each_kind_of_nic() {
+        let options = VirtioNic::default();
+        let kinds = [
+            NicKind::Virtio { tap: tap(), nic: vhost(options) },
+            NicKind::Virtio { tap: tap(), nic: options },
+            NicKind::VhostUser { socket: "/run/passt.sock".into(), nic: VirtioNic { queues: 2, ..options } },
+            NicKind::Emulated { tap: tap(), model: EmulatedNic::E1000e },
+            NicKind::Emulated { tap: tap(), model: EmulatedNic::Igb },
+            NicKind::Emulated { tap: tap(), model: EmulatedNic::Vmxnet3 },
+            NicKind::Emulated { tap: tap(), model: EmulatedNic::Rtl8139 },
+        ];
+        insta::assert_snapshot!(kinds.map(nic).join("\n\n"));
+    }
+
+    #[test]
+    fn every_option_of_virtio() {
+        let options = VirtioNic {
+            backend: None,
+            queues: 4,
+            vectors: Some(6),
+            packed: true,
+            offloads: false,
+            mrg_rxbuf: false,
+            rx_ring: Some(1024),
+            tx_ring: Some(512),
+        };
+        insta::assert_snapshot!(nic(NicKind::Virtio { tap: tap(), nic: vhost(options) }));
+    }
+
+    #[test]
+    fn an_older_qemu_gets_no_option_that_it_does_not_know() {
+        let options = VirtioNic { offloads: false, ..VirtioNic::default() };
+        let mut launch = with_nic(NicKind::Virtio { tap: tap(), nic: options });
+        launch.qemu.version = Version::LEAST;
+        let text = lines(&launch);
+        assert!(!text.contains("uso") && !text.contains("i8042"), "{text}");
+    }
+
+    #[test]
+    fn memory_is_shared_with_a_vhost_user_backend_only() {
+        let user = NicKind::VhostUser { socket: "/run/s".into(), nic: VirtioNic::default() };
+        assert!(lines(&with_nic(user)).contains("memory-backend-memfd,id=ram,size=268435456,share=on"));
+        let kernel = NicKind::Virtio { tap: tap(), nic: vhost(VirtioNic::default()) };
+        assert!(!lines(&with_nic(kernel)).contains("share=on"));
+    }
+
+    #[test]
+    fn a_launch_survives_the_journal() {
+        let options = VirtioNic { queues: 2, ..VirtioNic::default() };
+        let launch = with_nic(NicKind::Virtio { tap: tap(), nic: vhost(options) });
+        let text = serde_json::to_string(&launch).expect("it can be written");
+        assert!(text.contains("\"02:00:5e:10:00:01\""), "{text}");
+        assert_eq!(serde_json::from_str::<Launch>(&text).expect("it can be read"), launch);
+    }
+
+    #[test]
+    fn each_device_has_its_driver_once() {
+        let mut launch = with_nic(NicKind::Emulated { tap: tap(), model: EmulatedNic::Rtl8139 });
+        launch.nics.push(launch.nics[0].clone());
+        assert_eq!(launch.drivers(), ["virtio_pci", "virtio_console", "8139cp"]);
+    }
+}

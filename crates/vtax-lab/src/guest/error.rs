@@ -1,0 +1,246 @@
+//! Why a guest can't be made, started or talked to.
+
+use std::{fmt, io, path::PathBuf, time::Duration};
+
+use vtax_model::topology::Name;
+use vtax_sys::SysError;
+
+use super::{process::LastWords, qemu::Version};
+
+/// Why a guest can't be made, started or talked to.
+#[derive(Debug, thiserror::Error)]
+pub enum GuestError {
+    /// There is no QEMU.
+    #[error(
+        "guests need QEMU, and there is no `qemu-system-x86_64` in {}; install it (Debian: qemu-system-x86), or set VTAX_QEMU to it",
+        Paths(.looked)
+    )]
+    NoQemu {
+        /// Where it was looked for.
+        looked: Vec<PathBuf>,
+    },
+    /// QEMU lacks what guests are started with.
+    #[error("{path} is QEMU {version}, and guests need {least} or later; set VTAX_QEMU to a newer one")]
+    OldQemu {
+        /// The program.
+        path: PathBuf,
+        /// What it says it is.
+        version: Version,
+        /// What is needed.
+        least: Version,
+    },
+    /// QEMU doesn't answer a simple question.
+    #[error("{path} {why}; set VTAX_QEMU to a `qemu-system-x86_64` that works")]
+    Qemu {
+        /// The program.
+        path: PathBuf,
+        /// What it did.
+        why: String,
+    },
+    /// There is no kernel for guests.
+    #[error("there is no kernel for guests: {}; name one with --kernel, or run `make kernel`", Reasons(.looked))]
+    NoKernel {
+        /// Each place, and why it has none.
+        looked: Vec<(PathBuf, String)>,
+    },
+    /// The kernel that was asked for can't be used.
+    #[error("kernel {path} {why}; name another with --kernel")]
+    Kernel {
+        /// The file or tree.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A driver is missing.
+    #[error(
+        "kernel {release} has no driver `{module}`, neither built in nor in {}{}; use a kernel that has it (--kernel)",
+        directory.display(),
+        neededby(.needed_by)
+    )]
+    NoModule {
+        /// The module.
+        module: String,
+        /// The module that depends on it; none if the guest's devices need it.
+        needed_by: Option<String>,
+        /// The kernel.
+        release: String,
+        /// Where its modules are.
+        directory: PathBuf,
+    },
+    /// A kernel module can't be read.
+    #[error("module {path} {why}; unpack or install the kernel's package again")]
+    Module {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The program that is to be the guest's first process can't be.
+    #[error("{path} can't be the first process of a guest: it {why}; build it with `make`")]
+    Agent {
+        /// The program.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// A file or directory of ours can't be used.
+    #[error("cannot {operation} {path}: {error}")]
+    File {
+        /// A verb phrase.
+        operation: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+    /// There is no place for what is kept between runs.
+    #[error("no directory to keep images of guests in; set HOME or XDG_CACHE_HOME")]
+    NoCache,
+    /// A socket's path is longer than the kernel takes.
+    #[error(
+        "guest `{guest}`: {path} is longer than the {longest} bytes that a socket's path can have; set XDG_RUNTIME_DIR to a shorter one"
+    )]
+    SocketPath {
+        /// The guest.
+        guest: Name,
+        /// The socket.
+        path: PathBuf,
+        /// The limit, unix(7).
+        longest: usize,
+    },
+    /// QEMU could not be started.
+    #[error("guest `{guest}`: {error}")]
+    Start {
+        /// The guest.
+        guest: Name,
+        /// The kernel's answer.
+        error: Box<SysError>,
+    },
+    /// QEMU ended.
+    #[error("guest `{guest}` is gone: QEMU {status}{words}")]
+    Ended {
+        /// The guest.
+        guest: Name,
+        /// How it ended, as "has ended with status 1".
+        status: String,
+        /// What it said last.
+        words: Box<LastWords>,
+    },
+    /// The guest runs, but doesn't come to what was waited for.
+    #[error("guest `{guest}` {missing} within {waited:?}{words}")]
+    Late {
+        /// The guest.
+        guest: Name,
+        /// What it didn't do, as "has no agent that answers".
+        missing: &'static str,
+        /// How long it had.
+        waited: Duration,
+        /// What it said last.
+        words: Box<LastWords>,
+    },
+    /// QEMU has stopped the guest's processors by itself.
+    #[error("guest `{guest}` stands still: its state is `{state}` to QEMU{words}")]
+    Stopped {
+        /// The guest.
+        guest: Name,
+        /// The state in QEMU's words, as `internal-error`.
+        state: String,
+        /// What it said last.
+        words: Box<LastWords>,
+    },
+    /// QEMU could not be ended.
+    #[error(
+        "guest `{guest}`: QEMU (process {pid}) is still there after SIGKILL: the kernel holds it; look at /proc/{pid}/stack"
+    )]
+    Unkillable {
+        /// The guest.
+        guest: Name,
+        /// QEMU's process number.
+        pid: u32,
+    },
+    /// A process or thread of a guest can't be dealt with.
+    #[error("guest `{guest}`: {error}")]
+    Process {
+        /// The guest.
+        guest: Name,
+        /// The kernel's answer.
+        error: Box<SysError>,
+    },
+    /// A thread can't be pinned.
+    #[error(
+        "guest `{guest}`: cannot pin {thread} to CPU {cpus}: {error}; name CPUs that are online and in this process's cpuset"
+    )]
+    Pin {
+        /// The guest.
+        guest: Name,
+        /// The thread, as "vCPU 0".
+        thread: String,
+        /// The CPUs, with commas.
+        cpus: String,
+        /// The kernel's answer.
+        error: io::Error,
+    },
+    /// QEMU's monitor is closed, or says what it should not.
+    #[error("guest `{guest}`: QEMU's monitor {why} at `{command}`")]
+    Monitor {
+        /// The guest.
+        guest: Name,
+        /// The command, or "greeting".
+        command: String,
+        /// What happened.
+        why: String,
+    },
+    /// QEMU refuses a command.
+    #[error("guest `{guest}`: QEMU refuses `{command}`: {description} ({class})")]
+    Refused {
+        /// The guest.
+        guest: Name,
+        /// The command.
+        command: String,
+        /// QEMU's class of the error.
+        class: String,
+        /// QEMU's words.
+        description: String,
+    },
+}
+
+impl GuestError {
+    pub(super) fn file(operation: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> GuestError {
+        let path = path.into();
+        move |error| GuestError::File { operation, path, error }
+    }
+
+    pub(super) fn process(guest: &Name) -> impl FnOnce(SysError) -> GuestError {
+        let guest = guest.clone();
+        move |error| GuestError::Process { guest, error: Box::new(error) }
+    }
+}
+
+fn neededby(by: &Option<String>) -> String {
+    by.as_ref().map(|by| format!(" (`{by}` needs it)")).unwrap_or_default()
+}
+
+struct Paths<'a>(&'a [PathBuf]);
+
+impl fmt::Display for Paths<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("PATH, which is empty");
+        }
+        for (index, path) in self.0.iter().enumerate() {
+            write!(f, "{}{}", if index == 0 { "" } else { ", " }, path.display())?;
+        }
+        Ok(())
+    }
+}
+
+struct Reasons<'a>(&'a [(PathBuf, String)]);
+
+impl fmt::Display for Reasons<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (path, why)) in self.0.iter().enumerate() {
+            write!(f, "{}{} {why}", if index == 0 { "" } else { ", " }, path.display())?;
+        }
+        Ok(())
+    }
+}

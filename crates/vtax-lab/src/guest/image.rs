@@ -1,0 +1,211 @@
+//! What a guest boots besides the kernel: an initramfs with the agent as its first process.
+//!
+//! There is nothing else in it but the drivers of the guest's devices. The kernel unpacks it
+//! before it starts the agent, so each byte costs the boot; it isn't compressed, because to
+//! copy is faster than to unpack.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
+    time::SystemTime,
+};
+
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::{cpio::Archive, elf::Elf, error::GuestError, kernel::Kernel, modules};
+
+/// Where the agent finds which modules to load, a path a line, in order.
+const LIST: &str = "etc/vtax/modules";
+/// Images that are kept: those of the last few kernels, agents and sets of drivers.
+const KEPT: usize = 8;
+/// The shell and tools that a guest gets on request.
+const BUSYBOX: [&str; 2] = ["/bin/busybox", "/usr/bin/busybox"];
+
+/// Whether a guest has a shell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tools {
+    /// The agent only.
+    None,
+    /// The host's busybox as `/bin/busybox` and `/bin/sh`, if it has one that is linked
+    /// statically; it can be run by `vtax lab exec` and needs no other file.
+    Busybox,
+}
+
+/// The initramfs for a kernel, in the cache: `agent` is the program that becomes `/init`,
+/// `drivers` are names of modules ([`Launch::drivers`](super::launch::Launch::drivers)). The
+/// same content is written once.
+///
+/// # Errors
+/// The agent needs a loader, a driver is missing, or the cache can't be written.
+pub fn build(kernel: &Kernel, agent: &Path, drivers: &[&str], tools: Tools) -> Result<PathBuf, GuestError> {
+    let content = archive(kernel, agent, drivers, tools)?;
+    let folder = cache()?.join("images");
+    let name = format!("{:032x}.cpio", xxh3_128(&content));
+    match recall(&folder.join(&name)) {
+        Some(path) => Ok(path),
+        None => store(&folder, &name, &content, KEPT),
+    }
+}
+
+/// The directory for what can be made again (XDG Base Directory Specification).
+///
+/// # Errors
+/// Neither `XDG_CACHE_HOME` nor `HOME` is set.
+pub fn cache() -> Result<PathBuf, GuestError> {
+    let folder = |variable| env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
+    Ok(base.ok_or(GuestError::NoCache)?.join("vtax"))
+}
+
+fn archive(kernel: &Kernel, agent: &Path, drivers: &[&str], tools: Tools) -> Result<Vec<u8>, GuestError> {
+    let mut archive = Archive::default();
+    for folder in ["dev", "proc", "sys", "run", "tmp", "bin", "etc", "etc/vtax", "lib", "lib/modules"] {
+        archive.directory(folder);
+    }
+    // The first process's standard input and output, before anything is mounted.
+    archive.character_device("dev/console", 5, 1);
+    archive.program("init", &first_process(agent)?);
+    let mut list = String::new();
+    for module in modules::closure(kernel, drivers)? {
+        let path = format!("lib/modules/{}.ko", module.name);
+        archive.file(&path, &module.object);
+        list += &format!("/{path}\n");
+    }
+    archive.file(LIST, list.as_bytes());
+    if let (Tools::Busybox, Some(busybox)) = (tools, busybox()) {
+        archive.program("bin/busybox", &busybox);
+        archive.symlink("bin/sh", "busybox");
+    }
+    Ok(archive.finish())
+}
+
+fn first_process(agent: &Path) -> Result<Vec<u8>, GuestError> {
+    let program = fs::read(agent).map_err(GuestError::file("read", agent))?;
+    let why = match Elf::parse(&program) {
+        None => "is no x86-64 program",
+        Some(elf) if elf.needs_loader() => "is not linked statically",
+        Some(_) => return Ok(program),
+    };
+    Err(GuestError::Agent { path: agent.to_owned(), why })
+}
+
+fn busybox() -> Option<Vec<u8>> {
+    let programs = BUSYBOX.iter().filter_map(|path| fs::read(path).ok());
+    programs.into_iter().find(|program| Elf::parse(program).is_some_and(|elf| !elf.needs_loader()))
+}
+
+/// A file of the cache that is there already. Its age is that of its last use.
+pub(super) fn recall(path: &Path) -> Option<PathBuf> {
+    // A cache of another owner can be read all the same.
+    if let Ok(file) = fs::File::options().append(true).open(path) {
+        let _ = file.set_modified(SystemTime::now());
+    }
+    path.is_file().then(|| path.to_owned())
+}
+
+/// Puts a file into a folder of the cache, at once or not at all, so that a reader never finds
+/// half of it; removes all but the `kept` youngest of the folder.
+pub(super) fn store(folder: &Path, name: &str, content: &[u8], kept: usize) -> Result<PathBuf, GuestError> {
+    let path = folder.join(name);
+    fs::create_dir_all(folder).map_err(GuestError::file("create", folder))?;
+    let partial = partial(folder);
+    let written = fs::write(&partial, content).and_then(|()| fs::rename(&partial, &path));
+    if let Err(error) = written {
+        // The error is what matters; half a file is removed with the oldest.
+        let _ = fs::remove_file(&partial);
+        return Err(GuestError::file("write", &path)(error));
+    }
+    prune(folder, kept);
+    Ok(path)
+}
+
+/// A name that no other writer has, in this process or another.
+fn partial(folder: &Path) -> PathBuf {
+    static WRITERS: AtomicU32 = AtomicU32::new(0);
+    let writer = WRITERS.fetch_add(1, Ordering::Relaxed);
+    folder.join(format!("{}-{writer}.part", std::process::id()))
+}
+
+/// That a file can't be removed costs space, no more.
+fn prune(folder: &Path, kept: usize) {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut files: Vec<(SystemTime, PathBuf)> =
+        entries.filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path()))).collect();
+    files.sort();
+    let surplus = files.len().saturating_sub(kept);
+    for (_, path) in &files[..surplus] {
+        let _ = fs::remove_file(path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::guest::elf::object;
+
+    fn kernel(base: &Path) -> Kernel {
+        fs::create_dir_all(base.join("kernel")).expect("a folder");
+        fs::write(base.join("modules.builtin"), "kernel/virtio_pci.ko\n").expect("a file");
+        fs::write(base.join("kernel/virtio_net.ko"), object(".modinfo", b"depends=\0")).expect("a file");
+        Kernel { image: base.join("vmlinuz"), modules: base.to_owned(), release: "6.12.0".to_owned() }
+    }
+
+    #[test]
+    fn the_image_holds_the_agent_the_drivers_and_their_list() {
+        let base = tempfile::tempdir().expect("a folder");
+        let agent = base.path().join("agent");
+        fs::write(&agent, object("agent", b"")).expect("a file");
+        let content = archive(&kernel(base.path()), &agent, &["virtio_pci", "virtio_net"], Tools::None);
+        let content = content.expect("all is there");
+        let holds = |text: &[u8]| content.windows(text.len()).any(|window| window == text);
+        assert!(holds(b"init\0") && holds(b"lib/modules/virtio_net.ko\0"));
+        assert!(holds(b"\0/lib/modules/virtio_net.ko\n\0"), "the list, of this one module");
+        assert!(!holds(b"bin/busybox\0"));
+    }
+
+    #[test]
+    fn a_program_that_needs_a_loader_is_refused() {
+        let base = tempfile::tempdir().expect("a folder");
+        let refuse = |agent: &str| {
+            archive(&kernel(base.path()), Path::new(agent), &[], Tools::None).expect_err("can't be init").to_string()
+        };
+        assert!(
+            refuse("/bin/sh").contains("/bin/sh can't be the first process of a guest: it is not linked statically")
+        );
+        assert!(refuse("/proc/self/status").contains("is no x86-64 program"));
+        assert!(refuse("/no/such").contains("/no/such"));
+    }
+
+    fn set_age(path: &Path, age: u64) {
+        let time = SystemTime::now() - Duration::from_secs(age);
+        fs::File::options().append(true).open(path).and_then(|file| file.set_modified(time)).expect("ours");
+    }
+
+    #[test]
+    fn a_file_of_the_cache_is_as_old_as_its_last_use() {
+        let base = tempfile::tempdir().expect("a folder");
+        assert_eq!(recall(&base.path().join("1.cpio")), None);
+        let path = store(base.path(), "1.cpio", b"content", 1).expect("written");
+        set_age(&path, 1_000);
+        assert_eq!(recall(&path), Some(path.clone()));
+        let modified = fs::metadata(&path).and_then(|file| file.modified()).expect("there");
+        assert!(modified.elapsed().is_ok_and(|age| age < Duration::from_secs(900)));
+        assert_eq!(fs::read(&path).expect("there"), b"content");
+    }
+
+    #[test]
+    fn the_oldest_files_are_removed() {
+        let base = tempfile::tempdir().expect("a folder");
+        for age in 1..=3 {
+            set_age(&store(base.path(), &format!("{age}.cpio"), b"", 9).expect("written"), 1_000 * age);
+        }
+        let newest = store(base.path(), "new.cpio", b"", 3).expect("written");
+        let mut left: Vec<_> =
+            fs::read_dir(base.path()).expect("a folder").flatten().map(|entry| entry.path()).collect();
+        left.sort();
+        assert_eq!(left, [base.path().join("1.cpio"), base.path().join("2.cpio"), newest]);
+    }
+}

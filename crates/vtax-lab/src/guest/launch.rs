@@ -1,0 +1,259 @@
+//! What a guest is started with, as data.
+//!
+//! A [`Launch`] says everything that QEMU is told, so that a plan can carry it, print it and
+//! test it. Its directory holds what a running guest is reached by: sockets and logs with
+//! fixed names, which is how another process finds them after this one is gone.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use vtax_model::{
+    guest::{EmulatedNic, VirtioNic},
+    topology::Name,
+    units::ByteSize,
+};
+use vtax_sys::netlink::MacAddr;
+
+use super::qemu::Program;
+use crate::place::LinkName;
+
+/// The name of the virtio-serial port on which the agent in a guest serves.
+pub const AGENT_PORT: &str = "org.vtax.agent.0";
+
+/// One guest, as QEMU is to start it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Launch {
+    /// The guest's name.
+    pub name: Name,
+    /// The guest's own directory, which must exist: QEMU makes its sockets and logs there.
+    pub directory: PathBuf,
+    /// QEMU.
+    pub qemu: Program,
+    /// What runs the guest's instructions.
+    pub accel: Accel,
+    /// Number of virtual CPUs, at least 1. They are one socket's cores, a thread each.
+    pub vcpus: u32,
+    /// The guest's RAM.
+    pub memory: ByteSize,
+    /// RAM in huge pages of the machine's default size, all of it reserved before the guest
+    /// starts: QEMU ends at once if there are too few.
+    #[serde(default)]
+    pub hugepages: bool,
+    /// The NUMA node of the host that the RAM is bound to.
+    #[serde(default)]
+    pub node: Option<u32>,
+    /// What it boots.
+    pub boot: Boot,
+    /// Its NICs, in the order in which the guest finds them.
+    #[serde(default)]
+    pub nics: Vec<NicLaunch>,
+    /// A directory that the guest sees as a small disk with the volume name `CIDATA`: cloud-init's
+    /// seed, with `meta-data` and `user-data`.
+    #[serde(default)]
+    pub seed: Option<PathBuf>,
+}
+
+/// What runs a guest's instructions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Accel {
+    /// The CPU itself, by the kernel's KVM.
+    Kvm,
+    /// QEMU's translator: no help of the CPU, ten times slower or worse.
+    Tcg,
+}
+
+/// What a guest boots.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "boot", rename_all = "kebab-case")]
+pub enum Boot {
+    /// A kernel with an initramfs of ours, whose first process is the agent.
+    Kernel {
+        /// A bzImage, or what [`Kernel::bootable`](super::kernel::Kernel::bootable) makes of it.
+        kernel: PathBuf,
+        /// An initramfs, as [`image::build`](super::image::build) makes it.
+        initramfs: PathBuf,
+        /// More kernel parameters, before those of ours.
+        #[serde(default)]
+        append: Vec<String>,
+    },
+    /// The user's own disk image.
+    Disk {
+        /// The image.
+        disk: PathBuf,
+        /// Its format.
+        format: DiskFormat,
+        /// Whether the guest's writes stay in the image. Otherwise they go to a temporary file
+        /// that is removed with the guest.
+        #[serde(default)]
+        keep: bool,
+    },
+}
+
+/// The format of a disk image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DiskFormat {
+    /// QEMU's own.
+    Qcow2,
+    /// The plain blocks.
+    Raw,
+}
+
+/// One NIC of a guest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NicLaunch {
+    /// Its hardware address, by which the agent in the guest finds it.
+    #[serde(with = "as_text")]
+    pub mac: MacAddr,
+    /// What it is.
+    pub kind: NicKind,
+}
+
+/// What a NIC is and how the host serves it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum NicKind {
+    /// virtio-net on a tap.
+    Virtio {
+        /// A tap that exists in the namespace that QEMU is started in, made with a virtio-net
+        /// header, and with `multi_queue` exactly if there are several queues.
+        tap: LinkName,
+        /// The device; its rings are served by the host's kernel if the backend is vhost, else by
+        /// QEMU's main loop.
+        nic: VirtioNic,
+    },
+    /// virtio-net whose rings another program serves, in memory that it shares with the guest.
+    VhostUser {
+        /// The socket on which that program listens already.
+        socket: PathBuf,
+        /// The device.
+        nic: VirtioNic,
+    },
+    /// A NIC of hardware, imitated by QEMU, on a tap.
+    Emulated {
+        /// As for virtio-net; of one queue.
+        tap: LinkName,
+        /// The hardware.
+        model: EmulatedNic,
+    },
+}
+
+impl Launch {
+    /// The socket behind the agent's port.
+    pub fn agent_socket(&self) -> PathBuf {
+        self.directory.join("agent.sock")
+    }
+
+    /// The socket behind the serial console, for one reader at a time.
+    pub fn console_socket(&self) -> PathBuf {
+        self.directory.join("console.sock")
+    }
+
+    /// All that the console has said.
+    pub fn console_log(&self) -> PathBuf {
+        self.directory.join("console.log")
+    }
+
+    /// The socket of QEMU's monitor, for one client at a time.
+    pub fn qmp_socket(&self) -> PathBuf {
+        self.directory.join("qmp.sock")
+    }
+
+    /// What QEMU itself has said.
+    pub fn stderr_log(&self) -> PathBuf {
+        self.directory.join("qemu.log")
+    }
+
+    /// The drivers without which the guest is deaf or mute, as names of kernel modules.
+    pub fn drivers(&self) -> Vec<&'static str> {
+        let mut drivers = vec!["virtio_pci", "virtio_console"];
+        for nic in &self.nics {
+            if !drivers.contains(&nic.kind.driver()) {
+                drivers.push(nic.kind.driver());
+            }
+        }
+        drivers
+    }
+
+    /// Whether RAM must be a file that another process can map.
+    pub(super) fn shares_memory(&self) -> bool {
+        self.nics.iter().any(|nic| matches!(nic.kind, NicKind::VhostUser { .. }))
+    }
+}
+
+impl NicKind {
+    /// The Linux module that drives it in the guest.
+    pub fn driver(&self) -> &'static str {
+        match self {
+            NicKind::Virtio { .. } | NicKind::VhostUser { .. } => "virtio_net",
+            NicKind::Emulated { model, .. } => model.driver(),
+        }
+    }
+
+    /// QEMU's name of the device.
+    pub fn device(&self) -> &'static str {
+        match self {
+            NicKind::Virtio { .. } | NicKind::VhostUser { .. } => "virtio-net-pci",
+            NicKind::Emulated { model, .. } => model.name(),
+        }
+    }
+
+    /// The tap that it hangs on, if it hangs on one.
+    pub fn tap(&self) -> Option<&LinkName> {
+        match self {
+            NicKind::Virtio { tap, .. } | NicKind::Emulated { tap, .. } => Some(tap),
+            NicKind::VhostUser { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for Accel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Accel::Kvm => "kvm",
+            Accel::Tcg => "tcg",
+        })
+    }
+}
+
+impl DiskFormat {
+    /// By the file's first bytes: qcow2 begins with `QFI\xfb`.
+    ///
+    /// # Errors
+    /// It can't be read.
+    pub fn of(disk: &Path) -> std::io::Result<DiskFormat> {
+        use std::io::Read;
+        let mut magic = Vec::new();
+        std::fs::File::open(disk)?.take(4).read_to_end(&mut magic)?;
+        Ok(if magic == *b"QFI\xfb" { DiskFormat::Qcow2 } else { DiskFormat::Raw })
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            DiskFormat::Qcow2 => "qcow2",
+            DiskFormat::Raw => "raw",
+        }
+    }
+}
+
+mod as_text {
+    use std::{fmt, str::FromStr};
+
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(value: &impl fmt::Display, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(value)
+    }
+
+    pub(super) fn deserialize<'de, T, D>(deserializer: D) -> Result<T, D::Error>
+    where
+        T: FromStr<Err: fmt::Display>,
+        D: Deserializer<'de>,
+    {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}

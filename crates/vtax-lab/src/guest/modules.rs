@@ -1,0 +1,307 @@
+//! The drivers that a guest needs: which modules they are in, and in which order they load.
+//!
+//! What a module depends on is read from the module itself (`depends=` in its section
+//! `.modinfo`, which the kernel's build writes there), not from `modules.dep`: that file is made
+//! by depmod(8) when a package is installed, and a package that is only unpacked lacks it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use flate2::read::GzDecoder;
+use lzma_rust2::XzReader;
+use ruzstd::decoding::StreamingDecoder;
+
+use super::{elf::Elf, error::GuestError, kernel::Kernel};
+
+/// No module is that large; a damaged file may unpack to anything.
+const LARGEST: u64 = 64 << 20;
+/// Directories of a kernel's modules in the order of depmod.d(5): what was added comes first.
+const FOLDERS: [&str; 3] = ["updates", "extra", "kernel"];
+
+/// A module, ready to be loaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Module {
+    /// Its name, with `_` and not `-`.
+    pub name: String,
+    /// The object, not compressed.
+    pub object: Vec<u8>,
+}
+
+/// The modules that have `wanted` in them and all that they depend on, each behind those that
+/// it needs. What is built into the kernel is left out.
+///
+/// # Errors
+/// One is neither built in nor there, or is no module.
+pub fn closure(kernel: &Kernel, wanted: &[&str]) -> Result<Vec<Module>, GuestError> {
+    let mut search = Search { stock: Stock::of(kernel)?, seen: BTreeSet::new(), ordered: Vec::new() };
+    for name in wanted {
+        search.add(name, None)?;
+    }
+    Ok(search.ordered)
+}
+
+struct Search<'a> {
+    stock: Stock<'a>,
+    seen: BTreeSet<String>,
+    ordered: Vec<Module>,
+}
+
+impl Search<'_> {
+    fn add(&mut self, name: &str, needed_by: Option<&str>) -> Result<(), GuestError> {
+        let name = plain(name);
+        if self.stock.built_in.contains(&name) || !self.seen.insert(name.clone()) {
+            return Ok(());
+        }
+        let module = self.stock.read(&name, needed_by)?;
+        let about = about(&module.object);
+        for other in &about.soft {
+            if self.stock.files.contains_key(other) {
+                self.add(other, Some(&name))?;
+            }
+        }
+        for other in &about.depends {
+            self.add(other, Some(&name))?;
+        }
+        self.ordered.push(module);
+        Ok(())
+    }
+}
+
+/// The modules that a kernel has.
+struct Stock<'a> {
+    kernel: &'a Kernel,
+    built_in: BTreeSet<String>,
+    files: BTreeMap<String, PathBuf>,
+}
+
+impl Stock<'_> {
+    fn of(kernel: &Kernel) -> Result<Stock<'_>, GuestError> {
+        let list = kernel.modules.join("modules.builtin");
+        let text = fs::read_to_string(&list).map_err(GuestError::file("read", &list))?;
+        let built_in = text.lines().filter_map(|line| name_of(Path::new(line)));
+        let mut files = BTreeMap::new();
+        for folder in FOLDERS {
+            collect(&kernel.modules.join(folder), &mut files)?;
+        }
+        Ok(Stock { kernel, built_in: built_in.collect(), files })
+    }
+
+    fn read(&self, name: &str, needed_by: Option<&str>) -> Result<Module, GuestError> {
+        let path = self.files.get(name).ok_or_else(|| GuestError::NoModule {
+            module: name.to_owned(),
+            needed_by: needed_by.map(str::to_owned),
+            release: self.kernel.release.clone(),
+            directory: self.kernel.modules.clone(),
+        })?;
+        let bytes = fs::read(path).map_err(GuestError::file("read", path))?;
+        let fail = |why: String| GuestError::Module { path: path.clone(), why };
+        let object = unpack(path, &bytes).map_err(|error| fail(format!("can't be unpacked: {error}")))?;
+        match Elf::parse(&object) {
+            Some(_) => Ok(Module { name: name.to_owned(), object }),
+            None => Err(fail("is no x86-64 object".to_owned())),
+        }
+    }
+}
+
+/// A directory that isn't there has no modules.
+fn collect(folder: &Path, files: &mut BTreeMap<String, PathBuf>) -> Result<(), GuestError> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(GuestError::file("list", folder))?,
+    };
+    for entry in entries {
+        let entry = entry.map_err(GuestError::file("list", folder))?;
+        let path = entry.path();
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            collect(&path, files)?;
+        } else if let Some(name) = name_of(&path) {
+            files.entry(name).or_insert(path);
+        }
+    }
+    Ok(())
+}
+
+/// The module that a file holds, by its name: `…/virtio_net.ko.xz`.
+fn name_of(path: &Path) -> Option<String> {
+    let (name, ending) = path.file_name()?.to_str()?.split_once(".ko")?;
+    matches!(ending, "" | ".xz" | ".zst" | ".gz").then(|| plain(name))
+}
+
+/// The kernel takes `-` and `_` in a module's name as the same.
+fn plain(name: &str) -> String {
+    name.replace('-', "_")
+}
+
+fn unpack(path: &Path, bytes: &[u8]) -> io::Result<Vec<u8>> {
+    let reader: Box<dyn Read + '_> = match path.extension().and_then(|ending| ending.to_str()) {
+        Some("xz") => Box::new(XzReader::new(bytes, true)),
+        Some("gz") => Box::new(GzDecoder::new(bytes)),
+        Some("zst") => Box::new(StreamingDecoder::new(bytes).map_err(io::Error::other)?),
+        _ => return Ok(bytes.to_vec()),
+    };
+    let mut object = Vec::new();
+    reader.take(LARGEST).read_to_end(&mut object)?;
+    Ok(object)
+}
+
+/// What a module says of others.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct About {
+    /// It can't be loaded without them.
+    depends: Vec<String>,
+    /// It uses them if they are there, and asks for them only when modprobe(8) loads it.
+    soft: Vec<String>,
+}
+
+/// From `.modinfo`: texts `key=value`, each with a zero behind it.
+fn about(object: &[u8]) -> About {
+    let mut about = About::default();
+    let section = Elf::parse(object).and_then(|elf| elf.section(".modinfo")).unwrap_or_default();
+    for text in section.split(|byte| *byte == 0).filter_map(|text| std::str::from_utf8(text).ok()) {
+        match text.split_once('=') {
+            Some(("depends", names)) => {
+                about.depends.extend(names.split(',').filter(|name| !name.is_empty()).map(plain));
+            }
+            Some(("softdep", names)) => about.soft.extend(loaded_before(names)),
+            _ => {}
+        }
+    }
+    about
+}
+
+/// Of `pre: a b post: c`, those that come before.
+fn loaded_before(names: &str) -> impl Iterator<Item = String> + '_ {
+    let mut before = false;
+    names.split_whitespace().filter_map(move |word| match word {
+        "pre:" => {
+            before = true;
+            None
+        }
+        "post:" => {
+            before = false;
+            None
+        }
+        name => before.then(|| plain(name)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::guest::elf::object;
+
+    fn kernel(base: &Path, built_in: &str, modules: &[(&str, &str)]) -> Kernel {
+        let kernel = Kernel { image: base.join("vmlinuz"), modules: base.to_owned(), release: "6.12.0".to_owned() };
+        fs::create_dir_all(base.join("kernel/drivers/net")).expect("a folder");
+        fs::write(base.join("modules.builtin"), built_in).expect("a file");
+        for (file, info) in modules {
+            let info = info.replace(' ', "\0") + "\0";
+            fs::write(base.join("kernel/drivers/net").join(file), object(".modinfo", info.as_bytes())).expect("a file");
+        }
+        kernel
+    }
+
+    fn names(modules: &[Module]) -> Vec<&str> {
+        modules.iter().map(|module| module.name.as_str()).collect()
+    }
+
+    #[test]
+    fn each_comes_behind_what_it_needs_and_built_in_ones_are_left_out() {
+        let base = tempfile::tempdir().expect("a folder");
+        let kernel = kernel(
+            base.path(),
+            "kernel/drivers/virtio/virtio-ring.ko\n",
+            &[
+                ("virtio_net.ko", "license=GPL depends=net_failover,virtio-ring"),
+                ("net_failover.ko", "depends=failover"),
+                ("failover.ko", "depends="),
+                ("virtio-console.ko", "depends=virtio_ring"),
+            ],
+        );
+        let modules = closure(&kernel, &["virtio-net", "virtio_console", "virtio_net", "virtio_ring"]);
+        assert_eq!(
+            names(&modules.expect("all are there")),
+            ["failover", "net_failover", "virtio_net", "virtio_console"]
+        );
+    }
+
+    #[test]
+    fn a_missing_driver_is_named_with_the_kernel_and_who_needs_it() {
+        let base = tempfile::tempdir().expect("a folder");
+        let kernel = kernel(base.path(), "", &[("igb.ko", "depends=dca")]);
+        let error = closure(&kernel, &["e1000e"]).expect_err("not there").to_string();
+        assert!(error.contains("kernel 6.12.0 has no driver `e1000e`"), "{error}");
+        let error = closure(&kernel, &["igb"]).expect_err("not there").to_string();
+        assert!(error.contains("`dca`") && error.contains("(`igb` needs it)"), "{error}");
+    }
+
+    #[test]
+    fn what_needs_itself_ends() {
+        let base = tempfile::tempdir().expect("a folder");
+        let kernel = kernel(base.path(), "", &[("a.ko", "depends=b"), ("b.ko", "depends=a")]);
+        assert_eq!(names(&closure(&kernel, &["a"]).expect("both")), ["b", "a"]);
+    }
+
+    #[test]
+    fn soft_dependencies_are_taken_if_they_are_there() {
+        let info = object(".modinfo", b"softdep=pre: a-b c post: d\0depends=\0softdep=pre: e\0");
+        assert_eq!(about(&info).soft, ["a_b", "c", "e"]);
+    }
+
+    #[test]
+    fn all_kinds_of_compression_are_unpacked() {
+        let base = tempfile::tempdir().expect("a folder");
+        let plain = object(".modinfo", b"depends=\0");
+        let kernel = kernel(base.path(), "", &[]);
+        let folder = base.path().join("kernel/drivers/net");
+        for (file, bytes) in [("g.ko.gz", gzip(&plain)), ("x.ko.xz", xz(&plain)), ("z.ko.zst", zstd(&plain))] {
+            fs::write(folder.join(file), bytes).expect("a file");
+        }
+        let modules = closure(&kernel, &["g", "x", "z"]).expect("all can be unpacked");
+        assert!(modules.iter().all(|module| module.object == plain), "{modules:?}");
+    }
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut writer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        writer.write_all(bytes).and_then(|()| writer.finish()).expect("memory")
+    }
+
+    fn xz(bytes: &[u8]) -> Vec<u8> {
+        let mut writer = lzma_rust2::XzWriter::new(Vec::new(), lzma_rust2::XzOptions::default()).expect("options");
+        writer.write_all(bytes).expect("memory");
+        writer.finish().expect("memory")
+    }
+
+    fn zstd(bytes: &[u8]) -> Vec<u8> {
+        ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest)
+    }
+
+    #[test]
+    fn damaged_files_are_named() {
+        let base = tempfile::tempdir().expect("a folder");
+        let kernel = kernel(base.path(), "", &[]);
+        for file in ["a.ko", "b.ko.xz", "c.ko.zst", "d.ko.gz"] {
+            fs::write(base.path().join("kernel/drivers/net").join(file), "broken").expect("a file");
+            let error = closure(&kernel, &[&file[..1]]).expect_err("broken").to_string();
+            assert!(error.contains(file), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_file_makes_unpacking_panic(
+            bytes in proptest::collection::vec(any::<u8>(), 0..200),
+            ending in prop::sample::select(vec!["xz", "zst", "gz", "ko"]),
+        ) {
+            let _ = unpack(&PathBuf::from(format!("m.ko.{ending}")), &bytes).map(|object| about(&object));
+        }
+    }
+}

@@ -1,0 +1,432 @@
+//! A QEMU that runs: from its start to its end, and what it leaves behind for an error.
+
+use std::{
+    fmt,
+    fs::{self, File},
+    io::{self, Read, Seek, SeekFrom},
+    os::unix::process::{CommandExt, ExitStatusExt},
+    path::Path,
+    process::{Child, Command, ExitStatus, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use vtax_sys::{
+    SysError,
+    process::{Pid, ProcessId, Signal},
+};
+
+use super::{
+    arguments::{AGENT_CHARDEV, arguments},
+    error::GuestError,
+    launch::Launch,
+    qmp::{Monitor, Status},
+    threads::Threads,
+};
+
+/// `sun_path` with its zero, unix(7).
+const LONGEST_PATH: usize = 107;
+/// Between two looks for a socket that QEMU has not made yet.
+const PAUSE: Duration = Duration::from_millis(5);
+/// The state of a guest that QEMU is about to start.
+const STARTING: &str = "prelaunch";
+/// A process ends within this after SIGKILL, unless the kernel holds it. Freeing the guest's
+/// memory takes a part of it.
+const KILLED: Duration = Duration::from_secs(10);
+/// The monitor of a QEMU that is alive closes because it is about to end.
+const CLOSING: Duration = Duration::from_secs(2);
+/// How much is told of what was said last.
+const LINES: usize = 12;
+const TAIL: u64 = 16 << 10;
+
+/// A guest's QEMU. Dropping this doesn't end it: a lab outlives who made it.
+#[derive(Debug)]
+pub struct Qemu {
+    launch: Launch,
+    process: ProcessId,
+    child: Option<Child>,
+}
+
+/// What a guest said last, for an error.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LastWords {
+    /// The last lines of its console.
+    pub console: Vec<String>,
+    /// The last lines of QEMU's own messages.
+    pub qemu: Vec<String>,
+}
+
+impl Qemu {
+    /// Starts a guest. `spawn` starts the program where the guest's taps are; what it adds to
+    /// the command, a mark or a limit, is its own business.
+    ///
+    /// # Errors
+    /// The directory can't be used, or the program can't be started.
+    pub fn start(launch: Launch, spawn: impl FnOnce(Command) -> Result<Child, SysError>) -> Result<Qemu, GuestError> {
+        for socket in [launch.agent_socket(), launch.console_socket(), launch.qmp_socket()] {
+            check_length(&launch, &socket)?;
+        }
+        let command = command(&launch)?;
+        let guest = launch.name.clone();
+        let fail = |error| GuestError::Start { guest, error: Box::new(error) };
+        let started = spawn(command).and_then(|child| Ok((ProcessId::of(Pid(child.id()))?, child)));
+        let (process, child) = started.map_err(fail)?;
+        Ok(Qemu { launch, process, child: Some(child) })
+    }
+
+    /// A guest that another process, or this one earlier, has started.
+    pub fn attach(launch: Launch, process: ProcessId) -> Qemu {
+        Qemu { launch, process, child: None }
+    }
+
+    /// What it was started with.
+    pub fn launch(&self) -> &Launch {
+        &self.launch
+    }
+
+    /// QEMU's process.
+    pub fn process(&self) -> ProcessId {
+        self.process
+    }
+
+    /// Whether QEMU runs.
+    pub fn is_alive(&self) -> bool {
+        matches!(self.process.wait_end(Duration::ZERO), Ok(false))
+    }
+
+    /// Waits until QEMU answers at its monitor: its arguments are good, its devices are there,
+    /// and the guest starts to boot.
+    ///
+    /// # Errors
+    /// QEMU has ended, or doesn't answer in time; both with what was said last.
+    pub fn wait_ready(&mut self, patience: Duration) -> Result<(), GuestError> {
+        self.first_monitor(Instant::now() + patience, patience).map(|_| ())
+    }
+
+    /// Waits until the agent in the guest has opened its port.
+    ///
+    /// # Errors
+    /// QEMU has ended, as it does when the guest's kernel panics, or has stopped the guest, or
+    /// the time is over; all with what was said last.
+    pub fn wait_agent(&mut self, patience: Duration) -> Result<(), GuestError> {
+        let deadline = Instant::now() + patience;
+        let mut monitor = self.first_monitor(deadline, patience)?;
+        loop {
+            // Asked again after each event, of which one says that the port has been opened
+            // (VSERPORT_CHANGE) and another that the processors stand still (STOP): the answers
+            // are true of now.
+            let now = monitor.is_port_open(AGENT_CHARDEV).and_then(|open| Ok((open, monitor.status()?)));
+            match now.map_err(|error| self.explain(error))? {
+                (true, _) => return Ok(()),
+                (_, Status { running: false, status }) if status != STARTING => return Err(self.stopped(status)),
+                _ => {}
+            }
+            if monitor.event(deadline).map_err(|error| self.explain(error))?.is_none() {
+                return Err(self.late("has no agent that opens its port", patience));
+            }
+        }
+    }
+
+    /// A connection to the monitor, which others can't have until it is dropped.
+    ///
+    /// # Errors
+    /// QEMU has ended, or doesn't answer in time.
+    pub fn monitor(&mut self, patience: Duration) -> Result<Monitor, GuestError> {
+        let monitor = Monitor::connect(&self.launch.name, &self.launch.qmp_socket(), patience);
+        monitor.map_err(|error| self.explain(error))
+    }
+
+    /// The host's threads that the guest is made of.
+    ///
+    /// # Errors
+    /// QEMU has ended, or doesn't answer in time.
+    pub fn threads(&mut self, patience: Duration) -> Result<Threads, GuestError> {
+        let mut monitor = self.monitor(patience)?;
+        Threads::of(&self.launch.name, self.process, &mut monitor).map_err(|error| self.explain(error))
+    }
+
+    /// Pins the virtual CPUs, as [`Threads::pin_vcpus`].
+    ///
+    /// # Errors
+    /// QEMU doesn't answer in time, or a CPU is not to be had.
+    pub fn pin_vcpus(&mut self, cpus: &[u32], patience: Duration) -> Result<(), GuestError> {
+        let threads = self.threads(patience)?;
+        threads.pin_vcpus(&self.launch.name, cpus)
+    }
+
+    /// Ends QEMU: it is told to quit; after half of `patience` it gets SIGTERM, and at the end
+    /// SIGKILL. A guest whose disk is kept should have been powered off before. That it is
+    /// gone already is no error.
+    ///
+    /// # Errors
+    /// Not even SIGKILL ends it.
+    pub fn stop(&mut self, patience: Duration) -> Result<(), GuestError> {
+        let start = Instant::now();
+        if self.is_alive() {
+            let quit = self.monitor(patience / 4).and_then(|mut monitor| monitor.quit());
+            // Whoever doesn't take the command isn't waited for.
+            let left = (patience / 2).saturating_sub(start.elapsed());
+            let ended = quit.is_ok() && self.wait_end(left)?;
+            if !ended && !self.end_by(Signal::TERM, patience.saturating_sub(start.elapsed()))? {
+                self.kill()?;
+            }
+        }
+        self.reap();
+        Ok(())
+    }
+
+    /// What the guest and its QEMU said last.
+    pub fn last_words(&self) -> LastWords {
+        LastWords { console: tail(&self.launch.console_log()), qemu: tail(&self.launch.stderr_log()) }
+    }
+
+    fn first_monitor(&mut self, deadline: Instant, patience: Duration) -> Result<Monitor, GuestError> {
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if let Ok(monitor) = Monitor::connect(&self.launch.name, &self.launch.qmp_socket(), left) {
+                return Ok(monitor);
+            }
+            if !self.is_alive() {
+                return Err(self.ended());
+            }
+            if left.is_zero() {
+                return Err(self.late("has a QEMU that doesn't answer at its monitor", patience));
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// The monitor's trouble may be that QEMU has just ended, which says more.
+    fn explain(&mut self, error: GuestError) -> GuestError {
+        match (&error, self.process.wait_end(CLOSING)) {
+            (GuestError::Monitor { .. } | GuestError::Process { .. }, Ok(true)) => self.ended(),
+            _ => error,
+        }
+    }
+
+    fn ended(&mut self) -> GuestError {
+        let status = self.reap().map_or_else(|| "has ended".to_owned(), describe);
+        GuestError::Ended { guest: self.launch.name.clone(), status, words: Box::new(self.last_words()) }
+    }
+
+    fn stopped(&self, state: String) -> GuestError {
+        GuestError::Stopped { guest: self.launch.name.clone(), state, words: Box::new(self.last_words()) }
+    }
+
+    fn late(&self, missing: &'static str, waited: Duration) -> GuestError {
+        let words = Box::new(self.last_words());
+        GuestError::Late { guest: self.launch.name.clone(), missing, waited, words }
+    }
+
+    fn end_by(&self, signal: Signal, patience: Duration) -> Result<bool, GuestError> {
+        self.process.signal(signal).map_err(GuestError::process(&self.launch.name))?;
+        self.wait_end(patience)
+    }
+
+    fn wait_end(&self, patience: Duration) -> Result<bool, GuestError> {
+        self.process.wait_end(patience).map_err(GuestError::process(&self.launch.name))
+    }
+
+    fn kill(&self) -> Result<(), GuestError> {
+        if self.end_by(Signal::KILL, KILLED)? {
+            return Ok(());
+        }
+        Err(GuestError::Unkillable { guest: self.launch.name.clone(), pid: self.process.pid.0 })
+    }
+
+    fn reap(&mut self) -> Option<ExitStatus> {
+        self.child.as_mut()?.try_wait().ok()?
+    }
+}
+
+/// In a process group of its own, so that Ctrl-C at the terminal is vtax's to deal with.
+fn command(launch: &Launch) -> Result<Command, GuestError> {
+    let path = launch.stderr_log();
+    let log = File::create(&path).map_err(GuestError::file("create", &path))?;
+    let copy = log.try_clone().map_err(GuestError::file("use", &path))?;
+    let mut command = Command::new(&launch.qemu.path);
+    command.args(arguments(launch)).stdin(Stdio::null()).stdout(log).stderr(copy).process_group(0);
+    Ok(command)
+}
+
+fn check_length(launch: &Launch, socket: &Path) -> Result<(), GuestError> {
+    if socket.as_os_str().len() <= LONGEST_PATH {
+        return Ok(());
+    }
+    let (guest, path) = (launch.name.clone(), socket.to_owned());
+    Err(GuestError::SocketPath { guest, path, longest: LONGEST_PATH })
+}
+
+fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        // A guest that panics or powers itself off ends QEMU in good order.
+        (Some(0), _) => "has ended, because the guest has stopped".to_owned(),
+        (Some(code), _) => format!("has ended with status {code}"),
+        (_, Some(signal)) => format!("was ended by signal {signal}"),
+        _ => "has ended".to_owned(),
+    }
+}
+
+/// The last lines of a log, without what only a terminal understands. A log that isn't there
+/// has said nothing.
+fn tail(path: &Path) -> Vec<String> {
+    let text = read_tail(path).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let mut lines: Vec<String> = text.lines().map(printable).filter(|line| !line.is_empty()).collect();
+    // Behind this line comes a screen of registers.
+    if let Some(panic) = lines.iter().position(|line| line.contains("Kernel panic")) {
+        lines.truncate(panic + 1);
+    }
+    lines.split_off(lines.len().saturating_sub(LINES))
+}
+
+fn read_tail(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    let length = fs::metadata(path)?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
+    let mut bytes = Vec::new();
+    file.take(TAIL).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Leaves out control characters and escape sequences: the firmware clears the screen.
+fn printable(line: &str) -> String {
+    let mut kept = String::new();
+    let mut letters = line.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\x1b' if letters.peek() == Some(&'[') => {
+                letters.next();
+                // A sequence ends with a byte from `@` to `~` (ECMA-48, 5.4).
+                while letters.next().is_some_and(|letter| !('@'..='~').contains(&letter)) {}
+            }
+            '\x1b' => {
+                letters.next();
+            }
+            letter if letter.is_control() => {}
+            letter => kept.push(letter),
+        }
+    }
+    kept.trim_end().to_owned()
+}
+
+impl fmt::Display for LastWords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (who, lines) in [("QEMU", &self.qemu), ("its console", &self.console)] {
+            if !lines.is_empty() {
+                write!(f, "; {who} said last:")?;
+            }
+            for line in lines {
+                write!(f, "\n    {line}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::guest::{
+        launch::{Accel, Boot},
+        qemu::{Program, Version},
+    };
+
+    fn launch(directory: &Path) -> Launch {
+        let qemu = Program { path: PathBuf::from("/bin/false"), version: Version::LEAST };
+        let boot = Boot::Kernel { kernel: "/k".into(), initramfs: "/i".into(), append: Vec::new() };
+        Launch {
+            name: "web".parse().expect("a name"),
+            directory: directory.to_owned(),
+            qemu,
+            accel: Accel::Tcg,
+            vcpus: 1,
+            memory: "256 MiB".parse().expect("a size"),
+            hugepages: false,
+            node: None,
+            boot,
+            nics: Vec::new(),
+            seed: None,
+        }
+    }
+
+    /// A guest whose QEMU is a shell with this to do.
+    fn stand_in(directory: &Path, script: &str) -> Qemu {
+        let script = format!("exec 2>'{}'; {script}", directory.join("qemu.log").display());
+        let spawn = |_| {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &script]).stdin(Stdio::null());
+            Ok(shell.spawn().expect("a shell"))
+        };
+        Qemu::start(launch(directory), spawn).expect("started")
+    }
+
+    #[test]
+    fn an_early_death_is_told_with_its_last_words() {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(
+            folder.path().join("console.log"),
+            "\x1b[2J\x1b[HSeaBIOS\r\nKernel panic - not syncing\r\nRIP: 0033\r\n",
+        )
+        .expect("ours");
+        let mut guest = stand_in(folder.path(), "echo 'ifname=vnet0: no such device' >&2; exit 1");
+        let error = guest.wait_ready(Duration::from_secs(20)).expect_err("it is dead");
+        assert!(matches!(error, GuestError::Ended { .. }));
+        insta::assert_snapshot!(error, @r"
+        guest `web` is gone: QEMU has ended with status 1; QEMU said last:
+            ifname=vnet0: no such device; its console said last:
+            SeaBIOS
+            Kernel panic - not syncing
+        ");
+        assert!(!guest.is_alive());
+        guest.stop(Duration::from_secs(1)).expect("nothing is left to do");
+    }
+
+    #[test]
+    fn one_that_says_nothing_is_told_as_late_and_ended_by_signal() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut guest = stand_in(folder.path(), "exec sleep 60");
+        let error = guest.wait_ready(Duration::from_millis(80)).expect_err("no monitor");
+        assert!(matches!(error, GuestError::Late { .. }), "{error}");
+        guest.stop(Duration::from_secs(4)).expect("SIGTERM is enough");
+        assert!(!guest.is_alive());
+    }
+
+    #[test]
+    fn one_that_resists_is_killed_also_by_who_is_not_its_parent() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut guest = stand_in(folder.path(), "trap '' TERM; echo ready >&2; while :; do sleep 0.1; done");
+        while !guest.last_words().qemu.contains(&"ready".to_owned()) {
+            assert!(guest.is_alive());
+            thread::sleep(PAUSE);
+        }
+        let mut other = Qemu::attach(guest.launch().clone(), guest.process());
+        other.stop(Duration::from_millis(200)).expect("SIGKILL is enough");
+        assert!(!guest.is_alive());
+        assert!(matches!(guest.ended(), GuestError::Ended { status, .. } if status == "was ended by signal 9"));
+    }
+
+    #[test]
+    fn a_path_too_long_for_a_socket_is_refused_before_anything_starts() {
+        let folder = PathBuf::from("/tmp").join("x".repeat(100));
+        let error = Qemu::start(launch(&folder), |_| panic!("started")).expect_err("too long").to_string();
+        assert!(error.contains("107 bytes") && error.contains("XDG_RUNTIME_DIR"), "{error}");
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_told() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let refuse = |_| Err(SysError::Invalid { what: "program", value: "x".to_owned(), why: "it is none" });
+        let error = Qemu::start(launch(folder.path()), refuse).expect_err("none").to_string();
+        assert!(error.starts_with("guest `web`: "), "{error}");
+    }
+
+    #[test]
+    fn escape_sequences_of_the_firmware_are_left_out() {
+        assert_eq!(printable("\x1bc\x1b[?7l\x1b[2J\x1b[0mSeaBIOS (version 1.16)\r"), "SeaBIOS (version 1.16)");
+        assert_eq!(printable("\x1b[12"), "");
+        assert_eq!(printable("\x1b"), "");
+    }
+}

@@ -1,0 +1,192 @@
+//! The QEMU program of this machine: where it is, how old, and what it can imitate.
+
+use std::{
+    collections::BTreeSet,
+    env, fmt,
+    io::Read,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::error::GuestError;
+
+const PROGRAM: &str = "qemu-system-x86_64";
+/// Names the program, in place of the one in `PATH`.
+const VARIABLE: &str = "VTAX_QEMU";
+/// QEMU answers in milliseconds; a cold disk and a busy machine are allowed for.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// QEMU on this machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    /// The program.
+    pub path: PathBuf,
+    /// What it says it is.
+    pub version: Version,
+}
+
+/// A version of QEMU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Version {
+    /// The first number, one a year.
+    pub major: u32,
+    /// The second.
+    pub minor: u32,
+}
+
+impl Version {
+    /// The oldest that guests are started with: the first that knows `on` and `off` for all
+    /// options of a socket.
+    pub const LEAST: Version = Version { major: 6, minor: 0 };
+    /// The first whose q35 can be without keyboard and mouse.
+    pub(super) const NO_I8042: Version = Version { major: 7, minor: 1 };
+    /// The first whose virtio-net knows segmentation of UDP.
+    pub(super) const USO: Version = Version { major: 8, minor: 2 };
+
+    /// From what `--version` prints: "QEMU emulator version 10.0.2 (Debian 1:10.0.2+ds-2)".
+    fn parse(text: &str) -> Option<Version> {
+        let (_, behind) = text.split_once("version ")?;
+        let mut numbers = behind.split(|c: char| !c.is_ascii_digit());
+        let mut next = || numbers.next()?.parse().ok();
+        Some(Version { major: next()?, minor: next()? })
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+impl Program {
+    /// The one that `VTAX_QEMU` names, or else the first in `PATH`.
+    ///
+    /// # Errors
+    /// There is none, it doesn't answer, or it is older than [`Version::LEAST`].
+    pub fn find() -> Result<Program, GuestError> {
+        if let Some(path) = env::var_os(VARIABLE) {
+            return Program::at(Path::new(&path));
+        }
+        let folders: Vec<PathBuf> = env::split_paths(&env::var_os("PATH").unwrap_or_default()).collect();
+        match folders.iter().map(|folder| folder.join(PROGRAM)).find(|path| path.is_file()) {
+            Some(path) => Program::at(&path),
+            None => Err(GuestError::NoQemu { looked: folders }),
+        }
+    }
+
+    /// This very one.
+    ///
+    /// # Errors
+    /// It doesn't answer, or is too old.
+    pub fn at(path: &Path) -> Result<Program, GuestError> {
+        let said = ask(path, &["--version"])?;
+        let Some(version) = Version::parse(&said) else {
+            let first = said.lines().next().unwrap_or_default();
+            return Err(GuestError::Qemu { path: path.to_owned(), why: format!("calls its version {first:?}") });
+        };
+        if version < Version::LEAST {
+            return Err(GuestError::OldQemu { path: path.to_owned(), version, least: Version::LEAST });
+        }
+        Ok(Program { path: path.to_owned(), version })
+    }
+
+    /// The names of the devices that it can imitate.
+    ///
+    /// # Errors
+    /// It doesn't answer.
+    pub fn devices(&self) -> Result<BTreeSet<String>, GuestError> {
+        Ok(device_names(&ask(&self.path, &["-device", "help"])?))
+    }
+}
+
+/// Of lines as `name "igb", bus PCI, desc "Intel 82576 Gigabit Ethernet Controller"`.
+fn device_names(help: &str) -> BTreeSet<String> {
+    let name = |line: &str| Some(line.strip_prefix("name \"")?.split_once('"')?.0.to_owned());
+    help.lines().filter_map(name).collect()
+}
+
+/// What the program prints, within [`PATIENCE`].
+fn ask(path: &Path, arguments: &[&str]) -> Result<String, GuestError> {
+    let fail = |why: String| GuestError::Qemu { path: path.to_owned(), why };
+    let mut command = Command::new(path);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().map_err(|error| fail(format!("can't be started: {error}")))?;
+    let said = read_all(&mut child);
+    if said.is_none() {
+        // It may have ended by itself just now.
+        let _ = child.kill();
+    }
+    let status = child.wait().map_err(|error| fail(format!("can't be waited for: {error}")))?;
+    match said {
+        None => Err(fail(format!("doesn't answer `{}` within {PATIENCE:?}", arguments.join(" ")))),
+        Some(_) if !status.success() => Err(fail(format!("fails at `{}`: {status}", arguments.join(" ")))),
+        Some(said) => Ok(said),
+    }
+}
+
+fn read_all(child: &mut Child) -> Option<String> {
+    let mut stdout = child.stdout.take().expect("it was asked to be a pipe");
+    let (send, receive) = mpsc::channel();
+    // Ends when the child does: it holds the only other end.
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = stdout.read_to_end(&mut bytes);
+        let _ = send.send(String::from_utf8_lossy(&bytes).into_owned());
+    });
+    receive.recv_timeout(PATIENCE).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program that answers as QEMU would.
+    fn stand_in(folder: &Path, script: &str) -> PathBuf {
+        let path = folder.join(PROGRAM);
+        // Written by another process: a test beside this one may be about to start a program
+        // just now, and would for a moment hold the file open, which execve(2) refuses.
+        let mut writer = Command::new("sh");
+        writer.args(["-c", "printf '#!/bin/sh\\n%s\\n' \"$1\" >\"$0\" && chmod 755 \"$0\""]).arg(&path).arg(script);
+        assert!(writer.status().expect("a shell").success());
+        path
+    }
+
+    #[test]
+    fn versions_are_read_as_the_distributions_write_them() {
+        let read = |text| Version::parse(text).map(|version| version.to_string());
+        assert_eq!(read("QEMU emulator version 10.0.2 (Debian 1:10.0.2+ds-2)\nCopyright").as_deref(), Some("10.0"));
+        assert_eq!(read("QEMU emulator version 9.2.50 (v9.2.0-123-gabc)").as_deref(), Some("9.2"));
+        assert_eq!(read("QEMU emulator version 8.2-rc1").as_deref(), Some("8.2"));
+        assert_eq!(read("hello"), None);
+        assert_eq!(read("version x.y"), None);
+    }
+
+    #[test]
+    fn devices_are_read_from_the_help() {
+        let help = "Network devices:\nname \"igb\", bus PCI, desc \"Intel\"\nname \"usb-net\", bus usb-bus\n\nother";
+        assert_eq!(device_names(help), BTreeSet::from(["igb".to_owned(), "usb-net".to_owned()]));
+    }
+
+    #[test]
+    fn an_old_one_is_refused_by_its_version() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = stand_in(folder.path(), "echo QEMU emulator version 5.2.0");
+        let error = Program::at(&path).expect_err("too old").to_string();
+        assert!(error.contains("QEMU 5.2") && error.contains("6.0 or later"), "{error}");
+    }
+
+    #[test]
+    fn one_that_fails_or_is_not_there_is_named() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = stand_in(folder.path(), "exit 3");
+        let error = Program::at(&path).expect_err("it fails").to_string();
+        assert!(error.contains("--version") && error.contains('3'), "{error}");
+        let error = Program::at(&folder.path().join("none")).expect_err("not there").to_string();
+        assert!(error.contains("none can't be started"), "{error}");
+    }
+}

@@ -1,0 +1,397 @@
+//! QEMU's monitor: the QEMU Machine Protocol over its socket.
+//!
+//! One JSON object a line each way: QEMU greets, the client answers with `qmp_capabilities`,
+//! then each command has a reply with the command's `id`, and events come in between
+//! (docs/interop/qmp-spec in QEMU). The socket serves one client at a time; others wait
+//! without a word until that one goes. So a [`Monitor`] should be short-lived, and every wait
+//! has a deadline.
+
+use std::{
+    collections::VecDeque,
+    io::{self, Read, Write},
+    os::unix::net::UnixStream,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Map, Value, json};
+use socket2::{Domain, SockAddr, Socket, Type};
+use vtax_model::topology::Name;
+
+use super::error::GuestError;
+
+/// QEMU answers in microseconds, unless its main loop is starved.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// No reply to what is asked here comes near it.
+const LONGEST: usize = 1 << 20;
+/// Events are kept for who asks for them; older ones than these are forgotten.
+const KEPT: usize = 256;
+
+/// A connection to the monitor of one guest.
+#[derive(Debug)]
+pub struct Monitor {
+    guest: Name,
+    stream: UnixStream,
+    pending: Vec<u8>,
+    events: VecDeque<Event>,
+    last: u64,
+}
+
+/// Something that happened in QEMU.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Event {
+    /// What, as `SHUTDOWN`, `VSERPORT_CHANGE`.
+    #[serde(rename = "event")]
+    pub name: String,
+    /// More of it, as the event has it.
+    #[serde(default)]
+    pub data: Map<String, Value>,
+}
+
+/// Whether the guest's processors run (`query-status`).
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Status {
+    /// They do.
+    pub running: bool,
+    /// The state in QEMU's words: `running`, `paused`, `internal-error` ….
+    pub status: String,
+}
+
+/// A virtual CPU (`query-cpus-fast`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub struct Vcpu {
+    /// Its number in the guest, from 0.
+    #[serde(rename = "cpu-index")]
+    pub index: u32,
+    /// The thread of the host that is it.
+    #[serde(rename = "thread-id")]
+    pub thread: u32,
+}
+
+/// A thread for input and output beside the main one (`query-iothreads`).
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct IoThread {
+    /// Its name in QEMU.
+    pub id: String,
+    /// The thread of the host.
+    #[serde(rename = "thread-id")]
+    pub thread: u32,
+}
+
+/// A line of QEMU: the greeting has none of these.
+#[derive(Deserialize)]
+struct Line {
+    #[serde(rename = "return")]
+    answer: Option<Value>,
+    error: Option<Refusal>,
+    id: Option<u64>,
+    #[serde(flatten)]
+    event: Option<Event>,
+}
+
+#[derive(Deserialize)]
+struct Refusal {
+    class: String,
+    desc: String,
+}
+
+#[derive(Deserialize)]
+struct Port {
+    label: String,
+    #[serde(rename = "frontend-open")]
+    open: bool,
+}
+
+impl Monitor {
+    /// Connects and greets.
+    ///
+    /// # Errors
+    /// Nobody listens, or QEMU doesn't greet within `patience`: it hangs, or another client is
+    /// connected.
+    pub fn connect(guest: &Name, socket: &Path, patience: Duration) -> Result<Monitor, GuestError> {
+        let deadline = Instant::now() + patience;
+        let fail = |why: String| GuestError::Monitor { guest: guest.clone(), command: "greeting".to_owned(), why };
+        let stream = connect(socket, patience).map_err(|error| fail(format!("can't be reached: {error}")))?;
+        Monitor::greet(guest, stream, deadline)
+    }
+
+    fn greet(guest: &Name, stream: UnixStream, deadline: Instant) -> Result<Monitor, GuestError> {
+        let guest = guest.clone();
+        let mut monitor = Monitor { guest, stream, pending: Vec::new(), events: VecDeque::new(), last: 0 };
+        let greeting: Value = monitor.line("greeting", deadline)?;
+        if greeting.get("QMP").is_none() {
+            return Err(monitor.fail("greeting", format!("is none: it says {greeting}")));
+        }
+        monitor.ask::<Value>("qmp_capabilities", json!({}), deadline)?;
+        Ok(monitor)
+    }
+
+    /// Whether the guest's processors run.
+    ///
+    /// # Errors
+    /// QEMU doesn't answer.
+    pub fn status(&mut self) -> Result<Status, GuestError> {
+        self.query("query-status")
+    }
+
+    /// The virtual CPUs and their threads.
+    ///
+    /// # Errors
+    /// QEMU doesn't answer.
+    pub fn vcpus(&mut self) -> Result<Vec<Vcpu>, GuestError> {
+        self.query("query-cpus-fast")
+    }
+
+    /// The threads for input and output beside the main one. Guests are started without any.
+    ///
+    /// # Errors
+    /// QEMU doesn't answer.
+    pub fn io_threads(&mut self) -> Result<Vec<IoThread>, GuestError> {
+        self.query("query-iothreads")
+    }
+
+    /// Whether a program in the guest has opened the serial port of a character device.
+    ///
+    /// # Errors
+    /// QEMU doesn't answer.
+    pub fn is_port_open(&mut self, chardev: &str) -> Result<bool, GuestError> {
+        let ports: Vec<Port> = self.query("query-chardev")?;
+        Ok(ports.iter().any(|port| port.label == chardev && port.open))
+    }
+
+    /// Pulls the plug of a NIC ([`nic_id`](super::arguments::nic_id)) or puts it back.
+    ///
+    /// # Errors
+    /// There is no such NIC, or QEMU doesn't answer.
+    pub fn set_link(&mut self, nic: &str, up: bool) -> Result<(), GuestError> {
+        self.command("set_link", json!({ "name": nic, "up": up }))
+    }
+
+    /// Presses the guest's power button. A guest without a daemon for it doesn't care.
+    ///
+    /// # Errors
+    /// QEMU doesn't answer.
+    pub fn system_powerdown(&mut self) -> Result<(), GuestError> {
+        self.command("system_powerdown", json!({}))
+    }
+
+    /// Ends QEMU, as if the plug were pulled.
+    ///
+    /// # Errors
+    /// QEMU doesn't answer.
+    pub fn quit(&mut self) -> Result<(), GuestError> {
+        self.command("quit", json!({}))
+    }
+
+    /// The next event that has come or comes before the deadline; `None` if none does.
+    ///
+    /// # Errors
+    /// QEMU has closed the monitor, which it does when it ends.
+    pub fn event(&mut self, deadline: Instant) -> Result<Option<Event>, GuestError> {
+        while self.events.is_empty() {
+            let Some(line) = self.receive("event", deadline)? else { return Ok(None) };
+            self.keep(self.parse::<Line>("event", &line)?.event);
+        }
+        Ok(self.events.pop_front())
+    }
+
+    fn query<T: DeserializeOwned>(&mut self, command: &'static str) -> Result<T, GuestError> {
+        self.ask(command, json!({}), Instant::now() + PATIENCE)
+    }
+
+    fn command(&mut self, command: &'static str, arguments: Value) -> Result<(), GuestError> {
+        self.ask::<Value>(command, arguments, Instant::now() + PATIENCE).map(|_| ())
+    }
+
+    fn ask<T>(&mut self, command: &'static str, arguments: Value, deadline: Instant) -> Result<T, GuestError>
+    where
+        T: DeserializeOwned,
+    {
+        self.last += 1;
+        let request = json!({ "execute": command, "arguments": arguments, "id": self.last });
+        self.send(command, &request, deadline)?;
+        loop {
+            let line: Line = self.line(command, deadline)?;
+            match line {
+                Line { event: Some(event), .. } => self.keep(Some(event)),
+                // The reply to a command for which nobody waits any longer.
+                Line { id, .. } if id != Some(self.last) => {}
+                Line { error: Some(refusal), .. } => return Err(self.refused(command, refusal)),
+                Line { answer, .. } => {
+                    return serde_json::from_value(answer.unwrap_or_default())
+                        .map_err(|error| self.fail(command, format!("answers in an unknown form: {error}")));
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, command: &str, request: &Value, deadline: Instant) -> Result<(), GuestError> {
+        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        let sent = self.stream.set_write_timeout(Some(left));
+        sent.and_then(|()| self.stream.write_all(format!("{request}\n").as_bytes()))
+            .map_err(|error| self.fail(command, format!("takes no command: {error}")))
+    }
+
+    fn keep(&mut self, event: Option<Event>) {
+        if self.events.len() == KEPT {
+            self.events.pop_front();
+        }
+        self.events.extend(event);
+    }
+
+    fn line<T: DeserializeOwned>(&mut self, command: &str, deadline: Instant) -> Result<T, GuestError> {
+        match self.receive(command, deadline)? {
+            Some(line) => self.parse(command, &line),
+            None => Err(self.fail(command, "doesn't answer in time, or serves another client".to_owned())),
+        }
+    }
+
+    fn parse<T: DeserializeOwned>(&self, command: &str, line: &[u8]) -> Result<T, GuestError> {
+        serde_json::from_slice(line).map_err(|error| {
+            let line = String::from_utf8_lossy(line);
+            self.fail(command, format!("says {:?}, which is not its protocol: {error}", line.trim_end()))
+        })
+    }
+
+    /// The next line; `None` if the time runs out before it ends.
+    fn receive(&mut self, command: &str, deadline: Instant) -> Result<Option<Vec<u8>>, GuestError> {
+        loop {
+            if let Some(end) = self.pending.iter().position(|byte| *byte == b'\n') {
+                return Ok(Some(self.pending.drain(..=end).collect()));
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            match self.fill(left) {
+                Ok(0) => return Err(self.fail(command, "is closed".to_owned())),
+                Ok(_) if self.pending.len() > LONGEST => return Err(self.fail(command, "talks without end".to_owned())),
+                Ok(_) => {}
+                Err(error) if is_late(&error) => {}
+                Err(error) => return Err(self.fail(command, format!("is lost: {error}"))),
+            }
+        }
+    }
+
+    fn fill(&mut self, patience: Duration) -> io::Result<usize> {
+        // Zero would mean for ever.
+        self.stream.set_read_timeout(Some(patience.max(Duration::from_millis(1))))?;
+        let mut bytes = [0; 4096];
+        let count = self.stream.read(&mut bytes)?;
+        self.pending.extend_from_slice(&bytes[..count]);
+        Ok(count)
+    }
+
+    fn fail(&self, command: &str, why: String) -> GuestError {
+        GuestError::Monitor { guest: self.guest.clone(), command: command.to_owned(), why }
+    }
+
+    fn refused(&self, command: &str, refusal: Refusal) -> GuestError {
+        let (class, description) = (refusal.class, refusal.desc);
+        GuestError::Refused { guest: self.guest.clone(), command: command.to_owned(), class, description }
+    }
+}
+
+/// Connecting blocks while the queue of those who wait is full, for as long as sending may
+/// (`SO_SNDTIMEO`, unix(7) over socket(7)).
+fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_write_timeout(Some(patience.max(Duration::from_millis(1))))?;
+    socket.connect(&SockAddr::unix(path)?)?;
+    Ok(socket.into())
+}
+
+fn is_late(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{BufRead, BufReader},
+        thread,
+    };
+
+    use super::*;
+
+    const GREETING: &str =
+        r#"{"QMP": {"version": {"qemu": {"micro": 2, "minor": 0, "major": 10}}, "capabilities": ["oob"]}}"#;
+
+    fn name() -> Name {
+        "web".parse().expect("a name")
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(5)
+    }
+
+    /// A monitor whose other end says `replies`, one to each command, and then closes.
+    fn monitor(replies: &'static [&'static str]) -> Result<Monitor, GuestError> {
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        thread::spawn(move || {
+            let mut commands = BufReader::new(theirs.try_clone().expect("a copy"));
+            let say = |text: &str| writeln!(&theirs, "{text}\r");
+            let _ = say(GREETING);
+            for reply in std::iter::once(&r#"{"return": {}, "id": 1}"#).chain(replies) {
+                let mut command = String::new();
+                if commands.read_line(&mut command).is_err() || say(reply).is_err() {
+                    return;
+                }
+            }
+        });
+        Monitor::greet(&name(), ours, soon())
+    }
+
+    #[test]
+    fn replies_are_told_from_events_and_from_late_replies() {
+        let replies = concat!(
+            r#"{"timestamp": {"seconds": 1, "microseconds": 2}, "event": "VSERPORT_CHANGE", "data": {"open": true, "id": "port"}}"#,
+            "\r\n",
+            r#"{"return": {"running": false, "status": "prelaunch"}, "id": 77}"#,
+            "\r\n",
+            r#"{"return": {"running": true, "status": "running", "singlestep": false}, "id": 2}"#,
+        );
+        let mut monitor = monitor(Box::leak(Box::new([replies]))).expect("greeted");
+        assert_eq!(monitor.status().expect("an answer"), Status { running: true, status: "running".to_owned() });
+        let event = monitor.event(soon()).expect("open").expect("one has come");
+        assert_eq!((event.name.as_str(), &event.data["open"]), ("VSERPORT_CHANGE", &Value::Bool(true)));
+    }
+
+    #[test]
+    fn cpus_and_ports_are_read_by_the_real_schema() {
+        const CPUS: &str = r#"{"return": [{"thread-id": 25627, "props": {"core-id": 0, "thread-id": 0, "socket-id": 0}, "qom-path": "/machine/unattached/device[0]", "cpu-index": 0, "target": "x86_64"}], "id": 2}"#;
+        const PORTS: &str = r#"{"return": [{"frontend-open": true, "filename": "disconnected:unix:/run/x", "label": "agent"}], "id": 3}"#;
+        let mut monitor = monitor(&[CPUS, PORTS]).expect("greeted");
+        assert_eq!(monitor.vcpus().expect("an answer"), [Vcpu { index: 0, thread: 25627 }]);
+        assert!(monitor.is_port_open("agent").expect("an answer"));
+    }
+
+    #[test]
+    fn a_refusal_names_guest_command_and_qemus_words() {
+        let replies = &[r#"{"id": 2, "error": {"class": "DeviceNotFound", "desc": "Device 'nic9' not found"}}"#];
+        let error = monitor(replies).expect("greeted").set_link("nic9", false).expect_err("refused").to_string();
+        assert_eq!(error, "guest `web`: QEMU refuses `set_link`: Device 'nic9' not found (DeviceNotFound)");
+    }
+
+    #[test]
+    fn an_end_and_a_stranger_are_told() {
+        let error = monitor(&[]).expect("greeted").quit().expect_err("it is gone").to_string();
+        assert!(error.starts_with("guest `web`: QEMU's monitor ") && error.ends_with("at `quit`"), "{error}");
+        let error = monitor(&["SSH-2.0"]).expect("greeted").quit().expect_err("no QEMU").to_string();
+        assert!(error.contains("SSH-2.0"), "{error}");
+    }
+
+    #[test]
+    fn a_monitor_that_is_silent_is_waited_for_no_longer_than_asked() {
+        let (ours, _theirs) = UnixStream::pair().expect("a pair");
+        let error = Monitor::greet(&name(), ours, Instant::now() + Duration::from_millis(80)).expect_err("silence");
+        assert!(error.to_string().contains("serves another client"), "{error}");
+    }
+
+    #[test]
+    fn no_socket_is_told() {
+        let error = Monitor::connect(&name(), Path::new("/no/such"), Duration::from_secs(1)).expect_err("none");
+        assert!(error.to_string().contains("can't be reached"), "{error}");
+    }
+}

@@ -1,0 +1,158 @@
+//! The kernel as it is in memory, taken out of its bzImage.
+//!
+//! A bzImage unpacks itself, and under TCG that is a third of the time that a guest takes to its
+//! first process. QEMU also starts the bare ELF file, at the entry that the PVH boot protocol
+//! names (Xen's docs/misc/pvh.pandoc), so it is unpacked here, once.
+
+use std::{
+    fs,
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use flate2::read::GzDecoder;
+use lzma_rust2::XzReader;
+use ruzstd::decoding::StreamingDecoder;
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::{elf::Elf, error::GuestError, image, kernel::Kernel};
+
+/// A kernel has tens of MiB.
+const LARGEST: u64 = 512 << 20;
+/// Kernels are large: the one of today and the one before.
+const KEPT: usize = 2;
+/// `XEN_ELFNOTE_PHYS32_ENTRY`.
+const PVH_ENTRY: u32 = 18;
+
+impl Kernel {
+    /// What QEMU is to be given: the unpacked kernel, from the cache, or the image itself if
+    /// it is packed in a way that isn't known here or has no entry for PVH.
+    ///
+    /// # Errors
+    /// The image can't be read, or the cache can't be written.
+    pub fn bootable(&self) -> Result<PathBuf, GuestError> {
+        let packed = fs::read(&self.image).map_err(GuestError::file("read", &self.image))?;
+        let folder = image::cache()?.join("kernels");
+        bootable(&packed, &folder).map(|unpacked| unpacked.unwrap_or_else(|| self.image.clone()))
+    }
+}
+
+fn bootable(packed: &[u8], folder: &Path) -> Result<Option<PathBuf>, GuestError> {
+    let name = format!("{:032x}.vmlinux", xxh3_128(packed));
+    if let Some(path) = image::recall(&folder.join(&name)) {
+        return Ok(Some(path));
+    }
+    match unpack(packed).filter(|kernel| has_pvh_entry(kernel)) {
+        Some(kernel) => image::store(folder, &name, &kernel, KEPT).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The payload of a bzImage: Documentation/arch/x86/boot.rst, `payload_offset` and
+/// `payload_length`, counted from the part for protected mode.
+fn unpack(image: &[u8]) -> Option<Vec<u8>> {
+    let number = |at: usize| Some(u32::from_le_bytes(image.get(at..at + 4)?.try_into().ok()?));
+    if number(0x202)? != u32::from_le_bytes(*b"HdrS") {
+        return None;
+    }
+    // Zero sectors of set-up mean four.
+    let sectors = match usize::from(*image.get(0x1f1)?) {
+        0 => 4,
+        sectors => sectors,
+    };
+    let start = (sectors + 1) * 512 + usize::try_from(number(0x248)?).ok()?;
+    let length = usize::try_from(number(0x24c)?).ok()?;
+    read(image.get(start..start.checked_add(length)?)?).ok()
+}
+
+/// By its first bytes; behind the packed data the build puts its unpacked length.
+fn read(payload: &[u8]) -> io::Result<Vec<u8>> {
+    let mut reader: Box<dyn Read + '_> = match payload {
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => Box::new(StreamingDecoder::new(payload).map_err(io::Error::other)?),
+        [0x1f, 0x8b, ..] => Box::new(GzDecoder::new(payload)),
+        [0xfd, b'7', b'z', b'X', b'Z', ..] => Box::new(XzReader::new(payload, false)),
+        _ => return Err(io::ErrorKind::Unsupported.into()),
+    };
+    let mut kernel = Vec::new();
+    reader.by_ref().take(LARGEST).read_to_end(&mut kernel)?;
+    Ok(kernel)
+}
+
+/// Each note has the sizes of its name and content, its type, and both aligned to four bytes
+/// (elf(5)).
+fn has_pvh_entry(kernel: &[u8]) -> bool {
+    let mut notes = Elf::parse(kernel).and_then(|elf| elf.section(".notes")).unwrap_or_default();
+    while let Some((name, kind, rest)) = first_note(notes) {
+        if name == b"Xen\0" && kind == PVH_ENTRY {
+            return true;
+        }
+        notes = rest;
+    }
+    false
+}
+
+fn first_note(notes: &[u8]) -> Option<(&[u8], u32, &[u8])> {
+    let number = |at: usize| Some(u32::from_le_bytes(notes.get(at..at + 4)?.try_into().ok()?));
+    let (name, content) = (usize::try_from(number(0)?).ok()?, usize::try_from(number(4)?).ok()?);
+    let end =
+        12usize.checked_add(name.checked_next_multiple_of(4)?)?.checked_add(content.checked_next_multiple_of(4)?)?;
+    Some((notes.get(12..12usize.checked_add(name)?)?, number(8)?, notes.get(end..)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::guest::elf::object;
+
+    fn note(kind: u32) -> Vec<u8> {
+        let header = [4u32, 8, kind].map(u32::to_le_bytes).concat();
+        [header, b"Xen\0".to_vec(), vec![0; 8]].concat()
+    }
+
+    fn image(kernel: &[u8]) -> Vec<u8> {
+        let mut writer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        writer.write_all(kernel).expect("memory");
+        let payload = writer.finish().expect("memory");
+        let mut bytes = vec![0; 5 * 512 + 16];
+        bytes[0x202..0x206].copy_from_slice(b"HdrS");
+        bytes[0x248..0x24c].copy_from_slice(&16u32.to_le_bytes());
+        bytes[0x24c..0x250].copy_from_slice(&(payload.len() as u32 + 4).to_le_bytes());
+        bytes.extend_from_slice(&payload);
+        bytes.extend_from_slice(&(kernel.len() as u32).to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn a_kernel_with_an_entry_for_pvh_is_unpacked_once() {
+        let base = tempfile::tempdir().expect("a folder");
+        let kernel = object(".notes", &[note(7), note(PVH_ENTRY)].concat());
+        let path = bootable(&image(&kernel), base.path()).expect("written").expect("unpacked");
+        assert_eq!(fs::read(&path).expect("there"), kernel);
+        fs::write(&path, "left as it is").expect("ours");
+        assert_eq!(bootable(&image(&kernel), base.path()).expect("there"), Some(path.clone()));
+        assert_eq!(fs::read(&path).expect("there"), b"left as it is");
+    }
+
+    #[test]
+    fn others_are_booted_as_they_are() {
+        let base = tempfile::tempdir().expect("a folder");
+        assert_eq!(bootable(&image(&object(".notes", &note(7))), base.path()).expect("read"), None);
+        assert_eq!(bootable(&image(b"no kernel"), base.path()).expect("read"), None);
+        assert_eq!(bootable(b"no image", base.path()).expect("read"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_image_makes_unpacking_panic(at in 0usize..3000, value: u8, notes in proptest::collection::vec(any::<u8>(), 0..60)) {
+            let mut bytes = image(&object(".notes", &notes));
+            if let Some(byte) = bytes.get_mut(at) {
+                *byte = value;
+            }
+            let _ = unpack(&bytes).map(|kernel| has_pvh_entry(&kernel));
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! `paravirtual`: virtio-net on a tap, which is a port of the host's virtual switch. The rings are
+//! served by the host's kernel (vhost-net), or by QEMU.
+
+use vtax_model::{
+    guest::{Backend, VirtioNic},
+    method::Unsupported,
+};
+
+use super::unsupported;
+use crate::{facts::GuestFacts, guest::launch::NicKind, place::LinkName};
+
+/// The backend that is asked for, or else the best of this machine.
+pub(super) fn backend(nic: &VirtioNic, machine: &GuestFacts) -> Result<Backend, Unsupported> {
+    match nic.backend {
+        None if machine.vhost.is_ok() => Ok(Backend::Vhost),
+        None | Some(Backend::Userspace) => Ok(Backend::Userspace),
+        Some(Backend::Vhost) => machine.vhost.clone().map(|()| Backend::Vhost),
+        Some(Backend::VhostUser) => Err(vhost_user(machine)),
+    }
+}
+
+/// A vhost-user backend takes the place of tap and switch, and each brings a network of its own.
+fn vhost_user(machine: &GuestFacts) -> Unsupported {
+    let why = match machine.vhost_user.as_slice() {
+        [] => "no vhost-user backend is installed here (passt and ovs-vswitchd were looked for)".to_owned(),
+        found => format!("this version of vtax hangs guests on its own switch only, and not on {}", found.join(", ")),
+    };
+    unsupported(&why, "use backend = \"vhost\" or \"userspace\"")
+}
+
+pub(super) fn device(nic: &VirtioNic, tap: &LinkName) -> NicKind {
+    NicKind::Virtio { tap: tap.clone(), nic: *nic }
+}

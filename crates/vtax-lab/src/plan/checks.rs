@@ -1,0 +1,119 @@
+//! What can be refused of a lab before anything is laid out.
+
+use std::collections::{BTreeMap, HashMap};
+
+use vtax_model::{
+    method::IoMethod,
+    topology::{Name, Topology},
+    units::Mtu,
+};
+
+use super::{PlanError, member::Member, segment::End, tunnel::Pair};
+use crate::{
+    facts::Facts,
+    nic::{Claim, Handler},
+};
+
+/// A bridge has ten bits for the numbers of its ports (`BR_PORT_BITS`), and none is 0.
+const MOST_PORTS: usize = 1023;
+
+/// Files are checked when they are read; a topology made by a program is checked here.
+pub(super) fn places<'a>(
+    topology: &Topology,
+    mut placed: impl Iterator<Item = (&'a Name, &'a Name, &'a Name)>,
+) -> Result<(), PlanError> {
+    placed.try_for_each(|(name, host, wire)| place(topology, name, host, wire))
+}
+
+fn place(topology: &Topology, user: &Name, host: &Name, wire: &Name) -> Result<(), PlanError> {
+    let unknown =
+        |what, name: &Name, why| Err(PlanError::Unknown { user: user.clone(), what, name: name.clone(), why });
+    match topology.hosts.iter().find(|known| known.name == *host) {
+        None => return unknown("host", host, "there is no such host"),
+        Some(found) if found.switch => return unknown("host", host, "a switch owns no zones or guests"),
+        Some(_) => {}
+    }
+    match topology.wires.iter().find(|known| known.name == *wire) {
+        None => unknown("wire", wire, "there is no such wire"),
+        Some(found) if !found.ends.contains(host) => unknown("wire", wire, "it doesn't end at that host"),
+        Some(_) => Ok(()),
+    }
+}
+
+pub(super) fn shapes(topology: &Topology, facts: &Facts) -> Result<(), PlanError> {
+    let shaped = topology.wires.iter().find(|wire| wire.shape.is_some());
+    match (shaped, facts.lacks(Facts::RATE_LIMIT)) {
+        (Some(wire), Some(why)) => Err(PlanError::NoRate { wire: wire.name.clone(), why: why.to_owned() }),
+        _ => Ok(()),
+    }
+}
+
+/// Compares each zone and guest with the first of each kind before it on the same end.
+pub(super) fn clashes(members: &[Member<'_>]) -> Result<(), PlanError> {
+    let mut before: HashMap<(&Name, &Name), Vec<&Member<'_>>> = HashMap::new();
+    for member in members {
+        let here = before.entry((member.host, member.wire)).or_default();
+        if let Some((first, why)) = here.iter().find_map(|first| Some((first, clash(first, member)?))) {
+            return Err(PlanError::Clash {
+                wire: member.wire.clone(),
+                host: member.host.clone(),
+                first: first.name.clone(),
+                first_method: first.method,
+                second: member.name.clone(),
+                second_method: member.method,
+                why,
+            });
+        }
+        if here.iter().all(|first| first.method != member.method) {
+            here.push(member);
+        }
+    }
+    Ok(())
+}
+
+fn clash(first: &Member<'_>, second: &Member<'_>) -> Option<&'static str> {
+    match (first.claim, second.claim) {
+        (Claim::All, _) | (_, Claim::All) => Some("an exclusive zone takes the wire's end away from its host"),
+        (Claim::Receive(first), Claim::Receive(second)) if first != second => {
+            Some("a device can be a bridge's port, or have macvlans, or have ipvlans, but only one of these")
+        }
+        _ => None,
+    }
+}
+
+pub(super) fn limits(topology: &Topology, members: &[Member<'_>], facts: &Facts) -> Result<(), PlanError> {
+    let wanted = (topology.hosts.len() + topology.zones.len()) as u64;
+    if wanted > facts.most_namespaces {
+        return Err(PlanError::TooManyNamespaces { lab: topology.name.clone(), wanted, most: facts.most_namespaces });
+    }
+    let mut ports: BTreeMap<(&Name, &Name), usize> = BTreeMap::new();
+    for member in members.iter().filter(|member| member.claim == Claim::Receive(Handler::Bridge)) {
+        // The wire is a port as well.
+        *ports.entry((member.host, member.wire)).or_insert(1) += 1;
+    }
+    match ports.into_iter().find(|(_, ports)| *ports > MOST_PORTS) {
+        Some(((host, _), ports)) => Err(PlanError::BridgeFull { host: host.clone(), ports, most: MOST_PORTS }),
+        None => Ok(()),
+    }
+}
+
+/// The MTU inside tunnels, if there are any.
+pub(super) fn tunnel_mtu(topology: &Topology) -> Result<Option<Mtu>, PlanError> {
+    let Some(zone) = topology.zones.iter().find(|zone| zone.method == IoMethod::Vxlan) else { return Ok(None) };
+    let too_small =
+        |_| PlanError::MtuTooSmall { zone: zone.name.clone(), mtu: topology.mtu, overhead: zone.method.overhead() };
+    topology.mtu.less(zone.method.overhead()).map(Some).map_err(too_small)
+}
+
+/// A tunnel ends at an address of a host, which has none on a wire that it gave away.
+pub(super) fn far_ends(members: &[Member<'_>], pairs: &[Pair]) -> Result<(), PlanError> {
+    let given_away = |end: &End| members.iter().any(|member| member.is_at(end) && member.claim == Claim::All);
+    match pairs.iter().find(|pair| pair.ends.iter().any(given_away)) {
+        Some(pair) => Err(PlanError::NoTunnelEnd {
+            zone: pair.near.clone(),
+            wire: pair.ends[0].wire.clone(),
+            why: "the other host gave its end to an exclusive zone; use a wire of its own for that",
+        }),
+        None => Ok(()),
+    }
+}

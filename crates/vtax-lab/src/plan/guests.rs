@@ -1,0 +1,179 @@
+//! The guests of a plan: what of them can be refused, and what QEMU is told.
+
+use std::{collections::BTreeMap, path::Path};
+
+use ipnet::Ipv4Net;
+use serde::{Deserialize, Serialize};
+use vtax_model::{
+    guest::{Attach, Flavour, Mac},
+    method::DomainKind,
+    topology::{Guest, Name, Topology},
+    units::ByteSize,
+};
+use vtax_sys::netlink::MacAddr;
+
+use super::{Draft, Endpoint, PlanError};
+use crate::{
+    facts::{Facts, GuestFacts},
+    guest::launch::{Launch, NicKind, NicLaunch},
+    nic::{self, Fitting, GuestAttachment},
+    place::Place,
+    step::LabStep,
+};
+
+/// A guest of a lab.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedGuest {
+    /// Its name.
+    pub name: Name,
+    /// The host that it is on, in whose namespace QEMU runs.
+    pub host: Name,
+    /// How its NIC is made; of a paravirtual one with the backend that was chosen.
+    pub attach: Attach,
+    /// The address of its NIC, by which the agent in the guest finds it.
+    pub mac: Mac,
+    /// What the guest is to have on that NIC. The lab sets nothing inside of guests.
+    pub address: Ipv4Net,
+    /// The host's side of the NIC.
+    pub tap: Place,
+    /// The CPUs that its vCPUs are pinned to, in turn.
+    pub cpus: Vec<u32>,
+    /// What was started, and where its sockets and logs are.
+    pub launch: Launch,
+}
+
+impl PlannedGuest {
+    /// Which kind of its method's NIC it has.
+    pub fn flavour(&self) -> Option<Flavour> {
+        self.attach.flavour()
+    }
+}
+
+/// A guest that the machine can have, by its address.
+#[derive(Debug, Clone)]
+pub(super) struct Admitted {
+    pub(super) fitting: Fitting,
+    pub(super) mac: Mac,
+}
+
+/// Everything that can be refused of guests, in the order of the topology.
+pub(super) fn admit(topology: &Topology, facts: &Facts) -> Result<Vec<Admitted>, PlanError> {
+    let macs = macs(topology)?;
+    let admitted = topology.guests.iter().zip(macs).map(|(guest, mac)| {
+        guest.attach.check(&guest.size).map_err(|error| PlanError::BadGuest { guest: guest.name.clone(), error })?;
+        let fitting = nic::fitting(guest, facts).map_err(|unsupported| PlanError::Unsupported {
+            kind: "guest",
+            name: guest.name.clone(),
+            method: guest.attach.method(),
+            unsupported,
+        })?;
+        Ok(Admitted { fitting, mac })
+    });
+    let admitted = admitted.collect::<Result<Vec<_>, PlanError>>()?;
+    if let Some(machine) = &facts.guests {
+        memory(topology, machine)?;
+        topology.guests.iter().try_for_each(|guest| placement(guest, machine))?;
+    }
+    let directory = facts.guests_directory(&topology.name);
+    topology.guests.iter().try_for_each(|guest| check_path(guest, &directory))?;
+    Ok(admitted)
+}
+
+/// A directory that every path to a guest's sockets fits into, unix(7).
+fn check_path(guest: &Guest, directory: &Path) -> Result<(), PlanError> {
+    const LONGEST: usize = 107 - "/console.sock".len();
+    let path = directory.join(guest.name.as_str());
+    match path.as_os_str().len() <= LONGEST {
+        true => Ok(()),
+        false => Err(PlanError::LongPath { guest: guest.name.clone(), path, longest: LONGEST }),
+    }
+}
+
+fn macs(topology: &Topology) -> Result<Vec<Mac>, PlanError> {
+    let mut owners: BTreeMap<Mac, &Name> = BTreeMap::new();
+    let claimed = topology.guests.iter().map(|Guest { name, mac, .. }| {
+        let mac = mac.unwrap_or_else(|| Mac::of(&[topology.name.as_str(), name.as_str()]));
+        match owners.insert(mac, name) {
+            None => Ok(mac),
+            Some(first) => Err(PlanError::SameMac { first: first.clone(), second: name.clone(), mac }),
+        }
+    });
+    claimed.collect()
+}
+
+fn memory(topology: &Topology, machine: &GuestFacts) -> Result<(), PlanError> {
+    let of = |huge| -> u64 {
+        let sizes = topology.guests.iter().map(|guest| &guest.size).filter(|size| size.hugepages == huge);
+        sizes.map(|size| size.memory.0).sum()
+    };
+    for (huge, available) in [(false, machine.memory), (true, machine.huge_pages)] {
+        let wanted = ByteSize(of(huge));
+        if wanted > available {
+            return Err(PlanError::Memory { lab: topology.name.clone(), wanted, available, huge });
+        }
+    }
+    Ok(())
+}
+
+fn placement(guest: &Guest, machine: &GuestFacts) -> Result<(), PlanError> {
+    let missing = |what, number, there: &[u32]| {
+        let there = there.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+        Err(PlanError::NoSuchPlace { guest: guest.name.clone(), what, number, there })
+    };
+    if let Some(cpu) = guest.size.cpus.iter().find(|cpu| !machine.cpus.contains(cpu)) {
+        return missing("CPU", *cpu, &machine.cpus);
+    }
+    match guest.size.node.filter(|node| !machine.nodes.contains(node)) {
+        Some(node) => missing("NUMA node", node, &machine.nodes),
+        None => Ok(()),
+    }
+}
+
+impl Draft<'_> {
+    /// The guest itself, once its tap is there; the last step of it starts QEMU.
+    pub(crate) fn guest(&mut self, attachment: &GuestAttachment<'_>, nic: NicKind, stack: Vec<Place>) {
+        let GuestAttachment { guest, fitting, address, mac, .. } = attachment;
+        let launch = Launch {
+            name: guest.name.clone(),
+            directory: self.guests_directory().join(guest.name.as_str()),
+            qemu: fitting.qemu.program.clone(),
+            accel: fitting.qemu.accel,
+            vcpus: guest.size.vcpus,
+            memory: guest.size.memory,
+            hugepages: guest.size.hugepages,
+            node: guest.size.node,
+            boot: fitting.boot.clone(),
+            nics: vec![NicLaunch { mac: MacAddr(mac.octets()), kind: nic }],
+            seed: None,
+        };
+        let start = LabStep::StartGuest {
+            host: guest.host.clone(),
+            launch: Box::new(launch.clone()),
+            cpus: guest.size.cpus.clone(),
+        };
+        let endpoint = Endpoint {
+            name: guest.name.clone(),
+            kind: DomainKind::Guest,
+            host: guest.host.clone(),
+            method: guest.attach.method(),
+            flavour: Some(fitting.flavour),
+            wire: guest.wire.clone(),
+            address: address.addr(),
+            interface: stack[0].link.clone(),
+            namespace: guest.host.clone(),
+            mtu: self.blueprint().mtu,
+            stack: stack.clone(),
+        };
+        let planned = PlannedGuest {
+            name: guest.name.clone(),
+            host: guest.host.clone(),
+            attach: fitting.attach,
+            mac: *mac,
+            address: *address,
+            tap: stack[0].clone(),
+            cpus: guest.size.cpus.clone(),
+            launch,
+        };
+        self.add_guest(planned, start, endpoint);
+    }
+}

@@ -1,0 +1,49 @@
+//! What zones and guests have in common for a plan: each hangs on a wire's end of its host.
+
+use vtax_model::{
+    method::IoMethod,
+    topology::{Name, Topology},
+};
+
+use super::segment::End;
+use crate::nic::{self, AddressOf, Claim, Nic};
+
+/// A zone or a guest.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Member<'a> {
+    pub(super) name: &'a Name,
+    pub(super) host: &'a Name,
+    pub(super) wire: &'a Name,
+    pub(super) method: IoMethod,
+    pub(super) address: AddressOf,
+    pub(super) claim: Claim,
+}
+
+/// First the zones, then the guests.
+pub(super) fn members<'a>(topology: &'a Topology, nics: &[&'static Nic]) -> Vec<Member<'a>> {
+    let zones = topology.zones.iter().zip(nics).map(|(zone, nic)| Member {
+        name: &zone.name,
+        host: &zone.host,
+        wire: &zone.wire,
+        method: zone.method,
+        address: nic.address,
+        claim: nic.claim,
+    });
+    let (address, claim) = nic::GUEST;
+    let guests = topology.guests.iter().map(|guest| Member {
+        name: &guest.name,
+        host: &guest.host,
+        wire: &guest.wire,
+        method: guest.attach.method(),
+        address,
+        claim,
+    });
+    zones.chain(guests).collect()
+}
+
+impl Member<'_> {
+    /// Whether it hangs on this end.
+    pub(super) fn is_at(&self, end: &End) -> bool {
+        *self.host == end.host && *self.wire == end.wire
+    }
+}

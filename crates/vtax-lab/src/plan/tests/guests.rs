@@ -1,0 +1,155 @@
+//! Guests in plans.
+
+use vtax_model::{
+    guest::{Backend, EmulatedNic},
+    method::Unsupported,
+};
+
+use super::*;
+use crate::guest::arguments::arguments;
+
+fn guest(name: &str, host: &str, more: &str) -> String {
+    format!("[[guest]]\nname = \"{name}\"\nhost = \"{host}\"\n{more}\n")
+}
+
+const PARAVIRTUAL: &str = "method = \"paravirtual\"";
+
+fn with(more: &str) -> String {
+    TWO_HOSTS.to_owned() + &guest("web", "sut", &format!("{PARAVIRTUAL}\n{more}"))
+}
+
+fn refused_by(change: impl FnOnce(&mut GuestFacts), text: &str) -> String {
+    let mut facts = facts();
+    change(facts.guests.as_mut().expect("it is there"));
+    plan(&topology(text), &facts).expect_err("a bad lab").to_string()
+}
+
+/// What QEMU is told has golden tests of its own.
+fn without_arguments(plan: &Plan) -> String {
+    let cut = |line: &str| line.split_once(" -name ").map_or(line, |(before, _)| before).to_owned();
+    plan.to_string().lines().map(cut).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_guest_at_one_end_and_at_both() {
+    let one = planned(&with(""));
+    insta::assert_snapshot!("paravirtual-one-side", without_arguments(&one));
+    let LabStep::StartGuest { launch, .. } = &one.steps[one.steps.len() - 2] else { panic!("the guest comes last") };
+    let text = one.to_string();
+    let told = arguments(launch).into_iter().filter(|argument| !argument.contains(' '));
+    assert!(told.into_iter().all(|argument| text.contains(&argument)), "{text}");
+    assert!(text.contains(" -append 'console=ttyS0 "), "{text}");
+    let both =
+        with("vcpus = 2\nqueues = 2\ncpus = [1]") + &guest("db", "peer", "method = \"emulated\"\nmodel = \"igb\"");
+    insta::assert_snapshot!("guests-both-sides", without_arguments(&planned(&both)));
+}
+
+#[test]
+fn paths_lead_through_tap_and_switch() {
+    let text = with("") + &guest("db", "peer", PARAVIRTUAL) + &guest("cache", "sut", "method = \"emulated\"");
+    let plan = planned(&text);
+    let end = |name: &str| plan.blueprint.guest(&name.parse().unwrap()).unwrap();
+    assert_eq!(path(&plan, end("web"), end("db")), "sut/vnet0 sut/vsw0 sut/wire0 peer/wire0 peer/vsw0 peer/vnet0");
+    assert_eq!(path(&plan, end("web"), end("cache")), "sut/vnet0 sut/vsw0 sut/vnet1");
+    let host = plan.blueprint.host(&"peer".parse().unwrap(), &"w0".parse().unwrap()).unwrap();
+    assert_eq!(path(&plan, end("cache"), host), "sut/vnet1 sut/vsw0 sut/wire0 peer/wire0 peer/vsw0");
+}
+
+#[test]
+fn guests_share_a_switch_with_zones_but_not_a_wire_with_macvlans() {
+    let plan = planned(&(with("") + &zone("a", "sut", IoMethod::Bridge) + &zone("b", "sut", IoMethod::SharedIp)));
+    let taken: Vec<String> = plan.blueprint.endpoints.iter().map(|endpoint| endpoint.address.to_string()).collect();
+    assert_eq!(taken.len(), taken.iter().collect::<std::collections::BTreeSet<_>>().len(), "{taken:?}");
+    for method in [IoMethod::Macvlan, IoMethod::Exclusive] {
+        let text = refused(&(with("") + &zone("a", "sut", method)));
+        assert!(
+            text.starts_with(&format!("`a` ({method}) and `web` (paravirtual) clash on wire `w0` at `sut`")),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn the_backend_is_the_best_of_the_machine_unless_it_is_named() {
+    let chosen = |text: &str, change: fn(&mut GuestFacts)| {
+        let mut facts = facts();
+        change(facts.guests.as_mut().expect("it is there"));
+        let plan = plan(&topology(text), &facts).expect("a good lab");
+        plan.blueprint.endpoints.iter().find_map(|endpoint| endpoint.flavour).expect("a guest")
+    };
+    let lacks = |facts: &mut GuestFacts| facts.vhost = Err(no("no vhost"));
+    assert_eq!(chosen(&with(""), |_| {}), Flavour::Backend(Backend::Vhost));
+    assert_eq!(chosen(&with(""), lacks), Flavour::Backend(Backend::Userspace));
+    assert_eq!(chosen(&with("backend = \"userspace\""), |_| {}), Flavour::Backend(Backend::Userspace));
+    let told = refused_by(lacks, &with("backend = \"vhost\""));
+    assert_eq!(told, "guest `web`: paravirtual can't be used here: no vhost; mend it");
+    let emulated = TWO_HOSTS.to_owned() + &guest("web", "sut", "method = \"emulated\"");
+    assert_eq!(chosen(&emulated, lacks), Flavour::Model(EmulatedNic::E1000e));
+}
+
+fn no(why: &str) -> Unsupported {
+    Unsupported { why: why.to_owned(), remedy: "mend it".to_owned() }
+}
+
+#[test]
+fn guests_that_this_machine_cannot_have_are_refused_with_the_remedy() {
+    let igb = TWO_HOSTS.to_owned() + &guest("web", "sut", "method = \"emulated\"\nmodel = \"igb\"");
+    let both = |macs: [&str; 2]| {
+        let [first, second] = macs.map(|mac| format!("{PARAVIRTUAL}\nmac = \"{mac}\""));
+        TWO_HOSTS.to_owned() + &guest("web", "sut", &first) + &guest("db", "peer", &second)
+    };
+    let told = [
+        refused_by(|facts| facts.qemu = Err(no("there is no QEMU")), &with("")),
+        refused_by(|facts| facts.tap = Err(no("/dev/net/tun is not permitted")), &with("")),
+        refused_by(|facts| facts.systems.clear(), &with("")),
+        refused_by(|facts| facts.systems[2].boot = Err(no("kernel 6.12 has no driver `igb`")), &igb),
+        refused_by(|facts| facts.qemu.as_mut().expect("it is there").devices.retain(|device| device != "igb"), &igb),
+        refused_by(|_| {}, &with("backend = \"vhost-user\"")),
+        refused_by(|facts| facts.vhost_user.push("passt".to_owned()), &with("backend = \"vhost-user\"")),
+        refused_by(|_| {}, &with("memory = \"1 GiB\"\ncount = 5")),
+        refused_by(|_| {}, &with("hugepages = true")),
+        refused_by(|_| {}, &with("cpus = [7]")),
+        refused_by(|_| {}, &with("node = 1")),
+        refused_by(|_| {}, &both(["02:00:00:00:00:01"; 2])),
+        refused_by(
+            |facts| {
+                facts.labs =
+                    "/run/user/1000/a-long-directory-of-somebodys-own/and/one/more/below/it/and/another/labs".into()
+            },
+            &with(""),
+        ),
+    ];
+    insta::assert_snapshot!(told.join("\n"));
+    let plan = planned(&both(["02:00:00:00:00:01", "02:00:00:00:00:02"]));
+    assert_eq!(plan.blueprint.guests[1].mac.to_string(), "02:00:00:00:00:02");
+}
+
+#[test]
+fn a_topology_of_a_program_is_checked_too() {
+    let mut wrong = topology(&with(""));
+    wrong.guests[0].size.vcpus = 0;
+    let told = plan(&wrong, &facts()).expect_err("no vCPU").to_string();
+    assert_eq!(told, "guest `web`: 0 vCPUs: a guest has 1 to 256");
+    let mut wrong = topology(&with(""));
+    wrong.guests[0].wire = "w9".parse().unwrap();
+    assert!(matches!(plan(&wrong, &facts()), Err(PlanError::Unknown { what: "wire", .. })));
+}
+
+#[test]
+fn without_a_look_at_the_machine_there_are_no_guests() {
+    let facts = Facts { guests: None, ..facts() };
+    let told = plan(&topology(&with("")), &facts).expect_err("nobody has looked").to_string();
+    assert!(told.contains("nobody has looked for QEMU"), "{told}");
+    assert!(plan(&topology(TWO_HOSTS), &facts).is_ok());
+}
+
+#[test]
+fn guests_of_a_lab_have_addresses_of_their_own() {
+    let plan = planned(&with("count = 40\nmemory = \"96 MiB\""));
+    let macs: std::collections::BTreeSet<_> = plan.blueprint.guests.iter().map(|guest| guest.mac).collect();
+    assert_eq!(macs.len(), 40);
+    let starts = plan.steps.iter().filter(|step| matches!(step, LabStep::StartGuest { .. })).count();
+    assert_eq!(starts, 40);
+    let journal = serde_json::to_string(&plan).unwrap();
+    assert_eq!(serde_json::from_str::<Plan>(&journal).unwrap(), plan);
+}

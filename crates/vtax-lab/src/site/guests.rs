@@ -1,0 +1,91 @@
+//! Guests as steps of a lab: QEMU is started in the namespace of its host and carries the lab's mark,
+//! so that it is found there even if nothing was written down.
+
+use std::{fs, io, time::Duration};
+
+use vtax_journal::Undone;
+use vtax_model::topology::Name;
+use vtax_sys::{netns::Outlive, process::ProcessId};
+
+use super::{Receipt, Site};
+use crate::{
+    error::LabError,
+    guest::{launch::Launch, process::Qemu},
+    processes,
+};
+
+/// QEMU answers in a fraction of a second, or in a few on a machine that starts many.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// A guest has nothing to save: its disk is thrown away.
+const STOP: Duration = Duration::from_secs(4);
+
+impl Site {
+    pub(super) fn recall_guest(&mut self, launch: &Launch, receipt: &Receipt) {
+        if let Some(process) = receipt.process() {
+            self.guests.insert(launch.name.clone(), Qemu::attach(launch.clone(), process));
+        }
+    }
+
+    /// A guest that was started.
+    pub(crate) fn guest(&self, guest: &Name) -> Option<&Qemu> {
+        self.guests.get(guest)
+    }
+
+    /// It outlives this process, as the namespaces do: whoever undoes the journal ends it.
+    pub(super) fn start_guest(&mut self, host: &Name, launch: &Launch, cpus: &[u32]) -> Result<Receipt, LabError> {
+        fs::create_dir_all(&launch.directory).map_err(LabError::file("create", &launch.directory))?;
+        let namespace = self.namespace(host)?;
+        let lab = self.lab.clone();
+        let mut qemu = Qemu::start(launch.clone(), |mut command| {
+            processes::mark(&mut command, &lab);
+            namespace.spawn(command, Outlive::Yes)
+        })?;
+        let receipt = Receipt(Some(qemu.process().to_string()));
+        let ready = qemu.wait_ready(PATIENCE).and_then(|()| match cpus {
+            [] => Ok(()),
+            cpus => qemu.pin_vcpus(cpus, PATIENCE),
+        });
+        // Also if it isn't ready: it must be known by whoever undoes this.
+        self.guests.insert(launch.name.clone(), qemu);
+        ready?;
+        Ok(receipt)
+    }
+
+    /// A QEMU that was started and never written down is ended with its namespace.
+    pub(super) fn remove_guest(&mut self, launch: &Launch, receipt: Option<&Receipt>) -> Result<Undone, LabError> {
+        let known = self.guests.remove(&launch.name);
+        let recorded = || Some(Qemu::attach(launch.clone(), receipt?.process()?));
+        let mut undone = Undone::AlreadyGone;
+        if let Some(mut qemu) = known.or_else(recorded) {
+            if qemu.is_alive() {
+                undone = Undone::Reverted;
+            }
+            qemu.stop(STOP)?;
+        }
+        self.remove_guest_directory(launch)?;
+        Ok(undone)
+    }
+
+    /// Sockets, logs, what a disk has written. Only below the lab's own directory.
+    fn remove_guest_directory(&self, launch: &Launch) -> Result<(), LabError> {
+        if !launch.directory.starts_with(&self.directory) {
+            return Ok(());
+        }
+        match fs::remove_dir_all(&launch.directory) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(LabError::file("remove", &launch.directory)(error));
+            }
+            _ => {}
+        }
+        // The last guest takes the directory of all with it.
+        let _ = launch.directory.parent().map(fs::remove_dir);
+        Ok(())
+    }
+}
+
+impl Receipt {
+    /// Of a guest: QEMU's.
+    pub(crate) fn process(&self) -> Option<ProcessId> {
+        self.0.as_ref()?.parse().ok()
+    }
+}

@@ -1,0 +1,255 @@
+//! Real guests under a real QEMU. These tests need QEMU, a kernel for guests (`make kernel`, or
+//! `VTAX_KERNEL`), the agent (`cargo build`, or `VTAX_AGENT`) and the right to make network
+//! namespaces and taps; without them they fail.
+
+use std::{
+    env, fs,
+    io::{BufRead, BufReader, Write},
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use tempfile::TempDir;
+use vtax_lab::{
+    LinkName,
+    guest::{
+        GuestError, accel,
+        arguments::nic_id,
+        image::{self, Tools},
+        kernel::Kernel,
+        launch::{Accel, Boot, DiskFormat, Launch, NicKind, NicLaunch},
+        process::Qemu,
+        qemu::Program,
+    },
+};
+use vtax_model::guest::{EmulatedNic, VirtioNic};
+use vtax_sys::{
+    SysError,
+    netns::{NetNs, Outlive},
+    process::Signal,
+};
+
+/// A guest under TCG on a machine that is busy with other tests.
+const PATIENCE: Duration = Duration::from_secs(90);
+const END: Duration = Duration::from_secs(10);
+
+fn agent() -> PathBuf {
+    let built = || Some(env::current_exe().ok()?.parent()?.parent()?.join("vtax-agent"));
+    let agent = env::var_os("VTAX_AGENT").map(PathBuf::from).or_else(built).expect("this test is a file");
+    assert!(agent.is_file(), "there is no {}: run `cargo build -p vtax-agent`, or set VTAX_AGENT", agent.display());
+    agent
+}
+
+/// What the tests need besides the guest itself; dropped, its directory goes.
+struct Bench {
+    folder: TempDir,
+    kernel: Kernel,
+    namespace: NetNs,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        Bench {
+            folder: tempfile::Builder::new().prefix("vtax-guest").tempdir_in("/tmp").expect("a folder"),
+            kernel: Kernel::find(None).expect("a kernel for guests"),
+            namespace: NetNs::scratch().expect("the right to make namespaces"),
+        }
+    }
+
+    fn launch(&self, init: &Path, nics: Vec<NicLaunch>) -> Launch {
+        let mut launch = Launch {
+            name: "web".parse().expect("a name"),
+            directory: self.folder.path().to_owned(),
+            qemu: Program::find().expect("QEMU"),
+            accel: Accel::Tcg,
+            vcpus: 2,
+            memory: "256 MiB".parse().expect("a size"),
+            hugepages: false,
+            node: None,
+            boot: Boot::Disk { disk: PathBuf::new(), format: DiskFormat::Raw, keep: false },
+            nics,
+            seed: None,
+        };
+        let initramfs = image::build(&self.kernel, init, &launch.drivers(), Tools::None).expect("an image");
+        launch.boot = Boot::Kernel { kernel: self.kernel.bootable().expect("a kernel"), initramfs, append: Vec::new() };
+        launch
+    }
+
+    /// The taps are made by QEMU itself, in the namespace.
+    fn start(&self, launch: Launch) -> Guest {
+        Guest(Qemu::start(launch, |command| self.namespace.spawn(command, Outlive::No)).expect("QEMU starts"))
+    }
+}
+
+/// A guest that ends with its test, however that ends.
+struct Guest(Qemu);
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let _ = self.0.process().signal(Signal::KILL);
+        let _ = self.0.stop(END);
+    }
+}
+
+fn tap(index: u32) -> LinkName {
+    serde_json::from_value(format!("vnet{index}").into()).expect("a name")
+}
+
+fn nic(index: u32, kind: NicKind) -> NicLaunch {
+    NicLaunch { mac: format!("02:00:5e:10:00:{index:02x}").parse().expect("an address"), kind }
+}
+
+/// Every kind of NIC that needs no other program, and that this QEMU has.
+fn all_nics() -> Vec<NicLaunch> {
+    let devices = Program::find().and_then(|qemu| qemu.devices()).expect("QEMU");
+    let several = VirtioNic { queues: 2, packed: true, offloads: false, mrg_rxbuf: false, ..Default::default() };
+    let rings = VirtioNic { vectors: Some(2), rx_ring: Some(1024), tx_ring: Some(256), ..Default::default() };
+    let mut kinds = vec![
+        NicKind::Virtio { tap: tap(0), nic: VirtioNic::default() },
+        NicKind::Virtio { tap: tap(1), nic: several },
+        NicKind::Virtio { tap: tap(2), nic: rings },
+    ];
+    let models = [EmulatedNic::E1000e, EmulatedNic::Igb, EmulatedNic::Vmxnet3, EmulatedNic::Rtl8139];
+    for (model, index) in models.into_iter().filter(|model| devices.contains(model.name())).zip(3..) {
+        kinds.push(NicKind::Emulated { tap: tap(index), model });
+    }
+    kinds.into_iter().zip(0..).map(|(kind, index)| nic(index, kind)).collect()
+}
+
+#[test]
+fn a_guest_with_every_kind_of_nic_comes_up_is_known_by_its_threads_and_ends() {
+    let bench = Bench::new();
+    let mut guest = bench.start(bench.launch(&agent(), all_nics()));
+    guest.0.wait_agent(PATIENCE).expect("the agent opens its port");
+
+    let threads = guest.0.threads(END).expect("QEMU answers");
+    assert_eq!(threads.main, guest.0.process().pid.0);
+    assert_eq!(threads.vcpus.iter().map(|vcpu| vcpu.index).collect::<Vec<_>>(), [0, 1]);
+    let name = |tid| fs::read_to_string(format!("/proc/{}/task/{tid}/comm", threads.main)).expect("a thread of it");
+    assert_eq!(name(threads.vcpus[1].thread).trim_end(), "CPU 1/TCG");
+    assert_eq!(name(threads.main).trim_end(), "vtax-web");
+
+    let first = vtax_sys::cpu::allowed_cpus().expect("ours").iter().next().expect("we run somewhere");
+    guest.0.pin_vcpus(&[first], END).expect("a CPU that is ours");
+    threads.pin_service(&guest.0.launch().name, &[first]).expect("a CPU that is ours");
+    let status = fs::read_to_string(format!("/proc/{}/status", threads.vcpus[1].thread)).expect("a thread");
+    assert!(status.lines().any(|line| line == format!("Cpus_allowed_list:\t{first}")), "{status}");
+
+    let mut monitor = guest.0.monitor(END).expect("QEMU answers");
+    assert!(monitor.status().expect("QEMU answers").running);
+    for index in 0..guest.0.launch().nics.len() {
+        monitor.set_link(&nic_id(index), false).expect("there is such a NIC");
+    }
+    let error = monitor.set_link("nic99", false).expect_err("there is none");
+    assert!(matches!(error, GuestError::Refused { .. }), "{error}");
+    drop(monitor);
+
+    let process = guest.0.process();
+    guest.0.stop(END).expect("it ends");
+    assert!(!process.exists(), "neither running nor a zombie");
+}
+
+#[test]
+fn a_guest_is_stopped_by_who_did_not_start_it() {
+    let bench = Bench::new();
+    let mut guest = bench.start(bench.launch(&agent(), Vec::new()));
+    guest.0.wait_ready(PATIENCE).expect("QEMU answers");
+    let mut other = Qemu::attach(guest.0.launch().clone(), guest.0.process());
+    other.wait_agent(PATIENCE).expect("the agent opens its port");
+    other.stop(END).expect("it ends");
+    assert!(!guest.0.is_alive());
+    assert!(matches!(guest.0.wait_ready(END), Err(GuestError::Ended { .. })));
+}
+
+/// This test as the first process, which can't be: it ends, and so the kernel panics.
+#[test]
+fn a_panic_is_noticed_with_the_last_words_of_the_console() {
+    let bench = Bench::new();
+    let mut guest = bench.start(bench.launch(Path::new("/proc/self/exe"), Vec::new()));
+    let error = guest.0.wait_agent(PATIENCE).expect_err("there is no agent");
+    assert!(matches!(error, GuestError::Ended { .. }), "{error}");
+    assert!(error.to_string().contains("Attempted to kill init"), "{error}");
+}
+
+#[test]
+fn a_guest_that_hangs_is_late_and_a_killed_one_is_gone() {
+    let bench = Bench::new();
+    let mut guest = bench.start(bench.launch(&agent(), Vec::new()));
+    guest.0.wait_ready(PATIENCE).expect("QEMU answers");
+    guest.0.process().signal(Signal::STOP).expect("ours");
+    let error = guest.0.wait_agent(Duration::from_millis(200)).expect_err("it is stopped");
+    assert!(matches!(error, GuestError::Late { .. }), "{error}");
+    guest.0.process().signal(Signal::KILL).expect("ours");
+    let error = guest.0.wait_agent(END).expect_err("it is dead");
+    assert!(error.to_string().contains("was ended by signal 9"), "{error}");
+}
+
+/// As KVM does to a guest with an instruction that it can't run.
+#[test]
+fn a_guest_that_qemu_stops_is_told_from_one_that_is_slow() {
+    let bench = Bench::new();
+    let mut guest = bench.start(bench.launch(&agent(), Vec::new()));
+    guest.0.wait_ready(PATIENCE).expect("QEMU answers");
+    let monitor = UnixStream::connect(guest.0.launch().qmp_socket()).expect("QEMU listens");
+    let mut replies = BufReader::new(monitor.try_clone().expect("a copy"));
+    for command in ["", r#"{"execute": "qmp_capabilities"}"#, r#"{"execute": "stop"}"#] {
+        (&monitor).write_all(command.as_bytes()).expect("QEMU listens");
+        replies.read_line(&mut String::new()).expect("QEMU answers");
+    }
+    drop((monitor, replies));
+    let error = guest.0.wait_agent(PATIENCE).expect_err("it is stopped");
+    assert!(matches!(&error, GuestError::Stopped { state, .. } if state == "paused"), "{error}");
+}
+
+#[test]
+fn what_qemu_refuses_is_told_in_its_words() {
+    let bench = Bench::new();
+    let mut launch = bench.launch(&agent(), Vec::new());
+    launch.boot = Boot::Disk { disk: "/no/such.qcow2".into(), format: DiskFormat::Qcow2, keep: false };
+    let error = bench.start(launch).0.wait_ready(PATIENCE).expect_err("there is no such disk").to_string();
+    assert!(error.contains("ended with status 1") && error.contains("/no/such.qcow2"), "{error}");
+}
+
+#[test]
+fn a_driver_that_no_kernel_has_is_named() {
+    let kernel = Kernel::find(None).expect("a kernel for guests");
+    let error = image::build(&kernel, &agent(), &["virtio_console", "no_such_nic"], Tools::None).expect_err("none");
+    assert!(error.to_string().contains(&format!("kernel {} has no driver `no_such_nic`", kernel.release)), "{error}");
+}
+
+/// The answer of the probe is the truth: a guest starts under what it names.
+#[test]
+fn what_the_probe_finds_runs_a_guest() {
+    let bench = Bench::new();
+    let mut launch = bench.launch(&agent(), Vec::new());
+    let Boot::Kernel { initramfs, .. } = &launch.boot else { unreachable!("it boots a kernel") };
+    let verdict = accel::probe(&launch.qemu, &bench.kernel, initramfs).expect("a probe");
+    assert_eq!(verdict.why.is_none(), verdict.accel == Accel::Kvm, "{verdict:?}");
+    launch.accel = verdict.accel;
+    bench.start(launch).0.wait_agent(PATIENCE).expect("the agent opens its port");
+}
+
+fn spawn_plainly(mut command: Command) -> Result<std::process::Child, SysError> {
+    let fail = |errno| SysError::Os { operation: "start", object: "QEMU".to_owned(), errno, remedy: None };
+    command.spawn().map_err(fail)
+}
+
+/// All options of the least machine are known to this QEMU; it needs no kernel to say so.
+#[test]
+fn a_disk_that_is_empty_keeps_its_guest_waiting_and_costs_nothing() {
+    let bench = Bench::new();
+    let disk = bench.folder.path().join("disk,1.raw");
+    fs::write(&disk, vec![0; 1 << 20]).expect("ours");
+    let seed = bench.folder.path().join("seed");
+    fs::create_dir(&seed).and_then(|()| fs::write(seed.join("meta-data"), "{}")).expect("ours");
+    let mut launch = bench.launch(&agent(), Vec::new());
+    let format = DiskFormat::of(&disk).expect("it can be read");
+    assert_eq!(format, DiskFormat::Raw);
+    launch.boot = Boot::Disk { disk, format, keep: true };
+    launch.seed = Some(seed);
+    let mut guest = Guest(Qemu::start(launch, spawn_plainly).expect("QEMU starts"));
+    guest.0.wait_ready(PATIENCE).expect("QEMU takes every option");
+    guest.0.stop(END).expect("it ends");
+}

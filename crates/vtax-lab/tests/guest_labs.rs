@@ -1,0 +1,248 @@
+//! Labs with guests, on the running kernel. These tests need root, QEMU, a kernel for guests
+//! (`make kernel`, or `VTAX_KERNEL`), `/dev/net/tun` and the agent (`cargo build`, or `VTAX_AGENT`);
+//! without them they fail.
+
+use std::{
+    env, fs,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use vtax_lab::{Facts, GuestNeeds, GuestState, Lab, LabError, Lifetime, Need, World, clean, list, plan};
+use vtax_model::{
+    located::Source,
+    topology::{Name, Topology},
+    units::{ByteSize, Mtu},
+};
+use vtax_sys::process::Signal;
+
+const RUN: &str = "/run/vtax";
+/// Set for the process that is going to be killed: the name of its lab.
+const ACTOR: &str = "VTAX_TEST_ACTOR";
+/// A guest under TCG on a machine that is busy with other tests.
+const BOOT: Duration = Duration::from_secs(90);
+const END: Duration = Duration::from_secs(10);
+
+fn world() -> World {
+    World::enter(Need::Kept).expect("these tests need root")
+}
+
+fn name(text: &str) -> Name {
+    text.parse().expect("a name")
+}
+
+fn agent() -> PathBuf {
+    let built = || Some(env::current_exe().ok()?.parent()?.parent()?.join("vtax-agent"));
+    let agent = env::var_os("VTAX_AGENT").map(PathBuf::from).or_else(built).expect("this test is a file");
+    assert!(agent.is_file(), "there is no {}: run `cargo build -p vtax-agent`, or set VTAX_AGENT", agent.display());
+    agent
+}
+
+/// A guest at each end of a wire.
+fn topology(lab: &str, more: &str) -> Topology {
+    let text = format!(
+        r#"
+[lab]
+name = "{lab}"
+[[host]]
+name = "sut"
+[[host]]
+name = "peer"
+[[wire]]
+name = "w0"
+ends = ["sut", "peer"]
+[[guest]]
+name = "web"
+host = "sut"
+method = "paravirtual"
+backend = "userspace"
+memory = "192 MiB"
+{more}
+[[guest]]
+name = "db"
+host = "peer"
+method = "emulated"
+memory = "192 MiB"
+"#
+    );
+    Topology::parse(Source { name: "lab.toml", text: &text }).expect("a good file")
+}
+
+fn facts(world: &World, topology: &Topology) -> Facts {
+    let needs = GuestNeeds::new(&agent(), None).of_lab(topology);
+    Facts::gather(world).expect("facts").with_guests(world, &needs)
+}
+
+/// Another lab may take the range that was free a moment ago; the error says to start again.
+fn try_up(world: &World, topology: &Topology, facts: impl Fn() -> Facts, lifetime: Lifetime) -> Result<Lab, LabError> {
+    for _ in 0..20 {
+        match Lab::up(world, plan(topology, &facts()).expect("a possible lab"), lifetime) {
+            Err(LabError::RangeTaken { .. }) => {}
+            built => return built,
+        }
+    }
+    panic!("other labs take every range");
+}
+
+fn up(world: &World, topology: &Topology, lifetime: Lifetime) -> Lab {
+    try_up(world, topology, || facts(world, topology), lifetime).expect("a lab")
+}
+
+/// The processes that were started in a lab.
+fn processes(lab: &str) -> Vec<String> {
+    let mark = format!("VTAX_LAB={lab}");
+    let all = fs::read_dir("/proc").expect("/proc").flatten();
+    let ours = all.filter(|entry| {
+        let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+    });
+    ours.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+fn assert_nothing_left(lab: &str) {
+    for path in [format!("labs/{lab}"), format!("journals/{lab}.journal")] {
+        let path = Path::new(RUN).join(path);
+        assert!(!path.exists(), "{} is left", path.display());
+    }
+    assert_eq!(processes(lab), Vec::<String>::new());
+    let mounts = fs::read_to_string("/proc/self/mounts").expect("/proc");
+    assert!(!mounts.contains(&format!("{RUN}/labs/{lab}/")), "a mount is left");
+}
+
+#[test]
+fn guests_come_with_their_lab_and_go_with_it() {
+    let world = world();
+    let topology = topology("guests", "vcpus = 2\nqueues = 2\ncpus = [0]");
+    let lab = up(&world, &topology, Lifetime::Kept);
+
+    let summary = list(&world).expect("a list").into_iter().find(|lab| lab.name == name("guests")).expect("it is up");
+    let [web, db] = summary.guests.as_slice() else { panic!("two guests: {:?}", summary.guests) };
+    assert_eq!((&web.name, web.state, web.memory), (&name("web"), GuestState::Running, ByteSize(192 << 20)));
+    assert_eq!((web.vcpus, web.cpus.as_slice(), db.host.as_str()), (2, &[0][..], "peer"));
+    assert_eq!(processes("guests").len(), 2);
+
+    let end = |guest: &str| lab.guest_endpoint(&name(guest)).expect("a guest");
+    for bytes in [1500, 9000] {
+        lab.set_mtu(Mtu::try_from(bytes).expect("an MTU")).expect("every link takes it");
+        let hops = lab.path(end("web"), end("db")).expect("a path");
+        let kinds: Vec<&str> = hops.iter().map(|hop| hop.kind.as_str()).collect();
+        assert_eq!(kinds, ["tun", "bridge", "veth", "veth", "bridge", "tun"]);
+        assert!(hops.iter().all(|hop| i64::from(hop.mtu) == bytes), "{hops:?}");
+    }
+    let mut web = lab.guest(&name("web")).expect("it was started");
+    assert_eq!(web.threads(END).expect("its monitor answers").vcpus.len(), 2);
+    web.wait_agent(BOOT).expect("the agent opens its port");
+    drop(lab);
+
+    // Another process finds the same guests by the journal.
+    let lab = Lab::open(&world, &name("guests")).expect("it is kept");
+    assert_eq!(lab.guest(&name("web")).expect("known").process(), web.process());
+    assert!(lab.guest(&name("web")).expect("known").launch().agent_socket().exists());
+    assert!(matches!(lab.guest(&name("nobody")), Err(LabError::NoGuest { .. })));
+    lab.down().expect("all goes");
+    assert!(!web.is_alive());
+    assert_nothing_left("guests");
+}
+
+#[test]
+fn a_guest_that_is_killed_is_named_with_its_last_words() {
+    let world = world();
+    let lab = up(&world, &topology("shot", ""), Lifetime::Ephemeral);
+    lab.check_guests().expect("all run");
+    let db = lab.guest(&name("db")).expect("it was started");
+    assert!(db.process().signal(Signal::KILL).expect("ours"));
+    assert!(db.process().wait_end(END).expect("ours"));
+    for error in [lab.check_guests(), lab.set_mtu(Mtu::try_from(9000).expect("an MTU"))].map(Result::unwrap_err) {
+        assert!(error.to_string().starts_with("guest `db` is gone: QEMU has ended"), "{error}");
+    }
+    lab.down().expect("the rest goes");
+    assert_nothing_left("shot");
+}
+
+#[test]
+fn a_guest_that_cannot_start_takes_the_lab_back() {
+    let world = world();
+    let topology = topology("failed", "hugepages = true");
+    // The plan would refuse it: the huge pages have gone since.
+    let facts = || {
+        let mut facts = facts(&world, &topology);
+        facts.guests.as_mut().expect("guests are needed").huge_pages = ByteSize(u64::MAX);
+        facts
+    };
+    let error = try_up(&world, &topology, facts, Lifetime::Ephemeral).expect_err("no huge pages").to_string();
+    assert!(error.contains("guest `web`") && error.contains("QEMU said last"), "{error}");
+    assert_nothing_left("failed");
+}
+
+/// The process that the next test kills.
+#[test]
+#[ignore = "started by another test"]
+fn actor() {
+    let Ok(lab) = env::var(ACTOR) else { return };
+    let _lab = up(&world(), &topology(&lab, ""), Lifetime::Ephemeral);
+    println!("up");
+    std::thread::sleep(BOOT);
+}
+
+struct Reaped(Child);
+
+impl Drop for Reaped {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start_actor(lab: &str) -> Reaped {
+    let mut command = Command::new(env::current_exe().expect("this test"));
+    command.args(["--exact", "actor", "--ignored", "--nocapture"]).env(ACTOR, lab);
+    Reaped(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("this test again"))
+}
+
+#[test]
+fn guests_of_a_killed_process_are_removed_by_clean() {
+    let world = world();
+    let lab = "orphans";
+    let mut actor = start_actor(lab);
+    let output = BufReader::new(actor.0.stdout.take().expect("it is piped"));
+    assert!(output.lines().map_while(Result::ok).any(|line| line.ends_with("up")));
+    actor.0.kill().expect("it is ours");
+    actor.0.wait().expect("it is ours");
+    assert_eq!(processes(lab).len(), 2, "guests outlive who made them");
+    let report = clean(&world, Some(&name(lab))).expect("a report");
+    assert!(report.failures.is_empty(), "{:?}", report.failures);
+    assert_eq!(report.removed, [name(lab)]);
+    assert_nothing_left(lab);
+}
+
+/// Killed between the start of QEMU and the line that tells of it, nothing is known but the mark.
+#[test]
+fn a_guest_that_was_never_written_down_is_found_by_its_mark() {
+    let world = world();
+    let lab = "unwritten";
+    let mut actor = start_actor(lab);
+    let begun = std::time::Instant::now();
+    while processes(lab).is_empty() {
+        assert!(begun.elapsed() < BOOT, "no QEMU was started");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    actor.0.kill().expect("it is ours");
+    actor.0.wait().expect("it is ours");
+    let report = clean(&world, Some(&name(lab))).expect("a report");
+    assert!(report.failures.is_empty(), "{:?}", report.failures);
+    assert_nothing_left(lab);
+}
+
+#[test]
+fn a_kernel_that_is_not_there_is_told_before_anything_is_built() {
+    let world = world();
+    let text = "kernel = \"/no/such/vmlinuz\"";
+    let topology = topology("no-kernel", text);
+    let error = plan(&topology, &facts(&world, &topology)).expect_err("no kernel").to_string();
+    assert!(
+        error.starts_with("guest `web`: paravirtual can't be used here: ") && error.contains("/no/such/vmlinuz"),
+        "{error}"
+    );
+}

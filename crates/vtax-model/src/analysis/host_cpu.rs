@@ -1,0 +1,135 @@
+//! What guests cost their host, and how their clocks went.
+
+use std::collections::BTreeMap;
+
+use super::{Taken, estimate};
+use crate::{
+    result::{Estimate, GuestClock, HostCpuSummary},
+    run::{ClockReading, Figures, HostCpu, Run},
+    topology::Name,
+};
+
+/// None if there were no guests, or nobody looked.
+pub(super) fn summary(taken: &[Taken<'_>], transactions: bool) -> Option<HostCpuSummary> {
+    let observed: Vec<(u32, &Figures, &HostCpu)> =
+        taken.iter().filter_map(|(round, figures)| Some((*round, *figures, figures.host_cpu.as_ref()?))).collect();
+    let accel = observed.iter().find_map(|(.., host)| host.guests.first())?.accel;
+    let each = |amount: &dyn Fn(&HostCpu) -> Option<f64>| -> Option<Estimate> {
+        let of = |(round, figures, host): &(u32, &Figures, &HostCpu)| {
+            Some((*round, amount(host)? * per_unit(figures, host, transactions)))
+        };
+        estimate(observed.iter().filter_map(of))
+    };
+    let us = |seconds: fn(&HostCpu) -> f64| each(&|host| Some(seconds(host) * 1e6));
+    Some(HostCpuSummary {
+        accel,
+        guest: us(HostCpu::guest)?,
+        vhost: us(HostCpu::vhost)?,
+        qemu: us(HostCpu::qemu)?,
+        host_stack: us(HostCpu::host_stack)?,
+        vm_exits: each(&|host| host.exits().map(|exits| exits as f64)),
+        interrupts: each(&|host| Some(host.interrupts as f64))?,
+        whole_samples: observed.iter().any(|(.., host)| host.whole_sample),
+    })
+}
+
+/// What is to be multiplied by, to get from what was observed to a transaction's, or a KB's, share:
+/// the measured time and the observed one differ.
+fn per_unit(figures: &Figures, host: &HostCpu, transactions: bool) -> f64 {
+    let units = if transactions { figures.transactions as f64 } else { figures.bytes as f64 / 1024.0 };
+    figures.seconds / host.seconds / units
+}
+
+/// Each boot of each guest that was read twice.
+pub(super) fn clocks(run: &Run) -> Vec<GuestClock> {
+    let mut readings: BTreeMap<(&Name, u32), Vec<ClockReading>> = BTreeMap::new();
+    let guests = run.samples.iter().filter_map(|sample| sample.figures.host_cpu.as_ref()).flat_map(|host| &host.guests);
+    for guest in guests {
+        readings.entry((&guest.name, guest.pid)).or_default().extend(guest.clock);
+    }
+    readings.into_iter().filter_map(|((guest, _), readings)| clock(guest, &readings)).collect()
+}
+
+fn clock(guest: &Name, readings: &[ClockReading]) -> Option<GuestClock> {
+    let first = readings.iter().min_by_key(|reading| reading.at_ns)?;
+    let last = readings.iter().max_by_key(|reading| reading.at_ns)?;
+    let ns = (last.at_ns - first.at_ns) as f64;
+    let ppm = |part: f64| part / ns * 1e6;
+    (ns > 0.0).then(|| GuestClock {
+        guest: guest.clone(),
+        seconds: ns / 1e9,
+        drift_ppm: ppm(last.ahead_ns as f64 - first.ahead_ns as f64),
+        uncertainty_ppm: ppm(last.uncertainty_ns as f64 + first.uncertainty_ns as f64),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        measurement::EndReport,
+        options::TestOptions,
+        run::{Accelerator, GuestCpu},
+        units::{ByteSize, Span},
+        workload::{TestSpec, Transport, Warmup, Workload},
+    };
+
+    fn guest(name: &str, guest: f64, exits: Option<u64>) -> GuestCpu {
+        let name = name.parse().expect("a name");
+        GuestCpu { name, pid: 7, accel: Accelerator::Kvm, guest, vhost: 0.1, qemu: 0.05, exits, clock: None }
+    }
+
+    /// 1,000 transactions of 2 KB in all, in 1 s, of which half a second was observed.
+    fn figures(guests: Vec<GuestCpu>) -> Figures {
+        let spec = TestSpec {
+            transport: Transport::Tcp,
+            workload: Workload::Rr { request: ByteSize(1), response: ByteSize(1) },
+            streams: 1,
+            warmup: Warmup::NONE,
+            duration: Span::from_millis(1000),
+            options: TestOptions::default(),
+        };
+        let end = EndReport { seconds: 1.0, transactions: 1000, bytes: 2048, ..EndReport::default() };
+        let (seconds, whole_sample) = (0.5, false);
+        let host =
+            HostCpu { seconds, whole_sample, softirq: 0.04, irq: 0.01, all_guests: 0.3, interrupts: 600, guests };
+        Figures { host_cpu: Some(host), ..Figures::join(&spec, true, &end, &end) }
+    }
+
+    fn near(estimate: Estimate, value: f64) {
+        assert!((estimate.mean - value).abs() < 1e-6 * value, "{estimate:?} is not {value}");
+    }
+
+    #[test]
+    fn all_guests_are_charged_at_the_rate_at_which_they_were_observed() {
+        let figures = figures(vec![guest("a", 0.2, Some(300)), guest("b", 0.1, Some(100))]);
+        let found = summary(&[(1, &figures)], true).expect("observed");
+        near(found.guest, 600.0);
+        near(found.vhost, 400.0);
+        near(found.qemu, 200.0);
+        near(found.host_stack, 100.0);
+        near(found.vm_exits.expect("counted"), 0.8);
+        near(found.interrupts, 1.2);
+        near(summary(&[(1, &figures)], false).expect("observed").guest, 300_000.0);
+    }
+
+    #[test]
+    fn exits_that_one_guest_cannot_tell_are_not_known() {
+        let figures = figures(vec![guest("a", 0.2, Some(300)), guest("b", 0.1, None)]);
+        assert_eq!(summary(&[(1, &figures)], true).expect("observed").vm_exits, None);
+        assert_eq!(summary(&[(1, &Figures { host_cpu: None, ..figures })], true), None);
+    }
+
+    #[test]
+    fn a_clock_drifts_from_its_first_reading_to_its_last() {
+        let reading =
+            |seconds: u64, ahead_ns| ClockReading { at_ns: seconds * 1_000_000_000, ahead_ns, uncertainty_ns: 100_000 };
+        let name: Name = "web".parse().expect("a name");
+        let found = clock(&name, &[reading(3, 500), reading(1, 1_000_000), reading(11, -1_000_000)]).expect("two");
+        assert_eq!((found.seconds, found.drift_ppm, found.uncertainty_ppm), (10.0, -200.0, 20.0));
+        assert!(found.is_much());
+        let slow = clock(&name, &[reading(1, 0), reading(11, 1_100_000)]).expect("two");
+        assert!(!slow.is_much(), "110 ppm known to 20: {slow:?}");
+        assert_eq!(clock(&name, &[reading(1, 0)]), None);
+    }
+}

@@ -1,0 +1,487 @@
+//! Guests: how large they are, what they boot, and what their NIC is.
+
+mod table;
+
+use std::{fmt, path::PathBuf, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+pub(crate) use table::{GuestOptions, GuestTable};
+
+use crate::{method::IoMethod, study::Row, units::ByteSize};
+
+/// The virtual machine of a guest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuestSize {
+    /// Virtual CPUs, 1 to [`GuestSize::MOST_VCPUS`].
+    pub vcpus: u32,
+    /// Its RAM, whole MiB.
+    pub memory: ByteSize,
+    /// Whether the RAM is of huge pages.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub hugepages: bool,
+    /// The host's CPUs that the vCPUs are pinned to, in turn; unpinned if empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cpus: Vec<u32>,
+    /// The NUMA node that the RAM is from; any if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u32>,
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+impl GuestSize {
+    /// As many as queues that a tap can have (`MAX_TAP_QUEUES`).
+    pub const MOST_VCPUS: u32 = 256;
+    /// A distribution's kernel with its initramfs doesn't start in less.
+    pub const LEAST_MEMORY: ByteSize = ByteSize(96 << 20);
+}
+
+impl Default for GuestSize {
+    fn default() -> Self {
+        GuestSize { vcpus: 1, memory: ByteSize(256 << 20), hugepages: false, cpus: Vec::new(), node: None }
+    }
+}
+
+/// What a guest boots.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum System {
+    /// A kernel, and vtax's agent as its first process.
+    Own {
+        /// A bzImage; one that is found on the host if absent.
+        kernel: Option<PathBuf>,
+    },
+    /// The user's disk image with a system of its own.
+    Disk {
+        /// qcow2 or raw.
+        image: PathBuf,
+    },
+}
+
+impl Default for System {
+    fn default() -> Self {
+        System::Own { kernel: None }
+    }
+}
+
+/// How a guest's NIC is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(tag = "method", rename_all = "lowercase")]
+pub enum Attach {
+    /// virtio-net.
+    Paravirtual(VirtioNic),
+    /// A NIC of hardware, imitated.
+    Emulated {
+        /// The hardware.
+        model: EmulatedNic,
+    },
+}
+
+/// A virtio-net device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct VirtioNic {
+    /// Who serves its rings; [`Backend::Vhost`] if absent and the host can, else
+    /// [`Backend::Userspace`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backend: Option<Backend>,
+    /// Pairs of queues, at most one a vCPU.
+    pub queues: u32,
+    /// MSI-X vectors; one for each queue and two more if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vectors: Option<u32>,
+    /// The packed ring of virtio 1.1.
+    pub packed: bool,
+    /// Checksums and segmentation are left to the host.
+    pub offloads: bool,
+    /// A packet may lie in several receive buffers.
+    pub mrg_rxbuf: bool,
+    /// Descriptors of a receive queue; QEMU's own number (256) if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rx_ring: Option<u32>,
+    /// Descriptors of a transmit queue; QEMU's own number (256) if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tx_ring: Option<u32>,
+}
+
+impl Default for VirtioNic {
+    fn default() -> Self {
+        VirtioNic {
+            backend: None,
+            queues: 1,
+            vectors: None,
+            packed: false,
+            offloads: true,
+            mrg_rxbuf: true,
+            rx_ring: None,
+            tx_ring: None,
+        }
+    }
+}
+
+/// Who serves the rings of a virtio-net device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Backend {
+    /// The host's kernel (vhost-net).
+    Vhost,
+    /// QEMU.
+    Userspace,
+    /// Another program, in memory that it shares with the guest.
+    VhostUser,
+}
+
+/// Hardware that a hypervisor imitates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EmulatedNic {
+    /// Intel 82574L.
+    #[default]
+    E1000e,
+    /// Intel 82576.
+    Igb,
+    /// VMware's.
+    Vmxnet3,
+    /// Realtek 8139C+.
+    Rtl8139,
+}
+
+impl EmulatedNic {
+    /// The name in files and tables, and of QEMU's device.
+    pub fn name(self) -> &'static str {
+        match self {
+            EmulatedNic::E1000e => "e1000e",
+            EmulatedNic::Igb => "igb",
+            EmulatedNic::Vmxnet3 => "vmxnet3",
+            EmulatedNic::Rtl8139 => "rtl8139",
+        }
+    }
+
+    /// The Linux module that drives it. QEMU's rtl8139 is the C+ revision, which `8139too` leaves to
+    /// `8139cp`.
+    pub fn driver(self) -> &'static str {
+        match self {
+            EmulatedNic::Rtl8139 => "8139cp",
+            other => other.name(),
+        }
+    }
+}
+
+/// Which of its method's kinds a guest's NIC is: a backend of `paravirtual`, a model of `emulated`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Flavour {
+    /// Of `paravirtual`.
+    Backend(Backend),
+    /// Of `emulated`.
+    Model(EmulatedNic),
+}
+
+impl Flavour {
+    /// Every one, in the order of tables.
+    pub const ALL: [Flavour; 7] = [
+        Flavour::Backend(Backend::Vhost),
+        Flavour::Backend(Backend::Userspace),
+        Flavour::Backend(Backend::VhostUser),
+        Flavour::Model(EmulatedNic::E1000e),
+        Flavour::Model(EmulatedNic::Igb),
+        Flavour::Model(EmulatedNic::Vmxnet3),
+        Flavour::Model(EmulatedNic::Rtl8139),
+    ];
+
+    /// The name in files and tables, without that of the method.
+    pub fn name(self) -> &'static str {
+        match self {
+            Flavour::Backend(Backend::Vhost) => "vhost",
+            Flavour::Backend(Backend::Userspace) => "userspace",
+            Flavour::Backend(Backend::VhostUser) => "vhost-user",
+            Flavour::Model(model) => model.name(),
+        }
+    }
+
+    /// The method that it is a kind of.
+    pub fn method(self) -> IoMethod {
+        match self {
+            Flavour::Backend(_) => IoMethod::Paravirtual,
+            Flavour::Model(_) => IoMethod::Emulated,
+        }
+    }
+}
+
+impl fmt::Display for Flavour {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A name that no backend and no model has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown kind of NIC `{0}`; there are {known}", known = Flavour::ALL.map(Flavour::name).join(", "))]
+pub struct UnknownFlavour(String);
+
+impl FromStr for Flavour {
+    type Err = UnknownFlavour;
+
+    fn from_str(name: &str) -> Result<Self, UnknownFlavour> {
+        let found = Flavour::ALL.into_iter().find(|flavour| flavour.name() == name);
+        found.ok_or_else(|| UnknownFlavour(name.to_owned()))
+    }
+}
+
+impl TryFrom<String> for Flavour {
+    type Error = UnknownFlavour;
+
+    fn try_from(name: String) -> Result<Self, UnknownFlavour> {
+        name.parse()
+    }
+}
+
+impl From<Flavour> for String {
+    fn from(flavour: Flavour) -> String {
+        flavour.name().to_owned()
+    }
+}
+
+impl Attach {
+    /// The descriptors that QEMU takes for a ring (`VIRTIO_NET_RX_QUEUE_MIN_SIZE`,
+    /// `VIRTQUEUE_MAX_SIZE`).
+    const RING: std::ops::RangeInclusive<u32> = 256..=1024;
+    /// And the most of a transmit ring, unless the backend is vhost-user: QEMU cuts down what is
+    /// more, without a word (`virtio_net_max_tx_queue_size`).
+    const TX_RING_OF_A_TAP: u32 = 256;
+    /// MSI-X tables have no more (PCI Local Bus Specification 3.0, 6.8.2).
+    const MOST_VECTORS: u32 = 2048;
+
+    /// The I/O method.
+    pub fn method(&self) -> IoMethod {
+        match self {
+            Attach::Paravirtual(_) => IoMethod::Paravirtual,
+            Attach::Emulated { .. } => IoMethod::Emulated,
+        }
+    }
+
+    /// Which kind of it, if that is said.
+    pub fn flavour(&self) -> Option<Flavour> {
+        match self {
+            Attach::Paravirtual(nic) => nic.backend.map(Flavour::Backend),
+            Attach::Emulated { model } => Some(Flavour::Model(*model)),
+        }
+    }
+
+    /// Pairs of queues.
+    pub fn queues(&self) -> u32 {
+        match self {
+            Attach::Paravirtual(nic) => nic.queues,
+            Attach::Emulated { .. } => 1,
+        }
+    }
+
+    /// Whether a machine of this size can have such a NIC.
+    pub fn check(&self, size: &GuestSize) -> Result<(), BadGuest> {
+        size.check()?;
+        let Attach::Paravirtual(nic) = self else { return Ok(()) };
+        let tap = nic.backend != Some(Backend::VhostUser);
+        let bad_ring = |ring: &u32| !Attach::RING.contains(ring) || !ring.is_power_of_two();
+        match nic {
+            VirtioNic { queues, .. } if !(1..=size.vcpus).contains(queues) => {
+                Err(BadGuest::Queues { queues: *queues, vcpus: size.vcpus })
+            }
+            VirtioNic { vectors: Some(vectors), .. } if *vectors > Attach::MOST_VECTORS => {
+                Err(BadGuest::Vectors(*vectors))
+            }
+            VirtioNic { rx_ring: Some(ring), .. } if bad_ring(ring) => {
+                Err(BadGuest::Ring { option: "rx_ring", ring: *ring })
+            }
+            VirtioNic { tx_ring: Some(ring), .. } if bad_ring(ring) => {
+                Err(BadGuest::Ring { option: "tx_ring", ring: *ring })
+            }
+            VirtioNic { tx_ring: Some(ring), .. } if tap && *ring > Attach::TX_RING_OF_A_TAP => {
+                Err(BadGuest::TxRing(*ring))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl GuestSize {
+    const MIB: u64 = 1 << 20;
+
+    fn check(&self) -> Result<(), BadGuest> {
+        let GuestSize { vcpus, memory, cpus, .. } = self;
+        match self {
+            _ if !(1..=GuestSize::MOST_VCPUS).contains(vcpus) => Err(BadGuest::Vcpus(*vcpus)),
+            _ if *memory < GuestSize::LEAST_MEMORY || !memory.0.is_multiple_of(GuestSize::MIB) => {
+                Err(BadGuest::Memory(*memory))
+            }
+            _ if cpus.len() > *vcpus as usize => Err(BadGuest::Pins { pins: cpus.len(), vcpus: *vcpus }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A guest that can't be, by what was said of it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadGuest {
+    /// Too few or too many.
+    #[error("{0} vCPUs: a guest has 1 to {most}", most = GuestSize::MOST_VCPUS)]
+    Vcpus(u32),
+    /// Too little, or no whole number of MiB.
+    #[error("memory {0}: a guest has whole MiB, and {least} at least", least = GuestSize::LEAST_MEMORY)]
+    Memory(ByteSize),
+    /// CPUs that no vCPU would use.
+    #[error("{pins} cpus for {vcpus} vcpus: name at most one for each")]
+    Pins {
+        /// CPUs.
+        pins: usize,
+        /// vCPUs.
+        vcpus: u32,
+    },
+    /// Queues that no vCPU would use, or none.
+    #[error(
+        "{queues} queues and {vcpus} vcpus: a NIC has 1 queue at least and one a vCPU at most; give the guest more vcpus, or the NIC fewer queues"
+    )]
+    Queues {
+        /// Pairs of queues.
+        queues: u32,
+        /// vCPUs.
+        vcpus: u32,
+    },
+    /// More than a device can have.
+    #[error("{0} vectors: a PCI device has at most {most}", most = Attach::MOST_VECTORS)]
+    Vectors(u32),
+    /// Not what QEMU takes.
+    #[error("{option} = {ring}: QEMU takes 256, 512 and 1024")]
+    Ring {
+        /// `rx_ring` or `tx_ring`.
+        option: &'static str,
+        /// Descriptors.
+        ring: u32,
+    },
+    /// More than QEMU has with a tap.
+    #[error("tx_ring = {0}: QEMU has 256 at most with a tap; remove it, or use backend = \"vhost-user\"")]
+    TxRing(u32),
+}
+
+impl BadGuest {
+    /// The option in a file that it is about.
+    pub fn option(&self) -> &'static str {
+        match self {
+            BadGuest::Vcpus(_) => "vcpus",
+            BadGuest::Memory(_) => "memory",
+            BadGuest::Pins { .. } => "cpus",
+            BadGuest::Queues { .. } => "queues",
+            BadGuest::Vectors(_) => "vectors",
+            BadGuest::Ring { option, .. } => option,
+            BadGuest::TxRing(_) => "tx_ring",
+        }
+    }
+}
+
+/// What a study's guests are like (`[guest]`), as far as its rows don't say.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GuestDefaults {
+    /// Their machines.
+    pub size: GuestSize,
+    /// What they boot.
+    pub system: System,
+    /// The NIC of `paravirtual` rows.
+    pub virtio: VirtioNic,
+    /// The NIC of `emulated` rows.
+    pub model: EmulatedNic,
+}
+
+impl GuestDefaults {
+    /// Whether nothing was said.
+    pub fn is_plain(&self) -> bool {
+        *self == GuestDefaults::default()
+    }
+
+    /// The NIC of a row's guests; none if the row has no guests.
+    pub fn attach(&self, row: Row) -> Option<Attach> {
+        let GuestDefaults { virtio, model, .. } = self;
+        match row {
+            Row::Method(IoMethod::Paravirtual) => Some(Attach::Paravirtual(*virtio)),
+            Row::Method(IoMethod::Emulated) => Some(Attach::Emulated { model: *model }),
+            Row::Device(Flavour::Backend(backend)) => {
+                Some(Attach::Paravirtual(VirtioNic { backend: Some(backend), ..*virtio }))
+            }
+            Row::Device(Flavour::Model(model)) => Some(Attach::Emulated { model }),
+            Row::Method(_) | Row::Zones { .. } | Row::Engine(_) => None,
+        }
+    }
+}
+
+/// The Ethernet address of a guest's NIC: of one station, not of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Mac([u8; 6]);
+
+/// A text or address that no NIC can have.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is not a NIC's address; write six pairs of hexadecimal digits, the first pair even, as 02:00:5e:10:00:01"
+)]
+pub struct BadMac(String);
+
+impl Mac {
+    /// An address of no manufacturer (IEEE 802: the bit of value 2 in its first octet says that it
+    /// was given locally), always the same for the same words.
+    pub fn of(words: &[&str]) -> Mac {
+        // FNV-1a, 64 bits (draft-eastlake-fnv), of which 40 are used: of a thousand guests, two have
+        // the same once in two million labs, and then the lab is refused.
+        const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+        const PRIME: u64 = 0x0100_0000_01b3;
+        let bytes = words.iter().flat_map(|word| word.bytes().chain([0]));
+        let hash = bytes.fold(OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME));
+        let [.., b, c, d, e, f] = hash.to_be_bytes();
+        Mac([0x02, b, c, d, e, f])
+    }
+
+    /// Its octets.
+    pub fn octets(self) -> [u8; 6] {
+        self.0
+    }
+}
+
+impl FromStr for Mac {
+    type Err = BadMac;
+
+    fn from_str(text: &str) -> Result<Self, BadMac> {
+        let octet = |part: &str| {
+            let plain = part.len() == 2 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+            plain.then(|| u8::from_str_radix(part, 16).ok())?
+        };
+        let octets: Option<Vec<u8>> = text.split(':').map(octet).collect();
+        let octets = octets.and_then(|octets| <[u8; 6]>::try_from(octets).ok());
+        let of_a_station = |octets: &[u8; 6]| octets[0] & 1 == 0 && *octets != [0; 6];
+        octets.filter(of_a_station).map(Mac).ok_or_else(|| BadMac(text.to_owned()))
+    }
+}
+
+impl TryFrom<String> for Mac {
+    type Error = BadMac;
+
+    fn try_from(text: String) -> Result<Self, BadMac> {
+        text.parse()
+    }
+}
+
+impl From<Mac> for String {
+    fn from(mac: Mac) -> String {
+        mac.to_string()
+    }
+}
+
+impl fmt::Display for Mac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+#[cfg(test)]
+mod tests;

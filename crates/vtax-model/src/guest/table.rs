@@ -1,0 +1,179 @@
+//! What a file says of guests: the same options in `[[guest]]` of a lab and in `[guest]` of a study.
+
+use std::{ops::Range, path::PathBuf};
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::{Attach, Backend, BadGuest, EmulatedNic, GuestSize, System, VirtioNic};
+use crate::{
+    located::{FileError, Source},
+    method::IoMethod,
+    topology::Name,
+    units::ByteSize,
+};
+
+/// Defines a table of a file that has the options of guests, after other fields.
+///
+/// A macro, because serde forgets where a value stands when it flattens one table into another, and
+/// every error names its line.
+macro_rules! with_guest_options {
+    ($(#[$about:meta])* $name:ident { $($field:ident: $kind:ty,)* }) => {
+        with_guest_options! { @ $(#[$about])* $name { $($field: $kind,)* }
+            vcpus: Spanned<u32>,
+            memory: Spanned<ByteSize>,
+            hugepages: bool,
+            cpus: Spanned<Vec<u32>>,
+            node: u32,
+            image: Spanned<PathBuf>,
+            kernel: Spanned<PathBuf>,
+            backend: Spanned<Backend>,
+            model: Spanned<EmulatedNic>,
+            queues: Spanned<u32>,
+            vectors: Spanned<u32>,
+            packed: Spanned<bool>,
+            offloads: Spanned<bool>,
+            mrg_rxbuf: Spanned<bool>,
+            rx_ring: Spanned<u32>,
+            tx_ring: Spanned<u32>,
+        }
+    };
+    (@ $(#[$about:meta])* $name:ident { $($field:ident: $kind:ty,)* } $($option:ident: $of:ty,)*) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub(crate) struct $name {
+            $(pub(crate) $field: $kind,)*
+            $($option: Option<$of>,)*
+        }
+
+        impl $name {
+            /// The options alone.
+            pub(crate) fn options(&self) -> GuestOptions {
+                GuestOptions { $($option: self.$option.clone(),)* }
+            }
+        }
+    };
+}
+
+with_guest_options! {
+    /// `[guest]` of a study.
+    GuestOptions {}
+}
+
+with_guest_options! {
+    /// `[[guest]]` of a lab.
+    GuestTable {
+        name: Spanned<Name>,
+        host: Spanned<Name>,
+        method: Spanned<IoMethod>,
+        wire: Option<Spanned<Name>>,
+        count: Option<Spanned<i64>>,
+        mac: Option<Spanned<super::Mac>>,
+    }
+}
+
+impl GuestOptions {
+    /// The machine, as far as it is said.
+    pub(crate) fn size(&self) -> GuestSize {
+        let usual = GuestSize::default();
+        GuestSize {
+            vcpus: value(&self.vcpus).unwrap_or(usual.vcpus),
+            memory: value(&self.memory).unwrap_or(usual.memory),
+            hugepages: self.hugepages.unwrap_or(usual.hugepages),
+            cpus: value(&self.cpus).unwrap_or(usual.cpus),
+            node: self.node,
+        }
+    }
+
+    /// What it boots.
+    pub(crate) fn system(&self, source: Source<'_>) -> Result<System, FileError> {
+        match (&self.image, &self.kernel) {
+            (Some(_), Some(kernel)) => {
+                let message = "a disk image boots a kernel of its own; remove `kernel`, or `image`";
+                Err(source.error(&kernel.span(), message))
+            }
+            (Some(image), None) => Ok(System::Disk { image: image.get_ref().clone() }),
+            (None, kernel) => Ok(System::Own { kernel: value(kernel) }),
+        }
+    }
+
+    /// The NIC of a paravirtual guest.
+    pub(crate) fn virtio(&self) -> VirtioNic {
+        let usual = VirtioNic::default();
+        VirtioNic {
+            backend: value(&self.backend),
+            queues: value(&self.queues).unwrap_or(usual.queues),
+            vectors: value(&self.vectors),
+            packed: value(&self.packed).unwrap_or(usual.packed),
+            offloads: value(&self.offloads).unwrap_or(usual.offloads),
+            mrg_rxbuf: value(&self.mrg_rxbuf).unwrap_or(usual.mrg_rxbuf),
+            rx_ring: value(&self.rx_ring),
+            tx_ring: value(&self.tx_ring),
+        }
+    }
+
+    /// The NIC of an emulated guest.
+    pub(crate) fn model(&self) -> EmulatedNic {
+        value(&self.model).unwrap_or_default()
+    }
+
+    /// The NIC of a guest of this method; options of another method are refused.
+    pub(crate) fn attach(&self, method: &Spanned<IoMethod>, source: Source<'_>) -> Result<Attach, FileError> {
+        let refuse = |option: &str, span: &Range<usize>, other: IoMethod| {
+            let method = method.get_ref();
+            let message = format!("`{option}` is of {other} guests, and this one is {method}; remove it");
+            Err(source.error(span, message))
+        };
+        match method.get_ref() {
+            IoMethod::Paravirtual => match &self.model {
+                Some(model) => refuse("model", &model.span(), IoMethod::Emulated),
+                None => Ok(Attach::Paravirtual(self.virtio())),
+            },
+            IoMethod::Emulated => match self.of_virtio() {
+                Some((option, span)) => refuse(option, &span, IoMethod::Paravirtual),
+                None => Ok(Attach::Emulated { model: self.model() }),
+            },
+            other => {
+                let message = format!("a [[guest]] is paravirtual or emulated; {other} is not a way to attach one");
+                Err(source.error(&method.span(), message))
+            }
+        }
+    }
+
+    /// Where it stands in the file, what makes a guest impossible.
+    pub(crate) fn blamed(&self, error: &BadGuest) -> Option<Range<usize>> {
+        match error.option() {
+            "vcpus" => span(&self.vcpus),
+            "memory" => span(&self.memory),
+            "cpus" => span(&self.cpus),
+            option => self.virtio_options().into_iter().find(|(name, _)| *name == option).and_then(|(_, span)| span),
+        }
+    }
+
+    /// The first option that only virtio-net has.
+    fn of_virtio(&self) -> Option<(&'static str, Range<usize>)> {
+        self.virtio_options().into_iter().find_map(|(option, span)| Some((option, span?)))
+    }
+
+    fn virtio_options(&self) -> [(&'static str, Option<Range<usize>>); 8] {
+        [
+            ("backend", span(&self.backend)),
+            ("queues", span(&self.queues)),
+            ("vectors", span(&self.vectors)),
+            ("packed", span(&self.packed)),
+            ("offloads", span(&self.offloads)),
+            ("mrg_rxbuf", span(&self.mrg_rxbuf)),
+            ("rx_ring", span(&self.rx_ring)),
+            ("tx_ring", span(&self.tx_ring)),
+        ]
+    }
+}
+
+fn value<T: Clone>(written: &Option<Spanned<T>>) -> Option<T> {
+    written.as_ref().map(|written| written.get_ref().clone())
+}
+
+fn span<T>(written: &Option<Spanned<T>>) -> Option<Range<usize>> {
+    written.as_ref().map(Spanned::span)
+}

@@ -1,0 +1,54 @@
+//! What guests cost their host, over the samples of a cell, and how their clocks went.
+
+use serde::{Deserialize, Serialize};
+
+use super::Estimate;
+use crate::{run::Accelerator, topology::Name};
+
+/// What the host spent: for a transaction, or for 1,024 bytes of a stream or a file. Times are µs of
+/// CPU. The host's stack overlaps with the others: see [`HostCpu`](crate::run::HostCpu).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct HostCpuSummary {
+    /// What ran the guests' instructions.
+    pub accel: Accelerator,
+    /// The guests' instructions: under TCG their emulation.
+    pub guest: Estimate,
+    /// vhost's workers.
+    pub vhost: Estimate,
+    /// The rest of QEMU.
+    pub qemu: Estimate,
+    /// Interrupts of the machine, hardware and software.
+    pub host_stack: Estimate,
+    /// Exits of the guests; absent without KVM's counters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vm_exits: Option<Estimate>,
+    /// Interrupts that the machine took.
+    pub interrupts: Estimate,
+    /// Whether whole samples were observed, with their warm-up, instead of the measured time.
+    #[serde(default)]
+    pub whole_samples: bool,
+}
+
+/// How a guest's clock went beside its host's, from the first sample with it to the last one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GuestClock {
+    /// The guest.
+    pub guest: Name,
+    /// Seconds between the two readings.
+    pub seconds: f64,
+    /// How much faster than the host's, in millionths.
+    pub drift_ppm: f64,
+    /// How far off that may be.
+    pub uncertainty_ppm: f64,
+}
+
+impl GuestClock {
+    /// Above this a guest's times are not to be held against its host's. NTP corrects no clock that
+    /// is worse than 500 ppm (RFC 5905, section 11); a guest's should be its host's.
+    const MUCH: f64 = 100.0;
+
+    /// Whether it drifts by more, in whatever is within its uncertainty.
+    pub fn is_much(&self) -> bool {
+        self.drift_ppm.abs() - self.uncertainty_ppm > GuestClock::MUCH
+    }
+}

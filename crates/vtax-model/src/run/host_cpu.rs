@@ -1,0 +1,101 @@
+//! What guests cost, seen from the machine that they run on.
+//!
+//! A guest's own account doesn't know what it costs to be a guest: who translated or ran its
+//! instructions, who moved its packets. Its host's does.
+
+use serde::{Deserialize, Serialize};
+
+use super::Accelerator;
+use crate::topology::Name;
+
+/// What a sample's guests and their host worked while they were observed, in CPU seconds.
+///
+/// The parts are not to be added up: a softirq that interrupts a thread is charged to both, unless
+/// the kernel keeps time for interrupts apart (`IRQ_TIME_ACCOUNTING`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HostCpu {
+    /// How long they were observed: a little less than the measured time, of which the edges are
+    /// left out.
+    pub seconds: f64,
+    /// Whether it was the whole sample instead, its warm-up too, because nobody knew beforehand
+    /// when the measured time would begin or end.
+    #[serde(default)]
+    pub whole_sample: bool,
+    /// Software interrupts of the whole machine, in ticks of usually 10 ms: most of the receive
+    /// path of its network stack.
+    pub softirq: f64,
+    /// Hardware interrupts of the whole machine, in ticks.
+    pub irq: f64,
+    /// All guests of the machine, by KVM alone, in ticks.
+    pub all_guests: f64,
+    /// Interrupts that the machine took, all CPUs.
+    pub interrupts: u64,
+    /// Each guest of the row once.
+    pub guests: Vec<GuestCpu>,
+}
+
+/// What one guest cost its host, in CPU seconds. Here the parts don't overlap.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GuestCpu {
+    /// The guest.
+    pub name: Name,
+    /// QEMU's process. Another one under the same name is another boot.
+    pub pid: u32,
+    /// What ran its instructions.
+    pub accel: Accelerator,
+    /// KVM: the vCPUs' threads in the guest, which the kernel counts by ticks. TCG: all of the
+    /// vCPUs' threads, for there the guest's instructions are QEMU's.
+    pub guest: f64,
+    /// The workers of vhost.
+    pub vhost: f64,
+    /// The rest of QEMU; under KVM the vCPUs' threads outside the guest too.
+    pub qemu: f64,
+    /// How often its vCPUs have left it; absent where KVM has no counters for us.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exits: Option<u64>,
+    /// Its clock before the sample, if it has told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<ClockReading>,
+}
+
+/// A guest's monotonic clock beside its host's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockReading {
+    /// When, in nanoseconds of the host's.
+    pub at_ns: u64,
+    /// How many nanoseconds the guest's is ahead.
+    pub ahead_ns: i64,
+    /// How far off that may be.
+    pub uncertainty_ns: u64,
+}
+
+impl HostCpu {
+    /// The guests' own instructions.
+    pub fn guest(&self) -> f64 {
+        self.sum(|guest| guest.guest)
+    }
+
+    /// vhost's workers.
+    pub fn vhost(&self) -> f64 {
+        self.sum(|guest| guest.vhost)
+    }
+
+    /// What QEMU did beside.
+    pub fn qemu(&self) -> f64 {
+        self.sum(|guest| guest.qemu)
+    }
+
+    /// Interrupts of the whole machine, both kinds.
+    pub fn host_stack(&self) -> f64 {
+        self.softirq + self.irq
+    }
+
+    /// Of all guests; none if one of them doesn't know.
+    pub fn exits(&self) -> Option<u64> {
+        self.guests.iter().map(|guest| guest.exits).sum()
+    }
+
+    fn sum(&self, part: fn(&GuestCpu) -> f64) -> f64 {
+        self.guests.iter().map(part).sum()
+    }
+}

@@ -1,0 +1,297 @@
+//! From the text of a lab file to the topology: every error with its line.
+
+use std::{collections::BTreeSet, ops::Range};
+
+use ipnet::Ipv4Net;
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::{Guest, Host, Name, Shape, Topology, Wire, Zone};
+use crate::{
+    guest::GuestTable,
+    located::{FileError, Source},
+    method::{DomainKind, IoMethod},
+    units::{BitRate, ByteSize, Mtu},
+};
+
+/// Reads a lab file.
+pub(super) fn read(source: Source<'_>) -> Result<Topology, FileError> {
+    Reader { source, file: source.parse()? }.read()
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LabFile {
+    lab: LabTable,
+    host: Vec<HostTable>,
+    wire: Vec<WireTable>,
+    #[serde(default)]
+    zone: Vec<ZoneTable>,
+    #[serde(default)]
+    guest: Vec<GuestTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LabTable {
+    name: Name,
+    addresses: Option<Ipv4Net>,
+    #[serde(default = "ethernet")]
+    mtu: Mtu,
+}
+
+fn ethernet() -> Mtu {
+    Mtu::ETHERNET
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HostTable {
+    name: Spanned<Name>,
+    #[serde(default)]
+    switch: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WireTable {
+    name: Spanned<Name>,
+    ends: Spanned<[Name; 2]>,
+    rate: Option<BitRate>,
+    queue: Option<Spanned<ByteSize>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ZoneTable {
+    name: Spanned<Name>,
+    host: Spanned<Name>,
+    method: Spanned<IoMethod>,
+    wire: Option<Spanned<Name>>,
+    #[serde(default)]
+    count: Option<Spanned<i64>>,
+}
+
+struct Reader<'a> {
+    source: Source<'a>,
+    file: LabFile,
+}
+
+/// What `[[zone]]` and `[[guest]]` say alike.
+struct Member<'a> {
+    /// `zone` or `guest`.
+    kind: &'static str,
+    name: &'a Spanned<Name>,
+    host: &'a Spanned<Name>,
+    wire: Option<&'a Spanned<Name>>,
+    count: Option<&'a Spanned<i64>>,
+}
+
+impl Reader<'_> {
+    fn read(self) -> Result<Topology, FileError> {
+        let hosts: Vec<Host> = self.file.host.iter().map(HostTable::host).collect();
+        let wires = self.wires(&hosts)?;
+        let zones = self.zones(&hosts, &wires)?;
+        let guests = self.guests(&hosts, &wires, zones.len())?;
+        self.check_names(&zones, &guests)?;
+        let LabTable { name, addresses, mtu } = self.file.lab;
+        Ok(Topology { name, addresses, mtu, hosts, wires, zones, guests })
+    }
+
+    fn wires(&self, hosts: &[Host]) -> Result<Vec<Wire>, FileError> {
+        self.file.wire.iter().map(|table| self.wire(table, hosts)).collect()
+    }
+
+    fn wire(&self, table: &WireTable, hosts: &[Host]) -> Result<Wire, FileError> {
+        let ends = table.ends.get_ref();
+        for end in ends {
+            if !hosts.iter().any(|host| host.name == *end) {
+                let message = format!("wire `{}` ends at `{end}`, which is not a [[host]]", table.name.get_ref());
+                return Err(self.source.error(&table.ends.span(), message));
+            }
+        }
+        if ends[0] == ends[1] {
+            let message =
+                format!("wire `{}` has both ends at `{}`; a wire joins two hosts", table.name.get_ref(), ends[0]);
+            return Err(self.source.error(&table.ends.span(), message));
+        }
+        Ok(Wire { name: table.name.get_ref().clone(), ends: ends.clone(), shape: self.shape(table)? })
+    }
+
+    fn shape(&self, table: &WireTable) -> Result<Option<Shape>, FileError> {
+        let mtu = self.file.lab.mtu;
+        let packet = mtu.get() + Shape::HEADER;
+        match (table.rate, &table.queue) {
+            (None, Some(queue)) => Err(self.source.error(
+                &queue.span(),
+                format!("wire `{}` has a queue and no rate; give it one, or remove the queue", table.name.get_ref()),
+            )),
+            (Some(_), Some(queue)) if queue.get_ref().0 < packet.into() => Err(self.source.error(
+                &queue.span(),
+                format!(
+                    "a queue of {} holds no packet of mtu {mtu}, which has {packet} bytes; make it longer",
+                    queue.get_ref()
+                ),
+            )),
+            (rate, queue) => Ok(rate.map(|rate| Shape { rate, queue: queue.as_ref().map(|queue| *queue.get_ref()) })),
+        }
+    }
+
+    fn zones(&self, hosts: &[Host], wires: &[Wire]) -> Result<Vec<Zone>, FileError> {
+        let mut zones = Vec::new();
+        for table in &self.file.zone {
+            let member = table.member();
+            let host = self.host(&member, hosts)?;
+            let wire = self.wire_of(&member, &host, wires)?;
+            let method = self.zone_method(table)?;
+            for name in self.names(&member, zones.len())? {
+                zones.push(Zone { name, host: host.clone(), method, wire: wire.clone() });
+            }
+        }
+        Ok(zones)
+    }
+
+    fn guests(&self, hosts: &[Host], wires: &[Wire], zones: usize) -> Result<Vec<Guest>, FileError> {
+        let mut guests = Vec::new();
+        for table in &self.file.guest {
+            let member = Member::of_guest(table);
+            let host = self.host(&member, hosts)?;
+            let wire = self.wire_of(&member, &host, wires)?;
+            let names = self.names(&member, zones + guests.len())?;
+            let first = self.guest(table, host, wire, names.len())?;
+            guests.extend(names.into_iter().map(|name| Guest { name, ..first.clone() }));
+        }
+        Ok(guests)
+    }
+
+    /// One of the `count` guests of a table, which differ in their names only.
+    fn guest(&self, table: &GuestTable, host: Name, wire: Name, count: usize) -> Result<Guest, FileError> {
+        let options = table.options();
+        let (size, system) = (options.size(), options.system(self.source)?);
+        let attach = options.attach(&table.method, self.source)?;
+        attach.check(&size).map_err(|error| {
+            let span = options.blamed(&error).unwrap_or(table.name.span());
+            self.source.error(&span, error)
+        })?;
+        let mac = match &table.mac {
+            Some(mac) if count > 1 => {
+                let message = "several guests can't have one address; remove `mac`, and each gets its own";
+                return Err(self.source.error(&mac.span(), message));
+            }
+            mac => mac.as_ref().map(|mac| *mac.get_ref()),
+        };
+        Ok(Guest { name: table.name.get_ref().clone(), host, wire, attach, mac, size, system })
+    }
+
+    fn host(&self, member: &Member<'_>, hosts: &[Host]) -> Result<Name, FileError> {
+        let Member { kind, name, host: wanted, .. } = member;
+        let (span, wanted) = (wanted.span(), wanted.get_ref());
+        match hosts.iter().find(|host| host.name == *wanted) {
+            Some(host) if !host.switch => Ok(host.name.clone()),
+            Some(_) => {
+                let message = format!("`{wanted}` is a switch and can't own a {kind}; name another host");
+                Err(self.source.error(&span, message))
+            }
+            None => {
+                let message = format!("{kind} `{}` is on `{wanted}`, which is not a [[host]]", name.get_ref());
+                Err(self.source.error(&span, message))
+            }
+        }
+    }
+
+    fn wire_of(&self, member: &Member<'_>, host: &Name, wires: &[Wire]) -> Result<Name, FileError> {
+        let mine: Vec<&Name> = wires.iter().filter(|wire| wire.ends.contains(host)).map(|wire| &wire.name).collect();
+        let refuse = |span: Range<usize>, message: String| Err(self.source.error(&span, message));
+        match (member.wire, mine.as_slice()) {
+            (Some(wire), mine) if mine.contains(&wire.get_ref()) => Ok(wire.get_ref().clone()),
+            (Some(wire), _) => refuse(wire.span(), format!("host `{host}` has no wire `{}`", wire.get_ref())),
+            (None, [only]) => Ok((*only).clone()),
+            (None, []) => {
+                refuse(member.host.span(), format!("host `{host}` has no wire; add a [[wire]] that ends there"))
+            }
+            (None, _) => {
+                refuse(member.host.span(), format!("host `{host}` has several wires; name one with `wire = `"))
+            }
+        }
+    }
+
+    fn zone_method(&self, table: &ZoneTable) -> Result<IoMethod, FileError> {
+        let method = *table.method.get_ref();
+        if method == IoMethod::Native {
+            return Err(self
+                .source
+                .error(&table.method.span(), "`native` is the host itself and needs no [[zone]]; remove this zone"));
+        }
+        if !method.domains().contains(&DomainKind::Zone) {
+            let message = format!("`{method}` attaches guests, not zones; make it a [[guest]]");
+            return Err(self.source.error(&table.method.span(), message));
+        }
+        Ok(method)
+    }
+
+    fn names(&self, member: &Member<'_>, so_far: usize) -> Result<Vec<Name>, FileError> {
+        let base = member.name.get_ref();
+        let number = member.count.map_or(1, |count| *count.get_ref());
+        let most = Topology::MOST_ZONES.saturating_sub(so_far);
+        let Some(number) = usize::try_from(number).ok().filter(|n| (1..=most).contains(n)) else {
+            let message = format!("count {number}: a lab has 1 to {} zones and guests in all", Topology::MOST_ZONES);
+            return Err(self.source.error(&member.count.map_or(member.name.span(), Spanned::span), message));
+        };
+        if member.count.is_none() {
+            return Ok(vec![base.clone()]);
+        }
+        let numbered = (1..=number).map(|i| Name::try_from(format!("{base}-{i}")));
+        numbered.collect::<Result<_, _>>().map_err(|error| self.source.error(&member.name.span(), error))
+    }
+
+    fn check_names(&self, zones: &[Zone], guests: &[Guest]) -> Result<(), FileError> {
+        let mut taken = BTreeSet::new();
+        let mut claim = |name: &Name, span: Range<usize>| match taken.insert(name.clone()) {
+            true => Ok(()),
+            false => Err(self
+                .source
+                .error(&span, format!("the name `{name}` is taken; give each host, wire, zone and guest its own"))),
+        };
+        for table in &self.file.host {
+            claim(table.name.get_ref(), table.name.span())?;
+        }
+        for table in &self.file.wire {
+            claim(table.name.get_ref(), table.name.span())?;
+        }
+        let tables: Vec<&Spanned<Name>> = self.file.zone.iter().map(|table| &table.name).collect();
+        for zone in zones {
+            claim(&zone.name, written(&zone.name, &tables))?;
+        }
+        let tables: Vec<&Spanned<Name>> = self.file.guest.iter().map(|table| &table.name).collect();
+        for guest in guests {
+            claim(&guest.name, written(&guest.name, &tables))?;
+        }
+        Ok(())
+    }
+}
+
+/// Where a name stands, with or without the number that a count gave it.
+fn written(name: &Name, tables: &[&Spanned<Name>]) -> Range<usize> {
+    let table = tables.iter().rfind(|table| name.as_str().starts_with(table.get_ref().as_str()));
+    table.map_or(0..0, |table| table.span())
+}
+
+impl ZoneTable {
+    fn member(&self) -> Member<'_> {
+        let ZoneTable { name, host, wire, count, .. } = self;
+        Member { kind: "zone", name, host, wire: wire.as_ref(), count: count.as_ref() }
+    }
+}
+
+impl<'a> Member<'a> {
+    fn of_guest(table: &'a GuestTable) -> Member<'a> {
+        let GuestTable { name, host, wire, count, .. } = table;
+        Member { kind: "guest", name, host, wire: wire.as_ref(), count: count.as_ref() }
+    }
+}
+
+impl HostTable {
+    fn host(&self) -> Host {
+        Host { name: self.name.get_ref().clone(), switch: self.switch }
+    }
+}

@@ -1,0 +1,186 @@
+//! Children in a process that may also be the one that orphans are given to.
+//!
+//! The first process of a machine has to wait for every process whose parent is gone, or zombies
+//! fill the table. But whoever waits for *any* child takes the status of a child that somebody
+//! else waits for (waitpid(2)). So children that are waited for are kept in a register: who reaps
+//! looks at the dead without taking them (`WNOWAIT`), and leaves those in the register alone.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::mem::MaybeUninit;
+use std::ops::{Deref, DerefMut};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use rustix::process::{Pid, Signal};
+
+use crate::error::{Result, SysError};
+
+static REGISTER: Mutex<Register> = Mutex::new(Register { kept: BTreeSet::new(), starts: 0 });
+static CHANGED: Condvar = Condvar::new();
+
+struct Register {
+    kept: BTreeSet<u32>,
+    /// Children that were ever started.
+    starts: u64,
+}
+
+/// A child that is waited for by whoever holds this. It leads a process group of its own; if it
+/// is dropped before it has ended, the whole group is killed.
+#[derive(Debug)]
+pub struct Kept {
+    child: Child,
+    ended: bool,
+}
+
+impl Kept {
+    /// Starts it. Its end isn't taken by [`reap_orphans`].
+    pub fn spawn(command: &mut Command) -> Result<Self> {
+        let program = command.get_program().to_string_lossy().into_owned();
+        command.process_group(0);
+        // The register is held meanwhile: the child may have ended before its number is in it.
+        let mut register = register();
+        let child = command.spawn().map_err(|errno| SysError::os("start program", program, errno))?;
+        register.kept.insert(child.id());
+        register.starts += 1;
+        CHANGED.notify_all();
+        Ok(Self { child, ended: false })
+    }
+
+    /// Waits for its end, and gives it out of the register. Processes that it has left in its
+    /// group go on.
+    pub fn wait(mut self) -> io::Result<ExitStatus> {
+        let status = self.child.wait();
+        self.ended = status.is_ok();
+        status
+    }
+
+    fn kill_group(&self) {
+        // It hasn't been waited for, so the number is still its own. An error means that there is
+        // nobody left to be killed.
+        let _ = rustix::process::kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+    }
+}
+
+impl Deref for Kept {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.child
+    }
+}
+
+impl DerefMut for Kept {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.child
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.kill_group();
+            // It can fail only if somebody else has reaped it.
+            let _ = self.child.wait();
+        }
+        register().kept.remove(&self.child.id());
+        CHANGED.notify_all();
+    }
+}
+
+/// Reaps every child that isn't [`Kept`], from now on, on a thread of its own. For process 1,
+/// and for those that are child subreapers.
+///
+/// A process that starts children by other means must not call this.
+pub fn reap_orphans() -> Result<()> {
+    let started = thread::Builder::new().name("reaper".into()).spawn(|| {
+        loop {
+            reap_one();
+        }
+    });
+    started.map(drop).map_err(|errno| SysError::os("start", "a thread that reaps orphans", errno))
+}
+
+/// Waits until a child ends, and reaps it unless it is kept: then until it isn't any more.
+fn reap_one() {
+    let starts = register().starts;
+    let Some(dead) = next_dead() else {
+        // Without a child there can be no orphan either, until the next child is started.
+        drop(CHANGED.wait_while(register(), |register| register.starts == starts));
+        return;
+    };
+    let is_kept = |register: &mut Register| register.kept.contains(&dead.as_raw_nonzero().get().unsigned_abs());
+    let register = CHANGED.wait_while(register(), is_kept).unwrap_or_else(PoisonError::into_inner);
+    // Still with the register held: so it isn't the number of a later child. If it was kept it is
+    // gone by now.
+    let _ = rustix::process::waitpid(Some(dead), rustix::process::WaitOptions::NOHANG);
+    drop(register);
+}
+
+/// A child that has ended, which remains a zombie; none if there are no children at all.
+fn next_dead() -> Option<Pid> {
+    loop {
+        let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+        // SAFETY: the kernel fills in the structure that it is given, and of an id it is given none.
+        let status = unsafe { libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), libc::WEXITED | libc::WNOWAIT) };
+        match status {
+            // SAFETY: zeros are a valid siginfo_t, and after a success the field for the pid is set.
+            0 => return Pid::from_raw(unsafe { info.assume_init().si_pid() }),
+            _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+            _ => return None,
+        }
+    }
+}
+
+/// A thread that panicked while it held the register left nothing half done.
+fn register() -> MutexGuard<'static, Register> {
+    REGISTER.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::time::{Duration, Instant};
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_named() {
+        let error = Kept::spawn(&mut Command::new("/no/such/program")).unwrap_err();
+        assert!(error.to_string().contains("/no/such/program"), "{error}");
+    }
+
+    #[test]
+    fn a_dropped_child_takes_its_group_along() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("pid");
+        let script = format!("sleep 60 & echo $! >{0}.new; mv {0}.new {0}; wait", file.display());
+        let child = Kept::spawn(&mut shell(&script)).unwrap();
+        let end = Instant::now() + Duration::from_secs(10);
+        while !file.exists() {
+            assert!(Instant::now() < end, "the script was not run");
+            thread::sleep(Duration::from_millis(2));
+        }
+        let grandchild = fs::read_to_string(file).unwrap();
+        drop(child);
+        let gone =
+            || fs::read_to_string(format!("/proc/{}/stat", grandchild.trim())).map_or(true, |s| s.contains(") Z"));
+        while !gone() {
+            assert!(Instant::now() < end, "the grandchild lives");
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    #[test]
+    fn an_ended_child_has_its_status() {
+        let child = Kept::spawn(&mut shell("exit 7")).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(7));
+    }
+}

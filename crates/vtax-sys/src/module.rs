@@ -1,0 +1,69 @@
+//! Kernel modules, loaded from files that the caller names.
+//!
+//! Nothing is looked up: which modules a module needs, and in which order they go in, is decided
+//! where the guest's image is made.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use crate::error::{Result, SysError, remedy_for};
+
+const OPERATION: &str = "load kernel module";
+
+/// Loads the module in this file, with parameters as modprobe(8) takes them (`napi_tx=0`), and
+/// returns whether it wasn't there before. When this returns, its devices have been probed.
+///
+/// # Errors
+/// As finit_module(2) has them: `ENOEXEC` and `EINVAL` for a module of another kernel or one that
+/// is compressed, `ENOENT` also if it needs a symbol that no loaded module has.
+pub fn load(path: &Path, parameters: &str) -> Result<bool> {
+    let fail = |errno: io::Error| SysError::Os {
+        operation: OPERATION,
+        object: path.display().to_string(),
+        remedy: remedy(&errno),
+        errno,
+    };
+    let parameters = CString::new(parameters).map_err(|_| SysError::Invalid {
+        what: "parameter of a kernel module",
+        value: parameters.into(),
+        why: "it contains a zero",
+    })?;
+    let file = File::open(path).map_err(|errno| SysError::os(OPERATION, path.display(), errno))?;
+    match rustix::system::finit_module(&file, &parameters, 0) {
+        Ok(()) => Ok(true),
+        Err(rustix::io::Errno::EXIST) => Ok(false),
+        Err(errno) => Err(fail(errno.into())),
+    }
+}
+
+fn remedy(errno: &io::Error) -> Option<&'static str> {
+    match errno.raw_os_error()? {
+        libc::ENOEXEC | libc::EINVAL => Some("take the uncompressed module that belongs to the running kernel"),
+        libc::ENOENT => Some("load the modules first that it needs (modules.dep)"),
+        libc::EPERM => Some("modules are loaded by root, and only while kernel.modules_disabled is 0"),
+        _ => remedy_for(errno),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_module_is_named() {
+        let error = load(Path::new("/lib/modules/no_such.ko"), "").unwrap_err();
+        assert_eq!(error.errno(), Some(libc::ENOENT));
+        assert!(error.to_string().contains("/lib/modules/no_such.ko"), "{error}");
+    }
+
+    /// Whoever may not load modules, or whose kernel has none, is refused before the file is read.
+    #[test]
+    fn a_file_that_is_no_module_is_named() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let error = load(file.path(), "").unwrap_err();
+        assert!(error.to_string().contains(file.path().to_str().unwrap()), "{error}");
+        assert!(matches!(load(file.path(), "a\0b"), Err(SysError::Invalid { .. })));
+    }
+}

@@ -1,0 +1,238 @@
+//! `vtax lab up`.
+
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use anyhow::anyhow;
+use serde::Serialize;
+use vtax_lab::{
+    Endpoint, Facts, GuestNeeds, Lab, LabError, Lifetime, Need, Plan, World, clean, facts::QemuFacts,
+    guest::launch::Accel, plan, plan::Blueprint,
+};
+use vtax_model::topology::{Name, Topology};
+use vtax_sys::clock::boottime_ns;
+
+use super::{
+    guest::{self, Arrival},
+    show::table,
+    wanted::Wanted,
+};
+use crate::{
+    cli::{Places, print, print_json},
+    exit::{Blamed, Exit, Stop},
+};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct UpArgs {
+    /// A lab file, a study file or a built-in study
+    #[arg(value_name = "FILE")]
+    what: String,
+    /// What guests boot that name no kernel of their own: a bzImage, or the tree of an unpacked
+    /// package [default: $VTAX_KERNEL, else the running kernel, else that of `make kernel`]
+    #[arg(long, value_name = "FILE")]
+    kernel: Option<PathBuf>,
+    /// Print every step, with QEMU's arguments, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Print what was built as JSON; with --dry-run, the plan
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn up(args: &UpArgs, places: &Places) -> Result<Exit, Stop> {
+    let wanted = Wanted::read(&args.what)?;
+    let needs = wanted.needs(args.kernel.as_deref(), places)?;
+    let need = if args.dry_run { Need::Ephemeral } else { Need::Kept };
+    let world = World::enter(need).or_infrastructure()?;
+    if !args.dry_run {
+        remove_abandoned(&world, wanted.name())?;
+    }
+    let ground = Ground::survey(&world, needs.as_ref())?;
+    let topology = wanted.topology(&ground.facts);
+    match (args.dry_run, args.json) {
+        (true, true) => print_json(&ground.plan(&topology)?)?,
+        (true, false) => print(&format!("{}{}", ground.plan(&topology)?, accelerator(&ground.facts)))?,
+        (false, json) => {
+            let Some(built) = Built::of(ground.build(&world, &topology)?)? else { return Ok(Exit::Interrupted) };
+            if json { print_json(&built.record())? } else { print(&built.told())? }
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// What a killed vtax left of the lab that is to be built.
+fn remove_abandoned(world: &World, name: &Name) -> Result<(), Stop> {
+    let report = clean(world, Some(name)).or_infrastructure()?;
+    for lab in &report.removed {
+        eprintln!("removed what a vtax that was killed had left of the lab {lab}");
+    }
+    match report.failures.into_iter().next() {
+        Some(failure) => Err(Stop::infrastructure(failure)),
+        None => Ok(()),
+    }
+}
+
+/// This machine, as far as the lab must know it.
+struct Ground {
+    facts: Facts,
+    /// How long it took to look, which is mostly what guests boot.
+    looked: Duration,
+}
+
+impl Ground {
+    fn survey(world: &World, needs: Option<&GuestNeeds>) -> Result<Ground, Stop> {
+        let begun = Instant::now();
+        let facts = Facts::gather(world).or_infrastructure()?;
+        let facts = match needs {
+            Some(needs) => facts.with_guests(world, needs),
+            None => facts,
+        };
+        Ok(Ground { facts, looked: begun.elapsed() })
+    }
+
+    fn plan(&self, topology: &Topology) -> Result<Plan, Stop> {
+        plan(topology, &self.facts).or_input()
+    }
+
+    /// Another vtax may take the range that was chosen between planning and building; then
+    /// another one is chosen.
+    fn build(mut self, world: &World, topology: &Topology) -> Result<Rising, Stop> {
+        const TRIES: usize = 10;
+        let mut left = TRIES;
+        loop {
+            left -= 1;
+            let begun = boottime_ns();
+            match Lab::up(world, self.plan(topology)?, Lifetime::Kept) {
+                Err(LabError::RangeTaken { .. }) if topology.addresses.is_none() && left > 0 => {
+                    let guests = self.facts.guests.take();
+                    self.facts = Facts { guests, ..Facts::gather(world).or_infrastructure()? };
+                }
+                built => return Ok(Rising { lab: built.or_infrastructure()?, begun, ground: self }),
+            }
+        }
+    }
+}
+
+/// A lab whose guests boot.
+struct Rising {
+    lab: Lab,
+    /// When its building began, by `CLOCK_BOOTTIME`.
+    begun: u64,
+    ground: Ground,
+}
+
+/// A lab whose guests are up.
+struct Built {
+    lab: Lab,
+    guests: Vec<GuestTimes>,
+    ground: Ground,
+}
+
+/// How long a guest's way took, in seconds. Each phase begins where the one before ends.
+#[derive(Debug, Serialize)]
+struct GuestTimes {
+    guest: Name,
+    /// Until there was what the guests boot, and it was known whether KVM works.
+    image: f64,
+    /// From there until the guest's QEMU was started.
+    qemu: f64,
+    /// From there until its agent answered.
+    agent: f64,
+}
+
+/// What was built, for programs.
+#[derive(Serialize)]
+struct Record<'a> {
+    #[serde(flatten)]
+    blueprint: &'a Blueprint,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    seconds: &'a [GuestTimes],
+}
+
+impl Built {
+    /// Waits for the guests. A lab with one that doesn't come up is removed again; so it is if the
+    /// user asks to stop, and then there is none.
+    fn of(rising: Rising) -> Result<Option<Built>, Stop> {
+        let Rising { lab, begun, ground } = rising;
+        let arrivals = match guest::bring_up(&lab) {
+            Ok(Some(arrivals)) => arrivals,
+            Ok(None) => return lab.down().map(|()| None).or_infrastructure(),
+            Err(error) => return Err(Stop::infrastructure(abandon(lab, error))),
+        };
+        let guests = arrivals.into_iter().map(|arrival| GuestTimes::new(arrival, begun, ground.looked)).collect();
+        Ok(Some(Built { lab, guests, ground }))
+    }
+
+    fn record(&self) -> Record<'_> {
+        Record { blueprint: self.lab.blueprint(), seconds: &self.guests }
+    }
+
+    fn told(&self) -> String {
+        let mut table = table(["DOMAIN", "HOST", "METHOD", "WIRE", "ADDRESS"]);
+        for endpoint in self.lab.endpoints() {
+            table.add_row(endpoint_row(endpoint));
+        }
+        let name = &self.lab.blueprint().lab;
+        let guests = if self.guests.is_empty() { String::new() } else { self.told_of_guests() };
+        let domains = table.trim_fmt();
+        format!("{domains}\n{guests}\nlab {name} is up; try: vtax lab exec {name} DOMAIN -- COMMAND\n")
+    }
+
+    fn told_of_guests(&self) -> String {
+        let mut table = table(["GUEST", "IMAGE s", "QEMU s", "AGENT s"]);
+        for times in &self.guests {
+            let phases = [times.image, times.qemu, times.agent].map(|seconds| format!("{seconds:.2}"));
+            table.add_row([vec![times.guest.to_string()], phases.into()].concat());
+        }
+        let meaning = "image: until there was what it boots; qemu: until that was started; agent: until it answered";
+        format!("\n{}\n{meaning}\n{}", table.trim_fmt(), accelerator(&self.ground.facts))
+    }
+}
+
+impl GuestTimes {
+    fn new(arrival: Arrival, begun: u64, looked: Duration) -> GuestTimes {
+        let seconds = |from: u64, to: u64| Duration::from_nanos(to.saturating_sub(from)).as_secs_f64();
+        let Arrival { guest, started, answered } = arrival;
+        let (image, qemu, agent) = (looked.as_secs_f64(), seconds(begun, started), seconds(started, answered));
+        GuestTimes { guest, image, qemu, agent }
+    }
+}
+
+fn abandon(lab: Lab, error: anyhow::Error) -> anyhow::Error {
+    match lab.down() {
+        Ok(()) => error.context("a guest did not come up, and the lab was removed again"),
+        Err(left) => anyhow!("{error:#}; and the lab could not be removed: {left}"),
+    }
+}
+
+fn endpoint_row(endpoint: &Endpoint) -> [String; 5] {
+    let flavour = endpoint.flavour.map(|flavour| format!(":{flavour}")).unwrap_or_default();
+    [
+        endpoint.name.to_string(),
+        endpoint.host.to_string(),
+        format!("{}{flavour}", endpoint.method),
+        endpoint.wire.to_string(),
+        endpoint.address.to_string(),
+    ]
+}
+
+/// What runs the guests, and why it is no better, in a line; nothing if there are none.
+pub(in crate::cli) fn accelerator(facts: &Facts) -> String {
+    match facts.guests.as_ref().and_then(|guests| guests.qemu.as_ref().ok()) {
+        Some(qemu) => format!("{}\n", told_of(qemu)),
+        None => String::new(),
+    }
+}
+
+fn told_of(qemu: &QemuFacts) -> String {
+    let version = qemu.program.version;
+    match (qemu.accel, &qemu.no_kvm) {
+        (Accel::Kvm, _) => format!("guests run under KVM (QEMU {version})"),
+        (Accel::Tcg, why) => {
+            let why = why.as_deref().unwrap_or("KVM was not tried");
+            format!("guests run under TCG (QEMU {version}), which translates their instructions and is slow: {why}")
+        }
+    }
+}

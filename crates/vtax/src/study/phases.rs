@@ -1,0 +1,47 @@
+//! How long it takes until a guest measures, told on standard error as it happens.
+
+use std::{
+    cell::Cell,
+    time::{Duration, Instant},
+};
+
+/// The phases of a run from its begin to its first sample, one after another.
+#[derive(Debug)]
+pub(crate) struct Phases {
+    begun: Instant,
+    last: Cell<Instant>,
+}
+
+impl Phases {
+    /// The first phase begins now.
+    pub(crate) fn begin() -> Phases {
+        let now = Instant::now();
+        Phases { begun: now, last: Cell::new(now) }
+    }
+
+    /// A phase is over, and the next begins.
+    pub(crate) fn done(&self, what: &str) {
+        self.done_at(what, Instant::now());
+    }
+
+    /// The same, at a moment that has passed.
+    pub(crate) fn done_at(&self, what: &str, now: Instant) {
+        let phase = now.saturating_duration_since(self.last.replace(now));
+        eprintln!("{}", line(what, phase, now.saturating_duration_since(self.begun)));
+    }
+}
+
+fn line(what: &str, phase: Duration, whole: Duration) -> String {
+    format!("guests: {what} in {:.1} s, {:.1} s since the start", phase.as_secs_f64(), whole.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_phase_is_told_with_its_seconds() {
+        let told = line("agents answered", Duration::from_millis(4250), Duration::from_millis(5060));
+        assert_eq!(told, "guests: agents answered in 4.2 s, 5.1 s since the start");
+    }
+}

@@ -1,0 +1,97 @@
+//! Guests from end to end: measured in, killed, gone.
+//!
+//! Needs QEMU and a kernel for guests, as `make` provides them. Only function is looked at: guests may
+//! be translated, on a machine that does other things too.
+
+use std::{
+    fs,
+    process::{Command, Stdio},
+};
+
+use serde_json::Value;
+
+use super::{Bench, assert_nothing_left, bench::wait_until, json, processes_of};
+
+const TINY: &str = r#"
+id = "tiny"
+title = "A host and guests"
+baseline = "native"
+[matrix]
+methods = ["native", "paravirtual", "emulated"]
+mtu = [1500]
+transports = ["tcp"]
+tests = ["rr"]
+[plan]
+samples = 2
+duration = "100ms"
+"#;
+
+/// Processes of QEMU in which this folder's guests are.
+fn qemus(bench: &Bench) -> Vec<u32> {
+    let is_qemu = |pid: &u32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.windows(11).any(|window| window == b"qemu-system")
+    };
+    processes_of(bench.path()).into_iter().filter(is_qemu).collect()
+}
+
+fn cell<'a>(result: &'a Value, method: &str) -> &'a Value {
+    let cells = result["cells"].as_array().expect("cells");
+    cells.iter().find(|cell| cell["method"] == method).expect("it is in the matrix")
+}
+
+fn links(cell: &Value) -> Vec<(String, String)> {
+    let text = |hop: &Value, key: &str| hop[key].as_str().unwrap_or_default().to_owned();
+    let hops = cell["path"]["hops"].as_array().expect("a path");
+    hops.iter().map(|hop| (text(hop, "domain"), text(&hop["nic"], "driver"))).collect()
+}
+
+#[test]
+fn a_study_measures_in_guests_and_leaves_none() {
+    let bench = Bench::with("tiny.toml", TINY);
+    let output = bench.vtax(&["run", "tiny.toml"]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    for phase in ["initramfs made", "QEMU started", "agents answered", "first sample begun"] {
+        assert!(told.contains(phase), "{phase}: {told}");
+    }
+    let table = String::from_utf8_lossy(&output.stdout);
+    assert!(table.contains("guests     under TCG") || table.contains("guests     under KVM"), "{table}");
+    assert_nothing_left(&bench);
+
+    let result = json(&bench, &["results", "export", "last", "--json"]);
+    for (method, guest, driver) in
+        [("paravirtual", "paravirtual-sut", "virtio_net"), ("emulated", "emulated-sut", "e1000e")]
+    {
+        let cell = cell(&result, method);
+        assert_eq!(cell["samples"].as_array().map(Vec::len), Some(2), "{method}");
+        assert!(cell["tax"]["ratio"].as_f64().is_some_and(f64::is_finite), "{method}: {}", cell["tax"]);
+        assert_eq!(links(cell)[0], (guest.to_owned(), driver.to_owned()));
+        assert_eq!(links(cell)[1].0, "sut", "behind the guest's NIC is its tap");
+        let initiator = &cell["ends"]["pairs"][0]["initiator"];
+        assert_eq!((&initiator["name"], &initiator["cpus"]), (&format!("guest {guest}").into(), &vec![0].into()));
+        assert!(initiator["environment"]["clocksource"].as_str().is_some_and(|clock| !clock.is_empty()));
+    }
+    assert_eq!(cell(&result, "paravirtual")["ends"]["pairs"][0]["responder"]["name"], "host peer");
+}
+
+#[test]
+fn a_guest_that_is_killed_is_named_and_the_rest_is_put_back() {
+    let bench = Bench::with("tiny.toml", &TINY.replace(r#", "emulated""#, ""));
+    let mut command = bench.command(&["run", "tiny.toml", "--samples", "200"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("vtax runs");
+    let landed = || {
+        let output = bench.vtax(&["results", "list", "--json"]);
+        let list: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        list[0]["samples"].as_u64().unwrap_or(0)
+    };
+    wait_until("some samples have landed", || landed() >= 3);
+    let [qemu] = qemus(&bench)[..] else { panic!("one guest, not {:?}", qemus(&bench)) };
+    let status = Command::new("kill").args(["-KILL", &qemu.to_string()]).status().expect("kill runs");
+    assert!(status.success());
+    let output = child.wait_with_output().expect("it ends");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(69), "{told}");
+    assert!(told.contains("guest `paravirtual-sut` is gone") && told.contains("vtax-agent: ready"), "{told}");
+    assert_nothing_left(&bench);
+}
