@@ -23,12 +23,12 @@ fn over_ethernet(workload: Workload) -> Result<EndReport, EngineError> {
     let change = LinkChange { up: Some(true), mtu: Some(1500), ..LinkChange::default() };
     let loopback: IfName = "lo".parse().unwrap();
     Rtnl::open_in(&namespace).unwrap().set_link(&loopback, &change).unwrap();
-    namespace.run(|| run(workload)).unwrap()
+    namespace.run(|| run(Transport::Udp, workload)).unwrap()
 }
 
-fn run(workload: Workload) -> Result<EndReport, EngineError> {
+fn run(transport: Transport, workload: Workload) -> Result<EndReport, EngineError> {
     let spec = TestSpec {
-        transport: Transport::Udp,
+        transport,
         workload,
         streams: 1,
         warmup: Warmup::For(Span::from_millis(10)),
@@ -150,6 +150,36 @@ fn alone() -> (NetNs, IfName) {
     let up = LinkChange { up: Some(true), ..LinkChange::default() };
     Rtnl::open_in(&namespace).unwrap().set_link(&loopback, &up).unwrap();
     (namespace, loopback)
+}
+
+/// The end that closes first keeps the port for a minute. It must not be the one that needs a new
+/// port for each connection. A namespace has a table of its own for them
+/// (`net.ipv4.tcp_max_tw_buckets`), which no other test has filled.
+#[test]
+fn closed_connections_linger_at_the_responder() {
+    for workload in [Workload::Crr { request: ByteSize(1), response: ByteSize(1) }, Workload::Cc] {
+        let (namespace, _) = alone();
+        let (initiator, lingering) = namespace.run(|| (run(Transport::Tcp, workload).unwrap(), time_wait())).unwrap();
+        let mut of_port = std::collections::BTreeMap::<u16, u64>::new();
+        lingering.iter().for_each(|port| *of_port.entry(*port).or_default() += 1);
+        let (total, responder) = (lingering.len() as u64, of_port.values().copied().max().unwrap_or_default());
+        assert!(responder >= initiator.transactions / 2, "{responder} of {}", initiator.transactions);
+        // That of the connection on which the window was agreed may be one.
+        assert!(
+            total - responder <= 1 + responder / 20,
+            "{} at the initiator, {responder} at the responder",
+            total - responder
+        );
+    }
+}
+
+/// The own ports of connections in TIME_WAIT; proc(5). In the thread's namespace, which that of the
+/// process (`/proc/net`) isn't.
+fn time_wait() -> Vec<u16> {
+    let table = std::fs::read_to_string("/proc/thread-self/net/tcp").unwrap();
+    let lines = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let lingering = lines.filter(|fields| fields[3] == "06");
+    lingering.map(|fields| u16::from_str_radix(fields[1].rsplit(':').next().unwrap(), 16).unwrap()).collect()
 }
 
 /// Ten ports are not enough for forty connections at a time.

@@ -51,35 +51,6 @@ fn connections_without_a_transaction() {
     }
 }
 
-/// The end that closes first keeps the port for a minute. It must not be the one that needs a new
-/// port for each connection.
-#[test]
-fn closed_connections_linger_at_the_responder() {
-    let _alone = alone();
-    for workload in [crr(1, 1), Workload::Cc] {
-        let spec = lasting(spec(Transport::Tcp, workload, 1), 300);
-        let token = Token::random();
-        let mut at = 0;
-        let outcomes = both_with(&spec, &setup(), [token, token], |port, _| at = port);
-        let [initiator, _] = outcomes.map(|outcome| outcome.unwrap());
-        let (local, remote) = time_wait(at);
-        assert!(local as u64 >= initiator.transactions / 2, "{local} of {}", initiator.transactions);
-        // That of the connection on which the window was agreed may be one.
-        assert!(remote <= 1 + local / 20, "{remote} at the initiator, {local} at the responder");
-    }
-}
-
-/// Connections in TIME_WAIT whose own port this is, and whose peer's port it is; proc(5).
-fn time_wait(port: u16) -> (usize, usize) {
-    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
-    let wanted = format!(":{port:04X}");
-    let ports = table.lines().skip(1).filter_map(|line| {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        (fields[3] == "06").then(|| (fields[1].ends_with(&wanted), fields[2].ends_with(&wanted)))
-    });
-    ports.fold((0, 0), |(own, peer), (is_own, is_peer)| (own + usize::from(is_own), peer + usize::from(is_peer)))
-}
-
 #[test]
 fn a_stranger_gets_nothing_out_of_a_test_of_connections() {
     let _alone = alone();
