@@ -44,6 +44,7 @@ offer_backports() {
     echo "setup: adding bookworm-backports to apt's sources, for QEMU and a kernel for guests" >&2
     printf 'Types: deb\nURIs: %s\nSuites: bookworm-backports\nComponents: main\nSigned-By: %s\n' \
         "$archive" /usr/share/keyrings/debian-archive-keyring.gpg >/etc/apt/sources.list.d/vtax-backports.sources
+    apt-get update -qq
 }
 
 newest() {
@@ -74,9 +75,10 @@ guest_kernel() {
     rm -rf "$unpacked"
 }
 
+# apt names its sources only once it has their lists.
 refresh() {
-    offer_backports
     apt-get update -qq
+    offer_backports
 }
 
 need_rust() {
