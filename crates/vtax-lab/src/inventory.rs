@@ -3,11 +3,11 @@
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 use vtax_journal::{Journal, JournalError, Owner, Record, Snapshot, State, scan};
-use vtax_model::{topology::Name, units::ByteSize};
+use vtax_model::{guest::Accelerator, topology::Name, units::ByteSize};
 
 use crate::{
     error::LabError,
-    guest::{launch::Accel, process::Qemu},
+    guest::process::Qemu,
     lab::{self, About},
     site::{Receipt, Site},
     step::LabStep,
@@ -53,7 +53,7 @@ pub struct GuestSummary {
     /// What they are pinned to.
     pub cpus: Vec<u32>,
     /// What runs its instructions.
-    pub accel: Accel,
+    pub accel: Accelerator,
 }
 
 /// What becomes of a guest.

@@ -19,12 +19,12 @@ use vtax_lab::{
         arguments::nic_id,
         image::{self, Tools},
         kernel::Kernel,
-        launch::{Accel, Boot, DiskFormat, Launch, NicKind, NicLaunch},
+        launch::{Boot, DiskFormat, Launch, NicKind, NicLaunch},
         process::Qemu,
         qemu::Program,
     },
 };
-use vtax_model::guest::{EmulatedNic, VirtioNic};
+use vtax_model::guest::{Accelerator, EmulatedNic, VirtioNic};
 use vtax_sys::{
     SysError,
     netns::{NetNs, Outlive},
@@ -63,7 +63,7 @@ impl Bench {
             name: "web".parse().expect("a name"),
             directory: self.folder.path().to_owned(),
             qemu: Program::find().expect("QEMU"),
-            accel: Accel::Tcg,
+            accel: Accelerator::Tcg,
             vcpus: 2,
             memory: "256 MiB".parse().expect("a size"),
             hugepages: false,
@@ -226,7 +226,7 @@ fn what_the_probe_finds_runs_a_guest() {
     let mut launch = bench.launch(&agent(), Vec::new());
     let Boot::Kernel { initramfs, .. } = &launch.boot else { unreachable!("it boots a kernel") };
     let verdict = accel::probe(&launch.qemu, &bench.kernel, initramfs).expect("a probe");
-    assert_eq!(verdict.why.is_none(), verdict.accel == Accel::Kvm, "{verdict:?}");
+    assert_eq!(verdict.why.is_none(), verdict.accel == Accelerator::Kvm, "{verdict:?}");
     launch.accel = verdict.accel;
     bench.start(launch).0.wait_agent(PATIENCE).expect("the agent opens its port");
 }

@@ -45,6 +45,25 @@ impl Default for GuestSize {
     }
 }
 
+/// Who runs the instructions of a virtual machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Accelerator {
+    /// The CPU itself, by the kernel's KVM.
+    Kvm,
+    /// QEMU's translator: nothing that is timed in such a guest is true of a real one.
+    Tcg,
+}
+
+impl fmt::Display for Accelerator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Accelerator::Kvm => "KVM",
+            Accelerator::Tcg => "TCG",
+        })
+    }
+}
+
 /// What a guest boots.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

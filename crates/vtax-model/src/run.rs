@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     cell::Arm,
     endpoint::Pinning,
+    guest::Accelerator,
     guest::Flavour,
     measurement::EndReport,
     method::Unsupported,
@@ -173,25 +174,6 @@ pub struct GuestMachine {
     pub no_kvm: Option<String>,
     /// QEMU's version.
     pub qemu: String,
-}
-
-/// Who runs the instructions of a virtual machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Accelerator {
-    /// The CPU itself, by the kernel's KVM.
-    Kvm,
-    /// QEMU's translator: nothing that is timed in such a guest is true of a real one.
-    Tcg,
-}
-
-impl fmt::Display for Accelerator {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Accelerator::Kvm => "KVM",
-            Accelerator::Tcg => "TCG",
-        })
-    }
 }
 
 /// The links between the two ends of a row, in order.

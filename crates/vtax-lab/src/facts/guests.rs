@@ -11,9 +11,9 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use vtax_model::{
-    guest::{Attach, EmulatedNic, System, VirtioNic},
+    guest::{Accelerator, Attach, Flavour, GuestDefaults, System},
     method::Unsupported,
-    study::Study,
+    study::{Row, Study},
     topology::{Name, Topology},
     units::ByteSize,
 };
@@ -26,7 +26,7 @@ use crate::{
         accel::{self, Verdict},
         image::{self, Tools},
         kernel::Kernel,
-        launch::{Accel, Boot, DiskFormat},
+        launch::{Boot, DiskFormat},
         qemu::Program,
     },
     nic,
@@ -66,7 +66,7 @@ pub struct QemuFacts {
     /// What it can imitate.
     pub devices: BTreeSet<String>,
     /// What runs the guests' instructions.
-    pub accel: Accel,
+    pub accel: Accelerator,
     /// Why that isn't KVM.
     pub no_kvm: Option<String>,
 }
@@ -112,12 +112,13 @@ impl GuestNeeds {
         nics.fold(self, |needs, nic| needs.with(&study.guest.system, &nic))
     }
 
-    /// What the methods need, as [`availability`](crate::availability) tells of them.
+    /// What every kind of NIC needs, as [`availability`](crate::availability) and
+    /// [`guest_availability`](crate::guest_availability) tell of them.
     #[must_use]
     pub fn of_methods(self) -> GuestNeeds {
-        let system = System::default();
-        let nics = [Attach::Paravirtual(VirtioNic::default()), Attach::Emulated { model: EmulatedNic::default() }];
-        nics.iter().fold(self, |needs, nic| needs.with(&system, nic))
+        let defaults = GuestDefaults::default();
+        let nics = Flavour::ALL.into_iter().filter_map(|flavour| defaults.attach(Row::Device(flavour)));
+        nics.fold(self, |needs, nic| needs.with(&defaults.system, &nic))
     }
 
     /// Whether there are no guests at all.
@@ -193,7 +194,8 @@ impl QemuFacts {
 
 /// The trial needs a kernel and an initramfs, which guests with disks of their own don't have.
 fn try_kvm(program: &Program, needs: &GuestNeeds, systems: &[SystemFacts]) -> Verdict {
-    let tcg = |error: GuestError| Verdict { accel: Accel::Tcg, why: Some(format!("KVM can't be tried: {error}")) };
+    let tcg =
+        |error: GuestError| Verdict { accel: Accelerator::Tcg, why: Some(format!("KVM can't be tried: {error}")) };
     let own = systems.iter().find_map(|facts| match (&facts.system, &facts.boot) {
         (System::Own { kernel }, Ok(Boot::Kernel { initramfs, .. })) => Some((kernel.clone(), initramfs.clone())),
         _ => None,
@@ -299,7 +301,7 @@ fn refused(error: impl std::error::Error) -> Unsupported {
 
 #[cfg(test)]
 mod tests {
-    use vtax_model::guest::Flavour;
+    use vtax_model::guest::EmulatedNic;
 
     use super::*;
 
@@ -315,16 +317,7 @@ mod tests {
     fn one_system_serves_every_backend_and_each_model_has_its_own() {
         let needs = GuestNeeds::new(Path::new("/agent"), None);
         assert!(needs.is_empty());
-        let system = System::default();
-        let needs = Flavour::ALL.into_iter().fold(needs, |needs, flavour| {
-            let nic = match flavour {
-                Flavour::Backend(backend) => {
-                    Attach::Paravirtual(VirtioNic { backend: Some(backend), ..VirtioNic::default() })
-                }
-                Flavour::Model(model) => Attach::Emulated { model },
-            };
-            needs.with(&system, &nic)
-        });
+        let needs = needs.of_methods();
         let drivers: Vec<&str> = needs.wanted.iter().map(|(_, driver)| *driver).collect();
         assert_eq!(drivers, ["8139cp", "e1000e", "igb", "virtio_net", "vmxnet3"]);
         let disk = System::Disk { image: "/no/such/image".into() };

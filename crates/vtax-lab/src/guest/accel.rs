@@ -16,14 +16,14 @@ use std::{
     time::Duration,
 };
 
-use vtax_model::units::ByteSize;
+use vtax_model::{guest::Accelerator, units::ByteSize};
 use vtax_sys::SysError;
 
 use super::{
     error::GuestError,
     image,
     kernel::Kernel,
-    launch::{Accel, Boot, Launch},
+    launch::{Boot, Launch},
     process::Qemu,
     qemu::Program,
 };
@@ -37,14 +37,14 @@ const MEMORY: ByteSize = ByteSize(256 << 20);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
     /// The best that works.
-    pub accel: Accel,
+    pub accel: Accelerator,
     /// Why it isn't KVM.
     pub why: Option<String>,
 }
 
 impl Verdict {
     fn tcg(why: impl Into<String>) -> Verdict {
-        Verdict { accel: Accel::Tcg, why: Some(why.into()) }
+        Verdict { accel: Accelerator::Tcg, why: Some(why.into()) }
     }
 }
 
@@ -83,7 +83,7 @@ fn try_guest(qemu: &Program, kernel: &Kernel, initramfs: &Path) -> Result<Verdic
         name: "probe".parse().expect("it is a name"),
         directory: scratch.0.clone(),
         qemu: qemu.clone(),
-        accel: Accel::Kvm,
+        accel: Accelerator::Kvm,
         vcpus: 1,
         memory: MEMORY,
         hugepages: false,
@@ -99,7 +99,7 @@ fn try_guest(qemu: &Program, kernel: &Kernel, initramfs: &Path) -> Result<Verdic
     let up = guest.wait_agent(PATIENCE);
     guest.stop(Duration::from_secs(4))?;
     match up {
-        Ok(()) => Ok(Verdict { accel: Accel::Kvm, why: None }),
+        Ok(()) => Ok(Verdict { accel: Accelerator::Kvm, why: None }),
         Err(error) if is_panic(&error) => Err(error),
         Err(error) => Ok(Verdict::tcg(format!("{DEVICE} is there, but {}", brief(&error)))),
     }
@@ -133,7 +133,7 @@ fn recall(memory: &Path, key: &str) -> Option<Verdict> {
     let (found, verdict) = text.split_once('\n')?;
     match verdict.trim_end() {
         _ if found != key => None,
-        "" => Some(Verdict { accel: Accel::Kvm, why: None }),
+        "" => Some(Verdict { accel: Accelerator::Kvm, why: None }),
         why => Some(Verdict::tcg(format!("{why} (found out earlier; remove {} to try again)", memory.display()))),
     }
 }
@@ -177,13 +177,13 @@ mod tests {
         let base = tempfile::tempdir().expect("a folder");
         let memory = base.path().join("vtax/kvm");
         assert_eq!(recall(&memory, "boot-1 10.0"), None);
-        let kvm = Verdict { accel: Accel::Kvm, why: None };
+        let kvm = Verdict { accel: Accelerator::Kvm, why: None };
         remember(&memory, "boot-1 10.0", &kvm);
         assert_eq!(recall(&memory, "boot-1 10.0"), Some(kvm));
         assert_eq!(recall(&memory, "boot-2 10.0"), None);
         remember(&memory, "boot-2 10.0", &Verdict::tcg("a guest\ndid not start"));
         let again = recall(&memory, "boot-2 10.0").expect("remembered");
-        assert_eq!(again.accel, Accel::Tcg);
+        assert_eq!(again.accel, Accelerator::Tcg);
         assert!(again.why.is_some_and(|why| why.starts_with("a guest did not start (found out earlier")));
     }
 

@@ -7,10 +7,10 @@
 
 use std::path::Path;
 
-use vtax_model::guest::{Backend, EmulatedNic, VirtioNic};
+use vtax_model::guest::{Accelerator, Backend, EmulatedNic, VirtioNic};
 
 use super::{
-    launch::{AGENT_PORT, Accel, Boot, Launch, NicKind, NicLaunch},
+    launch::{AGENT_PORT, Boot, Launch, NicKind, NicLaunch},
     qemu::Version,
 };
 
@@ -64,8 +64,8 @@ fn identity(list: &mut Arguments, launch: &Launch) {
 
 fn machine(list: &mut Arguments, launch: &Launch) {
     let (accel, cpu) = match launch.accel {
-        Accel::Kvm => ("kvm", "host"),
-        Accel::Tcg => ("tcg,thread=multi", "max"),
+        Accelerator::Kvm => ("kvm", "host"),
+        Accelerator::Tcg => ("tcg,thread=multi", "max"),
     };
     list.add("-machine", format!("q35,memory-backend=ram{}", bare(launch.qemu.version)));
     list.add("-accel", accel);
@@ -165,11 +165,11 @@ fn command_line(launch: &Launch, append: &[String]) -> String {
         "nokaslr",
     ];
     let steady: &[&str] = match launch.accel {
-        Accel::Kvm => &[],
+        Accelerator::Kvm => &[],
         // Translated, the time stamp counter is that of the host. Without this Linux measures
         // it against a timer that QEMU serves late, calls it unstable and falls back to a clock
         // of which each reading leaves the guest.
-        Accel::Tcg => &["tsc=reliable"],
+        Accelerator::Tcg => &["tsc=reliable"],
     };
     let own = quick.iter().chain(steady).copied().chain([hostname.as_str()]);
     let words: Vec<&str> = append.iter().map(String::as_str).chain(own).chain(["--", "--guest"]).collect();
@@ -293,7 +293,7 @@ mod tests {
             name: "web".parse().expect("a name"),
             directory: PathBuf::from("/run/vtax/labs/demo/guests/web"),
             qemu: Program { path: "/usr/bin/qemu-system-x86_64".into(), version: Version { major: 10, minor: 0 } },
-            accel: Accel::Tcg,
+            accel: Accelerator::Tcg,
             vcpus: 1,
             memory: "256 MiB".parse().expect("a size"),
             hugepages: false,
@@ -345,7 +345,7 @@ mod tests {
 
     #[test]
     fn kvm_with_memory_of_huge_pages_on_a_node() {
-        let launch = Launch { accel: Accel::Kvm, vcpus: 4, hugepages: true, node: Some(1), ..launch() };
+        let launch = Launch { accel: Accelerator::Kvm, vcpus: 4, hugepages: true, node: Some(1), ..launch() };
         insta::assert_snapshot!(lines(&launch));
     }
 

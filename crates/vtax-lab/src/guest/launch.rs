@@ -4,14 +4,11 @@
 //! test it. Its directory holds what a running guest is reached by: sockets and logs with
 //! fixed names, which is how another process finds them after this one is gone.
 
-use std::{
-    fmt,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use vtax_model::{
-    guest::{EmulatedNic, VirtioNic},
+    guest::{Accelerator, EmulatedNic, VirtioNic},
     topology::Name,
     units::ByteSize,
 };
@@ -33,7 +30,7 @@ pub struct Launch {
     /// QEMU.
     pub qemu: Program,
     /// What runs the guest's instructions.
-    pub accel: Accel,
+    pub accel: Accelerator,
     /// Number of virtual CPUs, at least 1. They are one socket's cores, a thread each.
     pub vcpus: u32,
     /// The guest's RAM.
@@ -54,16 +51,6 @@ pub struct Launch {
     /// seed, with `meta-data` and `user-data`.
     #[serde(default)]
     pub seed: Option<PathBuf>,
-}
-
-/// What runs a guest's instructions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Accel {
-    /// The CPU itself, by the kernel's KVM.
-    Kvm,
-    /// QEMU's translator: no help of the CPU, ten times slower or worse.
-    Tcg,
 }
 
 /// What a guest boots.
@@ -208,15 +195,6 @@ impl NicKind {
             NicKind::Virtio { tap, .. } | NicKind::Emulated { tap, .. } => Some(tap),
             NicKind::VhostUser { .. } => None,
         }
-    }
-}
-
-impl fmt::Display for Accel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Accel::Kvm => "kvm",
-            Accel::Tcg => "tcg",
-        })
     }
 }
 

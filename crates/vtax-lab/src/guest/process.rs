@@ -328,9 +328,11 @@ impl fmt::Display for LastWords {
 mod tests {
     use std::path::PathBuf;
 
+    use vtax_model::guest::Accelerator;
+
     use super::*;
     use crate::guest::{
-        launch::{Accel, Boot},
+        launch::Boot,
         qemu::{Program, Version},
     };
 
@@ -341,7 +343,7 @@ mod tests {
             name: "web".parse().expect("a name"),
             directory: directory.to_owned(),
             qemu,
-            accel: Accel::Tcg,
+            accel: Accelerator::Tcg,
             vcpus: 1,
             memory: "256 MiB".parse().expect("a size"),
             hugepages: false,

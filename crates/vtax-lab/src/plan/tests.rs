@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use vtax_model::{located::Source, method::IoMethod, topology::Topology, units::ByteSize};
+use vtax_model::{guest::Accelerator, located::Source, method::IoMethod, topology::Topology, units::ByteSize};
 
 use super::*;
 use crate::{
     facts::{GuestFacts, Hardware, InUse, QemuFacts, SystemFacts},
     guest::{
-        launch::{Accel, Boot},
+        launch::Boot,
         qemu::{Program, Version},
     },
 };
@@ -42,7 +42,7 @@ fn guest_facts() -> GuestFacts {
         }),
     };
     GuestFacts {
-        qemu: Ok(QemuFacts { program, devices, accel: Accel::Tcg, no_kvm }),
+        qemu: Ok(QemuFacts { program, devices, accel: Accelerator::Tcg, no_kvm }),
         tap: Ok(()),
         vhost: Ok(()),
         vhost_user: Vec::new(),

@@ -67,9 +67,10 @@ fn clock(guest: &Name, readings: &[ClockReading]) -> Option<GuestClock> {
 mod tests {
     use super::*;
     use crate::{
+        guest::Accelerator,
         measurement::EndReport,
         options::TestOptions,
-        run::{Accelerator, GuestCpu},
+        run::GuestCpu,
         units::{ByteSize, Span},
         workload::{TestSpec, Transport, Warmup, Workload},
     };

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Estimate;
-use crate::{run::Accelerator, topology::Name};
+use crate::{guest::Accelerator, topology::Name};
 
 /// What the host spent: for a transaction, or for 1,024 bytes of a stream or a file. Times are µs of
 /// CPU. The host's stack overlaps with the others: see [`HostCpu`](crate::run::HostCpu).

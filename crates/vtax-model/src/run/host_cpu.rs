@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Accelerator;
+use crate::guest::Accelerator;
 use crate::topology::Name;
 
 /// What a sample's guests and their host worked while they were observed, in CPU seconds.

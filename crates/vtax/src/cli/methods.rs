@@ -3,11 +3,11 @@
 use clap::Args;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
-use vtax_lab::{Facts, GuestNeeds, Need, World, availability, guest::launch::Accel, guest_availability};
+use vtax_lab::{Facts, GuestNeeds, Need, World, availability, guest_availability};
 use vtax_model::{
-    guest::{Flavour, GuestDefaults},
+    guest::{Accelerator, Flavour, GuestDefaults},
     method::{Availability, DomainKind, IoMethod, Unsupported},
-    study::{Row, Study},
+    study::Row,
 };
 
 use super::{Places, lab::accelerator, print, print_json};
@@ -35,7 +35,7 @@ struct MethodRecord {
     kinds: Vec<KindRecord>,
     /// Of guests: what runs their instructions.
     #[serde(skip_serializing_if = "Option::is_none")]
-    accel: Option<Accel>,
+    accel: Option<Accelerator>,
     /// Why that isn't KVM.
     #[serde(skip_serializing_if = "Option::is_none")]
     no_kvm: Option<String>,
@@ -63,7 +63,7 @@ pub(crate) fn methods(args: &MethodsArgs, places: &Places) -> Result<Exit, Stop>
     let facts = Facts::gather(&world).or_infrastructure()?;
     let agent = study::agent_program(places);
     let (facts, no_agent) = match &agent {
-        Ok(agent) => (facts.with_guests(&world, &every_kind(GuestNeeds::new(agent, None))), None),
+        Ok(agent) => (facts.with_guests(&world, &GuestNeeds::new(agent, None).of_methods()), None),
         Err(stop) => (facts, Some(without_agent(stop))),
     };
     let records = records(&facts, no_agent.as_ref());
@@ -72,12 +72,6 @@ pub(crate) fn methods(args: &MethodsArgs, places: &Places) -> Result<Exit, Stop>
         false => print(&format!("{}{}", table(&records), accelerator(&facts)))?,
     }
     Ok(Exit::Done)
-}
-
-/// The methods say no more than the usual kinds of their NICs.
-fn every_kind(needs: GuestNeeds) -> GuestNeeds {
-    let some = Study::built_in("demo").expect("it is built in");
-    needs.of_study(&Study { rows: Flavour::ALL.map(Row::Device).into(), ..some })
 }
 
 /// Why there are no guests, in place of that nobody has looked.

@@ -2,9 +2,10 @@
 
 use vtax_model::{
     endpoint::{Control, Pinning},
+    guest::Accelerator,
     options::Engine,
     result::{CellRecord, Disturbance, PlanRecord, ResultDocument},
-    run::{Accelerator, EndRecord, Environment, GuestMachine, PairRecord, Placement, RunState},
+    run::{EndRecord, Environment, GuestMachine, PairRecord, Placement, RunState},
     study::Row,
     workload::{TestKind, Warmup},
 };

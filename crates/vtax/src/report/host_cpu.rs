@@ -1,8 +1,8 @@
 //! What guests cost, seen from the machine that they are on: one line for each cell.
 
 use vtax_model::{
+    guest::Accelerator,
     result::{CellRecord, Estimate, GuestClock, HostCpuSummary, ResultDocument},
-    run::Accelerator,
 };
 
 use super::{

@@ -39,7 +39,7 @@ use super::{
     runner::{SampleError, Sampler},
 };
 use agents::{Agent, Agents};
-pub(crate) use built::{Casting, build};
+pub(crate) use built::{Casting, build, build_planned};
 use guests::{Seat, Vcpus};
 pub(crate) use standing::{RowPairs, Standing, row_pairs};
 pub(crate) use survey::room_of;

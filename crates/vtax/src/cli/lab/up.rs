@@ -8,10 +8,12 @@ use std::{
 use anyhow::anyhow;
 use serde::Serialize;
 use vtax_lab::{
-    Endpoint, Facts, GuestNeeds, Lab, LabError, Lifetime, Need, Plan, World, clean, facts::QemuFacts,
-    guest::launch::Accel, plan, plan::Blueprint,
+    Endpoint, Facts, GuestNeeds, Lab, Lifetime, Need, Plan, World, clean, facts::QemuFacts, plan, plan::Blueprint,
 };
-use vtax_model::topology::{Name, Topology};
+use vtax_model::{
+    guest::Accelerator,
+    topology::{Name, Topology},
+};
 use vtax_sys::clock::boottime_ns;
 
 use super::{
@@ -22,6 +24,7 @@ use super::{
 use crate::{
     cli::{Places, print, print_json},
     exit::{Blamed, Exit, Stop},
+    study,
 };
 
 #[derive(Debug, clap::Args)]
@@ -96,22 +99,17 @@ impl Ground {
         plan(topology, &self.facts).or_input()
     }
 
-    /// Another vtax may take the range that was chosen between planning and building; then
-    /// another one is chosen.
     fn build(mut self, world: &World, topology: &Topology) -> Result<Rising, Stop> {
-        const TRIES: usize = 10;
-        let mut left = TRIES;
-        loop {
-            left -= 1;
-            let begun = boottime_ns();
-            match Lab::up(world, self.plan(topology)?, Lifetime::Kept) {
-                Err(LabError::RangeTaken { .. }) if topology.addresses.is_none() && left > 0 => {
-                    let guests = self.facts.guests.take();
-                    self.facts = Facts { guests, ..Facts::gather(world).or_infrastructure()? };
-                }
-                built => return Ok(Rising { lab: built.or_infrastructure()?, begun, ground: self }),
+        let mut begun = None;
+        let lab = study::build_planned(world, topology, Lifetime::Kept, || {
+            // What guests need doesn't change because a range of addresses was taken.
+            if begun.replace(boottime_ns()).is_some() {
+                let guests = self.facts.guests.take();
+                self.facts = Facts { guests, ..Facts::gather(world).or_infrastructure()? };
             }
-        }
+            self.plan(topology)
+        })?;
+        Ok(Rising { lab, begun: begun.unwrap_or_default(), ground: self })
     }
 }
 
@@ -229,8 +227,8 @@ pub(in crate::cli) fn accelerator(facts: &Facts) -> String {
 fn told_of(qemu: &QemuFacts) -> String {
     let version = qemu.program.version;
     match (qemu.accel, &qemu.no_kvm) {
-        (Accel::Kvm, _) => format!("guests run under KVM (QEMU {version})"),
-        (Accel::Tcg, why) => {
+        (Accelerator::Kvm, _) => format!("guests run under KVM (QEMU {version})"),
+        (Accelerator::Tcg, why) => {
             let why = why.as_deref().unwrap_or("KVM was not tried");
             format!("guests run under TCG (QEMU {version}), which translates their instructions and is slow: {why}")
         }

@@ -1,6 +1,9 @@
 //! Runs with guests, as their host sees them.
 
-use vtax_model::run::{Accelerator, ClockReading, GuestCpu, HostCpu};
+use vtax_model::{
+    guest::Accelerator,
+    run::{ClockReading, GuestCpu, HostCpu},
+};
 
 use super::*;
 

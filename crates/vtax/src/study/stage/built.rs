@@ -116,14 +116,24 @@ fn plan_here(world: &World, topology: &Topology, needs: &GuestNeeds) -> Result<P
     plan(topology, &facts).or_input()
 }
 
-/// Builds a lab. Another vtax may take the range that was chosen between planning and building;
-/// then another one is chosen.
+/// Builds a lab by what this machine has now.
 pub(crate) fn build(world: &World, topology: &Topology, needs: &GuestNeeds, lifetime: Lifetime) -> Result<Lab, Stop> {
+    build_planned(world, topology, lifetime, || plan_here(world, topology, needs))
+}
+
+/// Builds a lab by the plan that is made for each try. Another vtax may take the range that was chosen
+/// between planning and building; then another one is chosen.
+pub(crate) fn build_planned(
+    world: &World,
+    topology: &Topology,
+    lifetime: Lifetime,
+    mut plan: impl FnMut() -> Result<Plan, Stop>,
+) -> Result<Lab, Stop> {
     const TRIES: usize = 10;
     let mut left = TRIES;
     loop {
         left -= 1;
-        match Lab::up(world, plan_here(world, topology, needs)?, lifetime) {
+        match Lab::up(world, plan()?, lifetime) {
             Err(LabError::RangeTaken { .. }) if topology.addresses.is_none() && left > 0 => {}
             built => return built.or_infrastructure(),
         }

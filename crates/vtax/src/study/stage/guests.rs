@@ -11,13 +11,10 @@ use vtax_agent::{
     link::{AgentError, AgentLink},
     protocol::Attachment,
 };
-use vtax_lab::{
-    Lab, PlannedGuest,
-    guest::{GuestError, launch::Accel},
-};
+use vtax_lab::{Lab, PlannedGuest, guest::GuestError};
 use vtax_model::{
     method::DomainKind,
-    run::{Accelerator, GuestMachine, Hop},
+    run::{GuestMachine, Hop},
     topology::Name,
     units::Mtu,
 };
@@ -182,11 +179,7 @@ impl Stage {
     pub(crate) fn guest_machine(&self, no_kvm: Option<String>) -> Option<GuestMachine> {
         let (lab, guest) = self.guests().next()?;
         let launch = &planned(lab, guest).ok()?.launch;
-        let accel = match launch.accel {
-            Accel::Kvm => Accelerator::Kvm,
-            Accel::Tcg => Accelerator::Tcg,
-        };
-        Some(GuestMachine { accel, no_kvm, qemu: launch.qemu.version.to_string() })
+        Some(GuestMachine { accel: launch.accel, no_kvm, qemu: launch.qemu.version.to_string() })
     }
 
     /// Pins the vCPUs of the run's own guests as it was planned, and says where they are now.

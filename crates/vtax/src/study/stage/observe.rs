@@ -12,9 +12,10 @@ use std::{
 };
 
 use vtax_agent::measure::{MeasureError, Pair, Parallel, measure_watched};
-use vtax_lab::guest::{launch::Accel, threads::Threads};
+use vtax_lab::guest::threads::Threads;
 use vtax_model::{
-    run::{Accelerator, ClockReading, GuestCpu, HostCpu},
+    guest::Accelerator,
+    run::{ClockReading, GuestCpu, HostCpu},
     topology::Name,
     workload::{TestKind, TestSpec, Warmup},
 };
@@ -49,10 +50,7 @@ impl Stage {
             let known = observed.iter().any(|guest| guest.name == *name);
             // One that isn't there any more can't take the sample either, and that says why.
             let Some(qemu) = lab.guest(name).ok().filter(|_| !known) else { continue };
-            let accel = match qemu.launch().accel {
-                Accel::Kvm => Accelerator::Kvm,
-                Accel::Tcg => Accelerator::Tcg,
-            };
+            let accel = qemu.launch().accel;
             observed.push(Observed { name: name.clone(), process: qemu.process(), accel, clock: self.clock(party) });
         }
         observed
