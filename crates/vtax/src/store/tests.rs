@@ -11,7 +11,7 @@ use std::{
 use vtax_model::{
     cell::Arm,
     measurement::{EndReport, MachineCpu},
-    run::{Environment, Failure, Figures, PartialRecord, Placement, RunHeader, Sample},
+    run::{Environment, Failure, Figures, PartialRecord, Placement, Run, RunHeader, Sample},
     study::Study,
 };
 
@@ -70,6 +70,21 @@ fn a_run_is_read_back_as_it_was_written() {
     assert_eq!((run.state, run.wall_seconds), (RunState::Complete, 12.5));
     assert_eq!(run.samples, samples);
     assert_eq!(run.failures, [failure]);
+}
+
+#[test]
+fn a_failed_sample_that_lands_later_is_no_failure() {
+    let dir = folder();
+    let (store, mut writer) = new_run(dir.path(), "demo-1");
+    let failure = |error: &str| Failure { cell: 0, arm: Arm::A, round: 1, error: error.into(), partial: None };
+    writer.failure(&Failure { round: 2, ..failure("the peer died") }).expect("lands");
+    writer.failure(&failure("the peer died")).expect("lands");
+    writer.failure(&failure("the peer died again")).expect("lands");
+    let errors = |run: &Run| run.failures.iter().map(|failure| failure.error.clone()).collect::<Vec<_>>();
+    assert_eq!(errors(&store.load("demo-1").expect("there")), ["the peer died", "the peer died again"]);
+    writer.sample(&sample(0, Arm::A, 1)).expect("lands");
+    let run = store.load("demo-1").expect("there");
+    assert_eq!((run.samples.len(), errors(&run)), (1, vec!["the peer died".to_owned()]));
 }
 
 #[test]

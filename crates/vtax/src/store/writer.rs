@@ -87,11 +87,14 @@ impl RunWriter {
         }
     }
 
-    /// The row and, for the case that we are killed next, the time spent, in one transaction.
+    /// The row in place of an earlier failure of the same sample, and, for the case that we are
+    /// killed next, the time spent, in one transaction.
     fn insert(&mut self, insert: &str, key: Key, body: &str) -> Result<(), StoreError> {
         let seconds = self.earlier_seconds + self.begun.elapsed().as_secs_f64();
         let doing = self.place.doing("keeping a sample");
         let step = self.connection.transaction().map_err(&doing)?;
+        let forget = "DELETE FROM failure WHERE run = ?1 AND cell = ?2 AND arm = ?3 AND round = ?4";
+        step.execute(forget, params![self.id, key.cell as i64, arm_name(key.arm), key.round]).map_err(&doing)?;
         let inserted = step.execute(insert, params![self.id, key.cell as i64, arm_name(key.arm), key.round, body]);
         inserted.map_err(|error| match is_duplicate(&error) {
             true => StoreError::Twice { id: self.id.clone(), cell: key.cell, arm: key.arm, round: key.round },

@@ -34,14 +34,23 @@ pub(crate) enum SampleError {
         partial: Option<Box<PartialRecord>>,
     },
     /// Nothing more can be measured: an agent died, the lab is gone.
-    #[error("{0}")]
-    Run(anyhow::Error),
+    #[error("{error}")]
+    Run {
+        error: anyhow::Error,
+        /// What the ends that live had until then.
+        partial: Option<Box<PartialRecord>>,
+    },
 }
 
 impl SampleError {
     /// A failure of the cell of which nothing is left.
     pub(crate) fn cell(error: impl Into<String>) -> SampleError {
         SampleError::Cell { error: error.into(), partial: None }
+    }
+
+    /// The end of the run, outside of any sample.
+    pub(crate) fn run(error: impl Into<anyhow::Error>) -> SampleError {
+        SampleError::Run { error: error.into(), partial: None }
     }
 }
 
@@ -109,10 +118,9 @@ fn turns(header: &RunHeader, round: u32) -> Vec<Turn> {
     turns
 }
 
+/// What failed is tried again when a run is resumed.
 fn taken(run: &Run) -> BTreeSet<(u32, Turn)> {
-    let landed = run.samples.iter().map(|s| (s.round, Turn { cell: s.cell, arm: s.arm }));
-    let failed = run.failures.iter().map(|f| (f.round, Turn { cell: f.cell, arm: f.arm }));
-    landed.chain(failed).collect()
+    run.samples.iter().map(|s| (s.round, Turn { cell: s.cell, arm: s.arm })).collect()
 }
 
 struct Rounds<'a> {
@@ -167,7 +175,11 @@ impl<'a> Rounds<'a> {
                 self.watcher.failed(&label, &error);
                 self.failed(Failure { cell: turn.cell, arm: turn.arm, round, error, partial })
             }
-            Err(SampleError::Run(error)) => Err(error),
+            Err(SampleError::Run { error, partial: None }) => Err(error),
+            Err(SampleError::Run { error, partial }) => {
+                self.failed(Failure { cell: turn.cell, arm: turn.arm, round, error: error.to_string(), partial })?;
+                Err(error)
+            }
         }
     }
 
@@ -183,15 +195,22 @@ impl<'a> Rounds<'a> {
 
     fn landed(&mut self, sample: Sample) -> anyhow::Result<()> {
         self.sink.sample(&sample)?;
+        self.forget(sample.round, Turn { cell: sample.cell, arm: sample.arm });
         self.run.samples.push(sample);
         Ok(())
     }
 
     fn failed(&mut self, failure: Failure) -> anyhow::Result<()> {
         self.sink.failure(&failure)?;
+        self.forget(failure.round, Turn { cell: failure.cell, arm: failure.arm });
         *self.failures.entry(failure.cell).or_default() += 1;
         self.run.failures.push(failure);
         Ok(())
+    }
+
+    /// An earlier failure of the sample, as the sink does.
+    fn forget(&mut self, round: u32, turn: Turn) {
+        self.run.failures.retain(|f| (f.round, Turn { cell: f.cell, arm: f.arm }) != (round, turn));
     }
 
     fn given_up(&self, cell: usize) -> bool {

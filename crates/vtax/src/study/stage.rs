@@ -6,6 +6,8 @@
 mod agents;
 mod built;
 mod guests;
+mod libvirt;
+mod links;
 mod observe;
 mod pins;
 mod recall;
@@ -41,6 +43,7 @@ use super::{
 use agents::{Agent, Agents};
 pub(crate) use built::{Casting, build, build_planned};
 use guests::{Seat, Vcpus};
+use libvirt::Tenant;
 pub(crate) use standing::{RowPairs, Standing, row_pairs};
 pub(crate) use survey::room_of;
 pub(crate) use zones::open_lab;
@@ -104,6 +107,8 @@ struct Party {
     route: Vec<vtax_model::run::Hop>,
     /// Of a guest of the run's own.
     vcpus: Option<Vcpus>,
+    /// The domain of libvirt's that it is.
+    tenant: Option<Box<Tenant>>,
 }
 
 /// A zone or a host of a lab.
@@ -132,6 +137,7 @@ impl Stage {
             address: party.address.to_string(),
             cpus: party.cpus.clone(),
             environment: self.agents.get(party).elsewhere().cloned(),
+            domain: party.tenant.as_ref().map(|tenant| tenant.record.clone()),
         };
         let pair = |[initiator, responder]: &[Party; 2]| PairRecord {
             initiator: record(initiator),
@@ -217,16 +223,19 @@ impl Sampler for Stage {
 
     fn sample(&mut self, row: Row, spec: &TestSpec) -> Result<Figures, SampleError> {
         self.first_sample.get_or_insert_with(Instant::now);
-        let staged = self.staged(row, self.mtu).map_err(SampleError::Run)?;
+        let staged = self.staged(row, self.mtu).map_err(SampleError::run)?;
         if let Some(why) = self.unfit(staged.pairs.iter().flatten()) {
             return Err(SampleError::cell(why));
         }
         let pairs: Vec<Pair<'_>> = staged.pairs.iter().map(|pair| self.pair(pair, spec)).collect();
         let taken = observe::measure(&pairs, spec, &self.observed(staged));
-        let (taken, host_cpu) = taken.map_err(|error| self.explain(blame(error)))?;
+        let (taken, host_cpu) = taken.map_err(|error| self.with_links(self.explain(blame(error)), staged))?;
         let figures = Figures { host_cpu, ..self.figures(staged, spec, &taken) };
         match figures.is_empty(spec.workload.kind()) {
-            true => Err(SampleError::cell(format!("nothing came through in {}", spec.duration))),
+            true => {
+                let nothing = SampleError::cell(format!("nothing came through in {}", spec.duration));
+                Err(self.with_links(nothing, staged))
+            }
             false => Ok(figures),
         }
     }
@@ -234,13 +243,13 @@ impl Sampler for Stage {
 
 /// An agent that has died takes the run with it; any other failure is the cell's.
 fn blame(mut error: MeasureError) -> SampleError {
-    if error.is_death() {
-        return SampleError::Run(error.into());
-    }
     let partial = error.partial.get_mut(error.pair).map(std::mem::take).filter(|partial| !partial.is_empty());
     let partial = partial.map(|partial| {
         let (initiator, responder) = (partial.initiator.map(|report| *report), partial.responder.map(|report| *report));
         Box::new(PartialRecord { initiator, responder })
     });
-    SampleError::Cell { error: error.to_string(), partial }
+    match error.is_death() {
+        true => SampleError::Run { error: error.into(), partial },
+        false => SampleError::Cell { error: error.to_string(), partial },
+    }
 }

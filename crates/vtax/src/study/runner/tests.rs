@@ -155,20 +155,23 @@ fn a_cell_that_keeps_failing_is_given_up_and_the_others_go_on() {
 
 #[test]
 fn what_the_ends_of_a_broken_sample_had_is_kept() {
-    let broken = || SampleError::Cell {
-        error: "the peer vanished".into(),
-        partial: Some(Box::new(PartialRecord { initiator: Some(EndReport::default()), responder: None })),
-    };
-    let mut run = fresh("demo", 1);
-    go(&mut run, &mut Machine::new(|n, _| if n == 5 { Err(broken()) } else { Ok(1.0) }));
-    let [failure] = run.failures.as_slice() else { panic!("one: {:?}", run.failures) };
-    assert!(failure.partial.as_ref().is_some_and(|partial| partial.initiator.is_some()));
+    let partial = || Some(Box::new(PartialRecord { initiator: Some(EndReport::default()), responder: None }));
+    let vanished = || SampleError::Cell { error: "the peer vanished".into(), partial: partial() };
+    let died = || SampleError::Run { error: anyhow::anyhow!("the agent died"), partial: partial() };
+    for (broken, landed) in [(&vanished as &dyn Fn() -> SampleError, None), (&died, Some(4))] {
+        let mut run = fresh("demo", 1);
+        let landed = landed.unwrap_or(samples_left(&run) - 1);
+        go(&mut run, &mut Machine::new(|n, _| if n == 5 { Err(broken()) } else { Ok(1.0) }));
+        let [failure] = run.failures.as_slice() else { panic!("one: {:?}", run.failures) };
+        assert!(failure.partial.as_ref().is_some_and(|partial| partial.initiator.is_some()));
+        assert_eq!(run.samples.len(), landed);
+    }
 }
 
 #[test]
 fn a_dead_agent_ends_the_run_and_what_is_measured_stays() {
     let mut machine = Machine::new(|n, _| match n {
-        8 => Err(SampleError::Run(anyhow::anyhow!("zone bridge-sut: the agent died"))),
+        8 => Err(SampleError::run(anyhow::anyhow!("zone bridge-sut: the agent died"))),
         _ => Ok(1.0),
     });
     let mut run = fresh("demo", 2);
