@@ -8,7 +8,7 @@ packages_for() {
     build) echo "gcc libc6-dev" ;;
     test) echo "gcc libc6-dev openssh-server openssh-client python3 python3-venv python3-pip iperf3 sockperf qperf qemu-system-x86 busybox-static" ;;
     kernel) echo "" ;;
-    bench) echo "gcc libc6-dev iperf3 sockperf qperf iproute2 strace" ;;
+    bench) echo "gcc libc6-dev iperf3 sockperf qperf iproute2 strace qemu-system-x86" ;;
     *) echo "usage: setup.sh build|test|bench|kernel" >&2; exit 2 ;;
     esac
 }
@@ -117,5 +117,5 @@ test)
     interop_environment
     guest_kernel
     ;;
-kernel) guest_kernel ;;
+kernel | bench) guest_kernel ;;
 esac

@@ -2,11 +2,21 @@
 //!
 //! Needs QEMU and a kernel for guests (`make kernel`). Few boots, as each takes seconds.
 
-use std::{fs, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Duration,
+};
 
 use serde_json::Value;
+use vtax_lab::guest::{arguments::nic_id, qmp::Monitor};
 
-use super::{Bench, bench::wait_until, json, labs, processes_of};
+use super::{
+    Bench,
+    bench::{self, wait_until},
+    json, labs, processes_of,
+};
 
 fn lab_file(name: &str, guests: &str) -> String {
     format!(
@@ -72,6 +82,7 @@ fn a_guest_is_booted_used_lost_and_removed() {
 
     commands_run_inside(&bench, &built);
     the_console_is_shown(&bench);
+    the_second_at_the_console_is_told_of_the_first(&bench, &directory(&built["guests"][0]));
 
     kill(pid(guest));
     wait_until("QEMU has ended", || guests(&bench, "t-vm")[0]["state"] == "ended");
@@ -94,6 +105,11 @@ fn commands_run_inside(bench: &Bench, built: &Value) {
     assert_eq!(failed.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&failed.stderr).contains("missing arguments"));
     // Busybox, where the host has a static one, ends as a shell does.
+    // What comes in on standard input goes to the command.
+    let mut input = bench.command(&["lab", "exec", "t-vm", "db", "--", "cat"]);
+    let file = bench.path().join("lab.toml");
+    input.stdin(fs::File::open(&file).expect("it is there"));
+    assert_eq!(bench::printed(&input.output().expect("vtax runs")), fs::read_to_string(file).expect("text"));
     let missing = bench.vtax(&["lab", "exec", "t-vm", "db", "--", "no-such-program"]);
     let told = String::from_utf8_lossy(&missing.stderr);
     assert!(matches!(missing.status.code(), Some(2 | 127)) && told.contains("no-such-program"), "{told}");
@@ -107,6 +123,132 @@ fn the_console_is_shown(bench: &Bench) {
     let shown = bench.printed(&["lab", "console", "t-vm", "db"]);
     assert!(shown.contains("vtax-agent: ready"), "{shown}");
     assert!(bench.refused(&["lab", "console", "t-vm", "sut"]).contains("it has db"));
+}
+
+/// Where a guest has its sockets.
+fn directory(guest: &Value) -> PathBuf {
+    guest["launch"]["directory"].as_str().expect("a path").into()
+}
+
+fn the_second_at_the_console_is_told_of_the_first(bench: &Bench, directory: &Path) {
+    let mut first = bench.command(&["lab", "console", "t-vm", "db"]);
+    let mut first = first.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("vtax runs");
+    let (lock, own) = (directory.join("console.lock"), first.id().to_string());
+    wait_until("the first is attached", || fs::read_to_string(&lock).is_ok_and(|holder| holder == own));
+    let output = bench.vtax(&["lab", "console", "t-vm", "db"]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(69), "{told}");
+    assert!(told.contains("attached to the console of `db`") && told.contains(&format!("process {own}")), "{told}");
+    // Its input ends, and so it leaves the place.
+    drop(first.stdin.take());
+    assert!(first.wait().expect("it ends").success());
+    bench.printed(&["lab", "console", "t-vm", "db"]);
+}
+
+const FATED: &str = r#"
+[[guest]]
+name = "vm"
+host = "sut"
+method = "paravirtual"
+count = 3
+memory = "128 MiB"
+"#;
+
+#[test]
+fn guests_that_fail_say_why() {
+    let bench = Bench::with("lab.toml", &lab_file("t-fate", FATED));
+    let _down = Down(&bench, "t-fate");
+    let built = json(&bench, &["lab", "up", "lab.toml", "--json"]);
+    a_panic_is_told(&bench);
+    a_lack_of_memory_is_told(&bench);
+    a_link_that_goes_down_is_told(&bench, &built["guests"][2]);
+    bench.printed(&["lab", "down", "t-fate"]);
+    assert!(processes_of(bench.path()).is_empty(), "something goes on");
+}
+
+/// A command in a guest that doesn't end well, and what is told of it.
+fn in_guest(bench: &Bench, guest: &str, script: &str) -> (Option<i32>, String) {
+    let output = bench.vtax(&["lab", "exec", "t-fate", guest, "--", "sh", "-c", script]);
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+fn a_panic_is_told(bench: &Bench) {
+    let (status, told) = in_guest(bench, "vm-1", "echo c >/proc/sysrq-trigger");
+    assert_eq!(status, Some(69), "{told}");
+    assert!(told.contains("`vm-1` is gone: QEMU has ended (its kernel panicked)"), "{told}");
+    assert!(told.contains("sysrq triggered crash"), "{told}");
+}
+
+fn a_lack_of_memory_is_told(bench: &Bench) {
+    // What is killed for memory is the program that has it, and the agent goes on.
+    let (status, told) = in_guest(bench, "vm-2", "tail /dev/zero");
+    assert_eq!(status, Some(137), "{told}");
+    assert!(told.contains("`vm-2` ran out of memory") && told.contains("(tail)"), "{told}");
+    // Files in memory are nobody's. The agent is the first process, which Linux doesn't kill.
+    // The shell may be killed first, once or twice.
+    let fill = || in_guest(bench, "vm-2", "cat /dev/zero >/tmp/a; cat /dev/zero >/run/b; tail /dev/zero");
+    let last = (0..10).map(|_| fill()).find(|(status, _)| *status == Some(69));
+    let (_, told) = last.expect("no guest goes on without memory");
+    assert!(told.contains("it ran out of memory; give it more by `memory`"), "{told}");
+}
+
+fn a_link_that_goes_down_is_told(bench: &Bench, guest: &Value) {
+    let directory = directory(guest);
+    let name = "vm-3".parse().expect("a name");
+    let set_link = |up| {
+        let mut monitor = Monitor::connect(&name, &directory.join("qmp.sock"), Duration::from_secs(10)).expect("free");
+        monitor.set_link(&nic_id(0), up).expect("there is such a NIC");
+    };
+    let before = sent(bench);
+    let ends = ["--from", "zone:t-fate/peer", "--to", "zone:t-fate/vm-3", "--samples", "1", "--duration", "20s"];
+    let mut measure = bench.command(&[&["measure", "--warmup", "0s"], &ends[..]].concat());
+    let measure = measure.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("vtax runs");
+    wait_until("the sample goes on", || sent(bench) > before + 500);
+    set_link(false);
+    let output = measure.wait_with_output().expect("it ends");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("A link is down: eth0 of zone:t-fate/vm-3 is off or has no carrier"), "{told}");
+    set_link(true);
+}
+
+/// Packets that the host opposite has sent on the wire (proc_pid_net(5)).
+fn sent(bench: &Bench) -> u64 {
+    let table = bench.printed(&["lab", "exec", "t-fate", "peer", "--", "cat", "/proc/net/dev"]);
+    let counts = table.lines().find_map(|line| line.trim().strip_prefix("wire0:")).expect("it has a wire");
+    counts.split_ascii_whitespace().nth(9).and_then(|count| count.parse().ok()).expect("a number")
+}
+
+#[test]
+fn a_guest_that_is_late_takes_its_lab_with_it() {
+    let bench = Bench::with("lab.toml", &lab_file("t-late", GUEST));
+    let _down = Down(&bench, "t-late");
+    let output = bench.vtax(&["lab", "up", "lab.toml", "--wait", "50ms"]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(69), "{told}");
+    for part in ["`db` has no agent that opens its port within 50ms", "the lab was removed again"] {
+        assert!(told.contains(part), "no {part} in {told}");
+    }
+    assert!(!labs(&bench).contains(&"t-late".to_owned()));
+    assert!(processes_of(bench.path()).is_empty(), "an orphan");
+}
+
+#[test]
+fn eight_guests_that_boot_are_cleaned_away_when_vtax_is_killed() {
+    let eight = GUEST.replace("memory", "count = 8\nmemory");
+    let bench = Bench::with("lab.toml", &lab_file("t-eight", &eight));
+    let _down = Down(&bench, "t-eight");
+    let mut up = bench.command(&["lab", "up", "lab.toml"]).stderr(Stdio::null()).spawn().expect("vtax runs");
+    wait_until("the last of eight guests is started", || started(&bench, "guest=db-8").is_some());
+    up.kill().expect("it is ours");
+    up.wait().expect("it ends");
+    let pids = processes_of(bench.path());
+    assert_eq!(pids.len(), 8, "they go on");
+    let told = bench.printed(&["lab", "clean", "t-eight"]);
+    assert_eq!(told, "removed t-eight\n");
+    assert!(!labs(&bench).contains(&"t-eight".to_owned()));
+    assert!(processes_of(bench.path()).is_empty(), "an orphan");
+    assert!(!Path::new("/run/vtax/labs/t-eight").exists(), "its directory is left");
 }
 
 #[test]

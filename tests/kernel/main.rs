@@ -10,6 +10,7 @@ mod guests;
 mod lab_guests;
 mod labs;
 mod measure;
+mod queues;
 mod remote;
 mod rootless;
 mod studies;

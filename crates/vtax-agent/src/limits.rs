@@ -22,6 +22,9 @@ pub const BUFFERS_MOST: ByteSize = ByteSize(1 << 30);
 pub const TIME_MOST: Span = Span(Duration::from_secs(24 * 60 * 60));
 /// The largest file that is sent.
 pub const FILE_MOST: ByteSize = ByteSize(1 << 40);
+/// What a program that is run can get on its standard input: it comes in one frame
+/// ([`REQUEST_MOST`](crate::frame::REQUEST_MOST)) with the order to run it.
+pub const INPUT_MOST: ByteSize = ByteSize(512 << 10);
 /// What is kept of each output of a program that is run: the beginning.
 pub const OUTPUT_MOST: ByteSize = ByteSize(1 << 20);
 /// What a file goes through.
@@ -48,6 +51,12 @@ pub enum LimitError {
     Time {
         /// Warm-up and measured time, or the limit of a program.
         asked: Span,
+    },
+    /// Too much for a program's standard input.
+    #[error("{asked} on the standard input of a program in a guest: at most {INPUT_MOST}")]
+    Input {
+        /// As asked.
+        asked: ByteSize,
     },
     /// A series without an end.
     #[error("an interval of 0 never ends; give some milliseconds, as --interval 100ms")]
@@ -132,12 +141,16 @@ impl Load {
         Ok(Load { flows: 1, buffers: FILE_BUFFER })
     }
 
-    /// Of running a program.
-    pub fn of_program(limit: Span) -> Result<Load, LimitError> {
+    /// Of running a program that gets this on its standard input.
+    pub fn of_program(stdin: &[u8], limit: Span) -> Result<Load, LimitError> {
         if limit > TIME_MOST {
             return Err(LimitError::Time { asked: limit });
         }
-        Ok(Load { flows: 1, buffers: ByteSize(2 * OUTPUT_MOST.0) })
+        let input = ByteSize(stdin.len() as u64);
+        if input > INPUT_MOST {
+            return Err(LimitError::Input { asked: input });
+        }
+        Ok(Load { flows: 1, buffers: ByteSize(2 * OUTPUT_MOST.0 + input.0) })
     }
 
     /// With another session beside it, if the agent can take both.

@@ -232,13 +232,17 @@ pub enum Request {
         /// Which link, and how.
         attachment: Attachment,
     },
-    /// Run a program in the guest that the agent is in, in a process group of its own and with
-    /// nothing on its standard input. A session until it has ended. [`Reply::Ran`].
+    /// Run a program in the guest that the agent is in, in a process group of its own. A session
+    /// until it has ended. [`Reply::Ran`].
     Run {
         /// New on this agent.
         session: SessionId,
         /// The program, as a path or to be looked up in PATH, and its arguments.
         argv: Vec<String>,
+        /// What it finds on its standard input, at most [`INPUT_MOST`](crate::limits::INPUT_MOST);
+        /// in base64 on the wire.
+        #[serde(default, skip_serializing_if = "Vec::is_empty", with = "base64_on_wire")]
+        stdin: Vec<u8>,
         /// How long it may take; past it the group is killed.
         #[serde(default = "run_limit")]
         limit: Span,
@@ -412,6 +416,23 @@ pub struct LinkAddress {
     pub address: IpAddr,
     /// Length of its network's prefix.
     pub prefix: u8,
+    /// Whether the interface is switched on and has a carrier.
+    pub running: bool,
+}
+
+/// Any bytes as text (RFC 4648, 4).
+mod base64_on_wire {
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&STANDARD.encode(bytes))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        STANDARD.decode(text).map_err(D::Error::custom)
+    }
 }
 
 /// A token as 32 hexadecimal digits.

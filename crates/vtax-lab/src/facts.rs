@@ -1,6 +1,7 @@
 //! What a plan must know of this machine.
 
 mod guests;
+mod vhost_user;
 
 use std::{collections::BTreeMap, fs, path::Path};
 

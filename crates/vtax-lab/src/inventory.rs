@@ -48,6 +48,9 @@ pub struct GuestSummary {
     pub pid: Option<u32>,
     /// Its RAM.
     pub memory: ByteSize,
+    /// What QEMU takes of the host's memory beside that, as long as it runs.
+    #[serde(default)]
+    pub overhead: Option<ByteSize>,
     /// Its virtual CPUs.
     pub vcpus: u32,
     /// What they are pinned to.
@@ -171,10 +174,10 @@ fn summary(name: Name, snapshot: &Result<Snapshot<LabStep>, JournalError>) -> La
 
 /// Of a step that starts one.
 fn guest(record: &Record<LabStep>) -> Option<GuestSummary> {
-    let LabStep::StartGuest { host, launch, cpus } = &record.step else { return None };
+    let LabStep::StartGuest { host, launch, pins } = &record.step else { return None };
     let process = record.progress.receipt().and_then(Receipt::process);
-    let alive = process.filter(|process| Qemu::attach((**launch).clone(), *process).is_alive());
-    let state = match (process, alive) {
+    let qemu = process.map(|process| Qemu::attach((**launch).clone(), process)).filter(Qemu::is_alive);
+    let state = match (process, &qemu) {
         (_, Some(_)) => GuestState::Running,
         (Some(_), None) => GuestState::Ended,
         (None, None) => GuestState::Planned,
@@ -183,10 +186,11 @@ fn guest(record: &Record<LabStep>) -> Option<GuestSummary> {
         name: launch.name.clone(),
         host: host.clone(),
         state,
-        pid: alive.map(|process| process.pid.0),
+        pid: qemu.as_ref().map(|qemu| qemu.process().pid.0),
         memory: launch.memory,
+        overhead: qemu.and_then(|qemu| qemu.overhead().ok()),
         vcpus: launch.vcpus,
-        cpus: cpus.clone(),
+        cpus: pins.cpus.clone(),
         accel: launch.accel,
     })
 }

@@ -29,18 +29,18 @@ use crate::{
 pub enum Lifetime {
     /// As long as the [`Lab`]; if its process is killed, until the next `clean`.
     Ephemeral,
-    /// Until someone takes it down by name.
+    /// From [`Lab::keep`] on, until someone takes it down by name; before that as an ephemeral one.
     Kept,
 }
 
-/// A lab that is up. An ephemeral one is taken down when this is dropped; call [`Lab::down`]
+/// A lab that is up. Unless it is kept, it is taken down when this is dropped; call [`Lab::down`]
 /// to learn of failures.
 #[derive(Debug)]
 pub struct Lab {
     world: World,
     blueprint: Arc<Blueprint>,
     site: Mutex<Site>,
-    /// Held while the lab is ephemeral: the journal's lock says that someone answers for it.
+    /// Held until the lab is kept: the journal's lock says that someone answers for it.
     journal: Option<Journal<LabStep>>,
 }
 
@@ -73,19 +73,25 @@ impl Lab {
             journal.discard_if_empty()?;
             return Err(error);
         }
-        let mut journal = journal.execute(steps, &mut site).map_err(|error| {
+        let journal = journal.execute(steps, &mut site).map_err(|error| {
             site.remove_directory();
             LabError::Build { lab: blueprint.lab.clone(), error: Box::new(error) }
         })?;
-        if lifetime == Lifetime::Ephemeral {
-            return Ok(Lab { world: world.clone(), blueprint, site: Mutex::new(site), journal: Some(journal) });
+        Ok(Lab { world: world.clone(), blueprint, site: Mutex::new(site), journal: Some(journal) })
+    }
+
+    /// Leaves the lab where it is, until someone takes it down by name. To be called when all that
+    /// is wanted of it is there, its guests too: what a process leaves that was killed before this
+    /// is abandoned, and the next `clean` removes it.
+    ///
+    /// # Errors
+    /// That can't be written down, as the disk is full; nothing has changed.
+    pub fn keep(&mut self) -> Result<(), LabError> {
+        if let Some(journal) = &mut self.journal {
+            journal.keep()?;
+            self.journal = None;
         }
-        if let Err(error) = journal.keep() {
-            // What can't be removed now is left to `clean`; that the disk is full is the news.
-            let _ = undo(journal, &mut site);
-            return Err(error.into());
-        }
-        Ok(Lab { world: world.clone(), blueprint, site: Mutex::new(site), journal: None })
+        Ok(())
     }
 
     /// A lab that is up already, to run programs in it, look at it or take it down.
@@ -173,6 +179,16 @@ impl Lab {
             }
         }
         Ok(())
+    }
+
+    /// Whether the links from one endpoint to the other still carry packets. Links inside guests are
+    /// not the lab's.
+    ///
+    /// # Errors
+    /// [`LabError::Link`]: the first that is gone, switched off or without carrier.
+    pub fn check_links(&self, from: &Endpoint, to: &Endpoint) -> Result<(), LabError> {
+        let places = self.blueprint.path(from, to).unwrap_or_default();
+        verify::carriers(&mut self.site(), &self.blueprint, &places)
     }
 
     /// The links from one endpoint to the other, as they are now.

@@ -2,6 +2,7 @@
 //! guests.
 
 mod guests;
+mod macvtap;
 
 use std::{
     collections::HashMap,
@@ -219,6 +220,7 @@ impl Site {
                 let kind = LinkKind::Macvlan { parent: self.index(parent)? };
                 self.make(&parent.namespace, at, kind, mtu)
             }
+            NewLink::Macvtap { parent, mac } => self.make_macvtap(at, parent, *mac, mtu),
             NewLink::Ipvlan { parent } => {
                 let kind = LinkKind::Ipvlan { parent: self.index(parent)? };
                 self.make(&parent.namespace, at, kind, mtu)
@@ -362,7 +364,7 @@ impl Step for LabStep {
     fn apply(&self, site: &mut Site) -> Result<Receipt, LabError> {
         let done = match self {
             LabStep::CreateNamespace { namespace } => return site.create_namespace(namespace),
-            LabStep::StartGuest { host, launch, cpus } => return site.start_guest(host, launch, cpus),
+            LabStep::StartGuest { host, launch, pins } => return site.start_guest(host, launch, pins),
             LabStep::CreateLink { at, kind, mtu } => site.create_link(at, kind, *mtu),
             LabStep::EnableLink { at, bridge, mark } => site.enable_link(at, bridge.as_ref(), mark),
             LabStep::AddAddress { at, address } => site.add_address(at, *address),

@@ -8,10 +8,10 @@ use std::{fmt, net::Ipv4Addr};
 
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
-use vtax_model::{topology::Name, units::Mtu};
+use vtax_model::{guest::Mac, topology::Name, units::Mtu};
 
 use crate::{
-    guest::{arguments::arguments, launch::Launch},
+    guest::{arguments::arguments, launch::Launch, threads::Pins},
     limit::Limit,
     place::{LinkName, Place},
 };
@@ -75,15 +75,15 @@ pub enum LabStep {
         /// The bucket.
         limit: Limit,
     },
-    /// Starts a guest, which opens its tap; its vCPUs are pinned as soon as there are any.
+    /// Starts a guest, which opens its tap; its threads are pinned as soon as there are any.
     StartGuest {
         /// The host in whose namespace QEMU runs.
         host: Name,
         /// What is started.
         launch: Box<Launch>,
-        /// The CPUs that its vCPUs are pinned to, in turn; none are pinned if it is empty.
-        #[serde(default)]
-        cpus: Vec<u32>,
+        /// The CPUs that its threads are pinned to.
+        #[serde(flatten)]
+        pins: Pins,
     },
     /// Looks at every link of the lab: marked, carrying packets, with the MTU it should have.
     Verify,
@@ -109,6 +109,13 @@ pub enum NewLink {
     Macvlan {
         /// The link below.
         parent: Place,
+    },
+    /// A link on another whose other end is a guest's NIC.
+    Macvtap {
+        /// The link below, in the same namespace.
+        parent: Place,
+        /// The address of the guest's NIC, which is the link's as well.
+        mac: Mac,
     },
     /// A link with the MAC address of the one below.
     Ipvlan {
@@ -139,6 +146,7 @@ impl NewLink {
             NewLink::Bridge => "bridge",
             NewLink::Tap { .. } => "tun",
             NewLink::Macvlan { .. } => "macvlan",
+            NewLink::Macvtap { .. } => "macvtap",
             NewLink::Ipvlan { .. } => "ipvlan",
             NewLink::Vxlan { .. } => "vxlan",
         }
@@ -161,8 +169,8 @@ impl fmt::Display for LabStep {
             LabStep::AddRoute { namespace, to, via } => write!(f, "route of {namespace} to {to} via {via}"),
             LabStep::SetSysctl { namespace, key, value } => write!(f, "sysctl of {namespace}: {key} = {value}"),
             LabStep::LimitRate { at, limit } => write!(f, "limit of {at}: {limit}"),
-            LabStep::StartGuest { host, launch, cpus } => {
-                write!(f, "guest {} in {host}{}: {}", launch.name, Pins(cpus), launch.qemu.path.display())?;
+            LabStep::StartGuest { host, launch, pins } => {
+                write!(f, "guest {} in {host}{pins}: {}", launch.name, launch.qemu.path.display())?;
                 arguments(launch).iter().try_for_each(|argument| write!(f, " {}", Quoted(argument)))
             }
             LabStep::Verify => f.write_str("verify that every link is marked, carries packets and has its mtu"),
@@ -178,23 +186,12 @@ impl fmt::Display for NewLink {
             NewLink::Tap { queues: 1 } => f.write_str("tap"),
             NewLink::Tap { queues } => write!(f, "tap of {queues} queues"),
             NewLink::Macvlan { parent } => write!(f, "macvlan (bridge mode) on {parent}"),
+            NewLink::Macvtap { parent, mac } => write!(f, "macvtap (bridge mode) on {parent}, address {mac}"),
             NewLink::Ipvlan { parent } => write!(f, "ipvlan (l2) on {parent}"),
             NewLink::Vxlan { parent, vni, local, remote } => {
                 write!(f, "vxlan {vni} on {parent} from {local} to {remote} port {}", NewLink::VXLAN_PORT)
             }
         }
-    }
-}
-
-struct Pins<'a>(&'a [u32]);
-
-impl fmt::Display for Pins<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() {
-            return Ok(());
-        }
-        let cpus: Vec<String> = self.0.iter().map(u32::to_string).collect();
-        write!(f, ", vcpus on cpus {}", cpus.join(","))
     }
 }
 

@@ -38,6 +38,13 @@ pub(crate) fn up(site: &mut Site, blueprint: &Blueprint) -> Result<(), LabError>
     }
 }
 
+/// Whether these links carry packets, whatever their MTU is now.
+pub(crate) fn carriers(site: &mut Site, blueprint: &Blueprint, places: &[Place]) -> Result<(), LabError> {
+    let found = Found::look(site, blueprint)?;
+    let mut passed = blueprint.links.iter().filter(|planned| places.contains(&planned.place));
+    passed.try_for_each(|planned| found.carries(planned, blueprint).map(|_| ()))
+}
+
 /// Gives every link the MTU that goes with this one of the wires.
 ///
 /// Links that stand on others can't have more than those, so what grows is changed from the
@@ -112,15 +119,21 @@ impl Found {
     }
 
     fn check(&self, planned: &PlannedLink, blueprint: &Blueprint, mtu: Mtu) -> Result<(), LabError> {
+        let (wanted, found) = (planned.mtu(mtu), self.carries(planned, blueprint)?.mtu);
         let (lab, place) = (blueprint.lab.clone(), planned.place.clone());
-        let wrong = |why| Err(LabError::Link { lab: lab.clone(), place: place.clone(), why });
-        let (wanted, found) = match self.get(&planned.place) {
-            None => return wrong("is gone"),
-            Some(link) if link.alias.as_ref() != Some(&planned.mark) => return wrong("doesn't carry the lab's mark"),
-            Some(link) if !link.up => return wrong("is switched off"),
-            Some(link) if !link.running => return wrong("has no carrier"),
-            Some(link) => (planned.mtu(mtu), link.mtu),
-        };
         if wanted == found { Ok(()) } else { Err(LabError::Mtu { lab, place, wanted, found }) }
+    }
+
+    /// The link, if it is ours and carries packets.
+    fn carries(&self, planned: &PlannedLink, blueprint: &Blueprint) -> Result<&Link, LabError> {
+        let (lab, place) = (blueprint.lab.clone(), planned.place.clone());
+        let wrong = |why| Err(LabError::Link { lab, place, why });
+        match self.get(&planned.place) {
+            None => wrong("is gone"),
+            Some(link) if link.alias.as_ref() != Some(&planned.mark) => wrong("doesn't carry the lab's mark"),
+            Some(link) if !link.up => wrong("is switched off"),
+            Some(link) if !link.running => wrong("has no carrier"),
+            Some(link) => Ok(link),
+        }
     }
 }

@@ -8,7 +8,7 @@ use std::{
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::Command,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tempfile::TempDir;
@@ -19,12 +19,16 @@ use vtax_lab::{
         arguments::nic_id,
         image::{self, Tools},
         kernel::Kernel,
-        launch::{Boot, DiskFormat, Launch, NicKind, NicLaunch},
+        launch::{Boot, DiskFormat, Launch, NicKind, NicLaunch, Seed},
         process::Qemu,
         qemu::Program,
+        threads::Pins,
     },
 };
-use vtax_model::guest::{Accelerator, EmulatedNic, VirtioNic};
+use vtax_model::{
+    guest::{Accelerator, EmulatedNic, VirtioNic},
+    units::ByteSize,
+};
 use vtax_sys::{
     SysError,
     netns::{NetNs, Outlive},
@@ -132,8 +136,11 @@ fn a_guest_with_every_kind_of_nic_comes_up_is_known_by_its_threads_and_ends() {
     assert_eq!(name(threads.main).trim_end(), "vtax-web");
 
     let first = vtax_sys::cpu::allowed_cpus().expect("ours").iter().next().expect("we run somewhere");
-    guest.0.pin_vcpus(&[first], END).expect("a CPU that is ours");
-    threads.pin_service(&guest.0.launch().name, &[first]).expect("a CPU that is ours");
+    let pins = Pins { cpus: vec![first], io_cpus: vec![first], vhost_cpus: vec![first] };
+    guest.0.pin(&pins, END).expect("a CPU that is ours");
+    assert!(threads.places().iter().all(|place| place.cpus == [first]), "{:?}", threads.places());
+    let overhead = guest.0.overhead().expect("it runs");
+    assert!((ByteSize(1 << 20)..ByteSize(1 << 30)).contains(&overhead), "{overhead}");
     let status = fs::read_to_string(format!("/proc/{}/status", threads.vcpus[1].thread)).expect("a thread");
     assert!(status.lines().any(|line| line == format!("Cpus_allowed_list:\t{first}")), "{status}");
 
@@ -170,7 +177,24 @@ fn a_panic_is_noticed_with_the_last_words_of_the_console() {
     let mut guest = bench.start(bench.launch(Path::new("/proc/self/exe"), Vec::new()));
     let error = guest.0.wait_agent(PATIENCE).expect_err("there is no agent");
     assert!(matches!(error, GuestError::Ended { .. }), "{error}");
-    assert!(error.to_string().contains("Attempted to kill init"), "{error}");
+    let told = error.to_string();
+    assert!(told.contains("(its kernel panicked)") && told.contains("Attempted to kill init"), "{told}");
+}
+
+/// It waits for a disk that it hasn't, for ever, and no processor stands still.
+#[test]
+fn a_guest_that_hangs_at_boot_is_given_up_at_the_deadline() {
+    let bench = Bench::new();
+    let mut launch = bench.launch(&agent(), Vec::new());
+    let Boot::Kernel { append, .. } = &mut launch.boot else { unreachable!("it boots a kernel") };
+    append.extend(["rdinit=/none", "root=/dev/none", "rootwait"].map(str::to_owned));
+    let mut guest = bench.start(launch);
+    let patience = Duration::from_secs(3);
+    let begun = Instant::now();
+    let error = guest.0.wait_agent(patience).expect_err("there is no agent");
+    assert!(begun.elapsed() >= patience && guest.0.is_alive());
+    assert!(matches!(error, GuestError::Late { waited, .. } if waited == patience), "{error}");
+    assert!(error.to_string().contains("`web` has no agent that opens its port within 3s"), "{error}");
 }
 
 #[test]
@@ -236,20 +260,39 @@ fn spawn_plainly(mut command: Command) -> Result<std::process::Child, SysError> 
     command.spawn().map_err(fail)
 }
 
-/// All options of the least machine are known to this QEMU; it needs no kernel to say so.
-#[test]
-fn a_disk_that_is_empty_keeps_its_guest_waiting_and_costs_nothing() {
-    let bench = Bench::new();
+/// On a raw disk of 1 MiB, what a BIOS starts: it finds this in the first sector if that is marked so.
+fn disk(bench: &Bench, boot: Option<&[u8]>) -> Launch {
     let disk = bench.folder.path().join("disk,1.raw");
-    fs::write(&disk, vec![0; 1 << 20]).expect("ours");
-    let seed = bench.folder.path().join("seed");
-    fs::create_dir(&seed).and_then(|()| fs::write(seed.join("meta-data"), "{}")).expect("ours");
+    let mut content = vec![0; 1 << 20];
+    if let Some(code) = boot {
+        content[..code.len()].copy_from_slice(code);
+        content[510..512].copy_from_slice(&[0x55, 0xaa]);
+    }
+    fs::write(&disk, content).expect("ours");
     let mut launch = bench.launch(&agent(), Vec::new());
     let format = DiskFormat::of(&disk).expect("it can be read");
     assert_eq!(format, DiskFormat::Raw);
     launch.boot = Boot::Disk { disk, format, keep: true };
-    launch.seed = Some(seed);
+    launch.seed = Some(Seed { agent: agent(), address: "198.18.0.3/24".parse().expect("an address") });
+    launch
+}
+
+/// All options of the least machine are known to this QEMU; it needs no kernel to say so.
+#[test]
+fn a_disk_whose_system_says_nothing_keeps_its_guest_waiting() {
+    let bench = Bench::new();
+    // cli; hlt; jmp to the hlt
+    let launch = disk(&bench, Some(&[0xfa, 0xf4, 0xeb, 0xfd]));
     let mut guest = Guest(Qemu::start(launch, spawn_plainly).expect("QEMU starts"));
     guest.0.wait_ready(PATIENCE).expect("QEMU takes every option");
+    assert!(guest.0.launch().seed_directory().join("user-data").is_file());
     guest.0.stop(END).expect("it ends");
+}
+
+#[test]
+fn a_disk_that_does_not_boot_is_not_waited_for() {
+    let bench = Bench::new();
+    let mut guest = Guest(Qemu::start(disk(&bench, None), spawn_plainly).expect("QEMU starts"));
+    let error = guest.0.wait_agent(PATIENCE).expect_err("there is no system").to_string();
+    assert!(error.contains("is gone") && error.contains("No bootable device"), "{error}");
 }

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use vtax_lab::{Facts, GuestNeeds, GuestState, Lab, LabError, Lifetime, Need, World, clean, list, plan};
+use vtax_lab::{Facts, GuestNeeds, GuestState, Lab, LabError, LabState, Lifetime, Need, World, clean, list, plan};
 use vtax_model::{
     located::Source,
     topology::{Name, Topology},
@@ -115,7 +115,7 @@ fn assert_nothing_left(lab: &str) {
 fn guests_come_with_their_lab_and_go_with_it() {
     let world = world();
     let topology = topology("guests", "vcpus = 2\nqueues = 2\ncpus = [0]");
-    let lab = up(&world, &topology, Lifetime::Kept);
+    let mut lab = up(&world, &topology, Lifetime::Kept);
 
     let summary = list(&world).expect("a list").into_iter().find(|lab| lab.name == name("guests")).expect("it is up");
     let [web, db] = summary.guests.as_slice() else { panic!("two guests: {:?}", summary.guests) };
@@ -134,6 +134,7 @@ fn guests_come_with_their_lab_and_go_with_it() {
     let mut web = lab.guest(&name("web")).expect("it was started");
     assert_eq!(web.threads(END).expect("its monitor answers").vcpus.len(), 2);
     web.wait_agent(BOOT).expect("the agent opens its port");
+    lab.keep().expect("the disk has room");
     drop(lab);
 
     // Another process finds the same guests by the journal.
@@ -176,14 +177,18 @@ fn a_guest_that_cannot_start_takes_the_lab_back() {
     assert_nothing_left("failed");
 }
 
-/// The process that the next test kills.
+/// The process that the next tests kill, with seven guests of the first host and one of the other.
 #[test]
 #[ignore = "started by another test"]
 fn actor() {
     let Ok(lab) = env::var(ACTOR) else { return };
-    let _lab = up(&world(), &topology(&lab, ""), Lifetime::Ephemeral);
+    let lab = up(&world(), &topology(&lab, "count = 7"), Lifetime::Ephemeral);
     println!("up");
-    std::thread::sleep(BOOT);
+    for guest in lab.guests() {
+        lab.guest(&guest.name).and_then(|mut qemu| Ok(qemu.wait_agent(2 * BOOT)?)).expect("the agent opens its port");
+    }
+    println!("running");
+    std::thread::sleep(2 * BOOT);
 }
 
 struct Reaped(Child);
@@ -201,20 +206,33 @@ fn start_actor(lab: &str) -> Reaped {
     Reaped(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("this test again"))
 }
 
-#[test]
-fn guests_of_a_killed_process_are_removed_by_clean() {
+/// Kills the maker of eight guests when it has said this, and cleans.
+fn guests_of_a_killed_process_go(lab: &str, when: &str) {
     let world = world();
-    let lab = "orphans";
     let mut actor = start_actor(lab);
     let output = BufReader::new(actor.0.stdout.take().expect("it is piped"));
-    assert!(output.lines().map_while(Result::ok).any(|line| line.ends_with("up")));
+    assert!(output.lines().map_while(Result::ok).any(|line| line.ends_with(when)));
     actor.0.kill().expect("it is ours");
     actor.0.wait().expect("it is ours");
-    assert_eq!(processes(lab).len(), 2, "guests outlive who made them");
+    let guests = processes(lab);
+    assert_eq!(guests.len(), 8, "guests outlive who made them");
+    let summary = list(&world).expect("a list").into_iter().find(|known| known.name == name(lab)).expect("known");
+    assert_eq!((summary.state, summary.guests.len()), (LabState::Abandoned, 8));
     let report = clean(&world, Some(&name(lab))).expect("a report");
     assert!(report.failures.is_empty(), "{:?}", report.failures);
     assert_eq!(report.removed, [name(lab)]);
     assert_nothing_left(lab);
+    assert!(guests.iter().all(|pid| !Path::new("/proc").join(pid).join("exe").exists()), "{guests:?}");
+}
+
+#[test]
+fn eight_guests_of_a_killed_process_are_removed_while_they_boot() {
+    guests_of_a_killed_process_go("orphans", "up");
+}
+
+#[test]
+fn eight_guests_of_a_killed_process_are_removed_while_they_run() {
+    guests_of_a_killed_process_go("orphans-up", "running");
 }
 
 /// Killed between the start of QEMU and the line that tells of it, nothing is known but the mark.

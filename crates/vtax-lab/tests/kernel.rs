@@ -353,11 +353,14 @@ fn a_name_and_a_range_that_are_taken_are_refused() {
 #[test]
 fn a_kept_lab_stays_until_it_is_taken_down() {
     let world = world();
-    drop(up(&world, &topology("kept", &zone("web", "sut", IoMethod::Bridge)), Lifetime::Kept));
+    let mut lab = up(&world, &topology("kept", &zone("web", "sut", IoMethod::Bridge)), Lifetime::Kept);
     let state = |wanted: &str| {
         let labs = list(&world).expect("a list");
         labs.into_iter().find(|lab| lab.name.as_str() == wanted).map(|lab| lab.state)
     };
+    assert_eq!(state("kept"), Some(LabState::Alive), "its maker still answers for it");
+    lab.keep().expect("the disk has room");
+    drop(lab);
     assert_eq!(state("kept"), Some(LabState::Kept));
     let report = clean(&world, Some(&name("kept"))).expect("a report");
     assert!(report.removed.is_empty() && report.failures.is_empty());

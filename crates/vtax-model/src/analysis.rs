@@ -151,6 +151,8 @@ fn cell_records(run: &Run, floors: &BTreeMap<Block, NoiseFloor>) -> Vec<CellReco
     let published = Published::of(run.header.study.id.as_str());
     let record = |(index, cell): (usize, &Cell)| {
         let samples: Vec<Sample> = run.samples.iter().filter(|sample| sample.cell == index).cloned().collect();
+        let figures = published.as_ref().map(|published| published.figures(cell)).unwrap_or_default();
+        let (published_on, alone): (Vec<_>, Vec<_>) = figures.into_iter().partition(|figure| figure.system.is_some());
         let path = run.header.paths.iter().find(|path| path.method == cell.row && path.mtu == cell.mtu).cloned();
         CellRecord {
             cell: *cell,
@@ -161,9 +163,8 @@ fn cell_records(run: &Run, floors: &BTreeMap<Block, NoiseFloor>) -> Vec<CellReco
             summary: (!samples.is_empty()).then(|| summary(cell, &samples)),
             samples,
             tax: taxes.remove(&index),
-            published: published
-                .as_ref()
-                .and_then(|p| p.figure(cell.row, cell.transport, cell.workload.kind(), cell.mtu)),
+            published: alone.first().map(|figure| figure.value),
+            published_on,
         }
     };
     run.header.study.cells.iter().enumerate().map(record).collect()
@@ -253,7 +254,7 @@ fn summary(cell: &Cell, samples: &[Sample]) -> SummaryRecord {
         socket_drops: total(|figures| figures.ends.initiator.socket_drops + figures.ends.responder.socket_drops),
         warmup: ends::warmup(&taken),
         stages: ends::stages(&figures),
-        parallel: ends::parallel(&taken, rr),
+        parallel: ends::parallel(cell, &taken),
         host_cpu: host_cpu::summary(&taken, rr),
     }
 }

@@ -138,7 +138,8 @@ impl fmt::Display for End {
     }
 }
 
-/// How the agent of an endpoint is reached: `local`, `ssh:USER@HOST`, `zone:LAB/NAME`.
+/// How the agent of an endpoint is reached: `local`, `ssh:USER@HOST`, `zone:LAB/NAME`,
+/// `libvirt:USER@NAME`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Control {
@@ -153,11 +154,22 @@ pub enum Control {
         /// The zone, host or guest.
         domain: Name,
     },
+    /// A virtual machine that libvirt runs, by ssh to its address.
+    Libvirt {
+        /// As whom ssh logs in; if absent, as it is set up.
+        user: Option<String>,
+        /// As libvirt knows it. Anything that is printable: libvirt takes spaces and dots, and before
+        /// a name with an `@` a user has to be written.
+        domain: String,
+    },
 }
 
 /// A text that names no way to an agent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no endpoint{why}; write local, ssh:HOST, ssh:USER@HOST, zone:NAME or zone:LAB/NAME")]
+#[error(
+    "`{}` is no endpoint{why}; write local, ssh:HOST, ssh:USER@HOST, zone:NAME, zone:LAB/NAME, libvirt:NAME or libvirt:USER@NAME",
+    text.escape_debug()
+)]
 pub struct BadControl {
     text: String,
     why: String,
@@ -176,8 +188,20 @@ impl FromStr for Control {
                 Some((lab, domain)) => Ok(Control::Zone { lab: Some(name(lab)?), domain: name(domain)? }),
                 None => Ok(Control::Zone { lab: None, domain: name(zone)? }),
             },
+            Some(("libvirt", domain)) => libvirt(domain).map_err(|why| bad(format!(": {why}"))),
             _ => Err(bad(String::new())),
         }
+    }
+}
+
+fn libvirt(text: &str) -> Result<Control, &'static str> {
+    let (user, domain) = text.split_once('@').map_or((None, text), |(user, domain)| (Some(user), domain));
+    let is_user = |user: &str| !user.is_empty() && !user.starts_with('-') && !user.contains(char::is_whitespace);
+    match user {
+        _ if text.chars().any(char::is_control) => Err("a control character"),
+        Some(user) if !is_user(user) => Err("what is before the @ is no user"),
+        _ if domain.is_empty() => Err("no domain is named"),
+        _ => Ok(Control::Libvirt { user: user.map(str::to_owned), domain: domain.to_owned() }),
     }
 }
 
@@ -202,6 +226,8 @@ impl fmt::Display for Control {
             Control::Ssh(host) => write!(f, "ssh:{host}"),
             Control::Zone { lab: Some(lab), domain } => write!(f, "zone:{lab}/{domain}"),
             Control::Zone { lab: None, domain } => write!(f, "zone:{domain}"),
+            Control::Libvirt { user: Some(user), domain } => write!(f, "libvirt:{user}@{domain}"),
+            Control::Libvirt { user: None, domain } => write!(f, "libvirt:{domain}"),
         }
     }
 }

@@ -8,7 +8,11 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use table::{GuestOptions, GuestTable};
 
-use crate::{method::IoMethod, study::Row, units::ByteSize};
+use crate::{
+    method::IoMethod,
+    study::{GuestPath, Row},
+    units::ByteSize,
+};
 
 /// The virtual machine of a guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +27,13 @@ pub struct GuestSize {
     /// The host's CPUs that the vCPUs are pinned to, in turn; unpinned if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpus: Vec<u32>,
+    /// The host's CPUs that QEMU's own threads may run on; any if empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub io_cpus: Vec<u32>,
+    /// The host's CPUs that the vhost threads, one for each pair of queues, are pinned to, in turn;
+    /// unpinned if empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub vhost_cpus: Vec<u32>,
     /// The NUMA node that the RAM is from; any if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
@@ -37,11 +48,21 @@ impl GuestSize {
     pub const MOST_VCPUS: u32 = 256;
     /// A distribution's kernel with its initramfs doesn't start in less.
     pub const LEAST_MEMORY: ByteSize = ByteSize(96 << 20);
+    /// What a guest with a disk image has if nothing is said: a distribution's whole system runs in it.
+    pub const OF_A_DISK: ByteSize = ByteSize(1 << 30);
 }
 
 impl Default for GuestSize {
     fn default() -> Self {
-        GuestSize { vcpus: 1, memory: ByteSize(256 << 20), hugepages: false, cpus: Vec::new(), node: None }
+        GuestSize {
+            vcpus: 1,
+            memory: ByteSize(256 << 20),
+            hugepages: false,
+            cpus: Vec::new(),
+            io_cpus: Vec::new(),
+            vhost_cpus: Vec::new(),
+            node: None,
+        }
     }
 }
 
@@ -107,6 +128,9 @@ pub struct VirtioNic {
     /// [`Backend::Userspace`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backend: Option<Backend>,
+    /// How its tap hangs on the host's wire.
+    #[serde(skip_serializing_if = "Vnet::is_usual")]
+    pub vnet: Vnet,
     /// Pairs of queues, at most one a vCPU.
     pub queues: u32,
     /// MSI-X vectors; one for each queue and two more if absent.
@@ -130,6 +154,7 @@ impl Default for VirtioNic {
     fn default() -> Self {
         VirtioNic {
             backend: None,
+            vnet: Vnet::Bridge,
             queues: 1,
             vectors: None,
             packed: false,
@@ -151,6 +176,38 @@ pub enum Backend {
     Userspace,
     /// Another program, in memory that it shares with the guest.
     VhostUser,
+}
+
+/// How a paravirtual NIC's tap hangs on the host's wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Vnet {
+    /// By a vsw: a bridge that the wire's end is a port of, and that takes every frame.
+    #[default]
+    Bridge,
+    /// By a macvtap: the driver of the wire's end itself gives each frame to the guest with its
+    /// address.
+    Macvtap,
+}
+
+impl Vnet {
+    /// The name in files and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Vnet::Bridge => "bridge",
+            Vnet::Macvtap => "macvtap",
+        }
+    }
+
+    fn is_usual(&self) -> bool {
+        *self == Vnet::default()
+    }
+}
+
+impl fmt::Display for Vnet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
 }
 
 /// Hardware that a hypervisor imitates.
@@ -305,6 +362,12 @@ impl Attach {
         let tap = nic.backend != Some(Backend::VhostUser);
         let bad_ring = |ring: &u32| !Attach::RING.contains(ring) || !ring.is_power_of_two();
         match nic {
+            VirtioNic { vnet, backend: Some(Backend::VhostUser), .. } if *vnet != Vnet::Bridge => {
+                Err(BadGuest::NoTap(*vnet))
+            }
+            VirtioNic { queues, .. } if size.vhost_cpus.len() > *queues as usize => {
+                Err(BadGuest::VhostPins { pins: size.vhost_cpus.len(), queues: *queues })
+            }
             VirtioNic { queues, .. } if !(1..=size.vcpus).contains(queues) => {
                 Err(BadGuest::Queues { queues: *queues, vcpus: size.vcpus })
             }
@@ -358,6 +421,17 @@ pub enum BadGuest {
         /// vCPUs.
         vcpus: u32,
     },
+    /// CPUs that no vhost thread would use.
+    #[error("{pins} vhost_cpus for {queues} queues: a queue has one vhost thread; name at most one for each")]
+    VhostPins {
+        /// CPUs.
+        pins: usize,
+        /// Pairs of queues.
+        queues: u32,
+    },
+    /// The backend of another program has no tap.
+    #[error("vnet = \"{0}\" is a kind of tap, and backend = \"vhost-user\" has none; remove one of the two")]
+    NoTap(Vnet),
     /// Queues that no vCPU would use, or none.
     #[error(
         "{queues} queues and {vcpus} vcpus: a NIC has 1 queue at least and one a vCPU at most; give the guest more vcpus, or the NIC fewer queues"
@@ -391,6 +465,8 @@ impl BadGuest {
             BadGuest::Vcpus(_) => "vcpus",
             BadGuest::Memory(_) => "memory",
             BadGuest::Pins { .. } => "cpus",
+            BadGuest::VhostPins { .. } => "vhost_cpus",
+            BadGuest::NoTap(_) => "vnet",
             BadGuest::Queues { .. } => "queues",
             BadGuest::Vectors(_) => "vectors",
             BadGuest::Ring { option, .. } => option,
@@ -429,6 +505,9 @@ impl GuestDefaults {
                 Some(Attach::Paravirtual(VirtioNic { backend: Some(backend), ..*virtio }))
             }
             Row::Device(Flavour::Model(model)) => Some(Attach::Emulated { model }),
+            Row::Queue(queueing) => Some(Attach::Paravirtual(VirtioNic { vnet: queueing.vnet(), ..*virtio })),
+            Row::Path(GuestPath::HostToHost) => None,
+            Row::Path(_) => Some(Attach::Paravirtual(*virtio)),
             Row::Method(_) | Row::Zones { .. } | Row::Engine(_) => None,
         }
     }

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
+    cell::Cell,
     study::Row,
-    units::Mtu,
-    workload::{TestKind, Transport},
+    units::{ByteSize, Mtu},
+    workload::{TestKind, Transport, Workload},
 };
 
 const FILES: [(&str, &str); 5] = [
@@ -27,36 +28,50 @@ pub struct Published {
     pub title: String,
     /// On what they were measured.
     pub testbed: String,
+    /// What to mind when ours are held against them, if there is anything.
+    pub note: Option<String>,
     #[serde(default)]
     cell: Vec<PublishedCell>,
 }
 
+/// What the file says of a row: of the whole of it, or of one test.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 struct PublishedCell {
     transport: Option<Transport>,
     method: Option<String>,
     path: Option<String>,
+    /// RR: µs, by MTU.
     #[serde(default)]
     rtt: BTreeMap<String, f64>,
+    /// RR: ms, by the bytes of request and response.
+    #[serde(default)]
+    latency: BTreeMap<String, f64>,
+    /// Streams: Mb/s, by MTU.
     #[serde(default)]
     bandwidth: BTreeMap<String, f64>,
+    /// Streams: Gb/s.
+    gbps: Option<f64>,
     system: Option<String>,
+    /// Files: seconds.
     real: Option<f64>,
     user: Option<f64>,
     sys: Option<f64>,
 }
 
-/// The `time` of a published file transfer, in seconds.
-#[derive(Debug, Clone, PartialEq)]
-pub struct PublishedTime<'a> {
-    /// The machine.
-    pub system: &'a str,
-    /// Elapsed.
-    pub real: f64,
-    /// CPU in user space.
-    pub user: f64,
-    /// CPU in the kernel.
-    pub sys: f64,
+/// A figure that a source has for a cell.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PublishedFigure {
+    /// The machine, and in which state, if the source has several: `large, tuned`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system: Option<String>,
+    /// In the unit of what its test is compared by: mean RTT in µs, Mb/s, seconds.
+    pub value: f64,
+    /// Files: CPU seconds in user space.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<f64>,
+    /// Files: CPU seconds in the kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sys: Option<f64>,
 }
 
 impl Published {
@@ -66,36 +81,44 @@ impl Published {
         Some(toml::from_str(text).expect("a test reads every published file"))
     }
 
-    /// The mean RTT in µs (RR) or the bandwidth in Mb/s (stream) of a cell.
-    pub fn figure(&self, row: Row, transport: Transport, test: TestKind, mtu: Mtu) -> Option<f64> {
-        let name = row.to_string();
-        let cell =
-            self.cell.iter().find(|cell| cell.transport == Some(transport) && cell.method.as_ref() == Some(&name))?;
-        let figures = match test {
-            TestKind::Rr => &cell.rtt,
-            TestKind::Stream => &cell.bandwidth,
-            TestKind::Crr | TestKind::Cc | TestKind::Maerts | TestKind::Bidirectional | TestKind::File => return None,
-        };
-        figures.get(&mtu.to_string()).copied()
-    }
-
-    /// The file transfers of a row, one for each machine of the source.
-    pub fn times(&self, row: Row) -> impl Iterator<Item = PublishedTime<'_>> {
-        let name = row.to_string();
-        let of_row = move |cell: &&PublishedCell| cell.path.as_ref() == Some(&name);
-        self.cell.iter().filter(of_row).filter_map(PublishedCell::time)
+    /// What was published for a cell: one figure for each machine of the source.
+    pub fn figures(&self, cell: &Cell) -> Vec<PublishedFigure> {
+        let row = self.cell.iter().filter(|published| published.is_of(cell.row));
+        let known = row.filter(|published| published.transport.is_none_or(|transport| transport == cell.transport));
+        known.filter_map(|published| published.figure(cell)).collect()
     }
 }
 
 impl PublishedCell {
-    fn time(&self) -> Option<PublishedTime<'_>> {
-        Some(PublishedTime { system: self.system.as_deref()?, real: self.real?, user: self.user?, sys: self.sys? })
+    /// A kind of NIC is one of its method's, of which no source names more than one.
+    fn is_of(&self, row: Row) -> bool {
+        let method = row.flavour().map(|flavour| flavour.method().to_string());
+        let names = [Some(row.to_string()), method];
+        [&self.method, &self.path].into_iter().flatten().any(|own| names.iter().flatten().any(|name| name == own))
+    }
+
+    fn figure(&self, cell: &Cell) -> Option<PublishedFigure> {
+        let of_mtu = |figures: &BTreeMap<String, f64>, mtu: Mtu| figures.get(&mtu.to_string()).copied();
+        let value = match cell.workload {
+            Workload::Rr { request, response } => {
+                let ByteSize(bytes) = request;
+                let latency = self.latency.get(&bytes.to_string()).filter(|_| request == response);
+                of_mtu(&self.rtt, cell.mtu).or(latency.map(|ms| ms * 1e3))
+            }
+            Workload::Stream { .. } if cell.workload.kind() == TestKind::Stream => {
+                of_mtu(&self.bandwidth, cell.mtu).or(self.gbps.map(|gbps| gbps * 1e3))
+            }
+            Workload::File { .. } => self.real,
+            Workload::Stream { .. } | Workload::Crr { .. } | Workload::Cc => None,
+        };
+        Some(PublishedFigure { system: self.system.clone(), value: value?, user: self.user, sys: self.sys })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{located::Source, study::Study};
 
     #[test]
     fn every_published_file_reads() {
@@ -105,22 +128,74 @@ mod tests {
         assert_eq!(Published::of("demo"), None);
     }
 
+    /// What is published for the cells of a row in a built-in study: machine and value.
+    fn figures(study: &str, row: &str, is: impl Fn(&Cell) -> bool) -> Vec<(String, f64)> {
+        let cells = Study::built_in(study).expect("built in").cells;
+        let of_row = |cell: &&Cell| cell.row.to_string() == row && is(cell);
+        let published = Published::of(study).expect("listed");
+        let of_cell = |cell: &Cell| published.figures(cell);
+        let found = cells.iter().filter(of_row).flat_map(of_cell);
+        found.map(|figure| (figure.system.unwrap_or_default(), figure.value)).collect()
+    }
+
+    fn is(transport: Transport, test: TestKind, mtu: u32) -> impl Fn(&Cell) -> bool {
+        move |cell| (cell.transport, cell.workload.kind(), cell.mtu.get()) == (transport, test, mtu)
+    }
+
     #[test]
     fn the_t7_1_figures_are_those_of_the_source() {
+        let figure = |row, transport, test, mtu| figures("sparc-t7-1", row, is(transport, test, mtu));
+        assert_eq!(figure("sr-iov", Transport::Udp, TestKind::Rr, 9000), [(String::new(), 63.0)]);
+        assert_eq!(figure("paravirtual", Transport::Tcp, TestKind::Stream, 1500), [(String::new(), 4800.0)]);
+        assert_eq!(figure("bridge", Transport::Tcp, TestKind::Stream, 1500), []);
+    }
+
+    #[test]
+    fn a_kind_of_nic_has_the_figures_of_its_method() {
+        let text = r#"
+            id = "kinds"
+            title = "Kinds of NIC"
+            baseline = "native"
+            [matrix]
+            methods = ["native", "paravirtual:vhost", "emulated:igb"]
+            mtu = [1500]
+            transports = ["tcp"]
+            tests = ["rr"]
+            [plan]
+            samples = 1
+            duration = "1s"
+        "#;
+        let cells = Study::parse(Source { name: "kinds.toml", text }).expect("a study").cells;
         let published = Published::of("sparc-t7-1").expect("listed");
-        let mtu = |bytes| Mtu::try_from(bytes).expect("possible");
-        let row = |name: &str| name.parse().expect("known");
-        let figure = |name, transport, test, bytes| published.figure(row(name), transport, test, mtu(bytes));
-        assert_eq!(figure("sr-iov", Transport::Udp, TestKind::Rr, 9000), Some(63.0));
-        assert_eq!(figure("paravirtual", Transport::Tcp, TestKind::Stream, 1500), Some(4800.0));
-        assert_eq!(figure("bridge", Transport::Tcp, TestKind::Stream, 1500), None);
+        let values = cells.iter().map(|cell| published.figures(cell).first().map(|figure| figure.value));
+        assert_eq!(values.collect::<Vec<_>>(), [Some(58.0), Some(91.0), None]);
+    }
+
+    #[test]
+    fn the_vmdq_figures_are_those_that_the_source_prints() {
+        let all = |row| figures("vmdq", row, |_| true);
+        assert_eq!(all("native"), [(String::new(), 120.0)], "of 64 bytes only");
+        assert_eq!((all("shared-queue")[0].1, all("queue-per-guest")[0].1), (240.0, 130.0));
+    }
+
+    #[test]
+    fn the_ovm3_figures_are_of_two_machines() {
+        let all = |row| figures("ovm3-tuning", row, |_| true);
+        let of = |system: &str, value| (system.to_owned(), value);
+        let guest = [of("small, untuned", 7800.0), of("large, untuned", 3400.0), of("large, tuned", 8200.0)];
+        assert_eq!(all("host-to-guest"), guest);
+        assert_eq!(all("guest-to-guest-across-hosts"), [of("large, tuned", 8200.0)]);
+        assert_eq!(all("guest-to-guest"), []);
     }
 
     #[test]
     fn the_ip_instances_times_are_those_of_both_machines() {
-        let published = Published::of("ip-instances").expect("listed");
-        let times: Vec<_> = published.times("shared-to-shared".parse().expect("known")).collect();
-        assert_eq!(times[0], PublishedTime { system: "V210", real: 6.6, user: 0.1, sys: 5.3 });
-        assert_eq!(times[1].system, "X4200");
+        let cells = Study::built_in("ip-instances").expect("built in").cells;
+        let row: Row = "shared-to-shared".parse().expect("known");
+        let cell = cells.iter().find(|cell| cell.row == row).expect("a cell");
+        let times = Published::of("ip-instances").expect("listed").figures(cell);
+        let system = Some("V210".to_owned());
+        assert_eq!(times[0], PublishedFigure { system, value: 6.6, user: Some(0.1), sys: Some(5.3) });
+        assert_eq!(times[1].system.as_deref(), Some("X4200"));
     }
 }

@@ -14,6 +14,7 @@ pub use host_cpu::{GuestClock, HostCpuSummary};
 use crate::{
     cell::Cell,
     guest::Flavour,
+    published::PublishedFigure,
     run::{Environment, Failure, Figures, PathRecord, Placement, RowEnds, RunState, Sample},
     stats::{Direction, StoppingRule, Verdict},
     study::{Row, SamplingPlan},
@@ -207,9 +208,12 @@ pub struct CellRecord {
     /// Against the baseline; the baseline itself has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tax: Option<TaxRecord>,
-    /// The published figure: µs (RR) or Mb/s (stream).
+    /// The published figure, if the source has one alone: µs (RR) or Mb/s (stream).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<f64>,
+    /// The published figures, if the source has them of several machines.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub published_on: Vec<PublishedFigure>,
 }
 
 /// Whether a cell has figures.

@@ -20,11 +20,13 @@ use crate::{
     units::Mtu,
 };
 
+mod domain;
 mod environment;
 mod figures;
 mod host_cpu;
 mod parallel;
 
+pub use domain::{DomainNic, DomainRecord};
 pub use environment::{Environment, IdleFacts, IdleState};
 pub use figures::{BothEnds, CpuFigures, EndCpu, EndDetail, Figures, RttFigures};
 pub use host_cpu::{ClockReading, GuestCpu, HostCpu};
@@ -130,6 +132,9 @@ pub struct EndRecord {
     /// Its machine, if that isn't the one on which vtax ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub environment: Option<Environment>,
+    /// The virtual machine that it is, if libvirt runs it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<DomainRecord>,
 }
 
 /// A row that can't run here.
@@ -162,6 +167,12 @@ pub struct Placement {
     /// What could not be had on this machine, and where vCPUs run, a sentence each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+}
+
+impl Placement {
+    /// How a note begins that says that a row's domains are not attached as the row has it: its figures
+    /// are those of something else.
+    pub const WRONG_LABEL: &str = "WRONG LABEL";
 }
 
 /// What the virtual machines of a run's guests are made by.

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     cell::Cell,
     endpoint::Endpoint,
-    guest::{Flavour, GuestDefaults},
+    guest::{Flavour, GuestDefaults, Vnet},
     located::{FileError, Source},
     method::IoMethod,
     options::Engine,
@@ -37,6 +37,10 @@ pub struct Study {
     pub baseline: Row,
     /// Whether the method stands at both ends of the wire or at `sut` only, against a native peer.
     pub both: bool,
+    /// Pairs of ends of each row, which measure at the same time: so many clients, and behind a switch
+    /// what the row stands for, once for each client. [`Study::MOST_PAIRS`] at most.
+    #[serde(default = "one_pair", skip_serializing_if = "is_one")]
+    pub pairs: u32,
     /// The range for the lab's addresses, if the file names one.
     pub addresses: Option<Ipv4Net>,
     /// Where to measure, if not in a lab that is built for it.
@@ -53,6 +57,14 @@ pub struct Study {
     pub quick: SamplingPlan,
 }
 
+fn one_pair() -> u32 {
+    1
+}
+
+fn is_one(pairs: &u32) -> bool {
+    *pairs == 1
+}
+
 /// What one row of a table stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -61,6 +73,10 @@ pub enum Row {
     Method(IoMethod),
     /// A guest attached by this kind of NIC, on a wire between two hosts: `paravirtual:userspace`.
     Device(Flavour),
+    /// Paravirtual guests, and who sorts the frames that come for them.
+    Queue(Queueing),
+    /// Two domains, each a host or a paravirtual guest.
+    Path(GuestPath),
     /// Two zones on one host, whose traffic leaves the host unless both share its stack.
     Zones {
         /// The sender's stack.
@@ -94,11 +110,70 @@ impl IpType {
     }
 }
 
+/// Through how many queues the frames of a host's guests come off its wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Queueing {
+    /// All through one: the guests hang on a vsw, and the wire is its uplink.
+    Shared,
+    /// Through one of each guest: the wire's own driver sorts them by address, by a macvtap each.
+    PerGuest,
+}
+
+impl Queueing {
+    const ALL: [Queueing; 2] = [Queueing::Shared, Queueing::PerGuest];
+
+    /// The name in rows.
+    pub fn name(self) -> &'static str {
+        match self {
+            Queueing::Shared => "shared-queue",
+            Queueing::PerGuest => "queue-per-guest",
+        }
+    }
+
+    /// How a guest's tap then hangs on the wire.
+    pub fn vnet(self) -> Vnet {
+        match self {
+            Queueing::Shared => Vnet::Bridge,
+            Queueing::PerGuest => Vnet::Macvtap,
+        }
+    }
+}
+
+/// From whom to whom a stream goes, between two hosts unless it is said otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum GuestPath {
+    /// Both by their own stacks.
+    HostToHost,
+    /// To a guest of the other host.
+    HostToGuest,
+    /// Both on one vsw of one host.
+    GuestToGuest,
+    /// Each on a host of its own.
+    GuestToGuestAcrossHosts,
+}
+
+impl GuestPath {
+    const ALL: [GuestPath; 4] =
+        [GuestPath::HostToHost, GuestPath::HostToGuest, GuestPath::GuestToGuest, GuestPath::GuestToGuestAcrossHosts];
+
+    /// The name in rows.
+    pub fn name(self) -> &'static str {
+        match self {
+            GuestPath::HostToHost => "host-to-host",
+            GuestPath::HostToGuest => "host-to-guest",
+            GuestPath::GuestToGuest => "guest-to-guest",
+            GuestPath::GuestToGuestAcrossHosts => "guest-to-guest-across-hosts",
+        }
+    }
+}
+
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Row::Method(method) => method.fmt(f),
             Row::Device(flavour) => f.pad(&format!("{}:{flavour}", flavour.method())),
+            Row::Queue(queueing) => f.pad(queueing.name()),
+            Row::Path(path) => f.pad(path.name()),
             Row::Zones { from, to } => f.pad(&format!("{}-to-{}", from.name(), to.name())),
             Row::Engine(engine) => engine.fmt(f),
         }
@@ -111,7 +186,8 @@ impl Row {
         match self {
             Row::Method(method) => Some(method),
             Row::Device(flavour) => Some(flavour.method()),
-            Row::Zones { .. } | Row::Engine(_) => None,
+            Row::Queue(_) => Some(IoMethod::Paravirtual),
+            Row::Path(_) | Row::Zones { .. } | Row::Engine(_) => None,
         }
     }
 
@@ -119,8 +195,20 @@ impl Row {
     pub fn flavour(self) -> Option<Flavour> {
         match self {
             Row::Device(flavour) => Some(flavour),
-            Row::Method(_) | Row::Zones { .. } | Row::Engine(_) => None,
+            Row::Method(_) | Row::Queue(_) | Row::Path(_) | Row::Zones { .. } | Row::Engine(_) => None,
         }
+    }
+
+    /// Whether it says what one end is and leaves the other to [`Study::both`].
+    pub fn may_be_both(self) -> bool {
+        matches!(self, Row::Method(_) | Row::Device(_))
+    }
+
+    /// Whether several pairs of it can stand behind one switch. A routed zone, a tunnel and a zone that
+    /// takes the wire's end away need a wire whose other end is their only peer.
+    pub fn may_be_paired(self) -> bool {
+        let alone = [IoMethod::Veth, IoMethod::Vxlan, IoMethod::Exclusive];
+        self.method().is_some_and(|method| !alone.contains(&method))
     }
 
     /// Bytes of each packet on the wire that the domain can't use.
@@ -131,16 +219,24 @@ impl Row {
     /// Rows of one study are of one kind: each kind has another lab.
     fn kind(self) -> &'static str {
         match self {
-            Row::Method(_) | Row::Device(_) => "methods need a wire between two hosts",
+            Row::Method(_) | Row::Device(_) | Row::Queue(_) => "methods need a wire between two hosts",
+            Row::Path(_) => "paths name both of their ends",
             Row::Zones { .. } => "pairs of zones are on one host",
             Row::Engine(_) => "engines share one path",
         }
     }
 }
 
-/// A row that is none of the four kinds.
+/// A row that is of no kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown row `{0}`; it is an I/O method ({methods}), a kind of NIC of a guest ({devices}), a pair of zones as shared-to-exclusive, or an engine ({engines})", methods = IoMethod::ALL.map(IoMethod::name).join(", "), devices = Flavour::ALL.map(|flavour| Row::Device(flavour).to_string()).join(", "), engines = Engine::ALL.map(Engine::name).join(", "))]
+#[error(
+    "unknown row `{0}`; it is an I/O method ({methods}), a kind of NIC of a guest ({devices}), a queueing of guests ({queues}), a path ({paths}), a pair of zones as shared-to-exclusive, or an engine ({engines})",
+    methods = IoMethod::ALL.map(IoMethod::name).join(", "),
+    devices = Flavour::ALL.map(|flavour| Row::Device(flavour).to_string()).join(", "),
+    queues = Queueing::ALL.map(Queueing::name).join(", "),
+    paths = GuestPath::ALL.map(GuestPath::name).join(", "),
+    engines = Engine::ALL.map(Engine::name).join(", ")
+)]
 pub struct UnknownRow(String);
 
 impl FromStr for Row {
@@ -155,6 +251,12 @@ impl FromStr for Row {
         }
         if let Some(flavour) = device(text) {
             return Ok(Row::Device(flavour));
+        }
+        if let Some(queueing) = Queueing::ALL.into_iter().find(|queueing| queueing.name() == text) {
+            return Ok(Row::Queue(queueing));
+        }
+        if let Some(path) = GuestPath::ALL.into_iter().find(|path| path.name() == text) {
+            return Ok(Row::Path(path));
         }
         let ip_type = |name: &str| IpType::ALL.into_iter().find(|kind| kind.name() == name);
         let pair = text.split_once("-to-").and_then(|(from, to)| Some((ip_type(from)?, ip_type(to)?)));
@@ -195,11 +297,16 @@ pub struct SamplingPlan {
 
 impl Study {
     /// The built-in studies, by name and text.
-    pub const BUILT_IN: [(&'static str, &'static str); 3] = [
+    pub const BUILT_IN: [(&'static str, &'static str); 5] = [
         ("demo", include_str!("../data/studies/demo.toml")),
         ("sparc-t7-1", include_str!("../data/studies/sparc-t7-1.toml")),
         ("ip-instances", include_str!("../data/studies/ip-instances.toml")),
+        ("ovm3-tuning", include_str!("../data/studies/ovm3-tuning.toml")),
+        ("vmdq", include_str!("../data/studies/vmdq.toml")),
     ];
+    /// More clients than that are more processes than a host can start at once, and no source has as
+    /// many.
+    pub const MOST_PAIRS: u32 = 64;
 
     /// A built-in study.
     pub fn built_in(id: &str) -> Option<Study> {

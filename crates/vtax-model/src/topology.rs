@@ -312,6 +312,7 @@ method = "paravirtual"
 
         let disk = guests("image = \"debian.qcow2\"").expect("a good file");
         assert_eq!(disk[0].system, System::Disk { image: "debian.qcow2".into() });
+        assert_eq!(disk[0].size.memory, ByteSize(1 << 30));
     }
 
     #[test]

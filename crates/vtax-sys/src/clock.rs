@@ -55,6 +55,33 @@ pub fn resolution() -> Duration {
     to_duration(unsafe { resolution.assume_init() })
 }
 
+/// Steps of the time stamp counter in a millisecond, measured over 20 ms; none if the kernel doesn't
+/// trust the counter with the time.
+#[cfg(target_arch = "x86_64")]
+pub fn tsc_khz() -> Option<u32> {
+    const WINDOW: Duration = Duration::from_millis(20);
+    let reading = || {
+        let before = now_ns();
+        // SAFETY: every x86-64 has the counter, and the kernel lets programs read it if it counts the
+        // time by it, which is asked below.
+        let steps = unsafe { std::arch::x86_64::_rdtsc() };
+        (now_ns() - before, before, steps)
+    };
+    // Of several the one that was interrupted the least.
+    let read = || (0..8).map(|_| reading()).min().expect("eight of them");
+    clocksource().ok().filter(|source| ["tsc", "kvm-clock"].contains(&source.as_str()))?;
+    let (_, from_ns, from) = read();
+    std::thread::sleep(WINDOW);
+    let (_, until_ns, until) = read();
+    u32::try_from(u128::from(until.checked_sub(from)?) * 1_000_000 / u128::from(until_ns - from_ns)).ok()
+}
+
+/// Other machines have no such counter.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn tsc_khz() -> Option<u32> {
+    None
+}
+
 /// The kernel's clock source, such as `tsc`, `kvm-clock` or `hpet`. The last one,
 /// `acpi_pm` and `xen` may cost a system call or more for each reading.
 pub fn clocksource() -> Result<String> {
@@ -86,6 +113,16 @@ pub(crate) fn to_duration(time: libc::timespec) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn the_counter_has_one_rate() {
+        let trusted = clocksource().is_ok_and(|source| source == "tsc" || source == "kvm-clock");
+        let both = tsc_khz().zip(tsc_khz());
+        assert_eq!(both.is_some(), trusted);
+        let off = |(one, other): (u32, u32)| (f64::from(one) / f64::from(other) - 1.0).abs();
+        assert!(both.is_none_or(|both| off(both) < 0.02 && both.0 > 100_000), "{both:?}");
+    }
 
     #[test]
     fn the_clock_advances_as_the_standard_one_does() {

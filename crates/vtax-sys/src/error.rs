@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::netns::NsId;
@@ -104,6 +105,20 @@ pub enum SysError {
     NoSuchKind {
         /// Such as `ipvlan`.
         kind: String,
+    },
+    /// A macvtap's queue is out of reach.
+    #[error("cannot open a queue of {link} at {}: {why}; {remedy}", file.display())]
+    NoQueue {
+        /// The link.
+        link: String,
+        /// The link's own file.
+        file: PathBuf,
+        /// The kernel's answer, or what is wrong with the file.
+        why: String,
+        /// Whether the file is another link's.
+        foreign: bool,
+        /// What the user can do about it.
+        remedy: &'static str,
     },
     /// The path does not hold the network namespace that it should hold.
     #[error("{path} was left alone: it holds {}, not {expected}", Found(*found))]

@@ -14,7 +14,7 @@
 //! | [`clock`], [`cpu`] | time, pins, and where CPU time went |
 //! | [`sock`] | socket options that `socket2` lacks, segments, stamps, zero copy |
 //! | [`ring`] | io_uring |
-//! | [`sysctl`], [`process`] | `/proc/sys`, limits, processes that are ours |
+//! | [`sysctl`], [`process`], [`inherit`] | `/proc/sys`, limits, processes that are ours, what they inherit |
 //! | [`mount`], [`module`], [`children`], [`power`] | what the first process of a machine does |
 
 #[cfg(not(target_os = "linux"))]
@@ -25,6 +25,7 @@ pub mod clock;
 pub mod cpu;
 mod error;
 mod ethtool;
+pub mod inherit;
 pub mod module;
 pub mod mount;
 pub mod netlink;

@@ -22,9 +22,11 @@ impl AgentLink {
         }
     }
 
-    /// Runs a program in the guest to its end, and kills it if it takes longer than `limit`.
-    pub fn run(&self, argv: &[String], limit: Span) -> Result<Ran, AgentError> {
-        let request = Request::Run { session: self.new_session(), argv: argv.to_vec(), limit };
+    /// Runs a program in the guest to its end, with this on its standard input, and kills it if it
+    /// takes longer than `limit`.
+    pub fn run(&self, argv: &[String], stdin: &[u8], limit: Span) -> Result<Ran, AgentError> {
+        let (session, argv, stdin) = (self.new_session(), argv.to_vec(), stdin.to_vec());
+        let request = Request::Run { session, argv, stdin, limit };
         match self.call(request)?.wait(limit.0.saturating_add(MARGIN))? {
             Reply::Ran(ran) => Ok(ran),
             _ => Err(self.odd("run a program")),

@@ -117,7 +117,7 @@ fn call(id: u64, request: Request) -> Vec<u8> {
 fn endless(pid_file: &Path) -> Request {
     let script = format!("echo $$ >{0}.new; mv {0}.new {0}; exec sleep 60", pid_file.display());
     let argv = ["sh", "-c", &script].map(str::to_owned).to_vec();
-    Request::Run { session: SessionId(1), argv, limit: RUN_LIMIT }
+    Request::Run { session: SessionId(1), argv, stdin: Vec::new(), limit: RUN_LIMIT }
 }
 
 fn await_that(what: &str, mut is: impl FnMut() -> bool) {

@@ -144,7 +144,9 @@ impl<W: Write, E: Engine> Desk<W, E> {
                 self.fail(id, FaultKind::Refused, NOT_A_GUEST)
             }
             Request::Attach { session, attachment } => self.open(id, session, Task::Attach(attachment), None),
-            Request::Run { session, argv, limit } => self.open(id, session, Task::Run { argv, limit }, None),
+            Request::Run { session, argv, stdin, limit } => {
+                self.open(id, session, Task::Run { argv, stdin, limit }, None)
+            }
             Request::Start { session, at } => self.start(id, session, at),
             Request::Finish { session } => self.finish(id, session),
             Request::Cancel { session } => {
@@ -188,7 +190,7 @@ impl<W: Write, E: Engine> Desk<W, E> {
             Task::Respond(part) | Task::Initiate { part, .. } => admit_part(part)?,
             Task::Prepare { size, .. } => Load::of_file(*size)?,
             Task::Attach(_) => Load { flows: 1, ..Load::NONE },
-            Task::Run { limit, .. } => Load::of_program(*limit)?,
+            Task::Run { stdin, limit, .. } => Load::of_program(stdin, *limit)?,
         };
         if self.sessions.len() >= SESSIONS_MOST {
             return Err(LimitError::Sessions);

@@ -67,11 +67,11 @@ fn line(path: &str) -> Option<String> {
 fn addresses() -> SysResult<Vec<LinkAddress>> {
     let mut kernel = Rtnl::open()?;
     let links = kernel.links()?;
-    let name = |index| links.iter().find(|link| link.index == index).map(|link| link.name.to_string());
     let addresses = kernel.addresses()?.into_iter();
     let named = addresses.filter_map(|address| {
-        let (link, address, prefix) = (name(address.link)?, address.net.addr(), address.net.prefix_len());
-        Some(LinkAddress { link, address, prefix })
+        let link = links.iter().find(|link| link.index == address.link)?;
+        let (name, address, prefix) = (link.name.to_string(), address.net.addr(), address.net.prefix_len());
+        Some(LinkAddress { link: name, address, prefix, running: link.up && link.running })
     });
     Ok(named.collect())
 }
@@ -101,7 +101,10 @@ mod tests {
     fn loopback_is_among_the_addresses() {
         let addresses = addresses().expect("a netlink socket needs no privilege");
         let loopback = |found: &&LinkAddress| found.link == "lo" && found.address.is_loopback();
-        assert!(addresses.iter().find(loopback).is_some_and(|found| found.prefix >= 8), "{addresses:?}");
+        assert!(
+            addresses.iter().find(loopback).is_some_and(|found| found.prefix >= 8 && found.running),
+            "{addresses:?}"
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::{
     env, io,
-    io::Read,
+    io::{Read, Write},
     os::{
         fd::{AsFd, OwnedFd},
         unix::process::ExitStatusExt,
@@ -61,19 +61,20 @@ impl From<ProgramError> for Fault {
     }
 }
 
-/// To the program's own end: what it leaves running in the background goes on, and isn't waited
+/// With this on its standard input, to the program's own end: what it leaves running in the background goes on, and isn't waited
 /// for although it may hold the outputs open.
-pub(super) fn run(argv: &[String], limit: Span, cancel: &Cancel) -> Result<Ran, ProgramError> {
+pub(super) fn run(argv: &[String], stdin: Vec<u8>, limit: Span, cancel: &Cancel) -> Result<Ran, ProgramError> {
     let [program, arguments @ ..] = argv else { return Err(ProgramError::Unnamed) };
     let until = Instant::now() + limit.0;
     let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let input = if stdin.is_empty() { Stdio::null() } else { Stdio::piped() };
+    command.args(arguments).stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
     if env::var_os("PATH").is_none() {
         command.env("PATH", PATH);
     }
     let mut child = Kept::spawn(&mut command)?;
     let lost = |source| ProgramError::Lost { program: program.clone(), source };
-    let mut run = Running::of(&mut child).map_err(lost)?;
+    let mut run = Running::of(&mut child, stdin).map_err(lost)?;
     while !run.step().map_err(lost)? {
         if cancel.is_cancelled() {
             return Err(ProgramError::Cancelled { program: program.clone() });
@@ -91,7 +92,15 @@ pub(super) fn run(argv: &[String], limit: Span, cancel: &Cancel) -> Result<Ran, 
 struct Running {
     /// Readable once it has ended (pidfd_open(2)).
     end: OwnedFd,
+    input: Input,
     outputs: [Output; 2],
+}
+
+/// What is still to be given to it.
+struct Input {
+    pipe: Option<io::PipeWriter>,
+    bytes: Vec<u8>,
+    given: usize,
 }
 
 /// One of its outputs.
@@ -101,28 +110,58 @@ struct Output {
 }
 
 impl Running {
-    fn of(child: &mut Kept) -> io::Result<Running> {
+    fn of(child: &mut Kept, stdin: Vec<u8>) -> io::Result<Running> {
         let end = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
+        let input = Input::of(child.stdin.take().map(OwnedFd::from), stdin)?;
         let stdout = child.stdout.take().map(OwnedFd::from);
         let stderr = child.stderr.take().map(OwnedFd::from);
-        Ok(Running { end, outputs: [Output::of(stdout)?, Output::of(stderr)?] })
+        Ok(Running { end, input, outputs: [Output::of(stdout)?, Output::of(stderr)?] })
     }
 
-    /// Takes what has come, waiting a tick for it; true when the program has ended and all that it
+    /// Gives what it takes and takes what has come, waiting a tick for it; true when the program has ended and all that it
     /// wrote is taken.
     fn step(&mut self) -> io::Result<bool> {
         let pipes = self.outputs.iter().filter_map(|output| output.pipe.as_ref());
         let mut fds: Vec<_> = pipes.map(|pipe| PollFd::new(pipe, PollFlags::IN)).collect();
+        fds.extend(self.input.pipe.as_ref().map(|pipe| PollFd::new(pipe, PollFlags::OUT)));
         fds.push(PollFd::new(&self.end, PollFlags::IN));
         match poll(&mut fds, Some(&TICK)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
         let ended = fds.last().is_some_and(|end| end.revents().contains(PollFlags::IN));
+        self.input.give()?;
         for output in &mut self.outputs {
             output.take()?;
         }
         Ok(ended)
+    }
+}
+
+impl Input {
+    fn of(pipe: Option<OwnedFd>, bytes: Vec<u8>) -> io::Result<Input> {
+        if let Some(pipe) = &pipe {
+            ioctl_fionbio(pipe.as_fd(), true)?;
+        }
+        Ok(Input { pipe: pipe.map(io::PipeWriter::from), bytes, given: 0 })
+    }
+
+    /// As much as the pipe has room for; behind the last byte it is closed.
+    fn give(&mut self) -> io::Result<()> {
+        while let Some(pipe) = &mut self.pipe {
+            match pipe.write(&self.bytes[self.given..]) {
+                Ok(count) => self.given += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // It doesn't want to know the rest.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => self.given = self.bytes.len(),
+                Err(error) => return Err(error),
+            }
+            if self.given == self.bytes.len() {
+                self.pipe = None;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -179,7 +218,22 @@ mod tests {
 
     fn shell(script: &str, limit: Span) -> Result<Ran, ProgramError> {
         let argv = ["sh", "-c", script].map(str::to_owned);
-        run(&argv, limit, &Cancel::new())
+        run(&argv, Vec::new(), limit, &Cancel::new())
+    }
+
+    #[test]
+    fn a_program_reads_its_input_to_the_end_or_not() {
+        let bytes: Vec<u8> = (0..300_000).map(|index| (index % 251) as u8).collect();
+        let with = |script: &str| {
+            let argv = ["sh", "-c", script].map(str::to_owned);
+            run(&argv, bytes.clone(), SOON, &Cancel::new()).expect("it runs")
+        };
+        // While it is given, what comes back is taken: neither side waits for the other.
+        assert_eq!(with("tr -d '\\000-\\377' | wc -c").stdout.trim(), "0");
+        assert_eq!(with("cat | wc -c").stdout.trim(), "300000");
+        assert_eq!(with("head -c 3 | od -An -tu1").stdout.split_whitespace().collect::<Vec<_>>(), ["0", "1", "2"]);
+        assert_eq!(with("exec <&-; exit 7").status, 7);
+        assert_eq!(shell("cat", SOON).expect("it runs").stdout, "");
     }
 
     #[test]
@@ -212,7 +266,7 @@ mod tests {
         let cancel = Cancel::new();
         let argv = ["sleep", "60"].map(str::to_owned);
         let cancelled = thread::scope(|scope| {
-            let run = scope.spawn(|| run(&argv, SOON, &cancel));
+            let run = scope.spawn(|| run(&argv, Vec::new(), SOON, &cancel));
             thread::sleep(Duration::from_millis(100));
             cancel.cancel();
             run.join().expect("no panic")
@@ -223,8 +277,9 @@ mod tests {
 
     #[test]
     fn a_program_that_isnt_there_is_named() {
-        let missing = run(&["no-such-program".to_owned()], SOON, &Cancel::new()).expect_err("missing").to_string();
+        let missing =
+            run(&["no-such-program".to_owned()], Vec::new(), SOON, &Cancel::new()).expect_err("missing").to_string();
         assert!(missing.contains("no-such-program"), "{missing}");
-        assert!(matches!(run(&[], SOON, &Cancel::new()), Err(ProgramError::Unnamed)));
+        assert!(matches!(run(&[], Vec::new(), SOON, &Cancel::new()), Err(ProgramError::Unnamed)));
     }
 }

@@ -43,6 +43,7 @@ pub(super) enum Task {
     Attach(Attachment),
     Run {
         argv: Vec<String>,
+        stdin: Vec<u8>,
         limit: Span,
     },
 }
@@ -85,7 +86,9 @@ fn run_task<E: Engine>(task: Task, engine: &E, cancel: &Cancel, ready: impl FnOn
             engine.prepare(&directory, size, cancel).map(|()| Reply::Done).map_err(|error| fault(error.into()))
         }
         Task::Attach(attachment) => attach::attach(&attachment, cancel).map(Reply::Link).map_err(Fault::from),
-        Task::Run { argv, limit } => program::run(&argv, limit, cancel).map(Reply::Ran).map_err(Fault::from),
+        Task::Run { argv, stdin, limit } => {
+            program::run(&argv, stdin, limit, cancel).map(Reply::Ran).map_err(Fault::from)
+        }
     }
 }
 

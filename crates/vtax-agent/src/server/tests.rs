@@ -22,6 +22,7 @@ use vtax_model::{
 use super::*;
 use crate::{
     frame::{MAGIC, REPLY_MOST, encode, parse, read_frame},
+    limits::INPUT_MOST,
     link::{AgentError, AgentLink, PendingReply},
     protocol::{Answer, Attachment, Fault, FaultKind, Hello, Outcome, RUN_LIMIT, Ran, Reply, Request, SessionId},
 };
@@ -453,9 +454,10 @@ fn a_visitor_changes_nothing() {
     let stage = stage();
     let link = stage.link();
     let attachment = Attachment { mac: "02:00:00:00:00:01".into(), mtu: Mtu::ETHERNET, addresses: Vec::new() };
-    for refused in
-        [link.attach(&attachment).expect_err("no guest"), link.run(&["true".into()], RUN_LIMIT).expect_err("no guest")]
-    {
+    for refused in [
+        link.attach(&attachment).expect_err("no guest"),
+        link.run(&["true".into()], &[], RUN_LIMIT).expect_err("no guest"),
+    ] {
         let AgentError::Refused { fault, .. } = refused else { panic!("{refused:?}") };
         assert_eq!(fault.kind, FaultKind::Refused, "{fault}");
     }
@@ -465,12 +467,17 @@ fn a_visitor_changes_nothing() {
 fn a_guest_runs_programs_and_finds_its_links() {
     let stage = stage_of(Standing::Guest);
     let link = stage.link();
-    let ran = link.run(&["sh", "-c", "echo $0; exit 5"].map(str::to_owned), RUN_LIMIT).expect("it runs");
+    let ran = link.run(&["sh", "-c", "echo $0; exit 5"].map(str::to_owned), &[], RUN_LIMIT).expect("it runs");
     assert_eq!(ran, Ran { status: 5, stdout: "sh\n".into(), stderr: String::new() });
-    let missing = link.run(&["no-such-program".into()], RUN_LIMIT).expect_err("missing").to_string();
+    let most = vec![0xff; INPUT_MOST.0 as usize];
+    let counted = link.run(&["wc", "-c"].map(str::to_owned), &most, RUN_LIMIT).expect("it runs");
+    assert_eq!(counted.stdout.trim(), INPUT_MOST.0.to_string());
+    let more = link.run(&["true".into()], &[&most[..], &[0]].concat(), RUN_LIMIT).expect_err("too much");
+    assert!(more.to_string().contains("at most 512 KiB"), "{more}");
+    let missing = link.run(&["no-such-program".into()], &[], RUN_LIMIT).expect_err("missing").to_string();
     assert!(missing.contains("run a program") && missing.contains("no-such-program"), "{missing}");
     let century = Span(Duration::from_secs(100 * 365 * 24 * 3600));
-    let hostile = Request::Run { session: SessionId(77), argv: vec!["true".into()], limit: century };
+    let hostile = Request::Run { session: SessionId(77), argv: vec!["true".into()], stdin: Vec::new(), limit: century };
     assert_eq!(fault(&link, hostile).kind, FaultKind::Refused);
     let misread = Attachment { mac: "02-00".into(), mtu: Mtu::ETHERNET, addresses: Vec::new() };
     let misread = link.attach(&misread).expect_err("no address").to_string();

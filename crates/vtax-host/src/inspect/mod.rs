@@ -13,7 +13,7 @@ use vtax_model::run::Environment;
 
 use idle::Idle;
 
-pub use route::route_hops;
+pub use route::{link_hops, route_hops};
 pub use tree::Tree;
 
 /// Describes the machine below `tree`.

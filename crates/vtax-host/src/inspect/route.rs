@@ -25,6 +25,16 @@ pub fn route_hops(from: Option<IpAddr>, to: IpAddr) -> Vec<Hop> {
     below(&links, first).into_iter().map(|link| hop(&domain, link)).collect()
 }
 
+/// The link of this name in the calling thread's network namespace, and what it hangs on: the bridge
+/// that it is a port of, or the link that it stands on. Empty if there is none.
+pub fn link_hops(name: &str) -> Vec<Hop> {
+    let links = Rtnl::open().and_then(|mut rtnl| rtnl.links()).unwrap_or_default();
+    let Some(link) = links.iter().find(|link| link.name.as_str() == name) else { return Vec::new() };
+    let master = links.iter().filter(|upper| link.master == Some(upper.index));
+    let domain = kernel::hostname(&Tree::live());
+    below(&links, link.index).into_iter().chain(master).map(|link| hop(&domain, link)).collect()
+}
+
 fn ask(from: Option<IpAddr>, to: IpAddr) -> vtax_sys::Result<(Vec<Link>, Option<IfIndex>)> {
     let mut rtnl = Rtnl::open()?;
     let route = rtnl.route_to(from, to)?;
@@ -73,6 +83,7 @@ mod tests {
     fn loopback_is_a_hop() {
         let hops = route_hops(None, "127.0.0.1".parse().expect("an address"));
         assert_eq!(hops.iter().map(|hop| hop.link.as_str()).collect::<Vec<_>>(), ["lo"]);
+        assert_eq!((link_hops("lo"), link_hops("nonexistent")), (hops.clone(), vec![]));
         assert!(hops[0].mtu > 1500 && hops[0].nic.offloads.contains_key("tx-tcp-segmentation"), "{hops:?}");
     }
 }

@@ -4,7 +4,6 @@
 
 use std::{
     collections::BTreeSet,
-    env,
     fs::{self, OpenOptions},
     path::{Path, PathBuf},
 };
@@ -17,16 +16,22 @@ use vtax_model::{
     topology::{Name, Topology},
     units::ByteSize,
 };
-use vtax_sys::{cpu::online_cpus, netlink::probe_tap};
+use vtax_sys::{
+    SysError,
+    clock::tsc_khz,
+    cpu::online_cpus,
+    netlink::{probe_macvtap, probe_tap},
+};
 
-use super::Facts;
+use super::{Facts, vhost_user};
 use crate::{
     guest::{
         GuestError,
         accel::{self, Verdict},
+        disk,
         image::{self, Tools},
         kernel::Kernel,
-        launch::{Boot, DiskFormat},
+        launch::Boot,
         qemu::Program,
     },
     nic,
@@ -40,10 +45,14 @@ pub struct GuestFacts {
     pub qemu: Result<QemuFacts, Unsupported>,
     /// Whether taps can be made.
     pub tap: Result<(), Unsupported>,
+    /// Whether macvtaps can be made, and opened.
+    pub macvtap: Result<(), Unsupported>,
     /// Whether the kernel serves rings of virtio-net.
     pub vhost: Result<(), Unsupported>,
-    /// Programs that serve rings of virtio-net.
+    /// Programs that serve rings of virtio-net, each with what it lacks for a lab.
     pub vhost_user: Vec<String>,
+    /// The agent's program, which goes into guests.
+    pub agent: PathBuf,
     /// What guests can boot: one entry for each system and driver that was asked for.
     pub systems: Vec<SystemFacts>,
     /// What programs can still have without swapping (`MemAvailable`).
@@ -154,12 +163,18 @@ impl Facts {
 
 impl GuestFacts {
     fn gather(world: &World, needs: &GuestNeeds) -> GuestFacts {
-        let systems = systems(needs);
+        let mut systems = systems(needs);
+        let qemu = QemuFacts::gather(needs, &systems).map_err(refused);
+        if qemu.as_ref().is_ok_and(|qemu| qemu.accel == Accelerator::Tcg) {
+            tell_clock(&mut systems);
+        }
         GuestFacts {
-            qemu: QemuFacts::gather(needs, &systems).map_err(refused),
+            qemu,
             tap: probe_tap().map_err(refused),
+            macvtap: probe_macvtap().map_err(no_macvtap),
             vhost: vhost(),
-            vhost_user: installed(&["passt", "ovs-vswitchd"]),
+            vhost_user: vhost_user::backends(),
+            agent: needs.agent.clone(),
             systems,
             memory: meminfo("MemAvailable").unwrap_or(ByteSize(u64::MAX)),
             huge_pages: huge_pages(),
@@ -220,9 +235,21 @@ fn systems(needs: &GuestNeeds) -> Vec<SystemFacts> {
     let disks = needs.disks.iter().map(|(image, driver)| SystemFacts {
         system: System::Disk { image: image.clone() },
         driver: (*driver).to_owned(),
-        boot: disk(image),
+        boot: disk(needs, image).map_err(refused),
     });
     own.chain(disks).collect()
+}
+
+/// A translated guest has this machine's time stamp counter. Left to itself Linux measures it against a
+/// timer that QEMU serves late: of guests that boot together on busy CPUs, some then take a second for
+/// many, and give up waiting for what is on its way.
+fn tell_clock(systems: &mut [SystemFacts]) {
+    let Some(khz) = tsc_khz() else { return };
+    for system in systems {
+        if let Ok(Boot::Kernel { append, .. }) = &mut system.boot {
+            append.push(format!("tsc_early_khz={khz}"));
+        }
+    }
 }
 
 fn own_system(needs: &GuestNeeds, kernel: Option<&Path>, driver: &str) -> Result<Boot, GuestError> {
@@ -236,13 +263,9 @@ fn drivers(nic: &str) -> [&str; 3] {
     ["virtio_pci", "virtio_console", nic]
 }
 
-fn disk(image: &Path) -> Result<Boot, Unsupported> {
-    let unusable = |error: std::io::Error| Unsupported {
-        why: format!("the disk image {} can't be used: {error}", image.display()),
-        remedy: "name a qcow2 or raw image that can be read".to_owned(),
-    };
-    let disk = fs::canonicalize(image).map_err(unusable)?;
-    let format = DiskFormat::of(&disk).map_err(unusable)?;
+fn disk(needs: &GuestNeeds, image: &Path) -> Result<Boot, GuestError> {
+    let (disk, format) = disk::inspect(image)?;
+    image::agent(&needs.agent)?;
     Ok(Boot::Disk { disk, format, keep: false })
 }
 
@@ -257,11 +280,16 @@ fn vhost() -> Result<(), Unsupported> {
     })
 }
 
-/// Those of these programs that the user can run.
-fn installed(programs: &[&str]) -> Vec<String> {
-    let folders: Vec<PathBuf> = env::split_paths(&env::var_os("PATH").unwrap_or_default()).collect();
-    let is_there = |program: &&&str| folders.iter().any(|folder| folder.join(program).is_file());
-    programs.iter().filter(is_there).map(|program| (*program).to_owned()).collect()
+/// A bridge with taps needs no file of the machine's.
+fn no_macvtap(error: SysError) -> Unsupported {
+    let Unsupported { why, remedy } = match error {
+        SysError::NoSuchKind { kind } => Unsupported {
+            why: format!("this kernel has no link kind {kind}"),
+            remedy: "load or install the module `macvtap` (CONFIG_MACVTAP)".to_owned(),
+        },
+        error => refused(error),
+    };
+    Unsupported { why: format!("vnet = \"macvtap\": {why}"), remedy: format!("{remedy}, or use vnet = \"bridge\"") }
 }
 
 fn huge_pages() -> ByteSize {

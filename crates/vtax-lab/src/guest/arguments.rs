@@ -5,30 +5,44 @@
 //! call of QEMU, which is the path of a packet where QEMU itself serves the NIC, and a guest
 //! here runs what its user put into it.
 
-use std::path::Path;
+use std::{os::fd::RawFd, path::Path};
 
-use vtax_model::guest::{Accelerator, Backend, EmulatedNic, VirtioNic};
+use vtax_model::guest::{Accelerator, Backend, EmulatedNic, VirtioNic, Vnet};
 
 use super::{
-    launch::{AGENT_PORT, Boot, Launch, NicKind, NicLaunch},
+    launch::{AGENT_PORT, Boot, Launch, NicKind, NicLaunch, SEED_SERIAL},
     qemu::Version,
 };
 
 /// The label of the agent's character device in QEMU.
 pub(super) const AGENT_CHARDEV: &str = "agent";
+/// That of the serial console's.
+pub(super) const CONSOLE_CHARDEV: &str = "console";
 
-/// The arguments, without the program.
+/// The first number of a file that QEMU gets open, as it is printed and stored.
+const FIRST_FILE: RawFd = 10;
+
+/// The arguments, without the program. The queues that QEMU gets open have numbers from 10 up;
+/// only when it is started are these known, and all else is the same then.
 pub fn arguments(launch: &Launch) -> Vec<String> {
+    let mut numbers = FIRST_FILE..;
+    let queues = launch.handed_queues().into_iter().map(|queues| numbers.by_ref().take(queues as usize).collect());
+    arguments_with(launch, &queues.collect::<Vec<_>>())
+}
+
+/// The arguments with the numbers of open queues, of each NIC its own.
+pub(super) fn arguments_with(launch: &Launch, queues: &[Vec<RawFd>]) -> Vec<String> {
     let mut list = Arguments::default();
     identity(&mut list, launch);
     machine(&mut list, launch);
     control(&mut list, launch);
     boot(&mut list, launch);
-    if let Some(seed) = &launch.seed {
-        seed_disk(&mut list, seed);
+    if launch.seed.is_some() {
+        seed_disk(&mut list, &launch.seed_directory());
     }
     for (index, nic) in launch.nics.iter().enumerate() {
-        network(&mut list, index, nic, launch.qemu.version);
+        let open = queues.get(index).map_or(&[][..], Vec::as_slice);
+        network(&mut list, index, nic, open, launch.qemu.version);
     }
     list.0
 }
@@ -67,7 +81,7 @@ fn machine(list: &mut Arguments, launch: &Launch) {
         Accelerator::Kvm => ("kvm", "host"),
         Accelerator::Tcg => ("tcg,thread=multi", "max"),
     };
-    list.add("-machine", format!("q35,memory-backend=ram{}", bare(launch.qemu.version)));
+    list.add("-machine", format!("q35,memory-backend=ram{}{}", bare(launch.qemu.version), firmware(&launch.boot)));
     list.add("-accel", accel);
     list.add("-cpu", cpu);
     list.add("-smp", format!("{0},sockets=1,cores={0},threads=1", launch.vcpus));
@@ -81,6 +95,14 @@ fn bare(version: Version) -> &'static str {
     match version {
         version if version >= Version::NO_I8042 => ",vmport=off,sata=off,smbus=off,i8042=off",
         _ => ",vmport=off,sata=off,smbus=off",
+    }
+}
+
+/// A BIOS that finds no screen talks on the serial console, and so does the boot loader by it.
+fn firmware(boot: &Boot) -> &'static str {
+    match boot {
+        Boot::Kernel { .. } => "",
+        Boot::Disk { .. } => ",graphics=off",
     }
 }
 
@@ -109,11 +131,11 @@ fn control(list: &mut Arguments, launch: &Launch) {
         "-chardev",
         format!(
             "{},logfile={},logappend=off",
-            socket("console", &launch.console_socket()),
+            socket(CONSOLE_CHARDEV, &launch.console_socket()),
             quote(&launch.console_log())
         ),
     );
-    list.add("-serial", "chardev:console");
+    list.add("-serial", format!("chardev:{CONSOLE_CHARDEV}"));
     list.add("-chardev", socket("qmp", &launch.qmp_socket()));
     list.add("-mon", "chardev=qmp,mode=control");
     list.add("-chardev", socket(AGENT_CHARDEV, &launch.agent_socket()));
@@ -139,6 +161,9 @@ fn boot(list: &mut Arguments, launch: &Launch) {
                 format!("if=none,id=disk,file={},format={},snapshot={snapshot}", quote(disk), format.name()),
             );
             list.add("-device", pci("virtio-blk-pci,drive=disk,bootindex=0"));
+            // If the disk doesn't boot, nothing else is tried, and the BIOS starts again: at that, QEMU
+            // is told to end.
+            list.add("-boot", "strict=on,reboot-timeout=0");
             // Unlike the agent's kernel, the image's programs may need random numbers before
             // they have collected any.
             list.add("-device", pci("virtio-rng-pci"));
@@ -182,12 +207,17 @@ fn seed_disk(list: &mut Arguments, seed: &Path) {
         "-drive",
         format!("if=none,id=seed,format=raw,read-only=on,file.driver=vvfat,file.dir={},file.label=CIDATA", quote(seed)),
     );
-    list.add("-device", pci("virtio-blk-pci,drive=seed"));
+    list.add("-device", pci(&format!("virtio-blk-pci,drive=seed,serial={SEED_SERIAL}")));
 }
 
-fn network(list: &mut Arguments, index: usize, nic: &NicLaunch, version: Version) {
+fn network(list: &mut Arguments, index: usize, nic: &NicLaunch, files: &[RawFd], version: Version) {
     let address = format!("netdev=net{index},id={},mac={}", nic_id(index), nic.mac);
     match &nic.kind {
+        NicKind::Virtio { nic, .. } if nic.vnet == Vnet::Macvtap => {
+            let vhost = on_off(nic.backend == Some(Backend::Vhost));
+            list.add("-netdev", format!("tap,id=net{index},{},vhost={vhost}", handed(files)));
+            list.add("-device", virtio(&address, nic, version));
+        }
         NicKind::Virtio { tap, nic } => {
             let vhost = on_off(nic.backend == Some(Backend::Vhost));
             list.add("-netdev", format!("{},vhost={vhost}{}", open(index, tap.as_str()), queues(nic)));
@@ -207,6 +237,13 @@ fn network(list: &mut Arguments, index: usize, nic: &NicLaunch, version: Version
 
 fn open(index: usize, tap: &str) -> String {
     format!("tap,id=net{index},ifname={},script=no,downscript=no", escape(tap))
+}
+
+/// A macvtap's queues, which QEMU can't open by the link's name.
+fn handed(files: &[RawFd]) -> String {
+    let numbers: Vec<String> = files.iter().map(RawFd::to_string).collect();
+    let option = if files.len() > 1 { "fds" } else { "fd" };
+    format!("{option}={}", numbers.join(":"))
 }
 
 /// QEMU opens a tap once for each queue, and with one queue without `IFF_MULTI_QUEUE`.
@@ -284,7 +321,10 @@ mod tests {
 
     use super::*;
     use crate::{
-        guest::{launch::DiskFormat, qemu::Program},
+        guest::{
+            launch::{DiskFormat, Seed},
+            qemu::Program,
+        },
         place::LinkName,
     };
 
@@ -352,7 +392,8 @@ mod tests {
     #[test]
     fn a_disk_with_a_seed() {
         let boot = Boot::Disk { disk: "/images/debian,13.qcow2".into(), format: DiskFormat::Qcow2, keep: false };
-        insta::assert_snapshot!(lines(&Launch { boot, seed: Some("/seed".into()), ..launch() }));
+        let seed = Seed { agent: "/usr/bin/vtax-agent".into(), address: "198.18.0.3/24".parse().expect("an address") };
+        insta::assert_snapshot!(lines(&Launch { boot, seed: Some(seed), ..launch() }));
     }
 
     #[test]
@@ -361,6 +402,8 @@ mod tests {
         let kinds = [
             NicKind::Virtio { tap: tap(), nic: vhost(options) },
             NicKind::Virtio { tap: tap(), nic: options },
+            NicKind::Virtio { tap: tap(), nic: vhost(VirtioNic { vnet: Vnet::Macvtap, ..options }) },
+            NicKind::Virtio { tap: tap(), nic: VirtioNic { vnet: Vnet::Macvtap, queues: 3, ..options } },
             NicKind::VhostUser { socket: "/run/passt.sock".into(), nic: VirtioNic { queues: 2, ..options } },
             NicKind::Emulated { tap: tap(), model: EmulatedNic::E1000e },
             NicKind::Emulated { tap: tap(), model: EmulatedNic::Igb },
@@ -374,6 +417,7 @@ mod tests {
     fn every_option_of_virtio() {
         let options = VirtioNic {
             backend: None,
+            vnet: Vnet::Bridge,
             queues: 4,
             vectors: Some(6),
             packed: true,
@@ -383,6 +427,18 @@ mod tests {
             tx_ring: Some(512),
         };
         insta::assert_snapshot!(nic(NicKind::Virtio { tap: tap(), nic: vhost(options) }));
+    }
+
+    #[test]
+    fn open_queues_are_counted_on_from_one_nic_to_the_next() {
+        let nic = |queues| VirtioNic { vnet: Vnet::Macvtap, queues, ..VirtioNic::default() };
+        let mut launch = with_nic(NicKind::Virtio { tap: tap(), nic: nic(2) });
+        launch.nics.push(NicLaunch { kind: NicKind::Virtio { tap: tap(), nic: nic(1) }, ..launch.nics[0].clone() });
+        let text = lines(&launch);
+        assert!(text.contains("id=net0,fds=10:11,") && text.contains("id=net1,fd=12,"), "{text}");
+        let real = arguments_with(&launch, &[vec![7, 21], vec![5]]).join(" ");
+        assert!(real.contains("id=net0,fds=7:21,") && real.contains("id=net1,fd=5,"), "{real}");
+        assert_eq!(real.replace("7:21", "10:11").replace("fd=5", "fd=12"), arguments(&launch).join(" "));
     }
 
     #[test]

@@ -75,13 +75,23 @@ pub enum GuestError {
         /// What is wrong with it.
         why: String,
     },
-    /// The program that is to be the guest's first process can't be.
-    #[error("{path} can't be the first process of a guest: it {why}; build it with `make`")]
+    /// The agent's program can't run in a guest.
+    #[error("{path} can't run in a guest: it {why}; build it with `make`")]
     Agent {
         /// The program.
         path: PathBuf,
         /// What is wrong with it.
         why: &'static str,
+    },
+    /// The user's disk image can't be booted.
+    #[error("the disk image {path} {why}; {remedy}")]
+    Disk {
+        /// As the user named it.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+        /// What to do.
+        remedy: &'static str,
     },
     /// A file or directory of ours can't be used.
     #[error("cannot {operation} {path}: {error}")]
@@ -117,7 +127,7 @@ pub enum GuestError {
         error: Box<SysError>,
     },
     /// QEMU ended.
-    #[error("guest `{guest}` is gone: QEMU {status}{words}")]
+    #[error("guest `{guest}` is gone: QEMU {status}{}{words}", words.cause())]
     Ended {
         /// The guest.
         guest: Name,
@@ -179,6 +189,30 @@ pub enum GuestError {
         cpus: String,
         /// The kernel's answer.
         error: io::Error,
+    },
+    /// vhost's threads are to be pinned and aren't there.
+    #[error(
+        "guest `{guest}`: its vhost threads can't be pinned: {found} of {wanted} are there; remove `vhost_cpus`, or use backend = \"userspace\""
+    )]
+    NoVhost {
+        /// The guest.
+        guest: Name,
+        /// How many there should be.
+        wanted: usize,
+        /// How many there are.
+        found: usize,
+    },
+    /// A NIC whose queues QEMU gets open has another number of them.
+    #[error("guest `{guest}`: {nic} has {wanted} queues to be opened for it and was given {given}")]
+    OpenQueues {
+        /// The guest.
+        guest: Name,
+        /// The NIC, as `nic0`.
+        nic: String,
+        /// How many it needs.
+        wanted: usize,
+        /// How many there are.
+        given: usize,
     },
     /// QEMU's monitor is closed, or says what it should not.
     #[error("guest `{guest}`: QEMU's monitor {why} at `{command}`")]

@@ -65,7 +65,7 @@ fn archive(kernel: &Kernel, agent: &Path, drivers: &[&str], tools: Tools) -> Res
     }
     // The first process's standard input and output, before anything is mounted.
     archive.character_device("dev/console", 5, 1);
-    archive.program("init", &first_process(agent)?);
+    archive.program("init", &self::agent(agent)?);
     let mut list = String::new();
     for module in modules::closure(kernel, drivers)? {
         let path = format!("lib/modules/{}.ko", module.name);
@@ -80,14 +80,15 @@ fn archive(kernel: &Kernel, agent: &Path, drivers: &[&str], tools: Tools) -> Res
     Ok(archive.finish())
 }
 
-fn first_process(agent: &Path) -> Result<Vec<u8>, GuestError> {
-    let program = fs::read(agent).map_err(GuestError::file("read", agent))?;
+/// The agent's program, if it runs in any system.
+pub(crate) fn agent(path: &Path) -> Result<Vec<u8>, GuestError> {
+    let program = fs::read(path).map_err(GuestError::file("read", path))?;
     let why = match Elf::parse(&program) {
         None => "is no x86-64 program",
         Some(elf) if elf.needs_loader() => "is not linked statically",
         Some(_) => return Ok(program),
     };
-    Err(GuestError::Agent { path: agent.to_owned(), why })
+    Err(GuestError::Agent { path: path.to_owned(), why })
 }
 
 fn busybox() -> Option<Vec<u8>> {
@@ -172,9 +173,7 @@ mod tests {
         let refuse = |agent: &str| {
             archive(&kernel(base.path()), Path::new(agent), &[], Tools::None).expect_err("can't be init").to_string()
         };
-        assert!(
-            refuse("/bin/sh").contains("/bin/sh can't be the first process of a guest: it is not linked statically")
-        );
+        assert!(refuse("/bin/sh").contains("/bin/sh can't run in a guest: it is not linked statically"));
         assert!(refuse("/proc/self/status").contains("is no x86-64 program"));
         assert!(refuse("/no/such").contains("/no/such"));
     }

@@ -4,11 +4,15 @@
 //! test it. Its directory holds what a running guest is reached by: sockets and logs with
 //! fixed names, which is how another process finds them after this one is gone.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
+use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 use vtax_model::{
-    guest::{Accelerator, EmulatedNic, VirtioNic},
+    guest::{Accelerator, Backend, EmulatedNic, VirtioNic, Vnet},
     topology::Name,
     units::ByteSize,
 };
@@ -19,6 +23,8 @@ use crate::place::LinkName;
 
 /// The name of the virtio-serial port on which the agent in a guest serves.
 pub const AGENT_PORT: &str = "org.vtax.agent.0";
+/// The serial number of the seed's disk, by which it is found in the guest.
+pub(super) const SEED_SERIAL: &str = "vtax-seed";
 
 /// One guest, as QEMU is to start it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,10 +53,18 @@ pub struct Launch {
     /// Its NICs, in the order in which the guest finds them.
     #[serde(default)]
     pub nics: Vec<NicLaunch>,
-    /// A directory that the guest sees as a small disk with the volume name `CIDATA`: cloud-init's
-    /// seed, with `meta-data` and `user-data`.
+    /// What brings the agent into the system of a disk image.
     #[serde(default)]
-    pub seed: Option<PathBuf>,
+    pub seed: Option<Seed>,
+}
+
+/// What a small disk has on it beside the user's, with the volume name `CIDATA`: cloud-init's seed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seed {
+    /// The agent's program.
+    pub agent: PathBuf,
+    /// The address of the first NIC.
+    pub address: Ipv4Net,
 }
 
 /// What a guest boots.
@@ -107,7 +121,8 @@ pub enum NicKind {
     /// virtio-net on a tap.
     Virtio {
         /// A tap that exists in the namespace that QEMU is started in, made with a virtio-net
-        /// header, and with `multi_queue` exactly if there are several queues.
+        /// header, and with `multi_queue` exactly if there are several queues. With
+        /// [`Vnet::Macvtap`] it is a macvtap, of which QEMU gets the queues open.
         tap: LinkName,
         /// The device; its rings are served by the host's kernel if the backend is vhost, else by
         /// QEMU's main loop.
@@ -155,6 +170,21 @@ impl Launch {
         self.directory.join("qemu.log")
     }
 
+    /// The directory that the guest sees as the seed's disk.
+    pub fn seed_directory(&self) -> PathBuf {
+        self.directory.join("seed")
+    }
+
+    /// How long it may take to come up, on a machine that is busy with others of its kind. A kernel of
+    /// ours does in seconds; a distribution's system starts a hundred programs before the agent.
+    pub fn patience(&self) -> Duration {
+        match (&self.boot, self.accel) {
+            (Boot::Kernel { .. }, _) => Duration::from_secs(180),
+            (Boot::Disk { .. }, Accelerator::Kvm) => Duration::from_secs(180),
+            (Boot::Disk { .. }, Accelerator::Tcg) => Duration::from_secs(900),
+        }
+    }
+
     /// The drivers without which the guest is deaf or mute, as names of kernel modules.
     pub fn drivers(&self) -> Vec<&'static str> {
         let mut drivers = vec!["virtio_pci", "virtio_console"];
@@ -164,6 +194,20 @@ impl Launch {
             }
         }
         drivers
+    }
+
+    /// How many queues QEMU gets open for each NIC, as it can't open them itself.
+    pub fn handed_queues(&self) -> Vec<u32> {
+        self.nics.iter().map(|nic| nic.kind.macvtap().map_or(0, |(_, queues)| queues)).collect()
+    }
+
+    /// How many threads of the host's kernel serve its NICs' rings: one for each pair of queues.
+    pub fn vhost_threads(&self) -> u32 {
+        let of = |nic: &NicLaunch| match &nic.kind {
+            NicKind::Virtio { nic, .. } if nic.backend == Some(Backend::Vhost) => nic.queues,
+            _ => 0,
+        };
+        self.nics.iter().map(of).sum()
     }
 
     /// Whether RAM must be a file that another process can map.
@@ -186,6 +230,14 @@ impl NicKind {
         match self {
             NicKind::Virtio { .. } | NicKind::VhostUser { .. } => "virtio-net-pci",
             NicKind::Emulated { model, .. } => model.name(),
+        }
+    }
+
+    /// The macvtap that it hangs on, with its number of queues.
+    pub fn macvtap(&self) -> Option<(&LinkName, u32)> {
+        match self {
+            NicKind::Virtio { tap, nic } if nic.vnet == Vnet::Macvtap => Some((tap, nic.queues)),
+            _ => None,
         }
     }
 

@@ -7,22 +7,26 @@
 //! | module | for |
 //! |---|---|
 //! | [`kernel`], [`modules`], [`image`] | what a guest boots: a kernel, its drivers, an initramfs with the agent |
+//! | [`disk`], [`seed`] | or else: the user's disk image, and what brings the agent into its system |
 //! | [`qemu`], [`accel`] | the program, and whether KVM really runs a guest here |
 //! | [`launch`], [`arguments`] | a guest as data, and as QEMU's arguments |
-//! | [`process`], [`qmp`], [`threads`] | a QEMU that runs: its end, its monitor, its threads |
+//! | [`process`], [`qmp`], [`threads`], [`memory`] | a QEMU that runs: its end, its monitor, its threads, what it takes |
 
 pub mod accel;
 pub mod arguments;
 mod cpio;
+pub mod disk;
 mod elf;
 mod error;
 pub mod image;
 pub mod kernel;
 pub mod launch;
+pub mod memory;
 pub mod modules;
 pub mod process;
 pub mod qemu;
 pub mod qmp;
+pub mod seed;
 pub mod threads;
 mod vmlinux;
 

@@ -4,30 +4,39 @@ use std::{
     fmt,
     fs::{self, File},
     io::{self, Read, Seek, SeekFrom},
-    os::unix::process::{CommandExt, ExitStatusExt},
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::process::{CommandExt, ExitStatusExt},
+    },
     path::Path,
     process::{Child, Command, ExitStatus, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
+use vtax_model::units::ByteSize;
 use vtax_sys::{
     SysError,
+    inherit::inherit,
     process::{Pid, ProcessId, Signal},
 };
 
 use super::{
-    arguments::{AGENT_CHARDEV, arguments},
+    arguments::{AGENT_CHARDEV, arguments_with, nic_id},
     error::GuestError,
     launch::Launch,
+    memory,
     qmp::{Monitor, Status},
-    threads::Threads,
+    seed,
+    threads::{Pins, Threads},
 };
 
 /// `sun_path` with its zero, unix(7).
 const LONGEST_PATH: usize = 107;
 /// Between two looks for a socket that QEMU has not made yet.
 const PAUSE: Duration = Duration::from_millis(5);
+/// Between two words to somebody who waits for a guest.
+const OFTEN: Duration = Duration::from_secs(15);
 /// The state of a guest that QEMU is about to start.
 const STARTING: &str = "prelaunch";
 /// A process ends within this after SIGKILL, unless the kernel holds it. Freeing the guest's
@@ -57,16 +66,31 @@ pub struct LastWords {
 }
 
 impl Qemu {
-    /// Starts a guest. `spawn` starts the program where the guest's taps are; what it adds to
-    /// the command, a mark or a limit, is its own business.
+    /// Starts a guest whose taps QEMU opens by their names. `spawn` starts the program where those are;
+    /// what it adds to the command, a mark or a limit, is its own business.
     ///
     /// # Errors
     /// The directory can't be used, or the program can't be started.
     pub fn start(launch: Launch, spawn: impl FnOnce(Command) -> Result<Child, SysError>) -> Result<Qemu, GuestError> {
+        Qemu::start_with(launch, Vec::new(), spawn)
+    }
+
+    /// As [`Qemu::start`], with the queues that QEMU gets open, of each NIC as many as
+    /// [`Launch::handed_queues`] says. No other program gets them.
+    ///
+    /// # Errors
+    /// Too few or too many queues, and as [`Qemu::start`].
+    pub fn start_with(
+        launch: Launch,
+        queues: Vec<Vec<OwnedFd>>,
+        spawn: impl FnOnce(Command) -> Result<Child, SysError>,
+    ) -> Result<Qemu, GuestError> {
         for socket in [launch.agent_socket(), launch.console_socket(), launch.qmp_socket()] {
             check_length(&launch, &socket)?;
         }
-        let command = command(&launch)?;
+        check_queues(&launch, &queues)?;
+        seed::write(&launch)?;
+        let command = command(&launch, queues)?;
         let guest = launch.name.clone();
         let fail = |error| GuestError::Start { guest, error: Box::new(error) };
         let started = spawn(command).and_then(|child| Ok((ProcessId::of(Pid(child.id()))?, child)));
@@ -109,7 +133,22 @@ impl Qemu {
     /// QEMU has ended, as it does when the guest's kernel panics, or has stopped the guest, or
     /// the time is over; all with what was said last.
     pub fn wait_agent(&mut self, patience: Duration) -> Result<(), GuestError> {
-        let deadline = Instant::now() + patience;
+        self.wait_agent_telling(patience, |_, _| {})
+    }
+
+    /// As [`Qemu::wait_agent`]; every 15 seconds `tell` gets to know how long it has been waited, and
+    /// the last line of the console.
+    ///
+    /// # Errors
+    /// As [`Qemu::wait_agent`].
+    pub fn wait_agent_telling(
+        &mut self,
+        patience: Duration,
+        mut tell: impl FnMut(Duration, &str),
+    ) -> Result<(), GuestError> {
+        let begun = Instant::now();
+        let deadline = begun + patience;
+        let mut telling = begun + OFTEN;
         let mut monitor = self.first_monitor(deadline, patience)?;
         loop {
             // Asked again after each event, of which one says that the port has been opened
@@ -121,8 +160,14 @@ impl Qemu {
                 (_, Status { running: false, status }) if status != STARTING => return Err(self.stopped(status)),
                 _ => {}
             }
-            if monitor.event(deadline).map_err(|error| self.explain(error))?.is_none() {
+            let event = monitor.event(deadline.min(telling)).map_err(|error| self.explain(error))?;
+            let now = Instant::now();
+            if event.is_none() && now >= deadline {
                 return Err(self.late("has no agent that opens its port", patience));
+            }
+            if now >= telling {
+                telling = now + OFTEN;
+                tell(begun.elapsed(), tail(&self.launch.console_log()).last().map_or("", String::as_str));
             }
         }
     }
@@ -152,6 +197,30 @@ impl Qemu {
     pub fn pin_vcpus(&mut self, cpus: &[u32], patience: Duration) -> Result<(), GuestError> {
         let threads = self.threads(patience)?;
         threads.pin_vcpus(&self.launch.name, cpus)
+    }
+
+    /// Pins its threads. Those of the virtual CPUs and QEMU's own are there once it is
+    /// [ready](Qemu::wait_ready); vhost's are, by Linux and QEMU as they are, and are missed here if
+    /// they should be there and are not.
+    ///
+    /// # Errors
+    /// QEMU doesn't answer in time, a CPU is not to be had, or a thread of vhost isn't there.
+    pub fn pin(&mut self, pins: &Pins, patience: Duration) -> Result<(), GuestError> {
+        let threads = self.threads(patience)?;
+        threads.pin(&self.launch.name, pins)?;
+        let (wanted, found) = (self.launch.vhost_threads() as usize, threads.vhost.len());
+        if !pins.vhost_cpus.is_empty() && found < wanted {
+            return Err(GuestError::NoVhost { guest: self.launch.name.clone(), wanted, found });
+        }
+        Ok(())
+    }
+
+    /// The memory that QEMU takes beside the guest's RAM, see [`memory::overhead`].
+    ///
+    /// # Errors
+    /// QEMU is gone, or isn't this user's.
+    pub fn overhead(&self) -> Result<ByteSize, GuestError> {
+        memory::overhead(&self.launch, self.process)
     }
 
     /// Ends QEMU: it is told to quit; after half of `patience` it gets SIGTERM, and at the end
@@ -240,13 +309,29 @@ impl Qemu {
 }
 
 /// In a process group of its own, so that Ctrl-C at the terminal is vtax's to deal with.
-fn command(launch: &Launch) -> Result<Command, GuestError> {
+fn command(launch: &Launch, queues: Vec<Vec<OwnedFd>>) -> Result<Command, GuestError> {
     let path = launch.stderr_log();
     let log = File::create(&path).map_err(GuestError::file("create", &path))?;
     let copy = log.try_clone().map_err(GuestError::file("use", &path))?;
     let mut command = Command::new(&launch.qemu.path);
-    command.args(arguments(launch)).stdin(Stdio::null()).stdout(log).stderr(copy).process_group(0);
+    let numbers: Vec<Vec<_>> = queues.iter().map(|nic| nic.iter().map(AsRawFd::as_raw_fd).collect()).collect();
+    command.args(arguments_with(launch, &numbers)).stdin(Stdio::null()).stdout(log).stderr(copy).process_group(0);
+    inherit(&mut command, queues.into_iter().flatten().collect());
     Ok(command)
+}
+
+fn check_queues(launch: &Launch, queues: &[Vec<OwnedFd>]) -> Result<(), GuestError> {
+    let wanted = launch.handed_queues();
+    let given = |nic: usize| queues.get(nic).map_or(0, Vec::len);
+    match wanted.iter().enumerate().find(|(nic, wanted)| given(*nic) != **wanted as usize) {
+        Some((nic, wanted)) => Err(GuestError::OpenQueues {
+            guest: launch.name.clone(),
+            nic: nic_id(nic),
+            wanted: *wanted as usize,
+            given: given(nic),
+        }),
+        None => Ok(()),
+    }
 }
 
 fn check_length(launch: &Launch, socket: &Path) -> Result<(), GuestError> {
@@ -310,6 +395,21 @@ fn printable(line: &str) -> String {
     kept.trim_end().to_owned()
 }
 
+impl LastWords {
+    /// Why the guest has ended, if its kernel says so, behind the word that it has. The first process
+    /// is the agent: when nothing but that is left to be killed for memory, Linux gives up.
+    pub(super) fn cause(&self) -> &'static str {
+        let said = |part: &str| self.console.iter().any(|line| line.contains(part));
+        if said("Kernel panic - not syncing: System is deadlocked on memory") {
+            " (it ran out of memory; give it more by `memory`)"
+        } else if said("Kernel panic") {
+            " (its kernel panicked)"
+        } else {
+            ""
+        }
+    }
+}
+
 impl fmt::Display for LastWords {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (who, lines) in [("QEMU", &self.qemu), ("its console", &self.console)] {
@@ -328,12 +428,15 @@ impl fmt::Display for LastWords {
 mod tests {
     use std::path::PathBuf;
 
-    use vtax_model::guest::Accelerator;
+    use vtax_model::guest::{Accelerator, VirtioNic, Vnet};
 
     use super::*;
-    use crate::guest::{
-        launch::Boot,
-        qemu::{Program, Version},
+    use crate::{
+        guest::{
+            launch::{Boot, NicKind, NicLaunch},
+            qemu::{Program, Version},
+        },
+        place::LinkName,
     };
 
     fn launch(directory: &Path) -> Launch {
@@ -377,7 +480,7 @@ mod tests {
         let error = guest.wait_ready(Duration::from_secs(20)).expect_err("it is dead");
         assert!(matches!(error, GuestError::Ended { .. }));
         insta::assert_snapshot!(error, @r"
-        guest `web` is gone: QEMU has ended with status 1; QEMU said last:
+        guest `web` is gone: QEMU has ended with status 1 (its kernel panicked); QEMU said last:
             ifname=vnet0: no such device; its console said last:
             SeaBIOS
             Kernel panic - not syncing
@@ -415,6 +518,17 @@ mod tests {
         let folder = PathBuf::from("/tmp").join("x".repeat(100));
         let error = Qemu::start(launch(&folder), |_| panic!("started")).expect_err("too long").to_string();
         assert!(error.contains("107 bytes") && error.contains("XDG_RUNTIME_DIR"), "{error}");
+    }
+
+    #[test]
+    fn a_launch_without_its_open_queues_is_refused_before_anything_starts() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut launch = launch(folder.path());
+        let nic = VirtioNic { vnet: Vnet::Macvtap, ..VirtioNic::default() };
+        let kind = NicKind::Virtio { tap: LinkName::vnet(0), nic };
+        launch.nics.push(NicLaunch { mac: "02:00:5e:10:00:01".parse().expect("an address"), kind });
+        let error = Qemu::start(launch, |_| panic!("started")).expect_err("no queue").to_string();
+        assert_eq!(error, "guest `web`: nic0 has 1 queues to be opened for it and was given 0");
     }
 
     #[test]

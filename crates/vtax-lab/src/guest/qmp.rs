@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 use socket2::{Domain, SockAddr, Socket, Type};
 use vtax_model::topology::Name;
 
-use super::error::GuestError;
+use super::{arguments::CONSOLE_CHARDEV, error::GuestError};
 
 /// QEMU answers in microseconds, unless its main loop is starved.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -99,6 +99,7 @@ struct Refusal {
 #[derive(Deserialize)]
 struct Port {
     label: String,
+    filename: String,
     #[serde(rename = "frontend-open")]
     open: bool,
 }
@@ -158,6 +159,17 @@ impl Monitor {
     pub fn is_port_open(&mut self, chardev: &str) -> Result<bool, GuestError> {
         let ports: Vec<Port> = self.query("query-chardev")?;
         Ok(ports.iter().any(|port| port.label == chardev && port.open))
+    }
+
+    /// Whether somebody is at the serial console's socket, which serves one client at a time.
+    ///
+    /// # Errors
+    /// QEMU doesn't answer.
+    pub fn is_console_taken(&mut self) -> Result<bool, GuestError> {
+        let ports: Vec<Port> = self.query("query-chardev")?;
+        // Of a socket without a client QEMU says so in the place of its name (`char-socket.c`).
+        let free = |port: &Port| port.filename.starts_with("disconnected:");
+        Ok(ports.iter().any(|port| port.label == CONSOLE_CHARDEV && !free(port)))
     }
 
     /// Pulls the plug of a NIC ([`nic_id`](super::arguments::nic_id)) or puts it back.

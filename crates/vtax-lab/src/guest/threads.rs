@@ -1,10 +1,11 @@
 //! The host's threads that a guest is made of: who runs its instructions and who moves its
 //! packets, to be pinned and to be accounted for.
 
-use std::{collections::BTreeMap, fs, io};
+use std::{collections::BTreeMap, fmt, fs, io};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use vtax_model::topology::Name;
+use serde::{Deserialize, Serialize};
+use vtax_model::{guest::GuestSize, topology::Name};
 use vtax_sys::{SysError, process::ProcessId};
 
 use super::{
@@ -27,8 +28,86 @@ pub struct Threads {
     pub others: Vec<u32>,
 }
 
+/// The CPUs that a guest's threads are pinned to. Those that have none named run anywhere.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pins {
+    /// The virtual CPUs', the first to the first; it starts again with the first where there are more
+    /// of them.
+    #[serde(default)]
+    pub cpus: Vec<u32>,
+    /// QEMU's own: each of its threads that is no virtual CPU may run on all of these.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub io_cpus: Vec<u32>,
+    /// vhost's, one for each pair of queues, as the virtual CPUs'.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub vhost_cpus: Vec<u32>,
+}
+
+/// What a thread does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ThreadRole {
+    /// The virtual CPU of this number.
+    Vcpu(u32),
+    /// QEMU's own.
+    Io,
+    /// vhost's worker of this pair of queues.
+    Vhost(u32),
+}
+
+/// Where a thread may run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ThreadPlace {
+    /// What it does.
+    pub role: ThreadRole,
+    /// Its number in `/proc`.
+    pub thread: u32,
+    /// The CPUs that the kernel lets it run on.
+    pub cpus: Vec<u32>,
+}
+
+impl Pins {
+    /// As a file says it.
+    pub fn of(size: &GuestSize) -> Pins {
+        let GuestSize { cpus, io_cpus, vhost_cpus, .. } = size.clone();
+        Pins { cpus, io_cpus, vhost_cpus }
+    }
+
+    /// Whether nothing is pinned.
+    pub fn is_empty(&self) -> bool {
+        self.all().next().is_none()
+    }
+
+    /// All CPUs that are named.
+    pub fn all(&self) -> impl Iterator<Item = u32> {
+        self.cpus.iter().chain(&self.io_cpus).chain(&self.vhost_cpus).copied()
+    }
+}
+
+impl fmt::Display for Pins {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let of = [("vcpus", &self.cpus), ("QEMU's threads", &self.io_cpus), ("vhost", &self.vhost_cpus)];
+        let named = of.into_iter().filter(|(_, cpus)| !cpus.is_empty());
+        named.into_iter().try_for_each(|(whose, cpus)| write!(f, ", {whose} on cpus {}", list(cpus)))
+    }
+}
+
+impl fmt::Display for ThreadRole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ThreadRole::Vcpu(index) => write!(f, "vCPU {index}"),
+            ThreadRole::Io => f.write_str("QEMU's own thread"),
+            ThreadRole::Vhost(queue) => write!(f, "vhost of queue {queue}"),
+        }
+    }
+}
+
+fn list(cpus: &[u32]) -> String {
+    cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
+}
+
 impl Threads {
-    /// The threads of a guest now. Those of vhost are there once the guest's driver is.
+    /// The threads of a guest now. Those of vhost are made as soon as QEMU opens the device
+    /// (`VHOST_SET_OWNER`), before its monitor answers.
     ///
     /// # Errors
     /// The monitor doesn't answer, or QEMU is gone.
@@ -49,8 +128,8 @@ impl Threads {
     ///
     /// # Errors
     /// QEMU is gone.
-    pub fn by_name(guest: &Name, process: ProcessId) -> Result<Threads, GuestError> {
-        let tasks = tasks(process.pid.0).map_err(GuestError::process(guest))?;
+    pub fn by_name(process: ProcessId) -> Result<Threads, SysError> {
+        let tasks = tasks(process.pid.0)?;
         let vcpus = tasks.iter().filter_map(|(tid, name)| Some(Vcpu { index: vcpu(name)?, thread: *tid })).collect();
         let mut threads = classify(process.pid.0, vcpus, Vec::new(), &tasks);
         if threads.vhost.is_empty() {
@@ -66,32 +145,55 @@ impl Threads {
         std::iter::once(self.main).chain(vcpus).chain(rest).collect()
     }
 
+    /// Pins those threads that there are. Where the kernel has put each is read back.
+    ///
+    /// # Errors
+    /// A CPU is not to be had.
+    pub fn pin(&self, guest: &Name, pins: &Pins) -> Result<(), GuestError> {
+        for (role, thread) in self.roles() {
+            let cpus = pins.of_role(role);
+            if !cpus.is_empty() {
+                pin(guest, &role.to_string(), thread, cpus)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where each thread may run now. One that has ended meanwhile is left out.
+    pub fn places(&self) -> Vec<ThreadPlace> {
+        let place = |(role, thread)| Some(ThreadPlace { role, thread, cpus: allowed(thread).ok()? });
+        self.roles().filter_map(place).collect()
+    }
+
+    fn roles(&self) -> impl Iterator<Item = (ThreadRole, u32)> {
+        let vcpus = self.vcpus.iter().map(|vcpu| (ThreadRole::Vcpu(vcpu.index), vcpu.thread));
+        let own = std::iter::once(&self.main).chain(&self.io).chain(&self.others);
+        // They are made queue by queue, and the kernel counts up.
+        let vhost = (0..).zip(&self.vhost).map(|(queue, thread)| (ThreadRole::Vhost(queue), *thread));
+        vcpus.chain(own.map(|thread| (ThreadRole::Io, *thread))).chain(vhost)
+    }
+
     /// Pins each virtual CPU to a CPU of its own, the first to the first; if there are fewer
     /// CPUs than virtual ones, it starts again with the first.
     ///
     /// # Errors
     /// A CPU is not to be had.
     pub fn pin_vcpus(&self, guest: &Name, cpus: &[u32]) -> Result<(), GuestError> {
-        for (vcpu, cpu) in self.vcpus.iter().zip(cpus.iter().cycle()) {
-            pin(guest, &format!("vCPU {}", vcpu.index), vcpu.thread, &[*cpu])?;
-        }
-        Ok(())
+        self.pin(guest, &Pins { cpus: cpus.to_vec(), ..Pins::default() })
     }
+}
 
-    /// Lets what moves packets on the host run on these CPUs only: the main loop, the I/O
-    /// threads and vhost's.
-    ///
-    /// # Errors
-    /// A CPU is not to be had.
-    pub fn pin_service(&self, guest: &Name, cpus: &[u32]) -> Result<(), GuestError> {
-        pin(guest, "QEMU's main loop", self.main, cpus)?;
-        for thread in self.io.iter() {
-            pin(guest, "I/O thread", *thread, cpus)?;
+impl Pins {
+    /// Where a thread is to run; anywhere if there is none.
+    fn of_role(&self, role: ThreadRole) -> &[u32] {
+        let in_turn = |cpus: &'_ [u32], index: u32| index as usize % cpus.len().max(1);
+        match role {
+            ThreadRole::Vcpu(index) => self.cpus.get(in_turn(&self.cpus, index)).map_or(&[], std::slice::from_ref),
+            ThreadRole::Io => &self.io_cpus,
+            ThreadRole::Vhost(queue) => {
+                self.vhost_cpus.get(in_turn(&self.vhost_cpus, queue)).map_or(&[], std::slice::from_ref)
+            }
         }
-        for thread in self.vhost.iter() {
-            pin(guest, "vhost", *thread, cpus)?;
-        }
-        Ok(())
     }
 }
 
@@ -144,10 +246,10 @@ fn kernel_threads(name: &str) -> Vec<u32> {
     let processes = entries.filter_map(|entry| Some((number(&entry)?, entry.path())));
     let named =
         processes.filter(|(_, path)| fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim_end() == name));
-    named
-        .filter(|(_, path)| fs::read(path.join("cmdline")).is_ok_and(|line| line.is_empty()))
-        .map(|(pid, _)| pid)
-        .collect()
+    let kernels = named.filter(|(_, path)| fs::read(path.join("cmdline")).is_ok_and(|line| line.is_empty()));
+    let mut pids: Vec<u32> = kernels.map(|(pid, _)| pid).collect();
+    pids.sort_unstable();
+    pids
 }
 
 /// Pins one thread, and reads its mask back: the kernel silently leaves out CPUs that are
@@ -159,21 +261,33 @@ pub fn pin(guest: &Name, thread: &str, tid: u32, cpus: &[u32]) -> Result<(), Gue
     pinned(tid, cpus).map_err(|error| GuestError::Pin {
         guest: guest.clone(),
         thread: thread.to_owned(),
-        cpus: cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(","),
+        cpus: list(cpus),
         error,
     })
 }
 
 fn pinned(tid: u32, cpus: &[u32]) -> io::Result<()> {
-    let invalid = || io::Error::from(rustix::io::Errno::INVAL);
-    let tid = i32::try_from(tid).ok().and_then(rustix::process::Pid::from_raw).ok_or_else(invalid)?;
     let mut wanted = CpuSet::new();
     for cpu in cpus {
         let cpu = usize::try_from(*cpu).ok().filter(|cpu| *cpu < CpuSet::MAX_CPU).ok_or_else(invalid)?;
         wanted.set(cpu);
     }
+    let tid = thread(tid)?;
     sched_setaffinity(Some(tid), &wanted)?;
     if sched_getaffinity(Some(tid))? == wanted { Ok(()) } else { Err(invalid()) }
+}
+
+fn allowed(tid: u32) -> io::Result<Vec<u32>> {
+    let set = sched_getaffinity(Some(thread(tid)?))?;
+    Ok((0..).zip(0..CpuSet::MAX_CPU).filter(|(_, cpu)| set.is_set(*cpu)).map(|(number, _)| number).collect())
+}
+
+fn thread(tid: u32) -> io::Result<rustix::process::Pid> {
+    i32::try_from(tid).ok().and_then(rustix::process::Pid::from_raw).ok_or_else(invalid)
+}
+
+fn invalid() -> io::Error {
+    rustix::io::Errno::INVAL.into()
 }
 
 #[cfg(test)]
@@ -203,9 +317,8 @@ mod tests {
             ["CPU 0/KVM", "CPU 12/TCG", "IO io0", "CPU", "CPU x/KVM"].map(vcpu),
             [Some(0), Some(12), None, None, None]
         );
-        let guest: Name = "web".parse().expect("a name");
         let own = ProcessId::of(vtax_sys::process::Pid::own()).expect("this process");
-        let threads = Threads::by_name(&guest, own).expect("this process");
+        let threads = Threads::by_name(own).expect("this process");
         assert!(threads.main == own.pid.0 && threads.vcpus.is_empty() && !threads.others.is_empty(), "{threads:?}");
     }
 
@@ -220,6 +333,40 @@ mod tests {
         assert!(error.contains("cannot pin vCPU 0 to CPU 1023"), "{error}");
         assert!(pin(&guest, "vCPU 0", child.id(), &[u32::MAX]).is_err());
         child.kill().and_then(|()| child.wait()).expect("our own child");
+    }
+
+    #[test]
+    fn each_thread_has_its_turn() {
+        let pins = Pins { cpus: vec![4, 5], io_cpus: vec![0, 1], vhost_cpus: vec![6] };
+        let of = |role| pins.of_role(role).to_vec();
+        assert_eq!([0, 1, 2].map(|vcpu| of(ThreadRole::Vcpu(vcpu))), [[4], [5], [4]]);
+        assert_eq!([0, 1].map(|queue| of(ThreadRole::Vhost(queue))), [[6], [6]]);
+        assert_eq!(of(ThreadRole::Io), [0, 1]);
+        let none = Pins::default();
+        assert!(
+            [ThreadRole::Vcpu(1), ThreadRole::Io, ThreadRole::Vhost(1)].map(|role| none.of_role(role).len()) == [0; 3]
+        );
+        assert_eq!(pins.to_string(), ", vcpus on cpus 4,5, QEMU's threads on cpus 0,1, vhost on cpus 6");
+        assert!(none.is_empty() && none.to_string().is_empty());
+    }
+
+    #[test]
+    fn where_threads_may_run_is_read_back() {
+        let guest: Name = "web".parse().expect("a name");
+        let allowed = sched_getaffinity(None).expect("ours");
+        let first = (0..).find(|cpu| allowed.is_set(*cpu as usize)).expect("we run somewhere");
+        let children = [(); 3].map(|()| std::process::Command::new("sleep").arg("60").spawn().expect("a child"));
+        let [main, vcpu, vhost] = [0, 1, 2].map(|child| children[child].id());
+        let vcpus = vec![Vcpu { index: 0, thread: vcpu }];
+        let threads = Threads { main, vcpus, vhost: vec![vhost], ..Threads::default() };
+        let pins = Pins { io_cpus: vec![first], vhost_cpus: vec![first], ..Pins::default() };
+        threads.pin(&guest, &pins).expect("a CPU that is ours");
+        let places: BTreeMap<_, _> = threads.places().into_iter().map(|place| (place.role, place.cpus)).collect();
+        assert_eq!((&places[&ThreadRole::Io][..], &places[&ThreadRole::Vhost(0)][..]), (&[first][..], &[first][..]));
+        assert_eq!(places[&ThreadRole::Vcpu(0)].len() as u32, allowed.count());
+        for mut child in children {
+            child.kill().and_then(|()| child.wait()).expect("our own child");
+        }
     }
 
     #[test]

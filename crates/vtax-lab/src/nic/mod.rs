@@ -15,7 +15,7 @@ mod vxlan;
 
 use ipnet::Ipv4Net;
 use vtax_model::{
-    guest::{Attach, EmulatedNic, VirtioNic},
+    guest::{Attach, EmulatedNic, System, VirtioNic},
     method::{Availability, IoMethod, Unsupported},
     topology::Zone,
 };
@@ -26,7 +26,7 @@ use crate::{
     plan::{Draft, Uplink},
 };
 
-pub(crate) use guest::{Fitting, GuestAttachment, attach as attach_guest, driver, fitting};
+pub(crate) use guest::{Fitting, GuestAttachment, attach as attach_guest, claim, driver, fitting};
 
 /// How zones of one method come into a plan.
 pub(crate) struct Nic {
@@ -65,7 +65,7 @@ pub(crate) enum Claim {
     All,
 }
 
-/// What receives in place of the device.
+/// What receives in place of the device. Macvtaps have the one of macvlans, beside which they can be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Handler {
     Bridge,
@@ -113,9 +113,6 @@ fn entry(method: IoMethod) -> Entry {
     }
 }
 
-/// Guests hang on the bridge whose port the wire's end is, at addresses of the wire's network.
-pub(crate) const GUEST: (AddressOf, Claim) = (AddressOf::Wire, Claim::Receive(Handler::Bridge));
-
 /// The method for a zone, or why there is none on this machine.
 pub(crate) fn supported(method: IoMethod, facts: &Facts) -> Result<&'static Nic, Unsupported> {
     wire(facts)?;
@@ -134,19 +131,19 @@ pub(crate) fn supported(method: IoMethod, facts: &Facts) -> Result<&'static Nic,
 pub fn availability(facts: &Facts) -> Vec<(IoMethod, Availability)> {
     let answer = |method| match entry(method) {
         Entry::Host => wire(facts),
-        Entry::Guest(attach) => guest_availability(&attach, facts),
+        Entry::Guest(attach) => guest_availability(&attach, &System::default(), facts),
         Entry::Zone(_) | Entry::Later(_) => supported(method, facts).map(drop),
     };
     IoMethod::ALL.map(|method| (method, answer(method).map_or_else(Availability::No, |()| Availability::Yes))).into()
 }
 
-/// Whether guests with this very NIC, which boot a system of vtax's own, can be had here.
+/// Whether guests with this very NIC, which boot this system, can be had here.
 ///
 /// # Errors
 /// Why not, and what mends it.
-pub fn guest_availability(attach: &Attach, facts: &Facts) -> Result<(), Unsupported> {
+pub fn guest_availability(attach: &Attach, system: &System, facts: &Facts) -> Result<(), Unsupported> {
     wire(facts)?;
-    guest::supported(attach, facts)
+    guest::supported(attach, system, facts)
 }
 
 /// Every lab has wires.

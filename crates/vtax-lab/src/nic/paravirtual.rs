@@ -1,5 +1,5 @@
-//! `paravirtual`: virtio-net on a tap, which is a port of the host's virtual switch. The rings are
-//! served by the host's kernel (vhost-net), or by QEMU.
+//! `paravirtual`: virtio-net on a tap, which is a port of the host's virtual switch, or on a macvtap. The
+//! rings are served by the host's kernel (vhost-net), or by QEMU.
 
 use vtax_model::{
     guest::{Backend, VirtioNic},
@@ -19,11 +19,12 @@ pub(super) fn backend(nic: &VirtioNic, machine: &GuestFacts) -> Result<Backend, 
     }
 }
 
-/// A vhost-user backend takes the place of tap and switch, and each brings a network of its own.
+/// A vhost-user backend takes the place of tap and switch, and none of those that there are can be hung
+/// on a lab's wire yet.
 fn vhost_user(machine: &GuestFacts) -> Unsupported {
     let why = match machine.vhost_user.as_slice() {
         [] => "no vhost-user backend is installed here (passt and ovs-vswitchd were looked for)".to_owned(),
-        found => format!("this version of vtax hangs guests on its own switch only, and not on {}", found.join(", ")),
+        found => format!("no vhost-user backend here can be hung on a wire: {}", found.join(", and ")),
     };
     unsupported(&why, "use backend = \"vhost\" or \"userspace\"")
 }

@@ -15,7 +15,10 @@ use vtax_sys::netlink::MacAddr;
 use super::{Draft, Endpoint, PlanError};
 use crate::{
     facts::{Facts, GuestFacts},
-    guest::launch::{Launch, NicKind, NicLaunch},
+    guest::{
+        launch::{Boot, Launch, NicKind, NicLaunch, Seed},
+        threads::Pins,
+    },
     nic::{self, Fitting, GuestAttachment},
     place::Place,
     step::LabStep,
@@ -36,8 +39,9 @@ pub struct PlannedGuest {
     pub address: Ipv4Net,
     /// The host's side of the NIC.
     pub tap: Place,
-    /// The CPUs that its vCPUs are pinned to, in turn.
-    pub cpus: Vec<u32>,
+    /// The CPUs that its threads are pinned to.
+    #[serde(flatten)]
+    pub pins: Pins,
     /// What was started, and where its sockets and logs are.
     pub launch: Launch,
 }
@@ -120,12 +124,20 @@ fn placement(guest: &Guest, machine: &GuestFacts) -> Result<(), PlanError> {
         let there = there.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
         Err(PlanError::NoSuchPlace { guest: guest.name.clone(), what, number, there })
     };
-    if let Some(cpu) = guest.size.cpus.iter().find(|cpu| !machine.cpus.contains(cpu)) {
-        return missing("CPU", *cpu, &machine.cpus);
+    if let Some(cpu) = Pins::of(&guest.size).all().find(|cpu| !machine.cpus.contains(cpu)) {
+        return missing("CPU", cpu, &machine.cpus);
     }
     match guest.size.node.filter(|node| !machine.nodes.contains(node)) {
         Some(node) => missing("NUMA node", node, &machine.nodes),
         None => Ok(()),
+    }
+}
+
+/// A kernel of ours has the agent in its initramfs.
+fn seed(fitting: &Fitting, address: Ipv4Net) -> Option<Seed> {
+    match fitting.boot {
+        Boot::Kernel { .. } => None,
+        Boot::Disk { .. } => Some(Seed { agent: fitting.agent.clone(), address }),
     }
 }
 
@@ -144,12 +156,12 @@ impl Draft<'_> {
             node: guest.size.node,
             boot: fitting.boot.clone(),
             nics: vec![NicLaunch { mac: MacAddr(mac.octets()), kind: nic }],
-            seed: None,
+            seed: seed(fitting, *address),
         };
         let start = LabStep::StartGuest {
             host: guest.host.clone(),
             launch: Box::new(launch.clone()),
-            cpus: guest.size.cpus.clone(),
+            pins: Pins::of(&guest.size),
         };
         let endpoint = Endpoint {
             name: guest.name.clone(),
@@ -171,7 +183,7 @@ impl Draft<'_> {
             mac: *mac,
             address: *address,
             tap: stack[0].clone(),
-            cpus: guest.size.cpus.clone(),
+            pins: Pins::of(&guest.size),
             launch,
         };
         self.add_guest(planned, start, endpoint);

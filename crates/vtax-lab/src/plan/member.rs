@@ -29,14 +29,14 @@ pub(super) fn members<'a>(topology: &'a Topology, nics: &[&'static Nic]) -> Vec<
         address: nic.address,
         claim: nic.claim,
     });
-    let (address, claim) = nic::GUEST;
     let guests = topology.guests.iter().map(|guest| Member {
         name: &guest.name,
         host: &guest.host,
         wire: &guest.wire,
         method: guest.attach.method(),
-        address,
-        claim,
+        // Of the wire's network, whatever they hang on.
+        address: AddressOf::Wire,
+        claim: nic::claim(&guest.attach),
     });
     zones.chain(guests).collect()
 }

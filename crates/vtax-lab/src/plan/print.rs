@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::{Blueprint, Endpoint, Plan};
+use crate::{guest::seed::Shown, step::LabStep};
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -10,6 +11,9 @@ impl fmt::Display for Plan {
         let width = self.steps.len().to_string().len();
         for (step, number) in self.steps.iter().zip(1..) {
             writeln!(f, "{number:>width$}  {step}")?;
+            if let LabStep::StartGuest { launch, .. } = step {
+                write!(f, "{}", Shown(launch))?;
+            }
         }
         writeln!(f, "endpoints")?;
         self.blueprint.endpoints.iter().try_for_each(|endpoint| writeln!(f, "  {endpoint}"))

@@ -44,6 +44,7 @@ fn guest_facts() -> GuestFacts {
     GuestFacts {
         qemu: Ok(QemuFacts { program, devices, accel: Accelerator::Tcg, no_kvm }),
         tap: Ok(()),
+        macvtap: Ok(()),
         vhost: Ok(()),
         vhost_user: Vec::new(),
         systems: ["virtio_net", "e1000e", "igb", "vmxnet3", "8139cp"].map(system).into(),
@@ -52,6 +53,7 @@ fn guest_facts() -> GuestFacts {
         cpus: vec![0, 1],
         nodes: vec![0],
         labs: "/run/vtax/labs".into(),
+        agent: "/usr/bin/vtax-agent".into(),
     }
 }
 

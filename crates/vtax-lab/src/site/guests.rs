@@ -10,7 +10,7 @@ use vtax_sys::{netns::Outlive, process::ProcessId};
 use super::{Receipt, Site};
 use crate::{
     error::LabError,
-    guest::{launch::Launch, process::Qemu},
+    guest::{launch::Launch, process::Qemu, threads::Pins},
     processes,
 };
 
@@ -32,18 +32,19 @@ impl Site {
     }
 
     /// It outlives this process, as the namespaces do: whoever undoes the journal ends it.
-    pub(super) fn start_guest(&mut self, host: &Name, launch: &Launch, cpus: &[u32]) -> Result<Receipt, LabError> {
+    pub(super) fn start_guest(&mut self, host: &Name, launch: &Launch, pins: &Pins) -> Result<Receipt, LabError> {
         fs::create_dir_all(&launch.directory).map_err(LabError::file("create", &launch.directory))?;
         let namespace = self.namespace(host)?;
+        let queues = self.open_queues(host, launch)?;
         let lab = self.lab.clone();
-        let mut qemu = Qemu::start(launch.clone(), |mut command| {
+        let mut qemu = Qemu::start_with(launch.clone(), queues, |mut command| {
             processes::mark(&mut command, &lab);
             namespace.spawn(command, Outlive::Yes)
         })?;
         let receipt = Receipt(Some(qemu.process().to_string()));
-        let ready = qemu.wait_ready(PATIENCE).and_then(|()| match cpus {
-            [] => Ok(()),
-            cpus => qemu.pin_vcpus(cpus, PATIENCE),
+        let ready = qemu.wait_ready(PATIENCE).and_then(|()| match pins.is_empty() {
+            true => Ok(()),
+            false => qemu.pin(pins, PATIENCE),
         });
         // Also if it isn't ready: it must be known by whoever undoes this.
         self.guests.insert(launch.name.clone(), qemu);

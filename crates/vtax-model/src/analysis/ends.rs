@@ -2,10 +2,13 @@
 
 use super::{Taken, estimate};
 use crate::{
+    cell::Cell,
     histogram::Histogram,
     measurement::{IntervalRtt, Stages, WarmupReport},
     result::{CpuAtEnds, EndStages, PairSummary, ParallelSummary, StageFigures, StagesSummary, WarmupSummary},
     run::{BothEnds, EndCpu, EndDetail, Figures, PairFigures, Parallel},
+    units::Span,
+    workload::Warmup,
 };
 
 /// None if both ends were on one machine: what it worked can't be told apart by ends.
@@ -92,13 +95,13 @@ fn wire(initiator: &EndStages, responder: &EndStages) -> Option<f64> {
 }
 
 /// None if there was one pair alone.
-pub(super) fn parallel(taken: &[Taken<'_>], transactions: bool) -> Option<ParallelSummary> {
+pub(super) fn parallel(cell: &Cell, taken: &[Taken<'_>]) -> Option<ParallelSummary> {
     let samples: Vec<(u32, &Parallel)> =
         taken.iter().filter_map(|(round, figures)| Some((*round, figures.parallel.as_ref()?))).collect();
     let pairs = samples.iter().map(|(_, sample)| sample.pairs.len()).max()?;
     let skews = || samples.iter().map(|(round, sample)| (*round, sample.skew_us));
     let of_pair = |index| samples.iter().filter_map(move |(round, sample)| Some((*round, sample.pairs.get(index)?)));
-    let of = |index| pair(&of_pair(index).collect::<Vec<_>>(), transactions);
+    let of = |index| pair(cell, &of_pair(index).collect::<Vec<_>>());
     Some(ParallelSummary {
         skew_us: estimate(skews())?.median,
         skew_us_most: skews().map(|(_, skew)| skew).fold(0.0, f64::max),
@@ -107,7 +110,8 @@ pub(super) fn parallel(taken: &[Taken<'_>], transactions: bool) -> Option<Parall
     })
 }
 
-fn pair(samples: &[(u32, &PairFigures)], transactions: bool) -> PairSummary {
+fn pair(cell: &Cell, samples: &[(u32, &PairFigures)]) -> PairSummary {
+    let transactions = cell.workload.kind().is_transactions();
     let rate = |count: fn(&PairFigures) -> f64| {
         estimate(samples.iter().map(|(round, pair)| (*round, count(pair) / pair.seconds)))
     };
@@ -115,8 +119,12 @@ fn pair(samples: &[(u32, &PairFigures)], transactions: bool) -> PairSummary {
         let us = samples.iter().filter_map(|(round, pair)| Some((*round, percentile(pair.rtt_ns?) as f64 / 1e3)));
         estimate(us).map(|over_samples| over_samples.median)
     };
+    let inverse = cell.spec(Warmup::NONE, Span::from_millis(0)).rate_is_inverse();
+    let rtt = |pair: &PairFigures| f64::from(cell.streams) * pair.seconds / pair.transactions as f64 * 1e6;
+    let rtts = samples.iter().filter(|(_, pair)| pair.transactions > 0).map(|(round, pair)| (*round, rtt(pair)));
     PairSummary {
         transactions_per_s: transactions.then(|| rate(|pair| pair.transactions as f64)).flatten(),
+        rtt_us: if transactions && inverse { estimate(rtts).map(|over_samples| over_samples.mean) } else { None },
         goodput_mbps: (!transactions).then(|| rate(|pair| pair.bytes as f64 * 8.0 / 1e6)).flatten(),
         p50_us: median(|rtt| rtt.p50),
         p99_us: median(|rtt| rtt.p99),
@@ -219,11 +227,21 @@ mod tests {
             Figures { parallel: Some(Parallel { skew_us, uncertainty_us: 4.0, pairs }), ..joined(&end(0.1), &end(0.1)) }
         };
         let samples = [sample(10.0, 20_000), sample(30.0, 40_000), sample(20.0, 30_000)];
-        let found = parallel(&(1..).zip(&samples).collect::<Vec<_>>(), true).expect("pairs");
+        let cell = Cell {
+            row: "native".parse().expect("a row"),
+            mtu: crate::units::Mtu::ETHERNET,
+            transport: Transport::Tcp,
+            workload: WORKLOAD,
+            streams: 1,
+            options: TestOptions::default(),
+            variant: 0,
+        };
+        let found = parallel(&cell, &(1..).zip(&samples).collect::<Vec<_>>()).expect("pairs");
         assert_eq!((found.skew_us, found.skew_us_most, found.uncertainty_us), (20.0, 30.0, 4.0));
         assert_eq!(found.pairs.len(), 2);
         assert_eq!((found.pairs[0].p50_us, found.pairs[0].p99_us, found.pairs[0].lost), (Some(30.0), Some(60.0), 3));
         assert_eq!(found.pairs[1].transactions_per_s.map(|rate| rate.mean), Some(600.0));
+        assert_eq!(found.pairs[1].rtt_us.map(f64::round), Some(1667.0), "of 600 a second");
         assert_eq!(found.pairs[1].goodput_mbps, None);
     }
 }

@@ -6,9 +6,29 @@ fn an_endpoint_is_local_a_host_or_a_zone() {
     for text in ["local", "ssh:vm1", "ssh:root@vm1", "zone:z1", "zone:mylab/z1"] {
         assert_eq!(text.parse::<Control>().map(|control| control.to_string()), Ok(text.to_owned()));
     }
-    for text in ["", "vm1", "ssh:", "zone:", "zone:a/b/c", "locally", "libvirt:x"] {
+    for text in ["", "vm1", "ssh:", "zone:", "zone:a/b/c", "locally", "xen:x"] {
         assert!(text.parse::<Control>().is_err(), "{text}");
     }
+}
+
+#[test]
+fn a_libvirt_domain_has_whatever_name_it_has() {
+    let read = |text: &str| match text.parse::<Control>() {
+        Ok(Control::Libvirt { user, domain }) => Ok((user, domain)),
+        Ok(other) => panic!("{other:?}"),
+        Err(error) => Err(error.to_string()),
+    };
+    let of = |user: Option<&str>, domain: &str| Ok((user.map(str::to_owned), domain.to_owned()));
+    assert_eq!(read("libvirt:web"), of(None, "web"));
+    assert_eq!(read("libvirt:root@Web server.v2"), of(Some("root"), "Web server.v2"));
+    assert_eq!(read("libvirt:root@vm@rack1:3"), of(Some("root"), "vm@rack1:3"));
+    for text in ["libvirt:web", "libvirt:root@Web server.v2"] {
+        assert_eq!(text.parse::<Control>().map(|control| control.to_string()), Ok(text.to_owned()));
+    }
+    for text in ["libvirt:", "libvirt:root@", "libvirt:@web", "libvirt:-oProxyCommand=x@web", "libvirt:a b@web"] {
+        assert!(read(text).is_err(), "{text}");
+    }
+    insta::assert_snapshot!("control_character", read("libvirt:we\nb").expect_err("refused"));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::{ops::Range, path::PathBuf};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{Attach, Backend, BadGuest, EmulatedNic, GuestSize, System, VirtioNic};
+use super::{Attach, Backend, BadGuest, EmulatedNic, GuestSize, System, VirtioNic, Vnet};
 use crate::{
     located::{FileError, Source},
     method::IoMethod,
@@ -24,10 +24,13 @@ macro_rules! with_guest_options {
             memory: Spanned<ByteSize>,
             hugepages: bool,
             cpus: Spanned<Vec<u32>>,
+            io_cpus: Spanned<Vec<u32>>,
+            vhost_cpus: Spanned<Vec<u32>>,
             node: u32,
             image: Spanned<PathBuf>,
             kernel: Spanned<PathBuf>,
             backend: Spanned<Backend>,
+            vnet: Spanned<Vnet>,
             model: Spanned<EmulatedNic>,
             queues: Spanned<u32>,
             vectors: Spanned<u32>,
@@ -79,9 +82,15 @@ impl GuestOptions {
         let usual = GuestSize::default();
         GuestSize {
             vcpus: value(&self.vcpus).unwrap_or(usual.vcpus),
-            memory: value(&self.memory).unwrap_or(usual.memory),
+            memory: value(&self.memory).unwrap_or(if self.image.is_some() {
+                GuestSize::OF_A_DISK
+            } else {
+                usual.memory
+            }),
             hugepages: self.hugepages.unwrap_or(usual.hugepages),
             cpus: value(&self.cpus).unwrap_or(usual.cpus),
+            io_cpus: value(&self.io_cpus).unwrap_or(usual.io_cpus),
+            vhost_cpus: value(&self.vhost_cpus).unwrap_or(usual.vhost_cpus),
             node: self.node,
         }
     }
@@ -103,6 +112,7 @@ impl GuestOptions {
         let usual = VirtioNic::default();
         VirtioNic {
             backend: value(&self.backend),
+            vnet: value(&self.vnet).unwrap_or(usual.vnet),
             queues: value(&self.queues).unwrap_or(usual.queues),
             vectors: value(&self.vectors),
             packed: value(&self.packed).unwrap_or(usual.packed),
@@ -147,6 +157,7 @@ impl GuestOptions {
             "vcpus" => span(&self.vcpus),
             "memory" => span(&self.memory),
             "cpus" => span(&self.cpus),
+            "vhost_cpus" => span(&self.vhost_cpus),
             option => self.virtio_options().into_iter().find(|(name, _)| *name == option).and_then(|(_, span)| span),
         }
     }
@@ -156,9 +167,10 @@ impl GuestOptions {
         self.virtio_options().into_iter().find_map(|(option, span)| Some((option, span?)))
     }
 
-    fn virtio_options(&self) -> [(&'static str, Option<Range<usize>>); 8] {
+    fn virtio_options(&self) -> [(&'static str, Option<Range<usize>>); 9] {
         [
             ("backend", span(&self.backend)),
+            ("vnet", span(&self.vnet)),
             ("queues", span(&self.queues)),
             ("vectors", span(&self.vectors)),
             ("packed", span(&self.packed)),

@@ -14,6 +14,9 @@ fn each_kind_of_nic_has_one_name_everywhere() {
         assert_eq!(serde_json::to_value(backend).expect("a unit variant"), name);
         assert_eq!(Flavour::Backend(backend).name(), name);
     }
+    for vnet in [Vnet::Bridge, Vnet::Macvtap] {
+        assert_eq!(serde_json::to_value(vnet).expect("a unit variant"), vnet.name());
+    }
     for wrong in ["paravirtual:e1000e", "emulated:vhost", "bridge:vhost", "paravirtual:", ":vhost", "vhost"] {
         assert!(wrong.parse::<Row>().is_err(), "{wrong}");
     }
@@ -42,6 +45,9 @@ fn machines_and_nics_that_cannot_be_are_refused_by_the_option() {
     assert_eq!(refused(GuestSize { memory: ByteSize(1 << 20), ..size.clone() }, nic), "memory");
     assert_eq!(refused(GuestSize { memory: ByteSize((256 << 20) + 1), ..size.clone() }, nic), "memory");
     assert_eq!(refused(GuestSize { cpus: vec![0, 1], ..size.clone() }, nic), "cpus");
+    let vhost_pins = GuestSize { vcpus: 2, vhost_cpus: vec![0, 1], ..size.clone() };
+    assert_eq!(refused(vhost_pins.clone(), nic), "vhost_cpus");
+    assert_eq!(Attach::Paravirtual(VirtioNic { queues: 2, ..nic }).check(&vhost_pins), Ok(()));
     assert_eq!(refused(size.clone(), VirtioNic { queues: 0, ..nic }), "queues");
     assert_eq!(refused(size.clone(), VirtioNic { queues: 2, ..nic }), "queues");
     assert_eq!(refused(size.clone(), VirtioNic { vectors: Some(2049), ..nic }), "vectors");
@@ -50,6 +56,7 @@ fn machines_and_nics_that_cannot_be_are_refused_by_the_option() {
     assert_eq!(refused(size.clone(), VirtioNic { tx_ring: Some(512), ..nic }), "tx_ring");
     let vhost_user = VirtioNic { backend: Some(Backend::VhostUser), tx_ring: Some(512), ..nic };
     assert_eq!(Attach::Paravirtual(vhost_user).check(&size), Ok(()));
+    assert_eq!(refused(size.clone(), VirtioNic { vnet: Vnet::Macvtap, ..vhost_user }), "vnet");
 }
 
 #[test]

@@ -106,6 +106,10 @@ pub struct PairSummary {
     /// Streams: 10^6 bits per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goodput_mbps: Option<Estimate>,
+    /// Mean round trip, µs, over samples: the inverse of each flow's rate; absent where that isn't the
+    /// mean.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rtt_us: Option<f64>,
     /// Median transaction, µs: the median of the samples' medians, as no pair's histogram is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p50_us: Option<f64>,

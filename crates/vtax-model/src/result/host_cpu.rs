@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Estimate;
-use crate::{guest::Accelerator, topology::Name};
+use crate::guest::Accelerator;
 
 /// What the host spent: for a transaction, or for 1,024 bytes of a stream or a file. Times are µs of
 /// CPU. The host's stack overlaps with the others: see [`HostCpu`](crate::run::HostCpu).
@@ -33,7 +33,7 @@ pub struct HostCpuSummary {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GuestClock {
     /// The guest.
-    pub guest: Name,
+    pub guest: String,
     /// Seconds between the two readings.
     pub seconds: f64,
     /// How much faster than the host's, in millionths.

@@ -6,7 +6,6 @@
 use serde::{Deserialize, Serialize};
 
 use crate::guest::Accelerator;
-use crate::topology::Name;
 
 /// What a sample's guests and their host worked while they were observed, in CPU seconds.
 ///
@@ -37,8 +36,8 @@ pub struct HostCpu {
 /// What one guest cost its host, in CPU seconds. Here the parts don't overlap.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GuestCpu {
-    /// The guest.
-    pub name: Name,
+    /// The guest, or libvirt's domain.
+    pub name: String,
     /// QEMU's process. Another one under the same name is another boot.
     pub pid: u32,
     /// What ran its instructions.

@@ -28,6 +28,7 @@ struct StudyFile {
     baseline: Spanned<String>,
     #[serde(default)]
     both: bool,
+    pairs: Option<Spanned<u32>>,
     addresses: Option<Ipv4Net>,
     #[serde(default)]
     endpoint: Vec<Spanned<Endpoint>>,
@@ -134,8 +135,9 @@ impl Reader<'_> {
         let quick = self.file.quick.as_ref().map_or(Ok(plan), |table| self.plan(table))?;
         let endpoints = self.endpoints(&rows)?;
         let guest = self.guest(&rows)?;
+        let pairs = self.pairs(&rows)?;
         let StudyFile { id, title, question, both, addresses, .. } = self.file;
-        Ok(Study { id, title, question, rows, baseline, both, addresses, endpoints, guest, cells, plan, quick })
+        Ok(Study { id, title, question, rows, baseline, both, pairs, addresses, endpoints, guest, cells, plan, quick })
     }
 
     fn rows(&self) -> Result<Vec<Row>, FileError> {
@@ -159,10 +161,33 @@ impl Reader<'_> {
         if let Some(other) = earlier.iter().find(|other| other.kind() != row.kind()) {
             return Err(format!("`{row}` clashes with `{other}`: {}, {}; make two studies", row.kind(), other.kind()));
         }
-        if self.file.both && row.method().is_none() {
+        if self.file.both && !row.may_be_both() {
             return Err(format!("`both` is of I/O methods and clashes with `{row}`; remove `both`"));
         }
         Ok(())
+    }
+
+    fn pairs(&self, rows: &[Row]) -> Result<u32, FileError> {
+        let Some(written) = &self.file.pairs else { return Ok(1) };
+        let pairs = *written.get_ref();
+        let alone = rows.iter().find(|row| !row.may_be_paired());
+        let message = match alone {
+            _ if !(1..=Study::MOST_PAIRS).contains(&pairs) => {
+                format!("pairs = {pairs}: a row has 1 to {}", Study::MOST_PAIRS)
+            }
+            Some(row) if pairs > 1 => {
+                format!("`{row}` can't stand several times behind a switch; remove it, or `pairs`")
+            }
+            None if pairs > 1 && self.file.both => {
+                "`both` and `pairs`: of several pairs the other end is a client of its own host; remove one".to_owned()
+            }
+            None if pairs > 1 && !self.file.endpoint.is_empty() => {
+                "`pairs` is of the lab that is built for a study, and this one names endpoints; remove `pairs`"
+                    .to_owned()
+            }
+            _ => return Ok(pairs),
+        };
+        Err(self.source.error(&written.span(), message))
     }
 
     fn cells(&self, rows: &[Row]) -> Result<Vec<Cell>, FileError> {

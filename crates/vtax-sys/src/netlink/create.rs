@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
-    BridgeStpState, InfoBridge, InfoData, InfoIpVlan, InfoKind, InfoMacVlan, InfoVeth, InfoVxlan, IpVlanMode,
-    LinkAttribute, LinkInfo, LinkMessage, MacVlanMode,
+    BridgeStpState, InfoBridge, InfoData, InfoIpVlan, InfoKind, InfoMacVlan, InfoMacVtap, InfoVeth, InfoVxlan,
+    IpVlanMode, LinkAttribute, LinkInfo, LinkMessage, MacVlanMode, MacVtapMode,
 };
 
 use super::name::{IfIndex, IfName, MacAddr};
@@ -31,6 +31,8 @@ pub struct NewLink<'a> {
     pub mtu: Option<u32>,
     /// The hardware address; a random one otherwise.
     pub mac: Option<MacAddr>,
+    /// Its number, which is taken from 1 up otherwise. `EBUSY` if another link has it.
+    pub index: Option<IfIndex>,
     /// Make it in this namespace instead of the one of the connection. The
     /// kernel does it in one step: the link never shows up here.
     pub into_ns: Option<&'a NetNs>,
@@ -54,6 +56,11 @@ pub enum LinkKind<'a> {
     /// A link with a MAC address of its own on a parent (bridge mode: those on
     /// one parent reach each other, but not the parent's own stack).
     Macvlan {
+        /// The link it stands on.
+        parent: IfIndex,
+    },
+    /// The same for a program, see [`NewMacvtap`](super::NewMacvtap).
+    Macvtap {
         /// The link it stands on.
         parent: IfIndex,
     },
@@ -87,7 +94,7 @@ impl<'a> NewLink<'a> {
     /// With the kernel's own MTU and hardware address, in the namespace of the
     /// connection.
     pub fn new(name: IfName, kind: LinkKind<'a>) -> Self {
-        Self { name, kind, mtu: None, mac: None, into_ns: None }
+        Self { name, kind, mtu: None, mac: None, index: None, into_ns: None }
     }
 
     fn attributes(&self) -> Vec<LinkAttribute> {
@@ -95,7 +102,7 @@ impl<'a> NewLink<'a> {
         if let Some(mac) = self.mac {
             attributes.push(LinkAttribute::Address(mac.0.to_vec()));
         }
-        if let LinkKind::Macvlan { parent } | LinkKind::Ipvlan { parent } = self.kind {
+        if let LinkKind::Macvlan { parent } | LinkKind::Macvtap { parent } | LinkKind::Ipvlan { parent } = self.kind {
             attributes.push(LinkAttribute::Link(parent.0));
         }
         let mut info = vec![LinkInfo::Kind(self.kind.info_kind())];
@@ -112,6 +119,7 @@ impl LinkKind<'_> {
             Self::Veth { .. } => "veth",
             Self::Bridge => "bridge",
             Self::Macvlan { .. } => "macvlan",
+            Self::Macvtap { .. } => "macvtap",
             Self::Ipvlan { .. } => "ipvlan",
             Self::Vxlan { .. } => "vxlan",
             Self::Dummy => "dummy",
@@ -123,6 +131,7 @@ impl LinkKind<'_> {
             Self::Veth { .. } => "create veth link",
             Self::Bridge => "create bridge",
             Self::Macvlan { .. } => "create macvlan link",
+            Self::Macvtap { .. } => "create macvtap link",
             Self::Ipvlan { .. } => "create ipvlan link",
             Self::Vxlan { .. } => "create vxlan link",
             Self::Dummy => "create dummy link",
@@ -142,6 +151,7 @@ impl LinkKind<'_> {
             }
             Self::Bridge => InfoData::Bridge(vec![InfoBridge::StpState(BridgeStpState::Disabled)]),
             Self::Macvlan { .. } => InfoData::MacVlan(vec![InfoMacVlan::Mode(MacVlanMode::Bridge)]),
+            Self::Macvtap { .. } => InfoData::MacVtap(vec![InfoMacVtap::Mode(MacVtapMode::Bridge)]),
             Self::Ipvlan { .. } => InfoData::IpVlan(vec![InfoIpVlan::Mode(IpVlanMode::L2)]),
             Self::Vxlan { .. } => InfoData::Vxlan(self.vxlan_data()),
             Self::Dummy => return None,
@@ -191,17 +201,21 @@ impl Rtnl {
     pub fn create_link(&mut self, link: &NewLink<'_>) -> Result<()> {
         link.kind.check()?;
         let operation = link.kind.operation();
-        self.create(link.kind.name(), operation, &link.name, link.attributes())
+        let index = link.index.unwrap_or(IfIndex(0));
+        self.create(link.kind.name(), operation, &link.name, index, link.attributes())
     }
 
+    /// Index 0 leaves the choice to the kernel.
     pub(super) fn create(
         &mut self,
         kind: &str,
         operation: &'static str,
         name: &IfName,
+        index: IfIndex,
         attributes: Vec<LinkAttribute>,
     ) -> Result<()> {
         let mut message = LinkMessage::default();
+        message.header.index = index.0;
         message.attributes = attributes;
         let subject = Subject { operation, object: name };
         let made = self.change(RouteNetlinkMessage::NewLink(message), CREATE, subject);

@@ -6,7 +6,7 @@
 use netlink_packet_route::link::{InfoData, InfoKind, InfoVxlan, LinkAttribute, LinkInfo};
 
 use super::create::{LinkKind, NewLink};
-use super::name::IfName;
+use super::name::{IfIndex, IfName};
 use super::socket::Rtnl;
 use crate::error::Result;
 use crate::netns::NetNs;
@@ -37,7 +37,7 @@ pub fn probe_kind(kind: &str) -> Result<()> {
     }
     attributes.push(LinkAttribute::IfName(name.as_str().into()));
     attributes.push(LinkAttribute::LinkInfo(info));
-    rtnl.create(kind, "try link kind", &name, attributes)
+    rtnl.create(kind, "try link kind", &name, IfIndex(0), attributes)
 }
 
 fn needs_parent(kind: &str) -> bool {

@@ -49,8 +49,8 @@ pub(crate) struct MeasureArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Ends")]
 struct Ends {
-    /// Who answers or receives: local, ssh:HOST, zone:NAME or zone:LAB/NAME of a lab
-    /// that is up, also for a host or guest of it;
+    /// Who answers or receives: local, ssh:HOST, libvirt:NAME of a virtual machine that
+    /// libvirt runs, zone:NAME or zone:LAB/NAME of a lab that is up, also for a host or guest of it;
     /// given several times, as many pairs measure at the same time
     #[arg(long, value_name = "END", default_value = "local")]
     to: Vec<Control>,

@@ -5,7 +5,7 @@ use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 use vtax_lab::{Facts, GuestNeeds, Need, World, availability, guest_availability};
 use vtax_model::{
-    guest::{Accelerator, Flavour, GuestDefaults},
+    guest::{Accelerator, Attach, Flavour, GuestDefaults, System, VirtioNic, Vnet},
     method::{Availability, DomainKind, IoMethod, Unsupported},
     study::Row,
 };
@@ -33,6 +33,9 @@ struct MethodRecord {
     /// Of guests: how else their NICs can be made.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     kinds: Vec<KindRecord>,
+    /// Of `paravirtual`: how else its tap can hang on the wire.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    vnets: Vec<VnetRecord>,
     /// Of guests: what runs their instructions.
     #[serde(skip_serializing_if = "Option::is_none")]
     accel: Option<Accelerator>,
@@ -45,6 +48,14 @@ struct MethodRecord {
 #[derive(Serialize)]
 struct KindRecord {
     kind: Flavour,
+    #[serde(flatten)]
+    answer: Answer,
+}
+
+/// A `vnet` of `paravirtual`.
+#[derive(Serialize)]
+struct VnetRecord {
+    vnet: Vnet,
     #[serde(flatten)]
     answer: Answer,
 }
@@ -96,6 +107,7 @@ fn records(facts: &Facts, no_agent: Option<&Unsupported>) -> Vec<MethodRecord> {
                 (Availability::Yes, _) => Answer::YES,
             },
             kinds: if facts.guests.is_some() { kinds(method, facts) } else { Vec::new() },
+            vnets: if facts.guests.is_some() { vnets(method, facts) } else { Vec::new() },
             accel: qemu.map(|qemu| qemu.accel),
             no_kvm: qemu.and_then(|qemu| qemu.no_kvm.clone()),
         }
@@ -107,10 +119,22 @@ fn kinds(method: IoMethod, facts: &Facts) -> Vec<KindRecord> {
     let of_method = Flavour::ALL.into_iter().filter(|kind| kind.method() == method);
     let record = |kind| {
         let nic = GuestDefaults::default().attach(Row::Device(kind))?;
-        let answer = guest_availability(&nic, facts).map_or_else(Answer::no, |()| Answer::YES);
+        let answer = guest_availability(&nic, &System::default(), facts).map_or_else(Answer::no, |()| Answer::YES);
         Some(KindRecord { kind, answer })
     };
     of_method.filter_map(record).collect()
+}
+
+fn vnets(method: IoMethod, facts: &Facts) -> Vec<VnetRecord> {
+    let of_method = [Vnet::Bridge, Vnet::Macvtap].into_iter().filter(|_| method == IoMethod::Paravirtual);
+    let record = |vnet| {
+        let nic = Attach::Paravirtual(VirtioNic { vnet, ..VirtioNic::default() });
+        VnetRecord {
+            vnet,
+            answer: guest_availability(&nic, &System::default(), facts).map_or_else(Answer::no, |()| Answer::YES),
+        }
+    };
+    of_method.map(record).collect()
 }
 
 impl Answer {
@@ -146,6 +170,10 @@ fn table(records: &[MethodRecord]) -> String {
         for kind in record.kinds.iter().filter(|_| record.kinds.iter().any(|kind| kind.answer != record.answer)) {
             let name = format!("  :{}", kind.kind);
             table.add_row([name.as_str(), kind.answer.here(), &kind.answer.text()]);
+        }
+        for vnet in record.vnets.iter().filter(|vnet| vnet.answer != record.answer) {
+            let name = format!("  vnet {}", vnet.vnet);
+            table.add_row([name.as_str(), vnet.answer.here(), &vnet.answer.text()]);
         }
     }
     format!("{}\n", table.trim_fmt())

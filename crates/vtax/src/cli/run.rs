@@ -5,10 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use vtax_model::{
     endpoint::Pins,
-    method::IoMethod,
     run::RunState,
     stats::{Confidence, StoppingRule, Width},
-    study::Study,
+    study::{Row, Study},
     units::{ByteSize, Mtu, Span},
     workload::Warmup,
 };
@@ -95,7 +94,7 @@ pub(crate) struct RunArgs {
     #[arg(required_unless_present = "resume")]
     study: Option<String>,
     /// Go on with a run that was stopped or killed: its id, a unique start of it, or `last`
-    #[arg(long, value_name = "ID", conflicts_with_all = ["study", "quick", "samples", "duration", "warmup", "both", "methods", "mtu", "endpoints", "pin", "size", "seed", "confidence"])]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["study", "quick", "samples", "duration", "warmup", "both", "methods", "guests", "mtu", "endpoints", "pin", "size", "seed", "confidence"])]
     resume: Option<String>,
     /// Short samples and few rounds: minutes, not hours
     #[arg(long)]
@@ -113,9 +112,13 @@ pub(crate) struct RunArgs {
     /// Put the method at both ends of the wire, not at `sut` only
     #[arg(long)]
     both: bool,
-    /// Only these methods, and the baseline
+    /// Only these rows, and the baseline; a method is every row of it
     #[arg(long, value_delimiter = ',', value_name = "METHOD,…")]
-    methods: Vec<IoMethod>,
+    methods: Vec<Row>,
+    /// Pairs of each row that measure at the same time, of a study that has several (vmdq: 8): so many
+    /// clients, and as many guests
+    #[arg(long, value_name = "N")]
+    guests: Option<u32>,
     /// Only these MTUs
     #[arg(long, value_delimiter = ',', value_name = "MTU,…")]
     mtu: Vec<Mtu>,
@@ -126,7 +129,7 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pinned: Pinned,
     #[command(flatten)]
-    guests: Guests,
+    boot: Guests,
     /// Size of the file of file tests, as 1000MiB
     #[arg(long)]
     size: Option<ByteSize>,
@@ -200,10 +203,11 @@ impl RunArgs {
             warmup: None,
             both: false,
             methods: Vec::new(),
+            guests: None,
             mtu: Vec::new(),
             endpoints: None,
             pinned: Pinned::default(),
-            guests: Guests::default(),
+            boot: Guests::default(),
             size: None,
             dir: PathBuf::from("/var/tmp"),
             seed: None,
@@ -221,6 +225,7 @@ impl RunArgs {
             warmup: self.warmup,
             both: self.both,
             methods: self.methods.clone(),
+            guests: self.guests,
             mtus: self.mtu.clone(),
             endpoints: endpoints.unwrap_or_default(),
             size: self.size,
@@ -236,7 +241,7 @@ pub(crate) fn run(args: RunArgs, places: &Places) -> Result<Exit, Stop> {
         (Some(study), None) => Source::Fresh(Box::new(args.changes()?.apply(read_study(study)?)?)),
         (None, None) => unreachable!("clap asks for a study or --resume"),
     };
-    let (pins, kernel) = (args.pinned.pin.clone(), args.guests.kernel.clone());
+    let (pins, kernel) = (args.pinned.pin.clone(), args.boot.kernel.clone());
     let conditions = Conditions { directory: args.dir.clone(), pins, kernel };
     finish(study::run(source, &conditions, places)?, &args.output.options())
 }

@@ -246,7 +246,8 @@ pub(super) fn quantity_of(test: TestKind) -> &'static str {
 pub(super) fn rows_head(rows: &[Row]) -> &'static str {
     match rows.first() {
         Some(Row::Zones { .. }) => "zones",
+        Some(Row::Path(_)) => "path",
         Some(Row::Engine(_)) => "engine",
-        Some(Row::Method(_) | Row::Device(_)) | None => "method",
+        Some(Row::Method(_) | Row::Device(_) | Row::Queue(_)) | None => "method",
     }
 }

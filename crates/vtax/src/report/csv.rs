@@ -2,6 +2,7 @@
 //! precision, an empty field where there is none.
 
 use vtax_model::{
+    published::PublishedFigure,
     result::{
         CellRecord, CellStatus, Estimate, FileSummary, ParallelSummary, Percentile, ResultDocument, RttSummary,
         SummaryRecord, TaxRecord,
@@ -12,6 +13,7 @@ use vtax_model::{
 
 use super::{
     compare::{Compared, Comparison},
+    pairs::extremes,
     words,
 };
 
@@ -25,10 +27,12 @@ struct Line<'a> {
 }
 
 /// The columns, in order. "95 %" means the interval of the figure before it over the samples.
-const COLUMNS: [Column; 81] = [
+const COLUMNS: [Column; 85] = [
     ("study", "the study's name", |l| text(&l.document.study)),
     ("run", "the run's id", |l| text(&l.document.id)),
-    ("method", "the row: an I/O method, sender-to-receiver, or an engine", |l| text(l.record.cell.row)),
+    ("method", "the row: an I/O method, method:kind, a queueing of guests, sender-to-receiver, or an engine", |l| {
+        text(l.record.cell.row)
+    }),
     ("transport", "tcp, udp, unix or vsock", |l| text(l.record.cell.transport.to_string().to_lowercase())),
     ("test", "rr, crr, cc, stream, maerts, bidirectional or file", |l| {
         text(l.record.cell.workload.kind().to_string().to_lowercase())
@@ -88,7 +92,9 @@ const COLUMNS: [Column; 81] = [
     ("tax_verdict", "slower, faster or none-shown", |l| name(&tax(l)?.verdict)),
     ("tax_could_show", "none-shown: the least relative difference that would have been", |l| text(tax(l)?.could_show?)),
     ("tax_pairs", "rounds with both cells", |l| text(tax(l)?.pairs)),
-    ("published", "the source's figure: µs (rr) or Mb/s (stream)", |l| l.record.published.and_then(text)),
+    ("published", "the source's figure, if it has one alone: µs (rr) or Mb/s (stream)", |l| {
+        l.record.published.and_then(text)
+    }),
     ("variant", "which of the swept values of this kind of test, from 0", |l| text(l.record.cell.variant)),
     ("engine", "what waits for the sockets", |l| text(l.record.cell.options.engine)),
     ("burst", "rr: requests of each flow in flight", |l| text(l.record.cell.options.burst.get())),
@@ -129,7 +135,20 @@ const COLUMNS: [Column; 81] = [
     ("pairs", "that measured at the same time", |l| text(parallel(l)?.pairs.len())),
     ("start_skew_us", "pairs: from the first start to the last, median over samples", |l| text(parallel(l)?.skew_us)),
     ("start_skew_uncertainty_us", "pairs: how well that is known", |l| text(parallel(l)?.uncertainty_us)),
+    ("start_skew_most_us", "pairs: the longest of all samples", |l| text(parallel(l)?.skew_us_most)),
+    ("fastest_pair", "pairs: mean RTT in µs (rr) or Mb/s (stream) of the fastest", |l| {
+        text(extremes(parallel(l)?)[0]?)
+    }),
+    ("slowest_pair", "pairs: the same of the slowest", |l| text(extremes(parallel(l)?)[1]?)),
+    ("published_on", "the source's figures, if it has them of several machines: name=figure, separated by ;", |l| {
+        let all: Vec<String> = l.record.published_on.iter().map(published).collect();
+        (!all.is_empty()).then(|| all.join(";"))
+    }),
 ];
+
+fn published(figure: &PublishedFigure) -> String {
+    format!("{}={}", figure.system.as_deref().unwrap_or_default(), figure.value)
+}
 
 /// The cells of a run.
 pub(super) fn cells(document: &ResultDocument) -> String {

@@ -62,7 +62,8 @@ pub(super) fn warnings(document: &ResultDocument) -> Vec<String> {
         }),
         document.plan.quick.then(|| "Quick plan: short samples and few rounds, so wide intervals.".into()),
     ];
-    texts.into_iter().flatten().chain(steady::warnings(document)).collect()
+    let wrong = document.placement.notes.iter().filter(|note| note.starts_with(Placement::WRONG_LABEL)).cloned();
+    texts.into_iter().flatten().chain(wrong).chain(steady::warnings(document)).collect()
 }
 
 /// The open loop's load was less than was asked for, so its latencies are those of another load.
@@ -157,6 +158,12 @@ fn ends(document: &ResultDocument) -> String {
         (_, Some([_])) | (Row::Engine(_), None) => String::new(),
         (_, Some(pairs)) => format!("{} pairs at the same time", pairs.len()),
         (_, None) if are_named(document) => "endpoints that were there already, each row's below".into(),
+        (_, None) if most_pairs(document) > 1 => format!(
+            "{} clients at the same time, each on a wire of its own to a switch; behind its uplink the host, or a \
+             guest or zone for each",
+            most_pairs(document)
+        ),
+        (Row::Path(_), None) => "hosts and guests: sender-to-receiver".into(),
         (Row::Zones { .. }, None) => "two zones of one host: sender-to-receiver".into(),
         (_, None) if document.both => "each method at both ends of the wire".into(),
         (_, None) => "each method at one end of the wire, against a native peer".into(),
@@ -177,6 +184,11 @@ pub(super) fn are_named(document: &ResultDocument) -> bool {
     names.any(|name| name.parse::<Control>().is_ok())
 }
 
+fn most_pairs(document: &ResultDocument) -> usize {
+    let ends = document.cells.iter().filter_map(|record| record.ends.as_ref());
+    ends.map(|ends| ends.pairs.len()).max().unwrap_or(0)
+}
+
 fn only_pair(document: &ResultDocument) -> Option<&PairRecord> {
     match shared_pairs(document)? {
         [pair] => Some(pair),
@@ -186,7 +198,7 @@ fn only_pair(document: &ResultDocument) -> Option<&PairRecord> {
 
 /// `ssh:root@vm1 at 10.0.0.2 on CPU 3, a 4 × EPYC`
 pub(super) fn end(end: &EndRecord) -> String {
-    let EndRecord { name, address, cpus: pinned, environment } = end;
+    let EndRecord { name, address, cpus: pinned, environment, .. } = end;
     let machine = environment.as_ref().map(|machine| format!(", machine {}", or(&machine.hostname, "of unknown name")));
     let address = if address.is_empty() { String::new() } else { format!(" at {address}") };
     format!("{name}{address} on {}{}", cpus(pinned), machine.unwrap_or_default())
@@ -241,7 +253,8 @@ fn placement(document: &ResultDocument) -> String {
         (true, Some(other)) => format!("initiator {}; responder {}", asked(policy), asked(other)),
         (false, _) => format!("initiator on {}, responder on {}", cpus(initiator), cpus(responder)),
     };
-    notes.iter().for_each(|note| text += &format!(". {}", note.trim_end_matches('.')));
+    let quiet = notes.iter().filter(|note| !note.starts_with(Placement::WRONG_LABEL));
+    quiet.for_each(|note| text += &format!(". {}", note.trim_end_matches('.')));
     text
 }
 

@@ -100,7 +100,8 @@ pub(super) fn test(cell: &Cell) -> String {
     format!("{} {}", cell.transport, cell.workload.kind())
 }
 
-fn size(cell: &Cell) -> String {
+/// `64 B`; of a response of another size both.
+pub(super) fn size(cell: &Cell) -> String {
     let both = |request: ByteSize, response: ByteSize| {
         if request == response { request.to_string() } else { format!("{request}, {response} back") }
     };

@@ -5,6 +5,7 @@
 //! [`terminal`] and [`markdown`] only draw them, so that both always say the same. CSV and JSON
 //! come from the result document itself.
 
+mod bars;
 mod blocks;
 mod compare;
 mod csv;

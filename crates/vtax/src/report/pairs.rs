@@ -7,17 +7,91 @@ use vtax_model::{
 };
 
 use super::{
-    labels,
+    labels::{self, Labels},
     layout::{Column, Figure, Figures, Group, Part, Row, Section, Table},
     number::{counted, estimate, lost, three_digits},
 };
 
-/// A table for each cell with several pairs.
-pub(super) fn section(document: &ResultDocument) -> Option<Section> {
-    let several = |record: &CellRecord| record.summary.as_ref()?.parallel.clone();
-    let of = |record| several(record).map(|parallel| parts(document, record, &parallel));
-    let parts: Vec<Part> = document.cells.iter().filter_map(of).flatten().collect();
-    (!parts.is_empty()).then(|| Section { title: "Pairs at the same time".into(), parts })
+/// A table for each cell with several pairs; of several such cells one over all, and those only on
+/// demand.
+pub(super) fn section(document: &ResultDocument, detail: bool) -> Option<Section> {
+    let several = |record: &&CellRecord| parallel(record).is_some();
+    let records: Vec<&CellRecord> = document.cells.iter().filter(several).collect();
+    let mut all: Vec<Part> = Vec::new();
+    if records.len() > 1 {
+        all.extend(overview(&records));
+    }
+    if records.len() == 1 || detail {
+        let of = |record: &&CellRecord| Some(parts(document, record, parallel(record)?));
+        all.extend(records.iter().filter_map(of).flatten());
+    }
+    (!all.is_empty()).then(|| Section { title: "Pairs at the same time".into(), parts: all })
+}
+
+fn parallel(record: &CellRecord) -> Option<&ParallelSummary> {
+    record.summary.as_ref()?.parallel.as_ref()
+}
+
+/// A line for each cell: its fastest and slowest pair, and how far apart they started.
+fn overview(records: &[&CellRecord]) -> Vec<Part> {
+    let (transactions, streams): (Vec<&CellRecord>, Vec<&CellRecord>) =
+        records.iter().partition(|record| record.cell.workload.kind().is_transactions());
+    let tables = [(transactions, "RTT of a pair (µs)"), (streams, "Mb/s of a pair")];
+    let mut parts: Vec<Part> = Vec::new();
+    for (records, quantity) in tables.into_iter().filter(|(records, _)| !records.is_empty()) {
+        parts.push(Part::Table(overview_table(&records, quantity)));
+    }
+    let clock = if by_one_clock(records) { ", by one clock" } else { ", and how well they are known" };
+    parts.push(Part::Paragraph(format!(
+        "The start is that of the last pair after the first: the median of the samples and the worst of them{clock}. \
+         --detail has every pair."
+    )));
+    parts
+}
+
+fn by_one_clock(records: &[&CellRecord]) -> bool {
+    records.iter().filter_map(|record| parallel(record)).all(|all| all.uncertainty_us == 0.0)
+}
+
+fn overview_table(records: &[&CellRecord], quantity: &str) -> Table {
+    let labels = Labels::of_records(records);
+    let columns = |heads: &[&str]| heads.iter().map(|head| Column::right(*head)).collect();
+    let starts: &[&str] = if by_one_clock(records) { &["median", "worst"] } else { &["median", "worst", "±"] };
+    let line = |record: &&CellRecord| {
+        let mut figures = parallel(record).map_or_else(Vec::new, overview_figures);
+        figures.truncate(3 + starts.len());
+        let row = std::iter::once(record.cell.row.to_string()).chain(labels.line(&record.cell)).collect();
+        Row { labels: row, figures: Figures::Each(figures.into_iter().map(Figure::Text).collect()) }
+    };
+    Table {
+        labels: std::iter::once("row".to_owned()).chain(labels.heads()).collect(),
+        groups: vec![
+            Group { title: String::new(), columns: columns(&["pairs"]) },
+            Group { title: quantity.into(), columns: columns(&["fastest", "slowest"]) },
+            Group { title: "start of the last (µs)".into(), columns: columns(starts) },
+        ],
+        rows: records.iter().map(line).collect(),
+        ..Table::default()
+    }
+}
+
+fn overview_figures(parallel: &ParallelSummary) -> Vec<String> {
+    let us = |value: Option<f64>| value.map_or("—".into(), three_digits);
+    let [fastest, slowest] = extremes(parallel);
+    let ParallelSummary { skew_us, skew_us_most, uncertainty_us, pairs } = parallel;
+    let skew = [skew_us, skew_us_most, uncertainty_us].map(|us| three_digits(*us));
+    [pairs.len().to_string(), us(fastest), us(slowest)].into_iter().chain(skew).collect()
+}
+
+/// Of the fastest pair and the slowest: mean RTT in µs, else the Mb/s.
+pub(super) fn extremes(parallel: &ParallelSummary) -> [Option<f64>; 2] {
+    let over = |of: fn(&PairSummary) -> Option<f64>| -> [Option<f64>; 2] {
+        let all = || parallel.pairs.iter().filter_map(of);
+        [all().reduce(f64::min), all().reduce(f64::max)]
+    };
+    let [slowest, fastest] = over(|pair| pair.goodput_mbps.map(|rate| rate.mean));
+    let rtt = over(|pair| pair.rtt_us);
+    [rtt[0].or(fastest), rtt[1].or(slowest)]
 }
 
 fn parts(document: &ResultDocument, record: &CellRecord, parallel: &ParallelSummary) -> Vec<Part> {

@@ -8,6 +8,7 @@ use vtax_model::{
 };
 
 use super::{
+    bars,
     blocks::{blocks, distinct},
     labels,
     layout::{Part, Section},
@@ -30,8 +31,11 @@ pub(super) fn section(document: &ResultDocument, published: Option<&Published>) 
         ));
     }
     lines.extend(of_few_rounds(document));
-    if let Some(published) = published {
-        lines.push(format!("Published: {} ({}).", published.title, published.testbed));
+    lines.extend(bars::reading(document));
+    let cited = bars::cites(document);
+    if let Some(published) = published.or(cited.as_ref()) {
+        let note = published.note.as_ref().map(|note| format!(" {note}")).unwrap_or_default();
+        lines.push(format!("Published: {} ({}).{note}", published.title, published.testbed));
     }
     let bullets = lines.into_iter().map(|line| ("-".to_owned(), line)).collect();
     Section { title: "How to read this".into(), parts: vec![Part::List(bullets)] }

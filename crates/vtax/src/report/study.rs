@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use vtax_model::{
     measurement::EndReport,
-    published::Published,
+    published::{Published, PublishedFigure},
     result::{CellRecord, CellStatus, Estimate, FileSummary, Metric, ResultDocument, SummaryRecord},
     run::Failure,
     study::Row,
@@ -14,8 +14,8 @@ use vtax_model::{
 };
 
 use super::{
-    Options,
-    blocks::{Block, blocks, quantity, rows_head},
+    Options, bars,
+    blocks::{Block, blocks, distinct, quantity, rows_head},
     detail, heading, host_cpu, labels,
     layout::{Column, Figure, Figures, Group, Part, Report, Row as Line, Section, Table},
     machine, measure,
@@ -27,15 +27,16 @@ use super::{
 pub(super) fn report(document: &ResultDocument, options: &Options) -> Report {
     let published = options.published.then(|| Published::of(&document.study)).flatten();
     let mut notes = Notes::default();
-    let mut sections = match measure::applies(document) {
-        true => measure::sections(document, &mut notes),
+    let mut sections: Vec<Section> = bars::section(document, options).into_iter().collect();
+    match measure::applies(document) {
+        true => sections.extend(measure::sections(document, &mut notes)),
         false => {
-            blocks(document).iter().map(|block| section(document, block, published.as_ref(), &mut notes)).collect()
+            let blocks = blocks(document);
+            sections.extend(blocks.iter().map(|block| section(document, block, published.is_some(), &mut notes)));
         }
-    };
-    sections.extend(
-        [stages::section(document), pairs::section(document), host_cpu::section(document)].into_iter().flatten(),
-    );
+    }
+    let pairs = pairs::section(document, options.detail);
+    sections.extend([stages::section(document), pairs, host_cpu::section(document)].into_iter().flatten());
     sections.extend(path::ends(document, options.detail));
     if options.detail {
         sections.extend(detailed(document));
@@ -62,7 +63,7 @@ fn detailed(document: &ResultDocument) -> Vec<Section> {
     sections
 }
 
-fn section(document: &ResultDocument, block: &Block<'_>, published: Option<&Published>, notes: &mut Notes) -> Section {
+fn section(document: &ResultDocument, block: &Block<'_>, published: bool, notes: &mut Notes) -> Section {
     let mut parts = Vec::new();
     if !block.figured().is_empty() {
         parts.push(Part::Table(Figured { block, published, notes: &mut *notes }.matrix()));
@@ -78,7 +79,8 @@ fn section(document: &ResultDocument, block: &Block<'_>, published: Option<&Publ
 /// Builds the tables of figures of one block.
 struct Figured<'a> {
     block: &'a Block<'a>,
-    published: Option<&'a Published>,
+    /// Beside ours.
+    published: bool,
     notes: &'a mut Notes,
 }
 
@@ -86,28 +88,41 @@ impl<'a> Figured<'a> {
     /// RTT beside bandwidth, methods down, MTU across.
     fn matrix(mut self) -> Table {
         let tests = self.block.figured();
-        let groups = tests.iter().map(|test| Group { title: quantity(*test).into(), columns: self.mtu_columns() });
-        let groups = groups.collect();
+        let groups = tests.iter().flat_map(|test| self.groups(*test)).collect();
         let (rows, mtus) = (self.block.rows(), self.block.mtus());
         let labels = vec![rows_head(&rows).into()];
         let lines = rows.into_iter().map(|row| self.line(row, &tests, &mtus)).collect();
         Table { labels, groups, rows: lines, ..Table::default() }
     }
 
-    fn mtu_columns(&self) -> Vec<Column> {
+    /// Ours, each with the published one beside it; of a source with several machines those after them.
+    fn groups(&self, test: TestKind) -> Vec<Group> {
+        let systems = self.systems(test);
         let ours = |mtu: Mtu| Column::right(format!("MTU {mtu}"));
-        let theirs = || self.published.map(|_| Column::right("published"));
-        self.block.mtus().into_iter().flat_map(|mtu| [Some(ours(mtu)), theirs()]).flatten().collect()
+        let theirs = || (self.published && systems.is_empty()).then(|| Column::right("published"));
+        let columns = self.block.mtus().into_iter().flat_map(|mtu| [Some(ours(mtu)), theirs()]).flatten().collect();
+        let of_systems = Group {
+            title: format!("{}, published", quantity(test)),
+            columns: systems.iter().map(Column::right).collect(),
+        };
+        let mut groups = vec![Group { title: quantity(test).into(), columns }];
+        groups.extend((!systems.is_empty()).then_some(of_systems));
+        groups
     }
 
     fn line(&mut self, row: Row, tests: &[TestKind], mtus: &[Mtu]) -> Line {
         let mut figures = Vec::new();
-        for (test, mtu) in tests.iter().flat_map(|test| mtus.iter().map(move |mtu| (*test, *mtu))) {
-            figures.push(self.figure(self.block.cell(row, mtu, test)));
-            if let Some(published) = self.published {
-                let theirs = published.figure(row, self.block.transport, test, mtu);
-                figures.push(theirs.map_or(Figure::absent(), |figure| Figure::text(figure.to_string())));
+        for test in tests {
+            let systems = self.systems(*test);
+            for mtu in mtus {
+                let record = self.block.cell(row, *mtu, *test);
+                figures.push(self.figure(record));
+                let theirs = record.and_then(|record| record.published);
+                figures.extend((self.published && systems.is_empty()).then(|| published_figure(theirs)));
             }
+            let all = || mtus.iter().filter_map(|mtu| self.block.cell(row, *mtu, *test));
+            let on = |system: &String| all().find_map(|record| published_on(record, system)).map(|figure| figure.value);
+            figures.extend(systems.iter().map(|system| published_figure(on(system))));
         }
         let records = self.records(row, tests, mtus);
         self.row(row.to_string(), records, figures)
@@ -122,7 +137,7 @@ impl<'a> Figured<'a> {
     fn row(&mut self, label: String, records: Vec<&CellRecord>, figures: Vec<Figure>) -> Line {
         let unavailable = |record: &&CellRecord| matches!(record.status, CellStatus::Unavailable { .. });
         match records.first() {
-            Some(first) if self.published.is_none() && records.iter().all(unavailable) => {
+            Some(first) if !self.published && records.iter().all(unavailable) => {
                 let text = format!("not available here {}", self.notes.of_record(first));
                 Line { labels: vec![label], figures: Figures::None(text) }
             }
@@ -143,7 +158,7 @@ impl<'a> Figured<'a> {
 
     /// Real, user and sys of a file transfer, in the order of the source.
     fn times(mut self) -> Table {
-        let systems = self.systems();
+        let systems = self.systems(TestKind::File);
         let ours = if systems.is_empty() { "Time (s)" } else { "here (s)" };
         let theirs = systems.iter().map(|system| format!("{system}, published (s)"));
         let titles = std::iter::once(ours.to_owned()).chain(theirs);
@@ -156,16 +171,11 @@ impl<'a> Figured<'a> {
         Table { labels, groups, rows: lines, ..Table::default() }
     }
 
-    /// The machines of the source.
-    fn systems(&self) -> Vec<String> {
-        let Some(published) = self.published else { return Vec::new() };
-        let mut systems: Vec<String> = Vec::new();
-        for time in self.block.rows().into_iter().flat_map(|row| published.times(row)) {
-            if !systems.iter().any(|system| system == time.system) {
-                systems.push(time.system.to_owned());
-            }
-        }
-        systems
+    /// The machines of the source, if it has several.
+    fn systems(&self, test: TestKind) -> Vec<String> {
+        let of_test = self.block.records().filter(|record| record.cell.workload.kind() == test);
+        let figures = of_test.filter(|_| self.published).flat_map(|record| &record.published_on);
+        distinct(figures.filter_map(|figure| figure.system.clone()))
     }
 
     fn times_line(&mut self, row: Row, mtu: Mtu, systems: &[String]) -> Line {
@@ -174,17 +184,23 @@ impl<'a> Figured<'a> {
             Some(file) => [&file.real, &file.user, &file.sys].map(|time| Figure::text(seconds(time.mean))).to_vec(),
             None => vec![self.figure(record), Figure::absent(), Figure::absent()],
         };
+        let text = |time: Option<f64>| time.map_or(Figure::absent(), |time| Figure::text(format!("{time:.1}")));
         for system in systems {
-            let published =
-                self.published.and_then(|published| published.times(row).find(|time| time.system == system));
-            figures.extend(match published {
-                Some(time) => [time.real, time.user, time.sys].map(|time| Figure::text(format!("{time:.1}"))),
-                None => std::array::from_fn(|_| Figure::absent()),
-            });
+            let theirs = record.and_then(|record| published_on(record, system));
+            let [user, sys] = [theirs.and_then(|times| times.user), theirs.and_then(|times| times.sys)];
+            figures.extend([theirs.map(|times| times.value), user, sys].map(text));
         }
         let label = if self.block.mtus().len() > 1 { format!("{row}, MTU {mtu}") } else { row.to_string() };
         self.row(label, record.into_iter().collect(), figures)
     }
+}
+
+fn published_on<'a>(record: &'a CellRecord, system: &str) -> Option<&'a PublishedFigure> {
+    record.published_on.iter().find(|figure| figure.system.as_deref() == Some(system))
+}
+
+fn published_figure(figure: Option<f64>) -> Figure {
+    figure.map_or(Figure::absent(), |figure| Figure::text(figure.to_string()))
 }
 
 /// The figure that a cell is judged by.

@@ -3,6 +3,7 @@
 mod guests;
 mod measured;
 mod old;
+mod queues;
 mod runs;
 mod schema;
 
@@ -33,7 +34,7 @@ fn snapshot(name: &str, text: String) {
 static DOCUMENTS: LazyLock<Vec<ResultDocument>> = LazyLock::new(|| {
     let runs = [built_in("demo"), built_in("sparc-t7-1"), built_in("ip-instances"), with_failures(), many_streams()];
     let mut documents: Vec<ResultDocument> = runs.iter().map(analyse).collect();
-    documents.extend(measured::all().iter().chain(&guests::all()).map(analyse));
+    documents.extend(measured::all().iter().chain(&guests::all()).chain(&queues::all()).map(analyse));
     documents.extend((0..4).map(|rounds| killed_after(built_in("demo"), rounds)));
     documents
 });

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use vtax_model::{
     guest::{Attach, GuestDefaults},
     method::IoMethod,
-    study::{IpType, Row, Study},
+    study::{GuestPath, IpType, Row, Study},
     topology::{Guest, Host, Name, Topology, Wire, Zone},
     units::Mtu,
 };
@@ -16,11 +16,11 @@ use vtax_model::{
 pub(crate) struct Arrangement {
     /// What to build.
     pub(crate) topology: Topology,
-    /// Initiator and responder of each row.
-    pub(crate) ends: BTreeMap<Row, Ends>,
+    /// The pairs of ends of each row, which measure at the same time.
+    pub(crate) ends: BTreeMap<Row, Vec<Ends>>,
 }
 
-/// The two ends that a row measures between.
+/// Two ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ends {
     pub(crate) initiator: End,
@@ -49,92 +49,128 @@ impl End {
 ///
 /// Each method has a wire of its own between the two hosts, so that all stand side by side for
 /// the whole run and none has to be rebuilt between samples: a bridge and a macvlan could not
-/// share one anyway.
+/// share one anyway. For the same reason each row of several pairs has a switch of its own.
 pub(crate) fn arrange(study: &Study, name: Name, rows: &[Row]) -> Arrangement {
     let mut builder = Builder::new(study, name);
     for row in rows {
-        match (*row, study.guest.attach(*row)) {
-            (_, Some(nic)) => builder.guests(*row, nic, &study.guest, study.both),
-            (Row::Method(method), None) => builder.back_to_back(*row, method, study.both),
-            (Row::Zones { from, to }, None) => builder.one_host(*row, from, to),
-            (Row::Engine(_) | Row::Device(_), None) => builder.one_wire(*row),
-        }
+        let nic = study.guest.attach(*row);
+        let pairs = match (*row, nic) {
+            (Row::Path(path), nic) => vec![builder.path(path, nic)],
+            _ if study.pairs > 1 => builder.behind_switch(*row, nic, study.pairs),
+            (_, Some(nic)) => vec![builder.guests(*row, nic, study.both)],
+            (Row::Method(method), None) => vec![builder.back_to_back(method, study.both)],
+            (Row::Zones { from, to }, None) => vec![builder.one_host(from, to)],
+            (Row::Engine(_) | Row::Device(_) | Row::Queue(_), None) => vec![builder.one_wire()],
+        };
+        builder.arrangement.ends.insert(*row, pairs);
     }
     builder.arrangement
 }
 
-struct Builder {
+struct Builder<'a> {
     arrangement: Arrangement,
+    defaults: &'a GuestDefaults,
 }
 
-impl Builder {
-    fn new(study: &Study, name: Name) -> Builder {
+impl Builder<'_> {
+    fn new(study: &Study, name: Name) -> Builder<'_> {
         let mtu = study.cells.iter().map(|cell| cell.mtu).min().unwrap_or(Mtu::ETHERNET);
         let (hosts, wires, zones, guests) = Default::default();
         let topology = Topology { name, addresses: study.addresses, mtu, hosts, wires, zones, guests };
-        Builder { arrangement: Arrangement { topology, ends: BTreeMap::new() } }
+        Builder { arrangement: Arrangement { topology, ends: BTreeMap::new() }, defaults: &study.guest }
     }
 
-    fn back_to_back(&mut self, row: Row, method: IoMethod, both: bool) {
-        let (sut, peer) = (self.host("sut", false), self.host("peer", false));
+    fn back_to_back(&mut self, method: IoMethod, both: bool) -> Ends {
+        let [sut, peer] = self.two_hosts();
         let wire = self.wire(&format!("{method}-wire"), &sut, &peer);
-        let initiator = self.end(method, &sut, &wire);
+        let initiator = self.end(method, &format!("{method}-{sut}"), &sut, &wire);
         let far = if both { method } else { IoMethod::Native };
-        let responder = self.end(far, &peer, &wire);
-        self.arrangement.ends.insert(row, Ends { initiator, responder });
+        let responder = self.end(far, &format!("{method}-{peer}"), &peer, &wire);
+        Ends { initiator, responder }
     }
 
     /// As for zones: guests of each row have a wire of their own.
-    fn guests(&mut self, row: Row, nic: Attach, defaults: &GuestDefaults, both: bool) {
-        let (sut, peer) = (self.host("sut", false), self.host("peer", false));
-        let kind = row.flavour().map_or_else(|| nic.method().to_string(), |flavour| flavour.to_string());
+    fn guests(&mut self, row: Row, nic: Attach, both: bool) -> Ends {
+        let [sut, peer] = self.two_hosts();
+        let kind = short_name(row);
         let wire = self.wire(&format!("{kind}-wire"), &sut, &peer);
-        let initiator = self.guest(&format!("{kind}-{sut}"), &sut, nic, defaults, &wire);
+        let initiator = self.guest(&format!("{kind}-{sut}"), &sut, nic, &wire);
         let responder = match both {
-            true => self.guest(&format!("{kind}-{peer}"), &peer, nic, defaults, &wire),
+            true => self.guest(&format!("{kind}-{peer}"), &peer, nic, &wire),
             false => End::Host { host: peer, wire },
         };
-        self.arrangement.ends.insert(row, Ends { initiator, responder });
+        Ends { initiator, responder }
     }
 
-    fn guest(&mut self, guest: &str, host: &Name, attach: Attach, defaults: &GuestDefaults, wire: &Name) -> End {
+    /// Guests are named after the path: one host may have two of them.
+    fn path(&mut self, path: GuestPath, nic: Option<Attach>) -> Ends {
+        let [sut, peer] = self.two_hosts();
+        let wire = self.wire(&format!("{}-wire", path.name()), &sut, &peer);
+        let far = if path == GuestPath::GuestToGuest { &sut } else { &peer };
+        let [from, to] = match path {
+            GuestPath::HostToHost => [None, None],
+            GuestPath::HostToGuest => [None, Some("below-host")],
+            GuestPath::GuestToGuest => [Some("same-host-from"), Some("same-host-to")],
+            GuestPath::GuestToGuestAcrossHosts => [Some("across-hosts-from"), Some("across-hosts-to")],
+        };
+        let mut end = |host: &Name, guest: Option<&str>| match guest.zip(nic) {
+            Some((name, nic)) => self.guest(name, host, nic, &wire),
+            None => End::Host { host: host.clone(), wire: wire.clone() },
+        };
+        Ends { initiator: end(&sut, from), responder: end(far, to) }
+    }
+
+    /// So many clients, whose rows they share, and as many of what the row stands for, all on one host
+    /// with one wire to the switch between them.
+    fn behind_switch(&mut self, row: Row, nic: Option<Attach>, pairs: u32) -> Vec<Ends> {
+        let kind = short_name(row);
+        let (sut, switch) = (self.host("sut", false), self.host(&format!("{kind}-switch"), true));
+        let uplink = self.wire(&format!("{kind}-uplink"), &sut, &switch);
+        let pair = |nth: u32| {
+            let client = self.host(&format!("client-{nth}"), false);
+            let wire = self.wire(&format!("{kind}-wire-{nth}"), &client, &switch);
+            let domain = format!("{kind}-{nth}");
+            let responder = match (nic, row) {
+                (Some(nic), _) => self.guest(&domain, &sut, nic, &uplink),
+                (None, Row::Method(method)) => self.end(method, &domain, &sut, &uplink),
+                (None, _) => End::Host { host: sut.clone(), wire: uplink.clone() },
+            };
+            Ends { initiator: End::Host { host: client, wire }, responder }
+        };
+        (1..=pairs).map(pair).collect()
+    }
+
+    fn guest(&mut self, guest: &str, host: &Name, attach: Attach, wire: &Name) -> End {
         let name = built_in_name(guest);
-        let GuestDefaults { size, system, .. } = defaults.clone();
+        let GuestDefaults { size, system, .. } = self.defaults.clone();
         let (host, wire) = (host.clone(), wire.clone());
-        self.arrangement.topology.guests.push(Guest {
-            name: name.clone(),
-            host,
-            wire,
-            attach,
-            mac: None,
-            size,
-            system,
-        });
+        let guest = Guest { name: name.clone(), host, wire, attach, mac: None, size, system };
+        self.arrangement.topology.guests.push(guest);
         End::Guest(name)
     }
 
     /// Engines are compared on one path: the hosts' own stacks and the wire between them.
-    fn one_wire(&mut self, row: Row) {
-        let (sut, peer) = (self.host("sut", false), self.host("peer", false));
+    fn one_wire(&mut self) -> Ends {
+        let [sut, peer] = self.two_hosts();
         let wire = self.wire("wire", &sut, &peer);
         let [initiator, responder] = [sut, peer].map(|host| End::Host { host, wire: wire.clone() });
-        self.arrangement.ends.insert(row, Ends { initiator, responder });
+        Ends { initiator, responder }
     }
 
-    fn end(&mut self, method: IoMethod, host: &Name, wire: &Name) -> End {
+    fn end(&mut self, method: IoMethod, domain: &str, host: &Name, wire: &Name) -> End {
         match method {
             IoMethod::Native => End::Host { host: host.clone(), wire: wire.clone() },
-            _ => End::Zone(self.zone(&format!("{method}-{host}"), host, method, wire)),
+            _ => End::Zone(self.zone(domain, host, method, wire)),
         }
     }
 
     /// Traffic between two zones of one host: inside the host if both share its stack, else out
     /// to a switch and back.
-    fn one_host(&mut self, row: Row, from: IpType, to: IpType) {
+    fn one_host(&mut self, from: IpType, to: IpType) -> Ends {
         let (sut, switch) = (self.host("sut", false), self.host("switch", true));
         let initiator = self.instance(from, "from", &sut, &switch);
         let responder = self.instance(to, "to", &sut, &switch);
-        self.arrangement.ends.insert(row, Ends { initiator, responder });
+        Ends { initiator, responder }
     }
 
     fn instance(&mut self, kind: IpType, role: &str, sut: &Name, switch: &Name) -> End {
@@ -146,6 +182,10 @@ impl Builder {
         self.wire("host-wire", sut, switch);
         let wire = self.wire(&wire, sut, switch);
         End::Zone(self.zone(&format!("{}-{role}", kind.name()), sut, method, &wire))
+    }
+
+    fn two_hosts(&mut self) -> [Name; 2] {
+        ["sut", "peer"].map(|host| self.host(host, false))
     }
 
     fn host(&mut self, host: &str, switch: bool) -> Name {
@@ -176,8 +216,13 @@ impl Builder {
     }
 }
 
+/// A row's name in those of its domains and wires: of a kind of NIC without that of its method.
+fn short_name(row: Row) -> String {
+    row.flavour().map_or_else(|| row.to_string(), |flavour| flavour.to_string())
+}
+
 fn built_in_name(text: &str) -> Name {
-    text.parse().expect("names made here are of letters and `-`, and short")
+    text.parse().expect("names made here are of letters, digits and `-`, and short")
 }
 
 #[cfg(test)]
@@ -195,7 +240,7 @@ mod tests {
     }
 
     fn domains(arrangement: &Arrangement, row: &str) -> (String, String) {
-        let ends = &arrangement.ends[&row.parse().expect("a row")];
+        let [ends] = &arrangement.ends[&row.parse().expect("a row")][..] else { panic!("one pair") };
         (ends.initiator.domain().to_string(), ends.responder.domain().to_string())
     }
 
@@ -248,5 +293,57 @@ mod tests {
         assert_eq!(wire("shared-from"), wire("shared-to"));
         assert_eq!(wire("exclusive-from").as_deref(), Some("from-wire"));
         assert_eq!(wire("exclusive-to").as_deref(), Some("to-wire"));
+    }
+
+    #[test]
+    fn clients_stand_behind_a_switch_of_each_row() {
+        let mut study = Study::built_in("vmdq").expect("built in");
+        study.pairs = 3;
+        let lab = arrange(&study, study.id.clone(), &study.rows);
+        let pairs = |row: &str| -> Vec<(String, String)> {
+            let pairs = &lab.ends[&row.parse().expect("a row")];
+            let names = |ends: &Ends| (ends.initiator.domain().to_string(), ends.responder.domain().to_string());
+            pairs.iter().map(names).collect()
+        };
+        assert_eq!(pairs("native")[1..], [("client-2".into(), "sut".into()), ("client-3".into(), "sut".into())]);
+        assert_eq!(pairs("shared-queue")[0], ("client-1".into(), "shared-queue-1".into()));
+        assert_eq!(pairs("queue-per-guest")[2], ("client-3".into(), "queue-per-guest-3".into()));
+        let topology = &lab.topology;
+        let switches = topology.hosts.iter().filter(|host| host.switch).count();
+        assert_eq!((switches, topology.hosts.len(), topology.wires.len()), (3, 3 + 1 + 3, 3 * (1 + 3)));
+        let vnets = topology.guests.iter().map(|guest| match guest.attach {
+            Attach::Paravirtual(nic) => nic.vnet.name(),
+            Attach::Emulated { .. } => "none",
+        });
+        assert_eq!(vnets.collect::<Vec<_>>(), ["bridge", "bridge", "bridge", "macvtap", "macvtap", "macvtap"]);
+        assert!(topology.guests.iter().all(|guest| guest.host.as_str() == "sut"));
+    }
+
+    #[test]
+    fn one_pair_needs_no_switch() {
+        let mut study = Study::built_in("vmdq").expect("built in");
+        study.pairs = 1;
+        let lab = arrange(&study, study.id.clone(), &study.rows);
+        assert_eq!(domains(&lab, "queue-per-guest"), ("queue-per-guest-sut".into(), "peer".into()));
+    }
+
+    #[test]
+    fn paths_name_both_of_their_ends() {
+        let lab = arranged("ovm3-tuning", false);
+        let hosts = |row: &str| {
+            let [ends] = &lab.ends[&row.parse().expect("a row")][..] else { panic!("one pair") };
+            [&ends.initiator, &ends.responder].map(|end| match end {
+                End::Guest(name) => {
+                    let guest = lab.topology.guests.iter().find(|guest| guest.name == *name);
+                    format!("guest of {}", guest.expect("it is there").host)
+                }
+                end => end.domain().to_string(),
+            })
+        };
+        assert_eq!(hosts("host-to-host"), ["sut", "peer"]);
+        assert_eq!(hosts("host-to-guest"), ["sut", "guest of peer"]);
+        assert_eq!(hosts("guest-to-guest"), ["guest of sut", "guest of sut"]);
+        assert_eq!(hosts("guest-to-guest-across-hosts"), ["guest of sut", "guest of peer"]);
+        assert_eq!((lab.topology.wires.len(), lab.topology.guests.len()), (4, 5));
     }
 }

@@ -56,7 +56,7 @@ pub(crate) fn unavailable(study: &Study, facts: &Facts) -> Vec<UnavailableRow> {
     };
     let of_row = |row: &Row| -> Option<Unsupported> {
         match study.guest.attach(*row) {
-            Some(nic) => guest_availability(&nic, facts).err(),
+            Some(nic) => guest_availability(&nic, &study.guest.system, facts).err(),
             None => needed(*row).iter().find_map(lacking),
         }
     };
@@ -73,9 +73,10 @@ fn needed(row: Row) -> Vec<IoMethod> {
     match row {
         Row::Method(method) => vec![method],
         Row::Device(flavour) => vec![flavour.method()],
+        Row::Queue(_) => vec![IoMethod::Paravirtual],
         // The switch outside the host is a bridge.
         Row::Zones { from, to } => vec![zone(from), zone(to), IoMethod::Bridge],
-        Row::Engine(_) => vec![IoMethod::Native],
+        Row::Path(_) | Row::Engine(_) => vec![IoMethod::Native],
     }
 }
 

@@ -128,6 +128,7 @@ impl Asked {
             rows: self.rows(),
             baseline: Row::Engine(baseline),
             both: false,
+            pairs: 1,
             addresses: None,
             endpoints: self.endpoints.clone(),
             guest: GuestDefaults::default(),

@@ -18,4 +18,4 @@ pub(crate) use interrupt::Interrupt;
 pub(crate) use measure::{Asked, Plan, Sizes, Test};
 pub(crate) use options::{Changes, Wanted, read_endpoints, read_file};
 pub(crate) use session::{Conditions, Finished, Source, agent_program, run};
-pub(crate) use stage::{build, build_planned, open_lab};
+pub(crate) use stage::{build, build_planned, open_lab, told_of_boot};

@@ -4,7 +4,6 @@ use anyhow::{Context, anyhow, bail};
 use vtax_model::{
     endpoint::Endpoint,
     located::Source,
-    method::IoMethod,
     stats::StoppingRule,
     study::{Row, SamplingPlan, Study},
     units::{ByteSize, Mtu, Span},
@@ -21,7 +20,10 @@ pub(crate) struct Changes {
     pub(crate) duration: Option<Span>,
     pub(crate) warmup: Option<Warmup>,
     pub(crate) both: bool,
-    pub(crate) methods: Vec<IoMethod>,
+    /// Pairs of each row, in place of what the study says.
+    pub(crate) guests: Option<u32>,
+    /// Rows; a method is all kinds of it.
+    pub(crate) methods: Vec<Row>,
     pub(crate) mtus: Vec<Mtu>,
     /// Where to measure, in place of what the study says.
     pub(crate) endpoints: Vec<Endpoint>,
@@ -57,25 +59,27 @@ impl Changes {
         if let Some(size) = self.size {
             resize_files(study, size)?;
         }
-        if self.both && (study.baseline.method().is_none() || !study.endpoints.is_empty()) {
+        let both_named = study.pairs > 1 || !study.rows.iter().all(|row| row.may_be_both());
+        if self.both && (both_named || !study.endpoints.is_empty()) {
             bail!("--both: the rows of `{}` name both of their ends already; leave it out", study.id);
         }
         study.both |= self.both;
-        Ok(())
+        self.guests.map_or(Ok(()), |guests| keep_guests(study, guests))
     }
 
     fn keep_methods(&self, study: &mut Study) -> anyhow::Result<()> {
         if self.methods.is_empty() {
             return Ok(());
         }
-        for method in &self.methods {
-            if !study.rows.iter().any(|row| row.method() == Some(*method)) {
+        let is = |row: &Row, asked: &Row| row == asked || row.method().map(Row::Method) == Some(*asked);
+        for asked in &self.methods {
+            if !study.rows.iter().any(|row| is(row, asked)) {
                 let rows: Vec<String> = study.rows.iter().map(Row::to_string).collect();
-                bail!("--methods: `{}` has no row `{method}`; it has {}", study.id, rows.join(", "));
+                bail!("--methods: `{}` has no row `{asked}`; it has {}", study.id, rows.join(", "));
             }
         }
         let baseline = study.baseline;
-        let kept = |row: &Row| *row == baseline || row.method().is_some_and(|method| self.methods.contains(&method));
+        let kept = |row: &Row| *row == baseline || self.methods.iter().any(|asked| is(row, asked));
         study.rows.retain(kept);
         study.cells.retain(|cell| kept(&cell.row));
         Ok(())
@@ -104,6 +108,18 @@ impl Changes {
         plan.check().map_err(|error| anyhow!("{error}"))?;
         Ok(plan)
     }
+}
+
+/// Fewer on a small machine, more on a large one.
+fn keep_guests(study: &mut Study, guests: u32) -> anyhow::Result<()> {
+    if study.pairs < 2 || !study.endpoints.is_empty() {
+        bail!("--guests: the rows of `{}` have no number of guests that could be changed; leave it out", study.id);
+    }
+    if !(1..=Study::MOST_PAIRS).contains(&guests) {
+        bail!("--guests {guests}: a row has 1 to {}", Study::MOST_PAIRS);
+    }
+    study.pairs = guests;
+    Ok(())
 }
 
 /// Every endpoint is one of the study's rows'.
@@ -157,6 +173,10 @@ mod tests {
         changes.apply(Study::built_in(study).expect("built in")).map_err(|stop| stop.to_string())
     }
 
+    fn row(name: &str) -> Row {
+        name.parse().expect("a row")
+    }
+
     #[test]
     fn quick_takes_the_short_plan_and_single_values_go_over_it() {
         let changes = Changes { quick: true, samples: Some(3), ..Changes::default() };
@@ -166,7 +186,7 @@ mod tests {
 
     #[test]
     fn methods_keep_the_baseline() {
-        let changes = Changes { methods: vec![IoMethod::Bridge], ..Changes::default() };
+        let changes = Changes { methods: vec![row("bridge")], ..Changes::default() };
         let wanted = apply("demo", changes).expect("good changes");
         let rows: Vec<String> = wanted.study.rows.iter().map(Row::to_string).collect();
         assert_eq!(rows, ["native", "bridge"]);
@@ -174,9 +194,27 @@ mod tests {
     }
 
     #[test]
+    fn rows_of_a_method_go_by_its_name_and_by_their_own() {
+        let kept = |asked: &str| {
+            let changes = Changes { methods: vec![row(asked)], ..Changes::default() };
+            let rows = apply("vmdq", changes).expect("good changes").study.rows;
+            rows.iter().map(Row::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(kept("shared-queue"), ["native", "shared-queue"]);
+        assert_eq!(kept("paravirtual"), ["native", "shared-queue", "queue-per-guest"]);
+    }
+
+    #[test]
+    fn guests_are_as_many_as_asked_for() {
+        let asked = |guests| Changes { guests: Some(guests), ..Changes::default() };
+        assert_eq!(apply("vmdq", asked(4)).expect("good changes").study.pairs, 4);
+        assert_eq!(apply("vmdq", asked(1)).expect("good changes").study.pairs, 1);
+    }
+
+    #[test]
     fn changes_that_make_no_sense_are_refused() {
         let refused = |study, changes| insta::assert_snapshot!(apply(study, changes).expect_err("refused"));
-        refused("demo", Changes { methods: vec![IoMethod::Emulated], ..Changes::default() });
+        refused("demo", Changes { methods: vec![row("emulated")], ..Changes::default() });
         refused("demo", Changes { size: Some(ByteSize(1)), ..Changes::default() });
         refused("ip-instances", Changes { size: Some(ByteSize(0)), ..Changes::default() });
         refused("ip-instances", Changes { both: true, ..Changes::default() });
@@ -191,5 +229,9 @@ mod tests {
         };
         refused("demo", Changes { endpoints: vms("sr-iov"), ..Changes::default() });
         refused("demo", Changes { endpoints: vms("native"), both: true, ..Changes::default() });
+        refused("vmdq", Changes { both: true, ..Changes::default() });
+        refused("vmdq", Changes { guests: Some(0), ..Changes::default() });
+        refused("vmdq", Changes { guests: Some(65), ..Changes::default() });
+        refused("demo", Changes { guests: Some(4), ..Changes::default() });
     }
 }

@@ -176,7 +176,8 @@ impl Scene<'_> {
         stage.check(&header.study)?;
         header.paths = stage.paths(&header.study).or_infrastructure()?;
         header.placement = stage.place(&header.study, &self.conditions.pins)?;
-        header.placement.guests = stage.guest_machine(no_kvm);
+        header.placement.guests = stage.guest_machine(no_kvm).or_else(|| stage.domain_machine());
+        header.placement.notes.extend(stage.domain_notes());
         header.ends = stage.ends();
         let writer = store.create_run(&header)?;
         let (samples, failures) = (Vec::new(), Vec::new());

@@ -42,6 +42,7 @@ use super::{
 };
 use agents::{Agent, Agents};
 pub(crate) use built::{Casting, build, build_planned};
+pub(crate) use guests::told_of_boot;
 use guests::{Seat, Vcpus};
 use libvirt::Tenant;
 pub(crate) use standing::{RowPairs, Standing, row_pairs};

@@ -1,12 +1,18 @@
 //! Guests in plans.
 
 use vtax_model::{
-    guest::{Backend, EmulatedNic},
+    guest::{Backend, EmulatedNic, System},
     method::Unsupported,
 };
 
 use super::*;
-use crate::guest::arguments::arguments;
+use crate::{
+    guest::{
+        arguments::arguments,
+        launch::{DiskFormat, Seed},
+    },
+    nic::guest_availability,
+};
 
 fn guest(name: &str, host: &str, more: &str) -> String {
     format!("[[guest]]\nname = \"{name}\"\nhost = \"{host}\"\n{more}\n")
@@ -42,6 +48,51 @@ fn a_guest_at_one_end_and_at_both() {
     let both =
         with("vcpus = 2\nqueues = 2\ncpus = [1]") + &guest("db", "peer", "method = \"emulated\"\nmodel = \"igb\"");
     insta::assert_snapshot!("guests-both-sides", without_arguments(&planned(&both)));
+}
+
+const MACVTAP: &str = "method = \"paravirtual\"\nvnet = \"macvtap\"";
+
+#[test]
+fn a_guest_on_a_macvtap_needs_no_switch() {
+    let pins = "vcpus = 2\nqueues = 2\ncpus = [1]\nio_cpus = [0]\nvhost_cpus = [0, 1]";
+    let text = TWO_HOSTS.to_owned()
+        + &guest("web", "sut", &format!("{MACVTAP}\n{pins}"))
+        + &guest("db", "sut", MACVTAP)
+        + &zone("files", "sut", IoMethod::Macvlan);
+    let plan = planned(&text);
+    insta::assert_snapshot!("macvtap", without_arguments(&plan));
+    let end = |name: &str| plan.blueprint.guest(&name.parse().unwrap()).unwrap();
+    assert_eq!(path(&plan, end("web"), end("db")), "sut/vnet0 sut/vnet1");
+    let host = plan.blueprint.host(&"peer".parse().unwrap(), &"w0".parse().unwrap()).unwrap();
+    assert_eq!(path(&plan, end("web"), host), "sut/vnet0 sut/wire0 peer/wire0");
+    assert!(plan.to_string().contains("tap,id=net0,fds=10:11,vhost=on"), "{plan}");
+    let journal = serde_json::to_string(&plan).unwrap();
+    assert_eq!(serde_json::from_str::<Plan>(&journal).unwrap(), plan);
+}
+
+/// What a journal of an earlier version says of pins.
+#[test]
+fn pins_of_a_stored_step_are_read_as_they_were_written() {
+    let plan = planned(&with("cpus = [1]"));
+    let step = &plan.steps[plan.steps.len() - 2];
+    let stored = serde_json::to_value(step).unwrap();
+    assert_eq!((&stored["cpus"], stored.get("io_cpus"), stored.get("pins")), (&serde_json::json!([1]), None, None));
+    assert_eq!(&serde_json::from_value::<LabStep>(stored).unwrap(), step);
+}
+
+#[test]
+fn a_macvtap_and_a_switch_exclude_each_other_and_a_bridge_is_not_needed() {
+    let both = with("") + &guest("db", "sut", MACVTAP);
+    let told = refused(&both);
+    assert!(told.starts_with("`web` (paravirtual) and `db` (paravirtual) clash on wire `w0` at `sut`"), "{told}");
+    let mut facts = facts();
+    facts.kinds.insert("bridge".into(), Some("this kernel has no link kind bridge".into()));
+    let alone = topology(&(TWO_HOSTS.to_owned() + &guest("db", "sut", MACVTAP)));
+    assert!(plan(&alone, &facts).is_ok());
+    facts.guests.as_mut().expect("it is there").macvtap = Err(no("a queue can't be opened"));
+    let told = plan(&alone, &facts).expect_err("no macvtap").to_string();
+    assert_eq!(told, "guest `db`: paravirtual can't be used here: a queue can't be opened; mend it");
+    assert!(guest_availability(&alone.guests[0].attach, &Default::default(), &facts).is_err());
 }
 
 #[test]
@@ -105,10 +156,15 @@ fn guests_that_this_machine_cannot_have_are_refused_with_the_remedy() {
         refused_by(|facts| facts.systems[2].boot = Err(no("kernel 6.12 has no driver `igb`")), &igb),
         refused_by(|facts| facts.qemu.as_mut().expect("it is there").devices.retain(|device| device != "igb"), &igb),
         refused_by(|_| {}, &with("backend = \"vhost-user\"")),
-        refused_by(|facts| facts.vhost_user.push("passt".to_owned()), &with("backend = \"vhost-user\"")),
+        refused_by(
+            |facts| facts.vhost_user.push("passt has no place on the wire".to_owned()),
+            &with("backend = \"vhost-user\""),
+        ),
         refused_by(|_| {}, &with("memory = \"1 GiB\"\ncount = 5")),
         refused_by(|_| {}, &with("hugepages = true")),
         refused_by(|_| {}, &with("cpus = [7]")),
+        refused_by(|_| {}, &with("io_cpus = [0, 8]")),
+        refused_by(|_| {}, &with("vhost_cpus = [9]")),
         refused_by(|_| {}, &with("node = 1")),
         refused_by(|_| {}, &both(["02:00:00:00:00:01"; 2])),
         refused_by(
@@ -152,4 +208,26 @@ fn guests_of_a_lab_have_addresses_of_their_own() {
     assert_eq!(starts, 40);
     let journal = serde_json::to_string(&plan).unwrap();
     assert_eq!(serde_json::from_str::<Plan>(&journal).unwrap(), plan);
+}
+
+/// Nothing of a kernel is asked for, and of no other system.
+#[test]
+fn a_guest_with_a_disk_image_gets_a_seed_and_needs_no_kernel() {
+    let system = System::Disk { image: "debian.qcow2".into() };
+    let disk = Boot::Disk { disk: "/images/debian.qcow2".into(), format: DiskFormat::Qcow2, keep: false };
+    let driver = "virtio_net".to_owned();
+    let mut facts = facts();
+    facts.guests.as_mut().expect("it is there").systems =
+        vec![SystemFacts { system: system.clone(), driver, boot: Ok(disk.clone()) }];
+    let plan = plan(&topology(&with("image = \"debian.qcow2\"")), &facts).expect("a good lab");
+    let guest = &plan.blueprint.guests[0];
+    assert_eq!((&guest.launch.boot, guest.launch.memory), (&disk, ByteSize(1 << 30)));
+    let seed = Seed { agent: "/usr/bin/vtax-agent".into(), address: guest.address };
+    assert_eq!(guest.launch.seed.as_ref(), Some(&seed));
+    let told = plan.to_string();
+    let address = format!("\n          addresses: [{}]\n", guest.address);
+    assert!(told.contains("/web/seed/AGENT: /usr/bin/vtax-agent\n") && told.contains(&address), "{told}");
+    assert!(!plan.steps.iter().any(|step| step.to_string().contains("#cloud-config")), "an error would repeat it");
+    guest_availability(&guest.attach, &system, &facts).expect("as it was asked for");
+    assert!(guest_availability(&guest.attach, &System::default(), &facts).is_err());
 }

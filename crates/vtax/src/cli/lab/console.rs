@@ -1,17 +1,20 @@
 //! `vtax lab console`.
 
 use std::{
-    io::{self, IsTerminal, Read, Write},
+    fs::{File, TryLockError},
+    io::{self, IsTerminal, Read, Seek, Write},
     os::{fd::AsFd, unix::net::UnixStream},
+    process,
+    time::Duration,
 };
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
     termios::{OptionalActions, Termios, tcgetattr, tcsetattr},
 };
-use vtax_lab::{Lab, PlannedGuest};
+use vtax_lab::{Lab, PlannedGuest, guest::process::Qemu};
 
 use super::guest;
 use crate::exit::{Blamed, Exit, Stop};
@@ -21,11 +24,14 @@ const ESCAPE: u8 = 0x1d;
 /// How long a console that gets no more input must be silent until it is left.
 const SILENCE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 const BUFFER: usize = 4096;
+/// How long QEMU may take to say who is at the console; it may be busy with another monitor.
+const MONITOR: Duration = Duration::from_secs(2);
 
 /// Shows what the guest said last, then joins its console to the terminal; without a terminal,
 /// to standard input and output.
 pub(super) fn console(lab: &Lab, guest: &PlannedGuest) -> Result<Exit, Stop> {
-    let qemu = guest::running(lab, guest)?;
+    let mut qemu = guest::running(lab, guest)?;
+    let _seat = Seat::take(&mut qemu, guest).or_infrastructure()?;
     let path = guest.launch.console_socket();
     let stream = UnixStream::connect(&path);
     let stream = stream.with_context(|| format!("connecting to the console of `{}` at {}", guest.name, path.display()));
@@ -40,6 +46,40 @@ pub(super) fn console(lab: &Lab, guest: &PlannedGuest) -> Result<Exit, Stop> {
         End::Input => {}
     }
     Ok(Exit::Done)
+}
+
+/// The only place at a guest's console. Who comes second would wait there without a word: QEMU takes
+/// one client at a time.
+struct Seat {
+    _lock: File,
+}
+
+impl Seat {
+    fn take(qemu: &mut Qemu, guest: &PlannedGuest) -> anyhow::Result<Seat> {
+        let path = guest.launch.directory.join("console.lock");
+        let open = File::options().read(true).write(true).create(true).truncate(false).open(&path);
+        let mut lock = open.with_context(|| format!("opening {}", path.display()))?;
+        let name = &guest.name;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let holder = io::read_to_string(&lock).unwrap_or_default();
+                bail!(
+                    "another `vtax lab console` is attached to the console of `{name}`: process {}; leave that one by Ctrl-], or end it",
+                    holder.trim()
+                );
+            }
+            Err(TryLockError::Error(error)) => return Err(error).context(format!("locking {}", path.display())),
+        }
+        // A monitor that is busy doesn't tell; then whoever is there is waited for.
+        if qemu.monitor(MONITOR).and_then(|mut monitor| monitor.is_console_taken()).unwrap_or(false) {
+            let socket = guest.launch.console_socket();
+            bail!("another program is attached to the console of `{name}`, at {}; end that first", socket.display());
+        }
+        let noted = lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| write!(lock, "{}", process::id()));
+        noted.with_context(|| format!("writing {}", path.display()))?;
+        Ok(Seat { _lock: lock })
+    }
 }
 
 /// Why a console was left.

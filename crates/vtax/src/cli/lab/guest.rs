@@ -2,22 +2,24 @@
 
 use std::{
     ffi::OsString,
-    panic::resume_unwind,
+    io::{self, IsTerminal, Read},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, channel},
     },
     thread,
     time::Duration,
 };
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, ensure};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::{Handle, Signals},
 };
 use vtax_agent::{
-    limits::TIME_MOST,
+    limits::{INPUT_MOST, TIME_MOST},
     link::{AgentError, AgentLink},
     protocol::{Attachment, Ran},
 };
@@ -31,13 +33,16 @@ use vtax_sys::{clock::boottime_ns, process::Signal};
 use crate::{
     cli::print,
     exit::{Blamed, Exit, Stop},
+    study,
 };
 
-/// A kernel of ours boots in seconds, under TCG on a busy machine in tens of them; a
-/// distribution's system in more.
-const BOOT: Duration = Duration::from_secs(180);
 /// An agent answers at once, unless its guest gets no CPU.
 const ANSWER: Duration = Duration::from_secs(30);
+/// How long a QEMU that ends may be seen to run after its last byte.
+const DYING: Duration = Duration::from_secs(1);
+
+/// The status of a program that SIGKILL has ended, as a shell has it.
+const KILLED: i32 = 128 + 9;
 
 /// A guest that has come up.
 pub(super) struct Arrival {
@@ -48,25 +53,60 @@ pub(super) struct Arrival {
     pub(super) answered: u64,
 }
 
-/// Waits for all guests, and gives each the MTU and the address that it is to have. Their agents
-/// are there for others afterwards. None if the user asked to stop, and then the guests have ended.
-pub(super) fn bring_up(lab: &Lab) -> anyhow::Result<Option<Vec<Arrival>>> {
-    let stop = StopOnSignal::of(lab)?;
-    let arrived = wait(lab);
+/// Waits for all guests side by side, at most `patience` or as long as is usual, and gives each the MTU and the address that
+/// it is to have. `seen` is told of each as it comes; they are returned in the order of the lab. Their
+/// agents are there for others afterwards. None if the user asked to stop.
+///
+/// # Errors
+/// The first that doesn't come up, and then, as if the user asked to stop, the others have ended too:
+/// nobody waits for them.
+pub(super) fn bring_up(
+    lab: &Lab,
+    patience: Option<Duration>,
+    seen: impl Fn(&Arrival),
+) -> anyhow::Result<Option<Vec<Arrival>>> {
+    let guests = lab.guests().iter().map(|guest| lab.guest(&guest.name)).collect::<Result<Vec<Qemu>, _>>()?;
+    let guests = Arc::new(guests);
+    let stop = StopOnSignal::of(&guests)?;
+    let arrived = wait(lab, &guests, patience, seen);
     if stop.asked.load(Ordering::Relaxed) { Ok(None) } else { arrived.map(Some) }
 }
 
-fn wait(lab: &Lab) -> anyhow::Result<Vec<Arrival>> {
+fn wait(
+    lab: &Lab,
+    qemus: &[Qemu],
+    patience: Option<Duration>,
+    seen: impl Fn(&Arrival),
+) -> anyhow::Result<Vec<Arrival>> {
     let mtu = lab.blueprint().mtu;
     thread::scope(|scope| {
-        let mut booting = Vec::new();
-        for guest in lab.guests() {
-            let qemu = lab.guest(&guest.name)?;
-            booting.push(scope.spawn(move || arrive(qemu, guest, mtu)));
+        let (tell, told) = channel();
+        for (index, (guest, qemu)) in lab.guests().iter().zip(qemus).enumerate() {
+            let (tell, qemu) = (tell.clone(), Qemu::attach(qemu.launch().clone(), qemu.process()));
+            // Nobody listens any more once one has failed.
+            scope.spawn(move || drop(tell.send((index, arrive(qemu, guest, mtu, patience)))));
         }
-        let arrived = booting.into_iter().map(|thread| thread.join().unwrap_or_else(|death| resume_unwind(death)));
-        arrived.collect()
+        drop(tell);
+        // Within the scope: it ends when all threads have, which wait for guests.
+        collect(&told, seen).inspect_err(|_| end(qemus))
     })
+}
+
+/// All that come, in their order, or the first that fails.
+fn collect(told: &Receiver<(usize, anyhow::Result<Arrival>)>, seen: impl Fn(&Arrival)) -> anyhow::Result<Vec<Arrival>> {
+    let mut arrived = Vec::new();
+    for (index, arrival) in told {
+        let arrival = arrival?;
+        seen(&arrival);
+        arrived.push((index, arrival));
+    }
+    arrived.sort_by_key(|(index, _)| *index);
+    Ok(arrived.into_iter().map(|(_, arrival)| arrival).collect())
+}
+
+/// Not by the monitor, which is taken by who waits. What doesn't end so ends with the lab.
+fn end(guests: &[Qemu]) {
+    guests.iter().for_each(|guest| drop(guest.process().signal(Signal::KILL)));
 }
 
 /// Ends the guests when the user asks to stop, so that nobody waits for them any longer.
@@ -76,9 +116,8 @@ struct StopOnSignal {
 }
 
 impl StopOnSignal {
-    fn of(lab: &Lab) -> anyhow::Result<StopOnSignal> {
-        let guests: Result<Vec<Qemu>, _> = lab.guests().iter().map(|guest| lab.guest(&guest.name)).collect();
-        let guests = guests?;
+    fn of(guests: &Arc<Vec<Qemu>>) -> anyhow::Result<StopOnSignal> {
+        let guests = Arc::clone(guests);
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("catching Ctrl-C")?;
         let stop = StopOnSignal { asked: Arc::default(), signals: signals.handle() };
         let asked = Arc::clone(&stop.asked);
@@ -86,8 +125,7 @@ impl StopOnSignal {
             if signals.forever().next().is_some() {
                 asked.store(true, Ordering::Relaxed);
                 eprintln!("vtax: stopping: the lab is removed again");
-                // Not by the monitor, which is taken by who waits. What doesn't end so ends with the lab.
-                guests.iter().for_each(|guest| drop(guest.process().signal(Signal::TERM)));
+                end(&guests);
             }
         });
         Ok(stop)
@@ -100,8 +138,10 @@ impl Drop for StopOnSignal {
     }
 }
 
-fn arrive(mut qemu: Qemu, guest: &PlannedGuest, mtu: Mtu) -> anyhow::Result<Arrival> {
-    qemu.wait_agent(BOOT)?;
+fn arrive(mut qemu: Qemu, guest: &PlannedGuest, mtu: Mtu, patience: Option<Duration>) -> anyhow::Result<Arrival> {
+    let patience = patience.unwrap_or_else(|| qemu.launch().patience());
+    let tell = |waited, line: &str| eprintln!("{}", study::told_of_boot(&guest.name, waited, line));
+    qemu.wait_agent_telling(patience, tell)?;
     let link = connect(&qemu)?;
     let answered = boottime_ns();
     let attachment = Attachment { mac: guest.mac.to_string(), mtu, addresses: vec![guest.address.into()] };
@@ -119,7 +159,8 @@ fn connect(qemu: &Qemu) -> anyhow::Result<AgentLink> {
 
 /// An agent is lost with its guest, which says more.
 fn explain(qemu: &Qemu, error: AgentError) -> anyhow::Error {
-    if qemu.is_alive() { error.into() } else { ended(qemu).into() }
+    let patience = if error.is_death() { DYING } else { Duration::ZERO };
+    if qemu.process().wait_end(patience).unwrap_or(false) { ended(qemu).into() } else { error.into() }
 }
 
 fn ended(qemu: &Qemu) -> GuestError {
@@ -148,14 +189,47 @@ pub(super) fn running(lab: &Lab, guest: &PlannedGuest) -> Result<Qemu, Stop> {
 pub(super) fn exec(lab: &Lab, guest: &PlannedGuest, command: &[OsString]) -> Result<Exit, Stop> {
     let command = texts(command).or_input()?;
     let qemu = running(lab, guest)?;
+    let input = input(guest)?;
     let link = connect(&qemu).or_infrastructure()?;
-    let ran = match run(&link, &command).map_err(|error| lacking(guest, &command, error))? {
+    let before = qemu.last_words().console;
+    let ran = match run(&link, &command, &input).map_err(|error| lacking(guest, &command, error))? {
         Ok(ran) => ran,
         Err(error) => return Err(Stop::infrastructure(explain(&qemu, error))),
     };
     eprint!("{}", ran.stderr);
+    if let Some(line) = killed_for_memory(&before, &qemu).filter(|_| ran.status == KILLED) {
+        eprintln!("vtax: the guest `{}` ran out of memory: {line}", guest.name);
+    }
     print(&ran.stdout)?;
     Ok(Exit::Child(u8::try_from(ran.status).unwrap_or(u8::MAX)))
+}
+
+/// What the guest's kernel has said on its console since, if it has killed a program for its memory.
+fn killed_for_memory(before: &[String], qemu: &Qemu) -> Option<String> {
+    let lines = qemu.last_words().console.into_iter();
+    lines.rev().find(|line| line.contains("Out of memory: Killed process") && !before.contains(line))
+}
+
+/// Standard input to its end, unless it is a terminal: the command gets it with the order to run.
+fn input(guest: &PlannedGuest) -> Result<Vec<u8>, Stop> {
+    let stdin = io::stdin();
+    if stdin.is_terminal() {
+        return Ok(Vec::new());
+    }
+    const SOON: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+    if poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&SOON)) == Ok(0) {
+        eprintln!("vtax: reading standard input to its end, for the command in the guest; </dev/null gives it none");
+    }
+    let mut input = Vec::new();
+    let read = stdin.lock().take(INPUT_MOST.0 + 1).read_to_end(&mut input).context("reading standard input");
+    read.or_infrastructure()?;
+    let fits = || -> anyhow::Result<()> {
+        let too_much = input.len() as u64 > INPUT_MOST.0;
+        ensure!(!too_much, "a command in the guest `{}` gets at most {INPUT_MOST} of standard input", guest.name);
+        Ok(())
+    };
+    fits().or_input()?;
+    Ok(input)
 }
 
 /// The control protocol is text.
@@ -171,14 +245,14 @@ fn texts(command: &[OsString]) -> anyhow::Result<Vec<String>> {
 struct Missing(AgentError);
 
 /// What is no program of its own may be one of busybox.
-fn run(link: &AgentLink, command: &[String]) -> Result<Result<Ran, AgentError>, Missing> {
-    let first = link.run(command, TIME_MOST);
+fn run(link: &AgentLink, command: &[String], input: &[u8]) -> Result<Result<Ran, AgentError>, Missing> {
+    let first = link.run(command, input, TIME_MOST);
     let Err(error) = first else { return Ok(first) };
     if !is_missing(&error) {
         return Ok(Err(error));
     }
     let by_busybox: Vec<String> = [&["/bin/busybox".to_owned()], command].concat();
-    match link.run(&by_busybox, TIME_MOST) {
+    match link.run(&by_busybox, input, TIME_MOST) {
         Err(second) if is_missing(&second) => Err(Missing(error)),
         ran => Ok(ran),
     }

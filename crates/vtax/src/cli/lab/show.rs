@@ -5,6 +5,8 @@ use jiff::Timestamp;
 use vtax_journal::Owner;
 use vtax_lab::{GuestState, GuestSummary, LabState, LabSummary};
 
+const MIB: u64 = 1 << 20;
+
 /// The labs, and behind them their guests if there are any.
 pub(super) fn labs(labs: &[LabSummary]) -> String {
     let guests = guests_table(labs);
@@ -45,7 +47,7 @@ pub(super) fn state(state: &LabState) -> &'static str {
 
 /// Empty if there are none.
 fn guests_table(labs: &[LabSummary]) -> String {
-    let mut table = table(["GUEST", "LAB", "HOST", "STATE", "PID", "MEMORY", "VCPUS", "CPUS", "ACCEL"]);
+    let mut table = table(["GUEST", "LAB", "HOST", "STATE", "PID", "MEMORY", "BESIDE", "VCPUS", "CPUS", "ACCEL"]);
     for (lab, guest) in labs.iter().flat_map(|lab| lab.guests.iter().map(move |guest| (lab, guest))) {
         table.add_row([
             guest.name.to_string(),
@@ -54,12 +56,16 @@ fn guests_table(labs: &[LabSummary]) -> String {
             guest_state(guest.state).to_owned(),
             guest.pid.map_or("-".to_owned(), |pid| pid.to_string()),
             guest.memory.to_string(),
+            guest.overhead.map_or("-".to_owned(), |overhead| format!("{} MiB", overhead.0.div_ceil(MIB))),
             guest.vcpus.to_string(),
             pins(guest),
             guest.accel.to_string(),
         ]);
     }
-    if table.is_empty() { String::new() } else { format!("{}\n", table.trim_fmt()) }
+    match table.is_empty() {
+        true => String::new(),
+        false => format!("{}\nbeside: what QEMU takes of the host's memory beside the guest's\n", table.trim_fmt()),
+    }
 }
 
 fn guest_state(state: GuestState) -> &'static str {

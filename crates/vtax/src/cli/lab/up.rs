@@ -13,6 +13,7 @@ use vtax_lab::{
 use vtax_model::{
     guest::Accelerator,
     topology::{Name, Topology},
+    units::Span,
 };
 use vtax_sys::clock::boottime_ns;
 
@@ -36,6 +37,10 @@ pub(crate) struct UpArgs {
     /// package [default: $VTAX_KERNEL, else the running kernel, else that of `make kernel`]
     #[arg(long, value_name = "FILE")]
     kernel: Option<PathBuf>,
+    /// How long the guests may take until their agents answer [default: 180s; under TCG, of guests
+    /// with a disk image, 900s]
+    #[arg(long, value_name = "TIME")]
+    wait: Option<Span>,
     /// Print every step, with QEMU's arguments, and do nothing
     #[arg(long)]
     dry_run: bool,
@@ -58,7 +63,9 @@ pub(super) fn up(args: &UpArgs, places: &Places) -> Result<Exit, Stop> {
         (true, true) => print_json(&ground.plan(&topology)?)?,
         (true, false) => print(&format!("{}{}", ground.plan(&topology)?, accelerator(&ground.facts)))?,
         (false, json) => {
-            let Some(built) = Built::of(ground.build(&world, &topology)?)? else { return Ok(Exit::Interrupted) };
+            let rising = ground.build(&world, &topology)?;
+            let Some(mut built) = rising.up(args.wait)? else { return Ok(Exit::Interrupted) };
+            built.lab.keep().or_infrastructure()?;
             if json { print_json(&built.record())? } else { print(&built.told())? }
         }
     }
@@ -121,6 +128,25 @@ struct Rising {
     ground: Ground,
 }
 
+impl Rising {
+    /// Waits for the guests, and says of each when it has come. A lab with one that doesn't come up is
+    /// removed again; so it is if the user asks to stop, and then there is none.
+    fn up(self, patience: Option<Span>) -> Result<Option<Built>, Stop> {
+        let Rising { lab, begun, ground } = self;
+        let tell = |arrival: &Arrival| {
+            let seconds = seconds(arrival.started, arrival.answered);
+            eprintln!("guest {} is up: its agent answered {seconds:.1} s after the start of QEMU", arrival.guest);
+        };
+        let arrivals = match guest::bring_up(&lab, patience.map(|patience| patience.0), tell) {
+            Ok(Some(arrivals)) => arrivals,
+            Ok(None) => return lab.down().map(|()| None).or_infrastructure(),
+            Err(error) => return Err(Stop::infrastructure(abandon(lab, error))),
+        };
+        let guests = arrivals.into_iter().map(|arrival| GuestTimes::new(arrival, begun, ground.looked)).collect();
+        Ok(Some(Built { lab, guests, ground }))
+    }
+}
+
 /// A lab whose guests are up.
 struct Built {
     lab: Lab,
@@ -150,19 +176,6 @@ struct Record<'a> {
 }
 
 impl Built {
-    /// Waits for the guests. A lab with one that doesn't come up is removed again; so it is if the
-    /// user asks to stop, and then there is none.
-    fn of(rising: Rising) -> Result<Option<Built>, Stop> {
-        let Rising { lab, begun, ground } = rising;
-        let arrivals = match guest::bring_up(&lab) {
-            Ok(Some(arrivals)) => arrivals,
-            Ok(None) => return lab.down().map(|()| None).or_infrastructure(),
-            Err(error) => return Err(Stop::infrastructure(abandon(lab, error))),
-        };
-        let guests = arrivals.into_iter().map(|arrival| GuestTimes::new(arrival, begun, ground.looked)).collect();
-        Ok(Some(Built { lab, guests, ground }))
-    }
-
     fn record(&self) -> Record<'_> {
         Record { blueprint: self.lab.blueprint(), seconds: &self.guests }
     }
@@ -191,11 +204,14 @@ impl Built {
 
 impl GuestTimes {
     fn new(arrival: Arrival, begun: u64, looked: Duration) -> GuestTimes {
-        let seconds = |from: u64, to: u64| Duration::from_nanos(to.saturating_sub(from)).as_secs_f64();
         let Arrival { guest, started, answered } = arrival;
         let (image, qemu, agent) = (looked.as_secs_f64(), seconds(begun, started), seconds(started, answered));
         GuestTimes { guest, image, qemu, agent }
     }
+}
+
+fn seconds(from: u64, to: u64) -> f64 {
+    Duration::from_nanos(to.saturating_sub(from)).as_secs_f64()
 }
 
 fn abandon(lab: Lab, error: anyhow::Error) -> anyhow::Error {

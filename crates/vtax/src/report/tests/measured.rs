@@ -2,15 +2,17 @@
 
 use vtax_model::{
     cell::Cell,
+    guest::{Accelerator, Backend, Flavour},
     measurement::{IntervalRtt, WarmupReport},
+    method::IoMethod,
     nic::{Channels, Coalescing, IrqFacts, Rings},
     options::{Arrivals, Burst, Process, TestOptions},
     run::{
-        EndRecord, Environment, Hop, IdleFacts, IdleState, PairFigures, PairRecord, Parallel, PartialRecord,
-        PathRecord, RowEnds,
+        DomainNic, DomainRecord, EndRecord, Environment, Hop, IdleFacts, IdleState, PairFigures, PairRecord, Parallel,
+        PartialRecord, PathRecord, RowEnds,
     },
     study::Study,
-    units::Span,
+    units::{ByteSize, Span},
     workload::Transport,
 };
 
@@ -66,10 +68,49 @@ fn elsewhere(name: &str) -> Environment {
 }
 
 fn pair(name: &str, address: &str) -> PairRecord {
-    let initiator = EndRecord { name: "local".into(), address: "10.0.0.1".into(), cpus: vec![1], environment: None };
-    let responder =
-        EndRecord { name: name.into(), address: address.into(), cpus: vec![3], environment: Some(elsewhere(name)) };
+    let initiator =
+        EndRecord { name: "local".into(), address: "10.0.0.1".into(), cpus: vec![1], environment: None, domain: None };
+    let responder = EndRecord {
+        name: name.into(),
+        address: address.into(),
+        cpus: vec![3],
+        environment: Some(elsewhere(name)),
+        domain: Some(domain(name)),
+    };
     PairRecord { initiator, responder }
+}
+
+/// Of libvirt's, with all that can be said of one.
+fn domain(name: &str) -> DomainRecord {
+    let nic = DomainNic {
+        kind: "bridge".into(),
+        mac: Some("52:54:00:aa:00:02".into()),
+        model: Some("virtio".into()),
+        method: Some(IoMethod::Paravirtual),
+        backend: Some(Flavour::Backend(Backend::Vhost)),
+        queues: 4,
+        rx_ring: Some(1024),
+        tx_ring: Some(256),
+        packed: true,
+        mtu: Some(9000),
+        source: Some("br0".into()),
+        target: Some("vnet0".into()),
+        pci: Some("0000:3b:02.1".into()),
+    };
+    DomainRecord {
+        name: name.into(),
+        uuid: "0a9f3c1e-4a53-4bd1-8a4d-0d3f4f6b1f10".into(),
+        accel: Accelerator::Kvm,
+        machine: "pc-q35-9.2".into(),
+        vcpus: 1,
+        memory: ByteSize(1 << 30),
+        hugepages: true,
+        nodes: Some("0".into()),
+        vcpu_pins: [(0, "2".to_owned())].into(),
+        emulator_pin: Some("0-1".into()),
+        io_pins: [(1, "1".to_owned())].into(),
+        nic: Some(nic),
+    }
 }
 
 /// Between this machine and another, the figures steady after a third of a second.

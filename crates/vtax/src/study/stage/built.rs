@@ -6,6 +6,7 @@ use anyhow::anyhow;
 use vtax_lab::{Endpoint, Facts, GuestNeeds, Lab, LabError, Lifetime, Plan, World, plan};
 use vtax_model::{
     run::RunHeader,
+    study::Row,
     topology::{Name, Topology},
 };
 
@@ -43,8 +44,8 @@ impl Stage {
         phases.inspect(|phases| phases.done("QEMU started"));
         let program = casting.program;
         let mut cast = Cast { lab: &lab, program, agents: Vec::new(), seats: Vec::new(), by_domain: BTreeMap::new() };
-        let staged = |(row, ends)| {
-            let pairs = vec![cast.pair(&ends)?];
+        let staged = |(row, ends): (Row, Vec<Ends>)| {
+            let pairs = ends.iter().map(|ends| cast.pair(ends)).collect::<anyhow::Result<_>>()?;
             Ok(StagedRow { row, mtu: None, pairs })
         };
         let rows = ends.into_iter().map(staged).collect::<anyhow::Result<_>>().or_infrastructure()?;
@@ -85,7 +86,18 @@ impl Cast<'_> {
         };
         let address = IpAddr::V4(endpoint.address);
         let place = Some(Place { lab: self.lab.blueprint().lab.clone(), endpoint });
-        Ok(Party { agent, name, address, cid: None, pin: None, cpus: Vec::new(), place, route: Vec::new(), vcpus })
+        Ok(Party {
+            agent,
+            name,
+            address,
+            cid: None,
+            pin: None,
+            cpus: Vec::new(),
+            place,
+            route: Vec::new(),
+            vcpus,
+            tenant: None,
+        })
     }
 
     fn engage(&mut self, end: &End, name: &str, endpoint: &Endpoint) -> anyhow::Result<usize> {

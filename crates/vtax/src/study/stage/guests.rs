@@ -25,9 +25,6 @@ use super::{
 };
 use crate::study::runner::SampleError;
 
-/// How long a guest may take to boot from when it is waited for: translated, on a busy machine, beside
-/// others.
-const BOOT: Duration = Duration::from_secs(60);
 /// How long its agent may take to greet, once it has opened its port.
 const GREETING: Duration = Duration::from_secs(20);
 /// How long QEMU may take for an answer of its monitor.
@@ -56,7 +53,7 @@ impl Vcpus {
     /// Unless the user has said where they are to be.
     pub(super) fn of(guest: &PlannedGuest) -> Option<Vcpus> {
         let (name, count) = (guest.name.clone(), guest.launch.vcpus as usize);
-        guest.cpus.is_empty().then(|| Vcpus { guest: name, count, cpus: Vec::new() })
+        guest.pins.cpus.is_empty().then(|| Vcpus { guest: name, count, cpus: Vec::new() })
     }
 }
 
@@ -68,7 +65,9 @@ pub(super) fn planned<'lab>(lab: &'lab Lab, guest: &Name) -> anyhow::Result<&'la
 
 /// The agent of a guest as soon as it answers, with its NIC as the lab means it to be.
 pub(super) fn enter(name: &str, lab: &Lab, guest: &PlannedGuest, mtu: Mtu) -> anyhow::Result<Agent> {
-    lab.guest(&guest.name)?.wait_agent(BOOT)?;
+    let mut qemu = lab.guest(&guest.name)?;
+    let tell = |waited, line: &str| eprintln!("{}", told_of_boot(&guest.name, waited, line));
+    qemu.wait_agent_telling(qemu.launch().patience(), tell)?;
     let greet = || -> anyhow::Result<Agent> {
         let link = AgentLink::connect_unix(name, &guest.launch.agent_socket(), GREETING)?;
         link.attach(&attachment(guest, mtu))?;
@@ -76,6 +75,13 @@ pub(super) fn enter(name: &str, lab: &Lab, guest: &PlannedGuest, mtu: Mtu) -> an
     };
     // A guest that dies in the middle of it is the better reason.
     greet().or_else(|error| alive(lab, &guest.name).and(Err(error)))
+}
+
+/// What somebody who waits for a guest wants to know: its console's last line.
+pub(crate) fn told_of_boot(guest: &Name, waited: Duration, line: &str) -> String {
+    let line = line.trim();
+    let line = if line.is_empty() { "its console is silent".to_owned() } else { format!("its console says: {line}") };
+    format!("guest {guest} has no agent yet after {} s; {line}", waited.as_secs())
 }
 
 fn alive(lab: &Lab, guest: &Name) -> anyhow::Result<()> {
@@ -102,12 +108,12 @@ impl Stage {
     /// Gives the lab, if it is the run's, this MTU, from one end to the other.
     pub(super) fn fit(&mut self, mtu: Mtu) -> Result<(), SampleError> {
         let Ground::Built(lab) = &self.ground else { return Ok(()) };
-        lab.set_mtu(mtu).map_err(|error| SampleError::Run(error.into()))?;
+        lab.set_mtu(mtu).map_err(SampleError::run)?;
         self.unfit = BTreeMap::new();
         for seat in &self.seats {
             match self.agents.0[seat.agent].link.attach(&attachment(&seat.guest, mtu)) {
                 Ok(_) => {}
-                Err(error) if error.is_death() => return Err(SampleError::Run(self.death(error))),
+                Err(error) if error.is_death() => return Err(SampleError::run(self.death(error))),
                 // That a NIC can't have this MTU is no reason not to measure the others.
                 Err(error) => drop(self.unfit.insert(seat.agent, error.to_string())),
             }
@@ -152,9 +158,12 @@ impl Stage {
 
     /// An error that a guest's death may be behind.
     pub(super) fn explain(&self, error: SampleError) -> SampleError {
-        let patience = if matches!(error, SampleError::Run(_)) { DYING } else { Duration::ZERO };
+        let (patience, partial) = match &error {
+            SampleError::Run { partial, .. } => (DYING, partial),
+            SampleError::Cell { partial, .. } => (Duration::ZERO, partial),
+        };
         match self.dead_guest(patience) {
-            Some(death) => SampleError::Run(death),
+            Some(death) => SampleError::Run { error: death, partial: partial.clone() },
             None => error,
         }
     }

@@ -16,7 +16,6 @@ use vtax_lab::guest::threads::Threads;
 use vtax_model::{
     guest::Accelerator,
     run::{ClockReading, GuestCpu, HostCpu},
-    topology::Name,
     workload::{TestKind, TestSpec, Warmup},
 };
 use vtax_sys::{
@@ -33,27 +32,32 @@ const INSET: Duration = Duration::from_millis(20);
 
 /// A guest that is to be observed.
 pub(super) struct Observed {
-    name: Name,
+    name: String,
     process: ProcessId,
     accel: Accelerator,
     clock: Option<ClockReading>,
 }
 
 impl Stage {
-    /// The guests of the run's own lab in which a row's ends are, each once.
+    /// The guests of the run's own lab, and libvirt's domains on this machine, in which a row's ends
+    /// are, each once.
     pub(super) fn observed(&self, staged: &StagedRow) -> Vec<Observed> {
-        let Ground::Built(lab) = &self.ground else { return Vec::new() };
         let mut observed: Vec<Observed> = Vec::new();
         for party in staged.pairs.iter().flatten() {
-            let place = party.place.as_ref().filter(|_| party.in_guest());
-            let Some(name) = place.map(|place| &place.endpoint.name) else { continue };
-            let known = observed.iter().any(|guest| guest.name == *name);
-            // One that isn't there any more can't take the sample either, and that says why.
-            let Some(qemu) = lab.guest(name).ok().filter(|_| !known) else { continue };
-            let accel = qemu.launch().accel;
-            observed.push(Observed { name: name.clone(), process: qemu.process(), accel, clock: self.clock(party) });
+            let Some((name, process, accel)) = self.qemu(party).or_else(|| libvirts(party)) else { continue };
+            if !observed.iter().any(|guest| guest.process == process) {
+                observed.push(Observed { name, process, accel, clock: self.clock(party) });
+            }
         }
         observed
+    }
+
+    /// One that isn't there any more can't take the sample either, and that says why.
+    fn qemu(&self, party: &Party) -> Option<(String, ProcessId, Accelerator)> {
+        let Ground::Built(lab) = &self.ground else { return None };
+        let name = &party.place.as_ref().filter(|_| party.in_guest())?.endpoint.name;
+        let qemu = lab.guest(name).ok()?;
+        Some((name.to_string(), qemu.process(), qemu.launch().accel))
     }
 
     /// Of the party's machine, beside ours. Before a sample, for it takes some exchanges.
@@ -68,6 +72,11 @@ impl Stage {
             uncertainty_ns: u64::try_from(uncertainty).ok()?,
         })
     }
+}
+
+fn libvirts(party: &Party) -> Option<(String, ProcessId, Accelerator)> {
+    let tenant = party.tenant.as_ref()?;
+    Some((tenant.record.name.clone(), tenant.process?, tenant.record.accel))
 }
 
 /// Takes a sample, and what its guests cost meanwhile.
@@ -176,7 +185,7 @@ impl Reading {
 impl OfGuest {
     /// None if QEMU is gone.
     fn read(guest: &Observed) -> Option<OfGuest> {
-        let Threads { main, vcpus, io, vhost, others } = Threads::by_name(&guest.name, guest.process).ok()?;
+        let Threads { main, vcpus, io, vhost, others } = Threads::by_name(guest.process).ok()?;
         let of = |role| move |thread: u32| (thread, role);
         let service = std::iter::once(main).chain(io).chain(others).map(of(Role::Qemu));
         let vcpus = vcpus.into_iter().map(|vcpu| vcpu.thread).map(of(Role::Vcpu));
@@ -237,7 +246,7 @@ mod tests {
 
     fn observed(accel: Accelerator) -> Observed {
         let process = ProcessId::of(Pid::own()).expect("this process");
-        Observed { name: "web".parse().expect("a name"), process, accel, clock: None }
+        Observed { name: "web".to_owned(), process, accel, clock: None }
     }
 
     fn ms(millis: u64) -> Duration {

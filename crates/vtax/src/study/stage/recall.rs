@@ -34,6 +34,11 @@ fn same_end(header: &RunHeader, now: &Party, then: &EndRecord, elsewhere: Option
         let (was, name, address) = (format!("{} at {}", then.name, then.address), &now.name, now.address);
         return Err(other(header, &format!("the end {was}, which is {name} at {address} now")));
     }
+    if let (Some(tenant), Some(before)) = (&now.tenant, &then.domain)
+        && !tenant.record.is_same_as(before)
+    {
+        return Err(other(header, &format!("the end {}, whose machine or NIC libvirt has changed since", then.name)));
+    }
     match (elsewhere, &then.environment) {
         (Some(now), Some(before)) => same_machine(&header.id, Some(&then.name), before, now),
         (None, None) => Ok(()),

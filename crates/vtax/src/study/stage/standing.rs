@@ -20,7 +20,9 @@ use vtax_model::{
 use super::{
     Ground, Party, Place, Stage, StagedRow,
     agents::{ANSWER, Agent},
-    guests, zones,
+    guests,
+    libvirt::Domain,
+    zones,
 };
 use crate::exit::{Blamed, Stop};
 
@@ -61,11 +63,14 @@ pub(crate) struct Standing<'a> {
     /// An agent for each way and end: a process that was both ends of a pair would measure how its
     /// threads get on with each other.
     by_control: BTreeMap<(Control, End), usize>,
+    /// Libvirt's, by their names.
+    domains: BTreeMap<String, Domain>,
 }
 
 impl<'a> Standing<'a> {
     pub(crate) fn new(world: Option<&'a World>, program: &'a Path) -> Standing<'a> {
-        Standing { world, program, labs: Vec::new(), agents: Vec::new(), by_control: BTreeMap::new() }
+        let (labs, agents, by_control, domains) = Default::default();
+        Standing { world, program, labs, agents, by_control, domains }
     }
 
     /// Gives responders without any initiator theirs: a zone whoever is at the other end of its
@@ -78,7 +83,7 @@ impl<'a> Standing<'a> {
         for responder in &endpoints {
             let control = match &responder.control {
                 Control::Zone { lab, domain } => self.across(lab.as_ref(), domain, responder.address)?,
-                Control::Local | Control::Ssh(_) => Control::Local,
+                Control::Local | Control::Ssh(_) | Control::Libvirt { .. } => Control::Local,
             };
             initiators.push(Endpoint::new(End::Initiator, control));
         }
@@ -132,6 +137,7 @@ impl<'a> Standing<'a> {
         (address, peer): (IpAddr, IpAddr),
     ) -> Result<Party, Stop> {
         let route = self.route(agent, address, peer)?;
+        let tenant = self.domain(&endpoint.control).map(|domain| Box::new(domain.at(address)));
         Ok(Party {
             agent,
             name: endpoint.control.to_string(),
@@ -142,6 +148,7 @@ impl<'a> Standing<'a> {
             place,
             route,
             vcpus: None,
+            tenant,
         })
     }
 
@@ -217,19 +224,20 @@ impl<'a> Standing<'a> {
         if let Some(index) = self.by_control.get(&key) {
             return Ok(*index);
         }
-        let agent = self.start(&endpoint.control, place)?;
+        let agent = self.start(endpoint, place)?;
         self.agents.push(agent);
         self.by_control.insert(key, self.agents.len() - 1);
         Ok(self.agents.len() - 1)
     }
 
-    fn start(&mut self, control: &Control, place: Option<&Place>) -> Result<Agent, Stop> {
-        let program = self.program;
+    fn start(&mut self, endpoint: &Endpoint, place: Option<&Place>) -> Result<Agent, Stop> {
+        let (program, control) = (self.program, &endpoint.control);
         match (control, place) {
             (Control::Ssh(host), _) => {
                 eprintln!("connecting to {control}");
                 Agent::ssh(host, program)
             }
+            (Control::Libvirt { user, domain }, _) => self.enter_domain(user.as_deref(), domain, endpoint.address),
             (Control::Zone { .. }, Some(Place { lab, endpoint })) if endpoint.kind == DomainKind::Guest => {
                 let lab = self.open(lab)?;
                 let guest = guests::planned(lab, &endpoint.name).or_infrastructure()?;
@@ -241,6 +249,21 @@ impl<'a> Standing<'a> {
             }
             (Control::Local | Control::Zone { .. }, _) => Agent::local(program).or_infrastructure(),
         }
+    }
+
+    /// By ssh, to an address that libvirt knows.
+    fn enter_domain(&mut self, user: Option<&str>, name: &str, measured: Option<IpAddr>) -> Result<Agent, Stop> {
+        let domain = Domain::find(name)?;
+        let address = domain.entrance(measured)?;
+        let host = user.map_or(address.to_string(), |user| format!("{user}@{address}"));
+        eprintln!("connecting to libvirt:{name} by ssh:{host}");
+        self.domains.insert(name.to_owned(), domain);
+        Agent::ssh(&host, self.program)
+    }
+
+    fn domain(&self, control: &Control) -> Option<&Domain> {
+        let Control::Libvirt { domain, .. } = control else { return None };
+        self.domains.get(domain)
     }
 }
 
@@ -257,7 +280,7 @@ fn addresses(ends: [&Endpoint; 2], known: [Option<IpAddr>; 2]) -> Result<[IpAddr
     let local = |endpoint: &Endpoint, peer: Option<IpAddr>| match (&endpoint.control, peer) {
         (Control::Local, None) => Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         (Control::Local, Some(peer)) => source_address(peer).or_input(),
-        (Control::Ssh(_) | Control::Zone { .. }, _) => Err(missing(endpoint)),
+        (Control::Ssh(_) | Control::Zone { .. } | Control::Libvirt { .. }, _) => Err(missing(endpoint)),
     };
     let responder = known[1].map_or_else(|| local(ends[1], known[0]), Ok)?;
     let initiator = known[0].map_or_else(|| local(ends[0], Some(responder)), Ok)?;

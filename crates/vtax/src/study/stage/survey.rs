@@ -43,8 +43,13 @@ impl Stage {
         }
         // Of one stack, the loopback is one link and not two.
         let looped = [initiator, responder].iter().all(|end| end.route.first().is_some_and(|link| link.link == "lo"));
-        let back = responder.route.iter().rev().filter(|_| !looped);
-        Ok(initiator.route.iter().chain(back).cloned().collect())
+        let outside = |party: &Party| party.tenant.as_ref().map(|tenant| tenant.links.clone()).unwrap_or_default();
+        let back = responder.route.iter().rev().filter(|_| !looped).cloned();
+        let out = initiator.route.iter().cloned().chain(outside(initiator));
+        let mut hops: Vec<Hop> = out.chain(outside(responder).into_iter().rev()).chain(back).collect();
+        // The bridge that both hang on, or by which the host itself sends.
+        hops.dedup_by(|hop, before| (&hop.domain, &hop.link) == (&before.domain, &before.link));
+        Ok(hops)
     }
 
     /// The MTU of the links at all ends, if they tell: the smallest.
@@ -137,7 +142,9 @@ fn check_mtu(party: &Party, overhead: u32, wanted: Mtu) -> Result<(), Stop> {
 
 /// The kind of the guest's NIC, if one of the ends is a guest.
 fn backend(pair: &[Party; 2]) -> Option<Flavour> {
-    pair.iter().find_map(|party| party.place.as_ref()?.endpoint.flavour)
+    let of_lab = |party: &Party| party.place.as_ref()?.endpoint.flavour;
+    let of_libvirt = |party: &Party| party.tenant.as_ref()?.record.nic.as_ref()?.backend;
+    pair.iter().find_map(|party| of_lab(party).or_else(|| of_libvirt(party)))
 }
 
 fn hop(hop: vtax_lab::Hop) -> Hop {
@@ -178,6 +185,7 @@ mod tests {
             place: None,
             route: link.into_iter().collect(),
             vcpus: None,
+            tenant: None,
         }
     }
 

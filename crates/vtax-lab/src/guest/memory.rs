@@ -1,0 +1,113 @@
+//! What a guest takes of the host's memory beside its RAM: QEMU's own, by which fewer guests fit on a
+//! host than the sum of their RAM says.
+
+use std::{fs, io};
+
+use vtax_model::units::ByteSize;
+use vtax_sys::{SysError, process::ProcessId};
+
+use super::{error::GuestError, launch::Launch};
+
+/// A mapping as `/proc/PID/smaps` tells of it (proc_pid_smaps(5)).
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Mapping {
+    /// Private, of no file, and neither executed nor a guard.
+    plain: bool,
+    size: u64,
+    /// What of it is resident and of no file, or no file's any more.
+    anonymous: u64,
+}
+
+/// QEMU's resident anonymous memory that is not the guest's RAM: its heap, its stacks, and under TCG
+/// what it has translated. Pages of its program are left out, as all guests share them, and so is what
+/// the kernel keeps for it.
+///
+/// # Errors
+/// QEMU is gone, or isn't this user's.
+pub fn overhead(launch: &Launch, process: ProcessId) -> Result<ByteSize, GuestError> {
+    let path = format!("/proc/{}/smaps", process.pid);
+    let fail = |errno: io::Error| SysError::Os { operation: "read", object: path.clone(), errno, remedy: None };
+    let text = fs::read_to_string(&path).map_err(fail).map_err(GuestError::process(&launch.name))?;
+    Ok(ByteSize(beside_ram(&mappings(&text), launch.memory.0)))
+}
+
+/// RAM that is a file isn't anonymous. Other RAM is one mapping of just its size; where there are
+/// several, it is the one that has the most.
+fn beside_ram(mappings: &[Mapping], ram: u64) -> u64 {
+    let all: u64 = mappings.iter().map(|mapping| mapping.anonymous).sum();
+    let likely = mappings.iter().filter(|mapping| mapping.plain && mapping.size == ram);
+    all - likely.map(|mapping| mapping.anonymous).max().unwrap_or(0)
+}
+
+fn mappings(smaps: &str) -> Vec<Mapping> {
+    let mut mappings: Vec<Mapping> = Vec::new();
+    for line in smaps.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let (first, second) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        match (first.strip_suffix(':'), mappings.last_mut()) {
+            (Some("Size"), Some(mapping)) => mapping.size = kib(second),
+            (Some("Anonymous"), Some(mapping)) => mapping.anonymous = kib(second),
+            (Some(_), _) => {}
+            (None, _) => {
+                mappings.push(Mapping { plain: second == "rw-p" && is_of_no_file(line), ..Mapping::default() })
+            }
+        }
+    }
+    mappings
+}
+
+/// Behind address, permissions, offset, device and inode comes the file's name.
+fn is_of_no_file(line: &str) -> bool {
+    line.split_ascii_whitespace().nth(4) == Some("0")
+}
+
+fn kib(figure: &str) -> u64 {
+    figure.parse::<u64>().unwrap_or(0) << 10
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SMAPS: &str = "\
+55d0c0a00000-55d0c1a00000 r-xp 00000000 fe:00 1234                       /usr/bin/qemu-system-x86_64
+Size:              16384 kB
+Rss:               10000 kB
+Anonymous:             0 kB
+VmFlags: rd ex mr mw me
+55d0c3000000-55d0c3400000 rw-p 00000000 00:00 0                          [heap]
+Size:               4096 kB
+Anonymous:          3000 kB
+7f0000000000-7f0010000000 rw-p 00000000 00:00 0 
+Size:             262144 kB
+Rss:              100000 kB
+Anonymous:        100000 kB
+7f0020000000-7f0030000000 rwxp 00000000 00:00 0 
+Size:             262144 kB
+Anonymous:         20000 kB
+";
+
+    #[test]
+    fn ram_is_the_mapping_of_its_size_and_not_what_was_translated() {
+        let mappings = mappings(SMAPS);
+        assert_eq!(mappings.len(), 4);
+        assert_eq!(beside_ram(&mappings, 256 << 20), 23_000 << 10);
+        // RAM of a file: nothing is taken off.
+        assert_eq!(beside_ram(&mappings, 512 << 20), 123_000 << 10);
+    }
+
+    #[test]
+    fn own_memory_is_read() {
+        let text = fs::read_to_string("/proc/self/smaps").expect("ours");
+        assert!(beside_ram(&mappings(&text), 1) > 4096, "{text}");
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_text_never_panics(text in "[0-9a-z :\nSizeAnonymous]{0,200}", ram in any::<u64>()) {
+            beside_ram(&mappings(&text), ram);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! What brings the agent into a system that the user's disk image has: a second, small disk, as
+//! cloud-init looks for one (its data source NoCloud).
+//!
+//! Nothing else in that system is changed, and nothing is opened: no user, no password, no key. The
+//! NIC gets the lab's address at once, because a system whose NIC has none waits for one, for minutes,
+//! before it is up.
+//!
+//! A system without cloud-init doesn't look at the disk. One that has an agent already keeps that: the
+//! port has room for one, and the second ends.
+
+use std::{
+    fmt::{self, Write},
+    fs,
+    path::Path,
+};
+
+use super::{
+    error::GuestError,
+    launch::{Launch, SEED_SERIAL, Seed},
+};
+
+/// The agent's program on the disk, a name that any FAT can hold.
+const AGENT: &str = "AGENT";
+/// The kernel's source of random identities, random(4).
+const UUID: &str = "/proc/sys/kernel/random/uuid";
+/// The lab's NIC, as the guest's links are named.
+const NIC: &str = "vtax0";
+/// And among what netplan makes of it. The first by name wins, and images have rules for all NICs,
+/// mostly DHCP, under names as `all-en`; those hold for a NIC of another name too, if `en*` was one.
+const ENTRY: &str = "0vtax";
+
+/// Fills the directory that the guest sees as a disk. Does nothing if the launch has no seed.
+///
+/// # Errors
+/// The agent can't be read, or the directory can't be written.
+pub(super) fn write(launch: &Launch) -> Result<(), GuestError> {
+    let Some(seed) = &launch.seed else { return Ok(()) };
+    let directory = launch.seed_directory();
+    fs::create_dir_all(&directory).map_err(GuestError::file("create", &directory))?;
+    let program = directory.join(AGENT);
+    fs::copy(&seed.agent, &program).map_err(GuestError::file("copy the agent to", &program))?;
+    // To cloud-init a system with another identity is a new one, in which all is done that is done once.
+    let identity = fs::read_to_string(UUID).map_err(GuestError::file("read", Path::new(UUID)))?;
+    for (name, content) in files(launch, seed, identity.trim_end()) {
+        let path = directory.join(name);
+        fs::write(&path, content).map_err(GuestError::file("write", &path))?;
+    }
+    Ok(())
+}
+
+/// The files beside the agent: their names and contents.
+fn files(launch: &Launch, seed: &Seed, identity: &str) -> [(&'static str, String); 3] {
+    [
+        ("meta-data", format!("instance-id: vtax-{identity}\nlocal-hostname: {}\n", launch.name)),
+        ("user-data", user_data()),
+        ("network-config", network(launch, seed)),
+    ]
+}
+
+fn user_data() -> String {
+    let mut text =
+        "#cloud-config\n# Starts the agent of vtax, and changes nothing else.\nruncmd:\n- - sh\n  - -c\n  - |\n"
+            .to_owned();
+    for line in script().lines() {
+        // Writing to a string can't fail.
+        let _ = writeln!(text, "    {line}");
+    }
+    text
+}
+
+/// Starts the agent that is on the seed's disk, in whatever system: as a unit of systemd if that runs,
+/// else as a process of its own. It is run from a copy, since the disk may be taken to be one that
+/// nothing is run from, and so may be `/run`.
+pub fn script() -> String {
+    format!(
+        r#"modprobe -q virtio_console 2>/dev/null
+for disk in /sys/block/*; do
+  [ "$(cat "$disk/serial" 2>/dev/null)" = {SEED_SERIAL} ] && seed=/dev/${{disk##*/}}
+done
+mkdir -p /run/vtax
+mount -t vfat -o ro "${{seed}}1" /run/vtax || exit
+for place in /usr/local/sbin /opt /var/tmp /run; do
+  agent=$place/vtax-agent
+  cp /run/vtax/{AGENT} "$agent" 2>/dev/null && chmod 755 "$agent" && "$agent" --version && break
+done
+umount /run/vtax
+if [ -d /run/systemd/system ]; then
+  systemd-run --collect --unit=vtax-seed -p StandardError=journal+console "$agent" --port
+else
+  setsid "$agent" --port </dev/null >/dev/console 2>&1 &
+fi
+"#
+    )
+}
+
+/// Version 2 of cloud-init's own format, which is also netplan's.
+fn network(launch: &Launch, seed: &Seed) -> String {
+    let mut text = "version: 2\nethernets:\n".to_owned();
+    for nic in &launch.nics[..launch.nics.len().min(1)] {
+        // Writing to a string can't fail.
+        let _ = write!(
+            text,
+            "  {ENTRY}:\n    match: {{macaddress: \"{}\"}}\n    set-name: {NIC}\n    dhcp4: false\n    dhcp6: false\n    \
+             link-local: []\n    addresses: [{}]\n",
+            nic.mac, seed.address
+        );
+    }
+    text
+}
+
+/// The seed of a launch for people: the dry run. Nothing if there is none.
+pub(crate) struct Shown<'a>(pub(crate) &'a Launch);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(seed) = &self.0.seed else { return Ok(()) };
+        writeln!(f, "    {}/{AGENT}: {}", self.0.seed_directory().display(), seed.agent.display())?;
+        for (name, content) in files(self.0, seed, "NEW-AT-EACH-START") {
+            writeln!(f, "    {name}:")?;
+            content.lines().try_for_each(|line| writeln!(f, "      {line}"))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guest::{
+        launch::{Boot, DiskFormat, NicKind, NicLaunch},
+        qemu::{Program, Version},
+    };
+    use crate::place::LinkName;
+    use vtax_model::guest::{Accelerator, EmulatedNic};
+
+    fn launch(directory: &Path, agent: &Path) -> Launch {
+        let nic = NicLaunch {
+            mac: "02:00:5e:10:00:01".parse().expect("an address"),
+            kind: NicKind::Emulated { tap: LinkName::vnet(0), model: EmulatedNic::E1000e },
+        };
+        Launch {
+            name: "web".parse().expect("a name"),
+            directory: directory.to_owned(),
+            qemu: Program { path: "/bin/false".into(), version: Version::LEAST },
+            accel: Accelerator::Tcg,
+            vcpus: 1,
+            memory: "1 GiB".parse().expect("a size"),
+            hugepages: false,
+            node: None,
+            boot: Boot::Disk { disk: "/disk".into(), format: DiskFormat::Raw, keep: false },
+            nics: vec![nic],
+            seed: Some(Seed { agent: agent.to_owned(), address: "198.18.0.3/24".parse().expect("an address") }),
+        }
+    }
+
+    #[test]
+    fn the_files_that_cloud_init_reads() {
+        let launch = launch(Path::new("/run/vtax/labs/demo/guests/web"), Path::new("/usr/bin/vtax-agent"));
+        insta::assert_snapshot!(Shown(&launch));
+    }
+
+    #[test]
+    fn each_start_is_of_another_system_and_brings_the_agent() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let agent = folder.path().join("vtax-agent");
+        fs::write(&agent, "a program").expect("ours");
+        let launch = launch(folder.path(), &agent);
+        let written = |name: &str| fs::read_to_string(launch.seed_directory().join(name)).expect("it is there");
+        write(&launch).expect("written");
+        let first = written("meta-data");
+        write(&launch).expect("written again");
+        assert_ne!(first, written("meta-data"));
+        assert!(first.starts_with("instance-id: vtax-") && first.ends_with("\nlocal-hostname: web\n"), "{first}");
+        assert_eq!(written(AGENT), "a program");
+        assert!(written("user-data").starts_with("#cloud-config\n"));
+        write(&Launch { seed: None, directory: "/no/such".into(), ..launch.clone() }).expect("nothing to do");
+        let missing =
+            Launch { seed: Some(Seed { agent: "/no/such".into(), ..launch.seed.clone().expect("ours") }), ..launch };
+        assert!(write(&missing).expect_err("no agent").to_string().contains("cannot copy the agent to"));
+    }
+
+    /// What a shell makes of it; what the commands do, a guest has to show.
+    #[test]
+    fn the_script_is_one() {
+        let checked = std::process::Command::new("sh").args(["-n", "-c", &script()]).status().expect("a shell");
+        assert!(checked.success());
+    }
+}

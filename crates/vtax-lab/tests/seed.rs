@@ -1,0 +1,124 @@
+//! The seed by which a system on a disk of its own gets the agent, in a real guest. There is no such
+//! system here; a shell does what its cloud-init would do: it runs the seed's script. Needs QEMU, a
+//! kernel for guests, a static busybox and the agent, as the tests of guests do.
+
+use std::{
+    env, fs,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use vtax_lab::guest::{
+    image::{self, Tools},
+    kernel::Kernel,
+    launch::{Boot, Launch, Seed},
+    process::Qemu,
+    qemu::Program,
+    seed,
+};
+use vtax_model::guest::Accelerator;
+use vtax_sys::SysError;
+
+/// A guest under TCG on a machine that is busy with other tests.
+const PATIENCE: Duration = Duration::from_secs(120);
+const END: Duration = Duration::from_secs(10);
+
+fn agent() -> PathBuf {
+    let built = || Some(env::current_exe().ok()?.parent()?.parent()?.join("vtax-agent"));
+    let agent = env::var_os("VTAX_AGENT").map(PathBuf::from).or_else(built).expect("this test is a file");
+    assert!(agent.is_file(), "there is no {}: run `cargo build -p vtax-agent`, or set VTAX_AGENT", agent.display());
+    agent
+}
+
+/// A first process that is a system as bare as can be. It runs the script twice.
+fn system() -> String {
+    format!(
+        "#!/bin/busybox sh\n\
+         /bin/busybox --install -s /bin\n\
+         export PATH=/bin\n\
+         mount -t proc proc /proc; mount -t sysfs sysfs /sys; mount -t devtmpfs dev /dev\n\
+         while read -r module parameters; do insmod \"$module\"; done </etc/vtax/modules\n\
+         seed() {{ (\n{}\n) }}\n\
+         seed; sleep 2; seed\n\
+         while :; do sleep 1000; done\n",
+        seed::script()
+    )
+}
+
+/// A file as in an archive that the kernel unpacks after the first
+/// (Documentation/driver-api/early-userspace/buffer-format.rst).
+fn entry(name: &str, mode: u32, data: &[u8]) -> Vec<u8> {
+    let fields = [0, mode, 0, 0, 1, 0, data.len() as u32, 0, 0, 0, 0, name.len() as u32 + 1, 0];
+    let mut bytes = b"070701".to_vec();
+    bytes.extend(fields.iter().flat_map(|field| format!("{field:08x}").into_bytes()));
+    for part in [[name.as_bytes(), b"\0"].concat().as_slice(), data] {
+        bytes.extend(part);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+    }
+    bytes
+}
+
+fn spawn(mut command: std::process::Command) -> Result<std::process::Child, SysError> {
+    let fail = |errno| SysError::Os { operation: "start", object: "QEMU".to_owned(), errno, remedy: None };
+    command.spawn().map_err(fail)
+}
+
+/// Ends with its test, however that ends.
+struct Guest(Qemu);
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let _ = self.0.stop(END);
+    }
+}
+
+/// What it has said, once it has said this.
+fn console(guest: &Qemu, awaited: &str) -> String {
+    let until = Instant::now() + END;
+    loop {
+        let said = fs::read_to_string(guest.launch().console_log()).expect("it has a console");
+        if said.contains(awaited) {
+            return said;
+        }
+        assert!(Instant::now() < until, "it doesn't say `{awaited}`: {said}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_system_gets_the_agent_from_the_seed_and_runs_it() {
+    let folder = tempfile::Builder::new().prefix("vtax-seed").tempdir_in("/tmp").expect("a folder");
+    let kernel = Kernel::find(None).expect("a kernel for guests");
+    let drivers = ["virtio_pci", "virtio_console", "virtio_blk", "vfat", "nls_cp437", "nls_ascii"];
+    let base = image::build(&kernel, &agent(), &drivers, Tools::Busybox).expect("an image");
+    let mut image = fs::read(base).expect("just built");
+    image.extend(entry("system", 0o100_755, system().as_bytes()));
+    image.extend(["usr", "usr/local", "usr/local/sbin"].iter().flat_map(|folder| entry(folder, 0o040_755, b"")));
+    image.extend(entry("TRAILER!!!", 0, b""));
+    let initramfs = folder.path().join("system.cpio");
+    fs::write(&initramfs, image).expect("ours");
+    let launch = Launch {
+        name: "web".parse().expect("a name"),
+        directory: folder.path().to_owned(),
+        qemu: Program::find().expect("QEMU"),
+        accel: Accelerator::Tcg,
+        vcpus: 1,
+        memory: "256 MiB".parse().expect("a size"),
+        hugepages: false,
+        node: None,
+        boot: Boot::Kernel {
+            kernel: kernel.bootable().expect("a kernel"),
+            initramfs,
+            append: vec!["rdinit=/system".to_owned()],
+        },
+        nics: Vec::new(),
+        seed: Some(Seed { agent: agent(), address: "198.18.0.3/24".parse().expect("an address") }),
+    };
+    let mut guest = Guest(Qemu::start(launch, spawn).expect("QEMU starts"));
+    guest.0.wait_agent(PATIENCE).expect("the agent opens its port");
+    let said = console(&guest.0, "vtax-agent: ready");
+    assert!(said.contains("vtax-agent 0."), "the copy tells its version before: {said}");
+    // As in an image that starts an agent of its own: the second finds the port taken, and ends.
+    console(&guest.0, "another process has it");
+    guest.0.wait_agent(PATIENCE).expect("the first one still has the port open");
+}

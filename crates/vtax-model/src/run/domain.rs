@@ -1,0 +1,150 @@
+//! A virtual machine that was there before the run, as libvirt describes it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    guest::{Accelerator, Flavour},
+    method::IoMethod,
+    study::Row,
+    units::ByteSize,
+};
+
+/// A domain of libvirt's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DomainRecord {
+    /// As libvirt knows it.
+    pub name: String,
+    /// What no other domain has.
+    pub uuid: String,
+    /// Who runs its instructions.
+    pub accel: Accelerator,
+    /// The machine that QEMU imitates, as `pc-q35-10.0`; empty if it isn't told.
+    pub machine: String,
+    /// Virtual CPUs.
+    pub vcpus: u32,
+    /// RAM.
+    pub memory: ByteSize,
+    /// Whether that is of huge pages.
+    #[serde(default)]
+    pub hugepages: bool,
+    /// The NUMA nodes that it is from, as the kernel lists them; any if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<String>,
+    /// The host's CPUs on which each virtual CPU may run, as the kernel lists them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub vcpu_pins: BTreeMap<u32, String>,
+    /// The same of QEMU's other threads, which serve what neither vhost nor an I/O thread does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub emulator_pin: Option<String>,
+    /// The same of each I/O thread.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub io_pins: BTreeMap<u32, String>,
+    /// The NIC that is measured on; absent if it isn't known which one that is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nic: Option<DomainNic>,
+}
+
+/// A NIC of a domain.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct DomainNic {
+    /// The type of libvirt's `<interface>`: `network`, `bridge`, `direct`, `hostdev`, `vhostuser`,
+    /// `user`, …; `pci` is a device that was handed over as a whole (`<hostdev>`).
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The Ethernet address in the guest, if it is told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mac: Option<String>,
+    /// What the guest sees, as `virtio` or `e1000e`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Its I/O method; absent if vtax has no word for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method: Option<IoMethod>,
+    /// Which of that method's kinds; absent if vtax has no word for it or it isn't known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backend: Option<Flavour>,
+    /// Pairs of queues.
+    pub queues: u32,
+    /// Descriptors of a receive queue, if it was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rx_ring: Option<u32>,
+    /// Descriptors of a transmit queue, if it was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tx_ring: Option<u32>,
+    /// The packed ring of virtio 1.1.
+    #[serde(default)]
+    pub packed: bool,
+    /// If it was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<u32>,
+    /// What it hangs on: a bridge, a network, a link, a socket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// The host's link that was made for it: a tap or a macvtap. Another one after each start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    /// The host's PCI address of a device that was handed over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pci: Option<String>,
+}
+
+impl DomainRecord {
+    /// Whether samples of both belong together: what another start of the domain changes doesn't
+    /// matter.
+    pub fn is_same_as(&self, other: &DomainRecord) -> bool {
+        let plain = |record: &DomainRecord| {
+            let nic = record.nic.clone().map(|nic| DomainNic { target: None, ..nic });
+            DomainRecord { nic, ..record.clone() }
+        };
+        plain(self) == plain(other)
+    }
+}
+
+impl DomainNic {
+    /// Whether a row of a study may call its domain so; none if that isn't known, or the row doesn't say
+    /// how domains are attached.
+    pub fn is_as(&self, row: Row) -> Option<bool> {
+        match row {
+            Row::Method(method) => Some(method == self.method?),
+            Row::Device(flavour) if self.method? == flavour.method() => Some(flavour == self.backend?),
+            Row::Device(_) => Some(false),
+            Row::Queue(_) => Some(self.method? == IoMethod::Paravirtual),
+            Row::Zones { .. } => Some(false),
+            Row::Path(_) | Row::Engine(_) => None,
+        }
+    }
+
+    /// As a row would call it: `paravirtual:vhost`.
+    pub fn label(&self) -> Option<String> {
+        match (self.backend, self.method) {
+            (Some(backend), _) => Some(Row::Device(backend).to_string()),
+            (None, method) => method.map(|method| method.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guest::Backend;
+
+    fn row(name: &str) -> Row {
+        name.parse().expect("a row")
+    }
+
+    #[test]
+    fn a_row_calls_a_nic_by_its_name_or_not() {
+        let backend = Some(Flavour::Backend(Backend::Vhost));
+        let nic = DomainNic { method: Some(IoMethod::Paravirtual), backend, ..DomainNic::default() };
+        assert_eq!(nic.label().as_deref(), Some("paravirtual:vhost"));
+        let asked = ["paravirtual", "paravirtual:vhost", "paravirtual:userspace", "emulated:e1000e", "native"];
+        assert_eq!(asked.map(|name| nic.is_as(row(name))), [true, true, false, false, false].map(Some));
+        assert_eq!(nic.is_as(row("epoll")), None);
+        let unknown = DomainNic { backend: None, ..nic };
+        let asked = ["paravirtual", "paravirtual:vhost", "emulated"];
+        assert_eq!(asked.map(|name| unknown.is_as(row(name))), [Some(true), None, Some(false)]);
+        assert_eq!(DomainNic::default().is_as(row("paravirtual")), None);
+    }
+}

@@ -1,0 +1,220 @@
+//! Macvtaps: links with a MAC address of their own on another link, like macvlans, whose frames a
+//! program such as QEMU reads and writes.
+//!
+//! Unlike a tap's, a macvtap's queues are opened at a device of its own, `/dev/tapN`, where N is
+//! the link's index (`macvtap_device_event`). That file is of the whole machine, while indices are
+//! of a network namespace: of two macvtaps with one index in two namespaces only the first has
+//! its file, and whoever opens it for the second gets the wrong wire. So the index is chosen here,
+//! and each queue that was opened is asked whose it is.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use super::create::{LinkKind, NewLink};
+use super::name::{IfIndex, IfName, MacAddr};
+use super::socket::Rtnl;
+use crate::error::{Result, SysError};
+use crate::netns::NetNs;
+
+/// Indices from here on are never reached by counting links, which the kernel does from 1 up.
+const FIRST_INDEX: u32 = 1 << 30;
+/// How many indices are tried. The first is made of the MAC address, so that a second is needed
+/// only if a link with this very address goes just now, or by a chance of one in 2^30.
+const ATTEMPTS: u32 = 16;
+
+/// A macvtap to make (bridge mode: those on one parent reach each other, and macvlans there, but
+/// not the parent's own stack). It comes switched off.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewMacvtap {
+    /// Its name.
+    pub name: IfName,
+    /// The link that it stands on, in the namespace of the connection.
+    pub parent: IfIndex,
+    /// Its address, which is the one of the guest behind it.
+    pub mac: MacAddr,
+    /// Bytes; at most those of the parent.
+    pub mtu: u32,
+}
+
+impl NewMacvtap {
+    /// Makes it in the namespace of the connection, with an index whose file is its own.
+    ///
+    /// # Errors
+    /// [`SysError::NoSuchKind`] if this kernel has no macvtaps; [`SysError::NoQueue`] if its file
+    /// can't be opened, with the link taken back.
+    pub fn create(&self, rtnl: &mut Rtnl) -> Result<IfIndex> {
+        let mut refusal = None;
+        for index in (0..ATTEMPTS).map(|attempt| index(self.mac, attempt)) {
+            // A link of a namespace that is about to go has its file until it has gone.
+            if device(index).exists() {
+                refusal = Some(foreign(&self.name, index));
+                continue;
+            }
+            match self.create_as(rtnl, index) {
+                Ok(()) => return Ok(index),
+                Err(error) if taken(&error) => refusal = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(refusal.expect("at least one index was tried"))
+    }
+
+    fn create_as(&self, rtnl: &mut Rtnl, index: IfIndex) -> Result<()> {
+        let kind = LinkKind::Macvtap { parent: self.parent };
+        let link = NewLink {
+            index: Some(index),
+            mtu: Some(self.mtu),
+            mac: Some(self.mac),
+            ..NewLink::new(self.name.clone(), kind)
+        };
+        rtnl.create_link(&link)?;
+        open_queue(&self.name, self.mac, index, false).map(drop).inspect_err(|_| {
+            // Nobody else knows of it; why its file is of no use is what matters.
+            let _ = rtnl.delete_link(index);
+        })
+    }
+}
+
+/// Opens queues of a macvtap, whose packets have a virtio-net header before them. Each stays open
+/// as long as its descriptor, which is closed when a program is executed.
+///
+/// # Errors
+/// [`SysError::NoQueue`] if the file isn't there, isn't permitted, or is another link's; `EBUSY`
+/// beyond 256 queues.
+pub fn open_macvtap(rtnl: &mut Rtnl, name: &IfName, mac: MacAddr, queues: u32) -> Result<Vec<OwnedFd>> {
+    let index = rtnl.existing_link(name)?.index;
+    (0..queues).map(|_| open_queue(name, mac, index, queues > 1)).collect()
+}
+
+/// Makes a macvtap in a namespace that goes at once and opens it, to see whether that is possible.
+///
+/// # Errors
+/// Why not.
+pub fn probe_macvtap() -> Result<()> {
+    let scratch = NetNs::scratch()?;
+    let mut rtnl = Rtnl::open_in(&scratch)?;
+    let (parent, name): (IfName, IfName) = ("parent".parse()?, "probe".parse()?);
+    let kind = LinkKind::Veth { peer: "other".parse()?, peer_ns: None, peer_mtu: None };
+    rtnl.create_link(&NewLink::new(parent.clone(), kind))?;
+    let parent = rtnl.existing_link(&parent)?.index;
+    // Two that probe at once must not look for one file.
+    let [.., a, b, c] = std::process::id().to_be_bytes();
+    NewMacvtap { name, parent, mac: MacAddr([0x02, 0, 0, a, b, c]), mtu: 1500 }.create(&mut rtnl)?;
+    Ok(())
+}
+
+fn index(mac: MacAddr, attempt: u32) -> IfIndex {
+    let [.., a, b, c, d] = mac.0;
+    let offset = u32::from_be_bytes([a, b, c, d]).wrapping_add(attempt) % FIRST_INDEX;
+    IfIndex(FIRST_INDEX + offset)
+}
+
+fn device(index: IfIndex) -> PathBuf {
+    PathBuf::from(format!("/dev/tap{}", index.0))
+}
+
+fn open_queue(name: &IfName, mac: MacAddr, index: IfIndex, multi_queue: bool) -> Result<OwnedFd> {
+    let path = device(index);
+    let file = OpenOptions::new().read(true).write(true).open(&path);
+    let file = file.map_err(|error| refused(name, &path, error))?;
+    let found = owner(&file).map_err(|error| refused(name, &path, error))?;
+    if found != (name.as_str().as_bytes().to_vec(), mac) {
+        return Err(foreign(name, index));
+    }
+    furnish(&file, multi_queue).map_err(|error| refused(name, &path, error))?;
+    Ok(file.into())
+}
+
+/// Name and address of the link that a queue is of.
+///
+/// `TUNGETIFF` would tell the name only, and links of two hosts have the same names.
+fn owner(file: &File) -> io::Result<(Vec<u8>, MacAddr)> {
+    // SAFETY: the structure consists of integers, and of pointers that may be null.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    // SAFETY: the request is a valid `struct ifreq`; the kernel writes no more than that (`tap_ioctl`).
+    outcome(unsafe { libc::ioctl(file.as_raw_fd(), libc::SIOCGIFHWADDR as _, &raw mut request) })?;
+    let name = request.ifr_name.iter().map(|letter| letter.cast_unsigned()).take_while(|letter| *letter != 0);
+    // SAFETY: of the union's fields the kernel has written this one, and each is valid if zero.
+    let address = unsafe { request.ifr_ifru.ifru_hwaddr }.sa_data;
+    let [a, b, c, d, e, f, ..] = address.map(|octet| octet.cast_unsigned());
+    Ok((name.collect(), MacAddr([a, b, c, d, e, f])))
+}
+
+/// As a tap's queues are: Ethernet frames behind a virtio-net header and nothing else.
+fn furnish(file: &File, multi_queue: bool) -> io::Result<()> {
+    let mut flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+    if multi_queue {
+        flags |= libc::IFF_MULTI_QUEUE;
+    }
+    // SAFETY: the structure consists of integers, and of pointers that may be null.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    // The field is a C `short`, in which these flags fit.
+    request.ifr_ifru.ifru_flags = (flags as u16).cast_signed();
+    // SAFETY: the request is a valid `struct ifreq`, of which the kernel reads the flags (`tap_ioctl`).
+    outcome(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) })
+}
+
+fn outcome(status: libc::c_int) -> io::Result<()> {
+    if status < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// An index or its file is another link's.
+fn taken(error: &SysError) -> bool {
+    matches!(error, SysError::NoQueue { foreign: true, .. }) || error.errno() == Some(libc::EBUSY)
+}
+
+fn foreign(name: &IfName, index: IfIndex) -> SysError {
+    let why = "it is of another link with the same index in another network namespace".to_owned();
+    SysError::NoQueue { link: name.to_string(), file: device(index), why, foreign: true, remedy: "try again" }
+}
+
+fn refused(name: &IfName, file: &Path, errno: io::Error) -> SysError {
+    let remedy = match errno.raw_os_error() {
+        Some(libc::ENOENT) => "use a /dev that the kernel keeps (devtmpfs), as containers often don't",
+        Some(libc::EACCES | libc::EPERM) => {
+            "run as root of the machine: a user namespace isn't enough for a file of the whole machine"
+        }
+        Some(libc::EBUSY) => "use fewer queues",
+        _ => "look at what the kernel says (dmesg)",
+    };
+    let (link, file, why) = (name.to_string(), file.to_owned(), errno.to_string());
+    SysError::NoQueue { link, file, why, foreign: false, remedy }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indices_are_out_of_the_way_and_apart() {
+        let mac = |last| MacAddr([0x02, 1, 2, 3, 4, last]);
+        assert_ne!(index(mac(1), 0), index(mac(2), 0));
+        assert_eq!(index(mac(1), 1), index(mac(2), 0));
+        for mac in [MacAddr([0; 6]), MacAddr([0xff; 6])] {
+            for attempt in [0, ATTEMPTS] {
+                let IfIndex(index) = index(mac, attempt);
+                assert!(index >= FIRST_INDEX && i32::try_from(index).is_ok(), "{index}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_which_file_and_what_mends_it() {
+        let name = "vnet0".parse().unwrap();
+        for (errno, remedy) in [(libc::ENOENT, "devtmpfs"), (libc::EACCES, "as root of the machine")] {
+            let error = refused(&name, Path::new("/dev/tap9"), io::Error::from_raw_os_error(errno));
+            let text = error.to_string();
+            assert!(text.starts_with("cannot open a queue of vnet0 at /dev/tap9: ") && text.contains(remedy), "{text}");
+            assert!(!taken(&error));
+        }
+        assert!(taken(&foreign(&name, IfIndex(9))));
+    }
+
+    #[test]
+    fn a_file_that_is_no_tap_is_told() {
+        let file = tempfile::tempfile().unwrap();
+        assert_eq!(owner(&file).unwrap_err().raw_os_error(), Some(libc::ENOTTY));
+    }
+}

@@ -1,0 +1,86 @@
+//! What keeps a domain of libvirt's from being an end.
+
+use std::{io, time::Duration};
+
+use super::{
+    virsh::{Refusal, Source, words},
+    xml::XmlError,
+};
+use crate::exit::Stop;
+
+/// Of the domain that is named first.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LibvirtError {
+    #[error(
+        "libvirt:{domain}: `virsh` can't be started: {source}; install libvirt's client (libvirt-clients), or name the domain's system as ssh:HOST"
+    )]
+    NoVirsh { domain: String, source: io::Error },
+    #[error("libvirt:{domain}: libvirt has no such domain; {}", there_is(names))]
+    NoDomain { domain: String, names: Vec<String> },
+    #[error("libvirt:{domain}: that is the id or UUID of the domain `{name}`; write libvirt:{name}")]
+    NoName { domain: String, name: String },
+    #[error("libvirt:{domain}: it is {}, not running; {}", state, mend(state, domain))]
+    NotRunning { domain: String, state: String },
+    #[error(
+        "libvirt:{domain}: libvirt doesn't answer: {words}; does its daemon run (systemctl status libvirtd virtqemud), may this user speak to it (group libvirt), and is LIBVIRT_DEFAULT_URI the connection that has this domain?"
+    )]
+    Refused { domain: String, words: String },
+    #[error("libvirt:{domain}: virsh has not answered in {deadline:?}; see whether libvirt's daemon hangs")]
+    Silent { domain: String, deadline: Duration },
+    #[error(
+        "libvirt:{domain}: libvirt knows no address of it ({}); give its `address` (--to-address, --from-address), or name its system as ssh:HOST",
+        asked(sources)
+    )]
+    NoAddress { domain: String, sources: Vec<(Source, String)> },
+    #[error("libvirt:{domain}: {source}; see virsh dumpxml '{domain}'")]
+    Xml { domain: String, source: XmlError },
+}
+
+impl LibvirtError {
+    pub(super) fn refused(domain: &str, refusal: Refusal) -> LibvirtError {
+        let domain = domain.to_owned();
+        match refusal {
+            Refusal::NoProgram(source) => LibvirtError::NoVirsh { domain, source },
+            Refusal::Said(text) => LibvirtError::Refused { domain, words: words(&text) },
+            Refusal::Silent(deadline) => LibvirtError::Silent { domain, deadline },
+        }
+    }
+}
+
+impl From<LibvirtError> for Stop {
+    fn from(error: LibvirtError) -> Stop {
+        match error {
+            LibvirtError::NoDomain { .. }
+            | LibvirtError::NoName { .. }
+            | LibvirtError::NotRunning { .. }
+            | LibvirtError::NoAddress { .. } => Stop::input(error),
+            LibvirtError::NoVirsh { .. }
+            | LibvirtError::Refused { .. }
+            | LibvirtError::Silent { .. }
+            | LibvirtError::Xml { .. } => Stop::infrastructure(error),
+        }
+    }
+}
+
+/// Too many to be of use are not named.
+fn there_is(names: &[String]) -> String {
+    const MOST: usize = 20;
+    match names.len() {
+        0 => "it has none at all over this connection (LIBVIRT_DEFAULT_URI)".to_owned(),
+        count if count > MOST => format!("there is {}, and {} more", names[..MOST].join(", "), count - MOST),
+        _ => format!("there is {}", names.join(", ")),
+    }
+}
+
+fn mend(state: &str, domain: &str) -> String {
+    match state {
+        "paused" | "pmsuspended" => format!("let it go on (virsh resume '{domain}')"),
+        _ => format!("start it (virsh start '{domain}')"),
+    }
+}
+
+/// `lease: none; arp: none; agent: QEMU guest agent is not configured`
+fn asked(sources: &[(Source, String)]) -> String {
+    let texts: Vec<String> = sources.iter().map(|(source, why)| format!("{}: {why}", source.name())).collect();
+    texts.join("; ")
+}

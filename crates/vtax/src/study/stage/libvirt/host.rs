@@ -1,0 +1,131 @@
+//! What this machine knows of a domain that runs on it.
+
+use std::{fs, net::Ipv4Addr, path::Path};
+
+use serde_json::Value;
+use vtax_sys::process::{Pid, ProcessId};
+
+use super::virsh::Lease;
+
+/// The IPv4 neighbours of this machine that have one of these Ethernet addresses: what libvirt 9.0
+/// can't read of newer kernels (`virNetlinkGetNeighbor`: "wrong nlmsg len").
+pub(super) fn neighbours(macs: &[&str]) -> Vec<Lease> {
+    let table = fs::read_to_string("/proc/net/arp").unwrap_or_default();
+    table.lines().filter_map(neighbour).filter(|lease| macs.contains(&lease.mac.as_str())).collect()
+}
+
+/// `192.0.2.2 0x1 0x2 52:54:00:11:22:33 * br0`: address, kind of link, flags, of which 2 is that it has
+/// answered (`ATF_COM`), Ethernet address (proc_net(5)).
+fn neighbour(line: &str) -> Option<Lease> {
+    const COMPLETE: u32 = 2;
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let [address, _, flags, mac, ..] = fields[..] else { return None };
+    let flags = u32::from_str_radix(flags.strip_prefix("0x")?, 16).ok()?;
+    let address: Ipv4Addr = address.parse().ok()?;
+    (flags & COMPLETE != 0).then(|| Lease { mac: mac.to_ascii_lowercase(), address: address.into() })
+}
+
+/// QEMU, as libvirt started it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Qemu {
+    pub(super) process: ProcessId,
+    arguments: Vec<String>,
+}
+
+impl Qemu {
+    /// The process that has this UUID in its command line, which everybody may read; libvirt's own
+    /// files with its number only root.
+    pub(super) fn find(uuid: &str) -> Option<Qemu> {
+        let entries = fs::read_dir("/proc").ok()?.flatten();
+        entries.filter_map(|entry| Qemu::read(&entry.path())).find(|qemu| qemu.is(uuid))
+    }
+
+    fn read(folder: &Path) -> Option<Qemu> {
+        let pid = folder.file_name()?.to_str()?.parse().ok()?;
+        let process = ProcessId::of(Pid(pid)).ok()?;
+        let line = fs::read(folder.join("cmdline")).ok()?;
+        let arguments = line.split(|byte| *byte == 0).map(|argument| String::from_utf8_lossy(argument).into_owned());
+        Some(Qemu { process, arguments: arguments.collect() })
+    }
+
+    fn is(&self, uuid: &str) -> bool {
+        !uuid.is_empty() && self.values("-uuid").any(|value| value == uuid)
+    }
+
+    /// What comes after an option.
+    fn values(&self, option: &'static str) -> impl Iterator<Item = &str> {
+        let pairs = self.arguments.windows(2).filter(move |pair| pair[0] == option);
+        pairs.map(|pair| pair[1].as_str())
+    }
+
+    /// Whether vhost serves the NIC that libvirt calls `alias`; none if there is no such NIC.
+    pub(super) fn has_vhost(&self, alias: &str) -> Option<bool> {
+        let id = format!("host{alias}");
+        self.values("-netdev").find_map(|netdev| vhost(netdev, &id))
+    }
+
+    /// Whether its links are those of the namespace in which we are; if that can't be read, they are.
+    pub(super) fn shares_our_links(&self) -> bool {
+        let network = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
+        let theirs = network(&self.process.pid.to_string());
+        theirs.is_none() || theirs == network("self")
+    }
+}
+
+/// `{"type":"tap","fds":"32:34","vhost":true,"id":"hostnet0"}`; before QEMU 6
+/// `tap,fds=32:34,id=hostnet0,vhost=on`.
+fn vhost(netdev: &str, id: &str) -> Option<bool> {
+    if let Ok(netdev) = serde_json::from_str::<Value>(netdev) {
+        return (netdev["id"] == *id).then(|| netdev["vhost"] == Value::Bool(true));
+    }
+    let options: Vec<&str> = netdev.split(',').collect();
+    options.contains(&format!("id={id}").as_str()).then(|| options.contains(&"vhost=on"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn qemu(arguments: &[&str]) -> Qemu {
+        let process = ProcessId::of(Pid::own()).expect("this process");
+        Qemu { process, arguments: arguments.iter().map(|argument| (*argument).to_owned()).collect() }
+    }
+
+    #[test]
+    fn neighbours_that_have_answered_are_read() {
+        let found = |line: &str| neighbour(line).map(|lease| format!("{} {}", lease.mac, lease.address));
+        let line = "192.0.2.2        0x1         0x2         52:54:00:11:22:AA     *        br0";
+        assert_eq!(found(line).as_deref(), Some("52:54:00:11:22:aa 192.0.2.2"));
+        assert_eq!(found(&line.replace("0x2 ", "0x0 ")), None);
+        assert_eq!(found("IP address       HW type     Flags       HW address            Mask     Device"), None);
+        assert_eq!(neighbours(&["52:54:00:11:22:ab:no"]), []);
+    }
+
+    #[test]
+    fn who_serves_a_nic_is_in_qemu_s_arguments() {
+        let netdevs = |one, other| qemu(&["qemu", "-netdev", one, "-device", "x", "-netdev", other]);
+        let json = netdevs(
+            "{\"type\":\"tap\",\"fd\":\"30\",\"vhost\":true,\"vhostfd\":\"32\",\"id\":\"hostnet0\"}",
+            "{\"type\":\"tap\",\"fds\":\"32:34\",\"id\":\"hostnet1\"}",
+        );
+        let text = netdevs("tap,fd=30,id=hostnet0,vhost=on,vhostfd=32", "tap,fd=34,id=hostnet1");
+        for qemu in [json, text] {
+            assert_eq!(["net0", "net1", "net10"].map(|alias| qemu.has_vhost(alias)), [Some(true), Some(false), None]);
+        }
+    }
+
+    #[test]
+    fn a_process_is_known_by_its_uuid() {
+        let uuid = &format!("00000000-0000-4000-8000-{:012}", std::process::id());
+        assert!(qemu(&["qemu", "-uuid", uuid]).is(uuid));
+        assert!(!qemu(&["grep", "-e", uuid]).is(uuid) && !qemu(&["qemu", "-uuid", ""]).is(""));
+        let mut child = std::process::Command::new("sh");
+        // It waits for a line that doesn't come.
+        child.args(["-c", "read line", "sh", "-uuid", uuid]).stdin(std::process::Stdio::piped());
+        let mut child = child.spawn().expect("a child");
+        let found = Qemu::find(uuid).map(|qemu| (qemu.process.pid.0, qemu.shares_our_links()));
+        child.kill().and_then(|()| child.wait()).expect("our own child");
+        assert_eq!(found, Some((child.id(), true)));
+        assert_eq!(Qemu::find(uuid), None);
+    }
+}

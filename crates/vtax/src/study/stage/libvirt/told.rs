@@ -1,0 +1,112 @@
+//! A domain in words.
+
+use std::collections::BTreeMap;
+
+use vtax_model::{
+    method::IoMethod,
+    run::{DomainNic, DomainRecord, Placement},
+    study::Row,
+};
+
+use super::Tenant;
+
+/// What a domain is and what isn't known of it, a sentence each.
+pub(super) fn notes(row: Row, tenant: &Tenant) -> Vec<String> {
+    let record = &tenant.record;
+    let name = &record.name;
+    let nic = record.nic.as_ref();
+    let served = nic.map_or(String::new(), |nic| format!("; its NIC is {}", described(nic)));
+    let whole = format!("libvirt's {name} is {}{served}; its threads: {}", machine(record), threads(record));
+    let unlabelled = !matches!(row, Row::Engine(_)) && nic.is_some_and(|nic| nic.is_as(row).is_none());
+    let unknown = [
+        nic.is_none().then(|| {
+            format!("which of its NICs was measured, as it has several and libvirt has seen {} at none", tenant.address)
+        }),
+        unlabelled
+            .then(|| format!("whether `{row}` is the right word for it, as its XML leaves open who serves the NIC")),
+        tenant
+            .process
+            .is_none()
+            .then(|| "its CPU time on the host, as no QEMU of it is seen on this machine".to_owned()),
+    ];
+    let unknown = unknown.into_iter().flatten().map(|what| format!("Not known of libvirt's {name}: {what}"));
+    std::iter::once(whole).chain(unknown).collect()
+}
+
+/// A wrong label is a wrong figure.
+pub(super) fn wrong_label(row: Row, end: &str, tenant: &Tenant) -> Option<String> {
+    let nic = tenant.record.nic.as_ref()?;
+    (nic.is_as(row) == Some(false)).then(|| {
+        let label = nic.label().unwrap_or_else(|| "of a method that vtax has no word for".to_owned());
+        format!(
+            "{}: the study calls {end} `{row}`, but its NIC is {label} ({}); the figures of this row are those of {label}",
+            Placement::WRONG_LABEL,
+            described(nic)
+        )
+    })
+}
+
+/// `a pc-q35-10.0 with 4 vCPUs and 4GiB, in huge pages of node 0`
+fn machine(record: &DomainRecord) -> String {
+    let DomainRecord { machine, vcpus, memory, hugepages, nodes, .. } = record;
+    let machine = if machine.is_empty() { "machine" } else { machine };
+    let plural = if *vcpus == 1 { "" } else { "s" };
+    let pages = match (hugepages, nodes) {
+        (true, Some(nodes)) => format!(", in huge pages of node {nodes}"),
+        (true, None) => ", in huge pages".to_owned(),
+        (false, Some(nodes)) => format!(", of node {nodes}"),
+        (false, None) => String::new(),
+    };
+    format!("a {machine} with {vcpus} vCPU{plural} and {memory}{pages}")
+}
+
+fn threads(record: &DomainRecord) -> String {
+    let each = |what: &str, pins: &BTreeMap<u32, String>| -> Vec<String> {
+        pins.iter().map(|(thread, cpus)| format!("{what} {thread} on {}", on(cpus))).collect()
+    };
+    let mut texts = each("vCPU", &record.vcpu_pins);
+    let loose = (0..record.vcpus).filter(|vcpu| !record.vcpu_pins.contains_key(vcpu)).count();
+    match loose {
+        0 => {}
+        _ if texts.is_empty() => texts.push("vCPUs not pinned".to_owned()),
+        1 => texts.push("one vCPU not pinned".to_owned()),
+        loose => texts.push(format!("{loose} vCPUs not pinned")),
+    }
+    texts.push(match &record.emulator_pin {
+        Some(cpus) => format!("QEMU's own on {}", on(cpus)),
+        None => "QEMU's own not pinned".to_owned(),
+    });
+    texts.extend(each("I/O thread", &record.io_pins));
+    texts.join(", ")
+}
+
+fn on(cpus: &str) -> String {
+    if cpus.contains([',', '-']) { format!("CPUs {cpus}") } else { format!("CPU {cpus}") }
+}
+
+/// `virtio by vhost, 4 queues, rings of 1024 rx and 256 tx, bridge br0, link vnet0`
+fn described(nic: &DomainNic) -> String {
+    let ring = |size: Option<u32>| size.map_or("QEMU's own number".to_owned(), |size| size.to_string());
+    let model = nic
+        .model
+        .clone()
+        .unwrap_or_else(|| if nic.pci.is_some() { "the device itself" } else { "of unknown model" }.to_owned());
+    let served = nic.backend.filter(|backend| backend.method() == IoMethod::Paravirtual);
+    let mut texts = vec![match served {
+        Some(backend) => format!("{model} by {backend}"),
+        None => model,
+    }];
+    texts.extend((nic.queues > 1).then(|| format!("{} queues", nic.queues)));
+    if nic.rx_ring.is_some() || nic.tx_ring.is_some() {
+        texts.push(format!("rings of {} rx and {} tx", ring(nic.rx_ring), ring(nic.tx_ring)));
+    }
+    texts.extend(nic.packed.then(|| "packed".to_owned()));
+    texts.extend(nic.mtu.map(|mtu| format!("MTU {mtu}")));
+    texts.push(match &nic.source {
+        Some(source) => format!("{} {source}", nic.kind),
+        None => nic.kind.clone(),
+    });
+    texts.extend(nic.target.as_ref().map(|target| format!("link {target}")));
+    texts.extend(nic.pci.as_ref().map(|pci| format!("at {pci}")));
+    texts.join(", ")
+}

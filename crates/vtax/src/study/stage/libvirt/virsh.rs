@@ -1,0 +1,307 @@
+//! libvirt, asked by its own program.
+//!
+//! `virsh` rather than the C library: linking that would cost the static binary, and its wire protocol
+//! is private to it. The user's connection (`LIBVIRT_DEFAULT_URI`, libvirt.conf) is thus the one that
+//! they know. Every question but one goes over a read-only connection, which can't change anything.
+
+use std::{
+    ffi::OsString,
+    io::{self, Read},
+    net::IpAddr,
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How long an answer may take: a guest's agent alone has 5 s (libvirt's `QEMU_AGENT_WAIT_TIME`).
+const PATIENCE: Duration = Duration::from_secs(20);
+/// No answer is longer than libvirt's messages can be (`VIR_NET_MESSAGE_MAX`).
+const ANSWER_MOST: u64 = 32 << 20;
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// What libvirt is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Question<'a> {
+    /// The names of all domains, a line each.
+    Names,
+    /// A domain's XML, as it runs.
+    Xml(&'a str),
+    /// A domain's state, a word.
+    State(&'a str),
+    /// A domain's addresses, a line each.
+    Addresses(&'a str, Source),
+    /// The versions of libvirt and QEMU.
+    Versions,
+}
+
+/// Who knows a domain's addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    /// The DHCP server of libvirt's own networks.
+    Lease,
+    /// The host's neighbours.
+    Arp,
+    /// QEMU's agent in the guest.
+    Agent,
+}
+
+impl Source {
+    /// As virsh and its users call it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Source::Lease => "lease",
+            Source::Arp => "arp",
+            Source::Agent => "agent",
+        }
+    }
+}
+
+impl Question<'_> {
+    /// virsh's. A name comes after `--`, or one that begins with `-` would be an option.
+    fn arguments(&self) -> Vec<&str> {
+        let read_only = !matches!(self, Question::Addresses(_, Source::Agent));
+        let mut arguments = vec!["-q"];
+        // libvirt lets nobody speak to a guest's agent who may not write, whatever is said.
+        arguments.extend(read_only.then_some("--readonly"));
+        arguments.extend(match self {
+            Question::Names => vec!["list", "--all", "--name"],
+            Question::Xml(domain) => vec!["dumpxml", "--", domain],
+            Question::State(domain) => vec!["domstate", "--", domain],
+            Question::Addresses(domain, source) => {
+                vec!["domifaddr", "--full", "--source", source.name(), "--", domain]
+            }
+            Question::Versions => vec!["version"],
+        });
+        arguments
+    }
+}
+
+/// Who answers.
+pub(super) trait Virsh {
+    /// What was printed.
+    ///
+    /// # Errors
+    /// It couldn't be asked, or had no answer.
+    fn ask(&self, question: Question<'_>) -> Result<String, Refusal>;
+}
+
+/// No answer.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// virsh can't be started.
+    NoProgram(io::Error),
+    /// In virsh's own words.
+    Said(String),
+    /// It was ended.
+    Silent(Duration),
+}
+
+/// The user's virsh.
+pub(super) struct Program {
+    program: OsString,
+    patience: Duration,
+}
+
+impl Program {
+    /// The one in the PATH.
+    pub(super) fn user() -> Program {
+        Program { program: "virsh".into(), patience: PATIENCE }
+    }
+}
+
+impl Virsh for Program {
+    fn ask(&self, question: Question<'_>) -> Result<String, Refusal> {
+        let mut command = Command::new(&self.program);
+        // Its words are read, so they have to be those that are known.
+        command.args(question.arguments()).env("LC_ALL", "C");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().map_err(Refusal::NoProgram)?;
+        Answering::of(child, self.patience).answer()
+    }
+}
+
+/// A virsh that runs.
+struct Answering {
+    child: Child,
+    patience: Duration,
+    until: Instant,
+    output: Receiver<String>,
+    errors: Receiver<String>,
+}
+
+impl Answering {
+    fn of(mut child: Child, patience: Duration) -> Answering {
+        let output = read(child.stdout.take());
+        let errors = read(child.stderr.take());
+        Answering { child, patience, until: Instant::now() + patience, output, errors }
+    }
+
+    fn answer(mut self) -> Result<String, Refusal> {
+        let taken = self.take();
+        // It has closed its streams, or is to be ended: in both cases it won't do any more.
+        let status = self.end();
+        let (output, words) = taken?;
+        match status {
+            Some(status) if status.success() => Ok(output),
+            _ => Err(Refusal::Said(words)),
+        }
+    }
+
+    fn take(&self) -> Result<(String, String), Refusal> {
+        let whole = |stream: &Receiver<String>| {
+            let taken = stream.recv_timeout(self.until.saturating_duration_since(Instant::now()));
+            taken.or_else(|error| match error {
+                RecvTimeoutError::Timeout => Err(Refusal::Silent(self.patience)),
+                RecvTimeoutError::Disconnected => Ok(String::new()),
+            })
+        };
+        Ok((whole(&self.output)?, whole(&self.errors)?))
+    }
+
+    fn end(&mut self) -> Option<ExitStatus> {
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => return Some(status),
+                Ok(None) if Instant::now() < self.until => thread::sleep(PAUSE),
+                Ok(None) | Err(_) => break,
+            }
+        }
+        // Whether it still was there doesn't matter.
+        let _ = self.child.kill();
+        self.child.wait().ok()
+    }
+}
+
+/// To its end, on a thread of its own: both streams have to be read at once, or who writes the other
+/// one waits.
+fn read(stream: Option<impl Read + Send + 'static>) -> Receiver<String> {
+    let (send, receive) = channel();
+    if let Some(stream) = stream {
+        thread::spawn(move || {
+            let mut bytes = Vec::new();
+            // What came until then is all there is.
+            let _ = stream.take(ANSWER_MOST).read_to_end(&mut bytes);
+            // Nobody listens any more if it took too long.
+            let _ = send.send(String::from_utf8_lossy(&bytes).into_owned());
+        });
+    }
+    receive
+}
+
+/// virsh's errors as one line, without the word before each.
+pub(super) fn words(text: &str) -> String {
+    let lines = text.lines().map(|line| line.trim().trim_start_matches("error: ")).filter(|line| !line.is_empty());
+    lines.collect::<Vec<_>>().join(": ")
+}
+
+/// An address of one of a domain's NICs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Lease {
+    /// The NIC's Ethernet address, in lower case.
+    pub(super) mac: String,
+    pub(super) address: IpAddr,
+}
+
+/// `vnet0 52:54:00:11:22:33 ipv4 192.0.2.2/24`, a line each; those that lead nowhere from here are
+/// left out.
+pub(super) fn leases(text: &str) -> Vec<Lease> {
+    text.lines().filter_map(lease).filter(|lease| is_reachable(lease.address)).collect()
+}
+
+fn lease(line: &str) -> Option<Lease> {
+    let [.., mac, _, network] = line.split_whitespace().collect::<Vec<_>>()[..] else { return None };
+    let address = network.split('/').next()?.parse().ok()?;
+    Some(Lease { mac: mac.to_ascii_lowercase(), address })
+}
+
+fn is_reachable(address: IpAddr) -> bool {
+    let of_its_link = match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        // Would need the link's name beside.
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    };
+    !(of_its_link || address.is_loopback() || address.is_unspecified() || address.is_multicast())
+}
+
+/// QEMU's version of `Running hypervisor: QEMU 10.0.2`.
+pub(super) fn qemu_version(text: &str) -> Option<String> {
+    let line = text.lines().find_map(|line| line.trim().strip_prefix("Running hypervisor: QEMU "));
+    line.map(|version| version.trim().to_owned()).filter(|version| !version.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A virsh that is this script.
+    fn fake(script: &str, patience: Duration) -> (tempfile::TempDir, Program) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("virsh");
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("ours");
+        (folder, Program { program: path.into(), patience })
+    }
+
+    #[test]
+    fn virsh_is_asked_read_only_and_names_are_no_options() {
+        let (_folder, virsh) = fake("echo \"$LC_ALL:$@\"; echo noise >&2", PATIENCE);
+        let asked = |question| virsh.ask(question).expect("an answer");
+        assert_eq!(asked(Question::Xml("--all")), "C:-q --readonly dumpxml -- --all\n");
+        assert_eq!(asked(Question::State("a b")), "C:-q --readonly domstate -- a b\n");
+        assert_eq!(asked(Question::Names), "C:-q --readonly list --all --name\n");
+        assert_eq!(
+            asked(Question::Addresses("web", Source::Arp)),
+            "C:-q --readonly domifaddr --full --source arp -- web\n"
+        );
+        // libvirt refuses it over a read-only connection.
+        assert_eq!(asked(Question::Addresses("web", Source::Agent)), "C:-q domifaddr --full --source agent -- web\n");
+    }
+
+    #[test]
+    fn no_answer_is_told_in_virsh_s_words() {
+        let (_folder, virsh) = fake("echo some; echo 'error: no'; echo 'error: it is not there' >&2; exit 1", PATIENCE);
+        let Err(Refusal::Said(said)) = virsh.ask(Question::Names) else { panic!("it failed") };
+        assert_eq!(words(&said), "it is not there");
+        let missing = Program { program: "/nonexistent/virsh".into(), patience: PATIENCE };
+        assert!(matches!(missing.ask(Question::Names), Err(Refusal::NoProgram(_))));
+    }
+
+    #[test]
+    fn a_virsh_that_hangs_is_ended() {
+        let (_folder, virsh) = fake("exec sleep 1000", Duration::from_millis(200));
+        let begun = Instant::now();
+        assert!(matches!(virsh.ask(Question::Names), Err(Refusal::Silent(_))));
+        assert!(begun.elapsed() < Duration::from_secs(100), "{:?}", begun.elapsed());
+    }
+
+    #[test]
+    fn addresses_that_lead_to_a_guest_are_read() {
+        let text = " vnet0      52:54:00:11:22:AA    ipv4         192.0.2.2/24\n \
+            vnet0      52:54:00:11:22:aa    ipv6         2001:db8::2/64\n \
+            lo         00:00:00:00:00:00    ipv4         127.0.0.1/8\n \
+            vnet0      52:54:00:11:22:aa    ipv6         fe80::1/64\n \
+            vnet1      52:54:00:11:22:bb    N/A          N/A\n\n";
+        let found: Vec<_> = leases(text).into_iter().map(|lease| (lease.mac, lease.address.to_string())).collect();
+        let of = |address: &str| ("52:54:00:11:22:aa".to_owned(), address.to_owned());
+        assert_eq!(found, [of("192.0.2.2"), of("2001:db8::2")]);
+    }
+
+    #[test]
+    fn the_version_of_qemu_is_found() {
+        let text = "Compiled against library: libvirt 9.0.0\nRunning hypervisor: QEMU 10.0.2\n";
+        assert_eq!(qemu_version(text).as_deref(), Some("10.0.2"));
+        assert_eq!(qemu_version("Running hypervisor: QEMU \n"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_answer_makes_the_readers_panic(text: String) {
+            let _ = (leases(&text), qemu_version(&text), words(&text));
+        }
+    }
+}

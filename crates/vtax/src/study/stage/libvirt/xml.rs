@@ -1,0 +1,249 @@
+//! A domain's XML, as far as a path's identity needs it (<https://libvirt.org/formatdomain.html>).
+
+use std::{collections::BTreeMap, str::FromStr};
+
+use roxmltree::{Document, Node, ParsingOptions};
+use vtax_model::{
+    guest::{Accelerator, Backend, Flavour},
+    method::IoMethod,
+    run::{DomainNic, DomainRecord},
+    units::ByteSize,
+};
+
+/// A domain with hundreds of devices has some 100 KiB.
+const BYTES_MOST: usize = 4 << 20;
+const NODES_MOST: u32 = 100_000;
+
+/// What the XML says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Described {
+    /// Without its NIC.
+    pub(super) record: DomainRecord,
+    pub(super) nics: Vec<Nic>,
+}
+
+/// A NIC, or what may be one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Nic {
+    pub(super) facts: DomainNic,
+    /// libvirt's own name of it, as `net0`: QEMU's backend is `host` and this.
+    pub(super) alias: Option<String>,
+    /// virtio-net at a tap, of which it isn't said who serves it: vhost, unless QEMU or the host
+    /// couldn't (`qemuInterfaceOpenVhostNet`).
+    pub(super) open: bool,
+}
+
+/// XML that tells of no domain that vtax understands.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum XmlError {
+    #[error("{bytes} bytes of XML; no domain has more than {BYTES_MOST}")]
+    Long { bytes: usize },
+    #[error("{0}")]
+    Broken(#[from] roxmltree::Error),
+    #[error("its XML is a <{0}>, not a <domain>")]
+    Other(String),
+    #[error("its XML has no {0}")]
+    Missing(&'static str),
+    #[error("`{value}` in its XML is no {what}")]
+    Value { what: &'static str, value: String },
+    #[error("it is of the hypervisor `{0}`; vtax knows those of QEMU: kvm and qemu")]
+    Hypervisor(String),
+}
+
+/// Reads what `virsh dumpxml` prints. Document types are refused, and with them all entities but XML's
+/// own five.
+pub(super) fn read(text: &str) -> Result<Described, XmlError> {
+    if text.len() > BYTES_MOST {
+        return Err(XmlError::Long { bytes: text.len() });
+    }
+    let options = ParsingOptions { nodes_limit: NODES_MOST, ..ParsingOptions::default() };
+    let document = Document::parse_with_options(text, options)?;
+    let domain = document.root_element();
+    match domain.tag_name().name() {
+        "domain" => described(domain),
+        other => Err(XmlError::Other(other.to_owned())),
+    }
+}
+
+fn described(domain: Node<'_, '_>) -> Result<Described, XmlError> {
+    let accel = match domain.attribute("type").unwrap_or_default() {
+        "kvm" => Accelerator::Kvm,
+        "qemu" => Accelerator::Tcg,
+        other => return Err(XmlError::Hypervisor(other.to_owned())),
+    };
+    let vcpus = child(domain, "vcpu");
+    let tune = child(domain, "cputune");
+    let count = vcpus.map_or(Ok(None), |vcpus| number(vcpus.attribute("current").or(vcpus.text()), "number of vCPUs"));
+    let everywhere = vcpus.and_then(|vcpus| vcpus.attribute("cpuset")).map(str::to_owned);
+    let backing = child(domain, "memoryBacking");
+    let record = DomainRecord {
+        name: text_of(domain, "name").ok_or(XmlError::Missing("<name>"))?,
+        uuid: text_of(domain, "uuid").unwrap_or_default(),
+        accel,
+        machine: at(domain, &["os", "type"]).and_then(|os| os.attribute("machine")).unwrap_or_default().to_owned(),
+        vcpus: count?.unwrap_or(1),
+        memory: memory(domain)?,
+        hugepages: backing.is_some_and(|backing| child(backing, "hugepages").is_some()),
+        nodes: at(domain, &["numatune", "memory"]).and_then(|memory| owned(memory, "nodeset")),
+        vcpu_pins: pins(tune, "vcpupin", "vcpu", everywhere.as_ref(), count_of(vcpus))?,
+        emulator_pin: tune.and_then(|tune| owned(child(tune, "emulatorpin")?, "cpuset")).or(everywhere),
+        io_pins: pins(tune, "iothreadpin", "iothread", None, 0)?,
+        nic: None,
+    };
+    let devices = child(domain, "devices");
+    let nics = devices.into_iter().flat_map(|devices| devices.children()).filter_map(nic);
+    Ok(Described { record, nics: nics.collect::<Result<_, _>>()? })
+}
+
+/// Of those whose `cpuset` is everywhere the same.
+fn count_of(vcpus: Option<Node<'_, '_>>) -> u32 {
+    let text = vcpus.and_then(|vcpus| vcpus.attribute("current").or(vcpus.text()));
+    // More than Linux has CPUs are no virtual CPUs.
+    text.and_then(|text| text.trim().parse().ok()).unwrap_or(1).min(8192)
+}
+
+/// Each thread's CPUs, where they are said.
+fn pins(
+    tune: Option<Node<'_, '_>>,
+    element: &'static str,
+    key: &'static str,
+    everywhere: Option<&String>,
+    count: u32,
+) -> Result<BTreeMap<u32, String>, XmlError> {
+    let mut pins: BTreeMap<u32, String> =
+        everywhere.map(|cpus| (0..count).map(|thread| (thread, cpus.clone())).collect()).unwrap_or_default();
+    for pin in tune.into_iter().flat_map(|tune| tune.children()).filter(|pin| pin.has_tag_name(element)) {
+        let thread = number(pin.attribute(key), "thread's number")?.ok_or(XmlError::Missing("number of a pin"))?;
+        pins.extend(owned(pin, "cpuset").map(|cpus| (thread, cpus)));
+    }
+    Ok(pins)
+}
+
+/// libvirt prints KiB.
+fn memory(domain: Node<'_, '_>) -> Result<ByteSize, XmlError> {
+    let Some(memory) = child(domain, "memory") else { return Err(XmlError::Missing("<memory>")) };
+    let count: u64 = number(memory.text(), "amount of memory")?.unwrap_or_default();
+    let unit = memory.attribute("unit").unwrap_or("KiB");
+    let bytes: u64 = match unit {
+        "b" | "bytes" => 1,
+        "k" | "KiB" => 1 << 10,
+        "M" | "MiB" => 1 << 20,
+        "G" | "GiB" => 1 << 30,
+        other => return Err(XmlError::Value { what: "unit of memory", value: other.to_owned() }),
+    };
+    let value = || XmlError::Value { what: "amount of memory", value: format!("{count} {unit}") };
+    count.checked_mul(bytes).map(ByteSize).ok_or_else(value)
+}
+
+/// What of a domain's devices may be its NIC.
+fn nic(device: Node<'_, '_>) -> Option<Result<Nic, XmlError>> {
+    match device.tag_name().name() {
+        "interface" => Some(interface(device)),
+        "hostdev" if device.attribute("type") == Some("pci") => Some(Ok(handed_over(device))),
+        _ => None,
+    }
+}
+
+/// A PCI device that the guest drives itself. Whether it is a NIC libvirt doesn't tell.
+fn handed_over(device: Node<'_, '_>) -> Nic {
+    let (kind, method) = ("pci".to_owned(), Some(IoMethod::Assigned));
+    let facts = DomainNic { kind, method, pci: source_pci(device), queues: 1, ..DomainNic::default() };
+    Nic { facts, alias: alias(device), open: false }
+}
+
+fn interface(interface: Node<'_, '_>) -> Result<Nic, XmlError> {
+    let kind = interface.attribute("type").ok_or(XmlError::Missing("type of an <interface>"))?.to_owned();
+    let model = child(interface, "model").and_then(|model| owned(model, "type"));
+    let driver = child(interface, "driver");
+    let said = |name: &str| driver.and_then(|driver| driver.attribute(name));
+    let method = method(&kind, model.as_deref());
+    let backend = backend(&kind, method, model.as_deref(), said("name"));
+    let open = backend.is_none() && method == Some(IoMethod::Paravirtual) && has_tap(&kind);
+    let source = child(interface, "source");
+    let facts = DomainNic {
+        mac: child(interface, "mac").and_then(|mac| owned(mac, "address")).map(|mac| mac.to_ascii_lowercase()),
+        method,
+        backend,
+        queues: number(said("queues"), "number of queues")?.unwrap_or(1),
+        rx_ring: number(said("rx_queue_size"), "size of a ring")?,
+        tx_ring: number(said("tx_queue_size"), "size of a ring")?,
+        packed: said("packed") == Some("on"),
+        mtu: child(interface, "mtu").map_or(Ok(None), |mtu| number(mtu.attribute("size"), "MTU"))?,
+        // The bridge or link at which it really hangs comes before the name of libvirt's network.
+        source: source.and_then(|source| {
+            ["bridge", "dev", "network", "path", "name"].iter().find_map(|name| owned(source, name))
+        }),
+        target: child(interface, "target").and_then(|target| owned(target, "dev")),
+        pci: if kind == "hostdev" { source_pci(interface) } else { None },
+        kind,
+        model,
+    };
+    Ok(Nic { facts, alias: alias(interface), open })
+}
+
+/// `<interface type='hostdev'>` is for virtual functions only: libvirt sets their address by the
+/// physical one.
+fn method(kind: &str, model: Option<&str>) -> Option<IoMethod> {
+    match (kind, model) {
+        ("hostdev", _) => Some(IoMethod::SrIov),
+        ("vhostuser" | "vdpa", _) => Some(IoMethod::Paravirtual),
+        (_, Some("virtio" | "virtio-transitional" | "virtio-non-transitional")) => Some(IoMethod::Paravirtual),
+        (_, Some(_)) => Some(IoMethod::Emulated),
+        (_, None) => None,
+    }
+}
+
+fn backend(kind: &str, method: Option<IoMethod>, model: Option<&str>, driver: Option<&str>) -> Option<Flavour> {
+    match (method?, kind, driver) {
+        (IoMethod::Emulated, ..) => {
+            model?.parse().ok().filter(|flavour: &Flavour| flavour.method() == IoMethod::Emulated)
+        }
+        (IoMethod::Paravirtual, "vhostuser", _) => Some(Flavour::Backend(Backend::VhostUser)),
+        (IoMethod::Paravirtual, "vdpa", _) => None,
+        (IoMethod::Paravirtual, _, Some("vhost")) if has_tap(kind) => Some(Flavour::Backend(Backend::Vhost)),
+        (IoMethod::Paravirtual, _, Some("qemu")) => Some(Flavour::Backend(Backend::Userspace)),
+        // A socket, not a tap: vhost serves taps only.
+        (IoMethod::Paravirtual, ..) if !has_tap(kind) => Some(Flavour::Backend(Backend::Userspace)),
+        _ => None,
+    }
+}
+
+fn has_tap(kind: &str) -> bool {
+    ["network", "bridge", "direct", "ethernet"].contains(&kind)
+}
+
+/// `0000:3b:02.1` of `<source><address domain='0x0000' bus='0x3b' slot='0x02' function='0x1'/>`.
+fn source_pci(device: Node<'_, '_>) -> Option<String> {
+    let address = at(device, &["source", "address"])?;
+    let part = |name: &str| u32::from_str_radix(address.attribute(name)?.trim_start_matches("0x"), 16).ok();
+    let (domain, bus) = (part("domain").unwrap_or(0), part("bus")?);
+    Some(format!("{domain:04x}:{bus:02x}:{:02x}.{:x}", part("slot")?, part("function")?))
+}
+
+fn alias(device: Node<'_, '_>) -> Option<String> {
+    owned(child(device, "alias")?, "name")
+}
+
+fn child<'a, 'input>(node: Node<'a, 'input>, name: &str) -> Option<Node<'a, 'input>> {
+    node.children().find(|child| child.has_tag_name(name))
+}
+
+fn at<'a, 'input>(node: Node<'a, 'input>, path: &[&str]) -> Option<Node<'a, 'input>> {
+    path.iter().try_fold(node, |node, name| child(node, name))
+}
+
+fn text_of(node: Node<'_, '_>, name: &str) -> Option<String> {
+    child(node, name)?.text().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+fn owned(node: Node<'_, '_>, attribute: &str) -> Option<String> {
+    node.attribute(attribute).map(str::to_owned)
+}
+
+fn number<N: FromStr>(text: Option<&str>, what: &'static str) -> Result<Option<N>, XmlError> {
+    let parsed = text.map(|text| text.trim().parse().map_err(|_| XmlError::Value { what, value: text.to_owned() }));
+    parsed.transpose()
+}
+
+#[cfg(test)]
+mod tests;
