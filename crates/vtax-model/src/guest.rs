@@ -1,11 +1,15 @@
 //! Guests: how large they are, what they boot, and what their NIC is.
 
+mod flavour;
+mod mac;
 mod table;
 
-use std::{fmt, path::PathBuf, str::FromStr};
+use std::{fmt, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+pub use flavour::{Flavour, UnknownFlavour};
+pub use mac::{BadMac, Mac};
 pub(crate) use table::{GuestOptions, GuestTable};
 
 use crate::{
@@ -246,81 +250,6 @@ impl EmulatedNic {
     }
 }
 
-/// Which of its method's kinds a guest's NIC is: a backend of `paravirtual`, a model of `emulated`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub enum Flavour {
-    /// Of `paravirtual`.
-    Backend(Backend),
-    /// Of `emulated`.
-    Model(EmulatedNic),
-}
-
-impl Flavour {
-    /// Every one, in the order of tables.
-    pub const ALL: [Flavour; 7] = [
-        Flavour::Backend(Backend::Vhost),
-        Flavour::Backend(Backend::Userspace),
-        Flavour::Backend(Backend::VhostUser),
-        Flavour::Model(EmulatedNic::E1000e),
-        Flavour::Model(EmulatedNic::Igb),
-        Flavour::Model(EmulatedNic::Vmxnet3),
-        Flavour::Model(EmulatedNic::Rtl8139),
-    ];
-
-    /// The name in files and tables, without that of the method.
-    pub fn name(self) -> &'static str {
-        match self {
-            Flavour::Backend(Backend::Vhost) => "vhost",
-            Flavour::Backend(Backend::Userspace) => "userspace",
-            Flavour::Backend(Backend::VhostUser) => "vhost-user",
-            Flavour::Model(model) => model.name(),
-        }
-    }
-
-    /// The method that it is a kind of.
-    pub fn method(self) -> IoMethod {
-        match self {
-            Flavour::Backend(_) => IoMethod::Paravirtual,
-            Flavour::Model(_) => IoMethod::Emulated,
-        }
-    }
-}
-
-impl fmt::Display for Flavour {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-/// A name that no backend and no model has.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown kind of NIC `{0}`; there are {known}", known = Flavour::ALL.map(Flavour::name).join(", "))]
-pub struct UnknownFlavour(String);
-
-impl FromStr for Flavour {
-    type Err = UnknownFlavour;
-
-    fn from_str(name: &str) -> Result<Self, UnknownFlavour> {
-        let found = Flavour::ALL.into_iter().find(|flavour| flavour.name() == name);
-        found.ok_or_else(|| UnknownFlavour(name.to_owned()))
-    }
-}
-
-impl TryFrom<String> for Flavour {
-    type Error = UnknownFlavour;
-
-    fn try_from(name: String) -> Result<Self, UnknownFlavour> {
-        name.parse()
-    }
-}
-
-impl From<Flavour> for String {
-    fn from(flavour: Flavour) -> String {
-        flavour.name().to_owned()
-    }
-}
-
 impl Attach {
     /// The descriptors that QEMU takes for a ring (`VIRTIO_NET_RX_QUEUE_MIN_SIZE`,
     /// `VIRTQUEUE_MAX_SIZE`).
@@ -510,74 +439,6 @@ impl GuestDefaults {
             Row::Path(_) => Some(Attach::Paravirtual(*virtio)),
             Row::Method(_) | Row::Zones { .. } | Row::Engine(_) => None,
         }
-    }
-}
-
-/// The Ethernet address of a guest's NIC: of one station, not of a group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Mac([u8; 6]);
-
-/// A text or address that no NIC can have.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{0}` is not a NIC's address; write six pairs of hexadecimal digits, the first pair even, as 02:00:5e:10:00:01"
-)]
-pub struct BadMac(String);
-
-impl Mac {
-    /// An address of no manufacturer (IEEE 802: the bit of value 2 in its first octet says that it
-    /// was given locally), always the same for the same words.
-    pub fn of(words: &[&str]) -> Mac {
-        // FNV-1a, 64 bits (draft-eastlake-fnv), of which 40 are used: of a thousand guests, two have
-        // the same once in two million labs, and then the lab is refused.
-        const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
-        const PRIME: u64 = 0x0100_0000_01b3;
-        let bytes = words.iter().flat_map(|word| word.bytes().chain([0]));
-        let hash = bytes.fold(OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME));
-        let [.., b, c, d, e, f] = hash.to_be_bytes();
-        Mac([0x02, b, c, d, e, f])
-    }
-
-    /// Its octets.
-    pub fn octets(self) -> [u8; 6] {
-        self.0
-    }
-}
-
-impl FromStr for Mac {
-    type Err = BadMac;
-
-    fn from_str(text: &str) -> Result<Self, BadMac> {
-        let octet = |part: &str| {
-            let plain = part.len() == 2 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
-            plain.then(|| u8::from_str_radix(part, 16).ok())?
-        };
-        let octets: Option<Vec<u8>> = text.split(':').map(octet).collect();
-        let octets = octets.and_then(|octets| <[u8; 6]>::try_from(octets).ok());
-        let of_a_station = |octets: &[u8; 6]| octets[0] & 1 == 0 && *octets != [0; 6];
-        octets.filter(of_a_station).map(Mac).ok_or_else(|| BadMac(text.to_owned()))
-    }
-}
-
-impl TryFrom<String> for Mac {
-    type Error = BadMac;
-
-    fn try_from(text: String) -> Result<Self, BadMac> {
-        text.parse()
-    }
-}
-
-impl From<Mac> for String {
-    fn from(mac: Mac) -> String {
-        mac.to_string()
-    }
-}
-
-impl fmt::Display for Mac {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, e, g] = self.0;
-        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
     }
 }
 

@@ -44,11 +44,15 @@ impl Stage {
         // Of one stack, the loopback is one link and not two.
         let looped = [initiator, responder].iter().all(|end| end.route.first().is_some_and(|link| link.link == "lo"));
         let outside = |party: &Party| party.tenant.as_ref().map(|tenant| tenant.links.clone()).unwrap_or_default();
+        let of_libvirt = |hop: &Hop| outside(initiator).contains(hop) || outside(responder).contains(hop);
         let back = responder.route.iter().rev().filter(|_| !looped).cloned();
         let out = initiator.route.iter().cloned().chain(outside(initiator));
         let mut hops: Vec<Hop> = out.chain(outside(responder).into_iter().rev()).chain(back).collect();
-        // The bridge that both hang on, or by which the host itself sends.
-        hops.dedup_by(|hop, before| (&hop.domain, &hop.link) == (&before.domain, &before.link));
+        // The bridge that both domains of libvirt's hang on, or by which the host itself sends. Two ends
+        // on two machines may have links of one name.
+        hops.dedup_by(|hop, before| {
+            (&hop.domain, &hop.link) == (&before.domain, &before.link) && (of_libvirt(hop) || of_libvirt(before))
+        });
         Ok(hops)
     }
 
