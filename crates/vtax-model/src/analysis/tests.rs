@@ -2,7 +2,7 @@ use super::*;
 use crate::{
     measurement::{EndReport, FileReport, ThreadCpu},
     method::Unsupported,
-    run::{Environment, Placement, RunHeader, UnavailableRow},
+    run::{Environment, GuestCpu, HostCpu, PairRecord, Placement, RunHeader, UnavailableRow},
     stats::Verdict,
     study::Study,
     units::Span,
@@ -182,6 +182,48 @@ fn what_others_took_is_told_and_is_not_ours() {
     assert!((found.other_programs - 0.2).abs() < 1e-9, "0.4 s of two CPUs' second: {found:?}");
     assert!((found.stolen - 0.01).abs() < 1e-9 && found.is_much());
     assert!(!analyse(&Run { samples: Vec::new(), ..run }).disturbance.is_much());
+}
+
+#[test]
+fn the_guests_that_measure_are_no_other_programs() {
+    let mut run = demo_run();
+    let guest = GuestCpu {
+        name: "web".into(),
+        pid: 7,
+        accel: Accelerator::Tcg,
+        guest: 0.25,
+        vhost: 0.0,
+        qemu: 0.05,
+        exits: None,
+        clock: None,
+    };
+    for sample in &mut run.samples {
+        let Figures { cpu, host_cpu, .. } = &mut sample.figures;
+        (cpu.initiator.machine.user, cpu.initiator.seconds) = (0.7, 1.0);
+        let (seconds, guests) = (0.5, vec![guest.clone()]);
+        let counters =
+            HostCpu { seconds, whole_sample: false, softirq: 0.0, irq: 0.0, all_guests: 0.0, interrupts: 0, guests };
+        *host_cpu = Some(counters);
+    }
+    let others = |run: &Run| analyse(run).disturbance.other_programs;
+    let end = |environment| EndRecord {
+        name: "end".into(),
+        address: "198.18.0.1".into(),
+        cpus: Vec::new(),
+        environment,
+        domain: None,
+    };
+    let inside = || end(Some(run.header.environment.clone()));
+    let ends = |run: &mut Run, initiator: EndRecord, responder: EndRecord| {
+        let pair = PairRecord { initiator, responder };
+        let rows = run.header.study.rows.clone().into_iter();
+        run.header.ends = rows.map(|method| RowEnds { method, mtu: None, pairs: vec![pair.clone()] }).collect();
+    };
+    let (mut host, mut guests) = (run.clone(), run.clone());
+    ends(&mut host, end(None), inside());
+    ends(&mut guests, inside(), inside());
+    assert!((others(&host) - 0.05).abs() < 1e-9, "0.7 s less two times 0.3 s, of two CPUs' second: {}", others(&host));
+    assert!((others(&guests) - 0.35).abs() < 1e-9, "in guests there is no QEMU of theirs: {}", others(&guests));
 }
 
 #[test]
