@@ -2,8 +2,10 @@
 //! `VTAX_KERNEL`), the agent (`cargo build`, or `VTAX_AGENT`) and the right to make network
 //! namespaces and taps; without them they fail.
 
+mod agent;
+
 use std::{
-    env, fs,
+    fs,
     io::{BufRead, BufReader, Write},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
@@ -11,6 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use agent::agent;
 use tempfile::TempDir;
 use vtax_lab::{
     LinkName,
@@ -38,13 +41,6 @@ use vtax_sys::{
 /// A guest under TCG on a machine that is busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(90);
 const END: Duration = Duration::from_secs(10);
-
-fn agent() -> PathBuf {
-    let built = || Some(env::current_exe().ok()?.parent()?.parent()?.join("vtax-agent"));
-    let agent = env::var_os("VTAX_AGENT").map(PathBuf::from).or_else(built).expect("this test is a file");
-    assert!(agent.is_file(), "there is no {}: run `cargo build -p vtax-agent`, or set VTAX_AGENT", agent.display());
-    agent
-}
 
 /// What the tests need besides the guest itself; dropped, its directory goes.
 struct Bench {

@@ -2,14 +2,21 @@
 //! (`make kernel`, or `VTAX_KERNEL`), `/dev/net/tun` and the agent (`cargo build`, or `VTAX_AGENT`);
 //! without them they fail.
 
+mod agent;
+mod build;
+mod traces;
+
 use std::{
-    env, fs,
+    env,
     io::{BufRead, BufReader},
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Stdio},
     time::Duration,
 };
 
+use agent::agent;
+use build::try_up;
+use traces::{assert_nothing_left, processes};
 use vtax_lab::{Facts, GuestNeeds, GuestState, Lab, LabError, LabState, Lifetime, Need, World, clean, list, plan};
 use vtax_model::{
     located::Source,
@@ -18,7 +25,6 @@ use vtax_model::{
 };
 use vtax_sys::process::Signal;
 
-const RUN: &str = "/run/vtax";
 /// Set for the process that is going to be killed: the name of its lab.
 const ACTOR: &str = "VTAX_TEST_ACTOR";
 /// A guest under TCG on a machine that is busy with other tests.
@@ -31,13 +37,6 @@ fn world() -> World {
 
 fn name(text: &str) -> Name {
     text.parse().expect("a name")
-}
-
-fn agent() -> PathBuf {
-    let built = || Some(env::current_exe().ok()?.parent()?.parent()?.join("vtax-agent"));
-    let agent = env::var_os("VTAX_AGENT").map(PathBuf::from).or_else(built).expect("this test is a file");
-    assert!(agent.is_file(), "there is no {}: run `cargo build -p vtax-agent`, or set VTAX_AGENT", agent.display());
-    agent
 }
 
 /// A guest at each end of a wire.
@@ -75,40 +74,8 @@ fn facts(world: &World, topology: &Topology) -> Facts {
     Facts::gather(world).expect("facts").with_guests(world, &needs)
 }
 
-/// Another lab may take the range that was free a moment ago; the error says to start again.
-fn try_up(world: &World, topology: &Topology, facts: impl Fn() -> Facts, lifetime: Lifetime) -> Result<Lab, LabError> {
-    for _ in 0..20 {
-        match Lab::up(world, plan(topology, &facts()).expect("a possible lab"), lifetime) {
-            Err(LabError::RangeTaken { .. }) => {}
-            built => return built,
-        }
-    }
-    panic!("other labs take every range");
-}
-
 fn up(world: &World, topology: &Topology, lifetime: Lifetime) -> Lab {
     try_up(world, topology, || facts(world, topology), lifetime).expect("a lab")
-}
-
-/// The processes that were started in a lab.
-fn processes(lab: &str) -> Vec<String> {
-    let mark = format!("VTAX_LAB={lab}");
-    let all = fs::read_dir("/proc").expect("/proc").flatten();
-    let ours = all.filter(|entry| {
-        let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
-        environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
-    });
-    ours.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
-}
-
-fn assert_nothing_left(lab: &str) {
-    for path in [format!("labs/{lab}"), format!("journals/{lab}.journal")] {
-        let path = Path::new(RUN).join(path);
-        assert!(!path.exists(), "{} is left", path.display());
-    }
-    assert_eq!(processes(lab), Vec::<String>::new());
-    let mounts = fs::read_to_string("/proc/self/mounts").expect("/proc");
-    assert!(!mounts.contains(&format!("{RUN}/labs/{lab}/")), "a mount is left");
 }
 
 #[test]

@@ -3,9 +3,11 @@
 //! Each uses names of its own and looks only at what carries them, so that they can run at
 //! once, and beside other labs of this machine.
 
+mod build;
+mod traces;
+
 use std::{
-    fs, io,
-    io::{BufRead, BufReader},
+    io::{self, BufRead, BufReader},
     net::{SocketAddrV4, UdpSocket},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -13,6 +15,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use build::try_up;
+use traces::{RUN, assert_nothing_left, processes};
 use vtax_lab::{
     Endpoint, Facts, Lab, LabError, LabState, Lifetime, Need, Plan, PlanError, World, availability, clean, list, plan,
     step::LabStep,
@@ -28,8 +32,6 @@ use vtax_sys::{
     sock::set_dont_fragment,
 };
 
-/// Where the labs of root are.
-const RUN: &str = "/run/vtax";
 /// Set for the process that is going to be killed: the name of its lab.
 const ACTOR: &str = "VTAX_TEST_ACTOR";
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -78,41 +80,12 @@ fn zone(name: &str, host: &str, method: IoMethod) -> String {
     format!("[[zone]]\nname = \"{name}\"\nhost = \"{host}\"\nmethod = \"{method}\"\n")
 }
 
-/// Another lab may take the range that was free a moment ago; the error says to start again.
 fn up(world: &World, topology: &Topology, lifetime: Lifetime) -> Lab {
-    for _ in 0..20 {
-        let plan = plan(topology, &Facts::gather(world).expect("facts")).expect("a possible lab");
-        match Lab::up(world, plan, lifetime) {
-            Err(LabError::RangeTaken { .. }) => {}
-            built => return built.expect("a lab"),
-        }
-    }
-    panic!("other labs take every range");
+    try_up(world, topology, || Facts::gather(world).expect("facts"), lifetime).expect("a lab")
 }
 
 fn pin(lab: &str, namespace: &Name) -> PathBuf {
     Path::new(RUN).join("labs").join(lab).join("netns").join(namespace.as_str())
-}
-
-/// The processes that were started in a lab.
-fn processes(lab: &str) -> Vec<String> {
-    let mark = format!("VTAX_LAB={lab}");
-    let all = fs::read_dir("/proc").expect("/proc").flatten();
-    let ours = all.filter(|entry| {
-        let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
-        environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
-    });
-    ours.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
-}
-
-fn assert_nothing_left(lab: &str) {
-    for path in [format!("labs/{lab}"), format!("journals/{lab}.journal")] {
-        let path = Path::new(RUN).join(path);
-        assert!(!path.exists(), "{} is left", path.display());
-    }
-    assert_eq!(processes(lab), Vec::<String>::new());
-    let mounts = fs::read_to_string("/proc/self/mounts").expect("/proc");
-    assert!(!mounts.contains(&format!("{RUN}/labs/{lab}/")), "a mount is left");
 }
 
 fn socket(lab: &str, of: &Endpoint, to: &Endpoint) -> UdpSocket {

@@ -1,16 +1,21 @@
 //! Guests on macvtaps, on the running kernel: these tests need what `guest_labs` needs, and to be root
 //! of the machine, with a `/dev` that the kernel keeps.
 
+mod agent;
+mod build;
+
 use std::{
-    env, fs, io,
+    fs, io,
     net::{Ipv4Addr, UdpSocket},
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
 };
 
+use agent::agent;
+use build::try_up;
 use vtax_agent::{link::AgentLink, protocol::Attachment};
-use vtax_lab::{Facts, GuestNeeds, Lab, LabError, Lifetime, Need, PlannedGuest, World, list, plan};
+use vtax_lab::{Facts, GuestNeeds, Lab, Lifetime, Need, PlannedGuest, World, list};
 use vtax_model::{
     located::Source,
     topology::{Name, Topology},
@@ -60,25 +65,11 @@ fn mtu(bytes: i64) -> Mtu {
     Mtu::try_from(bytes).expect("a usual MTU")
 }
 
-fn agent() -> PathBuf {
-    let built = || Some(env::current_exe().ok()?.parent()?.parent()?.join("vtax-agent"));
-    let agent = env::var_os("VTAX_AGENT").map(PathBuf::from).or_else(built).expect("this test is a file");
-    assert!(agent.is_file(), "there is no {}: run `cargo build -p vtax-agent`, or set VTAX_AGENT", agent.display());
-    agent
-}
-
-/// Another lab may take the range that was free a moment ago; the error says to start again.
 fn up(world: &World) -> Lab {
     let topology = Topology::parse(Source { name: "lab.toml", text: LAB }).expect("a good file");
     let needs = GuestNeeds::new(&agent(), None).of_lab(&topology);
-    for _ in 0..20 {
-        let facts = Facts::gather(world).expect("facts").with_guests(world, &needs);
-        match Lab::up(world, plan(&topology, &facts).expect("a possible lab"), Lifetime::Ephemeral) {
-            Err(LabError::RangeTaken { .. }) => {}
-            built => return built.expect("a lab"),
-        }
-    }
-    panic!("other labs take every range");
+    let facts = || Facts::gather(world).expect("facts").with_guests(world, &needs);
+    try_up(world, &topology, facts, Lifetime::Ephemeral).expect("a lab")
 }
 
 /// Waits for a guest's agent and has it set up the NIC.

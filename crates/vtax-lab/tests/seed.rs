@@ -2,12 +2,14 @@
 //! system here; a shell does what its cloud-init would do: it runs the seed's script. Needs QEMU, a
 //! kernel for guests, a static busybox and the agent, as the tests of guests do.
 
+mod agent;
+
 use std::{
-    env, fs,
-    path::PathBuf,
+    fs,
     time::{Duration, Instant},
 };
 
+use agent::agent;
 use vtax_lab::guest::{
     image::{self, Tools},
     kernel::Kernel,
@@ -22,13 +24,6 @@ use vtax_sys::SysError;
 /// A guest under TCG on a machine that is busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(120);
 const END: Duration = Duration::from_secs(10);
-
-fn agent() -> PathBuf {
-    let built = || Some(env::current_exe().ok()?.parent()?.parent()?.join("vtax-agent"));
-    let agent = env::var_os("VTAX_AGENT").map(PathBuf::from).or_else(built).expect("this test is a file");
-    assert!(agent.is_file(), "there is no {}: run `cargo build -p vtax-agent`, or set VTAX_AGENT", agent.display());
-    agent
-}
 
 /// A first process that is a system as bare as can be. It runs the script twice.
 fn system() -> String {

@@ -5,7 +5,7 @@ use std::{fmt, io, path::PathBuf, time::Duration};
 use vtax_model::topology::Name;
 use vtax_sys::SysError;
 
-use super::{process::LastWords, qemu::Version};
+use super::{last_words::LastWords, qemu::Version};
 
 /// Why a guest can't be made, started or talked to.
 #[derive(Debug, thiserror::Error)]

@@ -10,7 +10,7 @@
 //! | [`disk`], [`seed`] | or else: the user's disk image, and what brings the agent into its system |
 //! | [`qemu`], [`accel`] | the program, and whether KVM really runs a guest here |
 //! | [`launch`], [`arguments`] | a guest as data, and as QEMU's arguments |
-//! | [`process`], [`qmp`], [`threads`], [`memory`] | a QEMU that runs: its end, its monitor, its threads, what it takes |
+//! | [`process`], [`qmp`], [`threads`], [`memory`], [`last_words`] | a QEMU that runs: its end, its monitor, its threads, what it takes and leaves |
 
 pub mod accel;
 pub mod arguments;
@@ -20,6 +20,7 @@ mod elf;
 mod error;
 pub mod image;
 pub mod kernel;
+pub mod last_words;
 pub mod launch;
 pub mod memory;
 pub mod modules;

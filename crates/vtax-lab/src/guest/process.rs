@@ -1,9 +1,7 @@
-//! A QEMU that runs: from its start to its end, and what it leaves behind for an error.
+//! A QEMU that runs: from its start to its end.
 
 use std::{
-    fmt,
-    fs::{self, File},
-    io::{self, Read, Seek, SeekFrom},
+    fs::File,
     os::{
         fd::{AsRawFd, OwnedFd},
         unix::process::{CommandExt, ExitStatusExt},
@@ -24,6 +22,7 @@ use vtax_sys::{
 use super::{
     arguments::{AGENT_CHARDEV, arguments_with, nic_id},
     error::GuestError,
+    last_words::LastWords,
     launch::Launch,
     memory,
     qmp::{Monitor, Status},
@@ -44,25 +43,12 @@ const STARTING: &str = "prelaunch";
 const KILLED: Duration = Duration::from_secs(10);
 /// The monitor of a QEMU that is alive closes because it is about to end.
 const CLOSING: Duration = Duration::from_secs(2);
-/// How much is told of what was said last.
-const LINES: usize = 12;
-const TAIL: u64 = 16 << 10;
-
 /// A guest's QEMU. Dropping this doesn't end it: a lab outlives who made it.
 #[derive(Debug)]
 pub struct Qemu {
     launch: Launch,
     process: ProcessId,
     child: Option<Child>,
-}
-
-/// What a guest said last, for an error.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LastWords {
-    /// The last lines of its console.
-    pub console: Vec<String>,
-    /// The last lines of QEMU's own messages.
-    pub qemu: Vec<String>,
 }
 
 impl Qemu {
@@ -167,7 +153,7 @@ impl Qemu {
             }
             if now >= telling {
                 telling = now + OFTEN;
-                tell(begun.elapsed(), tail(&self.launch.console_log()).last().map_or("", String::as_str));
+                tell(begun.elapsed(), self.last_words().console.last().map_or("", String::as_str));
             }
         }
     }
@@ -246,7 +232,7 @@ impl Qemu {
 
     /// What the guest and its QEMU said last.
     pub fn last_words(&self) -> LastWords {
-        LastWords { console: tail(&self.launch.console_log()), qemu: tail(&self.launch.stderr_log()) }
+        LastWords::of(&self.launch)
     }
 
     fn first_monitor(&mut self, deadline: Instant, patience: Duration) -> Result<Monitor, GuestError> {
@@ -352,197 +338,5 @@ fn describe(status: ExitStatus) -> String {
     }
 }
 
-/// The last lines of a log, without what only a terminal understands. A log that isn't there
-/// has said nothing.
-fn tail(path: &Path) -> Vec<String> {
-    let text = read_tail(path).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    let mut lines: Vec<String> = text.lines().map(printable).filter(|line| !line.is_empty()).collect();
-    // Behind this line comes a screen of registers.
-    if let Some(panic) = lines.iter().position(|line| line.contains("Kernel panic")) {
-        lines.truncate(panic + 1);
-    }
-    lines.split_off(lines.len().saturating_sub(LINES))
-}
-
-fn read_tail(path: &Path) -> io::Result<Vec<u8>> {
-    let mut file = File::open(path)?;
-    let length = fs::metadata(path)?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
-    let mut bytes = Vec::new();
-    file.take(TAIL).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
-/// Leaves out control characters and escape sequences: the firmware clears the screen.
-fn printable(line: &str) -> String {
-    let mut kept = String::new();
-    let mut letters = line.chars().peekable();
-    while let Some(letter) = letters.next() {
-        match letter {
-            '\x1b' if letters.peek() == Some(&'[') => {
-                letters.next();
-                // A sequence ends with a byte from `@` to `~` (ECMA-48, 5.4).
-                while letters.next().is_some_and(|letter| !('@'..='~').contains(&letter)) {}
-            }
-            '\x1b' => {
-                letters.next();
-            }
-            letter if letter.is_control() => {}
-            letter => kept.push(letter),
-        }
-    }
-    kept.trim_end().to_owned()
-}
-
-impl LastWords {
-    /// Why the guest has ended, if its kernel says so, behind the word that it has. The first process
-    /// is the agent: when nothing but that is left to be killed for memory, Linux gives up.
-    pub(super) fn cause(&self) -> &'static str {
-        let said = |part: &str| self.console.iter().any(|line| line.contains(part));
-        if said("Kernel panic - not syncing: System is deadlocked on memory") {
-            " (it ran out of memory; give it more by `memory`)"
-        } else if said("Kernel panic") {
-            " (its kernel panicked)"
-        } else {
-            ""
-        }
-    }
-}
-
-impl fmt::Display for LastWords {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (who, lines) in [("QEMU", &self.qemu), ("its console", &self.console)] {
-            if !lines.is_empty() {
-                write!(f, "; {who} said last:")?;
-            }
-            for line in lines {
-                write!(f, "\n    {line}")?;
-            }
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use std::path::PathBuf;
-
-    use vtax_model::guest::{Accelerator, VirtioNic, Vnet};
-
-    use super::*;
-    use crate::{
-        guest::{
-            launch::{Boot, NicKind, NicLaunch},
-            qemu::{Program, Version},
-        },
-        place::LinkName,
-    };
-
-    fn launch(directory: &Path) -> Launch {
-        let qemu = Program { path: PathBuf::from("/bin/false"), version: Version::LEAST };
-        let boot = Boot::Kernel { kernel: "/k".into(), initramfs: "/i".into(), append: Vec::new() };
-        Launch {
-            name: "web".parse().expect("a name"),
-            directory: directory.to_owned(),
-            qemu,
-            accel: Accelerator::Tcg,
-            vcpus: 1,
-            memory: "256 MiB".parse().expect("a size"),
-            hugepages: false,
-            node: None,
-            boot,
-            nics: Vec::new(),
-            seed: None,
-        }
-    }
-
-    /// A guest whose QEMU is a shell with this to do.
-    fn stand_in(directory: &Path, script: &str) -> Qemu {
-        let script = format!("exec 2>'{}'; {script}", directory.join("qemu.log").display());
-        let spawn = |_| {
-            let mut shell = Command::new("sh");
-            shell.args(["-c", &script]).stdin(Stdio::null());
-            Ok(shell.spawn().expect("a shell"))
-        };
-        Qemu::start(launch(directory), spawn).expect("started")
-    }
-
-    #[test]
-    fn an_early_death_is_told_with_its_last_words() {
-        let folder = tempfile::tempdir().expect("a folder");
-        fs::write(
-            folder.path().join("console.log"),
-            "\x1b[2J\x1b[HSeaBIOS\r\nKernel panic - not syncing\r\nRIP: 0033\r\n",
-        )
-        .expect("ours");
-        let mut guest = stand_in(folder.path(), "echo 'ifname=vnet0: no such device' >&2; exit 1");
-        let error = guest.wait_ready(Duration::from_secs(20)).expect_err("it is dead");
-        assert!(matches!(error, GuestError::Ended { .. }));
-        insta::assert_snapshot!(error, @r"
-        guest `web` is gone: QEMU has ended with status 1 (its kernel panicked); QEMU said last:
-            ifname=vnet0: no such device; its console said last:
-            SeaBIOS
-            Kernel panic - not syncing
-        ");
-        assert!(!guest.is_alive());
-        guest.stop(Duration::from_secs(1)).expect("nothing is left to do");
-    }
-
-    #[test]
-    fn one_that_says_nothing_is_told_as_late_and_ended_by_signal() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let mut guest = stand_in(folder.path(), "exec sleep 60");
-        let error = guest.wait_ready(Duration::from_millis(80)).expect_err("no monitor");
-        assert!(matches!(error, GuestError::Late { .. }), "{error}");
-        guest.stop(Duration::from_secs(4)).expect("SIGTERM is enough");
-        assert!(!guest.is_alive());
-    }
-
-    #[test]
-    fn one_that_resists_is_killed_also_by_who_is_not_its_parent() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let mut guest = stand_in(folder.path(), "trap '' TERM; echo ready >&2; while :; do sleep 0.1; done");
-        while !guest.last_words().qemu.contains(&"ready".to_owned()) {
-            assert!(guest.is_alive());
-            thread::sleep(PAUSE);
-        }
-        let mut other = Qemu::attach(guest.launch().clone(), guest.process());
-        other.stop(Duration::from_millis(200)).expect("SIGKILL is enough");
-        assert!(!guest.is_alive());
-        assert!(matches!(guest.ended(), GuestError::Ended { status, .. } if status == "was ended by signal 9"));
-    }
-
-    #[test]
-    fn a_path_too_long_for_a_socket_is_refused_before_anything_starts() {
-        let folder = PathBuf::from("/tmp").join("x".repeat(100));
-        let error = Qemu::start(launch(&folder), |_| panic!("started")).expect_err("too long").to_string();
-        assert!(error.contains("107 bytes") && error.contains("XDG_RUNTIME_DIR"), "{error}");
-    }
-
-    #[test]
-    fn a_launch_without_its_open_queues_is_refused_before_anything_starts() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let mut launch = launch(folder.path());
-        let nic = VirtioNic { vnet: Vnet::Macvtap, ..VirtioNic::default() };
-        let kind = NicKind::Virtio { tap: LinkName::vnet(0), nic };
-        launch.nics.push(NicLaunch { mac: "02:00:5e:10:00:01".parse().expect("an address"), kind });
-        let error = Qemu::start(launch, |_| panic!("started")).expect_err("no queue").to_string();
-        assert_eq!(error, "guest `web`: nic0 has 1 queues to be opened for it and was given 0");
-    }
-
-    #[test]
-    fn a_program_that_is_not_there_is_told() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let refuse = |_| Err(SysError::Invalid { what: "program", value: "x".to_owned(), why: "it is none" });
-        let error = Qemu::start(launch(folder.path()), refuse).expect_err("none").to_string();
-        assert!(error.starts_with("guest `web`: "), "{error}");
-    }
-
-    #[test]
-    fn escape_sequences_of_the_firmware_are_left_out() {
-        assert_eq!(printable("\x1bc\x1b[?7l\x1b[2J\x1b[0mSeaBIOS (version 1.16)\r"), "SeaBIOS (version 1.16)");
-        assert_eq!(printable("\x1b[12"), "");
-        assert_eq!(printable("\x1b"), "");
-    }
-}
+mod tests;

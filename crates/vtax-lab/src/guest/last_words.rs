@@ -1,0 +1,112 @@
+//! What a guest and its QEMU leave behind for an error.
+
+use std::{
+    fmt,
+    fs::{self, File},
+    io::{self, Read, Seek, SeekFrom},
+    path::Path,
+};
+
+use super::launch::Launch;
+
+/// How much is told of what was said last.
+const LINES: usize = 12;
+const TAIL: u64 = 16 << 10;
+
+/// What a guest said last, for an error.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LastWords {
+    /// The last lines of its console.
+    pub console: Vec<String>,
+    /// The last lines of QEMU's own messages.
+    pub qemu: Vec<String>,
+}
+
+impl LastWords {
+    /// By the logs of a guest.
+    pub(super) fn of(launch: &Launch) -> LastWords {
+        LastWords { console: tail(&launch.console_log()), qemu: tail(&launch.stderr_log()) }
+    }
+
+    /// Why the guest has ended, if its kernel says so, behind the word that it has. The first process
+    /// is the agent: when nothing but that is left to be killed for memory, Linux gives up.
+    pub(super) fn cause(&self) -> &'static str {
+        let said = |part: &str| self.console.iter().any(|line| line.contains(part));
+        if said("Kernel panic - not syncing: System is deadlocked on memory") {
+            " (it ran out of memory; give it more by `memory`)"
+        } else if said("Kernel panic") {
+            " (its kernel panicked)"
+        } else {
+            ""
+        }
+    }
+}
+
+impl fmt::Display for LastWords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (who, lines) in [("QEMU", &self.qemu), ("its console", &self.console)] {
+            if !lines.is_empty() {
+                write!(f, "; {who} said last:")?;
+            }
+            for line in lines {
+                write!(f, "\n    {line}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The last lines of a log, without what only a terminal understands. A log that isn't there
+/// has said nothing.
+fn tail(path: &Path) -> Vec<String> {
+    let text = read_tail(path).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let mut lines: Vec<String> = text.lines().map(printable).filter(|line| !line.is_empty()).collect();
+    // Behind this line comes a screen of registers.
+    if let Some(panic) = lines.iter().position(|line| line.contains("Kernel panic")) {
+        lines.truncate(panic + 1);
+    }
+    lines.split_off(lines.len().saturating_sub(LINES))
+}
+
+fn read_tail(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    let length = fs::metadata(path)?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
+    let mut bytes = Vec::new();
+    file.take(TAIL).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Leaves out control characters and escape sequences: the firmware clears the screen.
+fn printable(line: &str) -> String {
+    let mut kept = String::new();
+    let mut letters = line.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\x1b' if letters.peek() == Some(&'[') => {
+                letters.next();
+                // A sequence ends with a byte from `@` to `~` (ECMA-48, 5.4).
+                while letters.next().is_some_and(|letter| !('@'..='~').contains(&letter)) {}
+            }
+            '\x1b' => {
+                letters.next();
+            }
+            letter if letter.is_control() => {}
+            letter => kept.push(letter),
+        }
+    }
+    kept.trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escape_sequences_of_the_firmware_are_left_out() {
+        assert_eq!(printable("\x1bc\x1b[?7l\x1b[2J\x1b[0mSeaBIOS (version 1.16)\r"), "SeaBIOS (version 1.16)");
+        assert_eq!(printable("\x1b[12"), "");
+        assert_eq!(printable("\x1b"), "");
+    }
+}

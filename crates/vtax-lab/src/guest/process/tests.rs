@@ -1,0 +1,109 @@
+use std::{fs, path::PathBuf};
+
+use vtax_model::guest::{Accelerator, VirtioNic, Vnet};
+
+use super::*;
+use crate::{
+    guest::{
+        launch::{Boot, NicKind, NicLaunch},
+        qemu::{Program, Version},
+    },
+    place::LinkName,
+};
+
+fn launch(directory: &Path) -> Launch {
+    let qemu = Program { path: PathBuf::from("/bin/false"), version: Version::LEAST };
+    let boot = Boot::Kernel { kernel: "/k".into(), initramfs: "/i".into(), append: Vec::new() };
+    Launch {
+        name: "web".parse().expect("a name"),
+        directory: directory.to_owned(),
+        qemu,
+        accel: Accelerator::Tcg,
+        vcpus: 1,
+        memory: "256 MiB".parse().expect("a size"),
+        hugepages: false,
+        node: None,
+        boot,
+        nics: Vec::new(),
+        seed: None,
+    }
+}
+
+/// A guest whose QEMU is a shell with this to do.
+fn stand_in(directory: &Path, script: &str) -> Qemu {
+    let script = format!("exec 2>'{}'; {script}", directory.join("qemu.log").display());
+    let spawn = |_| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script]).stdin(Stdio::null());
+        Ok(shell.spawn().expect("a shell"))
+    };
+    Qemu::start(launch(directory), spawn).expect("started")
+}
+
+#[test]
+fn an_early_death_is_told_with_its_last_words() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("console.log"), "\x1b[2J\x1b[HSeaBIOS\r\nKernel panic - not syncing\r\nRIP: 0033\r\n")
+        .expect("ours");
+    let mut guest = stand_in(folder.path(), "echo 'ifname=vnet0: no such device' >&2; exit 1");
+    let error = guest.wait_ready(Duration::from_secs(20)).expect_err("it is dead");
+    assert!(matches!(error, GuestError::Ended { .. }));
+    insta::assert_snapshot!(error, @r"
+    guest `web` is gone: QEMU has ended with status 1 (its kernel panicked); QEMU said last:
+        ifname=vnet0: no such device; its console said last:
+        SeaBIOS
+        Kernel panic - not syncing
+    ");
+    assert!(!guest.is_alive());
+    guest.stop(Duration::from_secs(1)).expect("nothing is left to do");
+}
+
+#[test]
+fn one_that_says_nothing_is_told_as_late_and_ended_by_signal() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut guest = stand_in(folder.path(), "exec sleep 60");
+    let error = guest.wait_ready(Duration::from_millis(80)).expect_err("no monitor");
+    assert!(matches!(error, GuestError::Late { .. }), "{error}");
+    guest.stop(Duration::from_secs(4)).expect("SIGTERM is enough");
+    assert!(!guest.is_alive());
+}
+
+#[test]
+fn one_that_resists_is_killed_also_by_who_is_not_its_parent() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut guest = stand_in(folder.path(), "trap '' TERM; echo ready >&2; while :; do sleep 0.1; done");
+    while !guest.last_words().qemu.contains(&"ready".to_owned()) {
+        assert!(guest.is_alive());
+        thread::sleep(PAUSE);
+    }
+    let mut other = Qemu::attach(guest.launch().clone(), guest.process());
+    other.stop(Duration::from_millis(200)).expect("SIGKILL is enough");
+    assert!(!guest.is_alive());
+    assert!(matches!(guest.ended(), GuestError::Ended { status, .. } if status == "was ended by signal 9"));
+}
+
+#[test]
+fn a_path_too_long_for_a_socket_is_refused_before_anything_starts() {
+    let folder = PathBuf::from("/tmp").join("x".repeat(100));
+    let error = Qemu::start(launch(&folder), |_| panic!("started")).expect_err("too long").to_string();
+    assert!(error.contains("107 bytes") && error.contains("XDG_RUNTIME_DIR"), "{error}");
+}
+
+#[test]
+fn a_launch_without_its_open_queues_is_refused_before_anything_starts() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut launch = launch(folder.path());
+    let nic = VirtioNic { vnet: Vnet::Macvtap, ..VirtioNic::default() };
+    let kind = NicKind::Virtio { tap: LinkName::vnet(0), nic };
+    launch.nics.push(NicLaunch { mac: "02:00:5e:10:00:01".parse().expect("an address"), kind });
+    let error = Qemu::start(launch, |_| panic!("started")).expect_err("no queue").to_string();
+    assert_eq!(error, "guest `web`: nic0 has 1 queues to be opened for it and was given 0");
+}
+
+#[test]
+fn a_program_that_is_not_there_is_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let refuse = |_| Err(SysError::Invalid { what: "program", value: "x".to_owned(), why: "it is none" });
+    let error = Qemu::start(launch(folder.path()), refuse).expect_err("none").to_string();
+    assert!(error.starts_with("guest `web`: "), "{error}");
+}

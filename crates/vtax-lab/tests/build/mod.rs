@@ -1,0 +1,20 @@
+//! Building a lab beside others that are built.
+
+use vtax_lab::{Facts, Lab, LabError, Lifetime, World, plan};
+use vtax_model::topology::Topology;
+
+/// Another lab may take the range that was free a moment ago; the error says to start again.
+pub(crate) fn try_up(
+    world: &World,
+    topology: &Topology,
+    facts: impl Fn() -> Facts,
+    lifetime: Lifetime,
+) -> Result<Lab, LabError> {
+    for _ in 0..20 {
+        match Lab::up(world, plan(topology, &facts()).expect("a possible lab"), lifetime) {
+            Err(LabError::RangeTaken { .. }) => {}
+            built => return built,
+        }
+    }
+    panic!("other labs take every range");
+}
