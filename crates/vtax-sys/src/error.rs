@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::netns::NsId;
+use crate::pci::PciError;
 use crate::process::Pid;
 use crate::ring::NoRing;
 
@@ -173,6 +174,9 @@ pub enum SysError {
     /// This process can have no io_uring.
     #[error(transparent)]
     NoRing(#[from] NoRing),
+    /// A PCI device can't be had or changed.
+    #[error(transparent)]
+    Pci(#[from] PciError),
 }
 
 impl SysError {

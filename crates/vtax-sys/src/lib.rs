@@ -10,7 +10,8 @@
 //! |---|---|
 //! | [`netns`] | network namespaces: make, pin, enter, start processes in them |
 //! | [`userns`] | getting by without root |
-//! | [`netlink`] | links, addresses and routes |
+//! | [`netlink`] | links, addresses, routes, and virtual functions of NICs |
+//! | [`pci`] | PCI devices, their drivers and virtual functions |
 //! | [`clock`], [`cpu`] | time, pins, and where CPU time went |
 //! | [`sock`] | socket options that `socket2` lacks, segments, stamps, zero copy |
 //! | [`ring`] | io_uring |
@@ -31,6 +32,7 @@ pub mod mount;
 pub mod netlink;
 pub mod netns;
 pub mod nic;
+pub mod pci;
 pub mod power;
 pub mod process;
 pub mod ring;

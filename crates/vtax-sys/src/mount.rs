@@ -1,10 +1,13 @@
-//! The file systems that the kernel itself makes up, for a machine that has nothing else.
+//! The file systems that the kernel itself makes up, for a machine that has nothing else; and how
+//! such a machine comes to live in the files of the one that it runs on.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::mount::MountFlags;
+use rustix::mount::{MountFlags, mount_move};
 
 use crate::error::{Result, SysError};
 
@@ -17,8 +20,12 @@ pub enum Pseudo {
     Sysfs,
     /// Device nodes, kept by the kernel.
     Devtmpfs,
+    /// Terminals; a set of its own for each mount.
+    Devpts,
     /// Files in memory.
     Tmpfs,
+    /// Control groups, version 2.
+    Cgroup2,
 }
 
 impl Pseudo {
@@ -27,15 +34,22 @@ impl Pseudo {
             Self::Proc => "proc",
             Self::Sysfs => "sysfs",
             Self::Devtmpfs => "devtmpfs",
+            Self::Devpts => "devpts",
             Self::Tmpfs => "tmpfs",
+            Self::Cgroup2 => "cgroup2",
         }
+    }
+
+    /// A terminal is for everybody to open, as `/dev/ptmx` is on any system.
+    fn options(self) -> Option<&'static CStr> {
+        (self == Self::Devpts).then_some(c"mode=620,ptmxmode=666")
     }
 
     /// Programs may be run in a tmpfs only.
     fn flags(self) -> MountFlags {
         match self {
-            Self::Proc | Self::Sysfs => MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC,
-            Self::Devtmpfs => MountFlags::NOSUID | MountFlags::NOEXEC,
+            Self::Proc | Self::Sysfs | Self::Cgroup2 => MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC,
+            Self::Devtmpfs | Self::Devpts => MountFlags::NOSUID | MountFlags::NOEXEC,
             Self::Tmpfs => MountFlags::NOSUID | MountFlags::NODEV,
         }
     }
@@ -48,15 +62,87 @@ pub fn mount(what: Pseudo, target: &Path) -> Result<()> {
         Pseudo::Proc => "mount proc on",
         Pseudo::Sysfs => "mount sysfs on",
         Pseudo::Devtmpfs => "mount devtmpfs on",
+        Pseudo::Devpts => "mount devpts on",
         Pseudo::Tmpfs => "mount tmpfs on",
+        Pseudo::Cgroup2 => "mount cgroup2 on",
     };
     let fail = |errno| SysError::os(operation, target.display(), errno);
     fs::create_dir_all(target).map_err(fail)?;
-    match rustix::mount::mount(what.name(), target, what.name(), what.flags(), None::<&CStr>) {
+    match rustix::mount::mount(what.name(), target, what.name(), what.flags(), what.options()) {
         // The same file system, at its own root (`do_add_mount`).
         Ok(()) | Err(rustix::io::Errno::BUSY) => Ok(()),
         Err(errno) => Err(fail(errno.into())),
     }
+}
+
+/// Mounts the files that the machine outside shares under `tag` (9p over virtio), read-only, on a
+/// directory that is made if need be. They are taken not to change: what was read stays.
+///
+/// # Errors
+/// `ENOENT` if nothing has this tag; `ENODEV` if this kernel has no 9p, or its modules
+/// (`9pnet_virtio`, `9p`) are not loaded.
+pub fn nine_p(tag: &str, target: &Path) -> Result<()> {
+    let fail = |errno: io::Error| {
+        let remedy = match errno.raw_os_error() {
+            Some(libc::ENODEV) => Some("load the modules 9pnet_virtio and 9p"),
+            Some(libc::ENOENT) => Some("see that the guest was given a share with this tag"),
+            _ => None,
+        };
+        let object = format!("{tag} on {}", target.display());
+        SysError::Os { operation: "mount the share", object, errno, remedy }
+    };
+    fs::create_dir_all(target).map_err(fail)?;
+    // Messages of 512,000 bytes fit into the 128 pages of a virtio ring's entry.
+    let options = c"trans=virtio,version=9p2000.L,msize=512000,cache=loose";
+    rustix::mount::mount(tag, target, "9p", MountFlags::RDONLY, options).map_err(|errno| fail(errno.into()))
+}
+
+/// Mounts `lower` on `target` so that it can be written to: what is written goes to `upper`.
+/// `work` is an empty directory on the same file system as `upper`; directories are made if need be.
+///
+/// # Errors
+/// `ENODEV` without the module overlay; `EINVAL` if `upper` can't carry one, as 9p can't.
+pub fn overlay(lower: &Path, upper: &Path, work: &Path, target: &Path) -> Result<()> {
+    let fail = |errno: io::Error| SysError::os("mount an overlay on", target.display(), errno);
+    for directory in [upper, work, target] {
+        fs::create_dir_all(directory).map_err(fail)?;
+    }
+    let options = overlay_options(lower, upper, work)?;
+    let mounted = rustix::mount::mount("overlay", target, "overlay", MountFlags::empty(), options.as_c_str());
+    mounted.map_err(|errno| fail(errno.into()))
+}
+
+/// The options are one text, in which commas and colons part.
+fn overlay_options(lower: &Path, upper: &Path, work: &Path) -> Result<CString> {
+    let mut options = Vec::new();
+    for (key, path) in [("lowerdir", lower), ("upperdir", upper), ("workdir", work)] {
+        let bytes = path.as_os_str().as_bytes();
+        if bytes.iter().any(|byte| b",:\\\0".contains(byte)) {
+            let value = path.display().to_string();
+            let why = "a comma, colon, backslash or zero in it would end it";
+            return Err(SysError::Invalid { what: "directory of an overlay", value, why });
+        }
+        options.extend_from_slice(if options.is_empty() { b"" } else { b"," });
+        options.extend([key.as_bytes(), b"=", bytes].concat());
+    }
+    Ok(CString::new(options).expect("paths with a zero were refused"))
+}
+
+/// Moves what is mounted on `from`, with all that is mounted below, to the directory `to`.
+pub fn move_to(from: &Path, to: &Path) -> Result<()> {
+    let moved = mount_move(from, to);
+    moved.map_err(|errno| SysError::os("move the mount", format_args!("{} to {}", from.display(), to.display()), errno))
+}
+
+/// Makes a directory the root of this process and of those that it starts from now on, and goes
+/// there.
+///
+/// # Errors
+/// `ENOENT`, `ENOTDIR`, `EPERM`.
+pub fn enter_root(path: &Path) -> Result<()> {
+    let fail = |errno: rustix::io::Errno| SysError::os("make the root directory of", path.display(), errno);
+    rustix::process::chroot(path).map_err(fail)?;
+    rustix::process::chdir("/").map_err(fail)
 }
 
 #[cfg(test)]
@@ -69,5 +155,23 @@ mod tests {
         let error = mount(Pseudo::Tmpfs, file.path()).unwrap_err();
         assert!(error.to_string().starts_with("cannot mount tmpfs on"), "{error}");
         assert!(error.to_string().contains(file.path().to_str().unwrap()), "{error}");
+    }
+
+    #[test]
+    fn an_overlay_names_its_directories_and_none_that_would_end_early() {
+        let of = |lower| overlay_options(Path::new(lower), Path::new("/u"), Path::new("/w"));
+        assert_eq!(of("/ro").unwrap().as_c_str(), c"lowerdir=/ro,upperdir=/u,workdir=/w");
+        for path in ["/a,b", "/a:b", "/a\\b"] {
+            assert!(of(path).unwrap_err().to_string().contains("comma"), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_share_that_is_not_there_and_a_root_that_is_none_are_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let error = nine_p("vtax-none", directory.path()).unwrap_err();
+        assert!(error.to_string().starts_with("cannot mount the share vtax-none on"), "{error}");
+        let error = enter_root(&directory.path().join("none")).unwrap_err();
+        assert!(error.to_string().contains("none"), "{error}");
     }
 }

@@ -259,6 +259,18 @@ fn a_route_is_added_and_listed() {
 }
 
 #[test]
+fn the_link_of_the_default_route_is_told() {
+    let (left, _right) = wired();
+    configure(&left, "w0", "192.0.2.1/30");
+    let mut rtnl = Rtnl::open_in(&left).unwrap();
+    assert_eq!(rtnl.default_route_links().unwrap().len(), 0);
+    let next_hop = NextHop::Via("192.0.2.2".parse().unwrap());
+    rtnl.add_route(&NewRoute { dest: "0.0.0.0/0".parse().unwrap(), next_hop, source: None }).unwrap();
+    let index = link(&mut rtnl, "w0").index;
+    assert_eq!(rtnl.default_route_links().unwrap(), [index].into());
+}
+
+#[test]
 fn a_name_that_is_taken_is_refused_by_name() {
     let ns = scratch();
     let mut rtnl = Rtnl::open_in(&ns).unwrap();

@@ -6,7 +6,7 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 
 use super::link::addressed_to;
-use super::name::{IfIndex, IfName, LinkRef};
+use super::name::{IfIndex, IfName, LinkRef, MacAddr};
 use super::socket::{CHANGE, Rtnl, Subject};
 use crate::error::{Result, SysError};
 use crate::netns::NetNs;
@@ -21,6 +21,8 @@ pub struct LinkChange<'a> {
     pub up: Option<bool>,
     /// Resolve neighbours by ARP.
     pub arp: Option<bool>,
+    /// The hardware address. Some drivers take it only while the link is off.
+    pub mac: Option<MacAddr>,
     /// Bytes.
     pub mtu: Option<u32>,
     /// Make it a port of this bridge; `Some(None)` takes it out of its bridge.
@@ -50,6 +52,7 @@ impl LinkChange<'_> {
         }
         let name = |name: &IfName| LinkAttribute::IfName(name.as_str().into());
         let attributes = &mut message.attributes;
+        attributes.extend(self.mac.map(|mac| LinkAttribute::Address(mac.0.to_vec())));
         attributes.extend(self.mtu.map(LinkAttribute::Mtu));
         let none = IfIndex(0);
         let master = self.master.map(|master| master.unwrap_or(none));

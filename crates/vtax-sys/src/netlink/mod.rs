@@ -37,6 +37,7 @@ mod reply;
 mod route;
 mod socket;
 mod tun;
+mod vf;
 
 pub use address::Address;
 pub use change::LinkChange;
@@ -49,3 +50,4 @@ pub use qdisc::{Qdisc, QdiscStats, Tbf, probe_tbf};
 pub use route::{NewRoute, NextHop, Route};
 pub use socket::Rtnl;
 pub use tun::{NewTap, probe_tap};
+pub use vf::{Vf, VfChange, VfLinkState};

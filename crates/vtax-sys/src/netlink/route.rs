@@ -1,5 +1,6 @@
 //! Routes.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
@@ -81,6 +82,24 @@ impl Rtnl {
         Ok(routes)
     }
 
+    /// The links of all default routes, of both families and all tables; of a multipath route, all
+    /// of its links.
+    pub fn default_route_links(&mut self) -> Result<BTreeSet<IfIndex>> {
+        let mut links = BTreeSet::new();
+        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+            let subject = Subject { operation: "list routes", object: &"of this network namespace" };
+            let mut message = RouteMessage::default();
+            message.header.address_family = family;
+            let all = RouteNetlinkMessage::GetRoute(message);
+            let found = self.dump(&all, subject, |body| {
+                let route = Route::parse(body, family)?.filter(|route| route.dest.prefix_len() == 0);
+                Ok(route.map(|route| route.link.into_iter().chain(next_hops(body)).collect::<Vec<_>>()))
+            })?;
+            links.extend(found.into_iter().flatten());
+        }
+        Ok(links)
+    }
+
     /// The route that the kernel takes *now* for a packet to `to`, by all its rules and tables
     /// (`RTM_GETROUTE`); none if it has no way there, or none from an IPv4 address `from` that
     /// isn't ours. To an address of our own it leads over `lo`.
@@ -103,6 +122,19 @@ impl Rtnl {
             other => Ok(other?.map(|route| Route { source: from.or(route.source), ..route })),
         }
     }
+}
+
+/// The links of a multipath route: each `struct rtnexthop` has its own length first, and the link's
+/// number from its fifth byte on.
+fn next_hops(route: &[u8]) -> Vec<IfIndex> {
+    let mut links = Vec::new();
+    let mut rest = route.get(HEADER..).and_then(|attributes| attribute(attributes, libc::RTA_MULTIPATH)).unwrap_or(&[]);
+    while let Some((length, link)) = rest.first_chunk().map(|length| u16::from_ne_bytes(*length)).zip(rest.get(4..8)) {
+        links.extend(number32(link).map(IfIndex));
+        let length = usize::from(length).max(8).next_multiple_of(4);
+        rest = rest.get(length..).unwrap_or(&[]);
+    }
+    links
 }
 
 /// A question for the way of one packet. Anything else in it is refused by a kernel that checks
@@ -211,7 +243,7 @@ impl Route {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use netlink_packet_core::Emitable;
+    use netlink_packet_core::{DefaultNla, Emitable};
     use proptest::prelude::*;
 
     fn route(dest: &str, next_hop: NextHop) -> NewRoute {
@@ -250,6 +282,20 @@ mod tests {
     }
 
     #[test]
+    fn a_multipath_route_has_several_links() {
+        let hop = |link: u32, gateway: &[u8]| {
+            let mut hop = vec![u8::try_from(8 + gateway.len()).unwrap(), 0, 0, 0];
+            hop.extend(link.to_ne_bytes());
+            hop.extend(gateway);
+            hop
+        };
+        let hops = [hop(3, &[8, 0, 5, 0, 10, 0, 0, 1]), hop(7, &[])].concat();
+        let mut message = route("0.0.0.0/0", NextHop::Link(IfIndex(2))).message();
+        message.attributes = vec![RouteAttribute::Other(DefaultNla::new(libc::RTA_MULTIPATH, hops))];
+        assert_eq!(next_hops(&bytes(&message)), [IfIndex(3), IfIndex(7)]);
+    }
+
+    #[test]
     fn families_are_not_mixed() {
         let mixed = route("10.0.0.0/8", NextHop::Via("::1".parse().unwrap()));
         assert!(mixed.check().unwrap_err().to_string().contains("::1"));
@@ -281,7 +327,13 @@ mod tests {
         fn hostile_reports_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
             let _ = Route::parse(&bytes, AddressFamily::Inet);
             let _ = Route::parse(&bytes, AddressFamily::Inet6);
-            let _ = Route::taken(&bytes);
+            let _ = (Route::taken(&bytes), next_hops(&bytes));
+            let hops = DefaultNla::new(libc::RTA_MULTIPATH, bytes);
+            let mut message = RouteMessage::default();
+            message.attributes = vec![RouteAttribute::Other(hops)];
+            let mut whole = vec![0; message.buffer_len()];
+            message.emit(&mut whole);
+            next_hops(&whole);
         }
     }
 }

@@ -1,0 +1,106 @@
+//! PCI devices as sysfs shows them: what they are, where they hang, and which driver has them; and
+//! the changes that hand one over: another driver, virtual functions made and removed.
+//!
+//! A bus number is given out anew at each boot and moves when a card is put in, so a [`Device`]
+//! also knows its place: the root complex, and device and function at each level below.
+
+mod address;
+mod behind;
+mod changes;
+mod device;
+mod error;
+mod sysfs;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+pub use address::{Address, Root};
+pub use device::{Device, PciLink, Slot, Sriov};
+pub use error::PciError;
+
+use crate::error::{Result, SysError};
+use sysfs::{entries, target_name, text};
+
+/// The machine's PCI devices, as `/sys` has them.
+#[derive(Debug, Clone)]
+pub struct Tree {
+    sys: PathBuf,
+    bus: PathBuf,
+}
+
+impl Tree {
+    /// This machine's.
+    pub fn live() -> Self {
+        Self::at(Path::new("/sys"))
+    }
+
+    /// Of a directory that is laid out as `/sys`.
+    pub fn at(sys: &Path) -> Self {
+        Self { sys: sys.to_owned(), bus: sys.join("bus/pci") }
+    }
+
+    /// All devices, bridges among them, by address; none on a machine without PCI.
+    ///
+    /// # Errors
+    /// sysfs can't be read.
+    pub fn devices(&self) -> Result<Vec<Device>> {
+        let directory = self.bus.join("devices");
+        let slots = self.slots();
+        let mut addresses: Vec<Address> = match fs::read_dir(&directory) {
+            Ok(found) => found.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(SysError::os("list PCI devices in", directory.display(), error)),
+        };
+        addresses.sort_unstable();
+        Ok(addresses.into_iter().filter_map(|address| self.read(address, &slots)).collect())
+    }
+
+    /// The device with this address, if there is one.
+    ///
+    /// # Errors
+    /// sysfs can't be read.
+    pub fn device(&self, address: Address) -> Result<Option<Device>> {
+        let directory = self.directory(address);
+        match directory.try_exists() {
+            Ok(true) => Ok(self.read(address, &self.slots())),
+            Ok(false) => Ok(None),
+            Err(error) => Err(SysError::os("look at", directory.display(), error)),
+        }
+    }
+
+    /// Slots with a name of the firmware or the board, empty ones among them, by name. Most
+    /// machines name only some, and many none.
+    pub fn slots(&self) -> Vec<Slot> {
+        let buses = self.sys.join("class/pci_bus");
+        let mut slots: Vec<Slot> = entries(&self.bus.join("slots"))
+            .filter_map(|(name, path)| Slot::read(name, &text(&path.join("address"))?, &buses))
+            .collect();
+        slots.sort_by(|one, other| one.name.cmp(&other.name));
+        slots
+    }
+
+    /// The name of the device's network link, the first if it has several.
+    ///
+    /// sysfs shows the links of the network namespace that it was mounted in: one that has been
+    /// moved to another is not here, whichever namespace the caller is in.
+    pub fn netdev(&self, address: Address) -> Option<String> {
+        device::netdev(&self.directory(address))
+    }
+
+    /// The driver that has it now.
+    pub fn driver(&self, address: Address) -> Option<String> {
+        target_name(&self.directory(address).join("driver"))
+    }
+
+    fn directory(&self, address: Address) -> PathBuf {
+        self.bus.join("devices").join(address.to_string())
+    }
+
+    /// Nothing if it goes while it is read.
+    fn read(&self, address: Address, slots: &[Slot]) -> Option<Device> {
+        Device::read(address, &self.directory(address), slots)
+    }
+}
+
+#[cfg(test)]
+mod tests;

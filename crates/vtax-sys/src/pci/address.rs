@@ -1,0 +1,172 @@
+//! Where a device is on the PCI buses.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::SysError;
+
+/// The address of a PCI function, written `0000:3b:00.1`. The bus number is of this boot only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Address {
+    /// Which set of 256 buses; more than 16 bits behind Intel's VMD.
+    pub domain: u32,
+    /// The bus.
+    pub bus: u8,
+    /// The device on the bus, below 32.
+    pub device: u8,
+    /// The function of the device, below 8.
+    pub function: u8,
+}
+
+/// A root complex, by the bus that it begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Root {
+    /// Which set of 256 buses.
+    pub domain: u32,
+    /// Its first bus.
+    pub bus: u8,
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { domain, bus, device, function } = self;
+        write!(f, "{domain:04x}:{bus:02x}:{device:02x}.{function}")
+    }
+}
+
+impl FromStr for Address {
+    type Err = SysError;
+
+    fn from_str(text: &str) -> Result<Self, SysError> {
+        parse(text).ok_or_else(|| SysError::Invalid {
+            what: "PCI address",
+            value: text.to_owned(),
+            why: "it is domain:bus:device.function in hexadecimal, as 0000:3b:00.1",
+        })
+    }
+}
+
+impl TryFrom<String> for Address {
+    type Error = SysError;
+
+    fn try_from(text: String) -> Result<Self, SysError> {
+        text.parse()
+    }
+}
+
+impl From<Address> for String {
+    fn from(address: Address) -> Self {
+        address.to_string()
+    }
+}
+
+impl fmt::Display for Root {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:04x}:{:02x}", self.domain, self.bus)
+    }
+}
+
+impl Root {
+    /// Of a directory's name, as `pci0000:80`.
+    pub(super) fn of_directory(name: &str) -> Option<Self> {
+        let (domain, bus) = name.strip_prefix("pci")?.split_once(':')?;
+        Some(Self { domain: hex(domain, 4..=8)?, bus: byte(bus)? })
+    }
+}
+
+/// The domain has four digits or more; all else has the width that the kernel prints.
+fn parse(text: &str) -> Option<Address> {
+    let (domain, rest) = text.split_once(':')?;
+    let (bus, rest) = rest.split_once(':')?;
+    let (device, function) = rest.split_once('.')?;
+    let address = Address {
+        domain: hex(domain, 4..=8)?,
+        bus: byte(bus)?,
+        device: byte(device)?,
+        function: u8::try_from(hex(function, 1..=1)?).ok()?,
+    };
+    (address.device < 32 && address.function < 8).then_some(address)
+}
+
+/// Digits only: Rust's own parser would take a sign.
+fn hex(text: &str, length: std::ops::RangeInclusive<usize>) -> Option<u32> {
+    let plain = length.contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    plain.then(|| u32::from_str_radix(text, 16).ok())?
+}
+
+pub(super) fn byte(text: &str) -> Option<u8> {
+    u8::try_from(hex(text, 2..=2)?).ok()
+}
+
+/// Of a bus, as `0000:01`, or of a device's place on it, as `0000:01:00`.
+pub(super) fn place(text: &str) -> Option<(Root, Option<u8>)> {
+    let mut parts = text.split(':');
+    let bus = Root { domain: hex(parts.next()?, 4..=8)?, bus: byte(parts.next()?)? };
+    let device = parts.next().map(|device| byte(device).filter(|device| *device < 32));
+    match device {
+        Some(None) => None,
+        other => Some((bus, other.flatten())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_the_kernel_would_not_print_is_refused() {
+        for text in [
+            "",
+            "3b:00.1",
+            "0000:3b:00",
+            "0000:3b:00.8",
+            "0000:3b:20.0",
+            "+000:3b:00.0",
+            "0000:3b:0.0",
+            "0000:3b:00.00",
+            "0000:3b:00.0\n",
+            "000:3b:00.0",
+            "0000:3b:00.0.0",
+            "é000:3b:00.0",
+        ] {
+            assert!(text.parse::<Address>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_domain_may_have_more_than_four_digits() {
+        let address: Address = "10000:e1:00.0".parse().unwrap();
+        assert_eq!((address.domain, address.bus), (0x10000, 0xe1));
+        assert_eq!(address.to_string(), "10000:e1:00.0");
+        assert_eq!(Root::of_directory("pci10000:e0"), Some(Root { domain: 0x10000, bus: 0xe0 }));
+        assert_eq!(Root::of_directory("pci0000:00/"), None);
+    }
+
+    #[test]
+    fn slots_say_bus_and_device_or_the_bus_alone() {
+        let bus = Root { domain: 0, bus: 1 };
+        assert_eq!(place("0000:01:1f"), Some((bus, Some(0x1f))));
+        assert_eq!(place("0000:01"), Some((bus, None)));
+        assert_eq!(place("0000:01:20"), None);
+        assert_eq!(place("0000"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn addresses_survive_being_written(domain: u32, bus: u8, device in 0..32_u8, function in 0..8_u8) {
+            let address = Address { domain, bus, device, function };
+            prop_assert_eq!(address.to_string().parse::<Address>().unwrap(), address);
+        }
+
+        #[test]
+        fn hostile_texts_never_panic(text in "\\PC{0,16}", near in "[0-9a-f:.x+]{0,16}") {
+            for text in [text, near] {
+                let _ = (text.parse::<Address>(), Root::of_directory(&text), place(&text));
+            }
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Which PCI device something of the machine hangs on: a link, a file system, a guest's share.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::Tree;
+use super::address::Address;
+use super::sysfs::{entries, text};
+
+/// How many devices may be stacked: a file system on a crypt device on a RAID on partitions is 3.
+const DEEPEST: u32 = 16;
+
+impl Tree {
+    /// The device of a link of the namespace that `/sys` was mounted in.
+    pub fn behind_link(&self, name: &str) -> Option<Address> {
+        last_address(&self.sys.join("class/net").join(name).join("device"))
+    }
+
+    /// The devices of a block device, by its number: through partitions, device mapper, RAID and
+    /// the paths of an NVMe disk.
+    pub fn behind_block(&self, major: u32, minor: u32) -> BTreeSet<Address> {
+        let mut found = BTreeSet::new();
+        let directory = fs::canonicalize(self.sys.join(format!("dev/block/{major}:{minor}")));
+        if let Ok(directory) = directory {
+            stacked(&directory, DEEPEST, &mut found);
+        }
+        found
+    }
+
+    /// The devices of those virtio devices that this virtio driver has, such as `9pnet_virtio`.
+    pub fn behind_virtio(&self, driver: &str) -> BTreeSet<Address> {
+        let bound = entries(&self.sys.join("bus/virtio/drivers").join(driver));
+        bound.filter(|(name, _)| name.starts_with("virtio")).filter_map(|(_, path)| last_address(&path)).collect()
+    }
+
+    /// The device of the virtio-serial port with this name, seen from inside a guest.
+    pub fn behind_port(&self, name: &str) -> Option<Address> {
+        let mut ports = entries(&self.sys.join("class/virtio-ports"));
+        let (_, path) = ports.find(|(_, path)| text(&path.join("name")).as_deref() == Some(name))?;
+        last_address(&path)
+    }
+}
+
+fn last_address(path: &Path) -> Option<Address> {
+    let real = fs::canonicalize(path).ok()?;
+    real.components().rev().find_map(|part| part.as_os_str().to_str()?.parse().ok())
+}
+
+fn stacked(directory: &Path, deepest: u32, found: &mut BTreeSet<Address>) {
+    if let Some(address) = last_address(directory) {
+        found.insert(address);
+        return;
+    }
+    if deepest == 0 {
+        return;
+    }
+    for below in below(directory) {
+        stacked(&below, deepest - 1, found);
+    }
+}
+
+/// What a block device without hardware of its own is made of.
+fn below(directory: &Path) -> Vec<PathBuf> {
+    // The slaves are those of the whole device.
+    let partition = directory.join("partition").exists();
+    let whole = if partition { directory.parent().unwrap_or(directory) } else { directory };
+    let slaves = entries(&whole.join("slaves")).map(|(_, path)| path);
+    // A disk with several controllers is a device of its subsystem, and the controllers are
+    // links beside it.
+    let subsystem = whole.parent().filter(|parent| parent.join("subsysnqn").exists());
+    let controllers = subsystem.into_iter().flat_map(entries).filter(|(_, path)| path.is_symlink());
+    let controllers = controllers.filter(|(name, _)| name.starts_with("nvme")).map(|(_, path)| path);
+    slaves.chain(controllers).filter_map(|path| fs::canonicalize(path).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    const DISK: &str = "devices/pci0000:00/0000:00:05.0/ata1/sda";
+
+    struct Made(TempDir);
+
+    impl Made {
+        fn new() -> Self {
+            Self(TempDir::new().unwrap())
+        }
+
+        fn file(&self, path: &str, text: &str) {
+            let path = self.0.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+
+        fn link(&self, path: &str, to: &str) {
+            let path = self.0.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::create_dir_all(self.0.path().join(to)).unwrap();
+            symlink(self.0.path().join(to), path).unwrap();
+        }
+
+        fn behind(&self, major: u32, minor: u32) -> Vec<String> {
+            Tree::at(self.0.path()).behind_block(major, minor).iter().map(Address::to_string).collect()
+        }
+    }
+
+    #[test]
+    fn a_file_system_on_a_partition_of_a_raid_of_crypt_devices_is_traced() {
+        let made = Made::new();
+        made.file("devices/virtual/block/md0/md0p1/partition", "1");
+        made.link("dev/block/259:1", "devices/virtual/block/md0/md0p1");
+        made.link("devices/virtual/block/md0/slaves/dm-0", "devices/virtual/block/dm-0");
+        made.link("devices/virtual/block/dm-0/slaves/sda1", &format!("{DISK}/sda1"));
+        made.link("devices/virtual/block/md0/slaves/vda", "devices/pci0000:00/0000:00:06.0/virtio3/block/vda");
+        assert_eq!(made.behind(259, 1), ["0000:00:05.0", "0000:00:06.0"]);
+        assert_eq!(made.behind(9, 9), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_disk_of_two_nvme_controllers_is_on_both() {
+        let made = Made::new();
+        let subsystem = "devices/virtual/nvme-subsystem/nvme-subsys0";
+        made.file(&format!("{subsystem}/subsysnqn"), "nqn");
+        made.link("dev/block/259:0", &format!("{subsystem}/nvme0n1"));
+        for (name, device) in [("nvme0", "0000:00:07.0"), ("nvme1", "0000:00:08.0")] {
+            made.link(&format!("{subsystem}/{name}"), &format!("devices/pci0000:00/{device}/nvme/{name}"));
+        }
+        assert_eq!(made.behind(259, 0), ["0000:00:07.0", "0000:00:08.0"]);
+    }
+
+    #[test]
+    fn devices_that_stand_on_each_other_come_to_an_end() {
+        let made = Made::new();
+        made.link("dev/block/253:0", "devices/virtual/block/dm-0");
+        made.link("devices/virtual/block/dm-0/slaves/dm-1", "devices/virtual/block/dm-1");
+        made.link("devices/virtual/block/dm-1/slaves/dm-0", "devices/virtual/block/dm-0");
+        assert_eq!(made.behind(253, 0), Vec::<String>::new());
+    }
+
+    #[test]
+    fn links_shares_and_ports_are_traced() {
+        let made = Made::new();
+        let virtio = "devices/pci0000:00/0000:00:03.0/virtio2";
+        made.link("class/net/eth0", &format!("{virtio}/net/eth0"));
+        made.link(&format!("{virtio}/net/eth0/device"), virtio);
+        made.link("bus/virtio/drivers/9pnet_virtio/virtio2", virtio);
+        made.link("bus/virtio/drivers/9pnet_virtio/module", "module/9pnet_virtio");
+        made.file(&format!("{virtio}/virtio-ports/vport2p1/name"), "org.vtax.agent.0\n");
+        made.link("class/virtio-ports/vport2p1", &format!("{virtio}/virtio-ports/vport2p1"));
+        let tree = Tree::at(made.0.path());
+        let device: Address = "0000:00:03.0".parse().unwrap();
+        assert_eq!((tree.behind_link("eth0"), tree.behind_link("lo")), (Some(device), None));
+        assert_eq!(tree.behind_virtio("9pnet_virtio"), [device].into());
+        assert_eq!((tree.behind_port("org.vtax.agent.0"), tree.behind_port("other")), (Some(device), None));
+    }
+}

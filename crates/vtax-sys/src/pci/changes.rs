@@ -1,0 +1,338 @@
+//! Handing devices over: drivers, and virtual functions.
+//!
+//! A driver is asked by its file `bind` and not by the bus's `drivers_probe`: the latter reports
+//! success whatever the driver said (`really_probe` turns its error into "didn't match").
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::address::Address;
+use super::device::driver_override;
+use super::error::PciError;
+use super::sysfs::{number, text};
+use super::{Sriov, Tree};
+use crate::error::{Result, SysError};
+
+/// How often it is looked whether something has happened. sysfs has no event for it.
+const GLANCE: Duration = Duration::from_millis(5);
+
+impl Tree {
+    /// Gives the device to this driver and to no other from now on (`driver_override`). With
+    /// `None` it is left without a driver, free for whoever is bound to it next.
+    ///
+    /// It can block as long as a guest holds the device: a guest must be stopped first.
+    ///
+    /// # Errors
+    /// [`PciError::NoDevice`], [`PciError::NoDriver`] with nothing changed; [`PciError::Refused`],
+    /// [`PciError::NotTaken`], [`PciError::StillHeld`]: it has no driver, or still the old one.
+    pub fn bind(&self, device: Address, driver: Option<&str>, patience: Duration) -> Result<()> {
+        self.rebind(device, driver, driver, patience)
+    }
+
+    /// Puts a device back as it was: with this driver or none, and with this `driver_override`.
+    ///
+    /// # Errors
+    /// As [`Tree::bind`].
+    pub fn rebind(
+        &self,
+        device: Address,
+        driver: Option<&str>,
+        driver_override: Option<&str>,
+        patience: Duration,
+    ) -> Result<()> {
+        self.known(device)?;
+        let Some(driver) = driver else {
+            self.unbind(device, patience)?;
+            return self.set_override(device, driver_override);
+        };
+        let deadline = Instant::now() + patience;
+        if self.driver(device).as_deref() != Some(driver) {
+            self.loaded(device, driver)?;
+            // For as long as it is being bound, nobody else may take it, and this one may even if
+            // it doesn't know the device's number, as vfio-pci.
+            self.set_override(device, Some(driver))?;
+            self.unbind(device, patience)?;
+            self.ask(device, driver, deadline, patience)?;
+        }
+        self.set_override(device, driver_override)
+    }
+
+    /// Lets the drivers that are loaded look at it; returns the one that took it. A device that
+    /// has a driver keeps it.
+    ///
+    /// # Errors
+    /// [`PciError::NobodyTook`]; [`PciError::AutoprobeOff`] for a virtual function whose physical
+    /// one says that they are to be left alone: [`Tree::bind`] and [`Tree::rebind`] name a driver.
+    pub fn probe(&self, device: Address, patience: Duration) -> Result<String> {
+        self.known(device)?;
+        self.probed(device)?;
+        self.set_override(device, None)?;
+        write(&self.bus.join("drivers_probe"), &device.to_string())?;
+        let found = until(Instant::now() + patience, || self.driver(device));
+        found.ok_or_else(|| PciError::NobodyTook { device, waited: patience }.into())
+    }
+
+    /// Waits for the network link of a device that a driver has just taken, and returns its name.
+    ///
+    /// # Errors
+    /// [`PciError::NoNetdev`].
+    pub fn await_netdev(&self, device: Address, patience: Duration) -> Result<String> {
+        self.known(device)?;
+        let found = until(Instant::now() + patience, || self.netdev(device));
+        let late = || PciError::NoNetdev { device, driver: self.driver(device), waited: patience };
+        found.ok_or_else(|| late().into())
+    }
+
+    /// Makes virtual functions of `pf`, or removes them all (0). As many as there are already is
+    /// no change. Removing one that a guest holds can block until it lets go: stop guests first.
+    ///
+    /// # Errors
+    /// [`PciError::NoSriov`], [`PciError::TooManyVfs`], [`PciError::VfsExist`],
+    /// [`PciError::NoPfDriver`], [`PciError::NoRoom`], [`PciError::VfsInUse`];
+    /// [`PciError::FewerVfs`]: what there is stays.
+    pub fn set_numvfs(&self, pf: Address, n: u32) -> Result<()> {
+        let before = self.sriov(pf)?;
+        if before.num == n {
+            return Ok(());
+        }
+        allowed(pf, before, n)?;
+        let file = self.directory(pf).join("sriov_numvfs");
+        written(&file, &n.to_string()).map_err(|errno| match no_vfs(pf, before, n, self.driver(pf), &errno) {
+            Some(error) => error.into(),
+            None => not_written(&file, errno),
+        })?;
+        enabled(pf, n, number(&file).unwrap_or_default()).map_err(SysError::from)
+    }
+
+    /// Whether the kernel looks for drivers for virtual functions that `pf` makes from now on.
+    /// Off before those that go to VFIO are made: they never get a network link then.
+    ///
+    /// # Errors
+    /// [`PciError::NoSriov`]; `ENOENT` before Linux 4.12.
+    pub fn set_autoprobe(&self, pf: Address, on: bool) -> Result<()> {
+        self.sriov(pf)?;
+        let file = self.directory(pf).join("sriov_drivers_autoprobe");
+        let wrote = u32::from(on).to_string();
+        write(&file, &wrote)?;
+        match text(&file) {
+            Some(read) if read == wrote => Ok(()),
+            read => Err(PciError::NotKept {
+                device: pf,
+                file: "sriov_drivers_autoprobe",
+                wrote,
+                read: read.unwrap_or_default(),
+            }
+            .into()),
+        }
+    }
+
+    fn known(&self, device: Address) -> Result<(), PciError> {
+        if self.directory(device).exists() { Ok(()) } else { Err(PciError::NoDevice { device }) }
+    }
+
+    fn loaded(&self, device: Address, driver: &str) -> Result<(), PciError> {
+        let there = self.bus.join("drivers").join(driver).is_dir();
+        if there { Ok(()) } else { Err(PciError::NoDriver { device, driver: driver.to_owned() }) }
+    }
+
+    fn probed(&self, device: Address) -> Result<()> {
+        let Some(pf) = self.device(device)?.filter(|it| it.driver.is_none()).and_then(|it| it.physfn) else {
+            return Ok(());
+        };
+        match self.device(pf)?.and_then(|pf| pf.sriov) {
+            Some(Sriov { autoprobe: false, .. }) => Err(PciError::AutoprobeOff { device, pf }.into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn sriov(&self, pf: Address) -> Result<Sriov> {
+        self.known(pf)?;
+        let device = self.device(pf)?;
+        Ok(device.and_then(|device| device.sriov).ok_or(PciError::NoSriov { device: pf })?)
+    }
+
+    fn set_override(&self, device: Address, wanted: Option<&str>) -> Result<()> {
+        let directory = self.directory(device);
+        if driver_override(&directory).as_deref() == wanted {
+            return Ok(());
+        }
+        // A lone newline clears it (`driver_set_override`).
+        write(&directory.join("driver_override"), &format!("{}\n", wanted.unwrap_or_default()))?;
+        match driver_override(&directory) {
+            read if read.as_deref() == wanted => Ok(()),
+            read => Err(PciError::NotKept {
+                device,
+                file: "driver_override",
+                wrote: wanted.unwrap_or_default().to_owned(),
+                read: read.unwrap_or_default(),
+            }
+            .into()),
+        }
+    }
+
+    fn unbind(&self, device: Address, patience: Duration) -> Result<()> {
+        let Some(driver) = self.driver(device) else { return Ok(()) };
+        let file = self.directory(device).join("driver/unbind");
+        match written(&file, &device.to_string()) {
+            // Somebody else was faster.
+            Err(errno) if self.driver(device).is_some() => return Err(not_written(&file, errno)),
+            _ => {}
+        }
+        let gone = until(Instant::now() + patience, || self.driver(device).is_none().then_some(()));
+        gone.ok_or_else(|| PciError::StillHeld { device, driver, waited: patience }.into())
+    }
+
+    fn ask(&self, device: Address, driver: &str, deadline: Instant, waited: Duration) -> Result<()> {
+        let file = self.bus.join("drivers").join(driver).join("bind");
+        loop {
+            match written(&file, &device.to_string()) {
+                Ok(()) => break,
+                // It waits for something else (`EPROBE_DEFER`), as for a module that loads.
+                Err(errno) if errno.raw_os_error() == Some(libc::EAGAIN) && Instant::now() < deadline => sleep(GLANCE),
+                // Somebody else was faster; whether it was for this driver is seen below.
+                Err(errno) if errno.raw_os_error() == Some(libc::EBUSY) && self.driver(device).is_some() => break,
+                Err(errno) if errno.kind() == io::ErrorKind::NotFound => {
+                    return Err(PciError::NoDriver { device, driver: driver.to_owned() }.into());
+                }
+                Err(errno) if is_ours(&errno) => return Err(not_written(&file, errno)),
+                Err(errno) => return Err(refused(device, driver, errno).into()),
+            }
+        }
+        let taken = until(deadline, || self.driver(device).filter(|found| found == driver));
+        let late = || PciError::NotTaken { device, driver: driver.to_owned(), waited, found: self.driver(device) };
+        taken.map(drop).ok_or_else(|| late().into())
+    }
+}
+
+fn allowed(device: Address, before: Sriov, asked: u32) -> Result<(), PciError> {
+    match before {
+        Sriov { total, .. } if asked > total => Err(PciError::TooManyVfs { device, asked, total }),
+        Sriov { num: enabled @ 1.., .. } if asked > 0 => Err(PciError::VfsExist { device, enabled, asked }),
+        _ => Ok(()),
+    }
+}
+
+/// What the kernel means, where that is of virtual functions (`sriov_numvfs_store`).
+fn no_vfs(device: Address, before: Sriov, asked: u32, driver: Option<String>, errno: &io::Error) -> Option<PciError> {
+    let number = errno.raw_os_error()?;
+    Some(match number {
+        libc::ERANGE => PciError::TooManyVfs { device, asked, total: before.total },
+        libc::EBUSY if asked > 0 => PciError::VfsExist { device, enabled: before.num, asked },
+        libc::EBUSY => PciError::VfsInUse { device },
+        // igb, ixgbe: `pci_vfs_assigned`.
+        libc::EPERM if asked == 0 && rustix::process::geteuid().is_root() => PciError::VfsInUse { device },
+        libc::ENOENT | libc::ENOSYS | libc::EOPNOTSUPP => PciError::NoPfDriver { device, driver },
+        libc::ENOMEM | libc::EIO => PciError::NoRoom { device, errno: io::Error::from_raw_os_error(number) },
+        _ => return None,
+    })
+}
+
+fn enabled(device: Address, asked: u32, enabled: u32) -> Result<(), PciError> {
+    if enabled == asked { Ok(()) } else { Err(PciError::FewerVfs { device, asked, enabled }) }
+}
+
+fn refused(device: Address, driver: &str, errno: io::Error) -> PciError {
+    let remedy = match errno.raw_os_error() {
+        Some(libc::EINVAL) if driver == "vfio-pci" => {
+            "it takes only devices in an IOMMU group: boot with intel_iommu=on or amd_iommu=on, and switch the IOMMU on \
+             in the firmware"
+        }
+        Some(libc::ENODEV) => "the driver doesn't know such a device, or doesn't find it working: look at dmesg",
+        Some(libc::EBUSY) => "another one of its IOMMU group is in use by the host: take the whole group",
+        _ => "look at dmesg",
+    };
+    PciError::Refused { device, driver: driver.to_owned(), errno, remedy }
+}
+
+/// The answer is about the one who writes, not about the device.
+fn is_ours(errno: &io::Error) -> bool {
+    matches!(errno.raw_os_error(), Some(libc::EACCES | libc::EPERM | libc::EROFS))
+}
+
+fn write(file: &Path, value: &str) -> Result<()> {
+    written(file, value).map_err(|errno| not_written(file, errno))
+}
+
+/// In one call, as each call is a change of its own; and without making a file where sysfs has none.
+fn written(file: &Path, value: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).truncate(true).open(file)?;
+    file.write_all(value.as_bytes())
+}
+
+fn not_written(file: &Path, errno: io::Error) -> SysError {
+    match errno.raw_os_error() {
+        Some(libc::EROFS) => SysError::Os {
+            operation: "write to",
+            object: file.display().to_string(),
+            errno,
+            remedy: Some("/sys is read-only, as containers have it: run vtax on the host itself"),
+        },
+        Some(libc::EACCES | libc::EPERM) => SysError::Os {
+            operation: "write to",
+            object: file.display().to_string(),
+            errno,
+            remedy: Some("PCI devices are root's: run as root"),
+        },
+        _ => SysError::os("write to", file.display(), errno),
+    }
+}
+
+/// Looks at least once.
+fn until<T>(deadline: Instant, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    loop {
+        let found = look();
+        if found.is_some() || Instant::now() >= deadline {
+            return found;
+        }
+        sleep(GLANCE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device() -> Address {
+        "0000:01:00.0".parse().unwrap()
+    }
+
+    #[test]
+    fn each_answer_of_the_kernel_has_its_own_meaning_and_remedy() {
+        let before = Sriov { total: 7, num: 2, autoprobe: true, vf_device: 0, offset: 128, stride: 2 };
+        let told = |asked, number| {
+            let errno = io::Error::from_raw_os_error(number);
+            no_vfs(device(), before, asked, Some("igb".into()), &errno).map(|error| error.to_string())
+        };
+        for (asked, number, part) in [
+            (9, libc::ERANGE, "at most 7"),
+            (3, libc::EBUSY, "destroy those first"),
+            (0, libc::EBUSY, "stop the guests"),
+            (3, libc::ENOENT, "igb doesn't know how"),
+            (3, libc::ENOSYS, "driver of its maker"),
+            (3, libc::EOPNOTSUPP, "driver of its maker"),
+            (3, libc::ENOMEM, "pci=realloc"),
+        ] {
+            let text = told(asked, number).unwrap();
+            assert!(text.contains(part) && text.contains("0000:01:00.0"), "{number}: {text}");
+        }
+        assert_eq!(told(3, libc::EINTR), None);
+    }
+
+    #[test]
+    fn a_driver_that_enables_fewer_is_found_out() {
+        assert!(enabled(device(), 4, 4).is_ok());
+        let text = enabled(device(), 4, 2).unwrap_err().to_string();
+        assert!(text.contains("enabled 2") && text.contains("instead of 4"), "{text}");
+    }
+
+    #[test]
+    fn a_refusal_for_want_of_an_iommu_says_so() {
+        let text = |driver, number| refused(device(), driver, io::Error::from_raw_os_error(number)).to_string();
+        assert!(text("vfio-pci", libc::EINVAL).contains("intel_iommu=on"));
+        assert!(!text("igb", libc::EINVAL).contains("iommu"));
+        assert!(text("igb", libc::ENODEV).contains("dmesg"));
+    }
+}

@@ -1,0 +1,216 @@
+//! One device, read from its directory.
+
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::address::{Address, Root, place};
+use super::sysfs::{entries, number, target_name, text};
+
+/// A PCI function as it is now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Device {
+    /// Where it is at this boot.
+    pub address: Address,
+    /// Who made it, by the number that the PCI-SIG gives.
+    pub vendor: u16,
+    /// What it is, by the maker's own number.
+    pub device: u16,
+    /// Class, subclass and programming interface: `0x020000` for Ethernet.
+    pub class: u32,
+    /// The driver that has it.
+    pub driver: Option<String>,
+    /// The only driver that may take it, if somebody has said so.
+    pub driver_override: Option<String>,
+    /// The devices with this number can only be assigned together; another one at each boot.
+    pub iommu_group: Option<u32>,
+    /// None where the machine has only one node, or doesn't say.
+    pub numa_node: Option<u32>,
+    /// Its root complex.
+    pub root: Root,
+    /// Device and function at each level below the root complex, its own last: the same at every
+    /// boot, unlike bus numbers.
+    pub path: Vec<(u8, u8)>,
+    /// The slot that it is in, where the firmware or the board names slots. A virtual function
+    /// is in that of its physical function.
+    pub slot: Option<String>,
+    /// Its network link, as [`Tree::netdev`](super::Tree::netdev) finds it.
+    pub netdev: Option<String>,
+    /// Of a virtual function: the physical one that it is of.
+    pub physfn: Option<Address>,
+    /// Its virtual functions, by their numbers.
+    pub virtfns: Vec<Address>,
+    /// What it says of virtual functions, if it can have any.
+    pub sriov: Option<Sriov>,
+    /// How it is connected, if it is by PCI Express.
+    pub link: Option<PciLink>,
+}
+
+/// What a physical function says of its virtual ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sriov {
+    /// How many it can have.
+    pub total: u32,
+    /// How many it has.
+    pub num: u32,
+    /// Whether the kernel looks for a driver for new ones.
+    pub autoprobe: bool,
+    /// The device number of those that it makes.
+    pub vf_device: u16,
+    /// How far behind it the first of them is, counted in functions; 0 if it only says so once there
+    /// are some.
+    pub offset: u32,
+    /// How far each of them is behind the one before.
+    pub stride: u32,
+}
+
+/// A PCI Express link.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PciLink {
+    /// As the kernel puts it: `8.0 GT/s PCIe`.
+    pub speed: String,
+    /// Lanes.
+    pub width: u32,
+}
+
+/// A place for a card, with a name that is printed on the board.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Slot {
+    /// Its name.
+    pub name: String,
+    /// The root complex above, if the bus is known.
+    pub root: Option<Root>,
+    /// The bus of the card in it.
+    pub bus: Root,
+    /// The device on that bus; all of them if there is none.
+    pub device: Option<u8>,
+}
+
+impl Device {
+    /// A bridge between buses, or the root complex's own device.
+    pub fn is_bridge(&self) -> bool {
+        self.class >> 16 == 0x06
+    }
+
+    /// A network controller of any kind.
+    pub fn is_nic(&self) -> bool {
+        self.class >> 16 == 0x02
+    }
+
+    /// Nothing if the directory lacks what every device has.
+    pub(super) fn read(address: Address, directory: &Path, slots: &[Slot]) -> Option<Self> {
+        let (root, path) = way(directory)?;
+        let of = |name: &str| directory.join(name);
+        let physfn = target_name(&of("physfn")).and_then(|name| name.parse().ok());
+        Some(Self {
+            address,
+            vendor: u16::try_from(number(&of("vendor"))?).ok()?,
+            device: u16::try_from(number(&of("device"))?).ok()?,
+            class: number(&of("class"))?,
+            driver: target_name(&of("driver")),
+            driver_override: driver_override(directory),
+            iommu_group: target_name(&of("iommu_group")).and_then(|group| group.parse().ok()),
+            // A machine with one node says -1.
+            numa_node: number(&of("numa_node")),
+            root,
+            path,
+            slot: slots.iter().find(|slot| slot.holds(physfn.unwrap_or(address))).map(|slot| slot.name.clone()),
+            netdev: netdev(directory),
+            physfn,
+            virtfns: virtfns(directory),
+            sriov: Sriov::read(directory),
+            link: PciLink::read(directory),
+        })
+    }
+}
+
+impl Sriov {
+    fn read(directory: &Path) -> Option<Self> {
+        let of = |name: &str| directory.join(name);
+        Some(Self {
+            total: number(&of("sriov_totalvfs")).filter(|total| *total > 0)?,
+            num: number(&of("sriov_numvfs"))?,
+            // Linux before 4.12 always looks for one.
+            autoprobe: number(&of("sriov_drivers_autoprobe")) != Some(0),
+            // Hexadecimal without `0x`.
+            vf_device: text(&of("sriov_vf_device"))
+                .and_then(|text| u16::from_str_radix(&text, 16).ok())
+                .unwrap_or_default(),
+            offset: number(&of("sriov_offset")).unwrap_or_default(),
+            stride: number(&of("sriov_stride")).unwrap_or_default(),
+        })
+    }
+
+    /// Where the `index`-th virtual function of the physical one at `pf` is, or will be.
+    pub fn virtfn(&self, pf: Address, index: u32) -> Option<Address> {
+        if self.offset == 0 {
+            return None;
+        }
+        // A routing ID: 8 bits of bus, 5 of device, 3 of function (PCI Express 9.3.3.9, 9.3.3.10).
+        let own = u32::from(pf.bus) << 8 | u32::from(pf.device) << 3 | u32::from(pf.function);
+        let id = own.checked_add(self.offset)?.checked_add(index.checked_mul(self.stride)?)?;
+        let [bus, low] = u16::try_from(id).ok()?.to_be_bytes();
+        Some(Address { domain: pf.domain, bus, device: low >> 3, function: low & 7 })
+    }
+}
+
+impl PciLink {
+    /// A virtual function, and a device that isn't PCI Express, have none or an unknown one.
+    fn read(directory: &Path) -> Option<Self> {
+        let speed = text(&directory.join("current_link_speed")).filter(|speed| !speed.starts_with("Unknown"))?;
+        let width = number(&directory.join("current_link_width")).filter(|width| *width > 0)?;
+        Some(Self { speed, width })
+    }
+}
+
+impl Slot {
+    pub(super) fn read(name: String, address: &str, buses: &Path) -> Option<Self> {
+        let (bus, device) = place(address)?;
+        let root = fs::canonicalize(buses.join(bus.to_string())).ok().and_then(|path| Some(way(&path)?.0));
+        Some(Self { name, root, bus, device })
+    }
+
+    fn holds(&self, address: Address) -> bool {
+        (self.bus.domain, self.bus.bus) == (address.domain, address.bus)
+            && self.device.is_none_or(|device| device == address.device)
+    }
+}
+
+/// An empty text was written to it by somebody who thought that this clears it; it does.
+pub(super) fn driver_override(directory: &Path) -> Option<String> {
+    text(&directory.join("driver_override")).filter(|name| !name.is_empty() && name != "(null)")
+}
+
+/// A virtio NIC's link hangs on the virtio device below.
+pub(super) fn netdev(directory: &Path) -> Option<String> {
+    let below = entries(directory).filter(|(name, _)| name.starts_with("virtio")).map(|(_, path)| path);
+    let places = std::iter::once(directory.to_owned()).chain(below);
+    places.filter_map(|place| entries(&place.join("net")).map(|(name, _)| name).min()).next()
+}
+
+fn virtfns(directory: &Path) -> Vec<Address> {
+    let numbered = entries(directory).filter_map(|(name, path)| {
+        let number: u32 = name.strip_prefix("virtfn")?.parse().ok()?;
+        Some((number, target_name(&path)?.parse().ok()?))
+    });
+    let mut found: Vec<(u32, Address)> = numbered.collect();
+    found.sort_unstable();
+    found.into_iter().map(|(_, address)| address).collect()
+}
+
+/// The root complex, and device and function at each level, of a directory whose real path is as
+/// `…/pci0000:00/0000:00:1c.0/0000:3b:00.1`. Where a complex is itself behind a device of another
+/// one (Intel's VMD), the inner one counts.
+fn way(directory: &Path) -> Option<(Root, Vec<(u8, u8)>)> {
+    let real = fs::canonicalize(directory).ok()?;
+    let (mut root, mut path) = (None, Vec::new());
+    for part in real.components().filter_map(|part| part.as_os_str().to_str()) {
+        if let Some(found) = Root::of_directory(part) {
+            (root, path) = (Some(found), Vec::new());
+        } else if let Ok(Address { device, function, .. }) = part.parse::<Address>() {
+            path.push((device, function));
+        }
+    }
+    Some((root?, path))
+}
