@@ -1,7 +1,10 @@
 //! The agent as the first process of a guest.
 //!
 //! There is nothing in the guest but this program, the kernel and its modules. What a system
-//! otherwise does in its first seconds is done here, as little of it as measuring needs.
+//! otherwise does in its first seconds is done here, as little of it as measuring needs. If it is to
+//! do more than to measure, it lives in the files of the machine outside ([`Place::root`]).
+
+mod root;
 
 use std::{
     convert::Infallible,
@@ -31,7 +34,8 @@ use crate::{
 };
 
 /// Where the image has the list of modules, one file a line in the order in which they go in,
-/// with the module's parameters behind a space if there are any.
+/// with the module's parameters behind a space if there are any. One with a `-` before it may fail
+/// to load, as that of a CPU that this machine hasn't: the guest goes on without it.
 pub const MODULES: &str = "/etc/vtax/modules";
 /// The line on the console that says that the agent's port is open.
 pub const READY: &str = "vtax-agent: ready";
@@ -71,17 +75,29 @@ pub enum GuestError {
     Port(#[from] PortError),
 }
 
+/// What makes one guest different from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place<'a> {
+    /// The list of modules; [`MODULES`] unless somebody has said so.
+    pub modules: &'a Path,
+    /// The 9p share whose files take the place of the image's own, if any: read-only, what is
+    /// written stays in the guest's memory.
+    pub root: Option<&'a str>,
+    /// How many files the agent, and what it starts, may have open.
+    pub open_files: u64,
+}
+
 /// Sets the guest up, serves, and switches it off: when it is told to, or after it has said on the
 /// console what it can't go on without.
 ///
 /// # Errors
 /// [`GuestError::NotFirst`], and nothing was done. Process 1 doesn't return.
-pub fn live(modules: &Path, open_files: u64) -> Result<Infallible, GuestError> {
+pub fn live(place: &Place<'_>) -> Result<Infallible, GuestError> {
     match std::process::id() {
         1 => {}
         pid => return Err(GuestError::NotFirst { pid }),
     }
-    if let Err(error) = set_up(modules, open_files).and_then(|()| serve(Standing::Init)) {
+    if let Err(error) = set_up(place).and_then(|()| serve(Standing::Init)) {
         say(&format!("vtax-agent: {error}; the guest is switched off"));
     }
     // What was said last isn't on the console yet.
@@ -101,33 +117,55 @@ pub fn serve(standing: Standing) -> Result<(), GuestError> {
     Ok(port::serve(reader, writer, Measuring::default, standing, complain)?)
 }
 
-fn set_up(modules: &Path, open_files: u64) -> Result<(), GuestError> {
+fn set_up(place: &Place<'_>) -> Result<(), GuestError> {
     for (what, target) in MOUNTS {
         mount(what, Path::new(target))?;
     }
-    load_modules(modules)?;
+    load_modules(place.modules, say_of_agent)?;
+    if let Some(tag) = place.root {
+        root::live_in(tag, say_of_agent)?;
+    }
     let loopback = "lo".parse()?;
     Rtnl::open()?.set_link(&loopback, &LinkChange { up: Some(true), ..LinkChange::default() })?;
     reap_orphans()?;
     // Nobody else has limited it, and process 1 may raise the hard limit too. If it can't be, a
     // test with too many streams says so.
-    let limit = Rlimit { current: Some(open_files), maximum: Some(open_files) };
+    let limit = Rlimit { current: Some(place.open_files), maximum: Some(place.open_files) };
     let _ = setrlimit(Resource::Nofile, limit);
     Ok(())
 }
 
-fn load_modules(list: &Path) -> Result<(), GuestError> {
+fn load_modules(list: &Path, say: impl Fn(&str)) -> Result<(), GuestError> {
     let unread = |source| GuestError::NoList { path: list.to_owned(), source };
     let text = fs::read_to_string(list).map_err(unread)?;
-    for (path, parameters) in listed(&text) {
-        module::load(Path::new(path), parameters)?;
+    for Listed { path, parameters, may_fail } in listed(&text) {
+        match module::load(Path::new(path), parameters) {
+            Err(error) if may_fail => say(&format!("{error}; the guest goes on without it")),
+            loaded => drop(loaded?),
+        }
     }
     Ok(())
 }
 
-fn listed(text: &str) -> impl Iterator<Item = (&str, &str)> {
+/// A line of the list.
+#[derive(Debug, PartialEq, Eq)]
+struct Listed<'a> {
+    path: &'a str,
+    parameters: &'a str,
+    may_fail: bool,
+}
+
+fn listed(text: &str) -> impl Iterator<Item = Listed<'_>> {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    lines.map(|line| line.split_once(' ').unwrap_or((line, "")))
+    lines.map(|line| {
+        let (module, may_fail) = line.strip_prefix('-').map_or((line, false), |module| (module, true));
+        let (path, parameters) = module.split_once(' ').unwrap_or((module, ""));
+        Listed { path, parameters, may_fail }
+    })
+}
+
+fn say_of_agent(line: &str) {
+    say(&format!("vtax-agent: {line}"));
 }
 
 /// Standard error of the first process is the console. If there is none, nobody can be told.
@@ -137,29 +175,43 @@ fn say(line: &str) {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use super::*;
 
     #[test]
     fn a_list_of_modules_is_read_line_by_line() {
-        let list = "/lib/modules/failover.ko\n\n/lib/modules/virtio_net.ko napi_tx=0 gso=1\n";
-        let modules: Vec<_> = listed(list).collect();
-        assert_eq!(modules, [("/lib/modules/failover.ko", ""), ("/lib/modules/virtio_net.ko", "napi_tx=0 gso=1")]);
+        let list = "/lib/modules/failover.ko\n\n/lib/modules/virtio_net.ko napi_tx=0 gso=1\n-/lib/modules/kvm_amd.ko\n";
+        let modules: Vec<_> = listed(list).map(|line| (line.path, line.parameters, line.may_fail)).collect();
+        let expected = [
+            ("/lib/modules/failover.ko", "", false),
+            ("/lib/modules/virtio_net.ko", "napi_tx=0 gso=1", false),
+            ("/lib/modules/kvm_amd.ko", "", true),
+        ];
+        assert_eq!(modules, expected);
     }
 
     #[test]
     fn a_missing_list_or_module_is_named() {
         let tree = tempfile::tempdir().expect("made");
         let list = tree.path().join("modules");
-        let missing = load_modules(&list).expect_err("missing").to_string();
+        let said = RefCell::new(Vec::new());
+        let load = || load_modules(&list, |line| said.borrow_mut().push(line.to_owned()));
+        let missing = load().expect_err("missing").to_string();
         assert!(missing.contains(list.to_str().expect("text")), "{missing}");
         fs::write(&list, "/no/such/virtio_net.ko\n").expect("written");
-        let missing = load_modules(&list).expect_err("missing").to_string();
+        let missing = load().expect_err("missing").to_string();
         assert!(missing.contains("/no/such/virtio_net.ko"), "{missing}");
+        assert!(said.borrow().is_empty());
+        fs::write(&list, "-/no/such/kvm_amd.ko nested=1\n").expect("written");
+        load().expect("it may fail");
+        assert!(said.borrow()[0].contains("/no/such/kvm_amd.ko"), "{said:?}");
     }
 
     #[test]
     fn only_the_first_process_takes_over_a_machine() {
-        let refused = live(Path::new(MODULES), 64).expect_err("a test is process 1 of nothing");
+        let refused = live(&Place { modules: Path::new(MODULES), root: None, open_files: 64 })
+            .expect_err("a test is process 1 of nothing");
         assert!(refused.to_string().contains("--port"), "{refused}");
     }
 }

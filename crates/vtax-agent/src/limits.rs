@@ -25,8 +25,13 @@ pub const FILE_MOST: ByteSize = ByteSize(1 << 40);
 /// What a program that is run can get on its standard input: it comes in one frame
 /// ([`REQUEST_MOST`](crate::frame::REQUEST_MOST)) with the order to run it.
 pub const INPUT_MOST: ByteSize = ByteSize(512 << 10);
-/// What is kept of each output of a program that is run: the beginning.
+/// What is kept of each output of a program that is run: the beginning. Of outputs that are sent as
+/// they come nothing is kept.
 pub const OUTPUT_MOST: ByteSize = ByteSize(1 << 20);
+/// The largest window of outputs that are sent as they come.
+pub const WINDOW_MOST: ByteSize = ByteSize(1 << 20);
+/// How long a program may run whose outputs are sent as they come: somebody sees what it does.
+pub const WATCHED_MOST: Span = Span(Duration::from_secs(30 * 24 * 60 * 60));
 /// What a file goes through.
 const FILE_BUFFER: ByteSize = ByteSize(1 << 20);
 /// What is received at once, however short or long the messages are.
@@ -49,8 +54,22 @@ pub enum LimitError {
     /// Too long.
     #[error("{asked} is longer than an agent runs anything: at most {TIME_MOST}, a test with its warm-up")]
     Time {
-        /// Warm-up and measured time, or the limit of a program.
+        /// Warm-up and measured time.
         asked: Span,
+    },
+    /// The same for a program.
+    #[error("{asked} is longer than an agent runs a program: at most {most}")]
+    ProgramTime {
+        /// As asked.
+        asked: Span,
+        /// With its outputs sent as they come, or at its end.
+        most: Span,
+    },
+    /// Too much on its way.
+    #[error("a window of {asked} for the outputs of a program in a guest: at most {WINDOW_MOST}")]
+    Window {
+        /// As asked.
+        asked: ByteSize,
     },
     /// Too much for a program's standard input.
     #[error("{asked} on the standard input of a program in a guest: at most {INPUT_MOST}")]
@@ -141,16 +160,22 @@ impl Load {
         Ok(Load { flows: 1, buffers: FILE_BUFFER })
     }
 
-    /// Of running a program that gets this on its standard input.
-    pub fn of_program(stdin: &[u8], limit: Span) -> Result<Load, LimitError> {
-        if limit > TIME_MOST {
-            return Err(LimitError::Time { asked: limit });
+    /// Of running a program that gets this on its standard input, and whose outputs are sent by
+    /// that window or kept.
+    pub fn of_program(stdin: &[u8], limit: Span, window: Option<ByteSize>) -> Result<Load, LimitError> {
+        let most = if window.is_some() { WATCHED_MOST } else { TIME_MOST };
+        if limit > most {
+            return Err(LimitError::ProgramTime { asked: limit, most });
+        }
+        if let Some(asked) = window.filter(|window| *window > WINDOW_MOST) {
+            return Err(LimitError::Window { asked });
         }
         let input = ByteSize(stdin.len() as u64);
         if input > INPUT_MOST {
             return Err(LimitError::Input { asked: input });
         }
-        Ok(Load { flows: 1, buffers: ByteSize(2 * OUTPUT_MOST.0 + input.0) })
+        let outputs = window.map_or(2 * OUTPUT_MOST.0, |window| window.0);
+        Ok(Load { flows: 1, buffers: ByteSize(outputs + input.0) })
     }
 
     /// With another session beside it, if the agent can take both.

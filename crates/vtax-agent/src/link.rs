@@ -27,6 +27,7 @@ use std::{
 };
 
 pub use error::{AgentError, Death};
+pub use guest::Running;
 pub(crate) use process::Process;
 use vtax_model::run::Hop;
 use wire::Wire;
@@ -226,6 +227,7 @@ impl AgentLink {
     pub(crate) fn open(&self, what: &'static str, arrival: Arrival) -> Result<Reply, AgentError> {
         match arrival.outcome {
             Ok(Outcome::Done(reply)) => Ok(reply),
+            Ok(Outcome::Output(_)) => Err(self.odd(what)),
             Ok(Outcome::Failed(fault)) => Err(AgentError::Refused { name: self.name.to_string(), what, fault }),
             Err(death) => Err(AgentError::Died { name: self.name.to_string(), death }),
         }
@@ -272,6 +274,8 @@ fn verb(request: &Request) -> &'static str {
         Request::Route { .. } => "route",
         Request::Attach { .. } => "set up its link",
         Request::Run { .. } => "run a program",
+        Request::More { .. } => "send more of a program's outputs",
+        Request::Signal { .. } => "signal a program",
         Request::Shutdown => "shutdown",
         Request::PowerOff => "switch its machine off",
     }

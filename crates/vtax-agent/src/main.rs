@@ -17,7 +17,7 @@ use std::{
 
 use vtax_agent::{
     carried,
-    guest::{self, MODULES},
+    guest::{self, MODULES, Place},
     limits::FLOWS_MOST,
     protocol::version_line,
     server::{self, Measuring, Standing},
@@ -30,7 +30,7 @@ The vtax agent: measures in the domain where it runs, on the orders of vtax.
 
 Usage: vtax-agent --stdio
        vtax-agent --port
-       vtax-agent --guest [--modules FILE]
+       vtax-agent --guest [--modules FILE] [--root TAG]
 
   --stdio         serve the coordinator on standard input and output, until they close
   --carried       after --stdio: remove this file first, which vtax has put here
@@ -40,6 +40,8 @@ Usage: vtax-agent --stdio
                   this is the /init of vtax's own images
   --modules FILE  after --guest: the list of kernel modules to load, in order
                   (default: /etc/vtax/modules)
+  --root TAG      after --guest: live in the files of the 9p share with this tag, which
+                  stay as they are: what is written goes to the guest's memory
   --version       print the version
   --help          print this
 
@@ -63,8 +65,7 @@ fn main() -> ExitCode {
     match words[..] {
         ["--stdio"] => serve(),
         ["--port"] => serve_port(),
-        ["--guest"] => serve_guest(MODULES),
-        ["--guest", "--modules", list] => serve_guest(list),
+        ["--guest", ref options @ ..] if let Some(place) = place(options) => serve_guest(&place),
         ["--stdio", "--carried"] => {
             if let Err(why) = carried::remove_self() {
                 fail(&why.to_string());
@@ -103,9 +104,19 @@ fn serve_port() -> ! {
     }
 }
 
-fn serve_guest(modules: &str) -> ! {
-    let Err(error) = guest::live(Path::new(modules), OPEN_FILES);
+fn serve_guest(place: &Place<'_>) -> ! {
+    let Err(error) = guest::live(place);
     fail(&error.to_string())
+}
+
+/// From what follows `--guest`, in any order.
+fn place<'a>(options: &[&'a str]) -> Option<Place<'a>> {
+    let usual = Place { modules: Path::new(MODULES), root: None, open_files: OPEN_FILES };
+    options.chunks(2).try_fold(usual, |place, option| match *option {
+        ["--modules", list] => Some(Place { modules: Path::new(list), ..place }),
+        ["--root", tag] => Some(Place { root: Some(tag), ..place }),
+        _ => None,
+    })
 }
 
 fn fail(why: &str) -> ! {

@@ -15,7 +15,8 @@
 //!   end of stream                   -->      (everything is cancelled, the agent exits)
 //! ```
 //!
-//! Answers come when they are ready, in any order. A *session* is one end of one sample; its
+//! Answers come when they are ready, in any order, and one for each call; before the answer to a
+//! [`Request::Run`] there may be its [`Outcome::Output`]s. A *session* is one end of one sample; its
 //! id is chosen by the coordinator, as it has to be able to cancel a session whose first
 //! answer hasn't come. An initiator's session is connected first and started by a call of its
 //! own, so that many can start at one moment.
@@ -42,7 +43,7 @@ use vtax_model::{
 };
 
 /// The version of everything in this module. Raise it with any change of it.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 /// The version of this program, as both sides must have it.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -233,7 +234,7 @@ pub enum Request {
         attachment: Attachment,
     },
     /// Run a program in the guest that the agent is in, in a process group of its own. A session
-    /// until it has ended. [`Reply::Ran`].
+    /// until it has ended. [`Reply::Ran`], and with a window [`Outcome::Output`]s before it.
     Run {
         /// New on this agent.
         session: SessionId,
@@ -246,6 +247,28 @@ pub enum Request {
         /// How long it may take; past it the group is killed.
         #[serde(default = "run_limit")]
         limit: Span,
+        /// How much of its outputs may be on the way: they are sent as they come, and when so much
+        /// is without a [`Request::More`] no further is taken from the program, which then waits.
+        /// At most [`WINDOW_MOST`](crate::limits::WINDOW_MOST). Without a window the outputs come
+        /// with the reply.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        window: Option<ByteSize>,
+    },
+    /// So much of the outputs has been taken: as much may follow. No fault if there is no such
+    /// session: it may just have ended. [`Reply::Done`].
+    More {
+        /// Of a [`Request::Run`] with a window.
+        session: SessionId,
+        /// Of both outputs together.
+        taken: ByteSize,
+    },
+    /// Send a signal to the process group of a program. No fault if there is no such session: it
+    /// may just have ended. [`Reply::Done`].
+    Signal {
+        /// Of a [`Request::Run`].
+        session: SessionId,
+        /// Which.
+        signal: Signal,
     },
     /// [`Request::CancelAll`], then end the conversation: an agent on a port stays for the next
     /// coordinator, others exit. [`Reply::Done`].
@@ -273,6 +296,18 @@ fn run_limit() -> Span {
     RUN_LIMIT
 }
 
+/// What a program can be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Signal {
+    /// SIGINT, as Ctrl-C sends it.
+    Int,
+    /// SIGTERM.
+    Term,
+    /// SIGKILL.
+    Kill,
+}
+
 /// A frame from the agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
@@ -290,6 +325,28 @@ pub enum Outcome {
     Done(Reply),
     /// Not as asked.
     Failed(Fault),
+    /// Not the end of it: what a program has just written. The call's answer is still to come.
+    Output(Output),
+}
+
+/// A piece of what a program writes, as it comes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Output {
+    /// Where it was written to.
+    pub stream: Stream,
+    /// As written; in base64 on the wire.
+    #[serde(with = "base64_on_wire")]
+    pub bytes: Vec<u8>,
+}
+
+/// The outputs of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stream {
+    /// Its standard output.
+    Stdout,
+    /// Its standard error.
+    Stderr,
 }
 
 /// The result of a call that was done.
@@ -338,7 +395,7 @@ pub struct Ran {
     /// What it exited with, or 128 and the number of the signal that killed it.
     pub status: i32,
     /// The first [`OUTPUT_MOST`](crate::limits::OUTPUT_MOST) of what it wrote to standard output,
-    /// what is no UTF-8 replaced by U+FFFD.
+    /// what is no UTF-8 replaced by U+FFFD. Empty if it was sent as it came.
     pub stdout: String,
     /// The same of standard error.
     pub stderr: String,

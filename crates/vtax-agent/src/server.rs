@@ -10,6 +10,7 @@ mod desk;
 mod engine;
 mod facts;
 mod program;
+mod reins;
 mod session;
 
 use std::{

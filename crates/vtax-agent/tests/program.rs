@@ -365,12 +365,13 @@ fn the_command_line_is_explained() {
     assert!(fs::exists(env!("CARGO_BIN_EXE_vtax-agent")).expect("readable"));
     let help = run(&["--help"]);
     assert!(help.status.success());
-    for option in ["--stdio", "--port", "--guest"] {
+    for option in ["--stdio", "--port", "--guest", "--modules", "--root"] {
         assert!(text(&help.stdout).contains(option), "{option}");
     }
-    let wrong =
-        [&[][..], &["--stdio", "more"], &["--carried"], &["serve"], &["--guest", "--modules"], &["x", "--port"]];
-    for wrong in wrong {
+    let wrong = [&[][..], &["--stdio", "more"], &["--carried"], &["serve"], &["x", "--port"]];
+    let guests =
+        [&["--guest", "--modules"][..], &["--guest", "--root", "tag", "--modules"], &["--guest", "--rot", "x"]];
+    for wrong in wrong.into_iter().chain(guests) {
         let output = run(wrong);
         assert_eq!(output.status.code(), Some(2), "{wrong:?}");
         assert!(output.stdout.is_empty() && text(&output.stderr).contains("Usage"), "{wrong:?}");
@@ -380,8 +381,11 @@ fn the_command_line_is_explained() {
 /// It would mount file systems over those of this machine.
 #[test]
 fn a_process_among_others_isnt_the_first_of_a_guest() {
-    let output = Command::new(env!("CARGO_BIN_EXE_vtax-agent")).args(["--guest"]).output().expect("started");
-    assert_eq!(output.status.code(), Some(69));
-    let complaint = String::from_utf8(output.stderr).expect("text");
-    assert!(complaint.contains("--port") && output.stdout.is_empty(), "{complaint}");
+    for options in [&["--guest"][..], &["--guest", "--root", "tag"], &["--guest", "--root", "tag", "--modules", "list"]]
+    {
+        let output = Command::new(env!("CARGO_BIN_EXE_vtax-agent")).args(options).output().expect("started");
+        assert_eq!(output.status.code(), Some(69), "{options:?}");
+        let complaint = String::from_utf8(output.stderr).expect("text");
+        assert!(complaint.contains("--port") && output.stdout.is_empty(), "{complaint}");
+    }
 }

@@ -32,7 +32,7 @@ pub(crate) enum Past {
     Unknown,
 }
 
-/// The answer to a call, or the reason why there never will be one.
+/// The answer to a call or an output before it, or the reason why there never will be one.
 #[derive(Debug)]
 pub(crate) struct Arrival {
     /// As the caller marked it.
@@ -167,13 +167,16 @@ impl Shared {
         }
     }
 
-    /// An answer that nobody waits for is to a caller who gave up, or to the last shutdown.
-    fn deliver(&self, answer: Answer) {
-        if let Callers::Waiting(callers) = &mut *lock(&self.callers)
-            && let Some(caller) = callers.remove(&answer.id)
-        {
-            let _ = caller.answer_to.send(Arrival { tag: caller.tag, outcome: Ok(answer.outcome) });
-        }
+    /// An answer that nobody waits for is to a caller who gave up, or to the last shutdown. Who
+    /// gets an output waits on.
+    fn deliver(&self, Answer { id, outcome }: Answer) {
+        let Callers::Waiting(callers) = &mut *lock(&self.callers) else { return };
+        let send = |caller: &Caller, outcome| caller.answer_to.send(Arrival { tag: caller.tag, outcome: Ok(outcome) });
+        // An error is a caller who gave up.
+        let _ = match &outcome {
+            Outcome::Output(_) => callers.get(&id).map(|caller| send(caller, outcome)),
+            Outcome::Done(_) | Outcome::Failed(_) => callers.remove(&id).map(|caller| send(&caller, outcome)),
+        };
     }
 
     /// Tells everyone who waits, and keeps the news for everyone who will call. The first

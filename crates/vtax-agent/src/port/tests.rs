@@ -8,10 +8,12 @@ use std::{
 };
 
 use tempfile::TempDir;
+use vtax_model::units::ByteSize;
 
 use super::*;
 use crate::{
     frame::{HELLO_MOST, MAGIC, REQUEST_MOST, encode},
+    limits::WINDOW_MOST,
     link::{AgentError, AgentLink},
     protocol::{Call, CallId, Opening, RUN_LIMIT, Request, SessionId},
     server::Measuring,
@@ -113,11 +115,11 @@ fn call(id: u64, request: Request) -> Vec<u8> {
     encode(&Call { id: CallId(id), request }, REQUEST_MOST).expect("small")
 }
 
-/// A program that writes its number to the file when it runs.
-fn endless(pid_file: &Path) -> Request {
-    let script = format!("echo $$ >{0}.new; mv {0}.new {0}; exec sleep 60", pid_file.display());
+/// A program that writes its number to the file when it runs, and then does that.
+fn endless(pid_file: &Path, does: &str, window: Option<ByteSize>) -> Request {
+    let script = format!("echo $$ >{0}.new; mv {0}.new {0}; exec {does}", pid_file.display());
     let argv = ["sh", "-c", &script].map(str::to_owned).to_vec();
-    Request::Run { session: SessionId(1), argv, stdin: Vec::new(), limit: RUN_LIMIT }
+    Request::Run { session: SessionId(1), argv, stdin: Vec::new(), limit: RUN_LIMIT, window }
 }
 
 fn await_that(what: &str, mut is: impl FnMut() -> bool) {
@@ -177,11 +179,12 @@ fn answers_that_nobody_has_read_dont_reach_the_next() {
 
 #[test]
 fn what_runs_is_cancelled_when_its_coordinator_goes() {
-    for ends in [Ends::Seen, Ends::Missed] {
+    let each = |ends| [(ends, "sleep 60", None), (ends, "yes", Some(WINDOW_MOST))];
+    for (ends, does, window) in [Ends::Seen, Ends::Missed].into_iter().flat_map(each) {
         let guest = guest(ends);
         let pid_file = guest.directory.path().join("pid");
         let mut raw = guest.raw();
-        raw.write_all(&call(1, endless(&pid_file))).expect("written");
+        raw.write_all(&call(1, endless(&pid_file, does, window))).expect("written");
         await_that("the program isn't run", || pid_file.exists());
         drop(raw);
         let pid = fs::read_to_string(pid_file).expect("readable");

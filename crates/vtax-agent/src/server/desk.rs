@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     io::Write,
+    mem,
     sync::{
         Arc,
         mpsc::{self, Receiver, Sender, SyncSender},
@@ -17,13 +18,15 @@ use super::{
     Parting, Standing,
     engine::Engine,
     facts,
-    session::{self, Part, Task},
+    program::Program,
+    reins::{Order, Reins, reins},
+    session::{self, News, Part, Task},
     write_whole,
 };
 use crate::{
     frame::{self, FrameError, REPLY_MOST},
     limits::{CPUS_MOST, LimitError, Load, SESSIONS_MOST},
-    protocol::{Answer, Call, CallId, Fault, FaultKind, Outcome, Reply, Request, SessionId},
+    protocol::{Answer, Call, CallId, Fault, FaultKind, Outcome, Output, Reply, Request, SessionId},
 };
 
 /// How long cancelled sessions have to put away what they hold (a half-sent file).
@@ -42,8 +45,8 @@ pub(super) enum Event {
     Misread { id: CallId, error: FrameError },
     /// The coordinator is gone, or talks nonsense. Nothing follows from the reader.
     StreamEnded(Result<(), FrameError>),
-    /// A responder is bound, or an initiator connected.
-    Ready { session: SessionId, reply: Reply },
+    /// A session isn't at its end, but has come somewhere.
+    News { session: SessionId, news: News },
     /// A session's last event.
     SessionEnded { session: SessionId, outcome: Outcome },
 }
@@ -65,12 +68,20 @@ struct Session {
     ready: Option<CallId>,
     /// The call to be answered with the outcome.
     finish: Option<CallId>,
-    /// Of an initiator that hasn't been started.
-    start: Option<Sender<Option<u64>>>,
+    line: Line,
     /// Nobody will ask for the outcome any more.
     cancelled: bool,
     /// Of a session that has ended.
     outcome: Option<Outcome>,
+}
+
+/// What can still be said to a session that runs.
+enum Line {
+    None,
+    /// To an initiator that hasn't been started: when.
+    Start(Sender<Option<u64>>),
+    /// To a program.
+    Program(Reins),
 }
 
 type Answered = Result<(), FrameError>;
@@ -99,7 +110,8 @@ impl<W: Write, E: Engine> Desk<W, E> {
                 }
                 Event::Misread { id, error } => self.fail(id, FaultKind::BadRequest, error)?,
                 Event::StreamEnded(end) => return end.map(|()| Parting::Over),
-                Event::Ready { session, reply } => self.ready(session, reply)?,
+                Event::News { session, news: News::Ready(reply) } => self.ready(session, reply)?,
+                Event::News { session, news: News::Output(output) } => self.output(session, output)?,
                 Event::SessionEnded { session, outcome } => self.ended(session, outcome)?,
             }
         }
@@ -130,23 +142,25 @@ impl<W: Write, E: Engine> Desk<W, E> {
         let id = call.id;
         match call.request {
             Request::Listen { session, spec, setup, token } => {
-                self.open(id, session, Task::Respond(Part { spec, setup, token }), None)
+                self.open(id, session, Task::Respond(Part { spec, setup, token }), Line::None)
             }
             Request::Connect { session, spec, setup, target, token } => {
                 let (start, starts) = mpsc::channel();
                 let part = Part { spec, setup, token };
-                self.open(id, session, Task::Initiate { part, target, starts }, Some(start))
+                self.open(id, session, Task::Initiate { part, target, starts }, Line::Start(start))
             }
             Request::Prepare { session, directory, size } => {
-                self.open(id, session, Task::Prepare { directory, size }, None)
+                self.open(id, session, Task::Prepare { directory, size }, Line::None)
             }
             Request::Attach { .. } | Request::Run { .. } if self.standing == Standing::Visitor => {
                 self.fail(id, FaultKind::Refused, NOT_A_GUEST)
             }
-            Request::Attach { session, attachment } => self.open(id, session, Task::Attach(attachment), None),
-            Request::Run { session, argv, stdin, limit } => {
-                self.open(id, session, Task::Run { argv, stdin, limit }, None)
+            Request::Attach { session, attachment } => self.open(id, session, Task::Attach(attachment), Line::None),
+            Request::Run { session, argv, stdin, limit, window } => {
+                self.open_program(id, session, Program { argv, stdin, limit, window })
             }
+            Request::More { session, taken } => self.order(id, session, Order::More(taken)),
+            Request::Signal { session, signal } => self.order(id, session, Order::Signal(signal)),
             Request::Start { session, at } => self.start(id, session, at),
             Request::Finish { session } => self.finish(id, session),
             Request::Cancel { session } => {
@@ -167,7 +181,16 @@ impl<W: Write, E: Engine> Desk<W, E> {
         }
     }
 
-    fn open(&mut self, id: CallId, session: SessionId, task: Task, start: Option<Sender<Option<u64>>>) -> Answered {
+    fn open_program(&mut self, id: CallId, session: SessionId, program: Program) -> Answered {
+        match reins() {
+            Ok((reins, bit)) => self.open(id, session, Task::Run { program, bit }, Line::Program(reins)),
+            Err(error) => {
+                self.fail(id, FaultKind::Refused, format!("no descriptor for the program's session: {error}"))
+            }
+        }
+    }
+
+    fn open(&mut self, id: CallId, session: SessionId, task: Task, line: Line) -> Answered {
         let load = match self.admit(&task) {
             Ok(load) => load,
             Err(error) => return self.fail(id, FaultKind::Refused, error),
@@ -181,7 +204,7 @@ impl<W: Write, E: Engine> Desk<W, E> {
             return self.fail(id, FaultKind::Refused, format!("no thread can be started for the session: {error}"));
         }
         let (ready, finish) = if is_test { (Some(id), None) } else { (None, Some(id)) };
-        place.insert(Session { cancel, load, ready, finish, start, cancelled: false, outcome: None });
+        place.insert(Session { cancel, load, ready, finish, line, cancelled: false, outcome: None });
         Ok(())
     }
 
@@ -190,7 +213,7 @@ impl<W: Write, E: Engine> Desk<W, E> {
             Task::Respond(part) | Task::Initiate { part, .. } => admit_part(part)?,
             Task::Prepare { size, .. } => Load::of_file(*size)?,
             Task::Attach(_) => Load { flows: 1, ..Load::NONE },
-            Task::Run { stdin, limit, .. } => Load::of_program(stdin, *limit)?,
+            Task::Run { program, .. } => Load::of_program(&program.stdin, program.limit, program.window)?,
         };
         if self.sessions.len() >= SESSIONS_MOST {
             return Err(LimitError::Sessions);
@@ -207,14 +230,35 @@ impl<W: Write, E: Engine> Desk<W, E> {
         }
     }
 
+    /// For the call that will be answered at the program's end.
+    fn output(&mut self, session: SessionId, output: Output) -> Answered {
+        match self.sessions.get(&session).and_then(|session| session.finish) {
+            Some(id) => self.answer(id, Outcome::Output(output)),
+            None => Ok(()),
+        }
+    }
+
+    fn order(&mut self, id: CallId, session: SessionId, order: Order) -> Answered {
+        match self.sessions.get(&session).map(|session| &session.line) {
+            Some(Line::Program(reins)) => reins.give(order),
+            // It has ended, or is cancelled and about to.
+            None => {}
+            Some(_) if self.sessions[&session].cancelled => {}
+            Some(_) => {
+                return self.fail(id, FaultKind::Session, format!("session {} is no program", session.0));
+            }
+        }
+        self.done(id, Reply::Done)
+    }
+
     /// The answer is the session's outcome. That a session is there and connected, the
     /// coordinator knows from an answer.
     fn start(&mut self, id: CallId, session: SessionId, at: Option<u64>) -> Answered {
         let connected = self.sessions.get_mut(&session).filter(|session| session.ready.is_none());
-        match connected.and_then(|session| session.start.take()) {
+        match connected.map(|session| mem::replace(&mut session.line, Line::None)) {
             // If it has ended instead, its outcome is kept, or on its way.
-            Some(start) => drop(start.send(at)),
-            None => {
+            Some(Line::Start(start)) => drop(start.send(at)),
+            _ => {
                 let why = format!("there is no connected session {} to start", session.0);
                 return self.fail(id, FaultKind::Session, why);
             }
@@ -259,7 +303,7 @@ impl<W: Write, E: Engine> Desk<W, E> {
         if let Entry::Occupied(mut place) = self.sessions.entry(session) {
             place.get().cancel.cancel();
             place.get_mut().cancelled = true;
-            place.get_mut().start = None;
+            place.get_mut().line = Line::None;
             if !place.get().runs() {
                 place.remove();
             }

@@ -7,26 +7,34 @@ use std::{
         fd::{AsFd, OwnedFd},
         unix::process::ExitStatusExt,
     },
+    path::Path,
     process::{Command, ExitStatus, Stdio},
     time::Instant,
 };
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    io::{Errno, ioctl_fionbio},
-    process::{Pid, PidfdFlags, pidfd_open},
+    io::{Errno, ioctl_fionbio, ioctl_fionread},
+    process::{Pid, PidfdFlags, kill_process_group, pidfd_open},
 };
 use vtax_engine::Cancel;
-use vtax_model::units::Span;
+use vtax_model::units::{ByteSize, Span};
 use vtax_sys::{SysError, children::Kept};
 
+use super::reins::{Bit, Order};
 use crate::{
-    limits::OUTPUT_MOST,
-    protocol::{Fault, FaultKind, Ran},
+    limits::{OUTPUT_MOST, WINDOW_MOST},
+    protocol::{Fault, FaultKind, Output, Ran, Signal, Stream},
 };
 
 /// Where programs are looked for if nobody has said so: the kernel gives its first process no PATH.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// The HOME that the kernel gives its first process, and the one that programs get instead if the
+/// guest has it: they are root's.
+const NO_HOME: &str = "/";
+const HOME: &str = "/root";
+/// What is taken of an output, and sent, at a time.
+const PIECE: usize = 32 << 10;
 /// How often a cancel is looked for.
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
@@ -61,39 +69,136 @@ impl From<ProgramError> for Fault {
     }
 }
 
-/// With this on its standard input, to the program's own end: what it leaves running in the background goes on, and isn't waited
-/// for although it may hold the outputs open.
-pub(super) fn run(argv: &[String], stdin: Vec<u8>, limit: Span, cancel: &Cancel) -> Result<Ran, ProgramError> {
-    let [program, arguments @ ..] = argv else { return Err(ProgramError::Unnamed) };
+/// What to run, as [`Request::Run`](crate::protocol::Request::Run) has it.
+pub(super) struct Program {
+    pub(super) argv: Vec<String>,
+    pub(super) stdin: Vec<u8>,
+    pub(super) limit: Span,
+    pub(super) window: Option<ByteSize>,
+}
+
+/// To the program's own end: what it leaves running in the background goes on, and isn't waited for although it may hold the
+/// outputs open. With a window `send` gets its outputs, otherwise they are kept for the reply.
+pub(super) fn run(
+    program: Program,
+    bit: &Bit,
+    cancel: &Cancel,
+    mut send: impl FnMut(Output),
+) -> Result<Ran, ProgramError> {
+    let Program { argv, stdin, limit, window } = program;
+    let [name, arguments @ ..] = &argv[..] else { return Err(ProgramError::Unnamed) };
     let until = Instant::now() + limit.0;
-    let mut command = Command::new(program);
-    let input = if stdin.is_empty() { Stdio::null() } else { Stdio::piped() };
+    let mut child = Kept::spawn(&mut command(name, arguments, !stdin.is_empty()))?;
+    let lost = |source| ProgramError::Lost { program: name.clone(), source };
+    let mut run = Running::of(&mut child, stdin, window).map_err(lost)?;
+    while !run.step(bit, &mut send).map_err(lost)? {
+        if cancel.is_cancelled() {
+            return Err(ProgramError::Cancelled { program: name.clone() });
+        }
+        if !run.ended && Instant::now() >= until {
+            return Err(ProgramError::TooLong { program: name.clone(), limit });
+        }
+    }
+    let status = status(child.wait().map_err(lost)?);
+    let [stdout, stderr] = run.outlets.map(Outlet::text);
+    Ok(Ran { status, stdout, stderr })
+}
+
+fn command(name: &str, arguments: &[String], has_input: bool) -> Command {
+    let mut command = Command::new(name);
+    let input = if has_input { Stdio::piped() } else { Stdio::null() };
     command.args(arguments).stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
     if env::var_os("PATH").is_none() {
         command.env("PATH", PATH);
     }
-    let mut child = Kept::spawn(&mut command)?;
-    let lost = |source| ProgramError::Lost { program: program.clone(), source };
-    let mut run = Running::of(&mut child, stdin).map_err(lost)?;
-    while !run.step().map_err(lost)? {
-        if cancel.is_cancelled() {
-            return Err(ProgramError::Cancelled { program: program.clone() });
-        }
-        if Instant::now() >= until {
-            return Err(ProgramError::TooLong { program: program.clone(), limit });
-        }
+    if env::var_os("HOME").is_none_or(|home| home == NO_HOME) && Path::new(HOME).is_dir() {
+        command.env("HOME", HOME);
     }
-    let status = status(child.wait().map_err(lost)?);
-    let [stdout, stderr] = run.outputs.map(Output::text);
-    Ok(Ran { status, stdout, stderr })
+    command
 }
 
 /// A program that is followed.
 struct Running {
+    group: Pid,
     /// Readable once it has ended (pidfd_open(2)).
     end: OwnedFd,
+    ended: bool,
     input: Input,
-    outputs: [Output; 2],
+    outlets: [Outlet; 2],
+    /// How much of the outputs may be sent now; none if they are kept.
+    window: Option<u64>,
+}
+
+impl Running {
+    fn of(child: &mut Kept, stdin: Vec<u8>, window: Option<ByteSize>) -> io::Result<Running> {
+        let group = Pid::from_child(child);
+        let end = pidfd_open(group, PidfdFlags::empty())?;
+        let input = Input::of(child.stdin.take().map(OwnedFd::from), stdin)?;
+        let stdout = Outlet::of(Stream::Stdout, child.stdout.take().map(OwnedFd::from))?;
+        let stderr = Outlet::of(Stream::Stderr, child.stderr.take().map(OwnedFd::from))?;
+        let window = window.map(|window| window.0);
+        Ok(Running { group, end, ended: false, input, outlets: [stdout, stderr], window })
+    }
+
+    /// Gives what it takes and takes what has come, waiting a tick for it; true when the program has ended and all that it
+    /// wrote is taken.
+    fn step(&mut self, bit: &Bit, send: &mut impl FnMut(Output)) -> io::Result<bool> {
+        let has_ended = self.wait(bit)?;
+        bit.orders().for_each(|order| self.obey(order));
+        self.input.give()?;
+        for outlet in &mut self.outlets {
+            if has_ended {
+                outlet.close()?;
+            }
+            match &mut self.window {
+                None => outlet.keep()?,
+                Some(window) => {
+                    let Some(bytes) = outlet.take(*window)? else { continue };
+                    *window -= bytes.len() as u64;
+                    send(Output { stream: outlet.stream, bytes });
+                }
+            }
+        }
+        self.ended |= has_ended;
+        Ok(self.ended && self.outlets.iter().all(Outlet::is_empty))
+    }
+
+    /// For anything to happen, at most a tick; true if the program has just ended.
+    fn wait(&self, bit: &Bit) -> io::Result<bool> {
+        let mut fds = vec![PollFd::new(bit, PollFlags::IN)];
+        if self.window != Some(0) {
+            let pipes = self.outlets.iter().filter_map(|outlet| outlet.pipe.as_ref());
+            fds.extend(pipes.map(|pipe| PollFd::new(pipe, PollFlags::IN)));
+        }
+        fds.extend(self.input.pipe.as_ref().map(|pipe| PollFd::new(pipe, PollFlags::OUT)));
+        if !self.ended {
+            fds.push(PollFd::new(&self.end, PollFlags::IN));
+        }
+        match poll(&mut fds, Some(&TICK)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        Ok(!self.ended && fds.last().is_some_and(|end| end.revents().contains(PollFlags::IN)))
+    }
+
+    /// What a program has left running when it ended is not its group any more.
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::More(taken) => {
+                self.window = self.window.map(|window| window.saturating_add(taken.0).min(WINDOW_MOST.0));
+            }
+            Order::Signal(_) if self.ended => {}
+            Order::Signal(signal) => {
+                let signal = match signal {
+                    Signal::Int => rustix::process::Signal::INT,
+                    Signal::Term => rustix::process::Signal::TERM,
+                    Signal::Kill => rustix::process::Signal::KILL,
+                };
+                // It isn't waited for yet, so the number is its own. An error means that it has just ended.
+                let _ = kill_process_group(self.group, signal);
+            }
+        }
+    }
 }
 
 /// What is still to be given to it.
@@ -101,41 +206,6 @@ struct Input {
     pipe: Option<io::PipeWriter>,
     bytes: Vec<u8>,
     given: usize,
-}
-
-/// One of its outputs.
-struct Output {
-    pipe: Option<io::PipeReader>,
-    kept: Vec<u8>,
-}
-
-impl Running {
-    fn of(child: &mut Kept, stdin: Vec<u8>) -> io::Result<Running> {
-        let end = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
-        let input = Input::of(child.stdin.take().map(OwnedFd::from), stdin)?;
-        let stdout = child.stdout.take().map(OwnedFd::from);
-        let stderr = child.stderr.take().map(OwnedFd::from);
-        Ok(Running { end, input, outputs: [Output::of(stdout)?, Output::of(stderr)?] })
-    }
-
-    /// Gives what it takes and takes what has come, waiting a tick for it; true when the program has ended and all that it
-    /// wrote is taken.
-    fn step(&mut self) -> io::Result<bool> {
-        let pipes = self.outputs.iter().filter_map(|output| output.pipe.as_ref());
-        let mut fds: Vec<_> = pipes.map(|pipe| PollFd::new(pipe, PollFlags::IN)).collect();
-        fds.extend(self.input.pipe.as_ref().map(|pipe| PollFd::new(pipe, PollFlags::OUT)));
-        fds.push(PollFd::new(&self.end, PollFlags::IN));
-        match poll(&mut fds, Some(&TICK)) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-        let ended = fds.last().is_some_and(|end| end.revents().contains(PollFlags::IN));
-        self.input.give()?;
-        for output in &mut self.outputs {
-            output.take()?;
-        }
-        Ok(ended)
-    }
 }
 
 impl Input {
@@ -165,34 +235,59 @@ impl Input {
     }
 }
 
-impl Output {
-    fn of(pipe: Option<OwnedFd>) -> io::Result<Output> {
+/// One of its outputs.
+struct Outlet {
+    stream: Stream,
+    /// Until its end.
+    pipe: Option<io::PipeReader>,
+    /// After the end of the program: what it has left in the pipe.
+    left: Option<u64>,
+    kept: Vec<u8>,
+}
+
+impl Outlet {
+    fn of(stream: Stream, pipe: Option<OwnedFd>) -> io::Result<Outlet> {
         if let Some(pipe) = &pipe {
             ioctl_fionbio(pipe.as_fd(), true)?;
         }
-        Ok(Output { pipe: pipe.map(io::PipeReader::from), kept: Vec::new() })
+        Ok(Outlet { stream, pipe: pipe.map(io::PipeReader::from), left: None, kept: Vec::new() })
     }
 
-    /// What is there now, and no more than a pipe holds: somebody may write without end.
-    fn take(&mut self) -> io::Result<()> {
-        const PIPE: usize = 64 << 10;
-        let Some(pipe) = &mut self.pipe else { return Ok(()) };
-        let (mut buffer, mut taken) = ([0; 8 << 10], 0);
-        while taken < PIPE {
-            match pipe.read(&mut buffer) {
-                Ok(0) => {
-                    self.pipe = None;
-                    return Ok(());
-                }
-                Ok(count) => {
-                    taken += count;
-                    let room = usize::try_from(OUTPUT_MOST.0).unwrap_or(usize::MAX) - self.kept.len();
-                    self.kept.extend(&buffer[..count.min(room)]);
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+    /// What is in the pipe now is the rest, even if somebody else goes on writing.
+    fn close(&mut self) -> io::Result<()> {
+        self.left = self.pipe.as_ref().map(ioctl_fionread).transpose()?;
+        Ok(())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.pipe.is_none() || self.left == Some(0)
+    }
+
+    /// What is there now, one piece of it, and no more than `room`.
+    fn take(&mut self, room: u64) -> io::Result<Option<Vec<u8>>> {
+        let room = self.left.unwrap_or(u64::MAX).min(room).min(PIECE as u64);
+        let Some(pipe) = self.pipe.as_mut().filter(|_| room > 0) else { return Ok(None) };
+        let mut piece = vec![0; PIECE];
+        let room = usize::try_from(room).unwrap_or(PIECE);
+        match pipe.read(&mut piece[..room]) {
+            Ok(0) => self.pipe = None,
+            Ok(count) => {
+                piece.truncate(count);
+                self.left = self.left.map(|left| left - count as u64);
+                return Ok(Some(piece));
             }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+        Ok(None)
+    }
+
+    /// Takes a piece, for the reply as much of it as is kept.
+    fn keep(&mut self) -> io::Result<()> {
+        if let Some(piece) = self.take(u64::MAX)? {
+            let room = usize::try_from(OUTPUT_MOST.0).unwrap_or(usize::MAX) - self.kept.len();
+            self.kept.extend(&piece[..piece.len().min(room)]);
         }
         Ok(())
     }
@@ -210,23 +305,111 @@ fn status(status: ExitStatus) -> i32 {
 
 #[cfg(test)]
 mod tests {
-    use std::{thread, time::Duration};
+    use std::{sync::mpsc, thread, time::Duration};
 
     use super::*;
+    use crate::server::reins::{Reins, reins};
 
     const SOON: Span = Span(Duration::from_secs(10));
 
+    fn shell_program(script: &str, limit: Span) -> Program {
+        let argv = ["sh", "-c", script].map(str::to_owned).to_vec();
+        Program { argv, stdin: Vec::new(), limit, window: None }
+    }
+
+    /// Nobody says anything to it, and its outputs are kept.
+    fn run_alone(program: Program, cancel: &Cancel) -> Result<Ran, ProgramError> {
+        let (_reins, bit) = reins().expect("a bell");
+        run(program, &bit, cancel, |output| panic!("{output:?} was sent"))
+    }
+
     fn shell(script: &str, limit: Span) -> Result<Ran, ProgramError> {
-        let argv = ["sh", "-c", script].map(str::to_owned);
-        run(&argv, Vec::new(), limit, &Cancel::new())
+        run_alone(shell_program(script, limit), &Cancel::new())
+    }
+
+    /// Its outputs, each as it came, and its status; `seen` is told of each piece and may give orders.
+    fn watch(script: &str, window: u64, mut seen: impl FnMut(&Reins, &Output)) -> ([Vec<u8>; 2], i32) {
+        let (reins, bit) = reins().expect("a bell");
+        let program = Program { window: Some(ByteSize(window)), ..shell_program(script, SOON) };
+        let mut outputs = [Vec::new(), Vec::new()];
+        let ran = run(program, &bit, &Cancel::new(), |output| {
+            outputs[output.stream as usize].extend(&output.bytes);
+            seen(&reins, &output);
+        });
+        let Ran { status, stdout, stderr } = ran.expect("it runs");
+        assert_eq!((&*stdout, &*stderr), ("", ""), "what was sent isn't kept");
+        (outputs, status)
+    }
+
+    #[test]
+    fn a_program_that_is_watched_is_heard_as_it_writes_and_to_the_last_byte() {
+        let more = |reins: &Reins, output: &Output| reins.give(Order::More(ByteSize(output.bytes.len() as u64)));
+        let script = r"head -c 3000000 /dev/zero | tr '\0' x; printf '\377' >&2; exit 4";
+        let ([stdout, stderr], status) = watch(script, 40_000, more);
+        assert_eq!((stdout.len(), &stderr[..], status), (3_000_000, &[0xff][..], 4));
+        let mut pieces = Vec::new();
+        watch("echo a; sleep 0.3; echo b", 64, |_, output| pieces.push(output.bytes.clone()));
+        assert_eq!(pieces, [b"a\n", b"b\n"]);
+    }
+
+    /// The program has long ended when the last of it is asked for.
+    #[test]
+    fn no_more_is_sent_than_there_is_room_for() {
+        let (reins, bit) = reins().expect("a bell");
+        let program = Program { window: Some(ByteSize(10)), ..shell_program("printf 0123456789abcdef; exit 3", SOON) };
+        let (tell, told) = mpsc::channel();
+        thread::scope(|scope| {
+            let run = scope.spawn(move || run(program, &bit, &Cancel::new(), |output| drop(tell.send(output.bytes))));
+            assert_eq!(told.recv().expect("sent"), b"0123456789");
+            assert!(told.recv_timeout(Duration::from_millis(300)).is_err());
+            reins.give(Order::Signal(Signal::Kill));
+            reins.give(Order::More(ByteSize(4)));
+            assert_eq!(told.recv().expect("sent"), b"abcd");
+            reins.give(Order::More(ByteSize(u64::MAX)));
+            assert_eq!(told.recv().expect("sent"), b"ef");
+            assert_eq!(run.join().expect("no panic").expect("it runs").status, 3);
+        });
+    }
+
+    #[test]
+    fn what_goes_on_writing_after_the_end_isnt_waited_for() {
+        let script = "{ trap 'exit 0' TERM; while :; do echo x; done; } & echo $! >&2; sleep 0.2";
+        let mut writer = Vec::new();
+        let start = Instant::now();
+        watch(script, 64 << 10, |reins, output| {
+            reins.give(Order::More(ByteSize(output.bytes.len() as u64)));
+            if output.stream == Stream::Stderr {
+                writer.extend(&output.bytes);
+            }
+        });
+        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+        let writer = String::from_utf8(writer).expect("text");
+        let writer = writer.lines().next().and_then(|line| line.parse().ok()).and_then(Pid::from_raw);
+        // Its pipe was closed, which may have ended it.
+        let _ = rustix::process::kill_process(writer.expect("its number"), rustix::process::Signal::KILL);
+    }
+
+    #[test]
+    fn a_program_gets_signals() {
+        let script = "trap 'echo caught; exit 9' INT; echo ready; while :; do sleep 0.05; done";
+        let interrupted = watch(script, 1 << 10, |reins, output| {
+            if output.bytes == b"ready\n" {
+                reins.give(Order::Signal(Signal::Int));
+            }
+        });
+        assert_eq!(interrupted, ([b"ready\ncaught\n".to_vec(), Vec::new()], 9));
+        for (signal, number) in [(Signal::Term, 15), (Signal::Kill, 9)] {
+            let (_, status) = watch("echo; exec sleep 60", 1, |reins, _| reins.give(Order::Signal(signal)));
+            assert_eq!(status, 128 + number);
+        }
     }
 
     #[test]
     fn a_program_reads_its_input_to_the_end_or_not() {
         let bytes: Vec<u8> = (0..300_000).map(|index| (index % 251) as u8).collect();
         let with = |script: &str| {
-            let argv = ["sh", "-c", script].map(str::to_owned);
-            run(&argv, bytes.clone(), SOON, &Cancel::new()).expect("it runs")
+            let program = Program { stdin: bytes.clone(), ..shell_program(script, SOON) };
+            run_alone(program, &Cancel::new()).expect("it runs")
         };
         // While it is given, what comes back is taken: neither side waits for the other.
         assert_eq!(with("tr -d '\\000-\\377' | wc -c").stdout.trim(), "0");
@@ -264,9 +447,8 @@ mod tests {
         let late = shell("sleep 60", Span::from_millis(100)).expect_err("late").to_string();
         assert!(late.contains("`sh`") && late.contains("100ms"), "{late}");
         let cancel = Cancel::new();
-        let argv = ["sleep", "60"].map(str::to_owned);
         let cancelled = thread::scope(|scope| {
-            let run = scope.spawn(|| run(&argv, Vec::new(), SOON, &cancel));
+            let run = scope.spawn(|| run_alone(shell_program("sleep 60", SOON), &cancel));
             thread::sleep(Duration::from_millis(100));
             cancel.cancel();
             run.join().expect("no panic")
@@ -277,9 +459,9 @@ mod tests {
 
     #[test]
     fn a_program_that_isnt_there_is_named() {
-        let missing =
-            run(&["no-such-program".to_owned()], Vec::new(), SOON, &Cancel::new()).expect_err("missing").to_string();
+        let named = |argv: Vec<String>| run_alone(Program { argv, ..shell_program("", SOON) }, &Cancel::new());
+        let missing = named(vec!["no-such-program".to_owned()]).expect_err("missing").to_string();
         assert!(missing.contains("no-such-program"), "{missing}");
-        assert!(matches!(run(&[], Vec::new(), SOON, &Cancel::new()), Err(ProgramError::Unnamed)));
+        assert!(matches!(named(Vec::new()), Err(ProgramError::Unnamed)));
     }
 }

@@ -13,19 +13,16 @@ use std::{
 };
 
 use vtax_engine::{Cancel, EndSetup, EngineError, Failed, Target, Token};
-use vtax_model::{
-    measurement::EndReport,
-    units::{ByteSize, Span},
-    workload::TestSpec,
-};
+use vtax_model::{measurement::EndReport, units::ByteSize, workload::TestSpec};
 
 use super::{
     attach,
     desk::Event,
     engine::{Bound, Connected, Engine},
-    program,
+    program::{self, Program},
+    reins::Bit,
 };
-use crate::protocol::{Attachment, Fault, FaultKind, Outcome, Reply, SessionId};
+use crate::protocol::{Attachment, Fault, FaultKind, Outcome, Output, Reply, SessionId};
 
 /// What a session has to do.
 pub(super) enum Task {
@@ -42,9 +39,9 @@ pub(super) enum Task {
     },
     Attach(Attachment),
     Run {
-        argv: Vec<String>,
-        stdin: Vec<u8>,
-        limit: Span,
+        program: Program,
+        /// What the coordinator says while it runs.
+        bit: Bit,
     },
 }
 
@@ -64,19 +61,26 @@ pub(super) fn start<E: Engine>(
     events: SyncSender<Event>,
 ) -> io::Result<()> {
     let run = move || {
-        let outcome = run_guarded(|| {
-            run_task(task, &*engine, &cancel, |reply| {
-                let _ = events.send(Event::Ready { session, reply });
-            })
-        });
+        let tell = |news| {
+            let _ = events.send(Event::News { session, news });
+        };
+        let outcome = run_guarded(|| run_task(task, &*engine, &cancel, tell));
         // The owner is gone only if the whole agent is about to be.
         let _ = events.send(Event::SessionEnded { session, outcome });
     };
     thread::Builder::new().name("session".into()).spawn(run).map(drop)
 }
 
-/// `ready` is told when the end of a test is bound or connected.
-fn run_task<E: Engine>(task: Task, engine: &E, cancel: &Cancel, ready: impl FnOnce(Reply)) -> Result<Reply, Fault> {
+/// What a session has to say before its end.
+pub(super) enum News {
+    /// The end of a test is bound or connected.
+    Ready(Reply),
+    /// A program writes.
+    Output(Output),
+}
+
+fn run_task<E: Engine>(task: Task, engine: &E, cancel: &Cancel, tell: impl Fn(News)) -> Result<Reply, Fault> {
+    let ready = |reply| tell(News::Ready(reply));
     match task {
         Task::Respond(part) => respond(part, engine, cancel, ready).map_err(fault),
         Task::Initiate { part, target, starts } => {
@@ -86,8 +90,9 @@ fn run_task<E: Engine>(task: Task, engine: &E, cancel: &Cancel, ready: impl FnOn
             engine.prepare(&directory, size, cancel).map(|()| Reply::Done).map_err(|error| fault(error.into()))
         }
         Task::Attach(attachment) => attach::attach(&attachment, cancel).map(Reply::Link).map_err(Fault::from),
-        Task::Run { argv, stdin, limit } => {
-            program::run(&argv, stdin, limit, cancel).map(Reply::Ran).map_err(Fault::from)
+        Task::Run { program, bit } => {
+            let send = |output| tell(News::Output(output));
+            program::run(program, &bit, cancel, send).map(Reply::Ran).map_err(Fault::from)
         }
     }
 }

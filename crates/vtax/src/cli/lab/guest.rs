@@ -1,8 +1,8 @@
 //! The guests of a lab that is up, by their agents.
 
+mod exec;
+
 use std::{
-    ffi::OsString,
-    io::{self, IsTerminal, Read},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -12,27 +12,25 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, anyhow, ensure};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use anyhow::{Context, anyhow};
+pub(super) use exec::exec;
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::{Handle, Signals},
 };
 use vtax_agent::{
-    limits::{INPUT_MOST, TIME_MOST},
     link::{AgentError, AgentLink},
-    protocol::{Attachment, Ran},
+    protocol::Attachment,
 };
 use vtax_lab::{
     Lab, PlannedGuest,
-    guest::{GuestError, launch::Boot, process::Qemu},
+    guest::{GuestError, process::Qemu},
 };
 use vtax_model::{topology::Name, units::Mtu};
 use vtax_sys::{clock::boottime_ns, process::Signal};
 
 use crate::{
-    cli::print,
-    exit::{Blamed, Exit, Stop},
+    exit::{Blamed, Stop},
     study,
 };
 
@@ -40,9 +38,6 @@ use crate::{
 const ANSWER: Duration = Duration::from_secs(30);
 /// How long a QEMU that ends may be seen to run after its last byte.
 const DYING: Duration = Duration::from_secs(1);
-
-/// The status of a program that SIGKILL has ended, as a shell has it.
-const KILLED: i32 = 128 + 9;
 
 /// A guest that has come up.
 pub(super) struct Arrival {
@@ -183,93 +178,4 @@ pub(super) fn none(lab: &Lab, name: &Name) -> anyhow::Error {
 pub(super) fn running(lab: &Lab, guest: &PlannedGuest) -> Result<Qemu, Stop> {
     let qemu = lab.guest(&guest.name).or_infrastructure()?;
     if qemu.is_alive() { Ok(qemu) } else { Err(Stop::infrastructure(ended(&qemu))) }
-}
-
-/// Runs a command in a guest, and ends as it does.
-pub(super) fn exec(lab: &Lab, guest: &PlannedGuest, command: &[OsString]) -> Result<Exit, Stop> {
-    let command = texts(command).or_input()?;
-    let qemu = running(lab, guest)?;
-    let input = input(guest)?;
-    let link = connect(&qemu).or_infrastructure()?;
-    let before = qemu.last_words().console;
-    let ran = match run(&link, &command, &input).map_err(|error| lacking(guest, &command, error))? {
-        Ok(ran) => ran,
-        Err(error) => return Err(Stop::infrastructure(explain(&qemu, error))),
-    };
-    eprint!("{}", ran.stderr);
-    if let Some(line) = killed_for_memory(&before, &qemu).filter(|_| ran.status == KILLED) {
-        eprintln!("vtax: the guest `{}` ran out of memory: {line}", guest.name);
-    }
-    print(&ran.stdout)?;
-    Ok(Exit::Child(u8::try_from(ran.status).unwrap_or(u8::MAX)))
-}
-
-/// What the guest's kernel has said on its console since, if it has killed a program for its memory.
-fn killed_for_memory(before: &[String], qemu: &Qemu) -> Option<String> {
-    let lines = qemu.last_words().console.into_iter();
-    lines.rev().find(|line| line.contains("Out of memory: Killed process") && !before.contains(line))
-}
-
-/// Standard input to its end, unless it is a terminal: the command gets it with the order to run.
-fn input(guest: &PlannedGuest) -> Result<Vec<u8>, Stop> {
-    let stdin = io::stdin();
-    if stdin.is_terminal() {
-        return Ok(Vec::new());
-    }
-    const SOON: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
-    if poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&SOON)) == Ok(0) {
-        eprintln!("vtax: reading standard input to its end, for the command in the guest; </dev/null gives it none");
-    }
-    let mut input = Vec::new();
-    let read = stdin.lock().take(INPUT_MOST.0 + 1).read_to_end(&mut input).context("reading standard input");
-    read.or_infrastructure()?;
-    let fits = || -> anyhow::Result<()> {
-        let too_much = input.len() as u64 > INPUT_MOST.0;
-        ensure!(!too_much, "a command in the guest `{}` gets at most {INPUT_MOST} of standard input", guest.name);
-        Ok(())
-    };
-    fits().or_input()?;
-    Ok(input)
-}
-
-/// The control protocol is text.
-fn texts(command: &[OsString]) -> anyhow::Result<Vec<String>> {
-    let text = |word: &OsString| {
-        let text = word.to_str().map(str::to_owned);
-        text.with_context(|| format!("{word:?} is not UTF-8; a guest can't be told of it"))
-    };
-    command.iter().map(text).collect()
-}
-
-/// There is no such program in the guest.
-struct Missing(AgentError);
-
-/// What is no program of its own may be one of busybox.
-fn run(link: &AgentLink, command: &[String], input: &[u8]) -> Result<Result<Ran, AgentError>, Missing> {
-    let first = link.run(command, input, TIME_MOST);
-    let Err(error) = first else { return Ok(first) };
-    if !is_missing(&error) {
-        return Ok(Err(error));
-    }
-    let by_busybox: Vec<String> = [&["/bin/busybox".to_owned()], command].concat();
-    match link.run(&by_busybox, input, TIME_MOST) {
-        Err(second) if is_missing(&second) => Err(Missing(error)),
-        ran => Ok(ran),
-    }
-}
-
-/// The agent says it as the kernel does (ENOENT).
-fn is_missing(error: &AgentError) -> bool {
-    matches!(error, AgentError::Refused { fault, .. } if fault.message.contains("(os error 2)"))
-}
-
-fn lacking(guest: &PlannedGuest, command: &[String], Missing(error): Missing) -> Stop {
-    let (name, program) = (&guest.name, &command[0]);
-    Stop::input(match guest.launch.boot {
-        Boot::Kernel { .. } => anyhow!(
-            "the guest `{name}` has no program `{program}`: in its image there is only vtax's agent, as /init; install \
-             a busybox that is linked statically (Debian: busybox-static), and the next `vtax lab up` takes it along"
-        ),
-        Boot::Disk { .. } => anyhow!("the guest `{name}` has no program `{program}`: {error}"),
-    })
 }

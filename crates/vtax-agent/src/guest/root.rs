@@ -1,0 +1,87 @@
+//! Living in the files of the machine outside.
+//!
+//! A guest that is to do what its host can do needs the host's programs, and all that they need. So
+//! the host's root directory is shared with it, read-only, and what is written in the guest stays in
+//! its memory (overlayfs). The image's own files are covered by it as switch_root(8) does it: the
+//! new root is moved on top of the old one. With a chroot alone, the kernel would make no user
+//! namespaces for those who live in it (`create_user_ns` asks `current_chrooted`).
+
+use std::{env, io, os::unix::fs::symlink, path::Path};
+
+use rustix::{io::Errno, mount::MountFlags};
+use vtax_sys::{
+    SysError,
+    mount::{Pseudo, enter_root, mount, move_to, nine_p, overlay},
+};
+
+/// Where the parts are put together, in the image's own root.
+const SHARED: &str = "/vtax/shared";
+const WRITTEN: &str = "/vtax/written";
+const ROOT: &str = "/vtax/root";
+/// What goes along: the mounts of the guest's own kernel.
+const KEPT: [&str; 3] = ["proc", "sys", "dev"];
+/// What udev links elsewhere, and bash wants for `<(…)`: a process's own files.
+const OWN_FILES: [[&str; 2]; 4] = [
+    ["/proc/self/fd", "/dev/fd"],
+    ["/proc/self/fd/0", "/dev/stdin"],
+    ["/proc/self/fd/1", "/dev/stdout"],
+    ["/proc/self/fd/2", "/dev/stderr"],
+];
+const TRACING: &str = "/sys/kernel/tracing";
+
+/// Makes the share with this tag the root directory; from here on the image is out of sight. What
+/// the guest can do without is told to `say` if it isn't there.
+///
+/// # Errors
+/// Each names what couldn't be mounted, and where.
+pub(super) fn live_in(tag: &str, say: impl Fn(&str)) -> Result<(), SysError> {
+    let (written, root) = (Path::new(WRITTEN), Path::new(ROOT));
+    nine_p(tag, Path::new(SHARED))?;
+    mount(Pseudo::Tmpfs, written)?;
+    overlay(Path::new(SHARED), &written.join("upper"), &written.join("work"), root)?;
+    for kept in KEPT {
+        move_to(&Path::new("/").join(kept), &root.join(kept))?;
+    }
+    cover()?;
+    mount(Pseudo::Tmpfs, Path::new("/run"))?;
+    mount(Pseudo::Devpts, Path::new("/dev/pts"))?;
+    link_own_files()?;
+    let shm = mount(Pseudo::Tmpfs, Path::new("/dev/shm"));
+    let groups = mount(Pseudo::Cgroup2, Path::new("/sys/fs/cgroup"));
+    for lack in [shm, groups, mount_tracing()].into_iter().filter_map(Result::err) {
+        say(&format!("{lack}; the guest goes on without it"));
+    }
+    Ok(())
+}
+
+/// The old root stays below, and nobody's way leads there.
+fn cover() -> Result<(), SysError> {
+    env::set_current_dir(ROOT).map_err(|errno| failed("go to", ROOT, errno))?;
+    move_to(Path::new("."), Path::new("/"))?;
+    enter_root(Path::new("."))
+}
+
+fn link_own_files() -> Result<(), SysError> {
+    for [files, link] in OWN_FILES {
+        match symlink(files, link) {
+            Err(errno) if errno.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(failed("make the link", link, errno));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// sysfs has its directory if the kernel has tracefs.
+fn mount_tracing() -> Result<(), SysError> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    match rustix::mount::mount("tracefs", TRACING, "tracefs", flags, None) {
+        Ok(()) | Err(Errno::BUSY) => Ok(()),
+        Err(errno) => Err(failed("mount tracefs on", TRACING, errno.into())),
+    }
+}
+
+fn failed(operation: &'static str, object: &str, errno: io::Error) -> SysError {
+    SysError::Os { operation, object: object.to_owned(), errno, remedy: None }
+}

@@ -1,0 +1,188 @@
+//! `vtax lab exec` in a guest.
+
+use std::{
+    ffi::OsString,
+    io::{self, IsTerminal, Read, Write},
+    thread,
+};
+
+use anyhow::{Context, anyhow, ensure};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGTERM},
+    iterator::{Handle, Signals},
+    low_level::emulate_default_handler,
+};
+use vtax_agent::{
+    limits::{INPUT_MOST, WATCHED_MOST},
+    link::{AgentError, AgentLink},
+    protocol::{SessionId, Signal, Stream},
+};
+use vtax_lab::{
+    Lab, PlannedGuest,
+    guest::{launch::Boot, process::Qemu},
+};
+
+use super::{connect, explain, running};
+use crate::exit::{Blamed, Exit, Stop};
+
+/// The status of a program that a signal has ended, as a shell has it: SIGKILL, SIGPIPE.
+const KILLED: i32 = 128 + 9;
+const UNREAD: i32 = 128 + 13;
+
+/// Runs a command in a guest, shows what it writes as it comes, and ends as it does. Ctrl-C goes to
+/// the command, and a second one kills it.
+pub(in crate::cli::lab) fn exec(lab: &Lab, guest: &PlannedGuest, command: &[OsString]) -> Result<Exit, Stop> {
+    let command = texts(command).or_input()?;
+    let qemu = running(lab, guest)?;
+    let input = input(guest)?;
+    let link = connect(&qemu).or_infrastructure()?;
+    let before = qemu.last_words().console;
+    let mut failure = None;
+    let ran = run(&link, &command, &input, &mut failure).map_err(|error| lacking(guest, &command, error))?;
+    let status = match (ran, failure) {
+        (_, Some(error)) if error.kind() != io::ErrorKind::BrokenPipe => {
+            return Err(Stop::infrastructure(anyhow::Error::new(error).context("writing what the command wrote")));
+        }
+        (Ok(status), _) => status,
+        (Err(_), Some(_)) => UNREAD,
+        (Err(Failed::Agent(error)), None) => return Err(Stop::infrastructure(explain(&qemu, error))),
+        (Err(Failed::Signals(error)), None) => return Err(Stop::infrastructure(error)),
+    };
+    if let Some(line) = killed_for_memory(&before, &qemu).filter(|_| status == KILLED) {
+        eprintln!("vtax: the guest `{}` ran out of memory: {line}", guest.name);
+    }
+    Ok(Exit::Child(u8::try_from(status).unwrap_or(u8::MAX)))
+}
+
+/// What the guest's kernel has said on its console since, if it has killed a program for its memory.
+fn killed_for_memory(before: &[String], qemu: &Qemu) -> Option<String> {
+    let lines = qemu.last_words().console.into_iter();
+    lines.rev().find(|line| line.contains("Out of memory: Killed process") && !before.contains(line))
+}
+
+/// Standard input to its end, unless it is a terminal: the command gets it with the order to run.
+fn input(guest: &PlannedGuest) -> Result<Vec<u8>, Stop> {
+    let stdin = io::stdin();
+    if stdin.is_terminal() {
+        return Ok(Vec::new());
+    }
+    const SOON: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+    if poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&SOON)) == Ok(0) {
+        eprintln!("vtax: reading standard input to its end, for the command in the guest; </dev/null gives it none");
+    }
+    let mut input = Vec::new();
+    let read = stdin.lock().take(INPUT_MOST.0 + 1).read_to_end(&mut input).context("reading standard input");
+    read.or_infrastructure()?;
+    let fits = || -> anyhow::Result<()> {
+        let too_much = input.len() as u64 > INPUT_MOST.0;
+        ensure!(!too_much, "a command in the guest `{}` gets at most {INPUT_MOST} of standard input", guest.name);
+        Ok(())
+    };
+    fits().or_input()?;
+    Ok(input)
+}
+
+/// The control protocol is text.
+fn texts(command: &[OsString]) -> anyhow::Result<Vec<String>> {
+    let text = |word: &OsString| {
+        let text = word.to_str().map(str::to_owned);
+        text.with_context(|| format!("{word:?} is not UTF-8; a guest can't be told of it"))
+    };
+    command.iter().map(text).collect()
+}
+
+/// There is no such program in the guest.
+struct Missing(AgentError);
+
+/// Why there is no status.
+enum Failed {
+    Agent(AgentError),
+    Signals(anyhow::Error),
+}
+
+/// What is no program of its own may be one of busybox. `failure` is why the outputs couldn't be
+/// shown to their end, and the command was killed.
+fn run(
+    link: &AgentLink,
+    command: &[String],
+    input: &[u8],
+    failure: &mut Option<io::Error>,
+) -> Result<Result<i32, Failed>, Missing> {
+    let first = attend(link, command, input, failure);
+    let Err(Failed::Agent(error)) = first else { return Ok(first) };
+    if !is_missing(&error) {
+        return Ok(Err(Failed::Agent(error)));
+    }
+    let by_busybox: Vec<String> = [&["/bin/busybox".to_owned()], command].concat();
+    match attend(link, &by_busybox, input, failure) {
+        Err(Failed::Agent(second)) if is_missing(&second) => Err(Missing(error)),
+        ran => Ok(ran),
+    }
+}
+
+fn attend(link: &AgentLink, command: &[String], input: &[u8], failure: &mut Option<io::Error>) -> Result<i32, Failed> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("catching Ctrl-C").map_err(Failed::Signals)?;
+    let running = link.start(command, input, WATCHED_MOST).map_err(Failed::Agent)?;
+    let session = running.session();
+    thread::scope(|scope| {
+        let _end = EndOfSignals(signals.handle());
+        scope.spawn(move || pass_on(&mut signals, link, session));
+        let ended = running.follow(|stream, bytes| {
+            let shown = if failure.is_none() { show(stream, bytes) } else { Ok(()) };
+            if let Err(error) = shown {
+                *failure = Some(error);
+                // An agent that is gone has taken the command along.
+                let _ = link.cancel(session);
+            }
+        });
+        ended.map_err(Failed::Agent)
+    })
+}
+
+fn show(stream: Stream, bytes: &[u8]) -> io::Result<()> {
+    let write = |out: &mut dyn Write| out.write_all(bytes).and_then(|()| out.flush());
+    match stream {
+        Stream::Stdout => write(&mut io::stdout().lock()),
+        Stream::Stderr => write(&mut io::stderr().lock()),
+    }
+}
+
+/// The first signal goes to the command, as SIGINT or SIGTERM, the second kills it. If it can't be
+/// reached, the third ends vtax.
+fn pass_on(signals: &mut Signals, link: &AgentLink, session: SessionId) {
+    for (count, number) in signals.forever().enumerate() {
+        let signal = match (count, number) {
+            (0, SIGINT) => Signal::Int,
+            (0, _) => Signal::Term,
+            (1, _) => Signal::Kill,
+            _ => return drop(emulate_default_handler(number)),
+        };
+        // Who follows the command learns it if the agent is gone.
+        let _ = link.signal(session, signal);
+    }
+}
+
+struct EndOfSignals(Handle);
+
+impl Drop for EndOfSignals {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// The agent says it as the kernel does (ENOENT).
+fn is_missing(error: &AgentError) -> bool {
+    matches!(error, AgentError::Refused { fault, .. } if fault.message.contains("(os error 2)"))
+}
+
+fn lacking(guest: &PlannedGuest, command: &[String], Missing(error): Missing) -> Stop {
+    let (name, program) = (&guest.name, &command[0]);
+    Stop::input(match guest.launch.boot {
+        Boot::Kernel { .. } => anyhow!(
+            "the guest `{name}` has no program `{program}`: in its image there is only vtax's agent, as /init; install \
+             a busybox that is linked statically (Debian: busybox-static), and the next `vtax lab up` takes it along"
+        ),
+        Boot::Disk { .. } => anyhow!("the guest `{name}` has no program `{program}`: {error}"),
+    })
+}
