@@ -6,7 +6,7 @@ set -eu
 packages_for() {
     case $1 in
     build) echo "gcc libc6-dev" ;;
-    test) echo "gcc libc6-dev openssh-server openssh-client python3 python3-venv python3-pip iperf3 sockperf qperf qemu-system-x86 busybox-static" ;;
+    test) echo "gcc libc6-dev openssh-server openssh-client python3 python3-venv python3-pip iperf3 sockperf qperf qemu-system-x86 busybox-static iproute2" ;;
     kernel) echo "" ;;
     bench) echo "gcc libc6-dev iperf3 sockperf qperf iproute2 strace qemu-system-x86" ;;
     *) echo "usage: setup.sh build|test|bench|kernel" >&2; exit 2 ;;

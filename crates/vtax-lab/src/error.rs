@@ -5,7 +5,7 @@ use std::{fmt, io, path::PathBuf};
 use ipnet::Ipv4Net;
 use vtax_journal::{ExecuteError, JournalError, State, UndoErrors};
 use vtax_model::topology::Name;
-use vtax_sys::SysError;
+use vtax_sys::{SysError, pci::Address};
 
 use crate::{guest::GuestError, place::Place, processes::Holder};
 
@@ -93,6 +93,52 @@ pub enum LabError {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// Virtual functions are not where the plan has them.
+    #[error(
+        "the virtual functions of {device} are {found} and not {wanted}; make them first (vtax io create-vf), and the lab uses those"
+    )]
+    Moved {
+        /// The NIC.
+        device: Address,
+        /// Addresses that it seemed to announce.
+        wanted: String,
+        /// Those that they have.
+        found: String,
+    },
+    /// Somebody has changed their number since.
+    #[error(
+        "{device} has {found} virtual functions, and this lab made {made}: they are another's and are left alone; remove them with vtax io destroy-vf, then clean again"
+    )]
+    OtherVfs {
+        /// The NIC.
+        device: Address,
+        /// By the lab.
+        made: u32,
+        /// Now.
+        found: u32,
+    },
+    /// Accepted and not done.
+    #[error("the driver of {device} doesn't give function {index} its {what}; leave that out, or use another NIC")]
+    VfRefused {
+        /// The NIC.
+        device: Address,
+        /// The function.
+        index: u32,
+        /// What was asked for.
+        what: &'static str,
+    },
+    /// Its link isn't where it was.
+    #[error("{device} has no network link here any more; look at `vtax io list -l`")]
+    NoNicLink {
+        /// The NIC.
+        device: Address,
+    },
+    /// Nothing at the other end, or not switched on.
+    #[error("the link of {device} gets no carrier; look at the cable, and at the NIC at its other end")]
+    NoCarrier {
+        /// The NIC.
+        device: Address,
+    },
     /// Packets are counted only where they may wait.
     #[error("lab `{lab}`: link {place} has no queue that counts what is lost; give its wire a rate")]
     Uncounted {
@@ -162,7 +208,7 @@ impl From<GuestError> for LabError {
 
 impl LabError {
     /// What the kernel said about an object.
-    pub(crate) fn kernel(object: impl fmt::Display) -> impl FnOnce(SysError) -> LabError {
+    pub(crate) fn kernel(object: impl fmt::Display) -> impl Fn(SysError) -> LabError {
         move |error| LabError::Kernel { object: object.to_string(), error: Box::new(error) }
     }
 

@@ -1,18 +1,20 @@
 //! What a plan must know of this machine.
 
 mod guests;
+pub mod pci;
 mod vhost_user;
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, fs};
 
 use ipnet::{IpNet, Ipv4Net};
 use serde::{Deserialize, Serialize};
 use vtax_model::topology::Name;
-use vtax_sys::{SysError, netlink::Rtnl};
+use vtax_sys::{SysError, netlink::Rtnl, pci::Address};
 
 pub use guests::{GuestFacts, GuestNeeds, QemuFacts, SystemFacts};
+pub use pci::{Netdev, NoDevice, PciDevice, PciFacts};
 
-use crate::{error::LabError, inventory, world::World};
+use crate::{error::LabError, inventory, io, world::World};
 
 /// Facts about this machine, as data so that every plan can be tested anywhere.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,8 +28,12 @@ pub struct Facts {
     pub labs: Vec<Name>,
     /// How many network namespaces this user may have (`user.max_net_namespaces`).
     pub most_namespaces: u64,
-    /// Hardware that could be handed over.
-    pub hardware: Hardware,
+    /// PCI devices, which could be handed over.
+    #[serde(default)]
+    pub pci: PciFacts,
+    /// Those that labs have, each with its owner: `LAB/DOMAIN`.
+    #[serde(default)]
+    pub lent: BTreeMap<Address, String>,
     /// What there is for guests; nothing if nobody has looked ([`Facts::with_guests`]).
     #[serde(default)]
     pub guests: Option<GuestFacts>,
@@ -40,19 +46,6 @@ pub struct InUse {
     pub net: Ipv4Net,
     /// The object, as "address 192.0.2.1/24 of eth0".
     pub by: String,
-}
-
-/// What the machine has for guests.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hardware {
-    /// `/dev/kvm` is there.
-    pub kvm: bool,
-    /// There is an active IOMMU.
-    pub iommu: bool,
-    /// NICs with a PCI device below.
-    pub nics: Vec<String>,
-    /// Those of them that can have virtual functions.
-    pub sriov_nics: Vec<String>,
 }
 
 impl Facts {
@@ -79,7 +72,8 @@ impl Facts {
             in_use,
             labs: labs.into_iter().map(|lab| lab.name).collect(),
             most_namespaces: number("/proc/sys/user/max_net_namespaces").unwrap_or(u64::MAX),
-            hardware: Hardware::gather(),
+            pci: PciFacts::gather()?,
+            lent: io::lent(world)?,
             guests: None,
         })
     }
@@ -125,31 +119,6 @@ fn own_networks() -> Result<Vec<InUse>, SysError> {
         }
     }
     Ok(used)
-}
-
-impl Hardware {
-    fn gather() -> Hardware {
-        let nics = nics();
-        let sriov =
-            |nic: &&String| number(&format!("/sys/class/net/{nic}/device/sriov_totalvfs")).is_some_and(|n| n > 0);
-        Hardware {
-            kvm: Path::new("/dev/kvm").exists(),
-            iommu: fs::read_dir("/sys/class/iommu").is_ok_and(|mut entries| entries.next().is_some()),
-            sriov_nics: nics.iter().filter(sriov).cloned().collect(),
-            nics,
-        }
-    }
-}
-
-/// NICs whose device hangs on a PCI bus; a virtio NIC is one by way of its virtio device.
-fn nics() -> Vec<String> {
-    let Ok(entries) = fs::read_dir("/sys/class/net") else { return Vec::new() };
-    let names = entries.flatten().filter(|entry| {
-        fs::canonicalize(entry.path().join("device")).is_ok_and(|device| device.to_string_lossy().contains("/pci"))
-    });
-    let mut names: Vec<String> = names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-    names.sort();
-    names
 }
 
 fn number(path: &str) -> Option<u64> {

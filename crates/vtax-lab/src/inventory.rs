@@ -3,12 +3,15 @@
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 use vtax_journal::{Journal, JournalError, Owner, Record, Snapshot, State, scan};
-use vtax_model::{guest::Accelerator, topology::Name, units::ByteSize};
+use vtax_model::{guest::Accelerator, server::ServerSpec, topology::Name, units::ByteSize};
 
 use crate::{
+    dependency::Ties,
     error::LabError,
-    guest::process::Qemu,
+    guest::{launch::Launch, process::Qemu},
+    io::MadeVfs,
     lab::{self, About},
+    plan::Blueprint,
     site::{Receipt, Site},
     step::LabStep,
     world::{self, World},
@@ -31,7 +34,10 @@ pub struct LabSummary {
     /// Its guests.
     #[serde(default)]
     pub guests: Vec<GuestSummary>,
-    /// Its addresses.
+    /// If it is the record of virtual functions that were made by hand (`vtax io create-vf`), which.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub functions: Option<MadeVfs>,
+    /// Its addresses; an emulated server has none here.
     pub addresses: Option<Ipv4Net>,
 }
 
@@ -57,6 +63,12 @@ pub struct GuestSummary {
     pub cpus: Vec<u32>,
     /// What runs its instructions.
     pub accel: Accelerator,
+    /// If it is an emulated server, which.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<ServerSpec>,
+    /// What it depends on, and whether it could migrate live.
+    #[serde(flatten)]
+    pub ties: Ties,
 }
 
 /// What becomes of a guest.
@@ -149,6 +161,7 @@ fn summary(name: Name, snapshot: &Result<Snapshot<LabStep>, JournalError>) -> La
         hosts: Vec::new(),
         zones: Vec::new(),
         guests: Vec::new(),
+        functions: None,
         addresses: None,
     };
     let snapshot = match snapshot {
@@ -162,18 +175,35 @@ fn summary(name: Name, snapshot: &Result<Snapshot<LabStep>, JournalError>) -> La
         Some(blueprint) => LabSummary {
             state,
             owner,
+            guests: guests(&blueprint, &snapshot.records),
+            functions: functions(&blueprint, &snapshot.records),
             hosts: blueprint.hosts,
             zones: blueprint.zones,
-            guests: snapshot.records.iter().filter_map(guest).collect(),
-            addresses: Some(blueprint.addresses),
+            addresses: Some(blueprint.addresses).filter(|range| !range.addr().is_unspecified()),
             ..none
         },
         None => LabSummary { state, owner, ..none },
     }
 }
 
+/// A record of virtual functions is a lab without hosts.
+fn functions(blueprint: &Blueprint, records: &[Record<LabStep>]) -> Option<MadeVfs> {
+    match records.first().map(|record| &record.step) {
+        Some(LabStep::CreateVfs { device, count, .. }) if blueprint.hosts.is_empty() => {
+            Some(MadeVfs { device: *device, count: *count })
+        }
+        _ => None,
+    }
+}
+
+fn guests(blueprint: &Blueprint, records: &[Record<LabStep>]) -> Vec<GuestSummary> {
+    let steps = || records.iter().map(|record| &record.step);
+    let of = |record| guest(record, |launch| Ties::of(launch, blueprint, steps()));
+    records.iter().filter_map(of).collect()
+}
+
 /// Of a step that starts one.
-fn guest(record: &Record<LabStep>) -> Option<GuestSummary> {
+fn guest(record: &Record<LabStep>, ties: impl Fn(&Launch) -> Ties) -> Option<GuestSummary> {
     let LabStep::StartGuest { host, launch, pins } = &record.step else { return None };
     let process = record.progress.receipt().and_then(Receipt::process);
     let qemu = process.map(|process| Qemu::attach((**launch).clone(), process)).filter(Qemu::is_alive);
@@ -192,6 +222,8 @@ fn guest(record: &Record<LabStep>) -> Option<GuestSummary> {
         vcpus: launch.vcpus,
         cpus: pins.cpus.clone(),
         accel: launch.accel,
+        server: launch.server,
+        ties: ties(launch),
     })
 }
 

@@ -32,14 +32,18 @@
 //! | [`step`], `site` | a step as data; the kernel that it is taken in |
 //! | [`guest`] | virtual machines: what they boot, QEMU, its monitor |
 //! | [`lab`], [`inventory`] | a lab that is up; all labs of this user |
+//! | [`dependency`] | what guests depend on, and whether they could migrate live |
+//! | [`io`] | PCI devices, who has them; virtual functions made by hand |
 //! | [`world`] | privilege: root, a user namespace, the keeper |
 
 #![forbid(unsafe_code)]
 
+pub mod dependency;
 pub mod error;
 pub mod facts;
 pub mod guest;
 pub mod inventory;
+pub mod io;
 pub mod lab;
 pub mod limit;
 mod nic;
@@ -47,6 +51,7 @@ pub mod path;
 pub mod place;
 pub mod plan;
 mod processes;
+pub mod server;
 mod site;
 pub mod step;
 mod verify;
@@ -57,8 +62,8 @@ pub use facts::{Facts, GuestNeeds};
 pub use inventory::{CleanReport, GuestState, GuestSummary, LabState, LabSummary, clean, list};
 pub use lab::{Lab, Lifetime};
 pub use limit::Limit;
-pub use nic::{availability, guest_availability};
+pub use nic::{availability, guest_availability, no_cable};
 pub use path::Hop;
 pub use place::{LinkName, Place};
-pub use plan::{Endpoint, Plan, PlanError, PlannedGuest, plan};
+pub use plan::{Endpoint, NicError, Plan, PlanError, PlannedGuest, plan};
 pub use world::{Need, World, keeper_main};

@@ -48,7 +48,9 @@ pub(crate) fn hops(
 ) -> Result<Vec<Hop>, LabError> {
     let places =
         blueprint.path(from, to).ok_or_else(|| LabError::NoPath { from: from.name.clone(), to: to.name.clone() })?;
-    places.into_iter().map(|place| hop(site, blueprint, place)).collect()
+    // What is in a guest, its agent tells.
+    let ours = places.into_iter().filter(|place| blueprint.links.iter().any(|link| link.place == *place));
+    ours.map(|place| hop(site, blueprint, place)).collect()
 }
 
 fn hop(site: &mut Site, blueprint: &Blueprint, place: Place) -> Result<Hop, LabError> {

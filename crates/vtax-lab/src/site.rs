@@ -3,6 +3,7 @@
 
 mod guests;
 mod macvtap;
+mod pci;
 
 use std::{
     collections::HashMap,
@@ -358,7 +359,11 @@ impl Step for LabStep {
     type Error = LabError;
 
     fn describe(&self) -> String {
-        self.to_string()
+        match self {
+            // Its arguments are a page.
+            LabStep::StartGuest { host, launch, .. } => format!("guest {} in {host}", launch.name),
+            other => other.to_string(),
+        }
     }
 
     fn apply(&self, site: &mut Site) -> Result<Receipt, LabError> {
@@ -371,6 +376,13 @@ impl Step for LabStep {
             LabStep::AddRoute { namespace, to, via } => site.add_route(namespace, *to, *via),
             LabStep::SetSysctl { namespace, key, value } => site.set_sysctl(namespace, key, value),
             LabStep::LimitRate { at, limit } => site.limit_rate(at, *limit),
+            LabStep::TakeNic { device, at, mtu, .. } => site.take_nic(*device, at, *mtu),
+            LabStep::CreateVfs { device, at, count, functions, .. } => {
+                site.create_vfs(*device, at.as_ref(), *count, functions.as_deref())
+            }
+            LabStep::ProbeVfs { device, mtu } => site.probe_vfs(*device, *mtu),
+            LabStep::ConfigureVf { device, at, index, set, .. } => site.configure_vf(*device, at.as_ref(), *index, set),
+            LabStep::BindDriver { device, driver, .. } => site.bind_driver(*device, driver),
             LabStep::Verify => site.verify(),
         };
         done.map(|()| Receipt::default())
@@ -382,6 +394,7 @@ impl Step for LabStep {
         match self {
             LabStep::CreateNamespace { namespace } => site.is_pinned(namespace, receipt),
             LabStep::LimitRate { at, limit } => site.has_limit(at, *limit),
+            LabStep::ConfigureVf { device, at, index, set, .. } => site.has_vf(*device, at.as_ref(), *index, set),
             _ => Ok(()),
         }
     }
@@ -390,6 +403,12 @@ impl Step for LabStep {
         match self {
             LabStep::CreateNamespace { namespace } => site.remove_namespace(namespace, receipt),
             LabStep::StartGuest { launch, .. } => site.remove_guest(launch, receipt),
+            LabStep::TakeNic { device, at, was, .. } => site.return_nic(*device, at, was.as_ref()),
+            LabStep::CreateVfs { device, count, autoprobe, .. } => site.destroy_vfs(*device, *count, *autoprobe),
+            LabStep::ConfigureVf { device, at, index, was, link, .. } => {
+                site.release_vf(*device, at.as_ref(), *index, was.as_ref(), link.as_ref())
+            }
+            LabStep::BindDriver { device, was, .. } => site.unbind_driver(*device, was.as_ref()),
             LabStep::Verify => Ok(Undone::AlreadyGone),
             _ => Ok(Undone::Contained),
         }

@@ -1,14 +1,20 @@
 //! The steps that a lab is built of, as data.
 //!
-//! How the kernel takes them is in `site`. All links lie inside namespaces that the same
+//! How the kernel takes them is in `site`. Links that are made lie inside namespaces that the same
 //! plan makes, so undoing means to drop the namespaces: the kernel removes what is in them.
-//! Guests are stopped before.
+//! Guests are stopped before. Devices of the machine are given back as they were.
+
+mod pci;
 
 use std::{fmt, net::Ipv4Addr};
 
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 use vtax_model::{guest::Mac, topology::Name, units::Mtu};
+use vtax_sys::pci::Address;
+
+pub(crate) use pci::VFIO;
+pub use pci::{DriverState, LinkState, VfSettings};
 
 use crate::{
     guest::{arguments::arguments, launch::Launch, threads::Pins},
@@ -74,6 +80,65 @@ pub enum LabStep {
         at: Place,
         /// The bucket.
         limit: Limit,
+    },
+    /// Moves the link of a NIC, or of a virtual function, into a namespace under a name of the lab's.
+    TakeNic {
+        /// The device.
+        device: Address,
+        /// Where its link will be.
+        at: Place,
+        /// Its new MTU.
+        mtu: Mtu,
+        /// What it was in this machine's own namespace; nothing of a function that the same plan makes.
+        was: Option<LinkState>,
+    },
+    /// Makes virtual functions, none of which gets a driver by itself.
+    CreateVfs {
+        /// The NIC, which has none.
+        device: Address,
+        /// Where its link is, switched on, if not in this machine's own namespace.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        at: Option<Place>,
+        /// How many.
+        count: u32,
+        /// Where they will be, if the plan relies on it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        functions: Option<Vec<Address>>,
+        /// Whether the kernel looked for drivers of new ones before.
+        autoprobe: bool,
+    },
+    /// Lets the machine's drivers take all virtual functions of a NIC, as the kernel itself does with new
+    /// ones.
+    ProbeVfs {
+        /// The NIC.
+        device: Address,
+        /// The MTU of their links, if one is asked for.
+        mtu: Option<Mtu>,
+    },
+    /// Tells a NIC what a virtual function of it is kept to.
+    ConfigureVf {
+        /// The NIC.
+        device: Address,
+        /// Where its link is, if not in this machine's own namespace.
+        at: Option<Place>,
+        /// Which function.
+        index: u32,
+        /// What is asked for.
+        set: VfSettings,
+        /// What it was; nothing of a function that the same plan makes.
+        was: Option<VfSettings>,
+        /// The function itself and its link, which gets its address back only after this.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        link: Option<(Address, LinkState)>,
+    },
+    /// Gives a device to a driver.
+    BindDriver {
+        /// The device.
+        device: Address,
+        /// The driver.
+        driver: String,
+        /// Who had it; nothing of a function that the same plan makes.
+        was: Option<DriverState>,
     },
     /// Starts a guest, which opens its tap; its threads are pinned as soon as there are any.
     StartGuest {
@@ -169,6 +234,27 @@ impl fmt::Display for LabStep {
             LabStep::AddRoute { namespace, to, via } => write!(f, "route of {namespace} to {to} via {via}"),
             LabStep::SetSysctl { namespace, key, value } => write!(f, "sysctl of {namespace}: {key} = {value}"),
             LabStep::LimitRate { at, limit } => write!(f, "limit of {at}: {limit}"),
+            LabStep::TakeNic { device, at, mtu, was } => {
+                let name = was.as_ref().map(|was| format!(" ({})", was.name)).unwrap_or_default();
+                write!(f, "link {at}: NIC {device}{name}, mtu {mtu}")
+            }
+            LabStep::CreateVfs { device, functions: Some(functions), .. } => {
+                let list: Vec<String> = functions.iter().map(Address::to_string).collect();
+                write!(f, "virtual functions of {device}: {}", list.join(" "))
+            }
+            LabStep::CreateVfs { device, count, functions: None, .. } => {
+                write!(f, "virtual functions of {device}: {count}")
+            }
+            LabStep::ProbeVfs { device, mtu: None } => write!(f, "drivers of the virtual functions of {device}"),
+            LabStep::ProbeVfs { device, mtu: Some(mtu) } => {
+                write!(f, "drivers of the virtual functions of {device}, mtu {mtu}")
+            }
+            LabStep::ConfigureVf { device, index, set, .. } => write!(f, "function {index} of {device}: {set}"),
+            LabStep::BindDriver { device, driver, was } => {
+                let was = was.as_ref().and_then(|was| was.driver.as_ref());
+                let from = was.map(|driver| format!(" in place of {driver}")).unwrap_or_default();
+                write!(f, "driver of {device}: {driver}{from}")
+            }
             LabStep::StartGuest { host, launch, pins } => {
                 write!(f, "guest {} in {host}{pins}: {}", launch.name, launch.qemu.path.display())?;
                 arguments(launch).iter().try_for_each(|argument| write!(f, " {}", Quoted(argument)))

@@ -22,18 +22,24 @@ use crate::{
 
 /// Carrier changes are worked off by a kernel thread (`linkwatch`), at most a second late.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// The NICs at both ends of a cable agree on a speed first, after each change of the MTU of one again.
+const PATIENCE_WITH_NICS: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Waits until every link carries packets; looks at its mark and its MTU.
 pub(crate) fn up(site: &mut Site, blueprint: &Blueprint) -> Result<(), LabError> {
-    let deadline = Instant::now() + PATIENCE;
+    await_all(site, blueprint, blueprint.mtu)
+}
+
+fn await_all(site: &mut Site, blueprint: &Blueprint, mtu: Mtu) -> Result<(), LabError> {
+    let nics = blueprint.links.iter().any(|planned| planned.kind == PlannedLink::NIC);
+    let deadline = Instant::now() + if nics { PATIENCE_WITH_NICS } else { PATIENCE };
     loop {
         let found = Found::look(site, blueprint)?;
-        let waiting =
-            blueprint.links.iter().find(|planned| !found.get(&planned.place).is_some_and(|link| link.running));
-        match waiting {
+        let mut links = blueprint.links.iter().filter(|planned| !blueprint.ends_in_guest(&planned.place));
+        match links.find(|planned| !found.get(&planned.place).is_some_and(|link| link.running)) {
             Some(_) if Instant::now() < deadline => thread::sleep(PAUSE),
-            _ => return found.check_all(blueprint, blueprint.mtu),
+            _ => return found.check_all(blueprint, mtu),
         }
     }
 }
@@ -68,7 +74,7 @@ pub(crate) fn set_mtu(site: &mut Site, blueprint: &Blueprint, mtu: Mtu) -> Resul
     if !grows {
         limit_rates(site, blueprint, mtu)?;
     }
-    Found::look(site, blueprint)?.check_all(blueprint, mtu)
+    await_all(site, blueprint, mtu)
 }
 
 /// Gives the wires with a rate the burst and the queue that go with this MTU.
@@ -119,21 +125,37 @@ impl Found {
     }
 
     fn check(&self, planned: &PlannedLink, blueprint: &Blueprint, mtu: Mtu) -> Result<(), LabError> {
-        let (wanted, found) = (planned.mtu(mtu), self.carries(planned, blueprint)?.mtu);
+        let link = match self.carries(planned, blueprint) {
+            // It has a carrier once the guest is up that has the NIC at the other end.
+            Err(_) if blueprint.ends_in_guest(&planned.place) => self.marked(planned, blueprint)?,
+            link => link?,
+        };
+        let (wanted, found) = (planned.mtu(mtu), link.mtu);
         let (lab, place) = (blueprint.lab.clone(), planned.place.clone());
         if wanted == found { Ok(()) } else { Err(LabError::Mtu { lab, place, wanted, found }) }
     }
 
     /// The link, if it is ours and carries packets.
     fn carries(&self, planned: &PlannedLink, blueprint: &Blueprint) -> Result<&Link, LabError> {
-        let (lab, place) = (blueprint.lab.clone(), planned.place.clone());
-        let wrong = |why| Err(LabError::Link { lab, place, why });
+        match self.marked(planned, blueprint)? {
+            link if !link.running => Err(wrong(planned, blueprint, "has no carrier")),
+            link => Ok(link),
+        }
+    }
+
+    /// The link, if it is ours and switched on.
+    fn marked(&self, planned: &PlannedLink, blueprint: &Blueprint) -> Result<&Link, LabError> {
         match self.get(&planned.place) {
-            None => wrong("is gone"),
-            Some(link) if link.alias.as_ref() != Some(&planned.mark) => wrong("doesn't carry the lab's mark"),
-            Some(link) if !link.up => wrong("is switched off"),
-            Some(link) if !link.running => wrong("has no carrier"),
+            None => Err(wrong(planned, blueprint, "is gone")),
+            Some(link) if link.alias.as_ref() != Some(&planned.mark) => {
+                Err(wrong(planned, blueprint, "doesn't carry the lab's mark"))
+            }
+            Some(link) if !link.up => Err(wrong(planned, blueprint, "is switched off")),
             Some(link) => Ok(link),
         }
     }
+}
+
+fn wrong(planned: &PlannedLink, blueprint: &Blueprint, why: &'static str) -> LabError {
+    LabError::Link { lab: blueprint.lab.clone(), place: planned.place.clone(), why }
 }

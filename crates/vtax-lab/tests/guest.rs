@@ -70,6 +70,8 @@ impl Bench {
             node: None,
             boot: Boot::Disk { disk: PathBuf::new(), format: DiskFormat::Raw, keep: false },
             nics,
+            devices: Vec::new(),
+            server: None,
             seed: None,
         };
         let initramfs = image::build(&self.kernel, init, &launch.drivers(), Tools::None).expect("an image");

@@ -107,6 +107,8 @@ fn a_system_gets_the_agent_from_the_seed_and_runs_it() {
             append: vec!["rdinit=/system".to_owned()],
         },
         nics: Vec::new(),
+        devices: Vec::new(),
+        server: None,
         seed: Some(Seed { agent: agent(), address: "198.18.0.3/24".parse().expect("an address") }),
     };
     let mut guest = Guest(Qemu::start(launch, spawn).expect("QEMU starts"));

@@ -91,19 +91,32 @@ pub struct Turn {
 
 /// The samples of round `round`, in the order in which they are to be taken.
 ///
-/// Every cell once, the baseline's twice where there is something to hold against it. Blocks come in random order and the rows of a block
-/// one after the other, again in random order: what is compared is then measured within
-/// seconds, so that a drifting machine moves both alike, and the MTU changes once a block.
+/// Every cell once, the baseline's twice where there is something to hold against it. MTUs come in random
+/// order, within each its blocks, and the rows of a block one after the other, each again in random
+/// order. What is compared is then measured within seconds, so that a drifting machine moves all of it
+/// alike. The MTU changes as seldom as a round allows: a real NIC's link is down for seconds after it.
 /// The same seed gives the same order, also when a killed run is resumed.
 pub fn round_order(cells: &[Cell], baseline: Row, seed: u64, round: u32) -> Vec<Turn> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed ^ (u64::from(round) << 32 | u64::from(round)));
     // One step away from the seeding, whose first output differs little between rounds.
     rng.next_u64();
-    let mut blocks: Vec<Block> = cells.iter().map(Cell::block).collect();
-    blocks.sort_unstable();
-    blocks.dedup();
-    blocks.shuffle(&mut rng);
-    blocks.into_iter().flat_map(|block| block_order(cells, baseline, block, &mut rng)).collect()
+    let mut turns = Vec::new();
+    for mtu in shuffled(cells.iter().map(|cell| cell.mtu), &mut rng) {
+        let blocks = cells.iter().map(Cell::block).filter(|block| block.mtu == mtu);
+        for block in shuffled(blocks, &mut rng) {
+            turns.extend(block_order(cells, baseline, block, &mut rng));
+        }
+    }
+    turns
+}
+
+/// Each value once.
+fn shuffled<T: Ord>(values: impl Iterator<Item = T>, rng: &mut impl Rng) -> Vec<T> {
+    let mut values: Vec<T> = values.collect();
+    values.sort_unstable();
+    values.dedup();
+    values.shuffle(rng);
+    values
 }
 
 fn block_order(cells: &[Cell], baseline: Row, block: Block, rng: &mut impl Rng) -> Vec<Turn> {
@@ -150,18 +163,60 @@ mod tests {
             let order = || round_order(&study.cells, study.baseline, seed, round);
             prop_assert_eq!(order(), order());
         }
+
+        #[test]
+        fn each_mtu_and_in_it_each_block_is_gone_through_at_once(seed: u64, round in 1u32..1000) {
+            let study = demo();
+            let turns = round_order(&study.cells, study.baseline, seed, round);
+            let cells = || turns.iter().map(|turn| &study.cells[turn.cell]);
+            prop_assert_eq!(stretches(cells().map(|cell| cell.mtu)), 2);
+            prop_assert_eq!(stretches(cells().map(Cell::block)), 8);
+        }
+    }
+
+    /// How many times another value begins.
+    fn stretches<T: PartialEq>(values: impl Iterator<Item = T>) -> usize {
+        let mut values: Vec<T> = values.collect();
+        values.dedup();
+        values.len()
+    }
+
+    /// What comes first in 700 rounds, and how often.
+    fn firsts<T: Ord>(of: impl Fn(&Cell, Arm) -> T) -> BTreeMap<T, u32> {
+        let study = demo();
+        let mut firsts = BTreeMap::new();
+        for round in 1..=700 {
+            let turn = round_order(&study.cells, study.baseline, 7, round)[0];
+            *firsts.entry(of(&study.cells[turn.cell], turn.arm)).or_insert(0) += 1;
+        }
+        firsts
+    }
+
+    /// Whether each comes first as often as chance would have it, within five standard deviations.
+    fn are_even<T>(firsts: &BTreeMap<T, u32>) -> bool {
+        let share = 1.0 / firsts.len() as f64;
+        let deviation = (700.0 * share * (1.0 - share)).sqrt();
+        firsts.values().all(|count| (f64::from(*count) - 700.0 * share).abs() < 5.0 * deviation)
     }
 
     #[test]
-    fn rounds_differ_and_each_row_comes_first_about_as_often() {
+    fn rounds_differ_and_each_row_block_and_mtu_comes_first_as_often() {
+        let rows = firsts(|cell, arm| (cell.row, arm));
+        assert!(rows.len() == demo().rows.len() + 1 && are_even(&rows), "{rows:?}");
+        let blocks = firsts(|cell, _| cell.block());
+        assert!(blocks.len() == 8 && are_even(&blocks), "{blocks:?}");
+        let mtus = firsts(|cell, _| cell.mtu);
+        assert!(mtus.len() == 2 && are_even(&mtus), "{mtus:?}");
+    }
+
+    /// A round that begins with the MTU of the one before is not sought: it comes by chance.
+    #[test]
+    fn the_mtu_in_force_is_not_preferred() {
         let study = demo();
-        let rows = study.rows.len() + 1;
-        let mut first = BTreeMap::new();
-        for round in 1..=700 {
-            let turn = round_order(&study.cells, study.baseline, 7, round)[0];
-            *first.entry((study.cells[turn.cell].row, turn.arm)).or_insert(0) += 1;
-        }
-        assert_eq!(first.len(), rows);
-        assert!(first.values().all(|count| (40..200).contains(count)), "{first:?}");
+        let turns = |round| round_order(&study.cells, study.baseline, 7, round);
+        let mtu = |turn: &Turn| study.cells[turn.cell].mtu;
+        let stays = |round: &u32| mtu(&turns(*round)[0]) == mtu(turns(round - 1).last().expect("a turn"));
+        let stayed = (2..=701).filter(stays).count();
+        assert!((284..=416).contains(&stayed), "of 700, half within five standard deviations: {stayed}");
     }
 }

@@ -14,8 +14,9 @@ pub(crate) use table::{GuestOptions, GuestTable};
 
 use crate::{
     method::IoMethod,
-    study::{GuestPath, Row},
+    study::{GuestPath, Queueing, Row},
     units::ByteSize,
+    vf::{BadRate, VfOptions},
 };
 
 /// The virtual machine of a guest.
@@ -122,6 +123,14 @@ pub enum Attach {
         /// The hardware.
         model: EmulatedNic,
     },
+    /// A virtual function of the NIC at the host's end of the wire.
+    #[serde(rename = "sr-iov")]
+    SrIov(VfOptions),
+    /// That NIC itself.
+    Assigned,
+    /// That NIC, and everything else below its root complex.
+    #[serde(rename = "root-domain")]
+    RootDomain,
 }
 
 /// A virtio-net device.
@@ -265,7 +274,15 @@ impl Attach {
         match self {
             Attach::Paravirtual(_) => IoMethod::Paravirtual,
             Attach::Emulated { .. } => IoMethod::Emulated,
+            Attach::SrIov(_) => IoMethod::SrIov,
+            Attach::Assigned => IoMethod::Assigned,
+            Attach::RootDomain => IoMethod::RootDomain,
         }
+    }
+
+    /// Whether the guest gets a PCI device of the host.
+    pub fn is_device(&self) -> bool {
+        matches!(self, Attach::SrIov(_) | Attach::Assigned | Attach::RootDomain)
     }
 
     /// Which kind of it, if that is said.
@@ -273,21 +290,26 @@ impl Attach {
         match self {
             Attach::Paravirtual(nic) => nic.backend.map(Flavour::Backend),
             Attach::Emulated { model } => Some(Flavour::Model(*model)),
+            Attach::SrIov(_) | Attach::Assigned | Attach::RootDomain => None,
         }
     }
 
-    /// Pairs of queues.
+    /// Pairs of queues; of a PCI device its driver has as many as it will.
     pub fn queues(&self) -> u32 {
         match self {
             Attach::Paravirtual(nic) => nic.queues,
-            Attach::Emulated { .. } => 1,
+            Attach::Emulated { .. } | Attach::SrIov(_) | Attach::Assigned | Attach::RootDomain => 1,
         }
     }
 
     /// Whether a machine of this size can have such a NIC.
     pub fn check(&self, size: &GuestSize) -> Result<(), BadGuest> {
         size.check()?;
-        let Attach::Paravirtual(nic) = self else { return Ok(()) };
+        let nic = match self {
+            Attach::Paravirtual(nic) => nic,
+            Attach::SrIov(vf) => return vf.rate_mbit().map(drop).map_err(BadGuest::Rate),
+            Attach::Emulated { .. } | Attach::Assigned | Attach::RootDomain => return Ok(()),
+        };
         let tap = nic.backend != Some(Backend::VhostUser);
         let bad_ring = |ring: &u32| !Attach::RING.contains(ring) || !ring.is_power_of_two();
         match nic {
@@ -385,6 +407,9 @@ pub enum BadGuest {
     /// More than QEMU has with a tap.
     #[error("tx_ring = {0}: QEMU has 256 at most with a tap; remove it, or use backend = \"vhost-user\"")]
     TxRing(u32),
+    /// Of a virtual function.
+    #[error(transparent)]
+    Rate(BadRate),
 }
 
 impl BadGuest {
@@ -400,6 +425,7 @@ impl BadGuest {
             BadGuest::Vectors(_) => "vectors",
             BadGuest::Ring { option, .. } => option,
             BadGuest::TxRing(_) => "tx_ring",
+            BadGuest::Rate(_) => "rate",
         }
     }
 }
@@ -416,6 +442,9 @@ pub struct GuestDefaults {
     pub virtio: VirtioNic,
     /// The NIC of `emulated` rows.
     pub model: EmulatedNic,
+    /// The virtual functions of `sr-iov` rows.
+    #[serde(skip_serializing_if = "VfOptions::is_plain")]
+    pub vf: VfOptions,
 }
 
 impl GuestDefaults {
@@ -426,15 +455,19 @@ impl GuestDefaults {
 
     /// The NIC of a row's guests; none if the row has no guests.
     pub fn attach(&self, row: Row) -> Option<Attach> {
-        let GuestDefaults { virtio, model, .. } = self;
+        let GuestDefaults { virtio, model, vf, .. } = self;
         match row {
             Row::Method(IoMethod::Paravirtual) => Some(Attach::Paravirtual(*virtio)),
             Row::Method(IoMethod::Emulated) => Some(Attach::Emulated { model: *model }),
+            Row::Method(IoMethod::SrIov) | Row::Queue(Queueing::Function) => Some(Attach::SrIov(*vf)),
+            Row::Method(IoMethod::Assigned) => Some(Attach::Assigned),
+            Row::Method(IoMethod::RootDomain) => Some(Attach::RootDomain),
             Row::Device(Flavour::Backend(backend)) => {
                 Some(Attach::Paravirtual(VirtioNic { backend: Some(backend), ..*virtio }))
             }
             Row::Device(Flavour::Model(model)) => Some(Attach::Emulated { model }),
-            Row::Queue(queueing) => Some(Attach::Paravirtual(VirtioNic { vnet: queueing.vnet(), ..*virtio })),
+            Row::Queue(Queueing::Shared) => Some(Attach::Paravirtual(VirtioNic { vnet: Vnet::Bridge, ..*virtio })),
+            Row::Queue(Queueing::PerGuest) => Some(Attach::Paravirtual(VirtioNic { vnet: Vnet::Macvtap, ..*virtio })),
             Row::Path(GuestPath::HostToHost) => None,
             Row::Path(_) => Some(Attach::Paravirtual(*virtio)),
             Row::Method(_) | Row::Zones { .. } | Row::Engine(_) => None,

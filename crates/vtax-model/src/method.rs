@@ -83,6 +83,11 @@ impl IoMethod {
         self.facts().2
     }
 
+    /// Whether the domain gets a PCI device.
+    pub fn is_hardware(self) -> bool {
+        matches!(self, IoMethod::Assigned | IoMethod::SrIov | IoMethod::RootDomain)
+    }
+
     /// Bytes of each packet on the wire that the domain can't use. VXLAN over IPv4: inner
     /// Ethernet 14, VXLAN 8, UDP 8, IP 20 (RFC 7348).
     pub fn overhead(self) -> u32 {

@@ -42,6 +42,9 @@ pub struct ResultDocument {
     pub state: RunState,
     /// RFC 3339, UTC.
     pub started: String,
+    /// What is to be said with every figure; nothing of those of a real machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caveat: Option<String>,
     /// Wall-clock seconds.
     pub wall_seconds: f64,
     /// Whether the method stands at both ends.

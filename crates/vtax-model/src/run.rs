@@ -27,7 +27,7 @@ mod host_cpu;
 mod parallel;
 
 pub use domain::{DomainNic, DomainRecord};
-pub use environment::{Environment, IdleFacts, IdleState};
+pub use environment::{EmulatedServer, Environment, IdleFacts, IdleState};
 pub use figures::{BothEnds, CpuFigures, EndCpu, EndDetail, Figures, RttFigures};
 pub use host_cpu::{ClockReading, GuestCpu, HostCpu};
 pub use parallel::{PairFigures, PairReports, Parallel, Skew};

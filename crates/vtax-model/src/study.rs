@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 use crate::{
     cell::Cell,
     endpoint::Endpoint,
-    guest::{Flavour, GuestDefaults, Vnet},
+    guest::{Attach, Flavour, GuestDefaults},
     located::{FileError, Source},
-    method::IoMethod,
+    method::{DomainKind, IoMethod},
     options::Engine,
-    topology::Name,
+    topology::{Cable, Name},
     units::Span,
     workload::Warmup,
 };
@@ -33,6 +33,10 @@ pub struct Study {
     pub question: String,
     /// Rows of the tables, in order.
     pub rows: Vec<Row>,
+    /// Those of them that are measured where a wire costs nothing, or if somebody asks for them: on cables
+    /// between real NICs, of which each row takes one, they are left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub extra: Vec<Row>,
     /// The row that the others are held against.
     pub baseline: Row,
     /// Whether the method stands at both ends of the wire or at `sut` only, against a native peer.
@@ -46,6 +50,12 @@ pub struct Study {
     /// Where to measure, if not in a lab that is built for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub endpoints: Vec<Endpoint>,
+    /// The cables that the rows' wires are, in place of veth pairs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cables: Vec<Cable>,
+    /// What methods attach that can attach guests and zones: [`DomainKind::Guest`] or [`DomainKind::Zone`].
+    #[serde(default = "guests", skip_serializing_if = "are_guests")]
+    pub domains: DomainKind,
     /// What the guests of its rows are like.
     #[serde(default, skip_serializing_if = "GuestDefaults::is_plain")]
     pub guest: GuestDefaults,
@@ -55,6 +65,14 @@ pub struct Study {
     pub plan: SamplingPlan,
     /// The plan for `--quick`.
     pub quick: SamplingPlan,
+}
+
+fn guests() -> DomainKind {
+    DomainKind::Guest
+}
+
+fn are_guests(domains: &DomainKind) -> bool {
+    *domains == DomainKind::Guest
 }
 
 fn one_pair() -> u32 {
@@ -73,7 +91,7 @@ pub enum Row {
     Method(IoMethod),
     /// A guest attached by this kind of NIC, on a wire between two hosts: `paravirtual:userspace`.
     Device(Flavour),
-    /// Paravirtual guests, and who sorts the frames that come for them.
+    /// Guests that share a NIC, and who sorts the frames that come for them.
     Queue(Queueing),
     /// Two domains, each a host or a paravirtual guest.
     Path(GuestPath),
@@ -117,24 +135,19 @@ pub enum Queueing {
     Shared,
     /// Through one of each guest: the wire's own driver sorts them by address, by a macvtap each.
     PerGuest,
+    /// Through those of a virtual function of each guest: the NIC itself sorts them.
+    Function,
 }
 
 impl Queueing {
-    const ALL: [Queueing; 2] = [Queueing::Shared, Queueing::PerGuest];
+    const ALL: [Queueing; 3] = [Queueing::Shared, Queueing::PerGuest, Queueing::Function];
 
     /// The name in rows.
     pub fn name(self) -> &'static str {
         match self {
             Queueing::Shared => "shared-queue",
             Queueing::PerGuest => "queue-per-guest",
-        }
-    }
-
-    /// How a guest's tap then hangs on the wire.
-    pub fn vnet(self) -> Vnet {
-        match self {
-            Queueing::Shared => Vnet::Bridge,
-            Queueing::PerGuest => Vnet::Macvtap,
+            Queueing::Function => "vf-per-guest",
         }
     }
 }
@@ -186,6 +199,7 @@ impl Row {
         match self {
             Row::Method(method) => Some(method),
             Row::Device(flavour) => Some(flavour.method()),
+            Row::Queue(Queueing::Function) => Some(IoMethod::SrIov),
             Row::Queue(_) => Some(IoMethod::Paravirtual),
             Row::Path(_) | Row::Zones { .. } | Row::Engine(_) => None,
         }
@@ -207,7 +221,7 @@ impl Row {
     /// Whether several pairs of it can stand behind one switch. A routed zone, a tunnel and a zone that
     /// takes the wire's end away need a wire whose other end is their only peer.
     pub fn may_be_paired(self) -> bool {
-        let alone = [IoMethod::Veth, IoMethod::Vxlan, IoMethod::Exclusive];
+        let alone = [IoMethod::Veth, IoMethod::Vxlan, IoMethod::Exclusive, IoMethod::Assigned, IoMethod::RootDomain];
         self.method().is_some_and(|method| !alone.contains(&method))
     }
 
@@ -313,6 +327,12 @@ impl Study {
         let (name, text) = Study::BUILT_IN.into_iter().find(|(name, _)| *name == id)?;
         let study = Study::parse(Source { name, text });
         Some(study.expect("a test reads every built-in study"))
+    }
+
+    /// The NIC of a row's guests; none if the row has no guests.
+    pub fn attach(&self, row: Row) -> Option<Attach> {
+        let either = row.method().is_some_and(|method| method.domains().contains(&DomainKind::Zone));
+        self.guest.attach(row).filter(|_| self.domains == DomainKind::Guest || !either)
     }
 
     /// Reads a study file.

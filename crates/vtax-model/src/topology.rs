@@ -16,6 +16,7 @@
 //! ends = ["sut", "peer"]
 //! rate = "1 Gbit/s"             # optional; as fast as the kernel can without it
 //! queue = "64KiB"               # optional, with a rate: what may wait for its turn
+//! nics = ["eno1", "eno2"]       # optional: a cable between these ports of NICs, in place of a veth pair
 //!
 //! [[zone]]
 //! name = "web"
@@ -33,6 +34,12 @@
 //! queues = 2                    # optional: 1
 //! ```
 //!
+//! Zones and guests of the method `sr-iov` get a virtual function of the NIC at their host's end of the
+//! wire, those of `assigned` that NIC itself, guests of `root-domain` all below its root complex too.
+//! Options of `sr-iov`: `mac`, `vlan`, `trust`, `spoof_check`, `rate`.
+//!
+//! A guest with `masters = ["web"]` is started after those guests.
+//!
 //! More options of guests: `wire` and `count` as for zones; of the machine `hugepages`, `cpus` (what
 //! its vCPUs are pinned to, in turn), `node`; of what it boots `kernel` or `image` (a disk); of any NIC
 //! `mac`; of paravirtual NICs `backend`, `vectors`, `packed`, `offloads`, `mrg_rxbuf`, `rx_ring`,
@@ -41,6 +48,8 @@
 //!
 //! A host with `switch = true` owns no domain: its wires are the ports of one bridge.
 
+mod masters;
+mod nic_name;
 mod reader;
 
 use std::{fmt, str::FromStr};
@@ -53,7 +62,11 @@ use crate::{
     located::{FileError, Source},
     method::IoMethod,
     units::{BitRate, ByteSize, Mtu},
+    vf::VfOptions,
 };
+
+pub use masters::BadMasters;
+pub use nic_name::{BadNicName, Cable, NicName};
 
 /// The name of a lab, host, wire, zone or guest: 1 to 32 letters, digits and `-`, a letter first.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -141,6 +154,9 @@ pub struct Wire {
     /// Its limit, if it is to have one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shape: Option<Shape>,
+    /// The ports of NICs at its ends, if it is a cable between two: the first at the first end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nics: Option<Cable>,
 }
 
 /// What a wire carries at most, in each direction.
@@ -173,6 +189,12 @@ pub struct Zone {
     pub method: IoMethod,
     /// The wire of its host that it is attached to.
     pub wire: Name,
+    /// The address of its virtual function; one of its own by its lab and name if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mac: Option<Mac>,
+    /// What its virtual function is kept to.
+    #[serde(default, skip_serializing_if = "VfOptions::is_plain")]
+    pub vf: VfOptions,
 }
 
 /// A guest of a host.
@@ -195,11 +217,27 @@ pub struct Guest {
     /// What it boots.
     #[serde(default)]
     pub system: System,
+    /// Guests that are started before it: without them it isn't started. At most [`Guest::MOST_MASTERS`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub masters: Vec<Name>,
+}
+
+impl Guest {
+    /// As many as `ldm` takes.
+    pub const MOST_MASTERS: usize = 4;
 }
 
 impl Topology {
     /// The most zones and guests that one lab may have: a Linux bridge takes 1,023 ports.
     pub const MOST_ZONES: usize = 1000;
+
+    /// The guests, each after its masters, else in the file's order.
+    ///
+    /// # Errors
+    /// A master that is no guest of the lab, or a cycle.
+    pub fn guests_by_masters(&self) -> Result<Vec<&Guest>, BadMasters> {
+        masters::ordered(&self.guests)
+    }
 
     /// Reads a lab file.
     pub fn parse(source: Source<'_>) -> Result<Topology, FileError> {
@@ -313,6 +351,48 @@ method = "paravirtual"
         let disk = guests("image = \"debian.qcow2\"").expect("a good file");
         assert_eq!(disk[0].system, System::Disk { image: "debian.qcow2".into() });
         assert_eq!(disk[0].size.memory, ByteSize(1 << 30));
+    }
+
+    #[test]
+    fn a_wire_may_be_a_cable_between_nics() {
+        let wired = |more: &str| parse(&RACK.replace("[\"sut\", \"peer\"]", &format!("[\"sut\", \"peer\"]\n{more}")));
+        let topology = wired("nics = [\"eno1\", \"0000:81:00.0\"]").expect("a good file");
+        assert_eq!(topology.wires[0].nics, Some("eno1,0000:81:00.0".parse().expect("a cable")));
+        let told =
+            ["nics = [\"eno1\", \"eno1\"]", "nics = [\"eno1\", \"e 2\"]", "nics = [\"a\", \"b\"]\nrate = \"1G\""]
+                .map(|more| wired(more).expect_err(more).to_string());
+        insta::assert_snapshot!(told.join("\n"));
+    }
+
+    #[test]
+    fn virtual_functions_have_options_of_their_own() {
+        let zone =
+            RACK.replace("\"bridge\"\ncount = 3", "\"sr-iov\"\nmac = \"02:00:5e:10:00:01\"\nvlan = 7\nrate = \"100M\"");
+        let zones = parse(&zone).expect("a good file").zones;
+        assert_eq!(zones[0].vf.vlan.map(crate::vf::Vlan::get), Some(7));
+        assert_eq!(zones[0].mac, "02:00:5e:10:00:01".parse().ok());
+        let guest = |method: &str, more: &str| {
+            let text = format!("{RACK}{GUEST}{more}\n").replace("paravirtual", method);
+            parse(&text).map(|topology| topology.guests[0].clone()).map_err(|error| error.to_string())
+        };
+        let with = guest("sr-iov", "trust = true\nspoof_check = false").expect("a good file");
+        let vf = VfOptions { trust: Some(true), spoof_check: Some(false), ..VfOptions::default() };
+        assert_eq!(with.attach, Attach::SrIov(vf));
+        assert_eq!(guest("root-domain", "").expect("a good file").attach, Attach::RootDomain);
+        let told = [
+            guest("sr-iov", "vlan = 4095"),
+            guest("sr-iov", "rate = \"1 kbit/s\""),
+            guest("sr-iov", "queues = 1"),
+            guest("assigned", "vlan = 5"),
+            guest("assigned", "mac = \"02:00:00:00:00:01\""),
+            guest("paravirtual", "masters = [\"db\"]"),
+            guest("paravirtual", "masters = [\"nobody\"]"),
+            parse(&RACK.replace("count = 3", "vlan = 7"))
+                .map(|topology| topology.guests[0].clone())
+                .map_err(|error| error.to_string()),
+        ]
+        .map(|refused| refused.expect_err("a broken file"));
+        insta::assert_snapshot!(told.join("\n"));
     }
 
     #[test]

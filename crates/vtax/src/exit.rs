@@ -43,6 +43,8 @@ enum Blame {
     Input,
     /// The machine, the kernel or a program that we need.
     Infrastructure,
+    /// Nothing is wrong: the user has stopped it.
+    User,
 }
 
 impl Stop {
@@ -54,12 +56,18 @@ impl Stop {
         Stop { blame: Blame::Infrastructure, error: error.into() }
     }
 
+    /// Stopped by the user before there was anything to keep.
+    pub(crate) fn interrupted() -> Stop {
+        Stop { blame: Blame::User, error: anyhow::anyhow!("stopped before anything was measured") }
+    }
+
     /// Says what is wrong and gives the exit code: 2, or sysexits' EX_UNAVAILABLE.
     pub(crate) fn tell(&self) -> ExitCode {
         eprintln!("vtax: {self}");
         ExitCode::from(match self.blame {
             Blame::Input => 2,
             Blame::Infrastructure => 69,
+            Blame::User => 130,
         })
     }
 }

@@ -8,6 +8,7 @@ mod crosscheck;
 mod exit;
 mod report;
 mod rig;
+mod server;
 mod store;
 mod study;
 

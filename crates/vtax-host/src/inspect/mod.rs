@@ -43,6 +43,8 @@ pub fn environment(tree: &Tree) -> Environment {
         turbo: frequency::turbo(tree),
         deepest_idle_us: idle.deepest_us(),
         idle: idle.facts(),
+        // Whoever carried this program in knows it.
+        server: None,
         smt: cpu::smt(tree),
         hypervisor: cpu::hypervisor(tree),
         mitigations: cpu::mitigations(tree),

@@ -13,7 +13,7 @@ use vtax_model::{
     guest::{Accelerator, Attach, Flavour, GuestDefaults, System},
     method::Unsupported,
     study::{Row, Study},
-    topology::{Name, Topology},
+    topology::{Cable, Name, NicName, Topology},
     units::ByteSize,
 };
 use vtax_sys::{
@@ -23,7 +23,7 @@ use vtax_sys::{
     netlink::{probe_macvtap, probe_tap},
 };
 
-use super::{Facts, vhost_user};
+use super::{Facts, PciFacts, vhost_user};
 use crate::{
     guest::{
         GuestError,
@@ -35,6 +35,7 @@ use crate::{
         qemu::Program,
     },
     nic,
+    plan::driver_of,
     world::World,
 };
 
@@ -96,29 +97,45 @@ pub struct SystemFacts {
 pub struct GuestNeeds {
     agent: PathBuf,
     kernel: Option<PathBuf>,
-    wanted: BTreeSet<(Option<PathBuf>, &'static str)>,
-    disks: BTreeSet<(PathBuf, &'static str)>,
+    wanted: BTreeSet<(Option<PathBuf>, String)>,
+    disks: BTreeSet<(PathBuf, String)>,
+    /// Guests with a NIC of the machine's, or a function of it: what drives that is found out there.
+    devices: Vec<Device>,
+}
+
+/// A NIC that guests get, or virtual functions of it.
+#[derive(Debug, Clone)]
+struct Device {
+    system: System,
+    nic: NicName,
+    functions: bool,
 }
 
 impl GuestNeeds {
     /// Nothing yet. `agent` is the program that becomes the first process of guests; `kernel` is what
     /// those boot that don't name a kernel of their own, and one is looked for if it is none.
     pub fn new(agent: &Path, kernel: Option<&Path>) -> GuestNeeds {
-        let (wanted, disks) = Default::default();
-        GuestNeeds { agent: agent.to_owned(), kernel: kernel.map(Path::to_owned), wanted, disks }
+        let (wanted, disks, devices) = Default::default();
+        GuestNeeds { agent: agent.to_owned(), kernel: kernel.map(Path::to_owned), wanted, disks, devices }
     }
 
     /// What the guests of a lab need.
     #[must_use]
     pub fn of_lab(self, topology: &Topology) -> GuestNeeds {
-        topology.guests.iter().fold(self, |needs, guest| needs.with(&guest.system, &guest.attach))
+        topology.guests.iter().fold(self, |needs, guest| {
+            let wire = topology.wires.iter().find(|wire| wire.name == guest.wire);
+            let at = wire.and_then(|wire| wire.ends.iter().position(|host| *host == guest.host));
+            let nic = wire.and_then(|wire| wire.nics.clone()).zip(at).map(|(Cable(nics), at)| nics[at].clone());
+            needs.with(&guest.system, &guest.attach, nic.as_slice())
+        })
     }
 
     /// What the rows of a study need.
     #[must_use]
     pub fn of_study(self, study: &Study) -> GuestNeeds {
-        let nics = study.rows.iter().filter_map(|row| study.guest.attach(*row));
-        nics.fold(self, |needs, nic| needs.with(&study.guest.system, &nic))
+        let nics = study.rows.iter().filter_map(|row| study.attach(*row));
+        let cabled: Vec<NicName> = study.cables.iter().flat_map(|Cable(nics)| nics.clone()).collect();
+        nics.fold(self, |needs, nic| needs.with(&study.guest.system, &nic, &cabled))
     }
 
     /// What every kind of NIC needs, as [`availability`](crate::availability) and
@@ -127,22 +144,43 @@ impl GuestNeeds {
     pub fn of_methods(self) -> GuestNeeds {
         let defaults = GuestDefaults::default();
         let nics = Flavour::ALL.into_iter().filter_map(|flavour| defaults.attach(Row::Device(flavour)));
-        nics.fold(self, |needs, nic| needs.with(&defaults.system, &nic))
+        nics.fold(self, |needs, nic| needs.with(&defaults.system, &nic, &[]))
     }
 
     /// Whether there are no guests at all.
     pub fn is_empty(&self) -> bool {
-        self.wanted.is_empty() && self.disks.is_empty()
+        self.wanted.is_empty() && self.disks.is_empty() && self.devices.is_empty()
     }
 
-    fn with(mut self, system: &System, nic: &Attach) -> GuestNeeds {
-        // Each backend of virtio-net has the same driver.
-        let driver = nic.flavour().map_or("virtio_net", nic::driver);
+    /// What a guest needs whose NIC that module drives in it.
+    #[must_use]
+    pub fn with_driver(mut self, system: &System, driver: &str) -> GuestNeeds {
+        let driver = driver.to_owned();
         match system {
             System::Own { kernel } => self.wanted.insert((kernel.clone(), driver)),
             System::Disk { image } => self.disks.insert((image.clone(), driver)),
         };
         self
+    }
+
+    /// `cabled` are the NICs that it may get, if it gets one.
+    fn with(mut self, system: &System, attach: &Attach, cabled: &[NicName]) -> GuestNeeds {
+        if !attach.is_device() {
+            // Each backend of virtio-net has the same driver.
+            return self.with_driver(system, attach.flavour().map_or("virtio_net", nic::driver));
+        }
+        let functions = matches!(attach, Attach::SrIov(_));
+        let device = |nic: &NicName| Device { system: system.clone(), nic: nic.clone(), functions };
+        self.devices.extend(cabled.iter().map(device));
+        self
+    }
+
+    /// With the drivers of the NICs, of those that this machine has.
+    fn resolved(self, pci: &PciFacts) -> GuestNeeds {
+        let driver = |device: &Device| driver_of(pci.find(device.nic.as_str()).ok()?, device.functions, pci);
+        let found: Vec<(System, String)> =
+            self.devices.iter().filter_map(|device| Some((device.system.clone(), driver(device)?))).collect();
+        found.iter().fold(self, |needs, (system, driver)| needs.with_driver(system, driver))
     }
 }
 
@@ -150,7 +188,7 @@ impl Facts {
     /// Looks at what this machine has for guests too, unless none are needed.
     #[must_use]
     pub fn with_guests(self, world: &World, needs: &GuestNeeds) -> Facts {
-        let guests = (!needs.is_empty()).then(|| GuestFacts::gather(world, needs));
+        let guests = (!needs.is_empty()).then(|| GuestFacts::gather(world, &needs.clone().resolved(&self.pci)));
         Facts { guests, ..self }
     }
 
@@ -162,7 +200,7 @@ impl Facts {
 }
 
 impl GuestFacts {
-    fn gather(world: &World, needs: &GuestNeeds) -> GuestFacts {
+    pub(crate) fn gather(world: &World, needs: &GuestNeeds) -> GuestFacts {
         let mut systems = systems(needs);
         let qemu = QemuFacts::gather(needs, &systems).map_err(refused);
         if qemu.as_ref().is_ok_and(|qemu| qemu.accel == Accelerator::Tcg) {
@@ -229,12 +267,12 @@ fn try_kvm(program: &Program, needs: &GuestNeeds, systems: &[SystemFacts]) -> Ve
 fn systems(needs: &GuestNeeds) -> Vec<SystemFacts> {
     let own = needs.wanted.iter().map(|(kernel, driver)| SystemFacts {
         system: System::Own { kernel: kernel.clone() },
-        driver: (*driver).to_owned(),
+        driver: driver.clone(),
         boot: own_system(needs, kernel.as_deref(), driver).map_err(refused),
     });
     let disks = needs.disks.iter().map(|(image, driver)| SystemFacts {
         system: System::Disk { image: image.clone() },
-        driver: (*driver).to_owned(),
+        driver: driver.clone(),
         boot: disk(needs, image).map_err(refused),
     });
     own.chain(disks).collect()
@@ -346,11 +384,11 @@ mod tests {
         let needs = GuestNeeds::new(Path::new("/agent"), None);
         assert!(needs.is_empty());
         let needs = needs.of_methods();
-        let drivers: Vec<&str> = needs.wanted.iter().map(|(_, driver)| *driver).collect();
+        let drivers: Vec<&str> = needs.wanted.iter().map(|(_, driver)| driver.as_str()).collect();
         assert_eq!(drivers, ["8139cp", "e1000e", "igb", "virtio_net", "vmxnet3"]);
         let disk = System::Disk { image: "/no/such/image".into() };
         let needs =
-            GuestNeeds::new(Path::new("/agent"), None).with(&disk, &Attach::Emulated { model: EmulatedNic::Igb });
+            GuestNeeds::new(Path::new("/agent"), None).with(&disk, &Attach::Emulated { model: EmulatedNic::Igb }, &[]);
         let facts = systems(&needs);
         let error = facts[0].boot.as_ref().expect_err("it isn't there");
         assert!(error.why.contains("/no/such/image"), "{error}");

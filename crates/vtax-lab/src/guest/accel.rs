@@ -31,6 +31,8 @@ use super::{
 const DEVICE: &str = "/dev/kvm";
 /// With KVM a guest is up in about a second. One that takes longer than this is not helped.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// On a machine whose own instructions are translated, as an emulated server's, it takes many.
+const TRANSLATED_PATIENCE: Duration = Duration::from_secs(90);
 const MEMORY: ByteSize = ByteSize(256 << 20);
 
 /// What runs guests here.
@@ -90,19 +92,26 @@ fn try_guest(qemu: &Program, kernel: &Kernel, initramfs: &Path) -> Result<Verdic
         node: None,
         boot: Boot::Kernel { kernel: kernel.bootable()?, initramfs: initramfs.to_owned(), append: Vec::new() },
         nics: Vec::new(),
+        devices: Vec::new(),
+        server: None,
         seed: None,
     };
     let mut guest = Qemu::start(launch, |mut command| {
         let object = qemu.path.display().to_string();
         command.spawn().map_err(|errno| SysError::Os { operation: "start", object, errno, remedy: None })
     })?;
-    let up = guest.wait_agent(PATIENCE);
+    let up = guest.wait_agent(patience());
     guest.stop(Duration::from_secs(4))?;
     match up {
         Ok(()) => Ok(Verdict { accel: Accelerator::Kvm, why: None }),
         Err(error) if is_panic(&error) => Err(error),
         Err(error) => Ok(Verdict::tcg(format!("{DEVICE} is there, but {}", brief(&error)))),
     }
+}
+
+fn patience() -> Duration {
+    let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    if cpus.contains("QEMU TCG CPU") { TRANSLATED_PATIENCE } else { PATIENCE }
 }
 
 /// A kernel that says that it panics has been run: this is not about KVM.
@@ -112,7 +121,7 @@ fn is_panic(error: &GuestError) -> bool {
 
 fn brief(error: &GuestError) -> String {
     match error {
-        GuestError::Late { .. } => format!("a guest did not start under KVM within {PATIENCE:?}"),
+        GuestError::Late { .. } => format!("a guest did not start under KVM within {:?}", patience()),
         GuestError::Stopped { state, .. } => format!("KVM can't run a guest: QEMU stops it ({state})"),
         GuestError::Ended { words, .. } => {
             let line = words.qemu.last().or(words.console.last());

@@ -5,9 +5,14 @@
 //! call of QEMU, which is the path of a packet where QEMU itself serves the NIC, and a guest
 //! here runs what its user put into it.
 
+mod server;
+#[cfg(test)]
+mod tests;
+
 use std::{os::fd::RawFd, path::Path};
 
 use vtax_model::guest::{Accelerator, Backend, EmulatedNic, VirtioNic, Vnet};
+use vtax_sys::pci;
 
 use super::{
     launch::{AGENT_PORT, Boot, Launch, NicKind, NicLaunch, SEED_SERIAL},
@@ -35,6 +40,7 @@ pub(super) fn arguments_with(launch: &Launch, queues: &[Vec<RawFd>]) -> Vec<Stri
     let mut list = Arguments::default();
     identity(&mut list, launch);
     machine(&mut list, launch);
+    // The first devices go to the first root complex, whose bus is the default until there is another.
     control(&mut list, launch);
     boot(&mut list, launch);
     if launch.seed.is_some() {
@@ -43,6 +49,12 @@ pub(super) fn arguments_with(launch: &Launch, queues: &[Vec<RawFd>]) -> Vec<Stri
     for (index, nic) in launch.nics.iter().enumerate() {
         let open = queues.get(index).map_or(&[][..], Vec::as_slice);
         network(&mut list, index, nic, open, launch.qemu.version);
+    }
+    for device in &launch.devices {
+        list.add("-device", assigned(*device));
+    }
+    if let Some(spec) = &launch.server {
+        server::devices(&mut list, spec);
     }
     list.0
 }
@@ -77,16 +89,41 @@ fn identity(list: &mut Arguments, launch: &Launch) {
 }
 
 fn machine(list: &mut Arguments, launch: &Launch) {
-    let (accel, cpu) = match launch.accel {
-        Accelerator::Kvm => ("kvm", "host"),
-        Accelerator::Tcg => ("tcg,thread=multi", "max"),
+    let ram = match launch.server {
+        // Its nodes have the RAM.
+        Some(_) => server::MACHINE,
+        None => ",memory-backend=ram",
     };
-    list.add("-machine", format!("q35,memory-backend=ram{}{}", bare(launch.qemu.version), firmware(&launch.boot)));
-    list.add("-accel", accel);
-    list.add("-cpu", cpu);
-    list.add("-smp", format!("{0},sockets=1,cores={0},threads=1", launch.vcpus));
-    list.add("-m", format!("{}B", launch.memory.0));
-    list.add("-object", memory(launch));
+    list.add("-machine", format!("q35{ram}{}{}", bare(launch.qemu.version), firmware(&launch.boot)));
+    list.add("-accel", accelerator(launch.accel));
+    list.add("-cpu", cpu(launch));
+    let sockets = launch.server.map_or(1, |spec| spec.sockets);
+    list.add("-smp", format!("{},sockets={sockets},cores={},threads=1", launch.vcpus, launch.vcpus / sockets));
+    match &launch.server {
+        Some(spec) => {
+            list.add("-m", server::Ram::of(spec).sizes(spec));
+            server::nodes(list, spec);
+        }
+        None => {
+            list.add("-m", format!("{}B", launch.memory.0));
+            list.add("-object", memory(launch));
+        }
+    }
+}
+
+fn accelerator(accel: Accelerator) -> &'static str {
+    match accel {
+        Accelerator::Kvm => "kvm",
+        Accelerator::Tcg => "tcg,thread=multi",
+    }
+}
+
+fn cpu(launch: &Launch) -> &'static str {
+    match (launch.accel, &launch.server) {
+        (Accelerator::Kvm, _) => "host",
+        (Accelerator::Tcg, None) => "max",
+        (Accelerator::Tcg, Some(_)) => server::TRANSLATED_CPU,
+    }
 }
 
 /// Devices that a q35 has and that cost a guest's boot: a SATA and an SMBus controller, and
@@ -197,8 +234,12 @@ fn command_line(launch: &Launch, append: &[String]) -> String {
         Accelerator::Tcg => &["tsc=reliable"],
     };
     let own = quick.iter().chain(steady).copied().chain([hostname.as_str()]);
-    let words: Vec<&str> = append.iter().map(String::as_str).chain(own).chain(["--", "--guest"]).collect();
-    words.join(" ")
+    let (for_kernel, for_agent) = match launch.server {
+        Some(_) => (&server::KERNEL[..], &server::AGENT[..]),
+        None => (&[][..], &["--guest"][..]),
+    };
+    let append = append.iter().map(String::as_str).chain(for_kernel.iter().copied());
+    append.chain(own).chain(["--"]).chain(for_agent.iter().copied()).collect::<Vec<_>>().join(" ")
 }
 
 /// QEMU shows a directory as a FAT disk. cloud-init takes it by its volume name.
@@ -232,6 +273,8 @@ fn network(list: &mut Arguments, index: usize, nic: &NicLaunch, files: &[RawFd],
             list.add("-netdev", format!("{},vhost=off", open(index, tap.as_str())));
             list.add("-device", emulated(*model, &address));
         }
+        // Its address is its own; of a VF the host's PF says it.
+        NicKind::Vfio { device, .. } => list.add("-device", format!("{},id={}", assigned(*device), nic_id(index))),
     }
 }
 
@@ -302,6 +345,11 @@ fn emulated(model: EmulatedNic, address: &str) -> String {
     format!("{},{address},romfile=", model.name())
 }
 
+/// Its boot ROM would only be run by a BIOS that looks for a disk on the network.
+fn assigned(device: pci::Address) -> String {
+    format!("vfio-pci,host={device},rombar=0")
+}
+
 fn on_off(on: bool) -> &'static str {
     if on { "on" } else { "off" }
 }
@@ -313,164 +361,4 @@ fn quote(path: &Path) -> String {
 /// In a list of options a comma ends a value unless there are two.
 fn escape(value: &str) -> String {
     value.replace(',', ",,")
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::PathBuf;
-
-    use super::*;
-    use crate::{
-        guest::{
-            launch::{DiskFormat, Seed},
-            qemu::Program,
-        },
-        place::LinkName,
-    };
-
-    fn launch() -> Launch {
-        Launch {
-            name: "web".parse().expect("a name"),
-            directory: PathBuf::from("/run/vtax/labs/demo/guests/web"),
-            qemu: Program { path: "/usr/bin/qemu-system-x86_64".into(), version: Version { major: 10, minor: 0 } },
-            accel: Accelerator::Tcg,
-            vcpus: 1,
-            memory: "256 MiB".parse().expect("a size"),
-            hugepages: false,
-            node: None,
-            boot: Boot::Kernel {
-                kernel: PathBuf::from("/boot/vmlinuz-6.12.0"),
-                initramfs: PathBuf::from("/cache/vtax/images/1.cpio"),
-                append: Vec::new(),
-            },
-            nics: Vec::new(),
-            seed: None,
-        }
-    }
-
-    fn with_nic(kind: NicKind) -> Launch {
-        let mac = "02:00:5e:10:00:01".parse().expect("an address");
-        Launch { nics: vec![NicLaunch { mac, kind }], ..launch() }
-    }
-
-    fn tap() -> LinkName {
-        LinkName::vnet(0)
-    }
-
-    /// An option a line.
-    fn lines(launch: &Launch) -> String {
-        let mut text = String::new();
-        for argument in arguments(launch) {
-            text += if argument.starts_with('-') { "\n" } else { " " };
-            text += &argument;
-        }
-        text
-    }
-
-    /// Only the lines of NICs.
-    fn nic(kind: NicKind) -> String {
-        let text = lines(&with_nic(kind));
-        let network = text.lines().filter(|line| line.contains("net0") || line.contains("backend0"));
-        network.collect::<Vec<_>>().join("\n")
-    }
-
-    fn vhost(nic: VirtioNic) -> VirtioNic {
-        VirtioNic { backend: Some(Backend::Vhost), ..nic }
-    }
-
-    #[test]
-    fn a_guest_without_nics_under_tcg() {
-        insta::assert_snapshot!(lines(&launch()));
-    }
-
-    #[test]
-    fn kvm_with_memory_of_huge_pages_on_a_node() {
-        let launch = Launch { accel: Accelerator::Kvm, vcpus: 4, hugepages: true, node: Some(1), ..launch() };
-        insta::assert_snapshot!(lines(&launch));
-    }
-
-    #[test]
-    fn a_disk_with_a_seed() {
-        let boot = Boot::Disk { disk: "/images/debian,13.qcow2".into(), format: DiskFormat::Qcow2, keep: false };
-        let seed = Seed { agent: "/usr/bin/vtax-agent".into(), address: "198.18.0.3/24".parse().expect("an address") };
-        insta::assert_snapshot!(lines(&Launch { boot, seed: Some(seed), ..launch() }));
-    }
-
-    #[test]
-    fn each_kind_of_nic() {
-        let options = VirtioNic::default();
-        let kinds = [
-            NicKind::Virtio { tap: tap(), nic: vhost(options) },
-            NicKind::Virtio { tap: tap(), nic: options },
-            NicKind::Virtio { tap: tap(), nic: vhost(VirtioNic { vnet: Vnet::Macvtap, ..options }) },
-            NicKind::Virtio { tap: tap(), nic: VirtioNic { vnet: Vnet::Macvtap, queues: 3, ..options } },
-            NicKind::VhostUser { socket: "/run/passt.sock".into(), nic: VirtioNic { queues: 2, ..options } },
-            NicKind::Emulated { tap: tap(), model: EmulatedNic::E1000e },
-            NicKind::Emulated { tap: tap(), model: EmulatedNic::Igb },
-            NicKind::Emulated { tap: tap(), model: EmulatedNic::Vmxnet3 },
-            NicKind::Emulated { tap: tap(), model: EmulatedNic::Rtl8139 },
-        ];
-        insta::assert_snapshot!(kinds.map(nic).join("\n\n"));
-    }
-
-    #[test]
-    fn every_option_of_virtio() {
-        let options = VirtioNic {
-            backend: None,
-            vnet: Vnet::Bridge,
-            queues: 4,
-            vectors: Some(6),
-            packed: true,
-            offloads: false,
-            mrg_rxbuf: false,
-            rx_ring: Some(1024),
-            tx_ring: Some(512),
-        };
-        insta::assert_snapshot!(nic(NicKind::Virtio { tap: tap(), nic: vhost(options) }));
-    }
-
-    #[test]
-    fn open_queues_are_counted_on_from_one_nic_to_the_next() {
-        let nic = |queues| VirtioNic { vnet: Vnet::Macvtap, queues, ..VirtioNic::default() };
-        let mut launch = with_nic(NicKind::Virtio { tap: tap(), nic: nic(2) });
-        launch.nics.push(NicLaunch { kind: NicKind::Virtio { tap: tap(), nic: nic(1) }, ..launch.nics[0].clone() });
-        let text = lines(&launch);
-        assert!(text.contains("id=net0,fds=10:11,") && text.contains("id=net1,fd=12,"), "{text}");
-        let real = arguments_with(&launch, &[vec![7, 21], vec![5]]).join(" ");
-        assert!(real.contains("id=net0,fds=7:21,") && real.contains("id=net1,fd=5,"), "{real}");
-        assert_eq!(real.replace("7:21", "10:11").replace("fd=5", "fd=12"), arguments(&launch).join(" "));
-    }
-
-    #[test]
-    fn an_older_qemu_gets_no_option_that_it_does_not_know() {
-        let options = VirtioNic { offloads: false, ..VirtioNic::default() };
-        let mut launch = with_nic(NicKind::Virtio { tap: tap(), nic: options });
-        launch.qemu.version = Version::LEAST;
-        let text = lines(&launch);
-        assert!(!text.contains("uso") && !text.contains("i8042"), "{text}");
-    }
-
-    #[test]
-    fn memory_is_shared_with_a_vhost_user_backend_only() {
-        let user = NicKind::VhostUser { socket: "/run/s".into(), nic: VirtioNic::default() };
-        assert!(lines(&with_nic(user)).contains("memory-backend-memfd,id=ram,size=268435456,share=on"));
-        let kernel = NicKind::Virtio { tap: tap(), nic: vhost(VirtioNic::default()) };
-        assert!(!lines(&with_nic(kernel)).contains("share=on"));
-    }
-
-    #[test]
-    fn a_launch_survives_the_journal() {
-        let options = VirtioNic { queues: 2, ..VirtioNic::default() };
-        let launch = with_nic(NicKind::Virtio { tap: tap(), nic: vhost(options) });
-        let text = serde_json::to_string(&launch).expect("it can be written");
-        assert!(text.contains("\"02:00:5e:10:00:01\""), "{text}");
-        assert_eq!(serde_json::from_str::<Launch>(&text).expect("it can be read"), launch);
-    }
-
-    #[test]
-    fn each_device_has_its_driver_once() {
-        let mut launch = with_nic(NicKind::Emulated { tap: tap(), model: EmulatedNic::Rtl8139 });
-        launch.nics.push(launch.nics[0].clone());
-        assert_eq!(launch.drivers(), ["virtio_pci", "virtio_console", "8139cp"]);
-    }
 }

@@ -8,17 +8,17 @@ use std::{
     env, fs,
     path::{Path, PathBuf},
     sync::atomic::{AtomicU32, Ordering},
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::{cpio::Archive, elf::Elf, error::GuestError, kernel::Kernel, modules};
 
-/// Where the agent finds which modules to load, a path a line, in order.
+/// Where the agent finds which modules to load, a path a line, in order; one behind a `-` may fail.
 const LIST: &str = "etc/vtax/modules";
 /// Images that are kept: those of the last few kernels, agents and sets of drivers.
-const KEPT: usize = 8;
+const KEPT: usize = 16;
 /// The shell and tools that a guest gets on request.
 const BUSYBOX: [&str; 2] = ["/bin/busybox", "/usr/bin/busybox"];
 
@@ -33,19 +33,37 @@ pub enum Tools {
 }
 
 /// The initramfs for a kernel, in the cache: `agent` is the program that becomes `/init`,
-/// `drivers` are names of modules ([`Launch::drivers`](super::launch::Launch::drivers)). The
-/// same content is written once.
+/// `drivers` are names of modules ([`Launch::drivers`](super::launch::Launch::drivers)), as
+/// [`closure`](modules::closure) takes them. It is made once of the same files.
 ///
 /// # Errors
 /// The agent needs a loader, a driver is missing, or the cache can't be written.
 pub fn build(kernel: &Kernel, agent: &Path, drivers: &[&str], tools: Tools) -> Result<PathBuf, GuestError> {
-    let content = archive(kernel, agent, drivers, tools)?;
     let folder = cache()?.join("images");
-    let name = format!("{:032x}.cpio", xxh3_128(&content));
+    let made_of = made_of(kernel, agent, tools);
+    let name = format!("{:032x}.cpio", xxh3_128(format!("{made_of:?} {drivers:?} {tools:?}").as_bytes()));
     match recall(&folder.join(&name)) {
         Some(path) => Ok(path),
-        None => store(&folder, &name, &content, KEPT),
+        None => store(&folder, &name, &archive(kernel, agent, drivers, tools)?, KEPT),
     }
+}
+
+/// The files that an image is made of, and this program, which makes it, each with its size and time.
+/// Where the kernel's modules change, so does their index, or else their directory.
+///
+/// They aren't read: in an emulated server that takes a minute, of files that were read outside of it.
+fn made_of(kernel: &Kernel, agent: &Path, tools: Tools) -> Vec<(PathBuf, Option<(u64, SystemTime)>)> {
+    let modules = ["", "modules.builtin", "modules.dep"].map(|file| kernel.modules.join(file));
+    let mut files = vec![agent.to_owned(), env::current_exe().unwrap_or_default()];
+    files.extend(modules);
+    if tools == Tools::Busybox {
+        files.extend(BUSYBOX.map(PathBuf::from));
+    }
+    let seen = |path: PathBuf| {
+        let about = fs::metadata(&path).and_then(|file| Ok((file.len(), file.modified()?)));
+        (path, about.ok())
+    };
+    files.into_iter().map(seen).collect()
 }
 
 /// The directory for what can be made again (XDG Base Directory Specification).
@@ -70,7 +88,8 @@ fn archive(kernel: &Kernel, agent: &Path, drivers: &[&str], tools: Tools) -> Res
     for module in modules::closure(kernel, drivers)? {
         let path = format!("lib/modules/{}.ko", module.name);
         archive.file(&path, &module.object);
-        list += &format!("/{path}\n");
+        let mark = if module.optional { "-" } else { "" };
+        list += &format!("{mark}/{path}\n");
     }
     archive.file(LIST, list.as_bytes());
     if let (Tools::Busybox, Some(busybox)) = (tools, busybox()) {
@@ -96,10 +115,14 @@ fn busybox() -> Option<Vec<u8>> {
     programs.into_iter().find(|program| Elf::parse(program).is_some_and(|elf| !elf.needs_loader()))
 }
 
-/// A file of the cache that is there already. Its age is that of its last use.
+/// A file of the cache that is there already. Its age is that of its last use, to a quarter of an hour:
+/// in an emulated server, which sees the cache below an overlay, to write a file is to copy it.
 pub(super) fn recall(path: &Path) -> Option<PathBuf> {
+    const RECENT: Duration = Duration::from_secs(900);
+    let modified = fs::metadata(path).ok()?.modified();
+    let recent = modified.is_ok_and(|time| time.elapsed().is_ok_and(|age| age < RECENT));
     // A cache of another owner can be read all the same.
-    if let Ok(file) = fs::File::options().append(true).open(path) {
+    if !recent && let Ok(file) = fs::File::options().append(true).open(path) {
         let _ = file.set_modified(SystemTime::now());
     }
     path.is_file().then(|| path.to_owned())
@@ -142,8 +165,6 @@ fn prune(folder: &Path, kept: usize) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::guest::elf::object;
 
@@ -165,6 +186,21 @@ mod tests {
         assert!(holds(b"init\0") && holds(b"lib/modules/virtio_net.ko\0"));
         assert!(holds(b"\0/lib/modules/virtio_net.ko\n\0"), "the list, of this one module");
         assert!(!holds(b"bin/busybox\0"));
+    }
+
+    #[test]
+    fn another_agent_or_index_of_modules_makes_another_image() {
+        let base = tempfile::tempdir().expect("a folder");
+        let (agent, kernel) = (base.path().join("agent"), kernel(base.path()));
+        fs::write(&agent, "1").expect("a file");
+        let seen = || made_of(&kernel, &agent, Tools::Busybox);
+        let first = seen();
+        assert_eq!(seen(), first);
+        set_age(&agent, 100);
+        let second = seen();
+        assert_ne!(second, first, "as old as another");
+        fs::write(base.path().join("modules.dep"), "a: b").expect("a file");
+        assert_ne!(seen(), second);
     }
 
     #[test]

@@ -13,16 +13,48 @@ use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 use vtax_model::{
     guest::{Accelerator, Backend, EmulatedNic, VirtioNic, Vnet},
+    server::ServerSpec,
     topology::Name,
     units::ByteSize,
 };
-use vtax_sys::netlink::MacAddr;
+use vtax_sys::{netlink::MacAddr, pci};
 
 use super::qemu::Program;
 use crate::place::LinkName;
 
 /// The name of the virtio-serial port on which the agent in a guest serves.
 pub const AGENT_PORT: &str = "org.vtax.agent.0";
+/// The name by which a server mounts the host's files.
+pub const ROOT_TAG: &str = "vtax-root";
+/// What the agent's port needs.
+const PORT_DRIVERS: [&str; 2] = ["virtio_pci", "virtio_console"];
+/// What a server needs to have the host's files, and links, NICs and guests of its own. Nothing loads
+/// them later: of this kernel there are no modules in the host's files. One that begins with `-` may
+/// be missing, or fail as it is for other CPUs.
+const SERVER_DRIVERS: [&str; 22] = [
+    "9p",
+    "9pnet_virtio",
+    "overlay",
+    "igb",
+    "igbvf",
+    "vfio_pci",
+    "vfio_iommu_type1",
+    "tun",
+    "tap",
+    "vhost_net",
+    "veth",
+    "bridge",
+    "macvlan",
+    "macvtap",
+    "ipvlan",
+    "vxlan",
+    "8021q",
+    "dummy",
+    "sch_tbf",
+    "sch_netem",
+    "-kvm_amd",
+    "-kvm_intel",
+];
 /// The serial number of the seed's disk, by which it is found in the guest.
 pub(super) const SEED_SERIAL: &str = "vtax-seed";
 
@@ -53,6 +85,13 @@ pub struct Launch {
     /// Its NICs, in the order in which the guest finds them.
     #[serde(default)]
     pub nics: Vec<NicLaunch>,
+    /// Further endpoints of the host's that it gets whole, each bound to vfio-pci: what else is below
+    /// the root complex or in the IOMMU group of its NIC.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<pci::Address>,
+    /// What makes it a server that has guests of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<ServerSpec>,
     /// What brings the agent into the system of a disk image.
     #[serde(default)]
     pub seed: Option<Seed>,
@@ -142,6 +181,13 @@ pub enum NicKind {
         /// The hardware.
         model: EmulatedNic,
     },
+    /// A PCI function of the host's, whole or virtual, that the guest drives itself.
+    Vfio {
+        /// The function, bound to vfio-pci.
+        device: pci::Address,
+        /// The module that drives it in the guest.
+        driver: String,
+    },
 }
 
 impl Launch {
@@ -186,8 +232,8 @@ impl Launch {
     }
 
     /// The drivers without which the guest is deaf or mute, as names of kernel modules.
-    pub fn drivers(&self) -> Vec<&'static str> {
-        let mut drivers = vec!["virtio_pci", "virtio_console"];
+    pub fn drivers(&self) -> Vec<&str> {
+        let mut drivers = if self.server.is_some() { server_drivers() } else { PORT_DRIVERS.to_vec() };
         for nic in &self.nics {
             if !drivers.contains(&nic.kind.driver()) {
                 drivers.push(nic.kind.driver());
@@ -216,12 +262,18 @@ impl Launch {
     }
 }
 
+/// As [`Launch::drivers`], of any server.
+pub(crate) fn server_drivers() -> Vec<&'static str> {
+    PORT_DRIVERS.into_iter().chain(SERVER_DRIVERS).collect()
+}
+
 impl NicKind {
     /// The Linux module that drives it in the guest.
-    pub fn driver(&self) -> &'static str {
+    pub fn driver(&self) -> &str {
         match self {
             NicKind::Virtio { .. } | NicKind::VhostUser { .. } => "virtio_net",
             NicKind::Emulated { model, .. } => model.driver(),
+            NicKind::Vfio { driver, .. } => driver,
         }
     }
 
@@ -230,6 +282,7 @@ impl NicKind {
         match self {
             NicKind::Virtio { .. } | NicKind::VhostUser { .. } => "virtio-net-pci",
             NicKind::Emulated { model, .. } => model.name(),
+            NicKind::Vfio { .. } => "vfio-pci",
         }
     }
 
@@ -245,7 +298,7 @@ impl NicKind {
     pub fn tap(&self) -> Option<&LinkName> {
         match self {
             NicKind::Virtio { tap, .. } | NicKind::Emulated { tap, .. } => Some(tap),
-            NicKind::VhostUser { .. } => None,
+            NicKind::VhostUser { .. } | NicKind::Vfio { .. } => None,
         }
     }
 }

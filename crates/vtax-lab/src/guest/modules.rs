@@ -29,17 +29,28 @@ pub struct Module {
     pub name: String,
     /// The object, not compressed.
     pub object: Vec<u8>,
+    /// Whether it may fail to load.
+    pub optional: bool,
 }
 
 /// The modules that have `wanted` in them and all that they depend on, each behind those that
-/// it needs. What is built into the kernel is left out.
+/// it needs. What is built into the kernel is left out. One whose name begins with `-` is left out
+/// as well if it isn't there; it and what only such ones need come last and are optional.
 ///
 /// # Errors
 /// One is neither built in nor there, or is no module.
 pub fn closure(kernel: &Kernel, wanted: &[&str]) -> Result<Vec<Module>, GuestError> {
-    let mut search = Search { stock: Stock::of(kernel)?, seen: BTreeSet::new(), ordered: Vec::new() };
-    for name in wanted {
+    let stock = Stock::of(kernel)?;
+    let mut search = Search { stock, seen: BTreeSet::new(), ordered: Vec::new(), optional: false };
+    for name in wanted.iter().filter(|name| !name.starts_with('-')) {
         search.add(name, None)?;
+    }
+    search.optional = true;
+    for name in wanted.iter().filter_map(|name| name.strip_prefix('-')) {
+        match search.add(name, None) {
+            Err(GuestError::NoModule { .. }) => {}
+            added => added?,
+        }
     }
     Ok(search.ordered)
 }
@@ -48,6 +59,7 @@ struct Search<'a> {
     stock: Stock<'a>,
     seen: BTreeSet<String>,
     ordered: Vec<Module>,
+    optional: bool,
 }
 
 impl Search<'_> {
@@ -56,7 +68,7 @@ impl Search<'_> {
         if self.stock.built_in.contains(&name) || !self.seen.insert(name.clone()) {
             return Ok(());
         }
-        let module = self.stock.read(&name, needed_by)?;
+        let module = Module { optional: self.optional, ..self.stock.read(&name, needed_by)? };
         let about = about(&module.object);
         for other in &about.soft {
             if self.stock.files.contains_key(other) {
@@ -101,7 +113,7 @@ impl Stock<'_> {
         let fail = |why: String| GuestError::Module { path: path.clone(), why };
         let object = unpack(path, &bytes).map_err(|error| fail(format!("can't be unpacked: {error}")))?;
         match Elf::parse(&object) {
-            Some(_) => Ok(Module { name: name.to_owned(), object }),
+            Some(_) => Ok(Module { name: name.to_owned(), object, optional: false }),
             None => Err(fail("is no x86-64 object".to_owned())),
         }
     }
@@ -241,6 +253,21 @@ mod tests {
         assert!(error.contains("kernel 6.12.0 has no driver `e1000e`"), "{error}");
         let error = closure(&kernel, &["igb"]).expect_err("not there").to_string();
         assert!(error.contains("`dca`") && error.contains("(`igb` needs it)"), "{error}");
+    }
+
+    #[test]
+    fn what_may_fail_comes_last_and_may_be_missing() {
+        let base = tempfile::tempdir().expect("a folder");
+        let kernel = kernel(
+            base.path(),
+            "",
+            &[("kvm_amd.ko", "depends=kvm"), ("kvm.ko", "depends="), ("igb.ko", "depends="), ("dca.ko", "depends=a")],
+        );
+        let modules = closure(&kernel, &["-kvm_amd", "-kvm_intel", "-dca", "igb"]).expect("igb is there");
+        assert_eq!(names(&modules), ["igb", "kvm", "kvm_amd"]);
+        assert_eq!(modules.iter().map(|module| module.optional).collect::<Vec<_>>(), [false, true, true]);
+        fs::write(base.path().join("kernel/bad.ko"), "broken").expect("a file");
+        assert!(closure(&kernel, &["-bad"]).is_err());
     }
 
     #[test]

@@ -149,6 +149,8 @@ mod tests {
             node: None,
             boot: Boot::Disk { disk: "/disk".into(), format: DiskFormat::Raw, keep: false },
             nics: vec![nic],
+            devices: Vec::new(),
+            server: None,
             seed: Some(Seed { agent: agent.to_owned(), address: "198.18.0.3/24".parse().expect("an address") }),
         }
     }

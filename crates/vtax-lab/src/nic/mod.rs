@@ -1,12 +1,13 @@
 //! The registry of I/O methods: one file each, a pure function that adds to a plan what
 //! attaches one zone or guest.
 
+mod assigned;
 mod bridge;
 mod emulated;
 mod exclusive;
+mod function;
 mod guest;
 mod ipvlan;
-mod later;
 mod macvlan;
 mod paravirtual;
 mod shared_ip;
@@ -18,12 +19,13 @@ use vtax_model::{
     guest::{Attach, EmulatedNic, System, VirtioNic},
     method::{Availability, IoMethod, Unsupported},
     topology::Zone,
+    vf::VfOptions,
 };
 
 use crate::{
-    facts::Facts,
+    facts::{Facts, PciDevice},
     place::Place,
-    plan::{Draft, Uplink},
+    plan::{Draft, Uplink, vfio},
 };
 
 pub(crate) use guest::{Fitting, GuestAttachment, attach as attach_guest, claim, driver, fitting};
@@ -92,7 +94,8 @@ enum Entry {
     Host,
     Zone(&'static Nic),
     Guest(Attach),
-    Later(fn(&Facts) -> Unsupported),
+    /// A PCI device: for a zone so, for a guest so.
+    Device(Option<&'static Nic>, Attach),
 }
 
 fn entry(method: IoMethod) -> Entry {
@@ -105,21 +108,26 @@ fn entry(method: IoMethod) -> Entry {
         IoMethod::Ipvlan => Entry::Zone(&ipvlan::NIC),
         IoMethod::Vxlan => Entry::Zone(&vxlan::NIC),
         IoMethod::Exclusive => Entry::Zone(&exclusive::NIC),
-        IoMethod::Assigned => Entry::Later(later::assigned),
-        IoMethod::SrIov => Entry::Later(later::sr_iov),
+        IoMethod::Assigned => Entry::Device(Some(&assigned::NIC), Attach::Assigned),
+        IoMethod::SrIov => Entry::Device(Some(&function::NIC), Attach::SrIov(VfOptions::default())),
         IoMethod::Paravirtual => Entry::Guest(Attach::Paravirtual(VirtioNic::default())),
         IoMethod::Emulated => Entry::Guest(Attach::Emulated { model: EmulatedNic::default() }),
-        IoMethod::RootDomain => Entry::Later(later::root_domain),
+        IoMethod::RootDomain => Entry::Device(None, Attach::RootDomain),
     }
 }
 
-/// The method for a zone, or why there is none on this machine.
-pub(crate) fn supported(method: IoMethod, facts: &Facts) -> Result<&'static Nic, Unsupported> {
-    wire(facts)?;
+/// The method for a zone on such a wire, or why there is none on this machine.
+pub(crate) fn supported(method: IoMethod, cable: bool, facts: &Facts) -> Result<&'static Nic, Unsupported> {
+    if !cable {
+        wire(facts)?;
+    }
     match entry(method) {
         Entry::Zone(nic) => nic.link.map_or(Ok(nic), |kind| kernel_has(kind, facts).map(|()| nic)),
-        Entry::Later(why) => Err(why(facts)),
-        Entry::Guest(_) => Err(unsupported(&format!("`{method}` attaches guests, not zones"), "make it a guest")),
+        Entry::Device(..) if !cable => Err(no_cable(method)),
+        Entry::Device(Some(nic), _) => Ok(nic),
+        Entry::Device(None, _) | Entry::Guest(_) => {
+            Err(unsupported(&format!("`{method}` attaches guests, not zones"), "make it a guest"))
+        }
         Entry::Host => {
             Err(unsupported("`native` is the host itself and attaches no zone", "use the host's own endpoint"))
         }
@@ -132,7 +140,8 @@ pub fn availability(facts: &Facts) -> Vec<(IoMethod, Availability)> {
     let answer = |method| match entry(method) {
         Entry::Host => wire(facts),
         Entry::Guest(attach) => guest_availability(&attach, &System::default(), facts),
-        Entry::Zone(_) | Entry::Later(_) => supported(method, facts).map(drop),
+        Entry::Zone(_) => supported(method, false, facts).map(drop),
+        Entry::Device(_, attach) => hardware(&attach, facts),
     };
     IoMethod::ALL.map(|method| (method, answer(method).map_or_else(Availability::No, |()| Availability::Yes))).into()
 }
@@ -144,6 +153,40 @@ pub fn availability(facts: &Facts) -> Vec<(IoMethod, Availability)> {
 pub fn guest_availability(attach: &Attach, system: &System, facts: &Facts) -> Result<(), Unsupported> {
     wire(facts)?;
     guest::supported(attach, system, facts)
+}
+
+/// Whether this machine has any NIC for such a method.
+fn hardware(attach: &Attach, facts: &Facts) -> Result<(), Unsupported> {
+    let elsewhere = "try it on the emulated server (--server emulated)";
+    let nics: Vec<&PciDevice> =
+        facts.pci.devices.iter().filter(|device| device.is_nic() && device.physfn.is_none()).collect();
+    let capable = |nic: &&&PciDevice| !matches!(attach, Attach::SrIov(_)) || nic.sriov.is_some();
+    let capable: Vec<&PciDevice> = nics.iter().filter(capable).copied().collect();
+    let kept = capable.iter().find_map(|nic| nic.kept.as_ref());
+    match (nics.is_empty(), capable.iter().any(|nic| nic.kept.is_none()), kept) {
+        (true, ..) => Err(unsupported("this machine has no PCI NIC", elsewhere)),
+        (_, false, None) => Err(unsupported("no NIC of this machine can have virtual functions", elsewhere)),
+        (_, false, Some(why)) => Err(unsupported(&format!("the only NIC here must not be taken: {why}"), elsewhere)),
+        (_, true, _) if matches!(attach, Attach::RootDomain) => for_guests(facts),
+        (_, true, _) => Ok(()),
+    }
+}
+
+/// What keeps guests here from PCI devices.
+pub(crate) fn for_guests(facts: &Facts) -> Result<(), Unsupported> {
+    vfio(facts).map_err(|error| {
+        let text = error.to_string();
+        let (why, remedy) = text.rsplit_once("; ").unwrap_or((&text, "use it in a zone"));
+        unsupported(why, remedy)
+    })
+}
+
+/// Why a method of PCI devices can't be had on a wire of the kernel's own.
+pub fn no_cable(method: IoMethod) -> Unsupported {
+    unsupported(
+        &format!("{method} hands out PCI devices, and the wire is a veth pair"),
+        "make it a cable between two NICs (`nics = [\"eno1\", \"eno2\"]` of a wire, --cable eno1,eno2 of a study), or take the emulated server (--server emulated)",
+    )
 }
 
 /// Every lab has wires.

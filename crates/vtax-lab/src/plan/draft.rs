@@ -8,39 +8,48 @@ use std::{
 use ipnet::Ipv4Net;
 use std::net::Ipv4Addr;
 use vtax_model::{
+    guest::Attach,
     method::{DomainKind, IoMethod},
     topology::{Guest, Name, Topology, Wire, Zone},
     units::Mtu,
 };
+use vtax_sys::pci::Address;
 
 use super::{
     Blueprint, Endpoint, Far, Plan, PlanError, PlannedLink, PlannedWire, Tunnel, TunnelEnd,
     addresses::Layout,
     checks,
+    functions::{Function, Functions, Made},
     guests::{self, Admitted, PlannedGuest},
     member::{Member, members},
+    ports::{self, NicError, Port},
     segment::{self, End, Segment},
     tunnel::{self, Pair},
 };
 use crate::{
-    facts::Facts,
+    facts::{Facts, PciDevice},
     limit::Limit,
     nic::{self, AddressOf, Attachment, Claim, GuestAttachment, Handler, Nic},
     place::{LinkName, Place},
-    step::{LabStep, NewLink},
+    step::{LabStep, LinkState, NewLink},
 };
 
 /// A plan in the making.
 pub(crate) struct Draft<'a> {
     topology: &'a Topology,
     nics: Vec<&'static Nic>,
-    guests: Vec<Admitted>,
+    guests: HashMap<Name, Admitted>,
     /// Where guests of this lab have their sockets and logs.
     guests_directory: PathBuf,
     segments: Vec<Segment>,
     pairs: Vec<Pair>,
     layout: Layout,
     uplinks: HashMap<End, Uplink>,
+    /// The NICs at the ends of wires that are cables.
+    ports: HashMap<End, Port>,
+    functions: Functions,
+    /// For each guest with a whole NIC, what else it gets.
+    companions: HashMap<Name, Vec<PciDevice>>,
     vnets: HashMap<Name, usize>,
     sysctls: HashSet<(Name, &'static str)>,
     /// What tunnels carry, if there are any.
@@ -64,15 +73,21 @@ impl<'a> Draft<'a> {
         if facts.labs.contains(&topology.name) {
             return Err(PlanError::NameTaken { lab: topology.name.clone() });
         }
-        nic::wire(facts).map_err(PlanError::NoWires)?;
+        if topology.wires.iter().any(|wire| wire.nics.is_none()) {
+            nic::wire(facts).map_err(PlanError::NoWires)?;
+        }
         checks::shapes(topology, facts)?;
         checks::places(topology, topology.zones.iter().map(|zone| (&zone.name, &zone.host, &zone.wire)))?;
         checks::places(topology, topology.guests.iter().map(|guest| (&guest.name, &guest.host, &guest.wire)))?;
-        let nics: Vec<_> = topology.zones.iter().map(|zone| supported(zone, facts)).collect::<Result<_, _>>()?;
+        let ports = ports::ports(topology, facts)?;
+        let nics: Vec<_> =
+            topology.zones.iter().map(|zone| supported(zone, &ports, facts)).collect::<Result<_, _>>()?;
         let members = members(topology, &nics);
         checks::clashes(&members)?;
         checks::limits(topology, &members, facts)?;
-        let guests = guests::admit(topology, facts)?;
+        let functions = Functions::of(topology, &ports, facts)?;
+        let companions = companions(topology, &ports, facts)?;
+        let guests = guests::admit(topology, &ports, &functions, facts)?;
         let tunnel_mtu = checks::tunnel_mtu(topology)?;
         let segments = segment::segments(topology)?;
         let pairs = tunnel::pairs(topology, &segments)?;
@@ -91,6 +106,9 @@ impl<'a> Draft<'a> {
             pairs,
             layout,
             uplinks,
+            ports,
+            functions,
+            companions,
             vnets,
             sysctls,
             tunnel_mtu,
@@ -104,6 +122,7 @@ impl<'a> Draft<'a> {
         topology.hosts.iter().for_each(|host| self.namespace(&host.name));
         self.exclusive_zones().iter().for_each(|zone| self.namespace(zone));
         topology.wires.iter().for_each(|wire| self.wire(wire));
+        self.make_functions();
         topology.hosts.iter().filter(|host| host.switch).for_each(|host| self.switch(&host.name));
         for end in self.segments.clone().iter().flat_map(|segment| &segment.ends) {
             self.host_end(end);
@@ -111,8 +130,8 @@ impl<'a> Draft<'a> {
         for (zone, nic) in topology.zones.iter().zip(self.nics.clone()) {
             self.attach(zone, nic);
         }
-        for (guest, admitted) in topology.guests.iter().zip(self.guests.clone()) {
-            self.attach_guest(guest, admitted);
+        for guest in topology.guests_by_masters()? {
+            self.attach_guest(guest);
         }
         for segment in self.segments.clone() {
             self.routes(&segment);
@@ -130,14 +149,41 @@ impl<'a> Draft<'a> {
     /// Both ends of a wire; those on a switch are enabled with it.
     fn wire(&mut self, wire: &Wire) {
         let ends = wire.ends.clone().map(|host| self.wire_end(&host, wire));
-        self.link(&ends[0], NewLink::Veth { peer: ends[1].clone() }, &wire.name);
+        match &wire.nics {
+            None => self.link(&ends[0], NewLink::Veth { peer: ends[1].clone() }, &wire.name),
+            Some(_) => wire.ends.iter().zip(&ends).for_each(|(host, end)| self.cable_end(host, wire, end)),
+        }
         let switches = wire.ends.clone().map(|host| self.is_switch(&host).then(|| switch_place(&host)));
         for (end, switch) in ends.iter().zip(&switches) {
-            if switch.is_none() && self.bridge_above(end).is_none() {
+            if switch.is_none() && self.bridge_above(end).is_none() && !self.is_in_guest(end) {
                 self.enable(end, None, &wire.name);
             }
         }
         self.blueprint.wires.push(PlannedWire { name: wire.name.clone(), ends, switches, shape: wire.shape });
+    }
+
+    /// The link of a NIC; that of one which a guest gets is nowhere on the host.
+    fn cable_end(&mut self, host: &Name, wire: &Wire, at: &Place) {
+        if self.is_in_guest(at) {
+            return;
+        }
+        let port = &self.ports[&End { host: host.clone(), wire: wire.name.clone() }];
+        let (device, was) = (port.nic.device, LinkState::of(&port.netdev));
+        self.take_nic(device, at, Some(was), &wire.name);
+    }
+
+    fn is_in_guest(&self, end: &Place) -> bool {
+        self.topology.guests.iter().any(|guest| guest.name == end.namespace)
+    }
+
+    /// Once their NICs are where they belong.
+    fn make_functions(&mut self) {
+        for made in self.functions.made.clone() {
+            let Made { pf: device, end, functions, autoprobe } = made;
+            let at = Some(self.uplinks[&end].wire.clone());
+            let count = u32::try_from(functions.len()).expect("no more than its NIC can have");
+            self.steps.push(LabStep::CreateVfs { device, at, count, functions: Some(functions), autoprobe });
+        }
     }
 
     fn wire_end(&self, host: &Name, wire: &Wire) -> Place {
@@ -203,11 +249,11 @@ impl<'a> Draft<'a> {
         (nic.attach)(&Attachment { zone, uplink: &uplink, address }, self);
     }
 
-    fn attach_guest(&mut self, guest: &'a Guest, admitted: Admitted) {
+    fn attach_guest(&mut self, guest: &'a Guest) {
         let end = End { host: guest.host.clone(), wire: guest.wire.clone() };
         let uplink = self.uplinks[&end].clone();
-        let address = self.layout.zone(&guest.name).expect("guests have addresses of their wire's network");
-        let Admitted { fitting, mac } = admitted;
+        let address = self.layout.zone(&guest.name).unwrap_or_else(|| self.layout.host(&end));
+        let Admitted { fitting, mac } = self.guests[&guest.name].clone();
         nic::attach_guest(&GuestAttachment { guest, fitting, uplink: &uplink, address, mac }, self);
     }
 
@@ -272,6 +318,33 @@ impl Draft<'_> {
         }
         self.blueprint.links.extend(links);
         self.steps.push(LabStep::CreateLink { at: at.clone(), kind, mtu });
+    }
+
+    /// The link of a NIC or of a virtual function.
+    pub(crate) fn take_nic(&mut self, device: Address, at: &Place, was: Option<LinkState>, object: &Name) {
+        let planned =
+            PlannedLink { place: at.clone(), kind: PlannedLink::NIC.to_owned(), less: 0, mark: self.mark(object) };
+        self.blueprint.links.push(planned);
+        self.steps.push(LabStep::TakeNic { device, at: at.clone(), mtu: self.blueprint.mtu, was });
+    }
+
+    /// The virtual function of a zone or guest.
+    pub(crate) fn function(&self, domain: &Name) -> &Function {
+        self.functions.get(domain).expect("begin() found one for each that is to have one")
+    }
+
+    /// The NIC at the end of the wire that a guest hangs on.
+    pub(crate) fn port_of(&self, guest: &Guest) -> &Port {
+        &self.ports[&End { host: guest.host.clone(), wire: guest.wire.clone() }]
+    }
+
+    /// What a guest with a whole NIC gets beside it.
+    pub(crate) fn companions(&self, guest: &Name) -> &[PciDevice] {
+        self.companions.get(guest).map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn step(&mut self, step: LabStep) {
+        self.steps.push(step);
     }
 
     pub(crate) fn enable(&mut self, at: &Place, bridge: Option<&LinkName>, object: &Name) {
@@ -418,11 +491,64 @@ fn wire_index(topology: &Topology, host: &Name, wire: &Name) -> usize {
     topology.wires.iter().filter(|other| other.ends.contains(host)).take_while(|other| other.name != *wire).count()
 }
 
-fn supported(zone: &Zone, facts: &Facts) -> Result<&'static Nic, PlanError> {
-    nic::supported(zone.method, facts).map_err(|unsupported| PlanError::Unsupported {
+fn supported(zone: &Zone, ports: &HashMap<End, Port>, facts: &Facts) -> Result<&'static Nic, PlanError> {
+    let cable = ports.contains_key(&End { host: zone.host.clone(), wire: zone.wire.clone() });
+    nic::supported(zone.method, cable, facts).map_err(|unsupported| PlanError::Unsupported {
         kind: "zone",
         name: zone.name.clone(),
         method: zone.method,
         unsupported,
     })
+}
+
+/// What each guest with a whole NIC gets beside it. Nothing of it may be an end of another wire, or go to
+/// another guest as well.
+fn companions(
+    topology: &Topology,
+    ports: &HashMap<End, Port>,
+    facts: &Facts,
+) -> Result<HashMap<Name, Vec<PciDevice>>, PlanError> {
+    let mut companions = HashMap::new();
+    let mut owners: HashMap<Address, &Name> = HashMap::new();
+    for wire in &topology.wires {
+        for (nth, host) in wire.ends.iter().enumerate() {
+            let end = End { host: host.clone(), wire: wire.name.clone() };
+            let whole = |guest: &&Guest| {
+                matches!(guest.attach, Attach::Assigned | Attach::RootDomain)
+                    && guest.host == *host
+                    && guest.wire == wire.name
+            };
+            let (Some(port), Some(guest)) = (ports.get(&end), topology.guests.iter().find(whole)) else { continue };
+            let name = &wire.nics.as_ref().expect("it has ports").0[nth];
+            let refuse = |error| ports::nic_error(wire, name, error);
+            let all = guest.attach == Attach::RootDomain;
+            let found = ports::companions(port, all, facts).map_err(refuse)?;
+            for device in found.iter().map(|companion| companion.device).chain([port.nic.device]) {
+                let wired = ports.iter().find(|(other, port)| **other != end && port.nic.device == device);
+                let wired = wired.map(|(other, _)| {
+                    let lends = lends(topology, other)
+                        .map(|domain| format!(", and `{domain}` is to have a virtual function of it"));
+                    let (wire, host) = (&other.wire, &other.host);
+                    format!("it is the NIC of the wire `{wire}` at `{host}`{}", lends.unwrap_or_default())
+                });
+                let taken = owners.insert(device, &guest.name).map(|other| format!("the guest `{other}` gets it"));
+                if let Some(why) = wired.or(taken) {
+                    let bond = if all { "below the same root complex" } else { "in the same IOMMU group" };
+                    return Err(refuse(NicError::Bound { member: device.to_string(), bond, why }));
+                }
+            }
+            companions.insert(guest.name.clone(), found);
+        }
+    }
+    Ok(companions)
+}
+
+/// A zone or guest that is to have a virtual function of the NIC at this end.
+fn lends<'a>(topology: &'a Topology, end: &End) -> Option<&'a Name> {
+    let zones = topology.zones.iter().map(|zone| (&zone.name, &zone.host, &zone.wire, zone.method));
+    let guests = topology.guests.iter().map(|guest| (&guest.name, &guest.host, &guest.wire, guest.attach.method()));
+    let of = |(_, host, wire, method): &(_, &Name, &Name, _)| {
+        *method == IoMethod::SrIov && **host == end.host && **wire == end.wire
+    };
+    zones.chain(guests).find(of).map(|(name, ..)| name)
 }

@@ -6,9 +6,11 @@ use ipnet::Ipv4Net;
 use vtax_model::{
     guest::{BadGuest, Mac},
     method::{IoMethod, Unsupported},
-    topology::Name,
+    topology::{BadMasters, Name, NicName},
     units::{ByteSize, Mtu},
 };
+
+use super::NicError;
 
 /// Why a lab can't be planned.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -25,6 +27,19 @@ pub enum PlanError {
         /// Why, and what to do.
         unsupported: Unsupported,
     },
+    /// A NIC can't be what it is to be.
+    #[error("wire `{wire}`: the NIC {nic}: {error}")]
+    Nic {
+        /// The wire that is a cable.
+        wire: Name,
+        /// The NIC at an end of it, as its user names it.
+        nic: NicName,
+        /// Why not.
+        error: Box<NicError>,
+    },
+    /// In which order guests would have to be started.
+    #[error(transparent)]
+    Masters(#[from] BadMasters),
     /// Not even wires can be made.
     #[error("no lab can be built here: {0}")]
     NoWires(Unsupported),

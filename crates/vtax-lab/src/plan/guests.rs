@@ -1,6 +1,9 @@
 //! The guests of a plan: what of them can be refused, and what QEMU is told.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::Path,
+};
 
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
@@ -10,9 +13,9 @@ use vtax_model::{
     topology::{Guest, Name, Topology},
     units::ByteSize,
 };
-use vtax_sys::netlink::MacAddr;
+use vtax_sys::{netlink::MacAddr, pci::Address};
 
-use super::{Draft, Endpoint, PlanError};
+use super::{Draft, Endpoint, PlanError, functions::Functions, ports::Port, segment::End};
 use crate::{
     facts::{Facts, GuestFacts},
     guest::{
@@ -37,8 +40,9 @@ pub struct PlannedGuest {
     pub mac: Mac,
     /// What the guest is to have on that NIC. The lab sets nothing inside of guests.
     pub address: Ipv4Net,
-    /// The host's side of the NIC.
-    pub tap: Place,
+    /// The guests that are started before it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub masters: Vec<Name>,
     /// The CPUs that its threads are pinned to.
     #[serde(flatten)]
     pub pins: Pins,
@@ -61,19 +65,35 @@ pub(super) struct Admitted {
 }
 
 /// Everything that can be refused of guests, in the order of the topology.
-pub(super) fn admit(topology: &Topology, facts: &Facts) -> Result<Vec<Admitted>, PlanError> {
-    let macs = macs(topology)?;
+pub(super) fn admit(
+    topology: &Topology,
+    ports: &HashMap<End, Port>,
+    functions: &Functions,
+    facts: &Facts,
+) -> Result<HashMap<Name, Admitted>, PlanError> {
+    let port = |guest: &Guest| ports.get(&End { host: guest.host.clone(), wire: guest.wire.clone() });
+    let macs = macs(topology, |guest| match guest.attach {
+        Attach::Assigned | Attach::RootDomain => port(guest).and_then(Port::mac),
+        _ => None,
+    })?;
     let admitted = topology.guests.iter().zip(macs).map(|(guest, mac)| {
         guest.attach.check(&guest.size).map_err(|error| PlanError::BadGuest { guest: guest.name.clone(), error })?;
-        let fitting = nic::fitting(guest, facts).map_err(|unsupported| PlanError::Unsupported {
+        if guest.attach.is_device() && port(guest).is_none() {
+            let unsupported = nic::no_cable(guest.attach.method());
+            let (name, method) = (guest.name.clone(), guest.attach.method());
+            return Err(PlanError::Unsupported { kind: "guest", name, method, unsupported });
+        }
+        let function = functions.get(&guest.name).map(|function| function.driver.as_str());
+        let driver = function.or_else(|| port(guest)?.nic.driver.as_deref());
+        let fitting = nic::fitting(guest, driver, facts).map_err(|unsupported| PlanError::Unsupported {
             kind: "guest",
             name: guest.name.clone(),
             method: guest.attach.method(),
             unsupported,
         })?;
-        Ok(Admitted { fitting, mac })
+        Ok((guest.name.clone(), Admitted { fitting, mac }))
     });
-    let admitted = admitted.collect::<Result<Vec<_>, PlanError>>()?;
+    let admitted = admitted.collect::<Result<HashMap<_, _>, PlanError>>()?;
     if let Some(machine) = &facts.guests {
         memory(topology, machine)?;
         topology.guests.iter().try_for_each(|guest| placement(guest, machine))?;
@@ -93,10 +113,11 @@ fn check_path(guest: &Guest, directory: &Path) -> Result<(), PlanError> {
     }
 }
 
-fn macs(topology: &Topology) -> Result<Vec<Mac>, PlanError> {
+/// Those of NICs are their own.
+fn macs(topology: &Topology, own: impl Fn(&Guest) -> Option<Mac>) -> Result<Vec<Mac>, PlanError> {
     let mut owners: BTreeMap<Mac, &Name> = BTreeMap::new();
-    let claimed = topology.guests.iter().map(|Guest { name, mac, .. }| {
-        let mac = mac.unwrap_or_else(|| Mac::of(&[topology.name.as_str(), name.as_str()]));
+    let claimed = topology.guests.iter().map(|guest @ Guest { name, mac, .. }| {
+        let mac = own(guest).or(*mac).unwrap_or_else(|| Mac::of(&[topology.name.as_str(), name.as_str()]));
         match owners.insert(mac, name) {
             None => Ok(mac),
             Some(first) => Err(PlanError::SameMac { first: first.clone(), second: name.clone(), mac }),
@@ -143,7 +164,13 @@ fn seed(fitting: &Fitting, address: Ipv4Net) -> Option<Seed> {
 
 impl Draft<'_> {
     /// The guest itself, once its tap is there; the last step of it starts QEMU.
-    pub(crate) fn guest(&mut self, attachment: &GuestAttachment<'_>, nic: NicKind, stack: Vec<Place>) {
+    pub(crate) fn guest(
+        &mut self,
+        attachment: &GuestAttachment<'_>,
+        nic: NicKind,
+        devices: Vec<Address>,
+        stack: Vec<Place>,
+    ) {
         let GuestAttachment { guest, fitting, address, mac, .. } = attachment;
         let launch = Launch {
             name: guest.name.clone(),
@@ -156,6 +183,8 @@ impl Draft<'_> {
             node: guest.size.node,
             boot: fitting.boot.clone(),
             nics: vec![NicLaunch { mac: MacAddr(mac.octets()), kind: nic }],
+            devices,
+            server: None,
             seed: seed(fitting, *address),
         };
         let start = LabStep::StartGuest {
@@ -168,7 +197,7 @@ impl Draft<'_> {
             kind: DomainKind::Guest,
             host: guest.host.clone(),
             method: guest.attach.method(),
-            flavour: Some(fitting.flavour),
+            flavour: fitting.flavour,
             wire: guest.wire.clone(),
             address: address.addr(),
             interface: stack[0].link.clone(),
@@ -182,7 +211,7 @@ impl Draft<'_> {
             attach: fitting.attach,
             mac: *mac,
             address: *address,
-            tap: stack[0].clone(),
+            masters: guest.masters.clone(),
             pins: Pins::of(&guest.size),
             launch,
         };

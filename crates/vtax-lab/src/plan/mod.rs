@@ -7,8 +7,10 @@ mod addresses;
 mod checks;
 mod draft;
 mod error;
+mod functions;
 mod guests;
 mod member;
+mod ports;
 mod print;
 mod segment;
 #[cfg(test)]
@@ -33,7 +35,10 @@ use crate::{
 
 pub(crate) use draft::{Draft, Uplink};
 pub use error::PlanError;
+pub(crate) use functions::{Function, driver as driver_of};
 pub use guests::PlannedGuest;
+pub use ports::NicError;
+pub(crate) use ports::{Port, vfio};
 pub(crate) use tunnel::{Far, Tunnel};
 
 /// A lab as it will be built.
@@ -89,7 +94,7 @@ pub struct PlannedLink {
 pub struct PlannedWire {
     /// Its name.
     pub name: Name,
-    /// Its ends, where they really are (of an exclusive wire, in the zone).
+    /// Its ends, where they really are: in the zone or guest, if it has the end to itself.
     pub ends: [Place; 2],
     /// The bridge that an end is a port of, if that end is on a switch.
     pub switches: [Option<Place>; 2],
@@ -116,7 +121,7 @@ pub struct Endpoint {
     pub wire: Name,
     /// The address to bind to. For shared-ip that is the zone's own, not the host's.
     pub address: Ipv4Addr,
-    /// The link that has the address; of a guest, the tap behind its NIC.
+    /// The link that has the address; of a guest, the one behind its NIC, or that of the host's NIC.
     pub interface: LinkName,
     /// The namespace that its processes live in; for shared-ip the host's, for a guest that of QEMU.
     pub namespace: Name,
@@ -151,7 +156,22 @@ impl Endpoint {
     }
 }
 
+impl PlannedLink {
+    /// The kind of a NIC's link, of which the kernel says none.
+    pub(crate) const NIC: &str = "nic";
+}
+
 impl Blueprint {
+    /// Whether a link is one end of a cable whose other end a guest has to itself.
+    pub(crate) fn ends_in_guest(&self, place: &Place) -> bool {
+        let far = |wire: &PlannedWire| {
+            let end = wire.ends.iter().position(|end| end == place)?;
+            Some(wire.ends[1 - end].clone())
+        };
+        let far = self.wires.iter().find_map(far);
+        far.is_some_and(|far| self.guests.iter().any(|guest| guest.name == far.namespace))
+    }
+
     /// The zone's endpoint.
     pub fn zone(&self, zone: &Name) -> Option<&Endpoint> {
         self.endpoints.iter().find(|endpoint| endpoint.kind == DomainKind::Zone && endpoint.name == *zone)

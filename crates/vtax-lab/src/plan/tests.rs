@@ -7,7 +7,7 @@ use vtax_model::{guest::Accelerator, located::Source, method::IoMethod, topology
 
 use super::*;
 use crate::{
-    facts::{GuestFacts, Hardware, InUse, QemuFacts, SystemFacts},
+    facts::{GuestFacts, InUse, PciFacts, QemuFacts, SystemFacts},
     guest::{
         launch::Boot,
         qemu::{Program, Version},
@@ -15,6 +15,7 @@ use crate::{
 };
 
 mod guests;
+pub(crate) mod nics;
 
 /// A machine that has every kind of link and nothing in use, and what guests need except KVM.
 pub(crate) fn facts() -> Facts {
@@ -23,7 +24,8 @@ pub(crate) fn facts() -> Facts {
         in_use: Vec::new(),
         labs: Vec::new(),
         most_namespaces: 10_000,
-        hardware: Hardware { nics: vec!["eth0".into()], ..Hardware::default() },
+        pci: PciFacts::default(),
+        lent: BTreeMap::new(),
         guests: Some(guest_facts()),
     }
 }

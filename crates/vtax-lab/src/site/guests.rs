@@ -14,8 +14,10 @@ use crate::{
     processes,
 };
 
-/// QEMU answers in a fraction of a second, or in a few on a machine that starts many.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// QEMU answers in a fraction of a second, in a few on a machine that starts many, and later with a PCI
+/// device, for which it locks all of the guest's memory and maps it in the IOMMU: on the emulated server a
+/// page at a time. One that has ended is noticed at once.
+const PATIENCE: Duration = Duration::from_secs(180);
 /// A guest has nothing to save: its disk is thrown away.
 const STOP: Duration = Duration::from_secs(4);
 

@@ -10,7 +10,8 @@ use crate::{
     located::{FileError, Source},
     method::IoMethod,
     topology::Name,
-    units::ByteSize,
+    units::{BitRate, ByteSize},
+    vf::{VfOptions, Vlan},
 };
 
 /// Defines a table of a file that has the options of guests, after other fields.
@@ -39,6 +40,10 @@ macro_rules! with_guest_options {
             mrg_rxbuf: Spanned<bool>,
             rx_ring: Spanned<u32>,
             tx_ring: Spanned<u32>,
+            vlan: Spanned<Vlan>,
+            trust: Spanned<bool>,
+            spoof_check: Spanned<bool>,
+            rate: Spanned<BitRate>,
         }
     };
     (@ $(#[$about:meta])* $name:ident { $($field:ident: $kind:ty,)* } $($option:ident: $of:ty,)*) => {
@@ -73,6 +78,7 @@ with_guest_options! {
         wire: Option<Spanned<Name>>,
         count: Option<Spanned<i64>>,
         mac: Option<Spanned<super::Mac>>,
+        masters: Option<Vec<Name>>,
     }
 }
 
@@ -123,6 +129,16 @@ impl GuestOptions {
         }
     }
 
+    /// What a virtual function is kept to.
+    pub(crate) fn vf(&self) -> VfOptions {
+        VfOptions {
+            vlan: value(&self.vlan),
+            trust: value(&self.trust),
+            spoof_check: value(&self.spoof_check),
+            rate: value(&self.rate),
+        }
+    }
+
     /// The NIC of an emulated guest.
     pub(crate) fn model(&self) -> EmulatedNic {
         value(&self.model).unwrap_or_default()
@@ -130,24 +146,26 @@ impl GuestOptions {
 
     /// The NIC of a guest of this method; options of another method are refused.
     pub(crate) fn attach(&self, method: &Spanned<IoMethod>, source: Source<'_>) -> Result<Attach, FileError> {
-        let refuse = |option: &str, span: &Range<usize>, other: IoMethod| {
-            let method = method.get_ref();
-            let message = format!("`{option}` is of {other} guests, and this one is {method}; remove it");
-            Err(source.error(span, message))
-        };
-        match method.get_ref() {
-            IoMethod::Paravirtual => match &self.model {
-                Some(model) => refuse("model", &model.span(), IoMethod::Emulated),
-                None => Ok(Attach::Paravirtual(self.virtio())),
-            },
-            IoMethod::Emulated => match self.of_virtio() {
-                Some((option, span)) => refuse(option, &span, IoMethod::Paravirtual),
-                None => Ok(Attach::Emulated { model: self.model() }),
-            },
+        let attach = match method.get_ref() {
+            IoMethod::Paravirtual => Attach::Paravirtual(self.virtio()),
+            IoMethod::Emulated => Attach::Emulated { model: self.model() },
+            IoMethod::SrIov => Attach::SrIov(self.vf()),
+            IoMethod::Assigned => Attach::Assigned,
+            IoMethod::RootDomain => Attach::RootDomain,
             other => {
-                let message = format!("a [[guest]] is paravirtual or emulated; {other} is not a way to attach one");
-                Err(source.error(&method.span(), message))
+                let message = format!(
+                    "a [[guest]] is paravirtual, emulated, sr-iov, assigned or root-domain; {other} is not a way to attach one"
+                );
+                return Err(source.error(&method.span(), message));
             }
+        };
+        match self.of_other_methods(*method.get_ref()) {
+            Some((option, span, other)) => {
+                let message =
+                    format!("`{option}` is of {other} guests, and this one is {}; remove it", method.get_ref());
+                Err(source.error(&span, message))
+            }
+            None => Ok(attach),
         }
     }
 
@@ -158,13 +176,30 @@ impl GuestOptions {
             "memory" => span(&self.memory),
             "cpus" => span(&self.cpus),
             "vhost_cpus" => span(&self.vhost_cpus),
-            option => self.virtio_options().into_iter().find(|(name, _)| *name == option).and_then(|(_, span)| span),
+            option => {
+                let options = self.virtio_options().into_iter().chain(self.vf_options());
+                options.into_iter().find_map(|(name, span)| span.filter(|_| name == option))
+            }
         }
     }
 
-    /// The first option that only virtio-net has.
-    fn of_virtio(&self) -> Option<(&'static str, Range<usize>)> {
-        self.virtio_options().into_iter().find_map(|(option, span)| Some((option, span?)))
+    /// The first option that only guests of another method have.
+    fn of_other_methods(&self, method: IoMethod) -> Option<(&'static str, Range<usize>, IoMethod)> {
+        let virtio = self.virtio_options().map(|option| (option, IoMethod::Paravirtual));
+        let model = [(("model", span(&self.model)), IoMethod::Emulated)];
+        let vf = self.vf_options().map(|option| (option, IoMethod::SrIov));
+        let written = virtio.into_iter().chain(model).chain(vf);
+        let written = written.filter_map(|((option, span), of)| Some((option, span?, of)));
+        written.into_iter().find(|(.., of)| *of != method)
+    }
+
+    fn vf_options(&self) -> [(&'static str, Option<Range<usize>>); 4] {
+        [
+            ("vlan", span(&self.vlan)),
+            ("trust", span(&self.trust)),
+            ("spoof_check", span(&self.spoof_check)),
+            ("rate", span(&self.rate)),
+        ]
     }
 
     fn virtio_options(&self) -> [(&'static str, Option<Range<usize>>); 9] {

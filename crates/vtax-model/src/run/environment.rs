@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::guest::Accelerator;
+
 /// The machine on which a run was made. Texts are empty where the kernel doesn't tell.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -81,6 +83,29 @@ pub struct Environment {
     pub network_sysctls: BTreeMap<String, String>,
     /// `root` or `user namespace`.
     pub privilege: String,
+    /// The emulated server that this machine is, if it is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<EmulatedServer>,
+}
+
+/// A whole server with its NICs that QEMU emulates. Every figure taken in it tells that something works,
+/// and nothing of how fast it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EmulatedServer {
+    /// Its NICs, nodes, sockets, CPUs and memory, as `--server` has them.
+    pub spec: String,
+    /// Who runs its instructions.
+    pub accel: Accelerator,
+    /// QEMU's version.
+    pub qemu: String,
+    /// Why `accel` isn't KVM, if it was tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why_not_kvm: Option<String>,
+}
+
+impl EmulatedServer {
+    /// What is said wherever a figure from one is shown.
+    pub const CAVEAT: &str = "emulated server: shows function, not speed";
 }
 
 /// How CPUs idle (`/sys/devices/system/cpu/cpuidle`).
@@ -140,6 +165,12 @@ mod tests {
             irqbalance: Some(false),
             idle: Some(IdleFacts { driver: "intel_idle".into(), states, ..IdleFacts::default() }),
             network_sysctls: [("net.core.busy_read".to_owned(), "0".to_owned())].into(),
+            server: Some(EmulatedServer {
+                spec: "emulated:nics=8".into(),
+                accel: Accelerator::Tcg,
+                qemu: "10.0.3".into(),
+                why_not_kvm: Some("there is no /dev/kvm".into()),
+            }),
             ..Environment::default()
         };
         let written: Value = serde_json::to_value(&full).expect("it is written");

@@ -12,6 +12,7 @@ use crate::{
     endpoint::{self, Endpoint},
     guest::{GuestDefaults, GuestOptions},
     located::{FileError, Source},
+    method::DomainKind,
     options::TestOptions,
     topology::Name,
     units::{ByteSize, Mtu, Span},
@@ -43,6 +44,9 @@ struct StudyFile {
 #[serde(deny_unknown_fields)]
 struct Matrix {
     methods: Vec<Spanned<String>>,
+    /// Those of `methods` that are left out on cables between real NICs unless somebody asks for them.
+    #[serde(default)]
+    extra: Vec<Spanned<String>>,
     mtu: Spanned<Vec<Mtu>>,
     transports: Spanned<Vec<Transport>>,
     tests: Spanned<Vec<TestKind>>,
@@ -136,8 +140,27 @@ impl Reader<'_> {
         let endpoints = self.endpoints(&rows)?;
         let guest = self.guest(&rows)?;
         let pairs = self.pairs(&rows)?;
+        let extra = self.extra(&rows, baseline)?;
+        let (cables, domains) = (Vec::new(), DomainKind::Guest);
         let StudyFile { id, title, question, both, addresses, .. } = self.file;
-        Ok(Study { id, title, question, rows, baseline, both, pairs, addresses, endpoints, guest, cells, plan, quick })
+        Ok(Study {
+            id,
+            title,
+            question,
+            rows,
+            extra,
+            baseline,
+            both,
+            pairs,
+            addresses,
+            endpoints,
+            cables,
+            domains,
+            guest,
+            cells,
+            plan,
+            quick,
+        })
     }
 
     fn rows(&self) -> Result<Vec<Row>, FileError> {
@@ -148,6 +171,17 @@ impl Reader<'_> {
             rows.push(row);
         }
         Ok(rows)
+    }
+
+    fn extra(&self, rows: &[Row], baseline: Row) -> Result<Vec<Row>, FileError> {
+        let extra = |written: &Spanned<String>| match self.row(written)? {
+            row if row == baseline || !rows.contains(&row) => {
+                let message = format!("`{row}` is in `extra`, and must be among the methods and not the baseline");
+                Err(self.source.error(&written.span(), message))
+            }
+            row => Ok(row),
+        };
+        self.file.matrix.extra.iter().map(extra).collect()
     }
 
     fn row(&self, written: &Spanned<String>) -> Result<Row, FileError> {
@@ -295,7 +329,7 @@ impl Reader<'_> {
         let Some(table) = &self.file.guest else { return Ok(GuestDefaults::default()) };
         let options = table.get_ref().options();
         let (size, system) = (options.size(), options.system(self.source)?);
-        let guest = GuestDefaults { size, system, virtio: options.virtio(), model: options.model() };
+        let guest = GuestDefaults { size, system, virtio: options.virtio(), model: options.model(), vf: options.vf() };
         for nic in rows.iter().filter_map(|row| guest.attach(*row)) {
             nic.check(&guest.size).map_err(|error| {
                 let span = options.blamed(&error).unwrap_or(table.span());

@@ -176,7 +176,7 @@ fn guests_of_a_study_are_described_once_for_all_rows() {
     let rows = STUDY.replace("\"bridge\"", "\"paravirtual:vhost\", \"paravirtual:userspace\", \"emulated\"");
     let text = rows.replace("[plan]", "[guest]\nvcpus = 2\nqueues = 2\nmodel = \"igb\"\n[plan]");
     let study = parse(&text).expect("a good study");
-    let nic = |row: usize| study.guest.attach(study.rows[row]).expect("a guest");
+    let nic = |row: usize| study.attach(study.rows[row]).expect("a guest");
     let virtio = VirtioNic { queues: 2, ..VirtioNic::default() };
     assert_eq!(nic(1), Attach::Paravirtual(VirtioNic { backend: Some(Backend::Vhost), ..virtio }));
     assert_eq!(nic(3), Attach::Emulated { model: crate::guest::EmulatedNic::Igb });

@@ -6,12 +6,13 @@ use ipnet::Ipv4Net;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{Guest, Host, Name, Shape, Topology, Wire, Zone};
+use super::{Cable, Guest, Host, Name, Shape, Topology, Wire, Zone};
 use crate::{
-    guest::GuestTable,
+    guest::{Attach, GuestTable, Mac},
     located::{FileError, Source},
     method::{DomainKind, IoMethod},
     units::{BitRate, ByteSize, Mtu},
+    vf::{VfOptions, Vlan},
 };
 
 /// Reads a lab file.
@@ -31,7 +32,7 @@ struct LabFile {
     guest: Vec<GuestTable>,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LabTable {
     name: Name,
@@ -59,6 +60,7 @@ struct WireTable {
     ends: Spanned<[Name; 2]>,
     rate: Option<BitRate>,
     queue: Option<Spanned<ByteSize>>,
+    nics: Option<Spanned<Cable>>,
 }
 
 #[derive(Deserialize)]
@@ -68,8 +70,12 @@ struct ZoneTable {
     host: Spanned<Name>,
     method: Spanned<IoMethod>,
     wire: Option<Spanned<Name>>,
-    #[serde(default)]
     count: Option<Spanned<i64>>,
+    mac: Option<Spanned<Mac>>,
+    vlan: Option<Spanned<Vlan>>,
+    trust: Option<Spanned<bool>>,
+    spoof_check: Option<Spanned<bool>>,
+    rate: Option<Spanned<BitRate>>,
 }
 
 struct Reader<'a> {
@@ -94,8 +100,10 @@ impl Reader<'_> {
         let zones = self.zones(&hosts, &wires)?;
         let guests = self.guests(&hosts, &wires, zones.len())?;
         self.check_names(&zones, &guests)?;
-        let LabTable { name, addresses, mtu } = self.file.lab;
-        Ok(Topology { name, addresses, mtu, hosts, wires, zones, guests })
+        let LabTable { name, addresses, mtu } = self.file.lab.clone();
+        let topology = Topology { name, addresses, mtu, hosts, wires, zones, guests };
+        self.check_masters(&topology)?;
+        Ok(topology)
     }
 
     fn wires(&self, hosts: &[Host]) -> Result<Vec<Wire>, FileError> {
@@ -115,7 +123,28 @@ impl Reader<'_> {
                 format!("wire `{}` has both ends at `{}`; a wire joins two hosts", table.name.get_ref(), ends[0]);
             return Err(self.source.error(&table.ends.span(), message));
         }
-        Ok(Wire { name: table.name.get_ref().clone(), ends: ends.clone(), shape: self.shape(table)? })
+        let (shape, nics) = (self.shape(table)?, self.nics(table)?);
+        Ok(Wire { name: table.name.get_ref().clone(), ends: ends.clone(), shape, nics })
+    }
+
+    fn nics(&self, table: &WireTable) -> Result<Option<Cable>, FileError> {
+        let Some(nics) = &table.nics else { return Ok(None) };
+        let name = table.name.get_ref();
+        let message = match (nics.get_ref(), table.rate) {
+            (Cable([one, other]), _) if one == other => {
+                format!("wire `{name}` has `{one}` at both ends; name the NICs that the cable joins")
+            }
+            (_, Some(_)) => format!("wire `{name}` is a cable and has the rate of its NICs; remove `rate`"),
+            (nics, None) => return Ok(Some(nics.clone())),
+        };
+        Err(self.source.error(&nics.span(), message))
+    }
+
+    fn check_masters(&self, topology: &Topology) -> Result<(), FileError> {
+        topology.guests_by_masters().map(drop).map_err(|error| {
+            let tables: Vec<&Spanned<Name>> = self.file.guest.iter().map(|table| &table.name).collect();
+            self.source.error(&written(error.guest(), &tables), error)
+        })
     }
 
     fn shape(&self, table: &WireTable) -> Result<Option<Shape>, FileError> {
@@ -144,9 +173,11 @@ impl Reader<'_> {
             let host = self.host(&member, hosts)?;
             let wire = self.wire_of(&member, &host, wires)?;
             let method = self.zone_method(table)?;
-            for name in self.names(&member, zones.len())? {
-                zones.push(Zone { name, host: host.clone(), method, wire: wire.clone() });
-            }
+            let vf = self.vf(table)?;
+            let names = self.names(&member, zones.len())?;
+            let mac = self.mac(table.mac.as_ref(), names.len())?;
+            let zone = |name| Zone { name, host: host.clone(), method, wire: wire.clone(), mac, vf };
+            zones.extend(names.into_iter().map(zone));
         }
         Ok(zones)
     }
@@ -173,14 +204,41 @@ impl Reader<'_> {
             let span = options.blamed(&error).unwrap_or(table.name.span());
             self.source.error(&span, error)
         })?;
-        let mac = match &table.mac {
+        let mac = self.mac(table.mac.as_ref(), count)?;
+        if let Some(written) = table.mac.as_ref().filter(|_| matches!(attach, Attach::Assigned | Attach::RootDomain)) {
+            let message =
+                format!("a guest with the whole NIC ({}) has the NIC's own address; remove `mac`", attach.method());
+            return Err(self.source.error(&written.span(), message));
+        }
+        let masters = table.masters.clone().unwrap_or_default();
+        Ok(Guest { name: table.name.get_ref().clone(), host, wire, attach, mac, size, system, masters })
+    }
+
+    fn mac(&self, written: Option<&Spanned<Mac>>, count: usize) -> Result<Option<Mac>, FileError> {
+        match written {
             Some(mac) if count > 1 => {
-                let message = "several guests can't have one address; remove `mac`, and each gets its own";
-                return Err(self.source.error(&mac.span(), message));
+                let message = "several domains can't have one address; remove `mac`, and each gets its own";
+                Err(self.source.error(&mac.span(), message))
             }
-            mac => mac.as_ref().map(|mac| *mac.get_ref()),
+            mac => Ok(mac.map(|mac| *mac.get_ref())),
+        }
+    }
+
+    /// Of a zone.
+    fn vf(&self, table: &ZoneTable) -> Result<VfOptions, FileError> {
+        let method = *table.method.get_ref();
+        if let Some((option, span)) = table.vf_options().into_iter().find(|_| method != IoMethod::SrIov) {
+            let message = format!("`{option}` is of virtual functions (sr-iov), and this zone is {method}; remove it");
+            return Err(self.source.error(&span, message));
+        }
+        let vf = VfOptions {
+            vlan: table.vlan.as_ref().map(|vlan| *vlan.get_ref()),
+            trust: table.trust.as_ref().map(|trust| *trust.get_ref()),
+            spoof_check: table.spoof_check.as_ref().map(|check| *check.get_ref()),
+            rate: table.rate.as_ref().map(|rate| *rate.get_ref()),
         };
-        Ok(Guest { name: table.name.get_ref().clone(), host, wire, attach, mac, size, system })
+        let span = table.rate.as_ref().map_or(table.name.span(), Spanned::span);
+        vf.rate_mbit().map(|_| vf).map_err(|error| self.source.error(&span, error))
     }
 
     fn host(&self, member: &Member<'_>, hosts: &[Host]) -> Result<Name, FileError> {
@@ -280,6 +338,18 @@ impl ZoneTable {
     fn member(&self) -> Member<'_> {
         let ZoneTable { name, host, wire, count, .. } = self;
         Member { kind: "zone", name, host, wire: wire.as_ref(), count: count.as_ref() }
+    }
+
+    /// Those that are there, each with its place.
+    fn vf_options(&self) -> Vec<(&'static str, Range<usize>)> {
+        let options = [
+            ("mac", self.mac.as_ref().map(Spanned::span)),
+            ("vlan", self.vlan.as_ref().map(Spanned::span)),
+            ("trust", self.trust.as_ref().map(Spanned::span)),
+            ("spoof_check", self.spoof_check.as_ref().map(Spanned::span)),
+            ("rate", self.rate.as_ref().map(Spanned::span)),
+        ];
+        options.into_iter().filter_map(|(option, span)| Some((option, span?))).collect()
     }
 }
 

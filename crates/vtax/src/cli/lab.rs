@@ -13,11 +13,12 @@ use clap::Subcommand;
 use vtax_lab::{CleanReport, Endpoint, Lab, Need, World, clean, list};
 use vtax_model::topology::Name;
 
-pub(super) use self::up::accelerator;
 use self::wanted::lab_name;
-use super::{Places, print, print_json};
+pub(super) use self::{show::servers, up::accelerator};
+use super::{Places, io, print, print_json};
 use crate::{
     exit::{Blamed, Exit, Stop},
+    server::Stay,
     study,
 };
 
@@ -67,6 +68,17 @@ pub(crate) enum LabVerb {
     },
 }
 
+impl LabVerb {
+    /// How long it wants the server that it is carried out in.
+    pub(super) fn stay(&self) -> Stay {
+        match self {
+            LabVerb::Up(args) if args.is_dry() => Stay::Command,
+            LabVerb::Up(_) => Stay::Kept,
+            _ => Stay::Found,
+        }
+    }
+}
+
 pub(crate) fn lab(verb: LabVerb, places: &Places) -> Result<Exit, Stop> {
     match verb {
         LabVerb::Up(args) => up::up(&args, places),
@@ -87,6 +99,10 @@ pub(crate) fn keeper() -> Result<Exit, Stop> {
 fn down(lab: &str) -> Result<Exit, Stop> {
     let name = lab_name(lab)?;
     let world = World::enter(Need::Ephemeral).or_infrastructure()?;
+    let made = list(&world).or_infrastructure()?.into_iter().find(|lab| lab.name == name);
+    if let Some(functions) = made.and_then(|lab| lab.functions) {
+        return io::destroy_record(functions.device);
+    }
     study::open_lab(&world, &name)?.down().or_infrastructure()?;
     Ok(Exit::Done)
 }

@@ -4,11 +4,13 @@ mod agent;
 mod calibrate;
 mod crosscheck;
 mod demo;
+mod io;
 mod lab;
 mod measure;
 mod methods;
 mod results;
 mod run;
+mod server;
 mod studies;
 
 use std::{io::Write, path::PathBuf};
@@ -16,7 +18,12 @@ use std::{io::Write, path::PathBuf};
 use clap::{Parser, Subcommand};
 use serde::Serialize;
 
-use crate::exit::{Blamed, Exit, Stop};
+use vtax_model::server::ServerSpec;
+
+use crate::{
+    exit::{Blamed, Exit, Stop},
+    server::{Order, Relay, Stay},
+};
 
 /// Measures what virtualization costs a network: for every way to attach a zone or a guest.
 ///
@@ -43,6 +50,16 @@ pub(crate) struct Places {
     /// The vtax-agent program [default: $VTAX_AGENT, else beside vtax]
     #[arg(long, global = true, value_name = "FILE", help_heading = "Places")]
     pub(crate) agent: Option<PathBuf>,
+    /// Carry the verb out in an emulated server: QEMU imitates a whole machine with SR-IOV NICs cabled back to
+    /// back; it sees this machine's files. One that is up (`vtax server up`) is used, else one is booted for this
+    /// command
+    #[arg(long, global = true, value_name = "emulated[:nics=8,…]", help_heading = "Places")]
+    pub(crate) server: Option<ServerSpec>,
+    #[command(flatten)]
+    pub(crate) relay: Relay,
+    /// Whether a run on a server is to have the server's cables.
+    #[arg(skip)]
+    pub(crate) wants_cables: bool,
 }
 
 impl Places {
@@ -74,9 +91,15 @@ enum Verb {
     Crosscheck(crosscheck::CrosscheckArgs),
     /// List the I/O methods: which work here, and what keeps the others from it
     Methods(methods::MethodsArgs),
+    /// List the PCI devices: what could be handed over, what must stay, and who has what
+    #[command(subcommand)]
+    Io(io::IoVerb),
     /// Build, use and remove labs: hosts, wires, zones and guests of your own
     #[command(subcommand)]
     Lab(lab::LabVerb),
+    /// Keep an emulated server up for several commands (each with --server emulated)
+    #[command(subcommand)]
+    Server(server::ServerVerb),
     /// List, show, compare and export what was measured
     #[command(subcommand)]
     Results(results::ResultsVerb),
@@ -88,9 +111,34 @@ enum Verb {
     Keeper,
 }
 
+impl Verb {
+    /// The server that a verb is handed to as it is, and how long that is wanted. What measures for the store
+    /// brings its results home itself.
+    fn elsewhere(&self, places: &Places) -> Result<Option<(ServerSpec, Stay)>, Stop> {
+        let Some(spec) = places.server else { return Ok(None) };
+        match self {
+            Verb::Demo(_) | Verb::Run(_) | Verb::Measure(_) => Ok(None),
+            Verb::Lab(verb) => Ok(Some((spec, verb.stay()))),
+            // Virtual functions are made to be there afterwards.
+            Verb::Io(verb) if !matches!(verb, io::IoVerb::List(_)) => Ok(Some((spec, Stay::Kept))),
+            Verb::Results(_) => Err(Stop::input(anyhow::anyhow!(
+                "results of runs on an emulated server are kept here, with all others; leave --server out"
+            ))),
+            Verb::Server(_) | Verb::Keeper => Err(Stop::input(anyhow::anyhow!(
+                "no server is made in a server; vtax server up [SPEC] says of which kind without --server"
+            ))),
+            _ => Ok(Some((spec, Stay::Command))),
+        }
+    }
+}
+
 /// Carries out what the user asked for.
-pub(crate) fn dispatch(line: CommandLine) -> Result<Exit, Stop> {
+pub(crate) fn dispatch(mut line: CommandLine) -> Result<Exit, Stop> {
+    line.places.wants_cables = matches!(&line.verb, Verb::Run(args) if args.has_no_cables());
     let places = &line.places;
+    if let Some((spec, stay)) = line.verb.elsewhere(places)? {
+        return crate::server::relay(&Order { spec, stay, exact: false, places, kernel: None });
+    }
     match line.verb {
         Verb::Demo(output) => demo::demo(output, places),
         Verb::Run(args) => run::run(*args, places),
@@ -99,7 +147,9 @@ pub(crate) fn dispatch(line: CommandLine) -> Result<Exit, Stop> {
         Verb::Measure(args) => measure::measure(*args, places),
         Verb::Studies(args) => studies::studies(&args),
         Verb::Methods(args) => methods::methods(&args, places),
+        Verb::Io(verb) => io::io(&verb),
         Verb::Lab(verb) => lab::lab(verb, places),
+        Verb::Server(verb) => server::server(verb, places),
         Verb::Results(verb) => results::results(verb, places),
         Verb::Agent(verb) => agent::agent(verb, places),
         Verb::Keeper => lab::keeper(),

@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use vtax_model::{
     endpoint::Pins,
+    method::DomainKind,
     run::RunState,
     stats::{Confidence, StoppingRule, Width},
     study::{Row, Study},
+    topology::Cable,
     units::{ByteSize, Mtu, Span},
     workload::Warmup,
 };
@@ -22,9 +24,13 @@ use crate::{
 /// How a result is printed.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Output {
-    /// Put the published figures of a classic study beside ours
-    #[arg(long)]
+    /// Put the published figures of a classic study beside ours, also where ours are missing [default: if a row
+    /// that is held against the baseline has both]
+    #[arg(long, overrides_with = "no_published")]
     published: bool,
+    /// Leave the published figures out
+    #[arg(long, overrides_with = "published")]
+    no_published: bool,
     #[command(flatten)]
     form: Form,
 }
@@ -58,7 +64,8 @@ pub(crate) enum Format {
 impl Output {
     /// The options of the report.
     pub(crate) fn options(&self) -> report::Options {
-        report::Options { published: self.published, ..self.form.options() }
+        let published = (self.published || self.no_published).then_some(self.published);
+        report::Options { published, ..self.form.options() }
     }
 }
 
@@ -94,7 +101,7 @@ pub(crate) struct RunArgs {
     #[arg(required_unless_present = "resume")]
     study: Option<String>,
     /// Go on with a run that was stopped or killed: its id, a unique start of it, or `last`
-    #[arg(long, value_name = "ID", conflicts_with_all = ["study", "quick", "samples", "duration", "warmup", "both", "methods", "guests", "mtu", "endpoints", "pin", "size", "seed", "confidence"])]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["study", "quick", "samples", "duration", "warmup", "both", "methods", "guests", "guest", "cable", "mtu", "endpoints", "pin", "size", "seed", "confidence"])]
     resume: Option<String>,
     /// Short samples and few rounds: minutes, not hours
     #[arg(long)]
@@ -119,6 +126,13 @@ pub(crate) struct RunArgs {
     /// clients, and as many guests
     #[arg(long, value_name = "N")]
     guests: Option<u32>,
+    /// What `assigned` and `sr-iov` attach [default: guests]
+    #[arg(long, value_enum, value_name = "KIND")]
+    guest: Option<Domains>,
+    /// Two NICs of this machine that a cable joins back to back: the wire of a row, in place of a veth
+    /// pair; each by PCI address, link, MAC address or name in `vtax io list`. Once for each cable
+    #[arg(long, value_name = "NIC,NIC")]
+    cable: Vec<Cable>,
     /// Only these MTUs
     #[arg(long, value_delimiter = ',', value_name = "MTU,…")]
     mtu: Vec<Mtu>,
@@ -143,6 +157,24 @@ pub(crate) struct RunArgs {
     precision: Precision,
     #[command(flatten)]
     output: Output,
+}
+
+/// What methods attach that can attach both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Domains {
+    /// Virtual machines
+    Guest,
+    /// Processes in a network stack of their own
+    Zone,
+}
+
+impl From<Domains> for DomainKind {
+    fn from(domains: Domains) -> DomainKind {
+        match domains {
+            Domains::Guest => DomainKind::Guest,
+            Domains::Zone => DomainKind::Zone,
+        }
+    }
 }
 
 /// Where the ends run.
@@ -204,6 +236,8 @@ impl RunArgs {
             both: false,
             methods: Vec::new(),
             guests: None,
+            guest: None,
+            cable: Vec::new(),
             mtu: Vec::new(),
             endpoints: None,
             pinned: Pinned::default(),
@@ -214,6 +248,11 @@ impl RunArgs {
             precision: Precision::NONE,
             output,
         }
+    }
+
+    /// Whether the wires of a new run are the kernel's own as far as the command line says.
+    pub(crate) fn has_no_cables(&self) -> bool {
+        self.cable.is_empty()
     }
 
     fn changes(&self) -> Result<study::Changes, Stop> {
@@ -228,6 +267,8 @@ impl RunArgs {
             guests: self.guests,
             mtus: self.mtu.clone(),
             endpoints: endpoints.unwrap_or_default(),
+            cables: self.cable.clone(),
+            domains: self.guest.map(DomainKind::from),
             size: self.size,
             seed: self.seed,
             stopping: self.precision.rule()?,
@@ -248,8 +289,10 @@ pub(crate) fn run(args: RunArgs, places: &Places) -> Result<Exit, Stop> {
 
 /// Prints a result, and how it ended.
 pub(crate) fn finish(finished: Finished, options: &report::Options) -> Result<Exit, Stop> {
-    print(&report::render(&finished.document, options))?;
-    finished.epilogue();
+    if !finished.relayed {
+        print(&report::render(&finished.document, options))?;
+        finished.epilogue();
+    }
     ended(finished)
 }
 

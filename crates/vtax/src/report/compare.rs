@@ -36,6 +36,9 @@ pub(crate) struct Comparison {
     a: RunNamed,
     /// The second run.
     b: RunNamed,
+    /// What is to be said with every figure, if one of the runs is of an emulated server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) caveat: Option<String>,
     /// What else differs between the runs: name, first, second.
     differences: Vec<(String, String, String)>,
     /// Those that both have figures of.
@@ -83,7 +86,17 @@ pub(crate) fn compare(a: &ResultDocument, b: &ResultDocument) -> Comparison {
     let mut cells: Vec<Compared> = a.cells.iter().filter_map(|record| compared(record, b)).collect();
     judge(&mut cells);
     let alone = [(a, b), (b, a)].into_iter().flat_map(|(one, other)| only_in(one, other)).collect();
-    Comparison { schema: SCHEMA, a: named(a), b: named(b), differences: differences(a, b), cells, alone }
+    let (caveat, differences) = (caveat(a, b), differences(a, b));
+    Comparison { schema: SCHEMA, a: named(a), b: named(b), caveat, differences, cells, alone }
+}
+
+fn caveat(a: &ResultDocument, b: &ResultDocument) -> Option<String> {
+    match (&a.caveat, &b.caveat) {
+        (None, None) => None,
+        (Some(caveat), Some(_)) => Some(caveat.clone()),
+        (Some(caveat), None) => Some(format!("the first run is of an {caveat}")),
+        (None, Some(caveat)) => Some(format!("the second run is of an {caveat}")),
+    }
 }
 
 fn named(document: &ResultDocument) -> RunNamed {
@@ -197,14 +210,11 @@ impl Comparison {
         sections.push(reading());
         Report {
             title: "The second run against the first".into(),
-            warnings: vec![
-                "The two runs were made at different times: what the machine did differently then is part of every \
-                 difference below. To judge a change, measure both ways in one run."
-                    .into(),
-            ],
+            warnings: self.caveat.iter().map(|caveat| sentence(caveat)).chain([at_different_times()]).collect(),
             facts: vec![fact("first", &self.a), fact("second", &self.b)],
             sections,
         }
+        .with_caveat(self.caveat.as_deref())
     }
 
     /// The kinds of cells, in their order.
@@ -277,6 +287,18 @@ fn line(compared: &Compared) -> Line {
         labels: vec![compared.cell.row.to_string(), compared.cell.mtu.to_string()],
         figures: Figures::Each(vec![figure(compared.a), figure(compared.b), finding]),
     }
+}
+
+/// With a capital and a full stop.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).chain(['.']).collect())
+}
+
+fn at_different_times() -> String {
+    "The two runs were made at different times: what the machine did differently then is part of every difference \
+     below. To judge a change, measure both ways in one run."
+        .into()
 }
 
 fn listed(title: &str, lines: Vec<(String, String)>) -> Option<Section> {

@@ -27,7 +27,7 @@ struct Line<'a> {
 }
 
 /// The columns, in order. "95 %" means the interval of the figure before it over the samples.
-const COLUMNS: [Column; 85] = [
+const COLUMNS: [Column; 86] = [
     ("study", "the study's name", |l| text(&l.document.study)),
     ("run", "the run's id", |l| text(&l.document.id)),
     ("method", "the row: an I/O method, method:kind, a queueing of guests, sender-to-receiver, or an engine", |l| {
@@ -144,7 +144,10 @@ const COLUMNS: [Column; 85] = [
         let all: Vec<String> = l.record.published_on.iter().map(published).collect();
         (!all.is_empty()).then(|| all.join(";"))
     }),
+    ("caveat", CAVEAT, |l| l.document.caveat.clone()),
 ];
+
+const CAVEAT: &str = "what is to be said with each figure: that it is of an emulated server; empty of a real machine";
 
 fn published(figure: &PublishedFigure) -> String {
     format!("{}={}", figure.system.as_deref().unwrap_or_default(), figure.value)
@@ -158,34 +161,36 @@ pub(super) fn cells(document: &ResultDocument) -> String {
 }
 
 /// Name, meaning and value of a column of compared cells.
-type ComparedColumn = (&'static str, &'static str, fn(&Compared) -> Option<String>);
+type ComparedColumn = (&'static str, &'static str, fn(&Comparison, &Compared) -> Option<String>);
 
-const COMPARISON: [ComparedColumn; 18] = [
-    ("method", "the row", |c| text(c.cell.row)),
-    ("transport", "tcp, udp, unix or vsock", |c| text(c.cell.transport.to_string().to_lowercase())),
-    ("test", "rr, crr, cc, stream, maerts, bidirectional or file", |c| {
+const COMPARISON: [ComparedColumn; 19] = [
+    ("method", "the row", |_, c| text(c.cell.row)),
+    ("transport", "tcp, udp, unix or vsock", |_, c| text(c.cell.transport.to_string().to_lowercase())),
+    ("test", "rr, crr, cc, stream, maerts, bidirectional or file", |_, c| {
         text(c.cell.workload.kind().to_string().to_lowercase())
     }),
-    ("mtu", "bytes", |c| text(c.cell.mtu)),
-    ("streams", "flows at the same time", |c| text(c.cell.streams)),
-    ("variant", "which of the swept values, in the first run", |c| text(c.cell.variant)),
-    ("options", "all that was chosen: name=value, separated by ;", |c| Some(words::key_values(&c.cell.options))),
-    ("of", "what is compared: rtt (µs), goodput (Mb/s) or real (s)", |c| name(&c.of)),
-    ("a", "median over the first run's rounds", |c| text(c.a)),
-    ("b", "median over the second run's rounds", |c| text(c.b)),
-    ("a_rounds", "rounds of the first run", |c| text(c.a_rounds)),
-    ("b_rounds", "rounds of the second run", |c| text(c.b_rounds)),
-    ("ratio", "second over first", |c| text(c.ratio)),
-    ("low", "of the ratio's 95 % interval", |c| c.low.and_then(text)),
-    ("high", "of the ratio's 95 % interval", |c| c.high.and_then(text)),
-    ("p", "exact Mann-Whitney p of this cell alone", |c| text(c.p)),
-    ("p_adjusted", "after Holm over all cells", |c| text(c.p_adjusted)),
-    ("verdict", "slower, faster or none-shown", |c| name(&c.verdict)),
+    ("mtu", "bytes", |_, c| text(c.cell.mtu)),
+    ("streams", "flows at the same time", |_, c| text(c.cell.streams)),
+    ("variant", "which of the swept values, in the first run", |_, c| text(c.cell.variant)),
+    ("options", "all that was chosen: name=value, separated by ;", |_, c| Some(words::key_values(&c.cell.options))),
+    ("of", "what is compared: rtt (µs), goodput (Mb/s) or real (s)", |_, c| name(&c.of)),
+    ("a", "median over the first run's rounds", |_, c| text(c.a)),
+    ("b", "median over the second run's rounds", |_, c| text(c.b)),
+    ("a_rounds", "rounds of the first run", |_, c| text(c.a_rounds)),
+    ("b_rounds", "rounds of the second run", |_, c| text(c.b_rounds)),
+    ("ratio", "second over first", |_, c| text(c.ratio)),
+    ("low", "of the ratio's 95 % interval", |_, c| c.low.and_then(text)),
+    ("high", "of the ratio's 95 % interval", |_, c| c.high.and_then(text)),
+    ("p", "exact Mann-Whitney p of this cell alone", |_, c| text(c.p)),
+    ("p_adjusted", "after Holm over all cells", |_, c| text(c.p_adjusted)),
+    ("verdict", "slower, faster or none-shown", |_, c| name(&c.verdict)),
+    ("caveat", CAVEAT, |all, _| all.caveat.clone()),
 ];
 
 /// The cells that two runs share.
 pub(super) fn comparison(comparison: &Comparison) -> String {
-    let fields = |cell: &Compared| COMPARISON.iter().map(|(.., value)| value(cell).unwrap_or_default()).collect();
+    let fields =
+        |cell: &Compared| COMPARISON.iter().map(|(.., value)| value(comparison, cell).unwrap_or_default()).collect();
     table(COMPARISON.map(|(name, ..)| name).to_vec(), comparison.cells.iter().map(fields))
 }
 

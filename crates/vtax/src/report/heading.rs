@@ -5,7 +5,7 @@ use vtax_model::{
     guest::Accelerator,
     options::Engine,
     result::{CellRecord, Disturbance, PlanRecord, ResultDocument},
-    run::{EndRecord, Environment, GuestMachine, PairRecord, Placement, RunState},
+    run::{EmulatedServer, EndRecord, Environment, GuestMachine, PairRecord, Placement, RunState},
     study::Row,
     workload::{TestKind, Warmup},
 };
@@ -29,6 +29,7 @@ pub(super) fn facts(document: &ResultDocument) -> Vec<(&'static str, String)> {
         ("ends", ends(document)),
         ("initiator", only_pair(document).map_or(String::new(), |pair| end(&pair.initiator))),
         ("responder", only_pair(document).map_or(String::new(), |pair| end(&pair.responder))),
+        ("server", document.environment.server.as_ref().map_or(String::new(), server)),
         ("guests", document.placement.guests.as_ref().map_or(String::new(), guests)),
         ("machine", machine(&document.environment)),
         ("kernel", kernel(&document.environment)),
@@ -44,6 +45,11 @@ pub(super) fn facts(document: &ResultDocument) -> Vec<(&'static str, String)> {
 pub(super) fn warnings(document: &ResultDocument) -> Vec<String> {
     let asked = document.plan.sampling.samples;
     let texts = [
+        document.environment.server.as_ref().map(|_| {
+            "EMULATED SERVER: shows function, not speed. QEMU plays its NICs, its buses and the cables between them, \
+             so no figure below says how fast any of it is, and no tax what it would be on a real machine."
+                .to_owned()
+        }),
         (document.state != RunState::Complete).then(|| {
             let done = document.plan.rounds;
             format!(
@@ -230,6 +236,13 @@ fn kernel(environment: &Environment) -> String {
         deepest_idle_us.map_or(String::new(), |us| format!("idle states up to {us} µs")),
         named("TCP", congestion_control),
     ])
+}
+
+/// `emulated:nics=8, by QEMU 10.0.3 under KVM: shows function, not speed`
+fn server(server: &EmulatedServer) -> String {
+    let EmulatedServer { spec, accel, qemu, why_not_kvm } = server;
+    let why = why_not_kvm.as_ref().map_or(String::new(), |why| format!(" ({why})"));
+    format!("{spec}, by QEMU {qemu} under {accel}{why}: shows function, not speed")
 }
 
 /// What runs them, and what that means for their figures.

@@ -86,6 +86,21 @@ pub(super) enum Figure {
     Change([String; 3]),
 }
 
+impl Report {
+    /// The same with these words at each table.
+    pub(super) fn with_caveat(mut self, caveat: Option<&str>) -> Report {
+        let Some(caveat) = caveat else { return self };
+        for part in self.sections.iter_mut().flat_map(|section| &mut section.parts) {
+            match part {
+                Part::Table(table) if table.caption.is_empty() => table.caption = caveat.to_owned(),
+                Part::Table(table) => table.caption += &format!(" — {caveat}"),
+                Part::Paragraph(_) | Part::List(_) => {}
+            }
+        }
+        self
+    }
+}
+
 impl Column {
     pub(super) fn right(head: impl Into<String>) -> Column {
         Column { head: head.into(), align: Align::Right }

@@ -6,6 +6,7 @@
 //! come from the result document itself.
 
 mod bars;
+mod beside;
 mod blocks;
 mod compare;
 mod csv;
@@ -56,8 +57,9 @@ pub(crate) enum Format {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Options {
     pub(crate) format: Format,
-    /// A column of published figures beside each of ours.
-    pub(crate) published: bool,
+    /// Whether published figures stand beside ours; if it isn't said, where both are known of a row that
+    /// is held against the baseline.
+    pub(crate) published: Option<bool>,
     /// Percentiles, losses, retransmits and the noise floor of each block too.
     pub(crate) detail: bool,
     /// Columns of the terminal; only [`Format::Terminal`] asks.
@@ -67,7 +69,7 @@ pub(crate) struct Options {
 impl Default for Options {
     /// The short tables, for a terminal of the width that text is commonly read at.
     fn default() -> Options {
-        Options { format: Format::Terminal, published: false, detail: false, width: 100 }
+        Options { format: Format::Terminal, published: None, detail: false, width: 100 }
     }
 }
 

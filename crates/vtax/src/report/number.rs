@@ -30,6 +30,29 @@ pub(super) fn change(ratio: f64) -> String {
     format!("{} %", signed(ratio))
 }
 
+/// A ratio of figures that have two or three digits, as a change: 1.569 is `+57 %`.
+pub(super) fn whole_change(ratio: f64) -> String {
+    let percent = (ratio - 1.0) * 100.0;
+    match percent {
+        size if !size.is_finite() => "— %".into(),
+        size if size.abs() < 0.5 => "0 %".into(),
+        size => format!("{size:+.0} %"),
+    }
+}
+
+/// A mean with half the width of its interval: `31.4 ±0.2`. The half has two digits, but no decimals that the
+/// mean hasn't; or one digit, if nothing would be left of it so.
+pub(super) fn give_or_take(mean: f64, half: Option<f64>) -> String {
+    let text = three_digits(mean);
+    let Some(half) = half.filter(|half| half.is_finite()) else { return text };
+    let rounded = |digits: usize| format!("{half:.digits$e}").parse::<f64>().expect("what was just written");
+    let of_mean = text.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+    let of_half = (1.0 - rounded(1).log10().floor()).clamp(0.0, 6.0) as usize;
+    let short = format!("{:.*}", of_mean.min(of_half), rounded(1));
+    let nothing = half > 0.0 && short.parse() == Ok(0.0);
+    if nothing { format!("{text} ±{}", rounded(0)) } else { format!("{text} ±{short}") }
+}
+
 /// The interval of a ratio, in per cent of change: `[+10.1, +14.9]`.
 pub(super) fn interval(low: f64, high: f64) -> String {
     format!("[{}, {}]", signed(low), signed(high))
@@ -132,6 +155,24 @@ mod tests {
         let ratios = [1.123, 0.9, 1.0001, 2.5, 1.9996, 0.02];
         assert_eq!(ratios.map(change), ["+12.3 %", "-10.0 %", "0.0 %", "+150 %", "+100 %", "-98.0 %"]);
         assert_eq!(interval(0.99, 1.021), "[-1.0, +2.1]");
+    }
+
+    #[test]
+    fn half_an_interval_has_the_mean_s_decimals() {
+        let texts = [
+            (31.4, 0.214),
+            (31.4, 0.0214),
+            (24_137.0, 352.3),
+            (2310.0, 140.2),
+            (5.0, 12.34),
+            (70.0, 139.7),
+            (31.4, 0.0),
+        ]
+        .map(|(mean, half)| give_or_take(mean, Some(half)));
+        let expected = ["31.4 ±0.2", "31.4 ±0.02", "24100 ±350", "2310 ±140", "5.00 ±12", "70.0 ±140", "31.4 ±0.0"];
+        assert_eq!(texts, expected);
+        assert_eq!(give_or_take(31.4, None), "31.4");
+        assert_eq!([1.569, 1.0, 0.998, 0.879].map(whole_change), ["+57 %", "0 %", "0 %", "-12 %"]);
     }
 
     #[test]

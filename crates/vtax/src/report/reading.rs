@@ -8,7 +8,7 @@ use vtax_model::{
 };
 
 use super::{
-    bars,
+    bars, beside,
     blocks::{blocks, distinct},
     labels,
     layout::{Part, Section},
@@ -32,6 +32,7 @@ pub(super) fn section(document: &ResultDocument, published: Option<&Published>) 
     }
     lines.extend(of_few_rounds(document));
     lines.extend(bars::reading(document));
+    lines.extend(published.and_then(|_| beside::reading(document)));
     let cited = bars::cites(document);
     if let Some(published) = published.or(cited.as_ref()) {
         let note = published.note.as_ref().map(|note| format!(" {note}")).unwrap_or_default();

@@ -14,7 +14,7 @@ use vtax_model::{
 };
 
 use super::{
-    Options, bars,
+    Options, bars, beside,
     blocks::{Block, blocks, distinct, quantity, rows_head},
     detail, heading, host_cpu, labels,
     layout::{Column, Figure, Figures, Group, Part, Report, Row as Line, Section, Table},
@@ -25,7 +25,8 @@ use super::{
 };
 
 pub(super) fn report(document: &ResultDocument, options: &Options) -> Report {
-    let published = options.published.then(|| Published::of(&document.study)).flatten();
+    let wanted = options.published.unwrap_or_else(|| beside::is_worth_it(document));
+    let published = wanted.then(|| Published::of(&document.study)).flatten();
     let mut notes = Notes::default();
     let mut sections: Vec<Section> = bars::section(document, options).into_iter().collect();
     match measure::applies(document) {
@@ -50,6 +51,7 @@ pub(super) fn report(document: &ResultDocument, options: &Options) -> Report {
         facts: heading::facts(document),
         sections,
     }
+    .with_caveat(document.caveat.as_deref())
 }
 
 fn detailed(document: &ResultDocument) -> Vec<Section> {
@@ -64,9 +66,12 @@ fn detailed(document: &ResultDocument) -> Vec<Section> {
 }
 
 fn section(document: &ResultDocument, block: &Block<'_>, published: bool, notes: &mut Notes) -> Section {
-    let mut parts = Vec::new();
-    if !block.figured().is_empty() {
-        parts.push(Part::Table(Figured { block, published, notes: &mut *notes }.matrix()));
+    let (beside, alone): (Vec<TestKind>, Vec<TestKind>) =
+        block.figured().into_iter().partition(|test| published && beside::is_of(block, *test));
+    let beside = beside.into_iter().map(|test| beside::table(document, block, test, notes));
+    let mut parts: Vec<Part> = beside.map(Part::Table).collect();
+    if !alone.is_empty() {
+        parts.push(Part::Table(Figured { block, published, notes: &mut *notes }.matrix(&alone)));
     }
     if block.tests().contains(&TestKind::File) {
         parts.push(Part::Table(Figured { block, published, notes }.times()));
@@ -79,28 +84,24 @@ fn section(document: &ResultDocument, block: &Block<'_>, published: bool, notes:
 /// Builds the tables of figures of one block.
 struct Figured<'a> {
     block: &'a Block<'a>,
-    /// Beside ours.
+    /// Those of a source with several machines, after ours.
     published: bool,
     notes: &'a mut Notes,
 }
 
 impl<'a> Figured<'a> {
     /// RTT beside bandwidth, methods down, MTU across.
-    fn matrix(mut self) -> Table {
-        let tests = self.block.figured();
+    fn matrix(mut self, tests: &[TestKind]) -> Table {
         let groups = tests.iter().flat_map(|test| self.groups(*test)).collect();
         let (rows, mtus) = (self.block.rows(), self.block.mtus());
         let labels = vec![rows_head(&rows).into()];
-        let lines = rows.into_iter().map(|row| self.line(row, &tests, &mtus)).collect();
+        let lines = rows.into_iter().map(|row| self.line(row, tests, &mtus)).collect();
         Table { labels, groups, rows: lines, ..Table::default() }
     }
 
-    /// Ours, each with the published one beside it; of a source with several machines those after them.
     fn groups(&self, test: TestKind) -> Vec<Group> {
         let systems = self.systems(test);
-        let ours = |mtu: Mtu| Column::right(format!("MTU {mtu}"));
-        let theirs = || (self.published && systems.is_empty()).then(|| Column::right("published"));
-        let columns = self.block.mtus().into_iter().flat_map(|mtu| [Some(ours(mtu)), theirs()]).flatten().collect();
+        let columns = self.block.mtus().into_iter().map(|mtu| Column::right(format!("MTU {mtu}"))).collect();
         let of_systems = Group {
             title: format!("{}, published", quantity(test)),
             columns: systems.iter().map(Column::right).collect(),
@@ -116,9 +117,7 @@ impl<'a> Figured<'a> {
             let systems = self.systems(*test);
             for mtu in mtus {
                 let record = self.block.cell(row, *mtu, *test);
-                figures.push(self.figure(record));
-                let theirs = record.and_then(|record| record.published);
-                figures.extend((self.published && systems.is_empty()).then(|| published_figure(theirs)));
+                figures.push(figure(record, self.notes));
             }
             let all = || mtus.iter().filter_map(|mtu| self.block.cell(row, *mtu, *test));
             let on = |system: &String| all().find_map(|record| published_on(record, system)).map(|figure| figure.value);
@@ -142,17 +141,6 @@ impl<'a> Figured<'a> {
                 Line { labels: vec![label], figures: Figures::None(text) }
             }
             _ => Line::new(label, figures),
-        }
-    }
-
-    fn figure(&mut self, record: Option<&CellRecord>) -> Figure {
-        let Some(record) = record else { return Figure::absent() };
-        match (&record.status, primary(record)) {
-            (CellStatus::Measured, Some(estimate)) => Figure::text(three_digits(estimate.mean)),
-            (CellStatus::Measured, None) => Figure::absent(),
-            (CellStatus::Missing, _) => Figure::text("not run"),
-            (CellStatus::Unavailable { .. }, _) => Figure::text(format!("n/a {}", self.notes.of_record(record))),
-            (CellStatus::Failed { .. }, _) => Figure::text(format!("failed {}", self.notes.of_record(record))),
         }
     }
 
@@ -182,7 +170,7 @@ impl<'a> Figured<'a> {
         let record = self.block.cell(row, mtu, TestKind::File);
         let mut figures = match record.and_then(file) {
             Some(file) => [&file.real, &file.user, &file.sys].map(|time| Figure::text(seconds(time.mean))).to_vec(),
-            None => vec![self.figure(record), Figure::absent(), Figure::absent()],
+            None => vec![figure(record, self.notes), Figure::absent(), Figure::absent()],
         };
         let text = |time: Option<f64>| time.map_or(Figure::absent(), |time| Figure::text(format!("{time:.1}")));
         for system in systems {
@@ -192,6 +180,22 @@ impl<'a> Figured<'a> {
         }
         let label = if self.block.mtus().len() > 1 { format!("{row}, MTU {mtu}") } else { row.to_string() };
         self.row(label, record.into_iter().collect(), figures)
+    }
+}
+
+/// What a cell is judged by, without its interval.
+fn figure(record: Option<&CellRecord>, notes: &mut Notes) -> Figure {
+    let measured = record.and_then(primary).map(|estimate| Figure::text(three_digits(estimate.mean)));
+    measured.unwrap_or_else(|| absence(record, notes))
+}
+
+/// Of a cell without a figure.
+pub(super) fn absence(record: Option<&CellRecord>, notes: &mut Notes) -> Figure {
+    match record.map(|record| (record, &record.status)) {
+        None | Some((_, CellStatus::Measured)) => Figure::absent(),
+        Some((_, CellStatus::Missing)) => Figure::text("not run"),
+        Some((record, CellStatus::Unavailable { .. })) => Figure::text(format!("n/a {}", notes.of_record(record))),
+        Some((record, CellStatus::Failed { .. })) => Figure::text(format!("failed {}", notes.of_record(record))),
     }
 }
 

@@ -1,5 +1,5 @@
 //! A report as plain text: aligned columns, no colour, nothing wider than the terminal if it can
-//! be helped. A table that is too wide is drawn as several, each with the labels again.
+//! be helped. A table that is too wide is drawn as several, each with caption and labels.
 
 use super::layout::{Align, Figure, Figures, Part, Report, Row, Section, Table};
 
@@ -46,12 +46,12 @@ fn draw_table(table: &Table, width: usize) -> Vec<String> {
     let columns = columns(table);
     let room = width.saturating_sub(labels.width());
     let mut lines: Vec<String> = Vec::new();
-    if !table.caption.is_empty() {
-        lines.push(table.caption.clone());
-    }
     for (index, piece) in pieces(columns, room).iter().enumerate() {
         if index > 0 {
             lines.push(String::new());
+        }
+        if !table.caption.is_empty() {
+            lines.extend(wrapped(&table.caption, width));
         }
         lines.extend(draw_piece(table, &labels, piece));
     }

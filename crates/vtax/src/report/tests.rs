@@ -1,5 +1,6 @@
 //! Reports of synthetic runs, held still; documents against their schema.
 
+mod emulated;
 mod guests;
 mod measured;
 mod old;
@@ -14,14 +15,14 @@ use vtax_model::{
     cell::Arm,
     measurement::EndReport,
     result::{CellStatus, ResultDocument},
-    run::{Failure, Run},
+    run::{Failure, Run, Sample},
     workload::TestKind,
 };
 
 use super::*;
 use runs::{built_in, killed_after, of_text, row};
 
-const TERMINAL: Options = Options { format: Format::Terminal, published: false, detail: false, width: 100 };
+const TERMINAL: Options = Options { format: Format::Terminal, published: None, detail: false, width: 100 };
 const MARKDOWN: Options = Options { format: Format::Markdown, ..TERMINAL };
 
 fn snapshot(name: &str, text: String) {
@@ -35,6 +36,7 @@ static DOCUMENTS: LazyLock<Vec<ResultDocument>> = LazyLock::new(|| {
     let runs = [built_in("demo"), built_in("sparc-t7-1"), built_in("ip-instances"), with_failures(), many_streams()];
     let mut documents: Vec<ResultDocument> = runs.iter().map(analyse).collect();
     documents.extend(measured::all().iter().chain(&guests::all()).chain(&queues::all()).map(analyse));
+    documents.push(analyse(&emulated::t7_1()));
     documents.extend((0..4).map(|rounds| killed_after(built_in("demo"), rounds)));
     documents
 });
@@ -99,17 +101,17 @@ fn a_narrow_terminal() {
 #[test]
 fn the_t7_1_study_with_its_published_figures() {
     let document = analyse(&built_in("sparc-t7-1"));
-    let published = Options { published: true, ..TERMINAL };
+    let published = Options { published: Some(true), ..TERMINAL };
     snapshot("t7_1_published", render(&document, &published));
-    snapshot("t7_1_published_markdown", render(&document, &Options { published: true, ..MARKDOWN }));
+    snapshot("t7_1_published_markdown", render(&document, &Options { published: Some(true), ..MARKDOWN }));
     snapshot("t7_1", render(&document, &TERMINAL));
 }
 
 #[test]
 fn the_ip_instances_study() {
     let document = analyse(&built_in("ip-instances"));
-    snapshot("ip_instances", render(&document, &TERMINAL));
-    snapshot("ip_instances_published", render(&document, &Options { published: true, ..TERMINAL }));
+    snapshot("ip_instances", render(&document, &Options { published: Some(false), ..TERMINAL }));
+    snapshot("ip_instances_published", render(&document, &TERMINAL));
 }
 
 #[test]
@@ -144,7 +146,7 @@ fn unpinned_and_quick_runs_are_marked() {
 fn nothing_is_wider_than_the_terminal() {
     let kinds = [(80, false, false), (100, false, false), (80, false, true), (100, true, true)];
     for (document, (width, published, detail)) in DOCUMENTS.iter().flat_map(|d| kinds.map(|kind| (d, kind))) {
-        let text = render(document, &Options { published, detail, width, ..TERMINAL });
+        let text = render(document, &Options { published: Some(published), detail, width, ..TERMINAL });
         let wide: Vec<&str> = text.lines().filter(|line| line.chars().count() > width).collect();
         assert_eq!(wide, Vec::<&str>::new(), "{}", document.study);
     }
@@ -214,13 +216,29 @@ fn another_day() -> ResultDocument {
     run.header.seed = 43;
     let cells = run.header.study.cells.clone();
     run.samples.retain(|sample| cells[sample.cell].row != row("vxlan"));
-    for sample in run.samples.iter_mut().filter(|sample| cells[sample.cell].row == row("bridge")) {
-        sample.figures.seconds *= 0.7;
-        if let Some(mean) = sample.figures.rtt_ns.as_mut().and_then(|rtt| rtt.by_rate.as_mut()) {
-            *mean *= 0.7;
-        }
-    }
+    run.samples.iter_mut().filter(|sample| cells[sample.cell].row == row("bridge")).for_each(|s| take(s, 0.7));
     analyse(&run)
+}
+
+/// Makes a sample take `times` as long.
+fn take(sample: &mut Sample, times: f64) {
+    sample.figures.seconds *= times;
+    if let Some(mean) = sample.figures.rtt_ns.as_mut().and_then(|rtt| rtt.by_rate.as_mut()) {
+        *mean *= times;
+    }
+}
+
+#[test]
+fn a_baseline_that_differs_from_itself_is_told_of() {
+    let mut run = built_in("demo");
+    let cells = run.header.study.cells.clone();
+    let is_biased = |sample: &Sample| {
+        let cell = &cells[sample.cell];
+        sample.arm == Arm::APrime && labels::test(cell) == "TCP RR" && cell.mtu.get() == 1500
+    };
+    run.samples.iter_mut().filter(|sample| is_biased(sample)).for_each(|sample| take(sample, 1.1));
+    let text = render(&analyse(&run), &Options { detail: true, width: 1000, ..TERMINAL });
+    assert!(text.contains("A' and A differ by more than chance in TCP RTT at MTU 1500: something"), "{text}");
 }
 
 #[test]

@@ -15,7 +15,7 @@ mod find;
 mod lock;
 mod schema;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod writer;
 
 use std::path::Path;

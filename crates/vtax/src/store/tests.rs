@@ -17,7 +17,7 @@ use vtax_model::{
 
 use super::*;
 
-fn header(id: &str, started: &str) -> RunHeader {
+pub(crate) fn header(id: &str, started: &str) -> RunHeader {
     let study = Study::built_in("demo").expect("built in");
     RunHeader {
         id: id.into(),
@@ -35,7 +35,7 @@ fn header(id: &str, started: &str) -> RunHeader {
     }
 }
 
-fn sample(cell: usize, arm: Arm, round: u32) -> Sample {
+pub(crate) fn sample(cell: usize, arm: Arm, round: u32) -> Sample {
     let machine = MachineCpu { cpus: 2, user: 0.1, idle: 1.9, ..MachineCpu::default() };
     let end = EndReport { seconds: 1.0, transactions: 20_000, machine, ..EndReport::default() };
     let study = Study::built_in("demo").expect("built in");

@@ -7,9 +7,12 @@ use vtax_model::{
     guest::{Attach, GuestDefaults},
     method::IoMethod,
     study::{GuestPath, IpType, Row, Study},
-    topology::{Guest, Host, Name, Topology, Wire, Zone},
+    topology::{Cable, Guest, Host, Name, Topology, Wire, Zone},
     units::Mtu,
+    vf::VfOptions,
 };
+
+use super::cabling::cabling;
 
 /// A study's lab and the ends of its rows.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,15 +55,18 @@ impl End {
 /// share one anyway. For the same reason each row of several pairs has a switch of its own.
 pub(crate) fn arrange(study: &Study, name: Name, rows: &[Row]) -> Arrangement {
     let mut builder = Builder::new(study, name);
+    let cabling = cabling(study, rows).of;
     for row in rows {
-        let nic = study.guest.attach(*row);
+        builder.cable = cabling.get(row).map(|nth| (*nth, study.cables[*nth].clone()));
+        let nic = study.attach(*row);
         let pairs = match (*row, nic) {
             (Row::Path(path), nic) => vec![builder.path(path, nic)],
             _ if study.pairs > 1 => builder.behind_switch(*row, nic, study.pairs),
             (_, Some(nic)) => vec![builder.guests(*row, nic, study.both)],
             (Row::Method(method), None) => vec![builder.back_to_back(method, study.both)],
+            (Row::Queue(_), None) => vec![builder.back_to_back(IoMethod::SrIov, false)],
             (Row::Zones { from, to }, None) => vec![builder.one_host(from, to)],
-            (Row::Engine(_) | Row::Device(_) | Row::Queue(_), None) => vec![builder.one_wire()],
+            (Row::Engine(_) | Row::Device(_), None) => vec![builder.one_wire()],
         };
         builder.arrangement.ends.insert(*row, pairs);
     }
@@ -70,6 +76,8 @@ pub(crate) fn arrange(study: &Study, name: Name, rows: &[Row]) -> Arrangement {
 struct Builder<'a> {
     arrangement: Arrangement,
     defaults: &'a GuestDefaults,
+    /// That of the row whose turn it is, with its place among the study's.
+    cable: Option<(usize, Cable)>,
 }
 
 impl Builder<'_> {
@@ -77,7 +85,8 @@ impl Builder<'_> {
         let mtu = study.cells.iter().map(|cell| cell.mtu).min().unwrap_or(Mtu::ETHERNET);
         let (hosts, wires, zones, guests) = Default::default();
         let topology = Topology { name, addresses: study.addresses, mtu, hosts, wires, zones, guests };
-        Builder { arrangement: Arrangement { topology, ends: BTreeMap::new() }, defaults: &study.guest }
+        let arrangement = Arrangement { topology, ends: BTreeMap::new() };
+        Builder { arrangement, defaults: &study.guest, cable: None }
     }
 
     fn back_to_back(&mut self, method: IoMethod, both: bool) -> Ends {
@@ -128,11 +137,12 @@ impl Builder<'_> {
         let uplink = self.wire(&format!("{kind}-uplink"), &sut, &switch);
         let pair = |nth: u32| {
             let client = self.host(&format!("client-{nth}"), false);
-            let wire = self.wire(&format!("{kind}-wire-{nth}"), &client, &switch);
+            let wire = self.made_wire(&format!("{kind}-wire-{nth}"), &client, &switch, None);
             let domain = format!("{kind}-{nth}");
             let responder = match (nic, row) {
                 (Some(nic), _) => self.guest(&domain, &sut, nic, &uplink),
                 (None, Row::Method(method)) => self.end(method, &domain, &sut, &uplink),
+                (None, Row::Queue(_)) => self.end(IoMethod::SrIov, &domain, &sut, &uplink),
                 (None, _) => End::Host { host: sut.clone(), wire: uplink.clone() },
             };
             Ends { initiator: End::Host { host: client, wire }, responder }
@@ -144,7 +154,8 @@ impl Builder<'_> {
         let name = built_in_name(guest);
         let GuestDefaults { size, system, .. } = self.defaults.clone();
         let (host, wire) = (host.clone(), wire.clone());
-        let guest = Guest { name: name.clone(), host, wire, attach, mac: None, size, system };
+        let masters = Vec::new();
+        let guest = Guest { name: name.clone(), host, wire, attach, mac: None, size, system, masters };
         self.arrangement.topology.guests.push(guest);
         End::Guest(name)
     }
@@ -197,11 +208,19 @@ impl Builder<'_> {
         name
     }
 
+    /// The row's cable if it has one; rows that share one are on one wire.
     fn wire(&mut self, wire: &str, from: &Name, to: &Name) -> Name {
+        match self.cable.clone() {
+            Some((nth, cable)) => self.made_wire(&format!("cable-{nth}"), from, to, Some(cable)),
+            None => self.made_wire(wire, from, to, None),
+        }
+    }
+
+    fn made_wire(&mut self, wire: &str, from: &Name, to: &Name, nics: Option<Cable>) -> Name {
         let name = built_in_name(wire);
         let wires = &mut self.arrangement.topology.wires;
         if !wires.iter().any(|wire| wire.name == name) {
-            wires.push(Wire { name: name.clone(), ends: [from.clone(), to.clone()], shape: None });
+            wires.push(Wire { name: name.clone(), ends: [from.clone(), to.clone()], shape: None, nics });
         }
         name
     }
@@ -210,7 +229,9 @@ impl Builder<'_> {
         let name = built_in_name(zone);
         let zones = &mut self.arrangement.topology.zones;
         if !zones.iter().any(|zone| zone.name == name) {
-            zones.push(Zone { name: name.clone(), host: host.clone(), method, wire: wire.clone() });
+            let vf = if method == IoMethod::SrIov { self.defaults.vf } else { VfOptions::default() };
+            let (host, wire) = (host.clone(), wire.clone());
+            zones.push(Zone { name: name.clone(), host, method, wire, mac: None, vf });
         }
         name
     }
@@ -310,13 +331,35 @@ mod tests {
         assert_eq!(pairs("queue-per-guest")[2], ("client-3".into(), "queue-per-guest-3".into()));
         let topology = &lab.topology;
         let switches = topology.hosts.iter().filter(|host| host.switch).count();
-        assert_eq!((switches, topology.hosts.len(), topology.wires.len()), (3, 3 + 1 + 3, 3 * (1 + 3)));
+        assert_eq!((switches, topology.hosts.len(), topology.wires.len()), (4, 3 + 1 + 4, 4 * (1 + 3)));
         let vnets = topology.guests.iter().map(|guest| match guest.attach {
             Attach::Paravirtual(nic) => nic.vnet.name(),
-            Attach::Emulated { .. } => "none",
+            _ => "none",
         });
-        assert_eq!(vnets.collect::<Vec<_>>(), ["bridge", "bridge", "bridge", "macvtap", "macvtap", "macvtap"]);
+        assert_eq!(
+            vnets.collect::<Vec<_>>(),
+            ["bridge", "bridge", "bridge", "macvtap", "macvtap", "macvtap", "none", "none", "none"]
+        );
         assert!(topology.guests.iter().all(|guest| guest.host.as_str() == "sut"));
+    }
+
+    #[test]
+    fn rows_stand_on_cables_if_there_are_some() {
+        let cables: Vec<Cable> = ["a1,b1", "a2,b2", "a3,b3"].map(|cable| cable.parse().expect("a cable")).into();
+        let row = |text: &str| text.parse::<Row>().expect("a row");
+        let mut study = Study { cables, ..Study::built_in("sparc-t7-1").expect("built in") };
+        study.rows = ["native", "assigned", "sr-iov", "paravirtual"].map(row).into();
+        let lab = arrange(&study, study.id.clone(), &study.rows);
+        let wires: Vec<String> = lab.topology.wires.iter().map(|wire| wire.name.to_string()).collect();
+        assert_eq!(wires, ["cable-0", "cable-1", "cable-2"]);
+        let guest = lab.topology.guests.iter().find(|guest| guest.name.as_str() == "sr-iov-peer").expect("a guest");
+        assert_eq!((guest.wire.as_str(), guest.attach.method()), ("cable-0", IoMethod::SrIov));
+        study.domains = vtax_model::method::DomainKind::Zone;
+        study.rows.pop();
+        let zones = arrange(&study, study.id.clone(), &study.rows);
+        let names: Vec<&str> = zones.topology.zones.iter().map(|zone| zone.name.as_str()).collect();
+        assert_eq!(names, ["assigned-sut", "assigned-peer", "sr-iov-sut", "sr-iov-peer"]);
+        assert!(zones.topology.guests.is_empty());
     }
 
     #[test]

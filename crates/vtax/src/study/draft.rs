@@ -13,7 +13,11 @@ use vtax_model::{
     units::Mtu,
 };
 
-use super::{Wanted, clock};
+use super::{
+    Wanted,
+    cabling::{cabling, of_guests_only},
+    clock,
+};
 use crate::exit::{Blamed, Stop};
 
 /// The plan of a run; between which ends and on which CPUs is not known yet.
@@ -54,8 +58,16 @@ pub(crate) fn unavailable(study: &Study, facts: &Facts) -> Vec<UnavailableRow> {
         Availability::Yes => None,
         Availability::No(unsupported) => Some(unsupported.clone()),
     };
+    let uncabled = cabling(study, &study.rows).lacking;
+    let cabled = |row: &Row| uncabled.iter().find(|lacking| lacking.method == *row);
     let of_row = |row: &Row| -> Option<Unsupported> {
-        match study.guest.attach(*row) {
+        if let Some(unsupported) = of_guests_only(study, *row) {
+            return Some(unsupported);
+        }
+        if let Some(UnavailableRow { unsupported, .. }) = cabled(row) {
+            return Some(unsupported.clone());
+        }
+        match study.attach(*row) {
             Some(nic) => guest_availability(&nic, &study.guest.system, facts).err(),
             None => needed(*row).iter().find_map(lacking),
         }
@@ -73,7 +85,7 @@ fn needed(row: Row) -> Vec<IoMethod> {
     match row {
         Row::Method(method) => vec![method],
         Row::Device(flavour) => vec![flavour.method()],
-        Row::Queue(_) => vec![IoMethod::Paravirtual],
+        Row::Queue(_) => row.method().into_iter().collect(),
         // The switch outside the host is a bridge.
         Row::Zones { from, to } => vec![zone(from), zone(to), IoMethod::Bridge],
         Row::Path(_) | Row::Engine(_) => vec![IoMethod::Native],

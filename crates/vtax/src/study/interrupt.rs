@@ -19,6 +19,8 @@ type Action = Box<dyn Fn() + Send>;
 /// Whether the user has asked to stop, and what to do at once when they do.
 #[derive(Clone, Default)]
 pub(crate) struct Interrupt {
+    /// What becomes of what goes on.
+    told: &'static str,
     asked: Arc<AtomicUsize>,
     action: Arc<Mutex<Option<Action>>>,
 }
@@ -26,7 +28,12 @@ pub(crate) struct Interrupt {
 impl Interrupt {
     /// Catches SIGINT, SIGTERM and SIGHUP from now on.
     pub(crate) fn catch() -> anyhow::Result<Interrupt> {
-        let interrupt = Interrupt::default();
+        Interrupt::catch_telling("what is measured is kept")
+    }
+
+    /// The same, with other words to the user.
+    pub(crate) fn catch_telling(told: &'static str) -> anyhow::Result<Interrupt> {
+        let interrupt = Interrupt { told, ..Interrupt::default() };
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("catching Ctrl-C")?;
         let caught = interrupt.clone();
         thread::spawn(move || signals.forever().for_each(|signal| caught.signalled(signal)));
@@ -47,7 +54,7 @@ impl Interrupt {
             eprintln!("vtax: leaving at once; `vtax lab clean` removes what is left of the lab");
             std::process::exit(128 + signal);
         }
-        eprintln!("vtax: stopping: what is measured is kept (once more to leave at once)");
+        eprintln!("vtax: stopping: {} (once more to leave at once)", self.told);
         if let Some(action) = &*self.action.lock().unwrap_or_else(PoisonError::into_inner) {
             action();
         }

@@ -1,9 +1,11 @@
 //! Running a study: from its file to its result.
 
 mod arrange;
+mod cabling;
 mod clock;
 mod draft;
 mod interrupt;
+mod ledger;
 mod measure;
 mod options;
 mod phases;
@@ -17,5 +19,6 @@ pub(crate) use draft::{available, unavailable};
 pub(crate) use interrupt::Interrupt;
 pub(crate) use measure::{Asked, Plan, Sizes, Test};
 pub(crate) use options::{Changes, Wanted, read_endpoints, read_file};
+pub(crate) use phases::Phases;
 pub(crate) use session::{Conditions, Finished, Source, agent_program, run};
 pub(crate) use stage::{build, build_planned, open_lab, told_of_boot};

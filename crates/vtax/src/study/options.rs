@@ -4,8 +4,10 @@ use anyhow::{Context, anyhow, bail};
 use vtax_model::{
     endpoint::Endpoint,
     located::Source,
+    method::DomainKind,
     stats::StoppingRule,
     study::{Row, SamplingPlan, Study},
+    topology::{Cable, NicName},
     units::{ByteSize, Mtu, Span},
     workload::{Warmup, Workload},
 };
@@ -27,6 +29,10 @@ pub(crate) struct Changes {
     pub(crate) mtus: Vec<Mtu>,
     /// Where to measure, in place of what the study says.
     pub(crate) endpoints: Vec<Endpoint>,
+    /// Cables between NICs, in place of wires that are made.
+    pub(crate) cables: Vec<Cable>,
+    /// What methods attach that can attach guests and zones.
+    pub(crate) domains: Option<DomainKind>,
     pub(crate) size: Option<ByteSize>,
     pub(crate) seed: Option<u64>,
     pub(crate) stopping: Option<StoppingRule>,
@@ -55,6 +61,8 @@ impl Changes {
             stand_on(study, &self.endpoints)?;
         }
         self.keep_methods(study)?;
+        self.cable(study)?;
+        study.domains = self.domains.unwrap_or(study.domains);
         self.keep_mtus(study)?;
         if let Some(size) = self.size {
             resize_files(study, size)?;
@@ -82,6 +90,29 @@ impl Changes {
         let kept = |row: &Row| *row == baseline || self.methods.iter().any(|asked| is(row, asked));
         study.rows.retain(kept);
         study.cells.retain(|cell| kept(&cell.row));
+        Ok(())
+    }
+
+    /// Each row takes a cable, so rows that the study only adds are left out unless they are asked for.
+    fn cable(&self, study: &mut Study) -> anyhow::Result<()> {
+        if self.cables.is_empty() {
+            return Ok(());
+        }
+        let on_one_host = study.rows.iter().any(|row| matches!(row, Row::Zones { .. }));
+        if on_one_host || !study.endpoints.is_empty() {
+            bail!("--cable: the rows of `{}` have no wire between two hosts; leave it out", study.id);
+        }
+        let mut nics: Vec<&NicName> = self.cables.iter().flat_map(|Cable(nics)| nics).collect();
+        nics.sort();
+        if let Some([nic, _]) = nics.array_windows().find(|[one, other]| one == other) {
+            bail!("--cable: the NIC {nic} is at the end of two cables; name each once");
+        }
+        study.cables.clone_from(&self.cables);
+        if self.methods.is_empty() {
+            let extra = std::mem::take(&mut study.extra);
+            study.rows.retain(|row| !extra.contains(row));
+            study.cells.retain(|cell| !extra.contains(&cell.row));
+        }
         Ok(())
     }
 
@@ -202,6 +233,23 @@ mod tests {
         };
         assert_eq!(kept("shared-queue"), ["native", "shared-queue"]);
         assert_eq!(kept("paravirtual"), ["native", "shared-queue", "queue-per-guest"]);
+    }
+
+    #[test]
+    fn cables_leave_out_what_a_study_only_adds() {
+        let cables = vec!["eno1,eno2".parse().expect("a cable")];
+        let rows = |methods: &[&str]| {
+            let methods = methods.iter().map(|method| row(method)).collect();
+            let changes = Changes { cables: cables.clone(), methods, ..Changes::default() };
+            let study = apply("sparc-t7-1", changes).expect("good changes").study;
+            study.rows.iter().map(Row::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(rows(&[]), ["native", "assigned", "sr-iov", "paravirtual"]);
+        assert_eq!(rows(&["bridge"]), ["native", "bridge"]);
+        let twice = ["eno1,eno2", "eno3,eno1"].map(|cable| cable.parse().expect("a cable")).into();
+        let refused = |study, cables| apply(study, Changes { cables, ..Changes::default() }).expect_err("refused");
+        assert!(refused("sparc-t7-1", twice).contains("eno1 is at the end of two"));
+        assert!(refused("ip-instances", cables.clone()).contains("no wire between two hosts"));
     }
 
     #[test]

@@ -1,22 +1,28 @@
-//! How long it takes until a guest measures, told on standard error as it happens.
+//! How long it takes until a guest measures or a server is up, told on standard error as it happens.
 
 use std::{
     cell::Cell,
     time::{Duration, Instant},
 };
 
-/// The phases of a run from its begin to its first sample, one after another.
+/// The phases of a run from its begin to its first sample, or of a server, one after another.
 #[derive(Debug)]
 pub(crate) struct Phases {
+    of: &'static str,
     begun: Instant,
     last: Cell<Instant>,
 }
 
 impl Phases {
-    /// The first phase begins now.
+    /// The first phase of a run with guests begins now.
     pub(crate) fn begin() -> Phases {
+        Phases::of("guests")
+    }
+
+    /// The first phase begins now of what is named.
+    pub(crate) fn of(of: &'static str) -> Phases {
         let now = Instant::now();
-        Phases { begun: now, last: Cell::new(now) }
+        Phases { of, begun: now, last: Cell::new(now) }
     }
 
     /// A phase is over, and the next begins.
@@ -27,12 +33,12 @@ impl Phases {
     /// The same, at a moment that has passed.
     pub(crate) fn done_at(&self, what: &str, now: Instant) {
         let phase = now.saturating_duration_since(self.last.replace(now));
-        eprintln!("{}", line(what, phase, now.saturating_duration_since(self.begun)));
+        eprintln!("{}: {}", self.of, line(what, phase, now.saturating_duration_since(self.begun)));
     }
 }
 
 fn line(what: &str, phase: Duration, whole: Duration) -> String {
-    format!("guests: {what} in {:.1} s, {:.1} s since the start", phase.as_secs_f64(), whole.as_secs_f64())
+    format!("{what} in {:.1} s, {:.1} s since the start", phase.as_secs_f64(), whole.as_secs_f64())
 }
 
 #[cfg(test)]
@@ -42,6 +48,6 @@ mod tests {
     #[test]
     fn a_phase_is_told_with_its_seconds() {
         let told = line("agents answered", Duration::from_millis(4250), Duration::from_millis(5060));
-        assert_eq!(told, "guests: agents answered in 4.2 s, 5.1 s since the start");
+        assert_eq!(told, "agents answered in 4.2 s, 5.1 s since the start");
     }
 }

@@ -13,7 +13,8 @@ use vtax_model::{
     analysis::analyse,
     endpoint::{Control, Endpoint, Pins},
     result::ResultDocument,
-    run::{Environment, Failure, Run, RunHeader, RunState, Sample, UnavailableRow},
+    run::{Environment, Run, RunHeader, RunState, UnavailableRow},
+    server::ServerSpec,
     study::Study,
 };
 
@@ -21,15 +22,17 @@ use super::{
     Asked, Wanted,
     draft::{available, header, mtus_of, unavailable, without_endpoints},
     interrupt::Interrupt,
+    ledger::{Books, Ledger},
     phases::Phases,
     progress::Progress,
-    runner::{self, Ended, Sink},
+    runner::{self, Ended},
     stage::{Casting, RowPairs, Stage, Standing, row_pairs},
 };
 use crate::{
     cli::Places,
     exit::{Blamed, Stop, told},
-    store::{RunWriter, Store},
+    server::{Order, Stay, bring_home},
+    store::Store,
 };
 
 /// What to run.
@@ -58,13 +61,22 @@ pub(crate) struct Finished {
     /// What ended it early, if it wasn't the user.
     pub(crate) error: Option<anyhow::Error>,
     state_dir: PathBuf,
+    /// Whether the store and the report are somebody else's.
+    pub(crate) relayed: bool,
 }
 
 /// Measures what is asked for, or goes on with a run.
 pub(crate) fn run(source: Source, conditions: &Conditions, places: &Places) -> Result<Finished, Stop> {
+    let books = Books::open(places)?;
+    if let Books::Here(store) = &books
+        && let Some(finished) = elsewhere(&source, conditions, places, store)?
+    {
+        return Ok(finished);
+    }
     let state_dir = places.state_dir()?;
-    let store = Store::open(&state_dir)?;
-    let plot = Plot::of(source, &store)?;
+    // What a lost server had begun goes on, whatever was asked for when it began.
+    let source = if places.relay.from.is_some() { Source::Resumed(String::new()) } else { source };
+    let plot = Plot::of(source, &books)?;
     let agent = agent_program(places)?;
     // Before the first thread: a process with threads can't enter a user namespace.
     let world = plot.world()?;
@@ -72,11 +84,44 @@ pub(crate) fn run(source: Source, conditions: &Conditions, places: &Places) -> R
     let interrupt = Interrupt::catch().or_infrastructure()?;
     let needs = GuestNeeds::new(&agent, conditions.kernel.as_deref());
     let scene = Scene { world: world.as_ref(), agent: &agent, needs, conditions, phases: &phases };
-    let (run, stage, writer) = scene.set(plot, &store)?;
+    let (run, stage, ledger) = scene.set(plot, &books)?;
     stage.warn_of_unpinned();
     let session = Session { run, stage, interrupt, begun, phases };
-    let (run, error) = session.go(writer)?;
-    Ok(Finished { document: analyse(&run), error, state_dir })
+    let (run, error) = session.go(ledger)?;
+    Ok(Finished { document: analyse(&run), error, state_dir, relayed: places.relay.is_outside() })
+}
+
+/// The same on an emulated server, if it is to be there, or was begun there.
+fn elsewhere(
+    source: &Source,
+    conditions: &Conditions,
+    places: &Places,
+    store: &Store,
+) -> Result<Option<Finished>, Stop> {
+    let old = match source {
+        Source::Resumed(id) => Some(store.load(id)?),
+        Source::Fresh(_) | Source::Measure(_) => None,
+    };
+    let Some(spec) = server_of(old.as_ref(), places).or_input()? else { return Ok(None) };
+    let (exact, kernel) = (old.is_some(), conditions.kernel.as_deref());
+    let order = Order { spec, stay: Stay::Command, exact, places, kernel };
+    let Some((run, error)) = bring_home(&order, store, old)? else { return Err(Stop::interrupted()) };
+    Ok(Some(Finished { document: analyse(&run), error, state_dir: places.state_dir()?, relayed: false }))
+}
+
+/// Where a run was begun it goes on.
+fn server_of(old: Option<&Run>, places: &Places) -> anyhow::Result<Option<ServerSpec>> {
+    let Some(run) = old else { return Ok(places.server) };
+    let begun = run.header.environment.server.as_ref().map(|server| server.spec.parse()).transpose()?;
+    match (begun, places.server) {
+        (Some(begun), Some(wanted)) if begun != wanted => {
+            Err(anyhow!("the run {} was begun on {begun} and goes on there, not on {wanted}", run.header.id))
+        }
+        (None, Some(_)) => {
+            Err(anyhow!("the run {} was begun on this machine and goes on here; leave --server out", run.header.id))
+        }
+        (begun, _) => Ok(begun),
+    }
 }
 
 pub(crate) fn agent_program(places: &Places) -> Result<PathBuf, Stop> {
@@ -94,11 +139,11 @@ enum Plot {
 }
 
 impl Plot {
-    fn of(source: Source, store: &Store) -> Result<Plot, Stop> {
+    fn of(source: Source, books: &Books) -> Result<Plot, Stop> {
         Ok(match source {
             Source::Fresh(wanted) => Plot::Study(wanted),
             Source::Measure(asked) => Plot::Measure(asked),
-            Source::Resumed(id) => Plot::Old(Box::new(store.load(&id)?.header)),
+            Source::Resumed(id) => Plot::Old(Box::new(books.load(&id)?.header)),
         })
     }
 
@@ -132,9 +177,9 @@ struct Scene<'a> {
 impl Scene<'_> {
     /// The run as far as it came, the ends that it is measured between, and who keeps it: from here
     /// on no other vtax can go on with it.
-    fn set(&self, plot: Plot, store: &Store) -> Result<(Run, Stage, RunWriter), Stop> {
+    fn set(&self, plot: Plot, books: &Books) -> Result<(Run, Stage, Ledger), Stop> {
         match plot {
-            Plot::Old(header) => self.again(*header, store),
+            Plot::Old(header) => self.again(*header, books),
             Plot::Study(wanted) => {
                 let (unavailable, no_kvm) = match wanted.study.endpoints.is_empty() {
                     true => self.look(&wanted.study)?,
@@ -142,7 +187,7 @@ impl Scene<'_> {
                 };
                 let header = header(*wanted, unavailable)?;
                 let stage = self.stage(&header)?;
-                self.fresh(header, stage, no_kvm, store)
+                self.fresh(header, stage, no_kvm, books)
             }
             Plot::Measure(mut asked) => {
                 let mut standing = Standing::new(self.world, self.agent);
@@ -150,7 +195,7 @@ impl Scene<'_> {
                 let pairs = row_pairs(&asked.endpoints, &asked.rows(), &[Asked::ANY_MTU]).or_input()?;
                 let stage = standing.stage(&pairs, &self.conditions.directory)?;
                 let wanted = asked.wanted(asked.on(stage.mtu(), stage.speaks_ipv6()))?;
-                self.fresh(header(wanted, Vec::new())?, stage, None, store)
+                self.fresh(header(wanted, Vec::new())?, stage, None, books)
             }
         }
     }
@@ -170,8 +215,8 @@ impl Scene<'_> {
         mut header: RunHeader,
         mut stage: Stage,
         no_kvm: Option<String>,
-        store: &Store,
-    ) -> Result<(Run, Stage, RunWriter), Stop> {
+        books: &Books,
+    ) -> Result<(Run, Stage, Ledger), Stop> {
         stage.fit_ipv6(&mut header.study);
         stage.check(&header.study)?;
         header.paths = stage.paths(&header.study).or_infrastructure()?;
@@ -179,22 +224,22 @@ impl Scene<'_> {
         header.placement.guests = stage.guest_machine(no_kvm).or_else(|| stage.domain_machine());
         header.placement.notes.extend(stage.domain_notes());
         header.ends = stage.ends();
-        let writer = store.create_run(&header)?;
+        let ledger = books.create_run(&header)?;
         let (samples, failures) = (Vec::new(), Vec::new());
-        Ok((Run { header, state: RunState::Running, wall_seconds: 0.0, samples, failures }, stage, writer))
+        Ok((Run { header, state: RunState::Running, wall_seconds: 0.0, samples, failures }, stage, ledger))
     }
 
-    fn again(&self, header: RunHeader, store: &Store) -> Result<(Run, Stage, RunWriter), Stop> {
+    fn again(&self, header: RunHeader, books: &Books) -> Result<(Run, Stage, Ledger), Stop> {
         let here = inspect::environment(&inspect::Tree::live());
         same_machine(&header.id, None, &header.environment, &here).or_input()?;
-        let writer = store.resume(&header.id)?;
+        let ledger = books.resume(&header)?;
         let mut stage = self.stage(&header)?;
         stage.check(&header.study)?;
         // The vCPUs of the new guests are to be where those of the old ones were.
         let (policy, responder) = (header.placement.policy.clone(), header.placement.responder_policy.clone());
         stage.place(&header.study, &Pins { policy, responder })?;
         stage.recall(&header).or_input()?;
-        Ok((store.load(&header.id)?, stage, writer))
+        Ok((books.load(&header.id)?, stage, ledger))
     }
 
     fn stage(&self, header: &RunHeader) -> Result<Stage, Stop> {
@@ -241,17 +286,16 @@ struct Session {
 }
 
 impl Session {
-    fn go(mut self, writer: RunWriter) -> Result<(Run, Option<anyhow::Error>), Stop> {
+    fn go(mut self, mut ledger: Ledger) -> Result<(Run, Option<anyhow::Error>), Stop> {
         self.stage.break_off_on(&self.interrupt);
         eprintln!("run {}: {} samples to take", self.run.header.id, runner::samples_left(&self.run));
-        let mut kept = Kept(writer);
-        let ended = self.rounds(&mut kept);
-        self.close(kept.0, ended)
+        let ended = self.rounds(&mut ledger);
+        self.close(ledger, ended)
     }
 
-    fn rounds(&mut self, kept: &mut Kept) -> Ended {
+    fn rounds(&mut self, ledger: &mut Ledger) -> Ended {
         let mut progress = Progress::new(runner::samples_left(&self.run), &self.interrupt);
-        let ended = runner::run_rounds(&mut self.run, &mut self.stage, kept, &mut progress);
+        let ended = runner::run_rounds(&mut self.run, &mut self.stage, ledger, &mut progress);
         progress.clear();
         // Not told when it was so: nothing is drawn while a sample is taken.
         if let (Some(at), Some(_)) = (self.stage.first_sample(), self.stage.guest_machine(None)) {
@@ -261,31 +305,18 @@ impl Session {
     }
 
     /// The lab goes first: whatever the disk says then, the host is as it was.
-    fn close(self, writer: RunWriter, ended: Ended) -> Result<(Run, Option<anyhow::Error>), Stop> {
+    fn close(self, ledger: Ledger, ended: Ended) -> Result<(Run, Option<anyhow::Error>), Stop> {
         let Session { mut run, stage, begun, .. } = self;
         let lab = stage.down();
         let seconds = begun.elapsed().as_secs_f64();
         run.state = ended.state;
         run.wall_seconds += seconds;
-        let stored = writer.finish(ended.state, seconds).context("ending the run");
+        let stored = ledger.finish(ended.state, seconds).context("ending the run");
         let error = [ended.error, lab.err(), stored.err()].into_iter().flatten().reduce(|first, next| {
             let (first, next) = (told(&first), told(&next));
             anyhow!("{first}; and then: {next}")
         });
         Ok((run, error))
-    }
-}
-
-/// The store, as the runner sees it.
-struct Kept(RunWriter);
-
-impl Sink for Kept {
-    fn sample(&mut self, sample: &Sample) -> anyhow::Result<()> {
-        Ok(self.0.sample(sample)?)
-    }
-
-    fn failure(&mut self, failure: &Failure) -> anyhow::Result<()> {
-        Ok(self.0.failure(failure)?)
     }
 }
 

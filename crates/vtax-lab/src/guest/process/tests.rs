@@ -25,6 +25,8 @@ fn launch(directory: &Path) -> Launch {
         node: None,
         boot,
         nics: Vec::new(),
+        devices: Vec::new(),
+        server: None,
         seed: None,
     }
 }

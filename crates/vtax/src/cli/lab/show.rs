@@ -3,18 +3,20 @@
 use comfy_table::{Table, presets};
 use jiff::Timestamp;
 use vtax_journal::Owner;
-use vtax_lab::{GuestState, GuestSummary, LabState, LabSummary};
+use vtax_lab::{GuestState, GuestSummary, LabState, LabSummary, dependency::Ties};
+use vtax_model::server::ServerSpec;
 
 const MIB: u64 = 1 << 20;
 
-/// The labs, and behind them their guests if there are any.
+/// The labs, and behind them their guests, those guests' ties, and virtual functions that were made by
+/// hand, as far as there are any.
 pub(super) fn labs(labs: &[LabSummary]) -> String {
-    let guests = guests_table(labs);
-    let labs = labs_table(labs);
-    if guests.is_empty() { labs } else { format!("{labs}\n{guests}") }
+    let (functions, labs): (Vec<&LabSummary>, Vec<&LabSummary>) = labs.iter().partition(|lab| lab.functions.is_some());
+    let tables = [labs_table(&labs), guests_table(&labs), ties_table(&labs), functions_table(&functions)];
+    tables.into_iter().filter(|table| !table.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
-fn labs_table(labs: &[LabSummary]) -> String {
+fn labs_table(labs: &[&LabSummary]) -> String {
     let mut table = table(["LAB", "STATE", "HOSTS", "ZONES", "GUESTS", "ADDRESSES", "SINCE", "MADE BY"]);
     for lab in labs {
         table.add_row([
@@ -25,10 +27,19 @@ fn labs_table(labs: &[LabSummary]) -> String {
             lab.guests.len().to_string(),
             lab.addresses.map_or("-".to_owned(), |net| net.to_string()),
             lab.owner.as_ref().map_or("-".to_owned(), since),
-            lab.owner.as_ref().map_or("-".to_owned(), |owner| format!("{} (pid {})", owner.command, owner.pid)),
+            lab.owner.as_ref().map_or("-".to_owned(), maker),
         ]);
     }
-    format!("{}\n", table.trim_fmt())
+    shown(&table)
+}
+
+/// Empty without lines.
+fn shown(table: &Table) -> String {
+    if table.is_empty() { String::new() } else { format!("{}\n", table.trim_fmt()) }
+}
+
+fn maker(owner: &Owner) -> String {
+    format!("{} (pid {})", owner.command, owner.pid)
 }
 
 fn since(owner: &Owner) -> String {
@@ -46,7 +57,7 @@ pub(super) fn state(state: &LabState) -> &'static str {
 }
 
 /// Empty if there are none.
-fn guests_table(labs: &[LabSummary]) -> String {
+fn guests_table(labs: &[&LabSummary]) -> String {
     let mut table = table(["GUEST", "LAB", "HOST", "STATE", "PID", "MEMORY", "BESIDE", "VCPUS", "CPUS", "ACCEL"]);
     for (lab, guest) in labs.iter().flat_map(|lab| lab.guests.iter().map(move |guest| (lab, guest))) {
         table.add_row([
@@ -56,7 +67,7 @@ fn guests_table(labs: &[LabSummary]) -> String {
             guest_state(guest.state).to_owned(),
             guest.pid.map_or("-".to_owned(), |pid| pid.to_string()),
             guest.memory.to_string(),
-            guest.overhead.map_or("-".to_owned(), |overhead| format!("{} MiB", overhead.0.div_ceil(MIB))),
+            beside(guest),
             guest.vcpus.to_string(),
             pins(guest),
             guest.accel.to_string(),
@@ -66,6 +77,62 @@ fn guests_table(labs: &[LabSummary]) -> String {
         true => String::new(),
         false => format!("{}\nbeside: what QEMU takes of the host's memory beside the guest's\n", table.trim_fmt()),
     }
+}
+
+/// What guests depend on; empty if there are none.
+fn ties_table(labs: &[&LabSummary]) -> String {
+    let mut table = table(["GUEST", "LAB", "DEPENDS ON", "COULD MIGRATE LIVE"]);
+    for (lab, guest) in labs.iter().flat_map(|lab| lab.guests.iter().map(move |guest| (lab, guest))) {
+        table.add_row([vec![guest.name.to_string(), lab.name.to_string()], ties(&guest.ties)].concat());
+    }
+    shown(&table)
+}
+
+pub(super) fn ties(ties: &Ties) -> Vec<String> {
+    let on: Vec<String> = ties.depends_on.iter().map(ToString::to_string).collect();
+    vec![if on.is_empty() { "-".to_owned() } else { on.join(", ") }, ties.migration.to_string()]
+}
+
+/// What `vtax io create-vf` made.
+fn functions_table(records: &[&LabSummary]) -> String {
+    let mut table = table(["FUNCTIONS OF", "VFS", "STATE", "RECORD", "SINCE", "MADE BY"]);
+    for record in records {
+        let Some(made) = record.functions else { continue };
+        table.add_row([
+            made.device.to_string(),
+            made.count.to_string(),
+            state(&record.state).to_owned(),
+            record.name.to_string(),
+            record.owner.as_ref().map_or("-".to_owned(), since),
+            record.owner.as_ref().map_or("-".to_owned(), maker),
+        ]);
+    }
+    shown(&table)
+}
+
+/// The labs that are emulated servers, with what kind they are.
+pub(in crate::cli) fn servers<'a>(servers: impl Iterator<Item = (&'a ServerSpec, &'a LabSummary)>) -> String {
+    let mut table = table(["SERVER", "LAB", "STATE", "RUNS", "PID", "MEMORY", "BESIDE", "ACCEL", "SINCE", "MADE BY"]);
+    for (spec, lab) in servers {
+        let Some(guest) = lab.guests.first() else { continue };
+        table.add_row([
+            spec.to_string(),
+            lab.name.to_string(),
+            state(&lab.state).to_owned(),
+            guest_state(guest.state).to_owned(),
+            guest.pid.map_or("-".to_owned(), |pid| pid.to_string()),
+            guest.memory.to_string(),
+            beside(guest),
+            guest.accel.to_string(),
+            lab.owner.as_ref().map_or("-".to_owned(), since),
+            lab.owner.as_ref().map_or("-".to_owned(), maker),
+        ]);
+    }
+    format!("{}\n", table.trim_fmt())
+}
+
+fn beside(guest: &GuestSummary) -> String {
+    guest.overhead.map_or("-".to_owned(), |overhead| format!("{} MiB", overhead.0.div_ceil(MIB)))
 }
 
 fn guest_state(state: GuestState) -> &'static str {

@@ -8,7 +8,8 @@ use std::{
 use anyhow::anyhow;
 use serde::Serialize;
 use vtax_lab::{
-    Endpoint, Facts, GuestNeeds, Lab, Lifetime, Need, Plan, World, clean, facts::QemuFacts, plan, plan::Blueprint,
+    Endpoint, Facts, GuestNeeds, Lab, Lifetime, Need, Plan, World, clean, dependency, facts::QemuFacts, plan,
+    plan::Blueprint,
 };
 use vtax_model::{
     guest::Accelerator,
@@ -19,7 +20,7 @@ use vtax_sys::clock::boottime_ns;
 
 use super::{
     guest::{self, Arrival},
-    show::table,
+    show::{self, table},
     wanted::Wanted,
 };
 use crate::{
@@ -49,6 +50,13 @@ pub(crate) struct UpArgs {
     json: bool,
 }
 
+impl UpArgs {
+    /// Whether nothing is built.
+    pub(super) fn is_dry(&self) -> bool {
+        self.dry_run
+    }
+}
+
 pub(super) fn up(args: &UpArgs, places: &Places) -> Result<Exit, Stop> {
     let wanted = Wanted::read(&args.what)?;
     let needs = wanted.needs(args.kernel.as_deref(), places)?;
@@ -61,7 +69,10 @@ pub(super) fn up(args: &UpArgs, places: &Places) -> Result<Exit, Stop> {
     let topology = wanted.topology(&ground.facts);
     match (args.dry_run, args.json) {
         (true, true) => print_json(&ground.plan(&topology)?)?,
-        (true, false) => print(&format!("{}{}", ground.plan(&topology)?, accelerator(&ground.facts)))?,
+        (true, false) => {
+            let plan = ground.plan(&topology)?;
+            print(&format!("{plan}{}{}", told_ties(&plan), accelerator(&ground.facts)))?;
+        }
         (false, json) => {
             let rising = ground.build(&world, &topology)?;
             let Some(mut built) = rising.up(args.wait)? else { return Ok(Exit::Interrupted) };
@@ -70,6 +81,15 @@ pub(super) fn up(args: &UpArgs, places: &Places) -> Result<Exit, Stop> {
         }
     }
     Ok(Exit::Done)
+}
+
+/// Of each guest what it depends on, and whether it could move.
+fn told_ties(plan: &Plan) -> String {
+    let mut table = table(["GUEST", "DEPENDS ON", "COULD MIGRATE LIVE"]);
+    for (guest, ties) in dependency::of_plan(plan) {
+        table.add_row([vec![guest.to_string()], show::ties(&ties)].concat());
+    }
+    if table.is_empty() { String::new() } else { format!("{}\n", table.trim_fmt()) }
 }
 
 /// What a killed vtax left of the lab that is to be built.

@@ -63,7 +63,7 @@ impl Wanted {
     pub(super) fn needs(&self, kernel: Option<&Path>, places: &Places) -> Result<Option<GuestNeeds>, Stop> {
         let guests = match self {
             Wanted::Lab(topology) => !topology.guests.is_empty(),
-            Wanted::Study(study) => study.rows.iter().any(|row| study.guest.attach(*row).is_some()),
+            Wanted::Study(study) => study.rows.iter().any(|row| study.attach(*row).is_some()),
         };
         if !guests {
             return Ok(None);

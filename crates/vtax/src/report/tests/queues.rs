@@ -91,8 +91,11 @@ fn csv_has_the_skew_and_the_extremes_of_pairs() {
 #[test]
 fn paths_beside_the_published_of_two_machines() {
     let document = analyse(&built_in("ovm3-tuning"));
-    snapshot("ovm3_published", render(&document, &Options { published: true, ..TERMINAL }));
-    assert!(!render(&document, &TERMINAL).contains("large, tuned"), "only if asked for");
+    let text = render(&document, &TERMINAL);
+    assert_eq!(text, render(&document, &Options { published: Some(true), ..TERMINAL }), "both are known");
+    snapshot("ovm3_published", text);
+    let without = render(&document, &Options { published: Some(false), ..TERMINAL });
+    assert!(!without.contains("large, tuned"), "{without}");
 }
 
 #[test]

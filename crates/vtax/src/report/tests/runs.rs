@@ -29,9 +29,22 @@ pub(super) fn of_text(text: &str) -> Run {
     of(Study::parse(Source { name: "synthetic.toml", text }).expect("a study"))
 }
 
+/// A complete run of these rows of a built-in study, where nothing is missing.
+pub(super) fn whole(id: &str, rows: &[&str]) -> Run {
+    let mut study = Study::built_in(id).expect("built in");
+    let rows: Vec<Row> = rows.iter().map(|name| row(name)).collect();
+    study.rows.retain(|row| rows.contains(row));
+    study.cells.retain(|cell| rows.contains(&cell.row));
+    where_missing(study, Vec::new())
+}
+
 /// A complete run of a study.
 pub(super) fn of(study: Study) -> Run {
     let unavailable = study.rows.iter().filter_map(|row| unavailable(*row)).collect();
+    where_missing(study, unavailable)
+}
+
+fn where_missing(study: Study, unavailable: Vec<UnavailableRow>) -> Run {
     let header = RunHeader {
         id: format!("{}-20260102-030405-5eed", study.id),
         started: "2026-01-02T03:04:05Z".into(),
@@ -129,6 +142,9 @@ fn noise(round: u32, order: usize) -> f64 {
 
 fn slowdown(row: Row) -> f64 {
     match row.to_string().as_str() {
+        "assigned" => 1.006,
+        "sr-iov" => 1.09,
+        "paravirtual" => 1.64,
         "veth" => 1.12,
         "bridge" => 1.25,
         "macvlan" => 1.01,

@@ -37,9 +37,12 @@ impl Qemu {
     /// files with its number only root.
     pub(super) fn find(uuid: &str) -> Option<Qemu> {
         let entries = fs::read_dir("/proc").ok()?.flatten();
-        entries.filter_map(|entry| Qemu::read(&entry.path())).find(|qemu| qemu.is(uuid))
+        let mut all = entries.filter_map(|entry| Qemu::read(&entry.path()));
+        // Between the two readings of a process its number may have gone to another.
+        all.find(|qemu| qemu.is(uuid) && qemu.process.exists())
     }
 
+    /// None of what isn't a process, or ends while it is read.
     fn read(folder: &Path) -> Option<Qemu> {
         let pid = folder.file_name()?.to_str()?.parse().ok()?;
         let process = ProcessId::of(Pid(pid)).ok()?;
@@ -84,6 +87,11 @@ fn vhost(netdev: &str, id: &str) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        io::{BufRead, BufReader},
+        process::Stdio,
+    };
+
     use super::*;
 
     fn qemu(arguments: &[&str]) -> Qemu {
@@ -121,8 +129,13 @@ mod tests {
         assert!(!qemu(&["grep", "-e", uuid]).is(uuid) && !qemu(&["qemu", "-uuid", ""]).is(""));
         let mut child = std::process::Command::new("sh");
         // It waits for a line that doesn't come.
-        child.args(["-c", "read line", "sh", "-uuid", uuid]).stdin(std::process::Stdio::piped());
+        child.args(["-c", "echo runs; read line", "sh", "-uuid", uuid]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = child.spawn().expect("a child");
+        // spawn() returns when execve(2) has given the child its new memory, a moment before the kernel has
+        // noted where the arguments lie in it: until then its command line is empty.
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("what the child says");
+        assert_eq!(line, "runs\n");
         let found = Qemu::find(uuid).map(|qemu| (qemu.process.pid.0, qemu.shares_our_links()));
         child.kill().and_then(|()| child.wait()).expect("our own child");
         assert_eq!(found, Some((child.id(), true)));

@@ -232,7 +232,7 @@ pub(super) fn qemu_version(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::PermissionsExt};
+    use std::fs;
 
     use proptest::prelude::*;
 
@@ -241,9 +241,12 @@ mod tests {
     /// A virsh that is this script.
     fn fake(script: &str, patience: Duration) -> (tempfile::TempDir, Program) {
         let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("virsh");
-        fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("written");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("ours");
+        let [text, path] = ["script", "virsh"].map(|name| folder.path().join(name));
+        fs::write(&text, format!("#!/bin/sh\n{script}\n")).expect("written");
+        // Nothing can be run that somebody has open for writing (ETXTBSY, execve(2)), and what this program
+        // has open, a child that another test starts just now has too until it runs its own program.
+        let copied = Command::new("install").args(["-m", "755"]).args([&text, &path]).status();
+        assert!(copied.is_ok_and(|status| status.success()), "install(1) is there");
         (folder, Program { program: path.into(), patience })
     }
 

@@ -1,0 +1,178 @@
+//! What each guest depends on, and whether it could move to another machine while it runs.
+//!
+//! As for `ldm`, only a guest whose I/O is all virtual can: what vfio-pci hands over keeps its state to
+//! itself. QEMU refuses that by name, and so do we, beforehand.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use vtax_model::{
+    guest::{Accelerator, Attach},
+    topology::Name,
+};
+use vtax_sys::pci::Address;
+
+use crate::{
+    guest::launch::{Boot, Launch, NicKind},
+    place::LinkName,
+    plan::{Blueprint, Plan, PlannedGuest},
+    step::LabStep,
+};
+
+/// A guest's ties to its lab.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ties {
+    /// Without each of these it has no network, or isn't started.
+    pub depends_on: Vec<Dependency>,
+    /// Whether it could move.
+    pub migration: Migration,
+}
+
+/// What a guest depends on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Dependency {
+    /// The service domain: the host whose link its vnet hangs on, a virtual switch or the wire's end.
+    Switch {
+        /// The host.
+        host: Name,
+        /// Its link.
+        link: LinkName,
+    },
+    /// The host that has the physical function of its virtual one.
+    PhysicalFunction {
+        /// The host.
+        host: Name,
+        /// The physical function.
+        device: Address,
+    },
+    /// A guest that is started before it.
+    Master {
+        /// The guest.
+        guest: Name,
+    },
+}
+
+/// Whether a guest could move to another machine while it runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Migration {
+    /// Nothing blocks it.
+    pub live: bool,
+    /// What QEMU refuses to take along.
+    pub blocked_by: Vec<Blocker>,
+    /// What the other machine must have.
+    pub needs: Vec<String>,
+}
+
+/// Something of a guest that can't move while it runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blocker {
+    /// What it is: `virtual function 0000:01:10.0`.
+    pub what: String,
+    /// Why it can't.
+    pub why: String,
+}
+
+const VFIO: &str = "QEMU can't read a device's state by vfio-pci; give the guest a paravirtual NIC";
+const NINE_P: &str = "QEMU doesn't migrate a guest that has files of its host mounted";
+
+/// The ties of each guest that a plan starts, in that order.
+pub fn of_plan(plan: &Plan) -> Vec<(Name, Ties)> {
+    let started = plan.steps.iter().filter_map(|step| match step {
+        LabStep::StartGuest { launch, .. } => Some(launch),
+        _ => None,
+    });
+    started.map(|launch| (launch.name.clone(), Ties::of(launch, &plan.blueprint, &plan.steps))).collect()
+}
+
+impl Ties {
+    /// Of a guest that is started as `launch` says; `steps` are those of its lab.
+    pub(crate) fn of<'a>(launch: &Launch, blueprint: &Blueprint, steps: impl IntoIterator<Item = &'a LabStep>) -> Ties {
+        let planned = blueprint.guests.iter().find(|guest| guest.name == launch.name);
+        let attached = planned.and_then(|guest| service(guest, blueprint, steps));
+        let masters = planned.map_or(&[][..], |guest| &guest.masters).iter();
+        let masters = masters.map(|guest| Dependency::Master { guest: guest.clone() });
+        let blocked_by = blockers(launch, planned.map(|guest| &guest.attach));
+        Ties {
+            depends_on: attached.into_iter().chain(masters).collect(),
+            migration: Migration { live: blocked_by.is_empty(), blocked_by, needs: needs(launch) },
+        }
+    }
+}
+
+/// Nothing of a guest with a whole NIC: no domain serves it.
+fn service<'a>(
+    guest: &PlannedGuest,
+    blueprint: &Blueprint,
+    steps: impl IntoIterator<Item = &'a LabStep>,
+) -> Option<Dependency> {
+    let stack = &blueprint.guest(&guest.name)?.stack;
+    match guest.attach {
+        Attach::Paravirtual(_) | Attach::Emulated { .. } => {
+            let below = stack.get(1)?;
+            Some(Dependency::Switch { host: below.namespace.clone(), link: below.link.clone() })
+        }
+        Attach::SrIov(_) => {
+            let physical = stack.last()?;
+            let device = steps.into_iter().find_map(|step| match step {
+                LabStep::TakeNic { device, at, .. } if at == physical => Some(*device),
+                _ => None,
+            });
+            Some(Dependency::PhysicalFunction { host: physical.namespace.clone(), device: device? })
+        }
+        Attach::Assigned | Attach::RootDomain => None,
+    }
+}
+
+fn blockers(launch: &Launch, attach: Option<&Attach>) -> Vec<Blocker> {
+    let kind = if matches!(attach, Some(Attach::SrIov(_))) { "virtual function" } else { "NIC" };
+    let nics = launch.nics.iter().filter_map(|nic| match nic.kind {
+        NicKind::Vfio { device, .. } => Some(format!("{kind} {device}")),
+        _ => None,
+    });
+    let devices = nics.chain(launch.devices.iter().map(|device| format!("PCI device {device}")));
+    let devices = devices.map(|what| Blocker { what, why: VFIO.to_owned() });
+    // An emulated server's root is this machine's.
+    let files = launch.server.map(|_| Blocker { what: "its files, by 9p".to_owned(), why: NINE_P.to_owned() });
+    devices.chain(files).collect()
+}
+
+/// What blocks nothing, but isn't everywhere. A seed blocks nothing either: QEMU refuses vvfat only where
+/// the guest may write to it (`vvfat_open`).
+fn needs(launch: &Launch) -> Vec<String> {
+    let processor = (launch.accel == Accelerator::Kvm).then_some("a processor with all that this one has (-cpu host)");
+    let pages = launch.hugepages.then_some("as many free huge pages");
+    let disk = match launch.boot {
+        Boot::Kernel { .. } => None,
+        Boot::Disk { keep: true, .. } => Some("its disk"),
+        Boot::Disk { keep: false, .. } => {
+            Some("its disk image, and a copy of what it has written, which is in a file here")
+        }
+    };
+    [processor, pages, disk].into_iter().flatten().map(str::to_owned).collect()
+}
+
+impl fmt::Display for Dependency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Dependency::Switch { host, link } => write!(f, "{host} ({link})"),
+            Dependency::PhysicalFunction { host, device } => write!(f, "{host} (PF {device})"),
+            Dependency::Master { guest } => write!(f, "{guest} (master)"),
+        }
+    }
+}
+
+impl fmt::Display for Migration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.blocked_by.as_slice() {
+            [] => f.write_str("yes"),
+            blockers => {
+                let what: Vec<&str> = blockers.iter().map(|blocker| blocker.what.as_str()).collect();
+                write!(f, "no: {}", what.join(", "))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,271 @@
+//! The PCI devices of this machine: what could be handed over, under which names, and what must
+//! never be.
+
+mod kept;
+mod names;
+mod seen;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::fmt;
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+use vtax_model::method::Unsupported;
+use vtax_sys::{
+    netlink::{MacAddr, Vf},
+    pci::{Address, Device, Sriov, Tree},
+};
+
+use self::{names::Names, seen::Seen};
+use crate::error::LabError;
+
+/// The PCI devices of this machine, bridges left out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PciFacts {
+    /// An IOMMU is at work, so that devices can be handed to guests.
+    pub iommu: bool,
+    /// Whether vfio-pci can take devices, or why not.
+    pub vfio: Result<(), Unsupported>,
+    /// The root complexes, in the order of their names.
+    pub roots: Vec<RootComplex>,
+    /// The slots that have names.
+    pub slots: Vec<SlotFacts>,
+    /// All functions, by address.
+    pub devices: Vec<PciDevice>,
+}
+
+/// A root complex.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RootComplex {
+    /// `pci_0`, `pci_1`, …: they are numbered in the order of their domains and first buses.
+    pub name: String,
+    /// Which set of 256 buses.
+    pub domain: u32,
+    /// Its first bus.
+    pub bus: u8,
+}
+
+/// A place for a card.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlotFacts {
+    /// `pci_0/slot2`, with the name that the board has for it.
+    pub name: String,
+    /// The root complex above.
+    pub root: String,
+    /// Whether anything is in it.
+    pub occupied: bool,
+}
+
+/// A PCI function.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PciDevice {
+    /// Where it is at this boot.
+    pub device: Address,
+    /// Its name in `vtax io list`, the same at every boot.
+    pub name: String,
+    /// The name of the whole device that it is a function of, be that in a slot or not.
+    pub endpoint: String,
+    /// The name of its root complex.
+    pub root: String,
+    /// Maker and model, by their numbers: `8086:10c9`.
+    pub id: String,
+    /// Class, subclass and programming interface.
+    pub class: u32,
+    /// The driver that has it.
+    pub driver: Option<String>,
+    /// The only driver that may take it, if somebody has said so.
+    pub driver_override: Option<String>,
+    /// Its IOMMU group, another one at each boot.
+    pub group: Option<u32>,
+    /// Its NUMA node, where there are several.
+    pub node: Option<u32>,
+    /// Speed and lanes of its PCI Express link.
+    pub link: Option<String>,
+    /// Its network link, if that is in this network namespace.
+    pub netdev: Option<Netdev>,
+    /// Of a virtual function: the physical one that it is of.
+    pub physfn: Option<Address>,
+    /// Its virtual functions, by their numbers.
+    pub virtfns: Vec<Address>,
+    /// What it says of virtual functions, if it can have any.
+    pub sriov: Option<Sriov>,
+    /// Of a virtual function: what its physical one keeps it to, if that one's link is here.
+    pub vf: Option<Vf>,
+    /// Why it must not be taken from the host.
+    pub kept: Option<String>,
+}
+
+/// A network link of a PCI device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Netdev {
+    /// Its name.
+    pub name: String,
+    /// Its hardware address.
+    pub mac: Option<MacAddr>,
+    /// Bytes.
+    pub mtu: u32,
+    /// The largest MTU that its driver takes, if that says.
+    pub max_mtu: Option<u32>,
+    /// Switched on.
+    pub up: bool,
+    /// Its IP addresses.
+    pub addresses: Vec<IpNet>,
+    /// A link that stands on it: the bridge or bond that it is a port of, or a macvlan.
+    pub upper: Option<String>,
+}
+
+/// A name that is no device's, or several's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoDevice {
+    /// No device has this name.
+    #[error("there is no PCI device `{name}` on this machine; {}", Nics(.nics))]
+    Unknown {
+        /// As given.
+        name: String,
+        /// What could have been meant.
+        nics: Vec<String>,
+    },
+    /// Several devices have it.
+    #[error("`{name}` names {} devices; name one of {}", .candidates.len(), .candidates.join(", "))]
+    Ambiguous {
+        /// As given.
+        name: String,
+        /// Their names.
+        candidates: Vec<String>,
+    },
+}
+
+impl PciFacts {
+    /// Looks at this machine, as it is seen from the network namespace of the calling thread.
+    ///
+    /// # Errors
+    /// sysfs can't be read, or the kernel doesn't tell of links.
+    pub fn gather() -> Result<PciFacts, LabError> {
+        let seen = Seen::gather(&Tree::live()).map_err(LabError::kernel("the PCI devices"))?;
+        Ok(PciFacts::of(&seen))
+    }
+
+    /// The function with this PCI address, network link, hardware address, or name in
+    /// `vtax io list`; a device's name is that of its function if it has only one.
+    ///
+    /// # Errors
+    /// [`NoDevice`], with the names that could be meant.
+    pub fn find(&self, name: &str) -> Result<&PciDevice, NoDevice> {
+        let by = |matches: &dyn Fn(&PciDevice) -> bool| -> Vec<&PciDevice> {
+            self.devices.iter().filter(|device| matches(device)).collect()
+        };
+        let address: Option<Address> = name.parse().ok();
+        let mac: Option<MacAddr> = name.parse().ok();
+        let netdev = |device: &PciDevice| device.netdev.as_ref().is_some_and(|netdev| netdev.name == name);
+        let has_mac = |device: &PciDevice| mac.is_some() && device.netdev.as_ref().is_some_and(|it| it.mac == mac);
+        let whole = |device: &PciDevice| device.endpoint == name && device.physfn.is_none();
+        let found = [
+            by(&|device| Some(device.device) == address || device.name == name),
+            by(&netdev),
+            by(&has_mac),
+            by(&whole),
+        ];
+        match found.into_iter().find(|found| !found.is_empty()).as_deref() {
+            Some([only]) => Ok(only),
+            Some(several) => Err(NoDevice::Ambiguous {
+                name: name.to_owned(),
+                candidates: several.iter().map(|device| called(device)).collect(),
+            }),
+            None => Err(NoDevice::Unknown { name: name.to_owned(), nics: self.nics() }),
+        }
+    }
+
+    /// The function with this address.
+    pub fn device(&self, address: Address) -> Option<&PciDevice> {
+        self.devices.iter().find(|device| device.device == address)
+    }
+
+    /// The other functions of its IOMMU group, which can only be handed over together with it.
+    pub fn group_of(&self, address: Address) -> impl Iterator<Item = &PciDevice> {
+        let group = self.device(address).and_then(|device| device.group);
+        self.devices.iter().filter(move |device| group.is_some() && device.group == group && device.device != address)
+    }
+
+    /// All functions below the root complex with this name.
+    pub fn below(&self, root: &str) -> impl Iterator<Item = &PciDevice> {
+        self.devices.iter().filter(move |device| device.root == root)
+    }
+
+    fn nics(&self) -> Vec<String> {
+        self.devices.iter().filter(|device| device.is_nic()).map(called).collect()
+    }
+
+    fn of(seen: &Seen) -> PciFacts {
+        let names = Names::of(seen);
+        let kept = kept::reasons(seen);
+        let device = |device: &Device| PciDevice {
+            device: device.address,
+            name: names.function(device),
+            endpoint: names.endpoint(device),
+            root: names.root(device.root),
+            id: format!("{:04x}:{:04x}", device.vendor, device.device),
+            class: device.class,
+            driver: device.driver.clone(),
+            driver_override: device.driver_override.clone(),
+            group: device.iommu_group,
+            node: device.numa_node,
+            link: device.link.as_ref().map(|link| format!("{} x{}", link.speed, link.width)),
+            netdev: seen.netdev(device.address),
+            physfn: device.physfn,
+            virtfns: device.virtfns.clone(),
+            sriov: device.sriov,
+            vf: device.physfn.and_then(|pf| seen.vf(pf, device.address)),
+            kept: kept.get(&device.address).cloned(),
+        };
+        PciFacts {
+            iommu: seen.iommu,
+            vfio: seen.vfio(),
+            roots: names.roots(),
+            slots: names.slots(),
+            devices: seen.devices.iter().filter(|device| !device.is_bridge()).map(device).collect(),
+        }
+    }
+}
+
+impl PciDevice {
+    /// A network controller of any kind.
+    pub fn is_nic(&self) -> bool {
+        self.class >> 16 == 0x02
+    }
+
+    /// It can have virtual functions.
+    pub fn is_pf(&self) -> bool {
+        self.sriov.is_some()
+    }
+}
+
+impl Default for PciFacts {
+    /// Of a machine that nobody has looked at.
+    fn default() -> PciFacts {
+        let unknown = Unsupported {
+            why: "nobody has looked for VFIO on this machine".to_owned(),
+            remedy: "look at it with `vtax io list`".to_owned(),
+        };
+        PciFacts { iommu: false, vfio: Err(unknown), roots: Vec::new(), slots: Vec::new(), devices: Vec::new() }
+    }
+}
+
+/// By the name that its user knows first.
+fn called(device: &PciDevice) -> String {
+    match &device.netdev {
+        Some(netdev) => format!("{} ({})", netdev.name, device.name),
+        None => device.name.clone(),
+    }
+}
+
+struct Nics<'a>(&'a [String]);
+
+impl fmt::Display for Nics<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            [] => f.write_str("it has no NIC on a PCI bus that could be meant"),
+            nics => write!(f, "name one of {} (`vtax io list` shows them)", nics.join(", ")),
+        }
+    }
+}

@@ -1,0 +1,212 @@
+use std::path::PathBuf;
+
+use vtax_model::server::ServerSpec;
+
+use super::*;
+use crate::{
+    guest::{
+        launch::{DiskFormat, Seed},
+        qemu::Program,
+    },
+    place::LinkName,
+};
+
+fn launch() -> Launch {
+    Launch {
+        name: "web".parse().expect("a name"),
+        directory: PathBuf::from("/run/vtax/labs/demo/guests/web"),
+        qemu: Program { path: "/usr/bin/qemu-system-x86_64".into(), version: Version { major: 10, minor: 0 } },
+        accel: Accelerator::Tcg,
+        vcpus: 1,
+        memory: "256 MiB".parse().expect("a size"),
+        hugepages: false,
+        node: None,
+        boot: Boot::Kernel {
+            kernel: PathBuf::from("/boot/vmlinuz-6.12.0"),
+            initramfs: PathBuf::from("/cache/vtax/images/1.cpio"),
+            append: Vec::new(),
+        },
+        nics: Vec::new(),
+        devices: Vec::new(),
+        server: None,
+        seed: None,
+    }
+}
+
+fn with_nic(kind: NicKind) -> Launch {
+    let mac = "02:00:5e:10:00:01".parse().expect("an address");
+    Launch { nics: vec![NicLaunch { mac, kind }], ..launch() }
+}
+
+fn tap() -> LinkName {
+    LinkName::vnet(0)
+}
+
+/// An option a line.
+fn lines(launch: &Launch) -> String {
+    let mut text = String::new();
+    for argument in arguments(launch) {
+        text += if argument.starts_with('-') { "\n" } else { " " };
+        text += &argument;
+    }
+    text
+}
+
+/// Only the lines of NICs.
+fn nic(kind: NicKind) -> String {
+    let text = lines(&with_nic(kind));
+    let network = text.lines().filter(|line| line.contains("net0") || line.contains("backend0"));
+    network.collect::<Vec<_>>().join("\n")
+}
+
+fn vhost(nic: VirtioNic) -> VirtioNic {
+    VirtioNic { backend: Some(Backend::Vhost), ..nic }
+}
+
+#[test]
+fn a_guest_without_nics_under_tcg() {
+    insta::assert_snapshot!(lines(&launch()));
+}
+
+#[test]
+fn kvm_with_memory_of_huge_pages_on_a_node() {
+    let launch = Launch { accel: Accelerator::Kvm, vcpus: 4, hugepages: true, node: Some(1), ..launch() };
+    insta::assert_snapshot!(lines(&launch));
+}
+
+#[test]
+fn a_disk_with_a_seed() {
+    let boot = Boot::Disk { disk: "/images/debian,13.qcow2".into(), format: DiskFormat::Qcow2, keep: false };
+    let seed = Seed { agent: "/usr/bin/vtax-agent".into(), address: "198.18.0.3/24".parse().expect("an address") };
+    insta::assert_snapshot!(lines(&Launch { boot, seed: Some(seed), ..launch() }));
+}
+
+#[test]
+fn each_kind_of_nic() {
+    let options = VirtioNic::default();
+    let kinds = [
+        NicKind::Virtio { tap: tap(), nic: vhost(options) },
+        NicKind::Virtio { tap: tap(), nic: options },
+        NicKind::Virtio { tap: tap(), nic: vhost(VirtioNic { vnet: Vnet::Macvtap, ..options }) },
+        NicKind::Virtio { tap: tap(), nic: VirtioNic { vnet: Vnet::Macvtap, queues: 3, ..options } },
+        NicKind::VhostUser { socket: "/run/passt.sock".into(), nic: VirtioNic { queues: 2, ..options } },
+        NicKind::Emulated { tap: tap(), model: EmulatedNic::E1000e },
+        NicKind::Emulated { tap: tap(), model: EmulatedNic::Igb },
+        NicKind::Emulated { tap: tap(), model: EmulatedNic::Vmxnet3 },
+        NicKind::Emulated { tap: tap(), model: EmulatedNic::Rtl8139 },
+    ];
+    insta::assert_snapshot!(kinds.map(nic).join("\n\n"));
+}
+
+#[test]
+fn every_option_of_virtio() {
+    let options = VirtioNic {
+        backend: None,
+        vnet: Vnet::Bridge,
+        queues: 4,
+        vectors: Some(6),
+        packed: true,
+        offloads: false,
+        mrg_rxbuf: false,
+        rx_ring: Some(1024),
+        tx_ring: Some(512),
+    };
+    insta::assert_snapshot!(nic(NicKind::Virtio { tap: tap(), nic: vhost(options) }));
+}
+
+#[test]
+fn endpoints_of_the_host_are_given_as_they_are() {
+    let device = "0000:01:10.0".parse().expect("an address");
+    let mut launch = with_nic(NicKind::Vfio { device, driver: "igbvf".to_owned() });
+    launch.devices.push("0000:81:00.1".parse().expect("an address"));
+    let text = lines(&launch);
+    assert!(text.contains("\n-device vfio-pci,host=0000:01:10.0,rombar=0,id=nic0\n-device vfio-pci,host=0000:81:00.1"));
+    assert!(!text.contains("netdev"), "{text}");
+    assert_eq!(launch.drivers(), ["virtio_pci", "virtio_console", "igbvf"]);
+    let written = serde_json::to_string(&launch).expect("it can be written");
+    assert!(written.contains(r#"{"kind":"vfio","device":"0000:01:10.0","driver":"igbvf"}"#), "{written}");
+    assert_eq!(serde_json::from_str::<Launch>(&written).expect("it can be read"), launch);
+}
+
+#[test]
+fn a_server_under_tcg() {
+    insta::assert_snapshot!(lines(&server("emulated:nics=4")));
+}
+
+#[test]
+fn a_server_of_many_nodes_under_kvm() {
+    let launch = server("emulated:nics=2,nodes=3,cpus=8,sockets=2,memory=2000MiB");
+    insta::assert_snapshot!(lines(&Launch { accel: Accelerator::Kvm, ..launch }));
+}
+
+/// QEMU 10.0 reaches no virtual function of a server with RAM above 4 GiB from the start.
+#[test]
+fn a_server_has_all_of_its_ram_and_none_above_4_gib_from_the_start() {
+    for (nodes, mib) in [(1, 1024), (2, 2815), (2, 2816), (3, 4096), (4, 65_535), (4, 2821)] {
+        let text = lines(&server(&format!("emulated:nodes={nodes},cpus=4,memory={mib}MiB")));
+        let sum = |key: &str| -> u64 {
+            let sizes = text.lines().filter_map(|line| line.split_once(key)?.1.split_once(",size="));
+            sizes.map(|(_, size)| size.trim_end_matches('M').parse::<u64>().expect("MiB")).sum()
+        };
+        let (board, modules) = (sum("id=ram"), sum("id=more"));
+        assert_eq!(board + modules, mib, "{text}");
+        assert!(board < 0xb00 && modules.is_multiple_of(128 * nodes), "{text}");
+        assert!(text.contains(&format!("-m {board}M")), "{text}");
+    }
+}
+
+#[test]
+fn a_server_of_one_node_has_two_root_complexes_all_the_same() {
+    let text = lines(&server("emulated:nodes=1"));
+    assert!(text.contains("pxb-pcie,id=complex1,bus=pcie.0,bus_nr=128\n") && !text.contains("numa_node"), "{text}");
+}
+
+fn server(spec: &str) -> Launch {
+    let spec: ServerSpec = spec.parse().expect("a server");
+    Launch { vcpus: spec.cpus, memory: spec.memory, server: Some(spec), ..launch() }
+}
+
+#[test]
+fn open_queues_are_counted_on_from_one_nic_to_the_next() {
+    let nic = |queues| VirtioNic { vnet: Vnet::Macvtap, queues, ..VirtioNic::default() };
+    let mut launch = with_nic(NicKind::Virtio { tap: tap(), nic: nic(2) });
+    launch.nics.push(NicLaunch { kind: NicKind::Virtio { tap: tap(), nic: nic(1) }, ..launch.nics[0].clone() });
+    let text = lines(&launch);
+    assert!(text.contains("id=net0,fds=10:11,") && text.contains("id=net1,fd=12,"), "{text}");
+    let real = arguments_with(&launch, &[vec![7, 21], vec![5]]).join(" ");
+    assert!(real.contains("id=net0,fds=7:21,") && real.contains("id=net1,fd=5,"), "{real}");
+    assert_eq!(real.replace("7:21", "10:11").replace("fd=5", "fd=12"), arguments(&launch).join(" "));
+}
+
+#[test]
+fn an_older_qemu_gets_no_option_that_it_does_not_know() {
+    let options = VirtioNic { offloads: false, ..VirtioNic::default() };
+    let mut launch = with_nic(NicKind::Virtio { tap: tap(), nic: options });
+    launch.qemu.version = Version::LEAST;
+    let text = lines(&launch);
+    assert!(!text.contains("uso") && !text.contains("i8042"), "{text}");
+}
+
+#[test]
+fn memory_is_shared_with_a_vhost_user_backend_only() {
+    let user = NicKind::VhostUser { socket: "/run/s".into(), nic: VirtioNic::default() };
+    assert!(lines(&with_nic(user)).contains("memory-backend-memfd,id=ram,size=268435456,share=on"));
+    let kernel = NicKind::Virtio { tap: tap(), nic: vhost(VirtioNic::default()) };
+    assert!(!lines(&with_nic(kernel)).contains("share=on"));
+}
+
+#[test]
+fn a_launch_survives_the_journal() {
+    let options = VirtioNic { queues: 2, ..VirtioNic::default() };
+    let launch = with_nic(NicKind::Virtio { tap: tap(), nic: vhost(options) });
+    let text = serde_json::to_string(&launch).expect("it can be written");
+    assert!(text.contains("\"02:00:5e:10:00:01\""), "{text}");
+    assert_eq!(serde_json::from_str::<Launch>(&text).expect("it can be read"), launch);
+}
+
+#[test]
+fn each_device_has_its_driver_once() {
+    let mut launch = with_nic(NicKind::Emulated { tap: tap(), model: EmulatedNic::Rtl8139 });
+    launch.nics.push(launch.nics[0].clone());
+    assert_eq!(launch.drivers(), ["virtio_pci", "virtio_console", "8139cp"]);
+}

@@ -1,0 +1,247 @@
+//! The machine's I/O as `ldm list-io` shows it: root complexes, slots and endpoints, physical and
+//! virtual functions, each with the domain that has it.
+
+mod functions;
+mod owners;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use vtax_sys::pci::Address;
+
+pub use self::functions::{MadeVfs, NewVfs, Removal, VfError, VfPlan};
+use self::owners::Owners;
+use crate::{
+    error::LabError,
+    facts::{NoDevice, PciDevice, PciFacts},
+    world::World,
+};
+
+/// Who has what no lab has.
+pub const PRIMARY: &str = "primary";
+
+/// All that is in the list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IoList {
+    /// Root complexes, then slots and endpoints, then functions.
+    pub entries: Vec<IoEntry>,
+    facts: PciFacts,
+}
+
+/// A line of the list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IoEntry {
+    /// The same at every boot.
+    pub name: String,
+    /// What it is.
+    #[serde(rename = "type")]
+    pub kind: IoKind,
+    /// The root complex that it is below.
+    pub bus: String,
+    /// `primary`, or `LAB/DOMAIN`; several with commas between them if its functions have several.
+    pub domain: String,
+    /// What it can do, if there is something to say.
+    pub status: Option<IoStatus>,
+    /// Of a virtual function: who has the physical one, without whom it is nothing.
+    pub depends_on: Option<String>,
+    /// The function; none of a complex, an empty slot, or an endpoint of several functions.
+    pub function: Option<PciDevice>,
+}
+
+/// What an entry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum IoKind {
+    /// A root complex.
+    Bus,
+    /// A slot or endpoint.
+    Pcie,
+    /// A physical function, which can have virtual ones.
+    Pf,
+    /// A virtual function.
+    Vf,
+}
+
+/// What an entry can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum IoStatus {
+    /// An IOMMU is at work: what is below can be lent.
+    Iov,
+    /// Something is in it.
+    Occ,
+    /// Nothing is in it.
+    Emp,
+    /// It is of no use: no driver has it, and without an IOMMU group no guest can.
+    Inv,
+}
+
+/// The devices that labs have, each with its owner.
+pub(crate) fn lent(world: &World) -> Result<BTreeMap<Address, String>, LabError> {
+    Owners::of_labs(world).map(|owners| owners.all())
+}
+
+impl IoList {
+    /// The devices with their owners, as the journals of this user's labs tell. An ordinary user's
+    /// devices must be looked at before the world is entered, where there are no links of the
+    /// machine.
+    ///
+    /// # Errors
+    /// The journals can't be read.
+    pub fn new(mut facts: PciFacts, world: &World) -> Result<IoList, LabError> {
+        let owners = Owners::of_labs(world)?;
+        owners.look_into(world, &mut facts);
+        Ok(IoList::of(facts, &owners))
+    }
+
+    /// What a name stands for, with what is below it: an entry's name, a PCI address, a network
+    /// link or a hardware address.
+    ///
+    /// # Errors
+    /// As [`PciFacts::find`].
+    pub fn select(&self, name: &str) -> Result<Vec<&IoEntry>, NoDevice> {
+        let named = self.named(name);
+        if !named.is_empty() {
+            return Ok(named);
+        }
+        self.facts.find(name).map(|device| self.named(&device.name))
+    }
+
+    /// What the list was made of.
+    pub fn facts(&self) -> &PciFacts {
+        &self.facts
+    }
+
+    fn named(&self, name: &str) -> Vec<&IoEntry> {
+        let below = |entry: &&IoEntry| {
+            let rest = entry.name.strip_prefix(name);
+            entry.bus == name || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '.']))
+        };
+        self.entries.iter().filter(below).collect()
+    }
+
+    fn of(facts: PciFacts, owners: &Owners) -> IoList {
+        let mut entries: Vec<IoEntry> = facts.roots.iter().map(|root| complex(&root.name, &facts, owners)).collect();
+        for root in &facts.roots {
+            entries.extend(endpoints(&root.name, &facts, owners));
+        }
+        let mut physical: Vec<&PciDevice> = facts.devices.iter().filter(|device| device.is_pf()).collect();
+        physical.sort_by_key(|device| (rank(&device.endpoint), device.name.clone()));
+        for physical in physical {
+            entries.push(function(physical, IoKind::Pf, owners));
+            let virtuals = physical.virtfns.iter().filter_map(|vf| facts.device(*vf));
+            entries.extend(virtuals.map(|device| function(device, IoKind::Vf, owners)));
+        }
+        IoList { entries, facts }
+    }
+}
+
+/// It is a domain's if all that is below it is.
+fn complex(root: &str, facts: &PciFacts, owners: &Owners) -> IoEntry {
+    let domains: BTreeSet<String> = facts.below(root).map(|device| owners.domain(device.device)).collect();
+    let only = if domains.len() == 1 { domains.into_iter().next() } else { None };
+    IoEntry {
+        name: root.to_owned(),
+        kind: IoKind::Bus,
+        bus: root.to_owned(),
+        domain: only.unwrap_or_else(|| PRIMARY.to_owned()),
+        status: facts.iommu.then_some(IoStatus::Iov),
+        depends_on: None,
+        function: None,
+    }
+}
+
+/// The empty slots and the endpoints of a complex, by name; behind an endpoint of several functions
+/// those that can't have virtual ones.
+fn endpoints(root: &str, facts: &PciFacts, owners: &Owners) -> Vec<IoEntry> {
+    let physical = || facts.below(root).filter(|device| device.physfn.is_none());
+    let names: BTreeSet<&str> = physical().map(|device| device.endpoint.as_str()).collect();
+    let mut entries = Vec::new();
+    for name in &names {
+        let functions: Vec<&PciDevice> = physical().filter(|device| device.endpoint == *name).collect();
+        entries.push(endpoint(name, root, &functions, owners));
+        let plain = functions.iter().filter(|device| device.name != *name && !device.is_pf());
+        entries.extend(plain.map(|device| function(device, IoKind::Pcie, owners)));
+    }
+    let empty = facts.slots.iter().filter(|slot| slot.root == root && !slot.occupied);
+    entries.extend(empty.map(|slot| IoEntry {
+        name: slot.name.clone(),
+        kind: IoKind::Pcie,
+        bus: root.to_owned(),
+        domain: PRIMARY.to_owned(),
+        status: Some(IoStatus::Emp),
+        depends_on: None,
+        function: None,
+    }));
+    entries.sort_by_cached_key(|entry| rank(&entry.name));
+    entries
+}
+
+fn endpoint(name: &str, root: &str, functions: &[&PciDevice], owners: &Owners) -> IoEntry {
+    let domains: BTreeSet<String> = functions.iter().map(|device| owners.domain(device.device)).collect();
+    let usable = functions.iter().any(|device| is_usable(device));
+    let alone = functions.iter().find(|device| device.name == name);
+    IoEntry {
+        name: name.to_owned(),
+        kind: IoKind::Pcie,
+        bus: root.to_owned(),
+        domain: domains.into_iter().collect::<Vec<_>>().join(","),
+        status: Some(if usable { IoStatus::Occ } else { IoStatus::Inv }),
+        depends_on: None,
+        function: alone.map(|device| (*device).clone()),
+    }
+}
+
+fn function(device: &PciDevice, kind: IoKind, owners: &Owners) -> IoEntry {
+    let domain = owners.domain(device.device);
+    let physical = device.physfn.map(|pf| owners.domain(pf));
+    IoEntry {
+        name: device.name.clone(),
+        kind,
+        bus: device.root.clone(),
+        depends_on: physical.filter(|physical| *physical != domain),
+        domain,
+        status: if is_usable(device) { None } else { Some(IoStatus::Inv) },
+        function: Some(device.clone()),
+    }
+}
+
+/// By complex; there what is soldered on comes first, then slots by their numbers.
+fn rank(name: &str) -> (u32, u32, String) {
+    fn number(text: &str) -> u32 {
+        text.split(|c: char| !c.is_ascii_digit()).next().and_then(|digits| digits.parse().ok()).unwrap_or(u32::MAX)
+    }
+    let (root, place) = name.split_once('/').unwrap_or((name, ""));
+    let slot = place.strip_prefix("slot").map_or(0, |slot| number(slot).saturating_add(1));
+    (root.strip_prefix("pci_").map_or(u32::MAX, number), slot, place.to_owned())
+}
+
+fn is_usable(device: &PciDevice) -> bool {
+    device.driver.is_some() || device.group.is_some()
+}
+
+impl IoKind {
+    /// As it is in the list.
+    pub fn name(self) -> &'static str {
+        match self {
+            IoKind::Bus => "BUS",
+            IoKind::Pcie => "PCIE",
+            IoKind::Pf => "PF",
+            IoKind::Vf => "VF",
+        }
+    }
+}
+
+impl IoStatus {
+    /// As it is in the list.
+    pub fn name(self) -> &'static str {
+        match self {
+            IoStatus::Iov => "IOV",
+            IoStatus::Occ => "OCC",
+            IoStatus::Emp => "EMP",
+            IoStatus::Inv => "INV",
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! Virtual functions that a user makes and removes by hand, as by `ldm create-vf` and `destroy-vf`.
+//!
+//! What is made is kept in a record of its own among the labs: it has the state before, so that to
+//! destroy them is to undo it, and what a killed vtax left is found and removed as any lab.
+
+mod error;
+#[cfg(test)]
+mod tests;
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use ipnet::{IpNet, Ipv4Net};
+use serde::{Deserialize, Serialize};
+use vtax_model::{guest::Mac, topology::Name, units::Mtu, vf::VfOptions};
+use vtax_sys::pci::{Address, Sriov, Tree};
+
+pub use error::VfError;
+
+use super::{IoList, PRIMARY};
+use crate::{
+    error::LabError,
+    facts::PciDevice,
+    inventory::{self, LabState, LabSummary},
+    lab::{Lab, Lifetime},
+    plan::{Blueprint, Plan},
+    step::{LabStep, VFIO, VfSettings},
+    world::World,
+};
+
+/// No address is taken by virtual functions.
+const NO_ADDRESSES: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 32);
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NewVfs {
+    /// How many; as many as there can be if absent.
+    pub count: Option<u32>,
+    /// The address of the only one.
+    pub mac: Option<Mac>,
+    /// What each is kept to.
+    pub options: VfOptions,
+    /// Of the link of each.
+    pub mtu: Option<Mtu>,
+}
+
+/// New virtual functions, checked and not yet made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct VfPlan {
+    /// The physical function.
+    pub device: Address,
+    /// Its name in the list.
+    pub name: String,
+    /// Why making them may be felt, if it may.
+    pub warning: Option<String>,
+    /// What will be done.
+    pub plan: Plan,
+}
+
+/// Virtual functions that may be removed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Removal {
+    /// The physical function.
+    pub device: Address,
+    /// The names of those that there are; none if only their record is left.
+    pub names: Vec<String>,
+    /// That of those which vtax made.
+    record: Option<LabSummary>,
+}
+
+/// The virtual functions of a record in the list of labs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MadeVfs {
+    /// The physical function.
+    pub device: Address,
+    /// How many of it.
+    pub count: u32,
+}
+
+impl IoList {
+    /// What makes virtual functions of `pf`.
+    ///
+    /// # Errors
+    /// [`VfError`]; nothing has been changed.
+    pub fn new_vfs(&self, pf: &str, wish: &NewVfs) -> Result<VfPlan, VfError> {
+        let device = self.facts.find(pf).map_err(VfError::Unknown)?;
+        let sriov = physical(device)?;
+        self.at_home(device)?;
+        let count = wish.count.unwrap_or(sriov.total);
+        possible(device, sriov, count)?;
+        if wish.mac.is_some() && count != 1 {
+            return Err(VfError::OneAddress { count });
+        }
+        let set = settings(device, wish)?;
+        mtu(device, sriov, wish.mtu)?;
+        let warning = device.kept.as_ref();
+        Ok(VfPlan {
+            device: device.device,
+            name: device.name.clone(),
+            warning: warning.map(|why| format!("{why}: its driver may interrupt it for some seconds")),
+            plan: Plan {
+                blueprint: blueprint(device.device),
+                steps: steps(device.device, sriov, count, set, wish.mtu),
+            },
+        })
+    }
+
+    /// Whether all virtual functions of what is named, or of whose one is named, can be removed.
+    ///
+    /// # Errors
+    /// [`VfError`]: somebody uses one, or there are none.
+    pub fn removal(&self, name: &str, labs: &[LabSummary]) -> Result<Removal, VfError> {
+        let named = self.facts.find(name).map_err(VfError::Unknown)?;
+        let device = named.physfn.and_then(|pf| self.facts.device(pf)).unwrap_or(named);
+        physical(device)?;
+        self.at_home(device)?;
+        let functions: Vec<&PciDevice> = device.virtfns.iter().filter_map(|vf| self.facts.device(*vf)).collect();
+        if named.physfn.is_some() && functions.len() > 1 {
+            let (name, pf, count) = (named.name.clone(), device.name.clone(), functions.len());
+            return Err(VfError::OneOfSeveral { name, pf, count });
+        }
+        for function in &functions {
+            if let Some(by) = self.user(function) {
+                return Err(VfError::InUse { name: function.name.clone(), by });
+            }
+        }
+        let record = labs.iter().find(|lab| lab.name == record(device.device)).cloned();
+        if functions.is_empty() && record.is_none() {
+            return Err(VfError::NoneThere { name: device.name.clone() });
+        }
+        let names = functions.iter().map(|function| function.name.clone()).collect();
+        Ok(Removal { device: device.device, names, record })
+    }
+
+    /// A lab that has the physical function has its virtual ones, too.
+    fn at_home(&self, device: &PciDevice) -> Result<(), VfError> {
+        match self.domain(device.device) {
+            Some(owner) => Err(VfError::Lent { name: device.name.clone(), owner: owner.to_owned() }),
+            None => Ok(()),
+        }
+    }
+
+    /// The domain of a lab that has it.
+    fn domain(&self, device: Address) -> Option<&str> {
+        let of = |function: &Option<PciDevice>| function.as_ref().is_some_and(|function| function.device == device);
+        let entry = self.entries.iter().find(|entry| of(&entry.function))?;
+        Some(entry.domain.as_str()).filter(|domain| *domain != PRIMARY)
+    }
+
+    /// Who would miss a virtual function.
+    fn user(&self, function: &PciDevice) -> Option<String> {
+        if let Some(domain) = self.domain(function.device) {
+            return Some(format!("{domain} has it"));
+        }
+        let link = function.netdev.as_ref();
+        let addressed =
+            link.and_then(|link| Some(format!("{} has the address {}", link.name, given(&link.addresses)?)));
+        let below = link.and_then(|link| Some(format!("{} stands on {}", link.upper.as_ref()?, link.name)));
+        let away = match (link, function.driver.as_deref()) {
+            // Whether a guest runs can't be seen, and the kernel would wait until it has ended.
+            (_, Some(VFIO)) => Some(format!("{VFIO} holds it for a guest")),
+            (None, Some(driver)) if function.is_nic() => {
+                Some(format!("the link that {driver} made for it is in another network namespace"))
+            }
+            _ => None,
+        };
+        function.kept.clone().or(addressed).or(below).or(away)
+    }
+}
+
+impl VfPlan {
+    /// Makes them, and leaves them there.
+    ///
+    /// # Errors
+    /// The step that failed, after all before it were undone.
+    pub fn make(self, world: &World) -> Result<(), LabError> {
+        cleaned(world, &self.plan.blueprint.lab)?;
+        Lab::up(world, self.plan, Lifetime::Kept)?.keep()
+    }
+}
+
+impl Removal {
+    /// Removes them, and puts back what was before those that vtax made.
+    ///
+    /// # Errors
+    /// The kernel refused, with what it is about.
+    pub fn carry_out(&self, world: &World) -> Result<(), LabError> {
+        if !self.is_as_recorded() {
+            Tree::live().set_numvfs(self.device, 0).map_err(LabError::kernel(self.device))?;
+        }
+        let Some(record) = &self.record else { return Ok(()) };
+        match record.state {
+            LabState::Abandoned => cleaned(world, &record.name),
+            _ => Lab::open(world, &record.name)?.down(),
+        }
+    }
+
+    /// Otherwise they are another's, who has removed ours.
+    fn is_as_recorded(&self) -> bool {
+        let made = self.record.as_ref().and_then(|record| record.functions);
+        made.is_some_and(|made| made.count as usize == self.names.len())
+    }
+}
+
+fn cleaned(world: &World, record: &Name) -> Result<(), LabError> {
+    let failures = inventory::clean(world, Some(record))?.failures;
+    failures.into_iter().next().map_or(Ok(()), Err)
+}
+
+/// The name of the record of a physical function's new ones.
+fn record(device: Address) -> Name {
+    let text = format!("io-{device}").replace([':', '.'], "-");
+    text.try_into().expect("it has hexadecimal digits and dashes, and no more than 32 of them")
+}
+
+fn physical(device: &PciDevice) -> Result<Sriov, VfError> {
+    let name = device.name.clone();
+    match (device.sriov, device.physfn) {
+        (_, Some(_)) => Err(VfError::Virtual { name }),
+        (None, None) => Err(VfError::NoSriov { name }),
+        (Some(sriov), None) => Ok(sriov),
+    }
+}
+
+fn possible(device: &PciDevice, sriov: Sriov, wanted: u32) -> Result<(), VfError> {
+    let name = device.name.clone();
+    match device.driver.as_deref() {
+        None => return Err(VfError::NoDriver { name }),
+        Some(VFIO) => return Err(VfError::InUse { name, by: format!("{VFIO} holds it for a guest") }),
+        Some(_) => {}
+    }
+    match sriov {
+        Sriov { num, .. } if num > 0 => Err(VfError::There { name, num }),
+        Sriov { total, .. } if wanted > total || total == 0 => Err(VfError::TooMany { name, wanted, total }),
+        _ => Ok(()),
+    }
+}
+
+/// What each is kept to: of what nothing is asked, the driver's own.
+fn settings(device: &PciDevice, wish: &NewVfs) -> Result<VfSettings, VfError> {
+    let rate = wish.options.rate_mbit().map_err(VfError::Rate)?;
+    let set = VfSettings::asked(wish.mac, &wish.options);
+    let name = device.name.clone();
+    match &device.netdev {
+        None if set != VfSettings::default() => Err(VfError::NoLink { name }),
+        Some(link) if (rate.is_some() || set.mac.is_some()) && !link.up => {
+            Err(VfError::Down { name, link: link.name.clone() })
+        }
+        _ => Ok(set),
+    }
+}
+
+fn mtu(device: &PciDevice, sriov: Sriov, wanted: Option<Mtu>) -> Result<(), VfError> {
+    let Some(wanted) = wanted else { return Ok(()) };
+    let name = device.name.clone();
+    if !sriov.autoprobe {
+        return Err(VfError::Unprobed { name });
+    }
+    match device.netdev.as_ref().and_then(|link| link.max_mtu).filter(|most| wanted.get() > *most) {
+        Some(most) => Err(VfError::Mtu { name, wanted, most }),
+        None => Ok(()),
+    }
+}
+
+fn steps(device: Address, sriov: Sriov, count: u32, set: VfSettings, mtu: Option<Mtu>) -> Vec<LabStep> {
+    let create = LabStep::CreateVfs { device, at: None, count, functions: None, autoprobe: sriov.autoprobe };
+    let asked = if set == VfSettings::default() { 0 } else { count };
+    let configure = (0..asked).map(|index| LabStep::ConfigureVf {
+        device,
+        at: None,
+        index,
+        set: set.clone(),
+        was: None,
+        link: None,
+    });
+    // Only now: a driver reads its function's address when it takes it.
+    let probe = sriov.autoprobe.then_some(LabStep::ProbeVfs { device, mtu });
+    [create].into_iter().chain(configure).chain(probe).collect()
+}
+
+/// Of a lab without hosts.
+fn blueprint(device: Address) -> Blueprint {
+    Blueprint {
+        lab: record(device),
+        mtu: Mtu::ETHERNET,
+        addresses: NO_ADDRESSES,
+        hosts: Vec::new(),
+        zones: Vec::new(),
+        guests: Vec::new(),
+        links: Vec::new(),
+        wires: Vec::new(),
+        endpoints: Vec::new(),
+        tunnels: Vec::new(),
+    }
+}
+
+/// One that somebody gave it, and not it itself.
+fn given(addresses: &[IpNet]) -> Option<&IpNet> {
+    addresses.iter().find(|net| !matches!(net.addr(), IpAddr::V6(address) if address.is_unicast_link_local()))
+}

@@ -1,0 +1,124 @@
+//! Which domain has which device, as the journals of labs tell. A lab that nobody answers for has
+//! its devices until it is cleaned away.
+
+use std::collections::BTreeMap;
+
+use vtax_journal::{Progress, Record, scan};
+use vtax_model::topology::Name;
+use vtax_sys::{
+    netlink::{IfName, Rtnl, Vf},
+    netns::NetNs,
+    pci::Address,
+};
+
+use super::PRIMARY;
+use crate::{
+    error::LabError,
+    facts::{Netdev, PciFacts},
+    guest::launch::{Launch, NicKind},
+    place::Place,
+    step::LabStep,
+    world::World,
+};
+
+#[derive(Debug, Default)]
+pub(super) struct Owners(BTreeMap<Address, Owner>);
+
+#[derive(Debug, Clone)]
+pub(super) struct Owner {
+    lab: Name,
+    domain: Name,
+    /// Where its link is, if the domain is no guest.
+    at: Option<Place>,
+}
+
+impl Owners {
+    /// A journal that can't be read is `lab list`'s to tell of.
+    pub(super) fn of_labs(world: &World) -> Result<Owners, LabError> {
+        let mut owners = Owners::default();
+        for (id, snapshot) in scan::<LabStep>(&world.journals())? {
+            let (Ok(lab), Ok(snapshot)) = (Name::try_from(id), snapshot) else { continue };
+            for Record { step, progress } in &snapshot.records {
+                if matches!(progress, Progress::Done(_)) {
+                    owners.take(&lab, step);
+                }
+            }
+        }
+        Ok(owners)
+    }
+
+    /// What was done later counts: a NIC is the host's before it is a guest's.
+    pub(super) fn take(&mut self, lab: &Name, step: &LabStep) {
+        match step {
+            LabStep::TakeNic { device, at, .. } => {
+                let owner = Owner { lab: lab.clone(), domain: at.namespace.clone(), at: Some(at.clone()) };
+                self.0.insert(*device, owner);
+            }
+            LabStep::StartGuest { launch, .. } => {
+                let owner = Owner { lab: lab.clone(), domain: launch.name.clone(), at: None };
+                self.0.extend(devices(launch).map(|device| (device, owner.clone())));
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn domain(&self, device: Address) -> String {
+        self.0.get(&device).map_or(PRIMARY.to_owned(), |owner| format!("{}/{}", owner.lab, owner.domain))
+    }
+
+    pub(super) fn all(&self) -> BTreeMap<Address, String> {
+        self.0.keys().map(|device| (*device, self.domain(*device))).collect()
+    }
+
+    /// Adds what links tell that are in labs: a link that can't be reached has told nothing.
+    pub(super) fn look_into(&self, world: &World, facts: &mut PciFacts) {
+        for (device, owner) in &self.0 {
+            let Some(at) = &owner.at else { continue };
+            let namespace = world.lab_directory(&owner.lab).join(at.namespace.as_str());
+            let Some((netdev, vfs)) = NetNs::open(&namespace).ok().and_then(|namespace| look(&namespace, at)) else {
+                continue;
+            };
+            let Some(found) = facts.devices.iter_mut().find(|found| found.device == *device) else { continue };
+            found.netdev = Some(netdev);
+            let virtfns = found.virtfns.clone();
+            for function in &mut facts.devices {
+                let index = virtfns.iter().position(|vf| *vf == function.device);
+                let vf = index.and_then(|index| vfs.iter().find(|vf| usize::try_from(vf.index) == Ok(index)));
+                if let Some(vf) = vf {
+                    function.vf = Some(vf.clone());
+                }
+            }
+        }
+    }
+}
+
+/// Virtual functions, whole NICs, and what goes with those.
+fn devices(launch: &Launch) -> impl Iterator<Item = Address> {
+    let nics = launch.nics.iter().filter_map(|nic| match &nic.kind {
+        NicKind::Vfio { device, .. } => Some(*device),
+        _ => None,
+    });
+    nics.chain(launch.devices.iter().copied())
+}
+
+fn look(namespace: &NetNs, at: &Place) -> Option<(Netdev, Vec<Vf>)> {
+    let mut rtnl = Rtnl::open_in(namespace).ok()?;
+    let name: IfName = at.link.as_str().parse().ok()?;
+    let links = rtnl.links().ok()?;
+    let link = links.iter().find(|link| link.name == name)?;
+    let vfs = rtnl.vfs(link.index).ok()?;
+    let own = |address: &vtax_sys::netlink::Address| address.link == link.index;
+    let upper = |other: &&vtax_sys::netlink::Link| {
+        Some(other.index) == link.master || (other.parent == Some(link.index) && !other.parent_elsewhere)
+    };
+    let netdev = Netdev {
+        name: link.name.to_string(),
+        mac: link.mac,
+        mtu: link.mtu,
+        max_mtu: link.max_mtu,
+        up: link.up,
+        addresses: rtnl.addresses().ok()?.into_iter().filter(own).map(|address| address.net).collect(),
+        upper: links.iter().find(upper).map(|upper| upper.name.to_string()),
+    };
+    Some((netdev, vfs))
+}

@@ -1,0 +1,210 @@
+//! Virtual functions: which one of a NIC each zone and guest gets.
+
+use std::collections::HashMap;
+
+use vtax_model::{
+    guest::{Attach, Mac},
+    method::IoMethod,
+    topology::{Name, Topology},
+    vf::VfOptions,
+};
+use vtax_sys::pci::Address;
+
+use super::{
+    PlanError,
+    ports::{self, NicError, Port},
+    segment::End,
+};
+use crate::{
+    facts::{Facts, PciDevice, PciFacts},
+    step::{DriverState, VFIO, VfSettings},
+};
+
+/// The virtual functions of a lab.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Functions {
+    /// The NICs that make new ones, in the order of wires.
+    pub(super) made: Vec<Made>,
+    by_domain: HashMap<Name, Function>,
+}
+
+/// New functions of a NIC.
+#[derive(Debug, Clone)]
+pub(super) struct Made {
+    pub(super) pf: Address,
+    /// The end of the wire that it is.
+    pub(super) end: End,
+    /// Where they will be.
+    pub(super) functions: Vec<Address>,
+    /// Whether the kernel looked for drivers of new ones.
+    pub(super) autoprobe: bool,
+}
+
+/// The function of a zone or guest.
+#[derive(Debug, Clone)]
+pub(crate) struct Function {
+    /// The NIC that it is of.
+    pub(crate) pf: Address,
+    /// Which one of it.
+    pub(crate) index: u32,
+    pub(crate) device: Address,
+    /// The module that drives it.
+    pub(crate) driver: String,
+    pub(crate) set: VfSettings,
+    /// What it was before; nothing of one that the lab makes.
+    pub(crate) was: Option<Was>,
+}
+
+/// A function that was there before the lab.
+#[derive(Debug, Clone)]
+pub(crate) struct Was {
+    pub(crate) settings: VfSettings,
+    pub(crate) driver: DriverState,
+}
+
+/// A zone or guest that is to have one.
+struct Wanting<'a> {
+    name: &'a Name,
+    mac: Option<Mac>,
+    options: VfOptions,
+    guest: bool,
+}
+
+impl Functions {
+    /// One for each zone and guest of the method, and everything that can be refused of them.
+    pub(super) fn of(topology: &Topology, ports: &HashMap<End, Port>, facts: &Facts) -> Result<Functions, PlanError> {
+        let mut functions = Functions::default();
+        for wire in &topology.wires {
+            for (nth, host) in wire.ends.iter().enumerate() {
+                let end = End { host: host.clone(), wire: wire.name.clone() };
+                let wanting = wanting(topology, &end);
+                let Some(port) = ports.get(&end).filter(|_| !wanting.is_empty()) else { continue };
+                let name = &wire.nics.as_ref().expect("it has ports").0[nth];
+                let lent = functions.lend(port, &end, &wanting, topology, facts);
+                lent.map_err(|error| ports::nic_error(wire, name, error))?;
+            }
+        }
+        Ok(functions)
+    }
+
+    pub(super) fn get(&self, domain: &Name) -> Option<&Function> {
+        self.by_domain.get(domain)
+    }
+
+    fn lend(
+        &mut self,
+        port: &Port,
+        end: &End,
+        wanting: &[Wanting<'_>],
+        lab: &Topology,
+        facts: &Facts,
+    ) -> Result<(), NicError> {
+        if wanting.iter().any(|domain| domain.guest) {
+            ports::vfio(facts)?;
+        }
+        let of = || NicError::VfDriver(port.nic.driver.clone().unwrap_or_default());
+        let driver = driver(&port.nic, true, &facts.pci).ok_or_else(of)?;
+        let free = free(port, wanting.len(), facts)?;
+        let pf = port.nic.device;
+        if free.iter().all(|(_, _, was)| was.is_none()) {
+            let functions = free.iter().map(|(_, device, _)| *device).collect();
+            let autoprobe = port.nic.sriov.as_ref().is_none_or(|sriov| sriov.autoprobe);
+            self.made.push(Made { pf, end: end.clone(), functions, autoprobe });
+        }
+        for (domain, (index, device, was)) in wanting.iter().zip(free) {
+            let mac = domain.mac.unwrap_or_else(|| Mac::of(&[lab.name.as_str(), domain.name.as_str()]));
+            let set = VfSettings::asked(Some(mac), &domain.options);
+            let function = Function { pf, index, device, driver: driver.clone(), set, was };
+            self.by_domain.insert(domain.name.clone(), function);
+        }
+        Ok(())
+    }
+}
+
+fn wanting<'a>(topology: &'a Topology, end: &End) -> Vec<Wanting<'a>> {
+    let here = |host: &Name, wire: &Name| *host == end.host && *wire == end.wire;
+    let zones = topology.zones.iter().filter(|zone| zone.method == IoMethod::SrIov && here(&zone.host, &zone.wire));
+    let zones = zones.map(|zone| Wanting { name: &zone.name, mac: zone.mac, options: zone.vf, guest: false });
+    let guests = topology.guests.iter().filter(|guest| here(&guest.host, &guest.wire));
+    let guests = guests.filter_map(|guest| match guest.attach {
+        Attach::SrIov(options) => Some(Wanting { name: &guest.name, mac: guest.mac, options, guest: true }),
+        _ => None,
+    });
+    zones.chain(guests).collect()
+}
+
+type Free = (u32, Address, Option<Was>);
+
+/// As many as are wanted: new ones of a NIC that has none, else those that nobody uses.
+fn free(port: &Port, wanted: usize, facts: &Facts) -> Result<Vec<Free>, NicError> {
+    let sriov = port.nic.sriov.as_ref().ok_or(NicError::NoSriov)?;
+    let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
+    if wanted > sriov.total {
+        return Err(NicError::TooFewVfs { wanted, total: sriov.total });
+    }
+    if sriov.num == 0 {
+        let new = (0..wanted).map(|index| Some((index, sriov.virtfn(port.nic.device, index)?, None)));
+        return new.collect::<Option<_>>().ok_or(NicError::VfsUnknown);
+    }
+    let there = (0..).zip(&port.nic.virtfns).filter_map(|(index, device)| {
+        let function = facts.pci.devices.iter().find(|found| found.device == *device)?;
+        Some((index, *device, Some(was(function)?)))
+    });
+    let free: Vec<Free> = there.collect();
+    let count = u32::try_from(free.len()).unwrap_or(u32::MAX);
+    match count >= wanted {
+        true => Ok(free.into_iter().take(wanted as usize).collect()),
+        false => Err(NicError::VfsInUse { wanted, num: sriov.num, free: count }),
+    }
+}
+
+/// Nothing of a function that somebody uses: switched on, with an address, below another link, or with a
+/// guest's driver.
+fn was(function: &PciDevice) -> Option<Was> {
+    let unused = match (&function.netdev, &function.driver) {
+        (Some(netdev), _) => !netdev.up && netdev.addresses.is_empty() && netdev.upper.is_none(),
+        (None, driver) => driver.is_none(),
+    };
+    let settings = function.vf.as_ref().filter(|_| unused && function.kept.is_none())?;
+    let driver = DriverState::of(function);
+    Some(Was { settings: VfSettings::found(settings), driver })
+}
+
+/// The module that drives a NIC, or its virtual functions, in a zone or a guest.
+pub(crate) fn driver(nic: &PciDevice, of_functions: bool, pci: &PciFacts) -> Option<String> {
+    let own = nic.driver.as_deref()?;
+    if !of_functions {
+        return Some(own.to_owned());
+    }
+    let there = pci.devices.iter().filter(|device| device.physfn == Some(nic.device));
+    let mut bound = there.filter_map(|function| function.driver.clone()).filter(|driver| driver != VFIO);
+    bound.next().or_else(|| named(own).map(str::to_owned))
+}
+
+/// The kernel says nowhere what will drive a function that isn't there yet. Some drivers serve both kinds,
+/// the others have a sister (`drivers/net/ethernet`).
+fn named(physical: &str) -> Option<&'static str> {
+    let names = [
+        ("igb", "igbvf"),
+        ("ixgbe", "ixgbevf"),
+        ("i40e", "iavf"),
+        ("ice", "iavf"),
+        ("idpf", "idpf"),
+        ("fm10k", "fm10k"),
+        ("mlx4_core", "mlx4_core"),
+        ("mlx5_core", "mlx5_core"),
+        ("bnxt_en", "bnxt_en"),
+        ("bnx2x", "bnx2x"),
+        ("qede", "qede"),
+        ("cxgb4", "cxgb4vf"),
+        ("be2net", "be2net"),
+        ("enic", "enic"),
+        ("sfc", "sfc"),
+        ("nfp", "nfp"),
+        ("ionic", "ionic"),
+        ("hinic", "hinic"),
+        ("hns3", "hns3"),
+        ("virtio-pci", "virtio-pci"),
+    ];
+    names.into_iter().find(|(name, _)| *name == physical).map(|(_, function)| function)
+}

@@ -1,0 +1,234 @@
+//! The NICs at the ends of wires that are cables: which they are, and whether a lab may have them.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    net::IpAddr,
+};
+
+use ipnet::IpNet;
+use vtax_model::{
+    guest::Mac,
+    method::Unsupported,
+    topology::{Cable, NicName, Topology, Wire},
+};
+use vtax_sys::pci::Address;
+
+use super::{PlanError, segment::End};
+use crate::facts::{Facts, Netdev, NoDevice, PciDevice};
+
+/// A NIC at an end of a wire.
+#[derive(Debug, Clone)]
+pub(crate) struct Port {
+    /// As the machine has it.
+    pub(crate) nic: PciDevice,
+    /// Its link, which is there and unused.
+    pub(crate) netdev: Netdev,
+}
+
+impl Port {
+    /// The address of its link.
+    pub(crate) fn mac(&self) -> Option<Mac> {
+        self.netdev.mac?.to_string().parse().ok()
+    }
+}
+
+/// Why a NIC can't be an end of a wire, or its functions can't be handed out.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NicError {
+    /// Nothing here is called so, or several are.
+    #[error("{0}")]
+    Unknown(NoDevice),
+    /// Another kind of PCI device.
+    #[error("it is no network controller; name a NIC (vtax io list shows them)")]
+    NotANic,
+    /// One can't be at the end of a cable.
+    #[error("it is a virtual function; name its physical function {0}")]
+    Virtual(Address),
+    /// It carries what the user needs.
+    #[error("it must not be taken: {0}; use another NIC")]
+    Kept(String),
+    /// A lab has it.
+    #[error(
+        "{0} has it, and with it all virtual functions that it can have; take that lab down first (vtax lab down), or use another NIC"
+    )]
+    Lent(String),
+    /// Nothing drives it.
+    #[error("it has no driver; load the one of its maker (modprobe), or bind it")]
+    NoDriver,
+    /// Its driver shows no link here.
+    #[error(
+        "its driver {0} shows no network link here: a guest or another namespace has it; give it back first (vtax io list says who has it)"
+    )]
+    NoLink(String),
+    /// Somebody uses it.
+    #[error("its link {link} is in use: {by}; remove that first")]
+    InUse {
+        /// The link.
+        link: String,
+        /// What uses it.
+        by: String,
+    },
+    /// It is at the end of two wires.
+    #[error("it is an end of the wire `{0}` already; name another")]
+    Twice(String),
+    /// No hardware for it.
+    #[error("it can't have virtual functions; use a NIC with SR-IOV, or switch SR-IOV on in the firmware")]
+    NoSriov,
+    /// More than it can have.
+    #[error("{wanted} virtual functions are wanted, and it can have {total}; use another NIC for the rest")]
+    TooFewVfs {
+        /// By the lab.
+        wanted: u32,
+        /// Of the NIC.
+        total: u32,
+    },
+    /// Those that it has are somebody's.
+    #[error(
+        "{wanted} virtual functions are wanted, and of the {num} that it has {free} are free; end their users, or remove them all (vtax io destroy-vf) and the lab makes its own"
+    )]
+    VfsInUse {
+        /// By the lab.
+        wanted: u32,
+        /// That it has.
+        num: u32,
+        /// Of these.
+        free: u32,
+    },
+    /// Some devices tell only once there are some.
+    #[error(
+        "it doesn't tell where its virtual functions will be; make them first (vtax io create-vf), and the lab uses those"
+    )]
+    VfsUnknown,
+    /// They would go with its driver.
+    #[error(
+        "{name} has {num} virtual functions, which are gone when a guest gets it; end their users and remove them first (vtax io destroy-vf {name})"
+    )]
+    HasVfs {
+        /// The NIC, or one that goes with it.
+        name: String,
+        /// How many.
+        num: u32,
+    },
+    /// Nobody knows what drives the function in a guest.
+    #[error("nothing is known of the driver that a guest needs for its virtual functions ({0}); use it in a zone")]
+    VfDriver(String),
+    /// Guests need one.
+    #[error(
+        "a guest can't have it without an IOMMU, which isn't active here; switch VT-d or AMD-Vi on in the firmware and boot with intel_iommu=on or amd_iommu=on"
+    )]
+    NoIommu,
+    /// Guests need it.
+    #[error("a guest can't have it: {0}")]
+    NoVfio(Unsupported),
+    /// What is handed over with it can't be.
+    #[error("{member} would go with it, being {bond}, and must stay: {why}; use a NIC elsewhere")]
+    Bound {
+        /// The other device.
+        member: String,
+        /// `in the same IOMMU group`, or `below the same root complex`.
+        bond: &'static str,
+        /// Why not.
+        why: String,
+    },
+}
+
+/// The NIC of each end that has one.
+pub(super) fn ports(topology: &Topology, facts: &Facts) -> Result<HashMap<End, Port>, PlanError> {
+    let mut ports = HashMap::new();
+    let mut taken: BTreeMap<Address, &Wire> = BTreeMap::new();
+    for wire in &topology.wires {
+        let Some(Cable(nics)) = &wire.nics else { continue };
+        for (host, name) in wire.ends.iter().zip(nics) {
+            let port = port(name, facts).map_err(|error| nic_error(wire, name, error))?;
+            if let Some(other) = taken.insert(port.nic.device, wire) {
+                return Err(nic_error(wire, name, NicError::Twice(other.name.to_string())));
+            }
+            ports.insert(End { host: host.clone(), wire: wire.name.clone() }, port);
+        }
+    }
+    Ok(ports)
+}
+
+pub(super) fn nic_error(wire: &Wire, nic: &NicName, error: NicError) -> PlanError {
+    PlanError::Nic { wire: wire.name.clone(), nic: nic.clone(), error: Box::new(error) }
+}
+
+/// A NIC that a lab may have.
+fn port(name: &NicName, facts: &Facts) -> Result<Port, NicError> {
+    let nic = facts.pci.find(name.as_str()).map_err(NicError::Unknown)?;
+    if !nic.is_nic() {
+        return Err(NicError::NotANic);
+    }
+    if let Some(physical) = nic.physfn {
+        return Err(NicError::Virtual(physical));
+    }
+    if let Some(owner) = facts.lent.get(&nic.device) {
+        return Err(NicError::Lent(owner.clone()));
+    }
+    if let Some(why) = &nic.kept {
+        return Err(NicError::Kept(why.clone()));
+    }
+    let driver = nic.driver.clone().ok_or(NicError::NoDriver)?;
+    let netdev = nic.netdev.clone().ok_or(NicError::NoLink(driver))?;
+    let used = address(&netdev).map(|address| format!("it has the address {address}"));
+    let used = used.or_else(|| netdev.upper.as_ref().map(|upper| format!("{upper} stands on it")));
+    match used {
+        Some(by) => Err(NicError::InUse { link: netdev.name, by }),
+        None => Ok(Port { nic: nic.clone(), netdev }),
+    }
+}
+
+/// What the kernel moves with a function: the others of its IOMMU group, or all below its root complex.
+/// All of it goes to the guest, and all must be free.
+pub(super) fn companions(port: &Port, whole_root: bool, facts: &Facts) -> Result<Vec<PciDevice>, NicError> {
+    vfio(facts)?;
+    let own = port.nic.device;
+    let below = facts.pci.below(&port.nic.root).filter(|_| whole_root).filter(|device| device.device != own);
+    let mut companions: Vec<(PciDevice, &'static str)> =
+        below.map(|device| (device.clone(), "below the same root complex")).collect();
+    let heads: Vec<Address> = companions.iter().map(|(device, _)| device.device).chain([own]).collect();
+    for member in heads.iter().flat_map(|head| facts.pci.group_of(*head)) {
+        if member.device != own && companions.iter().all(|(known, _)| known.device != member.device) {
+            companions.push((member.clone(), "in the same IOMMU group"));
+        }
+    }
+    has_no_functions(&port.nic)?;
+    for (member, bond) in &companions {
+        check_companion(member, bond, facts)?;
+    }
+    Ok(companions.into_iter().map(|(member, _)| member).collect())
+}
+
+fn has_no_functions(nic: &PciDevice) -> Result<(), NicError> {
+    match nic.sriov.map_or(0, |sriov| sriov.num) {
+        0 => Ok(()),
+        num => Err(NicError::HasVfs { name: nic.name.clone(), num }),
+    }
+}
+
+fn check_companion(member: &PciDevice, bond: &'static str, facts: &Facts) -> Result<(), NicError> {
+    has_no_functions(member)?;
+    let lent = || facts.lent.get(&member.device).map(|owner| format!("{owner} has it"));
+    let used = || {
+        let netdev = member.netdev.as_ref()?;
+        address(netdev).map(|address| format!("its link {} has the address {address}", netdev.name))
+    };
+    match member.kept.clone().or_else(lent).or_else(used) {
+        Some(why) => Err(NicError::Bound { member: format!("{} ({})", member.device, member.name), bond, why }),
+        None => Ok(()),
+    }
+}
+
+/// One that somebody gave it; those of IPv6 that each link gives itself come and go with it.
+fn address(netdev: &Netdev) -> Option<&IpNet> {
+    netdev.addresses.iter().find(|net| !matches!(net.addr(), IpAddr::V6(address) if address.is_unicast_link_local()))
+}
+
+/// What every guest needs that is to have a PCI device.
+pub(crate) fn vfio(facts: &Facts) -> Result<(), NicError> {
+    match (facts.pci.iommu, &facts.pci.vfio) {
+        (false, _) => Err(NicError::NoIommu),
+        (true, Err(why)) => Err(NicError::NoVfio(why.clone())),
+        (true, Ok(())) => Ok(()),
+    }
+}

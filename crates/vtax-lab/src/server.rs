@@ -1,0 +1,251 @@
+//! The emulated server: a lab of one guest, a whole machine with NICs cabled back to back.
+//!
+//! It has no wires and no endpoints here; its own labs are built by the vtax that runs in it. As a lab
+//! it has what any other has: a journal, an owner, last words, and rootless worlds.
+
+use std::{
+    net::Ipv4Addr,
+    path::{Path, PathBuf},
+};
+
+use ipnet::Ipv4Net;
+use vtax_model::{
+    guest::System,
+    method::Unsupported,
+    server::ServerSpec,
+    topology::Name,
+    units::{ByteSize, Mtu},
+};
+
+use crate::{
+    error::LabError,
+    facts::{GuestFacts, GuestNeeds, QemuFacts},
+    guest::{
+        GuestError,
+        image::{self, Tools},
+        kernel::Kernel,
+        launch::{Boot, Launch, server_drivers},
+        process::Qemu,
+        threads::Pins,
+    },
+    lab::Lab,
+    plan::{Blueprint, Plan},
+    step::LabStep,
+    world::World,
+};
+
+/// The lab of the server that is kept.
+pub const KEPT: &str = "emulated";
+/// Its only guest.
+const GUEST: &str = "server";
+/// The namespace that QEMU lives in, without any link: the NICs' cables are QEMU's own.
+const HOST: &str = "host";
+/// What QEMU must be able to imitate.
+const DEVICES: [&str; 5] = ["igb", "intel-iommu", "pcie-root-port", "pxb-pcie", "virtio-9p-pci"];
+
+/// Of no lab: the address of no host.
+const NO_ADDRESSES: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 32);
+
+/// Why there can be no emulated server here.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// There is no QEMU, or nothing to boot.
+    #[error("an emulated server can't be had: {0}")]
+    Unsupported(Unsupported),
+    /// A file of it can't be made, or the kernel lacks a module.
+    #[error("an emulated server can't be had: {0}")]
+    Guest(#[from] GuestError),
+    /// QEMU is too old, or was built without a part.
+    #[error(
+        "an emulated server can't be had: {} (QEMU {}) has no {}; install QEMU 8.0 or later, or set VTAX_QEMU to one",
+        qemu.program.path.display(),
+        qemu.program.version,
+        missing.join(", ")
+    )]
+    Devices {
+        /// The program.
+        qemu: Box<QemuFacts>,
+        /// The devices that it can't imitate.
+        missing: Vec<&'static str>,
+    },
+    /// More memory than there is.
+    #[error(
+        "an emulated server of {wanted} doesn't fit: {} MiB of memory are free; ask for less (--server emulated:memory=2GiB), or end what takes it",
+        available.0 >> 20
+    )]
+    Memory {
+        /// What it was to have.
+        wanted: ByteSize,
+        /// What programs can still have without swapping.
+        available: ByteSize,
+    },
+    /// The agent's program can't be run in it.
+    #[error(transparent)]
+    Lab(#[from] LabError),
+}
+
+/// An emulated server as it will be.
+#[derive(Debug)]
+pub struct ServerPlan {
+    /// The lab.
+    pub plan: Plan,
+    /// QEMU, and what runs the server's instructions.
+    pub qemu: QemuFacts,
+}
+
+/// Plans a server, and puts into the cache what it boots and what guests in it will boot: there, to
+/// unpack a kernel and its modules takes long.
+///
+/// # Errors
+/// What of QEMU, the kernel or the memory isn't there, with what mends it.
+pub fn plan(
+    lab: &Name,
+    spec: &ServerSpec,
+    world: &World,
+    agent: &Path,
+    kernel: Option<&Path>,
+) -> Result<ServerPlan, ServerError> {
+    let system = System::default();
+    let needs = GuestNeeds::new(agent, kernel).of_methods();
+    // What drives a NIC that a guest is given, and a part of one.
+    let needs = ["igb", "igbvf"].into_iter().fold(needs, |needs, driver| needs.with_driver(&system, driver));
+    let facts = GuestFacts::gather(world, &needs);
+    let qemu = check(spec, &facts)?;
+    let boot = facts.boot(&system, "virtio_net").map_err(ServerError::Unsupported)?;
+    let initramfs = image::build(&Kernel::find(kernel)?, agent, &server_drivers(), Tools::None)?;
+    let directory = facts.labs.join(lab.as_str()).join("guests").join(GUEST);
+    Ok(ServerPlan { plan: lab_of(lab, launch(spec, &qemu, with_initramfs(boot, initramfs), directory)), qemu })
+}
+
+/// The server of a lab that is one.
+///
+/// # Errors
+/// [`LabError::NoGuest`]: it isn't one.
+pub fn server(lab: &Lab) -> Result<Qemu, LabError> {
+    lab.guest(&name(GUEST))
+}
+
+/// What of this machine keeps it from having such a server.
+fn check(spec: &ServerSpec, facts: &GuestFacts) -> Result<QemuFacts, ServerError> {
+    let qemu = facts.qemu.clone().map_err(ServerError::Unsupported)?;
+    let missing: Vec<_> = DEVICES.into_iter().filter(|device| !qemu.devices.contains(*device)).collect();
+    if !missing.is_empty() {
+        return Err(ServerError::Devices { qemu: Box::new(qemu), missing });
+    }
+    match spec.memory > facts.memory {
+        true => Err(ServerError::Memory { wanted: spec.memory, available: facts.memory }),
+        false => Ok(qemu),
+    }
+}
+
+fn with_initramfs(boot: Boot, initramfs: PathBuf) -> Boot {
+    match boot {
+        Boot::Kernel { kernel, append, .. } => Boot::Kernel { kernel, initramfs, append },
+        disk @ Boot::Disk { .. } => disk,
+    }
+}
+
+fn launch(spec: &ServerSpec, qemu: &QemuFacts, boot: Boot, directory: PathBuf) -> Launch {
+    Launch {
+        name: name(GUEST),
+        directory,
+        qemu: qemu.program.clone(),
+        accel: qemu.accel,
+        vcpus: spec.cpus,
+        memory: spec.memory,
+        hugepages: false,
+        node: None,
+        boot,
+        nics: Vec::new(),
+        devices: Vec::new(),
+        server: Some(*spec),
+        seed: None,
+    }
+}
+
+fn lab_of(lab: &Name, launch: Launch) -> Plan {
+    let host = name(HOST);
+    let blueprint = Blueprint {
+        lab: lab.clone(),
+        mtu: Mtu::ETHERNET,
+        addresses: NO_ADDRESSES,
+        hosts: vec![host.clone()],
+        zones: Vec::new(),
+        guests: Vec::new(),
+        links: Vec::new(),
+        wires: Vec::new(),
+        endpoints: Vec::new(),
+        tunnels: Vec::new(),
+    };
+    let namespace = LabStep::CreateNamespace { namespace: host.clone() };
+    let start = LabStep::StartGuest { host, launch: Box::new(launch), pins: Pins::default() };
+    Plan { blueprint, steps: vec![namespace, start] }
+}
+
+fn name(text: &str) -> Name {
+    text.parse().expect("it is a name")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use vtax_model::guest::Accelerator;
+
+    use super::*;
+    use crate::guest::qemu::{Program, Version};
+
+    fn facts() -> GuestFacts {
+        let program = Program { path: "/usr/bin/qemu-system-x86_64".into(), version: Version { major: 8, minor: 0 } };
+        let devices: BTreeSet<String> = DEVICES.iter().map(|device| (*device).to_owned()).collect();
+        let none = || Err(Unsupported { why: "nobody asks".to_owned(), remedy: "don't".to_owned() });
+        GuestFacts {
+            qemu: Ok(QemuFacts { program, devices, accel: Accelerator::Tcg, no_kvm: None }),
+            tap: none(),
+            macvtap: none(),
+            vhost: none(),
+            vhost_user: Vec::new(),
+            agent: "/agent".into(),
+            systems: Vec::new(),
+            memory: ByteSize(5 << 30),
+            huge_pages: ByteSize(0),
+            cpus: vec![0],
+            nodes: vec![0],
+            labs: "/run/vtax/labs".into(),
+        }
+    }
+
+    #[test]
+    fn what_the_machine_lacks_is_said_with_what_mends_it() {
+        let refuse = |spec: &str, facts: &GuestFacts| {
+            check(&spec.parse().expect("a server"), facts).expect_err("it can't be had").to_string()
+        };
+        let mut old = facts();
+        if let Ok(qemu) = &mut old.qemu {
+            qemu.devices.remove("igb");
+        }
+        let error = refuse("emulated", &old);
+        assert!(error.contains("(QEMU 8.0) has no igb; install QEMU 8.0 or later"), "{error}");
+        let error = refuse("emulated:memory=6GiB", &facts());
+        assert!(error.contains("6 GiB doesn't fit: 5120 MiB of memory are free; ask for less"), "{error}");
+        let none = Unsupported { why: "there is no QEMU".to_owned(), remedy: "install it".to_owned() };
+        let error = refuse("emulated", &GuestFacts { qemu: Err(none), ..facts() });
+        assert!(error.contains("can't be had: there is no QEMU"), "{error}");
+        check(&ServerSpec::default(), &facts()).expect("it can be had");
+    }
+
+    #[test]
+    fn it_is_a_lab_of_one_guest_that_fits_every_other() {
+        let spec = ServerSpec::default();
+        let boot = Boot::Kernel { kernel: "/k".into(), initramfs: "/i".into(), append: Vec::new() };
+        let qemu = facts().qemu.expect("there is one");
+        let plan = lab_of(&name(KEPT), launch(&spec, &qemu, with_initramfs(boot, "/server".into()), "/run/g".into()));
+        let [LabStep::CreateNamespace { namespace }, LabStep::StartGuest { host, launch, .. }] = &plan.steps[..] else {
+            panic!("{plan}")
+        };
+        assert_eq!((namespace, launch.server, launch.vcpus), (host, Some(spec), spec.cpus));
+        assert!(plan.to_string().contains("-initrd /server"), "{plan}");
+        let other: Ipv4Net = "198.18.0.0/24".parse().expect("a range");
+        assert!(!other.contains(&plan.blueprint.addresses) && !plan.blueprint.addresses.contains(&other));
+    }
+}

@@ -1,0 +1,302 @@
+//! Devices of the machine as steps of a lab: taken, and given back as they were.
+//!
+//! Links of NICs are found by their device, as names change: sysfs shows a device's link where the link
+//! is in the namespace of the reader, so a link that is in the lab is looked for there.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use vtax_journal::Undone;
+use vtax_model::units::Mtu;
+use vtax_sys::{
+    SysError,
+    netlink::{IfName, Link, LinkChange, Rtnl, Vf},
+    netns::NetNs,
+    pci::{Address, PciError, Tree},
+};
+
+use super::{Site, kernel_name};
+use crate::{
+    error::LabError,
+    place::Place,
+    step::{DriverState, LinkState, VfSettings},
+};
+
+/// A driver's firmware may take seconds to answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// A module that udev loads is there within this.
+const MODULE: Duration = Duration::from_secs(5);
+/// Between two looks.
+const GLANCE: Duration = Duration::from_millis(20);
+
+impl Site {
+    pub(super) fn take_nic(&mut self, device: Address, at: &Place, mtu: Mtu) -> Result<(), LabError> {
+        let wrong = LabError::kernel(device);
+        let found = Tree::live().await_netdev(device, PATIENCE).map_err(&wrong)?;
+        let (found, name): (IfName, IfName) = (found.parse().map_err(&wrong)?, kernel_name(at)?);
+        let target = self.namespace(&at.namespace)?;
+        let mut own = Rtnl::open().map_err(&wrong)?;
+        own.set_link(&found, &LinkChange { up: Some(false), ..LinkChange::default() }).map_err(&wrong)?;
+        let into = LinkChange { rename: Some(name), into_ns: Some(&target), ..LinkChange::default() };
+        own.set_link(&found, &into).map_err(&wrong)?;
+        self.set_mtu(at, mtu.get())
+    }
+
+    /// Nothing is recorded of a function that goes with the NIC's other new ones.
+    pub(super) fn return_nic(
+        &mut self,
+        device: Address,
+        at: &Place,
+        was: Option<&LinkState>,
+    ) -> Result<Undone, LabError> {
+        let Some(was) = was else { return Ok(Undone::Contained) };
+        let wrong = LabError::kernel(device);
+        let mut undone = Undone::AlreadyGone;
+        if Tree::live().netdev(device).is_none() {
+            self.fetch(at, was)?;
+            undone = Undone::Reverted;
+        }
+        let found = Tree::live().await_netdev(device, PATIENCE).map_err(&wrong)?;
+        let changed = restore(&found, was).map_err(&wrong)?;
+        Ok(if changed { Undone::Reverted } else { undone })
+    }
+
+    /// Back from the lab's namespace. One that can't be opened is gone, and then the kernel has moved the
+    /// link back by itself (`default_device_exit_net`).
+    fn fetch(&mut self, at: &Place, was: &LinkState) -> Result<(), LabError> {
+        let home = NetNs::current().map_err(LabError::kernel(at))?;
+        let Ok(stack) = self.stack(&at.namespace) else { return Ok(()) };
+        stack.indices.remove(&at.link);
+        let name = kernel_name(at)?;
+        let old: IfName = was.name.parse().map_err(LabError::kernel(at))?;
+        if stack.rtnl.link(&name).map_err(LabError::kernel(at))?.is_none() {
+            return Ok(());
+        }
+        let down = LinkChange { up: Some(false), alias: Some(String::new()), ..LinkChange::default() };
+        let moved = LinkChange { rename: Some(old), into_ns: Some(&home), ..LinkChange::default() };
+        let back = stack.rtnl.set_link(&name, &down).and_then(|()| stack.rtnl.set_link(&name, &moved));
+        back.map_err(LabError::kernel(at))
+    }
+
+    /// `functions`: where they must be, if something relies on it.
+    pub(super) fn create_vfs(
+        &mut self,
+        device: Address,
+        at: Option<&Place>,
+        count: u32,
+        functions: Option<&[Address]>,
+    ) -> Result<(), LabError> {
+        let (tree, wrong) = (Tree::live(), LabError::kernel(device));
+        let (mut rtnl, link) = self.physical(device, at)?;
+        let running = rtnl.existing_link(&link).map_err(&wrong)?.running;
+        // Without a driver by itself: those for guests never get a link then.
+        tree.set_autoprobe(device, false).map_err(&wrong)?;
+        tree.set_numvfs(device, count).map_err(&wrong)?;
+        if running || at.is_some() {
+            // The driver has started the NIC anew for it (igb_sriov_reinit), and until that is done answers no
+            // function: one that is bound meanwhile gets another address than it was given.
+            await_carrier(&mut rtnl, &link, device)?;
+        }
+        let Some(functions) = functions else { return Ok(()) };
+        let there = tree.device(device).map_err(&wrong)?.map(|found| found.virtfns).unwrap_or_default();
+        if there == functions {
+            return Ok(());
+        }
+        let list = |addresses: &[Address]| addresses.iter().map(Address::to_string).collect::<Vec<_>>().join(" ");
+        let (wanted, found) = (list(functions), list(&there));
+        Err(LabError::Moved { device, wanted, found })
+    }
+
+    /// One that no driver takes stays without, as the kernel leaves it.
+    pub(super) fn probe_vfs(&mut self, device: Address, mtu: Option<Mtu>) -> Result<(), LabError> {
+        let (tree, wrong) = (Tree::live(), LabError::kernel(device));
+        // Before, as the driver's module may only just be loading: it takes them when it comes.
+        tree.set_autoprobe(device, true).map_err(&wrong)?;
+        let functions = tree.device(device).map_err(&wrong)?.map(|found| found.virtfns).unwrap_or_default();
+        let until = Instant::now() + MODULE;
+        for function in functions {
+            let wrong = LabError::kernel(function);
+            match tree.probe(function, until.saturating_duration_since(Instant::now())) {
+                Err(SysError::Pci(PciError::NobodyTook { .. })) if mtu.is_none() => continue,
+                taken => taken.map_err(&wrong)?,
+            };
+            let Some(mtu) = mtu else { continue };
+            let name: IfName = tree.await_netdev(function, PATIENCE).and_then(|name| name.parse()).map_err(&wrong)?;
+            let change = LinkChange { mtu: Some(mtu.get()), ..LinkChange::default() };
+            Rtnl::open().and_then(|mut rtnl| rtnl.set_link(&name, &change)).map_err(&wrong)?;
+        }
+        Ok(())
+    }
+
+    /// Ours are those of the number that we made: others have been made since by somebody else.
+    pub(super) fn destroy_vfs(&mut self, device: Address, made: u32, autoprobe: bool) -> Result<Undone, LabError> {
+        let (tree, wrong) = (Tree::live(), LabError::kernel(device));
+        let Some(found) = tree.device(device).map_err(&wrong)? else { return Ok(Undone::AlreadyGone) };
+        let Some(sriov) = found.sriov else { return Ok(Undone::AlreadyGone) };
+        let undone = match sriov.num {
+            0 => Undone::AlreadyGone,
+            num if num == made => {
+                tree.set_numvfs(device, 0).map_err(&wrong)?;
+                Undone::Reverted
+            }
+            found => return Err(LabError::OtherVfs { device, made, found }),
+        };
+        if sriov.autoprobe != autoprobe {
+            tree.set_autoprobe(device, autoprobe).map_err(&wrong)?;
+        }
+        Ok(undone)
+    }
+
+    pub(super) fn configure_vf(
+        &mut self,
+        device: Address,
+        at: Option<&Place>,
+        index: u32,
+        set: &VfSettings,
+    ) -> Result<(), LabError> {
+        let (mut rtnl, link) = self.physical(device, at)?;
+        let found = function(&mut rtnl, &link, device, index)?;
+        if set.rate.is_some() {
+            // A share of a rate that isn't known yet is refused (igb_ndo_set_vf_bw).
+            await_carrier(&mut rtnl, &link, device)?;
+        }
+        let change = VfSettings::found(&found).change_to(set);
+        rtnl.set_vf(&link, index, &change).map_err(LabError::kernel(device))
+    }
+
+    /// Drivers accept what they don't do.
+    pub(super) fn has_vf(
+        &mut self,
+        device: Address,
+        at: Option<&Place>,
+        index: u32,
+        set: &VfSettings,
+    ) -> Result<(), LabError> {
+        let (mut rtnl, link) = self.physical(device, at)?;
+        let found = VfSettings::found(&function(&mut rtnl, &link, device, index)?);
+        set.missing_in(&found).map_or(Ok(()), |what| Err(LabError::VfRefused { device, index, what }))
+    }
+
+    pub(super) fn release_vf(
+        &mut self,
+        device: Address,
+        at: Option<&Place>,
+        index: u32,
+        was: Option<&VfSettings>,
+        own: Option<&(Address, LinkState)>,
+    ) -> Result<Undone, LabError> {
+        let Some(was) = was else { return Ok(Undone::Contained) };
+        let (mut rtnl, link) = self.physical(device, at)?;
+        let found = VfSettings::found(&function(&mut rtnl, &link, device, index)?);
+        let same = was.missing_in(&found).is_none();
+        if !same {
+            rtnl.set_vf(&link, index, &found.change_to(was)).map_err(LabError::kernel(device))?;
+        }
+        let changed = own.map_or(Ok(false), |(function, link)| readdress(*function, link))?;
+        if changed {
+            // Its driver has told the NIC of the address since, which may not have known it before.
+            let found = VfSettings::found(&self::function(&mut rtnl, &link, device, index)?);
+            rtnl.set_vf(&link, index, &found.change_to(was)).map_err(LabError::kernel(device))?;
+        }
+        Ok(if same && !changed { Undone::AlreadyGone } else { Undone::Reverted })
+    }
+
+    /// The link of a NIC, and a connection to where it is.
+    fn physical(&mut self, device: Address, at: Option<&Place>) -> Result<(Rtnl, IfName), LabError> {
+        let wrong = LabError::kernel(device);
+        let here = Tree::live().netdev(device);
+        match (here, at) {
+            (Some(name), _) => Ok((Rtnl::open().map_err(&wrong)?, name.parse().map_err(&wrong)?)),
+            (None, Some(at)) => {
+                let namespace = self.namespace(&at.namespace)?;
+                Ok((Rtnl::open_in(&namespace).map_err(&wrong)?, kernel_name(at)?))
+            }
+            (None, None) => Err(LabError::NoNicLink { device }),
+        }
+    }
+
+    pub(super) fn bind_driver(&mut self, device: Address, driver: &str) -> Result<(), LabError> {
+        let (tree, wrong) = (Tree::live(), LabError::kernel(device));
+        match driver == crate::step::VFIO {
+            true => tree.bind(device, Some(driver), PATIENCE).map_err(wrong),
+            false => {
+                // Anew, also if it has it already: a function's driver reads its address only then.
+                tree.rebind(device, None, None, PATIENCE).map_err(&wrong)?;
+                tree.rebind(device, Some(driver), None, PATIENCE).map_err(&wrong)
+            }
+        }
+    }
+
+    pub(super) fn unbind_driver(&mut self, device: Address, was: Option<&DriverState>) -> Result<Undone, LabError> {
+        let Some(was) = was else { return Ok(Undone::Contained) };
+        let (tree, wrong) = (Tree::live(), LabError::kernel(device));
+        let Some(found) = tree.device(device).map_err(&wrong)? else { return Ok(Undone::AlreadyGone) };
+        let same = found.driver == was.driver && found.driver_override == was.driver_override;
+        if !same {
+            let (driver, only) = (was.driver.as_deref(), was.driver_override.as_deref());
+            tree.rebind(device, driver, only, PATIENCE).map_err(&wrong)?;
+        }
+        let Some(link) = &was.link else { return Ok(if same { Undone::AlreadyGone } else { Undone::Reverted }) };
+        let name = tree.await_netdev(device, PATIENCE).map_err(&wrong)?;
+        let changed = restore(&name, link).map_err(&wrong)?;
+        Ok(if same && !changed { Undone::AlreadyGone } else { Undone::Reverted })
+    }
+}
+
+/// Gives the link of a function its old address, which its NIC didn't allow until now. A driver asks for an
+/// address when it takes the function; one that it chose itself it doesn't choose again.
+fn readdress(function: Address, was: &LinkState) -> Result<bool, LabError> {
+    let (tree, wrong) = (Tree::live(), LabError::kernel(function));
+    let Some(found) = tree.device(function).map_err(&wrong)? else { return Ok(false) };
+    let (Some(driver), only) = (found.driver.as_deref(), found.driver_override.as_deref()) else { return Ok(false) };
+    let name = tree.await_netdev(function, PATIENCE).map_err(&wrong)?;
+    let link = name.parse::<IfName>().and_then(|name| Rtnl::open()?.existing_link(&name)).map_err(&wrong)?;
+    if link.mac == was.mac {
+        return restore(&name, was).map_err(wrong);
+    }
+    tree.rebind(function, None, only, PATIENCE).map_err(&wrong)?;
+    tree.rebind(function, Some(driver), only, PATIENCE).map_err(&wrong)?;
+    let name = tree.await_netdev(function, PATIENCE).map_err(&wrong)?;
+    restore(&name, was).map_err(wrong).map(|_| true)
+}
+
+/// In this machine's own namespace.
+fn restore(found: &str, was: &LinkState) -> Result<bool, SysError> {
+    let mut rtnl = Rtnl::open()?;
+    let (found, name): (IfName, IfName) = (found.parse()?, was.name.parse()?);
+    let link = rtnl.existing_link(&found)?;
+    let mac = was.mac.filter(|mac| link.mac != Some(*mac));
+    let same = found == name && link.mtu == was.mtu && link.up == was.up && mac.is_none();
+    if same && link.alias.is_none() {
+        return Ok(false);
+    }
+    if found != name {
+        // Only a link that is switched off takes another name before Linux 6.2.
+        rtnl.set_link(link.index, &LinkChange { up: Some(false), ..LinkChange::default() })?;
+    }
+    let rename = Some(name).filter(|name| *name != found);
+    let change = LinkChange { rename, mtu: Some(was.mtu), mac, alias: Some(String::new()), ..LinkChange::default() };
+    rtnl.set_link(link.index, &change)?;
+    rtnl.set_link(link.index, &LinkChange { up: Some(was.up), ..LinkChange::default() })?;
+    Ok(true)
+}
+
+fn function(rtnl: &mut Rtnl, link: &IfName, device: Address, index: u32) -> Result<Vf, LabError> {
+    let functions = rtnl.vfs(link).map_err(LabError::kernel(device))?;
+    let found = functions.into_iter().find(|function| function.index == index);
+    found.ok_or(LabError::VfRefused { device, index, what: "function at all" })
+}
+
+fn await_carrier(rtnl: &mut Rtnl, link: &IfName, device: Address) -> Result<(), LabError> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let now: Link = rtnl.existing_link(link).map_err(LabError::kernel(device))?;
+        match now.running {
+            true => return Ok(()),
+            false if Instant::now() >= until => return Err(LabError::NoCarrier { device }),
+            false => thread::sleep(GLANCE),
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! What steps say of PCI devices. The state before is part of the step: it is on the disk before the
+//! first step is taken, so that it can be restored whatever dies when.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use vtax_model::{guest::Mac, vf::VfOptions};
+use vtax_sys::netlink::{MacAddr, Vf, VfChange};
+
+use crate::facts::{Netdev, PciDevice};
+
+/// The driver by which a guest's QEMU gets at a device.
+pub(crate) const VFIO: &str = "vfio-pci";
+
+/// Who drives a device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriverState {
+    /// The driver that has it.
+    pub driver: Option<String>,
+    /// The only one that may.
+    pub driver_override: Option<String>,
+    /// The link that its driver shows, if it is a NIC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<LinkState>,
+}
+
+/// A NIC's link, as its user has set it up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkState {
+    /// Its name.
+    pub name: String,
+    /// Bytes.
+    pub mtu: u32,
+    /// Whether it is switched on.
+    pub up: bool,
+    /// Its hardware address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mac: Option<MacAddr>,
+}
+
+/// What a virtual function is kept to; of what is absent nothing is said.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct VfSettings {
+    /// Its address; all zero lets it choose one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mac: Option<MacAddr>,
+    /// The number of its VLAN and the priority of the tags; number 0 is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vlan: Option<(u16, u8)>,
+    /// It may change its address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trust: Option<bool>,
+    /// Frames from another address are dropped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spoof_check: Option<bool>,
+    /// Least and most that it sends, in Mbit/s; 0 is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<(u32, u32)>,
+}
+
+impl DriverState {
+    pub(crate) fn of(device: &PciDevice) -> DriverState {
+        DriverState {
+            driver: device.driver.clone(),
+            driver_override: device.driver_override.clone(),
+            link: device.netdev.as_ref().map(LinkState::of),
+        }
+    }
+}
+
+impl LinkState {
+    pub(crate) fn of(netdev: &Netdev) -> LinkState {
+        LinkState { name: netdev.name.clone(), mtu: netdev.mtu, up: netdev.up, mac: netdev.mac }
+    }
+}
+
+impl VfSettings {
+    /// What a user asks for.
+    pub(crate) fn asked(mac: Option<Mac>, options: &VfOptions) -> VfSettings {
+        VfSettings {
+            mac: mac.map(|mac| MacAddr(mac.octets())),
+            vlan: options.vlan.map(|vlan| (vlan.get(), 0)),
+            trust: options.trust,
+            spoof_check: options.spoof_check,
+            rate: options.rate_mbit().ok().flatten().map(|most| (0, most)),
+        }
+    }
+
+    /// All that the kernel tells of a function.
+    pub(crate) fn found(vf: &Vf) -> VfSettings {
+        VfSettings {
+            mac: Some(vf.mac),
+            vlan: Some((vf.vlan, vf.qos)),
+            trust: vf.trust,
+            spoof_check: vf.spoof_check,
+            rate: Some((vf.min_rate, vf.max_rate)),
+        }
+    }
+
+    /// What leads from here to there; what is alike is left alone, as drivers refuse to set what they can't.
+    pub(crate) fn change_to(&self, wanted: &VfSettings) -> VfChange {
+        fn differs<T: PartialEq>(from: &Option<T>, to: Option<T>) -> Option<T> {
+            if *from == to { None } else { to }
+        }
+        VfChange {
+            mac: differs(&self.mac, wanted.mac),
+            vlan: differs(&self.vlan, wanted.vlan),
+            spoof_check: differs(&self.spoof_check, wanted.spoof_check),
+            trust: differs(&self.trust, wanted.trust),
+            link_state: None,
+            rate: differs(&self.rate, wanted.rate),
+        }
+    }
+
+    /// The first thing that is not as it should be.
+    pub(crate) fn missing_in(&self, found: &VfSettings) -> Option<&'static str> {
+        fn lacks<T: PartialEq>(wanted: &Option<T>, found: &Option<T>) -> bool {
+            wanted.is_some() && wanted != found
+        }
+        let checks = [
+            ("address", lacks(&self.mac, &found.mac)),
+            ("VLAN", lacks(&self.vlan, &found.vlan)),
+            ("trust", lacks(&self.trust, &found.trust)),
+            ("spoof check", lacks(&self.spoof_check, &found.spoof_check)),
+            ("rate", lacks(&self.rate, &found.rate)),
+        ];
+        checks.into_iter().find(|(_, lacks)| *lacks).map(|(what, _)| what)
+    }
+}
+
+impl fmt::Display for VfSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let VfSettings { mac, vlan, trust, spoof_check, rate } = self;
+        let on = |on: bool| if on { "on" } else { "off" };
+        let words = [
+            mac.map(|mac| format!("address {mac}")),
+            vlan.map(|(vlan, qos)| match qos {
+                0 => format!("vlan {vlan}"),
+                qos => format!("vlan {vlan} qos {qos}"),
+            }),
+            trust.map(|trust| format!("trust {}", on(trust))),
+            spoof_check.map(|check| format!("spoof check {}", on(check))),
+            rate.map(|(least, most)| match least {
+                0 => format!("rate {most} Mbit/s"),
+                least => format!("rate {least} to {most} Mbit/s"),
+            }),
+        ];
+        f.write_str(&words.into_iter().flatten().collect::<Vec<_>>().join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(vlan: u16, trust: Option<bool>) -> VfSettings {
+        VfSettings { vlan: Some((vlan, 0)), trust, ..VfSettings::default() }
+    }
+
+    #[test]
+    fn only_what_differs_is_changed() {
+        let change = settings(0, Some(false)).change_to(&settings(5, Some(false)));
+        assert_eq!((change.vlan, change.trust, change.mac), (Some((5, 0)), None, None));
+        let back = settings(5, Some(true)).change_to(&settings(0, None));
+        assert_eq!((back.vlan, back.trust), (Some((0, 0)), None));
+    }
+
+    #[test]
+    fn what_a_driver_did_not_do_is_named() {
+        assert_eq!(settings(5, None).missing_in(&settings(5, Some(true))), None);
+        assert_eq!(settings(5, Some(true)).missing_in(&settings(5, Some(false))), Some("trust"));
+        assert_eq!(settings(5, Some(true)).to_string(), "vlan 5, trust on");
+    }
+}

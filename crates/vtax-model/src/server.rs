@@ -1,0 +1,245 @@
+//! The emulated server: a whole machine that QEMU imitates, with SR-IOV NICs cabled back to back.
+//!
+//! It shows function, not speed. What `--server` says is parsed here, and which NICs are cabled to which.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    guest::Mac,
+    units::{ByteSize, UnitError},
+};
+
+/// An emulated server, as `emulated[:nics=8,vfs=0,nodes=2,sockets=1,cpus=2,memory=4GiB]` has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ServerSpec {
+    /// NICs, an even number from 2 to 16: each two are the ends of a cable.
+    pub nics: u32,
+    /// Virtual functions that each NIC has from the start, 0 to 7.
+    pub vfs: u32,
+    /// NUMA nodes, 1 to 4, each with its share of CPUs and memory. The second NIC of each cable is on
+    /// node 1, if there is one.
+    pub nodes: u32,
+    /// CPU sockets, each with its share of the CPUs.
+    pub sockets: u32,
+    /// CPUs, 1 to 64.
+    pub cpus: u32,
+    /// RAM, whole MiB, at least 1 GiB.
+    pub memory: ByteSize,
+}
+
+/// What of `--server` can't be had.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadServer {
+    /// It isn't a server that can be made.
+    #[error("`{0}` is no server; write emulated, or emulated:nics=8,vfs=0,nodes=2,sockets=1,cpus=2,memory=4GiB")]
+    Kind(String),
+    /// A setting that there isn't, or without a value.
+    #[error("`{0}` is no setting of an emulated server; it has {keys}, each as nics=8", keys = KEYS.join(", "))]
+    Key(String),
+    /// A setting that is there twice.
+    #[error("`{0}` is set twice")]
+    Twice(&'static str),
+    /// A value outside of its range.
+    #[error("{key} = {value} is not possible for an emulated server: {range}")]
+    Value {
+        /// The setting.
+        key: &'static str,
+        /// What was written.
+        value: String,
+        /// What it can be.
+        range: &'static str,
+    },
+    /// The memory can't be read.
+    #[error("memory of an emulated server: {0}")]
+    Memory(#[from] UnitError),
+}
+
+const KEYS: [&str; 6] = ["nics", "vfs", "nodes", "sockets", "cpus", "memory"];
+const KIND: &str = "emulated";
+
+impl Default for ServerSpec {
+    fn default() -> Self {
+        ServerSpec { nics: 8, vfs: 0, nodes: 2, sockets: 1, cpus: 2, memory: ByteSize(4 << 30) }
+    }
+}
+
+impl ServerSpec {
+    /// The cables: the hardware addresses of the two NICs that each joins, the first on root complex 0
+    /// and the second on root complex 1.
+    pub fn cables(&self) -> impl Iterator<Item = [Mac; 2]> + use<> {
+        (0..self.nics / 2).map(ServerSpec::macs)
+    }
+
+    /// The NICs of one cable: `02:76:74:00:CABLE:01` and `:02`.
+    pub fn macs(cable: u32) -> [Mac; 2] {
+        [1, 2].map(|end| format!("02:76:74:00:{cable:02x}:{end:02x}").parse().expect("there are fewer than 256 cables"))
+    }
+
+    fn checked(self) -> Result<ServerSpec, BadServer> {
+        self.check(
+            "nics",
+            self.nics,
+            (2..=16).contains(&self.nics) && self.nics.is_multiple_of(2),
+            "2, 4, 6, … 16, two a cable",
+        )?;
+        self.check("vfs", self.vfs, self.vfs <= 7, "0 to 7 on each NIC")?;
+        self.check("cpus", self.cpus, (1..=64).contains(&self.cpus), "1 to 64")?;
+        let nodes = (1..=4).contains(&self.nodes) && self.nodes <= self.cpus;
+        self.check("nodes", self.nodes, nodes, "1 to 4, and no more than cpus")?;
+        let sockets = self.sockets > 0 && self.cpus.is_multiple_of(self.sockets);
+        self.check("sockets", self.sockets, sockets, "at least 1, and cpus a multiple of it")?;
+        let memory = self.memory >= ByteSize(1 << 30) && self.memory.0.is_multiple_of(1 << 20);
+        self.check("memory", self.memory, memory, "at least 1 GiB, whole MiB")?;
+        Ok(self)
+    }
+
+    fn check(
+        &self,
+        key: &'static str,
+        value: impl fmt::Display,
+        possible: bool,
+        range: &'static str,
+    ) -> Result<(), BadServer> {
+        if possible { Ok(()) } else { Err(BadServer::Value { key, value: value.to_string(), range }) }
+    }
+
+    fn set(&mut self, key: &'static str, value: &str) -> Result<(), BadServer> {
+        let number = |range| value.parse().map_err(|_| BadServer::Value { key, value: value.to_owned(), range });
+        match key {
+            "nics" => self.nics = number("a number")?,
+            "vfs" => self.vfs = number("a number")?,
+            "nodes" => self.nodes = number("a number")?,
+            "sockets" => self.sockets = number("a number")?,
+            "cpus" => self.cpus = number("a number")?,
+            _ => self.memory = value.parse()?,
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for ServerSpec {
+    type Err = BadServer;
+
+    fn from_str(text: &str) -> Result<Self, BadServer> {
+        let (kind, settings) = text.split_once(':').unwrap_or((text, ""));
+        if kind != KIND {
+            return Err(BadServer::Kind(text.to_owned()));
+        }
+        let mut spec = ServerSpec::default();
+        let mut seen = Vec::new();
+        for setting in settings.split(',').filter(|setting| !setting.is_empty()) {
+            let unknown = || BadServer::Key(setting.to_owned());
+            let (key, value) = setting.split_once('=').ok_or_else(unknown)?;
+            let key = KEYS.into_iter().find(|known| *known == key.trim()).ok_or_else(unknown)?;
+            if seen.contains(&key) {
+                return Err(BadServer::Twice(key));
+            }
+            spec.set(key, value.trim())?;
+            seen.push(key);
+        }
+        spec.checked()
+    }
+}
+
+/// Only what is not as usual is written.
+impl fmt::Display for ServerSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let usual = ServerSpec::default();
+        let numbers = |spec: &ServerSpec| [spec.nics, spec.vfs, spec.nodes, spec.sockets, spec.cpus];
+        let mut written = Vec::new();
+        for ((key, number), usual) in KEYS.into_iter().zip(numbers(self)).zip(numbers(&usual)) {
+            if number != usual {
+                written.push(format!("{key}={number}"));
+            }
+        }
+        if self.memory != usual.memory {
+            written.push(format!("memory={}", self.memory.to_string().replace(' ', "")));
+        }
+        let colon = if written.is_empty() { "" } else { ":" };
+        write!(f, "{KIND}{colon}{}", written.join(","))
+    }
+}
+
+impl TryFrom<String> for ServerSpec {
+    type Error = BadServer;
+
+    fn try_from(text: String) -> Result<Self, BadServer> {
+        text.parse()
+    }
+}
+
+impl From<ServerSpec> for String {
+    fn from(spec: ServerSpec) -> String {
+        spec.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn spec(text: &str) -> Result<ServerSpec, String> {
+        text.parse::<ServerSpec>().map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_is_not_said_is_as_usual() {
+        assert_eq!(spec("emulated"), Ok(ServerSpec::default()));
+        assert_eq!(spec("emulated:"), Ok(ServerSpec::default()));
+        let small = spec("emulated:nics=2,memory=1536MiB, vfs=3").expect("it can be had");
+        let wanted = ServerSpec { nics: 2, vfs: 3, memory: ByteSize(1536 << 20), ..ServerSpec::default() };
+        assert_eq!(small, wanted);
+        assert_eq!(small.to_string(), "emulated:nics=2,vfs=3,memory=1536MiB");
+        assert_eq!(ServerSpec::default().to_string(), "emulated");
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_named() {
+        for (text, named) in [
+            ("real", "`real` is no server"),
+            ("emulated:nic=2", "`nic=2` is no setting of an emulated server; it has nics, vfs,"),
+            ("emulated:nics", "`nics` is no setting"),
+            ("emulated:nics=2,nics=2", "`nics` is set twice"),
+            ("emulated:nics=3", "nics = 3 is not possible for an emulated server: 2, 4, 6,"),
+            ("emulated:nics=18", "nics = 18"),
+            ("emulated:nics=two", "nics = two is not possible for an emulated server: a number"),
+            ("emulated:vfs=8", "vfs = 8 is not possible for an emulated server: 0 to 7"),
+            ("emulated:nodes=3", "nodes = 3 is not possible for an emulated server: 1 to 4, and no more than cpus"),
+            ("emulated:sockets=0", "sockets = 0"),
+            ("emulated:cpus=3,sockets=2", "sockets = 2 is not possible for an emulated server: at least 1, and cpus"),
+            ("emulated:cpus=0", "cpus = 0"),
+            ("emulated:memory=512MiB", "memory = 512 MiB is not possible for an emulated server: at least 1 GiB"),
+            ("emulated:memory=much", "memory of an emulated server: `much` is not a size"),
+        ] {
+            let error = spec(text).expect_err("it can't be had");
+            assert!(error.contains(named), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn each_cable_joins_two_nics_of_its_own() {
+        let text: Vec<String> =
+            spec("emulated:nics=4").expect("it can be had").cables().flatten().map(String::from).collect();
+        assert_eq!(text, ["02:76:74:00:00:01", "02:76:74:00:00:02", "02:76:74:00:01:01", "02:76:74:00:01:02"]);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_back(cables in 1u32..=8, vfs in 0u32..=7, nodes in 1u32..=4, cores in 4u32..=16, sockets in 1u32..=4, mib in 1024u64..=65536) {
+            let spec = ServerSpec { nics: 2 * cables, vfs, nodes, sockets, cpus: cores * sockets, memory: ByteSize(mib << 20) };
+            prop_assert_eq!(spec.to_string().parse(), Ok(spec));
+            let json = serde_json::to_string(&spec).expect("it can be written");
+            prop_assert_eq!(serde_json::from_str::<ServerSpec>(&json).expect("it can be read"), spec);
+        }
+
+        #[test]
+        fn no_text_is_too_odd(text in "(emulated:?)?[a-z=,:0-9 ]{0,24}") {
+            let _ = text.parse::<ServerSpec>();
+        }
+    }
+}

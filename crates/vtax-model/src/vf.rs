@@ -1,0 +1,113 @@
+//! Virtual functions: what their physical function keeps them to.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::units::BitRate;
+
+/// The number of a VLAN (IEEE 802.1Q): 1 to 4094.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "i64", into = "u16")]
+pub struct Vlan(u16);
+
+/// A number that no VLAN has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0} is not a VLAN: they are numbered from 1 to 4094")]
+pub struct BadVlan(i64);
+
+impl Vlan {
+    /// The number.
+    pub fn get(self) -> u16 {
+        self.0
+    }
+}
+
+impl TryFrom<i64> for Vlan {
+    type Error = BadVlan;
+
+    fn try_from(number: i64) -> Result<Self, BadVlan> {
+        match u16::try_from(number) {
+            Ok(vlan @ 1..=4094) => Ok(Vlan(vlan)),
+            _ => Err(BadVlan(number)),
+        }
+    }
+}
+
+impl From<Vlan> for u16 {
+    fn from(vlan: Vlan) -> u16 {
+        vlan.0
+    }
+}
+
+impl fmt::Display for Vlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What a VF is kept to, beside its address; what is absent stays as the driver has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct VfOptions {
+    /// The NIC puts its frames into this VLAN and takes them out; its domain sees none of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vlan: Option<Vlan>,
+    /// It may take another address and frames that aren't for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trust: Option<bool>,
+    /// Frames that it sends from another address are dropped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spoof_check: Option<bool>,
+    /// What it may send at most; the kernel takes whole Mbit/s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<BitRate>,
+}
+
+impl VfOptions {
+    /// What the kernel counts rates in.
+    const MBIT: u64 = 1_000_000;
+
+    /// Whether nothing is asked for.
+    pub fn is_plain(&self) -> bool {
+        *self == VfOptions::default()
+    }
+
+    /// The rate in the kernel's unit, Mbit/s.
+    ///
+    /// # Errors
+    /// It is no whole number of them.
+    pub fn rate_mbit(&self) -> Result<Option<u32>, BadRate> {
+        let whole = |rate: BitRate| {
+            let bits = rate.bits();
+            let mbit = u32::try_from(bits / VfOptions::MBIT).ok().filter(|_| bits.is_multiple_of(VfOptions::MBIT));
+            mbit.ok_or(BadRate(rate))
+        };
+        self.rate.map(whole).transpose()
+    }
+}
+
+/// A rate that no VF can be kept to.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("rate {0}: a virtual function has whole Mbit/s; round it")]
+pub struct BadRate(BitRate);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vlans_are_numbered_from_1_to_4094() {
+        for (number, good) in [(0, false), (1, true), (4094, true), (4095, false), (-1, false), (70_000, false)] {
+            assert_eq!(Vlan::try_from(number).is_ok(), good, "{number}");
+        }
+    }
+
+    #[test]
+    fn rates_are_whole_megabits() {
+        let rate = |text: &str| VfOptions { rate: Some(text.parse().expect("a rate")), ..VfOptions::default() };
+        assert_eq!(rate("100M").rate_mbit(), Ok(Some(100)));
+        assert!(rate("1500k").rate_mbit().is_err());
+        assert_eq!(VfOptions::default().rate_mbit(), Ok(None));
+    }
+}

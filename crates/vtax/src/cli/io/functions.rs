@@ -1,0 +1,146 @@
+//! `vtax io create-vf` and `destroy-vf`.
+
+use clap::{Args, ValueEnum};
+use vtax_lab::{
+    LabSummary, Need, World,
+    facts::PciFacts,
+    io::{IoList, NewVfs},
+    list,
+};
+use vtax_model::{
+    guest::Mac,
+    units::{BitRate, Mtu},
+    vf::{BadVlan, VfOptions, Vlan},
+};
+use vtax_sys::{pci::Address, userns};
+
+use crate::{
+    cli::print,
+    exit::{Blamed, Exit, Stop},
+};
+
+#[derive(Debug, Args)]
+pub(crate) struct CreateArgs {
+    /// How many; `max` for as many as there can be
+    #[arg(short, long, value_name = "N|max", default_value = "1")]
+    number: Number,
+    /// The MAC address of the only one
+    #[arg(long)]
+    mac: Option<Mac>,
+    /// The VLAN that the NIC puts the frames of each into and takes them out of
+    #[arg(long, value_parser = vlan)]
+    vlan: Option<Vlan>,
+    /// Whether each may take another address, and frames that aren't for it
+    #[arg(long)]
+    trust: Option<Switch>,
+    /// Whether frames that one sends from another address are dropped
+    #[arg(long)]
+    spoof_check: Option<Switch>,
+    /// What each may send at most, in whole Mbit/s, as `100M`
+    #[arg(long)]
+    rate: Option<BitRate>,
+    /// The MTU of the link of each
+    #[arg(long)]
+    mtu: Option<Mtu>,
+    /// The physical function: its name, PCI address, link or MAC address
+    pf: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DestroyArgs {
+    /// The physical function, or its only virtual one: its name, PCI address, link or MAC address
+    pf: String,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Number {
+    Max,
+    Of(u32),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Switch {
+    On,
+    Off,
+}
+
+impl std::str::FromStr for Number {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match (text, text.parse()) {
+            ("max", _) => Ok(Number::Max),
+            (_, Ok(number @ 1..)) => Ok(Number::Of(number)),
+            _ => Err("write a number, 1 or more, or max"),
+        }
+    }
+}
+
+fn vlan(text: &str) -> Result<Vlan, BadVlan> {
+    text.parse().unwrap_or(-1).try_into()
+}
+
+impl CreateArgs {
+    fn wish(&self) -> NewVfs {
+        let is_on = |switch: Option<Switch>| switch.map(|switch| switch == Switch::On);
+        let count = match self.number {
+            Number::Max => None,
+            Number::Of(number) => Some(number),
+        };
+        let (vlan, trust, spoof_check, rate) = (self.vlan, is_on(self.trust), is_on(self.spoof_check), self.rate);
+        NewVfs { count, mac: self.mac, options: VfOptions { vlan, trust, spoof_check, rate }, mtu: self.mtu }
+    }
+}
+
+pub(super) fn create(args: &CreateArgs) -> Result<Exit, Stop> {
+    let (list, world) = look()?;
+    let plan = list.new_vfs(&args.pf, &args.wish()).or_input()?;
+    if let Some(warning) = &plan.warning {
+        eprintln!("warning: {}: {warning}", plan.name);
+    }
+    let device = plan.device;
+    plan.make(&world).or_infrastructure()?;
+    tell(device)
+}
+
+/// As `ldm` tells it, with the names that they have now.
+fn tell(device: Address) -> Result<Exit, Stop> {
+    let facts = PciFacts::gather().or_infrastructure()?;
+    let functions = facts.devices.iter().filter(|function| function.physfn == Some(device));
+    for function in functions {
+        print(&format!("Created new vf: {}\n", function.name))?;
+        if function.driver.is_none() {
+            eprintln!("warning: no driver has {}; vfio-pci can take it, or load that of its maker", function.name);
+        }
+    }
+    Ok(Exit::Done)
+}
+
+pub(super) fn destroy(args: &DestroyArgs) -> Result<Exit, Stop> {
+    let (devices, world) = look()?;
+    let labs = list(&world).or_infrastructure()?;
+    remove(&args.pf, &devices, &labs, &world)
+}
+
+/// All virtual functions of a record, as `lab down` asks for it.
+pub(in crate::cli) fn destroy_record(device: Address) -> Result<Exit, Stop> {
+    destroy(&DestroyArgs { pf: device.to_string() })
+}
+
+fn remove(pf: &str, devices: &IoList, labs: &[LabSummary], world: &World) -> Result<Exit, Stop> {
+    let removal = devices.removal(pf, labs).or_input()?;
+    removal.carry_out(world).or_infrastructure()?;
+    removal.names.iter().try_for_each(|name| print(&format!("Removed vf: {name}\n")))?;
+    Ok(Exit::Done)
+}
+
+/// Links of the machine are out of an ordinary user's reach, in whatever namespace.
+fn look() -> Result<(IoList, World), Stop> {
+    if !userns::have_net_admin() {
+        return Err(Stop::infrastructure(anyhow::anyhow!("PCI devices are root's: run this as root")));
+    }
+    let facts = PciFacts::gather().or_infrastructure()?;
+    let world = World::enter(Need::Kept).or_infrastructure()?;
+    let list = IoList::new(facts, &world).or_infrastructure()?;
+    Ok((list, world))
+}

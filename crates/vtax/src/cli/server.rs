@@ -1,0 +1,97 @@
+//! `vtax server`.
+
+use std::{ffi::OsString, path::PathBuf};
+
+use anyhow::anyhow;
+use clap::Subcommand;
+use serde::Serialize;
+use vtax_lab::{LabSummary, Need, World, list, server};
+use vtax_model::server::ServerSpec;
+
+use super::{Places, lab, print, print_json};
+use crate::{
+    exit::{Blamed, Exit, Stop},
+    server::{Order, Stay, exec},
+    study,
+};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ServerVerb {
+    /// Boot an emulated server and leave it there
+    Up {
+        /// Its NICs, virtual functions of each from the start, NUMA nodes, sockets, CPUs and memory
+        #[arg(value_name = "emulated[:nics=8,vfs=0,nodes=2,sockets=1,cpus=2,memory=4GiB]", default_value_t)]
+        spec: ServerSpec,
+        /// What it boots: a bzImage, or the tree of an unpacked package [default: as of guests]
+        #[arg(long, value_name = "FILE")]
+        kernel: Option<PathBuf>,
+    },
+    /// Run a command in the server that is kept, which sees this machine's files and writes to memory
+    Exec {
+        /// The command and its arguments
+        #[arg(last = true, required = true)]
+        command: Vec<OsString>,
+    },
+    /// Remove the server that is kept, with all that is in it
+    Down,
+    /// List the emulated servers: which kind, and whose
+    List {
+        /// Print the list as JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+pub(crate) fn server(verb: ServerVerb, places: &Places) -> Result<Exit, Stop> {
+    match verb {
+        ServerVerb::Up { spec, kernel } => {
+            up(&Order { spec, stay: Stay::Kept, exact: false, places, kernel: kernel.as_deref() })
+        }
+        ServerVerb::Exec { command } => {
+            let spec = ServerSpec::default();
+            exec(&Order { spec, stay: Stay::Found, exact: false, places, kernel: None }, &command)
+        }
+        ServerVerb::Down => down(),
+        ServerVerb::List { json } => show(json),
+    }
+}
+
+fn up(order: &Order<'_>) -> Result<Exit, Stop> {
+    let Some(mut server) = order.server(&order.ground()?)? else { return Ok(Exit::Interrupted) };
+    server.keep()?;
+    let spec = server.spec;
+    print(&format!("{spec} is up; try: vtax io list --server emulated\nremove it with: vtax server down\n"))?;
+    Ok(Exit::Done)
+}
+
+fn down() -> Result<Exit, Stop> {
+    let world = World::enter(Need::Ephemeral).or_infrastructure()?;
+    let name = server::KEPT.parse().expect("it is a name");
+    if !list(&world).or_infrastructure()?.iter().any(|lab| lab.name == name) {
+        return Err(Stop::input(anyhow!("no emulated server is kept; vtax server list shows those that are up")));
+    }
+    study::open_lab(&world, &name)?.down().or_infrastructure()?;
+    Ok(Exit::Done)
+}
+
+/// A server in a list.
+#[derive(Serialize)]
+struct Listed {
+    spec: ServerSpec,
+    /// The lab that it is.
+    #[serde(flatten)]
+    lab: LabSummary,
+}
+
+fn show(json: bool) -> Result<Exit, Stop> {
+    let world = World::enter(Need::Ephemeral).or_infrastructure()?;
+    let labs = list(&world).or_infrastructure()?;
+    let server = |lab: LabSummary| Some(Listed { spec: lab.guests.iter().find_map(|guest| guest.server)?, lab });
+    let servers: Vec<Listed> = labs.into_iter().filter_map(server).collect();
+    match (json, servers.is_empty()) {
+        (true, _) => print_json(&servers)?,
+        (false, true) => print("There are no emulated servers.\n")?,
+        (false, false) => print(&lab::servers(servers.iter().map(|server| (&server.spec, &server.lab))))?,
+    }
+    Ok(Exit::Done)
+}

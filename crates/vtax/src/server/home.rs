@@ -1,0 +1,352 @@
+//! A run that is measured in the server and kept here: each line is stored as it lands.
+
+use std::{fs, path::PathBuf, time::Instant};
+
+use anyhow::{Context, anyhow};
+use vtax_agent::protocol::Stream;
+use vtax_model::{
+    run::{EmulatedServer, Run, RunState},
+    server::ServerSpec,
+};
+
+use super::{
+    Ground, Order,
+    lines::{Line, Reader},
+    relay::{command, own_arguments, put},
+};
+use crate::{
+    exit::{Blamed, Stop},
+    store::{RunWriter, Store},
+};
+
+/// What a vtax says by its status: that what was asked is wrong.
+const BAD_INPUT: i32 = 2;
+/// That the user stopped it.
+const INTERRUPTED: i32 = 130;
+/// That it came to its end in order: done, or cells failed, or interrupted.
+const ENDED: [i32; 3] = [0, 1, INTERRUPTED];
+
+/// Servers that are booted for one run, one after another: QEMU's imitation of a machine that has guests of
+/// its own isn't perfect, and now and then such a machine's kernel panics.
+const BOOTS: u32 = 3;
+
+/// A run that came home, and what ended it early.
+pub(crate) type Brought = (Run, Option<anyhow::Error>);
+
+/// How a trip to a server ended.
+enum Came {
+    /// The user stopped it before it began.
+    Nowhere,
+    Home(Brought),
+    /// The server is lost, and what landed is kept.
+    Lost(Option<Run>, anyhow::Error),
+}
+
+/// Has a run measured in a server, or goes on with `old`; if the server is lost, on another one. None if
+/// the user asked to stop before it began.
+pub(crate) fn bring_home(order: &Order<'_>, store: &Store, mut old: Option<Run>) -> Result<Option<Brought>, Stop> {
+    let arguments = own_arguments().or_input()?;
+    let ground = order.ground()?;
+    let mut trip = Trip { order: *order, store, ground: &ground, arguments };
+    for boot in 1.. {
+        match trip.go(old.take())? {
+            Came::Nowhere => break,
+            Came::Home(brought) => return Ok(Some(brought)),
+            Came::Lost(run, error) if boot < BOOTS && !ground.interrupt.asked() => {
+                eprintln!(
+                    "vtax: {error:#}\nvtax: what landed is kept; another server is booted, and the run goes on there"
+                );
+                old = run;
+            }
+            Came::Lost(Some(run), error) => return Ok(Some((run, Some(error)))),
+            Came::Lost(None, error) => return Err(Stop::infrastructure(error)),
+        }
+    }
+    Ok(None)
+}
+
+/// What is the same for each server that a run is measured on.
+struct Trip<'a> {
+    order: Order<'a>,
+    store: &'a Store,
+    ground: &'a Ground,
+    arguments: Vec<String>,
+}
+
+impl Trip<'_> {
+    fn go(&mut self, old: Option<Run>) -> Result<Came, Stop> {
+        // Who goes on with a run must be the only one.
+        let writer = old.as_ref().map(|run| self.store.resume(&run.header.id)).transpose()?;
+        let handed = old.as_ref().map(|run| Handed::over(run, &self.order)).transpose().or_infrastructure()?;
+        let Some(server) = self.order.server(self.ground)? else { return Ok(Came::Nowhere) };
+        // What is begun here goes on nowhere but on one like it.
+        (self.order.spec, self.order.exact) = (server.spec, true);
+        let of_relay = match &handed {
+            Some(Handed(path)) => vec!["--relay-from".to_owned(), path.to_string_lossy().into_owned()],
+            None if self.order.places.wants_cables => cables(&server.spec).collect(),
+            None => Vec::new(),
+        };
+        let command = command([&self.arguments[..], &["--relay".to_owned()], &of_relay].concat()).or_input()?;
+        let mut arrivals = Arrivals::new(self.store, server.machine.clone(), old.zip(writer));
+        let ran = server.run(&command, &self.ground.interrupt, |stream, bytes| match stream {
+            Stream::Stdout => arrivals.take(bytes),
+            Stream::Stderr => {
+                put(stream, bytes);
+                true
+            }
+        });
+        let left = server.leave();
+        arrivals.close(ran, left)
+    }
+}
+
+fn cables(spec: &ServerSpec) -> impl Iterator<Item = String> {
+    spec.cables().flat_map(|[first, second]| ["--cable".to_owned(), format!("{first},{second}")])
+}
+
+/// An old run in a file that the server sees; removed when it is over.
+struct Handed(PathBuf);
+
+impl Handed {
+    fn over(run: &Run, order: &Order<'_>) -> anyhow::Result<Handed> {
+        let folder = order.places.state_dir().map_err(|error| anyhow!("{error}"))?;
+        let path = folder.join(format!("{}.relay.json", run.header.id));
+        fs::write(&path, serde_json::to_vec(run)?).with_context(|| format!("writing {}", path.display()))?;
+        Ok(Handed(std::path::absolute(&path).unwrap_or(path)))
+    }
+}
+
+impl Drop for Handed {
+    fn drop(&mut self) {
+        // What is left of it hurts nobody.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// What arrives, and where it is kept.
+struct Arrivals<'a> {
+    store: &'a Store,
+    machine: EmulatedServer,
+    reader: Reader,
+    /// The run as far as it is here, from its first line on.
+    kept: Option<(Run, RunWriter)>,
+    /// Whether it is a run that goes on.
+    old: bool,
+    state: Option<RunState>,
+    error: Option<anyhow::Error>,
+    begun: Instant,
+}
+
+impl<'a> Arrivals<'a> {
+    fn new(store: &'a Store, machine: EmulatedServer, kept: Option<(Run, RunWriter)>) -> Arrivals<'a> {
+        let old = kept.is_some();
+        let (reader, begun) = (Reader::default(), Instant::now());
+        Arrivals { store, machine, reader, kept, old, state: None, error: None, begun }
+    }
+
+    /// Whether more is wanted: not if something can't be kept.
+    fn take(&mut self, bytes: &[u8]) -> bool {
+        if self.error.is_none() {
+            self.error = self.keep(bytes).err();
+        }
+        self.error.is_none()
+    }
+
+    fn keep(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
+        for line in self.reader.push(bytes)? {
+            self.keep_line(line)?;
+        }
+        Ok(())
+    }
+
+    fn keep_line(&mut self, line: Line) -> anyhow::Result<()> {
+        match (line, &mut self.kept) {
+            (Line::Run(_), Some(_)) if self.old => {}
+            (Line::Run(opening), None) => {
+                let mut header = *opening.header;
+                header.environment.server = Some(self.machine.clone());
+                let writer = self.store.create_run(&header)?;
+                let (samples, failures) = (Vec::new(), Vec::new());
+                let run = Run { header, state: RunState::Running, wall_seconds: 0.0, samples, failures };
+                self.kept = Some((run, writer));
+            }
+            (Line::Sample(sample), Some((run, writer))) => {
+                writer.sample(&sample)?;
+                let (cell, arm, round) = (sample.cell, sample.arm, sample.round);
+                run.failures.retain(|failure| (failure.cell, failure.arm, failure.round) != (cell, arm, round));
+                run.samples.push(*sample);
+            }
+            (Line::Failure(failure), Some((run, writer))) => {
+                writer.failure(&failure)?;
+                let (cell, arm, round) = (failure.cell, failure.arm, failure.round);
+                run.failures.retain(|failure| (failure.cell, failure.arm, failure.round) != (cell, arm, round));
+                run.failures.push(*failure);
+            }
+            (Line::End(state), Some(_)) => self.state = Some(state),
+            (Line::Run(_), Some(_)) => return Err(anyhow!("the emulated server began a second run")),
+            (_, None) => return Err(anyhow!("the emulated server sent a sample before the plan")),
+        }
+        Ok(())
+    }
+
+    /// What landed is kept, whatever happened.
+    fn close(self, ran: anyhow::Result<i32>, left: anyhow::Result<()>) -> Result<Came, Stop> {
+        let Arrivals { reader, kept, state, error, begun, .. } = self;
+        let Some((mut run, writer)) = kept else {
+            return match (ran, error.or(left.err())) {
+                (Err(lost), _) => Ok(Came::Lost(None, lost)),
+                (Ok(status), error) => Err(not_begun(status, error)),
+            };
+        };
+        let seconds = begun.elapsed().as_secs_f64();
+        run.state = state.unwrap_or(RunState::Stopped);
+        run.wall_seconds += seconds;
+        let stored = writer.finish(run.state, seconds).context("ending the run").err();
+        let status = match ran {
+            Err(lost) if error.is_none() && stored.is_none() => return Ok(Came::Lost(Some(run), lost)),
+            ran => ran,
+        };
+        let ended = match (error, status) {
+            (Some(error), _) | (None, Err(error)) => Some(error),
+            (None, Ok(status)) if ENDED.contains(&status) && state.is_some() => None,
+            (None, Ok(status)) => Some(reader.end().err().map_or_else(|| unfinished(status), Into::into)),
+        };
+        let errors = [ended, stored, left.err()].into_iter().flatten();
+        Ok(Came::Home((run, errors.reduce(|first, next| anyhow!("{first:#}; and then: {next:#}")))))
+    }
+}
+
+/// The vtax in the server has said why, on standard error.
+fn unfinished(status: i32) -> anyhow::Error {
+    anyhow!("the vtax in the emulated server ended with status {status}; what it said is above")
+}
+
+fn not_begun(status: i32, error: Option<anyhow::Error>) -> Stop {
+    match (status, error) {
+        (_, Some(error)) => Stop::infrastructure(error),
+        (INTERRUPTED, None) => Stop::interrupted(),
+        (BAD_INPUT, None) => Stop::input(unfinished(BAD_INPUT)),
+        (status, None) => Stop::infrastructure(unfinished(status)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vtax_model::{cell::Arm, guest::Accelerator, run::Failure};
+
+    use super::*;
+    use crate::{
+        server::lines::{VERSION, Written, text},
+        store::tests::{header, sample},
+    };
+
+    fn machine() -> EmulatedServer {
+        let (spec, qemu) = ("emulated:nics=2".to_owned(), "10.0".to_owned());
+        EmulatedServer { spec, accel: Accelerator::Tcg, qemu, why_not_kvm: None }
+    }
+
+    fn store() -> (tempfile::TempDir, Store) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = Store::open(folder.path()).expect("it opens");
+        (folder, store)
+    }
+
+    /// A plan, the failure of a sample, and that sample.
+    fn beginning() -> Vec<u8> {
+        let header = header("demo-1", "2026-01-01T00:00:00Z");
+        let failure = Failure { cell: 0, arm: Arm::A, round: 1, error: "late".to_owned(), partial: None };
+        let sample = sample(0, Arm::A, 1);
+        let plan = Written::Run { version: VERSION, header: &header };
+        let lines = [plan, Written::Failure(&failure), Written::Sample(&sample)];
+        lines.iter().flat_map(|line| text(line).expect("memory")).collect()
+    }
+
+    fn end(state: RunState) -> Vec<u8> {
+        text(&Written::End(state)).expect("memory")
+    }
+
+    fn home(came: Result<Came, Stop>) -> Brought {
+        match came.expect("it began") {
+            Came::Home(brought) => brought,
+            Came::Nowhere | Came::Lost(..) => panic!("it did not come home"),
+        }
+    }
+
+    #[test]
+    fn what_landed_is_in_the_store_with_the_server_that_it_is_from() {
+        let (_folder, store) = store();
+        let mut arrivals = Arrivals::new(&store, machine(), None);
+        assert!(arrivals.take(&beginning()));
+        let kept = store.load("demo-1").expect("it is there at once");
+        assert_eq!((kept.samples.len(), kept.failures.len(), kept.state), (1, 0, RunState::Running));
+        assert_eq!(kept.header.environment.server, Some(machine()));
+        assert!(arrivals.take(&end(RunState::Complete)));
+        let (run, error) = home(arrivals.close(Ok(0), Ok(())));
+        assert!(error.is_none(), "{error:?}");
+        let kept = store.load("demo-1").expect("it is there");
+        assert_eq!((kept.state, &kept.samples, &kept.failures), (run.state, &run.samples, &run.failures));
+    }
+
+    #[test]
+    fn a_server_that_dies_leaves_what_landed() {
+        let (_folder, store) = store();
+        let mut arrivals = Arrivals::new(&store, machine(), None);
+        assert!(arrivals.take(&beginning()));
+        let came = arrivals.close(Err(anyhow!("its kernel panicked")), Ok(())).expect("it began");
+        let Came::Lost(Some(run), error) = came else { panic!("the server is lost") };
+        assert_eq!(
+            (run.state, run.samples.len(), error.to_string()),
+            (RunState::Stopped, 1, "its kernel panicked".into())
+        );
+        let early = Arrivals::new(&store, machine(), None).close(Err(anyhow!("its kernel panicked")), Ok(()));
+        assert!(matches!(early, Ok(Came::Lost(None, _))), "another may be booted");
+        assert_eq!(store.load("demo-1").expect("it is there").state, RunState::Stopped);
+    }
+
+    #[test]
+    fn a_vtax_that_ends_in_the_middle_of_a_line_is_told() {
+        let (_folder, store) = store();
+        let mut arrivals = Arrivals::new(&store, machine(), None);
+        assert!(arrivals.take(&beginning()) && arrivals.take(b"{\"sample\":{"));
+        let (_, error) = home(arrivals.close(Ok(69), Ok(())));
+        assert!(error.is_some_and(|error| error.to_string().contains("breaks off")));
+    }
+
+    #[test]
+    fn nothing_more_is_wanted_behind_what_cannot_be_kept() {
+        let (_folder, store) = store();
+        let mut arrivals = Arrivals::new(&store, machine(), None);
+        assert!(arrivals.take(&beginning()) && !arrivals.take(&beginning()), "a second plan");
+        let (_, error) = home(arrivals.close(Ok(130), Ok(())));
+        assert!(error.is_some_and(|error| error.to_string().contains("second run")));
+        let mut early = Arrivals::new(&store, machine(), None);
+        assert!(!early.take(&end(RunState::Complete)));
+        assert!(early.close(Ok(0), Ok(())).is_err(), "there is no run");
+    }
+
+    #[test]
+    fn a_run_that_goes_on_is_not_begun_again() {
+        let (_folder, store) = store();
+        let mut first = Arrivals::new(&store, machine(), None);
+        assert!(first.take(&beginning()));
+        drop(first);
+        let (old, writer) = (store.load("demo-1").expect("kept"), store.resume("demo-1").expect("nobody has it"));
+        let mut again = Arrivals::new(&store, machine(), Some((old, writer)));
+        let header = header("demo-1", "2026-01-01T00:00:00Z");
+        assert!(again.take(&text(&Written::Run { version: VERSION, header: &header }).expect("memory")));
+        assert!(again.take(&text(&Written::Sample(&sample(0, Arm::A, 2))).expect("memory")));
+        assert!(again.take(&end(RunState::Complete)));
+        let (run, error) = home(again.close(Ok(0), Ok(())));
+        assert_eq!((run.samples.len(), error.map(|error| error.to_string())), (2, None));
+    }
+
+    #[test]
+    fn a_run_that_never_began_ends_as_its_vtax_did() {
+        let (_folder, store) = store();
+        for (status, told) in [(2, "status 2"), (69, "status 69"), (130, "stopped before")] {
+            let came = Arrivals::new(&store, machine(), None).close(Ok(status), Ok(()));
+            let stop = came.err().expect("there is no run");
+            assert!(stop.to_string().contains(told), "{stop}");
+        }
+    }
+}

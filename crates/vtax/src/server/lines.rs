@@ -1,0 +1,202 @@
+//! A run on its way home from an emulated server: JSON, a line for the plan, for each sample and
+//! failure as it lands, and for the end.
+
+use std::io::{self, Write};
+
+use serde::{Deserialize, Serialize};
+use vtax_model::run::{Failure, RunHeader, RunState, Sample};
+
+/// Of these lines; they may only be read by the program that wrote them.
+pub(super) const VERSION: u32 = 1;
+/// No line is that long: a sample with its histograms takes kilobytes.
+const LONGEST: usize = 64 << 20;
+
+/// A line that was read.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Line {
+    /// Comes first.
+    Run(Opening),
+    Sample(Box<Sample>),
+    Failure(Box<Failure>),
+    /// Comes last.
+    End(RunState),
+}
+
+/// How the lines begin.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Opening {
+    version: u32,
+    pub(crate) header: Box<RunHeader>,
+}
+
+/// Why a line can't be taken.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LineError {
+    #[error("the emulated server writes runs in version {0}, and this vtax reads {VERSION}: it has another vtax")]
+    Version(u64),
+    #[error("the emulated server sent what is no line of a run: {line:?}")]
+    Broken { line: String, source: serde_json::Error },
+    #[error("the run from the emulated server breaks off in the middle of a line: {0:?}")]
+    Half(String),
+    #[error("the emulated server sent a line that has no end")]
+    Long,
+}
+
+/// Puts lines together from what comes.
+#[derive(Debug, Default)]
+pub(crate) struct Reader {
+    rest: Vec<u8>,
+}
+
+impl Reader {
+    /// The lines that are whole with these bytes.
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<Vec<Line>, LineError> {
+        self.rest.extend_from_slice(bytes);
+        let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') else {
+            return if self.rest.len() > LONGEST { Err(LineError::Long) } else { Ok(Vec::new()) };
+        };
+        let rest = self.rest.split_off(end + 1);
+        let whole = std::mem::replace(&mut self.rest, rest);
+        let lines = whole.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        lines.map(parse).collect()
+    }
+
+    /// That nothing more comes.
+    pub(crate) fn end(self) -> Result<(), LineError> {
+        if self.rest.is_empty() { Ok(()) } else { Err(LineError::Half(shown(&self.rest))) }
+    }
+}
+
+fn parse(line: &[u8]) -> Result<Line, LineError> {
+    match serde_json::from_slice(line) {
+        Ok(Line::Run(Opening { version, .. })) if version != VERSION => Err(LineError::Version(version.into())),
+        Ok(line) => Ok(line),
+        Err(source) => Err(match version(line) {
+            Some(version) if version != u64::from(VERSION) => LineError::Version(version),
+            _ => LineError::Broken { line: shown(line), source },
+        }),
+    }
+}
+
+/// A plan of another version need not have our form.
+fn version(line: &[u8]) -> Option<u64> {
+    let value: serde_json::Value = serde_json::from_slice(line).ok()?;
+    value.get("run")?.get("version")?.as_u64()
+}
+
+fn shown(line: &[u8]) -> String {
+    const SHOWN: usize = 80;
+    String::from_utf8_lossy(&line[..line.len().min(SHOWN)]).into_owned()
+}
+
+/// A line to be written.
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Written<'a> {
+    Run { version: u32, header: &'a RunHeader },
+    Sample(&'a Sample),
+    Failure(&'a Failure),
+    End(RunState),
+}
+
+/// Writes lines to standard output, each at once.
+#[derive(Debug)]
+pub(crate) struct Writer(());
+
+impl Writer {
+    pub(crate) fn begin(header: &RunHeader) -> io::Result<Writer> {
+        put(&Written::Run { version: VERSION, header })?;
+        Ok(Writer(()))
+    }
+
+    pub(crate) fn sample(&mut self, sample: &Sample) -> io::Result<()> {
+        put(&Written::Sample(sample))
+    }
+
+    pub(crate) fn failure(&mut self, failure: &Failure) -> io::Result<()> {
+        put(&Written::Failure(failure))
+    }
+
+    pub(crate) fn end(self, state: RunState) -> io::Result<()> {
+        put(&Written::End(state))
+    }
+}
+
+fn put(line: &Written<'_>) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(&text(line)?)?;
+    out.flush()
+}
+
+pub(super) fn text(line: &Written<'_>) -> io::Result<Vec<u8>> {
+    let mut text = serde_json::to_vec(line)?;
+    text.push(b'\n');
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use vtax_model::cell::Arm;
+
+    use super::*;
+
+    fn failure(round: u32) -> Failure {
+        Failure { cell: 3, arm: Arm::A, round, error: "a line\nin two".to_owned(), partial: None }
+    }
+
+    fn stream() -> Vec<u8> {
+        let (first, second) = (failure(1), failure(2));
+        let lines = [Written::Failure(&first), Written::Failure(&second), Written::End(RunState::Complete)];
+        lines.iter().flat_map(|line| text(line).expect("memory")).collect()
+    }
+
+    fn told(lines: &[Line]) -> Vec<u32> {
+        let round = |line: &Line| match line {
+            Line::Failure(failure) => failure.round,
+            Line::End(RunState::Complete) => 99,
+            other => panic!("{other:?}"),
+        };
+        lines.iter().map(round).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn lines_are_the_same_however_they_are_cut(cuts in proptest::collection::vec(1usize..40, 0..12)) {
+            let (stream, mut reader, mut lines, mut at) = (stream(), Reader::default(), Vec::new(), 0);
+            for cut in cuts {
+                let next = stream.len().min(at + cut);
+                lines.extend(reader.push(&stream[at..next]).expect("good lines"));
+                at = next;
+            }
+            lines.extend(reader.push(&stream[at..]).expect("good lines"));
+            reader.end().expect("whole");
+            prop_assert_eq!(told(&lines), [1, 2, 99]);
+        }
+    }
+
+    #[test]
+    fn a_broken_line_is_shown() {
+        for line in ["{\"sample\":{}}\n", "kernel panic\n", "{\"run\":{\"version\":1}}\n"] {
+            let error = Reader::default().push(line.as_bytes()).expect_err("broken").to_string();
+            assert!(error.contains("no line of a run") && error.contains(&line[2..5]), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_half_line_is_told() {
+        let mut reader = Reader::default();
+        let stream = stream();
+        let lines = reader.push(&stream[..stream.len() - 3]).expect("two good lines");
+        assert_eq!(told(&lines), [1, 2]);
+        let error = reader.end().expect_err("it breaks off").to_string();
+        assert!(error.contains("breaks off") && error.contains("end"), "{error}");
+    }
+
+    #[test]
+    fn another_version_is_told_even_if_its_plan_has_another_form() {
+        let error = Reader::default().push(b"{\"run\":{\"version\":7,\"plan\":1}}\n").expect_err("other").to_string();
+        assert!(error.contains("version 7, and this vtax reads 1"), "{error}");
+    }
+}

@@ -1,0 +1,165 @@
+//! A verb that is carried out in the server: this program with the same arguments, its outputs, its
+//! status.
+
+use std::{
+    env,
+    ffi::OsString,
+    io::{self, Write},
+    path::PathBuf,
+};
+
+use anyhow::Context;
+use vtax_agent::protocol::Stream;
+
+use super::{Order, Server, Stay};
+use crate::exit::{Blamed, Exit, Stop};
+
+/// How a vtax in a server is told that it is one.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct Relay {
+    /// Write runs as lines to standard output, in place of the store and the report
+    #[arg(long = "relay", global = true, hide = true)]
+    outside: bool,
+    /// The run that is to go on
+    #[arg(id = "relay-from", long = "relay-from", global = true, hide = true, value_name = "FILE", requires = "outside")]
+    pub(crate) from: Option<PathBuf>,
+}
+
+impl Relay {
+    /// Whether runs are kept outside.
+    pub(crate) fn is_outside(&self) -> bool {
+        self.outside
+    }
+}
+
+/// What is passed on of the environment. Results stay in the server's memory: nobody looks for them.
+const PASSED: [&str; 8] =
+    ["HOME", "PATH", "XDG_CACHE_HOME", "VTAX_KERNEL", "VTAX_QEMU", "VTAX_AGENT", "NO_COLOR", "TERM"];
+const STATE: &str = "VTAX_STATE=/run/vtax-state";
+
+/// Carries out what the user asked for in the server, and ends as that ends.
+pub(crate) fn relay(order: &Order<'_>) -> Result<Exit, Stop> {
+    carry_out(order, &command(own_arguments().or_input()?).or_input()?)
+}
+
+/// Runs any command in the server that is up, and ends as that ends.
+pub(crate) fn exec(order: &Order<'_>, program: &[OsString]) -> Result<Exit, Stop> {
+    let program = program.iter().cloned().map(text).collect::<anyhow::Result<_>>().or_input()?;
+    carry_out(order, &here(program).or_input()?)
+}
+
+fn carry_out(order: &Order<'_>, command: &[String]) -> Result<Exit, Stop> {
+    let ground = order.ground()?;
+    let Some(mut server) = order.server(&ground)? else { return Ok(Exit::Interrupted) };
+    let ran = server.run(command, &ground.interrupt, |stream, bytes| {
+        put(stream, bytes);
+        true
+    });
+    let done = matches!(ran, Ok(0)) && order.stay == Stay::Kept;
+    if done && !server.found {
+        server.keep()?;
+        eprintln!(
+            "server: {} stays up with what was built in it; reach it with --server emulated, remove it with: vtax server down",
+            server.machine.spec
+        );
+    } else {
+        leave(server, &ran)?;
+    }
+    Ok(Exit::Child(u8::try_from(ran.or_infrastructure()?).unwrap_or(u8::MAX)))
+}
+
+/// What happened before matters more than that the server could not be removed.
+fn leave(server: Server, ran: &anyhow::Result<i32>) -> Result<(), Stop> {
+    match (server.leave(), ran) {
+        (Err(error), Err(_)) => {
+            eprintln!("vtax: {error:#}");
+            Ok(())
+        }
+        (left, _) => left.or_infrastructure(),
+    }
+}
+
+/// A reader that has gone away is told by the next that writes to it; the server's program goes on.
+pub(super) fn put(stream: Stream, bytes: &[u8]) {
+    let _ = match stream {
+        Stream::Stdout => io::stdout().write_all(bytes).and_then(|()| io::stdout().flush()),
+        Stream::Stderr => io::stderr().write_all(bytes),
+    };
+}
+
+/// This program, where and as it was called, in the server.
+pub(super) fn command(arguments: Vec<String>) -> anyhow::Result<Vec<String>> {
+    let program = text(env::current_exe().context("finding this program")?.into_os_string())?;
+    here([vec![program], arguments].concat())
+}
+
+/// A program where this one was called, with what it is passed of the environment.
+fn here(program: Vec<String>) -> anyhow::Result<Vec<String>> {
+    let folder = text(env::current_dir().context("finding the current directory")?.into_os_string())?;
+    let mut command = vec!["/usr/bin/env".to_owned(), "-C".to_owned(), folder, STATE.to_owned()];
+    for name in PASSED {
+        if let Some(value) = env::var_os(name) {
+            command.push(format!("{name}={}", text(value)?));
+        }
+    }
+    command.extend(program);
+    Ok(command)
+}
+
+/// What this process was called with, without `--server`.
+pub(super) fn own_arguments() -> anyhow::Result<Vec<String>> {
+    let arguments: Vec<String> = env::args_os().skip(1).map(text).collect::<anyhow::Result<_>>()?;
+    Ok(without_server(arguments))
+}
+
+fn without_server(arguments: Vec<String>) -> Vec<String> {
+    let mut left = arguments.into_iter();
+    let mut kept = Vec::new();
+    while let Some(argument) = left.next() {
+        match argument.as_str() {
+            "--" => {
+                kept.push(argument);
+                kept.extend(left.by_ref());
+            }
+            "--server" => drop(left.next()),
+            with_value if with_value.starts_with("--server=") => {}
+            _ => kept.push(argument),
+        }
+    }
+    kept
+}
+
+/// The control protocol is text.
+fn text(word: OsString) -> anyhow::Result<String> {
+    word.into_string().map_err(|word| anyhow::anyhow!("{word:?} is not UTF-8; a server can't be told of it"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_option_is_taken_out_wherever_it_is_but_not_of_a_command() {
+        for (given, left) in [
+            ("io list --server emulated", "io list"),
+            ("--server emulated:nics=2 io list -l", "io list -l"),
+            ("io --server=emulated list", "io list"),
+            ("lab exec --server emulated a b -- vtax --server x", "lab exec a b -- vtax --server x"),
+        ] {
+            assert_eq!(without_server(words(given)), words(left), "{given}");
+        }
+    }
+
+    #[test]
+    fn this_program_is_run_in_this_directory_with_results_in_memory() {
+        let command = command(words("io list")).expect("all is UTF-8");
+        let folder = env::current_dir().expect("there is one").to_string_lossy().into_owned();
+        assert_eq!(command[..4], ["/usr/bin/env", "-C", &folder, "VTAX_STATE=/run/vtax-state"]);
+        assert!(command.iter().any(|word| word.starts_with("PATH=")), "{command:?}");
+        assert_eq!(command[command.len() - 2..], ["io", "list"]);
+    }
+}

@@ -1,0 +1,110 @@
+//! Which cable each row of a study has, where its wires are cables between real NICs.
+//!
+//! A row has a cable of its own while there are enough. If there are not, virtual functions share that of
+//! the baseline, whose path they leave as it is: they are the NIC's own, and its driver gets no other
+//! receive handler for them, as it would for a bridge or a macvlan.
+
+use std::collections::BTreeMap;
+
+use vtax_lab::no_cable;
+use vtax_model::{
+    method::{DomainKind, IoMethod, Unsupported},
+    run::UnavailableRow,
+    study::{Row, Study},
+};
+
+/// The cables of a study's rows, by their places among the study's.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Cabling {
+    pub(super) of: BTreeMap<Row, usize>,
+    /// Rows that there is none for.
+    pub(super) lacking: Vec<UnavailableRow>,
+}
+
+pub(super) fn cabling(study: &Study, rows: &[Row]) -> Cabling {
+    let mut cabling = Cabling::default();
+    let (count, mut next) = (study.cables.len(), 0);
+    for row in rows {
+        let shared = (count < rows.len() && shares(study, *row)).then(|| cabling.of.get(&study.baseline)).flatten();
+        match (shared.copied(), row) {
+            _ if count == 0 => cabling.lacking.extend(without(*row)),
+            (Some(shared), _) => drop(cabling.of.insert(*row, shared)),
+            // They are compared on one path.
+            (None, Row::Engine(_)) => drop(cabling.of.insert(*row, 0)),
+            (None, _) if next < count => {
+                cabling.of.insert(*row, next);
+                next += 1;
+            }
+            (None, _) => cabling.lacking.push(UnavailableRow { method: *row, unsupported: too_few(count) }),
+        }
+    }
+    cabling
+}
+
+/// Clients behind a switch are a row's own, and so is its cable then.
+fn shares(study: &Study, row: Row) -> bool {
+    row.method() == Some(IoMethod::SrIov) && study.baseline == Row::Method(IoMethod::Native) && study.pairs == 1
+}
+
+fn without(row: Row) -> Option<UnavailableRow> {
+    let method = row.method().filter(|method| method.is_hardware())?;
+    Some(UnavailableRow { method: row, unsupported: no_cable(method) })
+}
+
+fn too_few(count: usize) -> Unsupported {
+    let cables = if count == 1 { "1 is named".to_owned() } else { format!("{count} are named") };
+    Unsupported {
+        why: format!("it needs a cable of its own, and {cables}"),
+        remedy: "name another (--cable NIC,NIC), or leave other rows out (--methods)".to_owned(),
+    }
+}
+
+/// Rows that are of guests only, where zones are wanted.
+pub(super) fn of_guests_only(study: &Study, row: Row) -> Option<Unsupported> {
+    let method = row.method().filter(|_| study.domains == DomainKind::Zone)?;
+    (!method.domains().contains(&DomainKind::Zone) && method != IoMethod::Native).then(|| Unsupported {
+        why: format!("{method} attaches guests, not zones"),
+        remedy: "run it without --guest zone; what comes nearest for zones is --methods bridge".to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cabled(study: &str, cables: usize, rows: &[&str]) -> (Vec<(String, usize)>, Vec<String>) {
+        let mut study = Study::built_in(study).expect("built in");
+        study.cables = (0..cables).map(|n| format!("a{n},b{n}").parse().expect("a cable")).collect();
+        let rows: Vec<Row> = rows.iter().map(|row| row.parse().expect("a row")).collect();
+        let Cabling { of, lacking } = cabling(&study, &rows);
+        let of = rows.iter().filter_map(|row| Some((row.to_string(), *of.get(row)?))).collect();
+        (of, lacking.iter().map(|row| row.method.to_string()).collect())
+    }
+
+    fn on(row: &str, cable: usize) -> (String, usize) {
+        (row.to_owned(), cable)
+    }
+
+    const ROWS: [&str; 4] = ["native", "assigned", "sr-iov", "paravirtual"];
+
+    #[test]
+    fn each_row_has_its_own_while_there_are_enough() {
+        let all = vec![on("native", 0), on("assigned", 1), on("sr-iov", 2), on("paravirtual", 3)];
+        assert_eq!(cabled("sparc-t7-1", 4, &ROWS), (all, vec![]));
+    }
+
+    #[test]
+    fn functions_share_that_of_the_baseline_and_others_are_left_out() {
+        let three = vec![on("native", 0), on("assigned", 1), on("sr-iov", 0), on("paravirtual", 2)];
+        assert_eq!(cabled("sparc-t7-1", 3, &ROWS), (three, vec![]));
+        let one = (vec![on("native", 0), on("sr-iov", 0)], vec!["assigned".to_owned(), "paravirtual".to_owned()]);
+        assert_eq!(cabled("sparc-t7-1", 1, &ROWS), one);
+        let rows = ["native", "vf-per-guest"];
+        assert_eq!(cabled("vmdq", 1, &rows), (vec![on("native", 0)], vec!["vf-per-guest".to_owned()]));
+    }
+
+    #[test]
+    fn without_cables_only_hardware_is_lacking() {
+        assert_eq!(cabled("sparc-t7-1", 0, &ROWS), (vec![], vec!["assigned".to_owned(), "sr-iov".to_owned()]));
+    }
+}

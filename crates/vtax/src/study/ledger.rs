@@ -1,0 +1,89 @@
+//! Where a run is kept: in the store, or by the vtax outside of the emulated server that this one is in.
+
+use std::{fs, path::PathBuf};
+
+use anyhow::Context;
+use vtax_model::run::{Failure, Run, RunHeader, RunState, Sample};
+
+use super::runner::Sink;
+use crate::{
+    cli::Places,
+    exit::{Blamed, Stop},
+    server::lines::Writer,
+    store::{RunWriter, Store},
+};
+
+/// Where runs are.
+pub(super) enum Books {
+    Here(Store),
+    /// Outside, which has put the run that is to go on into this file.
+    Outside {
+        old: Option<PathBuf>,
+    },
+}
+
+/// Who writes a run as it goes on.
+pub(super) enum Ledger {
+    Here(Box<RunWriter>),
+    Outside(Writer),
+}
+
+impl Books {
+    pub(super) fn open(places: &Places) -> Result<Books, Stop> {
+        match places.relay.is_outside() {
+            true => Ok(Books::Outside { old: places.relay.from.clone() }),
+            false => Ok(Books::Here(Store::open(&places.state_dir()?)?)),
+        }
+    }
+
+    pub(super) fn load(&self, id: &str) -> Result<Run, Stop> {
+        match self {
+            Books::Here(store) => Ok(store.load(id)?),
+            Books::Outside { old } => {
+                let old = old.as_deref().context("--relay needs --relay-from to go on with a run").or_input()?;
+                let text = fs::read(old).with_context(|| format!("reading {}", old.display())).or_input()?;
+                serde_json::from_slice(&text).with_context(|| format!("reading {}", old.display())).or_input()
+            }
+        }
+    }
+
+    pub(super) fn create_run(&self, header: &RunHeader) -> Result<Ledger, Stop> {
+        match self {
+            Books::Here(store) => Ok(Ledger::Here(Box::new(store.create_run(header)?))),
+            Books::Outside { .. } => Writer::begin(header).map(Ledger::Outside).or_infrastructure(),
+        }
+    }
+
+    pub(super) fn resume(&self, header: &RunHeader) -> Result<Ledger, Stop> {
+        match self {
+            Books::Here(store) => Ok(Ledger::Here(Box::new(store.resume(&header.id)?))),
+            Books::Outside { .. } => self.create_run(header),
+        }
+    }
+}
+
+impl Ledger {
+    /// Ends this session, which took so long.
+    pub(super) fn finish(self, state: RunState, wall_seconds: f64) -> anyhow::Result<()> {
+        match self {
+            Ledger::Here(writer) => Ok(writer.finish(state, wall_seconds)?),
+            Ledger::Outside(writer) => Ok(writer.end(state)?),
+        }
+    }
+}
+
+impl Sink for Ledger {
+    fn sample(&mut self, sample: &Sample) -> anyhow::Result<()> {
+        match self {
+            Ledger::Here(writer) => Ok(writer.sample(sample)?),
+            Ledger::Outside(writer) => Ok(writer.sample(sample)?),
+        }
+    }
+
+    fn failure(&mut self, failure: &Failure) -> anyhow::Result<()> {
+        match self {
+            Ledger::Here(writer) => Ok(writer.failure(failure)?),
+            Ledger::Outside(writer) => Ok(writer.failure(failure)?),
+        }
+    }
+}
