@@ -12,7 +12,11 @@ use std::{
     io::{self, Seek, Write},
     path::Path,
     process,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
     time::Duration,
 };
 
@@ -42,6 +46,10 @@ use crate::{
 const ANSWER: Duration = Duration::from_secs(30);
 /// How long a QEMU that ends may be seen to run after its last byte.
 const DYING: Duration = Duration::from_secs(1);
+/// How long its agent may be silent while a command runs in it, whose guests may want all its CPUs.
+const SILENCE: Duration = Duration::from_secs(150);
+/// And how often it is asked.
+const OFTEN: Duration = Duration::from_secs(10);
 /// What the server does before a command.
 const CHORE: Span = Span(Duration::from_secs(60));
 /// What kind of server it is, beside its sockets.
@@ -197,13 +205,37 @@ impl Server {
             end();
         }
         let mut wanted = true;
-        let followed = running.follow(|stream, bytes| {
-            if wanted && !on_output(stream, bytes) {
-                wanted = false;
-                end();
-            }
+        let followed = self.watched(|| {
+            running.follow(|stream, bytes| {
+                if wanted && !on_output(stream, bytes) {
+                    wanted = false;
+                    end();
+                }
+            })
         });
         followed.map_err(lost)
+    }
+
+    /// Ends a server that stands still, so that nobody waits for it for ever.
+    fn watched<T>(&self, work: impl FnOnce() -> T) -> T {
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let watch = scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    if self.link.ping(SILENCE).is_err() && !over.load(Ordering::Relaxed) {
+                        eprintln!("server: its agent has said nothing for {} s: it is ended", SILENCE.as_secs());
+                        // One that has ended already needs no signal.
+                        let _ = self.qemu.process().signal(vtax_sys::process::Signal::KILL);
+                        return;
+                    }
+                    thread::park_timeout(OFTEN);
+                }
+            });
+            let done = work();
+            over.store(true, Ordering::Relaxed);
+            watch.thread().unpark();
+            done
+        })
     }
 
     /// Leaves it up, until somebody takes it down.

@@ -238,7 +238,11 @@ fn command_line(launch: &Launch, append: &[String]) -> String {
         Some(_) => (&server::KERNEL[..], &server::AGENT[..]),
         None => (&[][..], &["--guest"][..]),
     };
-    let append = append.iter().map(String::as_str).chain(for_kernel.iter().copied());
+    let ticking = match (&launch.server, launch.accel) {
+        (Some(_), Accelerator::Tcg) => &server::TICKING[..],
+        _ => &[],
+    };
+    let append = append.iter().map(String::as_str).chain(for_kernel.iter().copied()).chain(ticking.iter().copied());
     append.chain(own).chain(["--"]).chain(for_agent.iter().copied()).collect::<Vec<_>>().join(" ")
 }
 

@@ -238,7 +238,10 @@ fn possible(device: &PciDevice, sriov: Sriov, wanted: u32) -> Result<(), VfError
 /// What each is kept to: of what nothing is asked, the driver's own.
 fn settings(device: &PciDevice, wish: &NewVfs) -> Result<VfSettings, VfError> {
     let rate = wish.options.rate_mbit().map_err(VfError::Rate)?;
-    let set = VfSettings::asked(wish.mac, &wish.options);
+    let set = VfSettings {
+        vlan: wish.options.vlan.map(|vlan| (vlan.get(), 0)),
+        ..VfSettings::asked(wish.mac, &wish.options)
+    };
     let name = device.name.clone();
     match &device.netdev {
         None if set != VfSettings::default() => Err(VfError::NoLink { name }),

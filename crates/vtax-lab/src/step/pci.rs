@@ -80,7 +80,8 @@ impl VfSettings {
     pub(crate) fn asked(mac: Option<Mac>, options: &VfOptions) -> VfSettings {
         VfSettings {
             mac: mac.map(|mac| MacAddr(mac.octets())),
-            vlan: options.vlan.map(|vlan| (vlan.get(), 0)),
+            // One that somebody else's function had is not the lab's.
+            vlan: Some(options.vlan.map_or((0, 0), |vlan| (vlan.get(), 0))),
             trust: options.trust,
             spoof_check: options.spoof_check,
             rate: options.rate_mbit().ok().flatten().map(|most| (0, most)),
@@ -135,9 +136,10 @@ impl fmt::Display for VfSettings {
         let on = |on: bool| if on { "on" } else { "off" };
         let words = [
             mac.map(|mac| format!("address {mac}")),
-            vlan.map(|(vlan, qos)| match qos {
-                0 => format!("vlan {vlan}"),
-                qos => format!("vlan {vlan} qos {qos}"),
+            vlan.and_then(|(vlan, qos)| match (vlan, qos) {
+                (0, _) => None,
+                (vlan, 0) => Some(format!("vlan {vlan}")),
+                (vlan, qos) => Some(format!("vlan {vlan} qos {qos}")),
             }),
             trust.map(|trust| format!("trust {}", on(trust))),
             spoof_check.map(|check| format!("spoof check {}", on(check))),

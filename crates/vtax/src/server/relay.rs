@@ -21,7 +21,14 @@ pub(crate) struct Relay {
     #[arg(long = "relay", global = true, hide = true)]
     outside: bool,
     /// The run that is to go on
-    #[arg(id = "relay-from", long = "relay-from", global = true, hide = true, value_name = "FILE", requires = "outside")]
+    #[arg(
+        id = "relay-from",
+        long = "relay-from",
+        global = true,
+        hide = true,
+        value_name = "FILE",
+        requires = "outside"
+    )]
     pub(crate) from: Option<PathBuf>,
 }
 

@@ -16,6 +16,11 @@ pub(super) const TRANSLATED_CPU: &str = "max,+svm,+npt";
 /// The server's own devices keep their addresses: only what VFIO has is translated. A kernel that has
 /// gone wrong ends, and doesn't measure on. Memory that is plugged in is used.
 pub(super) const KERNEL: [&str; 4] = ["intel_iommu=on", "iommu=pt", "oops=panic", "memhp_default_state=online"];
+/// Translated, a CPU that leaves a guest now and then loses word of an interrupt which comes at that very
+/// moment (`do_vmexit` clears a bit of `interrupt_request` without the lock under which others set some),
+/// and with a timer that has to be set anew each time it would stand still for ever after. One that ticks
+/// by itself makes it look again.
+pub(super) const TICKING: [&str; 2] = ["nohz=off", "highres=off"];
 /// PID 1 goes to live in the host's files.
 pub(super) const AGENT: [&str; 3] = ["--guest", "--root", ROOT_TAG];
 

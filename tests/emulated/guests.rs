@@ -1,0 +1,82 @@
+//! Guests with functions, whole NICs and root complexes, by VFIO and KVM.
+
+use std::fs;
+
+use serde_json::Value;
+
+use super::{FAR, NEAR, NEAR_NAME, Server, function as named};
+
+fn guest(name: &str, host: &str, method: &str) -> String {
+    format!("[[guest]]\nname = \"{name}\"\nhost = \"{host}\"\nmethod = \"{method}\"\nmemory = \"160 MiB\"\n")
+}
+
+const DRIVER: [&str; 2] = ["readlink", "/sys/class/net/eth0/device/driver"];
+
+pub(crate) fn function(server: &Server) {
+    server.make_vf();
+    let before = server.inventory();
+    let vf = format!("{NEAR_NAME}.VF0");
+    assert_eq!(named(&before, &vf)["function"]["driver"], "igbvf");
+    let lab = server.lab("t-vf", 9000, &(guest("web", "sut", "sr-iov") + "mac = \"02:00:5e:10:00:09\"\n"));
+    let lent = server.inventory();
+    let entry = named(&lent, &vf);
+    assert_eq!((&entry["domain"], &entry["function"]["driver"]), (&"t-vf/web".into(), &"vfio-pci".into()));
+    assert!(entry["depends_on"].as_str().is_some_and(|owner| owner.contains("sut")), "{entry}");
+    assert!(lab.run("web", &DRIVER).trim().ends_with("/igbvf"));
+    assert_eq!(lab.run("web", &["cat", "/sys/class/net/eth0/address"]).trim(), "02:00:5e:10:00:09");
+    assert!(lab.reaches("web", "peer", 8900) && lab.reaches("peer", "web", 8900));
+    assert!(server.printed(&["lab", "list"]).contains("KVM"), "guests in the server run under KVM");
+    lab.down();
+    server.assert_as(&before);
+    server.destroy_vf();
+}
+
+pub(crate) fn whole_nic(server: &Server) {
+    let before = server.inventory();
+    let lab = server.lab("t-nic", 9000, &guest("web", "sut", "assigned"));
+    assert!(lab.run("web", &DRIVER).trim().ends_with("/igb"));
+    assert_eq!(lab.run("web", &["cat", "/sys/class/net/eth0/address"]).trim(), NEAR);
+    assert!(lab.reaches("web", "peer", 8900));
+    lab.down();
+    server.assert_as(&before);
+}
+
+pub(crate) fn root_complex(server: &Server) {
+    let before = server.inventory();
+    let lab = server.lab("t-root", 9000, &guest("db", "peer", "root-domain"));
+    let inside = lab.run("db", &["sh", "-c", "cat /sys/class/net/eth*/address"]);
+    assert!(inside.contains(FAR) && inside.contains("02:76:74:00:01:02"), "all NICs of the complex: {inside}");
+    assert!(lab.reaches("sut", "db", 8900));
+    lab.down();
+    server.assert_as(&before);
+}
+
+const STUDY: &str = r#"
+id = "tiny"
+title = "A function in a guest"
+baseline = "native"
+[guest]
+memory = "160 MiB"
+[matrix]
+methods = ["native", "sr-iov"]
+mtu = [1500]
+transports = ["tcp"]
+tests = ["rr"]
+[plan]
+samples = 2
+duration = "100ms"
+"#;
+
+/// Measured in the server, kept outside.
+pub(crate) fn study(server: &Server) {
+    fs::write(server.bench().path().join("tiny.toml"), STUDY).expect("a file of the test");
+    let table = server.printed(&["run", "tiny.toml"]);
+    assert!(table.contains("emulated server: shows function, not speed"), "{table}");
+    let result: Value = serde_json::from_str(&server.bench().printed(&["results", "export"])).expect("JSON");
+    assert_eq!((&result["state"], &result["study"]), (&"complete".into(), &"tiny".into()));
+    let cells = result["cells"].as_array().expect("cells");
+    assert!(cells.len() == 2 && cells.iter().all(|cell| cell["samples"].as_array().is_some_and(|it| !it.is_empty())));
+    let cell = cells.iter().find(|cell| cell["method"] == "sr-iov").expect("its row");
+    let drivers = cell["path"]["hops"].to_string();
+    assert!(drivers.contains("igbvf") && drivers.contains("\"igb\""), "{drivers}");
+}

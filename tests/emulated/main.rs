@@ -1,0 +1,252 @@
+//! SR-IOV, assigned NICs and root domains, for real, on an emulated server: booted once, shared by all.
+//!
+//! Needs root, a QEMU with SR-IOV NICs (8.0 or later) and a kernel for guests (`make kernel`). The tests
+//! run one after the other, each with a lab of its own, and leave the server's NICs as they found them.
+
+#[path = "../bench.rs"]
+#[allow(dead_code, reason = "the tests of the command line use more of it")]
+mod bench;
+mod deaths;
+mod guests;
+mod refusals;
+mod zones;
+
+use std::{
+    any::Any,
+    fs,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    process::Output,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use bench::Bench;
+use libtest_mimic::{Arguments, Trial};
+use serde_json::Value;
+
+/// Two cables, each from a NIC below `pci_0` to one below `pci_1`.
+const SPEC: &str = "emulated:nics=4";
+/// The NICs of the first cable, and their names in `vtax io list`.
+const NEAR: &str = "02:76:74:00:00:01";
+const FAR: &str = "02:76:74:00:00:02";
+const NEAR_NAME: &str = "pci_0/slot1/PF0";
+
+type Test = fn(&Server);
+
+const TESTS: [(&str, Test); 9] = [
+    ("zones::functions_have_the_address_and_the_vlan_that_they_were_given", zones::functions),
+    ("zones::a_whole_nic_and_large_packets", zones::whole_nic),
+    ("zones::functions_made_by_hand_are_lent_and_come_back", zones::lent),
+    ("refusals::what_cant_be_is_refused_before_anything_is_changed", refusals::refused),
+    ("guests::a_function_goes_to_a_guest_and_back_to_its_driver", guests::function),
+    ("guests::a_whole_nic_goes_to_a_guest", guests::whole_nic),
+    ("guests::a_root_complex_goes_to_a_guest", guests::root_complex),
+    ("deaths::a_killed_vtax_leaves_nothing_that_clean_does_not_put_back", deaths::killed),
+    ("guests::a_study_comes_home", guests::study),
+];
+
+fn main() {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    let server = Arc::new(Server::default());
+    let trials = TESTS.map(|(name, test)| {
+        let server = Arc::clone(&server);
+        Trial::test(name, move || {
+            server.hold(test);
+            Ok(())
+        })
+    });
+    let conclusion = libtest_mimic::run(&arguments, trials.into());
+    server.down();
+    conclusion.exit();
+}
+
+/// The server that all tests share, booted for the first of them.
+#[derive(Default)]
+struct Server {
+    bench: OnceLock<Bench>,
+    up: AtomicBool,
+}
+
+impl Server {
+    /// QEMU's translation of virtualization inside of virtualization goes wrong now and then: a kernel, that
+    /// of the server or of a guest in it, panics. Then, and only then, a test is held again on a new server.
+    fn hold(&self, test: Test) {
+        const SERVERS: usize = 3;
+        for left in (0..SERVERS).rev() {
+            self.up();
+            let Err(panic) = catch_unwind(AssertUnwindSafe(|| test(self))) else { return };
+            if left == 0 || !broke(&panic) {
+                resume_unwind(panic);
+            }
+            eprintln!("a kernel panicked under QEMU; once more on another server");
+            self.bench().vtax(&["server", "down"]);
+            self.up.store(false, Ordering::Relaxed);
+        }
+    }
+
+    fn up(&self) {
+        if !self.up.swap(true, Ordering::Relaxed) {
+            self.bench.get_or_init(Bench::new).printed(&["server", "up", SPEC]);
+        }
+    }
+
+    fn down(&self) {
+        if self.up.load(Ordering::Relaxed) {
+            self.bench().printed(&["server", "down"]);
+        }
+    }
+
+    fn bench(&self) -> &Bench {
+        self.bench.get().expect("it is up")
+    }
+
+    /// vtax in the server.
+    fn vtax(&self, arguments: &[&str]) -> Output {
+        self.bench().vtax(&[&["--server", "emulated"], arguments].concat())
+    }
+
+    fn printed(&self, arguments: &[&str]) -> String {
+        bench::printed(&self.vtax(arguments))
+    }
+
+    /// What vtax in the server says about wrong input.
+    fn refused(&self, arguments: &[&str]) -> String {
+        let output = self.vtax(arguments);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {told}");
+        told
+    }
+
+    /// Any command in the server.
+    fn shell(&self, script: &str) -> String {
+        bench::printed(&self.bench().vtax(&["server", "exec", "--", "sh", "-c", script]))
+    }
+
+    /// A lab, until the guard goes.
+    fn lab(&self, name: &str, mtu: u32, domains: &str) -> Lab<'_> {
+        let file = self.write(name, mtu, domains);
+        let plan = serde_json::from_str(&self.printed(&["lab", "up", &file, "--json"])).expect("JSON");
+        Lab { server: self, name: name.to_owned(), plan }
+    }
+
+    /// The file of a lab with the first cable.
+    fn write(&self, name: &str, mtu: u32, domains: &str) -> String {
+        let text = format!(
+            r#"
+[lab]
+name = "{name}"
+mtu = {mtu}
+[[host]]
+name = "sut"
+[[host]]
+name = "peer"
+[[wire]]
+name = "c0"
+ends = ["sut", "peer"]
+nics = ["{NEAR}", "{FAR}"]
+{domains}"#
+        );
+        let file = format!("{name}.toml");
+        fs::write(self.bench().path().join(&file), text).expect("a file of the test");
+        file
+    }
+
+    /// One function of the first NIC, as a user makes it: with an address and a VLAN, and its own driver. For
+    /// that the NIC must be switched on.
+    fn make_vf(&self) {
+        self.shell(&format!("ip link set {} up", self.near()));
+        let vf = ["io", "create-vf", "--mac", "02:00:5e:10:00:05", "--vlan", "5", NEAR];
+        let made = self.printed(&vf);
+        assert!(made.contains(&format!("Created new vf: {NEAR_NAME}.VF0")), "{made}");
+    }
+
+    fn destroy_vf(&self) {
+        self.printed(&["io", "destroy-vf", NEAR]);
+        self.shell(&format!("ip link set {} down", self.near()));
+    }
+
+    /// The name of the first NIC's link.
+    fn near(&self) -> String {
+        let inventory = self.inventory();
+        let name = &function(&inventory, NEAR_NAME)["function"]["netdev"]["name"];
+        name.as_str().expect("it has a link").to_owned()
+    }
+
+    /// Every field of every device is as it was: driver, address, VLAN, number of functions and all else.
+    fn assert_as(&self, before: &Value) {
+        let now = self.inventory();
+        let entries = |inventory: &Value| inventory.as_array().expect("a list").clone();
+        for (was, is) in entries(before).iter().zip(&entries(&now)) {
+            assert_eq!(is, was, "it was left otherwise than it was found");
+        }
+        assert_eq!(entries(&now).len(), entries(before).len());
+    }
+
+    /// Every field of every PCI device in the server.
+    fn inventory(&self) -> Value {
+        serde_json::from_str(&self.printed(&["io", "list", "--json"])).expect("JSON")
+    }
+}
+
+/// Whether a test failed because a kernel did.
+fn broke(panic: &(dyn Any + Send)) -> bool {
+    let told = panic.downcast_ref::<String>().map_or("", String::as_str);
+    ["Kernel panic", "guest `server` is gone", "it is ended"].iter().any(|sign| told.contains(sign))
+}
+
+/// A lab in the server.
+struct Lab<'a> {
+    server: &'a Server,
+    name: String,
+    /// As `vtax lab up --json` prints it.
+    plan: Value,
+}
+
+impl Lab<'_> {
+    /// A command in a domain of it, which must end well.
+    fn run(&self, domain: &str, command: &[&str]) -> String {
+        bench::printed(&self.exec(domain, command))
+    }
+
+    fn exec(&self, domain: &str, command: &[&str]) -> Output {
+        self.server.vtax(&[&["lab", "exec", &self.name, domain, "--"], command].concat())
+    }
+
+    fn down(self) {
+        self.server.printed(&["lab", "down", &self.name]);
+        std::mem::forget(self);
+    }
+
+    /// The address of a domain.
+    fn address(&self, domain: &str) -> String {
+        let ends = self.plan["endpoints"].as_array().expect("endpoints");
+        let end = ends.iter().find(|end| end["name"] == domain).expect("it is there");
+        end["address"].as_str().expect("text").to_owned()
+    }
+
+    /// Whether packets come back, as large as they may be.
+    fn reaches(&self, from: &str, to: &str, bytes: u32) -> bool {
+        // A link whose MTU has just been set needs a moment, in the emulator more than one.
+        (0..3).any(|_| self.answered(from, to, bytes))
+    }
+
+    fn answered(&self, from: &str, to: &str, bytes: u32) -> bool {
+        let (address, bytes) = (self.address(to), bytes.to_string());
+        self.exec(from, &["busybox", "ping", "-c", "3", "-W", "5", "-s", &bytes, &address]).status.success()
+    }
+}
+
+impl Drop for Lab<'_> {
+    fn drop(&mut self) {
+        self.server.vtax(&["lab", "down", &self.name]);
+    }
+}
+
+/// What the inventory says of the function with this name.
+fn function<'a>(inventory: &'a Value, name: &str) -> &'a Value {
+    let entries = inventory.as_array().expect("a list");
+    entries.iter().find(|entry| entry["name"] == name).unwrap_or_else(|| panic!("no {name} in {inventory}"))
+}
