@@ -11,7 +11,7 @@ use crate::{
     units::{ByteSize, UnitError},
 };
 
-/// An emulated server, as `emulated[:nics=8,vfs=0,nodes=2,sockets=1,cpus=2,memory=4GiB]` has it.
+/// An emulated server, as `emulated[:nics=8,vfs=0,nodes=2,sockets=1,cpus=1,memory=4GiB]` has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ServerSpec {
@@ -19,12 +19,14 @@ pub struct ServerSpec {
     pub nics: u32,
     /// Virtual functions that each NIC has from the start, 0 to 7.
     pub vfs: u32,
-    /// NUMA nodes, 1 to 4, each with its share of CPUs and memory. The second NIC of each cable is on
+    /// NUMA nodes, 1 to 4, each with its share of CPUs and memory; of few CPUs the last ones have none. The second NIC of each cable is on
     /// node 1, if there is one.
     pub nodes: u32,
     /// CPU sockets, each with its share of the CPUs.
     pub sockets: u32,
-    /// CPUs, 1 to 64.
+    /// CPUs, 1 to 64. Where QEMU has to translate them, guests in a server with several make a kernel
+    /// panic now and then, that of the guest or of the server: it translates virtualization in
+    /// virtualization, and does not get that right yet.
     pub cpus: u32,
     /// RAM, whole MiB, at least 1 GiB.
     pub memory: ByteSize,
@@ -34,7 +36,7 @@ pub struct ServerSpec {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadServer {
     /// It isn't a server that can be made.
-    #[error("`{0}` is no server; write emulated, or emulated:nics=8,vfs=0,nodes=2,sockets=1,cpus=2,memory=4GiB")]
+    #[error("`{0}` is no server; write emulated, or emulated:nics=8,vfs=0,nodes=2,sockets=1,cpus=1,memory=4GiB")]
     Kind(String),
     /// A setting that there isn't, or without a value.
     #[error("`{0}` is no setting of an emulated server; it has {keys}, each as nics=8", keys = KEYS.join(", "))]
@@ -62,7 +64,7 @@ const KIND: &str = "emulated";
 
 impl Default for ServerSpec {
     fn default() -> Self {
-        ServerSpec { nics: 8, vfs: 0, nodes: 2, sockets: 1, cpus: 2, memory: ByteSize(4 << 30) }
+        ServerSpec { nics: 8, vfs: 0, nodes: 2, sockets: 1, cpus: 1, memory: ByteSize(4 << 30) }
     }
 }
 
@@ -87,8 +89,7 @@ impl ServerSpec {
         )?;
         self.check("vfs", self.vfs, self.vfs <= 7, "0 to 7 on each NIC")?;
         self.check("cpus", self.cpus, (1..=64).contains(&self.cpus), "1 to 64")?;
-        let nodes = (1..=4).contains(&self.nodes) && self.nodes <= self.cpus;
-        self.check("nodes", self.nodes, nodes, "1 to 4, and no more than cpus")?;
+        self.check("nodes", self.nodes, (1..=4).contains(&self.nodes), "1 to 4")?;
         let sockets = self.sockets > 0 && self.cpus.is_multiple_of(self.sockets);
         self.check("sockets", self.sockets, sockets, "at least 1, and cpus a multiple of it")?;
         let memory = self.memory >= ByteSize(1 << 30) && self.memory.0.is_multiple_of(1 << 20);
@@ -209,7 +210,7 @@ mod tests {
             ("emulated:nics=18", "nics = 18"),
             ("emulated:nics=two", "nics = two is not possible for an emulated server: a number"),
             ("emulated:vfs=8", "vfs = 8 is not possible for an emulated server: 0 to 7"),
-            ("emulated:nodes=3", "nodes = 3 is not possible for an emulated server: 1 to 4, and no more than cpus"),
+            ("emulated:nodes=5", "nodes = 5 is not possible for an emulated server: 1 to 4"),
             ("emulated:sockets=0", "sockets = 0"),
             ("emulated:cpus=3,sockets=2", "sockets = 2 is not possible for an emulated server: at least 1, and cpus"),
             ("emulated:cpus=0", "cpus = 0"),

@@ -20,7 +20,7 @@ pub(crate) enum ServerVerb {
     /// Boot an emulated server and leave it there
     Up {
         /// Its NICs, virtual functions of each from the start, NUMA nodes, sockets, CPUs and memory
-        #[arg(value_name = "emulated[:nics=8,vfs=0,nodes=2,sockets=1,cpus=2,memory=4GiB]", default_value_t)]
+        #[arg(value_name = "emulated[:nics=8,vfs=0,nodes=2,sockets=1,cpus=1,memory=4GiB]", default_value_t)]
         spec: ServerSpec,
         /// What it boots: a bzImage, or the tree of an unpacked package [default: as of guests]
         #[arg(long, value_name = "FILE")]

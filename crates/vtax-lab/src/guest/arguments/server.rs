@@ -68,12 +68,13 @@ impl Ram {
 pub(super) fn nodes(list: &mut Arguments, spec: &ServerSpec) {
     let ram = Ram::of(spec);
     for node in 0..spec.nodes {
-        let share = |all: u64| {
-            (all * u64::from(node) / u64::from(spec.nodes), all * u64::from(node + 1) / u64::from(spec.nodes))
-        };
+        let nodes = u64::from(spec.nodes);
+        let share = |all: u64| ((all * u64::from(node)).div_ceil(nodes), (all * u64::from(node + 1)).div_ceil(nodes));
         let ((first, next), (below, above)) = (share(u64::from(spec.cpus)), share(ram.board));
         list.add("-object", format!("memory-backend-memfd,id=ram{node},size={}M", above - below));
-        list.add("-numa", format!("node,nodeid={node},cpus={first}-{},memdev=ram{node}", next - 1));
+        // Linux takes a node without CPUs: it has memory, and devices.
+        let cpus = if first < next { format!(",cpus={first}-{}", next - 1) } else { String::new() };
+        list.add("-numa", format!("node,nodeid={node}{cpus},memdev=ram{node}"));
         if ram.module > 0 {
             list.add("-object", format!("memory-backend-memfd,id=more{node},size={}M", ram.module));
             list.add("-device", format!("pc-dimm,id=module{node},memdev=more{node},node={node}"));
