@@ -18,6 +18,8 @@ pub(crate) const MARK: &str = "VTAX_LAB";
 
 /// Killed processes end within this, unless the kernel holds them.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// A guest's memory is given back within this, also where VFIO has locked it.
+const GUEST: Duration = Duration::from_secs(60);
 /// A process may fork while it is looked for.
 const ROUNDS: usize = 3;
 
@@ -81,6 +83,25 @@ pub(crate) fn evict(namespace: &NetNs, lab: &Name) -> Result<Vec<Holder>, SysErr
         }
     }
     Ok(namespace.processes()?.into_iter().map(holder).collect())
+}
+
+/// Ends the lab's QEMU of a guest that nobody wrote down, as its start was cut short. It may hold a device
+/// already, which its driver would wait for until it ends.
+pub(crate) fn end_guest(namespace: &NetNs, lab: &Name, guest: &Name) -> Result<bool, SysError> {
+    let named = format!("guest={guest},");
+    let is_its = |process: &ProcessId| {
+        let line = fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
+        line.split(|byte| *byte == 0).any(|argument| argument.starts_with(named.as_bytes()))
+    };
+    let running = namespace.processes()?.into_iter().filter(|process| is_marked(process.pid, lab) && is_its(process));
+    let running: Vec<ProcessId> = running.collect();
+    for process in &running {
+        process.signal(Signal::KILL)?;
+    }
+    for process in &running {
+        process.wait_end(GUEST)?;
+    }
+    Ok(!running.is_empty())
 }
 
 fn is_marked(pid: Pid, lab: &Name) -> bool {

@@ -54,8 +54,13 @@ impl Site {
         Ok(receipt)
     }
 
-    /// A QEMU that was started and never written down is ended with its namespace.
-    pub(super) fn remove_guest(&mut self, launch: &Launch, receipt: Option<&Receipt>) -> Result<Undone, LabError> {
+    /// One that was started and never written down is known by the lab's mark and its name.
+    pub(super) fn remove_guest(
+        &mut self,
+        host: &Name,
+        launch: &Launch,
+        receipt: Option<&Receipt>,
+    ) -> Result<Undone, LabError> {
         let known = self.guests.remove(&launch.name);
         let recorded = || Some(Qemu::attach(launch.clone(), receipt?.process()?));
         let mut undone = Undone::AlreadyGone;
@@ -64,6 +69,9 @@ impl Site {
                 undone = Undone::Reverted;
             }
             qemu.stop(STOP)?;
+        } else if let Ok(namespace) = self.namespace(host) {
+            let ended = processes::end_guest(&namespace, &self.lab, &launch.name).map_err(LabError::kernel(host))?;
+            undone = if ended { Undone::Reverted } else { undone };
         }
         self.remove_guest_directory(launch)?;
         Ok(undone)
