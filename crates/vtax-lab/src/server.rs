@@ -3,19 +3,9 @@
 //! It has no wires and no endpoints here; its own labs are built by the vtax that runs in it. As a lab
 //! it has what any other has: a journal, an owner, last words, and rootless worlds.
 
-use std::{
-    net::Ipv4Addr,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
-use ipnet::Ipv4Net;
-use vtax_model::{
-    guest::System,
-    method::Unsupported,
-    server::ServerSpec,
-    topology::Name,
-    units::{ByteSize, Mtu},
-};
+use vtax_model::{guest::System, method::Unsupported, server::ServerSpec, topology::Name, units::ByteSize};
 
 use crate::{
     error::LabError,
@@ -42,9 +32,6 @@ const GUEST: &str = "server";
 const HOST: &str = "host";
 /// What QEMU must be able to imitate.
 const DEVICES: [&str; 5] = ["igb", "intel-iommu", "pcie-root-port", "pxb-pcie", "virtio-9p-pci"];
-
-/// Of no lab: the address of no host.
-const NO_ADDRESSES: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 32);
 
 /// Why there can be no emulated server here.
 #[derive(Debug, thiserror::Error)]
@@ -165,18 +152,7 @@ fn launch(spec: &ServerSpec, qemu: &QemuFacts, boot: Boot, directory: PathBuf) -
 
 fn lab_of(lab: &Name, launch: Launch) -> Plan {
     let host = name(HOST);
-    let blueprint = Blueprint {
-        lab: lab.clone(),
-        mtu: Mtu::ETHERNET,
-        addresses: NO_ADDRESSES,
-        hosts: vec![host.clone()],
-        zones: Vec::new(),
-        guests: Vec::new(),
-        links: Vec::new(),
-        wires: Vec::new(),
-        endpoints: Vec::new(),
-        tunnels: Vec::new(),
-    };
+    let blueprint = Blueprint { hosts: vec![host.clone()], ..Blueprint::bare(lab.clone()) };
     let namespace = LabStep::CreateNamespace { namespace: host.clone() };
     let start = LabStep::StartGuest { host, launch: Box::new(launch), pins: Pins::default() };
     Plan { blueprint, steps: vec![namespace, start] }
@@ -245,7 +221,7 @@ mod tests {
         };
         assert_eq!((namespace, launch.server, launch.vcpus), (host, Some(spec), spec.cpus));
         assert!(plan.to_string().contains("-initrd /server"), "{plan}");
-        let other: Ipv4Net = "198.18.0.0/24".parse().expect("a range");
+        let other: ipnet::Ipv4Net = "198.18.0.0/24".parse().expect("a range");
         assert!(!other.contains(&plan.blueprint.addresses) && !plan.blueprint.addresses.contains(&other));
     }
 }

@@ -381,8 +381,9 @@ impl Step for LabStep {
                 site.create_vfs(*device, at.as_ref(), *count, functions.as_deref())
             }
             LabStep::ProbeVfs { device, mtu } => site.probe_vfs(*device, *mtu),
-            LabStep::ConfigureVf { device, at, index, set, .. } => site.configure_vf(*device, at.as_ref(), *index, set),
-            LabStep::BindDriver { device, driver, .. } => site.bind_driver(*device, driver),
+            LabStep::ConfigureVf { device, index, set } => site.configure_vf(*device, None, *index, set),
+            LabStep::LendVf { at, function } => site.lend_vf(at, function),
+            LabStep::AssignDevice { device, .. } => site.assign_device(*device),
             LabStep::Verify => site.verify(),
         };
         done.map(|()| Receipt::default())
@@ -394,7 +395,8 @@ impl Step for LabStep {
         match self {
             LabStep::CreateNamespace { namespace } => site.is_pinned(namespace, receipt),
             LabStep::LimitRate { at, limit } => site.has_limit(at, *limit),
-            LabStep::ConfigureVf { device, at, index, set, .. } => site.has_vf(*device, at.as_ref(), *index, set),
+            LabStep::ConfigureVf { device, index, set } => site.has_vf(*device, None, *index, set),
+            LabStep::LendVf { at, function } => site.has_vf(function.pf, Some(at), function.index, &function.set),
             _ => Ok(()),
         }
     }
@@ -405,10 +407,8 @@ impl Step for LabStep {
             LabStep::StartGuest { host, launch, .. } => site.remove_guest(host, launch, receipt),
             LabStep::TakeNic { device, at, was, .. } => site.return_nic(*device, at, was.as_ref()),
             LabStep::CreateVfs { device, count, autoprobe, .. } => site.destroy_vfs(*device, *count, *autoprobe),
-            LabStep::ConfigureVf { device, at, index, was, link, .. } => {
-                site.release_vf(*device, at.as_ref(), *index, was.as_ref(), link.as_ref())
-            }
-            LabStep::BindDriver { device, was, .. } => site.unbind_driver(*device, was.as_ref()),
+            LabStep::LendVf { at, function } => site.return_vf(at, function),
+            LabStep::AssignDevice { device, was } => site.return_device(*device, was),
             LabStep::Verify => Ok(Undone::AlreadyGone),
             _ => Ok(Undone::Contained),
         }

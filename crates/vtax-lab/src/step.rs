@@ -14,7 +14,7 @@ use vtax_model::{guest::Mac, topology::Name, units::Mtu};
 use vtax_sys::pci::Address;
 
 pub(crate) use pci::VFIO;
-pub use pci::{DriverState, LinkState, VfSettings};
+pub use pci::{DriverState, LentVf, LinkState, VfSettings, VfState};
 
 use crate::{
     guest::{arguments::arguments, launch::Launch, threads::Pins},
@@ -89,7 +89,7 @@ pub enum LabStep {
         at: Place,
         /// Its new MTU.
         mtu: Mtu,
-        /// What it was in this machine's own namespace; nothing of a function that the same plan makes.
+        /// What it was in this machine's own namespace; nothing of a function, whose link goes with its driver.
         was: Option<LinkState>,
     },
     /// Makes virtual functions, none of which gets a driver by itself.
@@ -115,30 +115,29 @@ pub enum LabStep {
         /// The MTU of their links, if one is asked for.
         mtu: Option<Mtu>,
     },
-    /// Tells a NIC what a virtual function of it is kept to.
+    /// Tells a NIC what a virtual function is kept to that the same plan makes.
     ConfigureVf {
-        /// The NIC.
+        /// The NIC, whose link is in this machine's own namespace.
         device: Address,
-        /// Where its link is, if not in this machine's own namespace.
-        at: Option<Place>,
         /// Which function.
         index: u32,
         /// What is asked for.
         set: VfSettings,
-        /// What it was; nothing of a function that the same plan makes.
-        was: Option<VfSettings>,
-        /// The function itself and its link, which gets its address back only after this.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        link: Option<(Address, LinkState)>,
     },
-    /// Gives a device to a driver.
-    BindDriver {
+    /// Tells a NIC what a virtual function is kept to, and then gives that to a driver, which reads its
+    /// address only when it takes it.
+    LendVf {
+        /// Where the link of its NIC is.
+        at: Place,
+        /// The function.
+        function: Box<LentVf>,
+    },
+    /// Gives a device to vfio-pci, for a guest.
+    AssignDevice {
         /// The device.
         device: Address,
-        /// The driver.
-        driver: String,
-        /// Who had it; nothing of a function that the same plan makes.
-        was: Option<DriverState>,
+        /// Who had it.
+        was: DriverState,
     },
     /// Starts a guest, which opens its tap; its threads are pinned as soon as there are any.
     StartGuest {
@@ -250,11 +249,8 @@ impl fmt::Display for LabStep {
                 write!(f, "drivers of the virtual functions of {device}, mtu {mtu}")
             }
             LabStep::ConfigureVf { device, index, set, .. } => write!(f, "function {index} of {device}: {set}"),
-            LabStep::BindDriver { device, driver, was } => {
-                let was = was.as_ref().and_then(|was| was.driver.as_ref());
-                let from = was.map(|driver| format!(" in place of {driver}")).unwrap_or_default();
-                write!(f, "driver of {device}: {driver}{from}")
-            }
+            LabStep::LendVf { function, .. } => write!(f, "{function}"),
+            LabStep::AssignDevice { device, was } => write!(f, "driver of {device}: {VFIO}{}", InPlaceOf(was)),
             LabStep::StartGuest { host, launch, pins } => {
                 write!(f, "guest {} in {host}{pins}: {}", launch.name, launch.qemu.path.display())?;
                 arguments(launch).iter().try_for_each(|argument| write!(f, " {}", Quoted(argument)))
@@ -278,6 +274,23 @@ impl fmt::Display for NewLink {
                 write!(f, "vxlan {vni} on {parent} from {local} to {remote} port {}", NewLink::VXLAN_PORT)
             }
         }
+    }
+}
+
+impl fmt::Display for LentVf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LentVf { pf, index, device, driver, set, was } = self;
+        write!(f, "function {index} of {pf}: {set}; driver of {device}: {driver}")?;
+        was.as_ref().map_or(Ok(()), |was| write!(f, "{}", InPlaceOf(&was.driver)))
+    }
+}
+
+/// Who has a device now, if anybody.
+struct InPlaceOf<'a>(&'a DriverState);
+
+impl fmt::Display for InPlaceOf<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.driver.as_ref().map_or(Ok(()), |driver| write!(f, " in place of {driver}"))
     }
 }
 

@@ -12,7 +12,7 @@ fn ties(plan: &Plan) -> Vec<Ties> {
 }
 
 fn planned(facts: &Facts, guests: &str) -> Plan {
-    let topology = Topology::parse(Source { name: "lab.toml", text: &format!("{}{guests}", nics::CABLE) });
+    let topology = Topology::parse(Source { name: "lab.toml", text: &nics::cable(guests) });
     plan(&topology.expect("a good file"), facts).expect("a good lab")
 }
 

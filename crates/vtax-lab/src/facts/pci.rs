@@ -7,7 +7,7 @@ mod seen;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::fmt;
+use std::{fmt, net::IpAddr};
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -225,6 +225,13 @@ impl PciFacts {
             slots: names.slots(),
             devices: seen.devices.iter().filter(|device| !device.is_bridge()).map(device).collect(),
         }
+    }
+}
+
+impl Netdev {
+    /// One that somebody gave it; those of IPv6 that each link gives itself come and go with it.
+    pub(crate) fn given_address(&self) -> Option<&IpNet> {
+        self.addresses.iter().find(|net| !matches!(net.addr(), IpAddr::V6(address) if address.is_unicast_link_local()))
     }
 }
 

@@ -7,9 +7,6 @@ mod error;
 #[cfg(test)]
 mod tests;
 
-use std::net::{IpAddr, Ipv4Addr};
-
-use ipnet::{IpNet, Ipv4Net};
 use serde::{Deserialize, Serialize};
 use vtax_model::{guest::Mac, topology::Name, units::Mtu, vf::VfOptions};
 use vtax_sys::pci::{Address, Sriov, Tree};
@@ -26,9 +23,6 @@ use crate::{
     step::{LabStep, VFIO, VfSettings},
     world::World,
 };
-
-/// No address is taken by virtual functions.
-const NO_ADDRESSES: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 32);
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,7 +92,7 @@ impl IoList {
             name: device.name.clone(),
             warning: warning.map(|why| format!("{why}: its driver may interrupt it for some seconds")),
             plan: Plan {
-                blueprint: blueprint(device.device),
+                blueprint: Blueprint::bare(record(device.device)),
                 steps: steps(device.device, sriov, count, set, wish.mtu),
             },
         })
@@ -152,8 +146,7 @@ impl IoList {
             return Some(format!("{domain} has it"));
         }
         let link = function.netdev.as_ref();
-        let addressed =
-            link.and_then(|link| Some(format!("{} has the address {}", link.name, given(&link.addresses)?)));
+        let addressed = link.and_then(|link| Some(format!("{} has the address {}", link.name, link.given_address()?)));
         let below = link.and_then(|link| Some(format!("{} stands on {}", link.upper.as_ref()?, link.name)));
         let away = match (link, function.driver.as_deref()) {
             // Whether a guest runs can't be seen, and the kernel would wait until it has ended.
@@ -267,36 +260,8 @@ fn mtu(device: &PciDevice, sriov: Sriov, wanted: Option<Mtu>) -> Result<(), VfEr
 fn steps(device: Address, sriov: Sriov, count: u32, set: VfSettings, mtu: Option<Mtu>) -> Vec<LabStep> {
     let create = LabStep::CreateVfs { device, at: None, count, functions: None, autoprobe: sriov.autoprobe };
     let asked = if set == VfSettings::default() { 0 } else { count };
-    let configure = (0..asked).map(|index| LabStep::ConfigureVf {
-        device,
-        at: None,
-        index,
-        set: set.clone(),
-        was: None,
-        link: None,
-    });
+    let configure = (0..asked).map(|index| LabStep::ConfigureVf { device, index, set: set.clone() });
     // Only now: a driver reads its function's address when it takes it.
     let probe = sriov.autoprobe.then_some(LabStep::ProbeVfs { device, mtu });
     [create].into_iter().chain(configure).chain(probe).collect()
-}
-
-/// Of a lab without hosts.
-fn blueprint(device: Address) -> Blueprint {
-    Blueprint {
-        lab: record(device),
-        mtu: Mtu::ETHERNET,
-        addresses: NO_ADDRESSES,
-        hosts: Vec::new(),
-        zones: Vec::new(),
-        guests: Vec::new(),
-        links: Vec::new(),
-        wires: Vec::new(),
-        endpoints: Vec::new(),
-        tunnels: Vec::new(),
-    }
-}
-
-/// One that somebody gave it, and not it itself.
-fn given(addresses: &[IpNet]) -> Option<&IpNet> {
-    addresses.iter().find(|net| !matches!(net.addr(), IpAddr::V6(address) if address.is_unicast_link_local()))
 }

@@ -8,7 +8,7 @@ use super::{AddressOf, Attachment, Claim, Nic};
 use crate::{
     facts::PciDevice,
     plan::{Draft, Port},
-    step::{DriverState, LabStep, VFIO},
+    step::{DriverState, LabStep},
 };
 
 pub(super) const NIC: Nic = Nic { link: None, address: AddressOf::Host, claim: Claim::All, attach };
@@ -23,8 +23,7 @@ fn attach(zone: &Attachment<'_>, draft: &mut Draft<'_>) {
 pub(super) fn hand_over(draft: &mut Draft<'_>, guest: &Guest) -> (Port, Vec<PciDevice>) {
     let (port, companions) = (draft.port_of(guest).clone(), draft.companions(&guest.name).to_vec());
     for device in std::iter::once(&port.nic).chain(&companions) {
-        let was = Some(DriverState::of(device));
-        draft.step(LabStep::BindDriver { device: device.device, driver: VFIO.to_owned(), was });
+        draft.step(LabStep::AssignDevice { device: device.device, was: DriverState::of(device) });
     }
     (port, companions)
 }

@@ -8,7 +8,6 @@ use std::{
 use ipnet::Ipv4Net;
 use std::net::Ipv4Addr;
 use vtax_model::{
-    guest::Attach,
     method::{DomainKind, IoMethod},
     topology::{Guest, Name, Topology, Wire, Zone},
     units::Mtu,
@@ -19,10 +18,11 @@ use super::{
     Blueprint, Endpoint, Far, Plan, PlanError, PlannedLink, PlannedWire, Tunnel, TunnelEnd,
     addresses::Layout,
     checks,
-    functions::{Function, Functions, Made},
+    companions::Companions,
+    functions::{Functions, Made},
     guests::{self, Admitted, PlannedGuest},
     member::{Member, members},
-    ports::{self, NicError, Port},
+    ports::{self, Port},
     segment::{self, End, Segment},
     tunnel::{self, Pair},
 };
@@ -31,7 +31,7 @@ use crate::{
     limit::Limit,
     nic::{self, AddressOf, Attachment, Claim, GuestAttachment, Handler, Nic},
     place::{LinkName, Place},
-    step::{LabStep, LinkState, NewLink},
+    step::{LabStep, LentVf, LinkState, NewLink},
 };
 
 /// A plan in the making.
@@ -48,8 +48,7 @@ pub(crate) struct Draft<'a> {
     /// The NICs at the ends of wires that are cables.
     ports: HashMap<End, Port>,
     functions: Functions,
-    /// For each guest with a whole NIC, what else it gets.
-    companions: HashMap<Name, Vec<PciDevice>>,
+    companions: Companions,
     vnets: HashMap<Name, usize>,
     sysctls: HashSet<(Name, &'static str)>,
     /// What tunnels carry, if there are any.
@@ -86,7 +85,7 @@ impl<'a> Draft<'a> {
         checks::clashes(&members)?;
         checks::limits(topology, &members, facts)?;
         let functions = Functions::of(topology, &ports, facts)?;
-        let companions = companions(topology, &ports, facts)?;
+        let companions = Companions::of(topology, &ports, &members, facts)?;
         let guests = guests::admit(topology, &ports, &functions, facts)?;
         let tunnel_mtu = checks::tunnel_mtu(topology)?;
         let segments = segment::segments(topology)?;
@@ -329,7 +328,7 @@ impl Draft<'_> {
     }
 
     /// The virtual function of a zone or guest.
-    pub(crate) fn function(&self, domain: &Name) -> &Function {
+    pub(crate) fn function(&self, domain: &Name) -> &LentVf {
         self.functions.get(domain).expect("begin() found one for each that is to have one")
     }
 
@@ -340,7 +339,7 @@ impl Draft<'_> {
 
     /// What a guest with a whole NIC gets beside it.
     pub(crate) fn companions(&self, guest: &Name) -> &[PciDevice] {
-        self.companions.get(guest).map_or(&[], Vec::as_slice)
+        self.companions.get(guest)
     }
 
     pub(crate) fn step(&mut self, step: LabStep) {
@@ -452,16 +451,11 @@ impl Draft<'_> {
 
 fn blueprint(topology: &Topology, addresses: Ipv4Net) -> Blueprint {
     Blueprint {
-        lab: topology.name.clone(),
         mtu: topology.mtu,
         addresses,
         hosts: topology.hosts.iter().map(|host| host.name.clone()).collect(),
         zones: topology.zones.iter().map(|zone| zone.name.clone()).collect(),
-        guests: Vec::new(),
-        links: Vec::new(),
-        wires: Vec::new(),
-        endpoints: Vec::new(),
-        tunnels: Vec::new(),
+        ..Blueprint::bare(topology.name.clone())
     }
 }
 
@@ -499,56 +493,4 @@ fn supported(zone: &Zone, ports: &HashMap<End, Port>, facts: &Facts) -> Result<&
         method: zone.method,
         unsupported,
     })
-}
-
-/// What each guest with a whole NIC gets beside it. Nothing of it may be an end of another wire, or go to
-/// another guest as well.
-fn companions(
-    topology: &Topology,
-    ports: &HashMap<End, Port>,
-    facts: &Facts,
-) -> Result<HashMap<Name, Vec<PciDevice>>, PlanError> {
-    let mut companions = HashMap::new();
-    let mut owners: HashMap<Address, &Name> = HashMap::new();
-    for wire in &topology.wires {
-        for (nth, host) in wire.ends.iter().enumerate() {
-            let end = End { host: host.clone(), wire: wire.name.clone() };
-            let whole = |guest: &&Guest| {
-                matches!(guest.attach, Attach::Assigned | Attach::RootDomain)
-                    && guest.host == *host
-                    && guest.wire == wire.name
-            };
-            let (Some(port), Some(guest)) = (ports.get(&end), topology.guests.iter().find(whole)) else { continue };
-            let name = &wire.nics.as_ref().expect("it has ports").0[nth];
-            let refuse = |error| ports::nic_error(wire, name, error);
-            let all = guest.attach == Attach::RootDomain;
-            let found = ports::companions(port, all, facts).map_err(refuse)?;
-            for device in found.iter().map(|companion| companion.device).chain([port.nic.device]) {
-                let wired = ports.iter().find(|(other, port)| **other != end && port.nic.device == device);
-                let wired = wired.map(|(other, _)| {
-                    let lends = lends(topology, other)
-                        .map(|domain| format!(", and `{domain}` is to have a virtual function of it"));
-                    let (wire, host) = (&other.wire, &other.host);
-                    format!("it is the NIC of the wire `{wire}` at `{host}`{}", lends.unwrap_or_default())
-                });
-                let taken = owners.insert(device, &guest.name).map(|other| format!("the guest `{other}` gets it"));
-                if let Some(why) = wired.or(taken) {
-                    let bond = if all { "below the same root complex" } else { "in the same IOMMU group" };
-                    return Err(refuse(NicError::Bound { member: device.to_string(), bond, why }));
-                }
-            }
-            companions.insert(guest.name.clone(), found);
-        }
-    }
-    Ok(companions)
-}
-
-/// A zone or guest that is to have a virtual function of the NIC at this end.
-fn lends<'a>(topology: &'a Topology, end: &End) -> Option<&'a Name> {
-    let zones = topology.zones.iter().map(|zone| (&zone.name, &zone.host, &zone.wire, zone.method));
-    let guests = topology.guests.iter().map(|guest| (&guest.name, &guest.host, &guest.wire, guest.attach.method()));
-    let of = |(_, host, wire, method): &(_, &Name, &Name, _)| {
-        *method == IoMethod::SrIov && **host == end.host && **wire == end.wire
-    };
-    zones.chain(guests).find(of).map(|(name, ..)| name)
 }

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     facts::{Facts, PciDevice, PciFacts},
-    step::{DriverState, VFIO, VfSettings},
+    step::{DriverState, LentVf, VFIO, VfSettings, VfState},
 };
 
 /// The virtual functions of a lab.
@@ -25,7 +25,7 @@ use crate::{
 pub(super) struct Functions {
     /// The NICs that make new ones, in the order of wires.
     pub(super) made: Vec<Made>,
-    by_domain: HashMap<Name, Function>,
+    by_domain: HashMap<Name, LentVf>,
 }
 
 /// New functions of a NIC.
@@ -38,28 +38,6 @@ pub(super) struct Made {
     pub(super) functions: Vec<Address>,
     /// Whether the kernel looked for drivers of new ones.
     pub(super) autoprobe: bool,
-}
-
-/// The function of a zone or guest.
-#[derive(Debug, Clone)]
-pub(crate) struct Function {
-    /// The NIC that it is of.
-    pub(crate) pf: Address,
-    /// Which one of it.
-    pub(crate) index: u32,
-    pub(crate) device: Address,
-    /// The module that drives it.
-    pub(crate) driver: String,
-    pub(crate) set: VfSettings,
-    /// What it was before; nothing of one that the lab makes.
-    pub(crate) was: Option<Was>,
-}
-
-/// A function that was there before the lab.
-#[derive(Debug, Clone)]
-pub(crate) struct Was {
-    pub(crate) settings: VfSettings,
-    pub(crate) driver: DriverState,
 }
 
 /// A zone or guest that is to have one.
@@ -87,7 +65,7 @@ impl Functions {
         Ok(functions)
     }
 
-    pub(super) fn get(&self, domain: &Name) -> Option<&Function> {
+    pub(super) fn get(&self, domain: &Name) -> Option<&LentVf> {
         self.by_domain.get(domain)
     }
 
@@ -114,7 +92,7 @@ impl Functions {
         for (domain, (index, device, was)) in wanting.iter().zip(free) {
             let mac = domain.mac.unwrap_or_else(|| Mac::of(&[lab.name.as_str(), domain.name.as_str()]));
             let set = VfSettings::asked(Some(mac), &domain.options);
-            let function = Function { pf, index, device, driver: driver.clone(), set, was };
+            let function = LentVf { pf, index, device, driver: driver.clone(), set, was };
             self.by_domain.insert(domain.name.clone(), function);
         }
         Ok(())
@@ -133,7 +111,7 @@ fn wanting<'a>(topology: &'a Topology, end: &End) -> Vec<Wanting<'a>> {
     zones.chain(guests).collect()
 }
 
-type Free = (u32, Address, Option<Was>);
+type Free = (u32, Address, Option<VfState>);
 
 /// As many as are wanted: new ones of a NIC that has none, else those that nobody uses.
 fn free(port: &Port, wanted: usize, facts: &Facts) -> Result<Vec<Free>, NicError> {
@@ -160,14 +138,14 @@ fn free(port: &Port, wanted: usize, facts: &Facts) -> Result<Vec<Free>, NicError
 
 /// Nothing of a function that somebody uses: switched on, with an address, below another link, or with a
 /// guest's driver.
-fn was(function: &PciDevice) -> Option<Was> {
+fn was(function: &PciDevice) -> Option<VfState> {
     let unused = match (&function.netdev, &function.driver) {
         (Some(netdev), _) => !netdev.up && netdev.addresses.is_empty() && netdev.upper.is_none(),
         (None, driver) => driver.is_none(),
     };
     let settings = function.vf.as_ref().filter(|_| unused && function.kept.is_none())?;
     let driver = DriverState::of(function);
-    Some(Was { settings: VfSettings::found(settings), driver })
+    Some(VfState { settings: VfSettings::found(settings), driver })
 }
 
 /// The module that drives a NIC, or its virtual functions, in a zone or a guest.

@@ -5,6 +5,7 @@
 
 mod addresses;
 mod checks;
+mod companions;
 mod draft;
 mod error;
 mod functions;
@@ -35,7 +36,7 @@ use crate::{
 
 pub(crate) use draft::{Draft, Uplink};
 pub use error::PlanError;
-pub(crate) use functions::{Function, driver as driver_of};
+pub(crate) use functions::driver as driver_of;
 pub use guests::PlannedGuest;
 pub use ports::NicError;
 pub(crate) use ports::{Port, vfio};
@@ -162,6 +163,23 @@ impl PlannedLink {
 }
 
 impl Blueprint {
+    /// Of a lab that has no address of any host.
+    pub(crate) fn bare(lab: Name) -> Blueprint {
+        const NO_ADDRESSES: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 32);
+        Blueprint {
+            lab,
+            mtu: Mtu::ETHERNET,
+            addresses: NO_ADDRESSES,
+            hosts: Vec::new(),
+            zones: Vec::new(),
+            guests: Vec::new(),
+            links: Vec::new(),
+            wires: Vec::new(),
+            endpoints: Vec::new(),
+            tunnels: Vec::new(),
+        }
+    }
+
     /// Whether a link is one end of a cable whose other end a guest has to itself.
     pub(crate) fn ends_in_guest(&self, place: &Place) -> bool {
         let far = |wire: &PlannedWire| {

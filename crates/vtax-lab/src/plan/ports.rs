@@ -1,11 +1,7 @@
 //! The NICs at the ends of wires that are cables: which they are, and whether a lab may have them.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    net::IpAddr,
-};
+use std::collections::{BTreeMap, HashMap};
 
-use ipnet::IpNet;
 use vtax_model::{
     guest::Mac,
     method::Unsupported,
@@ -170,58 +166,12 @@ fn port(name: &NicName, facts: &Facts) -> Result<Port, NicError> {
     }
     let driver = nic.driver.clone().ok_or(NicError::NoDriver)?;
     let netdev = nic.netdev.clone().ok_or(NicError::NoLink(driver))?;
-    let used = address(&netdev).map(|address| format!("it has the address {address}"));
+    let used = netdev.given_address().map(|address| format!("it has the address {address}"));
     let used = used.or_else(|| netdev.upper.as_ref().map(|upper| format!("{upper} stands on it")));
     match used {
         Some(by) => Err(NicError::InUse { link: netdev.name, by }),
         None => Ok(Port { nic: nic.clone(), netdev }),
     }
-}
-
-/// What the kernel moves with a function: the others of its IOMMU group, or all below its root complex.
-/// All of it goes to the guest, and all must be free.
-pub(super) fn companions(port: &Port, whole_root: bool, facts: &Facts) -> Result<Vec<PciDevice>, NicError> {
-    vfio(facts)?;
-    let own = port.nic.device;
-    let below = facts.pci.below(&port.nic.root).filter(|_| whole_root).filter(|device| device.device != own);
-    let mut companions: Vec<(PciDevice, &'static str)> =
-        below.map(|device| (device.clone(), "below the same root complex")).collect();
-    let heads: Vec<Address> = companions.iter().map(|(device, _)| device.device).chain([own]).collect();
-    for member in heads.iter().flat_map(|head| facts.pci.group_of(*head)) {
-        if member.device != own && companions.iter().all(|(known, _)| known.device != member.device) {
-            companions.push((member.clone(), "in the same IOMMU group"));
-        }
-    }
-    has_no_functions(&port.nic)?;
-    for (member, bond) in &companions {
-        check_companion(member, bond, facts)?;
-    }
-    Ok(companions.into_iter().map(|(member, _)| member).collect())
-}
-
-fn has_no_functions(nic: &PciDevice) -> Result<(), NicError> {
-    match nic.sriov.map_or(0, |sriov| sriov.num) {
-        0 => Ok(()),
-        num => Err(NicError::HasVfs { name: nic.name.clone(), num }),
-    }
-}
-
-fn check_companion(member: &PciDevice, bond: &'static str, facts: &Facts) -> Result<(), NicError> {
-    has_no_functions(member)?;
-    let lent = || facts.lent.get(&member.device).map(|owner| format!("{owner} has it"));
-    let used = || {
-        let netdev = member.netdev.as_ref()?;
-        address(netdev).map(|address| format!("its link {} has the address {address}", netdev.name))
-    };
-    match member.kept.clone().or_else(lent).or_else(used) {
-        Some(why) => Err(NicError::Bound { member: format!("{} ({})", member.device, member.name), bond, why }),
-        None => Ok(()),
-    }
-}
-
-/// One that somebody gave it; those of IPv6 that each link gives itself come and go with it.
-fn address(netdev: &Netdev) -> Option<&IpNet> {
-    netdev.addresses.iter().find(|net| !matches!(net.addr(), IpAddr::V6(address) if address.is_unicast_link_local()))
 }
 
 /// What every guest needs that is to have a PCI device.

@@ -21,7 +21,7 @@ use super::{Site, kernel_name};
 use crate::{
     error::LabError,
     place::Place,
-    step::{DriverState, LinkState, VfSettings},
+    step::{DriverState, LentVf, LinkState, VFIO, VfSettings, VfState},
 };
 
 /// A driver's firmware may take seconds to answer.
@@ -44,7 +44,7 @@ impl Site {
         self.set_mtu(at, mtu.get())
     }
 
-    /// Nothing is recorded of a function that goes with the NIC's other new ones.
+    /// Nothing is recorded of a function: its link goes with its driver.
     pub(super) fn return_nic(
         &mut self,
         device: Address,
@@ -179,28 +179,41 @@ impl Site {
         set.missing_in(&found).map_or(Ok(()), |what| Err(LabError::VfRefused { device, index, what }))
     }
 
-    pub(super) fn release_vf(
-        &mut self,
-        device: Address,
-        at: Option<&Place>,
-        index: u32,
-        was: Option<&VfSettings>,
-        own: Option<&(Address, LinkState)>,
-    ) -> Result<Undone, LabError> {
-        let Some(was) = was else { return Ok(Undone::Contained) };
-        let (mut rtnl, link) = self.physical(device, at)?;
+    pub(super) fn lend_vf(&mut self, at: &Place, function: &LentVf) -> Result<(), LabError> {
+        let LentVf { pf, index, device, driver, set, .. } = function;
+        let (tree, wrong) = (Tree::live(), LabError::kernel(device));
+        tree.rebind(*device, None, None, PATIENCE).map_err(&wrong)?;
+        self.configure_vf(*pf, Some(at), *index, set)?;
+        match driver == VFIO {
+            true => tree.bind(*device, Some(driver), PATIENCE).map_err(wrong),
+            false => tree.rebind(*device, Some(driver), None, PATIENCE).map_err(wrong),
+        }
+    }
+
+    /// Nothing is done about a function that goes with the NIC's other new ones.
+    pub(super) fn return_vf(&mut self, at: &Place, function: &LentVf) -> Result<Undone, LabError> {
+        let LentVf { pf, index, device, was, .. } = function;
+        let Some(VfState { settings, driver }) = was else { return Ok(Undone::Contained) };
+        let kept = self.keep_vf(*pf, at, *index, settings)?;
+        if kept {
+            // Its driver reads its address only when it takes it.
+            Tree::live().rebind(*device, None, None, PATIENCE).map_err(LabError::kernel(device))?;
+        }
+        let returned = self.return_device(*device, driver)?;
+        // Its driver has told the NIC of the address since, which may not have known it before.
+        let kept_again = returned == Undone::Reverted && self.keep_vf(*pf, at, *index, settings)?;
+        Ok(if kept || kept_again { Undone::Reverted } else { returned })
+    }
+
+    /// Whether there was anything to change.
+    fn keep_vf(&mut self, device: Address, at: &Place, index: u32, was: &VfSettings) -> Result<bool, LabError> {
+        let (mut rtnl, link) = self.physical(device, Some(at))?;
         let found = VfSettings::found(&function(&mut rtnl, &link, device, index)?);
-        let same = was.missing_in(&found).is_none();
-        if !same {
-            rtnl.set_vf(&link, index, &found.change_to(was)).map_err(LabError::kernel(device))?;
+        if was.missing_in(&found).is_none() {
+            return Ok(false);
         }
-        let changed = own.map_or(Ok(false), |(function, link)| readdress(*function, link))?;
-        if changed {
-            // Its driver has told the NIC of the address since, which may not have known it before.
-            let found = VfSettings::found(&self::function(&mut rtnl, &link, device, index)?);
-            rtnl.set_vf(&link, index, &found.change_to(was)).map_err(LabError::kernel(device))?;
-        }
-        Ok(if same && !changed { Undone::AlreadyGone } else { Undone::Reverted })
+        rtnl.set_vf(&link, index, &found.change_to(was)).map_err(LabError::kernel(device))?;
+        Ok(true)
     }
 
     /// The link of a NIC, and a connection to where it is.
@@ -217,20 +230,11 @@ impl Site {
         }
     }
 
-    pub(super) fn bind_driver(&mut self, device: Address, driver: &str) -> Result<(), LabError> {
-        let (tree, wrong) = (Tree::live(), LabError::kernel(device));
-        match driver == crate::step::VFIO {
-            true => tree.bind(device, Some(driver), PATIENCE).map_err(wrong),
-            false => {
-                // Anew, also if it has it already: a function's driver reads its address only then.
-                tree.rebind(device, None, None, PATIENCE).map_err(&wrong)?;
-                tree.rebind(device, Some(driver), None, PATIENCE).map_err(&wrong)
-            }
-        }
+    pub(super) fn assign_device(&mut self, device: Address) -> Result<(), LabError> {
+        Tree::live().bind(device, Some(VFIO), PATIENCE).map_err(LabError::kernel(device))
     }
 
-    pub(super) fn unbind_driver(&mut self, device: Address, was: Option<&DriverState>) -> Result<Undone, LabError> {
-        let Some(was) = was else { return Ok(Undone::Contained) };
+    pub(super) fn return_device(&mut self, device: Address, was: &DriverState) -> Result<Undone, LabError> {
         let (tree, wrong) = (Tree::live(), LabError::kernel(device));
         let Some(found) = tree.device(device).map_err(&wrong)? else { return Ok(Undone::AlreadyGone) };
         let same = found.driver == was.driver && found.driver_override == was.driver_override;
@@ -243,23 +247,6 @@ impl Site {
         let changed = restore(&name, link).map_err(&wrong)?;
         Ok(if same && !changed { Undone::AlreadyGone } else { Undone::Reverted })
     }
-}
-
-/// Gives the link of a function its old address, which its NIC didn't allow until now. A driver asks for an
-/// address when it takes the function; one that it chose itself it doesn't choose again.
-fn readdress(function: Address, was: &LinkState) -> Result<bool, LabError> {
-    let (tree, wrong) = (Tree::live(), LabError::kernel(function));
-    let Some(found) = tree.device(function).map_err(&wrong)? else { return Ok(false) };
-    let (Some(driver), only) = (found.driver.as_deref(), found.driver_override.as_deref()) else { return Ok(false) };
-    let name = tree.await_netdev(function, PATIENCE).map_err(&wrong)?;
-    let link = name.parse::<IfName>().and_then(|name| Rtnl::open()?.existing_link(&name)).map_err(&wrong)?;
-    if link.mac == was.mac {
-        return restore(&name, was).map_err(wrong);
-    }
-    tree.rebind(function, None, only, PATIENCE).map_err(&wrong)?;
-    tree.rebind(function, Some(driver), only, PATIENCE).map_err(&wrong)?;
-    let name = tree.await_netdev(function, PATIENCE).map_err(&wrong)?;
-    restore(&name, was).map_err(wrong).map(|_| true)
 }
 
 /// In this machine's own namespace.

@@ -5,12 +5,42 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use vtax_model::{guest::Mac, vf::VfOptions};
-use vtax_sys::netlink::{MacAddr, Vf, VfChange};
+use vtax_sys::{
+    netlink::{MacAddr, Vf, VfChange},
+    pci::Address,
+};
 
 use crate::facts::{Netdev, PciDevice};
 
 /// The driver by which a guest's QEMU gets at a device.
 pub(crate) const VFIO: &str = "vfio-pci";
+
+/// A virtual function that a zone or guest gets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LentVf {
+    /// The NIC that it is of.
+    pub pf: Address,
+    /// Which one of it.
+    pub index: u32,
+    /// Itself.
+    pub device: Address,
+    /// Who is to drive it here.
+    pub driver: String,
+    /// What it is kept to.
+    pub set: VfSettings,
+    /// What it was; nothing of one that the same plan makes.
+    pub was: Option<VfState>,
+}
+
+/// A virtual function before a lab has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VfState {
+    /// What its NIC kept it to.
+    pub settings: VfSettings,
+    /// Who drove it.
+    #[serde(flatten)]
+    pub driver: DriverState,
+}
 
 /// Who drives a device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

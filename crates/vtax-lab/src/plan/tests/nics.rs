@@ -62,31 +62,23 @@ fn nic(device: &str, nth: u8) -> PciDevice {
     }
 }
 
-pub(crate) const CABLE: &str = r#"
-[lab]
-name = "rack"
-[[host]]
-name = "sut"
-[[host]]
-name = "peer"
-[[wire]]
-name = "w0"
-ends = ["sut", "peer"]
-nics = ["eno1", "0000:81:00.0"]
-"#;
+/// Two hosts on a cable, and what more there is.
+pub(crate) fn cable(more: &str) -> String {
+    format!("{TWO_HOSTS}nics = [\"eno1\", \"0000:81:00.0\"]\n{more}")
+}
 
 pub(crate) fn domain(kind: &str, name: &str, host: &str, method: &str) -> String {
     format!("[[{kind}]]\nname = \"{name}\"\nhost = \"{host}\"\nmethod = \"{method}\"\n")
 }
 
 fn cabled(more: &str) -> Plan {
-    plan(&topology(&format!("{CABLE}{more}")), &facts()).expect("a good lab")
+    plan(&topology(&cable(more)), &facts()).expect("a good lab")
 }
 
 fn refused_on(change: impl FnOnce(&mut Facts), more: &str) -> String {
     let mut facts = facts();
     change(&mut facts);
-    plan(&topology(&format!("{CABLE}{more}")), &facts).expect_err("a bad lab").to_string()
+    plan(&topology(&cable(more)), &facts).expect_err("a bad lab").to_string()
 }
 
 fn without_arguments(plan: &Plan) -> String {
@@ -142,7 +134,7 @@ fn a_whole_nic_goes_to_a_zone_or_a_guest() {
 fn what_the_iommu_does_not_tell_apart_goes_along() {
     let mut facts = facts();
     facts.pci.devices[1].group = facts.pci.devices[0].group;
-    let text = format!("{CABLE}{}", domain("guest", "web", "sut", "assigned"));
+    let text = cable(&domain("guest", "web", "sut", "assigned"));
     let plan = plan(&topology(&text), &facts).expect("a good lab");
     insta::assert_snapshot!("assigned-group", without_arguments(&plan));
 }
@@ -175,19 +167,17 @@ fn functions_that_are_there_are_used_and_put_back() {
     facts.pci.devices[0].sriov.as_mut().unwrap().num = 2;
     facts.pci.devices.extend(functions);
     facts.pci.devices[5].netdev.as_mut().unwrap().up = true;
-    let text = format!("{CABLE}{}", domain("zone", "web", "sut", "sr-iov"));
+    let text = cable(&domain("zone", "web", "sut", "sr-iov"));
     let there = plan(&topology(&text), &facts).expect("a good lab");
     insta::assert_snapshot!("sr-iov-there", there);
-    // The NIC allows the old address only when it no longer keeps the function to the lab's.
-    let links = there.steps.iter().filter_map(|step| match step {
-        LabStep::ConfigureVf { link, .. } => link.as_ref().map(|(_, link)| ("settings", link.mac.is_some())),
-        LabStep::BindDriver { was, .. } => Some(("driver", was.as_ref()?.link.as_ref()?.mac.is_some())),
-        LabStep::TakeNic { was, at, .. } if at.namespace.as_str() == "web" => {
-            Some(("link", was.as_ref()?.mac.is_some()))
-        }
+    let was = there.steps.iter().find_map(|step| match step {
+        LabStep::LendVf { function, .. } => function.was.clone(),
         _ => None,
     });
-    assert_eq!(links.collect::<Vec<_>>(), [("settings", true), ("driver", false), ("link", false)]);
+    let was = was.expect("it is known what it was");
+    let link = was.driver.link.expect("it had one");
+    assert_eq!((was.settings.vlan, was.driver.driver.as_deref()), (Some((3, 0)), Some("igbvf")));
+    assert_eq!((link.name.as_str(), link.mac), ("eno22", Some(MacAddr([2, 0, 0, 0, 1, 21]))));
     let text = format!("{text}count = 2\n");
     insta::assert_snapshot!(plan(&topology(&text), &facts).expect_err("one is in use"));
 }
@@ -201,7 +191,7 @@ fn what_cant_be_handed_over_is_refused_with_why() {
     let nic = |facts: &mut Facts, change: fn(&mut PciDevice)| change(&mut facts.pci.devices[0]);
     let mut linkless = facts();
     nic(&mut linkless, |nic| nic.netdev = None);
-    let by_address = topology(&CABLE.replace("eno1", "0000:01:00.0"));
+    let by_address = topology(&cable("").replace("eno1", "0000:01:00.0"));
     let without_link = plan(&by_address, &linkless).expect_err("no link").to_string();
     let told = [
         refused_on(|facts| facts.pci.devices.truncate(1), ""),

@@ -1,0 +1,117 @@
+//! What goes to a guest together with the NIC that it is to have.
+
+use std::collections::HashMap;
+
+use vtax_model::{
+    guest::Attach,
+    method::IoMethod,
+    topology::{Guest, Name, Topology},
+};
+use vtax_sys::pci::Address;
+
+use super::{
+    PlanError,
+    member::Member,
+    ports::{self, NicError, Port},
+    segment::End,
+};
+use crate::facts::{Facts, PciDevice};
+
+/// For each guest with a whole NIC, what else it gets.
+#[derive(Debug, Default)]
+pub(super) struct Companions(HashMap<Name, Vec<PciDevice>>);
+
+/// Why something goes along.
+type Bond = &'static str;
+
+const SAME_GROUP: Bond = "in the same IOMMU group";
+const SAME_ROOT: Bond = "below the same root complex";
+
+impl Companions {
+    /// Nothing of them may be an end of another wire, or go to another guest as well.
+    pub(super) fn of(
+        topology: &Topology,
+        ports: &HashMap<End, Port>,
+        members: &[Member<'_>],
+        facts: &Facts,
+    ) -> Result<Companions, PlanError> {
+        let mut companions = Companions::default();
+        let mut owners: HashMap<Address, &Name> = HashMap::new();
+        for wire in &topology.wires {
+            for (nth, host) in wire.ends.iter().enumerate() {
+                let end = End { host: host.clone(), wire: wire.name.clone() };
+                let (Some(port), Some(guest)) = (ports.get(&end), owner(topology, &end)) else { continue };
+                let name = &wire.nics.as_ref().expect("it has ports").0[nth];
+                let refuse = |error| ports::nic_error(wire, name, error);
+                let whole_root = guest.attach == Attach::RootDomain;
+                let found = companions_of(port, whole_root, facts).map_err(refuse)?;
+                let own = (port.nic.device, if whole_root { SAME_ROOT } else { SAME_GROUP });
+                for (device, bond) in found.iter().map(|(other, bond)| (other.device, *bond)).chain([own]) {
+                    let wired = ports.iter().find(|(other, port)| **other != end && port.nic.device == device);
+                    let wired = wired.map(|(other, _)| at_another_wire(other, members));
+                    let taken = owners.insert(device, &guest.name).map(|other| format!("the guest `{other}` gets it"));
+                    if let Some(why) = wired.or(taken) {
+                        return Err(refuse(NicError::Bound { member: device.to_string(), bond, why }));
+                    }
+                }
+                let found = found.into_iter().map(|(companion, _)| companion).collect();
+                companions.0.insert(guest.name.clone(), found);
+            }
+        }
+        Ok(companions)
+    }
+
+    pub(super) fn get(&self, guest: &Name) -> &[PciDevice] {
+        self.0.get(guest).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// The guest that gets the whole NIC at this end.
+fn owner<'a>(topology: &'a Topology, end: &End) -> Option<&'a Guest> {
+    let whole = |guest: &&Guest| matches!(guest.attach, Attach::Assigned | Attach::RootDomain);
+    topology.guests.iter().filter(whole).find(|guest| guest.host == end.host && guest.wire == end.wire)
+}
+
+fn at_another_wire(end: &End, members: &[Member<'_>]) -> String {
+    let lends = members.iter().find(|member| member.method == IoMethod::SrIov && member.is_at(end));
+    let lends = lends.map(|domain| format!(", and `{}` is to have a virtual function of it", domain.name));
+    format!("it is the NIC of the wire `{}` at `{}`{}", end.wire, end.host, lends.unwrap_or_default())
+}
+
+/// What the kernel moves with a function: the others of its IOMMU group, or all below its root complex.
+/// All of it goes to the guest, and all must be free.
+fn companions_of(port: &Port, whole_root: bool, facts: &Facts) -> Result<Vec<(PciDevice, Bond)>, NicError> {
+    ports::vfio(facts)?;
+    let own = port.nic.device;
+    let below = facts.pci.below(&port.nic.root).filter(|_| whole_root).filter(|device| device.device != own);
+    let mut companions: Vec<(PciDevice, Bond)> = below.map(|device| (device.clone(), SAME_ROOT)).collect();
+    let heads: Vec<Address> = companions.iter().map(|(device, _)| device.device).chain([own]).collect();
+    for member in heads.iter().flat_map(|head| facts.pci.group_of(*head)) {
+        if member.device != own && companions.iter().all(|(known, _)| known.device != member.device) {
+            companions.push((member.clone(), SAME_GROUP));
+        }
+    }
+    has_no_functions(&port.nic)?;
+    companions.iter().try_for_each(|(member, bond)| check(member, bond, facts))?;
+    Ok(companions)
+}
+
+fn has_no_functions(nic: &PciDevice) -> Result<(), NicError> {
+    match nic.sriov.map_or(0, |sriov| sriov.num) {
+        0 => Ok(()),
+        num => Err(NicError::HasVfs { name: nic.name.clone(), num }),
+    }
+}
+
+fn check(member: &PciDevice, bond: Bond, facts: &Facts) -> Result<(), NicError> {
+    has_no_functions(member)?;
+    let lent = || facts.lent.get(&member.device).map(|owner| format!("{owner} has it"));
+    let used = || {
+        let netdev = member.netdev.as_ref()?;
+        netdev.given_address().map(|address| format!("its link {} has the address {address}", netdev.name))
+    };
+    match member.kept.clone().or_else(lent).or_else(used) {
+        Some(why) => Err(NicError::Bound { member: format!("{} ({})", member.device, member.name), bond, why }),
+        None => Ok(()),
+    }
+}
