@@ -23,12 +23,15 @@ use crate::{
 const BAD_INPUT: i32 = 2;
 /// That the user stopped it.
 const INTERRUPTED: i32 = 130;
+/// That its machine, or a guest on that, let it down.
+const UNAVAILABLE: i32 = 69;
 /// That it came to its end in order: done, or cells failed, or interrupted.
 const ENDED: [i32; 3] = [0, 1, INTERRUPTED];
 
-/// Servers that are booted for one run, one after another: QEMU's imitation of a machine that has guests of
-/// its own isn't perfect, and now and then such a machine's kernel panics.
-const BOOTS: u32 = 3;
+/// How often a run is begun or goes on, each time on a server of its own unless one is kept: QEMU's
+/// imitation of a machine that has guests of its own isn't perfect, and now and then the kernel of such a
+/// machine panics, or that of a guest.
+const TRIPS: u32 = 3;
 
 /// A run that came home, and what ended it early.
 pub(crate) type Brought = (Run, Option<anyhow::Error>);
@@ -38,7 +41,7 @@ enum Came {
     /// The user stopped it before it began.
     Nowhere,
     Home(Brought),
-    /// The server is lost, and what landed is kept.
+    /// The server or a guest in it is lost, and what landed is kept.
     Lost(Option<Run>, anyhow::Error),
 }
 
@@ -48,13 +51,13 @@ pub(crate) fn bring_home(order: &Order<'_>, store: &Store, mut old: Option<Run>)
     let arguments = own_arguments().or_input()?;
     let ground = order.ground()?;
     let mut trip = Trip { order: *order, store, ground: &ground, arguments };
-    for boot in 1.. {
+    for nth in 1.. {
         match trip.go(old.take())? {
             Came::Nowhere => break,
             Came::Home(brought) => return Ok(Some(brought)),
-            Came::Lost(run, error) if boot < BOOTS && !ground.interrupt.asked() => {
+            Came::Lost(run, error) if nth < TRIPS && !ground.interrupt.asked() => {
                 eprintln!(
-                    "vtax: {error:#}\nvtax: what landed is kept; another server is booted, and the run goes on there"
+                    "vtax: {error:#}\nvtax: what landed is kept, and the run goes on in a server that is up or booted anew"
                 );
                 old = run;
             }
@@ -204,6 +207,9 @@ impl<'a> Arrivals<'a> {
         let stored = writer.finish(run.state, seconds).context("ending the run").err();
         let status = match ran {
             Err(lost) if error.is_none() && stored.is_none() => return Ok(Came::Lost(Some(run), lost)),
+            Ok(UNAVAILABLE) if error.is_none() && stored.is_none() && left.is_ok() => {
+                return Ok(Came::Lost(Some(run), unfinished(UNAVAILABLE)));
+            }
             ran => ran,
         };
         let ended = match (error, status) {
@@ -298,6 +304,9 @@ mod tests {
             (run.state, run.samples.len(), error.to_string()),
             (RunState::Stopped, 1, "its kernel panicked".into())
         );
+        let (old, writer) = (store.load("demo-1").expect("kept"), store.resume("demo-1").expect("nobody has it"));
+        let again = Arrivals::new(&store, machine(), Some((old, writer))).close(Ok(UNAVAILABLE), Ok(()));
+        assert!(matches!(again, Ok(Came::Lost(Some(_), _))), "a guest in it was lost");
         let early = Arrivals::new(&store, machine(), None).close(Err(anyhow!("its kernel panicked")), Ok(()));
         assert!(matches!(early, Ok(Came::Lost(None, _))), "another may be booted");
         assert_eq!(store.load("demo-1").expect("it is there").state, RunState::Stopped);
@@ -308,7 +317,7 @@ mod tests {
         let (_folder, store) = store();
         let mut arrivals = Arrivals::new(&store, machine(), None);
         assert!(arrivals.take(&beginning()) && arrivals.take(b"{\"sample\":{"));
-        let (_, error) = home(arrivals.close(Ok(69), Ok(())));
+        let (_, error) = home(arrivals.close(Ok(134), Ok(())));
         assert!(error.is_some_and(|error| error.to_string().contains("breaks off")));
     }
 
