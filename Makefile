@@ -3,7 +3,7 @@
 # make kernel a kernel for guests, unpacked into the cache (nothing is installed)
 # make lint   formatting, clippy, documentation
 # make bench  our engine beside iperf3, sockperf and qperf, our engines beside each other, labs
-#             beside the `ip` command, what a guest costs; needs root
+#             beside the `ip` command, what a guest and the emulated server cost; needs root
 
 TARGET  := $(shell rustc --print host-tuple 2>/dev/null)
 RELEASE := target/$(TARGET)/release
@@ -34,4 +34,4 @@ lint:
 bench: build
 	sh scripts/setup.sh bench
 	$(RELEASE)/vtax crosscheck --rounds 13
-	VTAX_AGENT=$(CURDIR)/$(RELEASE)/vtax-agent cargo bench --locked --package vtax --bench recording --bench engines --bench labs --bench guests
+	VTAX_AGENT=$(CURDIR)/$(RELEASE)/vtax-agent cargo bench --locked --package vtax --bench recording --bench engines --bench labs --bench guests --bench server
