@@ -57,7 +57,11 @@ pub(crate) fn whole_nic(server: &Server) {
     let link = lab.run("web", &["ip", "link", "show", "dev", "eth0"]);
     assert!(link.contains("mtu 9000") && link.contains(NEAR), "{link}");
     let owner = server.inventory();
-    assert_eq!(function(&owner, NEAR_NAME)["domain"], "t-whole/web", "{owner}");
+    let nic = function(&owner, NEAR_NAME);
+    assert_eq!(nic["domain"], "t-whole/web", "{owner}");
+    let link = &nic["function"]["netdev"];
+    assert_eq!((&link["name"], &link["mtu"]), (&"eth0".into(), &9000.into()), "its link is in the lab: {nic}");
+    assert!(link["max_mtu"].as_u64() >= Some(9000), "{nic}");
     lab.down();
 
     let both = zone("web", "sut", "sr-iov") + &zone("db", "peer", "sr-iov");
@@ -76,6 +80,9 @@ pub(crate) fn lent(server: &Server) {
     let lab = server.lab("t-lent", 1500, "[[zone]]\nname = \"web\"\nhost = \"sut\"\nmethod = \"sr-iov\"\nvlan = 9\n");
     let told = lab.run("sut", &["ip", "link", "show", "dev", "wire0"]);
     assert!(told.contains("vlan 9"), "{told}");
+    let there = server.inventory();
+    let vf = &function(&there, &format!("{NEAR_NAME}.VF0"))["function"];
+    assert_eq!((&vf["netdev"]["name"], &vf["vf"]["vlan"]), (&"eth0".into(), &9.into()), "its link is in the lab: {vf}");
     lab.down();
     server.assert_as(&with);
     server.destroy_vf();

@@ -57,6 +57,9 @@ pub struct Site {
     census: Option<Census>,
 }
 
+/// Where a lab's directory has its namespaces.
+pub(crate) const PINS: &str = "netns";
+
 /// An open namespace.
 #[derive(Debug)]
 struct Stack {
@@ -75,7 +78,7 @@ impl Site {
     /// The lab's own directory is `directory`; it needn't exist.
     pub(crate) fn new(lab: &Name, directory: &Path) -> Site {
         let (guests, stacks, recorded) = Default::default();
-        let (lab, directory, pins) = (lab.clone(), directory.to_owned(), directory.join("netns"));
+        let (lab, directory, pins) = (lab.clone(), directory.to_owned(), directory.join(PINS));
         Site { lab, blueprint: None, directory, pins, guests, stacks, recorded, census: None }
     }
 

@@ -17,6 +17,7 @@ use crate::{
     facts::{Netdev, PciFacts},
     guest::launch::{Launch, NicKind},
     place::Place,
+    site::PINS,
     step::LabStep,
     world::World,
 };
@@ -74,7 +75,7 @@ impl Owners {
     pub(super) fn look_into(&self, world: &World, facts: &mut PciFacts) {
         for (device, owner) in &self.0 {
             let Some(at) = &owner.at else { continue };
-            let namespace = world.lab_directory(&owner.lab).join(at.namespace.as_str());
+            let namespace = world.lab_directory(&owner.lab).join(PINS).join(at.namespace.as_str());
             let Some((netdev, vfs)) = NetNs::open(&namespace).ok().and_then(|namespace| look(&namespace, at)) else {
                 continue;
             };
