@@ -26,8 +26,10 @@ use crate::{
     wire::{HELLO_LEN, READY, hello, read_hello},
 };
 
-/// How long a connection may take to show its token.
-const SHOW_TOKEN: Duration = Duration::from_secs(2);
+/// How long a connection may take to show its token: as long as TCP takes to send it for the fourth time,
+/// 1 + 2 + 4 s after the first (RFC 6298), as a NIC that has just been given another MTU may still be losing
+/// packets.
+const SHOW_TOKEN: Duration = Duration::from_secs(8);
 
 /// Connections that have not shown a token yet; past this many the oldest is dropped. More than an
 /// initiator has under way.
