@@ -40,16 +40,17 @@ pub struct PinPlan {
 /// NIC's node, else on one node; none that handles most of the interrupts.
 ///
 /// Where there is no room for all of these, the last is given up first, then the one node, then
-/// the cores of their own, and then threads share CPUs. With a single CPU nothing is pinned.
+/// the cores of their own, and then threads share CPUs. A single CPU is both ends'.
 pub fn pin_plan(machine: &Machine, wish: &PinWish) -> PinPlan {
     let threads = [wish.initiator, wish.responder].map(Option::unwrap_or_default);
     let room = Room { machine, wish, threads };
     if threads == [0, 0] {
         return PinPlan::default();
     }
-    if machine.allowed().count() < 2 {
-        let notes = vec!["There is only one CPU to run on, so nothing is pinned.".to_owned()];
-        return PinPlan { notes, ..PinPlan::default() };
+    let mut allowed = machine.allowed();
+    if let (Some(only), None) = (allowed.next(), allowed.next()) {
+        let [initiator, responder] = threads.map(|threads| if threads > 0 { vec![only.number] } else { Vec::new() });
+        return PinPlan { initiator, responder, notes: vec!["There is only one CPU to run on.".to_owned()] };
     }
     let [initiator, responder] = room.choose();
     let notes = room.unmet([&initiator, &responder]);

@@ -36,7 +36,7 @@ const BUSY: &str = "CPU 0, which handles the most interrupts, is among them.";
 #[test]
 fn both_ends_on_small_machines() {
     let one = both([1, 1], None);
-    check("1 CPU", &machine(1, 1, 1), one, [&[], &[]], &["There is only one CPU to run on, so nothing is pinned."]);
+    check("1 CPU", &machine(1, 1, 1), one, [&[0], &[0]], &["There is only one CPU to run on."]);
     check("2 CPUs", &machine(1, 2, 1), one, [&[1], &[0]], &[BUSY]);
     let threads = "The two ends share a core: CPUs 1 and 0 are threads of one.";
     check("1 core of 2", &machine(1, 1, 2), one, [&[1], &[0]], &[threads, BUSY]);
@@ -88,8 +88,8 @@ fn an_end_alone_is_near_the_nic_and_away_from_interrupts() {
     check("NIC on node 1", &two_nodes, alone(5, Some(1)), [&[], &[4, 5, 6, 7, 12]], &[]);
     check("no NIC", &two_nodes, alone(8, None), [&[], &[4, 5, 6, 7, 12, 13, 14, 15]], &[]);
     check("2 CPUs", &machine(1, 2, 1), alone(1, None), [&[], &[1]], &[]);
-    let none = "There is only one CPU to run on, so nothing is pinned.";
-    check("1 CPU", &machine(1, 1, 1), alone(1, Some(0)), [&[], &[]], &[none]);
+    let only = "There is only one CPU to run on.";
+    check("1 CPU", &machine(1, 1, 1), alone(1, Some(0)), [&[], &[0]], &[only]);
     check("nobody", &machine(1, 4, 1), PinWish::default(), [&[], &[]], &[]);
 }
 
@@ -103,17 +103,18 @@ fn arbitrary_machine() -> impl Strategy<Value = Machine> {
 
 proptest! {
     #[test]
-    fn no_cpu_is_given_twice_or_without_leave(
+    fn no_cpu_is_given_without_leave_or_twice_unless_it_is_the_only_one(
         machine in arbitrary_machine(), initiator in 0..6_usize, responder in 0..6_usize, node in 0..4_u32,
     ) {
         for nic_node in [None, Some(node)] {
             let plan = pin_plan(&machine, &both([initiator, responder], nic_node));
             let given: BTreeSet<u32> = plan.initiator.iter().chain(&plan.responder).copied().collect();
-            prop_assert_eq!(given.len(), plan.initiator.len() + plan.responder.len());
+            let twice = given.len() < plan.initiator.len() + plan.responder.len();
+            prop_assert_eq!(twice, machine.allowed().count() == 1 && initiator > 0 && responder > 0);
             prop_assert!(given.iter().all(|number| machine.cpu(*number).is_some_and(|cpu| cpu.allowed)));
             for (cpus, threads) in [(&plan.initiator, initiator), (&plan.responder, responder)] {
                 prop_assert!(cpus.len() <= threads);
-                prop_assert_eq!(cpus.is_empty(), threads == 0 || machine.allowed().count() < 2);
+                prop_assert_eq!(cpus.is_empty(), threads == 0 || machine.allowed().count() == 0);
             }
             let room = machine.allowed().count() >= 2.max(initiator + responder);
             prop_assert!(!room || given.len() == initiator + responder);

@@ -47,8 +47,8 @@ impl Stage {
     /// Says loudly which ends the scheduler may move, and what that costs.
     pub(crate) fn warn_of_unpinned(&self) {
         let parties = self.rows.iter().flat_map(|staged| staged.pairs.iter().flatten());
-        let mut loose: Vec<String> =
-            parties.filter(|party| party.cpus.is_empty()).map(|party| self.loose(party)).collect();
+        let loose = parties.filter(|party| party.cpus.is_empty());
+        let mut loose: Vec<String> = loose.map(|party| party.name.to_string()).collect();
         loose.sort();
         loose.dedup();
         if !loose.is_empty() {
@@ -57,12 +57,6 @@ impl Stage {
                 loose.join(", ")
             );
         }
-    }
-
-    fn loose(&self, party: &Party) -> String {
-        let allowed = self.agents.get(party).facts.cpus_allowed.len();
-        let why = if allowed < 2 { " (it has one CPU only)" } else { "" };
-        format!("{}{why}", party.name)
     }
 }
 
@@ -126,7 +120,7 @@ impl Plan<'_> {
 
     /// Gives an end its CPUs. In a guest they are its vCPUs', and its threads get some of those.
     fn settle(&self, party: &mut Party, cpus: Vec<u32>) {
-        let inside = self.inside(party).filter(|_| !cpus.is_empty()).unwrap_or_default();
+        let inside = if cpus.is_empty() { Vec::new() } else { self.inside(party) };
         match &mut party.vcpus {
             Some(vcpus) => {
                 vcpus.cpus = cpus;
@@ -136,15 +130,10 @@ impl Plan<'_> {
         }
     }
 
-    /// A guest with one CPU leaves no choice.
-    fn inside(&self, party: &Party) -> Option<Vec<u32>> {
+    fn inside(&self, party: &Party) -> Vec<u32> {
         let machine = &self.agents.get(party).facts.machine;
-        let mut allowed = machine.cpus.iter().filter(|cpu| cpu.allowed).map(|cpu| cpu.number);
-        if let (Some(only), None) = (allowed.next(), allowed.next()) {
-            return Some(vec![only]);
-        }
         let wish = PinWish { initiator: Some(self.threads(machine)), ..PinWish::default() };
-        Some(pin_plan(machine, &wish).initiator)
+        pin_plan(machine, &wish).initiator
     }
 
     /// What was asked for one end: its own wish, else the run's. Of one list for two ends on one
