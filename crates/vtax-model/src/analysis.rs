@@ -15,7 +15,7 @@ use crate::{
         CellRecord, CellStatus, Disturbance, Estimate, FileSummary, FloorRecord, Metric, Percentile, PlanRecord,
         ResultDocument, RttSummary, SCHEMA, SummaryRecord, TaxRecord,
     },
-    run::{CpuFigures, EmulatedServer, EndCpu, EndRecord, Figures, RowEnds, RttFigures, Run, RunState, Sample},
+    run::{CpuFigures, EndCpu, EndRecord, Figures, RowEnds, RttFigures, Run, RunState, Sample},
     stats::{
         Comparison, Confidence, Finding, NoiseFloor, Pair, PairedTax, Shift, Significance, Summary, judge_family,
         percentile_intervals,
@@ -36,7 +36,7 @@ pub fn analyse(run: &Run) -> ResultDocument {
         id: header.id.clone(),
         state: *state,
         started: header.started.clone(),
-        caveat: header.environment.server.as_ref().map(|_| EmulatedServer::CAVEAT.to_owned()),
+        caveat: header.environment.caveat().map(str::to_owned),
         wall_seconds: *wall_seconds,
         both: header.study.both,
         baseline: header.study.baseline,

@@ -165,6 +165,7 @@ impl Order<'_> {
         qemu.wait_agent_telling(patience, tell).or_infrastructure()?;
         write_machine(&qemu, facts.no_kvm).or_infrastructure()?;
         let server = Server::attach(lab, false)?;
+        server.tell_itself().or_infrastructure()?;
         server.make_functions(self.spec.vfs).or_infrastructure()?;
         phases.done(&format!("{} booted", self.spec));
         Ok(server)
@@ -252,22 +253,28 @@ impl Server {
 
     /// What the server has read of this machine's files may have changed since.
     fn forget_files(&self) -> anyhow::Result<()> {
-        self.shell("echo 3 > /proc/sys/vm/drop_caches")
+        self.shell("echo 3 > /proc/sys/vm/drop_caches", &[])
+    }
+
+    /// What it is, so that all that is measured in it says so.
+    fn tell_itself(&self) -> anyhow::Result<()> {
+        self.shell(&format!("cat > {}", EmulatedServer::FILE), &serde_json::to_vec(&self.machine)?)
     }
 
     /// Virtual functions of each NIC, driven by what drives them there.
     fn make_functions(&self, vfs: u32) -> anyhow::Result<()> {
         match vfs {
             0 => Ok(()),
-            vfs => self.shell(&format!(
-                "for nic in /sys/bus/pci/devices/*/sriov_numvfs; do echo {vfs} > \"$nic\" || exit; done"
-            )),
+            vfs => self.shell(
+                &format!("for nic in /sys/bus/pci/devices/*/sriov_numvfs; do echo {vfs} > \"$nic\" || exit; done"),
+                &[],
+            ),
         }
     }
 
-    fn shell(&self, script: &str) -> anyhow::Result<()> {
+    fn shell(&self, script: &str, stdin: &[u8]) -> anyhow::Result<()> {
         let command = ["/bin/sh", "-c", script].map(str::to_owned);
-        let ran = self.link.run(&command, &[], CHORE).map_err(|error| explain(&self.qemu, error))?;
+        let ran = self.link.run(&command, stdin, CHORE).map_err(|error| explain(&self.qemu, error))?;
         match ran.status {
             0 => Ok(()),
             status => bail!("`{script}` failed in the emulated server with status {status}: {}", ran.stderr.trim_end()),

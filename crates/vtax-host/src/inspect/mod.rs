@@ -9,7 +9,7 @@ mod network;
 mod route;
 mod tree;
 
-use vtax_model::run::Environment;
+use vtax_model::run::{EmulatedServer, Environment};
 
 use idle::Idle;
 
@@ -43,8 +43,7 @@ pub fn environment(tree: &Tree) -> Environment {
         turbo: frequency::turbo(tree),
         deepest_idle_us: idle.deepest_us(),
         idle: idle.facts(),
-        // Whoever carried this program in knows it.
-        server: None,
+        server: emulated_server(tree),
         smt: cpu::smt(tree),
         hypervisor: cpu::hypervisor(tree),
         mitigations: cpu::mitigations(tree),
@@ -53,6 +52,10 @@ pub fn environment(tree: &Tree) -> Environment {
         network_sysctls: network::sysctls(tree),
         privilege: kernel::privilege(tree),
     }
+}
+
+fn emulated_server(tree: &Tree) -> Option<EmulatedServer> {
+    serde_json::from_str(&tree.text(EmulatedServer::FILE.trim_start_matches('/'))?).ok()
 }
 
 #[cfg(test)]
@@ -77,8 +80,10 @@ mod tests {
             ("sys/devices/system/clocksource/clocksource0/available_clocksource", "tsc hpet acpi_pm \n"),
             ("sys/hypervisor/type", "xen\n"),
             ("proc/self/uid_map", "         0          0 4294967295\n"),
+            ("run/vtax-emulated-server.json", r#"{"spec":"emulated:nics=2","accel":"tcg","qemu":"10.0"}"#),
         ]);
         let found = environment(&tree);
+        assert_eq!(found.server.map(|server| server.spec).as_deref(), Some("emulated:nics=2"));
         assert_eq!((found.kernel.as_str(), found.hostname.as_str()), ("6.12.1", "t7"));
         assert_eq!((found.kernel_build.as_str(), found.preemption.as_str()), ("#1 SMP PREEMPT", "PREEMPT"));
         assert_eq!((found.cpus, found.numa_nodes, found.memory_bytes), (5, 2, 24_576_000));

@@ -88,6 +88,13 @@ pub struct Environment {
     pub server: Option<EmulatedServer>,
 }
 
+impl Environment {
+    /// What is to be said with each figure that was taken there.
+    pub fn caveat(&self) -> Option<&'static str> {
+        self.server.as_ref().map(|_| EmulatedServer::CAVEAT)
+    }
+}
+
 /// A whole server with its NICs that QEMU emulates. Every figure taken in it tells that something works,
 /// and nothing of how fast it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,6 +113,8 @@ pub struct EmulatedServer {
 impl EmulatedServer {
     /// What is said wherever a figure from one is shown.
     pub const CAVEAT: &str = "emulated server: shows function, not speed";
+    /// Where such a machine has this about itself, as JSON. It is put there by who boots it.
+    pub const FILE: &str = "/run/vtax-emulated-server.json";
 }
 
 /// How CPUs idle (`/sys/devices/system/cpu/cpuidle`).

@@ -24,8 +24,10 @@ fn heading(calibration: &Calibration) -> String {
         Some([first, second]) => format!("who asks or sends on CPU {first}, the other end on CPU {second}"),
         None => "NOT PINNED: there are not two CPUs; expect round-trip times to jump fourfold".to_owned(),
     };
+    let caveat = environment.caveat().map(|caveat| format!("{caveat}\n")).unwrap_or_default();
     format!(
         "What vtax's figures are worth on this machine\n\n\
+         {caveat}\
          Linux {}, {}, governor {}\n{pins}\n\
          clock      {}: {:.0} ns a reading, steps of {} ns (the kernel claims {} ns)\n\
          recording  {:.1} ns a transaction\n\n",
@@ -101,7 +103,8 @@ mod tests {
     use super::*;
     use crate::calibrate::{SCHEMA, clock::ClockRecord, floors::Shown};
     use vtax_model::{
-        run::Environment,
+        guest::Accelerator,
+        run::{EmulatedServer, Environment},
         workload::{TestKind, Transport},
     };
 
@@ -155,5 +158,10 @@ mod tests {
             ],
         };
         insta::assert_snapshot!(render(&calibration));
+        let server =
+            EmulatedServer { spec: "emulated".into(), accel: Accelerator::Tcg, qemu: "10.0".into(), why_not_kvm: None };
+        let environment = Environment { server: Some(server), ..calibration.environment.clone() };
+        let there = render(&Calibration { environment, ..calibration });
+        assert!(there.contains("on this machine\n\nemulated server: shows function, not speed\nLinux"), "{there}");
     }
 }

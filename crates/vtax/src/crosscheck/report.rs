@@ -21,9 +21,10 @@ pub(crate) fn render(crosscheck: &Crosscheck) -> String {
 }
 
 fn heading(crosscheck: &Crosscheck) -> String {
+    let caveat = crosscheck.environment.caveat().map(|caveat| format!("{caveat}\n")).unwrap_or_default();
     let mut text = format!(
-        "Our engine beside other tools: {} rounds, seed {}\nLinux {}, {}\n",
-        crosscheck.rounds, crosscheck.seed, crosscheck.environment.kernel, crosscheck.environment.cpu_model
+        "Our engine beside other tools: {} rounds, seed {}\n{}Linux {}, {}\n",
+        crosscheck.rounds, crosscheck.seed, caveat, crosscheck.environment.kernel, crosscheck.environment.cpu_model
     );
     text += &match crosscheck.cpus {
         Some([first, second]) => {

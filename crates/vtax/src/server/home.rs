@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf, time::Instant};
 use anyhow::{Context, anyhow};
 use vtax_agent::protocol::Stream;
 use vtax_model::{
-    run::{EmulatedServer, Run, RunState},
+    run::{Run, RunState},
     server::ServerSpec,
 };
 
@@ -90,7 +90,7 @@ impl Trip<'_> {
             None => Vec::new(),
         };
         let command = command([&self.arguments[..], &["--relay".to_owned()], &of_relay].concat()).or_input()?;
-        let mut arrivals = Arrivals::new(self.store, server.machine.clone(), old.zip(writer));
+        let mut arrivals = Arrivals::new(self.store, old.zip(writer));
         let ran = server.run(&command, &self.ground.interrupt, |stream, bytes| match stream {
             Stream::Stdout => arrivals.take(bytes),
             Stream::Stderr => {
@@ -129,7 +129,6 @@ impl Drop for Handed {
 /// What arrives, and where it is kept.
 struct Arrivals<'a> {
     store: &'a Store,
-    machine: EmulatedServer,
     reader: Reader,
     /// The run as far as it is here, from its first line on.
     kept: Option<(Run, RunWriter)>,
@@ -141,10 +140,10 @@ struct Arrivals<'a> {
 }
 
 impl<'a> Arrivals<'a> {
-    fn new(store: &'a Store, machine: EmulatedServer, kept: Option<(Run, RunWriter)>) -> Arrivals<'a> {
+    fn new(store: &'a Store, kept: Option<(Run, RunWriter)>) -> Arrivals<'a> {
         let old = kept.is_some();
         let (reader, begun) = (Reader::default(), Instant::now());
-        Arrivals { store, machine, reader, kept, old, state: None, error: None, begun }
+        Arrivals { store, reader, kept, old, state: None, error: None, begun }
     }
 
     /// Whether more is wanted: not if something can't be kept.
@@ -166,8 +165,7 @@ impl<'a> Arrivals<'a> {
         match (line, &mut self.kept) {
             (Line::Run(_), Some(_)) if self.old => {}
             (Line::Run(opening), None) => {
-                let mut header = *opening.header;
-                header.environment.server = Some(self.machine.clone());
+                let header = *opening.header;
                 let writer = self.store.create_run(&header)?;
                 let (samples, failures) = (Vec::new(), Vec::new());
                 let run = Run { header, state: RunState::Running, wall_seconds: 0.0, samples, failures };
@@ -238,18 +236,13 @@ fn not_begun(status: i32, error: Option<anyhow::Error>) -> Stop {
 
 #[cfg(test)]
 mod tests {
-    use vtax_model::{cell::Arm, guest::Accelerator, run::Failure};
+    use vtax_model::{cell::Arm, run::Failure};
 
     use super::*;
     use crate::{
         server::lines::{VERSION, Written, text},
         store::tests::{header, sample},
     };
-
-    fn machine() -> EmulatedServer {
-        let (spec, qemu) = ("emulated:nics=2".to_owned(), "10.0".to_owned());
-        EmulatedServer { spec, accel: Accelerator::Tcg, qemu, why_not_kvm: None }
-    }
 
     fn store() -> (tempfile::TempDir, Store) {
         let folder = tempfile::tempdir().expect("a folder");
@@ -279,13 +272,12 @@ mod tests {
     }
 
     #[test]
-    fn what_landed_is_in_the_store_with_the_server_that_it_is_from() {
+    fn what_landed_is_in_the_store_at_once() {
         let (_folder, store) = store();
-        let mut arrivals = Arrivals::new(&store, machine(), None);
+        let mut arrivals = Arrivals::new(&store, None);
         assert!(arrivals.take(&beginning()));
         let kept = store.load("demo-1").expect("it is there at once");
         assert_eq!((kept.samples.len(), kept.failures.len(), kept.state), (1, 0, RunState::Running));
-        assert_eq!(kept.header.environment.server, Some(machine()));
         assert!(arrivals.take(&end(RunState::Complete)));
         let (run, error) = home(arrivals.close(Ok(0), Ok(())));
         assert!(error.is_none(), "{error:?}");
@@ -296,7 +288,7 @@ mod tests {
     #[test]
     fn a_server_that_dies_leaves_what_landed() {
         let (_folder, store) = store();
-        let mut arrivals = Arrivals::new(&store, machine(), None);
+        let mut arrivals = Arrivals::new(&store, None);
         assert!(arrivals.take(&beginning()));
         let came = arrivals.close(Err(anyhow!("its kernel panicked")), Ok(())).expect("it began");
         let Came::Lost(Some(run), error) = came else { panic!("the server is lost") };
@@ -305,9 +297,9 @@ mod tests {
             (RunState::Stopped, 1, "its kernel panicked".into())
         );
         let (old, writer) = (store.load("demo-1").expect("kept"), store.resume("demo-1").expect("nobody has it"));
-        let again = Arrivals::new(&store, machine(), Some((old, writer))).close(Ok(UNAVAILABLE), Ok(()));
+        let again = Arrivals::new(&store, Some((old, writer))).close(Ok(UNAVAILABLE), Ok(()));
         assert!(matches!(again, Ok(Came::Lost(Some(_), _))), "a guest in it was lost");
-        let early = Arrivals::new(&store, machine(), None).close(Err(anyhow!("its kernel panicked")), Ok(()));
+        let early = Arrivals::new(&store, None).close(Err(anyhow!("its kernel panicked")), Ok(()));
         assert!(matches!(early, Ok(Came::Lost(None, _))), "another may be booted");
         assert_eq!(store.load("demo-1").expect("it is there").state, RunState::Stopped);
     }
@@ -315,7 +307,7 @@ mod tests {
     #[test]
     fn a_vtax_that_ends_in_the_middle_of_a_line_is_told() {
         let (_folder, store) = store();
-        let mut arrivals = Arrivals::new(&store, machine(), None);
+        let mut arrivals = Arrivals::new(&store, None);
         assert!(arrivals.take(&beginning()) && arrivals.take(b"{\"sample\":{"));
         let (_, error) = home(arrivals.close(Ok(134), Ok(())));
         assert!(error.is_some_and(|error| error.to_string().contains("breaks off")));
@@ -324,11 +316,11 @@ mod tests {
     #[test]
     fn nothing_more_is_wanted_behind_what_cannot_be_kept() {
         let (_folder, store) = store();
-        let mut arrivals = Arrivals::new(&store, machine(), None);
+        let mut arrivals = Arrivals::new(&store, None);
         assert!(arrivals.take(&beginning()) && !arrivals.take(&beginning()), "a second plan");
         let (_, error) = home(arrivals.close(Ok(130), Ok(())));
         assert!(error.is_some_and(|error| error.to_string().contains("second run")));
-        let mut early = Arrivals::new(&store, machine(), None);
+        let mut early = Arrivals::new(&store, None);
         assert!(!early.take(&end(RunState::Complete)));
         assert!(early.close(Ok(0), Ok(())).is_err(), "there is no run");
     }
@@ -336,11 +328,11 @@ mod tests {
     #[test]
     fn a_run_that_goes_on_is_not_begun_again() {
         let (_folder, store) = store();
-        let mut first = Arrivals::new(&store, machine(), None);
+        let mut first = Arrivals::new(&store, None);
         assert!(first.take(&beginning()));
         drop(first);
         let (old, writer) = (store.load("demo-1").expect("kept"), store.resume("demo-1").expect("nobody has it"));
-        let mut again = Arrivals::new(&store, machine(), Some((old, writer)));
+        let mut again = Arrivals::new(&store, Some((old, writer)));
         let header = header("demo-1", "2026-01-01T00:00:00Z");
         assert!(again.take(&text(&Written::Run { version: VERSION, header: &header }).expect("memory")));
         assert!(again.take(&text(&Written::Sample(&sample(0, Arm::A, 2))).expect("memory")));
@@ -353,7 +345,7 @@ mod tests {
     fn a_run_that_never_began_ends_as_its_vtax_did() {
         let (_folder, store) = store();
         for (status, told) in [(2, "status 2"), (69, "status 69"), (130, "stopped before")] {
-            let came = Arrivals::new(&store, machine(), None).close(Ok(status), Ok(()));
+            let came = Arrivals::new(&store, None).close(Ok(status), Ok(()));
             let stop = came.err().expect("there is no run");
             assert!(stop.to_string().contains(told), "{stop}");
         }
