@@ -21,7 +21,7 @@ const SHORT: Duration = Duration::from_millis(300);
 
 fn stranger(port: u16) -> TcpStream {
     let stream = TcpStream::connect(target(port)).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     stream
 }
 
@@ -62,7 +62,7 @@ fn a_silent_stranger_is_dropped_after_a_while() {
         let served = scope.spawn(|| responder.serve(&cancel));
         let begun = Instant::now();
         assert!(is_turned_away(stranger(port)));
-        assert!((1.5..3.5).contains(&begun.elapsed().as_secs_f64()), "{:?}", begun.elapsed());
+        assert!((7.5..10.0).contains(&begun.elapsed().as_secs_f64()), "{:?}", begun.elapsed());
         cancel.cancel();
         assert!(matches!(served.join().unwrap().unwrap_err().error, EngineError::Cancelled));
     });
