@@ -2,9 +2,10 @@
 
 use std::{
     collections::BTreeSet,
-    fs,
+    fs, iter,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     path::Path,
+    process,
 };
 
 use rustix::fs::{FileType, major, minor, stat};
@@ -13,6 +14,8 @@ use rustix::fs::{FileType, major, minor, stat};
 const ESTABLISHED: &str = "01";
 /// The port of ssh, in hexadecimal.
 const SSH: &str = "0016";
+/// Processes come and go while they are read, so that a number may stand in a circle.
+const ANCESTORS_MOST: usize = 64;
 
 /// A block device that is needed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,14 +35,30 @@ pub(super) fn disks() -> Vec<Disk> {
     disks
 }
 
-/// This machine's addresses that ssh sessions go to. sudo(8) takes the variable away, so the
-/// kernel's list of connections is looked at as well.
+/// This machine's addresses that ssh sessions go to: our own, on whatever port, and all on the usual one.
 pub(super) fn sessions() -> BTreeSet<IpAddr> {
-    let variable = std::env::var("SSH_CONNECTION").unwrap_or_default();
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| fs::read_to_string(path).unwrap_or_default());
     let listed = tables.iter().flat_map(|table| table.lines().filter_map(session));
-    let all: BTreeSet<IpAddr> = of_variable(&variable).into_iter().chain(listed).collect();
+    let all: BTreeSet<IpAddr> = of_ancestors(Path::new("/proc"), process::id()).into_iter().chain(listed).collect();
     all.into_iter().filter(|address| !address.is_loopback()).collect()
+}
+
+/// By the variable that sshd(8) sets, in the environment of this process and of all above it: sudo(8) takes
+/// it away from ours, but not from the shell's that it was called in.
+fn of_ancestors(proc: &Path, process: u32) -> BTreeSet<IpAddr> {
+    let parent = |process: &u32| {
+        let status = fs::read_to_string(proc.join(process.to_string()).join("status")).ok()?;
+        let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+        parent.trim().parse().ok()
+    };
+    let connection = |process: u32| {
+        // Somebody else's can't be read, and isn't ours then.
+        let environment = fs::read(proc.join(process.to_string()).join("environ")).ok()?;
+        let mut variables = environment.split(|byte| *byte == 0);
+        let value = variables.find_map(|variable| variable.strip_prefix(b"SSH_CONNECTION="))?;
+        of_variable(std::str::from_utf8(value).ok()?)
+    };
+    iter::successors(Some(process), parent).take(ANCESTORS_MOST).filter_map(connection).collect()
 }
 
 /// Whether the running kernel has a module of this name, or has it built in.
@@ -92,7 +111,8 @@ fn unescape(text: &str) -> String {
 
 /// Client address, client port, our address, our port.
 fn of_variable(text: &str) -> Option<IpAddr> {
-    plain(text.split(' ').nth(2)?.parse().ok()?)
+    // An address that is a link's has the link behind it.
+    plain(text.split(' ').nth(2)?.split('%').next()?.parse().ok()?)
 }
 
 /// A line of `/proc/net/tcp` or `tcp6`: our address and port, theirs, and the state, behind a number.
@@ -161,6 +181,7 @@ mod tests {
     fn sessions_are_told_by_variable_and_by_list() {
         assert_eq!(of_variable("192.0.2.9 51234 192.0.2.1 22"), "192.0.2.1".parse().ok());
         assert_eq!(of_variable(""), None);
+        assert_eq!(of_variable("fe80::9%eth0 51234 fe80::1%eth0 22"), "fe80::1".parse().ok());
         let word = |octets: [u8; 4]| format!("{:08X}", u32::from_ne_bytes(octets));
         let line = |address: &str, port: &str, state: &str| {
             format!("   1: {address}:{port} 010200C0:C822 {state} 00000000:00000000 02:0 0 0")
@@ -171,6 +192,24 @@ mod tests {
         assert_eq!(session(&line(&v4, "0050", "01")), None);
         let mapped = [word([0; 4]), word([0; 4]), word([0, 0, 0xff, 0xff]), v4].concat();
         assert_eq!(session(&line(&mapped, "0016", "01")), "192.0.2.1".parse().ok());
+    }
+
+    #[test]
+    fn the_session_that_sudo_was_called_in_is_found_on_any_port() {
+        let proc = tempfile::tempdir().expect("made");
+        let process = |id: u32, parent: u32, environment: &str| {
+            let folder = proc.path().join(id.to_string());
+            fs::create_dir(&folder).expect("made");
+            fs::write(folder.join("status"), format!("Name:\tx\nPPid:\t{parent}\n")).expect("written");
+            fs::write(folder.join("environ"), environment).expect("written");
+        };
+        let found = || of_ancestors(proc.path(), 40);
+        process(40, 30, "PATH=/bin\0SUDO_USER=me\0");
+        process(30, 20, "");
+        process(20, 1, "HOME=/root\0SSH_CONNECTION=192.0.2.9 51234 192.0.2.1 2222\0TERM=x\0");
+        assert_eq!(found(), BTreeSet::from(["192.0.2.1".parse().expect("an address")]));
+        process(1, 40, "");
+        assert_eq!(found().len(), 1, "a circle is left");
     }
 
     #[test]
