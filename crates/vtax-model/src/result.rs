@@ -77,7 +77,8 @@ pub struct Disturbance {
     /// User-space time of programs other than the two ends. The CPU figures contain it, and what
     /// those programs did in the kernel, which can't be told from the path's own work.
     pub other_programs: f64,
-    /// Time that the hypervisor gave to others.
+    /// Steal: time in which a machine wanted to run, and its hypervisor ran others: in a guest those may be the
+    /// other guests of the study.
     pub stolen: f64,
 }
 

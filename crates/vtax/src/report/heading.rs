@@ -282,7 +282,7 @@ fn asked(policy: &Pinning) -> String {
 /// Shares of the machine's CPU time while samples were taken.
 fn load(disturbance: &Disturbance) -> String {
     let Disturbance { other_programs, stolen } = disturbance;
-    format!("other programs took {:.1} % of the CPUs, the hypervisor {:.1} %", other_programs * 1e2, stolen * 1e2)
+    format!("other programs took {:.1} % of the CPUs, whoever shares them {:.1} %", other_programs * 1e2, stolen * 1e2)
 }
 
 fn cpus(cpus: &[u32]) -> String {
