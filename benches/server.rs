@@ -70,15 +70,17 @@ fn main() -> Outcome<()> {
         let begun = Instant::now();
         let server = bench.server()?;
         boots.push(begun.elapsed().as_secs_f64());
+        eprintln!("round {round} of {ROUNDS}: booted in {:.2} s", begun.elapsed().as_secs_f64());
         // The first has the trial of KVM with it, and what is read of vtax's files for the first time.
         first.push(bench.lab(Load::Guests(1))?.up);
         for load in shuffled(LOADS)? {
-            times.entry(load).or_default().push(bench.lab(load)?);
+            let took = bench.lab(load)?;
+            eprintln!("round {round} of {ROUNDS}: {}: up {:.2} s, down {:.2} s", load.name(), took.up, took.down);
+            times.entry(load).or_default().push(took);
         }
         let begun = Instant::now();
         drop(server);
         downs.push(begun.elapsed().as_secs_f64());
-        eprintln!("round {round} of {ROUNDS}");
     }
     println!("{}; {ROUNDS} rounds, s: median [least, most]", ServerSpec::default());
     println!("  boot until its agent answers      {}", spread(&boots)?);
