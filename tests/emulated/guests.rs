@@ -1,10 +1,10 @@
 //! Guests with functions, whole NICs and root complexes, by VFIO and KVM.
 
-use std::fs;
+use std::fs::{self, File};
 
 use serde_json::Value;
 
-use super::{FAR, NEAR, NEAR_NAME, Server, function as named};
+use super::{FAR, NEAR, NEAR_NAME, Server, bench::printed, function as named};
 
 fn guest(name: &str, host: &str, method: &str) -> String {
     format!("[[guest]]\nname = \"{name}\"\nhost = \"{host}\"\nmethod = \"{method}\"\nmemory = \"160 MiB\"\n")
@@ -26,6 +26,16 @@ pub(crate) fn function(server: &Server) {
     assert_eq!(lab.run("web", &["cat", "/sys/class/net/eth0/address"]).trim(), "02:00:5e:10:00:09");
     assert!(lab.reaches("web", "peer", 8900) && lab.reaches("peer", "web", 8900));
     assert!(server.printed(&["lab", "list"]).contains("KVM"), "guests in the server run under KVM");
+    let ties = &lab.plan["ties"][0];
+    assert_eq!((&ties["guest"], &ties["depends_on"][0]["host"]), (&"web".into(), &"sut".into()), "{ties}");
+    assert_eq!(ties["migration"]["live"], false, "{ties}");
+
+    // Standard input goes from here into the server, and from there into the guest.
+    let words = server.bench().path().join("words");
+    fs::write(&words, "through two machines\n").expect("a file of the test");
+    let mut cat = server.bench().command(&["--server", "emulated", "lab", "exec", "t-vf", "web", "--", "cat"]);
+    let copied = cat.stdin(File::open(&words).expect("just written")).output().expect("vtax runs");
+    assert_eq!(printed(&copied), "through two machines\n");
     lab.down();
     server.assert_as(&before);
     server.destroy_vf();

@@ -76,13 +76,24 @@ pub struct Blocker {
 const VFIO: &str = "QEMU can't read a device's state by vfio-pci; give the guest a paravirtual NIC";
 const NINE_P: &str = "QEMU doesn't migrate a guest that has files of its host mounted";
 
+/// A guest of a plan, and what ties it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct GuestTies {
+    /// The guest.
+    pub guest: Name,
+    /// Its ties.
+    #[serde(flatten)]
+    pub ties: Ties,
+}
+
 /// The ties of each guest that a plan starts, in that order.
-pub fn of_plan(plan: &Plan) -> Vec<(Name, Ties)> {
+pub fn of_plan(plan: &Plan) -> Vec<GuestTies> {
     let started = plan.steps.iter().filter_map(|step| match step {
         LabStep::StartGuest { launch, .. } => Some(launch),
         _ => None,
     });
-    started.map(|launch| (launch.name.clone(), Ties::of(launch, &plan.blueprint, &plan.steps))).collect()
+    let ties = |launch| Ties::of(launch, &plan.blueprint, &plan.steps);
+    started.map(|launch| GuestTies { guest: launch.name.clone(), ties: ties(launch) }).collect()
 }
 
 impl Ties {

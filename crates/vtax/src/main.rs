@@ -9,6 +9,7 @@ mod exit;
 mod report;
 mod rig;
 mod server;
+mod stdin;
 mod store;
 mod study;
 

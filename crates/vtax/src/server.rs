@@ -183,19 +183,21 @@ impl Server {
         Ok(Server { lab, qemu, link: Arc::new(link), spec, machine, found, _seat: seat })
     }
 
-    /// Runs a program in it and hands on what it writes, until it ends; returns its status. Ctrl-C is
-    /// handed to the program, and so it is if `on_output` says that it is not wanted any more.
+    /// Runs a program in it with `input` on its standard input, and hands on what it writes, until it ends;
+    /// returns its status. Ctrl-C is handed to the program, and so it is if `on_output` says that it is not
+    /// wanted any more.
     ///
     /// # Errors
     /// The server is lost, with what it said last.
     pub(crate) fn run(
         &self,
         command: &[String],
+        input: &[u8],
         interrupt: &Interrupt,
         mut on_output: impl FnMut(Stream, &[u8]) -> bool,
     ) -> anyhow::Result<i32> {
         let lost = |error| explain(&self.qemu, error);
-        let running = self.link.start(command, &[], WATCHED_MOST).map_err(lost)?;
+        let running = self.link.start(command, input, WATCHED_MOST).map_err(lost)?;
         let (link, session) = (Arc::clone(&self.link), running.session());
         let end = move || {
             // Nobody waits for the answer: the program's end is what tells.

@@ -8,7 +8,7 @@ use crate::{
 
 /// Every guest's ties, as they are started.
 fn ties(plan: &Plan) -> Vec<Ties> {
-    of_plan(plan).into_iter().map(|(_, ties)| ties).collect()
+    of_plan(plan).into_iter().map(|guest| guest.ties).collect()
 }
 
 fn planned(facts: &Facts, guests: &str) -> Plan {

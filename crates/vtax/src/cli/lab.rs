@@ -40,8 +40,8 @@ pub(crate) enum LabVerb {
     },
     /// Run a command in a host, zone or guest of a lab
     ///
-    /// In a guest it gets standard input first, to its end and at most 512 KiB, unless that is a
-    /// terminal; what it prints comes when it has ended, at most 1 MiB of each output.
+    /// In a guest, and in an emulated server, it gets standard input first, to its end and at most 512 KiB,
+    /// unless that is a terminal.
     Exec {
         /// The lab's name, or the file that it was made from
         #[arg(value_name = "LAB|FILE")]

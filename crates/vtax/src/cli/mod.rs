@@ -130,6 +130,11 @@ impl Verb {
             _ => Ok(Some((spec, Stay::Command))),
         }
     }
+
+    /// Whether it hands standard input on.
+    fn has_input(&self) -> bool {
+        matches!(self, Verb::Lab(lab::LabVerb::Exec { .. }))
+    }
 }
 
 /// Carries out what the user asked for.
@@ -137,7 +142,8 @@ pub(crate) fn dispatch(mut line: CommandLine) -> Result<Exit, Stop> {
     line.places.wants_cables = matches!(&line.verb, Verb::Run(args) if args.has_no_cables());
     let places = &line.places;
     if let Some((spec, stay)) = line.verb.elsewhere(places)? {
-        return crate::server::relay(&Order { spec, stay, exact: false, places, kernel: None });
+        let order = Order { spec, stay, exact: false, places, kernel: None };
+        return crate::server::relay(&order, line.verb.has_input());
     }
     match line.verb {
         Verb::Demo(output) => demo::demo(output, places),

@@ -89,9 +89,9 @@ impl Trip<'_> {
             None if self.order.places.wants_cables => cables(&server.spec).collect(),
             None => Vec::new(),
         };
-        let command = command([&self.arguments[..], &["--relay".to_owned()], &of_relay].concat()).or_input()?;
+        let command = command([&self.arguments[..], &of_relay].concat()).or_input()?;
         let mut arrivals = Arrivals::new(self.store, old.zip(writer));
-        let ran = server.run(&command, &self.ground.interrupt, |stream, bytes| match stream {
+        let ran = server.run(&command, &[], &self.ground.interrupt, |stream, bytes| match stream {
             Stream::Stdout => arrivals.take(bytes),
             Stream::Stderr => {
                 put(stream, bytes);

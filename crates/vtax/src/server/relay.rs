@@ -12,12 +12,16 @@ use anyhow::Context;
 use vtax_agent::protocol::Stream;
 
 use super::{Order, Server, Stay};
-use crate::exit::{Blamed, Exit, Stop};
+use crate::{
+    exit::{Blamed, Exit, Stop},
+    stdin,
+};
 
 /// How a vtax in a server is told that it is one.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Relay {
-    /// Write runs as lines to standard output, in place of the store and the report
+    /// A vtax outside was called: runs are written as lines to standard output, in place of the store and the
+    /// report
     #[arg(long = "relay", global = true, hide = true)]
     outside: bool,
     /// The run that is to go on
@@ -37,6 +41,11 @@ impl Relay {
     pub(crate) fn is_outside(&self) -> bool {
         self.outside
     }
+
+    /// What a command needs, behind its verb, to come here from where the user is.
+    pub(crate) fn way_here(&self) -> &'static str {
+        if self.outside { " --server emulated" } else { "" }
+    }
 }
 
 /// What is passed on of the environment. Results stay in the server's memory: nobody looks for them.
@@ -45,20 +54,21 @@ const PASSED: [&str; 8] =
 const STATE: &str = "VTAX_STATE=/run/vtax-state";
 
 /// Carries out what the user asked for in the server, and ends as that ends.
-pub(crate) fn relay(order: &Order<'_>) -> Result<Exit, Stop> {
-    carry_out(order, &command(own_arguments().or_input()?).or_input()?)
+pub(crate) fn relay(order: &Order<'_>, has_input: bool) -> Result<Exit, Stop> {
+    carry_out(order, &command(own_arguments().or_input()?).or_input()?, has_input)
 }
 
 /// Runs any command in the server that is up, and ends as that ends.
 pub(crate) fn exec(order: &Order<'_>, program: &[OsString]) -> Result<Exit, Stop> {
     let program = program.iter().cloned().map(text).collect::<anyhow::Result<_>>().or_input()?;
-    carry_out(order, &here(program).or_input()?)
+    carry_out(order, &here(program).or_input()?, true)
 }
 
-fn carry_out(order: &Order<'_>, command: &[String]) -> Result<Exit, Stop> {
+fn carry_out(order: &Order<'_>, command: &[String], has_input: bool) -> Result<Exit, Stop> {
+    let input = if has_input { stdin::read_for("a command in the emulated server")? } else { Vec::new() };
     let ground = order.ground()?;
     let Some(mut server) = order.server(&ground)? else { return Ok(Exit::Interrupted) };
-    let ran = server.run(command, &ground.interrupt, |stream, bytes| {
+    let ran = server.run(command, &input, &ground.interrupt, |stream, bytes| {
         put(stream, bytes);
         true
     });
@@ -97,7 +107,7 @@ pub(super) fn put(stream: Stream, bytes: &[u8]) {
 /// This program, where and as it was called, in the server.
 pub(super) fn command(arguments: Vec<String>) -> anyhow::Result<Vec<String>> {
     let program = text(env::current_exe().context("finding this program")?.into_os_string())?;
-    here([vec![program], arguments].concat())
+    here([vec![program, "--relay".to_owned()], arguments].concat())
 }
 
 /// A program where this one was called, with what it is passed of the environment.
@@ -167,6 +177,6 @@ mod tests {
         let folder = env::current_dir().expect("there is one").to_string_lossy().into_owned();
         assert_eq!(command[..4], ["/usr/bin/env", "-C", &folder, "VTAX_STATE=/run/vtax-state"]);
         assert!(command.iter().any(|word| word.starts_with("PATH=")), "{command:?}");
-        assert_eq!(command[command.len() - 2..], ["io", "list"]);
+        assert_eq!(command[command.len() - 3..], ["--relay", "io", "list"]);
     }
 }

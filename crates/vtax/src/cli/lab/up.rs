@@ -8,7 +8,10 @@ use std::{
 use anyhow::anyhow;
 use serde::Serialize;
 use vtax_lab::{
-    Endpoint, Facts, GuestNeeds, Lab, Lifetime, Need, Plan, World, clean, dependency, facts::QemuFacts, plan,
+    Endpoint, Facts, GuestNeeds, Lab, Lifetime, Need, Plan, World, clean,
+    dependency::{self, GuestTies},
+    facts::QemuFacts,
+    plan,
     plan::Blueprint,
 };
 use vtax_model::{
@@ -68,26 +71,29 @@ pub(super) fn up(args: &UpArgs, places: &Places) -> Result<Exit, Stop> {
     let ground = Ground::survey(&world, needs.as_ref())?;
     let topology = wanted.topology(&ground.facts);
     match (args.dry_run, args.json) {
-        (true, true) => print_json(&ground.plan(&topology)?)?,
+        (true, true) => {
+            let plan = ground.plan(&topology)?;
+            print_json(&Planned { ties: &dependency::of_plan(&plan), plan: &plan })?;
+        }
         (true, false) => {
             let plan = ground.plan(&topology)?;
-            print(&format!("{plan}{}{}", told_ties(&plan), accelerator(&ground.facts)))?;
+            print(&format!("{plan}{}{}", told_ties(&dependency::of_plan(&plan)), accelerator(&ground.facts)))?;
         }
         (false, json) => {
             let rising = ground.build(&world, &topology)?;
             let Some(mut built) = rising.up(args.wait)? else { return Ok(Exit::Interrupted) };
             built.lab.keep().or_infrastructure()?;
-            if json { print_json(&built.record())? } else { print(&built.told())? }
+            if json { print_json(&built.record())? } else { print(&built.told(places.relay.way_here()))? }
         }
     }
     Ok(Exit::Done)
 }
 
 /// Of each guest what it depends on, and whether it could move.
-fn told_ties(plan: &Plan) -> String {
+fn told_ties(ties: &[GuestTies]) -> String {
     let mut table = table(["GUEST", "DEPENDS ON", "COULD MIGRATE LIVE"]);
-    for (guest, ties) in dependency::of_plan(plan) {
-        table.add_row([vec![guest.to_string()], show::ties(&ties)].concat());
+    for GuestTies { guest, ties } in ties {
+        table.add_row([vec![guest.to_string()], show::ties(ties)].concat());
     }
     if table.is_empty() { String::new() } else { format!("{}\n", table.trim_fmt()) }
 }
@@ -127,22 +133,25 @@ impl Ground {
     }
 
     fn build(mut self, world: &World, topology: &Topology) -> Result<Rising, Stop> {
-        let mut begun = None;
+        let (mut begun, mut ties) = (None, Vec::new());
         let lab = study::build_planned(world, topology, Lifetime::Kept, || {
             // What guests need doesn't change because a range of addresses was taken.
             if begun.replace(boottime_ns()).is_some() {
                 let guests = self.facts.guests.take();
                 self.facts = Facts { guests, ..Facts::gather(world).or_infrastructure()? };
             }
-            self.plan(topology)
+            let plan = self.plan(topology)?;
+            ties = dependency::of_plan(&plan);
+            Ok(plan)
         })?;
-        Ok(Rising { lab, begun: begun.unwrap_or_default(), ground: self })
+        Ok(Rising { lab, ties, begun: begun.unwrap_or_default(), ground: self })
     }
 }
 
 /// A lab whose guests boot.
 struct Rising {
     lab: Lab,
+    ties: Vec<GuestTies>,
     /// When its building began, by `CLOCK_BOOTTIME`.
     begun: u64,
     ground: Ground,
@@ -152,7 +161,7 @@ impl Rising {
     /// Waits for the guests, and says of each when it has come. A lab with one that doesn't come up is
     /// removed again; so it is if the user asks to stop, and then there is none.
     fn up(self, patience: Option<Span>) -> Result<Option<Built>, Stop> {
-        let Rising { lab, begun, ground } = self;
+        let Rising { lab, ties, begun, ground } = self;
         let tell = |arrival: &Arrival| {
             let seconds = seconds(arrival.started, arrival.answered);
             eprintln!("guest {} is up: its agent answered {seconds:.1} s after the start of QEMU", arrival.guest);
@@ -163,13 +172,14 @@ impl Rising {
             Err(error) => return Err(Stop::infrastructure(abandon(lab, error))),
         };
         let guests = arrivals.into_iter().map(|arrival| GuestTimes::new(arrival, begun, ground.looked)).collect();
-        Ok(Some(Built { lab, guests, ground }))
+        Ok(Some(Built { lab, ties, guests, ground }))
     }
 }
 
 /// A lab whose guests are up.
 struct Built {
     lab: Lab,
+    ties: Vec<GuestTies>,
     guests: Vec<GuestTimes>,
     ground: Ground,
 }
@@ -186,21 +196,33 @@ struct GuestTimes {
     agent: f64,
 }
 
+/// What would be built, for programs.
+#[derive(Serialize)]
+struct Planned<'a> {
+    #[serde(flatten)]
+    plan: &'a Plan,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    ties: &'a [GuestTies],
+}
+
 /// What was built, for programs.
 #[derive(Serialize)]
 struct Record<'a> {
     #[serde(flatten)]
     blueprint: &'a Blueprint,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    ties: &'a [GuestTies],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
     seconds: &'a [GuestTimes],
 }
 
 impl Built {
     fn record(&self) -> Record<'_> {
-        Record { blueprint: self.lab.blueprint(), seconds: &self.guests }
+        Record { blueprint: self.lab.blueprint(), ties: &self.ties, seconds: &self.guests }
     }
 
-    fn told(&self) -> String {
+    /// `way` is what a command needs to come here.
+    fn told(&self, way: &str) -> String {
         let mut table = table(["DOMAIN", "HOST", "METHOD", "WIRE", "ADDRESS"]);
         for endpoint in self.lab.endpoints() {
             table.add_row(endpoint_row(endpoint));
@@ -208,7 +230,7 @@ impl Built {
         let name = &self.lab.blueprint().lab;
         let guests = if self.guests.is_empty() { String::new() } else { self.told_of_guests() };
         let domains = table.trim_fmt();
-        format!("{domains}\n{guests}\nlab {name} is up; try: vtax lab exec {name} DOMAIN -- COMMAND\n")
+        format!("{domains}\n{guests}\nlab {name} is up; try: vtax lab exec{way} {name} DOMAIN -- COMMAND\n")
     }
 
     fn told_of_guests(&self) -> String {

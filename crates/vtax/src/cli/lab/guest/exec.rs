@@ -2,19 +2,18 @@
 
 use std::{
     ffi::OsString,
-    io::{self, IsTerminal, Read, Write},
+    io::{self, Write},
     thread,
 };
 
-use anyhow::{Context, anyhow, ensure};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use anyhow::{Context, anyhow};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::{Handle, Signals},
     low_level::emulate_default_handler,
 };
 use vtax_agent::{
-    limits::{INPUT_MOST, WATCHED_MOST},
+    limits::WATCHED_MOST,
     link::{AgentError, AgentLink},
     protocol::{SessionId, Signal, Stream},
 };
@@ -24,7 +23,10 @@ use vtax_lab::{
 };
 
 use super::{connect, explain, running};
-use crate::exit::{Blamed, Exit, Stop};
+use crate::{
+    exit::{Blamed, Exit, Stop},
+    stdin,
+};
 
 /// The status of a program that a signal has ended, as a shell has it: SIGKILL, SIGPIPE.
 const KILLED: i32 = 128 + 9;
@@ -35,7 +37,7 @@ const UNREAD: i32 = 128 + 13;
 pub(in crate::cli::lab) fn exec(lab: &Lab, guest: &PlannedGuest, command: &[OsString]) -> Result<Exit, Stop> {
     let command = texts(command).or_input()?;
     let qemu = running(lab, guest)?;
-    let input = input(guest)?;
+    let input = stdin::read_for(&format!("a command in the guest `{}`", guest.name))?;
     let link = connect(&qemu).or_infrastructure()?;
     let before = qemu.last_words().console;
     let mut failure = None;
@@ -59,28 +61,6 @@ pub(in crate::cli::lab) fn exec(lab: &Lab, guest: &PlannedGuest, command: &[OsSt
 fn killed_for_memory(before: &[String], qemu: &Qemu) -> Option<String> {
     let lines = qemu.last_words().console.into_iter();
     lines.rev().find(|line| line.contains("Out of memory: Killed process") && !before.contains(line))
-}
-
-/// Standard input to its end, unless it is a terminal: the command gets it with the order to run.
-fn input(guest: &PlannedGuest) -> Result<Vec<u8>, Stop> {
-    let stdin = io::stdin();
-    if stdin.is_terminal() {
-        return Ok(Vec::new());
-    }
-    const SOON: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
-    if poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&SOON)) == Ok(0) {
-        eprintln!("vtax: reading standard input to its end, for the command in the guest; </dev/null gives it none");
-    }
-    let mut input = Vec::new();
-    let read = stdin.lock().take(INPUT_MOST.0 + 1).read_to_end(&mut input).context("reading standard input");
-    read.or_infrastructure()?;
-    let fits = || -> anyhow::Result<()> {
-        let too_much = input.len() as u64 > INPUT_MOST.0;
-        ensure!(!too_much, "a command in the guest `{}` gets at most {INPUT_MOST} of standard input", guest.name);
-        Ok(())
-    };
-    fits().or_input()?;
-    Ok(input)
 }
 
 /// The control protocol is text.

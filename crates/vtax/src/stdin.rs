@@ -1,0 +1,34 @@
+//! Standard input of a command that an agent runs: it is handed over with the order to run.
+
+use std::io::{self, IsTerminal, Read};
+
+use anyhow::{Context, ensure};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use vtax_agent::limits::INPUT_MOST;
+
+use crate::exit::{Blamed, Stop};
+
+/// Who hears nothing for as long wants to know what is waited for.
+const SOON: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+
+/// Standard input to its end; nothing of a terminal, which has none. `whom` is who gets it.
+pub(crate) fn read_for(whom: &str) -> Result<Vec<u8>, Stop> {
+    let stdin = io::stdin();
+    if stdin.is_terminal() {
+        return Ok(Vec::new());
+    }
+    if poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&SOON)) == Ok(0) {
+        eprintln!("vtax: reading standard input to its end, for {whom}; </dev/null gives it none");
+    }
+    let mut input = Vec::new();
+    let read = stdin.lock().take(INPUT_MOST.0 + 1).read_to_end(&mut input).context("reading standard input");
+    read.or_infrastructure()?;
+    fits(&input, whom).or_input()?;
+    Ok(input)
+}
+
+fn fits(input: &[u8], whom: &str) -> anyhow::Result<()> {
+    let too_much = input.len() as u64 > INPUT_MOST.0;
+    ensure!(!too_much, "{whom} gets at most {INPUT_MOST} of standard input; hand it a file");
+    Ok(())
+}
