@@ -84,12 +84,10 @@ impl Trip<'_> {
         let Some(server) = self.order.server(self.ground)? else { return Ok(Came::Nowhere) };
         // What is begun here goes on nowhere but on one like it.
         (self.order.spec, self.order.exact) = (server.spec, true);
-        let of_relay = match &handed {
-            Some(Handed(path)) => vec!["--relay-from".to_owned(), path.to_string_lossy().into_owned()],
-            None if self.order.places.wants_cables => cables(&server.spec).collect(),
-            None => Vec::new(),
-        };
-        let command = command([&self.arguments[..], &of_relay].concat()).or_input()?;
+        let from = handed.as_ref().map(|Handed(path)| path.as_path());
+        let cables = from.is_none() && self.order.places.wants_cables;
+        let cables: Vec<String> = cables.then(|| cables_of(&server.spec)).into_iter().flatten().collect();
+        let command = command(from, [&self.arguments[..], &cables].concat()).or_input()?;
         let mut arrivals = Arrivals::new(self.store, old.zip(writer));
         let ran = server.run(&command, &[], &self.ground.interrupt, |stream, bytes| match stream {
             Stream::Stdout => arrivals.take(bytes),
@@ -103,7 +101,7 @@ impl Trip<'_> {
     }
 }
 
-fn cables(spec: &ServerSpec) -> impl Iterator<Item = String> {
+fn cables_of(spec: &ServerSpec) -> impl Iterator<Item = String> {
     spec.cables().flat_map(|[first, second]| ["--cable".to_owned(), format!("{first},{second}")])
 }
 

@@ -5,7 +5,7 @@ use std::{
     env,
     ffi::OsString,
     io::{self, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use anyhow::Context;
@@ -55,7 +55,7 @@ const STATE: &str = "VTAX_STATE=/run/vtax-state";
 
 /// Carries out what the user asked for in the server, and ends as that ends.
 pub(crate) fn relay(order: &Order<'_>, has_input: bool) -> Result<Exit, Stop> {
-    carry_out(order, &command(own_arguments().or_input()?).or_input()?, has_input)
+    carry_out(order, &command(None, own_arguments().or_input()?).or_input()?, has_input)
 }
 
 /// Runs any command in the server that is up, and ends as that ends.
@@ -104,10 +104,14 @@ pub(super) fn put(stream: Stream, bytes: &[u8]) {
     };
 }
 
-/// This program, where and as it was called, in the server.
-pub(super) fn command(arguments: Vec<String>) -> anyhow::Result<Vec<String>> {
+/// This program, where and as it was called, in the server; `from` is the run that it is to go on with.
+pub(super) fn command(from: Option<&Path>, arguments: Vec<String>) -> anyhow::Result<Vec<String>> {
     let program = text(env::current_exe().context("finding this program")?.into_os_string())?;
-    here([vec![program, "--relay".to_owned()], arguments].concat())
+    let mut words = vec![program, "--relay".to_owned()];
+    if let Some(from) = from {
+        words.extend(["--relay-from".to_owned(), text(from.as_os_str().to_owned())?]);
+    }
+    here([words, arguments].concat())
 }
 
 /// A program where this one was called, with what it is passed of the environment.
@@ -153,7 +157,10 @@ fn text(word: OsString) -> anyhow::Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::cli::CommandLine;
 
     fn words(text: &str) -> Vec<String> {
         text.split(' ').map(str::to_owned).collect()
@@ -173,10 +180,24 @@ mod tests {
 
     #[test]
     fn this_program_is_run_in_this_directory_with_results_in_memory() {
-        let command = command(words("io list")).expect("all is UTF-8");
+        let command = command(None, words("io list")).expect("all is UTF-8");
         let folder = env::current_dir().expect("there is one").to_string_lossy().into_owned();
         assert_eq!(command[..4], ["/usr/bin/env", "-C", &folder, "VTAX_STATE=/run/vtax-state"]);
         assert!(command.iter().any(|word| word.starts_with("PATH=")), "{command:?}");
         assert_eq!(command[command.len() - 3..], ["--relay", "io", "list"]);
+    }
+
+    #[test]
+    fn this_program_understands_it() {
+        let understood = |from, arguments| {
+            let command = command(from, words(arguments)).expect("all is UTF-8");
+            let program = env::current_exe().expect("there is one").to_string_lossy().into_owned();
+            let own = command.into_iter().skip_while(|word| *word != program);
+            CommandLine::try_parse_from(own).unwrap_or_else(|error| panic!("{arguments}: {error}"))
+        };
+        understood(None, "io list");
+        understood(None, "lab exec a b -- vtax --server x");
+        understood(None, "run sparc-t7-1 --quick --cable 02:76:74:00:00:01,02:76:74:00:00:02");
+        understood(Some(Path::new("/run/old.json")), "run --resume last");
     }
 }
