@@ -70,8 +70,7 @@ fn kill_9_loses_at_most_the_sample_in_flight() {
     let lab = lab_of(&runs(&bench)[0]);
     assert!(labs(&bench).contains(&lab), "a killed vtax can't remove its lab");
     wait_until("the agents are gone with vtax", || processes_of(bench.path()).is_empty());
-    bench.printed(&["lab", "clean"]);
-    assert_nothing_left(&bench);
+    // Who goes on with the run removes the lab first.
     assert_resumes(&bench);
 }
 

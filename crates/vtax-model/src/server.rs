@@ -69,6 +69,11 @@ impl Default for ServerSpec {
 }
 
 impl ServerSpec {
+    /// Whether it says no more than `emulated`, so that any that is there will do.
+    pub fn is_any(&self) -> bool {
+        *self == ServerSpec::default()
+    }
+
     /// The cables: the hardware addresses of the two NICs that each joins, the first on root complex 0
     /// and the second on root complex 1.
     pub fn cables(&self) -> impl Iterator<Item = [Mac; 2]> + use<> {

@@ -29,7 +29,7 @@ use vtax_agent::{
     protocol::{Signal, Stream},
 };
 use vtax_lab::{
-    GuestState, Lab, LabState, Lifetime, Need, World, clean,
+    GuestState, Lab, LabState, LabSummary, Lifetime, Need, World,
     guest::{GuestError, process::Qemu},
     list,
     server::{self, ServerPlan},
@@ -39,7 +39,7 @@ use vtax_model::{run::EmulatedServer, server::ServerSpec, topology::Name, units:
 use crate::{
     cli::Places,
     exit::{Blamed, Stop},
-    study::{Interrupt, Phases, agent_program, told_of_boot},
+    study::{Interrupt, Phases, agent_program, remove_abandoned, told_of_boot},
 };
 
 /// An agent answers at once, unless its server gets no CPU.
@@ -126,7 +126,7 @@ impl Order<'_> {
         let Some(kept) = kept.filter(|guest| guest.state == GuestState::Running).find_map(|guest| guest.server) else {
             return Ok(None);
         };
-        let any = self.spec == ServerSpec::default() && !self.exact;
+        let any = self.spec.is_any() && !self.exact;
         if self.spec != kept && !any {
             return match self.stay {
                 Stay::Command | Stay::Found => Ok(None),
@@ -147,7 +147,8 @@ impl Order<'_> {
             Stay::Kept => (kept_name(), Lifetime::Kept),
             Stay::Command | Stay::Found => (command_name(), Lifetime::Ephemeral),
         };
-        clean(world, Some(&name)).or_infrastructure()?;
+        remove_abandoned(world, &name)?;
+        remove_abandoned_servers(world)?;
         let phases = Phases::of("server");
         let agent = agent_program(self.places)?;
         let planned = server::plan(&name, &self.spec, world, &agent, self.kernel);
@@ -288,6 +289,14 @@ fn none_up() -> Stop {
     Stop::input(anyhow!(
         "no such emulated server is up, so there is nothing in it; vtax lab up FILE --server emulated boots one, and vtax server list shows those that are up"
     ))
+}
+
+/// What killed vtaxes have left of theirs would take memory and CPUs from a new one.
+fn remove_abandoned_servers(world: &World) -> Result<(), Stop> {
+    let is_server = |lab: &LabSummary| lab.guests.iter().any(|guest| guest.server.is_some());
+    let labs = list(world).or_infrastructure()?.into_iter();
+    let mut abandoned = labs.filter(|lab| lab.state == LabState::Abandoned && is_server(lab));
+    abandoned.try_for_each(|lab| remove_abandoned(world, &lab.name))
 }
 
 fn kept_name() -> Name {

@@ -21,4 +21,4 @@ pub(crate) use measure::{Asked, Plan, Sizes, Test};
 pub(crate) use options::{Changes, Wanted, read_endpoints, read_file};
 pub(crate) use phases::Phases;
 pub(crate) use session::{Conditions, Finished, Source, agent_program, run};
-pub(crate) use stage::{build, build_planned, open_lab, told_of_boot};
+pub(crate) use stage::{build, build_planned, open_lab, remove_abandoned, told_of_boot};

@@ -114,7 +114,7 @@ fn server_of(old: Option<&Run>, places: &Places) -> anyhow::Result<Option<Server
     let Some(run) = old else { return Ok(places.server) };
     let begun = run.header.environment.server.as_ref().map(|server| server.spec.parse()).transpose()?;
     match (begun, places.server) {
-        (Some(begun), Some(wanted)) if begun != wanted => {
+        (Some(begun), Some(wanted)) if begun != wanted && !wanted.is_any() => {
             Err(anyhow!("the run {} was begun on {begun} and goes on there, not on {wanted}", run.header.id))
         }
         (None, Some(_)) => {

@@ -41,7 +41,7 @@ use super::{
     runner::{SampleError, Sampler},
 };
 use agents::{Agent, Agents};
-pub(crate) use built::{Casting, build, build_planned};
+pub(crate) use built::{Casting, build, build_planned, remove_abandoned};
 pub(crate) use guests::told_of_boot;
 use guests::{Seat, Vcpus};
 use libvirt::Tenant;

@@ -8,7 +8,7 @@ use std::{
 use anyhow::anyhow;
 use serde::Serialize;
 use vtax_lab::{
-    Endpoint, Facts, GuestNeeds, Lab, Lifetime, Need, Plan, World, clean,
+    Endpoint, Facts, GuestNeeds, Lab, Lifetime, Need, Plan, World,
     dependency::{self, GuestTies},
     facts::QemuFacts,
     plan,
@@ -66,7 +66,7 @@ pub(super) fn up(args: &UpArgs, places: &Places) -> Result<Exit, Stop> {
     let need = if args.dry_run { Need::Ephemeral } else { Need::Kept };
     let world = World::enter(need).or_infrastructure()?;
     if !args.dry_run {
-        remove_abandoned(&world, wanted.name())?;
+        study::remove_abandoned(&world, wanted.name())?;
     }
     let ground = Ground::survey(&world, needs.as_ref())?;
     let topology = wanted.topology(&ground.facts);
@@ -96,18 +96,6 @@ fn told_ties(ties: &[GuestTies]) -> String {
         table.add_row([vec![guest.to_string()], show::ties(ties)].concat());
     }
     if table.is_empty() { String::new() } else { format!("{}\n", table.trim_fmt()) }
-}
-
-/// What a killed vtax left of the lab that is to be built.
-fn remove_abandoned(world: &World, name: &Name) -> Result<(), Stop> {
-    let report = clean(world, Some(name)).or_infrastructure()?;
-    for lab in &report.removed {
-        eprintln!("removed what a vtax that was killed had left of the lab {lab}");
-    }
-    match report.failures.into_iter().next() {
-        Some(failure) => Err(Stop::infrastructure(failure)),
-        None => Ok(()),
-    }
 }
 
 /// This machine, as far as the lab must know it.

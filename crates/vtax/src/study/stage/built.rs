@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, net::IpAddr, path::Path};
 
 use anyhow::anyhow;
-use vtax_lab::{Endpoint, Facts, GuestNeeds, Lab, LabError, Lifetime, Plan, World, plan};
+use vtax_lab::{Endpoint, Facts, GuestNeeds, Lab, LabError, Lifetime, Plan, World, clean, plan};
 use vtax_model::{
     run::RunHeader,
     study::Row,
@@ -39,6 +39,8 @@ impl Stage {
     pub(crate) fn in_lab(casting: &Casting<'_>, header: &RunHeader, directory: &Path) -> Result<Stage, Stop> {
         let rows = available(&header.study, &header.unavailable);
         let Arrangement { topology, ends } = arrange(&header.study, lab_name(header)?, &rows);
+        // A run that goes on may have been killed.
+        remove_abandoned(casting.world, &topology.name)?;
         let lab = build(casting.world, &topology, casting.needs, Lifetime::Ephemeral)?;
         let phases = Some(casting.phases).filter(|_| !lab.guests().is_empty());
         phases.inspect(|phases| phases.done("QEMU started"));
@@ -120,6 +122,18 @@ impl Cast<'_> {
 fn lab_name(header: &RunHeader) -> Result<Name, Stop> {
     let suffix = header.id.rsplit('-').next().unwrap_or_default();
     format!("run-{suffix}").parse().or_infrastructure()
+}
+
+/// What a killed vtax left of the lab that is to be built.
+pub(crate) fn remove_abandoned(world: &World, name: &Name) -> Result<(), Stop> {
+    let report = clean(world, Some(name)).or_infrastructure()?;
+    for lab in &report.removed {
+        eprintln!("removed what a vtax that was killed had left of the lab {lab}");
+    }
+    match report.failures.into_iter().next() {
+        Some(failure) => Err(Stop::infrastructure(failure)),
+        None => Ok(()),
+    }
 }
 
 /// The plan of a lab, by what this machine has now. What guests need is looked for if there are some.
