@@ -8,6 +8,7 @@ mod crosscheck;
 mod exit;
 mod report;
 mod rig;
+mod seat;
 mod server;
 mod stdin;
 mod store;

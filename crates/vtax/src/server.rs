@@ -8,8 +8,7 @@ pub(crate) mod lines;
 mod relay;
 
 use std::{
-    fs::{self, File, TryLockError},
-    io::{self, Seek, Write},
+    fs,
     path::Path,
     process,
     sync::{
@@ -39,6 +38,7 @@ use vtax_model::{run::EmulatedServer, server::ServerSpec, topology::Name, units:
 use crate::{
     cli::Places,
     exit::{Blamed, Stop},
+    seat::Seat,
     study::{Interrupt, Phases, agent_program, remove_abandoned, told_of_boot},
 };
 
@@ -94,7 +94,7 @@ pub(crate) struct Server {
     pub(crate) machine: EmulatedServer,
     /// Whether it was up already.
     pub(crate) found: bool,
-    _seat: File,
+    _seat: Seat,
 }
 
 impl Order<'_> {
@@ -321,24 +321,12 @@ fn explain(qemu: &Qemu, error: AgentError) -> anyhow::Error {
 }
 
 /// QEMU takes one to the agent at a time, and who comes second would wait without a word.
-fn take_seat(qemu: &Qemu) -> anyhow::Result<File> {
-    let path = qemu.launch().directory.join("seat.lock");
-    let open = File::options().read(true).write(true).create(true).truncate(false).open(&path);
-    let mut lock = open.with_context(|| format!("opening {}", path.display()))?;
-    match lock.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let holder = io::read_to_string(&lock).unwrap_or_default();
-            bail!(
-                "the emulated server that is up is used by another vtax: process {}; wait for that, or have another server with settings of its own (--server emulated:memory=3GiB)",
-                holder.trim()
-            );
-        }
-        Err(TryLockError::Error(error)) => return Err(error).context(format!("locking {}", path.display())),
-    }
-    let noted = lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| write!(lock, "{}", process::id()));
-    noted.with_context(|| format!("writing {}", path.display()))?;
-    Ok(lock)
+fn take_seat(qemu: &Qemu) -> anyhow::Result<Seat> {
+    Seat::take(&qemu.launch().directory.join("seat.lock"))?.map_err(|holder| {
+        anyhow!(
+            "the emulated server that is up is used by another vtax: {holder}; wait for that, or have another server with settings of its own (--server emulated:memory=3GiB)"
+        )
+    })
 }
 
 fn write_machine(qemu: &Qemu, why_not_kvm: Option<String>) -> anyhow::Result<()> {

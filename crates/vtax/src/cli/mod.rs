@@ -133,7 +133,7 @@ impl Verb {
 
     /// Whether it hands standard input on.
     fn has_input(&self) -> bool {
-        matches!(self, Verb::Lab(lab::LabVerb::Exec { .. }))
+        matches!(self, Verb::Lab(lab::LabVerb::Exec { .. } | lab::LabVerb::Console { .. }))
     }
 }
 

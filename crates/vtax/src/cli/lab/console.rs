@@ -1,14 +1,12 @@
 //! `vtax lab console`.
 
 use std::{
-    fs::{File, TryLockError},
-    io::{self, IsTerminal, Read, Seek, Write},
+    io::{self, IsTerminal, Read, Write},
     os::{fd::AsFd, unix::net::UnixStream},
-    process,
     time::Duration,
 };
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
@@ -17,7 +15,10 @@ use rustix::{
 use vtax_lab::{Lab, PlannedGuest, guest::process::Qemu};
 
 use super::guest;
-use crate::exit::{Blamed, Exit, Stop};
+use crate::{
+    exit::{Blamed, Exit, Stop},
+    seat::Seat,
+};
 
 /// Ctrl-], as in telnet and virsh.
 const ESCAPE: u8 = 0x1d;
@@ -31,7 +32,7 @@ const MONITOR: Duration = Duration::from_secs(2);
 /// to standard input and output.
 pub(super) fn console(lab: &Lab, guest: &PlannedGuest) -> Result<Exit, Stop> {
     let mut qemu = guest::running(lab, guest)?;
-    let _seat = Seat::take(&mut qemu, guest).or_infrastructure()?;
+    let _seat = take_seat(&mut qemu, guest).or_infrastructure()?;
     let path = guest.launch.console_socket();
     let stream = UnixStream::connect(&path);
     let stream = stream.with_context(|| format!("connecting to the console of `{}` at {}", guest.name, path.display()));
@@ -50,36 +51,19 @@ pub(super) fn console(lab: &Lab, guest: &PlannedGuest) -> Result<Exit, Stop> {
 
 /// The only place at a guest's console. Who comes second would wait there without a word: QEMU takes
 /// one client at a time.
-struct Seat {
-    _lock: File,
-}
-
-impl Seat {
-    fn take(qemu: &mut Qemu, guest: &PlannedGuest) -> anyhow::Result<Seat> {
-        let path = guest.launch.directory.join("console.lock");
-        let open = File::options().read(true).write(true).create(true).truncate(false).open(&path);
-        let mut lock = open.with_context(|| format!("opening {}", path.display()))?;
-        let name = &guest.name;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let holder = io::read_to_string(&lock).unwrap_or_default();
-                bail!(
-                    "another `vtax lab console` is attached to the console of `{name}`: process {}; leave that one by Ctrl-], or end it",
-                    holder.trim()
-                );
-            }
-            Err(TryLockError::Error(error)) => return Err(error).context(format!("locking {}", path.display())),
-        }
-        // A monitor that is busy doesn't tell; then whoever is there is waited for.
-        if qemu.monitor(MONITOR).and_then(|mut monitor| monitor.is_console_taken()).unwrap_or(false) {
-            let socket = guest.launch.console_socket();
-            bail!("another program is attached to the console of `{name}`, at {}; end that first", socket.display());
-        }
-        let noted = lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| write!(lock, "{}", process::id()));
-        noted.with_context(|| format!("writing {}", path.display()))?;
-        Ok(Seat { _lock: lock })
+fn take_seat(qemu: &mut Qemu, guest: &PlannedGuest) -> anyhow::Result<Seat> {
+    let name = &guest.name;
+    let seat = Seat::take(&guest.launch.directory.join("console.lock"))?.map_err(|holder| {
+        anyhow!(
+            "another `vtax lab console` is attached to the console of `{name}`: {holder}; leave that one by Ctrl-], or end it"
+        )
+    })?;
+    // A monitor that is busy doesn't tell; then whoever is there is waited for.
+    if qemu.monitor(MONITOR).and_then(|mut monitor| monitor.is_console_taken()).unwrap_or(false) {
+        let socket = guest.launch.console_socket();
+        bail!("another program is attached to the console of `{name}`, at {}; end that first", socket.display());
     }
+    Ok(seat)
 }
 
 /// Why a console was left.

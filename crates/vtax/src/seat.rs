@@ -1,0 +1,55 @@
+//! A place for one process at a time: a file that is locked, with the number of who has it.
+
+use std::{
+    fs::{File, TryLockError},
+    io::{self, Seek, Write},
+    path::Path,
+    process,
+};
+
+use anyhow::Context;
+
+/// The place, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    _lock: File,
+}
+
+impl Seat {
+    /// Sits down there; if somebody does already, says which process that is.
+    ///
+    /// # Errors
+    /// The file can't be made, locked or written.
+    pub(crate) fn take(path: &Path) -> anyhow::Result<Result<Seat, String>> {
+        let open = File::options().read(true).write(true).create(true).truncate(false).open(path);
+        let mut lock = open.with_context(|| format!("opening {}", path.display()))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let holder = io::read_to_string(&lock).unwrap_or_default();
+                return Ok(Err(format!("process {}", holder.trim())));
+            }
+            Err(TryLockError::Error(error)) => return Err(error).context(format!("locking {}", path.display())),
+        }
+        let noted = lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| write!(lock, "{}", process::id()));
+        noted.with_context(|| format!("writing {}", path.display()))?;
+        Ok(Ok(Seat { _lock: lock }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_is_told_of_the_first_until_that_has_gone() {
+        let folder = tempfile::tempdir().expect("made");
+        let path = folder.path().join("seat.lock");
+        std::fs::write(&path, "4194304 of one that died").expect("written");
+        let take = || Seat::take(&path).expect("there is room");
+        let first = take().expect("free");
+        assert_eq!(take().expect_err("taken"), format!("process {}", process::id()));
+        drop(first);
+        take().expect("free again");
+    }
+}
