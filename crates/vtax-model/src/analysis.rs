@@ -1,5 +1,6 @@
 //! From a run to its figures: pure, so that an old run can be analysed again.
 
+mod disturbance;
 mod ends;
 mod host_cpu;
 
@@ -7,15 +8,14 @@ use std::collections::BTreeMap;
 
 use crate::{
     cell::{Arm, Block, Cell, Turn, round_order},
-    guest::Accelerator,
     histogram::Histogram,
-    measurement::{FileReport, MachineCpu},
+    measurement::FileReport,
     published::Published,
     result::{
-        CellRecord, CellStatus, Disturbance, Estimate, FileSummary, FloorRecord, Metric, Percentile, PlanRecord,
-        ResultDocument, RttSummary, SCHEMA, SummaryRecord, TaxRecord,
+        CellRecord, CellStatus, Estimate, FileSummary, FloorRecord, Metric, Percentile, PlanRecord, ResultDocument,
+        RttSummary, SCHEMA, SummaryRecord, TaxRecord,
     },
-    run::{CpuFigures, EndCpu, EndRecord, Figures, RowEnds, RttFigures, Run, RunState, Sample},
+    run::{Figures, RowEnds, RttFigures, Run, RunState, Sample},
     stats::{
         Comparison, Confidence, Finding, NoiseFloor, Pair, PairedTax, Shift, Significance, Summary, judge_family,
         percentile_intervals,
@@ -43,53 +43,11 @@ pub fn analyse(run: &Run) -> ResultDocument {
         plan: plan_record(run),
         environment: header.environment.clone(),
         placement: header.placement.clone(),
-        disturbance: disturbance(run),
+        disturbance: disturbance::disturbance(run),
         noise_floor: floors.iter().map(|(block, floor)| floor_record(block, floor)).collect(),
         guest_clocks: host_cpu::clocks(run),
         cells: cell_records(run, &floors),
         failures: failures.clone(),
-    }
-}
-
-fn disturbance(run: &Run) -> Disturbance {
-    let (mut available, mut other, mut stolen) = (0.0, 0.0, 0.0);
-    for sample in &run.samples {
-        for (machine, own_user, seconds) in machines(&sample.figures.cpu) {
-            available += f64::from(machine.cpus) * seconds;
-            other += machine.user - own_user;
-            stolen += machine.steal;
-        }
-        other -= qemu_among_programs(run, sample);
-    }
-    match available > 0.0 {
-        // Ticks are coarse: over a short run the difference may come out below zero.
-        true => Disturbance { other_programs: (other / available).max(0.0), stolen: stolen / available },
-        false => Disturbance::default(),
-    }
-}
-
-/// What QEMU did for the guests that measured, if one of the ends was on their host, where it is a program
-/// like any other. What it did in the kernel can't be told apart, so this is rather too much.
-fn qemu_among_programs(run: &Run, sample: &Sample) -> f64 {
-    let Some(host) = &sample.figures.host_cpu else { return 0.0 };
-    let ends = ends(run, &run.header.study.cells[sample.cell]);
-    let at_host = |end: &EndRecord| end.environment.is_none();
-    if !ends.is_some_and(|ends| ends.pairs.iter().any(|pair| at_host(&pair.initiator) || at_host(&pair.responder))) {
-        return 0.0;
-    }
-    // Under KVM the kernel counts the guests' own time apart from programs.
-    let translated = host.guests.iter().filter(|guest| guest.accel == Accelerator::Tcg).map(|guest| guest.guest);
-    let worked = host.qemu() + translated.sum::<f64>();
-    worked / host.seconds * sample.figures.cpu.initiator.seconds
-}
-
-/// Each machine once, with the user time of our threads on it and the seconds that it was watched.
-fn machines(cpu: &CpuFigures) -> Vec<(MachineCpu, f64, f64)> {
-    let user = |end: &EndCpu| end.threads.iter().map(|thread| thread.user).sum::<f64>();
-    let CpuFigures { one_machine, initiator, responder } = cpu;
-    match one_machine {
-        true => vec![(initiator.machine, user(initiator) + user(responder), initiator.seconds)],
-        false => [initiator, responder].map(|end| (end.machine, user(end), end.seconds)).into(),
     }
 }
 

@@ -77,9 +77,12 @@ pub struct Disturbance {
     /// User-space time of programs other than the two ends. The CPU figures contain it, and what
     /// those programs did in the kernel, which can't be told from the path's own work.
     pub other_programs: f64,
-    /// Steal: time in which a machine wanted to run, and its hypervisor ran others: in a guest those may be the
-    /// other guests of the study.
+    /// Time that the hypervisor below gave to others (steal), of machines that are no guests of the run.
     pub stolen: f64,
+    /// The same of the guests that measured: time in which they wanted to run and their host ran others, which
+    /// may be each other. A share of their own CPU time; absent if no end was in one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guests_waited: Option<f64>,
 }
 
 impl Disturbance {
@@ -89,6 +92,11 @@ impl Disturbance {
     /// Whether anything else took more than one CPU second in twenty.
     pub fn is_much(&self) -> bool {
         self.other_programs > Disturbance::MUCH || self.stolen > Disturbance::MUCH
+    }
+
+    /// How long the guests that measured waited for a CPU, if that was more than one second in twenty.
+    pub fn crowded(&self) -> Option<f64> {
+        self.guests_waited.filter(|share| *share > Disturbance::MUCH)
     }
 }
 

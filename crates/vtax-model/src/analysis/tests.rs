@@ -1,8 +1,9 @@
 use super::*;
 use crate::{
-    measurement::{EndReport, FileReport, ThreadCpu},
+    guest::Accelerator,
+    measurement::{EndReport, FileReport, MachineCpu, ThreadCpu},
     method::Unsupported,
-    run::{Environment, GuestCpu, HostCpu, PairRecord, Placement, RunHeader, UnavailableRow},
+    run::{EndRecord, Environment, GuestCpu, HostCpu, PairRecord, Placement, RunHeader, UnavailableRow},
     stats::Verdict,
     study::Study,
     units::Span,
@@ -200,6 +201,7 @@ fn the_guests_that_measure_are_no_other_programs() {
     for sample in &mut run.samples {
         let Figures { cpu, host_cpu, .. } = &mut sample.figures;
         (cpu.initiator.machine.user, cpu.initiator.seconds) = (0.7, 1.0);
+        cpu.initiator.machine.steal = 0.5;
         let (seconds, guests) = (0.5, vec![guest.clone()]);
         let counters =
             HostCpu { seconds, whole_sample: false, softirq: 0.0, irq: 0.0, all_guests: 0.0, interrupts: 0, guests };
@@ -224,6 +226,12 @@ fn the_guests_that_measure_are_no_other_programs() {
     ends(&mut guests, inside(), inside());
     assert!((others(&host) - 0.05).abs() < 1e-9, "0.7 s less two times 0.3 s, of two CPUs' second: {}", others(&host));
     assert!((others(&guests) - 0.35).abs() < 1e-9, "in guests there is no QEMU of theirs: {}", others(&guests));
+
+    let found = analyse(&host).disturbance;
+    assert!((found.stolen - 0.25).abs() < 1e-9 && found.crowded().is_none(), "from the host by its own: {found:?}");
+    let found = analyse(&guests).disturbance;
+    let waited = found.crowded().expect("a quarter of their time");
+    assert!(found.stolen == 0.0 && (waited - 0.25).abs() < 1e-9, "from the guests by the host: {found:?}");
 }
 
 #[test]

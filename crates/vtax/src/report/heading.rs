@@ -66,6 +66,13 @@ pub(super) fn warnings(document: &ResultDocument) -> Vec<String> {
                 load(&document.disturbance)
             )
         }),
+        document.disturbance.crowded().map(|share| {
+            format!(
+                "CROWDED: the guests waited {} for a CPU that others had, maybe each other, so their figures have turns \
+                 of the host's scheduler in them. Fewer guests or more CPUs would mend it.",
+                time_share(share)
+            )
+        }),
         document.plan.quick.then(|| "Quick plan: short samples and few rounds, so wide intervals.".into()),
     ];
     let wrong = document.placement.notes.iter().filter(|note| note.starts_with(Placement::WRONG_LABEL)).cloned();
@@ -281,8 +288,17 @@ fn asked(policy: &Pinning) -> String {
 
 /// Shares of the machine's CPU time while samples were taken.
 fn load(disturbance: &Disturbance) -> String {
-    let Disturbance { other_programs, stolen } = disturbance;
-    format!("other programs took {:.1} % of the CPUs, whoever shares them {:.1} %", other_programs * 1e2, stolen * 1e2)
+    let Disturbance { other_programs, stolen, guests_waited } = disturbance;
+    let waited = guests_waited.map_or(String::new(), |share| format!("; guests waited for one {}", time_share(share)));
+    format!(
+        "other programs took {:.1} % of the CPUs, the hypervisor {:.1} %{waited}",
+        other_programs * 1e2,
+        stolen * 1e2
+    )
+}
+
+fn time_share(share: f64) -> String {
+    format!("{:.1} % of the time", share * 1e2)
 }
 
 fn cpus(cpus: &[u32]) -> String {

@@ -91,6 +91,19 @@ fn only_a_clock_that_drifts_is_told_of() {
 }
 
 #[test]
+fn guests_that_wait_for_a_cpu_are_crowded_and_not_disturbed() {
+    let mut document = analyse(&with_guests(Accelerator::Kvm));
+    let told = |document: &ResultDocument| render(document, &Options { width: 1000, ..TERMINAL });
+    document.disturbance.guests_waited = Some(0.04);
+    assert!(
+        told(&document).contains("; guests waited for one 4.0 % of the time") && !told(&document).contains("CROWDED")
+    );
+    document.disturbance.guests_waited = Some(0.565);
+    let text = told(&document);
+    assert!(text.contains("CROWDED: the guests waited 56.5 % of the time") && !text.contains("DISTURBED"), "{text}");
+}
+
+#[test]
 fn without_guests_there_is_no_such_section() {
     let text = render(&analyse(&built_in("demo")), &TERMINAL);
     assert!(!text.contains("from the host"), "{text}");

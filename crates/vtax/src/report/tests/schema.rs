@@ -47,6 +47,13 @@ fn a_stopping_rule_keeps_to_the_schema() {
 }
 
 #[test]
+fn guests_that_waited_keep_to_the_schema() {
+    let mut document = analyse(&built_in("demo"));
+    document.disturbance.guests_waited = Some(0.5);
+    assert_eq!(errors(&validator(), &exported(&document)), Vec::<String>::new());
+}
+
+#[test]
 fn broken_documents_are_refused() {
     let validator = validator();
     let whole = exported(&analyse(&built_in("demo")));

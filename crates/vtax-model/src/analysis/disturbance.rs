@@ -1,0 +1,82 @@
+//! What else took the CPUs while samples were taken.
+
+use super::ends;
+use crate::{
+    guest::Accelerator,
+    measurement::MachineCpu,
+    result::Disturbance,
+    run::{CpuFigures, EndCpu, EndRecord, Run, Sample},
+};
+
+/// CPU seconds of machines of one kind.
+#[derive(Default)]
+struct Time {
+    available: f64,
+    stolen: f64,
+}
+
+impl Time {
+    fn share_stolen(&self) -> Option<f64> {
+        (self.available > 0.0).then(|| self.stolen / self.available)
+    }
+}
+
+pub(super) fn disturbance(run: &Run) -> Disturbance {
+    let (mut hosts, mut guests, mut other) = (Time::default(), Time::default(), 0.0);
+    for sample in &run.samples {
+        for (machine, own_user, seconds, in_guest) in machines(run, sample) {
+            let time = if in_guest { &mut guests } else { &mut hosts };
+            time.available += f64::from(machine.cpus) * seconds;
+            time.stolen += machine.steal;
+            other += machine.user - own_user;
+        }
+        other -= qemu_among_programs(run, sample);
+    }
+    let available = hosts.available + guests.available;
+    Disturbance {
+        // Ticks are coarse: over a short run the difference may come out below zero.
+        other_programs: if available > 0.0 { (other / available).max(0.0) } else { 0.0 },
+        stolen: hosts.share_stolen().unwrap_or(0.0),
+        guests_waited: guests.share_stolen(),
+    }
+}
+
+/// What QEMU did for the guests that measured, if one of the ends was on their host, where it is a program
+/// like any other. What it did in the kernel can't be told apart, so this is rather too much.
+fn qemu_among_programs(run: &Run, sample: &Sample) -> f64 {
+    let Some(host) = &sample.figures.host_cpu else { return 0.0 };
+    let ends = ends(run, &run.header.study.cells[sample.cell]);
+    if !ends.is_some_and(|ends| ends.pairs.iter().any(|pair| at_host(&pair.initiator) || at_host(&pair.responder))) {
+        return 0.0;
+    }
+    // Under KVM the kernel counts the guests' own time apart from programs.
+    let translated = host.guests.iter().filter(|guest| guest.accel == Accelerator::Tcg).map(|guest| guest.guest);
+    let worked = host.qemu() + translated.sum::<f64>();
+    worked / host.seconds * sample.figures.cpu.initiator.seconds
+}
+
+fn at_host(end: &EndRecord) -> bool {
+    end.environment.is_none()
+}
+
+/// Each machine once, with the user time of our threads on it, the seconds that it was watched, and whether
+/// it is a guest whose host was watched too.
+fn machines(run: &Run, sample: &Sample) -> Vec<(MachineCpu, f64, f64, bool)> {
+    let user = |end: &EndCpu| end.threads.iter().map(|thread| thread.user).sum::<f64>();
+    let CpuFigures { one_machine, initiator, responder } = &sample.figures.cpu;
+    let [at_initiator, at_responder] = in_guests(run, sample);
+    match one_machine {
+        true => vec![(initiator.machine, user(initiator) + user(responder), initiator.seconds, at_initiator)],
+        false => [(initiator, at_initiator), (responder, at_responder)]
+            .map(|(end, in_guest)| (end.machine, user(end), end.seconds, in_guest))
+            .into(),
+    }
+}
+
+/// Ends of several pairs are alike.
+fn in_guests(run: &Run, sample: &Sample) -> [bool; 2] {
+    let watched = sample.figures.host_cpu.is_some();
+    let ends = ends(run, &run.header.study.cells[sample.cell]).filter(|_| watched);
+    let pair = ends.and_then(|ends| ends.pairs.into_iter().next());
+    pair.map_or([false; 2], |pair| [&pair.initiator, &pair.responder].map(|end| !at_host(end)))
+}
