@@ -80,7 +80,8 @@ pub struct Disturbance {
     /// Time that the hypervisor below gave to others (steal), of machines that are no guests of the run.
     pub stolen: f64,
     /// The same of the guests that measured: time in which they wanted to run and their host ran others, which
-    /// may be each other. A share of their own CPU time; absent if no end was in one.
+    /// may be each other. A share of their own CPU time; absent if no end was in one, or only in such as run
+    /// under TCG, which doesn't tell them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guests_waited: Option<f64>,
 }

@@ -9,10 +9,19 @@ use crate::{
 };
 
 /// CPU seconds of machines of one kind.
-#[derive(Default)]
 struct Time {
     available: f64,
     stolen: f64,
+}
+
+/// What a machine of a sample is.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Host,
+    /// KVM says to its guests what they waited.
+    Guest,
+    /// TCG doesn't.
+    Translated,
 }
 
 impl Time {
@@ -22,17 +31,22 @@ impl Time {
 }
 
 pub(super) fn disturbance(run: &Run) -> Disturbance {
-    let (mut hosts, mut guests, mut other) = (Time::default(), Time::default(), 0.0);
+    let [mut hosts, mut guests, mut translated] = [const { Time { available: 0.0, stolen: 0.0 } }; 3];
+    let mut other = 0.0;
     for sample in &run.samples {
-        for (machine, own_user, seconds, in_guest) in machines(run, sample) {
-            let time = if in_guest { &mut guests } else { &mut hosts };
+        for (machine, own_user, seconds, kind) in machines(run, sample) {
+            let time = match kind {
+                Kind::Host => &mut hosts,
+                Kind::Guest => &mut guests,
+                Kind::Translated => &mut translated,
+            };
             time.available += f64::from(machine.cpus) * seconds;
             time.stolen += machine.steal;
             other += machine.user - own_user;
         }
         other -= qemu_among_programs(run, sample);
     }
-    let available = hosts.available + guests.available;
+    let available = hosts.available + guests.available + translated.available;
     Disturbance {
         // Ticks are coarse: over a short run the difference may come out below zero.
         other_programs: if available > 0.0 { (other / available).max(0.0) } else { 0.0 },
@@ -59,24 +73,25 @@ fn at_host(end: &EndRecord) -> bool {
     end.environment.is_none()
 }
 
-/// Each machine once, with the user time of our threads on it, the seconds that it was watched, and whether
-/// it is a guest whose host was watched too.
-fn machines(run: &Run, sample: &Sample) -> Vec<(MachineCpu, f64, f64, bool)> {
+/// Each machine once, with the user time of our threads on it, the seconds that it was watched, and what it is.
+fn machines(run: &Run, sample: &Sample) -> Vec<(MachineCpu, f64, f64, Kind)> {
     let user = |end: &EndCpu| end.threads.iter().map(|thread| thread.user).sum::<f64>();
     let CpuFigures { one_machine, initiator, responder } = &sample.figures.cpu;
-    let [at_initiator, at_responder] = in_guests(run, sample);
+    let kinds = kinds(run, sample);
     match one_machine {
-        true => vec![(initiator.machine, user(initiator) + user(responder), initiator.seconds, at_initiator)],
-        false => [(initiator, at_initiator), (responder, at_responder)]
-            .map(|(end, in_guest)| (end.machine, user(end), end.seconds, in_guest))
+        true => vec![(initiator.machine, user(initiator) + user(responder), initiator.seconds, kinds[0])],
+        false => [(initiator, kinds[0]), (responder, kinds[1])]
+            .map(|(end, kind)| (end.machine, user(end), end.seconds, kind))
             .into(),
     }
 }
 
-/// Ends of several pairs are alike.
-fn in_guests(run: &Run, sample: &Sample) -> [bool; 2] {
-    let watched = sample.figures.host_cpu.is_some();
-    let ends = ends(run, &run.header.study.cells[sample.cell]).filter(|_| watched);
-    let pair = ends.and_then(|ends| ends.pairs.into_iter().next());
-    pair.map_or([false; 2], |pair| [&pair.initiator, &pair.responder].map(|end| !at_host(end)))
+/// Of both ends; those of several pairs are alike. A machine whose host wasn't watched is as good as one.
+fn kinds(run: &Run, sample: &Sample) -> [Kind; 2] {
+    let Some(host) = &sample.figures.host_cpu else { return [Kind::Host; 2] };
+    let ends = ends(run, &run.header.study.cells[sample.cell]);
+    let Some(pair) = ends.and_then(|ends| ends.pairs.into_iter().next()) else { return [Kind::Host; 2] };
+    let told = host.guests.iter().all(|guest| guest.accel == Accelerator::Kvm);
+    let guest = if told { Kind::Guest } else { Kind::Translated };
+    [&pair.initiator, &pair.responder].map(|end| if at_host(end) { Kind::Host } else { guest })
 }

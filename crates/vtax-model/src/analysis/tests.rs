@@ -229,6 +229,10 @@ fn the_guests_that_measure_are_no_other_programs() {
 
     let found = analyse(&host).disturbance;
     assert!((found.stolen - 0.25).abs() < 1e-9 && found.crowded().is_none(), "from the host by its own: {found:?}");
+    let translated = analyse(&guests).disturbance;
+    assert!(translated.stolen == 0.0 && translated.guests_waited.is_none(), "TCG doesn't tell: {translated:?}");
+    let all = guests.samples.iter_mut().filter_map(|sample| sample.figures.host_cpu.as_mut());
+    all.flat_map(|host| &mut host.guests).for_each(|guest| guest.accel = Accelerator::Kvm);
     let found = analyse(&guests).disturbance;
     let waited = found.crowded().expect("a quarter of their time");
     assert!(found.stolen == 0.0 && (waited - 0.25).abs() < 1e-9, "from the guests by the host: {found:?}");
