@@ -71,6 +71,13 @@ impl Bench {
         self.command(arguments).output().expect("vtax runs")
     }
 
+    /// How many samples of the last run are in the store.
+    pub(crate) fn landed(&self) -> u64 {
+        let output = self.vtax(&["results", "list", "--json"]);
+        let list: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        list[0]["samples"].as_u64().unwrap_or(0)
+    }
+
     /// What vtax says about wrong input; it must exit 2 and print nothing else.
     pub(crate) fn refused(&self, arguments: &[&str]) -> String {
         let output = self.vtax(arguments);

@@ -89,12 +89,7 @@ pub(crate) fn study(server: &Server) {
     fs::write(bench.path().join("tiny.toml"), STUDY).expect("a file of the test");
     let mut run = bench.command(&["--server", "emulated", "run", "tiny.toml"]);
     let mut run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("vtax runs");
-    let landed = || {
-        let list: Value =
-            serde_json::from_slice(&bench.vtax(&["results", "list", "--json"]).stdout).unwrap_or_default();
-        list[0]["samples"].as_u64().unwrap_or(0)
-    };
-    while landed() == 0 {
+    while bench.landed() == 0 {
         assert!(run.try_wait().expect("it is ours").is_none(), "it ended before a sample had landed");
         thread::sleep(Duration::from_millis(50));
     }

@@ -19,14 +19,8 @@ const LONG: [&str; 8] = ["run", "demo", "--methods", "bridge,veth", "--samples",
 fn under_way(bench: &Bench, arguments: &[&str], samples: u64) -> Child {
     let mut command = bench.command(arguments);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("vtax runs");
-    wait_until("some samples have landed", || landed(bench) >= samples);
+    wait_until("some samples have landed", || bench.landed() >= samples);
     child
-}
-
-fn landed(bench: &Bench) -> u64 {
-    let output = bench.vtax(&["results", "list", "--json"]);
-    let list: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-    list[0]["samples"].as_u64().unwrap_or(0)
 }
 
 fn signal(pid: u32, signal: &str) {
@@ -63,10 +57,10 @@ fn ctrl_c_keeps_what_is_measured_and_puts_the_host_back() {
 fn kill_9_loses_at_most_the_sample_in_flight() {
     let bench = Bench::new();
     let mut child = under_way(&bench, &LONG, 7);
-    let before = landed(&bench);
+    let before = bench.landed();
     child.kill().expect("it is ours");
     child.wait().expect("it ends");
-    assert!(landed(&bench) >= before);
+    assert!(bench.landed() >= before);
     let lab = lab_of(&runs(&bench)[0]);
     assert!(labs(&bench).contains(&lab), "a killed vtax can't remove its lab");
     wait_until("the agents are gone with vtax", || processes_of(bench.path()).is_empty());

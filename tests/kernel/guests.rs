@@ -80,12 +80,7 @@ fn a_guest_that_is_killed_is_named_and_the_rest_is_put_back() {
     let bench = Bench::with("tiny.toml", &TINY.replace(r#", "emulated""#, ""));
     let mut command = bench.command(&["run", "tiny.toml", "--samples", "200"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("vtax runs");
-    let landed = || {
-        let output = bench.vtax(&["results", "list", "--json"]);
-        let list: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-        list[0]["samples"].as_u64().unwrap_or(0)
-    };
-    wait_until("some samples have landed", || landed() >= 3);
+    wait_until("some samples have landed", || bench.landed() >= 3);
     let [qemu] = qemus(&bench)[..] else { panic!("one guest, not {:?}", qemus(&bench)) };
     let status = Command::new("kill").args(["-KILL", &qemu.to_string()]).status().expect("kill runs");
     assert!(status.success());

@@ -16,6 +16,7 @@
 //! | [`sock`] | socket options that `socket2` lacks, segments, stamps, zero copy |
 //! | [`ring`] | io_uring |
 //! | [`sysctl`], [`process`], [`inherit`] | `/proc/sys`, limits, processes that are ours, what they inherit |
+//! | [`ssh`] | what sshd tells the programs of a session |
 //! | [`mount`], [`module`], [`children`], [`power`] | what the first process of a machine does |
 
 #[cfg(not(target_os = "linux"))]
@@ -37,6 +38,7 @@ pub mod power;
 pub mod process;
 pub mod ring;
 pub mod sock;
+pub mod ssh;
 pub mod sysctl;
 pub mod userns;
 

@@ -8,7 +8,7 @@ use vtax_host::{
     pin::Machine,
 };
 use vtax_model::run::Hop;
-use vtax_sys::{Result as SysResult, cpu::allowed_cpus, netlink::Rtnl};
+use vtax_sys::{Result as SysResult, cpu::allowed_cpus, netlink::Rtnl, ssh};
 
 use crate::protocol::{Facts, Greeting, Hello, LinkAddress};
 
@@ -35,7 +35,7 @@ pub(super) fn facts() -> Facts {
         machine: Machine::read(&Tree::live()),
         cpus_allowed,
         addresses: addresses().unwrap_or_default(),
-        ssh_address: env::var("SSH_CONNECTION").ok().and_then(|connection| ssh_server(&connection)),
+        ssh_address: env::var(ssh::CONNECTION).ok().and_then(|connection| ssh::server(&connection)),
     }
 }
 
@@ -76,13 +76,6 @@ fn addresses() -> SysResult<Vec<LinkAddress>> {
     Ok(named.collect())
 }
 
-/// The third word of `SSH_CONNECTION`, ssh(1): client's address and port, server's address and
-/// port. A link-local address has its interface behind a `%`.
-fn ssh_server(connection: &str) -> Option<IpAddr> {
-    let server = connection.split_whitespace().nth(2)?;
-    server.split('%').next()?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,15 +98,5 @@ mod tests {
             addresses.iter().find(loopback).is_some_and(|found| found.prefix >= 8 && found.running),
             "{addresses:?}"
         );
-    }
-
-    #[test]
-    fn the_servers_address_is_the_third_word() {
-        assert_eq!(ssh_server("192.0.2.1 51234 192.0.2.9 22"), Some(IpAddr::from([192, 0, 2, 9])));
-        let local = ssh_server("fe80::1%eth0 51234 fe80::2%eth0 22");
-        assert_eq!(local.map(|address| address.to_string()), Some("fe80::2".to_owned()));
-        for nonsense in ["", "a b", "a b c d", "192.0.2.1 51234"] {
-            assert_eq!(ssh_server(nonsense), None, "{nonsense}");
-        }
     }
 }

@@ -30,11 +30,20 @@ impl Time {
     }
 }
 
+/// A machine while a sample was taken.
+struct Watched {
+    machine: MachineCpu,
+    /// User time of our threads on it.
+    own_user: f64,
+    seconds: f64,
+    kind: Kind,
+}
+
 pub(super) fn disturbance(run: &Run) -> Disturbance {
     let [mut hosts, mut guests, mut translated] = [const { Time { available: 0.0, stolen: 0.0 } }; 3];
     let mut other = 0.0;
     for sample in &run.samples {
-        for (machine, own_user, seconds, kind) in machines(run, sample) {
+        for Watched { machine, own_user, seconds, kind } in machines(run, sample) {
             let time = match kind {
                 Kind::Host => &mut hosts,
                 Kind::Guest => &mut guests,
@@ -73,16 +82,17 @@ fn at_host(end: &EndRecord) -> bool {
     end.environment.is_none()
 }
 
-/// Each machine once, with the user time of our threads on it, the seconds that it was watched, and what it is.
-fn machines(run: &Run, sample: &Sample) -> Vec<(MachineCpu, f64, f64, Kind)> {
+/// Each machine once.
+fn machines(run: &Run, sample: &Sample) -> Vec<Watched> {
     let user = |end: &EndCpu| end.threads.iter().map(|thread| thread.user).sum::<f64>();
     let CpuFigures { one_machine, initiator, responder } = &sample.figures.cpu;
-    let kinds = kinds(run, sample);
+    let [at_initiator, at_responder] = kinds(run, sample);
+    let watched = |end: &EndCpu, own_user, kind| Watched { machine: end.machine, own_user, seconds: end.seconds, kind };
     match one_machine {
-        true => vec![(initiator.machine, user(initiator) + user(responder), initiator.seconds, kinds[0])],
-        false => [(initiator, kinds[0]), (responder, kinds[1])]
-            .map(|(end, kind)| (end.machine, user(end), end.seconds, kind))
-            .into(),
+        true => vec![watched(initiator, user(initiator) + user(responder), at_initiator)],
+        false => {
+            vec![watched(initiator, user(initiator), at_initiator), watched(responder, user(responder), at_responder)]
+        }
     }
 }
 

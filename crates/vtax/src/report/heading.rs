@@ -68,9 +68,9 @@ pub(super) fn warnings(document: &ResultDocument) -> Vec<String> {
         }),
         document.disturbance.crowded().map(|share| {
             format!(
-                "CROWDED: the guests waited {} for a CPU that others had, maybe each other, so their figures have turns \
+                "CROWDED: the guests waited {} of the time for a CPU that others had, maybe each other, so their figures have turns \
                  of the host's scheduler in them. Fewer guests or more CPUs would mend it.",
-                time_share(share)
+                percent(share)
             )
         }),
         document.plan.quick.then(|| "Quick plan: short samples and few rounds, so wide intervals.".into()),
@@ -289,16 +289,14 @@ fn asked(policy: &Pinning) -> String {
 /// Shares of the machine's CPU time while samples were taken.
 fn load(disturbance: &Disturbance) -> String {
     let Disturbance { other_programs, stolen, guests_waited } = disturbance;
-    let waited = guests_waited.map_or(String::new(), |share| format!("; guests waited for one {}", time_share(share)));
-    format!(
-        "other programs took {:.1} % of the CPUs, the hypervisor {:.1} %{waited}",
-        other_programs * 1e2,
-        stolen * 1e2
-    )
+    let waited =
+        guests_waited.map_or(String::new(), |share| format!("; guests waited for one {} of the time", percent(share)));
+    let (other_programs, stolen) = (percent(*other_programs), percent(*stolen));
+    format!("other programs took {other_programs} of the CPUs, the hypervisor {stolen}{waited}")
 }
 
-fn time_share(share: f64) -> String {
-    format!("{:.1} % of the time", share * 1e2)
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 1e2)
 }
 
 fn cpus(cpus: &[u32]) -> String {

@@ -85,8 +85,8 @@ impl Trip<'_> {
         // What is begun here goes on nowhere but on one like it.
         (self.order.spec, self.order.exact) = (server.spec, true);
         let from = handed.as_ref().map(|Handed(path)| path.as_path());
-        let cables = from.is_none() && self.order.places.wants_cables;
-        let cables: Vec<String> = cables.then(|| cables_of(&server.spec)).into_iter().flatten().collect();
+        let wants_cables = from.is_none() && self.order.places.wants_cables;
+        let cables = if wants_cables { cables_of(&server.spec).collect() } else { Vec::new() };
         let command = command(from, [&self.arguments[..], &cables].concat()).or_input()?;
         let mut arrivals = Arrivals::new(self.store, old.zip(writer));
         let ran = server.run(&command, &[], &self.ground.interrupt, |stream, bytes| match stream {

@@ -9,6 +9,7 @@ use std::{
 };
 
 use rustix::fs::{FileType, major, minor, stat};
+use vtax_sys::ssh;
 
 /// `TCP_ESTABLISHED`, in hexadecimal.
 const ESTABLISHED: &str = "01";
@@ -55,8 +56,9 @@ fn of_ancestors(proc: &Path, process: u32) -> BTreeSet<IpAddr> {
         // Somebody else's can't be read, and isn't ours then.
         let environment = fs::read(proc.join(process.to_string()).join("environ")).ok()?;
         let mut variables = environment.split(|byte| *byte == 0);
-        let value = variables.find_map(|variable| variable.strip_prefix(b"SSH_CONNECTION="))?;
-        of_variable(std::str::from_utf8(value).ok()?)
+        let value =
+            variables.find_map(|variable| variable.strip_prefix(ssh::CONNECTION.as_bytes())?.strip_prefix(b"="))?;
+        plain(ssh::server(std::str::from_utf8(value).ok()?)?)
     };
     iter::successors(Some(process), parent).take(ANCESTORS_MOST).filter_map(connection).collect()
 }
@@ -107,12 +109,6 @@ fn block_number(path: &str) -> Option<(u32, u32)> {
 fn unescape(text: &str) -> String {
     let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
     escapes.into_iter().fold(text.to_owned(), |text, (escape, plain)| text.replace(escape, plain))
-}
-
-/// Client address, client port, our address, our port.
-fn of_variable(text: &str) -> Option<IpAddr> {
-    // An address that is a link's has the link behind it.
-    plain(text.split(' ').nth(2)?.split('%').next()?.parse().ok()?)
 }
 
 /// A line of `/proc/net/tcp` or `tcp6`: our address and port, theirs, and the state, behind a number.
@@ -178,10 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_are_told_by_variable_and_by_list() {
-        assert_eq!(of_variable("192.0.2.9 51234 192.0.2.1 22"), "192.0.2.1".parse().ok());
-        assert_eq!(of_variable(""), None);
-        assert_eq!(of_variable("fe80::9%eth0 51234 fe80::1%eth0 22"), "fe80::1".parse().ok());
+    fn sessions_are_told_by_the_list_of_connections() {
         let word = |octets: [u8; 4]| format!("{:08X}", u32::from_ne_bytes(octets));
         let line = |address: &str, port: &str, state: &str| {
             format!("   1: {address}:{port} 010200C0:C822 {state} 00000000:00000000 02:0 0 0")
@@ -223,7 +216,7 @@ mod tests {
         #[test]
         fn hostile_lines_never_panic(line in "\\PC{0,80}", near in "[0-9A-F: /-]{0,80}") {
             for line in [line, near] {
-                let _ = (mounted(&line, none), swap(&line, none), session(&line), of_variable(&line));
+                let _ = (mounted(&line, none), swap(&line, none), session(&line));
                 let _ = (hexadecimal(&line), unescape(&line));
             }
         }
