@@ -136,7 +136,7 @@ impl<'lab> Ring<'lab> {
     fn sample(&self, way: Way) -> Outcome<Figures> {
         let Way { transport, workload, streams, options, both_cpus } = way;
         let warmup = Warmup::For(Span::from_millis(200));
-        let spec = TestSpec { transport, workload, streams, warmup, duration: DURATION, options };
+        let spec = TestSpec { transport, workload, streams, warmup, duration: DURATION, slices: None, options };
         let setup = |endpoint: &Endpoint, side: usize| EndSetup {
             cpus: if both_cpus { self.cpus.to_vec() } else { vec![self.cpus[side]] },
             ..EndSetup::new(Station::Ip(IpAddr::V4(endpoint.address)))

@@ -264,6 +264,7 @@ mod tests {
             streams,
             warmup: Warmup::NONE,
             duration: Span(Duration::from_secs(seconds)),
+            slices: None,
             options: TestOptions::default(),
         }
     }

@@ -49,6 +49,7 @@ fn spec(workload: Workload, millis: u64) -> TestSpec {
         streams: 1,
         warmup: Warmup::For(Span::from_millis(20)),
         duration: Span::from_millis(millis),
+        slices: None,
         options: TestOptions::default(),
     }
 }

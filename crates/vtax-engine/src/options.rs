@@ -86,7 +86,7 @@ mod tests {
         let workload = Workload::Rr { request: ByteSize(1), response: ByteSize(1) };
         let options = TestOptions { socket, ..TestOptions::default() };
         let duration = Span::from_millis(1);
-        let spec = TestSpec { transport, workload, streams: 1, warmup: Warmup::NONE, duration, options };
+        let spec = TestSpec { transport, workload, streams: 1, warmup: Warmup::NONE, duration, slices: None, options };
         let kind = if transport == Transport::Udp { Type::DGRAM } else { Type::STREAM };
         let socket = Socket::new(Domain::IPV4, kind, None).unwrap();
         apply(&socket, &spec, &Target::Ip("127.0.0.1:0".parse().unwrap()))?;

@@ -119,7 +119,15 @@ mod tests {
 
     fn with(transport: Transport, workload: Workload, options: TestOptions) -> Patience {
         let duration = Span::from_millis(100);
-        Patience::of(&TestSpec { transport, workload, streams: 10, warmup: Warmup::NONE, duration, options })
+        Patience::of(&TestSpec {
+            transport,
+            workload,
+            streams: 10,
+            warmup: Warmup::NONE,
+            duration,
+            slices: None,
+            options,
+        })
     }
 
     const RR: Workload = Workload::Rr { request: ByteSize(1), response: ByteSize(1) };

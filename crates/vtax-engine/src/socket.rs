@@ -174,7 +174,15 @@ mod tests {
     fn spec(transport: Transport) -> TestSpec {
         let workload = Workload::Rr { request: ByteSize(1), response: ByteSize(1) };
         let options = vtax_model::options::TestOptions::default();
-        TestSpec { transport, workload, streams: 1, warmup: Warmup::NONE, duration: Span::from_millis(1), options }
+        TestSpec {
+            transport,
+            workload,
+            streams: 1,
+            warmup: Warmup::NONE,
+            duration: Span::from_millis(1),
+            slices: None,
+            options,
+        }
     }
 
     #[test]

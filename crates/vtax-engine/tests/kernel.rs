@@ -33,6 +33,7 @@ fn run(transport: Transport, workload: Workload) -> Result<EndReport, EngineErro
         streams: 1,
         warmup: Warmup::For(Span::from_millis(10)),
         duration: Span::from_millis(50),
+        slices: None,
         options: TestOptions::default(),
     };
     let setup = EndSetup::new(Station::Ip(IpAddr::V4(Ipv4Addr::LOCALHOST)));
@@ -101,7 +102,7 @@ fn over_a_wire(spec: &TestSpec) -> [EndReport; 2] {
 
 fn across(transport: Transport, workload: Workload, options: TestOptions) -> TestSpec {
     let (warmup, duration) = (Warmup::For(Span::from_millis(30)), Span::from_millis(200));
-    TestSpec { transport, workload, streams: 1, warmup, duration, options }
+    TestSpec { transport, workload, streams: 1, warmup, duration, slices: None, options }
 }
 
 /// Many datagrams cross the wire as one packet, and each arrives.
@@ -249,6 +250,7 @@ fn run_test(
     meanwhile: impl FnOnce(&Cancel) + Send,
 ) -> Result<EndReport, EngineError> {
     let spec = TestSpec {
+        slices: None,
         transport,
         workload,
         streams,

@@ -22,6 +22,7 @@ fn peak(engine: Engine, flows: u32) -> u64 {
 fn run(engine: Engine, flows: u32) {
     let one = ByteSize(1);
     let spec = TestSpec {
+        slices: None,
         transport: Transport::Tcp,
         workload: Workload::Rr { request: one, response: one },
         streams: flows,

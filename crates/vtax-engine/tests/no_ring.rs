@@ -18,6 +18,7 @@ use vtax_model::{
 fn an_end_without_io_uring_says_why_and_what_to_do() {
     let one = ByteSize(1);
     let spec = TestSpec {
+        slices: None,
         transport: Transport::Udp,
         workload: Workload::Rr { request: one, response: one },
         streams: 1,

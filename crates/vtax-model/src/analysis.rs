@@ -7,7 +7,7 @@ mod host_cpu;
 use std::collections::BTreeMap;
 
 use crate::{
-    cell::{Arm, Block, Cell, Turn, round_order},
+    cell::{Arm, Block, Cell},
     histogram::Histogram,
     measurement::FileReport,
     published::Published,
@@ -55,6 +55,7 @@ fn plan_record(run: &Run) -> PlanRecord {
     let header = &run.header;
     PlanRecord {
         sampling: header.plan,
+        path: header.path_plan,
         quick: header.quick,
         rounds: complete_rounds(run),
         seed: header.seed,
@@ -69,17 +70,10 @@ fn complete_rounds(run: &Run) -> u32 {
     let taken: Vec<u32> = landed.chain(run.failures.iter().map(|failure| failure.round)).collect();
     let begun = taken.iter().copied().max().unwrap_or(0);
     let of_last = taken.iter().filter(|round| **round == begun).count();
-    match run.state == RunState::Complete || of_last == turns_of_a_round(run) {
+    match run.state == RunState::Complete || of_last == run.header.turns(begun).len() {
         true => begun,
         false => begun.saturating_sub(1),
     }
-}
-
-fn turns_of_a_round(run: &Run) -> usize {
-    let header = &run.header;
-    let cells = &header.study.cells;
-    let runs_here = |turn: &Turn| !header.unavailable.iter().any(|row| row.method == cells[turn.cell].row);
-    round_order(cells, header.study.baseline, header.seed, 1).iter().filter(|turn| runs_here(turn)).count()
 }
 
 fn noise_floors(run: &Run) -> BTreeMap<Block, NoiseFloor> {
@@ -111,6 +105,7 @@ fn floor_record(block: &Block, floor: &NoiseFloor) -> FloorRecord {
         mtu: block.mtu,
         streams: block.streams,
         variant: block.variant,
+        instrument: block.instrument,
         of: Metric::of(block.test),
         ratio: floor.ratio,
         low: floor.low,

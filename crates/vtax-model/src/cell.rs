@@ -1,15 +1,54 @@
 //! Cells: the points of a study's matrix, and the order in which they are sampled.
 
+use std::fmt;
+
 use rand::{Rng, SeedableRng, seq::SliceRandom};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    options::TestOptions,
-    study::Row,
-    units::{Mtu, Span},
-    workload::{TestKind, TestSpec, Transport, Warmup, Workload},
+    options::{CongestionControl, Idle, TestOptions},
+    study::{Row, SamplingPlan},
+    units::Mtu,
+    workload::{TestKind, TestSpec, Transport, Workload},
 };
+
+/// Under which conditions a cell is measured. Figures of two instruments answer two questions and are
+/// never compared with each other, nor printed in one table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Instrument {
+    /// The path's own cost: idle states are held off, TCP runs cubic, samples are cut into slices, and both
+    /// ends share one CPU where the machine's CPUs are shared with others.
+    Path,
+    /// As the machine runs, which is what an application sees: its idle states, its congestion control,
+    /// each end on a CPU of its own.
+    #[default]
+    System,
+}
+
+impl Instrument {
+    /// All of them, in the order of tables.
+    pub const ALL: [Instrument; 2] = [Instrument::Path, Instrument::System];
+
+    /// The name in options, files and results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Instrument::Path => "path",
+            Instrument::System => "system",
+        }
+    }
+
+    fn is_system(&self) -> bool {
+        *self == Instrument::System
+    }
+}
+
+impl fmt::Display for Instrument {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
 
 /// One point of the matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -34,6 +73,9 @@ pub struct Cell {
     /// leaves less room.
     #[serde(default, skip_serializing_if = "is_first")]
     pub variant: u32,
+    /// Under which conditions it is measured.
+    #[serde(default, skip_serializing_if = "Instrument::is_system")]
+    pub instrument: Instrument,
 }
 
 fn is_first(variant: &u32) -> bool {
@@ -53,19 +95,37 @@ pub struct Block {
     pub mtu: Mtu,
     /// Which of the swept values.
     pub variant: u32,
+    /// Under which conditions.
+    pub instrument: Instrument,
 }
 
 impl Cell {
     /// The cells that this one is compared with.
     pub fn block(&self) -> Block {
-        let Cell { transport, streams, mtu, variant, .. } = *self;
-        Block { transport, test: self.workload.kind(), streams, mtu, variant }
+        let Cell { transport, streams, mtu, variant, instrument, .. } = *self;
+        Block { transport, test: self.workload.kind(), streams, mtu, variant, instrument }
+    }
+
+    /// Whether its samples can be cut into slices: one flow, of a test whose ends can tell where a slice ends.
+    pub fn can_be_sliced(&self) -> bool {
+        let kind = matches!(self.workload.kind(), TestKind::Rr | TestKind::Stream) && self.transport.is_ip();
+        kind && self.streams == 1 && self.options.can_be_sliced()
+    }
+
+    /// Makes it one of the path's own cost.
+    pub fn hold_still(&mut self) {
+        self.instrument = Instrument::Path;
+        self.options.idle = Idle::Poll;
+        if self.transport == Transport::Tcp {
+            self.options.socket.congestion.get_or_insert(CongestionControl::CUBIC);
+        }
     }
 
     /// The test as both ends are told to run it.
-    pub fn spec(&self, warmup: Warmup, duration: Span) -> TestSpec {
+    pub fn spec(&self, plan: &SamplingPlan) -> TestSpec {
         let Cell { transport, workload, streams, options, .. } = *self;
-        TestSpec { transport, workload, streams, warmup, duration, options }
+        let duration = plan.duration_of(workload.kind());
+        TestSpec { transport, workload, streams, warmup: plan.warmup, duration, slices: plan.slices, options }
     }
 }
 

@@ -69,6 +69,39 @@ pub struct EndReport {
     /// Where the time of this end's messages went, if stages were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stages: Option<Stages>,
+    /// The slices, if the sample was cut into some, in the order in which they were measured. The counts and
+    /// times above are their sums; the machine's CPU time is absent, for others were measured between them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slices: Vec<Slice>,
+    /// By how many nanoseconds this end ran over the time that it had for a slice, at worst: what it did then
+    /// disturbed the slice that came next.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub overrun_ns: u64,
+    /// Why idle states were not held off although the test asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_not_held: Option<String>,
+}
+
+/// What an end did in a slice.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Slice {
+    /// The measured time.
+    pub seconds: f64,
+    /// Transactions that ended in it.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub transactions: u64,
+    /// Payload bytes, as the report's.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub bytes: u64,
+    /// CPU seconds of the measuring threads, by the scheduler's exact clock.
+    pub cpu: f64,
+    /// UDP messages lost.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub lost: u64,
+    /// TCP segments sent again.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub retransmits: u64,
 }
 
 fn is_zero(count: &u64) -> bool {

@@ -70,6 +70,43 @@ pub struct TestOptions {
     /// RR: what the responder does besides answering; known truths to calibrate against.
     #[serde(skip_serializing_if = "is_default")]
     pub responder: Manners,
+    /// What CPUs do while they have nothing to do.
+    #[serde(skip_serializing_if = "is_default")]
+    pub idle: Idle,
+}
+
+/// What the CPUs of both ends do while they have nothing to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Idle {
+    /// What the machine has them do: they may sleep, and waking them takes its time.
+    #[default]
+    System,
+    /// They don't sleep while a sample is measured: each end holds `/dev/cpu_dma_latency` at 0 (the kernel's
+    /// `Documentation/power/pm_qos_interface.rst`).
+    Poll,
+}
+
+impl Idle {
+    /// All of them.
+    pub const ALL: [Idle; 2] = [Idle::System, Idle::Poll];
+
+    /// The name in options and files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Idle::System => "system",
+            Idle::Poll => "poll",
+        }
+    }
+}
+
+impl FromStr for Idle {
+    type Err = OptionError;
+
+    fn from_str(text: &str) -> Result<Self, OptionError> {
+        let known = Idle::ALL.into_iter().find(|idle| idle.name() == text);
+        known.ok_or_else(|| OptionError::UnknownIdle(text.to_owned()))
+    }
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -281,6 +318,9 @@ pub enum OptionError {
     /// No such engine.
     #[error("unknown engine `{0}`; there are {known}", known = Engine::ALL.map(Engine::name).join(", "))]
     UnknownEngine(String),
+    /// No such way to be idle.
+    #[error("unknown idle `{0}`; there are {known}", known = Idle::ALL.map(Idle::name).join(", "))]
+    UnknownIdle(String),
     /// Neither a name nor a number.
     #[error("`{0}` is not a number")]
     NotANumber(String),
@@ -346,6 +386,24 @@ impl TestOptions {
     /// Whether nothing was chosen.
     pub fn is_plain(&self) -> bool {
         *self == TestOptions::default()
+    }
+
+    /// Whether the mean time of a transaction is the inverse of each flow's rate: one in flight, and no pause
+    /// between. Otherwise the rate says how many there were, not how long each took; that of crr contains the
+    /// closing of each connection, which is no part of its response time.
+    pub fn rate_is_inverse(&self, test: TestKind) -> bool {
+        let TestOptions { burst, arrivals, gap, .. } = *self;
+        let one_after_another = burst.get() == 1 && arrivals.is_none() && gap.is_none();
+        one_after_another && test != TestKind::Crr
+    }
+
+    /// Whether a sample can be cut into slices: nothing is in flight between two of them, and no other clock
+    /// says when something is due.
+    pub fn can_be_sliced(&self) -> bool {
+        let TestOptions { burst, arrivals, bitrate, sending, gso, gro, interval, stages, .. } = *self;
+        let one_by_one = burst == Burst::default() && arrivals.is_none() && bitrate.is_none();
+        let plain = sending == Sending::Copy && gso.is_none() && !gro;
+        one_by_one && plain && interval.is_none() && !stages
     }
 
     /// Whether `streams` flows of this test can be run so.

@@ -12,7 +12,7 @@ pub use ends::{CpuAtEnds, EndStages, PairSummary, ParallelSummary, StageFigures,
 pub use host_cpu::{GuestClock, HostCpuSummary};
 
 use crate::{
-    cell::Cell,
+    cell::{Cell, Instrument},
     guest::Flavour,
     published::PublishedFigure,
     run::{Environment, Failure, Figures, PathRecord, Placement, RowEnds, RunState, Sample},
@@ -107,6 +107,9 @@ pub struct PlanRecord {
     /// Samples, duration and warm-up.
     #[serde(flatten)]
     pub sampling: SamplingPlan,
+    /// The same of the cells that tell the path's own cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<SamplingPlan>,
     /// Whether `--quick` shortened it.
     pub quick: bool,
     /// Rounds that are complete.
@@ -173,6 +176,9 @@ pub struct FloorRecord {
     /// The block: which of the swept values.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub variant: u32,
+    /// The block: under which conditions.
+    #[serde(default)]
+    pub instrument: Instrument,
     /// What is compared.
     pub of: Metric,
     /// A'/A.

@@ -8,7 +8,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    cell::Arm,
+    cell::{Arm, Cell, Instrument, Turn, round_order},
     endpoint::Pinning,
     guest::Accelerator,
     guest::Flavour,
@@ -28,7 +28,7 @@ mod parallel;
 
 pub use domain::{DomainNic, DomainRecord};
 pub use environment::{EmulatedServer, Environment, IdleFacts, IdleState};
-pub use figures::{BothEnds, CpuFigures, EndCpu, EndDetail, Figures, RttFigures};
+pub use figures::{Around, BothEnds, CpuFigures, EndCpu, EndDetail, Figures, RttFigures, SliceFigures};
 pub use host_cpu::{ClockReading, GuestCpu, HostCpu};
 pub use parallel::{PairFigures, PairReports, Parallel, Skew};
 
@@ -78,8 +78,11 @@ pub struct RunHeader {
     pub started: String,
     /// The study, as resolved.
     pub study: Study,
-    /// Samples, duration and warm-up in force.
+    /// Samples, duration and warm-up of the cells that are measured as the machine runs.
     pub plan: SamplingPlan,
+    /// The same of those that tell the path's own cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_plan: Option<SamplingPlan>,
     /// Whether this is the short plan of `--quick`.
     pub quick: bool,
     /// Of the order of the samples.
@@ -97,6 +100,40 @@ pub struct RunHeader {
     /// Between which ends each row was measured.
     #[serde(default)]
     pub ends: Vec<RowEnds>,
+}
+
+impl RunHeader {
+    /// The plan of an instrument's cells.
+    pub fn plan_of(&self, instrument: Instrument) -> &SamplingPlan {
+        match (instrument, &self.path_plan) {
+            (Instrument::Path, Some(plan)) => plan,
+            _ => &self.plan,
+        }
+    }
+
+    /// The samples of a round in their order, without those of rows that can't run here and of instruments
+    /// that have had all of their rounds.
+    pub fn turns(&self, round: u32) -> Vec<Turn> {
+        let cells = &self.study.cells;
+        let runs_here = |cell: &Cell| !self.unavailable.iter().any(|row| row.method == cell.row);
+        let mut turns = round_order(cells, self.study.baseline, self.seed, round);
+        turns.retain(|turn| {
+            let cell = &cells[turn.cell];
+            runs_here(cell) && round <= self.rounds_of(cell.instrument)
+        });
+        turns
+    }
+
+    /// Rounds of an instrument; at most, if a stopping rule may end it before.
+    pub fn rounds_of(&self, instrument: Instrument) -> u32 {
+        self.stopping.as_ref().map_or(self.plan_of(instrument).samples, |rule| rule.max() as u32)
+    }
+
+    /// Rounds of the instrument that has the most of those in the study.
+    pub fn rounds(&self) -> u32 {
+        let instruments = self.study.cells.iter().map(|cell| cell.instrument);
+        instruments.map(|instrument| self.rounds_of(instrument)).max().unwrap_or(0)
+    }
 }
 
 /// The ends of a row: each pair measured at the same time as the others.

@@ -11,7 +11,7 @@ use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    cell::Cell,
+    cell::{Cell, Instrument},
     endpoint::Endpoint,
     guest::{Attach, Flavour, GuestDefaults},
     located::{FileError, Source},
@@ -19,7 +19,7 @@ use crate::{
     options::Engine,
     topology::{Cable, Name},
     units::Span,
-    workload::Warmup,
+    workload::{TestKind, Warmup},
 };
 
 /// What a study asks, and how it samples the answer.
@@ -61,10 +61,16 @@ pub struct Study {
     pub guest: GuestDefaults,
     /// Every cell, row by row.
     pub cells: Vec<Cell>,
-    /// The published plan.
+    /// The plan of the cells that are measured as the machine runs; the published one in a classic study.
     pub plan: SamplingPlan,
-    /// The plan for `--quick`.
+    /// The same for `--quick`.
     pub quick: SamplingPlan,
+    /// The plan of the cells that tell the path's own cost, if the study has such cells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<SamplingPlan>,
+    /// The same for `--quick`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quick_path: Option<SamplingPlan>,
 }
 
 fn guests() -> DomainKind {
@@ -303,13 +309,37 @@ impl From<Row> for String {
 pub struct SamplingPlan {
     /// Rounds: samples of each cell.
     pub samples: u32,
-    /// The measured time of a sample.
+    /// The measured time of a sample; of each of its slices, if it is cut into slices.
     pub duration: Span,
     /// Traffic before it.
     pub warmup: Warmup,
+    /// How a sample is cut into slices; absent if it is measured in one piece.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slices: Option<Slices>,
+}
+
+/// A sample that is cut into slices. All rows of a block connect at the beginning of a round and warm up one
+/// after the other. Then they take turns, `passes` times and each time in another random order, and each turn
+/// is a slice. What is compared is so measured within milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Slices {
+    /// Slices of a sample.
+    pub passes: u32,
+    /// The measured time of a slice of a stream: a stream needs longer slices than transactions do.
+    pub stream: Span,
 }
 
 impl Study {
+    /// The plan of the cells of an instrument, short with `--quick`; none if the study has no such cells.
+    pub fn plan_of(&self, instrument: Instrument, quick: bool) -> Option<SamplingPlan> {
+        match (instrument, quick) {
+            (Instrument::System, false) => Some(self.plan),
+            (Instrument::System, true) => Some(self.quick),
+            (Instrument::Path, false) => self.path,
+            (Instrument::Path, true) => self.quick_path.or(self.path),
+        }
+    }
+
     /// The built-in studies, by name and text.
     pub const BUILT_IN: [(&'static str, &'static str); 5] = [
         ("demo", include_str!("../data/studies/demo.toml")),
@@ -350,19 +380,45 @@ pub enum PlanError {
     /// A sample too short for its CPU figures.
     #[error("duration {0} is too short for a rate; give at least {least}", least = SamplingPlan::SHORTEST)]
     TooShort(Span),
+    /// A slice too short for a rate.
+    #[error("a slice of {0} is too short for a rate; give at least {least}", least = SamplingPlan::SHORTEST_SLICE)]
+    ShortSlice(Span),
+    /// No slice at all, or more than a sample may have.
+    #[error("{0} passes: give 1 to {most}", most = SamplingPlan::PASSES_MOST)]
+    Passes(u32),
 }
 
 impl SamplingPlan {
     /// Below this the machine's CPU figures, which the kernel keeps in ticks of 10 ms, mean nothing.
     pub const SHORTEST: Span = Span::from_millis(20);
+    /// Below this a slice holds too few transactions for its edges not to count.
+    pub const SHORTEST_SLICE: Span = Span::from_millis(1);
+    /// More slices in a sample gain nothing over more rounds.
+    pub const PASSES_MOST: u32 = 64;
+
+    /// The measured time of a sample, or of a slice, of a test.
+    pub fn duration_of(&self, test: TestKind) -> Span {
+        match self.slices {
+            Some(slices) if test.is_stream() => slices.stream,
+            _ => self.duration,
+        }
+    }
 
     /// Whether figures can come of it.
     pub fn check(&self) -> Result<(), PlanError> {
-        match self {
-            SamplingPlan { samples: 0, .. } => Err(PlanError::NoSamples),
-            SamplingPlan { duration, .. } if *duration < SamplingPlan::SHORTEST => Err(PlanError::TooShort(*duration)),
-            _ => Ok(()),
+        let shortest = |span: Span, least: Span| if span < least { Some(span) } else { None };
+        if self.samples == 0 {
+            return Err(PlanError::NoSamples);
         }
+        let Some(Slices { passes, stream }) = self.slices else {
+            return shortest(self.duration, SamplingPlan::SHORTEST)
+                .map_or(Ok(()), |span| Err(PlanError::TooShort(span)));
+        };
+        if !(1..=SamplingPlan::PASSES_MOST).contains(&passes) {
+            return Err(PlanError::Passes(passes));
+        }
+        let short = shortest(self.duration.min(stream), SamplingPlan::SHORTEST_SLICE);
+        short.map_or(Ok(()), |span| Err(PlanError::ShortSlice(span)))
     }
 }
 

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     options::{OptionError, TestOptions},
+    study::Slices,
     units::{ByteSize, Mtu, Span, UnitError},
 };
 
@@ -276,8 +277,12 @@ pub struct TestSpec {
     pub streams: u32,
     /// Traffic before the measured time begins.
     pub warmup: Warmup,
-    /// The measured time. A file transfer ends when the file is there instead.
+    /// The measured time; of each slice, if there are slices. A file transfer ends when the file is there
+    /// instead.
     pub duration: Span,
+    /// How the sample is cut into slices; absent if it is measured in one piece.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slices: Option<Slices>,
     /// Everything else; the default is what every tool calls the test by its plain name.
     #[serde(default, skip_serializing_if = "TestOptions::is_plain")]
     pub options: TestOptions,
@@ -290,13 +295,9 @@ impl TestSpec {
         Ok(self.options.check(self.transport, &self.workload, self.streams)?)
     }
 
-    /// Whether the mean time of a transaction is the inverse of each flow's rate: one in flight, and
-    /// no pause between. Otherwise the rate says how many there were, not how long each took; that of
-    /// crr contains the closing of each connection, which is no part of its response time.
+    /// As [`TestOptions::rate_is_inverse`].
     pub fn rate_is_inverse(&self) -> bool {
-        let TestOptions { burst, arrivals, gap, .. } = self.options;
-        let one_after_another = burst.get() == 1 && arrivals.is_none() && gap.is_none();
-        one_after_another && self.workload.kind() != TestKind::Crr
+        self.options.rate_is_inverse(self.workload.kind())
     }
 }
 

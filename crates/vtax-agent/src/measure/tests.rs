@@ -134,6 +134,7 @@ fn order(workload: Workload) -> Order {
         streams: 1,
         warmup: Warmup::NONE,
         duration: Span::from_millis(1),
+        slices: None,
         options: TestOptions::default(),
     };
     Order { spec, initiator: setup.clone(), responder: setup, target: station }

@@ -87,6 +87,7 @@ fn rr(does: u64) -> TestSpec {
         streams: 1,
         warmup: Warmup::NONE,
         duration: Span::from_millis(100),
+        slices: None,
         options: TestOptions::default(),
     }
 }

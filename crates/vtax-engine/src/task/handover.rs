@@ -303,6 +303,7 @@ mod tests {
         let count = |message, gso: Option<u32>| {
             let gso = gso.map(|gso| Segments::try_from(gso).unwrap());
             segments(&TestSpec {
+                slices: None,
                 transport: Transport::Udp,
                 workload: Workload::Stream { message: ByteSize(message), direction: Direction::Forward },
                 streams: 1,

@@ -42,6 +42,7 @@ pub(crate) fn spec(transport: Transport, workload: Workload, streams: u32) -> Te
         streams,
         warmup: Warmup::For(Span::from_millis(20)),
         duration: Span::from_millis(150),
+        slices: None,
         options: TestOptions::default(),
     }
 }

@@ -7,8 +7,6 @@ use crate::{
     measurement::{IntervalRtt, Stages, WarmupReport},
     result::{CpuAtEnds, EndStages, PairSummary, ParallelSummary, StageFigures, StagesSummary, WarmupSummary},
     run::{BothEnds, EndCpu, EndDetail, Figures, PairFigures, Parallel},
-    units::Span,
-    workload::Warmup,
 };
 
 /// None if both ends were on one machine: what it worked can't be told apart by ends.
@@ -119,7 +117,7 @@ fn pair(cell: &Cell, samples: &[(u32, &PairFigures)]) -> PairSummary {
         let us = samples.iter().filter_map(|(round, pair)| Some((*round, percentile(pair.rtt_ns?) as f64 / 1e3)));
         estimate(us).map(|over_samples| over_samples.median)
     };
-    let inverse = cell.spec(Warmup::NONE, Span::from_millis(0)).rate_is_inverse();
+    let inverse = cell.options.rate_is_inverse(cell.workload.kind());
     let rtt = |pair: &PairFigures| f64::from(cell.streams) * pair.seconds / pair.transactions as f64 * 1e6;
     let rtts = samples.iter().filter(|(_, pair)| pair.transactions > 0).map(|(round, pair)| (*round, rtt(pair)));
     PairSummary {
@@ -151,6 +149,7 @@ mod tests {
             streams: 1,
             warmup: Warmup::NONE,
             duration: Span::from_millis(1000),
+            slices: None,
             options: TestOptions::default(),
         };
         Figures::join(&spec, false, initiator, responder)
@@ -235,6 +234,7 @@ mod tests {
             streams: 1,
             options: TestOptions::default(),
             variant: 0,
+            instrument: crate::cell::Instrument::System,
         };
         let found = parallel(&cell, &(1..).zip(&samples).collect::<Vec<_>>()).expect("pairs");
         assert_eq!((found.skew_us, found.skew_us_most, found.uncertainty_us), (20.0, 30.0, 4.0));

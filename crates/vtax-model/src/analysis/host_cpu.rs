@@ -87,6 +87,7 @@ mod tests {
             streams: 1,
             warmup: Warmup::NONE,
             duration: Span::from_millis(1000),
+            slices: None,
             options: TestOptions::default(),
         };
         let end = EndReport { seconds: 1.0, transactions: 1000, bytes: 2048, ..EndReport::default() };

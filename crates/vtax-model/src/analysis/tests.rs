@@ -5,7 +5,7 @@ use crate::{
     method::Unsupported,
     run::{EndRecord, Environment, GuestCpu, HostCpu, PairRecord, Placement, RunHeader, UnavailableRow},
     stats::Verdict,
-    study::Study,
+    study::{SamplingPlan, Study},
     units::Span,
     workload::{TestKind, Transport, Warmup},
 };
@@ -18,6 +18,7 @@ fn demo_run() -> Run {
         id: "demo-test".into(),
         started: "2026-01-01T00:00:00Z".into(),
         plan: study.plan,
+        path_plan: study.path,
         study,
         quick: false,
         seed: 1,
@@ -65,7 +66,12 @@ fn figures(cell: &Cell, slower: f64) -> Figures {
         file: Some(FileReport { real: slower, user: 0.1, sys: 0.5, checksum: 1 }),
         ..EndReport::default()
     };
-    Figures::join(&cell.spec(Warmup::NONE, Span::from_millis(1000)), true, &end, &end)
+    Figures::join(
+        &cell.spec(&SamplingPlan { samples: 1, duration: Span::from_millis(1000), warmup: Warmup::NONE, slices: None }),
+        true,
+        &end,
+        &end,
+    )
 }
 
 fn record<'a>(document: &'a ResultDocument, row: &str, kind: TestKind) -> &'a CellRecord {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{HostCpu, Parallel};
 use crate::{
     histogram::Histogram,
-    measurement::{EndReport, FileReport, Interval, MachineCpu, Stages, ThreadCpu, WarmupReport},
+    measurement::{EndReport, FileReport, Interval, MachineCpu, Slice, Stages, ThreadCpu, WarmupReport},
     workload::{TestKind, TestSpec},
 };
 
@@ -45,6 +45,49 @@ pub struct Figures {
     /// What the guests of the row cost, as their host saw it; absent if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_cpu: Option<HostCpu>,
+    /// The slices, if the sample was cut into some. A figure of the sample is then the median of its slices'
+    /// figures.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slices: Vec<SliceFigures>,
+    /// What the machine did while all rows of the block were measured, if the sample was cut into slices: the
+    /// same in each of these samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub around: Option<Around>,
+}
+
+/// What one slice measured, both ends joined.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct SliceFigures {
+    /// The measured time of the end that counted.
+    pub seconds: f64,
+    /// Request/response pairs.
+    pub transactions: u64,
+    /// Payload bytes.
+    pub bytes: u64,
+    /// CPU seconds of the measuring threads of both ends, for these transactions or bytes.
+    pub cpu: f64,
+    /// UDP messages that never arrived.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub lost: u64,
+    /// TCP segments sent again, both ends.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub retransmits: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+/// The machine that vtax runs on, while the rows of a block took turns.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Around {
+    /// From before the first slice until after the last one.
+    pub seconds: f64,
+    /// CPU seconds of the whole machine in that time.
+    pub machine: MachineCpu,
+    /// CPU seconds in user space of the measuring threads of all rows.
+    pub own_user: f64,
 }
 
 /// What each end reports beyond the joined figures.
@@ -158,6 +201,8 @@ impl Figures {
             ends: BothEnds { initiator: EndDetail::of(initiator), responder: EndDetail::of(responder) },
             parallel: None,
             host_cpu: None,
+            slices: slices(kind, initiator, responder),
+            around: None,
         }
     }
 
@@ -171,18 +216,53 @@ impl Figures {
 
     /// Transactions per second.
     pub fn rate(&self) -> f64 {
-        self.transactions as f64 / self.seconds
+        self.typical(|slice| slice.transactions as f64 / slice.seconds, self.transactions as f64 / self.seconds)
+    }
+
+    /// The median of the slices' figures, else the figure of a sample in one piece.
+    fn typical(&self, of_slice: impl Fn(&SliceFigures) -> f64, whole: f64) -> f64 {
+        let mut values: Vec<f64> = self.slices.iter().map(of_slice).filter(|value| value.is_finite()).collect();
+        values.sort_by(f64::total_cmp);
+        match values.len() {
+            0 => whole,
+            n if n % 2 == 1 => values[n / 2],
+            n => values[n / 2 - 1].midpoint(values[n / 2]),
+        }
     }
 
     /// The mean round-trip time in µs: the inverse of the rate where that is one, as netperf and
     /// sparc-t7-1 have it, else from the histogram. Not a number for a test without transactions.
     pub fn rtt_us(&self) -> f64 {
-        self.rtt_ns.as_ref().map_or(f64::NAN, |rtt| rtt.by_rate.unwrap_or(rtt.mean) / 1e3)
+        let whole = self.rtt_ns.as_ref().map_or(f64::NAN, |rtt| rtt.by_rate.unwrap_or(rtt.mean) / 1e3);
+        self.typical(|slice| slice.seconds * 1e6 / slice.transactions as f64, whole)
     }
 
     /// Payload in 10^6 bits per second, at the end that counted.
     pub fn goodput_mbps(&self) -> f64 {
-        self.bytes as f64 * 8.0 / self.seconds / 1e6
+        let mbps = |bytes: u64, seconds: f64| bytes as f64 * 8.0 / seconds / 1e6;
+        self.typical(|slice| mbps(slice.bytes, slice.seconds), mbps(self.bytes, self.seconds))
+    }
+
+    /// CPU seconds of the measuring threads of both ends, in the time of the end that counted: the scheduler's
+    /// exact account, without what the kernel does for them on other threads' time.
+    fn threads_cpu(&self) -> f64 {
+        let of = |end: &EndCpu| {
+            let used: f64 = end.threads.iter().map(|thread| thread.user + thread.system).sum();
+            if end.seconds > 0.0 { used * self.seconds / end.seconds } else { 0.0 }
+        };
+        of(&self.cpu.initiator) + of(&self.cpu.responder)
+    }
+
+    /// µs of the measuring threads' CPU for one transaction, both ends.
+    pub fn threads_us_per_transaction(&self) -> f64 {
+        let us = |cpu: f64, transactions: u64| cpu * 1e6 / transactions as f64;
+        self.typical(|slice| us(slice.cpu, slice.transactions), us(self.threads_cpu(), self.transactions))
+    }
+
+    /// µs of the measuring threads' CPU for 1,024 bytes of payload, both ends.
+    pub fn threads_us_per_kb(&self) -> f64 {
+        let us = |cpu: f64, bytes: u64| cpu * 1e6 / (bytes as f64 / 1024.0);
+        self.typical(|slice| us(slice.cpu, slice.bytes), us(self.threads_cpu(), self.bytes))
     }
 
     /// Seconds of CPU that the machines of both ends were busy, per second of the sample.
@@ -206,6 +286,25 @@ impl Figures {
     pub fn cpu_us_per_kb(&self) -> f64 {
         self.busy_cpus() * self.seconds * 1e6 / (self.bytes as f64 / 1024.0)
     }
+}
+
+/// Slices belong together by their order. What the other end used is scaled to what the counting end counted:
+/// the two ends of a stream don't see the same bytes in their windows.
+fn slices(kind: TestKind, initiator: &EndReport, responder: &EndReport) -> Vec<SliceFigures> {
+    let transactions = kind.is_transactions();
+    let (counting, other) = if transactions { (initiator, responder) } else { (responder, initiator) };
+    let join = |(counted, other): (&Slice, &Slice)| {
+        let scale = if transactions || other.bytes == 0 { 1.0 } else { counted.bytes as f64 / other.bytes as f64 };
+        SliceFigures {
+            seconds: counted.seconds,
+            transactions: counted.transactions,
+            bytes: counted.bytes,
+            cpu: counted.cpu + other.cpu * scale,
+            lost: counted.lost,
+            retransmits: counted.retransmits + other.retransmits,
+        }
+    };
+    counting.slices.iter().zip(&other.slices).map(join).collect()
 }
 
 /// ns between the transactions of one flow, where that is their mean time.

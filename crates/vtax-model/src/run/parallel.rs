@@ -109,6 +109,8 @@ fn merge(spec: &TestSpec, pairs: &[PairReports<'_>], joined: &[Figures], skew: S
         ends: joined.first().map(|first| first.ends.clone()).unwrap_or_default(),
         parallel: Some(Parallel::of(skew, joined)),
         host_cpu: None,
+        slices: Vec::new(),
+        around: None,
     }
 }
 
@@ -226,7 +228,7 @@ mod tests {
         let workload = Workload::Rr { request: ByteSize(1), response: ByteSize(1) };
         let duration = Span::from_millis(1000);
         let (transport, warmup, options) = (Transport::Tcp, Warmup::NONE, TestOptions::default());
-        TestSpec { transport, workload, streams: 1, warmup, duration, options }
+        TestSpec { transport, workload, streams: 1, warmup, duration, slices: None, options }
     }
 
     /// One flow whose every transaction took `ns`, on a machine that was half busy.

@@ -6,9 +6,9 @@ use ipnet::Ipv4Net;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{PlanError, Row, SamplingPlan, Study, UnknownRow};
+use super::{PlanError, Row, SamplingPlan, Slices, Study, UnknownRow};
 use crate::{
-    cell::Cell,
+    cell::{Cell, Instrument},
     endpoint::{self, Endpoint},
     guest::{GuestDefaults, GuestOptions},
     located::{FileError, Source},
@@ -38,6 +38,9 @@ struct StudyFile {
     options: Option<Spanned<TestOptions>>,
     plan: PlanTable,
     quick: Option<PlanTable>,
+    /// How the path's own cost is sampled; without it the study measures as the machine runs only.
+    path: Option<PathTable>,
+    quick_path: Option<PathTable>,
 }
 
 #[derive(Deserialize)]
@@ -76,6 +79,21 @@ struct PlanTable {
     duration: Spanned<Span>,
     #[serde(default = "no_warmup")]
     warmup: Warmup,
+    /// Only these of the matrix are measured as the machine runs; the path's own cost is of all of it.
+    tests: Option<Spanned<Vec<TestKind>>>,
+    mtu: Option<Spanned<Vec<Mtu>>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PathTable {
+    samples: Spanned<u32>,
+    passes: Spanned<u32>,
+    /// Of a slice.
+    duration: Spanned<Span>,
+    /// Of a slice of a stream.
+    stream_duration: Spanned<Span>,
+    warmup: Spanned<Span>,
 }
 
 fn one_stream() -> Spanned<Vec<u32>> {
@@ -137,6 +155,7 @@ impl Reader<'_> {
         let cells = self.cells(&rows)?;
         let plan = self.plan(&self.file.plan)?;
         let quick = self.file.quick.as_ref().map_or(Ok(plan), |table| self.plan(table))?;
+        let [path, quick_path] = [self.path(&self.file.path)?, self.path(&self.file.quick_path)?];
         let endpoints = self.endpoints(&rows)?;
         let guest = self.guest(&rows)?;
         let pairs = self.pairs(&rows)?;
@@ -160,6 +179,8 @@ impl Reader<'_> {
             cells,
             plan,
             quick,
+            path,
+            quick_path,
         })
     }
 
@@ -225,6 +246,47 @@ impl Reader<'_> {
     }
 
     fn cells(&self, rows: &[Row]) -> Result<Vec<Cell>, FileError> {
+        let mut cells = match &self.file.path {
+            Some(path) => self.cells_of_path(rows, path)?,
+            None => Vec::new(),
+        };
+        cells.extend(self.cells_of_system(rows)?);
+        Ok(cells)
+    }
+
+    /// Slices are of tests of one flow whose ends can tell where a slice begins and ends.
+    fn cells_of_path(&self, rows: &[Row], path: &PathTable) -> Result<Vec<Cell>, FileError> {
+        let mut cells = self.matrix(rows)?;
+        cells.retain(Cell::can_be_sliced);
+        if cells.is_empty() || self.file.pairs.is_some() {
+            let message =
+                "[path] is for rr and stream over TCP and UDP, of one flow and one pair; remove it, or add such tests";
+            return Err(self.source.error(&path.samples.span(), message));
+        }
+        cells.iter_mut().for_each(Cell::hold_still);
+        Ok(cells)
+    }
+
+    fn cells_of_system(&self, rows: &[Row]) -> Result<Vec<Cell>, FileError> {
+        let PlanTable { tests, mtu, .. } = &self.file.plan;
+        let tests = tests.as_ref().map(|tests| self.distinct("tests", tests)).transpose()?;
+        let mtus = mtu.as_ref().map(|mtus| self.distinct("mtu", mtus)).transpose()?;
+        let mut cells = self.matrix(rows)?;
+        cells.retain(|cell| {
+            tests.as_ref().is_none_or(|tests| tests.contains(&cell.workload.kind()))
+                && mtus.as_ref().is_none_or(|mtus| mtus.contains(&cell.mtu))
+        });
+        match cells.is_empty() {
+            true => {
+                let message = "nothing of the matrix is left by `tests` and `mtu` of [plan]";
+                Err(self.source.error(&self.file.plan.samples.span(), message))
+            }
+            false => Ok(cells),
+        }
+    }
+
+    /// Every point of the matrix, as the machine runs.
+    fn matrix(&self, rows: &[Row]) -> Result<Vec<Cell>, FileError> {
         let matrix = &self.file.matrix;
         let mtus = self.distinct("mtu", &matrix.mtu)?;
         let transports = self.distinct("transports", &matrix.transports)?;
@@ -243,7 +305,16 @@ impl Reader<'_> {
             let options = self.options(row, swept.gap.filter(|_| kind == TestKind::Rr));
             self.check_options(&options, transport, &workload, streams)?;
             if swept.concerns(&workload) {
-                cells.push(Cell { row, mtu, transport, workload, streams, options, variant });
+                cells.push(Cell {
+                    row,
+                    mtu,
+                    transport,
+                    workload,
+                    streams,
+                    options,
+                    variant,
+                    instrument: Instrument::System,
+                });
             }
         }
         Ok(cells)
@@ -402,15 +473,36 @@ impl Reader<'_> {
 
     fn plan(&self, table: &PlanTable) -> Result<SamplingPlan, FileError> {
         let (samples, duration) = (*table.samples.get_ref(), *table.duration.get_ref());
-        let plan = SamplingPlan { samples, duration, warmup: table.warmup };
+        let plan = SamplingPlan { samples, duration, warmup: table.warmup, slices: None };
         plan.check().map_err(|error| {
             let span = match error {
                 PlanError::NoSamples => table.samples.span(),
-                PlanError::TooShort(_) => table.duration.span(),
+                _ => table.duration.span(),
             };
             self.source.error(&span, error)
         })?;
         Ok(plan)
+    }
+
+    fn path(&self, table: &Option<PathTable>) -> Result<Option<SamplingPlan>, FileError> {
+        let Some(table) = table else { return Ok(None) };
+        let slices = Slices { passes: *table.passes.get_ref(), stream: *table.stream_duration.get_ref() };
+        let plan = SamplingPlan {
+            samples: *table.samples.get_ref(),
+            duration: *table.duration.get_ref(),
+            warmup: Warmup::For(*table.warmup.get_ref()),
+            slices: Some(slices),
+        };
+        plan.check().map_err(|error| {
+            let span = match error {
+                PlanError::NoSamples => table.samples.span(),
+                PlanError::Passes(_) => table.passes.span(),
+                PlanError::ShortSlice(span) if span == slices.stream => table.stream_duration.span(),
+                PlanError::TooShort(_) | PlanError::ShortSlice(_) => table.duration.span(),
+            };
+            self.source.error(&span, error)
+        })?;
+        Ok(Some(plan))
     }
 }
 

@@ -87,7 +87,8 @@ pub(super) fn measure(
 
 fn figure(rig: &Rig, transport: Transport, workload: Workload, duration: Span) -> anyhow::Result<f64> {
     let warmup = Warmup::For(WARMUP);
-    let spec = TestSpec { transport, workload, streams: 1, warmup, duration, options: TestOptions::default() };
+    let spec =
+        TestSpec { transport, workload, streams: 1, warmup, duration, slices: None, options: TestOptions::default() };
     Ok(Metric::of(workload.kind()).value(&rig.sample(&spec, PLAIN)?))
 }
 

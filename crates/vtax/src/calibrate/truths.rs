@@ -147,7 +147,8 @@ fn goodput(rig: &Rig, transport: Transport, (wire, bits): (&str, u64)) -> anyhow
     let options =
         TestOptions { socket: SocketOptions { congestion, ..SocketOptions::default() }, ..TestOptions::default() };
     let (warmup, duration) = (Warmup::For(Span::from_millis(1000)), Span::from_millis(2000));
-    let figures = rig.sample(&TestSpec { transport, workload, streams: 1, warmup, duration, options }, wire)?;
+    let figures =
+        rig.sample(&TestSpec { transport, workload, streams: 1, warmup, duration, slices: None, options }, wire)?;
     let expected = bits as f64 / 1e6 * (MTU - headers) / (MTU + ETHERNET);
     let accepted = [1.0 - GOODPUT_TOLERANCE, 1.0 + GOODPUT_TOLERANCE].map(|factor| factor * expected);
     let detail = format!("{} bytes of payload in {} on the wire", MTU - headers, MTU + ETHERNET);
@@ -158,7 +159,7 @@ fn rr(options: TestOptions, duration: Span) -> TestSpec {
     // Room for a whole sequence number: in the open loop many datagrams are on their way.
     let workload = Workload::Rr { request: ByteSize(8), response: ByteSize(8) };
     let warmup = Warmup::For(Span::from_millis(100));
-    TestSpec { transport: Transport::Udp, workload, streams: 1, warmup, duration, options }
+    TestSpec { transport: Transport::Udp, workload, streams: 1, warmup, duration, slices: None, options }
 }
 
 /// The difference of two medians, in pairs one after the other, at the same pace: without the delay
@@ -232,7 +233,7 @@ fn loss(rig: &Rig) -> anyhow::Result<Found> {
     let workload = Workload::Stream { message: ByteSize(1000), direction: Direction::Forward };
     let (warmup, duration) = (Warmup::For(Span::from_millis(100)), Span::from_millis(1000));
     let options = TestOptions { bitrate, ..TestOptions::default() };
-    let spec = TestSpec { transport: Transport::Udp, workload, streams: 1, warmup, duration, options };
+    let spec = TestSpec { transport: Transport::Udp, workload, streams: 1, warmup, duration, slices: None, options };
     let place = rig.endpoint(SUT, LOSSY)?.wire_end();
     let before = rig.lab.qdisc_drops(place)?.drops;
     let (sent, received) = rig.reports(&spec, LOSSY)?;

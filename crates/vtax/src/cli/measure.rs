@@ -306,7 +306,7 @@ impl Sampling {
         let Sampling { samples, duration, warmup, quick, .. } = *self;
         let duration = duration.unwrap_or(if quick { QUICK_DURATION } else { DURATION });
         let samples = samples.or(quick.then_some(QUICK_SAMPLES));
-        Plan { samples, quick, sampling: SamplingPlan { samples: 0, duration, warmup } }
+        Plan { samples, quick, sampling: SamplingPlan { samples: 0, duration, warmup, slices: None } }
     }
 }
 

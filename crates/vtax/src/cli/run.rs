@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use vtax_model::{
+    cell::Instrument,
     endpoint::Pins,
     method::DomainKind,
+    options::Idle,
     run::RunState,
     stats::{Confidence, StoppingRule, Width},
     study::{Row, Study},
@@ -101,7 +103,7 @@ pub(crate) struct RunArgs {
     #[arg(required_unless_present = "resume")]
     study: Option<String>,
     /// Go on with a run that was stopped or killed: its id, a unique start of it, or `last`
-    #[arg(long, value_name = "ID", conflicts_with_all = ["study", "quick", "samples", "duration", "warmup", "both", "methods", "guests", "guest", "cable", "mtu", "endpoints", "pin", "size", "seed", "confidence"])]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["study", "quick", "samples", "duration", "warmup", "both", "methods", "guests", "guest", "cable", "mtu", "endpoints", "instrument", "idle", "congestion", "pin", "size", "seed", "confidence"])]
     resume: Option<String>,
     /// Short samples and few rounds: minutes, not hours
     #[arg(long)]
@@ -140,6 +142,11 @@ pub(crate) struct RunArgs {
     /// lab; rows without endpoints are left out
     #[arg(long, value_name = "FILE")]
     endpoints: Option<String>,
+    /// Only this part of a study that has both [default: all of it]
+    #[arg(long, value_enum, value_name = "INSTRUMENT")]
+    instrument: Option<Instruments>,
+    #[command(flatten)]
+    held: Held,
     #[command(flatten)]
     pinned: Pinned,
     #[command(flatten)]
@@ -157,6 +164,37 @@ pub(crate) struct RunArgs {
     precision: Precision,
     #[command(flatten)]
     output: Output,
+}
+
+/// The two instruments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Instruments {
+    /// The path's own cost: idle states held off, slices, cubic
+    Path,
+    /// As the machine runs, which is what an application sees
+    System,
+}
+
+impl From<Instruments> for Instrument {
+    fn from(instrument: Instruments) -> Instrument {
+        match instrument {
+            Instruments::Path => Instrument::Path,
+            Instruments::System => Instrument::System,
+        }
+    }
+}
+
+/// What of the machine's own behaviour is held still.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub(crate) struct Held {
+    /// What CPUs do while they have nothing to do: `poll` keeps them from sleeping while a sample is measured,
+    /// `system` leaves them alone [default: as the instrument has it]
+    #[arg(long, value_name = "poll|system")]
+    pub(crate) idle: Option<Idle>,
+    /// TCP's congestion control by its name, or `system` for the machine's own [default: as the instrument
+    /// has it: cubic for the path's own cost]
+    #[arg(long, value_name = "NAME|system")]
+    pub(crate) congestion: Option<study::Congestion>,
 }
 
 /// What methods attach that can attach both.
@@ -240,6 +278,8 @@ impl RunArgs {
             cable: Vec::new(),
             mtu: Vec::new(),
             endpoints: None,
+            instrument: None,
+            held: Held::default(),
             pinned: Pinned::default(),
             boot: Guests::default(),
             size: None,
@@ -272,6 +312,9 @@ impl RunArgs {
             size: self.size,
             seed: self.seed,
             stopping: self.precision.rule()?,
+            instrument: self.instrument.map(Instrument::from),
+            idle: self.held.idle,
+            congestion: self.held.congestion,
         })
     }
 }

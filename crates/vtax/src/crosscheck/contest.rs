@@ -90,6 +90,7 @@ impl Contest {
             streams,
             warmup: Warmup::For(warmup),
             duration,
+            slices: None,
             options: TestOptions::default(),
         }
     }

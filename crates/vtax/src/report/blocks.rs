@@ -2,7 +2,7 @@
 //! number of streams and swept value, as the T7-1 study has them, methods down and MTU across.
 
 use vtax_model::{
-    cell::Cell,
+    cell::{Cell, Instrument},
     result::{CellRecord, ResultDocument},
     study::Row,
     units::{ByteSize, Mtu},
@@ -24,6 +24,7 @@ const TESTS: [TestKind; 7] = [
 
 /// The cells of one block of tables.
 pub(super) struct Block<'a> {
+    pub(super) instrument: Instrument,
     pub(super) transport: Transport,
     pub(super) streams: u32,
     /// Which of the swept values.
@@ -42,15 +43,17 @@ pub(super) fn blocks(document: &ResultDocument) -> Vec<Block<'_>> {
     let varying = words::varying(document.cells.iter().map(|record| &record.cell));
     let mut blocks: Vec<Block<'_>> = Vec::new();
     for record in &document.cells {
-        let Cell { transport, streams, variant, .. } = record.cell;
-        let of =
-            |block: &&mut Block<'_>| (block.transport, block.streams, block.variant) == (transport, streams, variant);
+        let Cell { transport, streams, variant, instrument, .. } = record.cell;
+        let of = |block: &&mut Block<'_>| {
+            let own = (block.transport, block.streams, block.variant, block.instrument);
+            own == (transport, streams, variant, instrument)
+        };
         match blocks.iter_mut().find(of) {
             Some(block) => block.cells.push(record),
             None => {
                 let (swept, sizes_swept) = (false, false);
                 let (varying, cells) = (varying.clone(), vec![record]);
-                blocks.push(Block { transport, streams, variant, swept, sizes_swept, varying, cells });
+                blocks.push(Block { instrument, transport, streams, variant, swept, sizes_swept, varying, cells });
             }
         }
     }
@@ -78,7 +81,8 @@ impl<'a> Block<'a> {
     }
 
     fn is_beside(&self, other: &Cell) -> bool {
-        (other.transport, other.streams) == (self.transport, self.streams) && other.variant != self.variant
+        let same = (other.transport, other.streams, other.instrument);
+        same == (self.transport, self.streams, self.instrument) && other.variant != self.variant
     }
 
     /// For the same row, test and MTU.

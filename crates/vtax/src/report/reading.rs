@@ -3,8 +3,7 @@
 use vtax_model::{
     published::Published,
     result::{CellRecord, ResultDocument, RttSummary},
-    units::Span,
-    workload::{TestKind, Warmup},
+    workload::TestKind,
 };
 
 use super::{
@@ -79,7 +78,7 @@ fn origin(document: &ResultDocument) -> String {
     let of_histogram = |record: &&CellRecord| times(record).is_some_and(|rtt: RttSummary| !rtt.by_rate);
     let others: Vec<&CellRecord> = document.cells.iter().filter(of_histogram).collect();
     let all = document.cells.iter().filter(|record| times(record).is_some()).count();
-    let overlap = |record: &&&CellRecord| !record.cell.spec(Warmup::NONE, Span::from_millis(0)).rate_is_inverse();
+    let overlap = |record: &&&CellRecord| !record.cell.options.rate_is_inverse(record.cell.workload.kind());
     let names = distinct(others.iter().filter(overlap).map(|record| labels::name(document, &record.cell)));
     match (others.len(), names.len()) {
         (0, _) => "the inverse of the transaction rate".into(),

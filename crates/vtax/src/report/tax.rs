@@ -72,14 +72,15 @@ fn shown(tax: &TaxRecord, word: &str) -> Figure {
 }
 
 fn key(block: &Block<'_>, mtu: Mtu, test: TestKind) -> cell::Block {
-    cell::Block { transport: block.transport, test, streams: block.streams, mtu, variant: block.variant }
+    let Block { transport, streams, variant, instrument, .. } = *block;
+    cell::Block { transport, test, streams, mtu, variant, instrument }
 }
 
 /// What the baseline against itself showed in these cells.
 pub(super) fn floor<'a>(document: &'a ResultDocument, block: &cell::Block) -> Option<&'a FloorRecord> {
     let key = |floor: &FloorRecord| {
-        let FloorRecord { transport, test, streams, mtu, variant, .. } = *floor;
-        cell::Block { transport, test, streams, mtu, variant }
+        let FloorRecord { transport, test, streams, mtu, variant, instrument, .. } = *floor;
+        cell::Block { transport, test, streams, mtu, variant, instrument }
     };
     document.noise_floor.iter().find(|floor| key(floor) == *block)
 }

@@ -22,6 +22,7 @@ pub(crate) fn header(id: &str, started: &str) -> RunHeader {
     RunHeader {
         id: id.into(),
         started: started.into(),
+        path_plan: None,
         plan: study.plan,
         study,
         quick: false,
@@ -39,7 +40,7 @@ pub(crate) fn sample(cell: usize, arm: Arm, round: u32) -> Sample {
     let machine = MachineCpu { cpus: 2, user: 0.1, idle: 1.9, ..MachineCpu::default() };
     let end = EndReport { seconds: 1.0, transactions: 20_000, machine, ..EndReport::default() };
     let study = Study::built_in("demo").expect("built in");
-    let spec = study.cells[0].spec(study.plan.warmup, study.plan.duration);
+    let spec = study.cells[0].spec(&study.plan);
     let figures = Figures::join(&spec, true, &end, &end);
     Sample { cell, arm, round, at: "2026-01-01T00:00:00Z".into(), figures }
 }

@@ -32,6 +32,7 @@ pub(super) fn header(wanted: Wanted, unavailable: Vec<UnavailableRow>) -> Result
         id: format!("{}-{}-{:04x}", wanted.study.id, clock::compact(), random as u16),
         started: clock::now(),
         plan: wanted.plan,
+        path_plan: wanted.path_plan,
         quick: wanted.quick,
         // JSON numbers are exact to 2^53, and people have to type this.
         seed: wanted.seed.unwrap_or(random >> 32),

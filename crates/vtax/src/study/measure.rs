@@ -3,7 +3,7 @@
 use anyhow::{anyhow, bail};
 use vtax_agent::limits::{LimitError, Load};
 use vtax_model::{
-    cell::Cell,
+    cell::{Cell, Instrument},
     endpoint::{End, Endpoint},
     guest::GuestDefaults,
     method::DomainKind,
@@ -114,7 +114,7 @@ impl Asked {
     pub(crate) fn wanted(&self, way: Way) -> Result<Wanted, Stop> {
         let study = self.study(way).or_input()?;
         let Plan { quick, .. } = self.plan;
-        Ok(Wanted { plan: study.plan, study, quick, seed: self.seed, stopping: self.stopping })
+        Ok(Wanted { plan: study.plan, path_plan: None, study, quick, seed: self.seed, stopping: self.stopping })
     }
 
     fn study(&self, way: Way) -> anyhow::Result<Study> {
@@ -139,6 +139,8 @@ impl Asked {
             cells,
             plan,
             quick: plan,
+            path: None,
+            quick_path: None,
         })
     }
 
@@ -221,6 +223,7 @@ impl Asked {
             workload,
             streams,
             options,
+            instrument: Instrument::default(),
             variant,
         };
         self.check_cell(way, &cell)?;
@@ -228,7 +231,7 @@ impl Asked {
     }
 
     fn check_cell(&self, way: Way, cell: &Cell) -> anyhow::Result<()> {
-        let spec = cell.spec(self.plan.sampling.warmup, self.plan.sampling.duration);
+        let spec = cell.spec(&self.plan.sampling);
         let checked = spec.check(room_of(way.mtu, way.ipv6)).map_err(LimitError::Spec);
         match checked.and_then(|()| Load::of(&spec)) {
             Ok(_) => Ok(()),
@@ -270,7 +273,7 @@ impl Asked {
         let plan = SamplingPlan { samples, ..self.plan.sampling };
         plan.check().map_err(|error| match error {
             PlanError::NoSamples => anyhow!("--samples: {error}"),
-            PlanError::TooShort(_) => anyhow!("--duration: {error}"),
+            PlanError::TooShort(_) | PlanError::ShortSlice(_) | PlanError::Passes(_) => anyhow!("--duration: {error}"),
         })?;
         Ok(plan)
     }
@@ -317,6 +320,7 @@ fn option_flag(error: &OptionError) -> &'static str {
         OptionError::CongestionControl(_) => "congestion",
         OptionError::Dscp(_) => "dscp",
         OptionError::NotANumber(_) => "burst",
+        OptionError::UnknownIdle(_) => "idle",
     }
 }
 
@@ -334,7 +338,8 @@ mod tests {
     use super::*;
 
     fn asked(test: &str) -> Asked {
-        let sampling = SamplingPlan { samples: 0, duration: Span::from_millis(1000), warmup: Warmup::NONE };
+        let sampling =
+            SamplingPlan { samples: 0, duration: Span::from_millis(1000), warmup: Warmup::NONE, slices: None };
         Asked {
             endpoints: vec![
                 Endpoint::new(End::Responder, Control::Local),

@@ -18,7 +18,7 @@ pub(crate) use arrange::arrange;
 pub(crate) use draft::{available, unavailable};
 pub(crate) use interrupt::Interrupt;
 pub(crate) use measure::{Asked, Plan, Sizes, Test};
-pub(crate) use options::{Changes, Wanted, read_endpoints, read_file};
+pub(crate) use options::{Changes, Congestion, Wanted, read_endpoints, read_file};
 pub(crate) use phases::Phases;
 pub(crate) use session::{Conditions, Finished, Source, agent_program, run};
 pub(crate) use stage::{build, build_planned, open_lab, remove_abandoned, told_of_boot};

@@ -1,15 +1,19 @@
 //! What the command line changes of a study.
 
+use std::str::FromStr;
+
 use anyhow::{Context, anyhow, bail};
 use vtax_model::{
+    cell::Instrument,
     endpoint::Endpoint,
     located::Source,
     method::DomainKind,
+    options::{CongestionControl, Idle, OptionError},
     stats::StoppingRule,
-    study::{Row, SamplingPlan, Study},
+    study::{Row, SamplingPlan, Slices, Study},
     topology::{Cable, NicName},
     units::{ByteSize, Mtu, Span},
-    workload::{Warmup, Workload},
+    workload::{Transport, Warmup, Workload},
 };
 
 use crate::exit::{Blamed, Stop};
@@ -36,6 +40,29 @@ pub(crate) struct Changes {
     pub(crate) size: Option<ByteSize>,
     pub(crate) seed: Option<u64>,
     pub(crate) stopping: Option<StoppingRule>,
+    /// Only the cells of this instrument.
+    pub(crate) instrument: Option<Instrument>,
+    /// What CPUs do while they have nothing to do, in place of what each instrument has them do.
+    pub(crate) idle: Option<Idle>,
+    /// TCP's congestion control, in place of what each instrument uses.
+    pub(crate) congestion: Option<Congestion>,
+}
+
+/// A congestion control that is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Congestion {
+    /// The machine's own, written `system`.
+    System,
+    /// By its name.
+    Named(CongestionControl),
+}
+
+impl FromStr for Congestion {
+    type Err = OptionError;
+
+    fn from_str(text: &str) -> Result<Self, OptionError> {
+        if text == "system" { Ok(Congestion::System) } else { text.parse().map(Congestion::Named) }
+    }
 }
 
 /// A study as it will be run.
@@ -43,6 +70,7 @@ pub(crate) struct Changes {
 pub(crate) struct Wanted {
     pub(crate) study: Study,
     pub(crate) plan: SamplingPlan,
+    pub(crate) path_plan: Option<SamplingPlan>,
     pub(crate) quick: bool,
     pub(crate) seed: Option<u64>,
     pub(crate) stopping: Option<StoppingRule>,
@@ -52,8 +80,8 @@ impl Changes {
     /// The study with these changes.
     pub(crate) fn apply(&self, mut study: Study) -> Result<Wanted, Stop> {
         self.change(&mut study).or_input()?;
-        let plan = self.plan(&study).or_input()?;
-        Ok(Wanted { study, plan, quick: self.quick, seed: self.seed, stopping: self.stopping })
+        let (plan, path_plan) = self.plans(&study).or_input()?;
+        Ok(Wanted { study, plan, path_plan, quick: self.quick, seed: self.seed, stopping: self.stopping })
     }
 
     fn change(&self, study: &mut Study) -> anyhow::Result<()> {
@@ -64,6 +92,8 @@ impl Changes {
         self.cable(study)?;
         study.domains = self.domains.unwrap_or(study.domains);
         self.keep_mtus(study)?;
+        self.keep_instrument(study)?;
+        self.hold(study);
         if let Some(size) = self.size {
             resize_files(study, size)?;
         }
@@ -129,12 +159,49 @@ impl Changes {
         Ok(())
     }
 
-    fn plan(&self, study: &Study) -> anyhow::Result<SamplingPlan> {
-        let base = if self.quick { study.quick } else { study.plan };
+    fn keep_instrument(&self, study: &mut Study) -> anyhow::Result<()> {
+        let Some(asked) = self.instrument else { return Ok(()) };
+        if !study.cells.iter().any(|cell| cell.instrument == asked) {
+            bail!("--instrument {asked}: `{}` has no such part; leave it out", study.id);
+        }
+        study.cells.retain(|cell| cell.instrument == asked);
+        if asked == Instrument::System {
+            (study.path, study.quick_path) = (None, None);
+        }
+        Ok(())
+    }
+
+    fn hold(&self, study: &mut Study) {
+        for cell in &mut study.cells {
+            cell.options.idle = self.idle.unwrap_or(cell.options.idle);
+            if cell.transport == Transport::Tcp {
+                cell.options.socket.congestion = match self.congestion {
+                    None => cell.options.socket.congestion,
+                    Some(Congestion::System) => None,
+                    Some(Congestion::Named(name)) => Some(name),
+                };
+            }
+        }
+    }
+
+    /// What was asked for changes the plan that answers the study: that of the path's own cost, if it has one.
+    fn plans(&self, study: &Study) -> anyhow::Result<(SamplingPlan, Option<SamplingPlan>)> {
+        let system = if self.quick { study.quick } else { study.plan };
+        match study.plan_of(Instrument::Path, self.quick) {
+            Some(path) => Ok((system, Some(self.plan(path)?))),
+            None => Ok((self.plan(system)?, None)),
+        }
+    }
+
+    fn plan(&self, base: SamplingPlan) -> anyhow::Result<SamplingPlan> {
+        let duration = self.duration.unwrap_or(base.duration);
+        let longer = duration.0.as_secs_f64() / base.duration.0.as_secs_f64();
+        let stretched = |slices: Slices| Slices { stream: Span(slices.stream.0.mul_f64(longer)), ..slices };
         let plan = SamplingPlan {
             samples: self.samples.unwrap_or(base.samples),
-            duration: self.duration.unwrap_or(base.duration),
+            duration,
             warmup: self.warmup.unwrap_or(base.warmup),
+            slices: base.slices.map(stretched),
         };
         plan.check().map_err(|error| anyhow!("{error}"))?;
         Ok(plan)

@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use vtax_model::{
-    cell::{Arm, Cell, Turn, round_order},
+    cell::{Arm, Cell, Turn},
     result::Metric,
-    run::{Failure, Figures, PartialRecord, Run, RunHeader, RunState, Sample},
+    run::{Failure, Figures, PartialRecord, Run, RunState, Sample},
     stats::stopping::Decision,
     study::Row,
     units::Mtu,
@@ -101,21 +101,8 @@ pub(crate) fn run_rounds(
 /// The samples of `header`'s plan that `run` lacks, at most.
 pub(crate) fn samples_left(run: &Run) -> usize {
     let done = taken(run);
-    let left = |round| turns(&run.header, round).iter().filter(|turn| !done.contains(&(round, **turn))).count();
-    (1..=rounds_at_most(&run.header)).map(left).sum()
-}
-
-fn rounds_at_most(header: &RunHeader) -> u32 {
-    header.stopping.as_ref().map_or(header.plan.samples, |rule| rule.max() as u32)
-}
-
-/// The turns of a round without those of rows that can't run here.
-fn turns(header: &RunHeader, round: u32) -> Vec<Turn> {
-    let cells = &header.study.cells;
-    let missing: BTreeSet<Row> = header.unavailable.iter().map(|row| row.method).collect();
-    let mut turns = round_order(cells, header.study.baseline, header.seed, round);
-    turns.retain(|turn| !missing.contains(&cells[turn.cell].row));
-    turns
+    let left = |round| run.header.turns(round).iter().filter(|turn| !done.contains(&(round, **turn))).count();
+    (1..=run.header.rounds()).map(left).sum()
 }
 
 /// What failed is tried again when a run is resumed.
@@ -144,8 +131,8 @@ impl<'a> Rounds<'a> {
 
     fn go(mut self) -> anyhow::Result<RunState> {
         let done = taken(self.run);
-        for round in 1..=rounds_at_most(&self.run.header) {
-            for turn in turns(&self.run.header, round) {
+        for round in 1..=self.run.header.rounds() {
+            for turn in self.run.header.turns(round) {
                 if self.watcher.stop_asked() {
                     return Ok(RunState::Stopped);
                 }
@@ -190,7 +177,7 @@ impl<'a> Rounds<'a> {
             self.sampler.set_mtu(cell.mtu)?;
             self.mtu = Some(cell.mtu);
         }
-        self.sampler.sample(cell.row, &cell.spec(header.plan.warmup, header.plan.duration))
+        self.sampler.sample(cell.row, &cell.spec(header.plan_of(cell.instrument)))
     }
 
     fn landed(&mut self, sample: Sample) -> anyhow::Result<()> {

@@ -21,6 +21,7 @@ const TURNS: u64 = 1_000;
 
 fn session(message: u64) -> Arc<Session> {
     let spec = TestSpec {
+        slices: None,
         transport: Transport::Unix,
         workload: Workload::Rr { request: ByteSize(message), response: ByteSize(message) },
         streams: 1,

@@ -95,6 +95,7 @@ mod tests {
 
     fn spec() -> TestSpec {
         TestSpec {
+            slices: None,
             transport: Transport::Udp,
             workload: Workload::Stream { message: ByteSize(LEN as u64), direction: Direction::Forward },
             streams: 1,

@@ -49,6 +49,7 @@ fn where_missing(study: Study, unavailable: Vec<UnavailableRow>) -> Run {
         id: format!("{}-20260102-030405-5eed", study.id),
         started: "2026-01-02T03:04:05Z".into(),
         plan: study.plan,
+        path_plan: study.path,
         quick: false,
         seed: 42,
         stopping: None,
@@ -162,7 +163,12 @@ fn slowdown(row: Row) -> f64 {
 
 /// Half a second of both ends on one machine.
 fn figures(cell: &Cell, slower: f64, order: usize) -> Figures {
-    let spec = cell.spec(Warmup::NONE, Span::from_millis(500));
+    let spec = cell.spec(&vtax_model::study::SamplingPlan {
+        samples: 1,
+        duration: Span::from_millis(500),
+        warmup: Warmup::NONE,
+        slices: None,
+    });
     let initiator = end(cell, slower, order);
     let mut responder = initiator.clone();
     responder.series.iter_mut().for_each(|interval| interval.cwnd = None);

@@ -91,10 +91,11 @@ const PATIENT: User = User { patience: usize::MAX };
 fn fresh(study: &str, samples: u32) -> Run {
     let mut study = Study::built_in(study).expect("built in");
     study.plan.samples = samples;
-    let header = RunHeader {
+    let header = vtax_model::run::RunHeader {
         id: "test".into(),
         started: String::new(),
         plan: study.plan,
+        path_plan: study.path,
         study,
         quick: false,
         seed: 42,

@@ -238,7 +238,15 @@ mod tests {
 
     fn spec(workload: Workload, warmup: Warmup) -> TestSpec {
         let duration = Span::from_millis(150);
-        TestSpec { transport: Transport::Tcp, workload, streams: 1, warmup, duration, options: TestOptions::default() }
+        TestSpec {
+            transport: Transport::Tcp,
+            workload,
+            streams: 1,
+            warmup,
+            duration,
+            slices: None,
+            options: TestOptions::default(),
+        }
     }
 
     const RR: Workload = Workload::Rr { request: ByteSize(1), response: ByteSize(1) };

@@ -244,6 +244,7 @@ mod tests {
             streams: 64,
             options: TestOptions { engine, ..TestOptions::default() },
             variant: 0,
+            instrument: vtax_model::cell::Instrument::default(),
         };
         assert_eq!(threads(&cell(Engine::Blocking, Direction::Forward), 8), 64);
         assert_eq!(threads(&cell(Engine::Blocking, Direction::Both), 8), 128);
