@@ -103,7 +103,7 @@ pub(crate) struct RunArgs {
     #[arg(required_unless_present = "resume")]
     study: Option<String>,
     /// Go on with a run that was stopped or killed: its id, a unique start of it, or `last`
-    #[arg(long, value_name = "ID", conflicts_with_all = ["study", "quick", "samples", "duration", "warmup", "both", "methods", "guests", "guest", "cable", "mtu", "endpoints", "instrument", "idle", "congestion", "pin", "size", "seed", "confidence"])]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["study", "quick", "samples", "duration", "warmup", "both", "baseline", "methods", "guests", "guest", "cable", "mtu", "endpoints", "instrument", "idle", "congestion", "pin", "size", "seed", "confidence"])]
     resume: Option<String>,
     /// Short samples and few rounds: minutes, not hours
     #[arg(long)]
@@ -121,6 +121,9 @@ pub(crate) struct RunArgs {
     /// Put the method at both ends of the wire, not at `sut` only
     #[arg(long)]
     both: bool,
+    /// Hold the other rows against this one [default: as the study says]
+    #[arg(long, value_name = "ROW")]
+    baseline: Option<Row>,
     /// Only these rows, and the baseline; a method is every row of it
     #[arg(long, value_delimiter = ',', value_name = "METHOD,…")]
     methods: Vec<Row>,
@@ -272,6 +275,7 @@ impl RunArgs {
             duration: None,
             warmup: None,
             both: false,
+            baseline: None,
             methods: Vec::new(),
             guests: None,
             guest: None,
@@ -303,6 +307,7 @@ impl RunArgs {
             duration: self.duration,
             warmup: self.warmup,
             both: self.both,
+            baseline: self.baseline,
             methods: self.methods.clone(),
             guests: self.guests,
             mtus: self.mtu.clone(),
