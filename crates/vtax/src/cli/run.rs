@@ -102,8 +102,9 @@ pub(crate) struct RunArgs {
     /// A built-in study (`vtax studies`) or a study file
     #[arg(required_unless_present = "resume")]
     study: Option<String>,
-    /// Go on with a run that was stopped or killed: its id, a unique start of it, or `last`
-    #[arg(long, value_name = "ID", conflicts_with_all = ["study", "quick", "samples", "duration", "warmup", "both", "baseline", "methods", "guests", "guest", "cable", "mtu", "endpoints", "instrument", "idle", "congestion", "pin", "size", "seed", "confidence"])]
+    /// Go on with a run that was stopped or killed: its id, a unique start of it, or `last`. With --samples N
+    /// any run goes on, also a complete one, until it has N rounds in all
+    #[arg(long, value_name = "ID", conflicts_with_all = ["study", "quick", "duration", "warmup", "both", "baseline", "methods", "guests", "guest", "cable", "mtu", "endpoints", "instrument", "idle", "congestion", "pin", "size", "seed", "confidence"])]
     resume: Option<String>,
     /// Short samples and few rounds: minutes, not hours
     #[arg(long)]
@@ -326,7 +327,7 @@ impl RunArgs {
 
 pub(crate) fn run(args: RunArgs, places: &Places) -> Result<Exit, Stop> {
     let source = match (&args.study, &args.resume) {
-        (_, Some(id)) => Source::Resumed(id.clone()),
+        (_, Some(id)) => Source::Resumed { id: id.clone(), rounds: args.samples },
         (Some(study), None) => Source::Fresh(Box::new(args.changes()?.apply(read_study(study)?)?)),
         (None, None) => unreachable!("clap asks for a study or --resume"),
     };
