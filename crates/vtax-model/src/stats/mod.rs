@@ -27,6 +27,7 @@ pub mod holm;
 mod independent;
 pub mod p_value;
 pub mod paired;
+pub mod planning;
 pub mod pooled;
 mod power;
 mod sign_flip;
