@@ -94,15 +94,12 @@ impl Foresight {
 /// That a plan can show nothing, and what would.
 fn too_few(header: &RunHeader) -> Option<String> {
     let (rounds, least) = (header.rounds_of(header.answering()), header.least_rounds()?);
-    let comparisons = match header.comparisons().len() {
-        1 => "one comparison".to_owned(),
-        several => format!("{several} comparisons"),
+    let need = match header.comparisons().len() {
+        1 => "one comparison needs".to_owned(),
+        several => format!("{several} comparisons need"),
     };
     (header.unsettled.is_none() && rounds < least).then(|| {
-        format!(
-            "warning: {} can show no difference: {comparisons} need at least {least} (--samples {least})",
-            counted(rounds)
-        )
+        format!("warning: {} can show no difference: {need} at least {least} (--samples {least})", counted(rounds))
     })
 }
 
