@@ -141,6 +141,11 @@ fn reach(run: &mut Run, known: &Experience, goal: Goal) -> Piloted {
             let line = format!("{goal}: {}{few}", after_pilot(&run.header, known));
             Piloted { line: Some(line), shortfall: None }
         }
+        Err(Unreachable::TooShort { asked, .. }) => {
+            let few = too_few(&run.header).map(|few| format!("\n{few}")).unwrap_or_default();
+            let line = format!("warning: --budget {asked}: the first {PILOT} rounds have used it up{few}");
+            Piloted { line: Some(line), shortfall: None }
+        }
         Err(error) => {
             let shortfall = format!("{error}; the run ended after its first {PILOT} rounds");
             Piloted { line: None, shortfall: Some(shortfall) }
