@@ -144,7 +144,7 @@ impl<'lab> Ring<'lab> {
         let (initiator, responder) = (setup(self.sut, 0), setup(self.peer, 1));
         let target = responder.station.clone();
         let [sut, peer] = &self.agents;
-        let (sent, received) = measure(sut, peer, &Order { spec, initiator, responder, target })?;
+        let (sent, received) = measure(sut, peer, &Order { spec, initiator, responder, target, turns: None })?;
         Ok(Figures::join(&spec, true, &sent, &received))
     }
 }

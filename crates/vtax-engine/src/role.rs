@@ -163,6 +163,10 @@ impl Role<'_> {
                     false => self.transact(line, slot, desk, sizes).await,
                 }
             }
+            Workload::Stream { message, .. } if self.spec().slices.is_some() => match self.sends(flow) {
+                true => source::slices::send(line, desk, slot, bytes(message)).await,
+                false => sink::slices::receive(line, desk, slot, bytes(message)).await,
+            },
             Workload::Stream { message, .. } if self.sends(flow) => {
                 source::send(line, desk, slot, bytes(message), self.initiates).await
             }

@@ -95,6 +95,22 @@ impl<'a> Desk<'a> {
         Ok(())
     }
 
+    /// When each slice of a sliced sample begins; one that has no time of its own begins at once.
+    pub(crate) fn turns(&self) -> Vec<u64> {
+        let starts = &self.shared.schedule.slices;
+        let passes = self.shared.session.spec.slices.map_or(0, |slices| slices.passes as usize);
+        (0..passes).map(|pass| starts.get(pass).copied().unwrap_or(0)).collect()
+    }
+
+    /// All that belongs to the slice that was to begin at `start` was over at `now`.
+    pub(crate) fn slot_ended(&self, start: u64, now: u64) {
+        let slot = self.shared.schedule.slot;
+        if slot > 0 && start > 0 {
+            let mut ledger = self.ledger.borrow_mut();
+            ledger.overrun = ledger.overrun.max(now.saturating_sub(start + slot));
+        }
+    }
+
     /// When the thread's window was opened and when it ends.
     pub(crate) fn window(&self) -> (u64, u64) {
         let ledger = self.ledger.borrow();
@@ -199,7 +215,20 @@ impl<'a> Desk<'a> {
 
     /// Reads the counters at the end of the thread's window, if this is the first flow to get there.
     pub(crate) fn close(&self) -> Result<(), EngineError> {
-        self.close_thread(&mut self.ledger.borrow_mut())
+        let mut ledger = self.ledger.borrow_mut();
+        self.close_thread(&mut ledger)?;
+        if self.shared.is_sliced() {
+            self.end_slice(&mut ledger);
+        }
+        Ok(())
+    }
+
+    /// A sliced sample has one flow, so that the thread's window is the flow's.
+    fn end_slice(&self, ledger: &mut Ledger) {
+        let (Some(opened), Some(closed)) = (ledger.opened, ledger.closed) else { return };
+        let slot = ledger.openers.1;
+        let used = self.meter.thread_cpu(&opened, &closed);
+        ledger.end_slice(slot, closed.cpu_since(&opened), used, closed.retransmits_since(&opened));
     }
 
     fn close_thread(&self, ledger: &mut Ledger) -> Result<(), EngineError> {

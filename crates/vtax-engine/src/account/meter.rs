@@ -18,7 +18,8 @@ pub(crate) struct Meter<'a> {
     flows: Vec<&'a Flow>,
     /// Those that this end sends on.
     senders: Vec<&'a Flow>,
-    first: bool,
+    /// The first thread of a sample in one piece: between slices the machine does something else.
+    watches_machine: bool,
     cpu: Option<u32>,
 }
 
@@ -32,14 +33,19 @@ pub(crate) struct Reading {
 }
 
 impl<'a> Meter<'a> {
-    pub(crate) fn new(flows: Vec<&'a Flow>, senders: Vec<&'a Flow>, first: bool, cpu: Option<u32>) -> Meter<'a> {
-        Meter { flows, senders, first, cpu }
+    pub(crate) fn new(
+        flows: Vec<&'a Flow>,
+        senders: Vec<&'a Flow>,
+        watches_machine: bool,
+        cpu: Option<u32>,
+    ) -> Meter<'a> {
+        Meter { flows, senders, watches_machine, cpu }
     }
 
     /// Takes some microseconds, and half of one for each flow over TCP: to be called outside of what
     /// is timed by transaction, and on the thread itself.
     pub(crate) fn read(&self) -> Result<Reading, EngineError> {
-        let machine = if self.first { Some(machine_times()?) } else { None };
+        let machine = if self.watches_machine { Some(machine_times()?) } else { None };
         let retransmits = self.retransmits()?;
         Ok(Reading { thread: thread_times(), machine, retransmits, ahead: Ahead::read() })
     }
@@ -88,6 +94,11 @@ fn is_in_slow_start(info: &TcpInfo) -> bool {
 }
 
 impl Reading {
+    /// CPU seconds of the thread, exact.
+    pub(crate) fn cpu_since(&self, opened: &Reading) -> f64 {
+        self.thread.since(opened.thread).total.as_secs_f64()
+    }
+
     pub(crate) fn retransmits_since(&self, opened: &Reading) -> u64 {
         self.retransmits.wrapping_sub(opened.retransmits)
     }

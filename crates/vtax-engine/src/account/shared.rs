@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use super::{Unit, warming::Warming};
-use crate::{error::EngineError, flow::Session};
+use crate::{error::EngineError, flow::Session, place::Schedule};
 
 /// What the threads of one end have in common while the test runs.
 pub(crate) struct Shared {
@@ -18,6 +18,10 @@ pub(crate) struct Shared {
     unfinished: AtomicUsize,
     failure: Mutex<Option<EngineError>>,
     window: CommonWindow,
+    /// Of an initiator.
+    pub(crate) schedule: Schedule,
+    /// Why idle states could not be held off, if they were to be.
+    pub(crate) idle_not_held: Option<String>,
 }
 
 /// Where the flows have no marks of their own (crr, cc), the window is one for all: it is opened
@@ -29,7 +33,14 @@ struct CommonWindow {
 }
 
 impl Shared {
-    pub(crate) fn new(session: &Arc<Session>, unit: Unit, threads: usize, receivers: usize) -> Shared {
+    pub(crate) fn new(
+        session: &Arc<Session>,
+        unit: Unit,
+        threads: usize,
+        receivers: usize,
+        schedule: Schedule,
+        idle_not_held: Option<String>,
+    ) -> Shared {
         Shared {
             session: session.clone(),
             unit,
@@ -41,7 +52,13 @@ impl Shared {
                 opens: AtomicU64::new(u64::MAX),
                 closes: AtomicU64::new(u64::MAX),
             },
+            schedule,
+            idle_not_held,
         }
+    }
+
+    pub(crate) fn is_sliced(&self) -> bool {
+        self.session.spec.slices.is_some()
     }
 
     pub(crate) fn one_has_finished(&self) {

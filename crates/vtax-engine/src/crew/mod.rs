@@ -8,10 +8,14 @@ use std::{
     time::Duration,
 };
 
-use vtax_model::{measurement::EndReport, options::Engine};
+use vtax_model::{
+    measurement::EndReport,
+    options::{Engine, Idle},
+};
 use vtax_sys::{
     clock::now_ns,
     cpu::{allowed_cpus, pin_current_thread},
+    idle,
 };
 
 use crate::{
@@ -23,7 +27,7 @@ use crate::{
     },
     error::{EngineError, Failed},
     flow::Flow,
-    place::EndSetup,
+    place::{EndSetup, Schedule},
     role::Role,
 };
 
@@ -34,17 +38,23 @@ const START_EARLY: Duration = Duration::from_micros(100);
 
 /// Runs the tasks of an end on its threads, and `conduct` on this one, and joins what they counted.
 ///
-/// No thread begins before all of them run, nor before `start_at`. The first error ends them all.
+/// No thread begins before all of them run, nor before the schedule says so. The first error ends them all.
 pub(crate) fn run(
     role: &Role<'_>,
     setup: &EndSetup,
-    start_at: Option<u64>,
+    schedule: Schedule,
     conduct: impl FnOnce(&Shared) -> Result<(), EngineError>,
 ) -> Result<EndReport, Failed> {
     let threads = threads(role, setup)?;
     let spec = &role.session.spec;
-    let shared = Shared::new(&role.session, Unit::of(spec, role.initiates), threads, role.receivers());
-    let crew = Crew { role, shared: &shared, cpus: &setup.cpus, threads, start_at, gate: Gate::default() };
+    // Held until all threads are joined.
+    let (_hold, idle_not_held) = match (spec.options.idle == Idle::Poll).then(idle::hold).transpose() {
+        Ok(hold) => (hold, None),
+        Err(error) => (None, Some(error.to_string())),
+    };
+    let unit = Unit::of(spec, role.initiates);
+    let shared = Shared::new(&role.session, unit, threads, role.receivers(), schedule, idle_not_held);
+    let crew = Crew { role, shared: &shared, cpus: &setup.cpus, threads, gate: Gate::default() };
     let accounts = crew.run(conduct)?;
     finish(accounts, &shared, role)
 }
@@ -80,7 +90,6 @@ struct Crew<'a> {
     shared: &'a Shared,
     cpus: &'a [u32],
     threads: usize,
-    start_at: Option<u64>,
     gate: Gate,
 }
 
@@ -125,7 +134,12 @@ impl<'a> Crew<'a> {
         let tasks: Vec<usize> = (thread..self.role.tasks()).step_by(self.threads).collect();
         let flows: Vec<&'a Flow> = tasks.iter().filter_map(|index| self.role.flow(*index)).collect();
         let senders = flows.iter().copied().filter(|flow| self.role.is_sender(flow)).collect();
-        let desk = Desk::new(self.shared, thread, Meter::new(flows, senders, thread == 0, cpu), tasks.len());
+        let desk = Desk::new(
+            self.shared,
+            thread,
+            Meter::new(flows, senders, thread == 0 && !self.shared.is_sliced(), cpu),
+            tasks.len(),
+        );
         let begun = pinned.map_err(EngineError::from).and_then(|()| self.await_start());
         if let Err(error) = begun.and_then(|()| self.drive(&tasks, &desk)) {
             self.fail(error);
@@ -156,7 +170,7 @@ impl<'a> Crew<'a> {
 
     /// Sleeps until the common start is near, then spins.
     fn await_start(&self) -> Result<(), EngineError> {
-        let Some(start) = self.start_at else { return Ok(()) };
+        let Some(start) = self.shared.schedule.at else { return Ok(()) };
         let early = start.saturating_sub(u64::try_from(START_EARLY.as_nanos()).unwrap_or(0));
         while now_ns() < early {
             if self.shared.session.is_stopped() {

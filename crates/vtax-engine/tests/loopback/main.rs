@@ -9,5 +9,6 @@ mod loss;
 mod pair;
 mod places;
 mod series;
+mod slices;
 mod stages;
 mod workloads;

@@ -115,12 +115,20 @@ pub struct EndDetail {
     pub whole_flow: u64,
     /// UDP: datagrams that the socket had no room for.
     pub socket_drops: u64,
+    /// Slices: by how many nanoseconds this end ran over its time, at worst.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub overrun_ns: u64,
+    /// Why idle states were not held off although they were to be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_not_held: Option<String>,
 }
 
 impl EndDetail {
     fn of(report: &EndReport) -> EndDetail {
-        let EndReport { warmup, whole_flow, socket_drops, .. } = *report;
-        EndDetail { warmup, series: report.series.clone(), stages: report.stages.clone(), whole_flow, socket_drops }
+        let EndReport { warmup, whole_flow, socket_drops, overrun_ns, .. } = *report;
+        let (series, stages) = (report.series.clone(), report.stages.clone());
+        let idle_not_held = report.idle_not_held.clone();
+        EndDetail { warmup, series, stages, whole_flow, socket_drops, overrun_ns, idle_not_held }
     }
 }
 
