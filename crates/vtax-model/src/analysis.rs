@@ -269,7 +269,7 @@ fn rtt_from_send(taken: &[Taken<'_>]) -> Option<RttSummary> {
 
 fn summary_of_times(times: &[(u32, &RttFigures)], mean: Estimate, by_rate: bool) -> RttSummary {
     let mut rounds: BTreeMap<u32, Histogram> = BTreeMap::new();
-    times.iter().for_each(|(round, rtt)| rounds.entry(*round).or_default().merge(&rtt.hdr));
+    times.iter().for_each(|(round, rtt)| rounds.entry(*round).or_default().merge_sparse(&rtt.hdr));
     let histograms: Vec<&Histogram> = rounds.values().collect();
     let mut merged = Histogram::new();
     histograms.iter().for_each(|histogram| merged.merge(histogram));

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{HostCpu, Parallel};
 use crate::{
-    histogram::Histogram,
+    histogram::{self, Histogram, SparseHistogram},
     measurement::{EndReport, FileReport, Interval, MachineCpu, Slice, Stages, ThreadCpu, WarmupReport},
     workload::{TestKind, TestSpec},
 };
@@ -150,7 +150,8 @@ pub struct RttFigures {
     /// The longest.
     pub max: u64,
     /// All of them: HdrHistogram V2, base64.
-    pub hdr: Histogram,
+    #[serde(with = "histogram::as_text")]
+    pub hdr: SparseHistogram,
 }
 
 /// CPU seconds of a sample.
@@ -330,7 +331,7 @@ impl RttFigures {
             p99: histogram.percentile(99.0),
             p999: histogram.percentile(99.9),
             max: histogram.max(),
-            hdr: histogram.clone(),
+            hdr: SparseHistogram::of(histogram),
         }
     }
 }

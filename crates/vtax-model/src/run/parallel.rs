@@ -144,9 +144,10 @@ fn rtt(spec: &TestSpec, joined: &[Figures], seconds: f64) -> Option<RttFigures> 
 }
 
 fn merged(joined: &[Figures], of: impl Fn(&Figures) -> Option<&RttFigures>) -> Option<Histogram> {
-    joined.iter().filter_map(of).map(|rtt| rtt.hdr.clone()).reduce(|mut all, one| {
-        all.merge(&one);
-        all
+    joined.iter().filter_map(of).fold(None, |all, rtt| {
+        let mut all = all.unwrap_or_default();
+        Histogram::merge_sparse(&mut all, &rtt.hdr);
+        Some(all)
     })
 }
 

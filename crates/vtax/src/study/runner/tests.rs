@@ -314,7 +314,7 @@ fn a_killed_run_has_whole_blocks_and_goes_on_with_the_next() {
     let mut run = sliced(2);
     let mut shelf = Shelf { kept: Vec::new(), room: 20 };
     let ended = run_rounds(&mut run, &mut steady(), &mut shelf, &mut { PATIENT });
-    assert!(ended.error.is_some() && shelf.kept.len() % 8 == 0, "{}", shelf.kept.len());
+    assert!(ended.error.is_some() && shelf.kept.len().is_multiple_of(8), "{}", shelf.kept.len());
     run.samples = shelf.kept;
     assert_eq!(go(&mut run, &mut steady()).state, RunState::Complete);
     assert_eq!(samples_left(&run), 0);
