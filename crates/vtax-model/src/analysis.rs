@@ -17,7 +17,7 @@ use crate::{
     },
     run::{Figures, RowEnds, RttFigures, Run, RunState, Sample},
     stats::{
-        Comparison, Confidence, Finding, NoiseFloor, Pair, PairedTax, Shift, Significance, Summary, judge_family,
+        Comparison, Confidence, Finding, NoiseFloor, Pair, PairedTax, Significance, Summary, judge_family,
         percentile_intervals,
     },
     workload::Workload,
@@ -110,11 +110,11 @@ fn floor_record(block: &Block, floor: &NoiseFloor) -> FloorRecord {
         ratio: floor.ratio,
         low: floor.low,
         high: floor.high,
-        floor: floor.floor.fraction(),
+        floor: floor.floor.cost(Metric::of(block.test).direction()),
         smallest_shown: floor
-            .smallest_shown(floor.pairs, Significance::FIVE_PERCENT)
-            .map(|difference| difference.fraction()),
-        pairs: floor.pairs,
+            .smallest_shown(floor.pairs(), Significance::FIVE_PERCENT)
+            .map(|difference| difference.cost(Metric::of(block.test).direction())),
+        pairs: floor.pairs(),
     }
 }
 
@@ -163,7 +163,8 @@ fn status(run: &Run, index: usize, cell: &Cell, samples: &[Sample]) -> CellStatu
 /// Every comparison of the run, judged together, by cell.
 fn taxes(run: &Run, floors: &BTreeMap<Block, NoiseFloor>) -> BTreeMap<usize, TaxRecord> {
     let compared: Vec<(usize, PairedTax, &NoiseFloor)> = comparisons(run, floors);
-    let family: Vec<Comparison<'_>> = compared.iter().map(|(_, tax, floor)| Comparison { tax, floor }).collect();
+    let family: Vec<Comparison<'_>> =
+        compared.iter().map(|(_, tax, floor)| Comparison { tax, floor: Some(floor) }).collect();
     let findings = judge_family(&family);
     let judged = compared.iter().zip(findings);
     judged.map(|((index, tax, _), finding)| (*index, tax_record(run, *index, tax, finding))).collect()
@@ -191,10 +192,7 @@ fn tax_record(run: &Run, index: usize, tax: &PairedTax, finding: Finding) -> Tax
         p: tax.p.get(),
         p_adjusted: finding.adjusted_p.get(),
         verdict: finding.shift.verdict(of.direction()),
-        could_show: match finding.shift {
-            Shift::NoneShown { could_show } => could_show.map(|difference| difference.fraction()),
-            Shift::Higher | Shift::Lower => None,
-        },
+        could_show: None,
         pairs: tax.pairs,
     }
 }

@@ -84,7 +84,7 @@ fn a_slower_row_is_called_slower_and_only_that() {
     let document = analyse(&demo_run());
     for cell in &document.cells {
         let Some(tax) = &cell.tax else { continue };
-        let expected = if cell.cell.row.to_string() == "bridge" { Verdict::Slower } else { Verdict::NoneShown };
+        let expected = if cell.cell.row.to_string() == "bridge" { Verdict::Slower } else { Verdict::NoneLarger };
         assert_eq!(tax.verdict, expected, "{}", cell.cell.row);
     }
     let tax = record(&document, "bridge", TestKind::Rr).tax.as_ref().expect("compared");

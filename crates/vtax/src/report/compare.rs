@@ -278,8 +278,8 @@ fn line(compared: &Compared) -> Line {
     let word = match (compared.verdict, compared.low) {
         (Verdict::Slower, _) => "slower",
         (Verdict::Faster, _) => "faster",
-        (Verdict::NoneShown, Some(_)) => "no difference shown",
-        (Verdict::NoneShown, None) => "too few rounds",
+        (_, Some(_)) => "no difference shown",
+        (_, None) => "too few rounds",
     };
     let spread = compared.low.zip(compared.high).map_or("[—]".into(), |(low, high)| interval(low, high));
     let finding = Figure::Change([change(compared.ratio), spread, word.into()]);

@@ -58,12 +58,10 @@ pub(super) fn figure(record: &CellRecord) -> Figure {
 
 fn finding(tax: &TaxRecord) -> Figure {
     match (tax.verdict, tax.could_show) {
-        (Verdict::NoneShown, Some(least)) => {
-            Figure::text(format!("no difference shown (could show ≥ {})", percent(least)))
-        }
-        (Verdict::NoneShown, None) => Figure::text("no difference shown (too few rounds)"),
         (Verdict::Slower, _) => shown(tax, "slower"),
         (Verdict::Faster, _) => shown(tax, "faster"),
+        (_, Some(least)) => Figure::text(format!("no difference shown (could show ≥ {})", percent(least))),
+        (_, None) => Figure::text("no difference shown (too few rounds)"),
     }
 }
 
