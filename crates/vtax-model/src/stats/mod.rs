@@ -52,5 +52,5 @@ pub use paired::{Pair, PairedTax};
 pub use pooled::percentile_intervals;
 pub use steady::Steady;
 pub use stopping::{Decision, StoppingRule, Width};
-pub use summary::{Spread, Summary};
+pub use summary::{Spread, Summary, median};
 pub use verdict::{Comparison, Direction, Finding, Shift, Verdict, judge, judge_family};

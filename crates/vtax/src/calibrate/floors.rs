@@ -89,7 +89,7 @@ fn figure(rig: &Rig, transport: Transport, workload: Workload, duration: Span) -
     let warmup = Warmup::For(WARMUP);
     let spec =
         TestSpec { transport, workload, streams: 1, warmup, duration, slices: None, options: TestOptions::default() };
-    Ok(Metric::of(workload.kind()).value(&rig.sample(&spec, PLAIN)?))
+    Ok(Metric::of(workload.kind()).value(workload.kind(), &rig.sample(&spec, PLAIN)?))
 }
 
 fn record(transport: Transport, workload: Workload, pairs: &[Pair]) -> Option<FloorRecord> {

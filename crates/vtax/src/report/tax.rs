@@ -3,7 +3,7 @@
 
 use vtax_model::{
     cell,
-    result::{CellRecord, FloorRecord, ResultDocument, TaxRecord},
+    result::{CellRecord, FloorRecord, Metric, ResultDocument, TaxRecord},
     stats::verdict::Verdict,
     study::Row,
     units::Mtu,
@@ -80,7 +80,7 @@ pub(super) fn floor<'a>(document: &'a ResultDocument, block: &cell::Block) -> Op
         let FloorRecord { transport, test, streams, mtu, variant, instrument, .. } = *floor;
         cell::Block { transport, test, streams, mtu, variant, instrument }
     };
-    document.noise_floor.iter().find(|floor| key(floor) == *block)
+    document.noise_floor.iter().find(|floor| key(floor) == *block && floor.of == Metric::of(block.test))
 }
 
 fn foot(baseline: Row, floors: &[Option<&FloorRecord>]) -> Vec<Line> {
