@@ -104,7 +104,7 @@ impl<'lab> Ring<'lab> {
     fn contest(&self, name: &str, first: Way, second: Way) -> Outcome<()> {
         let metric = Metric::of(first.workload.kind());
         let unit = if metric == Metric::Goodput { "Mb/s" } else { "us" };
-        self.fought(name, unit, first, second, |figures| metric.value(figures))
+        self.fought(name, unit, first, second, |figures| metric.value(first.workload.kind(), figures))
     }
 
     fn rates(&self, name: &str, first: Way, second: Way) -> Outcome<()> {

@@ -211,6 +211,7 @@ fn published_figure(figure: Option<f64>) -> Figure {
 pub(super) fn primary(record: &CellRecord) -> Option<Estimate> {
     let summary = record.summary.as_ref()?;
     match Metric::of(record.cell.workload.kind()) {
+        Metric::Cpu => summary.cpu_threads_us_per_transaction.or(summary.cpu_threads_ns_per_kb),
         Metric::Rtt => summary.rtt_us.as_ref().map(|rtt| rtt.mean),
         Metric::Goodput => summary.goodput_mbps,
         Metric::Real => file(record).map(|file| file.real),

@@ -3,7 +3,7 @@
 
 use vtax_model::{
     cell,
-    result::{CellRecord, FloorRecord, ResultDocument, TaxRecord},
+    result::{CellRecord, FloorRecord, Metric, ResultDocument, TaxRecord},
     stats::verdict::Verdict,
     study::Row,
     units::Mtu,
@@ -58,12 +58,10 @@ pub(super) fn figure(record: &CellRecord) -> Figure {
 
 fn finding(tax: &TaxRecord) -> Figure {
     match (tax.verdict, tax.could_show) {
-        (Verdict::NoneShown, Some(least)) => {
-            Figure::text(format!("no difference shown (could show ≥ {})", percent(least)))
-        }
-        (Verdict::NoneShown, None) => Figure::text("no difference shown (too few rounds)"),
         (Verdict::Slower, _) => shown(tax, "slower"),
         (Verdict::Faster, _) => shown(tax, "faster"),
+        (_, Some(least)) => Figure::text(format!("no difference shown (could show ≥ {})", percent(least))),
+        (_, None) => Figure::text("no difference shown (too few rounds)"),
     }
 }
 
@@ -82,7 +80,7 @@ pub(super) fn floor<'a>(document: &'a ResultDocument, block: &cell::Block) -> Op
         let FloorRecord { transport, test, streams, mtu, variant, instrument, .. } = *floor;
         cell::Block { transport, test, streams, mtu, variant, instrument }
     };
-    document.noise_floor.iter().find(|floor| key(floor) == *block)
+    document.noise_floor.iter().find(|floor| key(floor) == *block && floor.of == Metric::of(block.test))
 }
 
 fn foot(baseline: Row, floors: &[Option<&FloorRecord>]) -> Vec<Line> {

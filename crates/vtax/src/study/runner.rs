@@ -328,8 +328,8 @@ fn test_label(cell: &Cell) -> String {
 pub(crate) fn primary_figures(run: &Run) -> BTreeMap<usize, Vec<f64>> {
     let mut figures: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
     for sample in run.samples.iter().filter(|sample| sample.arm == Arm::A) {
-        let metric = Metric::of(run.header.study.cells[sample.cell].workload.kind());
-        figures.entry(sample.cell).or_default().push(metric.value(&sample.figures));
+        let test = run.header.study.cells[sample.cell].workload.kind();
+        figures.entry(sample.cell).or_default().push(Metric::of(test).value(test, &sample.figures));
     }
     figures
 }
