@@ -101,6 +101,14 @@ impl Role<'_> {
         self.flows.iter().filter(comes).count()
     }
 
+    /// Flows whose windows somebody waits for until all have ended.
+    pub(crate) fn awaited(&self) -> usize {
+        match self.connections {
+            Some(Connections::To(_)) => self.tasks(),
+            _ => self.receivers(),
+        }
+    }
+
     /// Whether this end sends payload on a flow.
     pub(crate) fn is_sender(&self, flow: &Flow) -> bool {
         !self.spec().workload.kind().is_stream() || self.sends(flow)

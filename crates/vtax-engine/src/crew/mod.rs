@@ -43,7 +43,7 @@ pub(crate) fn run(
 ) -> Result<EndReport, Failed> {
     let threads = threads(role, setup)?;
     let spec = &role.session.spec;
-    let shared = Shared::new(&role.session, Unit::of(spec, role.initiates), threads, role.receivers());
+    let shared = Shared::new(&role.session, Unit::of(spec, role.initiates), threads, role.awaited());
     let crew = Crew { role, shared: &shared, cpus: &setup.cpus, threads, start_at, gate: Gate::default() };
     let accounts = crew.run(conduct)?;
     finish(accounts, &shared, role)

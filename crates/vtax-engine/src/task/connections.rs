@@ -6,7 +6,8 @@
 //! they hold no port that another one needs. The time of a transaction runs from before connect(2)
 //! until the response, or the end, is there; a flow's rate has what comes after in it, too.
 //!
-//! The window is the same for all flows: see [`conduct`](crate::conduct).
+//! The window is opened for all flows at once, and the responder serves until all of them have ended
+//! theirs: see [`conduct`](crate::conduct).
 
 use std::time::Duration;
 
@@ -44,7 +45,9 @@ pub(crate) struct Dial<'a> {
     pub(crate) sizes: Option<Sizes>,
 }
 
-/// One connection after the other, until the window is over.
+/// One connection after the other, until the thread's window is over. The connection that is under
+/// way then is finished and counts like any other, with all of its time, and the flow's time ends
+/// with it: an outage that lasts beyond the window is in the figures.
 pub(crate) async fn initiate<E: Engine>(
     engine: &E,
     desk: &Desk<'_>,
@@ -52,37 +55,56 @@ pub(crate) async fn initiate<E: Engine>(
     index: u32,
     dial: &Dial<'_>,
 ) -> Result<(), EngineError> {
+    let mut begun = warm_up(engine, desk, slot, index, dial).await?;
+    let (_, closes) = desk.window();
+    while begun < closes {
+        let done = dial.transact(engine, slot, index).await?;
+        let now = now_ns();
+        desk.transaction(slot, now - begun, now)?;
+        drop(done);
+        begun = now_ns();
+        desk.ends(slot, begun);
+        dial.check_stopped()?;
+    }
+    desk.close()?;
+    desk.shared.one_has_finished();
+    Ok(())
+}
+
+/// Connects until the window is open, and returns when the flow's first connection begins in it. One
+/// that was under way all through the window of the thread's other flows is counted nevertheless.
+async fn warm_up<E: Engine>(
+    engine: &E,
+    desk: &Desk<'_>,
+    slot: usize,
+    index: u32,
+    dial: &Dial<'_>,
+) -> Result<u64, EngineError> {
     let mut begun = now_ns();
     desk.begun(begun);
-    let mut open = false;
-    loop {
-        let (opens, _) = desk.shared.window();
-        if !open && begun >= opens {
-            begun = desk.open(slot, Way::Here)?;
-            open = true;
-        }
-        let done = dial.transact(engine, slot, index).await;
+    while begun < desk.shared.window().0 {
+        drop(dial.transact(engine, slot, index).await?);
         let now = now_ns();
-        // Once the window is over the responder serves no more: a failure then is none.
-        let (_, closes) = desk.shared.window();
-        if now >= closes || dial.session.is_stopped() {
-            break;
-        }
-        drop(done?);
-        if open {
+        if now >= desk.window().1 {
+            desk.open(slot, Way::Here)?;
+            desk.began_before(slot, begun);
             desk.transaction(slot, now - begun, now)?;
-        } else if !desk.warming(now, 1) {
+            return Ok(now);
+        }
+        begun = now;
+        if !desk.warming(begun, 1) {
             desk.shared.has_warmed_up();
         }
-        begun = now_ns();
-        if open {
-            desk.ends(slot, begun);
-        }
+        dial.check_stopped()?;
     }
-    if dial.session.is_stopped() { Err(EngineError::Cancelled) } else { desk.close() }
+    desk.open(slot, Way::Here)
 }
 
 impl Dial<'_> {
+    fn check_stopped(&self) -> Result<(), EngineError> {
+        if self.session.is_stopped() { Err(EngineError::Cancelled) } else { Ok(()) }
+    }
+
     /// Connects, and returns the socket when the transaction is over.
     async fn transact<E: Engine>(&self, engine: &E, slot: usize, index: u32) -> Result<Socket, EngineError> {
         let socket = self.socket()?;

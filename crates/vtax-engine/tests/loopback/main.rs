@@ -6,6 +6,7 @@ mod faults;
 mod handover;
 mod load;
 mod loss;
+mod outage;
 mod pair;
 mod places;
 mod series;
