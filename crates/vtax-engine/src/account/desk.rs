@@ -176,6 +176,11 @@ impl<'a> Desk<'a> {
         ledger.socket_drops += dropped;
     }
 
+    /// Connections that ended without having shown the token.
+    pub(crate) fn strangers(&self, strangers: usize) {
+        self.ledger.borrow_mut().strangers += strangers as u64;
+    }
+
     /// Send calls of a whole stream whose bytes were lent, and those of them that were copied.
     pub(crate) fn zerocopy(&self, sends: u64, copied: u64) {
         let mut ledger = self.ledger.borrow_mut();

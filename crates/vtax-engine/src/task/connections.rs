@@ -1,15 +1,16 @@
-//! Connections that last for one transaction, or for none.
+//! Connections that last for one transaction, or for none: the initiator. [`accept`](super::accept)
+//! has the responder.
 //!
 //! *crr*: a connection, the token and the flow's index with the request in one send call, the
-//! response, and the end. *cc*: a connection and its end. In both the responder closes first, with
-//! the last segment of the response, so that the closed connections linger there (TIME_WAIT), where
-//! they hold no port that another one needs. The time of a transaction runs from before connect(2)
-//! until the response, or the end, is there; a flow's rate has what comes after in it, too.
+//! response, and the end. *cc*: a connection, the token and the index, and the end: whoever shows no
+//! token gets nothing, not even the end of a connection in time, so those 20 bytes are in the figures
+//! of cc. In both the responder closes first, with the last segment of the response, so that the
+//! closed connections linger there (TIME_WAIT), where they hold no port that another one needs. The
+//! time of a transaction runs from before connect(2) until the response, or the end, is there; a
+//! flow's rate has what comes after in it, too.
 //!
 //! The window is opened for all flows at once, and the responder serves until all of them have ended
 //! theirs: see [`conduct`](crate::conduct).
-
-use std::time::Duration;
 
 use rustix::io::Errno;
 use socket2::{SockAddr, Socket};
@@ -25,12 +26,8 @@ use crate::{
     options,
     place::{Station, Target},
     socket,
-    wire::{HELLO_LEN, hello, read_hello},
+    wire::{HELLO_LEN, hello},
 };
-
-/// How long a connection may take to show its token. Longer than a lost packet takes to be sent
-/// again, as short as can be for the sake of those behind a silent stranger.
-const SHOW_TOKEN: Duration = Duration::from_millis(500);
 
 /// A listener of the Unix domain whose queue is full is tried again after so many nanoseconds.
 const RETRY: u64 = 200_000;
@@ -41,8 +38,8 @@ pub(crate) struct Dial<'a> {
     pub(crate) station: &'a Station,
     pub(crate) target: &'a Target,
     pub(crate) address: SockAddr,
-    /// None for connections without a transaction.
-    pub(crate) sizes: Option<Sizes>,
+    /// Nothing either way for connections without a transaction.
+    pub(crate) sizes: Sizes,
 }
 
 /// One connection after the other, until the thread's window is over. The connection that is under
@@ -112,11 +109,8 @@ impl Dial<'_> {
             let io = engine.io(slot, &socket, Habit::Turns);
             io.set_patience(self.session.patience.silence);
             self.connect(&io).await?;
-            let expected = match self.sizes {
-                Some(sizes) => self.request(&io, sizes, index).await?,
-                None => 0,
-            };
-            self.receive(&io, expected).await?;
+            self.request(&io, index).await?;
+            self.receive(&io, self.sizes.response).await?;
         }
         Ok(socket)
     }
@@ -157,14 +151,14 @@ impl Dial<'_> {
         failed(self.target, operation, errno, self.session.patience.silence)
     }
 
-    /// Returns how many bytes are the answer.
-    async fn request(&self, io: &impl Io, sizes: Sizes, index: u32) -> Result<usize, EngineError> {
+    /// The token, without which a connection is a stranger's, and the request, in one call.
+    async fn request(&self, io: &impl Io, index: u32) -> Result<(), EngineError> {
         let head = hello(&self.session.token, index);
-        let mut message = Message::whole(&head, HELLO_LEN + sizes.request);
+        let mut message = Message::whole(&head, HELLO_LEN + self.sizes.request);
         while message.from < message.len {
             message.from += io.send(message).await.map_err(|errno| self.failed("send", errno))?;
         }
-        Ok(sizes.response)
+        Ok(())
     }
 
     /// Takes the response, or if there is none to come, the end.
@@ -186,82 +180,4 @@ impl Dial<'_> {
             }
         }
     }
-}
-
-/// Takes in connections one after the other, until the window is over. Strangers, and connections
-/// that break, are none of the test's.
-pub(crate) async fn respond<E: Engine>(
-    engine: &E,
-    desk: &Desk<'_>,
-    slot: usize,
-    listener: &Socket,
-    sizes: Option<Sizes>,
-) -> Result<(), EngineError> {
-    let session = &desk.shared.session;
-    let door = engine.io(slot, listener, Habit::Flood);
-    door.set_patience(SHOW_TOKEN);
-    let mut open = false;
-    loop {
-        let accepted = door.accept().await;
-        let (opens, closes) = desk.shared.window();
-        if closes != u64::MAX {
-            desk.ends(slot, closes);
-            return desk.close();
-        }
-        if !open && opens != u64::MAX {
-            desk.open(slot, Way::Here)?;
-            open = true;
-        }
-        match accepted {
-            Ok(socket) => {
-                desk.begun(now_ns());
-                let served = serve(engine, slot, &socket, session, sizes).await.is_some();
-                drop(socket);
-                if open && served {
-                    desk.answered(slot)?;
-                }
-            }
-            Err(Errno::AGAIN) => {}
-            Err(errno) => return Err(failed(&crate::place::NOWHERE, "accept", errno, SHOW_TOKEN)),
-        }
-        if session.is_stopped() {
-            return Err(EngineError::Cancelled);
-        }
-    }
-}
-
-/// Nothing is sent before the token was shown. None if it wasn't, or the connection broke.
-async fn serve<E: Engine>(
-    engine: &E,
-    slot: usize,
-    socket: &Socket,
-    session: &Session,
-    sizes: Option<Sizes>,
-) -> Option<()> {
-    let Some(sizes) = sizes else { return Some(()) };
-    let io = engine.io(slot, socket, Habit::Turns);
-    if session.spec.transport != Transport::Tcp {
-        // Accepted TCP sockets have inherited it, at no cost.
-        io.set_patience(SHOW_TOKEN);
-    }
-    let mut shown = [0; HELLO_LEN];
-    let (mut received, wanted) = (0, HELLO_LEN + sizes.request);
-    while received < wanted {
-        let look = |bytes: &[u8]| {
-            let place = shown.get_mut(received..).unwrap_or_default();
-            let len = place.len().min(bytes.len());
-            place[..len].copy_from_slice(&bytes[..len]);
-            bytes.len()
-        };
-        let len = io.receive(wanted - received, Until::Patience, look).await.ok().filter(|len| *len > 0)?;
-        received += len;
-        if received >= HELLO_LEN {
-            read_hello(&shown, &session.token)?;
-        }
-    }
-    let mut message = Message { more: true, ..Message::whole(&[], sizes.response) };
-    while message.from < message.len {
-        message.from += io.send(message).await.ok()?;
-    }
-    Some(())
 }

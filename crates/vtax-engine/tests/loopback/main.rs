@@ -11,4 +11,5 @@ mod pair;
 mod places;
 mod series;
 mod stages;
+mod strangers;
 mod workloads;

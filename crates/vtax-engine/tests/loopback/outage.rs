@@ -13,7 +13,7 @@ use vtax_model::{
     measurement::EndReport,
     options::{Burst, Engine, Manners, TestOptions},
     units::Span,
-    workload::{TestSpec, Transport},
+    workload::{TestSpec, Transport, Workload},
 };
 
 use crate::pair::*;
@@ -52,11 +52,11 @@ struct Faltering {
 
 impl Faltering {
     /// Serves until the initiator says that the window is over.
-    fn serve(self: Arc<Self>) {
+    fn serve(self: Arc<Self>, request: bool) {
         let (mut control, _) = self.accept();
         control.write_all(&[6]).unwrap();
         let takes_in = self.clone();
-        thread::spawn(move || takes_in.take_in());
+        thread::spawn(move || takes_in.take_in(request));
         let mut mark = [0];
         while control.read_exact(&mut mark).is_ok() {
             self.opened.get_or_init(Instant::now);
@@ -73,13 +73,15 @@ impl Faltering {
         (stream, u32::from_le_bytes(hello[16..].try_into().unwrap()))
     }
 
-    fn take_in(self: Arc<Self>) {
+    fn take_in(self: Arc<Self>, request: bool) {
         loop {
             let (mut stream, flow) = self.accept();
             let wait = (self.falters)(flow, self.opened.get().map(Instant::elapsed));
             thread::spawn(move || {
                 thread::sleep(wait);
-                let _ = stream.read_exact(&mut [0]).and_then(|()| stream.write_all(&[0]));
+                if request {
+                    let _ = stream.read_exact(&mut [0]).and_then(|()| stream.write_all(&[0]));
+                }
             });
         }
     }
@@ -89,7 +91,8 @@ fn initiate_against(falters: Falters, spec: &TestSpec) -> Outcome {
     let (listener, token) = (TcpListener::bind("127.0.0.1:0").unwrap(), Token::random());
     let place = Target::Ip(listener.local_addr().unwrap());
     let faltering = Arc::new(Faltering { listener, token, falters, opened: OnceLock::new() });
-    thread::spawn(move || faltering.serve());
+    let request = spec.workload != Workload::Cc;
+    thread::spawn(move || faltering.serve(request));
     initiate(spec, &setup(), &place, token, &Cancel::new())
 }
 
@@ -103,11 +106,11 @@ fn longest(report: &EndReport) -> Duration {
 const MOST_OF_IT: Duration = Duration::from_millis(800);
 
 #[test]
-fn an_outage_that_lasts_to_the_end_of_crr_is_counted() {
+fn an_outage_that_lasts_to_the_end_of_crr_or_cc_is_counted() {
     let _alone = alone();
     for engine in ENGINES {
-        for flows in [1, 3] {
-            let spec = lasting(on(engine, spec(Transport::Tcp, crr(1, 1), flows)), DURATION);
+        for (workload, flows) in [(crr(1, 1), 1), (crr(1, 1), 3), (Workload::Cc, 1)] {
+            let spec = lasting(on(engine, spec(Transport::Tcp, workload, flows)), DURATION);
             let report = initiate_against(for_a_while, &spec).unwrap();
             assert!(longest(&report) >= MOST_OF_IT, "{engine} {:?}", longest(&report));
             assert!(report.seconds >= (FROM + MOST_OF_IT).as_secs_f64(), "{engine} {} s", report.seconds);

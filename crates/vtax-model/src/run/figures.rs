@@ -72,12 +72,20 @@ pub struct EndDetail {
     pub whole_flow: u64,
     /// UDP: datagrams that the socket had no room for.
     pub socket_drops: u64,
+    /// crr and cc: connections that ended without having shown the token.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub strangers: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl EndDetail {
     fn of(report: &EndReport) -> EndDetail {
-        let EndReport { warmup, whole_flow, socket_drops, .. } = *report;
-        EndDetail { warmup, series: report.series.clone(), stages: report.stages.clone(), whole_flow, socket_drops }
+        let EndReport { warmup, whole_flow, socket_drops, strangers, .. } = *report;
+        let (series, stages) = (report.series.clone(), report.stages.clone());
+        EndDetail { warmup, series, stages, whole_flow, socket_drops, strangers }
     }
 }
 

@@ -125,6 +125,11 @@ const COLUMNS: [Column; 86] = [
     ("socket_drops", "UDP datagrams that a socket had no room for, warm-up with them, all samples", |l| {
         text(summary(l)?.socket_drops)
     }),
+    (
+        "strangers",
+        "crr and cc: connections without the test's token, which got nothing, warm-up with them, all samples",
+        |l| text(summary(l)?.strangers),
+    ),
     ("warmup_s", "what went before the measured time, mean over samples", |l| mean(summary(l)?.warmup?.seconds)),
     ("unsteady", "samples that were not steady when the longest warm-up was over", |l| {
         text(summary(l)?.warmup.filter(|warmup| warmup.watched > 0)?.unsteady)
