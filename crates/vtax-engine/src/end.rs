@@ -10,7 +10,7 @@ use vtax_model::{
 
 use crate::{
     admit,
-    cancel::Cancel,
+    cancel::{Cancel, interrupt},
     conduct, crew,
     error::{EngineError, Failed},
     file::{self, SourceFile},
@@ -81,9 +81,6 @@ impl Responder {
     /// The listener of the flow that was admitted takes in the test's connections, too.
     fn serve_connections(&self, session: &Arc<Session>, flows: &[Flow]) -> Result<EndReport, Failed> {
         let door = &*self.listener.socket;
-        let blocks = self.spec.options.engine == vtax_model::options::Engine::Blocking;
-        let set = door.set_nonblocking(!blocks);
-        set.map_err(|error| EngineError::local("O_NONBLOCK", &self.listener.target, error))?;
         let role = Role {
             session: session.clone(),
             initiates: false,
@@ -95,7 +92,10 @@ impl Responder {
         let control = &flows[0];
         crew::run(&role, &self.setup, Schedule::default(), |shared| {
             control.say_ready()?;
-            conduct::follow(control, shared)
+            conduct::follow(control, shared)?;
+            // Nobody of the test comes any more. It wakes the threads that wait for connections.
+            interrupt(door);
+            Ok(())
         })
     }
 }
@@ -180,13 +180,21 @@ impl Initiator {
     }
 }
 
+/// As many as the kernel allows by default (net.core.somaxconn).
+const BACKLOG: u32 = 4096;
+
 /// For the flows, or for the connections of as many.
 fn make_room(spec: &TestSpec) -> Result<(), EngineError> {
     admit::make_room(admitted_flows(spec).max(spec.streams))
 }
 
+/// Connections that may wait to be taken in. Where strangers may come during the test there is to be
+/// room beside them: past it the kernel drops a SYN, which is sent again a second later.
 fn backlog(spec: &TestSpec) -> u32 {
-    admitted_flows(spec).max(spec.streams)
+    match spec.workload {
+        Workload::Crr { .. } | Workload::Cc => spec.streams.max(BACKLOG),
+        _ => admitted_flows(spec),
+    }
 }
 
 fn directory(setup: &EndSetup) -> Result<&Path, EngineError> {

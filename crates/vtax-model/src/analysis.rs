@@ -148,6 +148,7 @@ fn summary(cell: &Cell, samples: &[Sample]) -> SummaryRecord {
         reordered: total(|figures| figures.reordered),
         retransmits: total(|figures| figures.retransmits),
         socket_drops: total(|figures| figures.ends.initiator.socket_drops + figures.ends.responder.socket_drops),
+        strangers: total(|figures| figures.ends.initiator.strangers + figures.ends.responder.strangers),
         warmup: ends::warmup(&taken),
         stages: ends::stages(&figures),
         parallel: ends::parallel(cell, &taken),

@@ -48,6 +48,10 @@ pub struct EndReport {
     /// UDP_GRO those that would have come together count as one.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub socket_drops: u64,
+    /// crr and cc: connections to the responder's port, warm-up with them, that ended without having
+    /// shown the test's token.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub strangers: u64,
     /// TCP streams with MSG_ZEROCOPY: send calls of the whole flow (sender).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub zerocopy_sends: u64,

@@ -266,6 +266,10 @@ pub struct SummaryRecord {
     /// samples.
     #[serde(default)]
     pub socket_drops: u64,
+    /// crr and cc: connections to the responder's port that ended without having shown the test's
+    /// token, warm-up with them, over all samples.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub strangers: u64,
     /// What went before the measured times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warmup: Option<WarmupSummary>,
@@ -278,6 +282,10 @@ pub struct SummaryRecord {
     /// What guests cost their host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_cpu: Option<HostCpuSummary>,
+}
+
+fn is_none(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Round-trip times of a cell, in µs.

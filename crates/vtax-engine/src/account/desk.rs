@@ -65,6 +65,11 @@ impl<'a> Desk<'a> {
         Ok(now)
     }
 
+    /// A flow's time began earlier than its window was opened.
+    pub(crate) fn began_before(&self, slot: usize, start: u64) {
+        self.ledger.borrow_mut().counts[slot].start = start;
+    }
+
     fn open_thread(&self, ledger: &mut Ledger) -> Result<(), EngineError> {
         ledger.in_slow_start = self.meter.in_slow_start()?;
         ledger.opened = Some(self.meter.read()?);
@@ -185,6 +190,11 @@ impl<'a> Desk<'a> {
         let mut ledger = self.ledger.borrow_mut();
         ledger.whole_flow += datagrams;
         ledger.socket_drops += dropped;
+    }
+
+    /// Connections that ended without having shown the token.
+    pub(crate) fn strangers(&self, strangers: usize) {
+        self.ledger.borrow_mut().strangers += strangers as u64;
     }
 
     /// Send calls of a whole stream whose bytes were lent, and those of them that were copied.

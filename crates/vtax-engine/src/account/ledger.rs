@@ -32,6 +32,8 @@ pub(crate) struct Ledger {
     pub(super) reordered: u64,
     pub(super) whole_flow: u64,
     pub(super) socket_drops: u64,
+    /// Connections that ended without having shown the token.
+    pub(super) strangers: u64,
     /// Sends, and those of them that were copied.
     pub(super) zerocopy: (u64, u64),
     pub(super) stages: Option<Stages>,
@@ -125,6 +127,7 @@ impl Ledger {
             reordered: 0,
             whole_flow: 0,
             socket_drops: 0,
+            strangers: 0,
             zerocopy: (0, 0),
             stages: None,
             in_slow_start: None,
@@ -220,6 +223,7 @@ impl Ledger {
             reordered: self.reordered,
             whole_flow: self.whole_flow,
             socket_drops: self.socket_drops,
+            strangers: self.strangers,
             zerocopy_sends: self.zerocopy.0,
             zerocopy_copied: self.zerocopy.1,
             stages: self.stages.take(),

@@ -98,6 +98,7 @@ fn add(mut sum: EndReport, thread: EndReport) -> Result<EndReport, EngineError> 
     sum.reordered += thread.reordered;
     sum.whole_flow += thread.whole_flow;
     sum.socket_drops += thread.socket_drops;
+    sum.strangers += thread.strangers;
     sum.zerocopy_sends += thread.zerocopy_sends;
     sum.zerocopy_copied += thread.zerocopy_copied;
     sum.stages = stages::merge(sum.stages, thread.stages);

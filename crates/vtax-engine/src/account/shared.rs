@@ -13,8 +13,9 @@ pub(crate) struct Shared {
     pub(crate) session: Arc<Session>,
     pub(crate) unit: Unit,
     pub(crate) warming: Warming,
-    /// Flows that have not finished their window yet, at a receiving end. Those that have go on
-    /// reading, so that the others are measured under the same load to their end.
+    /// Flows that have not finished their window yet. At a receiving end those that have go on
+    /// reading, so that the others are measured under the same load to their end; an initiator of
+    /// connections tells the responder when there are none left.
     unfinished: AtomicUsize,
     failure: Mutex<Option<EngineError>>,
     window: CommonWindow,
@@ -24,8 +25,8 @@ pub(crate) struct Shared {
     pub(crate) idle_not_held: Option<String>,
 }
 
-/// Where the flows have no marks of their own (crr, cc), the window is one for all: it is opened
-/// and closed from outside, in the clock of this machine.
+/// Where the flows have no marks of their own (crr, cc), the window is opened for all of them from
+/// outside, and at the responder closed too, in the clock of this machine.
 struct CommonWindow {
     warm: AtomicBool,
     opens: AtomicU64,
@@ -37,7 +38,7 @@ impl Shared {
         session: &Arc<Session>,
         unit: Unit,
         threads: usize,
-        receivers: usize,
+        awaited: usize,
         schedule: Schedule,
         idle_not_held: Option<String>,
     ) -> Shared {
@@ -45,7 +46,7 @@ impl Shared {
             session: session.clone(),
             unit,
             warming: Warming::new(session.spec.warmup, threads),
-            unfinished: AtomicUsize::new(receivers),
+            unfinished: AtomicUsize::new(awaited),
             failure: Mutex::new(None),
             window: CommonWindow {
                 warm: AtomicBool::new(false),

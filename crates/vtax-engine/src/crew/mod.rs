@@ -29,6 +29,7 @@ use crate::{
     flow::Flow,
     place::{EndSetup, Schedule},
     role::Role,
+    task::accept::Places,
 };
 
 use gate::Gate;
@@ -53,7 +54,7 @@ pub(crate) fn run(
         Err(error) => (None, Some(error.to_string())),
     };
     let unit = Unit::of(spec, role.initiates);
-    let shared = Shared::new(&role.session, unit, threads, role.receivers(), schedule, idle_not_held);
+    let shared = Shared::new(&role.session, unit, threads, role.awaited(), schedule, idle_not_held);
     let crew = Crew { role, shared: &shared, cpus: &setup.cpus, threads, gate: Gate::default() };
     let accounts = crew.run(conduct)?;
     finish(accounts, &shared, role)
@@ -75,13 +76,12 @@ fn finish(accounts: Vec<Account<'_>>, shared: &Shared, role: &Role<'_>) -> Resul
 
 /// As many as the options say; one a task (blocking), else one a CPU of this end.
 fn threads(role: &Role<'_>, setup: &EndSetup) -> Result<usize, EngineError> {
-    let tasks = role.tasks();
-    let options = &role.session.spec.options;
-    Ok(match (options.engine, options.threads) {
-        (Engine::Blocking, _) => tasks,
-        (_, Some(threads)) => tasks.min(threads as usize),
-        _ if !setup.cpus.is_empty() => tasks.min(setup.cpus.len()),
-        _ => tasks.min(allowed_cpus()?.len().max(1)),
+    let width = role.width();
+    Ok(match (role.engine(), role.session.spec.options.threads) {
+        (Engine::Blocking, _) => width,
+        (_, Some(threads)) => width.min(threads as usize),
+        _ if !setup.cpus.is_empty() => width.min(setup.cpus.len()),
+        _ => width.min(allowed_cpus()?.len().max(1)),
     })
 }
 
@@ -131,7 +131,7 @@ impl<'a> Crew<'a> {
         if !self.gate.pass() {
             return None;
         }
-        let tasks: Vec<usize> = (thread..self.role.tasks()).step_by(self.threads).collect();
+        let tasks: Vec<usize> = (thread..self.role.tasks(self.threads)).step_by(self.threads).collect();
         let flows: Vec<&'a Flow> = tasks.iter().filter_map(|index| self.role.flow(*index)).collect();
         let senders = flows.iter().copied().filter(|flow| self.role.is_sender(flow)).collect();
         let desk = Desk::new(
@@ -149,21 +149,23 @@ impl<'a> Crew<'a> {
 
     /// Each engine has a line here.
     fn drive(&self, tasks: &[usize], desk: &Desk<'_>) -> Result<(), EngineError> {
-        let session = &*self.role.session;
+        let (session, role) = (&*self.role.session, self.role);
+        let places = Places::default();
+        let in_slots = || tasks.iter().copied().enumerate();
         let ready = |spins| {
-            let engine = Ready::new(session, tasks.len(), spins, self.role.door())?;
-            engine.run(tasks.iter().enumerate().map(|(slot, index)| self.role.task(&engine, *index, slot, desk)))
+            let engine = Ready::new(session, tasks.len(), spins, role.door())?;
+            engine.run(in_slots().map(|(slot, index)| role.task(&engine, index, slot, desk, &places)))
         };
-        match session.spec.options.engine {
+        match role.engine() {
             Engine::Blocking => {
                 let engine = Blocking::new(session);
-                tasks.iter().try_for_each(|index| engine.run(self.role.task(&engine, *index, 0, desk)))
+                tasks.iter().try_for_each(|index| engine.run(role.task(&engine, *index, 0, desk, &places)))
             }
             Engine::Epoll => ready(false),
             Engine::BusyPoll => ready(true),
             Engine::IoUring => {
-                let engine = Uring::new(session, tasks.len(), self.role.door())?;
-                engine.run(tasks.iter().enumerate().map(|(slot, index)| self.role.task(&engine, *index, slot, desk)))
+                let engine = Uring::new(session, tasks.len(), role.door())?;
+                engine.run(in_slots().map(|(slot, index)| role.task(&engine, index, slot, desk, &places)))
             }
         }
     }

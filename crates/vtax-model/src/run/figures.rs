@@ -121,14 +121,17 @@ pub struct EndDetail {
     /// Why idle states were not held off although they were to be.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_not_held: Option<String>,
+    /// crr and cc: connections that ended without having shown the token.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub strangers: u64,
 }
 
 impl EndDetail {
     fn of(report: &EndReport) -> EndDetail {
-        let EndReport { warmup, whole_flow, socket_drops, overrun_ns, .. } = *report;
+        let EndReport { warmup, whole_flow, socket_drops, overrun_ns, strangers, .. } = *report;
         let (series, stages) = (report.series.clone(), report.stages.clone());
         let idle_not_held = report.idle_not_held.clone();
-        EndDetail { warmup, series, stages, whole_flow, socket_drops, overrun_ns, idle_not_held }
+        EndDetail { warmup, series, stages, whole_flow, socket_drops, overrun_ns, idle_not_held, strangers }
     }
 }
 

@@ -8,6 +8,7 @@ use super::figures::{CpuFigures, EndCpu, Figures, RttFigures};
 use crate::{
     histogram::Histogram,
     measurement::{EndReport, IntervalRtt, MachineCpu, ThreadCpu},
+    run::BothEnds,
     workload::TestSpec,
 };
 
@@ -106,12 +107,19 @@ fn merge(spec: &TestSpec, pairs: &[PairReports<'_>], joined: &[Figures], skew: S
         retransmits: total(|one| one.retransmits),
         cpu: cpu(pairs, seconds),
         file: joined.first().and_then(|first| first.file),
-        ends: joined.first().map(|first| first.ends.clone()).unwrap_or_default(),
+        ends: ends(joined),
         parallel: Some(Parallel::of(skew, joined)),
         host_cpu: None,
         slices: Vec::new(),
         around: None,
     }
+}
+
+/// Those of the first pair; strangers may come to any.
+fn ends(joined: &[Figures]) -> BothEnds {
+    let mut ends = joined.first().map(|first| first.ends.clone()).unwrap_or_default();
+    ends.responder.strangers = joined.iter().map(|one| one.ends.responder.strangers).sum();
+    ends
 }
 
 impl Parallel {

@@ -27,7 +27,7 @@ struct Line<'a> {
 }
 
 /// The columns, in order. "95 %" means the interval of the figure before it over the samples.
-const COLUMNS: [Column; 109] = [
+const COLUMNS: [Column; 110] = [
     ("study", "the study's name", |l| text(&l.document.study)),
     ("run", "the run's id", |l| text(&l.document.id)),
     ("method", "the row: an I/O method, method:kind, a queueing of guests, sender-to-receiver, or an engine", |l| {
@@ -129,6 +129,11 @@ const COLUMNS: [Column; 109] = [
     ("socket_drops", "UDP datagrams that a socket had no room for, warm-up with them, all samples", |l| {
         text(summary(l)?.socket_drops)
     }),
+    (
+        "strangers",
+        "crr and cc: connections without the test's token, which got nothing, warm-up with them, all samples",
+        |l| text(summary(l)?.strangers),
+    ),
     ("warmup_s", "what went before the measured time, mean over samples", |l| mean(summary(l)?.warmup?.seconds)),
     ("unsteady", "samples that were not steady when the longest warm-up was over", |l| {
         text(summary(l)?.warmup.filter(|warmup| warmup.watched > 0)?.unsteady)

@@ -60,6 +60,7 @@ pub(super) fn warnings(document: &ResultDocument) -> Vec<String> {
         }),
         unpinned(document),
         not_reached(document),
+        strangers(document),
         document.disturbance.is_much().then(|| {
             format!(
                 "DISTURBED: {}. Such a machine is noisy, and the CPU figures contain others' work.",
@@ -91,6 +92,22 @@ fn not_reached(document: &ResultDocument) -> Option<String> {
     let cells: Vec<String> = document.cells.iter().filter_map(behind).collect();
     (!cells.is_empty())
         .then(|| format!("RATE NOT REACHED: fewer requests were answered than were due, in {}.", cells.join("; ")))
+}
+
+/// Whoever else connected to a port of the test: no harm to the figures, but somebody did.
+fn strangers(document: &ResultDocument) -> Option<String> {
+    let came = |record: &CellRecord| {
+        let count = record.summary.as_ref()?.strangers;
+        (count > 0).then(|| format!("{} ({count})", labels::name(document, &record.cell)))
+    };
+    let cells: Vec<String> = document.cells.iter().filter_map(came).collect();
+    (!cells.is_empty()).then(|| {
+        format!(
+            "STRANGERS: connections that didn't show the test's token came to its port in {}. They were sent nothing \
+             and none of them is in the figures; see who scans this network.",
+            cells.join("; ")
+        )
+    })
 }
 
 fn unpinned(document: &ResultDocument) -> Option<String> {
