@@ -53,6 +53,23 @@ fn ctrl_c_keeps_what_is_measured_and_puts_the_host_back() {
     assert_resumes(&bench);
 }
 
+/// Complete, extended, killed in the middle of the new rounds, and gone on with.
+#[test]
+fn kill_9_of_a_run_that_was_extended_loses_at_most_the_sample_in_flight() {
+    let bench = Bench::new();
+    let study = ["run", "demo", "--methods", "bridge,veth", "--samples", "1", "--duration", "60ms"];
+    bench.printed(&study);
+    let whole = bench.landed();
+    let told = bench.refused(&["run", "--resume", "last", "--samples", "1"]);
+    assert!(told.contains("give more than 1"), "{told}");
+    let mut child = under_way(&bench, &["run", "--resume", "last", "--samples", "3"], whole + 5);
+    child.kill().expect("it is ours");
+    child.wait().expect("it ends");
+    wait_until("the agents are gone with vtax", || processes_of(bench.path()).is_empty());
+    assert_resumes(&bench);
+    assert_eq!(bench.landed(), 3 * whole);
+}
+
 #[test]
 fn kill_9_loses_at_most_the_sample_in_flight() {
     let bench = Bench::new();
@@ -196,7 +213,8 @@ fn a_complete_run_has_nothing_to_resume() {
     let bench = Bench::new();
     let run = ["run", "demo", "--methods", "veth", "--samples", "1", "--duration", "80ms"];
     printed(&bench.vtax(&run));
-    assert!(bench.refused(&["run", "--resume", "last"]).contains("complete"));
+    let told = bench.refused(&["run", "--resume", "last"]);
+    assert!(told.contains("complete") && told.contains("--samples"), "{told}");
 }
 
 const ENDPOINTS: &str = r#"

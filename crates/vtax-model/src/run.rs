@@ -22,15 +22,21 @@ use crate::{
 
 mod domain;
 mod environment;
+mod extend;
 mod figures;
 mod host_cpu;
 mod parallel;
+mod precision;
+#[cfg(test)]
+mod tests;
 
 pub use domain::{DomainNic, DomainRecord};
 pub use environment::{EmulatedServer, Environment, IdleFacts, IdleState};
+pub use extend::ExtendError;
 pub use figures::{Around, BothEnds, CpuFigures, EndCpu, EndDetail, Figures, RttFigures, SliceFigures};
 pub use host_cpu::{ClockReading, GuestCpu, HostCpu};
 pub use parallel::{PairFigures, PairReports, Parallel, Skew};
+pub use precision::stopping_outcome;
 
 /// A run of a study.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -94,6 +94,7 @@ impl From<StoreError> for Stop {
             | StoreError::Ambiguous { .. }
             | StoreError::Empty { .. }
             | StoreError::Complete { .. }
+            | StoreError::Extend(_)
             | StoreError::InUse { .. } => Stop::input(error),
             _ => Stop::infrastructure(error),
         }

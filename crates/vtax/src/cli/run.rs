@@ -102,8 +102,9 @@ pub(crate) struct RunArgs {
     /// A built-in study (`vtax studies`) or a study file
     #[arg(required_unless_present = "resume")]
     study: Option<String>,
-    /// Go on with a run that was stopped or killed: its id, a unique start of it, or `last`
-    #[arg(long, value_name = "ID", conflicts_with_all = ["study", "quick", "samples", "duration", "warmup", "both", "methods", "guests", "guest", "cable", "mtu", "endpoints", "instrument", "idle", "congestion", "pin", "size", "seed", "confidence"])]
+    /// Go on with a run that was stopped or killed: its id, a unique start of it, or `last`. With --samples N
+    /// any run goes on, also a complete one, until it has N rounds in all
+    #[arg(long, value_name = "ID", conflicts_with_all = ["study", "quick", "duration", "warmup", "both", "baseline", "methods", "guests", "guest", "cable", "mtu", "endpoints", "instrument", "idle", "congestion", "pin", "size", "seed", "confidence"])]
     resume: Option<String>,
     /// Short samples and few rounds: minutes, not hours
     #[arg(long)]
@@ -121,6 +122,9 @@ pub(crate) struct RunArgs {
     /// Put the method at both ends of the wire, not at `sut` only
     #[arg(long)]
     both: bool,
+    /// Hold the other rows against this one [default: as the study says]
+    #[arg(long, value_name = "ROW")]
+    baseline: Option<Row>,
     /// Only these rows, and the baseline; a method is every row of it
     #[arg(long, value_delimiter = ',', value_name = "METHOD,…")]
     methods: Vec<Row>,
@@ -272,6 +276,7 @@ impl RunArgs {
             duration: None,
             warmup: None,
             both: false,
+            baseline: None,
             methods: Vec::new(),
             guests: None,
             guest: None,
@@ -303,6 +308,7 @@ impl RunArgs {
             duration: self.duration,
             warmup: self.warmup,
             both: self.both,
+            baseline: self.baseline,
             methods: self.methods.clone(),
             guests: self.guests,
             mtus: self.mtu.clone(),
@@ -321,7 +327,7 @@ impl RunArgs {
 
 pub(crate) fn run(args: RunArgs, places: &Places) -> Result<Exit, Stop> {
     let source = match (&args.study, &args.resume) {
-        (_, Some(id)) => Source::Resumed(id.clone()),
+        (_, Some(id)) => Source::Resumed { id: id.clone(), rounds: args.samples },
         (Some(study), None) => Source::Fresh(Box::new(args.changes()?.apply(read_study(study)?)?)),
         (None, None) => unreachable!("clap asks for a study or --resume"),
     };

@@ -6,7 +6,7 @@ use std::{
 };
 
 use rusqlite::{ErrorCode, ffi};
-use vtax_model::cell::Arm;
+use vtax_model::{cell::Arm, run::ExtendError};
 
 /// What can go wrong with stored results.
 #[derive(Debug, thiserror::Error)]
@@ -39,8 +39,12 @@ pub(crate) enum StoreError {
     Ambiguous { prefix: String, candidates: Vec<String> },
     #[error("the run {id} is being written by another vtax: wait until that has ended, or stop it")]
     InUse { id: String },
-    #[error("the run {id} is complete, there is nothing to resume: `vtax results show {id}` prints it")]
+    #[error(
+        "the run {id} is complete: `vtax results show {id}` prints it, `vtax run --resume {id} --samples N` goes on until it has N rounds in all"
+    )]
     Complete { id: String },
+    #[error(transparent)]
+    Extend(#[from] ExtendError),
     #[error("there is a run {id} already: run ids must be unique")]
     Exists { id: String },
     #[error("cell {cell} of the run {id} has a sample of arm {arm:?} in round {round} already: a sample lands once")]

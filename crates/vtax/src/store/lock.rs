@@ -4,8 +4,9 @@
 //! and descriptors of ours are closed on exec, so that no agent keeps a dead run locked.
 
 use std::{
-    fs::{File, OpenOptions, TryLockError},
-    path::PathBuf,
+    fs::{self, File, Metadata, OpenOptions, TryLockError},
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
     thread,
     time::Duration,
 };
@@ -26,10 +27,12 @@ impl RunLock {
     /// Refuses if another process, or another writer of this one, has it.
     pub(super) fn take(place: &Place, id: &str) -> Result<RunLock, StoreError> {
         let path = path(place, id);
-        let file = open(place, &path)?;
         for _ in 0..TRIES {
+            let file = open(place, &path)?;
             match file.try_lock() {
-                Ok(()) => return Ok(RunLock { _file: file, path }),
+                Ok(()) if is_at(&file, &path) => return Ok(RunLock { _file: file, path }),
+                // Somebody completed the run and removed the file after we had opened it.
+                Ok(()) => {}
                 Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(10)),
                 Err(TryLockError::Error(error)) => return Err(place.io("locking", &path, error)),
             }
@@ -47,13 +50,17 @@ impl RunLock {
         }
     }
 
-    /// Removes the file too, of a run that nobody will write again.
-    ///
-    /// The run must be marked complete before: whoever opened the file earlier and gets the lock
-    /// of what is now no name's file then sees that there is nothing to write.
+    /// Removes the file too, of a run that is complete.
     pub(super) fn retire(self, place: &Place) -> Result<(), StoreError> {
         std::fs::remove_file(&self.path).map_err(|error| place.io("removing a lock", &self.path, error))
     }
+}
+
+/// Whether the open file is the one that has this name: a lock on another one keeps nobody out.
+fn is_at(file: &File, path: &Path) -> bool {
+    let identity = |metadata: Metadata| (metadata.dev(), metadata.ino());
+    let found = file.metadata().ok().map(identity).zip(fs::metadata(path).ok().map(identity));
+    found.is_some_and(|(open, named)| open == named)
 }
 
 fn path(place: &Place, id: &str) -> PathBuf {

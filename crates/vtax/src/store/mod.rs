@@ -99,6 +99,11 @@ impl Store {
         RunWriter::resume(&self.place, &self.find(id)?)
     }
 
+    /// Goes on with a run, also a complete one, which then has so many rounds in all.
+    pub(crate) fn extend(&self, id: &str, rounds: u32) -> Result<RunWriter, StoreError> {
+        RunWriter::extend(&self.place, &self.find(id)?, rounds)
+    }
+
     /// A run by its id, by the beginning of its id if no other begins so, or the one that was
     /// started last by `last`.
     pub(crate) fn load(&self, id: &str) -> Result<Run, StoreError> {

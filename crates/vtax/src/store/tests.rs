@@ -140,6 +140,44 @@ fn resuming_goes_on_and_adds_up_the_time() {
     assert_eq!(left, 0, "a complete run needs no lock");
 }
 
+/// Extending a run is what everybody wants after the first one, and was refused.
+#[test]
+fn a_complete_run_goes_on_with_more_rounds() {
+    let dir = folder();
+    let (store, mut writer) = new_run(dir.path(), "demo-1");
+    let planned = header("demo-1", "").plan.samples;
+    writer.sample(&sample(0, Arm::A, 1)).expect("lands");
+    writer.finish(RunState::Complete, 10.0).expect("ends");
+    let mut writer = store.extend("demo", planned + 9).expect("more rounds");
+    let run = store.load("demo-1").expect("there");
+    assert_eq!((run.state, run.header.plan.samples), (RunState::Running, planned + 9));
+    writer.sample(&sample(0, Arm::A, planned + 9)).expect("lands");
+    drop(writer);
+    // As after a kill -9.
+    assert_eq!(store.list().expect("lists")[0].state, Condition::Killed);
+    let writer = store.resume("demo-1").expect("killed");
+    assert_eq!(store.load("demo-1").expect("there").header.plan.samples, planned + 9);
+    writer.finish(RunState::Complete, 5.0).expect("ends");
+    let run = store.load("demo-1").expect("there");
+    assert!(run.wall_seconds >= 15.0 && run.samples.len() == 2, "{} s", run.wall_seconds);
+}
+
+#[test]
+fn a_run_is_not_extended_to_fewer_rounds_nor_while_it_is_written() {
+    let dir = folder();
+    let (store, writer) = new_run(dir.path(), "demo-1");
+    let planned = header("demo-1", "").plan.samples;
+    let busy = store.extend("demo-1", planned + 1);
+    assert!(matches!(busy, Err(StoreError::InUse { .. })), "{busy:?}");
+    writer.finish(RunState::Complete, 10.0).expect("ends");
+    let told = store.extend("demo-1", planned).expect_err("no more than it has").to_string();
+    assert!(told.contains("give more than"), "{told}");
+    let run = store.load("demo-1").expect("there");
+    assert_eq!((run.state, run.header.plan.samples), (RunState::Complete, planned));
+    let left = std::fs::read_dir(dir.path().join("locks")).expect("a folder").count();
+    assert_eq!(left, 0, "a complete run needs no lock");
+}
+
 #[test]
 fn a_run_that_is_being_written_is_not_resumed() {
     let dir = folder();

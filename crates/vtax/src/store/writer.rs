@@ -9,7 +9,7 @@ use vtax_model::{
     run::{Failure, RunHeader, RunState, Sample},
 };
 
-use super::{StoreError, error::Place, lock::RunLock, schema, state_of};
+use super::{StoreError, error::Place, lock::RunLock, read_run, schema, state_of};
 
 /// Writes a run as it goes on. Dropped without [`RunWriter::finish`], the run counts as killed.
 #[derive(Debug)]
@@ -51,12 +51,40 @@ impl RunWriter {
         let (state, seconds) = state_of(&writer.connection, id, &doing)?
             .ok_or_else(|| StoreError::NotFound { id: id.to_owned(), similar: Vec::new() })?;
         if state == RunState::Complete {
-            writer.lock.retire(place)?;
+            writer.leave_as_it_was(state)?;
             return Err(StoreError::Complete { id: id.to_owned() });
         }
         writer.earlier_seconds = seconds;
         writer.set_state(RunState::Running, 0.0)?;
         Ok(writer)
+    }
+
+    /// The longer plan and the state of a run under way are on the disk together.
+    pub(super) fn extend(place: &Place, id: &str, rounds: u32) -> Result<RunWriter, StoreError> {
+        let mut writer = RunWriter::begin(place, id, RunLock::take(place, id)?)?;
+        let doing = place.doing("extending a run");
+        let step = writer.connection.transaction().map_err(&doing)?;
+        // Only now that no one else can be writing it, its plan holds.
+        let run = read_run(&step, id, &doing)?;
+        let header = match run.extended(rounds) {
+            Ok(header) => header,
+            Err(error) => {
+                drop(step);
+                writer.leave_as_it_was(run.state)?;
+                return Err(error.into());
+            }
+        };
+        let text = json(&header, id, "plan")?;
+        let update = "UPDATE run SET header = ?2, state = 'running' WHERE id = ?1";
+        step.execute(update, params![id, text]).map_err(&doing)?;
+        step.commit().map_err(&doing)?;
+        writer.earlier_seconds = run.wall_seconds;
+        Ok(writer)
+    }
+
+    /// A complete run has no lock file.
+    fn leave_as_it_was(self, state: RunState) -> Result<(), StoreError> {
+        if state == RunState::Complete { self.lock.retire(&self.place) } else { Ok(()) }
     }
 
     fn begin(place: &Place, id: &str, lock: RunLock) -> Result<RunWriter, StoreError> {
@@ -119,9 +147,12 @@ impl RunWriter {
     }
 
     fn json(&self, data: &impl Serialize, what: &'static str) -> Result<String, StoreError> {
-        let id = &self.id;
-        serde_json::to_string(data).map_err(|source| StoreError::Unwritable { id: id.clone(), what, source })
+        json(data, &self.id, what)
     }
+}
+
+fn json(data: &impl Serialize, id: &str, what: &'static str) -> Result<String, StoreError> {
+    serde_json::to_string(data).map_err(|source| StoreError::Unwritable { id: id.to_owned(), what, source })
 }
 
 fn arm_name(arm: Arm) -> &'static str {

@@ -1,8 +1,8 @@
 //! Which cable each row of a study has, where its wires are cables between real NICs.
 //!
-//! A row has a cable of its own while there are enough. If there are not, virtual functions share that of
-//! the baseline, whose path they leave as it is: they are the NIC's own, and its driver gets no other
-//! receive handler for them, as it would for a bridge or a macvlan.
+//! A row has a cable of its own while there are enough. If there are not, virtual functions share the cable
+//! of `native`. They leave its path as it is: they are the NIC's own, and its driver gets no other receive
+//! handler for them, as it would for a bridge or a macvlan.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub(super) fn cabling(study: &Study, rows: &[Row]) -> Cabling {
     let mut cabling = Cabling::default();
     let (count, mut next) = (study.cables.len(), 0);
     for row in rows {
-        let shared = (count < rows.len() && shares(study, *row)).then(|| cabling.of.get(&study.baseline)).flatten();
+        let shared = (count < rows.len() && shares(study, *row)).then(|| cabling.of.get(&NATIVE)).flatten();
         match (shared.copied(), row) {
             _ if count == 0 => cabling.lacking.extend(without(*row)),
             (Some(shared), _) => drop(cabling.of.insert(*row, shared)),
@@ -41,9 +41,11 @@ pub(super) fn cabling(study: &Study, rows: &[Row]) -> Cabling {
     cabling
 }
 
+const NATIVE: Row = Row::Method(IoMethod::Native);
+
 /// Clients behind a switch are a row's own, and so is its cable then.
 fn shares(study: &Study, row: Row) -> bool {
-    row.method() == Some(IoMethod::SrIov) && study.baseline == Row::Method(IoMethod::Native) && study.pairs == 1
+    row.method() == Some(IoMethod::SrIov) && study.pairs == 1
 }
 
 fn without(row: Row) -> Option<UnavailableRow> {
@@ -73,7 +75,10 @@ mod tests {
     use super::*;
 
     fn cabled(study: &str, cables: usize, rows: &[&str]) -> (Vec<(String, usize)>, Vec<String>) {
-        let mut study = Study::built_in(study).expect("built in");
+        of_study(Study::built_in(study).expect("built in"), cables, rows)
+    }
+
+    fn of_study(mut study: Study, cables: usize, rows: &[&str]) -> (Vec<(String, usize)>, Vec<String>) {
         study.cables = (0..cables).map(|n| format!("a{n},b{n}").parse().expect("a cable")).collect();
         let rows: Vec<Row> = rows.iter().map(|row| row.parse().expect("a row")).collect();
         let Cabling { of, lacking } = cabling(&study, &rows);
@@ -94,13 +99,24 @@ mod tests {
     }
 
     #[test]
-    fn functions_share_that_of_the_baseline_and_others_are_left_out() {
+    fn functions_share_the_cable_of_native_and_others_are_left_out() {
         let three = vec![on("native", 0), on("assigned", 1), on("sr-iov", 0), on("paravirtual", 2)];
         assert_eq!(cabled("sparc-t7-1", 3, &ROWS), (three, vec![]));
         let one = (vec![on("native", 0), on("sr-iov", 0)], vec!["assigned".to_owned(), "paravirtual".to_owned()]);
         assert_eq!(cabled("sparc-t7-1", 1, &ROWS), one);
         let rows = ["native", "vf-per-guest"];
         assert_eq!(cabled("vmdq", 1, &rows), (vec![on("native", 0)], vec!["vf-per-guest".to_owned()]));
+    }
+
+    /// It went with the baseline, which was always native.
+    #[test]
+    fn functions_share_the_cable_of_native_whatever_the_baseline_is() {
+        let study = Study {
+            baseline: "paravirtual".parse().expect("a row"),
+            ..Study::built_in("sparc-t7-1").expect("built in")
+        };
+        let three = vec![on("native", 0), on("assigned", 1), on("sr-iov", 0), on("paravirtual", 2)];
+        assert_eq!(of_study(study, 3, &ROWS), (three, vec![]));
     }
 
     #[test]

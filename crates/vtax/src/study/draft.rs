@@ -23,7 +23,10 @@ use crate::exit::{Blamed, Stop};
 /// The plan of a run; between which ends and on which CPUs is not known yet.
 pub(super) fn header(wanted: Wanted, unavailable: Vec<UnavailableRow>) -> Result<RunHeader, Stop> {
     if let Some(row) = unavailable.iter().find(|row| row.method == wanted.study.baseline) {
-        let error = anyhow!("the baseline `{}` can't run here: {}", row.method, row.unsupported);
+        let others = available(&wanted.study, &unavailable);
+        let other = others.first().map(|row| format!("; or hold the rows against another one, as --baseline {row}"));
+        let error =
+            anyhow!("the baseline `{}` can't run here: {}{}", row.method, row.unsupported, other.unwrap_or_default());
         let ours = wanted.study.endpoints.is_empty();
         return Err(if ours { Stop::infrastructure(error) } else { Stop::input(error) });
     }

@@ -54,9 +54,16 @@ impl Books {
         }
     }
 
-    pub(super) fn resume(&self, header: &RunHeader) -> Result<Ledger, Stop> {
+    /// Goes on with a run, which then has so many rounds in all if that is asked for.
+    pub(super) fn resume(&self, header: &RunHeader, rounds: Option<u32>) -> Result<Ledger, Stop> {
         match self {
-            Books::Here(store) => Ok(Ledger::Here(Box::new(store.resume(&header.id)?))),
+            Books::Here(store) => {
+                let writer = match rounds {
+                    Some(rounds) => store.extend(&header.id, rounds)?,
+                    None => store.resume(&header.id)?,
+                };
+                Ok(Ledger::Here(Box::new(writer)))
+            }
             Books::Outside { .. } => self.create_run(header),
         }
     }

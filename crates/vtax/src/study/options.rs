@@ -26,6 +26,8 @@ pub(crate) struct Changes {
     pub(crate) duration: Option<Span>,
     pub(crate) warmup: Option<Warmup>,
     pub(crate) both: bool,
+    /// The row that the others are held against, in place of the study's.
+    pub(crate) baseline: Option<Row>,
     /// Pairs of each row, in place of what the study says.
     pub(crate) guests: Option<u32>,
     /// Rows; a method is all kinds of it.
@@ -88,6 +90,7 @@ impl Changes {
         if !self.endpoints.is_empty() {
             stand_on(study, &self.endpoints)?;
         }
+        self.choose_baseline(study)?;
         self.keep_methods(study)?;
         self.cable(study)?;
         study.domains = self.domains.unwrap_or(study.domains);
@@ -105,6 +108,16 @@ impl Changes {
         self.guests.map_or(Ok(()), |guests| keep_guests(study, guests))
     }
 
+    fn choose_baseline(&self, study: &mut Study) -> anyhow::Result<()> {
+        let Some(baseline) = self.baseline else { return Ok(()) };
+        if !study.rows.contains(&baseline) {
+            bail!("--baseline: `{}` has no row `{baseline}`; it has {}", study.id, listed(&study.rows));
+        }
+        study.baseline = baseline;
+        study.extra.retain(|row| *row != baseline);
+        Ok(())
+    }
+
     fn keep_methods(&self, study: &mut Study) -> anyhow::Result<()> {
         if self.methods.is_empty() {
             return Ok(());
@@ -112,8 +125,7 @@ impl Changes {
         let is = |row: &Row, asked: &Row| row == asked || row.method().map(Row::Method) == Some(*asked);
         for asked in &self.methods {
             if !study.rows.iter().any(|row| is(row, asked)) {
-                let rows: Vec<String> = study.rows.iter().map(Row::to_string).collect();
-                bail!("--methods: `{}` has no row `{asked}`; it has {}", study.id, rows.join(", "));
+                bail!("--methods: `{}` has no row `{asked}`; it has {}", study.id, listed(&study.rows));
             }
         }
         let baseline = study.baseline;
@@ -208,6 +220,10 @@ impl Changes {
     }
 }
 
+fn listed(rows: &[Row]) -> String {
+    rows.iter().map(Row::to_string).collect::<Vec<_>>().join(", ")
+}
+
 /// Fewer on a small machine, more on a large one.
 fn keep_guests(study: &mut Study, guests: u32) -> anyhow::Result<()> {
     if study.pairs < 2 || !study.endpoints.is_empty() {
@@ -224,8 +240,11 @@ fn keep_guests(study: &mut Study, guests: u32) -> anyhow::Result<()> {
 fn stand_on(study: &mut Study, endpoints: &[Endpoint]) -> anyhow::Result<()> {
     let rows = endpoints.iter().filter_map(|endpoint| endpoint.method);
     if let Some(row) = { rows }.find(|row| !study.rows.contains(row)) {
-        let rows: Vec<String> = study.rows.iter().map(Row::to_string).collect();
-        bail!("--endpoints: an endpoint stands for `{row}`, which `{}` hasn't; it has {}", study.id, rows.join(", "));
+        bail!(
+            "--endpoints: an endpoint stands for `{row}`, which `{}` hasn't; it has {}",
+            study.id,
+            listed(&study.rows)
+        );
     }
     study.endpoints = endpoints.to_vec();
     Ok(())
@@ -298,8 +317,35 @@ mod tests {
             let rows = apply("vmdq", changes).expect("good changes").study.rows;
             rows.iter().map(Row::to_string).collect::<Vec<_>>()
         };
-        assert_eq!(kept("shared-queue"), ["native", "shared-queue"]);
-        assert_eq!(kept("paravirtual"), ["native", "shared-queue", "queue-per-guest"]);
+        assert_eq!(kept("native"), ["native", "shared-queue"]);
+        assert_eq!(kept("paravirtual"), ["shared-queue", "queue-per-guest"]);
+    }
+
+    #[test]
+    fn a_baseline_of_ones_choice_is_kept_whatever_methods_are() {
+        let changes = |methods: &[&str]| Changes {
+            baseline: Some(row("veth")),
+            methods: methods.iter().map(|method| row(method)).collect(),
+            ..Changes::default()
+        };
+        let study = apply("demo", changes(&["bridge"])).expect("good changes").study;
+        assert_eq!((study.baseline, study.rows), (row("veth"), vec![row("veth"), row("bridge")]));
+        let all = apply("demo", changes(&[])).expect("good changes").study;
+        assert_eq!((all.baseline, all.rows.len()), (row("veth"), 7));
+    }
+
+    /// `extra` rows are left out on cables, and a baseline must not be.
+    #[test]
+    fn a_baseline_of_ones_choice_is_kept_on_cables() {
+        let cables = vec!["eno1,eno2".parse().expect("a cable")];
+        let changes = Changes { baseline: Some(row("bridge")), cables, ..Changes::default() };
+        let rows = apply("sparc-t7-1", changes).expect("good changes").study.rows;
+        assert_eq!(rows, ["native", "assigned", "sr-iov", "paravirtual", "bridge"].map(row));
+    }
+
+    #[test]
+    fn vmdq_holds_a_queue_per_guest_against_the_shared_queue() {
+        assert_eq!(apply("vmdq", Changes::default()).expect("as it is").study.baseline, row("shared-queue"));
     }
 
     #[test]
@@ -348,5 +394,6 @@ mod tests {
         refused("vmdq", Changes { guests: Some(0), ..Changes::default() });
         refused("vmdq", Changes { guests: Some(65), ..Changes::default() });
         refused("demo", Changes { guests: Some(4), ..Changes::default() });
+        refused("demo", Changes { baseline: Some(row("sr-iov")), ..Changes::default() });
     }
 }

@@ -13,7 +13,7 @@ use vtax_model::{
     analysis::analyse,
     endpoint::{Control, Endpoint, Pins},
     result::ResultDocument,
-    run::{Environment, Run, RunHeader, RunState, UnavailableRow},
+    run::{Environment, ExtendError, Run, RunHeader, RunState, UnavailableRow},
     server::ServerSpec,
     study::Study,
 };
@@ -41,8 +41,12 @@ pub(crate) enum Source {
     Fresh(Box<Wanted>),
     /// A new run of what becomes a study once the path is known.
     Measure(Box<Asked>),
-    /// What is missing of an old one, by its id.
-    Resumed(String),
+    /// What is missing of an old one.
+    Resumed {
+        id: String,
+        /// So many in all, more than it was begun with.
+        rounds: Option<u32>,
+    },
 }
 
 /// How the ends are to run.
@@ -75,7 +79,8 @@ pub(crate) fn run(source: Source, conditions: &Conditions, places: &Places) -> R
     }
     let state_dir = places.state_dir()?;
     // What a lost server had begun goes on, whatever was asked for when it began.
-    let source = if places.relay.from.is_some() { Source::Resumed(String::new()) } else { source };
+    let resumed = || Source::Resumed { id: String::new(), rounds: None };
+    let source = if places.relay.from.is_some() { resumed() } else { source };
     let plot = Plot::of(source, &books)?;
     let agent = agent_program(places)?;
     // Before the first thread: a process with threads can't enter a user namespace.
@@ -99,10 +104,17 @@ fn elsewhere(
     store: &Store,
 ) -> Result<Option<Finished>, Stop> {
     let old = match source {
-        Source::Resumed(id) => Some(store.load(id)?),
+        Source::Resumed { id, .. } => Some(store.load(id)?),
         Source::Fresh(_) | Source::Measure(_) => None,
     };
     let Some(spec) = server_of(old.as_ref(), places).or_input()? else { return Ok(None) };
+    let old = match source {
+        Source::Resumed { id, rounds: Some(rounds) } => {
+            drop(store.extend(id, *rounds)?);
+            Some(store.load(id)?)
+        }
+        _ => old,
+    };
     let (exact, kernel) = (old.is_some(), conditions.kernel.as_deref());
     let order = Order { spec, stay: Stay::Command, exact, places, kernel };
     let Some((run, error)) = bring_home(&order, store, old)? else { return Err(Stop::interrupted()) };
@@ -135,7 +147,11 @@ pub(crate) fn agent_program(places: &Places) -> Result<PathBuf, Stop> {
 enum Plot {
     Study(Box<Wanted>),
     Measure(Box<Asked>),
-    Old(Box<RunHeader>),
+    Old {
+        header: Box<RunHeader>,
+        /// So many rounds in all, if its plan is to be changed.
+        rounds: Option<u32>,
+    },
 }
 
 impl Plot {
@@ -143,15 +159,20 @@ impl Plot {
         Ok(match source {
             Source::Fresh(wanted) => Plot::Study(wanted),
             Source::Measure(asked) => Plot::Measure(asked),
-            Source::Resumed(id) => Plot::Old(Box::new(books.load(&id)?.header)),
+            Source::Resumed { id, rounds } => Plot::old(&books.load(&id)?, rounds).or_input()?,
         })
+    }
+
+    fn old(run: &Run, rounds: Option<u32>) -> Result<Plot, ExtendError> {
+        let header = rounds.map_or(Ok(run.header.clone()), |rounds| run.extended(rounds))?;
+        Ok(Plot::Old { header: Box::new(header), rounds })
     }
 
     fn endpoints(&self) -> &[Endpoint] {
         match self {
             Plot::Study(wanted) => &wanted.study.endpoints,
             Plot::Measure(asked) => &asked.endpoints,
-            Plot::Old(header) => &header.study.endpoints,
+            Plot::Old { header, .. } => &header.study.endpoints,
         }
     }
 
@@ -179,7 +200,7 @@ impl Scene<'_> {
     /// on no other vtax can go on with it.
     fn set(&self, plot: Plot, books: &Books) -> Result<(Run, Stage, Ledger), Stop> {
         match plot {
-            Plot::Old(header) => self.again(*header, books),
+            Plot::Old { header, rounds } => self.again(*header, rounds, books),
             Plot::Study(wanted) => {
                 let (unavailable, no_kvm) = match wanted.study.endpoints.is_empty() {
                     true => self.look(&wanted.study)?,
@@ -229,10 +250,10 @@ impl Scene<'_> {
         Ok((Run { header, state: RunState::Running, wall_seconds: 0.0, samples, failures }, stage, ledger))
     }
 
-    fn again(&self, header: RunHeader, books: &Books) -> Result<(Run, Stage, Ledger), Stop> {
+    fn again(&self, header: RunHeader, rounds: Option<u32>, books: &Books) -> Result<(Run, Stage, Ledger), Stop> {
         let here = inspect::environment(&inspect::Tree::live());
         same_machine(&header.id, None, &header.environment, &here).or_input()?;
-        let ledger = books.resume(&header)?;
+        let ledger = books.resume(&header, rounds)?;
         let mut stage = self.stage(&header)?;
         stage.check(&header.study)?;
         // The vCPUs of the new guests are to be where those of the old ones were.

@@ -1,0 +1,93 @@
+//! A run that gets more rounds than it was begun with.
+
+use super::{Run, RunHeader, RunState, stopping_outcome};
+use crate::{
+    cell::Instrument,
+    stats::{Decision, StatsError, StoppingRule},
+};
+
+/// Why a run can't get so many rounds.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum ExtendError {
+    /// Its plan has as many already, and all were taken.
+    #[error("--samples {asked}: give more than {planned}, the number of rounds that the run {id} has")]
+    Complete {
+        /// The run.
+        id: String,
+        /// Rounds in all.
+        asked: u32,
+        /// Rounds of its plan.
+        planned: u32,
+    },
+    /// Its plan has as many already, and some are missing.
+    #[error(
+        "--samples {asked}: give more than {planned}, the number of rounds in the plan of the run {id}, or leave --samples out to take those that are missing"
+    )]
+    Planned {
+        /// The run.
+        id: String,
+        /// Rounds in all.
+        asked: u32,
+        /// Rounds of its plan.
+        planned: u32,
+    },
+    /// Its stopping rule has ended it.
+    #[error(
+        "--samples: the run {id} has reached the precision that --confidence and --width asked for, so it takes no more rounds; start a new run"
+    )]
+    Reached {
+        /// The run.
+        id: String,
+    },
+    /// Its stopping rule can't have so many rounds.
+    #[error("--samples: {0}")]
+    Rule(#[from] StatsError),
+}
+
+impl RunHeader {
+    /// The instrument that answers the study: the path's own cost, if that is measured.
+    pub fn answering(&self) -> Instrument {
+        let of_path = self.study.cells.iter().any(|cell| cell.instrument == Instrument::Path);
+        if of_path && self.path_plan.is_some() { Instrument::Path } else { Instrument::System }
+    }
+
+    /// Gives the instrument that answers the study so many rounds. The order of the samples stays the same:
+    /// it depends on the seed and the round alone.
+    pub fn set_rounds(&mut self, rounds: u32) {
+        match (self.answering(), &mut self.path_plan) {
+            (Instrument::Path, Some(plan)) => plan.samples = rounds,
+            _ => self.plan.samples = rounds,
+        }
+    }
+}
+
+impl Run {
+    /// The plan of the same run with so many rounds in all. A stopping rule may take so many at most.
+    pub fn extended(&self, rounds: u32) -> Result<RunHeader, ExtendError> {
+        let mut header = self.header.clone();
+        let (id, asked, planned) = (header.id.clone(), rounds, header.rounds_of(header.answering()));
+        if self.has_reached_its_precision() {
+            return Err(ExtendError::Reached { id });
+        }
+        if rounds <= planned {
+            return Err(match self.state {
+                RunState::Complete => ExtendError::Complete { id, asked, planned },
+                RunState::Running | RunState::Stopped => ExtendError::Planned { id, asked, planned },
+            });
+        }
+        match &self.header.stopping {
+            Some(rule) => {
+                let longer = StoppingRule::new(rule.confidence(), rule.width(), rule.min(), rounds as usize)?;
+                header.stopping = Some(longer);
+            }
+            None => header.set_rounds(rounds),
+        }
+        Ok(header)
+    }
+
+    fn has_reached_its_precision(&self) -> bool {
+        let reached = |(_, decision): &(usize, Decision)| matches!(decision, Decision::Reached { .. });
+        let ruled = self.header.stopping.is_some() && self.state == RunState::Complete;
+        ruled && stopping_outcome(self).iter().all(reached)
+    }
+}

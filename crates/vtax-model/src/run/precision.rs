@@ -1,0 +1,34 @@
+//! Whether a stopping rule got what it asked for.
+
+use std::collections::BTreeMap;
+
+use super::{Run, Sample};
+use crate::{cell::Arm, result::Metric, stats::Decision};
+
+/// What the stopping rule of a run says of each of its cells, by the cell's index; nothing if the run has no
+/// rule. Cells of rows that can't run here are left out. [`Decision::Continue`] is said of a cell that has
+/// fewer samples than the rule allows and isn't known well enough yet.
+pub fn stopping_outcome(run: &Run) -> Vec<(usize, Decision)> {
+    let Some(rule) = &run.header.stopping else { return Vec::new() };
+    let mut figures = primary_figures(run);
+    let unavailable = &run.header.unavailable;
+    let cells = run.header.study.cells.iter().enumerate();
+    let runs_here = cells.filter(|(_, cell)| !unavailable.iter().any(|row| row.method == cell.row));
+    let decide = |(index, _)| {
+        let figures = figures.remove(&index).unwrap_or_default();
+        // A figure that isn't a number has no precision.
+        (index, rule.decide(&figures).unwrap_or(Decision::Exhausted { achieved: None }))
+    };
+    runs_here.map(decide).collect()
+}
+
+/// The figure by which each cell is compared, sample by sample, without the baseline's second arm.
+fn primary_figures(run: &Run) -> BTreeMap<usize, Vec<f64>> {
+    let mut figures: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
+    let first_arm = |sample: &&Sample| sample.arm == Arm::A;
+    for sample in run.samples.iter().filter(first_arm) {
+        let metric = Metric::of(run.header.study.cells[sample.cell].workload.kind());
+        figures.entry(sample.cell).or_default().push(metric.value(&sample.figures));
+    }
+    figures
+}

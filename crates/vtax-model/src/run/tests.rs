@@ -1,0 +1,153 @@
+//! Runs that are made up, and what is derived from them besides figures.
+
+use super::*;
+use crate::{
+    histogram::Histogram,
+    located::Source,
+    measurement::{EndReport, MachineCpu},
+    stats::{Confidence, Decision, Width},
+    study::Study,
+};
+
+/// Three rows, of which the first is the baseline; TCP RR at one MTU.
+pub(crate) const THREE_ROWS: &str = r#"
+    id = "three"
+    title = "Three rows"
+    baseline = "native"
+    [matrix]
+    methods = ["native", "bridge", "veth"]
+    mtu = [1500]
+    transports = ["tcp"]
+    tests = ["rr"]
+    [plan]
+    samples = 8
+    duration = "1s"
+"#;
+
+pub(crate) fn header(text: &str) -> RunHeader {
+    let study = Study::parse(Source { name: "test.toml", text }).expect("a study");
+    RunHeader {
+        id: "test-1".into(),
+        started: String::new(),
+        plan: study.plan,
+        path_plan: study.path,
+        study,
+        quick: false,
+        seed: 7,
+        stopping: None,
+        environment: Environment::default(),
+        placement: Placement::default(),
+        unavailable: Vec::new(),
+        paths: Vec::new(),
+        ends: Vec::new(),
+    }
+}
+
+/// A complete run of the plan; `rtt` gives µs.
+pub(crate) fn run(header: RunHeader, rtt: impl Fn(&Cell, Turn, u32) -> f64) -> Run {
+    let mut samples = Vec::new();
+    for round in 1..=header.rounds() {
+        for turn in header.turns(round) {
+            let cell = &header.study.cells[turn.cell];
+            let figures = figures(cell, &header, rtt(cell, turn, round));
+            samples.push(Sample { cell: turn.cell, arm: turn.arm, round, at: String::new(), figures });
+        }
+    }
+    Run { header, state: RunState::Complete, wall_seconds: 1.0, samples, failures: Vec::new() }
+}
+
+fn figures(cell: &Cell, header: &RunHeader, rtt: f64) -> Figures {
+    let mut times = Histogram::new();
+    times.record((rtt * 1e3) as u64);
+    let machine = MachineCpu { cpus: 2, user: 1.0, idle: 1.0, ..MachineCpu::default() };
+    // Many, so that a whole number of them is as good as a fraction.
+    let transactions = 1_000_000_000;
+    let seconds = transactions as f64 * rtt / 1e6;
+    let bytes = (1e15 / rtt) as u64;
+    let end = EndReport { seconds, transactions, bytes, rtt: Some(times), machine, ..EndReport::default() };
+    Figures::join(&cell.spec(header.plan_of(cell.instrument)), true, &end, &end)
+}
+
+fn ruled(min: usize, max: usize) -> RunHeader {
+    let width = Width::from_percent(10.0).expect("a width");
+    let rule = StoppingRule::new(Confidence::P95, width, min, max).expect("a rule");
+    RunHeader { stopping: Some(rule), ..header(THREE_ROWS) }
+}
+
+/// `bridge` is noisy, the others are not.
+fn noisy_bridge(cell: &Cell, _: Turn, round: u32) -> f64 {
+    let noisy = cell.row.to_string() == "bridge" && round.is_multiple_of(2);
+    if noisy { 200.0 } else { 100.0 + f64::from(round % 3) }
+}
+
+#[test]
+fn a_run_has_no_outcome_without_a_rule() {
+    assert_eq!(stopping_outcome(&run(header(THREE_ROWS), |_, _, _| 100.0)), []);
+}
+
+/// It ended at --max with 131 [121, 141], exit 0 and no word.
+#[test]
+fn a_precision_that_was_not_reached_is_an_outcome() {
+    let run = run(ruled(3, 6), noisy_bridge);
+    let outcome = stopping_outcome(&run);
+    let missed: Vec<String> = outcome
+        .iter()
+        .filter(|(_, decision)| !matches!(decision, Decision::Reached { .. }))
+        .map(|(cell, _)| run.header.study.cells[*cell].row.to_string())
+        .collect();
+    assert_eq!((outcome.len(), missed), (3, vec!["bridge".to_owned()]));
+    let (_, Decision::Exhausted { achieved: Some(achieved) }) = outcome[1] else { panic!("{outcome:?}") };
+    assert!(achieved > 10.0, "{achieved}");
+}
+
+#[test]
+fn a_cell_that_was_given_up_has_not_reached_its_precision() {
+    let mut run = run(ruled(3, 6), |_, _, round| f64::from(100 + round % 2));
+    run.samples.retain(|sample| sample.cell != 2 || sample.round == 1);
+    assert_eq!(stopping_outcome(&run)[2], (2, Decision::Continue));
+}
+
+#[test]
+fn a_longer_plan_keeps_the_order_of_the_samples() {
+    let short = run(header(THREE_ROWS), |_, _, _| 100.0);
+    let long = short.extended(20).expect("more rounds");
+    assert_eq!((long.plan.samples, long.rounds()), (20, 20));
+    assert!((1..=8).all(|round| long.turns(round) == short.header.turns(round)));
+    assert_eq!(long.turns(20).len(), 4);
+}
+
+#[test]
+fn fewer_rounds_than_a_run_has_are_refused() {
+    let mut run = run(header(THREE_ROWS), |_, _, _| 100.0);
+    let told = |run: &Run, rounds| run.extended(rounds).expect_err("too few").to_string();
+    assert_eq!(told(&run, 8), "--samples 8: give more than 8, the number of rounds that the run test-1 has");
+    run.state = RunState::Stopped;
+    insta::assert_snapshot!(told(&run, 5), @"--samples 5: give more than 8, the number of rounds in the plan of the run test-1, or leave --samples out to take those that are missing");
+}
+
+#[test]
+fn a_rule_may_take_more_rounds_until_it_is_met() {
+    let missed = run(ruled(3, 6), noisy_bridge);
+    let longer = missed.extended(12).expect("more rounds");
+    assert_eq!((longer.rounds(), longer.plan.samples), (12, 8));
+    assert!(missed.extended(6).is_err());
+    let reached = run(ruled(3, 6), |_, _, round| f64::from(100 + round % 2));
+    let told = reached.extended(12).expect_err("reached").to_string();
+    assert!(told.contains("has reached the precision"), "{told}");
+}
+
+#[test]
+fn only_the_instrument_that_answers_gets_more_rounds() {
+    let path = r#"
+    [path]
+    samples = 50
+    passes = 4
+    duration = "5ms"
+    stream_duration = "10ms"
+    warmup = "10ms"
+    "#;
+    let both = header(&format!("{THREE_ROWS}{path}"));
+    assert_eq!((both.answering(), both.rounds()), (Instrument::Path, 50));
+    let longer = run(both, |_, _, _| 100.0).extended(60).expect("more rounds");
+    assert_eq!((longer.rounds_of(Instrument::Path), longer.rounds_of(Instrument::System)), (60, 8));
+}
