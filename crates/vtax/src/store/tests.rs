@@ -146,12 +146,12 @@ fn a_complete_run_goes_on_with_more_rounds() {
     let dir = folder();
     let (store, mut writer) = new_run(dir.path(), "demo-1");
     let planned = header("demo-1", "").plan.samples;
-    writer.sample(&sample(0, Arm::A, 1)).expect("lands");
+    writer.samples(&[sample(0, Arm::A, 1)]).expect("lands");
     writer.finish(RunState::Complete, 10.0).expect("ends");
     let mut writer = store.extend("demo", planned + 9).expect("more rounds");
     let run = store.load("demo-1").expect("there");
     assert_eq!((run.state, run.header.plan.samples), (RunState::Running, planned + 9));
-    writer.sample(&sample(0, Arm::A, planned + 9)).expect("lands");
+    writer.samples(&[sample(0, Arm::A, planned + 9)]).expect("lands");
     drop(writer);
     // As after a kill -9.
     assert_eq!(store.list().expect("lists")[0].state, Condition::Killed);
