@@ -220,7 +220,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn demo() -> Study {
-        Study::built_in("demo").expect("the demo is built in")
+        crate::study::tests::plain()
     }
 
     proptest! {

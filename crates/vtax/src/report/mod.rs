@@ -30,7 +30,7 @@ mod study;
 mod tax;
 mod terminal;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod two_samples;
 mod words;
 

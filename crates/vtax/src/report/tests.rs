@@ -20,6 +20,7 @@ use vtax_model::{
 };
 
 use super::*;
+pub(crate) use runs::study;
 use runs::{built_in, killed_after, of_text, row};
 
 const TERMINAL: Options = Options { format: Format::Terminal, published: None, detail: false, width: 100 };

@@ -12,13 +12,12 @@ use vtax_model::{
     cell::Arm,
     measurement::{EndReport, MachineCpu},
     run::{Environment, Failure, Figures, PartialRecord, Placement, Run, RunHeader, Sample},
-    study::Study,
 };
 
 use super::*;
 
 pub(crate) fn header(id: &str, started: &str) -> RunHeader {
-    let study = Study::built_in("demo").expect("built in");
+    let study = crate::report::tests::study("demo");
     RunHeader {
         id: id.into(),
         started: started.into(),
@@ -39,7 +38,7 @@ pub(crate) fn header(id: &str, started: &str) -> RunHeader {
 pub(crate) fn sample(cell: usize, arm: Arm, round: u32) -> Sample {
     let machine = MachineCpu { cpus: 2, user: 0.1, idle: 1.9, ..MachineCpu::default() };
     let end = EndReport { seconds: 1.0, transactions: 20_000, machine, ..EndReport::default() };
-    let study = Study::built_in("demo").expect("built in");
+    let study = crate::report::tests::study("demo");
     let spec = study.cells[0].spec(&study.plan);
     let figures = Figures::join(&spec, true, &end, &end);
     Sample { cell, arm, round, at: "2026-01-01T00:00:00Z".into(), figures }

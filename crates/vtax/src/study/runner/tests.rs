@@ -6,7 +6,6 @@ use vtax_model::{
     method::{IoMethod, Unsupported},
     run::{Environment, PartialRecord, Placement, UnavailableRow},
     stats::{Confidence, StoppingRule, Width},
-    study::Study,
     workload::TestKind,
 };
 
@@ -97,7 +96,7 @@ impl Watcher for User {
 const PATIENT: User = User { patience: usize::MAX };
 
 fn fresh(study: &str, samples: u32) -> Run {
-    let mut study = Study::built_in(study).expect("built in");
+    let mut study = crate::report::tests::study(study);
     study.plan.samples = samples;
     let header = vtax_model::run::RunHeader {
         id: "test".into(),
