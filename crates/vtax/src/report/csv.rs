@@ -27,7 +27,7 @@ struct Line<'a> {
 }
 
 /// The columns, in order. "95 %" means the interval of the figure before it over the samples.
-const COLUMNS: [Column; 86] = [
+const COLUMNS: [Column; 87] = [
     ("study", "the study's name", |l| text(&l.document.study)),
     ("run", "the run's id", |l| text(&l.document.id)),
     ("method", "the row: an I/O method, method:kind, a queueing of guests, sender-to-receiver, or an engine", |l| {
