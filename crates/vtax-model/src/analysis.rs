@@ -43,6 +43,8 @@ pub fn analyse(run: &Run) -> ResultDocument {
         environment: header.environment.clone(),
         placement: header.placement.clone(),
         disturbance: disturbance::disturbance(run),
+        cpu_by_ticks: run.samples.iter().any(|sample| sample.figures.cpu.is_by_ticks()),
+        cpu_raised: run.samples.iter().filter(|sample| sample.figures.cpu.is_raised()).count() as u64,
         noise_floor: floors.iter().map(taxes::floor_record).collect(),
         guest_clocks: host_cpu::clocks(run),
         cells: cell_records(run, taxes::taxes(run, &floors)),

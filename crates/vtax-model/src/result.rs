@@ -59,6 +59,14 @@ pub struct ResultDocument {
     pub placement: Placement,
     /// What else went on there.
     pub disturbance: Disturbance,
+    /// Whether a version of vtax took the CPU figures, or some of them, that had the kernel's timer ticks
+    /// only: they are 8 to 41 % too low.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub cpu_by_ticks: bool,
+    /// Samples whose machine seemed to have worked less than the measuring threads on it: the threads'
+    /// time is taken for it, which is a lower bound.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub cpu_raised: u64,
     /// The baseline against itself, one entry for each block of the matrix and metric.
     pub noise_floor: Vec<FloorRecord>,
     /// The guests' clocks, if there are guests.
@@ -282,6 +290,10 @@ pub struct SummaryRecord {
     /// What guests cost their host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_cpu: Option<HostCpuSummary>,
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 fn is_none(count: &u64) -> bool {

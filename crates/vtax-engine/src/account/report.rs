@@ -22,12 +22,13 @@ pub(crate) fn merge(threads: Vec<(Ledger, Meter<'_>)>, shared: &Shared) -> Resul
     sum.warmup = warmup(&threads, shared);
     for (mut ledger, meter) in threads {
         sum = add(sum, ledger.counted())?;
-        add_costs(&mut sum, &ledger, &meter)?;
+        add_costs(&mut sum, &ledger, &meter);
         sum.overrun_ns = sum.overrun_ns.max(ledger.overrun);
         sum.slices.append(&mut ledger.slices);
         counts.append(&mut ledger.counts);
         bins.extend(ledger.series.map(|series| series.bins));
     }
+    sum.machine = sum.machine.at_least(sum.threads.iter().map(|thread| thread.user + thread.system).sum());
     sum.started_ns = begun;
     // Of a file, what `time` would have said.
     sum.seconds = match sum.file {
@@ -54,18 +55,17 @@ fn warmup(threads: &[(Ledger, Meter<'_>)], shared: &Shared) -> WarmupReport {
     }
 }
 
-fn add_costs(sum: &mut EndReport, ledger: &Ledger, meter: &Meter<'_>) -> Result<(), EngineError> {
+fn add_costs(sum: &mut EndReport, ledger: &Ledger, meter: &Meter<'_>) {
     if !ledger.slices.is_empty() {
         sum.retransmits += ledger.cost.retransmits;
         sum.threads.push(ledger.cost.cpu);
     }
-    let (Some(opened), Some(closed)) = (&ledger.opened, &ledger.closed) else { return Ok(()) };
+    let (Some(opened), Some(closed)) = (&ledger.opened, &ledger.closed) else { return };
     sum.retransmits += closed.retransmits_since(opened);
     sum.threads.push(meter.thread_cpu(opened, closed));
-    if let Some(machine) = closed.machine_since(opened)? {
+    if let Some(machine) = closed.machine_since(opened) {
         sum.machine = machine;
     }
-    Ok(())
 }
 
 /// The time of those flows that bring bytes here if there are such, else of those that take them away.

@@ -14,7 +14,7 @@ use vtax_model::{
 };
 use vtax_sys::{
     clock::now_ns,
-    cpu::{allowed_cpus, pin_current_thread},
+    cpu::{MachineMeter, allowed_cpus, pin_current_thread},
     idle,
 };
 
@@ -134,13 +134,11 @@ impl<'a> Crew<'a> {
         let tasks: Vec<usize> = (thread..self.role.tasks(self.threads)).step_by(self.threads).collect();
         let flows: Vec<&'a Flow> = tasks.iter().filter_map(|index| self.role.flow(*index)).collect();
         let senders = flows.iter().copied().filter(|flow| self.role.is_sender(flow)).collect();
-        let desk = Desk::new(
-            self.shared,
-            thread,
-            Meter::new(flows, senders, thread == 0 && !self.shared.is_sliced(), cpu),
-            tasks.len(),
-        );
-        let begun = pinned.map_err(EngineError::from).and_then(|()| self.await_start());
+        // Of the first only, lest it be counted once a thread. Between slices the machine does something else.
+        let machine = (thread == 0 && !self.shared.is_sliced()).then(MachineMeter::open).transpose();
+        let (machine, opened) = machine.map_or_else(|error| (None, Err(error)), |machine| (machine, Ok(())));
+        let desk = Desk::new(self.shared, thread, Meter::new(flows, senders, machine, cpu), tasks.len());
+        let begun = pinned.and(opened).map_err(EngineError::from).and_then(|()| self.await_start());
         if let Err(error) = begun.and_then(|()| self.drive(&tasks, &desk)) {
             self.fail(error);
         }

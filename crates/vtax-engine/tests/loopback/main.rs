@@ -9,6 +9,7 @@ mod loss;
 mod outage;
 mod pair;
 mod places;
+mod processor;
 mod series;
 mod slices;
 mod stages;

@@ -64,7 +64,7 @@ fn figures(cell: &Cell, slower: f64) -> Figures {
         transactions: (20_000.0 / slower) as u64,
         bytes: (1e9 / slower) as u64,
         rtt: (kind == TestKind::Rr).then_some(rtt),
-        machine: MachineCpu { cpus: 2, user: 0.1, system: 0.4, idle: 1.5, ..MachineCpu::default() },
+        machine: MachineCpu { cpus: 2, user: 0.1, system: 0.4, idle: 1.5, busy: Some(0.5), ..MachineCpu::default() },
         file: Some(FileReport { real: slower, user: 0.1, sys: 0.5, checksum: 1 }),
         ..EndReport::default()
     };

@@ -179,6 +179,24 @@ pub struct EndCpu {
     pub seconds: f64,
 }
 
+impl CpuFigures {
+    /// The machines that were looked at, each once.
+    fn machines(&self) -> impl Iterator<Item = &MachineCpu> {
+        let responder = (!self.one_machine).then_some(&self.responder);
+        [&self.initiator].into_iter().chain(responder).map(|end| &end.machine).filter(|machine| machine.cpus > 0)
+    }
+
+    /// Whether what a machine worked is known by ticks only, as older versions took it.
+    pub fn is_by_ticks(&self) -> bool {
+        self.machines().any(MachineCpu::is_by_ticks)
+    }
+
+    /// Whether that is the time of the measuring threads for want of a better figure.
+    pub fn is_raised(&self) -> bool {
+        self.machines().any(|machine| machine.raised)
+    }
+}
+
 impl EndCpu {
     fn of(report: &EndReport) -> EndCpu {
         EndCpu { threads: report.threads.clone(), machine: report.machine, seconds: report.seconds }

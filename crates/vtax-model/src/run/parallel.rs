@@ -171,9 +171,9 @@ fn cpu(pairs: &[PairReports<'_>], seconds: f64) -> CpuFigures {
     }
     let threads = |of: fn(&PairReports<'_>) -> Vec<ThreadCpu>| pairs.iter().flat_map(of).collect();
     let busy = |machines: &BTreeMap<&str, &EndReport>| {
-        machines
-            .values()
-            .fold(MachineCpu::default(), |sum, report| sum.and(report.machine.over(report.seconds, seconds)))
+        machines.values().fold(MachineCpu { busy: Some(0.0), ..MachineCpu::default() }, |sum, report| {
+            sum.and(report.machine.over(report.seconds, seconds))
+        })
     };
     CpuFigures {
         one_machine: responders.is_empty(),
@@ -202,6 +202,8 @@ impl MachineCpu {
             steal: self.steal + other.steal,
             guest: self.guest + other.guest,
             idle: self.idle + other.idle,
+            busy: self.busy.zip(other.busy).map(|(own, others)| own + others),
+            raised: self.raised || other.raised,
         }
     }
 
@@ -218,6 +220,8 @@ impl MachineCpu {
             steal: scaled(self.steal),
             guest: scaled(self.guest),
             idle: scaled(self.idle),
+            busy: self.busy.map(scaled),
+            raised: self.raised,
         }
     }
 }

@@ -61,6 +61,7 @@ pub(super) fn warnings(document: &ResultDocument) -> Vec<String> {
         unpinned(document),
         not_reached(document),
         strangers(document),
+        processor_time(document),
         document.disturbance.is_much().then(|| {
             format!(
                 "DISTURBED: {}. Such a machine is noisy, and the CPU figures contain others' work.",
@@ -108,6 +109,25 @@ fn strangers(document: &ResultDocument) -> Option<String> {
             cells.join("; ")
         )
     })
+}
+
+/// Where the CPU figures are less than what was used.
+fn processor_time(document: &ResultDocument) -> Option<String> {
+    let by_ticks = |record: &CellRecord| record.samples.iter().any(|sample| sample.figures.cpu.is_by_ticks());
+    // A document of that time doesn't say so itself.
+    match (document.cpu_by_ticks || document.cells.iter().any(by_ticks), document.cpu_raised) {
+        (true, _) => Some(
+            "CPU BY TICKS: an older vtax computed the CPU figures of this result from the kernel's timer ticks. They are 8 to \
+             41 % too low; don't hold them against those of newer results."
+                .to_owned(),
+        ),
+        (false, 0) => None,
+        (false, samples) => Some(format!(
+            "CPU AT LEAST: in {} the machine's own account showed less CPU time than the measuring threads had. The \
+             threads' time is taken instead, so the CPU figures of these are lower bounds.",
+            counted(u32::try_from(samples).unwrap_or(u32::MAX), "sample")
+        )),
+    }
 }
 
 fn unpinned(document: &ResultDocument) -> Option<String> {

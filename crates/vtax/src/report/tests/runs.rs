@@ -213,7 +213,15 @@ fn end(cell: &Cell, slower: f64, order: usize) -> EndReport {
         lost: if cell.transport == Transport::Udp { (order % 3) as u64 } else { 0 },
         retransmits: if cell.transport == Transport::Tcp && !rr { (order % 5) as u64 } else { 0 },
         threads: vec![thread],
-        machine: MachineCpu { cpus: 2, user: 0.05, system: 0.4, softirq: 0.2, idle: 0.35, ..MachineCpu::default() },
+        machine: MachineCpu {
+            cpus: 2,
+            user: 0.05,
+            system: 0.4,
+            softirq: 0.2,
+            idle: 0.35,
+            busy: Some(0.65),
+            ..MachineCpu::default()
+        },
         file: (kind == TestKind::File).then_some(file),
         stages: stages.then(|| self::stages(rtt_us, order)),
         ..EndReport::default()
