@@ -43,7 +43,7 @@ pub fn analyse(run: &Run) -> ResultDocument {
         environment: header.environment.clone(),
         placement: header.placement.clone(),
         disturbance: disturbance::disturbance(run),
-        noise_floor: floors.iter().map(taxes::floor_record).collect(),
+        noise_floor: taxes::floor_records(&floors),
         guest_clocks: host_cpu::clocks(run),
         cells: cell_records(run, taxes::taxes(run, &floors)),
         failures: failures.clone(),
