@@ -45,7 +45,7 @@ pub fn analyse(run: &Run) -> ResultDocument {
         disturbance: disturbance::disturbance(run),
         cpu_by_ticks: run.samples.iter().any(|sample| sample.figures.cpu.is_by_ticks()),
         cpu_raised: run.samples.iter().filter(|sample| sample.figures.cpu.is_raised()).count() as u64,
-        noise_floor: floors.iter().map(taxes::floor_record).collect(),
+        noise_floor: taxes::floor_records(&floors),
         guest_clocks: host_cpu::clocks(run),
         cells: cell_records(run, taxes::taxes(run, &floors)),
         failures: failures.clone(),
@@ -128,6 +128,7 @@ fn summary(cell: &Cell, samples: &[Sample]) -> SummaryRecord {
     let taken: Vec<Taken<'_>> = samples.iter().map(|sample| (sample.round, &sample.figures)).collect();
     let figures: Vec<&Figures> = taken.iter().map(|(_, figures)| *figures).collect();
     let rr = cell.workload.kind().is_transactions();
+    let machines = figures.iter().all(|figures| figures.cpu.tells_machines());
     let over = |value: fn(&Figures) -> f64| estimate(taken.iter().map(|(round, figures)| (*round, value(figures))));
     let total = |count: fn(&Figures) -> u64| figures.iter().map(|figures| count(figures)).sum::<u64>();
     let lost = total(|figures| figures.lost);
@@ -141,8 +142,8 @@ fn summary(cell: &Cell, samples: &[Sample]) -> SummaryRecord {
         ns_per_kb: (!rr).then(|| over(|figures| ns_per_kb(figures.goodput_mbps()))).flatten(),
         cpu_threads_us_per_transaction: rr.then(|| over(Figures::threads_us_per_transaction)).flatten().filter(some),
         cpu_threads_ns_per_kb: (!rr).then(|| over(|figures| figures.threads_us_per_kb() * 1e3)).flatten().filter(some),
-        cpu_us_per_transaction: rr.then(|| over(Figures::cpu_us_per_transaction)).flatten(),
-        cpu_us_per_kb: (!rr).then(|| over(Figures::cpu_us_per_kb)).flatten(),
+        cpu_us_per_transaction: (rr && machines).then(|| over(Figures::cpu_us_per_transaction)).flatten(),
+        cpu_us_per_kb: (!rr && machines).then(|| over(Figures::cpu_us_per_kb)).flatten(),
         cpu_us_at_ends: ends::cpu(&taken, rr),
         file: file_summary(&taken),
         lost,

@@ -167,6 +167,11 @@ pub struct CellRecord {
 }
 
 impl CellRecord {
+    /// Whether the row can't run on this machine.
+    pub fn is_unavailable(&self) -> bool {
+        matches!(self.status, CellStatus::Unavailable { .. })
+    }
+
     /// Against the baseline by this metric. Documents that vtax wrote before it had `taxes` have one.
     pub fn tax_of(&self, of: Metric) -> Option<&TaxRecord> {
         self.taxes.iter().chain(&self.tax).find(|tax| tax.of == of)

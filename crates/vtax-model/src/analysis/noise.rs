@@ -101,23 +101,21 @@ fn of_datagrams(summary: &SummaryRecord) -> impl Iterator<Item = Cause> {
 }
 
 impl Cause {
-    /// What is the matter, as a part of a sentence.
+    /// What is the matter, as a part of a sentence that is true of all cells of a kind: without their counts.
     pub fn why(self) -> String {
         let percent = |share: f64| format!("{:.1} %", share * 1e2);
         match self {
             Cause::FewRounds(rounds) => format!("{rounds} rounds are too few to show any difference"),
             Cause::Bbr(0) => "BBR paces the stream by its own guess of the path's rate".into(),
-            Cause::Bbr(again) => {
-                format!("BBR paces the stream by its own guess of the path's rate, and sent {again} segments again")
-            }
+            Cause::Bbr(_) => "BBR paces the stream by its own guess of the path's rate, and sent segments again".into(),
             Cause::OtherPrograms(share) => format!("other programs took {} of the CPUs", percent(share)),
             Cause::Stolen(share) => format!("the hypervisor gave {} of the CPUs to others", percent(share)),
             Cause::GuestsWaited(share) => format!("guests waited for a CPU {} of the time", percent(share)),
             Cause::Idle(Some(us)) => format!("CPUs sleep between packets, and waking one takes up to {us} µs"),
             Cause::Idle(None) => "CPUs sleep between packets, and the hypervisor has to wake them".into(),
-            Cause::SocketDrops(count) => format!("a socket's buffer was full for {count} datagrams"),
-            Cause::Lost(share) => format!("{} of the datagrams were lost", percent(share)),
-            Cause::Reordered(count) => format!("{count} datagrams were overtaken by later ones"),
+            Cause::SocketDrops(_) => "datagrams found a socket's buffer full".into(),
+            Cause::Lost(_) => "datagrams were lost".into(),
+            Cause::Reordered(_) => "datagrams were overtaken by later ones".into(),
         }
     }
 

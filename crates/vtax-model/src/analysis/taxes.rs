@@ -7,7 +7,7 @@ use crate::{
     result::{Delta, FloorRecord, Metric, TaxRecord},
     run::Run,
     stats::{
-        Comparison, Confidence, Finding, NoiseFloor, Pair, PairedTax, Significance, Verdict, judge_family, median,
+        Comparison, Confidence, Finding, NoiseFloor, Pair, PairedTax, Significance, Verdict, holm, judge_family, median,
     },
 };
 
@@ -67,7 +67,24 @@ fn delta(block: &Block, of: Metric, baseline: f64, [ratio, low, high]: [f64; 3])
     }
 }
 
-pub(super) fn floor_record(floor: &Floor) -> FloorRecord {
+/// With what of them is more than chance: one of twenty intervals excludes "the same" by chance, and a run has many
+/// blocks.
+pub(super) fn floor_records(floors: &[Floor]) -> Vec<FloorRecord> {
+    let mut families: BTreeMap<Family, Vec<usize>> = BTreeMap::new();
+    for (index, floor) in floors.iter().enumerate() {
+        families.entry(family(&floor.block, floor.of)).or_default().push(index);
+    }
+    let mut records: Vec<FloorRecord> = floors.iter().map(floor_record).collect();
+    for family in families.values() {
+        let adjusted = holm(&family.iter().map(|index| floors[*index].floor.p).collect::<Vec<_>>());
+        for (index, p) in family.iter().zip(adjusted) {
+            records[*index].biased = p.get() < Significance::FIVE_PERCENT.get();
+        }
+    }
+    records
+}
+
+fn floor_record(floor: &Floor) -> FloorRecord {
     let Floor { block, of, floor, baseline } = floor;
     let NoiseFloor { ratio, low, high, .. } = *floor;
     let smallest = floor.smallest_shown(floor.pairs(), Significance::FIVE_PERCENT);
@@ -86,6 +103,7 @@ pub(super) fn floor_record(floor: &Floor) -> FloorRecord {
         floor: floor.floor.cost(of.direction()),
         smallest_shown: smallest.map(|difference| difference.cost(of.direction())),
         pairs: floor.pairs(),
+        biased: false,
     }
 }
 
@@ -103,17 +121,15 @@ struct Compared<'a> {
 /// two questions; speed (round trips, goodput, files) and CPU time are two more.
 type Family = (Instrument, bool);
 
-impl Compared<'_> {
-    fn family(&self) -> Family {
-        (self.block.instrument, self.of == Metric::Cpu)
-    }
+fn family(block: &Block, of: Metric) -> Family {
+    (block.instrument, of == Metric::Cpu)
 }
 
 /// Every comparison of the run by cell; of each cell the metric first that its test is judged by.
 pub(super) fn taxes(run: &Run, floors: &[Floor]) -> BTreeMap<usize, Vec<TaxRecord>> {
     let mut families: BTreeMap<Family, Vec<Compared<'_>>> = BTreeMap::new();
     for compared in comparisons(run, floors) {
-        families.entry(compared.family()).or_default().push(compared);
+        families.entry(family(&compared.block, compared.of)).or_default().push(compared);
     }
     let mut taxes: BTreeMap<usize, Vec<TaxRecord>> = BTreeMap::new();
     for family in families.values() {

@@ -186,6 +186,12 @@ impl CpuFigures {
         [&self.initiator].into_iter().chain(responder).map(|end| &end.machine).filter(|machine| machine.cpus > 0)
     }
 
+    /// Whether what the machines worked is known at all: of a sample that was cut into slices it isn't, for
+    /// between them others were measured.
+    pub fn tells_machines(&self) -> bool {
+        self.machines().next().is_some()
+    }
+
     /// Whether what a machine worked is known by ticks only, as older versions took it.
     pub fn is_by_ticks(&self) -> bool {
         self.machines().any(MachineCpu::is_by_ticks)

@@ -6,7 +6,7 @@
 //! noisy baseline would deny differences that are plain to see.
 
 use super::paired::{Estimate, estimate};
-use super::{Confidence, Difference, Pair, Significance, StatsError, resampled};
+use super::{Confidence, Difference, PValue, Pair, Significance, StatsError, resampled, signed_rank};
 
 /// What the baseline measured twice says about the machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +19,8 @@ pub struct NoiseFloor {
     pub high: f64,
     /// The far end of the interval.
     pub floor: Difference,
+    /// Of the signed-rank test of A' against A.
+    pub p: PValue,
     /// Of each round.
     pub log_ratios: Vec<f64>,
 }
@@ -29,7 +31,8 @@ impl NoiseFloor {
         let Estimate { ratio, low, high, log_ratios, .. } = estimate(pairs, confidence)?;
         let [below, above] = [low, high].map(Difference::of_ratio);
         let floor = if below > above { below } else { above };
-        Ok(Self { ratio, low, high, floor, log_ratios })
+        let p = signed_rank::p_value(&log_ratios);
+        Ok(Self { ratio, low, high, floor, p, log_ratios })
     }
 
     /// Rounds.

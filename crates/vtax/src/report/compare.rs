@@ -214,6 +214,7 @@ impl Comparison {
             warnings: self.caveat.iter().map(|caveat| sentence(caveat)).chain([at_different_times()]).collect(),
             facts: vec![fact("first", &self.a), fact("second", &self.b)],
             sections,
+            answer: None,
         }
         .with_caveat(self.caveat.as_deref())
     }
