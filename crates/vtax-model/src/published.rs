@@ -30,6 +30,8 @@ pub struct Published {
     pub testbed: String,
     /// What to mind when ours are held against them, if there is anything.
     pub note: Option<String>,
+    /// The size that a file has in the study, if these are times of files: other sizes take other times.
+    file: Option<ByteSize>,
     #[serde(default)]
     cell: Vec<PublishedCell>,
 }
@@ -83,7 +85,8 @@ impl Published {
 
     /// What was published for a cell: one figure for each machine of the source.
     pub fn figures(&self, cell: &Cell) -> Vec<PublishedFigure> {
-        let row = self.cell.iter().filter(|published| published.is_of(cell.row));
+        let other_size = matches!(cell.workload, Workload::File { size } if self.file != Some(size));
+        let row = self.cell.iter().filter(|published| published.is_of(cell.row) && !other_size);
         let known = row.filter(|published| published.transport.is_none_or(|transport| transport == cell.transport));
         known.filter_map(|published| published.figure(cell)).collect()
     }
@@ -197,5 +200,8 @@ mod tests {
         let system = Some("V210".to_owned());
         assert_eq!(times[0], PublishedFigure { system, value: 6.6, user: Some(0.1), sys: Some(5.3) });
         assert_eq!(times[1].system.as_deref(), Some("X4200"));
+        let smaller = Cell { workload: Workload::File { size: ByteSize(100 << 20) }, ..*cell };
+        let published = Published::of("ip-instances").expect("listed");
+        assert_eq!(published.figures(&smaller), [], "times of a file of another size");
     }
 }

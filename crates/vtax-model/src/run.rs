@@ -22,18 +22,22 @@ use crate::{
 
 mod domain;
 mod environment;
+mod experience;
 mod extend;
 mod figures;
+mod goal;
 mod host_cpu;
 mod parallel;
 mod precision;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use domain::{DomainNic, DomainRecord};
 pub use environment::{EmulatedServer, Environment, IdleFacts, IdleState};
+pub use experience::{Experience, Forecast, Shown, Unreachable};
 pub use extend::ExtendError;
 pub use figures::{Around, BothEnds, CpuFigures, EndCpu, EndDetail, Figures, RttFigures, SliceFigures};
+pub use goal::{Difference, Goal, NoDifference};
 pub use host_cpu::{ClockReading, GuestCpu, HostCpu};
 pub use parallel::{PairFigures, PairReports, Parallel, Skew};
 pub use precision::stopping_outcome;
@@ -95,6 +99,9 @@ pub struct RunHeader {
     pub seed: u64,
     /// When to stop before or after `plan.samples` rounds, if `--confidence` was given.
     pub stopping: Option<StoppingRule>,
+    /// What the number of rounds is to reach, while it isn't chosen yet: the plan is then that of a short pilot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unsettled: Option<Goal>,
     /// The machine.
     pub environment: Environment,
     /// Which CPUs the ends were pinned to.

@@ -18,7 +18,7 @@ use crate::{
     method::{DomainKind, IoMethod},
     options::Engine,
     topology::{Cable, Name},
-    units::Span,
+    units::{ByteSize, Span},
     workload::{TestKind, Warmup},
 };
 
@@ -71,6 +71,9 @@ pub struct Study {
     /// The same for `--quick`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quick_path: Option<SamplingPlan>,
+    /// The size of the files of `--quick`, if it isn't that of the cells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quick_file: Option<ByteSize>,
 }
 
 fn guests() -> DomainKind {

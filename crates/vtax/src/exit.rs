@@ -11,6 +11,8 @@ pub(crate) enum Exit {
     Done,
     /// A study ran, but some of its cells failed.
     CellsFailed,
+    /// A study ran, but what it was to reach was not reached: a precision, a difference that it can show.
+    NotReached,
     /// The user stopped it; what was measured is kept.
     Interrupted,
     /// What the program that we were asked to run said.
@@ -21,7 +23,7 @@ impl Exit {
     pub(crate) fn code(self) -> ExitCode {
         ExitCode::from(match self {
             Exit::Done => 0,
-            Exit::CellsFailed => 1,
+            Exit::CellsFailed | Exit::NotReached => 1,
             // As a shell reports a program that SIGINT ended.
             Exit::Interrupted => 130,
             Exit::Child(code) => code,

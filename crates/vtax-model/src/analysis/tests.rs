@@ -25,6 +25,7 @@ pub(super) fn demo_run() -> Run {
         quick: false,
         seed: 1,
         stopping: None,
+        unsettled: None,
         environment: Environment::default(),
         placement: Placement::default(),
         unavailable: vec![UnavailableRow {

@@ -82,6 +82,7 @@ impl Run {
             }
             None => header.set_rounds(rounds),
         }
+        header.unsettled = None;
         Ok(header)
     }
 

@@ -35,6 +35,7 @@ pub(crate) fn header(text: &str) -> RunHeader {
         quick: false,
         seed: 7,
         stopping: None,
+        unsettled: None,
         environment: Environment::default(),
         placement: Placement::default(),
         unavailable: Vec::new(),

@@ -28,6 +28,7 @@ pub mod holm;
 mod independent;
 pub mod p_value;
 pub mod paired;
+pub mod planning;
 pub mod pooled;
 mod resampled;
 mod signed_rank;

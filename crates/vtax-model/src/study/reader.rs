@@ -1,12 +1,16 @@
 //! From the text of a study file to the study: every error with its line.
 
+mod sampling;
+
 use std::collections::BTreeSet;
 
 use ipnet::Ipv4Net;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{PlanError, Row, SamplingPlan, Slices, Study, UnknownRow};
+use sampling::{PathTable, PlanTable, Plans, QuickTable};
+
+use super::{Row, Study, UnknownRow};
 use crate::{
     cell::{Cell, Instrument},
     endpoint::{self, Endpoint},
@@ -16,7 +20,7 @@ use crate::{
     options::TestOptions,
     topology::Name,
     units::{ByteSize, Mtu, Span},
-    workload::{Direction, TestKind, Transport, Warmup, Workload, WorkloadError},
+    workload::{Direction, TestKind, Transport, Workload, WorkloadError},
 };
 
 #[derive(Deserialize)]
@@ -37,7 +41,7 @@ struct StudyFile {
     matrix: Matrix,
     options: Option<Spanned<TestOptions>>,
     plan: PlanTable,
-    quick: Option<PlanTable>,
+    quick: Option<QuickTable>,
     /// How the path's own cost is sampled; without it the study measures as the machine runs only.
     path: Option<PathTable>,
     quick_path: Option<PathTable>,
@@ -72,30 +76,6 @@ struct Matrix {
     file: Spanned<ByteSize>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PlanTable {
-    samples: Spanned<u32>,
-    duration: Spanned<Span>,
-    #[serde(default = "no_warmup")]
-    warmup: Warmup,
-    /// Only these of the matrix are measured as the machine runs; the path's own cost is of all of it.
-    tests: Option<Spanned<Vec<TestKind>>>,
-    mtu: Option<Spanned<Vec<Mtu>>>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PathTable {
-    samples: Spanned<u32>,
-    passes: Spanned<u32>,
-    /// Of a slice.
-    duration: Spanned<Span>,
-    /// Of a slice of a stream.
-    stream_duration: Spanned<Span>,
-    warmup: Spanned<Span>,
-}
-
 fn one_stream() -> Spanned<Vec<u32>> {
     Spanned::new(0..0, vec![1])
 }
@@ -110,10 +90,6 @@ fn one_mebibyte() -> Spanned<ByteSize> {
 
 fn thousand_mebibytes() -> Spanned<ByteSize> {
     Spanned::new(0..0, ByteSize(1000 << 20))
-}
-
-fn no_warmup() -> Warmup {
-    Warmup::NONE
 }
 
 /// Reads a study file.
@@ -153,9 +129,8 @@ impl Reader<'_> {
             return Err(self.source.error(&self.file.baseline.span(), message));
         }
         let cells = self.cells(&rows)?;
-        let plan = self.plan(&self.file.plan)?;
-        let quick = self.file.quick.as_ref().map_or(Ok(plan), |table| self.plan(table))?;
-        let [path, quick_path] = [self.path(&self.file.path)?, self.path(&self.file.quick_path)?];
+        let Plans { plan, quick, path, quick_path } = self.plans()?;
+        let quick_file = self.quick_file(&cells)?;
         let endpoints = self.endpoints(&rows)?;
         let guest = self.guest(&rows)?;
         let pairs = self.pairs(&rows)?;
@@ -181,6 +156,7 @@ impl Reader<'_> {
             quick,
             path,
             quick_path,
+            quick_file,
         })
     }
 
@@ -469,40 +445,6 @@ impl Reader<'_> {
         };
         let written = size.map(Spanned::span).filter(|span| !span.is_empty());
         written.or_else(|| matrix.sizes.as_ref().map(Spanned::span)).unwrap_or_else(|| matrix.tests.span())
-    }
-
-    fn plan(&self, table: &PlanTable) -> Result<SamplingPlan, FileError> {
-        let (samples, duration) = (*table.samples.get_ref(), *table.duration.get_ref());
-        let plan = SamplingPlan { samples, duration, warmup: table.warmup, slices: None };
-        plan.check().map_err(|error| {
-            let span = match error {
-                PlanError::NoSamples => table.samples.span(),
-                _ => table.duration.span(),
-            };
-            self.source.error(&span, error)
-        })?;
-        Ok(plan)
-    }
-
-    fn path(&self, table: &Option<PathTable>) -> Result<Option<SamplingPlan>, FileError> {
-        let Some(table) = table else { return Ok(None) };
-        let slices = Slices { passes: *table.passes.get_ref(), stream: *table.stream_duration.get_ref() };
-        let plan = SamplingPlan {
-            samples: *table.samples.get_ref(),
-            duration: *table.duration.get_ref(),
-            warmup: Warmup::For(*table.warmup.get_ref()),
-            slices: Some(slices),
-        };
-        plan.check().map_err(|error| {
-            let span = match error {
-                PlanError::NoSamples => table.samples.span(),
-                PlanError::Passes(_) => table.passes.span(),
-                PlanError::ShortSlice(span) if span == slices.stream => table.stream_duration.span(),
-                PlanError::TooShort(_) | PlanError::ShortSlice(_) => table.duration.span(),
-            };
-            self.source.error(&span, error)
-        })?;
-        Ok(Some(plan))
     }
 }
 

@@ -77,6 +77,20 @@ fn a_datagram_in_a_tunnel_is_smaller_than_the_wire_carries() {
 }
 
 #[test]
+fn quick_may_send_smaller_files() {
+    let quick = "[quick]\nsamples = 30\nduration = \"1s\"\nfile = \"100 MiB\"";
+    let files = |quick: &str| format!("{}\n{quick}", STUDY.replace("\"rr\"", "\"file\"").replace(", \"udp\"", ""));
+    assert_eq!(parse(&files(quick)).expect("a good study").quick_file, Some(ByteSize(100 << 20)));
+    assert_eq!(parse(&files("")).expect("a good study").quick_file, None);
+    insta::assert_snapshot!(
+        "quick_file_of_nothing",
+        parse(&format!("{STUDY}\n{quick}")).expect_err("none").to_string()
+    );
+    let nothing = files(&quick.replace("100 MiB", "0"));
+    insta::assert_snapshot!("quick_file_zero", parse(&nothing).expect_err("empty").to_string());
+}
+
+#[test]
 fn errors_name_file_and_line() {
     insta::assert_snapshot!("unknown_key", refused("[plan]", "[plan]\nrounds = 5"));
     insta::assert_snapshot!("unknown_table", refused("[plan]", "[sampling]\n[plan]"));

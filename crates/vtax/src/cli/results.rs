@@ -1,5 +1,6 @@
 //! `vtax results`.
 
+use anyhow::anyhow;
 use clap::Subcommand;
 use comfy_table::{CellAlignment, Table, presets};
 use vtax_model::{analysis::analyse, result::ResultDocument};
@@ -60,9 +61,9 @@ pub(crate) fn results(verb: ResultsVerb, places: &Places) -> Result<Exit, Stop> 
         ResultsVerb::List { json } => list(&store, json)?,
         ResultsVerb::Show { id, output } => print(&report::render(&load(&store, &id)?, &output.options()))?,
         ResultsVerb::Compare { before, after, format } => {
-            let (before, after) = (load(&store, &before)?, load(&store, &after)?);
+            let comparison = compare(&store, &before, &after)?;
             let options = report::Options { format: format.into(), ..report::Options::default() };
-            print(&report::compare(&before, &after).render(&options))?;
+            print(&comparison.render(&options))?;
         }
         ResultsVerb::Export { id, csv, .. } => {
             let format = if csv { report::Format::Csv } else { report::Format::Json };
@@ -71,6 +72,21 @@ pub(crate) fn results(verb: ResultsVerb, places: &Places) -> Result<Exit, Stop> 
         }
     }
     Ok(Exit::Done)
+}
+
+fn compare(store: &Store, before: &str, after: &str) -> Result<report::Comparison, Stop> {
+    let (first, second) = (load(store, before)?, load(store, after)?);
+    if first.id == second.id {
+        return Err(Stop::input(anyhow!(
+            "`{before}` and `{after}` are the same run, {}: give two runs; `vtax results list` names them all",
+            first.id
+        )));
+    }
+    let comparison = report::compare(&first, &second);
+    match comparison.nothing_in_common() {
+        Some(why) => Err(Stop::input(anyhow!("{} and {} can't be compared: {why}", first.id, second.id))),
+        None => Ok(comparison),
+    }
 }
 
 fn load(store: &Store, id: &str) -> Result<ResultDocument, Stop> {

@@ -8,7 +8,7 @@ use vtax_model::{
     endpoint::Pins,
     method::DomainKind,
     options::Idle,
-    run::RunState,
+    run::{Difference, Goal, RunState},
     stats::{Confidence, StoppingRule, Width},
     study::{Row, Study},
     topology::Cable,
@@ -104,7 +104,7 @@ pub(crate) struct RunArgs {
     study: Option<String>,
     /// Go on with a run that was stopped or killed: its id, a unique start of it, or `last`. With --samples N
     /// any run goes on, also a complete one, until it has N rounds in all
-    #[arg(long, value_name = "ID", conflicts_with_all = ["study", "quick", "duration", "warmup", "both", "baseline", "methods", "guests", "guest", "cable", "mtu", "endpoints", "instrument", "idle", "congestion", "pin", "size", "seed", "confidence"])]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["study", "quick", "duration", "warmup", "both", "baseline", "methods", "guests", "guest", "cable", "mtu", "endpoints", "instrument", "idle", "congestion", "pin", "size", "seed", "confidence", "show", "budget"])]
     resume: Option<String>,
     /// Short samples and few rounds: minutes, not hours
     #[arg(long)]
@@ -112,6 +112,8 @@ pub(crate) struct RunArgs {
     /// Rounds: samples of each cell [default: as the study says]
     #[arg(long, value_name = "N", conflicts_with = "confidence")]
     samples: Option<u32>,
+    #[command(flatten)]
+    aim: Aim,
     /// Measured time of each sample, as 30s or 200ms [default: as the study says]
     #[arg(long)]
     duration: Option<Span>,
@@ -168,6 +170,24 @@ pub(crate) struct RunArgs {
     precision: Precision,
     #[command(flatten)]
     output: Output,
+}
+
+/// What the number of rounds is chosen for. How noisy rounds are and how long they take is known from the last run
+/// of the same study on this machine, else from the first rounds.
+#[derive(Debug, Clone, Copy, Default, Args)]
+struct Aim {
+    /// As many rounds as it takes to show a difference of this size, in four of five such runs
+    #[arg(long, value_name = "PERCENT", conflicts_with_all = ["samples", "confidence", "budget"])]
+    show: Option<Difference>,
+    /// As many rounds as fit into this time, as 2m
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["samples", "confidence"])]
+    budget: Option<Span>,
+}
+
+impl Aim {
+    fn goal(self) -> Option<Goal> {
+        self.show.map(Goal::Show).or(self.budget.map(Goal::Budget))
+    }
 }
 
 /// The two instruments.
@@ -273,6 +293,7 @@ impl RunArgs {
             resume: None,
             quick: false,
             samples: None,
+            aim: Aim::default(),
             duration: None,
             warmup: None,
             both: false,
@@ -318,6 +339,7 @@ impl RunArgs {
             size: self.size,
             seed: self.seed,
             stopping: self.precision.rule()?,
+            goal: self.aim.goal(),
             instrument: self.instrument.map(Instrument::from),
             idle: self.held.idle,
             congestion: self.held.congestion,
@@ -358,6 +380,7 @@ fn ended(finished: Finished) -> Result<Exit, Stop> {
         (Some(error), _) => Err(Stop::infrastructure(error)),
         (None, RunState::Stopped) => Ok(Exit::Interrupted),
         (None, _) if !finished.document.failures.is_empty() => Ok(Exit::CellsFailed),
+        (None, _) if !finished.shortfalls.is_empty() => Ok(Exit::NotReached),
         (None, _) => Ok(Exit::Done),
     }
 }

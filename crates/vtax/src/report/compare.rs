@@ -3,11 +3,15 @@
 //! Nothing is paired here, and whatever else changed between the two times is in the difference;
 //! the report says so before its first figure.
 
+mod misgivings;
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use vtax_model::{
-    cell::Cell,
+    cell::{Cell, Instrument},
     result::{CellRecord, Metric, ResultDocument},
     stats::{
         PValue, Significance, holm,
@@ -16,6 +20,8 @@ use vtax_model::{
     study::Row,
     workload::{TestKind, Transport},
 };
+
+use misgivings::{in_words, instruments, misgivings};
 
 use super::{
     blocks::{distinct, quantity, rows_head, sizes},
@@ -39,6 +45,8 @@ pub(crate) struct Comparison {
     /// What is to be said with every figure, if one of the runs is of an emulated server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) caveat: Option<String>,
+    /// What speaks against holding these two runs against each other, a sentence each.
+    warnings: Vec<String>,
     /// What else differs between the runs: name, first, second.
     differences: Vec<(String, String, String)>,
     /// Those that both have figures of.
@@ -86,8 +94,8 @@ pub(crate) fn compare(a: &ResultDocument, b: &ResultDocument) -> Comparison {
     let mut cells: Vec<Compared> = a.cells.iter().filter_map(|record| compared(record, b)).collect();
     judge(&mut cells);
     let alone = [(a, b), (b, a)].into_iter().flat_map(|(one, other)| only_in(one, other)).collect();
-    let (caveat, differences) = (caveat(a, b), differences(a, b));
-    Comparison { schema: SCHEMA, a: named(a), b: named(b), caveat, differences, cells, alone }
+    let (caveat, warnings, differences) = (caveat(a, b), misgivings(a, b), differences(a, b));
+    Comparison { schema: SCHEMA, a: named(a), b: named(b), caveat, warnings, differences, cells, alone }
 }
 
 fn caveat(a: &ResultDocument, b: &ResultDocument) -> Option<String> {
@@ -166,14 +174,21 @@ fn judge(cells: &mut [Compared]) {
 fn only_in(one: &ResultDocument, other: &ResultDocument) -> Vec<String> {
     let measured = |record: &CellRecord| !record.samples.is_empty();
     let missing = |record: &&CellRecord| !of_cell(other, record.cell).is_some_and(measured);
-    let mut rows: Vec<(Row, u32)> = Vec::new();
-    for record in one.cells.iter().filter(|record| measured(record)).filter(missing) {
-        match rows.iter_mut().find(|(row, _)| *row == record.cell.row) {
-            Some((_, count)) => *count += 1,
-            None => rows.push((record.cell.row, 1)),
+    let mut rows: Vec<(Row, Instrument, u32)> = Vec::new();
+    for Cell { row, instrument, .. } in
+        one.cells.iter().filter(|record| measured(record)).filter(missing).map(|record| record.cell)
+    {
+        match rows.iter_mut().find(|(known, by, _)| (*known, *by) == (row, instrument)) {
+            Some((.., count)) => *count += 1,
+            None => rows.push((row, instrument, 1)),
         }
     }
-    rows.iter().map(|(row, count)| format!("{row}, {}: in {} only", counted(*count, "cell"), one.id)).collect()
+    let several = instruments(one).iter().chain(&instruments(other)).any(|by| *by != in_words(Instrument::System));
+    let line = |(row, instrument, count): &(Row, Instrument, u32)| {
+        let by = if several { format!(" ({})", in_words(*instrument)) } else { String::new() };
+        format!("{row}, {}{by}: in {} only", counted(*count, "cell"), one.id)
+    };
+    rows.iter().map(line).collect()
 }
 
 fn differences(a: &ResultDocument, b: &ResultDocument) -> Vec<(String, String, String)> {
@@ -203,6 +218,17 @@ fn machines(a: &ResultDocument, b: &ResultDocument) -> Vec<(String, String, Stri
 }
 
 impl Comparison {
+    /// Why nothing is compared, if nothing is.
+    pub(crate) fn nothing_in_common(&self) -> Option<String> {
+        const NAMED: usize = 4;
+        let alone: Vec<&str> = self.alone.iter().take(NAMED).map(String::as_str).collect();
+        let more = if self.alone.len() > NAMED { "; …" } else { "" };
+        self.cells.is_empty().then(|| match alone.is_empty() {
+            true => "no sample of either run has landed".to_owned(),
+            false => format!("they have no cell in common: {}{more}", alone.join("; ")),
+        })
+    }
+
     pub(super) fn report(&self) -> Report {
         let fact = |name, run: &RunNamed| (name, format!("{}, {}, {}", run.id, date(&run.started), run.title));
         let mut sections: Vec<Section> = self.groups().into_iter().map(|group| self.section(group)).collect();
@@ -211,12 +237,17 @@ impl Comparison {
         sections.push(reading());
         Report {
             title: "The second run against the first".into(),
-            warnings: self.caveat.iter().map(|caveat| sentence(caveat)).chain([at_different_times()]).collect(),
+            warnings: self.all_warnings(),
             facts: vec![fact("first", &self.a), fact("second", &self.b)],
             sections,
             answer: None,
         }
         .with_caveat(self.caveat.as_deref())
+    }
+
+    fn all_warnings(&self) -> Vec<String> {
+        let caveat = self.caveat.iter().map(|caveat| sentence(caveat));
+        caveat.chain(self.warnings.iter().cloned()).chain([at_different_times()]).collect()
     }
 
     /// The kinds of cells, in their order.
@@ -225,12 +256,15 @@ impl Comparison {
     }
 
     fn section(&self, wanted: Kind) -> Section {
-        let (transport, streams, test, _) = wanted;
+        let Kind { transport, streams, test, instrument, .. } = wanted;
         let mut cells: Vec<&Compared> = self.cells.iter().filter(|compared| kind(compared) == wanted).collect();
         let rows: Vec<Row> = cells.iter().map(|compared| compared.cell.row).collect();
         let place = |row: Row| rows.iter().position(|known| *known == row);
         cells.sort_by_key(|compared| place(compared.cell.row));
-        let mut title = transport.to_string();
+        let mut title = match self.cells.iter().all(|compared| compared.cell.instrument == Instrument::System) {
+            true => transport.to_string(),
+            false => format!("{}, {transport}", capital(in_words(instrument))),
+        };
         if streams != 1 {
             title += &format!(", {streams} streams");
         }
@@ -247,9 +281,9 @@ impl Comparison {
 
     /// What tells a cell from those of its kind with another swept value; nothing if there are none.
     fn of_sweep(&self, compared: &Compared) -> Vec<String> {
-        let (transport, streams, test, variant) = kind(compared);
-        let others = self.cells.iter().map(kind).filter(|kind| (kind.0, kind.1, kind.2) == (transport, streams, test));
-        if distinct(others).iter().all(|kind| kind.3 == variant) {
+        let own = kind(compared);
+        let others = self.cells.iter().map(kind).filter(|other| Kind { variant: own.variant, ..*other } == own);
+        if distinct(others).iter().all(|other| other.variant == own.variant) {
             return Vec::new();
         }
         let varying = words::varying(self.cells.iter().map(|compared| &compared.cell));
@@ -264,12 +298,20 @@ impl Comparison {
     }
 }
 
-/// Transport, streams, test, and which of the swept values.
-type Kind = (Transport, u32, TestKind, u32);
+/// Cells of one table.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Kind {
+    instrument: Instrument,
+    transport: Transport,
+    streams: u32,
+    test: TestKind,
+    /// Which of the swept values.
+    variant: u32,
+}
 
 fn kind(compared: &Compared) -> Kind {
-    let Cell { transport, streams, workload, variant, .. } = compared.cell;
-    (transport, streams, workload.kind(), variant)
+    let Cell { instrument, transport, streams, workload, variant, .. } = compared.cell;
+    Kind { instrument, transport, streams, test: workload.kind(), variant }
 }
 
 fn line(compared: &Compared) -> Line {
@@ -293,8 +335,12 @@ fn line(compared: &Compared) -> Line {
 
 /// With a capital and a full stop.
 fn sentence(text: &str) -> String {
+    format!("{}.", capital(text))
+}
+
+fn capital(text: &str) -> String {
     let mut letters = text.chars();
-    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).chain(['.']).collect())
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
 fn at_different_times() -> String {

@@ -128,10 +128,9 @@ impl Drop for Handed {
 struct Arrivals<'a> {
     store: &'a Store,
     reader: Reader,
-    /// The run as far as it is here, from its first line on.
+    /// The run as far as it is here, from its first line on. It says its plan again if it goes on, and when the
+    /// number of its rounds is chosen.
     kept: Option<(Run, RunWriter)>,
-    /// Whether it is a run that goes on.
-    old: bool,
     state: Option<RunState>,
     error: Option<anyhow::Error>,
     begun: Instant,
@@ -139,9 +138,8 @@ struct Arrivals<'a> {
 
 impl<'a> Arrivals<'a> {
     fn new(store: &'a Store, kept: Option<(Run, RunWriter)>) -> Arrivals<'a> {
-        let old = kept.is_some();
         let (reader, begun) = (Reader::default(), Instant::now());
-        Arrivals { store, reader, kept, old, state: None, error: None, begun }
+        Arrivals { store, reader, kept, state: None, error: None, begun }
     }
 
     /// Whether more is wanted: not if something can't be kept.
@@ -161,7 +159,10 @@ impl<'a> Arrivals<'a> {
 
     fn keep_line(&mut self, line: Line) -> anyhow::Result<()> {
         match (line, &mut self.kept) {
-            (Line::Run(_), Some(_)) if self.old => {}
+            (Line::Run(opening), Some((run, writer))) if opening.header.id == run.header.id => {
+                run.header = *opening.header;
+                writer.replan(&run.header)?;
+            }
             (Line::Run(opening), None) => {
                 let header = *opening.header;
                 let writer = self.store.create_run(&header)?;
@@ -315,7 +316,9 @@ mod tests {
     fn nothing_more_is_wanted_behind_what_cannot_be_kept() {
         let (_folder, store) = store();
         let mut arrivals = Arrivals::new(&store, None);
-        assert!(arrivals.take(&beginning()) && !arrivals.take(&beginning()), "a second plan");
+        let other = header("demo-2", "2026-01-01T00:00:00Z");
+        let other = text(&Written::Run { version: VERSION, header: &other }).expect("memory");
+        assert!(arrivals.take(&beginning()) && !arrivals.take(&other), "the plan of another run");
         let (_, error) = home(arrivals.close(Ok(130), Ok(())));
         assert!(error.is_some_and(|error| error.to_string().contains("second run")));
         let mut early = Arrivals::new(&store, None);
@@ -337,6 +340,18 @@ mod tests {
         assert!(again.take(&end(RunState::Complete)));
         let (run, error) = home(again.close(Ok(0), Ok(())));
         assert_eq!((run.samples.len(), error.map(|error| error.to_string())), (2, None));
+    }
+
+    #[test]
+    fn a_plan_that_was_settled_in_the_server_is_kept_at_once() {
+        let (_folder, store) = store();
+        let mut arrivals = Arrivals::new(&store, None);
+        assert!(arrivals.take(&beginning()));
+        let mut longer = header("demo-1", "2026-01-01T00:00:00Z");
+        longer.set_rounds(77);
+        assert!(arrivals.take(&text(&Written::Run { version: VERSION, header: &longer }).expect("memory")));
+        let kept = store.load("demo-1").expect("it is there");
+        assert_eq!((kept.header.rounds(), kept.samples.len()), (77, 1));
     }
 
     #[test]

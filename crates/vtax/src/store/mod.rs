@@ -114,6 +114,16 @@ impl Store {
         read_run(&snapshot, &id, &doing)
     }
 
+    /// The plans of a study's complete runs, the newest first and not too many of them. Those that another
+    /// version of vtax wrote in another form are left out.
+    pub(crate) fn complete_plans(&self, study: &str) -> Result<Vec<RunHeader>, StoreError> {
+        let doing = self.place.doing("looking for earlier runs");
+        let mut statement = self.connection.prepare(COMPLETE).map_err(&doing)?;
+        let rows = statement.query_map([study], |row| row.get::<_, String>(0)).map_err(&doing)?;
+        let texts = rows.collect::<Result<Vec<String>, _>>().map_err(&doing)?;
+        Ok(texts.iter().filter_map(|text| serde_json::from_str(text).ok()).collect())
+    }
+
     /// Every run, the newest first.
     pub(crate) fn list(&self) -> Result<Vec<RunSummary>, StoreError> {
         let doing = self.place.doing("listing the runs");
@@ -165,6 +175,9 @@ const LIST: &str = "
            (SELECT count(*) FROM sample WHERE sample.run = run.id) AS samples,
            (SELECT count(*) FROM failure WHERE failure.run = run.id) AS failures
     FROM run ORDER BY started DESC, rowid DESC";
+
+const COMPLETE: &str = "
+    SELECT header FROM run WHERE study = ?1 AND state = 'complete' ORDER BY started DESC, rowid DESC LIMIT 50";
 
 const NEWEST_FIRST: &str = "SELECT id FROM run ORDER BY started DESC, rowid DESC";
 

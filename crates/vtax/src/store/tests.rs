@@ -27,6 +27,7 @@ pub(crate) fn header(id: &str, started: &str) -> RunHeader {
         quick: false,
         seed: 1,
         stopping: None,
+        unsettled: None,
         environment: Environment::default(),
         placement: Placement::default(),
         unavailable: Vec::new(),

@@ -87,6 +87,13 @@ impl RunWriter {
         if state == RunState::Complete { self.lock.retire(&self.place) } else { Ok(()) }
     }
 
+    /// Keeps another plan of the run, which from now on is the one that holds.
+    pub(crate) fn replan(&mut self, header: &RunHeader) -> Result<(), StoreError> {
+        let update = "UPDATE run SET header = ?2 WHERE id = ?1";
+        let updated = self.connection.execute(update, params![self.id, self.json(header, "plan")?]);
+        updated.map(drop).map_err(self.place.doing("keeping the plan of a run"))
+    }
+
     fn begin(place: &Place, id: &str, lock: RunLock) -> Result<RunWriter, StoreError> {
         let (place, connection) = (place.clone(), schema::connect(place)?);
         Ok(RunWriter { place, connection, lock, id: id.to_owned(), earlier_seconds: 0.0, begun: Instant::now() })

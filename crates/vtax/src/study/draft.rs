@@ -40,6 +40,7 @@ pub(super) fn header(wanted: Wanted, unavailable: Vec<UnavailableRow>) -> Result
         // JSON numbers are exact to 2^53, and people have to type this.
         seed: wanted.seed.unwrap_or(random >> 32),
         stopping: wanted.stopping,
+        unsettled: wanted.goal,
         environment: inspect::environment(&inspect::Tree::live()),
         placement: Placement::default(),
         unavailable,

@@ -70,6 +70,14 @@ impl Books {
 }
 
 impl Ledger {
+    /// Keeps another plan of the run: it holds from now on.
+    pub(super) fn replan(&mut self, header: &RunHeader) -> anyhow::Result<()> {
+        match self {
+            Ledger::Here(writer) => Ok(writer.replan(header)?),
+            Ledger::Outside(_) => Ok(Writer::begin(header).map(drop)?),
+        }
+    }
+
     /// Ends this session, which took so long.
     pub(super) fn finish(self, state: RunState, wall_seconds: f64) -> anyhow::Result<()> {
         match self {

@@ -114,7 +114,8 @@ impl Asked {
     pub(crate) fn wanted(&self, way: Way) -> Result<Wanted, Stop> {
         let study = self.study(way).or_input()?;
         let Plan { quick, .. } = self.plan;
-        Ok(Wanted { plan: study.plan, path_plan: None, study, quick, seed: self.seed, stopping: self.stopping })
+        let (plan, seed, stopping) = (study.plan, self.seed, self.stopping);
+        Ok(Wanted { plan, path_plan: None, study, quick, seed, stopping, goal: None })
     }
 
     fn study(&self, way: Way) -> anyhow::Result<Study> {
@@ -141,6 +142,7 @@ impl Asked {
             quick: plan,
             path: None,
             quick_path: None,
+            quick_file: None,
         })
     }
 

@@ -9,6 +9,7 @@ use vtax_model::{
     located::Source,
     method::DomainKind,
     options::{CongestionControl, Idle, OptionError},
+    run::Goal,
     stats::StoppingRule,
     study::{Row, SamplingPlan, Slices, Study},
     topology::{Cable, NicName},
@@ -42,6 +43,8 @@ pub(crate) struct Changes {
     pub(crate) size: Option<ByteSize>,
     pub(crate) seed: Option<u64>,
     pub(crate) stopping: Option<StoppingRule>,
+    /// What the number of rounds is chosen for.
+    pub(crate) goal: Option<Goal>,
     /// Only the cells of this instrument.
     pub(crate) instrument: Option<Instrument>,
     /// What CPUs do while they have nothing to do, in place of what each instrument has them do.
@@ -76,6 +79,7 @@ pub(crate) struct Wanted {
     pub(crate) quick: bool,
     pub(crate) seed: Option<u64>,
     pub(crate) stopping: Option<StoppingRule>,
+    pub(crate) goal: Option<Goal>,
 }
 
 impl Changes {
@@ -83,7 +87,8 @@ impl Changes {
     pub(crate) fn apply(&self, mut study: Study) -> Result<Wanted, Stop> {
         self.change(&mut study).or_input()?;
         let (plan, path_plan) = self.plans(&study).or_input()?;
-        Ok(Wanted { study, plan, path_plan, quick: self.quick, seed: self.seed, stopping: self.stopping })
+        let Changes { quick, seed, stopping, goal, .. } = *self;
+        Ok(Wanted { study, plan, path_plan, quick, seed, stopping, goal })
     }
 
     fn change(&self, study: &mut Study) -> anyhow::Result<()> {
@@ -97,7 +102,7 @@ impl Changes {
         self.keep_mtus(study)?;
         self.keep_instrument(study)?;
         self.hold(study);
-        if let Some(size) = self.size {
+        if let Some(size) = self.size.or(study.quick_file.filter(|_| self.quick)) {
             resize_files(study, size)?;
         }
         let both_named = study.pairs > 1 || !study.rows.iter().all(|row| row.may_be_both());
@@ -298,7 +303,19 @@ mod tests {
     fn quick_takes_the_short_plan_and_single_values_go_over_it() {
         let changes = Changes { quick: true, samples: Some(3), ..Changes::default() };
         let wanted = apply("sparc-t7-1", changes).expect("good changes");
-        assert_eq!((wanted.plan.samples, wanted.plan.duration), (3, Span::from_millis(200)));
+        assert_eq!((wanted.plan.samples, wanted.plan.duration), (3, Span::from_millis(180)));
+    }
+
+    /// Three rounds of the whole file took 105 s and could show nothing.
+    #[test]
+    fn quick_files_are_smaller_unless_a_size_is_given() {
+        let sizes = |size| {
+            let changes = Changes { quick: true, size, ..Changes::default() };
+            let wanted = apply("ip-instances", changes).expect("good changes");
+            (wanted.plan.samples, wanted.study.cells[0].workload)
+        };
+        assert_eq!(sizes(None), (30, Workload::File { size: ByteSize(100 << 20) }));
+        assert_eq!(sizes(Some(ByteSize(1 << 20))), (30, Workload::File { size: ByteSize(1 << 20) }));
     }
 
     #[test]

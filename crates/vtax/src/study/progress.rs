@@ -39,6 +39,27 @@ impl<'a> Progress<'a> {
         }
     }
 
+    /// So many samples more than were known of.
+    pub(crate) fn grow(&mut self, samples: usize) {
+        self.total += samples;
+        if let Some(bar) = &self.bar {
+            bar.set_length(self.total as u64);
+        }
+    }
+
+    /// Samples that it was told of and that were not taken yet.
+    pub(crate) fn left_over(&self) -> usize {
+        self.total.saturating_sub(self.done)
+    }
+
+    /// A line that stays.
+    pub(crate) fn say(&self, line: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| eprintln!("{line}")),
+            None => eprintln!("{line}"),
+        }
+    }
+
     /// By the pace so far; nothing is known before the first sample is done.
     fn left(&self) -> Option<Duration> {
         let each = self.begun.elapsed().checked_div(u32::try_from(self.done).ok()?)?;
@@ -67,7 +88,8 @@ fn bar(total: usize) -> ProgressBar {
     ProgressBar::with_draw_target(Some(total as u64), target).with_style(style)
 }
 
-fn minutes(time: Duration) -> String {
+/// `9 s`, `1 min 05 s`, `1 h 02 min`.
+pub(super) fn minutes(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds / 60 {
         0 => format!("{seconds} s"),
@@ -87,11 +109,7 @@ impl Watcher for Progress<'_> {
     }
 
     fn failed(&mut self, cell: &str, error: &str) {
-        let line = format!("warning: {cell}: {error}");
-        match &self.bar {
-            Some(bar) => bar.suspend(|| eprintln!("{line}")),
-            None => eprintln!("{line}"),
-        }
+        self.say(&format!("warning: {cell}: {error}"));
     }
 
     fn stop_asked(&self) -> bool {

@@ -21,9 +21,11 @@ use vtax_model::{
 use super::{
     Asked, Wanted,
     draft::{available, header, mtus_of, unavailable, without_endpoints},
+    foresight::{self, Foresight, PILOT},
     interrupt::Interrupt,
     ledger::{Books, Ledger},
     phases::Phases,
+    precision::imprecise,
     progress::Progress,
     runner::{self, Ended},
     stage::{Casting, RowPairs, Stage, Standing, row_pairs},
@@ -64,6 +66,8 @@ pub(crate) struct Finished {
     pub(crate) document: ResultDocument,
     /// What ended it early, if it wasn't the user.
     pub(crate) error: Option<anyhow::Error>,
+    /// What was asked for and not reached, a sentence each.
+    pub(crate) shortfalls: Vec<String>,
     state_dir: PathBuf,
     /// Whether the store and the report are somebody else's.
     pub(crate) relayed: bool,
@@ -89,11 +93,11 @@ pub(crate) fn run(source: Source, conditions: &Conditions, places: &Places) -> R
     let interrupt = Interrupt::catch().or_infrastructure()?;
     let needs = GuestNeeds::new(&agent, conditions.kernel.as_deref());
     let scene = Scene { world: world.as_ref(), agent: &agent, needs, conditions, phases: &phases };
-    let (run, stage, ledger) = scene.set(plot, &books)?;
+    let Set { run, stage, ledger, pilot } = scene.set(plot, &books)?;
     stage.warn_of_unpinned();
-    let session = Session { run, stage, interrupt, begun, phases };
-    let (run, error) = session.go(ledger)?;
-    Ok(Finished { document: analyse(&run), error, state_dir, relayed: places.relay.is_outside() })
+    let session = Session { run, stage, interrupt, begun, phases, pilot, shortfalls: Vec::new() };
+    let Closed { run, error, shortfalls } = session.go(ledger)?;
+    Ok(Finished::of(&run, error, shortfalls, state_dir, places.relay.is_outside()))
 }
 
 /// The same on an emulated server, if it is to be there, or was begun there.
@@ -118,7 +122,8 @@ fn elsewhere(
     let (exact, kernel) = (old.is_some(), conditions.kernel.as_deref());
     let order = Order { spec, stay: Stay::Command, exact, places, kernel };
     let Some((run, error)) = bring_home(&order, store, old)? else { return Err(Stop::interrupted()) };
-    Ok(Some(Finished { document: analyse(&run), error, state_dir: places.state_dir()?, relayed: false }))
+    // What --show and --budget did not reach is said by the vtax in the server.
+    Ok(Some(Finished::of(&run, error, Vec::new(), places.state_dir()?, false)))
 }
 
 /// Where a run was begun it goes on.
@@ -186,6 +191,15 @@ impl Plot {
     }
 }
 
+/// All that a session needs.
+struct Set {
+    run: Run,
+    stage: Stage,
+    ledger: Ledger,
+    /// Whether the first rounds are to tell what the plan can show.
+    pilot: bool,
+}
+
 /// With what a stage is set.
 struct Scene<'a> {
     world: Option<&'a World>,
@@ -198,7 +212,7 @@ struct Scene<'a> {
 impl Scene<'_> {
     /// The run as far as it came, the ends that it is measured between, and who keeps it: from here
     /// on no other vtax can go on with it.
-    fn set(&self, plot: Plot, books: &Books) -> Result<(Run, Stage, Ledger), Stop> {
+    fn set(&self, plot: Plot, books: &Books) -> Result<Set, Stop> {
         match plot {
             Plot::Old { header, rounds } => self.again(*header, rounds, books),
             Plot::Study(wanted) => {
@@ -206,9 +220,13 @@ impl Scene<'_> {
                     true => self.look(&wanted.study)?,
                     false => (without_endpoints(&wanted.study).or_input()?, None),
                 };
-                let header = header(*wanted, unavailable)?;
+                let mut header = header(*wanted, unavailable)?;
+                let foresight = Foresight::of(&header, books)?;
+                foresight.settle(&mut header)?;
+                foresight.lines(&header).iter().for_each(|line| eprintln!("{line}"));
+                let pilot = foresight.needs_pilot(&header);
                 let stage = self.stage(&header)?;
-                self.fresh(header, stage, no_kvm, books)
+                Ok(Set { pilot, ..self.fresh(header, stage, no_kvm, books)? })
             }
             Plot::Measure(mut asked) => {
                 let mut standing = Standing::new(self.world, self.agent);
@@ -237,7 +255,7 @@ impl Scene<'_> {
         mut stage: Stage,
         no_kvm: Option<String>,
         books: &Books,
-    ) -> Result<(Run, Stage, Ledger), Stop> {
+    ) -> Result<Set, Stop> {
         stage.fit_ipv6(&mut header.study);
         stage.check(&header.study)?;
         header.paths = stage.paths(&header.study).or_infrastructure()?;
@@ -247,10 +265,11 @@ impl Scene<'_> {
         header.ends = stage.ends();
         let ledger = books.create_run(&header)?;
         let (samples, failures) = (Vec::new(), Vec::new());
-        Ok((Run { header, state: RunState::Running, wall_seconds: 0.0, samples, failures }, stage, ledger))
+        let run = Run { header, state: RunState::Running, wall_seconds: 0.0, samples, failures };
+        Ok(Set { run, stage, ledger, pilot: false })
     }
 
-    fn again(&self, header: RunHeader, rounds: Option<u32>, books: &Books) -> Result<(Run, Stage, Ledger), Stop> {
+    fn again(&self, header: RunHeader, rounds: Option<u32>, books: &Books) -> Result<Set, Stop> {
         let here = inspect::environment(&inspect::Tree::live());
         same_machine(&header.id, None, &header.environment, &here).or_input()?;
         let ledger = books.resume(&header, rounds)?;
@@ -260,7 +279,9 @@ impl Scene<'_> {
         let (policy, responder) = (header.placement.policy.clone(), header.placement.responder_policy.clone());
         stage.place(&header.study, &Pins { policy, responder })?;
         stage.recall(&header).or_input()?;
-        Ok((books.load(&header.id)?, stage, ledger))
+        let run = books.load(&header.id)?;
+        let pilot = run.header.unsettled.is_some();
+        Ok(Set { run, stage, ledger, pilot })
     }
 
     fn stage(&self, header: &RunHeader) -> Result<Stage, Stop> {
@@ -304,10 +325,19 @@ struct Session {
     interrupt: Interrupt,
     begun: Instant,
     phases: Phases,
+    pilot: bool,
+    shortfalls: Vec<String>,
+}
+
+/// A run whose ends are gone.
+struct Closed {
+    run: Run,
+    error: Option<anyhow::Error>,
+    shortfalls: Vec<String>,
 }
 
 impl Session {
-    fn go(mut self, mut ledger: Ledger) -> Result<(Run, Option<anyhow::Error>), Stop> {
+    fn go(mut self, mut ledger: Ledger) -> Result<Closed, Stop> {
         self.stage.break_off_on(&self.interrupt);
         eprintln!("run {}: {} samples to take", self.run.header.id, runner::samples_left(&self.run));
         let ended = self.rounds(&mut ledger);
@@ -315,8 +345,10 @@ impl Session {
     }
 
     fn rounds(&mut self, ledger: &mut Ledger) -> Ended {
-        let mut progress = Progress::new(runner::samples_left(&self.run), &self.interrupt);
-        let ended = runner::run_rounds(&mut self.run, &mut self.stage, ledger, &mut progress);
+        let Session { run, stage, interrupt, shortfalls, .. } = self;
+        let mut progress = Progress::new(runner::samples_left(run), interrupt);
+        let early = if self.pilot { pilot(run, stage, ledger, &mut progress, shortfalls) } else { None };
+        let ended = early.unwrap_or_else(|| runner::run_rounds(run, stage, ledger, &mut progress));
         progress.clear();
         // Not told when it was so: nothing is drawn while a sample is taken.
         if let (Some(at), Some(_)) = (self.stage.first_sample(), self.stage.guest_machine(None)) {
@@ -326,8 +358,8 @@ impl Session {
     }
 
     /// The lab goes first: whatever the disk says then, the host is as it was.
-    fn close(self, ledger: Ledger, ended: Ended) -> Result<(Run, Option<anyhow::Error>), Stop> {
-        let Session { mut run, stage, begun, .. } = self;
+    fn close(self, ledger: Ledger, ended: Ended) -> Result<Closed, Stop> {
+        let Session { mut run, stage, begun, shortfalls, .. } = self;
         let lab = stage.down();
         let seconds = begun.elapsed().as_secs_f64();
         run.state = ended.state;
@@ -337,11 +369,48 @@ impl Session {
             let (first, next) = (told(&first), told(&next));
             anyhow!("{first}; and then: {next}")
         });
-        Ok((run, error))
+        Ok(Closed { run, error, shortfalls })
     }
 }
 
+/// Takes the first rounds, which tell what the plan can show. Some if the run ended with them.
+///
+/// The plan on the disk stays the whole one meanwhile: whoever goes on with a killed run takes it.
+fn pilot(
+    run: &mut Run,
+    stage: &mut Stage,
+    ledger: &mut Ledger,
+    progress: &mut Progress<'_>,
+    shortfalls: &mut Vec<String>,
+) -> Option<Ended> {
+    let planned = run.header.clone();
+    let settles = planned.unsettled.is_some();
+    run.header.set_rounds(PILOT);
+    let ended = runner::run_rounds(run, stage, ledger, progress);
+    run.header = planned;
+    if ended.error.is_some() || ended.state != RunState::Complete {
+        return Some(ended);
+    }
+    let piloted = foresight::settle_by_pilot(run);
+    piloted.line.iter().for_each(|line| progress.say(line));
+    shortfalls.extend(piloted.shortfall);
+    progress.grow(runner::samples_left(run).saturating_sub(progress.left_over()));
+    let kept = if settles { ledger.replan(&run.header) } else { Ok(()) };
+    kept.err().map(|error| Ended { state: RunState::Stopped, error: Some(error) })
+}
+
 impl Finished {
+    fn of(
+        run: &Run,
+        error: Option<anyhow::Error>,
+        mut shortfalls: Vec<String>,
+        state_dir: PathBuf,
+        relayed: bool,
+    ) -> Finished {
+        shortfalls.extend(imprecise(run));
+        Finished { document: analyse(run), error, shortfalls, state_dir, relayed }
+    }
+
     /// Where the result is and what the run took, on standard error.
     pub(crate) fn epilogue(&self) {
         let document = &self.document;
@@ -356,5 +425,6 @@ impl Finished {
         if document.state != RunState::Complete {
             eprintln!("go on with: vtax run --resume {}", document.id);
         }
+        self.shortfalls.iter().for_each(|shortfall| eprintln!("warning: {shortfall}"));
     }
 }

@@ -62,6 +62,7 @@ fn where_missing(study: Study, unavailable: Vec<UnavailableRow>) -> Run {
         quick: false,
         seed: 42,
         stopping: None,
+        unsettled: None,
         environment: environment(),
         placement: Placement { initiator: vec![0], responder: vec![1], ..Placement::default() },
         unavailable,

@@ -107,6 +107,7 @@ fn fresh(study: &str, samples: u32) -> Run {
         quick: false,
         seed: 42,
         stopping: None,
+        unsettled: None,
         environment: Environment::default(),
         placement: Placement::default(),
         unavailable: Vec::new(),

@@ -1,0 +1,317 @@
+//! What the rounds of one run tell about those of another: how much rounds differ, and how long they take.
+
+use std::collections::BTreeMap;
+
+use super::{Difference, Goal, Run, RunHeader, SamplingPlan};
+use crate::{
+    cell::{Arm, Block, Instrument, Turn},
+    result::Metric,
+    stats::{
+        Direction, Pair,
+        planning::{MOST_ROUNDS, least_rounds, noise, rounds_to_show, smallest_shown},
+    },
+    study::Row,
+    units::Span,
+    workload::{TestKind, Transport, Warmup},
+};
+
+/// Time stamps are of milliseconds.
+const SHORTEST: f64 = 1e-3;
+
+/// What is known from a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Experience {
+    /// The run's id.
+    pub run: String,
+    /// The standard deviation of a round's log ratio, of all comparisons of a block together.
+    noise: BTreeMap<Block, f64>,
+    /// Seconds from the beginning of a sample to that of the next one.
+    turn: BTreeMap<Block, f64>,
+    /// Seconds before the first sample and after the last one.
+    around: f64,
+}
+
+/// What a plan can show, and how long it takes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Forecast {
+    /// Seconds of the whole run; none if nothing is known of it.
+    pub seconds: Option<f64>,
+    /// The smallest difference of each test that can be shown in four of five such runs; of the test's noisiest
+    /// block.
+    pub shown: Vec<Shown>,
+}
+
+/// The smallest difference of a test that can be shown.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Shown {
+    /// The protocol.
+    pub transport: Transport,
+    /// The test.
+    pub test: TestKind,
+    /// A fraction: 0.02 is 2 %. None if differences of less than a factor of two can't be shown.
+    pub smallest: Option<f64>,
+}
+
+/// Why no number of rounds does what was asked for.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Unreachable {
+    /// There is nothing to show.
+    #[error("{0}: only the baseline is measured, so nothing is compared; leave it out")]
+    NothingCompared(Goal),
+    /// The noise is too much.
+    #[error(
+        "--show {asked}: too noisy by the run {run}: {MOST_ROUNDS} rounds, the most that a run may have, show {}; give a larger difference, or longer samples (--duration)",
+        told(*.shown)
+    )]
+    TooNoisy {
+        /// What was asked for.
+        asked: Difference,
+        /// Whose noise it is.
+        run: String,
+        /// What the most rounds can show.
+        shown: Option<f64>,
+    },
+    /// The time is too short for a round.
+    #[error(
+        "--budget {asked}: too short for one round by the run {run}; {least} rounds, the fewest that can show a difference, take about {needed}"
+    )]
+    TooShort {
+        /// What was asked for.
+        asked: Span,
+        /// Whose time it is.
+        run: String,
+        /// The fewest rounds that can show something.
+        least: u32,
+        /// What these take.
+        needed: Span,
+    },
+}
+
+fn told(smallest: Option<f64>) -> String {
+    smallest.map_or("none below a factor of two".to_owned(), |smallest| format!("{:.2} %", smallest * 100.0))
+}
+
+impl RunHeader {
+    /// The cells that are compared, each with its baseline's, without those of rows that can't run here.
+    pub fn comparisons(&self) -> Vec<(usize, usize)> {
+        let (cells, baseline) = (&self.study.cells, self.study.baseline);
+        let against = |index: usize| {
+            let cell = &cells[index];
+            let of_block = |other: &usize| cells[*other].row == baseline && cells[*other].block() == cell.block();
+            let other = (0..cells.len()).find(of_block)?;
+            (cell.row != baseline && self.runs_here(cell.row)).then_some((index, other))
+        };
+        (0..cells.len()).filter_map(against).collect()
+    }
+
+    fn runs_here(&self, row: Row) -> bool {
+        !self.unavailable.iter().any(|unavailable| unavailable.method == row)
+    }
+
+    /// The fewest rounds in which a difference can be shown; none if nothing is compared.
+    pub fn least_rounds(&self) -> Option<u32> {
+        let comparisons = self.comparisons().len();
+        (comparisons > 0).then(|| least_rounds(comparisons))
+    }
+
+    /// Whether what was learned from a run of `earlier` holds for one of this plan: its cells were among those,
+    /// and were sampled in the same way on the same machine.
+    pub fn resembles(&self, earlier: &RunHeader) -> bool {
+        let of_machine = |header: &RunHeader| {
+            let environment = &header.environment;
+            let (hostname, kernel) = (environment.hostname.clone(), environment.kernel.clone());
+            (hostname, kernel, environment.cpus, environment.congestion_control.clone())
+        };
+        let of_ends = |header: &RunHeader| {
+            let study = &header.study;
+            let named = (study.endpoints.clone(), study.cables.clone());
+            (study.both, study.pairs, study.domains, study.guest.clone(), named)
+        };
+        let all_here = || self.study.cells.iter().filter(|cell| self.runs_here(cell.row));
+        let sampled_alike = |instrument| {
+            let [one, other] = [self, earlier].map(|header| SamplingPlan { samples: 1, ..*header.plan_of(instrument) });
+            one == other || !self.study.cells.iter().any(|cell| cell.instrument == instrument)
+        };
+        self.study.id == earlier.study.id
+            && self.study.baseline == earlier.study.baseline
+            && of_machine(self) == of_machine(earlier)
+            && of_ends(self) == of_ends(earlier)
+            && all_here().all(|cell| earlier.study.cells.contains(cell) && earlier.runs_here(cell.row))
+            && Instrument::ALL.into_iter().all(sampled_alike)
+    }
+
+    /// How long the samples of the whole plan last, and a tenth for what is between them; none of tests that
+    /// last as long as they take.
+    pub fn nominal_seconds(&self) -> Option<f64> {
+        let of_turn = |turn: &Turn| {
+            let spec = self.study.cells[turn.cell].spec(self.plan_of(self.study.cells[turn.cell].instrument));
+            let Warmup::For(warmup) = spec.warmup else { return None };
+            let passes = spec.slices.map_or(1, |slices| slices.passes);
+            let measured = spec.duration.0.as_secs_f64() * f64::from(passes);
+            (spec.workload.kind() != TestKind::File).then_some(warmup.0.as_secs_f64() + measured)
+        };
+        let turns = (1..=self.rounds()).flat_map(|round| self.turns(round));
+        turns.map(|turn| of_turn(&turn)).sum::<Option<f64>>().map(|seconds| seconds * 1.1)
+    }
+}
+
+impl Experience {
+    /// What a run tells; nothing if it has too few rounds. `time` reads a time stamp as seconds.
+    pub fn of(run: &Run, time: impl Fn(&str) -> Option<f64>) -> Option<Experience> {
+        let noise = noises(run);
+        let compared = run.header.comparisons().into_iter().map(|(cell, _)| run.header.study.cells[cell].block());
+        if { compared }.any(|block| !noise.contains_key(&block)) {
+            return None;
+        }
+        let at = run.samples.iter().map(|sample| time(&sample.at)).collect::<Option<Vec<f64>>>()?;
+        let begun = time(&run.header.started).zip(at.first().copied());
+        let before = begun.map_or(0.0, |(started, first)| (first - started).max(0.0));
+        let known = Experience { run: run.header.id.clone(), noise, turn: turns(run, &at), around: before };
+        let rounds = known.rounds(&run.header);
+        Some(Experience { around: known.around.max(run.wall_seconds - rounds), ..known })
+    }
+
+    /// Seconds of all rounds of a plan.
+    fn rounds(&self, header: &RunHeader) -> f64 {
+        let of = |instrument| self.round(header, instrument) * f64::from(header.rounds_of(instrument));
+        Instrument::ALL.into_iter().map(of).sum()
+    }
+
+    /// What a plan like this can show.
+    pub fn forecast(&self, header: &RunHeader) -> Forecast {
+        let rounds = header.rounds_of(header.answering());
+        let all = self.rounds(header);
+        Forecast { seconds: (all > 0.0).then_some(self.around + all), shown: self.shown(header, rounds) }
+    }
+
+    /// How many rounds do what is asked for.
+    pub fn rounds_for(&self, header: &RunHeader, goal: Goal) -> Result<u32, Unreachable> {
+        let least = header.least_rounds().ok_or(Unreachable::NothingCompared(goal))?;
+        match goal {
+            Goal::Show(difference) => self.rounds_that_show(header, difference),
+            Goal::Budget(time) => self.rounds_within(header, time, least),
+        }
+    }
+
+    fn rounds_that_show(&self, header: &RunHeader, asked: Difference) -> Result<u32, Unreachable> {
+        let comparisons = header.comparisons().len();
+        let needed = |noise: f64| rounds_to_show(asked.log(), noise, comparisons);
+        let all: Option<Vec<u32>> = self.noises_of(header).into_iter().map(|(_, noise)| needed(noise)).collect();
+        all.and_then(|all| all.into_iter().max()).ok_or_else(|| {
+            let smallest = |shown: &Shown| shown.smallest.unwrap_or(f64::INFINITY);
+            let worst = self.shown(header, MOST_ROUNDS).iter().map(smallest).fold(0.0, f64::max);
+            Unreachable::TooNoisy { asked, run: self.run.clone(), shown: worst.is_finite().then_some(worst) }
+        })
+    }
+
+    fn rounds_within(&self, header: &RunHeader, asked: Span, least: u32) -> Result<u32, Unreachable> {
+        let answering = header.answering();
+        let other = Instrument::ALL.into_iter().filter(|instrument| *instrument != answering);
+        let others = other.map(|other| self.round(header, other) * f64::from(header.rounds_of(other)));
+        let (fixed, round) = (self.around + others.sum::<f64>(), self.round(header, answering));
+        let rounds = ((asked.0.as_secs_f64() - fixed) / round).floor();
+        if rounds >= 1.0 {
+            return Ok(rounds.min(f64::from(MOST_ROUNDS)) as u32);
+        }
+        let seconds = (fixed + round * f64::from(least)).ceil().clamp(1.0, 1e9);
+        let needed = Span(std::time::Duration::from_secs(seconds as u64));
+        Err(Unreachable::TooShort { asked, run: self.run.clone(), least, needed })
+    }
+
+    /// Seconds of a round's samples of an instrument.
+    fn round(&self, header: &RunHeader, instrument: Instrument) -> f64 {
+        let cells = &header.study.cells;
+        let of_instrument = |turn: &Turn| cells[turn.cell].instrument == instrument;
+        let seconds = |turn: Turn| self.turn.get(&cells[turn.cell].block()).copied().unwrap_or(0.0);
+        header.turns(1).into_iter().filter(of_instrument).map(seconds).sum()
+    }
+
+    /// The noise of the blocks that are compared by the instrument that answers the study.
+    fn noises_of(&self, header: &RunHeader) -> BTreeMap<Block, f64> {
+        let compared = header.comparisons().into_iter().map(|(cell, _)| header.study.cells[cell].block());
+        let answering = compared.filter(|block| block.instrument == header.answering());
+        answering.filter_map(|block| Some((block, *self.noise.get(&block)?))).collect()
+    }
+
+    fn shown(&self, header: &RunHeader, rounds: u32) -> Vec<Shown> {
+        let comparisons = header.comparisons().len();
+        let mut worst: BTreeMap<(Transport, TestKind), f64> = BTreeMap::new();
+        for (block, noise) in self.noises_of(header) {
+            let smallest = smallest_shown(rounds, noise, comparisons).unwrap_or(f64::INFINITY);
+            let known = worst.entry((block.transport, block.test)).or_insert(0.0);
+            *known = known.max(smallest);
+        }
+        let shown = |((transport, test), log): ((Transport, TestKind), f64)| Shown {
+            transport,
+            test,
+            smallest: (log < 2f64.ln()).then(|| Metric::of(test).worse(log)),
+        };
+        worst.into_iter().map(shown).collect()
+    }
+}
+
+impl Metric {
+    /// The fraction by which it is worse, if the logarithms differ by so much: 30 % more time, 23 % less
+    /// bandwidth.
+    fn worse(self, log: f64) -> f64 {
+        match self.direction() {
+            Direction::LowerIsBetter => log.exp_m1(),
+            Direction::HigherIsBetter => -(-log).exp_m1(),
+        }
+    }
+}
+
+/// Of each block, over its rows and the baseline's second arm.
+fn noises(run: &Run) -> BTreeMap<Block, f64> {
+    let cells = &run.header.study.cells;
+    let mut squares: BTreeMap<Block, Vec<f64>> = BTreeMap::new();
+    for (cell, baseline) in run.header.comparisons() {
+        let pairs = pairs(run, baseline, (cell, Arm::A));
+        squares.entry(cells[cell].block()).or_default().extend(noise(&pairs).map(|noise| noise * noise));
+    }
+    for (cell, _) in cells.iter().enumerate().filter(|(_, cell)| cell.row == run.header.study.baseline) {
+        let again = noise(&pairs(run, cell, (cell, Arm::APrime)));
+        squares.entry(cells[cell].block()).or_default().extend(again.map(|noise| noise * noise));
+    }
+    let mean = |squares: Vec<f64>| squares.iter().sum::<f64>() / squares.len() as f64;
+    let known = squares.into_iter().filter(|(_, squares)| !squares.is_empty());
+    known.map(|(block, squares)| (block, mean(squares).sqrt())).collect()
+}
+
+/// The figures of a cell and its baseline, round by round, where both have one that is above zero.
+fn pairs(run: &Run, baseline: usize, cell: (usize, Arm)) -> Vec<Pair> {
+    let metric = Metric::of(run.header.study.cells[baseline].workload.kind());
+    let arm = |(index, arm): (usize, Arm)| -> BTreeMap<u32, f64> {
+        let mine = run.samples.iter().filter(|sample| sample.cell == index && sample.arm == arm);
+        let figures = mine.map(|sample| (sample.round, metric.value(&sample.figures)));
+        figures.filter(|(_, value)| value.is_finite() && *value > 0.0).collect()
+    };
+    let (baseline, cell) = (arm((baseline, Arm::A)), arm(cell));
+    let pair = |(round, &baseline): (&u32, &f64)| Some(Pair { baseline, cell: *cell.get(round)? });
+    baseline.iter().filter_map(pair).collect()
+}
+
+/// Seconds of a sample of each block: its median over rounds, so that a pause between two sessions of a run
+/// doesn't count.
+fn turns(run: &Run, at: &[f64]) -> BTreeMap<Block, f64> {
+    let mut rounds: BTreeMap<(Block, u32), (f64, u32)> = BTreeMap::new();
+    for (sample, time) in run.samples.iter().zip(at.windows(2)) {
+        let block = run.header.study.cells[sample.cell].block();
+        let (seconds, samples) = rounds.entry((block, sample.round)).or_default();
+        *seconds += (time[1] - time[0]).max(0.0);
+        *samples += 1;
+    }
+    let mut of_block: BTreeMap<Block, Vec<f64>> = BTreeMap::new();
+    for ((block, _), (seconds, samples)) in rounds {
+        of_block.entry(block).or_default().push(seconds / f64::from(samples));
+    }
+    of_block.into_iter().map(|(block, seconds)| (block, median(seconds).max(SHORTEST))).collect()
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+//! What a run is to reach, if not a number of rounds.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::units::Span;
+
+/// What the number of rounds is chosen for.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Goal {
+    /// That a difference of this size can be shown.
+    Show(Difference),
+    /// That they fit into this time.
+    Budget(Span),
+}
+
+impl fmt::Display for Goal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Goal::Show(difference) => write!(f, "--show {difference}"),
+            Goal::Budget(time) => write!(f, "--budget {time}"),
+        }
+    }
+}
+
+/// A difference in per cent, above 0 and at most 100: `2%`.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct Difference {
+    percent: f64,
+}
+
+impl Difference {
+    /// The logarithm of the ratio.
+    pub fn log(self) -> f64 {
+        (self.percent / 100.0).ln_1p()
+    }
+}
+
+/// What is no difference that could be looked for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no difference in per cent; give one above 0 and at most 100, as 2% or 0.5%")]
+pub struct NoDifference(String);
+
+impl TryFrom<f64> for Difference {
+    type Error = NoDifference;
+
+    fn try_from(percent: f64) -> Result<Self, NoDifference> {
+        let good = percent > 0.0 && percent <= 100.0;
+        good.then_some(Difference { percent }).ok_or_else(|| NoDifference(percent.to_string()))
+    }
+}
+
+impl From<Difference> for f64 {
+    fn from(difference: Difference) -> f64 {
+        difference.percent
+    }
+}
+
+impl FromStr for Difference {
+    type Err = NoDifference;
+
+    fn from_str(text: &str) -> Result<Self, NoDifference> {
+        let number = text.trim().trim_end_matches('%').trim_end();
+        let refused = || NoDifference(text.to_owned());
+        let percent: f64 = number.parse().map_err(|_| refused())?;
+        Difference::try_from(percent).map_err(|_| refused())
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}%", self.percent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_is_written_with_and_without_its_unit() {
+        for (text, told) in [("2%", "2%"), ("0.5", "0.5%"), (" 10 % ", "10%"), ("100%", "100%")] {
+            assert_eq!(text.parse::<Difference>().map(|difference| difference.to_string()), Ok(told.to_owned()));
+        }
+        for text in ["", "%", "0", "-2%", "101%", "NaN", "inf", "two"] {
+            let told = text.parse::<Difference>().expect_err("no difference").to_string();
+            assert!(told.starts_with(&format!("`{text}` is no difference")), "{told}");
+        }
+    }
+}

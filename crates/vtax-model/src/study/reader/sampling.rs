@@ -1,0 +1,123 @@
+//! The tables of a study file that say how often and how long cells are sampled.
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::Reader;
+use crate::{
+    cell::Cell,
+    located::FileError,
+    study::{PlanError, SamplingPlan, Slices},
+    units::{ByteSize, Mtu, Span},
+    workload::{TestKind, Warmup, Workload},
+};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PlanTable {
+    pub(super) samples: Spanned<u32>,
+    pub(super) duration: Spanned<Span>,
+    #[serde(default = "no_warmup")]
+    pub(super) warmup: Warmup,
+    /// Only these of the matrix are measured as the machine runs; the path's own cost is of all of it.
+    pub(super) tests: Option<Spanned<Vec<TestKind>>>,
+    pub(super) mtu: Option<Spanned<Vec<Mtu>>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct QuickTable {
+    pub(super) samples: Spanned<u32>,
+    pub(super) duration: Spanned<Span>,
+    #[serde(default = "no_warmup")]
+    pub(super) warmup: Warmup,
+    /// The size of its files, in place of that of the matrix.
+    pub(super) file: Option<Spanned<ByteSize>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PathTable {
+    pub(super) samples: Spanned<u32>,
+    pub(super) passes: Spanned<u32>,
+    /// Of a slice.
+    pub(super) duration: Spanned<Span>,
+    /// Of a slice of a stream.
+    pub(super) stream_duration: Spanned<Span>,
+    pub(super) warmup: Spanned<Span>,
+}
+
+fn no_warmup() -> Warmup {
+    Warmup::NONE
+}
+
+/// All plans of a study.
+pub(super) struct Plans {
+    pub(super) plan: SamplingPlan,
+    pub(super) quick: SamplingPlan,
+    pub(super) path: Option<SamplingPlan>,
+    pub(super) quick_path: Option<SamplingPlan>,
+}
+
+impl Reader<'_> {
+    pub(super) fn plans(&self) -> Result<Plans, FileError> {
+        let PlanTable { samples, duration, warmup, .. } = &self.file.plan;
+        let plan = self.plan(samples, duration, *warmup)?;
+        let quick = match &self.file.quick {
+            Some(QuickTable { samples, duration, warmup, .. }) => self.plan(samples, duration, *warmup)?,
+            None => plan,
+        };
+        let [path, quick_path] = [self.path(&self.file.path)?, self.path(&self.file.quick_path)?];
+        Ok(Plans { plan, quick, path, quick_path })
+    }
+
+    fn plan(
+        &self,
+        samples: &Spanned<u32>,
+        duration: &Spanned<Span>,
+        warmup: Warmup,
+    ) -> Result<SamplingPlan, FileError> {
+        let plan = SamplingPlan { samples: *samples.get_ref(), duration: *duration.get_ref(), warmup, slices: None };
+        plan.check().map_err(|error| {
+            let span = match error {
+                PlanError::NoSamples => samples.span(),
+                _ => duration.span(),
+            };
+            self.source.error(&span, error)
+        })?;
+        Ok(plan)
+    }
+
+    pub(super) fn quick_file(&self, cells: &[Cell]) -> Result<Option<ByteSize>, FileError> {
+        let Some(file) = self.file.quick.as_ref().and_then(|quick| quick.file.as_ref()) else { return Ok(None) };
+        let size = *file.get_ref();
+        let Some(cell) = cells.iter().find(|cell| cell.workload.kind() == TestKind::File) else {
+            return Err(self
+                .source
+                .error(&file.span(), "`file` is the size of files, and no test of the study sends one"));
+        };
+        let checked = Workload::File { size }.check(cell.transport, cell.mtu);
+        checked.map(|()| Some(size)).map_err(|error| self.source.error(&file.span(), error))
+    }
+
+    fn path(&self, table: &Option<PathTable>) -> Result<Option<SamplingPlan>, FileError> {
+        let Some(table) = table else { return Ok(None) };
+        let slices = Slices { passes: *table.passes.get_ref(), stream: *table.stream_duration.get_ref() };
+        let plan = SamplingPlan {
+            samples: *table.samples.get_ref(),
+            duration: *table.duration.get_ref(),
+            warmup: Warmup::For(*table.warmup.get_ref()),
+            slices: Some(slices),
+        };
+        plan.check().map_err(|error| {
+            let span = match error {
+                PlanError::NoSamples => table.samples.span(),
+                PlanError::Passes(_) => table.passes.span(),
+                PlanError::ShortSlice(span) if span == slices.stream => table.stream_duration.span(),
+                PlanError::TooShort(_) | PlanError::ShortSlice(_) => table.duration.span(),
+            };
+            self.source.error(&span, error)
+        })?;
+        Ok(Some(plan))
+    }
+}
