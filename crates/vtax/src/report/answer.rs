@@ -13,7 +13,7 @@ use super::{
     blocks::{Block, blocks, distinct},
     layout::{Part, Section},
     number::{brief_change, cost, interval as ratio_interval, percent},
-    tax::{at_most, unit},
+    tax::{at_most, most, unit},
 };
 
 /// None if nothing was compared.
@@ -89,12 +89,15 @@ struct Findings<'a> {
 }
 
 impl<'a> Findings<'a> {
-    /// The dearest first.
+    /// The dearest first; of what is not shown, what may be the dearest. They are never in one list.
     fn of(document: &'a ResultDocument, block: &Block<'a>, mtu: Mtu, test: TestKind) -> Findings<'a> {
         let records = block.rows().into_iter().filter_map(|row| block.cell(row, mtu, test));
         let mut all: Vec<_> = records.filter_map(|record| Some((record, record.tax_of(Metric::of(test))?))).collect();
-        let ratio = |tax: &TaxRecord| tax.of.cost_ratio(tax.ratio);
-        all.sort_by(|(_, one), (_, other)| ratio(other).total_cmp(&ratio(one)));
+        let size = |tax: &TaxRecord| match tax.verdict {
+            Verdict::NoneLarger => most(tax),
+            _ => tax.of.cost_ratio(tax.ratio),
+        };
+        all.sort_by(|(_, one), (_, other)| size(other).total_cmp(&size(one)));
         Findings { document, all }
     }
 

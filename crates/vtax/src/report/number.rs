@@ -57,7 +57,7 @@ pub(super) fn bound(fraction: f64) -> String {
     let up = |value: f64| (value - 1e-9).max(0.0).ceil();
     match fraction * 100.0 {
         percent if !percent.is_finite() => "— %".into(),
-        percent if percent < 10.0 => format!("{:.1} %", up(percent * 10.0) / 10.0),
+        percent if percent <= 9.9 => format!("{:.1} %", up(percent * 10.0) / 10.0),
         percent => format!("{:.0} %", up(percent)),
     }
 }
@@ -196,8 +196,8 @@ mod tests {
     #[test]
     fn a_bound_is_rounded_up() {
         assert_eq!(
-            [0.0, 0.00035, 0.004, 0.0143, 0.12, 0.1201].map(bound),
-            ["0.0 %", "0.1 %", "0.4 %", "1.5 %", "12 %", "13 %"]
+            [0.0, 0.00035, 0.004, 0.0143, 0.0995, 0.12, 0.1201].map(bound),
+            ["0.0 %", "0.1 %", "0.4 %", "1.5 %", "10 %", "12 %", "13 %"]
         );
     }
 

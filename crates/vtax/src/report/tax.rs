@@ -233,9 +233,15 @@ fn of_ratio([ratio, low, high]: [f64; 3], delta: Option<&Delta>) -> [String; 2] 
     }
 }
 
-/// By how much it is worse at most. Old documents don't say.
+/// By how much it is worse at most.
 pub(super) fn at_most(tax: &TaxRecord) -> String {
-    bound(tax.at_most.unwrap_or_else(|| (tax.of.cost_ratio(tax.low).max(tax.of.cost_ratio(tax.high)) - 1.0).max(0.0)))
+    bound(most(tax))
+}
+
+/// The same as a share. Old documents don't say.
+pub(super) fn most(tax: &TaxRecord) -> f64 {
+    let costly = || tax.of.cost_ratio(tax.low).max(tax.of.cost_ratio(tax.high)) - 1.0;
+    tax.at_most.unwrap_or_else(|| costly().max(0.0))
 }
 
 /// What the baseline against itself showed in these cells.

@@ -130,3 +130,21 @@ fn the_demo_fits_into_80_columns_with_two_groups_beside_each_other() {
     assert_eq!(beside, 2, "round trips and streams: {text}");
     assert!(lines(80) <= 110 && lines(100) <= 105, "{} and {} lines: {text}", lines(80), lines(100));
 }
+
+/// "vxlan costs at most 45 %, macvlan 26 %, bridge 44 %" was printed: they were sorted by their estimates.
+#[test]
+fn what_rows_cost_at_most_is_ranked() {
+    let mut lists = 0;
+    for document in DOCUMENTS.iter() {
+        let text = render(document, &Options { width: 1000, ..TERMINAL });
+        for list in
+            text.lines().filter(|line| line.starts_with("- ")).filter_map(|line| line.split_once("costs at most "))
+        {
+            let list = list.1.split(';').next().unwrap_or_default();
+            let bounds: Vec<f64> = list.split(' ').filter_map(|word| word.parse().ok()).collect();
+            assert!(bounds.windows(2).all(|pair| pair[0] >= pair[1]), "{list}");
+            lists += usize::from(bounds.len() > 1);
+        }
+    }
+    assert!(lists > 10, "{lists}");
+}
