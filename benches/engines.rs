@@ -104,7 +104,7 @@ impl<'lab> Ring<'lab> {
     fn contest(&self, name: &str, first: Way, second: Way) -> Outcome<()> {
         let metric = Metric::of(first.workload.kind());
         let unit = if metric == Metric::Goodput { "Mb/s" } else { "us" };
-        self.fought(name, unit, first, second, |figures| metric.value(figures))
+        self.fought(name, unit, first, second, |figures| metric.value(first.workload.kind(), figures))
     }
 
     fn rates(&self, name: &str, first: Way, second: Way) -> Outcome<()> {
@@ -144,7 +144,7 @@ impl<'lab> Ring<'lab> {
         let (initiator, responder) = (setup(self.sut, 0), setup(self.peer, 1));
         let target = responder.station.clone();
         let [sut, peer] = &self.agents;
-        let (sent, received) = measure(sut, peer, &Order { spec, initiator, responder, target })?;
+        let (sent, received) = measure(sut, peer, &Order { spec, initiator, responder, target, turns: None })?;
         Ok(Figures::join(&spec, true, &sent, &received))
     }
 }

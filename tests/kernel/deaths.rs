@@ -13,7 +13,7 @@ use super::{
     json, lab_of, labs, processes_of, runs,
 };
 
-const LONG: [&str; 8] = ["run", "demo", "--methods", "bridge,veth", "--samples", "3", "--duration", "60ms"];
+const LONG: [&str; 8] = ["run", "demo", "--methods", "bridge,veth", "--instrument", "path", "--samples", "3"];
 
 /// A run that has taken some samples and goes on.
 fn under_way(bench: &Bench, arguments: &[&str], samples: u64) -> Child {
@@ -55,9 +55,9 @@ fn ctrl_c_keeps_what_is_measured_and_puts_the_host_back() {
 
 /// Complete, extended, killed in the middle of the new rounds, and gone on with.
 #[test]
-fn kill_9_of_a_run_that_was_extended_loses_at_most_the_sample_in_flight() {
+fn kill_9_of_a_run_that_was_extended_loses_at_most_the_round_in_flight() {
     let bench = Bench::new();
-    let study = ["run", "demo", "--methods", "bridge,veth", "--samples", "1", "--duration", "60ms"];
+    let study = ["run", "demo", "--methods", "bridge,veth", "--instrument", "path", "--samples", "1"];
     bench.printed(&study);
     let whole = bench.landed();
     let told = bench.refused(&["run", "--resume", "last", "--samples", "1"]);
@@ -71,7 +71,7 @@ fn kill_9_of_a_run_that_was_extended_loses_at_most_the_sample_in_flight() {
 }
 
 #[test]
-fn kill_9_loses_at_most_the_sample_in_flight() {
+fn kill_9_loses_at_most_the_round_in_flight() {
     let bench = Bench::new();
     let mut child = under_way(&bench, &LONG, 7);
     let before = bench.landed();
@@ -89,7 +89,7 @@ fn kill_9_loses_at_most_the_sample_in_flight() {
 fn clean_removes_the_dead_ones_lab_and_not_the_living_ones() {
     let (dead, living) = (Bench::new(), Bench::new());
     let mut killed = under_way(&dead, &LONG, 1);
-    let mut alive = under_way(&living, &[&LONG[..6], &["--duration", "300ms"]].concat(), 1);
+    let mut alive = under_way(&living, &[&LONG[..6], &["--duration", "20ms"]].concat(), 1);
     killed.kill().expect("it is ours");
     killed.wait().expect("it ends");
     dead.printed(&["lab", "clean"]);
@@ -122,7 +122,7 @@ fn a_full_disk_is_named_and_what_landed_stays() {
     let state = bench.state();
     fs::create_dir(&state).expect("a folder");
     let _small = Tmpfs::new(&state, "300k");
-    let mut command = bench.command(&["run", "demo", "--samples", "9", "--duration", "80ms", "--warmup", "1ms"]);
+    let mut command = bench.command(&["run", "demo", "--samples", "9"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("vtax runs");
     let pid = child.id();
     let output = child.wait_with_output().expect("it ends");
@@ -211,7 +211,7 @@ fn two_vtaxes_cannot_resume_one_run() {
 #[test]
 fn a_complete_run_has_nothing_to_resume() {
     let bench = Bench::new();
-    let run = ["run", "demo", "--methods", "veth", "--samples", "1", "--duration", "80ms"];
+    let run = ["run", "demo", "--methods", "veth", "--instrument", "path", "--samples", "1"];
     printed(&bench.vtax(&run));
     let told = bench.refused(&["run", "--resume", "last"]);
     assert!(told.contains("complete") && told.contains("--samples"), "{told}");

@@ -15,7 +15,7 @@ use std::{
 
 pub use error::{Cause, MeasureError, Partial};
 use party::Party;
-use vtax_engine::{EndSetup, Station, Target, Token};
+use vtax_engine::{EndSetup, Schedule, Station, Target, Token};
 use vtax_model::{
     measurement::EndReport,
     units::ByteSize,
@@ -41,6 +41,8 @@ const GIVE_UP: Duration = Duration::from_secs(3);
 const FILE_PACE: u64 = 1_000_000;
 /// How long before a common start the orders are sent, beside the time that they take.
 const START_MARGIN: Duration = Duration::from_millis(50);
+/// The same for pairs that take turns, which do so many times: one that comes too late is told as an overrun.
+const TURNS_MARGIN: Duration = Duration::from_millis(5);
 /// The most that is allowed for them to arrive: a responder doesn't wait for ever.
 const START_MOST: Duration = Duration::from_secs(5);
 
@@ -55,6 +57,45 @@ pub struct Order {
     pub responder: EndSetup,
     /// At what the initiator reaches the responder. Port or name are the responder's choice.
     pub target: Station,
+    /// When it is this pair's turn, if the pairs take turns; else all start together.
+    pub turns: Option<Turns>,
+}
+
+/// When a pair that takes turns with others does what, after the common start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Turns {
+    /// When its warm-up begins.
+    pub warmup: Duration,
+    /// When each of its slices begins.
+    pub slices: Vec<Duration>,
+    /// The time that a slice has, with all that belongs to it.
+    pub slot: Duration,
+    /// When the last slice of any pair is over.
+    pub ends: Duration,
+}
+
+impl Turns {
+    /// The schedule of an initiator whose clock shows `start` at the common start.
+    fn schedule(&self, start: u64) -> Schedule {
+        let at = |after: Duration| start.saturating_add(nanoseconds(after));
+        Schedule {
+            at: Some(at(self.warmup)),
+            slices: self.slices.iter().copied().map(at).collect(),
+            slot: nanoseconds(self.slot),
+            ends: at(self.ends),
+        }
+    }
+}
+
+fn nanoseconds(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Order {
+    fn deadline(&self) -> Duration {
+        let turns = self.turns.as_ref().map_or(Duration::ZERO, |turns| turns.ends);
+        deadline(&self.spec).saturating_add(turns)
+    }
 }
 
 /// A sample and the agents that take it.
@@ -196,7 +237,8 @@ impl<'link> Sample<'link> {
     fn read_clocks(&self) -> Result<InitiatorClocks, MeasureError> {
         let mut clocks = Clocks::new();
         let mut of = Vec::new();
-        for (index, pair) in self.pairs.iter().enumerate().filter(|_| self.pairs.len() > 1) {
+        let alone = matches!(self.pairs, [Pair { order: Order { turns: None, .. }, .. }]);
+        for (index, pair) in self.pairs.iter().enumerate().filter(|_| !alone) {
             let id = clocks.of(pair.initiator);
             let id = id.map_err(|error| self.failure(index, Cause::alone(End::Initiator, error)))?;
             of.push((id, clocks.offset(id)));
@@ -233,15 +275,19 @@ impl<'link> Sample<'link> {
     }
 
     fn run(&mut self, clocks: &InitiatorClocks, on_start: impl FnOnce(Instant)) -> Result<(), MeasureError> {
-        let margin = clocks.margin();
+        let margin = clocks.margin(self.pairs.iter().any(|pair| pair.order.turns.is_some()));
         let begin = Instant::now() + margin;
-        let start = now_ns().saturating_add(u64::try_from(margin.as_nanos()).unwrap_or(u64::MAX));
-        self.ask(End::Initiator, |party, _| {
-            let at = clocks.of.get(party.pair).map(|(_, offset)| offset.theirs(start));
-            Request::Start { session: party.session, at }
+        let start = now_ns().saturating_add(nanoseconds(margin));
+        self.ask(End::Initiator, |party, pair| {
+            let theirs = clocks.of.get(party.pair).map(|(_, offset)| offset.theirs(start));
+            let schedule = match (&pair.order.turns, theirs) {
+                (Some(turns), Some(start)) => turns.schedule(start),
+                (_, at) => Schedule { at, ..Schedule::default() },
+            };
+            Request::Start { session: party.session, schedule }
         });
         on_start(begin);
-        let longest = self.pairs.iter().map(|pair| deadline(&pair.order.spec)).max().unwrap_or(MARGIN);
+        let longest = self.pairs.iter().map(|pair| pair.order.deadline()).max().unwrap_or(MARGIN);
         let limit = Limit::of(longest.saturating_add(margin));
         self.settle(End::Initiator, limit)?;
         self.settle(End::Responder, limit)
@@ -343,10 +389,11 @@ impl InitiatorClocks {
     }
 
     /// For orders to arrive before the moment that they name.
-    fn margin(&self) -> Duration {
+    fn margin(&self, take_turns: bool) -> Duration {
+        let least = if take_turns { TURNS_MARGIN } else { START_MARGIN };
         match self.of.is_empty() {
             true => Duration::ZERO,
-            false => (START_MARGIN + 2 * self.slowest).min(START_MOST),
+            false => (least + 4 * self.slowest).min(START_MOST),
         }
     }
 }

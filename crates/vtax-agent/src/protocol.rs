@@ -35,7 +35,7 @@ use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
-use vtax_engine::{EndSetup, Target, Token};
+use vtax_engine::{EndSetup, Schedule, Target, Token};
 use vtax_host::pin::Machine;
 use vtax_model::{
     measurement::EndReport,
@@ -114,9 +114,9 @@ pub enum Request {
     Start {
         /// Of a [`Request::Connect`] that has been answered.
         session: SessionId,
-        /// When, in nanoseconds of the agent's monotonic clock; at once if absent or past.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        at: Option<u64>,
+        /// When, by the agent's monotonic clock; at once if that is past.
+        #[serde(default)]
+        schedule: Schedule,
     },
     /// End a session early; what waits for it is answered with [`FaultKind::Cancelled`].
     /// No fault if there is no such session: it may just have ended. [`Reply::Done`].

@@ -63,7 +63,7 @@ fn setup() -> EndSetup {
 }
 
 fn order(spec: TestSpec) -> Order {
-    Order { spec, initiator: setup(), responder: setup(), target: Station::Ip(LOOPBACK) }
+    Order { spec, initiator: setup(), responder: setup(), target: Station::Ip(LOOPBACK), turns: None }
 }
 
 /// The most that a process ever had in memory, the pages of its own file left out, in kB.

@@ -1,8 +1,9 @@
 //! The common window of tests whose flows have no marks of their own (crr, cc).
 //!
-//! One connection beside those of the test is admitted like any flow. On it the thread that runs the
-//! end tells the other end when the window opens and when it closes, so that both windows hold the
-//! same connections without a common clock.
+//! One connection beside those of the test is admitted like any flow. On it the initiator tells the
+//! responder that the window opens, and that it is over: that is when every flow has finished the
+//! connection that it had under way at its end. So both windows hold the same connections without a
+//! common clock, and the responder serves as long as anybody connects.
 
 use std::{
     thread,
@@ -27,8 +28,12 @@ use crate::{
 const TICK: Duration = Duration::from_millis(100);
 /// How often the end of the warm-up is looked for.
 const GLANCE: Duration = Duration::from_millis(2);
+/// How long the connections that are under way when the window is over may take all together. Each
+/// of their waits has a deadline of its own, so a peer that is dead is told by the flow that waits.
+const LAST_CONNECTIONS: Duration = Duration::from_secs(60);
 
-/// The initiator's part: opens the window when the flows are warm, and closes it in time.
+/// The initiator's part: opens the window when the flows are warm, and tells the responder when all
+/// of them have had theirs.
 pub(crate) fn lead(control: &Flow, shared: &Shared) -> Result<(), EngineError> {
     prepare(control)?;
     while !shared.is_warm() {
@@ -36,13 +41,23 @@ pub(crate) fn lead(control: &Flow, shared: &Shared) -> Result<(), EngineError> {
     }
     exchange(control, shared, Mark::Open)?;
     let now = now_ns();
-    let closes = after(now, shared.session.spec.duration.0);
-    shared.close_at(closes);
     shared.open_at(now);
-    while now_ns() < closes {
-        pause(Duration::from_nanos(closes.saturating_sub(now_ns())).min(TICK), shared)?;
+    let ends = after(now, shared.session.spec.duration.0);
+    while now_ns() < ends {
+        pause(Duration::from_nanos(ends.saturating_sub(now_ns())).min(TICK), shared)?;
     }
+    await_last(control, shared, after(ends, LAST_CONNECTIONS))?;
     exchange(control, shared, Mark::Close)
+}
+
+fn await_last(control: &Flow, shared: &Shared, latest: u64) -> Result<(), EngineError> {
+    while shared.any_unfinished() {
+        if now_ns() >= latest {
+            return Err(control.failed("finish the last connections", Errno::AGAIN, LAST_CONNECTIONS));
+        }
+        pause(GLANCE, shared)?;
+    }
+    Ok(())
 }
 
 /// The responder's part.
@@ -53,7 +68,7 @@ pub(crate) fn follow(control: &Flow, shared: &Shared) -> Result<(), EngineError>
     await_byte(control, shared, Mark::Open as u8, patience.first + spec.warmup.most().0 + patience.silence)?;
     shared.open_at(now_ns());
     control.say(Mark::Open as u8)?;
-    await_byte(control, shared, Mark::Close as u8, spec.duration.0 + patience.silence)?;
+    await_byte(control, shared, Mark::Close as u8, spec.duration.0 + LAST_CONNECTIONS + patience.silence)?;
     shared.close_at(now_ns());
     control.say(Mark::Close as u8)
 }

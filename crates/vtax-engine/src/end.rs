@@ -10,12 +10,12 @@ use vtax_model::{
 
 use crate::{
     admit,
-    cancel::Cancel,
+    cancel::{Cancel, interrupt},
     conduct, crew,
     error::{EngineError, Failed},
     file::{self, SourceFile},
     flow::{Flow, Session},
-    place::{EndSetup, Target},
+    place::{EndSetup, Schedule, Target},
     role::{self, Connections, Role, admitted_flows, connection_sizes},
     socket::{self, Listener, check_family},
     task::connections::Dial,
@@ -75,15 +75,12 @@ impl Responder {
     fn serve_flows(&self, session: Arc<Session>, flows: &[Flow]) -> Result<EndReport, Failed> {
         let directory = self.setup.directory.as_deref();
         let role = Role { session, initiates: false, flows, connections: None, directory, source: None };
-        crew::run(&role, &self.setup, None, |_| Ok(()))
+        crew::run(&role, &self.setup, Schedule::default(), |_| Ok(()))
     }
 
     /// The listener of the flow that was admitted takes in the test's connections, too.
     fn serve_connections(&self, session: &Arc<Session>, flows: &[Flow]) -> Result<EndReport, Failed> {
         let door = &*self.listener.socket;
-        let blocks = self.spec.options.engine == vtax_model::options::Engine::Blocking;
-        let set = door.set_nonblocking(!blocks);
-        set.map_err(|error| EngineError::local("O_NONBLOCK", &self.listener.target, error))?;
         let role = Role {
             session: session.clone(),
             initiates: false,
@@ -93,9 +90,12 @@ impl Responder {
             source: None,
         };
         let control = &flows[0];
-        crew::run(&role, &self.setup, None, |shared| {
+        crew::run(&role, &self.setup, Schedule::default(), |shared| {
             control.say_ready()?;
-            conduct::follow(control, shared)
+            conduct::follow(control, shared)?;
+            // Nobody of the test comes any more. It wakes the threads that wait for connections.
+            interrupt(door);
+            Ok(())
         })
     }
 }
@@ -136,12 +136,11 @@ impl Initiator {
         Ok(Initiator { session, setup: setup.clone(), target: target.clone(), flows })
     }
 
-    /// Runs the test, from `start_at` if that is given: a moment of this machine's
-    /// [`now_ns`](vtax_sys::clock::now_ns), at which all threads begin.
+    /// Runs the test by the schedule.
     ///
     /// A file test sends `source`, whose size must be the test's; without one it makes a file first,
     /// outside of the measured time. `cancel` is to be the switch of [`connect`](Self::connect); both end the test.
-    pub fn run(self, start_at: Option<u64>, source: Option<&SourceFile>, cancel: &Cancel) -> Result<EndReport, Failed> {
+    pub fn run(self, schedule: Schedule, source: Option<&SourceFile>, cancel: &Cancel) -> Result<EndReport, Failed> {
         self.flows.iter().for_each(|flow| cancel.watch(&flow.socket));
         let own = match (self.session.spec.workload, source) {
             (Workload::File { size }, None) => Some(SourceFile::create(directory(&self.setup)?, size, cancel)?),
@@ -149,19 +148,19 @@ impl Initiator {
         };
         let source = own.as_ref().or(source);
         match self.session.spec.workload {
-            Workload::Crr { .. } | Workload::Cc => self.run_connections(start_at),
-            _ => self.run_flows(start_at, source),
+            Workload::Crr { .. } | Workload::Cc => self.run_connections(schedule),
+            _ => self.run_flows(schedule, source),
         }
         .map_err(|failed| Failed { error: cancel.explain(failed.error), ..failed })
     }
 
-    fn run_flows(&self, start_at: Option<u64>, source: Option<&SourceFile>) -> Result<EndReport, Failed> {
+    fn run_flows(&self, schedule: Schedule, source: Option<&SourceFile>) -> Result<EndReport, Failed> {
         let (session, flows) = (self.session.clone(), &self.flows);
         let role = Role { session, initiates: true, flows, connections: None, directory: None, source };
-        crew::run(&role, &self.setup, start_at, |_| Ok(()))
+        crew::run(&role, &self.setup, schedule, |_| Ok(()))
     }
 
-    fn run_connections(&self, start_at: Option<u64>) -> Result<EndReport, Failed> {
+    fn run_connections(&self, schedule: Schedule) -> Result<EndReport, Failed> {
         let dial = Dial {
             session: &self.session,
             station: &self.setup.station,
@@ -177,17 +176,25 @@ impl Initiator {
             directory: None,
             source: None,
         };
-        crew::run(&role, &self.setup, start_at, |shared| conduct::lead(&self.flows[0], shared))
+        crew::run(&role, &self.setup, schedule, |shared| conduct::lead(&self.flows[0], shared))
     }
 }
+
+/// As many as the kernel allows by default (net.core.somaxconn).
+const BACKLOG: u32 = 4096;
 
 /// For the flows, or for the connections of as many.
 fn make_room(spec: &TestSpec) -> Result<(), EngineError> {
     admit::make_room(admitted_flows(spec).max(spec.streams))
 }
 
+/// Connections that may wait to be taken in. Where strangers may come during the test there is to be
+/// room beside them: past it the kernel drops a SYN, which is sent again a second later.
 fn backlog(spec: &TestSpec) -> u32 {
-    admitted_flows(spec).max(spec.streams)
+    match spec.workload {
+        Workload::Crr { .. } | Workload::Cc => spec.streams.max(BACKLOG),
+        _ => admitted_flows(spec),
+    }
 }
 
 fn directory(setup: &EndSetup) -> Result<&Path, EngineError> {

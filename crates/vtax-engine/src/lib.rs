@@ -40,5 +40,5 @@ pub use cancel::Cancel;
 pub use end::{Initiator, Responder};
 pub use error::{EngineError, Failed, compare_checksums};
 pub use file::SourceFile;
-pub use place::{EndSetup, Station, Target};
+pub use place::{EndSetup, Schedule, Station, Target};
 pub use token::{Token, TokenError};

@@ -51,7 +51,7 @@ pub(crate) struct Patience {
 
 impl Patience {
     pub(crate) fn of(spec: &TestSpec) -> Patience {
-        let slowed = slowed(&spec.options) + pauses(spec);
+        let slowed = slowed(&spec.options) + pauses(spec) + turns(spec);
         let base = if spec.transport == Transport::Udp { SILENCE_UDP } else { SILENCE };
         let silence = match spec.workload {
             Workload::File { size } => for_disk(size),
@@ -72,6 +72,11 @@ impl Patience {
             quiet: Duration::from_millis(250) + pauses(spec),
         }
     }
+}
+
+/// How long a flow may be silent until it is its turn.
+fn turns(spec: &TestSpec) -> Duration {
+    spec.slices.map_or(Duration::ZERO, |slices| slices.span.0)
 }
 
 /// What the responder is told to do besides answering.

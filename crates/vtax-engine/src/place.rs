@@ -40,6 +40,28 @@ pub enum Target {
     },
 }
 
+/// When an initiator does what, in nanoseconds of its machine's [`now_ns`](vtax_sys::clock::now_ns).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Schedule {
+    /// When all threads begin; at once if absent or past.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<u64>,
+    /// When each slice begins, if the sample is cut into some; those that are missing follow at once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slices: Vec<u64>,
+    /// The time that each slice has, with all that belongs to it; what takes longer disturbs the next row's
+    /// slice. 0 if nobody is disturbed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub slot: u64,
+    /// When the last slice of any row is over: no flow is ended before, and no report made.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub ends: u64,
+}
+
+fn is_zero(slot: &u64) -> bool {
+    *slot == 0
+}
+
 impl Target {
     /// The same responder for one who reaches its machine at `station`: the responder itself knows
     /// its port, but neither the address that is translated on the way nor its own context

@@ -17,11 +17,12 @@ use crate::{
     error::EngineError,
     file::{self, SourceFile},
     flow::{Flow, Session},
-    task::{Line, Sizes, answers, bytes, connections, is_pipelined, pipelined, rr, sink, source},
+    task::{
+        Line, Sizes,
+        accept::{self, Door, KEEPER, Places},
+        answers, bytes, connections, is_pipelined, pipelined, rr, sink, source,
+    },
 };
-
-/// Connections of strangers that a thread may be busy with beside those of the test.
-const SPARE: usize = 16;
 
 /// One end of a test, ready to run.
 pub(crate) struct Role<'a> {
@@ -65,16 +66,29 @@ impl Role<'_> {
         &self.session.spec
     }
 
-    /// Tasks of this end: one a flow; a responder of connections has some more than may come at a
-    /// time, so that strangers don't hold up the test.
-    pub(crate) fn tasks(&self) -> usize {
+    /// Flows that are served at a time.
+    pub(crate) fn width(&self) -> usize {
         match &self.connections {
             None => self.flows.len(),
-            Some(Connections::To(_)) => self.spec().streams as usize,
-            Some(Connections::At(_)) if self.spec().options.engine == Kind::Blocking => {
-                self.spec().streams as usize + 1
-            }
-            Some(Connections::At(_)) => self.spec().streams as usize + SPARE,
+            Some(_) => self.spec().streams as usize,
+        }
+    }
+
+    /// Tasks of this end on so many threads: one a flow. A responder of connections has one a thread
+    /// that keeps it, and the thread's places for connections.
+    pub(crate) fn tasks(&self, threads: usize) -> usize {
+        match &self.connections {
+            Some(Connections::At(_)) => threads * (1 + accept::places(self.spec(), threads)),
+            _ => self.width(),
+        }
+    }
+
+    /// What waits for this end's sockets. Threads that block in accept(2) would be held up by whoever
+    /// connects and says nothing.
+    pub(crate) fn engine(&self) -> Kind {
+        match (self.spec().options.engine, &self.connections) {
+            (Kind::Blocking, Some(Connections::At(_))) => Kind::Epoll,
+            (engine, _) => engine,
         }
     }
 
@@ -101,6 +115,14 @@ impl Role<'_> {
         self.flows.iter().filter(comes).count()
     }
 
+    /// Flows whose windows somebody waits for until all have ended.
+    pub(crate) fn awaited(&self) -> usize {
+        match self.connections {
+            Some(Connections::To(_)) => self.width(),
+            _ => self.receivers(),
+        }
+    }
+
     /// Whether this end sends payload on a flow.
     pub(crate) fn is_sender(&self, flow: &Flow) -> bool {
         !self.spec().workload.kind().is_stream() || self.sends(flow)
@@ -123,13 +145,15 @@ impl Role<'_> {
         index: usize,
         slot: usize,
         desk: &Desk<'_>,
+        places: &Places,
     ) -> Result<(), EngineError> {
         match (&self.connections, self.flow(index)) {
             (Some(Connections::To(dial)), _) => {
                 connections::initiate(engine, desk, slot, u32::try_from(index).unwrap_or(u32::MAX), dial).await
             }
             (Some(Connections::At(listener)), _) => {
-                connections::respond(engine, desk, slot, listener, connection_sizes(self.spec())).await
+                let door = Door { listener, desk, places, sizes: connection_sizes(self.spec()) };
+                if slot == KEEPER { door.keep(engine).await } else { door.serve(engine, slot).await }
             }
             (None, Some(flow)) => self.run_flow(engine, flow, slot, desk).await,
             (None, None) => Ok(()),
@@ -163,6 +187,10 @@ impl Role<'_> {
                     false => self.transact(line, slot, desk, sizes).await,
                 }
             }
+            Workload::Stream { message, .. } if self.spec().slices.is_some() => match self.sends(flow) {
+                true => source::slices::send(line, desk, slot, bytes(message)).await,
+                false => sink::slices::receive(line, desk, slot, bytes(message)).await,
+            },
             Workload::Stream { message, .. } if self.sends(flow) => {
                 source::send(line, desk, slot, bytes(message), self.initiates).await
             }
@@ -211,10 +239,10 @@ impl Role<'_> {
     }
 }
 
-/// Of crr; a connection of cc carries nothing.
-pub(crate) fn connection_sizes(spec: &TestSpec) -> Option<Sizes> {
+/// Of crr; a connection of cc carries nothing but the token.
+pub(crate) fn connection_sizes(spec: &TestSpec) -> Sizes {
     match spec.workload {
-        Workload::Crr { request, response } => Some(Sizes::new(request, response)),
-        _ => None,
+        Workload::Crr { request, response } => Sizes::new(request, response),
+        _ => Sizes { request: 0, response: 0 },
     }
 }

@@ -15,6 +15,8 @@ pub(crate) const READY: u8 = 0x06;
 pub(crate) const GO: u8 = 0x07;
 /// Receiver of a stream, on its connection: it is enough.
 pub(crate) const DONE: u8 = 0x08;
+/// Receiver of a stream, on its connection: all of the slice has come.
+pub(crate) const PAUSED: u8 = 0x09;
 
 pub(crate) fn hello(token: &Token, index: u32) -> [u8; HELLO_LEN] {
     let mut hello = [0; HELLO_LEN];
@@ -49,10 +51,14 @@ pub(crate) enum Greeting {
     End = 6,
     /// Receiver of a stream: it has heard so.
     Ended = 7,
+    /// Sender of a stream: the slice ends here.
+    Pause = 8,
+    /// Receiver of a stream: it has heard so, and all that came before.
+    Paused = 9,
 }
 
 impl Greeting {
-    const ALL: [Greeting; 7] = [
+    const ALL: [Greeting; 9] = [
         Greeting::Hello,
         Greeting::Ready,
         Greeting::Done,
@@ -60,6 +66,8 @@ impl Greeting {
         Greeting::Go,
         Greeting::End,
         Greeting::Ended,
+        Greeting::Pause,
+        Greeting::Paused,
     ];
 
     pub(crate) fn write(self, token: &Token, index: u32) -> [u8; GREETING_LEN] {
@@ -86,6 +94,8 @@ pub(crate) enum Mark {
     Open = 1,
     /// It has ended; so does the flow.
     Close = 2,
+    /// A slice of it has ended, and another follows.
+    Pause = 3,
 }
 
 const MARK_BITS: u32 = 2;
@@ -117,7 +127,7 @@ impl Stamp {
             0 => Some(Mark::None),
             1 => Some(Mark::Open),
             2 => Some(Mark::Close),
-            _ => None,
+            _ => Some(Mark::Pause),
         }
     }
 
@@ -198,8 +208,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_stamp_is_read_back_as_far_as_there_is_room(sequence in 0u64..1 << 62, mark in 0usize..3, len in 1usize..40) {
-            let mark = [Mark::None, Mark::Open, Mark::Close][mark];
+        fn a_stamp_is_read_back_as_far_as_there_is_room(sequence in 0u64..1 << 62, mark in 0usize..4, len in 1usize..40) {
+            let mark = [Mark::None, Mark::Open, Mark::Close, Mark::Pause][mark];
             let mut head = Head::plain(len);
             head.stamp(Stamp::new(sequence, mark));
             prop_assert_eq!(head.bytes().len(), len.min(8));

@@ -43,7 +43,8 @@ fn run(transport: Transport, workload: Workload) -> Result<EndReport, EngineErro
     thread::scope(|scope| {
         let served = scope.spawn(|| responder.serve(&cancel));
         let connected = Initiator::connect(&spec, &setup, &target, token, &cancel);
-        let initiated = connected.and_then(|end| end.run(None, None, &cancel).map_err(|failed| failed.error));
+        let initiated = connected
+            .and_then(|end| end.run(vtax_engine::Schedule::default(), None, &cancel).map_err(|failed| failed.error));
         if initiated.is_err() {
             cancel.cancel();
         }
@@ -94,7 +95,13 @@ fn over_a_wire(spec: &TestSpec) -> [EndReport; 2] {
     let target = responder.target();
     thread::scope(|scope| {
         let served = scope.spawn(|| right.run(|| responder.serve(&cancel)).unwrap());
-        let initiate = || Initiator::connect(spec, &own, &target, token, &cancel).unwrap().run(None, None, &cancel);
+        let initiate = || {
+            Initiator::connect(spec, &own, &target, token, &cancel).unwrap().run(
+                vtax_engine::Schedule::default(),
+                None,
+                &cancel,
+            )
+        };
         let initiated = left.run(initiate).unwrap();
         [initiated, served.join().unwrap()].map(|outcome| outcome.unwrap_or_else(|failed| panic!("{failed}")))
     })
@@ -267,7 +274,7 @@ fn run_test(
         let served = scope.spawn(|| responder.serve(&cancel));
         let connected = Initiator::connect(&spec, &setup, &target, token, &cancel).unwrap();
         scope.spawn(|| meanwhile(&cancel));
-        let initiated = connected.run(None, None, &cancel);
+        let initiated = connected.run(vtax_engine::Schedule::default(), None, &cancel);
         assert!(served.join().unwrap().is_err());
         initiated.map_err(|failed| failed.error)
     });

@@ -37,7 +37,7 @@ fn run(engine: Engine, flows: u32) {
     thread::scope(|scope| {
         let served = scope.spawn(|| responder.serve(&cancel));
         let end = Initiator::connect(&spec, &setup, &target, token, &cancel).unwrap();
-        assert!(end.run(None, None, &cancel).unwrap().transactions > 0);
+        assert!(end.run(vtax_engine::Schedule::default(), None, &cancel).unwrap().transactions > 0);
         served.join().unwrap().unwrap();
     });
 }

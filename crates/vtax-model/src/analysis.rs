@@ -3,31 +3,30 @@
 mod disturbance;
 mod ends;
 mod host_cpu;
+pub mod noise;
+mod taxes;
 
 use std::collections::BTreeMap;
 
 use crate::{
-    cell::{Arm, Block, Cell},
+    cell::Cell,
     histogram::Histogram,
     measurement::FileReport,
     published::Published,
     result::{
-        CellRecord, CellStatus, Estimate, FileSummary, FloorRecord, Metric, Percentile, PlanRecord, ResultDocument,
-        RttSummary, SCHEMA, SummaryRecord, TaxRecord,
+        CellRecord, CellStatus, Estimate, FileSummary, Metric, Percentile, PlanRecord, ResultDocument, RttSummary,
+        SCHEMA, SummaryRecord, TaxRecord, ns_per_kb,
     },
     run::{Figures, RowEnds, RttFigures, Run, RunState, Sample},
-    stats::{
-        Comparison, Confidence, Finding, NoiseFloor, Pair, PairedTax, Shift, Significance, Summary, judge_family,
-        percentile_intervals,
-    },
+    stats::{Confidence, Summary, percentile_intervals},
     workload::Workload,
 };
 
-/// All figures of a run. Intervals hold 95 %; Holm's correction is over every comparison of the
-/// run.
+/// All figures of a run. Intervals hold 95 %; Holm's correction is over the comparisons of one family
+/// (`taxes.rs`).
 pub fn analyse(run: &Run) -> ResultDocument {
     let Run { header, state, wall_seconds, failures, .. } = run;
-    let floors = noise_floors(run);
+    let floors = taxes::floors(run);
     ResultDocument {
         schema: SCHEMA.to_owned(),
         study: header.study.id.to_string(),
@@ -44,9 +43,11 @@ pub fn analyse(run: &Run) -> ResultDocument {
         environment: header.environment.clone(),
         placement: header.placement.clone(),
         disturbance: disturbance::disturbance(run),
-        noise_floor: floors.iter().map(|(block, floor)| floor_record(block, floor)).collect(),
+        cpu_by_ticks: run.samples.iter().any(|sample| sample.figures.cpu.is_by_ticks()),
+        cpu_raised: run.samples.iter().filter(|sample| sample.figures.cpu.is_raised()).count() as u64,
+        noise_floor: taxes::floor_records(&floors),
         guest_clocks: host_cpu::clocks(run),
-        cells: cell_records(run, &floors),
+        cells: cell_records(run, taxes::taxes(run, &floors)),
         failures: failures.clone(),
     }
 }
@@ -76,56 +77,14 @@ fn complete_rounds(run: &Run) -> u32 {
     }
 }
 
-fn noise_floors(run: &Run) -> BTreeMap<Block, NoiseFloor> {
-    let cells = &run.header.study.cells;
-    let baselines = cells.iter().enumerate().filter(|(_, cell)| cell.row == run.header.study.baseline);
-    let floor = |(index, cell): (usize, &Cell)| {
-        let pairs = pairs(run, (index, Arm::A), (index, Arm::APrime));
-        Some((cell.block(), NoiseFloor::of(&pairs, Confidence::P95).ok()?))
-    };
-    baselines.filter_map(floor).collect()
-}
-
-/// The figures of two arms, round by round, where both have one.
-fn pairs(run: &Run, baseline: (usize, Arm), cell: (usize, Arm)) -> Vec<Pair> {
-    let metric = Metric::of(run.header.study.cells[cell.0].workload.kind());
-    let arm = |(index, arm): (usize, Arm)| -> BTreeMap<u32, f64> {
-        let mine = run.samples.iter().filter(|sample| sample.cell == index && sample.arm == arm);
-        mine.map(|sample| (sample.round, metric.value(&sample.figures))).collect()
-    };
-    let (baseline, cell) = (arm(baseline), arm(cell));
-    let pair = |(round, &baseline): (&u32, &f64)| Some(Pair { baseline, cell: *cell.get(round)? });
-    baseline.iter().filter_map(pair).collect()
-}
-
-fn floor_record(block: &Block, floor: &NoiseFloor) -> FloorRecord {
-    FloorRecord {
-        transport: block.transport,
-        test: block.test,
-        mtu: block.mtu,
-        streams: block.streams,
-        variant: block.variant,
-        instrument: block.instrument,
-        of: Metric::of(block.test),
-        ratio: floor.ratio,
-        low: floor.low,
-        high: floor.high,
-        floor: floor.floor.fraction(),
-        smallest_shown: floor
-            .smallest_shown(floor.pairs, Significance::FIVE_PERCENT)
-            .map(|difference| difference.fraction()),
-        pairs: floor.pairs,
-    }
-}
-
-fn cell_records(run: &Run, floors: &BTreeMap<Block, NoiseFloor>) -> Vec<CellRecord> {
-    let mut taxes = taxes(run, floors);
+fn cell_records(run: &Run, mut taxes: BTreeMap<usize, Vec<TaxRecord>>) -> Vec<CellRecord> {
     let published = Published::of(run.header.study.id.as_str());
     let record = |(index, cell): (usize, &Cell)| {
         let samples: Vec<Sample> = run.samples.iter().filter(|sample| sample.cell == index).cloned().collect();
         let figures = published.as_ref().map(|published| published.figures(cell)).unwrap_or_default();
         let (published_on, alone): (Vec<_>, Vec<_>) = figures.into_iter().partition(|figure| figure.system.is_some());
         let path = run.header.paths.iter().find(|path| path.method == cell.row && path.mtu == cell.mtu).cloned();
+        let taxes = taxes.remove(&index).unwrap_or_default();
         CellRecord {
             cell: *cell,
             backend: cell.row.flavour().or(path.as_ref().and_then(|path| path.backend)),
@@ -134,7 +93,8 @@ fn cell_records(run: &Run, floors: &BTreeMap<Block, NoiseFloor>) -> Vec<CellReco
             ends: ends(run, cell),
             summary: (!samples.is_empty()).then(|| summary(cell, &samples)),
             samples,
-            tax: taxes.remove(&index),
+            tax: taxes.iter().find(|tax| tax.of == Metric::of(cell.workload.kind())).cloned(),
+            taxes,
             published: alone.first().map(|figure| figure.value),
             published_on,
         }
@@ -160,45 +120,6 @@ fn status(run: &Run, index: usize, cell: &Cell, samples: &[Sample]) -> CellStatu
     }
 }
 
-/// Every comparison of the run, judged together, by cell.
-fn taxes(run: &Run, floors: &BTreeMap<Block, NoiseFloor>) -> BTreeMap<usize, TaxRecord> {
-    let compared: Vec<(usize, PairedTax, &NoiseFloor)> = comparisons(run, floors);
-    let family: Vec<Comparison<'_>> = compared.iter().map(|(_, tax, floor)| Comparison { tax, floor }).collect();
-    let findings = judge_family(&family);
-    let judged = compared.iter().zip(findings);
-    judged.map(|((index, tax, _), finding)| (*index, tax_record(run, *index, tax, finding))).collect()
-}
-
-fn comparisons<'a>(run: &Run, floors: &'a BTreeMap<Block, NoiseFloor>) -> Vec<(usize, PairedTax, &'a NoiseFloor)> {
-    let (cells, baseline) = (&run.header.study.cells, run.header.study.baseline);
-    let compare = |(index, cell): (usize, &Cell)| {
-        let of_block = |other: &Cell| other.row == baseline && other.block() == cell.block();
-        let against = cells.iter().position(of_block).filter(|against| *against != index)?;
-        let pairs = pairs(run, (against, Arm::A), (index, Arm::A));
-        let tax = PairedTax::of(&pairs, Confidence::P95).ok()?;
-        Some((index, tax, floors.get(&cell.block())?))
-    };
-    cells.iter().enumerate().filter_map(compare).collect()
-}
-
-fn tax_record(run: &Run, index: usize, tax: &PairedTax, finding: Finding) -> TaxRecord {
-    let of = Metric::of(run.header.study.cells[index].workload.kind());
-    TaxRecord {
-        of,
-        ratio: tax.ratio,
-        low: tax.low,
-        high: tax.high,
-        p: tax.p.get(),
-        p_adjusted: finding.adjusted_p.get(),
-        verdict: finding.shift.verdict(of.direction()),
-        could_show: match finding.shift {
-            Shift::NoneShown { could_show } => could_show.map(|difference| difference.fraction()),
-            Shift::Higher | Shift::Lower => None,
-        },
-        pairs: tax.pairs,
-    }
-}
-
 /// The figures of a sample, and the round that it was of: the baseline has two samples a round, of
 /// which the second is no news of how rounds differ.
 type Taken<'a> = (u32, &'a Figures);
@@ -207,16 +128,22 @@ fn summary(cell: &Cell, samples: &[Sample]) -> SummaryRecord {
     let taken: Vec<Taken<'_>> = samples.iter().map(|sample| (sample.round, &sample.figures)).collect();
     let figures: Vec<&Figures> = taken.iter().map(|(_, figures)| *figures).collect();
     let rr = cell.workload.kind().is_transactions();
+    let machines = figures.iter().all(|figures| figures.cpu.tells_machines());
     let over = |value: fn(&Figures) -> f64| estimate(taken.iter().map(|(round, figures)| (*round, value(figures))));
     let total = |count: fn(&Figures) -> u64| figures.iter().map(|figures| count(figures)).sum::<u64>();
     let lost = total(|figures| figures.lost);
+    // Old runs and foreign ends may have told of no threads.
+    let some = |estimate: &Estimate| estimate.mean > 0.0;
     SummaryRecord {
         transactions_per_s: rr.then(|| over(Figures::rate)).flatten(),
         rtt_us: rr.then(|| rtt_summary(&taken)).flatten(),
         rtt_from_send_us: rr.then(|| rtt_from_send(&taken)).flatten(),
         goodput_mbps: (!rr).then(|| over(Figures::goodput_mbps)).flatten(),
-        cpu_us_per_transaction: rr.then(|| over(Figures::cpu_us_per_transaction)).flatten(),
-        cpu_us_per_kb: (!rr).then(|| over(Figures::cpu_us_per_kb)).flatten(),
+        ns_per_kb: (!rr).then(|| over(|figures| ns_per_kb(figures.goodput_mbps()))).flatten(),
+        cpu_threads_us_per_transaction: rr.then(|| over(Figures::threads_us_per_transaction)).flatten().filter(some),
+        cpu_threads_ns_per_kb: (!rr).then(|| over(|figures| figures.threads_us_per_kb() * 1e3)).flatten().filter(some),
+        cpu_us_per_transaction: (rr && machines).then(|| over(Figures::cpu_us_per_transaction)).flatten(),
+        cpu_us_per_kb: (!rr && machines).then(|| over(Figures::cpu_us_per_kb)).flatten(),
         cpu_us_at_ends: ends::cpu(&taken, rr),
         file: file_summary(&taken),
         lost,
@@ -224,6 +151,7 @@ fn summary(cell: &Cell, samples: &[Sample]) -> SummaryRecord {
         reordered: total(|figures| figures.reordered),
         retransmits: total(|figures| figures.retransmits),
         socket_drops: total(|figures| figures.ends.initiator.socket_drops + figures.ends.responder.socket_drops),
+        strangers: total(|figures| figures.ends.initiator.strangers + figures.ends.responder.strangers),
         warmup: ends::warmup(&taken),
         stages: ends::stages(&figures),
         parallel: ends::parallel(cell, &taken),
@@ -269,7 +197,7 @@ fn rtt_from_send(taken: &[Taken<'_>]) -> Option<RttSummary> {
 
 fn summary_of_times(times: &[(u32, &RttFigures)], mean: Estimate, by_rate: bool) -> RttSummary {
     let mut rounds: BTreeMap<u32, Histogram> = BTreeMap::new();
-    times.iter().for_each(|(round, rtt)| rounds.entry(*round).or_default().merge(&rtt.hdr));
+    times.iter().for_each(|(round, rtt)| rounds.entry(*round).or_default().merge_sparse(&rtt.hdr));
     let histograms: Vec<&Histogram> = rounds.values().collect();
     let mut merged = Histogram::new();
     histograms.iter().for_each(|histogram| merged.merge(histogram));

@@ -1,6 +1,9 @@
 //! Cells: the points of a study's matrix, and the order in which they are sampled.
 
-use std::fmt;
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+};
 
 use rand::{Rng, SeedableRng, seq::SliceRandom};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -9,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     options::{CongestionControl, Idle, TestOptions},
     study::{Row, SamplingPlan},
-    units::Mtu,
-    workload::{TestKind, TestSpec, Transport, Workload},
+    units::{Mtu, Span},
+    workload::{Sliced, TestKind, TestSpec, Transport, Workload},
 };
 
 /// Under which conditions a cell is measured. Figures of two instruments answer two questions and are
@@ -125,7 +128,9 @@ impl Cell {
     pub fn spec(&self, plan: &SamplingPlan) -> TestSpec {
         let Cell { transport, workload, streams, options, .. } = *self;
         let duration = plan.duration_of(workload.kind());
-        TestSpec { transport, workload, streams, warmup: plan.warmup, duration, slices: plan.slices, options }
+        // How long the turns of all rows take is known when they have been given theirs.
+        let slices = plan.slices.map(|slices| Sliced { passes: slices.passes, span: Span::from_millis(0) });
+        TestSpec { transport, workload, streams, warmup: plan.warmup, duration, slices, options }
     }
 }
 
@@ -170,6 +175,20 @@ pub fn round_order(cells: &[Cell], baseline: Row, seed: u64, round: u32) -> Vec<
     turns
 }
 
+/// In which order `rows` rows have their turns: first for their warm-up, then in each pass. Fresh for each
+/// round and block; the same seed gives the same order.
+pub fn pass_orders(rows: usize, passes: u32, seed: u64, round: u32, block: Block) -> Vec<Vec<usize>> {
+    let mut hasher = std::hash::DefaultHasher::new();
+    (seed, round, block).hash(&mut hasher);
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(hasher.finish());
+    let mut order = || {
+        let mut order: Vec<usize> = (0..rows).collect();
+        order.shuffle(&mut rng);
+        order
+    };
+    (0..=passes).map(|_| order()).collect()
+}
+
 /// Each value once.
 fn shuffled<T: Ord>(values: impl Iterator<Item = T>, rng: &mut impl Rng) -> Vec<T> {
     let mut values: Vec<T> = values.collect();
@@ -201,7 +220,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn demo() -> Study {
-        Study::built_in("demo").expect("the demo is built in")
+        crate::study::tests::plain()
     }
 
     proptest! {

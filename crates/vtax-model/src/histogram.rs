@@ -220,6 +220,21 @@ impl Default for Histogram {
     }
 }
 
+/// A sparse histogram in a result: in the text form of a whole one.
+pub mod as_text {
+    use super::*;
+
+    /// Writes what [`Histogram::to_base64`] does.
+    pub fn serialize<S: Serializer>(histogram: &SparseHistogram, serializer: S) -> Result<S::Ok, S::Error> {
+        histogram.whole().serialize(serializer)
+    }
+
+    /// Reads what [`Histogram::from_base64`] does.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SparseHistogram, D::Error> {
+        Histogram::deserialize(deserializer).map(|whole| SparseHistogram::of(&whole))
+    }
+}
+
 impl Serialize for Histogram {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.to_base64())

@@ -402,7 +402,7 @@ impl TestOptions {
     pub fn can_be_sliced(&self) -> bool {
         let TestOptions { burst, arrivals, bitrate, sending, gso, gro, interval, stages, .. } = *self;
         let one_by_one = burst == Burst::default() && arrivals.is_none() && bitrate.is_none();
-        let plain = sending == Sending::Copy && gso.is_none() && !gro;
+        let plain = sending == Sending::Copy && gso.is_none() && !gro && self.engine != Engine::IoUring;
         one_by_one && plain && interval.is_none() && !stages
     }
 

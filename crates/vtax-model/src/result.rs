@@ -5,21 +5,21 @@
 
 mod ends;
 mod host_cpu;
+mod tax;
 
 use serde::{Deserialize, Serialize};
 
 pub use ends::{CpuAtEnds, EndStages, PairSummary, ParallelSummary, StageFigures, StagesSummary, WarmupSummary};
 pub use host_cpu::{GuestClock, HostCpuSummary};
+pub use tax::{Delta, FloorRecord, Metric, TaxRecord, Unit, ns_per_kb};
 
 use crate::{
-    cell::{Cell, Instrument},
+    cell::Cell,
     guest::Flavour,
     published::PublishedFigure,
-    run::{Environment, Failure, Figures, PathRecord, Placement, RowEnds, RunState, Sample},
-    stats::{Direction, StoppingRule, Verdict},
+    run::{Environment, Failure, PathRecord, Placement, RowEnds, RunState, Sample},
+    stats::StoppingRule,
     study::{Row, SamplingPlan},
-    units::Mtu,
-    workload::{TestKind, Transport},
 };
 
 /// The schema's name and version.
@@ -59,7 +59,15 @@ pub struct ResultDocument {
     pub placement: Placement,
     /// What else went on there.
     pub disturbance: Disturbance,
-    /// The baseline against itself, one entry a block of the matrix.
+    /// Whether a version of vtax took the CPU figures, or some of them, that had the kernel's timer ticks
+    /// only: they are 8 to 41 % too low.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub cpu_by_ticks: bool,
+    /// Samples whose machine seemed to have worked less than the measuring threads on it: the threads'
+    /// time is taken for it, which is a lower bound.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub cpu_raised: u64,
+    /// The baseline against itself, one entry for each block of the matrix and metric.
     pub noise_floor: Vec<FloorRecord>,
     /// The guests' clocks, if there are guests.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -121,86 +129,6 @@ pub struct PlanRecord {
     pub stopping: Option<StoppingRule>,
 }
 
-/// What a comparison is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Metric {
-    /// Mean time of a transaction: lower is better.
-    Rtt,
-    /// Goodput: higher is better.
-    Goodput,
-    /// Elapsed time of a file transfer: lower is better.
-    Real,
-}
-
-impl Metric {
-    /// The metric that a test is compared by.
-    pub fn of(test: TestKind) -> Metric {
-        match test {
-            TestKind::Rr | TestKind::Crr | TestKind::Cc => Metric::Rtt,
-            TestKind::Stream | TestKind::Maerts | TestKind::Bidirectional => Metric::Goodput,
-            TestKind::File => Metric::Real,
-        }
-    }
-
-    /// What is good in it.
-    pub fn direction(self) -> Direction {
-        match self {
-            Metric::Rtt | Metric::Real => Direction::LowerIsBetter,
-            Metric::Goodput => Direction::HigherIsBetter,
-        }
-    }
-
-    /// Its value in one sample: µs, Mb/s or seconds.
-    pub fn value(self, figures: &Figures) -> f64 {
-        match self {
-            Metric::Rtt => figures.rtt_us(),
-            Metric::Goodput => figures.goodput_mbps(),
-            Metric::Real => figures.file.map_or(f64::NAN, |file| file.real),
-        }
-    }
-}
-
-/// The baseline's second arm (A') against its first (A) in one block: what this machine's noise
-/// alone makes of a comparison.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct FloorRecord {
-    /// The block.
-    pub transport: Transport,
-    /// The block.
-    pub test: TestKind,
-    /// The block.
-    pub mtu: Mtu,
-    /// The block.
-    pub streams: u32,
-    /// The block: which of the swept values.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub variant: u32,
-    /// The block: under which conditions.
-    #[serde(default)]
-    pub instrument: Instrument,
-    /// What is compared.
-    pub of: Metric,
-    /// A'/A.
-    pub ratio: f64,
-    /// Of the 95 % interval of the ratio.
-    pub low: f64,
-    /// Of the 95 % interval of the ratio.
-    pub high: f64,
-    /// The largest relative difference inside that interval: a smaller one is noise.
-    pub floor: f64,
-    /// The smallest relative difference that this many rounds show with 80 % power; absent if
-    /// they are too few to show any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub smallest_shown: Option<f64>,
-    /// Rounds with both arms.
-    pub pairs: usize,
-}
-
-fn is_zero(variant: &u32) -> bool {
-    *variant == 0
-}
-
 /// One cell of the matrix and all that was found about it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CellRecord {
@@ -224,15 +152,30 @@ pub struct CellRecord {
     /// Over the samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<SummaryRecord>,
-    /// Against the baseline; the baseline itself has none.
+    /// Against the baseline, by the metric that the test is judged by; the baseline itself has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tax: Option<TaxRecord>,
+    /// Against the baseline by each metric; `tax` is the first of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub taxes: Vec<TaxRecord>,
     /// The published figure, if the source has one alone: µs (RR) or Mb/s (stream).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<f64>,
     /// The published figures, if the source has them of several machines.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published_on: Vec<PublishedFigure>,
+}
+
+impl CellRecord {
+    /// Whether the row can't run on this machine.
+    pub fn is_unavailable(&self) -> bool {
+        matches!(self.status, CellStatus::Unavailable { .. })
+    }
+
+    /// Against the baseline by this metric. Documents that vtax wrote before it had `taxes` have one.
+    pub fn tax_of(&self, of: Metric) -> Option<&TaxRecord> {
+        self.taxes.iter().chain(&self.tax).find(|tax| tax.of == of)
+    }
 }
 
 /// Whether a cell has figures.
@@ -303,6 +246,15 @@ pub struct SummaryRecord {
     /// Stream and file: 10^6 bits per second at the receiver.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goodput_mbps: Option<Estimate>,
+    /// Stream and file: the same as the time of 1,024 bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ns_per_kb: Option<Estimate>,
+    /// RR: µs of CPU of the measuring threads of both ends: what the two ends execute themselves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_threads_us_per_transaction: Option<Estimate>,
+    /// Stream and file: ns of it for 1,024 bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_threads_ns_per_kb: Option<Estimate>,
     /// RR: µs of CPU, both ends' machines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_us_per_transaction: Option<Estimate>,
@@ -327,6 +279,10 @@ pub struct SummaryRecord {
     /// samples.
     #[serde(default)]
     pub socket_drops: u64,
+    /// crr and cc: connections to the responder's port that ended without having shown the test's
+    /// token, warm-up with them, over all samples.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub strangers: u64,
     /// What went before the measured times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warmup: Option<WarmupSummary>,
@@ -339,6 +295,14 @@ pub struct SummaryRecord {
     /// What guests cost their host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_cpu: Option<HostCpuSummary>,
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+fn is_none(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Round-trip times of a cell, in µs.
@@ -368,29 +332,4 @@ pub struct FileSummary {
     pub user: Estimate,
     /// CPU in the kernel.
     pub sys: Estimate,
-}
-
-/// A cell against its baseline cell, paired round by round.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct TaxRecord {
-    /// What is compared.
-    pub of: Metric,
-    /// Cell over baseline; the tax is this minus one.
-    pub ratio: f64,
-    /// Lower end of the 95 % interval.
-    pub low: f64,
-    /// Upper end of the 95 % interval.
-    pub high: f64,
-    /// Exact sign-flip p of this comparison alone.
-    pub p: f64,
-    /// After Holm over all comparisons of the study.
-    pub p_adjusted: f64,
-    /// slower, faster or none-shown.
-    pub verdict: Verdict,
-    /// No difference shown: the smallest relative one that would have been; absent if the rounds
-    /// are too few to show any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub could_show: Option<f64>,
-    /// Rounds with both cells.
-    pub pairs: usize,
 }

@@ -211,6 +211,9 @@ pub struct Placement {
     pub initiator: Vec<u32>,
     /// Answers or receives.
     pub responder: Vec<u32>,
+    /// The one CPU of both ends where the path's own cost is measured, if they share one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<u32>,
     /// What runs the instructions of the run's guests, if it has any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guests: Option<GuestMachine>,

@@ -431,4 +431,4 @@ pub fn is_lab_file(text: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,6 +1,7 @@
 //! Which CPUs this thread may use, which it is pinned to, and where the time of
 //! threads, of this process, of others and of the machine went.
 
+mod account;
 mod machine;
 mod set;
 mod task;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use crate::clock;
 use crate::error::{Result, SysError};
 
+pub use account::{MachineMeter, MachineReading, MachineSpan};
 pub use machine::{MachineTimes, interrupts, machine_times};
 pub use set::CpuSet;
 pub use task::{TaskTimes, kvm_exits, task_times};

@@ -12,7 +12,7 @@
 //! | [`userns`] | getting by without root |
 //! | [`netlink`] | links, addresses, routes, and virtual functions of NICs |
 //! | [`pci`] | PCI devices, their drivers and virtual functions |
-//! | [`clock`], [`cpu`] | time, pins, and where CPU time went |
+//! | [`clock`], [`cpu`], [`idle`] | time, pins, where CPU time went, keeping CPUs awake |
 //! | [`sock`] | socket options that `socket2` lacks, segments, stamps, zero copy |
 //! | [`ring`] | io_uring |
 //! | [`sysctl`], [`process`], [`inherit`] | `/proc/sys`, limits, processes that are ours, what they inherit |
@@ -27,6 +27,7 @@ pub mod clock;
 pub mod cpu;
 mod error;
 mod ethtool;
+pub mod idle;
 pub mod inherit;
 pub mod module;
 pub mod mount;

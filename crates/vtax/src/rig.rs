@@ -83,7 +83,7 @@ impl Rig {
         let (initiator, responder) = (setup(SUT, 0)?, setup(PEER, 1)?);
         let target = responder.station.clone();
         let [sut, peer] = &self.agents;
-        Ok(measure(sut, peer, &Order { spec: *spec, initiator, responder, target })?)
+        Ok(measure(sut, peer, &Order { spec: *spec, initiator, responder, target, turns: None })?)
     }
 
     /// A sample, both ends joined.

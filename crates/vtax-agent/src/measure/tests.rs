@@ -91,8 +91,8 @@ fn play_call(id: CallId, request: &Request, role: &Role, waiting: &mut Option<Ca
             assert_eq!(target.to_string(), "127.0.0.1:1", "the responder's port at the address of the order");
             done(Reply::Connected)
         }
-        (Request::Start { at, .. }, Script::Starts) => {
-            done(Reply::Report(Box::new(EndReport { started_ns: at.unwrap_or(0), ..EndReport::default() })))
+        (Request::Start { schedule, .. }, Script::Starts) => {
+            done(Reply::Report(Box::new(EndReport { started_ns: schedule.at.unwrap_or(0), ..EndReport::default() })))
         }
         (Request::Start { .. } | Request::Finish { .. }, Script::Reports(report)) => {
             done(Reply::Report(report.clone()))
@@ -137,7 +137,7 @@ fn order(workload: Workload) -> Order {
         slices: None,
         options: TestOptions::default(),
     };
-    Order { spec, initiator: setup.clone(), responder: setup, target: station }
+    Order { spec, initiator: setup.clone(), responder: setup, target: station, turns: None }
 }
 
 fn rr() -> Order {

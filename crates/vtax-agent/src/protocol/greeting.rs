@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use vtax_engine::Token;
 
 /// The version of everything that is said over the control stream. Raise it with any change of it.
-pub const PROTOCOL: u32 = 4;
+pub const PROTOCOL: u32 = 5;
 /// The version of this program, as both sides must have it.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use vtax_engine::Cancel;
+use vtax_engine::{Cancel, Schedule};
 use vtax_sys::clock::now_ns;
 
 use super::{
@@ -79,7 +79,7 @@ struct Session {
 enum Line {
     None,
     /// To an initiator that hasn't been started: when.
-    Start(Sender<Option<u64>>),
+    Start(Sender<Schedule>),
     /// To a program.
     Program(Reins),
 }
@@ -161,7 +161,7 @@ impl<W: Write, E: Engine> Desk<W, E> {
             }
             Request::More { session, taken } => self.order(id, session, Order::More(taken)),
             Request::Signal { session, signal } => self.order(id, session, Order::Signal(signal)),
-            Request::Start { session, at } => self.start(id, session, at),
+            Request::Start { session, schedule } => self.start(id, session, schedule),
             Request::Finish { session } => self.finish(id, session),
             Request::Cancel { session } => {
                 self.cancel(session);
@@ -253,11 +253,11 @@ impl<W: Write, E: Engine> Desk<W, E> {
 
     /// The answer is the session's outcome. That a session is there and connected, the
     /// coordinator knows from an answer.
-    fn start(&mut self, id: CallId, session: SessionId, at: Option<u64>) -> Answered {
+    fn start(&mut self, id: CallId, session: SessionId, schedule: Schedule) -> Answered {
         let connected = self.sessions.get_mut(&session).filter(|session| session.ready.is_none());
         match connected.map(|session| mem::replace(&mut session.line, Line::None)) {
             // If it has ended instead, its outcome is kept, or on its way.
-            Some(Line::Start(start)) => drop(start.send(at)),
+            Some(Line::Start(start)) => drop(start.send(schedule)),
             _ => {
                 let why = format!("there is no connected session {} to start", session.0);
                 return self.fail(id, FaultKind::Session, why);

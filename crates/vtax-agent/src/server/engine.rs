@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use vtax_engine::{Cancel, EndSetup, EngineError, Failed, Initiator, Responder, SourceFile, Target, Token};
+use vtax_engine::{Cancel, EndSetup, EngineError, Failed, Initiator, Responder, Schedule, SourceFile, Target, Token};
 use vtax_model::{
     measurement::EndReport,
     units::ByteSize,
@@ -48,8 +48,8 @@ pub trait Bound {
 
 /// An initiator that is connected.
 pub trait Connected {
-    /// Runs the test to its end, from a moment of this machine's monotonic clock on, or at once.
-    fn run(self, start_at: Option<u64>, cancel: &Cancel) -> Result<EndReport, Failed>;
+    /// Runs the test to its end.
+    fn run(self, schedule: Schedule, cancel: &Cancel) -> Result<EndReport, Failed>;
 }
 
 /// The engine itself.
@@ -128,7 +128,7 @@ impl Bound for Responder {
 }
 
 impl Connected for Ready {
-    fn run(self, start_at: Option<u64>, cancel: &Cancel) -> Result<EndReport, Failed> {
-        self.initiator.run(start_at, self.source.as_deref(), cancel)
+    fn run(self, schedule: Schedule, cancel: &Cancel) -> Result<EndReport, Failed> {
+        self.initiator.run(schedule, self.source.as_deref(), cancel)
     }
 }

@@ -12,7 +12,7 @@ use std::{
     thread,
 };
 
-use vtax_engine::{Cancel, EndSetup, EngineError, Failed, Target, Token};
+use vtax_engine::{Cancel, EndSetup, EngineError, Failed, Schedule, Target, Token};
 use vtax_model::{measurement::EndReport, units::ByteSize, workload::TestSpec};
 
 use super::{
@@ -31,7 +31,7 @@ pub(super) enum Task {
         part: Part,
         target: Target,
         /// Says when, once the session is connected. Its sender is dropped if it never will.
-        starts: Receiver<Option<u64>>,
+        starts: Receiver<Schedule>,
     },
     Prepare {
         directory: PathBuf,
@@ -106,15 +106,15 @@ fn respond<E: Engine>(part: Part, engine: &E, cancel: &Cancel, ready: impl FnOnc
 fn initiate<E: Engine>(
     part: Part,
     target: &Target,
-    starts: &Receiver<Option<u64>>,
+    starts: &Receiver<Schedule>,
     engine: &E,
     cancel: &Cancel,
     ready: impl FnOnce(Reply),
 ) -> Result<Reply, Failed> {
     let connected = engine.connect(&part.spec, &part.setup, target, part.token, cancel)?;
     ready(Reply::Connected);
-    let at = starts.recv().map_err(|_| EngineError::Cancelled)?;
-    connected.run(at, cancel).map(report)
+    let schedule = starts.recv().map_err(|_| EngineError::Cancelled)?;
+    connected.run(schedule, cancel).map(report)
 }
 
 fn report(report: EndReport) -> Reply {

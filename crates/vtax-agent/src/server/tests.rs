@@ -11,7 +11,7 @@ use std::{
 };
 
 use proptest::prelude::*;
-use vtax_engine::{Cancel, EndSetup, EngineError, Failed, Station, Target, Token};
+use vtax_engine::{Cancel, EndSetup, EngineError, Failed, Schedule, Station, Target, Token};
 use vtax_model::{
     histogram::Histogram,
     measurement::{EndReport, Interval, IntervalRtt, Stages, ThreadCpu},
@@ -106,7 +106,11 @@ fn connect(session: u64, spec: TestSpec) -> Request {
 }
 
 fn run(session: u64) -> Request {
-    Request::Start { session: SessionId(session), at: None }
+    Request::Start { session: SessionId(session), schedule: Schedule::default() }
+}
+
+fn at(moment: u64) -> Schedule {
+    Schedule { at: Some(moment), ..Schedule::default() }
 }
 
 fn listen(session: u64, spec: TestSpec) -> Request {
@@ -220,7 +224,7 @@ fn an_initiator_starts_once_and_when_it_is_told() {
     let link = stage.link();
     assert_eq!(fault(&link, run(1)).kind, FaultKind::Session);
     ask(&link, connect(1, rr(REPORTS))).expect("connected");
-    let start = Request::Start { session: SessionId(1), at: Some(777) };
+    let start = Request::Start { session: SessionId(1), schedule: at(777) };
     let Reply::Report(report) = ask(&link, start).expect("done") else { panic!("no report") };
     assert_eq!(report.started_ns, 777);
     assert_eq!(fault(&link, run(1)).kind, FaultKind::Session);
@@ -440,7 +444,7 @@ proptest! {
         let requests = [
             Request::Listen { session, spec, setup: setup.clone(), token },
             Request::Connect { session, spec, setup, target, token },
-            Request::Start { session, at: Some(millis) },
+            Request::Start { session, schedule: at(millis) },
         ];
         for request in requests {
             let frame = encode(&Call { id: CallId(millis), request }, REQUEST_MOST).expect("fits");

@@ -65,6 +65,11 @@ impl<'a> Desk<'a> {
         Ok(now)
     }
 
+    /// A flow's time began earlier than its window was opened.
+    pub(crate) fn began_before(&self, slot: usize, start: u64) {
+        self.ledger.borrow_mut().counts[slot].start = start;
+    }
+
     fn open_thread(&self, ledger: &mut Ledger) -> Result<(), EngineError> {
         ledger.in_slow_start = self.meter.in_slow_start()?;
         ledger.opened = Some(self.meter.read()?);
@@ -93,6 +98,22 @@ impl<'a> Desk<'a> {
         }
         ledger.restart(slot, now_ns());
         Ok(())
+    }
+
+    /// When each slice of a sliced sample begins; one that has no time of its own begins at once.
+    pub(crate) fn turns(&self) -> Vec<u64> {
+        let starts = &self.shared.schedule.slices;
+        let passes = self.shared.session.spec.slices.map_or(0, |slices| slices.passes as usize);
+        (0..passes).map(|pass| starts.get(pass).copied().unwrap_or(0)).collect()
+    }
+
+    /// All that belongs to the slice that was to begin at `start` was over at `now`.
+    pub(crate) fn slot_ended(&self, start: u64, now: u64) {
+        let slot = self.shared.schedule.slot;
+        if slot > 0 && start > 0 {
+            let mut ledger = self.ledger.borrow_mut();
+            ledger.overrun = ledger.overrun.max(now.saturating_sub(start + slot));
+        }
     }
 
     /// When the thread's window was opened and when it ends.
@@ -171,6 +192,11 @@ impl<'a> Desk<'a> {
         ledger.socket_drops += dropped;
     }
 
+    /// Connections that ended without having shown the token.
+    pub(crate) fn strangers(&self, strangers: usize) {
+        self.ledger.borrow_mut().strangers += strangers as u64;
+    }
+
     /// Send calls of a whole stream whose bytes were lent, and those of them that were copied.
     pub(crate) fn zerocopy(&self, sends: u64, copied: u64) {
         let mut ledger = self.ledger.borrow_mut();
@@ -199,7 +225,20 @@ impl<'a> Desk<'a> {
 
     /// Reads the counters at the end of the thread's window, if this is the first flow to get there.
     pub(crate) fn close(&self) -> Result<(), EngineError> {
-        self.close_thread(&mut self.ledger.borrow_mut())
+        let mut ledger = self.ledger.borrow_mut();
+        self.close_thread(&mut ledger)?;
+        if self.shared.is_sliced() {
+            self.end_slice(&mut ledger);
+        }
+        Ok(())
+    }
+
+    /// A sliced sample has one flow, so that the thread's window is the flow's.
+    fn end_slice(&self, ledger: &mut Ledger) {
+        let (Some(opened), Some(closed)) = (ledger.opened, ledger.closed) else { return };
+        let slot = ledger.openers.1;
+        let used = self.meter.thread_cpu(&opened, &closed);
+        ledger.end_slice(slot, closed.cpu_since(&opened), used, closed.retransmits_since(&opened));
     }
 
     fn close_thread(&self, ledger: &mut Ledger) -> Result<(), EngineError> {

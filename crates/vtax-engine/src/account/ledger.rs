@@ -2,7 +2,7 @@
 
 use vtax_model::{
     histogram::Histogram,
-    measurement::{EndReport, FileReport, Stages},
+    measurement::{EndReport, FileReport, Slice, Stages, ThreadCpu},
     workload::{Direction, TestSpec, Workload},
 };
 
@@ -32,6 +32,8 @@ pub(crate) struct Ledger {
     pub(super) reordered: u64,
     pub(super) whole_flow: u64,
     pub(super) socket_drops: u64,
+    /// Connections that ended without having shown the token.
+    pub(super) strangers: u64,
     /// Sends, and those of them that were copied.
     pub(super) zerocopy: (u64, u64),
     pub(super) stages: Option<Stages>,
@@ -43,6 +45,19 @@ pub(crate) struct Ledger {
     pub(super) file: Option<FileReport>,
     /// A responder that is to stall has done so.
     pub(super) stalled: bool,
+    /// Those that have ended, with what they cost.
+    pub(super) slices: Vec<Slice>,
+    pub(super) cost: Cost,
+    pub(super) overrun: u64,
+}
+
+/// What the slices that have ended cost the thread.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Cost {
+    pub(super) cpu: ThreadCpu,
+    pub(super) retransmits: u64,
+    /// Lost by now: what of it is the next slice's own is the difference.
+    pub(super) lost: u64,
 }
 
 /// What a flow has done in its part of the window.
@@ -112,6 +127,7 @@ impl Ledger {
             reordered: 0,
             whole_flow: 0,
             socket_drops: 0,
+            strangers: 0,
             zerocopy: (0, 0),
             stages: None,
             in_slow_start: None,
@@ -120,7 +136,27 @@ impl Ledger {
             watch: None,
             file: None,
             stalled: false,
+            slices: Vec::new(),
+            cost: Cost::default(),
+            overrun: 0,
         }
+    }
+
+    /// Makes a slice of what was counted since the window was opened, and leaves the thread without a window.
+    pub(super) fn end_slice(&mut self, slot: usize, cpu: f64, used: ThreadCpu, retransmits: u64) {
+        let count = &mut self.counts[slot];
+        let (done, seconds) = (std::mem::take(&mut count.done), super::seconds(count.start, count.last));
+        let (transactions, bytes) = match self.unit {
+            Unit::Transactions(each) | Unit::Answers(each) => (done, done * each),
+            Unit::Bytes | Unit::BytesBothWays => (0, done),
+        };
+        let lost = self.lost - std::mem::replace(&mut self.cost.lost, self.lost);
+        self.slices.push(Slice { seconds, transactions, bytes, cpu, lost, retransmits });
+        self.cost.cpu.user += used.user;
+        self.cost.cpu.system += used.system;
+        self.cost.cpu.cpu = used.cpu;
+        self.cost.retransmits += retransmits;
+        (self.opened, self.closed, self.openers) = (None, None, (0, 0));
     }
 
     /// Counts `units` of a flow, the last of which ended at `now`.
@@ -187,6 +223,7 @@ impl Ledger {
             reordered: self.reordered,
             whole_flow: self.whole_flow,
             socket_drops: self.socket_drops,
+            strangers: self.strangers,
             zerocopy_sends: self.zerocopy.0,
             zerocopy_copied: self.zerocopy.1,
             stages: self.stages.take(),

@@ -6,7 +6,7 @@ use vtax_model::{
 };
 use vtax_sys::{
     clock::{boottime_ns, now_ns},
-    cpu::{CpuTimes, MachineTimes, machine_times, online_cpus, thread_times},
+    cpu::{CpuTimes, MachineMeter, MachineReading, thread_times},
     sock::{BbrPhase, TcpInfo, bbr, tcp_info},
 };
 
@@ -18,7 +18,7 @@ pub(crate) struct Meter<'a> {
     flows: Vec<&'a Flow>,
     /// Those that this end sends on.
     senders: Vec<&'a Flow>,
-    first: bool,
+    machine: Option<MachineMeter>,
     cpu: Option<u32>,
 }
 
@@ -26,20 +26,25 @@ pub(crate) struct Meter<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct Reading {
     thread: CpuTimes,
-    machine: Option<MachineTimes>,
+    machine: Option<MachineReading>,
     retransmits: u64,
     ahead: Ahead,
 }
 
 impl<'a> Meter<'a> {
-    pub(crate) fn new(flows: Vec<&'a Flow>, senders: Vec<&'a Flow>, first: bool, cpu: Option<u32>) -> Meter<'a> {
-        Meter { flows, senders, first, cpu }
+    pub(crate) fn new(
+        flows: Vec<&'a Flow>,
+        senders: Vec<&'a Flow>,
+        machine: Option<MachineMeter>,
+        cpu: Option<u32>,
+    ) -> Meter<'a> {
+        Meter { flows, senders, machine, cpu }
     }
 
     /// Takes some microseconds, and half of one for each flow over TCP: to be called outside of what
     /// is timed by transaction, and on the thread itself.
     pub(crate) fn read(&self) -> Result<Reading, EngineError> {
-        let machine = if self.first { Some(machine_times()?) } else { None };
+        let machine = self.machine.as_ref().map(MachineMeter::read).transpose()?;
         let retransmits = self.retransmits()?;
         Ok(Reading { thread: thread_times(), machine, retransmits, ahead: Ahead::read() })
     }
@@ -72,9 +77,13 @@ impl<'a> Meter<'a> {
         Ok(slow)
     }
 
+    /// All of it by the scheduler's clock; getrusage(2) is behind that by up to a tick, and is asked
+    /// for the shares only.
     pub(crate) fn thread_cpu(&self, opened: &Reading, closed: &Reading) -> ThreadCpu {
         let thread = closed.thread.since(opened.thread);
-        ThreadCpu { user: thread.user.as_secs_f64(), system: thread.system.as_secs_f64(), cpu: self.cpu }
+        let (total, split) = (thread.total.as_secs_f64(), (thread.user + thread.system).as_secs_f64());
+        let user = if split > 0.0 { total * thread.user.as_secs_f64() / split } else { 0.0 };
+        ThreadCpu { user, system: total - user, cpu: self.cpu }
     }
 }
 
@@ -88,24 +97,31 @@ fn is_in_slow_start(info: &TcpInfo) -> bool {
 }
 
 impl Reading {
+    /// CPU seconds of the thread, exact.
+    pub(crate) fn cpu_since(&self, opened: &Reading) -> f64 {
+        self.thread.since(opened.thread).total.as_secs_f64()
+    }
+
     pub(crate) fn retransmits_since(&self, opened: &Reading) -> u64 {
         self.retransmits.wrapping_sub(opened.retransmits)
     }
 
     /// CPU seconds of the machine; absent on all threads but the first.
-    pub(crate) fn machine_since(&self, opened: &Reading) -> Result<Option<MachineCpu>, EngineError> {
-        let (Some(opened), Some(closed)) = (opened.machine, self.machine) else { return Ok(None) };
-        let times = closed.since(opened);
-        Ok(Some(MachineCpu {
-            cpus: u32::try_from(online_cpus()?.iter().count()).unwrap_or(u32::MAX),
+    pub(crate) fn machine_since(&self, opened: &Reading) -> Option<MachineCpu> {
+        let span = self.machine?.since(&opened.machine?);
+        let times = span.times;
+        Some(MachineCpu {
+            cpus: span.cpus,
             user: (times.user + times.nice).as_secs_f64(),
             system: times.system.as_secs_f64(),
             irq: times.irq.as_secs_f64(),
             softirq: times.softirq.as_secs_f64(),
             steal: times.steal.as_secs_f64(),
             guest: (times.guest + times.guest_nice).as_secs_f64(),
-            idle: (times.idle + times.iowait).as_secs_f64(),
-        }))
+            idle: span.idle().as_secs_f64(),
+            busy: Some(span.busy().as_secs_f64()),
+            raised: false,
+        })
     }
 }
 

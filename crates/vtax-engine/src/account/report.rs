@@ -22,13 +22,21 @@ pub(crate) fn merge(threads: Vec<(Ledger, Meter<'_>)>, shared: &Shared) -> Resul
     sum.warmup = warmup(&threads, shared);
     for (mut ledger, meter) in threads {
         sum = add(sum, ledger.counted())?;
-        add_costs(&mut sum, &ledger, &meter)?;
+        add_costs(&mut sum, &ledger, &meter);
+        sum.overrun_ns = sum.overrun_ns.max(ledger.overrun);
+        sum.slices.append(&mut ledger.slices);
         counts.append(&mut ledger.counts);
         bins.extend(ledger.series.map(|series| series.bins));
     }
+    sum.machine = sum.machine.at_least(sum.threads.iter().map(|thread| thread.user + thread.system).sum());
     sum.started_ns = begun;
     // Of a file, what `time` would have said.
-    sum.seconds = sum.file.map_or_else(|| end_time(&counts), |file| file.real);
+    sum.seconds = match sum.file {
+        Some(file) => file.real,
+        None if shared.is_sliced() => sum.slices.iter().map(|slice| slice.seconds).sum(),
+        None => end_time(&counts),
+    };
+    sum.idle_not_held.clone_from(&shared.idle_not_held);
     let length = shared.session.spec.options.interval.map_or(0.0, |interval| interval.0.as_secs_f64());
     sum.series = series::join(length, bins);
     Ok(sum)
@@ -47,14 +55,17 @@ fn warmup(threads: &[(Ledger, Meter<'_>)], shared: &Shared) -> WarmupReport {
     }
 }
 
-fn add_costs(sum: &mut EndReport, ledger: &Ledger, meter: &Meter<'_>) -> Result<(), EngineError> {
-    let (Some(opened), Some(closed)) = (&ledger.opened, &ledger.closed) else { return Ok(()) };
+fn add_costs(sum: &mut EndReport, ledger: &Ledger, meter: &Meter<'_>) {
+    if !ledger.slices.is_empty() {
+        sum.retransmits += ledger.cost.retransmits;
+        sum.threads.push(ledger.cost.cpu);
+    }
+    let (Some(opened), Some(closed)) = (&ledger.opened, &ledger.closed) else { return };
     sum.retransmits += closed.retransmits_since(opened);
     sum.threads.push(meter.thread_cpu(opened, closed));
-    if let Some(machine) = closed.machine_since(opened)? {
+    if let Some(machine) = closed.machine_since(opened) {
         sum.machine = machine;
     }
-    Ok(())
 }
 
 /// The time of those flows that bring bytes here if there are such, else of those that take them away.
@@ -87,6 +98,7 @@ fn add(mut sum: EndReport, thread: EndReport) -> Result<EndReport, EngineError> 
     sum.reordered += thread.reordered;
     sum.whole_flow += thread.whole_flow;
     sum.socket_drops += thread.socket_drops;
+    sum.strangers += thread.strangers;
     sum.zerocopy_sends += thread.zerocopy_sends;
     sum.zerocopy_copied += thread.zerocopy_copied;
     sum.stages = stages::merge(sum.stages, thread.stages);

@@ -6,22 +6,27 @@ use std::sync::{
 };
 
 use super::{Unit, warming::Warming};
-use crate::{error::EngineError, flow::Session};
+use crate::{error::EngineError, flow::Session, place::Schedule};
 
 /// What the threads of one end have in common while the test runs.
 pub(crate) struct Shared {
     pub(crate) session: Arc<Session>,
     pub(crate) unit: Unit,
     pub(crate) warming: Warming,
-    /// Flows that have not finished their window yet, at a receiving end. Those that have go on
-    /// reading, so that the others are measured under the same load to their end.
+    /// Flows that have not finished their window yet. At a receiving end those that have go on
+    /// reading, so that the others are measured under the same load to their end; an initiator of
+    /// connections tells the responder when there are none left.
     unfinished: AtomicUsize,
     failure: Mutex<Option<EngineError>>,
     window: CommonWindow,
+    /// Of an initiator.
+    pub(crate) schedule: Schedule,
+    /// Why idle states could not be held off, if they were to be.
+    pub(crate) idle_not_held: Option<String>,
 }
 
-/// Where the flows have no marks of their own (crr, cc), the window is one for all: it is opened
-/// and closed from outside, in the clock of this machine.
+/// Where the flows have no marks of their own (crr, cc), the window is opened for all of them from
+/// outside, and at the responder closed too, in the clock of this machine.
 struct CommonWindow {
     warm: AtomicBool,
     opens: AtomicU64,
@@ -29,19 +34,32 @@ struct CommonWindow {
 }
 
 impl Shared {
-    pub(crate) fn new(session: &Arc<Session>, unit: Unit, threads: usize, receivers: usize) -> Shared {
+    pub(crate) fn new(
+        session: &Arc<Session>,
+        unit: Unit,
+        threads: usize,
+        awaited: usize,
+        schedule: Schedule,
+        idle_not_held: Option<String>,
+    ) -> Shared {
         Shared {
             session: session.clone(),
             unit,
             warming: Warming::new(session.spec.warmup, threads),
-            unfinished: AtomicUsize::new(receivers),
+            unfinished: AtomicUsize::new(awaited),
             failure: Mutex::new(None),
             window: CommonWindow {
                 warm: AtomicBool::new(false),
                 opens: AtomicU64::new(u64::MAX),
                 closes: AtomicU64::new(u64::MAX),
             },
+            schedule,
+            idle_not_held,
         }
+    }
+
+    pub(crate) fn is_sliced(&self) -> bool {
+        self.session.spec.slices.is_some()
     }
 
     pub(crate) fn one_has_finished(&self) {

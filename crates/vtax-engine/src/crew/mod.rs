@@ -8,10 +8,14 @@ use std::{
     time::Duration,
 };
 
-use vtax_model::{measurement::EndReport, options::Engine};
+use vtax_model::{
+    measurement::EndReport,
+    options::{Engine, Idle},
+};
 use vtax_sys::{
     clock::now_ns,
-    cpu::{allowed_cpus, pin_current_thread},
+    cpu::{MachineMeter, allowed_cpus, pin_current_thread},
+    idle,
 };
 
 use crate::{
@@ -23,8 +27,9 @@ use crate::{
     },
     error::{EngineError, Failed},
     flow::Flow,
-    place::EndSetup,
+    place::{EndSetup, Schedule},
     role::Role,
+    task::accept::Places,
 };
 
 use gate::Gate;
@@ -34,17 +39,23 @@ const START_EARLY: Duration = Duration::from_micros(100);
 
 /// Runs the tasks of an end on its threads, and `conduct` on this one, and joins what they counted.
 ///
-/// No thread begins before all of them run, nor before `start_at`. The first error ends them all.
+/// No thread begins before all of them run, nor before the schedule says so. The first error ends them all.
 pub(crate) fn run(
     role: &Role<'_>,
     setup: &EndSetup,
-    start_at: Option<u64>,
+    schedule: Schedule,
     conduct: impl FnOnce(&Shared) -> Result<(), EngineError>,
 ) -> Result<EndReport, Failed> {
     let threads = threads(role, setup)?;
     let spec = &role.session.spec;
-    let shared = Shared::new(&role.session, Unit::of(spec, role.initiates), threads, role.receivers());
-    let crew = Crew { role, shared: &shared, cpus: &setup.cpus, threads, start_at, gate: Gate::default() };
+    // Held until all threads are joined.
+    let (_hold, idle_not_held) = match (spec.options.idle == Idle::Poll).then(idle::hold).transpose() {
+        Ok(hold) => (hold, None),
+        Err(error) => (None, Some(error.to_string())),
+    };
+    let unit = Unit::of(spec, role.initiates);
+    let shared = Shared::new(&role.session, unit, threads, role.awaited(), schedule, idle_not_held);
+    let crew = Crew { role, shared: &shared, cpus: &setup.cpus, threads, gate: Gate::default() };
     let accounts = crew.run(conduct)?;
     finish(accounts, &shared, role)
 }
@@ -65,13 +76,12 @@ fn finish(accounts: Vec<Account<'_>>, shared: &Shared, role: &Role<'_>) -> Resul
 
 /// As many as the options say; one a task (blocking), else one a CPU of this end.
 fn threads(role: &Role<'_>, setup: &EndSetup) -> Result<usize, EngineError> {
-    let tasks = role.tasks();
-    let options = &role.session.spec.options;
-    Ok(match (options.engine, options.threads) {
-        (Engine::Blocking, _) => tasks,
-        (_, Some(threads)) => tasks.min(threads as usize),
-        _ if !setup.cpus.is_empty() => tasks.min(setup.cpus.len()),
-        _ => tasks.min(allowed_cpus()?.len().max(1)),
+    let width = role.width();
+    Ok(match (role.engine(), role.session.spec.options.threads) {
+        (Engine::Blocking, _) => width,
+        (_, Some(threads)) => width.min(threads as usize),
+        _ if !setup.cpus.is_empty() => width.min(setup.cpus.len()),
+        _ => width.min(allowed_cpus()?.len().max(1)),
     })
 }
 
@@ -80,7 +90,6 @@ struct Crew<'a> {
     shared: &'a Shared,
     cpus: &'a [u32],
     threads: usize,
-    start_at: Option<u64>,
     gate: Gate,
 }
 
@@ -122,11 +131,14 @@ impl<'a> Crew<'a> {
         if !self.gate.pass() {
             return None;
         }
-        let tasks: Vec<usize> = (thread..self.role.tasks()).step_by(self.threads).collect();
+        let tasks: Vec<usize> = (thread..self.role.tasks(self.threads)).step_by(self.threads).collect();
         let flows: Vec<&'a Flow> = tasks.iter().filter_map(|index| self.role.flow(*index)).collect();
         let senders = flows.iter().copied().filter(|flow| self.role.is_sender(flow)).collect();
-        let desk = Desk::new(self.shared, thread, Meter::new(flows, senders, thread == 0, cpu), tasks.len());
-        let begun = pinned.map_err(EngineError::from).and_then(|()| self.await_start());
+        // Of the first only, lest it be counted once a thread. Between slices the machine does something else.
+        let machine = (thread == 0 && !self.shared.is_sliced()).then(MachineMeter::open).transpose();
+        let (machine, opened) = machine.map_or_else(|error| (None, Err(error)), |machine| (machine, Ok(())));
+        let desk = Desk::new(self.shared, thread, Meter::new(flows, senders, machine, cpu), tasks.len());
+        let begun = pinned.and(opened).map_err(EngineError::from).and_then(|()| self.await_start());
         if let Err(error) = begun.and_then(|()| self.drive(&tasks, &desk)) {
             self.fail(error);
         }
@@ -135,28 +147,30 @@ impl<'a> Crew<'a> {
 
     /// Each engine has a line here.
     fn drive(&self, tasks: &[usize], desk: &Desk<'_>) -> Result<(), EngineError> {
-        let session = &*self.role.session;
+        let (session, role) = (&*self.role.session, self.role);
+        let places = Places::default();
+        let in_slots = || tasks.iter().copied().enumerate();
         let ready = |spins| {
-            let engine = Ready::new(session, tasks.len(), spins, self.role.door())?;
-            engine.run(tasks.iter().enumerate().map(|(slot, index)| self.role.task(&engine, *index, slot, desk)))
+            let engine = Ready::new(session, tasks.len(), spins, role.door())?;
+            engine.run(in_slots().map(|(slot, index)| role.task(&engine, index, slot, desk, &places)))
         };
-        match session.spec.options.engine {
+        match role.engine() {
             Engine::Blocking => {
                 let engine = Blocking::new(session);
-                tasks.iter().try_for_each(|index| engine.run(self.role.task(&engine, *index, 0, desk)))
+                tasks.iter().try_for_each(|index| engine.run(role.task(&engine, *index, 0, desk, &places)))
             }
             Engine::Epoll => ready(false),
             Engine::BusyPoll => ready(true),
             Engine::IoUring => {
-                let engine = Uring::new(session, tasks.len(), self.role.door())?;
-                engine.run(tasks.iter().enumerate().map(|(slot, index)| self.role.task(&engine, *index, slot, desk)))
+                let engine = Uring::new(session, tasks.len(), role.door())?;
+                engine.run(in_slots().map(|(slot, index)| role.task(&engine, index, slot, desk, &places)))
             }
         }
     }
 
     /// Sleeps until the common start is near, then spins.
     fn await_start(&self) -> Result<(), EngineError> {
-        let Some(start) = self.start_at else { return Ok(()) };
+        let Some(start) = self.shared.schedule.at else { return Ok(()) };
         let early = start.saturating_sub(u64::try_from(START_EARLY.as_nanos()).unwrap_or(0));
         while now_ns() < early {
             if self.shared.session.is_stopped() {

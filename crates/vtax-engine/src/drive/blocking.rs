@@ -26,8 +26,7 @@ use crate::{
     options::set_timeout,
 };
 
-/// Sleeps and waits for connections are cut into pieces, after each of which the thread looks
-/// whether the test is over.
+/// Sleeps are cut into pieces, after each of which the thread looks whether the test is over.
 const NAP: Duration = Duration::from_millis(100);
 
 /// The engine of one thread.
@@ -145,20 +144,6 @@ impl Io for BlockingIo<'_> {
                 Errno::INPROGRESS | Errno::AGAIN => Err(Errno::TIMEDOUT),
                 errno => Err(errno),
             },
-        }
-    }
-
-    /// Of the threads that wait the kernel wakes one for each connection; a ppoll(2) would wake all.
-    async fn accept(&self) -> Result<Socket, Errno> {
-        loop {
-            match self.socket.accept() {
-                Ok((socket, _)) => return Ok(socket),
-                Err(error) => match Errno::from_io_error(&error).unwrap_or(Errno::IO) {
-                    Errno::INTR | Errno::CONNABORTED => {}
-                    _ if self.engine.is_stopped() => return Err(Errno::CANCELED),
-                    errno => return Err(errno),
-                },
-            }
         }
     }
 

@@ -10,16 +10,23 @@ use std::{
 pub(crate) struct Flows<F> {
     left: Vec<Option<Pin<Box<F>>>>,
     alive: usize,
+    /// The first ends all.
+    led: bool,
 }
 
 impl<F: Future<Output = Result<(), E>>, E> Flows<F> {
     pub(crate) fn new(flows: impl Iterator<Item = F>) -> Flows<F> {
         let left: Vec<_> = flows.map(|flow| Some(Box::pin(flow))).collect();
-        Flows { alive: left.len(), left }
+        Flows { alive: left.len(), left, led: false }
+    }
+
+    /// The flows after the first are over when it is.
+    pub(crate) fn led(flows: impl Iterator<Item = F>) -> Flows<F> {
+        Flows { led: true, ..Flows::new(flows) }
     }
 
     pub(crate) fn are_over(&self) -> bool {
-        self.alive == 0
+        self.alive == 0 || self.led && self.left.first().is_some_and(Option::is_none)
     }
 
     /// Lets a flow go on, if it isn't over.

@@ -38,6 +38,10 @@ pub(crate) trait Engine {
     /// A socket of the flow that has this place on the thread, which may have several one after
     /// the other, but not at once. It goes before the socket is closed.
     fn io<'a>(&'a self, slot: usize, socket: &'a Socket, habit: Habit) -> Self::Io<'a>;
+
+    /// What the flow in this slot waits for with [`Until::Patience`] is over at once. An engine with
+    /// a thread for each flow can't do that.
+    fn give_up(&self, _slot: usize) {}
 }
 
 /// How a flow's receive calls fall, which tells whether trying at once saves a call or wastes one.
@@ -99,8 +103,17 @@ pub(crate) trait Io {
     /// Connects, on a socket that is new.
     async fn connect(&self, target: &SockAddr) -> Result<(), Errno>;
 
-    /// Takes in a connection, on a socket that listens; it has the listener's patience.
-    async fn accept(&self) -> Result<Socket, Errno>;
+    /// Takes in a connection, on a socket that listens and that all flows of the thread share. An
+    /// engine with a thread for each flow has no such call, nor the next: see
+    /// [`accept`](crate::task::accept).
+    async fn accept(&self) -> Result<Socket, Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// Waits until the patience that was set is over.
+    async fn nap(&self) -> Result<(), Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
 
     /// How long calls with [`Until::Patience`] may take from now on; coarse, never less than that.
     fn set_patience(&self, patience: Duration);

@@ -73,6 +73,12 @@ impl Waits {
         }
     }
 
+    /// The wait with patience in which a slot is, if it is in one, is over.
+    pub(crate) fn give_up(&self, slot: usize) {
+        let wait = &self.slots[slot];
+        wait.expired.set(wait.since.get() != NOT_WAITING);
+    }
+
     /// Of several moments of a slot the last one that was told counts.
     fn arm(&self, slot: usize, moment: u64) {
         if self.slots[slot].armed.replace(moment) != moment {

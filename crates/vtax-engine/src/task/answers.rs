@@ -1,8 +1,8 @@
 //! The responder of request and response.
 //!
-//! Its window is between the marks of each flow, so it holds the initiator's transactions and those
-//! that were under way when the time was over. The thread's counters are read at the first mark that
-//! opens a window and at the first that closes one.
+//! Its window is between the marks of each flow, so it holds the initiator's transactions. The thread's
+//! counters are read at the first mark that opens a window and at the first that closes one; a sliced sample
+//! has a window for each slice.
 
 use std::{thread, time::Duration};
 
@@ -32,28 +32,31 @@ pub(crate) async fn respond<I: Io>(
     let mut mark = wire.request().await?;
     desk.begun(now_ns());
     wire.line.has_begun();
-    while mark != Mark::Open {
-        wire.respond().await?;
-        wire.line.io.look_back(false);
-        mark = wire.request().await?;
-    }
-    desk.open(slot, Way::Here)?;
+    let mut open = false;
     loop {
-        wire.respond().await?;
-        wire.line.io.look_back(mark == Mark::None);
-        mark = wire.request().await?;
         match mark {
-            Mark::None => desk.answered(slot)?,
+            Mark::None if open => desk.answered(slot)?,
+            Mark::None => {}
             // Our answer to the first one was lost.
-            Mark::Open => desk.reopen(slot)?,
-            Mark::Close => break,
+            Mark::Open if open => desk.reopen(slot)?,
+            Mark::Open => {
+                desk.open(slot, Way::Here)?;
+                open = true;
+            }
+            Mark::Pause | Mark::Close if open => {
+                desk.ends(slot, now_ns());
+                desk.close()?;
+                open = false;
+            }
+            Mark::Pause | Mark::Close => {}
         }
+        wire.respond().await?;
+        wire.line.io.look_back(open && mark == Mark::None);
+        if mark == Mark::Close {
+            return Ok(());
+        }
+        mark = wire.request().await?;
     }
-    desk.ends(slot, now_ns());
-    desk.close()?;
-    wire.respond().await?;
-    wire.line.io.look_back(false);
-    Ok(())
 }
 
 struct Answers<'a, I> {

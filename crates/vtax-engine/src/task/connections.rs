@@ -1,14 +1,16 @@
-//! Connections that last for one transaction, or for none.
+//! Connections that last for one transaction, or for none: the initiator. [`accept`](super::accept)
+//! has the responder.
 //!
 //! *crr*: a connection, the token and the flow's index with the request in one send call, the
-//! response, and the end. *cc*: a connection and its end. In both the responder closes first, with
-//! the last segment of the response, so that the closed connections linger there (TIME_WAIT), where
-//! they hold no port that another one needs. The time of a transaction runs from before connect(2)
-//! until the response, or the end, is there; a flow's rate has what comes after in it, too.
+//! response, and the end. *cc*: a connection, the token and the index, and the end: whoever shows no
+//! token gets nothing, not even the end of a connection in time, so those 20 bytes are in the figures
+//! of cc. In both the responder closes first, with the last segment of the response, so that the
+//! closed connections linger there (TIME_WAIT), where they hold no port that another one needs. The
+//! time of a transaction runs from before connect(2) until the response, or the end, is there; a
+//! flow's rate has what comes after in it, too.
 //!
-//! The window is the same for all flows: see [`conduct`](crate::conduct).
-
-use std::time::Duration;
+//! The window is opened for all flows at once, and the responder serves until all of them have ended
+//! theirs: see [`conduct`](crate::conduct).
 
 use rustix::io::Errno;
 use socket2::{SockAddr, Socket};
@@ -24,12 +26,8 @@ use crate::{
     options,
     place::{Station, Target},
     socket,
-    wire::{HELLO_LEN, hello, read_hello},
+    wire::{HELLO_LEN, hello},
 };
-
-/// How long a connection may take to show its token. Longer than a lost packet takes to be sent
-/// again, as short as can be for the sake of those behind a silent stranger.
-const SHOW_TOKEN: Duration = Duration::from_millis(500);
 
 /// A listener of the Unix domain whose queue is full is tried again after so many nanoseconds.
 const RETRY: u64 = 200_000;
@@ -40,11 +38,13 @@ pub(crate) struct Dial<'a> {
     pub(crate) station: &'a Station,
     pub(crate) target: &'a Target,
     pub(crate) address: SockAddr,
-    /// None for connections without a transaction.
-    pub(crate) sizes: Option<Sizes>,
+    /// Nothing either way for connections without a transaction.
+    pub(crate) sizes: Sizes,
 }
 
-/// One connection after the other, until the window is over.
+/// One connection after the other, until the thread's window is over. The connection that is under
+/// way then is finished and counts like any other, with all of its time, and the flow's time ends
+/// with it: an outage that lasts beyond the window is in the figures.
 pub(crate) async fn initiate<E: Engine>(
     engine: &E,
     desk: &Desk<'_>,
@@ -52,37 +52,56 @@ pub(crate) async fn initiate<E: Engine>(
     index: u32,
     dial: &Dial<'_>,
 ) -> Result<(), EngineError> {
+    let mut begun = warm_up(engine, desk, slot, index, dial).await?;
+    let (_, closes) = desk.window();
+    while begun < closes {
+        let done = dial.transact(engine, slot, index).await?;
+        let now = now_ns();
+        desk.transaction(slot, now - begun, now)?;
+        drop(done);
+        begun = now_ns();
+        desk.ends(slot, begun);
+        dial.check_stopped()?;
+    }
+    desk.close()?;
+    desk.shared.one_has_finished();
+    Ok(())
+}
+
+/// Connects until the window is open, and returns when the flow's first connection begins in it. One
+/// that was under way all through the window of the thread's other flows is counted nevertheless.
+async fn warm_up<E: Engine>(
+    engine: &E,
+    desk: &Desk<'_>,
+    slot: usize,
+    index: u32,
+    dial: &Dial<'_>,
+) -> Result<u64, EngineError> {
     let mut begun = now_ns();
     desk.begun(begun);
-    let mut open = false;
-    loop {
-        let (opens, _) = desk.shared.window();
-        if !open && begun >= opens {
-            begun = desk.open(slot, Way::Here)?;
-            open = true;
-        }
-        let done = dial.transact(engine, slot, index).await;
+    while begun < desk.shared.window().0 {
+        drop(dial.transact(engine, slot, index).await?);
         let now = now_ns();
-        // Once the window is over the responder serves no more: a failure then is none.
-        let (_, closes) = desk.shared.window();
-        if now >= closes || dial.session.is_stopped() {
-            break;
-        }
-        drop(done?);
-        if open {
+        if now >= desk.window().1 {
+            desk.open(slot, Way::Here)?;
+            desk.began_before(slot, begun);
             desk.transaction(slot, now - begun, now)?;
-        } else if !desk.warming(now, 1) {
+            return Ok(now);
+        }
+        begun = now;
+        if !desk.warming(begun, 1) {
             desk.shared.has_warmed_up();
         }
-        begun = now_ns();
-        if open {
-            desk.ends(slot, begun);
-        }
+        dial.check_stopped()?;
     }
-    if dial.session.is_stopped() { Err(EngineError::Cancelled) } else { desk.close() }
+    desk.open(slot, Way::Here)
 }
 
 impl Dial<'_> {
+    fn check_stopped(&self) -> Result<(), EngineError> {
+        if self.session.is_stopped() { Err(EngineError::Cancelled) } else { Ok(()) }
+    }
+
     /// Connects, and returns the socket when the transaction is over.
     async fn transact<E: Engine>(&self, engine: &E, slot: usize, index: u32) -> Result<Socket, EngineError> {
         let socket = self.socket()?;
@@ -90,11 +109,8 @@ impl Dial<'_> {
             let io = engine.io(slot, &socket, Habit::Turns);
             io.set_patience(self.session.patience.silence);
             self.connect(&io).await?;
-            let expected = match self.sizes {
-                Some(sizes) => self.request(&io, sizes, index).await?,
-                None => 0,
-            };
-            self.receive(&io, expected).await?;
+            self.request(&io, index).await?;
+            self.receive(&io, self.sizes.response).await?;
         }
         Ok(socket)
     }
@@ -135,14 +151,14 @@ impl Dial<'_> {
         failed(self.target, operation, errno, self.session.patience.silence)
     }
 
-    /// Returns how many bytes are the answer.
-    async fn request(&self, io: &impl Io, sizes: Sizes, index: u32) -> Result<usize, EngineError> {
+    /// The token, without which a connection is a stranger's, and the request, in one call.
+    async fn request(&self, io: &impl Io, index: u32) -> Result<(), EngineError> {
         let head = hello(&self.session.token, index);
-        let mut message = Message::whole(&head, HELLO_LEN + sizes.request);
+        let mut message = Message::whole(&head, HELLO_LEN + self.sizes.request);
         while message.from < message.len {
             message.from += io.send(message).await.map_err(|errno| self.failed("send", errno))?;
         }
-        Ok(sizes.response)
+        Ok(())
     }
 
     /// Takes the response, or if there is none to come, the end.
@@ -164,82 +180,4 @@ impl Dial<'_> {
             }
         }
     }
-}
-
-/// Takes in connections one after the other, until the window is over. Strangers, and connections
-/// that break, are none of the test's.
-pub(crate) async fn respond<E: Engine>(
-    engine: &E,
-    desk: &Desk<'_>,
-    slot: usize,
-    listener: &Socket,
-    sizes: Option<Sizes>,
-) -> Result<(), EngineError> {
-    let session = &desk.shared.session;
-    let door = engine.io(slot, listener, Habit::Flood);
-    door.set_patience(SHOW_TOKEN);
-    let mut open = false;
-    loop {
-        let accepted = door.accept().await;
-        let (opens, closes) = desk.shared.window();
-        if closes != u64::MAX {
-            desk.ends(slot, closes);
-            return desk.close();
-        }
-        if !open && opens != u64::MAX {
-            desk.open(slot, Way::Here)?;
-            open = true;
-        }
-        match accepted {
-            Ok(socket) => {
-                desk.begun(now_ns());
-                let served = serve(engine, slot, &socket, session, sizes).await.is_some();
-                drop(socket);
-                if open && served {
-                    desk.answered(slot)?;
-                }
-            }
-            Err(Errno::AGAIN) => {}
-            Err(errno) => return Err(failed(&crate::place::NOWHERE, "accept", errno, SHOW_TOKEN)),
-        }
-        if session.is_stopped() {
-            return Err(EngineError::Cancelled);
-        }
-    }
-}
-
-/// Nothing is sent before the token was shown. None if it wasn't, or the connection broke.
-async fn serve<E: Engine>(
-    engine: &E,
-    slot: usize,
-    socket: &Socket,
-    session: &Session,
-    sizes: Option<Sizes>,
-) -> Option<()> {
-    let Some(sizes) = sizes else { return Some(()) };
-    let io = engine.io(slot, socket, Habit::Turns);
-    if session.spec.transport != Transport::Tcp {
-        // Accepted TCP sockets have inherited it, at no cost.
-        io.set_patience(SHOW_TOKEN);
-    }
-    let mut shown = [0; HELLO_LEN];
-    let (mut received, wanted) = (0, HELLO_LEN + sizes.request);
-    while received < wanted {
-        let look = |bytes: &[u8]| {
-            let place = shown.get_mut(received..).unwrap_or_default();
-            let len = place.len().min(bytes.len());
-            place[..len].copy_from_slice(&bytes[..len]);
-            bytes.len()
-        };
-        let len = io.receive(wanted - received, Until::Patience, look).await.ok().filter(|len| *len > 0)?;
-        received += len;
-        if received >= HELLO_LEN {
-            read_hello(&shown, &session.token)?;
-        }
-    }
-    let mut message = Message { more: true, ..Message::whole(&[], sizes.response) };
-    while message.from < message.len {
-        message.from += io.send(message).await.ok()?;
-    }
-    Some(())
 }

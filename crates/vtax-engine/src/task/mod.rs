@@ -1,5 +1,6 @@
 //! The workloads: straight-line code for one flow, on any engine.
 
+pub(crate) mod accept;
 pub(crate) mod answers;
 pub(crate) mod connections;
 mod handover;

@@ -1,7 +1,11 @@
 //! Several requests of a flow under way: bursts, and the open loop.
 //!
 //! *Burst*: a number of requests is sent, then one more for each response; each round trip is timed
-//! from its own send. *Open loop*: requests are due at moments of their own, whether or not responses
+//! from its own send. Each place in flight is a closed loop of its own, and ends as that of
+//! [`rr`](super::rr) does: the request that it has under way when the window is over counts, with all
+//! of its time, and the place's time ends with it (with its loss, if it is lost). The flow's time is
+//! the mean of its places', so that neither the mean round-trip time nor the rate is biased, and an
+//! outage that lasts beyond the window is in both. *Open loop*: requests are due at moments of their own, whether or not responses
 //! came, and each is timed from the moment at which it was *due*, so that a stall is seen by all who
 //! would have called in it (no coordinated omission), and from its send, which is what a closed
 //! loop would have told. Requests that were due in the window and are under way at its end are
@@ -100,8 +104,12 @@ struct Pipeline<'a, I> {
     heard: u64,
     /// Nothing is sent that is due later.
     ends: u64,
-    /// Whether what ends is counted, up to `ends` unless it may end late.
+    /// Whether what ends is counted.
     counted: bool,
+    /// When the window is over, and by how much the requests that were under way then have outlasted
+    /// it, summed up.
+    closes: u64,
+    outlasted: u64,
     completed: u64,
     stretch: u32,
     /// After which a request over UDP is lost, and a connection's peer is dead.
@@ -159,6 +167,8 @@ impl<'a, I: Io> Pipeline<'a, I> {
             heard: 0,
             ends: u64::MAX,
             counted: false,
+            closes: u64::MAX,
+            outlasted: 0,
             completed: 0,
             stretch: 0,
             timeout,
@@ -182,18 +192,29 @@ impl<'a, I: Io> Pipeline<'a, I> {
         let (_, closes) = self.desk.window();
         self.begin(start, closes);
         self.counted = true;
+        self.closes = closes;
         while now_ns() < closes {
             self.step(closes).await?;
         }
-        self.desk.close()?;
-        if let Load::Open(_) = self.load {
-            self.catch_up(closes).await?;
-            self.drain().await?;
-            self.desk.ends(self.slot, closes);
-            return Ok(());
+        match self.load {
+            Load::Burst(places) => self.end_burst(places).await,
+            Load::Open(_) => self.end_open_loop().await,
         }
-        self.counted = false;
-        self.drain().await
+    }
+
+    async fn end_burst(&mut self, places: usize) -> Result<(), EngineError> {
+        self.drain().await?;
+        self.desk.close()?;
+        self.desk.ends(self.slot, self.closes + self.outlasted / places.max(1) as u64);
+        Ok(())
+    }
+
+    async fn end_open_loop(&mut self) -> Result<(), EngineError> {
+        self.desk.close()?;
+        self.catch_up(self.closes).await?;
+        self.drain().await?;
+        self.desk.ends(self.slot, self.closes);
+        Ok(())
     }
 
     /// Sends what was due in the window and could not be sent in it, for so long as anybody would
@@ -342,9 +363,9 @@ impl<'a, I: Io> Pipeline<'a, I> {
             self.pending.pop_front();
             self.first += 1;
         }
+        self.outlasted += now.saturating_sub(self.closes);
         match self.load {
             _ if !self.counted => Ok(()),
-            Load::Burst(_) if now >= self.ends => Ok(()),
             Load::Burst(_) => self.desk.transaction(self.slot, now - sent, now),
             Load::Open(_) => {
                 self.desk.sent_and_answered(now - sent);
@@ -383,6 +404,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
             }
             if !first.answered {
                 self.unanswered -= 1;
+                self.outlasted += now.saturating_sub(self.closes);
                 self.desk.lost(u64::from(self.counted));
             }
             self.pending.pop_front();

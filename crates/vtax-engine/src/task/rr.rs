@@ -5,9 +5,14 @@
 //! exactly. With a gap before each request, or with stages, whose stamps are read between two
 //! transactions, that isn't so, and the histogram alone has the times.
 //!
-//! With losses the time of a flow includes the waits for what was lost, unless nothing was answered
-//! after it: time by transactions is then what a user of the path waits per answer, and is above the
-//! mean of the histogram, which knows the answered ones only.
+//! The transaction that is in flight when the time is over counts as a whole: the flow's time ends with it,
+//! and so does a lost one's wait. An outage that lasts to the end of a sample is seen so.
+//!
+//! With losses the time of a flow includes the waits for what was lost: time by transactions is then what a
+//! user of the path waits per answer, and is above the mean of the histogram, which knows the answered ones
+//! only.
+
+use std::time::Duration;
 
 use vtax_sys::clock::now_ns;
 
@@ -42,6 +47,39 @@ pub(crate) async fn initiate<I: Io>(
         wire.line.io.look_back(false);
         now = now_ns();
     }
+    if !desk.shared.is_sliced() {
+        measure(&mut wire, desk, slot, gap).await?;
+        return wire.finish().await;
+    }
+    for start in desk.turns() {
+        await_turn(&mut wire, desk, start).await?;
+        measure(&mut wire, desk, slot, gap).await?;
+        while wire.exchange(Mark::Pause).await? == Outcome::Lost {}
+        desk.slot_ended(start, now_ns());
+    }
+    wire.line.sleep(desk.shared.schedule.ends).await?;
+    wire.finish().await
+}
+
+/// Waits until a slice begins, and gets the path going again.
+async fn await_turn<I: Io>(wire: &mut Requests<'_, I>, desk: &Desk<'_>, start: u64) -> Result<(), EngineError> {
+    wire.line.sleep(start).await?;
+    let led = after(now_ns(), desk.shared.session.spec.lead());
+    loop {
+        wire.exchange(Mark::None).await?;
+        if now_ns() >= led {
+            return Ok(());
+        }
+    }
+}
+
+/// From one mark to the other.
+async fn measure<I: Io>(
+    wire: &mut Requests<'_, I>,
+    desk: &Desk<'_>,
+    slot: usize,
+    gap: Option<Duration>,
+) -> Result<(), EngineError> {
     while wire.exchange(Mark::Open).await? == Outcome::Lost {}
     wire.line.io.look_back(false);
     let mut previous = desk.open(slot, Way::Here)?;
@@ -53,19 +91,19 @@ pub(crate) async fn initiate<I: Io>(
         }
         let outcome = wire.exchange(Mark::None).await?;
         let now = now_ns();
-        if now >= closes {
-            break;
-        }
         match outcome {
             Outcome::Answered => desk.transaction(slot, now - previous, now)?,
-            Outcome::Lost => desk.lost(1),
+            Outcome::Lost => {
+                desk.lost(1);
+                desk.ends(slot, now);
+            }
         }
         previous = now;
         if wire.line.io.look_back(outcome == Outcome::Answered) {
             previous = now_ns();
         }
+        if now >= closes {
+            return desk.close();
+        }
     }
-    desk.close()?;
-    wire.line.io.look_back(false);
-    wire.finish().await
 }

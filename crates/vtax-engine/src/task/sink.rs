@@ -6,6 +6,7 @@
 //! that arrived, and over UDP the difference to what was sent is exactly what was lost.
 
 mod several;
+pub(crate) mod slices;
 
 use rustix::io::Errno;
 use vtax_sys::{

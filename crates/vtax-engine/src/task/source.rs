@@ -5,6 +5,8 @@
 //! edge and up to the second: `bytes / seconds` has no part of a call that was counted and not timed,
 //! or the other way round. Then it goes on until the receiver has enough, too.
 
+pub(crate) mod slices;
+
 use rustix::io::Errno;
 use vtax_model::{options::TestOptions, workload::Transport};
 use vtax_sys::clock::now_ns;

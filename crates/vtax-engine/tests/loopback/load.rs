@@ -264,3 +264,20 @@ fn datagrams_without_room_for_their_number_are_refused() {
         assert!(bind(8, Transport::Udp).is_none() && bind(1, Transport::Tcp).is_none());
     }
 }
+
+/// A responder that stops in the middle of a sample and goes on after its end made a sample of half the time,
+/// whose longest round trip was an ordinary one.
+#[test]
+fn an_outage_that_lasts_to_the_end_of_a_sample_is_seen() {
+    let _alone = alone();
+    for (engine, transport) in ENGINES.iter().flat_map(|engine| [(*engine, Transport::Tcp), (*engine, Transport::Udp)])
+    {
+        let stall = Manners { stall: Some(ms(400)), ..Manners::default() };
+        let options = TestOptions { engine, responder: stall, ..TestOptions::default() };
+        let [initiator, _] = both(&with(lasting(spec(transport, rr(1, 1), 1), 300), options), &setup());
+        assert!(initiator.seconds >= 0.3, "{transport} {engine}: {} s of the time asked for", initiator.seconds);
+        let longest = initiator.rtt.as_ref().map_or(0, |rtt| rtt.max());
+        // Over UDP the request of the outage is lost, and that is told instead.
+        assert!(longest >= 300_000_000 || initiator.lost > 0, "{transport} {engine}: {longest} ns");
+    }
+}

@@ -7,7 +7,9 @@ use std::{
     time::Duration,
 };
 
-use vtax_engine::{Cancel, EndSetup, EngineError, Failed, Initiator, Responder, SourceFile, Station, Target, Token};
+use vtax_engine::{
+    Cancel, EndSetup, EngineError, Failed, Initiator, Responder, Schedule, SourceFile, Station, Target, Token,
+};
 use vtax_model::{
     measurement::EndReport,
     options::{Engine, TestOptions},
@@ -105,7 +107,7 @@ pub(crate) fn whole(
     source: Option<&SourceFile>,
     cancel: &Cancel,
 ) -> Result<EndReport, Failed> {
-    Initiator::connect(spec, setup, target, token, cancel)?.run(None, source, cancel)
+    Initiator::connect(spec, setup, target, token, cancel)?.run(Schedule::default(), source, cancel)
 }
 
 /// Runs both ends; `meanwhile` gets the responder's place and the switches of the initiator and the

@@ -2,7 +2,7 @@
 
 use std::{thread, time::Duration};
 
-use vtax_engine::{Cancel, Initiator, Responder, Token};
+use vtax_engine::{Cancel, Initiator, Responder, Schedule, Token};
 use vtax_model::{
     measurement::EndReport,
     options::{Engine, Manners, TestOptions},
@@ -122,7 +122,12 @@ fn pairs_begin_at_the_same_moment() {
                 (Initiator::connect(&spec, &setup, &target, token, cancel).unwrap(), served)
             });
             let start = now_ns() + 300_000_000;
-            let running = ends.map(|(end, served)| (scope.spawn(move || end.run(Some(start), None, cancel)), served));
+            let running = ends.map(|(end, served)| {
+                (
+                    scope.spawn(move || end.run(Schedule { at: Some(start), ..Schedule::default() }, None, cancel)),
+                    served,
+                )
+            });
             for (initiated, served) in running {
                 let initiated = initiated.join().unwrap().unwrap();
                 let late = Duration::from_nanos(initiated.started_ns - start);

@@ -33,15 +33,16 @@ fn check_transactions(spec: &TestSpec, [initiator, responder]: [EndReport; 2], b
     assert_eq!(rtt.count(), initiator.transactions);
     assert_eq!(initiator.bytes, initiator.transactions * bytes);
     let duration = spec.duration.0.as_secs_f64();
-    assert!(initiator.seconds <= duration && initiator.seconds > duration * 0.5, "{}", initiator.seconds);
+    // The transaction in flight at the end counts, with all of its time.
+    assert!(initiator.seconds > duration * 0.9, "{}", initiator.seconds);
     let mean_from_rate = initiator.seconds * 1e9 * streams as f64 / initiator.transactions as f64;
     let off = mean_from_rate / rtt.mean_ns() - 1.0;
     // Flows that end at different moments share the longest time.
     assert!(off > -0.05 && (streams > 1 || off < 0.05), "{mean_from_rate} ns by rate, {} by histogram", rtt.mean_ns());
-    // The responder has answered those and, of each flow, the one that ended too late to count.
+    // The responder has answered just those; of one that was lost perhaps the answer only.
     assert_eq!((responder.transactions, responder.rtt), (0, None));
     let over = responder.bytes / bytes - initiator.transactions;
-    assert!((streams as u64..=streams as u64 + initiator.lost).contains(&over), "{over}");
+    assert!(over <= initiator.lost, "{over}");
     check_costs(&initiator, streams);
     assert_eq!(responder.threads.len(), streams);
 }

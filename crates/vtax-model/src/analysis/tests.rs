@@ -1,8 +1,10 @@
 use super::*;
 use crate::{
+    cell::Instrument,
     guest::Accelerator,
     measurement::{EndReport, FileReport, MachineCpu, ThreadCpu},
     method::Unsupported,
+    result::Unit,
     run::{EndRecord, Environment, GuestCpu, HostCpu, PairRecord, Placement, RunHeader, UnavailableRow},
     stats::Verdict,
     study::{SamplingPlan, Study},
@@ -12,8 +14,8 @@ use crate::{
 
 /// A run of the demo in which `bridge` takes 20 % longer and everything else is alike but for a
 /// deterministic jitter of up to 1 %.
-fn demo_run() -> Run {
-    let study = Study::built_in("demo").expect("built in");
+pub(super) fn demo_run() -> Run {
+    let study = crate::study::tests::plain();
     let header = RunHeader {
         id: "demo-test".into(),
         started: "2026-01-01T00:00:00Z".into(),
@@ -63,7 +65,7 @@ fn figures(cell: &Cell, slower: f64) -> Figures {
         transactions: (20_000.0 / slower) as u64,
         bytes: (1e9 / slower) as u64,
         rtt: (kind == TestKind::Rr).then_some(rtt),
-        machine: MachineCpu { cpus: 2, user: 0.1, system: 0.4, idle: 1.5, ..MachineCpu::default() },
+        machine: MachineCpu { cpus: 2, user: 0.1, system: 0.4, idle: 1.5, busy: Some(0.5), ..MachineCpu::default() },
         file: Some(FileReport { real: slower, user: 0.1, sys: 0.5, checksum: 1 }),
         ..EndReport::default()
     };
@@ -85,8 +87,8 @@ fn a_slower_row_is_called_slower_and_only_that() {
     let document = analyse(&demo_run());
     for cell in &document.cells {
         let Some(tax) = &cell.tax else { continue };
-        let expected = if cell.cell.row.to_string() == "bridge" { Verdict::Slower } else { Verdict::NoneShown };
-        assert_eq!(tax.verdict, expected, "{}", cell.cell.row);
+        let slower = cell.cell.row.to_string() == "bridge";
+        assert!(if slower { tax.verdict == Verdict::Slower } else { !tax.verdict.is_shown() }, "{}", cell.cell.row);
     }
     let tax = record(&document, "bridge", TestKind::Rr).tax.as_ref().expect("compared");
     assert!((tax.low..tax.high).contains(&1.2), "{tax:?}");
@@ -96,11 +98,14 @@ fn a_slower_row_is_called_slower_and_only_that() {
 
 #[test]
 fn the_demo_has_rounds_enough_for_its_comparisons() {
-    let mut run = demo_run();
-    run.header.study = Study::built_in("demo").expect("built in");
-    let comparisons = run.header.study.cells.len() - 8;
-    let least_p = 2.0 * 0.5f64.powi(run.header.plan.samples as i32);
-    assert!(least_p * (comparisons as f64) < 0.05, "{comparisons} comparisons");
+    let study = Study::built_in("demo").expect("built in");
+    let compared = |cell: &&Cell| cell.row != study.baseline;
+    for instrument in Instrument::ALL {
+        let cells = study.cells.iter().filter(compared).filter(|cell| cell.instrument == instrument);
+        let rounds = study.plan_of(instrument, false).expect("both").samples;
+        let least_p = 2.0 * 0.5f64.powi(rounds as i32);
+        assert!(least_p * (cells.count() as f64) < 0.05, "{instrument}: {rounds} rounds");
+    }
 }
 
 #[test]
@@ -282,4 +287,98 @@ fn the_backend_is_the_row_s_or_else_what_was_found() {
     assert_eq!(backend("native"), None);
     let json = serde_json::to_value(&document.cells).expect("JSON").to_string();
     assert!(json.contains("\"backend\":\"userspace\"") && json.contains("\"method\":\"paravirtual:userspace\""));
+}
+
+/// The path's cells beside the machine's, with threads that took 20 µs of each transaction in `bridge` and 10 in the
+/// others.
+fn run_of_two_instruments() -> Run {
+    let mut run = demo_run();
+    let of_system = run.header.study.cells.clone();
+    let of_path = of_system.iter().map(|cell| Cell { instrument: Instrument::Path, ..*cell });
+    run.header.study.cells.extend(of_path);
+    for sample in &mut run.samples {
+        let slow = of_system[sample.cell].row.to_string() == "bridge";
+        let system = sample.figures.transactions as f64 * if slow { 20e-6 } else { 10e-6 };
+        let jitter = 1.0 + 0.001 * f64::from(sample.round % 5);
+        sample.figures.cpu.initiator.threads = vec![ThreadCpu { system: system * jitter, ..ThreadCpu::default() }];
+    }
+    let of_path: Vec<Sample> =
+        run.samples.iter().map(|sample| Sample { cell: sample.cell + of_system.len(), ..sample.clone() }).collect();
+    run.samples.extend(of_path);
+    run
+}
+
+#[test]
+fn each_metric_of_a_cell_has_its_tax_and_the_first_is_the_one_it_is_judged_by() {
+    let document = analyse(&run_of_two_instruments());
+    let bridge = record(&document, "bridge", TestKind::Rr);
+    let metrics: Vec<Metric> = bridge.taxes.iter().map(|tax| tax.of).collect();
+    assert_eq!(metrics, [Metric::Rtt, Metric::Cpu]);
+    assert_eq!(bridge.tax.as_ref(), bridge.taxes.first());
+    let cpu = bridge.tax_of(Metric::Cpu).expect("threads");
+    let delta = cpu.delta.expect("a time");
+    assert_eq!((cpu.verdict, delta.unit), (Verdict::Slower, Unit::Microseconds));
+    assert!((delta.baseline - 10.0).abs() < 0.1 && (delta.delta - 10.0).abs() < 0.1, "{delta:?}");
+    let floors = document.noise_floor.iter().filter(|floor| floor.of == Metric::Cpu).count();
+    assert_eq!((floors, document.noise_floor.len()), (16, 32), "eight blocks by each instrument and metric");
+    let threads = bridge.summary.as_ref().and_then(|summary| summary.cpu_threads_us_per_transaction);
+    assert!((threads.expect("threads").mean - 20.0).abs() < 0.1);
+}
+
+/// A ratio of goodputs turns over in the time per KB; whatever is printed of it says the same.
+#[test]
+fn a_cost_in_time_agrees_with_its_ratio() {
+    let document = analyse(&demo_run());
+    for record in document.cells.iter().filter(|record| record.tax.is_some()) {
+        let tax = record.tax.as_ref().expect("filtered");
+        let delta = tax.delta.expect("a time");
+        let grown = |ratio: f64| delta.baseline * (tax.of.cost_ratio(ratio) - 1.0);
+        assert!((delta.delta - grown(tax.ratio)).abs() < 1e-9 && delta.delta_low <= delta.delta);
+        let ends = [grown(tax.low), grown(tax.high)];
+        assert!(ends.contains(&delta.delta_low) && ends.contains(&delta.delta_high) && delta.delta <= delta.delta_high);
+    }
+    let stream = record(&document, "bridge", TestKind::Stream);
+    let delta = stream.tax.as_ref().and_then(|tax| tax.delta).expect("a time");
+    // 8,000 Mb/s are 1,024 ns per KB, and a fifth more of that is 204.8 ns.
+    assert!((delta.baseline - 1024.0).abs() < 10.0 && (delta.delta - 204.8).abs() < 10.0, "{delta:?}");
+    assert_eq!(delta.unit, Unit::NanosecondsPerKb);
+    let level = stream.summary.as_ref().and_then(|summary| summary.ns_per_kb).expect("a stream");
+    assert!((level.mean - 1.2 * 1024.0).abs() < 10.0, "{level:?}");
+}
+
+/// Holm's correction is over what is read as one table: 40 comparisons of speed by one instrument, and not the
+/// 160 of the whole run.
+#[test]
+fn instruments_and_cpu_time_are_families_of_their_own() {
+    let document = analyse(&run_of_two_instruments());
+    let smallest = 2.0 * 0.5f64.powi(11);
+    let all = document.cells.iter().flat_map(|record| &record.taxes);
+    let unanimous: Vec<&TaxRecord> = all.filter(|tax| tax.p == smallest).collect();
+    assert_eq!(unanimous.len(), 32, "bridge, in eight blocks, by two instruments and two metrics");
+    assert!(unanimous.iter().all(|tax| (tax.p_adjusted - 40.0 * smallest).abs() < 1e-12), "{unanimous:?}");
+}
+
+#[test]
+fn equal_rows_cost_at_most_the_costly_end_of_their_interval() {
+    let document = analyse(&demo_run());
+    let veth = record(&document, "veth", TestKind::Stream).tax.clone().expect("compared");
+    assert_eq!(veth.verdict, Verdict::NoneLarger);
+    assert_eq!(veth.at_most, Some((1.0 - veth.low).max(0.0)));
+    assert!(veth.could_show.is_some_and(|least| least > 0.0 && least < 0.05), "{veth:?}");
+    assert!(veth.floor.is_some() && !veth.within_floor);
+}
+
+/// B2 of the review: "could show ≥ 174 %" was said of a bandwidth.
+#[test]
+fn no_share_of_a_bandwidth_reaches_a_hundred_percent() {
+    let mut run = demo_run();
+    for (index, sample) in run.samples.iter_mut().enumerate() {
+        sample.figures.seconds *= [0.05, 1.0, 7.0, 0.3, 30.0][index % 5];
+    }
+    let document = analyse(&run);
+    let streams = document.cells.iter().filter_map(|record| record.tax_of(Metric::Goodput));
+    let shares: Vec<f64> = streams.flat_map(|tax| [tax.could_show, tax.floor, tax.at_most]).flatten().collect();
+    assert!(shares.len() > 20 && shares.iter().all(|share| *share < 1.0), "{shares:?}");
+    let noisy = document.cells.iter().filter_map(|record| record.tax_of(Metric::Goodput));
+    assert!(noisy.clone().any(|tax| tax.verdict == Verdict::TooNoisy));
 }

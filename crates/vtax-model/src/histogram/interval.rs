@@ -66,6 +66,19 @@ impl Default for IntervalHistogram {
 }
 
 impl SparseHistogram {
+    /// The counters of a whole histogram that are not zero.
+    pub fn of(whole: &Histogram) -> Self {
+        let used = whole.recorded().map(|(value, count)| (counter_of(value.min(HIGHEST_NS)) as u32, count));
+        Self { used: used.collect() }
+    }
+
+    /// With all of its counters.
+    pub fn whole(&self) -> Histogram {
+        let mut whole = Histogram::new();
+        whole.merge_sparse(self);
+        whole
+    }
+
     /// Recorded values.
     pub fn count(&self) -> u64 {
         self.used.iter().map(|(_, count)| count).sum()
@@ -146,6 +159,16 @@ impl From<SparseHistogram> for Vec<(u32, u64)> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_sparse_histogram_is_the_whole_one() {
+        let mut whole = Histogram::new();
+        for ns in [1, 2, 2047, 2048, 65_000, 65_000, 1_000_000_007, u64::MAX] {
+            whole.record(ns);
+        }
+        assert_eq!(SparseHistogram::of(&whole).whole(), whole);
+        assert!(SparseHistogram::of(&Histogram::new()).is_empty());
+    }
 
     fn interval(values: &[u64]) -> SparseHistogram {
         let mut live = IntervalHistogram::new();

@@ -280,10 +280,11 @@ fn noises(run: &Run) -> BTreeMap<Block, f64> {
 
 /// The figures of a cell and its baseline, round by round, where both have one that is above zero.
 fn pairs(run: &Run, baseline: usize, cell: (usize, Arm)) -> Vec<Pair> {
-    let metric = Metric::of(run.header.study.cells[baseline].workload.kind());
+    let test = run.header.study.cells[baseline].workload.kind();
+    let metric = Metric::of(test);
     let arm = |(index, arm): (usize, Arm)| -> BTreeMap<u32, f64> {
         let mine = run.samples.iter().filter(|sample| sample.cell == index && sample.arm == arm);
-        let figures = mine.map(|sample| (sample.round, metric.value(&sample.figures)));
+        let figures = mine.map(|sample| (sample.round, metric.value(test, &sample.figures)));
         figures.filter(|(_, value)| value.is_finite() && *value > 0.0).collect()
     };
     let (baseline, cell) = (arm((baseline, Arm::A)), arm(cell));

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{HostCpu, Parallel};
 use crate::{
-    histogram::Histogram,
+    histogram::{self, Histogram, SparseHistogram},
     measurement::{EndReport, FileReport, Interval, MachineCpu, Slice, Stages, ThreadCpu, WarmupReport},
     workload::{TestKind, TestSpec},
 };
@@ -115,12 +115,23 @@ pub struct EndDetail {
     pub whole_flow: u64,
     /// UDP: datagrams that the socket had no room for.
     pub socket_drops: u64,
+    /// Slices: by how many nanoseconds this end ran over its time, at worst.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub overrun_ns: u64,
+    /// Why idle states were not held off although they were to be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_not_held: Option<String>,
+    /// crr and cc: connections that ended without having shown the token.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub strangers: u64,
 }
 
 impl EndDetail {
     fn of(report: &EndReport) -> EndDetail {
-        let EndReport { warmup, whole_flow, socket_drops, .. } = *report;
-        EndDetail { warmup, series: report.series.clone(), stages: report.stages.clone(), whole_flow, socket_drops }
+        let EndReport { warmup, whole_flow, socket_drops, overrun_ns, strangers, .. } = *report;
+        let (series, stages) = (report.series.clone(), report.stages.clone());
+        let idle_not_held = report.idle_not_held.clone();
+        EndDetail { warmup, series, stages, whole_flow, socket_drops, overrun_ns, idle_not_held, strangers }
     }
 }
 
@@ -142,7 +153,8 @@ pub struct RttFigures {
     /// The longest.
     pub max: u64,
     /// All of them: HdrHistogram V2, base64.
-    pub hdr: Histogram,
+    #[serde(with = "histogram::as_text")]
+    pub hdr: SparseHistogram,
 }
 
 /// CPU seconds of a sample.
@@ -165,6 +177,30 @@ pub struct EndCpu {
     pub machine: MachineCpu,
     /// That time in seconds.
     pub seconds: f64,
+}
+
+impl CpuFigures {
+    /// The machines that were looked at, each once.
+    fn machines(&self) -> impl Iterator<Item = &MachineCpu> {
+        let responder = (!self.one_machine).then_some(&self.responder);
+        [&self.initiator].into_iter().chain(responder).map(|end| &end.machine).filter(|machine| machine.cpus > 0)
+    }
+
+    /// Whether what the machines worked is known at all: of a sample that was cut into slices it isn't, for
+    /// between them others were measured.
+    pub fn tells_machines(&self) -> bool {
+        self.machines().next().is_some()
+    }
+
+    /// Whether what a machine worked is known by ticks only, as older versions took it.
+    pub fn is_by_ticks(&self) -> bool {
+        self.machines().any(MachineCpu::is_by_ticks)
+    }
+
+    /// Whether that is the time of the measuring threads for want of a better figure.
+    pub fn is_raised(&self) -> bool {
+        self.machines().any(|machine| machine.raised)
+    }
 }
 
 impl EndCpu {
@@ -322,7 +358,7 @@ impl RttFigures {
             p99: histogram.percentile(99.0),
             p999: histogram.percentile(99.9),
             max: histogram.max(),
-            hdr: histogram.clone(),
+            hdr: SparseHistogram::of(histogram),
         }
     }
 }

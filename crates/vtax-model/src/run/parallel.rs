@@ -8,6 +8,7 @@ use super::figures::{CpuFigures, EndCpu, Figures, RttFigures};
 use crate::{
     histogram::Histogram,
     measurement::{EndReport, IntervalRtt, MachineCpu, ThreadCpu},
+    run::BothEnds,
     workload::TestSpec,
 };
 
@@ -106,12 +107,19 @@ fn merge(spec: &TestSpec, pairs: &[PairReports<'_>], joined: &[Figures], skew: S
         retransmits: total(|one| one.retransmits),
         cpu: cpu(pairs, seconds),
         file: joined.first().and_then(|first| first.file),
-        ends: joined.first().map(|first| first.ends.clone()).unwrap_or_default(),
+        ends: ends(joined),
         parallel: Some(Parallel::of(skew, joined)),
         host_cpu: None,
         slices: Vec::new(),
         around: None,
     }
+}
+
+/// Those of the first pair; strangers may come to any.
+fn ends(joined: &[Figures]) -> BothEnds {
+    let mut ends = joined.first().map(|first| first.ends.clone()).unwrap_or_default();
+    ends.responder.strangers = joined.iter().map(|one| one.ends.responder.strangers).sum();
+    ends
 }
 
 impl Parallel {
@@ -144,9 +152,10 @@ fn rtt(spec: &TestSpec, joined: &[Figures], seconds: f64) -> Option<RttFigures> 
 }
 
 fn merged(joined: &[Figures], of: impl Fn(&Figures) -> Option<&RttFigures>) -> Option<Histogram> {
-    joined.iter().filter_map(of).map(|rtt| rtt.hdr.clone()).reduce(|mut all, one| {
-        all.merge(&one);
-        all
+    joined.iter().filter_map(of).fold(None, |all, rtt| {
+        let mut all = all.unwrap_or_default();
+        Histogram::merge_sparse(&mut all, &rtt.hdr);
+        Some(all)
     })
 }
 
@@ -162,9 +171,9 @@ fn cpu(pairs: &[PairReports<'_>], seconds: f64) -> CpuFigures {
     }
     let threads = |of: fn(&PairReports<'_>) -> Vec<ThreadCpu>| pairs.iter().flat_map(of).collect();
     let busy = |machines: &BTreeMap<&str, &EndReport>| {
-        machines
-            .values()
-            .fold(MachineCpu::default(), |sum, report| sum.and(report.machine.over(report.seconds, seconds)))
+        machines.values().fold(MachineCpu { busy: Some(0.0), ..MachineCpu::default() }, |sum, report| {
+            sum.and(report.machine.over(report.seconds, seconds))
+        })
     };
     CpuFigures {
         one_machine: responders.is_empty(),
@@ -193,6 +202,8 @@ impl MachineCpu {
             steal: self.steal + other.steal,
             guest: self.guest + other.guest,
             idle: self.idle + other.idle,
+            busy: self.busy.zip(other.busy).map(|(own, others)| own + others),
+            raised: self.raised || other.raised,
         }
     }
 
@@ -209,6 +220,8 @@ impl MachineCpu {
             steal: scaled(self.steal),
             guest: scaled(self.guest),
             idle: scaled(self.idle),
+            busy: self.busy.map(scaled),
+            raised: self.raised,
         }
     }
 }

@@ -27,8 +27,8 @@ fn primary_figures(run: &Run) -> BTreeMap<usize, Vec<f64>> {
     let mut figures: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
     let first_arm = |sample: &&Sample| sample.arm == Arm::A;
     for sample in run.samples.iter().filter(first_arm) {
-        let metric = Metric::of(run.header.study.cells[sample.cell].workload.kind());
-        figures.entry(sample.cell).or_default().push(metric.value(&sample.figures));
+        let kind = run.header.study.cells[sample.cell].workload.kind();
+        figures.entry(sample.cell).or_default().push(Metric::of(kind).value(kind, &sample.figures));
     }
     figures
 }

@@ -7,9 +7,9 @@
 //! 2. [`PairedTax`]: the ratio of a cell to its baseline, from pairs measured in the same round,
 //!    so that the machine's drift from round to round cancels.
 //! 3. [`NoiseFloor`]: the same figure for the baseline measured twice; what the machine calls a
-//!    difference when there is none.
+//!    difference when there is none. A shown difference within it is shown with a warning.
 //! 4. [`holm()`]: the price of asking about many cells at once.
-//! 5. [`judge_family`]: "slower", "faster", or "no difference shown (could show ≥ x %)".
+//! 5. [`judge_family`]: "slower", "faster", "not confirmed", "costs at most x %" or "too noisy to tell".
 //!
 //! [`Steady`] tells when a warm-up has ended; [`StoppingRule`] is netperf's rule of when to stop sampling, and is a precision, not a verdict.
 //!
@@ -20,6 +20,7 @@
 //! the only random numbers are seeded from the data: the same samples give the same sentence.
 
 pub mod confidence;
+pub mod difference;
 pub mod error;
 pub mod floor;
 pub mod holm;
@@ -29,8 +30,7 @@ pub mod p_value;
 pub mod paired;
 pub mod planning;
 pub mod pooled;
-mod power;
-mod sign_flip;
+mod resampled;
 mod signed_rank;
 pub mod steady;
 pub mod stopping;
@@ -41,15 +41,17 @@ mod synthetic;
 #[cfg(test)]
 mod trial;
 pub mod verdict;
+mod walsh;
 
 pub use confidence::Confidence;
+pub use difference::Difference;
 pub use error::{Arm, StatsError};
-pub use floor::{NoiseFloor, RelativeDifference};
+pub use floor::NoiseFloor;
 pub use holm::holm;
 pub use p_value::{PValue, Significance};
 pub use paired::{Pair, PairedTax};
 pub use pooled::percentile_intervals;
 pub use steady::Steady;
 pub use stopping::{Decision, StoppingRule, Width};
-pub use summary::{Spread, Summary};
+pub use summary::{Spread, Summary, median};
 pub use verdict::{Comparison, Direction, Finding, Shift, Verdict, judge, judge_family};

@@ -6,14 +6,17 @@
 //! round's log ratio is the figure, and its order within the round is drawn.
 //!
 //! * estimate: Hodges-Lehmann of the log ratios, which one bad round can't move far;
-//! * interval: inverted signed-rank test (`signed_rank.rs`), whose coverage is exact at
+//! * interval: inverted signed-rank test (`walsh.rs`), whose coverage is exact at
 //!   any number of rounds, where a bootstrap over 8 to 20 is too narrow (see [`super::summary`]);
-//! * p: exact sign-flip test (`sign_flip.rs`).
+//! * p: the same test (`signed_rank.rs`), so that the three can't contradict each other. A test of the sum
+//!   would let one bad round deny a difference that all the others show.
 
 use serde::{Deserialize, Serialize};
 
-use super::signed_rank::{WalshAverages, interval};
-use super::{Arm, Confidence, PValue, StatsError, sign_flip, student};
+use super::walsh::{WalshAverages, interval};
+use super::{
+    Arm, Confidence, Difference, Direction, PValue, Significance, StatsError, resampled, signed_rank, student,
+};
 
 /// Rounds beyond this would only fill memory: the averages grow with the square.
 const MAX_PAIRS: usize = 2_000;
@@ -38,7 +41,7 @@ pub struct PairedTax {
     pub low: f64,
     /// Upper end of the ratio's interval.
     pub high: f64,
-    /// Two-sided, of the sign-flip test; not corrected for the other cells.
+    /// Two-sided, of the signed-rank test; not corrected for the other cells.
     pub p: PValue,
     /// Rounds that the figures come from.
     pub pairs: usize,
@@ -46,14 +49,17 @@ pub struct PairedTax {
     pub log_sd: f64,
     /// What the interval is held to.
     pub confidence: Confidence,
+    /// Of each round.
+    #[serde(skip)]
+    pub log_ratios: Vec<f64>,
 }
 
 impl PairedTax {
     /// Of two pairs or more.
     pub fn of(pairs: &[Pair], confidence: Confidence) -> Result<Self, StatsError> {
-        let (log_ratios, Estimate { ratio, low, high, log_sd }) = estimate(pairs, confidence)?;
-        let p = sign_flip::p_value(&log_ratios);
-        Ok(Self { ratio, low, high, p, pairs: pairs.len(), log_sd, confidence })
+        let Estimate { ratio, low, high, log_sd, log_ratios } = estimate(pairs, confidence)?;
+        let p = signed_rank::p_value(&log_ratios);
+        Ok(Self { ratio, low, high, p, pairs: pairs.len(), log_sd, confidence, log_ratios })
     }
 
     /// The tax: the ratio minus one, as a fraction.
@@ -65,6 +71,31 @@ impl PairedTax {
     pub fn excludes_equality(&self) -> bool {
         self.low > 1.0 || self.high < 1.0
     }
+
+    /// By how much the figure is worse at most, as a share: the costly end of the interval. 0 if all of the
+    /// interval is better.
+    pub fn costs_at_most(&self, direction: Direction) -> f64 {
+        match direction {
+            Direction::LowerIsBetter => (self.high - 1.0).max(0.0),
+            Direction::HigherIsBetter => (1.0 - self.low).max(0.0),
+        }
+    }
+
+    /// Whether the interval leaves open a factor of two: around the estimate if it excludes "the same", else from
+    /// "the same" to its far end.
+    pub fn is_too_wide(&self) -> bool {
+        let half = match self.excludes_equality() {
+            true => Difference::of_log((self.high / self.low).ln() / 2.0),
+            false => Difference::of_log(self.high.ln().max(-self.low.ln())),
+        };
+        half > Difference::FACTOR_OF_TWO
+    }
+
+    /// The smallest difference that four of five studies as noisy as this one show at `significance`; None
+    /// if so few rounds can show none.
+    pub fn smallest_shown(&self, significance: Significance) -> Option<Difference> {
+        resampled::smallest_shown(&self.log_ratios, self.pairs, significance)
+    }
 }
 
 /// A ratio and its interval, without the question whether it is one.
@@ -73,16 +104,18 @@ pub(super) struct Estimate {
     pub(super) low: f64,
     pub(super) high: f64,
     pub(super) log_sd: f64,
+    pub(super) log_ratios: Vec<f64>,
 }
 
-/// Of two pairs or more, with their log ratios.
-pub(super) fn estimate(pairs: &[Pair], confidence: Confidence) -> Result<(Vec<f64>, Estimate), StatsError> {
+/// Of two pairs or more.
+pub(super) fn estimate(pairs: &[Pair], confidence: Confidence) -> Result<Estimate, StatsError> {
     check_number(pairs.len())?;
     let log_ratios = log_ratios(pairs)?;
     let averages = WalshAverages::of(&log_ratios);
     let (low, high) = interval(&log_ratios, &averages, confidence);
     let log_sd = student::standard_deviation(&log_ratios);
-    Ok((log_ratios, Estimate { ratio: ratio(averages.centre()), low: ratio(low), high: ratio(high), log_sd }))
+    let [ratio, low, high] = [averages.centre(), low, high].map(ratio);
+    Ok(Estimate { ratio, low, high, log_sd, log_ratios })
 }
 
 fn check_number(given: usize) -> Result<(), StatsError> {

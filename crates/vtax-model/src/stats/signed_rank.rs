@@ -1,85 +1,112 @@
-//! The centre of symmetric differences without assuming their shape: Walsh averages.
+//! Wilcoxon's signed-rank test: do the differences lie to one side of zero?
 //!
-//! Hodges & Lehmann (1963), "Estimates of location based on rank tests", Annals of Mathematical
-//! Statistics 34(2); the interval is Tukey's inversion of Wilcoxon's signed-rank test: Hollander,
-//! Wolfe & Chicken, "Nonparametric Statistical Methods", 3rd edition (2014), sections 3.2 and 3.3.
+//! Wilcoxon (1945), "Individual comparisons by ranking methods", Biometrics Bulletin 1(6). The differences
+//! are ranked by their size; the statistic is the sum of the ranks of those above zero. Without a
+//! difference between the arms each sign is a fair coin's, so the statistic's distribution is known for any
+//! symmetric noise, and one outlier has no more weight than the largest rank.
+//!
+//! * Ties: equal sizes share the mean of their ranks, and the distribution is the one that these very
+//!   ranks have (conditional on the ties), not that of untied ranks.
+//! * Zeros: Pratt (1959), "Remarks on zeros and ties in the Wilcoxon signed rank procedures", JASA 54(287):
+//!   they are ranked with the others and then left out, since a zero can be on neither side. Leaving them
+//!   out first, as Wilcoxon did, can make a difference more significant by moving it towards zero.
+//! * Up to 64 differences the distribution is exact; above that it is the normal one, with the variance of
+//!   the ranks as they are (which corrects for ties and zeros) and a correction for continuity: Hollander,
+//!   Wolfe & Chicken, "Nonparametric Statistical Methods", 3rd edition (2014), section 3.1.
+
+use std::sync::OnceLock;
 
 use statrs::distribution::{ContinuousCDF, Normal};
 
-use super::summary::median_of_sorted;
-use super::{Confidence, student};
+use super::PValue;
 
-/// Above this many differences the rank statistic's normal approximation is used, whose interval is
-/// then wider than the exact one by a few of more than two thousand ranks.
-const EXACT: usize = 64;
+/// Up to this many differences every sum of ranks is counted.
+pub(super) const EXACT: usize = 64;
 
-/// The means of all pairs of differences, each difference with itself included, sorted.
-pub(super) struct WalshAverages {
-    sorted: Vec<f64>,
+/// Two-sided.
+pub(super) fn p_value(differences: &[f64]) -> PValue {
+    let ranks = Ranks::of(differences);
+    let tail = match differences.len() {
+        0..=EXACT => ranks.exact_tail(),
+        _ => ranks.normal_tail(),
+    };
+    // The normal tail of two thousand equal signs is less than the smallest double.
+    PValue::new((2.0 * tail).clamp(f64::MIN_POSITIVE, 1.0)).expect("clamped to what a p-value can be")
 }
 
-impl WalshAverages {
-    /// Of at least one difference: n (n + 1) / 2 averages.
-    pub(super) fn of(differences: &[f64]) -> Self {
-        let mut sorted: Vec<f64> = differences
-            .iter()
-            .enumerate()
-            .flat_map(|(i, left)| differences[i..].iter().map(|right| left.midpoint(*right)))
-            .collect();
-        sorted.sort_unstable_by(f64::total_cmp);
-        Self { sorted }
-    }
-
-    /// The Hodges-Lehmann estimate: the median of the averages.
-    pub(super) fn centre(&self) -> f64 {
-        median_of_sorted(&self.sorted)
-    }
-
-    /// The averages that lie `rank` from either end, counted from 1.
-    fn between(&self, rank: usize) -> (f64, f64) {
-        (self.sorted[rank - 1], self.sorted[self.sorted.len() - rank])
-    }
-}
-
-/// An interval for the centre with at least this confidence.
+/// How far from the ends of the sorted Walsh averages an interval's ends are that leaves `tail` on either
+/// side, counted from 1: the number of values of the statistic that together are at most as likely. 0 if
+/// there is none: `n` differences are too few.
 ///
-/// Exact for every symmetric distribution. Where there are too few differences for any signed-rank
-/// interval (fewer than 6 at 95 %, than 8 at 99 %), Student's, which assumes that they are
-/// normal. Needs two differences.
-pub(super) fn interval(differences: &[f64], averages: &WalshAverages, confidence: Confidence) -> (f64, f64) {
-    match rank_of_interval(differences.len(), confidence) {
-        0 => {
-            let (mean, margin) = student::mean_and_margin(differences, confidence);
-            (mean - margin, mean + margin)
+/// The same distributions as those of [`p_value`], so that an interval excludes zero exactly if p is at
+/// most twice the tail (without ties).
+pub(super) fn rank_of_tail(n: usize, tail: f64) -> usize {
+    match n {
+        0..=EXACT => untied(n).partition_point(|below| *below <= tail),
+        _ => approximate_rank(n, tail),
+    }
+}
+
+fn approximate_rank(n: usize, tail: f64) -> usize {
+    let n = n as f64;
+    let mean = n * (n + 1.0) / 4.0;
+    let sd = (n * (n + 1.0) * (2.0 * n + 1.0) / 24.0).sqrt();
+    let rank = mean + 0.5 - Normal::standard().inverse_cdf(1.0 - tail) * sd;
+    rank.floor().max(0.0) as usize
+}
+
+/// The ranks of the differences that aren't zero, doubled so that shared ranks are whole numbers.
+struct Ranks {
+    doubled: Vec<u32>,
+    /// The smaller of the doubled sums of the two signs.
+    smaller: u32,
+    /// No two differences are of one size, and none is zero.
+    untied: bool,
+}
+
+impl Ranks {
+    fn of(differences: &[f64]) -> Self {
+        let mut by_size = differences.to_vec();
+        by_size.sort_unstable_by(|a, b| a.abs().total_cmp(&b.abs()));
+        let mut ranks = Ranks { doubled: Vec::new(), smaller: 0, untied: true };
+        let (mut above, mut passed) = (0, 0);
+        for tied in by_size.chunk_by(|a, b| a.abs() == b.abs()) {
+            // The first of them has the rank passed + 1, the last one passed + their number.
+            let shared = (2 * passed + tied.len() + 1) as u32;
+            passed += tied.len();
+            ranks.untied &= tied.len() == 1 && tied[0] != 0.0;
+            if tied[0] != 0.0 {
+                above += shared * tied.iter().filter(|difference| **difference > 0.0).count() as u32;
+                ranks.doubled.extend(tied.iter().map(|_| shared));
+            }
         }
-        rank => averages.between(rank),
+        ranks.smaller = above.min(ranks.doubled.iter().sum::<u32>() - above);
+        ranks
+    }
+
+    /// How likely a sum is at most as large as the smaller of the two.
+    fn exact_tail(&self) -> f64 {
+        match self.untied {
+            true => untied(self.doubled.len())[self.smaller as usize / 2],
+            false => sums(&self.doubled, self.smaller as usize).iter().sum(),
+        }
+    }
+
+    fn normal_tail(&self) -> f64 {
+        let ranks = || self.doubled.iter().map(|rank| f64::from(*rank));
+        let (mean, sd) = (ranks().sum::<f64>() / 2.0, (ranks().map(|rank| rank * rank).sum::<f64>() / 4.0).sqrt());
+        // Half a rank for continuity is a whole doubled one.
+        let off = (mean - f64::from(self.smaller) - 1.0).max(0.0);
+        if sd > 0.0 { Normal::standard().sf(off / sd) } else { 0.5 }
     }
 }
 
-/// How far from the ends of the sorted averages the interval's ends are, counted from 1: the
-/// number of values of the signed-rank statistic that together are at most as likely as one tail.
-/// 0 if there is none.
-fn rank_of_interval(n: usize, confidence: Confidence) -> usize {
-    if n > EXACT {
-        return approximate_rank(n, confidence);
-    }
-    let mut below = 0.0;
-    signed_rank_probabilities(n)
-        .iter()
-        .take_while(|probability| {
-            below += **probability;
-            below <= confidence.tail()
-        })
-        .count()
-}
-
-/// Probabilities of the signed-rank statistic's values 0, 1, … if each rank 1..=n counts with
-/// probability one half.
-fn signed_rank_probabilities(n: usize) -> Vec<f64> {
-    let mut probabilities = vec![0.0; n * (n + 1) / 2 + 1];
+/// Probabilities of the sums 0, 1, …, `most`, if each rank counts with probability one half.
+fn sums(ranks: &[u32], most: usize) -> Vec<f64> {
+    let mut probabilities = vec![0.0; most + 1];
     probabilities[0] = 1.0;
-    for rank in 1..=n {
-        for sum in (0..probabilities.len()).rev() {
+    for rank in ranks.iter().map(|rank| *rank as usize) {
+        for sum in (0..=most).rev() {
             let with = if sum >= rank { probabilities[sum - rank] } else { 0.0 };
             probabilities[sum] = 0.5 * (probabilities[sum] + with);
         }
@@ -87,25 +114,91 @@ fn signed_rank_probabilities(n: usize) -> Vec<f64> {
     probabilities
 }
 
-/// Hollander, Wolfe & Chicken, equation 3.41.
-fn approximate_rank(n: usize, confidence: Confidence) -> usize {
-    let n = n as f64;
-    let mean = n * (n + 1.0) / 4.0;
-    let sd = (n * (n + 1.0) * (2.0 * n + 1.0) / 24.0).sqrt();
-    let rank = mean - Normal::standard().inverse_cdf(1.0 - confidence.tail()) * sd;
-    rank.floor().max(1.0) as usize
+/// How likely the sum of untied ranks 1..=n is at most 0, 1, …; computed once for each n.
+fn untied(n: usize) -> &'static [f64] {
+    static KNOWN: [OnceLock<Vec<f64>>; EXACT + 1] = [const { OnceLock::new() }; EXACT + 1];
+    KNOWN[n].get_or_init(|| {
+        let ranks: Vec<u32> = (1..=n as u32).collect();
+        let mut below = 0.0;
+        let mut add = |probability: f64| {
+            below += probability;
+            below
+        };
+        sums(&ranks, n * (n + 1) / 2).into_iter().map(&mut add).collect()
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stats::synthetic::Draws;
+    use proptest::prelude::*;
+
+    fn p(differences: &[f64]) -> f64 {
+        p_value(differences).get()
+    }
 
     #[test]
-    fn the_estimate_is_the_median_of_the_averages() {
-        // Averages of 1, 2, 6: 1, 1.5, 2, 3.5, 4, 6.
-        assert_eq!(WalshAverages::of(&[6.0, 1.0, 2.0]).centre(), 2.75);
-        // Of 1, 3: 1, 2, 3.
-        assert_eq!(WalshAverages::of(&[1.0, 3.0]).centre(), 2.0);
+    fn counted_by_hand() {
+        // Of ±1 ±2 ±3 only two of eight patterns have all ranks on one side.
+        assert_eq!(p(&[0.1, 0.2, 0.3]), 2.0 / 8.0);
+        // Rank 1 is below: sums of 0 and 1, on both sides.
+        assert_eq!(p(&[3.0, 2.0, -1.0]), 4.0 / 8.0);
+        assert_eq!(p(&[-0.3]), 1.0);
+        assert_eq!(p(&[]), 1.0);
+        assert_eq!(p(&[0.0, 0.0]), 1.0);
+        assert_eq!(p(&[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]), 2.0 / 1024.0);
+    }
+
+    /// Equal sizes make it the sign test: 9 of 10 above zero, (1 + 10) · 2 / 1024.
+    #[test]
+    fn ties_have_the_distribution_of_their_own_ranks() {
+        let mut nine = [0.1; 10];
+        nine[3] = -0.1;
+        assert_eq!(p(&nine), 22.0 / 1024.0);
+    }
+
+    /// Pratt: the zero has rank 1, and the sums of 2, 3, 4 that are at most 2 are 0 and 2.
+    #[test]
+    fn zeros_are_ranked_and_left_out() {
+        assert_eq!(p(&[0.0, -1.0, 2.0, 3.0]), 2.0 * 2.0 / 8.0);
+    }
+
+    #[test]
+    fn every_pattern_counted_one_by_one_gives_the_same() {
+        let mut draws = Draws::seeded(3);
+        for n in 1..=11 {
+            let mut differences = draws.samples(n, |z| ((z + 0.5) * 4.0).round() / 4.0);
+            differences.dedup_by(|a, b| *a == 0.0 && *b == 0.0);
+            let ranks = Ranks::of(&differences);
+            let sum = |signs: u32| {
+                let positive = |(i, rank): (usize, &u32)| if signs >> i & 1 == 1 { *rank } else { 0 };
+                ranks.doubled.iter().enumerate().map(positive).sum::<u32>()
+            };
+            let patterns = 1u32 << ranks.doubled.len();
+            let small = (0..patterns).filter(|signs| sum(*signs) <= ranks.smaller).count();
+            let expected = (2.0 * small as f64 / f64::from(patterns)).min(1.0);
+            assert!((p(&differences) - expected).abs() < 1e-12, "{differences:?}");
+        }
+    }
+
+    #[test]
+    fn the_normal_tail_continues_the_exact_one() {
+        let mut draws = Draws::seeded(4);
+        for shift in [0.0, 0.2, 0.4, 0.6] {
+            let differences = draws.samples(EXACT, |z| z + shift);
+            let ranks = Ranks::of(&differences);
+            let (exact, normal) = (ranks.exact_tail(), ranks.normal_tail());
+            assert!((normal / exact - 1.0).abs() < 0.03 || (normal - exact).abs() < 1e-4, "{exact} and {normal}");
+        }
+    }
+
+    #[test]
+    fn many_differences_of_one_sign_are_never_impossible() {
+        let all: Vec<f64> = (1..=2_000).map(f64::from).collect();
+        assert!(p(&all) > 0.0);
+        assert_eq!(p(&[0.0; 70]), 1.0);
+        assert!(p(&[0.1; 70]) < 1e-12, "equal sizes of one sign are as clear as any");
     }
 
     /// The usual table of Wilcoxon's critical values, two-sided: the rank is one more.
@@ -114,27 +207,28 @@ mod tests {
         for (n, critical) in
             [(6, 0), (7, 2), (8, 3), (9, 5), (10, 8), (11, 10), (12, 13), (15, 25), (18, 40), (20, 52), (30, 137)]
         {
-            assert_eq!(rank_of_interval(n, Confidence::P95), critical + 1, "n = {n}");
+            assert_eq!(rank_of_tail(n, 0.025), critical + 1, "n = {n}");
         }
         for (n, critical) in [(8, 0), (10, 3), (20, 37)] {
-            assert_eq!(rank_of_interval(n, Confidence::P99), critical + 1, "n = {n}");
+            assert_eq!(rank_of_tail(n, 0.005), critical + 1, "n = {n}");
         }
-        assert_eq!(rank_of_interval(5, Confidence::P95), 0);
-        assert_eq!(rank_of_interval(7, Confidence::P99), 0);
+        assert_eq!(rank_of_tail(5, 0.025), 0);
+        assert_eq!(rank_of_tail(7, 0.005), 0);
     }
 
     #[test]
     fn the_approximation_continues_the_exact_ranks() {
-        for confidence in [Confidence::P95, Confidence::P99] {
-            let (exact, approximate) = (rank_of_interval(EXACT, confidence), approximate_rank(EXACT, confidence));
-            assert!((exact - 5..=exact).contains(&approximate), "{exact} and {approximate}");
+        for tail in [0.025, 0.005, 0.0005] {
+            let (exact, approximate) = (rank_of_tail(EXACT, tail), approximate_rank(EXACT, tail));
+            assert!((exact - 9..=exact + 1).contains(&approximate), "{exact} and {approximate}");
         }
     }
 
-    #[test]
-    fn six_differences_give_their_whole_range() {
-        let differences = [0.3, -0.1, 0.2, 0.5, 0.9, 0.4];
-        let averages = WalshAverages::of(&differences);
-        assert_eq!(interval(&differences, &averages, Confidence::P95), (-0.1, 0.9));
+    proptest! {
+        #[test]
+        fn the_other_sign_has_the_same_p(differences in prop::collection::vec(-5.0..5.0f64, 1..80)) {
+            let turned: Vec<f64> = differences.iter().map(|difference| -difference).collect();
+            prop_assert_eq!(p(&differences), p(&turned));
+        }
     }
 }

@@ -34,6 +34,22 @@ pub(super) enum Drift {
     Walk(f64),
 }
 
+/// How the noise of a sample is distributed, around no particular centre.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Shape {
+    Normal,
+    /// Student's t with 3 degrees of freedom.
+    HeavyTails,
+    /// Lognormal, σ = 1: never much better than usual, and now and then much worse.
+    Skew,
+    /// Normal, and one of ten samples is disturbed by ten times as much, always for the worse.
+    Mixed,
+}
+
+impl Shape {
+    pub(super) const ALL: [Self; 4] = [Self::Normal, Self::HeavyTails, Self::Skew, Self::Mixed];
+}
+
 /// What such a study measured.
 #[derive(Clone)]
 pub(super) struct Study {
@@ -49,6 +65,35 @@ impl Draws {
     /// Samples made from standard normal numbers.
     pub(super) fn samples(&mut self, n: usize, make: impl Fn(f64) -> f64) -> Vec<f64> {
         (0..n).map(|_| make(self.normal())).collect()
+    }
+
+    pub(super) fn shaped(&mut self, shape: Shape) -> f64 {
+        let z = self.normal();
+        match shape {
+            Shape::Normal => z,
+            Shape::HeavyTails => {
+                let chi_squared: f64 = (0..3).map(|_| self.normal().powi(2)).sum();
+                z / (chi_squared / 3.0).sqrt()
+            }
+            Shape::Skew => z.exp(),
+            Shape::Mixed => {
+                if self.uniform() < 0.1 {
+                    10.0 * z.abs()
+                } else {
+                    z
+                }
+            }
+        }
+    }
+
+    /// Log ratios of `arms` arms to one baseline, round by round, all alike but for noise of 2 %.
+    pub(super) fn log_ratios(&mut self, rounds: usize, arms: usize, shape: Shape) -> Vec<Vec<f64>> {
+        let mut of_arms = vec![Vec::with_capacity(rounds); arms];
+        for _ in 0..rounds {
+            let baseline = self.shaped(shape);
+            of_arms.iter_mut().for_each(|arm| arm.push(0.02 * (self.shaped(shape) - baseline)));
+        }
+        of_arms
     }
 
     /// Logarithm of the machine's level in each round.

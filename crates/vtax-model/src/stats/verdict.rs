@@ -1,39 +1,46 @@
-//! From figures to a sentence: slower, faster, or no difference shown.
+//! From figures to a verdict.
 //!
-//! A difference is shown only if all three hold: its p-value, adjusted for all cells of the table
-//! (Holm), is below 5 %; its interval excludes "the same"; its estimate is outside the noise floor.
-//! The test alone would call a tiny but steady difference, one that moving the cell to another
-//! place in the round also makes. "None shown" is not "none": it comes with the smallest difference
-//! that would have been shown.
+//! * **Slower, faster**: a difference is shown if its p-value, adjusted for all comparisons of its family
+//!   (Holm), is below 5 %. Interval and p are of one test, so the interval excludes "the same" then.
+//! * **Not confirmed**: the comparison by itself would be shown, and among so many it isn't: one of twenty
+//!   comparisons of equal arms looks like that.
+//! * **None larger**: nothing is shown, and the interval says how much there can be at most: "costs at most
+//!   0.9 %". That is a statement of equivalence: the two one-sided tests of Schuirmann (1987), Journal of
+//!   Pharmacokinetics and Biopharmaceutics 15(6), each at 2.5 %, refuse any larger difference.
+//! * **Too noisy to tell**: nothing is shown, and the interval leaves open a factor of two. No figure is worth
+//!   printing then.
+//!
+//! The noise floor is a warning beside a verdict ([`Finding::within_floor`]), never a reason to deny one.
 
 use serde::{Deserialize, Serialize};
 
-use super::{NoiseFloor, PValue, PairedTax, RelativeDifference, Significance, holm};
+use super::{NoiseFloor, PValue, PairedTax, Significance, holm};
 
-const SIGNIFICANCE: Significance = Significance::FIVE_PERCENT;
+/// What every verdict is held to.
+pub const SIGNIFICANCE: Significance = Significance::FIVE_PERCENT;
 
-/// A cell's tax and the noise floor of the baseline that it was measured beside.
+/// A cell's tax, and the noise floor of the baseline that it was measured beside if that was measured twice.
 #[derive(Clone, Copy, Debug)]
 pub struct Comparison<'a> {
     /// Cell over baseline.
     pub tax: &'a PairedTax,
     /// Of the same figure (round-trip time, goodput, …) and the same baseline.
-    pub floor: &'a NoiseFloor,
+    pub floor: Option<&'a NoiseFloor>,
 }
 
 /// Which way a figure moved against its baseline.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shift {
     /// The cell's figure is larger.
     Higher,
     /// The cell's figure is smaller.
     Lower,
-    /// No difference is shown.
-    NoneShown {
-        /// The smallest difference that would have been shown in at least four of five studies like
-        /// this one; None if there were too few rounds to show any.
-        could_show: Option<RelativeDifference>,
-    },
+    /// A difference by itself, but not among all that were asked about.
+    NotConfirmed,
+    /// No difference is shown, and none is larger than the ends of the interval.
+    NoneLarger,
+    /// The interval leaves open a factor of two.
+    TooNoisy,
 }
 
 /// What is good in a figure.
@@ -46,7 +53,7 @@ pub enum Direction {
     HigherIsBetter,
 }
 
-/// The word in the table.
+/// The word in results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -54,53 +61,71 @@ pub enum Verdict {
     Slower,
     /// The cell does better than its baseline.
     Faster,
-    /// No difference is shown, which doesn't mean that there is none.
+    /// A difference by itself, but not among all that were asked about.
+    NotConfirmed,
+    /// No difference is shown, and none is larger than the ends of the interval.
+    NoneLarger,
+    /// The interval leaves open a factor of two.
+    TooNoisy,
+    /// No difference is shown: the word of comparisons of two runs, and of documents that vtax wrote before
+    /// it told the three above apart.
     NoneShown,
 }
 
-/// A comparison judged among all the others of its table.
+impl Verdict {
+    /// Whether a difference is shown.
+    pub fn is_shown(self) -> bool {
+        matches!(self, Verdict::Slower | Verdict::Faster)
+    }
+}
+
+/// A comparison judged among all the others of its family.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Finding {
     /// Adjusted for all comparisons of the family.
     pub adjusted_p: PValue,
     /// What is shown.
     pub shift: Shift,
+    /// A difference is shown, and the baseline differs from itself by as much.
+    pub within_floor: bool,
 }
 
-/// Judges all comparisons of one table together, in their order.
+/// Judges all comparisons of one family together, in their order.
 pub fn judge_family(comparisons: &[Comparison<'_>]) -> Vec<Finding> {
     let p_values: Vec<PValue> = comparisons.iter().map(|comparison| comparison.tax.p).collect();
-    let judged = |(comparison, adjusted_p): (&Comparison<'_>, PValue)| Finding {
-        adjusted_p,
-        shift: judge(*comparison, adjusted_p, comparisons.len()),
+    let judged = |(comparison, adjusted_p): (&Comparison<'_>, PValue)| {
+        let shift = judge(comparison.tax, adjusted_p);
+        let covered = comparison.floor.is_some_and(|floor| floor.covers(comparison.tax.ratio));
+        Finding { adjusted_p, shift, within_floor: covered && shift.is_shown() }
     };
     comparisons.iter().zip(holm(&p_values)).map(judged).collect()
 }
 
-/// Judges one comparison, whose p-value was adjusted among `family` of them.
-pub fn judge(comparison: Comparison<'_>, adjusted_p: PValue, family: usize) -> Shift {
-    let Comparison { tax, floor } = comparison;
-    let shown = adjusted_p.get() < SIGNIFICANCE.get()
-        && tax.excludes_equality()
-        && RelativeDifference::of_ratio(tax.ratio) > floor.floor;
-    match shown {
-        true if tax.ratio > 1.0 => Shift::Higher,
-        true => Shift::Lower,
-        false => Shift::NoneShown { could_show: could_show(comparison, family) },
+/// Judges one comparison, whose p-value was adjusted for its family.
+pub fn judge(tax: &PairedTax, adjusted_p: PValue) -> Shift {
+    // With ties p may be below 5 % while an end of the interval is "the same".
+    let apart = tax.excludes_equality();
+    match (apart && adjusted_p.get() < SIGNIFICANCE.get(), tax.ratio > 1.0) {
+        (true, true) => Shift::Higher,
+        (true, false) => Shift::Lower,
+        (false, _) if tax.is_too_wide() => Shift::TooNoisy,
+        (false, _) if apart || tax.p.get() < SIGNIFICANCE.get() => Shift::NotConfirmed,
+        (false, _) => Shift::NoneLarger,
     }
 }
 
-/// At the level that Holm asks of the smallest p-value: rather too large than too small.
-fn could_show(comparison: Comparison<'_>, family: usize) -> Option<RelativeDifference> {
-    let Comparison { tax, floor } = comparison;
-    floor.smallest_shown_of(tax.log_sd, tax.pairs, SIGNIFICANCE.shared_by(family))
-}
-
 impl Shift {
+    /// Whether a difference is shown.
+    pub fn is_shown(self) -> bool {
+        matches!(self, Shift::Higher | Shift::Lower)
+    }
+
     /// The word for it, given what is good.
     pub fn verdict(self, direction: Direction) -> Verdict {
         match (self, direction) {
-            (Self::NoneShown { .. }, _) => Verdict::NoneShown,
+            (Self::NotConfirmed, _) => Verdict::NotConfirmed,
+            (Self::NoneLarger, _) => Verdict::NoneLarger,
+            (Self::TooNoisy, _) => Verdict::TooNoisy,
             (Self::Higher, Direction::LowerIsBetter) | (Self::Lower, Direction::HigherIsBetter) => Verdict::Slower,
             (Self::Lower, Direction::LowerIsBetter) | (Self::Higher, Direction::HigherIsBetter) => Verdict::Faster,
         }
@@ -110,65 +135,108 @@ impl Shift {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::synthetic::Study;
     use crate::stats::{Confidence, Pair};
 
-    fn figures(study: &Study) -> (PairedTax, NoiseFloor) {
-        let tax = PairedTax::of(&study.cell, Confidence::P95).unwrap();
-        (tax, NoiseFloor::of(&study.repeat, Confidence::P95).unwrap())
+    fn tax_of(ratios: &[f64]) -> PairedTax {
+        let pairs: Vec<Pair> = ratios.iter().map(|ratio| Pair { baseline: 1.0, cell: *ratio }).collect();
+        PairedTax::of(&pairs, Confidence::P95).unwrap()
     }
 
-    fn shift_of(study: &Study) -> Shift {
-        let (tax, floor) = figures(study);
-        judge_family(&[Comparison { tax: &tax, floor: &floor }])[0].shift
+    fn floor_of(ratios: &[f64]) -> NoiseFloor {
+        let pairs: Vec<Pair> = ratios.iter().map(|ratio| Pair { baseline: 1.0, cell: *ratio }).collect();
+        NoiseFloor::of(&pairs, Confidence::P95).unwrap()
     }
 
-    fn steady(ratio: f64) -> Vec<Pair> {
-        (0..11).map(|i| Pair { baseline: 1.0, cell: ratio * (1.0 + 1e-4 * f64::from(i - 5)) }).collect()
+    /// One ratio in eleven rounds, with a jitter of `by`.
+    fn steady(ratio: f64, by: f64) -> Vec<f64> {
+        (0..11).map(|i| ratio * (1.0 + by * f64::from(i - 5) / 5.0)).collect()
+    }
+
+    fn alone(tax: &PairedTax, floor: Option<&NoiseFloor>) -> Finding {
+        judge_family(&[Comparison { tax, floor }])[0]
+    }
+
+    /// B1 of the review: a cell of -99.9 % with p = 0.00098 was "no difference shown", because the noise floor
+    /// was 110 % and no loss is larger than 100 %.
+    #[test]
+    fn a_loss_of_99_9_percent_beside_a_floor_of_110_percent_is_shown() {
+        let floor = floor_of(&[0.3, 2.5, 0.4, 2.6, 0.5, 3.0, 0.4, 2.7, 1.0, 0.5, 2.6]);
+        assert!(floor.floor.gain() > 1.0, "{floor:?}");
+        let tax = tax_of(&steady(0.001, 0.1));
+        assert!((tax.p.get() - 2.0 / 2048.0).abs() < 1e-12);
+        let finding = alone(&tax, Some(&floor));
+        assert_eq!((finding.shift, finding.within_floor), (Shift::Lower, false));
+    }
+
+    /// B4 of the review: the estimate and its interval were by ranks and p by the sum, so that one bad round of
+    /// 55 denied +6.9 %.
+    #[test]
+    fn one_outlier_in_55_rounds_does_not_deny_seven_percent() {
+        let mut ratios: Vec<f64> = (0..55).map(|i| 1.069 * (1.0 + 0.04 * f64::from(i % 11 - 5) / 5.0)).collect();
+        ratios[17] = 0.02;
+        let tax = tax_of(&ratios);
+        assert!((tax.ratio - 1.069).abs() < 0.005, "{tax:?}");
+        let family = vec![Comparison { tax: &tax, floor: None }; 40];
+        assert!(judge_family(&family).iter().all(|finding| finding.shift == Shift::Higher));
     }
 
     #[test]
-    fn a_steady_difference_inside_the_floor_is_not_shown() {
-        let repeat: Vec<Pair> = steady(1.0)
-            .into_iter()
-            .enumerate()
-            .map(|(i, pair)| Pair { cell: pair.cell * if i % 2 == 0 { 1.04 } else { 0.96 }, ..pair })
-            .collect();
-        let study = Study { cell: steady(1.01), repeat };
-        let (tax, floor) = figures(&study);
-        assert!(tax.p.get() < 0.05 && tax.excludes_equality());
-        let Shift::NoneShown { could_show } = shift_of(&study) else { panic!("shown") };
-        assert!(could_show.unwrap() > floor.floor);
-        assert_eq!(shift_of(&Study { cell: steady(1.2), repeat: study.repeat.clone() }), Shift::Higher);
-        assert_eq!(shift_of(&Study { cell: steady(0.8), repeat: study.repeat }), Shift::Lower);
+    fn a_shown_difference_inside_the_floor_is_shown_with_a_warning() {
+        let floor = floor_of(&[1.04, 0.96, 1.04, 0.96, 1.04, 0.96, 1.04, 0.96, 1.04, 0.96, 1.04]);
+        for (ratio, within_floor) in [(1.01, true), (0.99, true), (1.2, false), (0.8, false)] {
+            let finding = alone(&tax_of(&steady(ratio, 1e-3)), Some(&floor));
+            assert!(finding.shift.is_shown() && finding.within_floor == within_floor, "{ratio}: {finding:?}");
+        }
+        let none = alone(&tax_of(&steady(1.0, 1e-3)), Some(&floor));
+        assert_eq!((none.shift, none.within_floor), (Shift::NoneLarger, false), "there is nothing to warn of");
     }
 
     #[test]
-    fn a_difference_that_does_not_survive_its_family_is_not_shown() {
-        let study = Study { cell: steady(1.1), repeat: steady(1.0) };
-        let (tax, floor) = figures(&study);
-        let comparison = Comparison { tax: &tax, floor: &floor };
-        assert_eq!(judge(comparison, tax.p, 1), Shift::Higher);
-        let high = PValue::new(0.05).unwrap();
-        assert!(matches!(judge(comparison, high, 60), Shift::NoneShown { could_show: None }));
+    fn a_difference_that_does_not_survive_its_family_is_not_confirmed() {
+        let tax = tax_of(&steady(1.1, 1e-3));
         // 2/2048 · 60 = 0.0586.
-        let family = judge_family(&[comparison; 60]);
-        assert!(family.iter().all(|finding| finding.shift == Shift::NoneShown { could_show: None }));
+        let family = judge_family(&[Comparison { tax: &tax, floor: None }; 60]);
+        assert!(family.iter().all(|finding| finding.shift == Shift::NotConfirmed));
         assert_eq!(family[0].adjusted_p.get(), 60.0 * 2.0 / 2048.0);
+        assert_eq!(judge(&tax, tax.p), Shift::Higher);
+    }
+
+    /// 233 [-160, 625] was printed once.
+    #[test]
+    fn an_interval_that_leaves_a_factor_of_two_open_is_too_noisy() {
+        let wide = tax_of(&[0.3, 3.0, 0.4, 2.9, 0.2, 3.1, 0.5, 2.0, 0.45, 1.0, 1.1]);
+        assert_eq!(judge(&wide, wide.p), Shift::TooNoisy);
+        let high_and_narrow = tax_of(&steady(2.4, 1e-3));
+        assert_eq!(judge(&high_and_narrow, PValue::ONE), Shift::NotConfirmed, "few rounds aren't noise");
+        let high_and_wide = tax_of(&[1.2, 9.0, 3.0, 5.5, 1.1, 8.0, 7.0]);
+        assert_eq!(judge(&high_and_wide, PValue::ONE), Shift::TooNoisy);
+        let two_rounds = tax_of(&[0.9, 1.1]);
+        assert_eq!(judge(&two_rounds, two_rounds.p), Shift::TooNoisy, "{two_rounds:?}");
+    }
+
+    #[test]
+    fn what_it_costs_at_most_is_the_costly_end() {
+        let tax = tax_of(&steady(1.0, 0.02));
+        assert_eq!(tax.costs_at_most(Direction::LowerIsBetter), tax.high - 1.0);
+        assert_eq!(tax.costs_at_most(Direction::HigherIsBetter), 1.0 - tax.low);
+        assert_eq!(tax_of(&steady(0.5, 1e-3)).costs_at_most(Direction::LowerIsBetter), 0.0);
     }
 
     #[test]
     fn words_depend_on_what_is_good() {
-        let none = Shift::NoneShown { could_show: None };
         for (shift, lower, higher) in [
             (Shift::Higher, Verdict::Slower, Verdict::Faster),
             (Shift::Lower, Verdict::Faster, Verdict::Slower),
-            (none, Verdict::NoneShown, Verdict::NoneShown),
+            (Shift::NotConfirmed, Verdict::NotConfirmed, Verdict::NotConfirmed),
+            (Shift::NoneLarger, Verdict::NoneLarger, Verdict::NoneLarger),
+            (Shift::TooNoisy, Verdict::TooNoisy, Verdict::TooNoisy),
         ] {
             assert_eq!(shift.verdict(Direction::LowerIsBetter), lower);
             assert_eq!(shift.verdict(Direction::HigherIsBetter), higher);
         }
-        let words = [Verdict::Slower, Verdict::Faster, Verdict::NoneShown];
-        assert_eq!(serde_json::to_string(&words).unwrap(), r#"["slower","faster","none-shown"]"#);
+        let words = [Verdict::Slower, Verdict::NotConfirmed, Verdict::NoneLarger, Verdict::TooNoisy];
+        let json = serde_json::to_string(&words).unwrap();
+        assert_eq!(json, r#"["slower","not-confirmed","none-larger","too-noisy"]"#);
+        assert_eq!(serde_json::from_str::<Verdict>(r#""none-shown""#).unwrap(), Verdict::NoneShown, "an old result");
     }
 }

@@ -1,6 +1,12 @@
 use std::collections::BTreeSet;
 
 use super::*;
+
+/// A study of each kind of zone, as the machine runs only.
+pub(crate) fn plain() -> Study {
+    let text = include_str!("../../tests/data/plain.toml");
+    Study::parse(Source { name: "plain.toml", text }).expect("a study")
+}
 use crate::{
     units::ByteSize,
     workload::{Direction, TestKind, Workload},

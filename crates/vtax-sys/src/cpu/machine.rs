@@ -38,7 +38,8 @@ pub struct MachineTimes {
     pub guest_nice: Duration,
 }
 
-/// Reads the account of the whole machine, in ticks of usually 10 ms.
+/// Reads the account of the whole machine, in ticks of usually 10 ms. For the time that the machine
+/// worked see [`MachineMeter`](super::MachineMeter).
 pub fn machine_times() -> Result<MachineTimes> {
     let text = fs::read_to_string(STAT).map_err(|e| SysError::os("read", STAT, e))?;
     let hertz = rustix::param::clock_ticks_per_second();
@@ -67,13 +68,8 @@ impl MachineTimes {
         Self::from_parts(std::array::from_fn(|i| now[i].saturating_sub(then[i])))
     }
 
-    /// Time in which the CPUs did something for this machine, its guests
-    /// included. Stolen time is not among it: the CPU did something for others.
-    pub fn busy(self) -> Duration {
-        self.total().saturating_sub(self.idle + self.iowait + self.steal)
-    }
-
-    /// All parts: the number of CPUs times the time that passed.
+    /// All parts. That is not the number of CPUs times the time that passed: the busy parts are
+    /// sampled by ticks, the idle ones are not. See [`MachineSpan`](super::MachineSpan).
     pub fn total(self) -> Duration {
         self.parts().iter().sum()
     }
@@ -148,8 +144,6 @@ mod tests {
         assert_eq!(times.steal, Duration::from_millis(770));
         let once = 600_100 + 250 + 74_608 + 10_072_412 + 1200 + 4101 + 77;
         assert_eq!(times.total(), Duration::from_millis(once * 10));
-        let busy = 600_100 + 250 + 74_608 + 4101;
-        assert_eq!(times.busy(), Duration::from_millis(busy * 10));
     }
 
     #[test]
@@ -199,7 +193,7 @@ mod tests {
         #[test]
         fn hostile_text_never_panics(text in "cpu  [0-9 ]{0,200}|\\PC*", hertz in 0..2000_u64) {
             if let Some(times) = parse(&text, hertz) {
-                let _ = (times.total(), times.busy(), times.since(times));
+                let _ = (times.total(), times.since(times));
             }
         }
 
@@ -207,7 +201,7 @@ mod tests {
         fn any_ticks_are_counted(ticks in proptest::collection::vec(any::<u64>(), 10)) {
             let columns: Vec<_> = ticks.iter().map(u64::to_string).collect();
             let times = parse(&format!("cpu  {}", columns.join(" ")), 1).unwrap();
-            let _ = (times.total(), times.busy());
+            let _ = times.total();
         }
     }
 }

@@ -89,14 +89,15 @@ fn figure(rig: &Rig, transport: Transport, workload: Workload, duration: Span) -
     let warmup = Warmup::For(WARMUP);
     let spec =
         TestSpec { transport, workload, streams: 1, warmup, duration, slices: None, options: TestOptions::default() };
-    Ok(Metric::of(workload.kind()).value(&rig.sample(&spec, PLAIN)?))
+    Ok(Metric::of(workload.kind()).value(workload.kind(), &rig.sample(&spec, PLAIN)?))
 }
 
 fn record(transport: Transport, workload: Workload, pairs: &[Pair]) -> Option<FloorRecord> {
     let floor = NoiseFloor::of(pairs, Confidence::P95).ok()?;
-    let shown = |samples| Shown {
-        samples,
-        difference: floor.smallest_shown(samples, Significance::FIVE_PERCENT).map(|difference| difference.fraction()),
+    let direction = Metric::of(workload.kind()).direction();
+    let shown = |samples| {
+        let least = floor.smallest_shown(samples, Significance::FIVE_PERCENT);
+        Shown { samples, difference: least.map(|least| least.cost(direction)) }
     };
     let sum: f64 = pairs.iter().map(|pair| pair.baseline + pair.cell).sum();
     Some(FloorRecord {
@@ -107,7 +108,7 @@ fn record(transport: Transport, workload: Workload, pairs: &[Pair]) -> Option<Fl
         ratio: floor.ratio,
         low: floor.low,
         high: floor.high,
-        floor: floor.floor.fraction(),
+        floor: floor.floor.cost(direction),
         smallest_shown: SAMPLES.map(shown).into(),
     })
 }

@@ -59,7 +59,7 @@ impl Contest {
     pub(crate) fn unit(&self) -> &'static str {
         match self.metric() {
             Metric::Goodput => "Mb/s",
-            Metric::Rtt | Metric::Real => "µs",
+            Metric::Rtt | Metric::Real | Metric::Cpu => "µs",
         }
     }
 

@@ -45,11 +45,11 @@ fn heading(crosscheck: &Crosscheck) -> String {
 fn block(contest: &ContestRecord, notes: &mut Vec<String>) -> String {
     let better = match contest.contest.metric() {
         Metric::Goodput => "higher is better",
-        Metric::Rtt | Metric::Real => "lower is better",
+        Metric::Rtt | Metric::Real | Metric::Cpu => "lower is better",
     };
     let what = match contest.contest.metric() {
         Metric::Goodput => "goodput at the receiver",
-        Metric::Rtt | Metric::Real => "mean round trip",
+        Metric::Rtt | Metric::Real | Metric::Cpu => "mean round trip",
     };
     let mut text = format!("{} ({what}, {}, {better})\n", contest.name, contest.unit);
     let _ = writeln!(text, "  {:<9} {:>9}", "vtax", figure(&contest.ours));

@@ -3,7 +3,6 @@
 
 use vtax_model::{
     result::{CellRecord, CellStatus, Estimate, ResultDocument, TaxRecord},
-    stats::verdict::Verdict,
     study::Row,
     units::Mtu,
     workload::TestKind,
@@ -103,10 +102,7 @@ impl Beside<'_> {
 }
 
 fn tax(tax: &TaxRecord) -> String {
-    match tax.verdict {
-        Verdict::NoneShown => format!("({})", change(tax.ratio)),
-        Verdict::Slower | Verdict::Faster => change(tax.ratio),
-    }
+    if tax.verdict.is_shown() { change(tax.ratio) } else { format!("({})", change(tax.ratio)) }
 }
 
 /// The mean's interval is Student's, as wide below as above.

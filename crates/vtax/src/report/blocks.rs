@@ -40,7 +40,12 @@ pub(super) struct Block<'a> {
 
 /// In the order of the document's cells.
 pub(super) fn blocks(document: &ResultDocument) -> Vec<Block<'_>> {
-    let varying = words::varying(document.cells.iter().map(|record| &record.cell));
+    // What the instruments differ by is said in the titles of their sections, and what only one transport has is no
+    // difference between cells that are compared.
+    let varying = |transport, instrument| {
+        let alike = |cell: &&Cell| (cell.transport, cell.instrument) == (transport, instrument);
+        words::varying(document.cells.iter().map(|record| &record.cell).filter(alike))
+    };
     let mut blocks: Vec<Block<'_>> = Vec::new();
     for record in &document.cells {
         let Cell { transport, streams, variant, instrument, .. } = record.cell;
@@ -52,7 +57,7 @@ pub(super) fn blocks(document: &ResultDocument) -> Vec<Block<'_>> {
             Some(block) => block.cells.push(record),
             None => {
                 let (swept, sizes_swept) = (false, false);
-                let (varying, cells) = (varying.clone(), vec![record]);
+                let (varying, cells) = (varying(transport, instrument), vec![record]);
                 blocks.push(Block { instrument, transport, streams, variant, swept, sizes_swept, varying, cells });
             }
         }
@@ -78,6 +83,11 @@ impl<'a> Block<'a> {
             parts.extend(told.into_iter().filter(|text| !parts.contains(text)).collect::<Vec<_>>());
         }
         parts.join(", ")
+    }
+
+    /// Whether its title is its transport alone.
+    pub(super) fn is_plain(&self) -> bool {
+        self.title() == self.transport.to_string()
     }
 
     fn is_beside(&self, other: &Cell) -> bool {

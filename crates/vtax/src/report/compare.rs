@@ -141,10 +141,11 @@ fn compared(record: &CellRecord, other: &ResultDocument) -> Option<Compared> {
 
 /// One figure a round: the baseline's two samples of a round share its luck, so they count as one.
 fn rounds(record: &CellRecord) -> Vec<f64> {
-    let metric = Metric::of(record.cell.workload.kind());
+    let test = record.cell.workload.kind();
+    let metric = Metric::of(test);
     let mut rounds: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     for sample in &record.samples {
-        rounds.entry(sample.round).or_default().push(metric.value(&sample.figures));
+        rounds.entry(sample.round).or_default().push(metric.value(test, &sample.figures));
     }
     let geometric = |values: Vec<f64>| (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp();
     rounds.into_values().map(geometric).filter(|value| value.is_finite() && *value > 0.0).collect()
@@ -242,6 +243,7 @@ impl Comparison {
             warnings: self.all_warnings(),
             facts: vec![fact("first", &self.a), fact("second", &self.b)],
             sections,
+            answer: None,
         }
         .with_caveat(self.caveat.as_deref())
     }
@@ -318,13 +320,13 @@ fn kind(compared: &Compared) -> Kind {
 fn line(compared: &Compared) -> Line {
     let figure = |value: f64| match compared.of {
         Metric::Real => Figure::text(seconds(value)),
-        Metric::Rtt | Metric::Goodput => Figure::text(three_digits(value)),
+        Metric::Rtt | Metric::Goodput | Metric::Cpu => Figure::text(three_digits(value)),
     };
     let word = match (compared.verdict, compared.low) {
         (Verdict::Slower, _) => "slower",
         (Verdict::Faster, _) => "faster",
-        (Verdict::NoneShown, Some(_)) => "no difference shown",
-        (Verdict::NoneShown, None) => "too few rounds",
+        (_, Some(_)) => "no difference shown",
+        (_, None) => "too few rounds",
     };
     let spread = compared.low.zip(compared.high).map_or("[—]".into(), |(low, high)| interval(low, high));
     let finding = Figure::Change([change(compared.ratio), spread, word.into()]);

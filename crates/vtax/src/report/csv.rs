@@ -4,7 +4,7 @@
 use vtax_model::{
     published::PublishedFigure,
     result::{
-        CellRecord, CellStatus, Estimate, FileSummary, ParallelSummary, Percentile, ResultDocument, RttSummary,
+        CellRecord, CellStatus, Estimate, FileSummary, Metric, ParallelSummary, Percentile, ResultDocument, RttSummary,
         SummaryRecord, TaxRecord,
     },
     units::Span,
@@ -27,7 +27,7 @@ struct Line<'a> {
 }
 
 /// The columns, in order. "95 %" means the interval of the figure before it over the samples.
-const COLUMNS: [Column; 86] = [
+const COLUMNS: [Column; 110] = [
     ("study", "the study's name", |l| text(&l.document.study)),
     ("run", "the run's id", |l| text(&l.document.id)),
     ("method", "the row: an I/O method, method:kind, a queueing of guests, sender-to-receiver, or an engine", |l| {
@@ -87,10 +87,14 @@ const COLUMNS: [Column; 86] = [
     ("tax_ratio", "cell over baseline, paired by round; the tax is this minus one", |l| text(tax(l)?.ratio)),
     ("tax_low", "95 %", |l| text(tax(l)?.low)),
     ("tax_high", "95 %", |l| text(tax(l)?.high)),
-    ("tax_p", "exact sign-flip p of this comparison alone", |l| text(tax(l)?.p)),
-    ("tax_p_adjusted", "after Holm over the run's comparisons", |l| text(tax(l)?.p_adjusted)),
-    ("tax_verdict", "slower, faster or none-shown", |l| name(&tax(l)?.verdict)),
-    ("tax_could_show", "none-shown: the least relative difference that would have been", |l| text(tax(l)?.could_show?)),
+    ("tax_p", "exact signed-rank p of this comparison alone", |l| text(tax(l)?.p)),
+    ("tax_p_adjusted", "after Holm over the run's comparisons of speed by this instrument", |l| {
+        text(tax(l)?.p_adjusted)
+    }),
+    ("tax_verdict", "slower, faster, not-confirmed, none-larger or too-noisy", |l| name(&tax(l)?.verdict)),
+    ("tax_could_show", "nothing shown: the least relative difference that four of five such runs would show", |l| {
+        text(tax(l)?.could_show?)
+    }),
     ("tax_pairs", "rounds with both cells", |l| text(tax(l)?.pairs)),
     ("published", "the source's figure, if it has one alone: µs (rr) or Mb/s (stream)", |l| {
         l.record.published.and_then(text)
@@ -125,6 +129,11 @@ const COLUMNS: [Column; 86] = [
     ("socket_drops", "UDP datagrams that a socket had no room for, warm-up with them, all samples", |l| {
         text(summary(l)?.socket_drops)
     }),
+    (
+        "strangers",
+        "crr and cc: connections without the test's token, which got nothing, warm-up with them, all samples",
+        |l| text(summary(l)?.strangers),
+    ),
     ("warmup_s", "what went before the measured time, mean over samples", |l| mean(summary(l)?.warmup?.seconds)),
     ("unsteady", "samples that were not steady when the longest warm-up was over", |l| {
         text(summary(l)?.warmup.filter(|warmup| warmup.watched > 0)?.unsteady)
@@ -145,7 +154,49 @@ const COLUMNS: [Column; 86] = [
         (!all.is_empty()).then(|| all.join(";"))
     }),
     ("caveat", CAVEAT, |l| l.document.caveat.clone()),
+    ("instrument", "path: the path's own cost, idle states held off; system: as the machine runs", |l| {
+        text(l.record.cell.instrument)
+    }),
+    ("tax_at_most", "none-larger: by how much it is worse at most, relative", |l| text(tax(l)?.at_most?)),
+    ("tax_delta", "what it takes more than the baseline, in tax_unit; below 0, less", |l| text(tax(l)?.delta?.delta)),
+    ("tax_delta_low", "95 %", |l| text(tax(l)?.delta?.delta_low)),
+    ("tax_delta_high", "95 %", |l| text(tax(l)?.delta?.delta_high)),
+    ("tax_unit", "us (a transaction), ns-per-kb (1,024 bytes) or s (a file)", |l| name(&tax(l)?.delta?.unit)),
+    ("tax_floor", "what the baseline may differ from itself by, relative", |l| text(tax(l)?.floor?)),
+    ("tax_within_floor", "true: a difference is shown, and is not larger than tax_floor", |l| {
+        text(tax(l)?.within_floor)
+    }),
+    ("ns_per_kb", "streams and file: time of 1,024 bytes, ns, mean over samples", |l| mean(summary(l)?.ns_per_kb?)),
+    ("ns_per_kb_low", "95 %", |l| low(summary(l)?.ns_per_kb?)),
+    ("ns_per_kb_high", "95 %", |l| high(summary(l)?.ns_per_kb?)),
+    ("cpu_threads", "CPU of the measuring threads, both ends: µs per transaction or ns per 1,024 bytes", |l| {
+        mean(threads(l)?)
+    }),
+    ("cpu_threads_low", "95 %", |l| low(threads(l)?)),
+    ("cpu_threads_high", "95 %", |l| high(threads(l)?)),
+    ("cpu_tax_ratio", "cpu_threads over the baseline's, paired by round", |l| text(cpu_tax(l)?.ratio)),
+    ("cpu_tax_low", "95 %", |l| text(cpu_tax(l)?.low)),
+    ("cpu_tax_high", "95 %", |l| text(cpu_tax(l)?.high)),
+    ("cpu_tax_p", "exact signed-rank p of this comparison alone", |l| text(cpu_tax(l)?.p)),
+    ("cpu_tax_p_adjusted", "after Holm over the run's comparisons of CPU time by this instrument", |l| {
+        text(cpu_tax(l)?.p_adjusted)
+    }),
+    ("cpu_tax_verdict", "as tax_verdict", |l| name(&cpu_tax(l)?.verdict)),
+    ("cpu_tax_delta", "what it takes more than the baseline, in the unit of cpu_threads", |l| {
+        text(cpu_tax(l)?.delta?.delta)
+    }),
+    ("cpu_tax_delta_low", "95 %", |l| text(cpu_tax(l)?.delta?.delta_low)),
+    ("cpu_tax_delta_high", "95 %", |l| text(cpu_tax(l)?.delta?.delta_high)),
 ];
+
+fn threads(line: &Line<'_>) -> Option<Estimate> {
+    let summary = summary(line)?;
+    summary.cpu_threads_us_per_transaction.or(summary.cpu_threads_ns_per_kb)
+}
+
+fn cpu_tax<'a>(line: &Line<'a>) -> Option<&'a TaxRecord> {
+    line.record.tax_of(Metric::Cpu)
+}
 
 const CAVEAT: &str = "what is to be said with each figure: that it is of an emulated server; empty of a real machine";
 

@@ -1,21 +1,23 @@
 //! What the short report leaves out: intervals, percentiles, losses, and the noise floor in full.
 
 use vtax_model::{
-    result::{CellRecord, FloorRecord, Percentile, ResultDocument, SummaryRecord},
+    cell::Instrument,
+    result::{CellRecord, FloorRecord, Metric, Percentile, ResultDocument, SummaryRecord},
     workload::{TestKind, Transport},
 };
 
 use super::{
-    blocks::{Block, blocks, quantity, quantity_of, rows_head},
+    blocks::{Block, blocks, distinct, quantity, quantity_of, rows_head},
     layout::{Column, Figure, Figures, Group, Part, Row as Line, Section, Table},
     number::{change, estimate, interval, lost, percent, three_digits, with_interval},
 };
 
 /// The detail of one block; none if nothing was measured.
 pub(super) fn section(block: &Block<'_>) -> Option<Section> {
+    let instrument = if block.instrument == Instrument::Path { ", the path's own cost" } else { "" };
     let tables = block.figured().into_iter().map(|test| table(block, test)).filter(|table| !table.rows.is_empty());
     let parts: Vec<Part> = tables.map(Part::Table).collect();
-    (!parts.is_empty()).then(|| Section { title: format!("{} in detail", block.title()), parts })
+    (!parts.is_empty()).then(|| Section { title: format!("{} in detail{}", block.title(), instrument), parts })
 }
 
 fn table(block: &Block<'_>, test: TestKind) -> Table {
@@ -94,19 +96,12 @@ pub(super) fn noise_floor(document: &ResultDocument) -> Option<Section> {
         ..Table::default()
     };
     let text = format!(
-        "{} was measured twice in each round (A and A'): what the two differ by is noise. What lies within the noise \
-         floor is called no difference; \"could show\" is for a single comparison.",
+        "{} was measured twice in each round (A and A'): what the two differ by is noise, and the noise floor is the far \
+         end of its interval. A difference that is shown and lies within it has a warning; \"could show\" is what a \
+         single comparison of so many rounds shows in four of five runs.",
         document.baseline
     );
-    let biased = document.noise_floor.iter().filter(|floor| is_biased(floor));
-    let biased: Vec<String> =
-        biased.map(|floor| format!("{} at MTU {}", block_name(document, floor), floor.mtu)).collect();
-    let warning = format!(
-        "A' and A differ by more than chance in {}: something other than the method makes a difference there.",
-        biased.join("; ")
-    );
-    let mut parts = vec![Part::Paragraph(text), Part::Table(table)];
-    parts.extend((!biased.is_empty()).then_some(Part::Paragraph(warning)));
+    let parts = vec![Part::Paragraph(text), Part::Table(table)];
     (!document.noise_floor.is_empty()).then(|| Section { title: "Noise floor".into(), parts })
 }
 
@@ -115,25 +110,28 @@ fn floor_line(document: &ResultDocument, floor: &FloorRecord) -> Line {
     let least = floor.smallest_shown.map_or("—".into(), percent);
     let texts = [difference, percent(floor.floor), least, floor.pairs.to_string()];
     Line {
-        labels: vec![block_name(document, floor), floor.mtu.to_string()],
+        labels: vec![floor_name(document, floor), floor.mtu.to_string()],
         figures: Figures::Each(texts.map(Figure::Text).into()),
     }
 }
 
-fn is_biased(floor: &FloorRecord) -> bool {
-    floor.low > 1.0 || floor.high < 1.0
-}
-
 /// `TCP RTT, 4 streams`, with the swept value if there are several.
-fn block_name(document: &ResultDocument, floor: &FloorRecord) -> String {
+pub(super) fn floor_name(document: &ResultDocument, floor: &FloorRecord) -> String {
     let of_floor = |block: &&Block<'_>| {
-        (block.transport, block.streams, block.variant) == (floor.transport, floor.streams, floor.variant)
+        let of_block = (block.transport, block.streams, block.variant, block.instrument);
+        of_block == (floor.transport, floor.streams, floor.variant, floor.instrument)
     };
     let blocks = blocks(document);
     let rest = blocks.iter().find(of_floor).filter(|block| block.is_swept()).map(Block::title);
     let streams = if floor.streams == 1 { String::new() } else { format!(", {} streams", floor.streams) };
+    let quantity = match floor.of {
+        Metric::Cpu => format!("{}'s CPU", floor.test),
+        _ => quantity_of(floor.test).to_owned(),
+    };
+    let instruments = distinct(document.cells.iter().map(|record| record.cell.instrument));
+    let instrument = if instruments.len() > 1 { format!(" ({})", floor.instrument) } else { String::new() };
     match rest.as_ref().and_then(|title| title.strip_prefix(&floor.transport.to_string())) {
-        Some(rest) => format!("{} {}{rest}", floor.transport, quantity_of(floor.test)),
-        None => format!("{} {}{streams}", floor.transport, quantity_of(floor.test)),
+        Some(rest) => format!("{} {quantity}{rest}{instrument}", floor.transport),
+        None => format!("{} {quantity}{streams}{instrument}", floor.transport),
     }
 }

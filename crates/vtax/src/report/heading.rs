@@ -1,12 +1,13 @@
 //! The head of a report: what was run, where and how, and what to mind about it.
 
 use vtax_model::{
+    cell::Instrument,
     endpoint::{Control, Pinning},
     guest::Accelerator,
     options::Engine,
-    result::{CellRecord, Disturbance, PlanRecord, ResultDocument},
+    result::{CellRecord, Disturbance, ResultDocument},
     run::{EmulatedServer, EndRecord, Environment, GuestMachine, PairRecord, Placement, RunState},
-    study::Row,
+    study::{Row, SamplingPlan},
     workload::{TestKind, Warmup},
 };
 
@@ -14,18 +15,55 @@ use super::{
     blocks::distinct,
     labels,
     number::{counted, memory, three_digits, waiting},
-    steady, words,
+    steady, trouble, words,
 };
 
-/// Name and text of all that the reader needs to place the figures.
-pub(super) fn facts(document: &ResultDocument) -> Vec<(&'static str, String)> {
-    let facts = [
+/// Name and text of what the reader needs to place the figures; with `all`, of all that is known.
+pub(super) fn facts(document: &ResultDocument, all: bool) -> Vec<(&'static str, String)> {
+    let mut facts = if all { all_facts(document) } else { main_facts(document) };
+    facts.retain(|(_, text)| !text.is_empty());
+    facts
+}
+
+fn main_facts(document: &ResultDocument) -> Vec<(&'static str, String)> {
+    let Environment { hostname, cpu_model, cpus, kernel, .. } = &document.environment;
+    let cpus =
+        if *cpus > 0 { format!("{cpus} × {}", or(cpu_model, "CPU of unknown model")) } else { cpu_model.clone() };
+    let run = format!(
+        "{}, {}, {}, {}",
+        document.id,
+        state(document.state),
+        date(&document.started),
+        waiting(document.wall_seconds)
+    );
+    vec![
+        ("run", run),
+        ("plan", brief_plan(document)),
+        ("ends", if are_named(document) || most_pairs(document) > 1 { ends(document) } else { String::new() }),
+        ("engine", engines(document)),
+        ("flows", flows(document)),
+        ("options", options(document)),
+        ("initiator", only_pair(document).map_or(String::new(), |pair| end(&pair.initiator))),
+        ("responder", only_pair(document).map_or(String::new(), |pair| end(&pair.responder))),
+        ("server", document.environment.server.as_ref().map_or(String::new(), server)),
+        ("guests", document.placement.guests.as_ref().map_or(String::new(), guests)),
+        ("machine", listed([hostname.clone(), cpus, named("Linux", kernel)]) + "; " + &load(&document.disturbance)),
+    ]
+}
+
+/// The options of all cells. What an instrument is made of is said in the title of its tables.
+fn options(document: &ResultDocument) -> String {
+    words::common(document.cells.iter().map(|record| &record.cell)).join(", ")
+}
+
+fn all_facts(document: &ResultDocument) -> Vec<(&'static str, String)> {
+    vec![
         ("run", format!("{}, {}", document.id, state(document.state))),
         ("date", format!("{}, took {}", date(&document.started), waiting(document.wall_seconds))),
         ("plan", plan(document)),
         ("engine", engines(document)),
         ("flows", flows(document)),
-        ("options", words::common(document.cells.iter().map(|record| &record.cell)).join(", ")),
+        ("options", options(document)),
         ("ends", ends(document)),
         ("initiator", only_pair(document).map_or(String::new(), |pair| end(&pair.initiator))),
         ("responder", only_pair(document).map_or(String::new(), |pair| end(&pair.responder))),
@@ -37,13 +75,12 @@ pub(super) fn facts(document: &ResultDocument) -> Vec<(&'static str, String)> {
         ("warm-up", steady::fact(document)),
         ("load", load(&document.disturbance)),
         ("vtax", program(&document.environment)),
-    ];
-    facts.into_iter().filter(|(_, text)| !text.is_empty()).collect()
+    ]
 }
 
 /// What keeps the figures from meaning what they seem to.
 pub(super) fn warnings(document: &ResultDocument) -> Vec<String> {
-    let asked = document.plan.sampling.samples;
+    let asked = document.plan.sampling.samples.max(document.plan.path.map_or(0, |path| path.samples));
     let texts = [
         document.environment.server.as_ref().map(|_| {
             "EMULATED SERVER: shows function, not speed. QEMU plays its NICs, its buses and the cables between them, \
@@ -60,6 +97,8 @@ pub(super) fn warnings(document: &ResultDocument) -> Vec<String> {
         }),
         unpinned(document),
         not_reached(document),
+        strangers(document),
+        processor_time(document),
         document.disturbance.is_much().then(|| {
             format!(
                 "DISTURBED: {}. Such a machine is noisy, and the CPU figures contain others' work.",
@@ -76,7 +115,13 @@ pub(super) fn warnings(document: &ResultDocument) -> Vec<String> {
         document.plan.quick.then(|| "Quick plan: short samples and few rounds, so wide intervals.".into()),
     ];
     let wrong = document.placement.notes.iter().filter(|note| note.starts_with(Placement::WRONG_LABEL)).cloned();
-    texts.into_iter().flatten().chain(wrong).chain(steady::warnings(document)).collect()
+    texts
+        .into_iter()
+        .flatten()
+        .chain(wrong)
+        .chain(steady::warnings(document))
+        .chain(trouble::warnings(document))
+        .collect()
 }
 
 /// The open loop's load was less than was asked for, so its latencies are those of another load.
@@ -91,6 +136,41 @@ fn not_reached(document: &ResultDocument) -> Option<String> {
     let cells: Vec<String> = document.cells.iter().filter_map(behind).collect();
     (!cells.is_empty())
         .then(|| format!("RATE NOT REACHED: fewer requests were answered than were due, in {}.", cells.join("; ")))
+}
+
+/// Whoever else connected to a port of the test: no harm to the figures, but somebody did.
+fn strangers(document: &ResultDocument) -> Option<String> {
+    let came = |record: &CellRecord| {
+        let count = record.summary.as_ref()?.strangers;
+        (count > 0).then(|| format!("{} ({count})", labels::name(document, &record.cell)))
+    };
+    let cells: Vec<String> = document.cells.iter().filter_map(came).collect();
+    (!cells.is_empty()).then(|| {
+        format!(
+            "STRANGERS: connections that didn't show the test's token came to its port in {}. They were sent nothing \
+             and none of them is in the figures; see who scans this network.",
+            cells.join("; ")
+        )
+    })
+}
+
+/// Where the CPU figures are less than what was used.
+fn processor_time(document: &ResultDocument) -> Option<String> {
+    let by_ticks = |record: &CellRecord| record.samples.iter().any(|sample| sample.figures.cpu.is_by_ticks());
+    // A document of that time doesn't say so itself.
+    match (document.cpu_by_ticks || document.cells.iter().any(by_ticks), document.cpu_raised) {
+        (true, _) => Some(
+            "CPU BY TICKS: an older vtax computed the CPU figures of this result from the kernel's timer ticks. They are 8 to \
+             41 % too low; don't hold them against those of newer results."
+                .to_owned(),
+        ),
+        (false, 0) => None,
+        (false, samples) => Some(format!(
+            "CPU AT LEAST: in {} the machine's own account showed less CPU time than the measuring threads had. The \
+             threads' time is taken instead, so the CPU figures of these are lower bounds.",
+            counted(u32::try_from(samples).unwrap_or(u32::MAX), "sample")
+        )),
+    }
 }
 
 fn unpinned(document: &ResultDocument) -> Option<String> {
@@ -125,13 +205,32 @@ pub(super) fn date(rfc3339: &str) -> String {
 }
 
 pub(super) fn plan(document: &ResultDocument) -> String {
-    let PlanRecord { sampling, seed, .. } = &document.plan;
+    format!("{}, seed {}", brief_plan(document), document.plan.seed)
+}
+
+/// Of each instrument that the run has cells of.
+fn brief_plan(document: &ResultDocument) -> String {
+    let measured = |instrument| document.cells.iter().any(|record| record.cell.instrument == instrument);
+    match (document.plan.path.filter(|_| measured(Instrument::Path)), measured(Instrument::System)) {
+        (None, _) => plan_of(document, &document.plan.sampling),
+        (Some(path), false) => plan_of(document, &path),
+        (Some(path), true) => {
+            let system = plan_of(document, &document.plan.sampling);
+            format!("the path's own cost: {}; as the machine runs: {system}", plan_of(document, &path))
+        }
+    }
+}
+
+fn plan_of(document: &ResultDocument, sampling: &SamplingPlan) -> String {
     let rounds = counted(sampling.samples, "round");
     // A transfer lasts as long as its file takes.
     if document.cells.iter().all(|record| record.cell.workload.kind() == TestKind::File) {
-        return format!("{rounds}, a file in each, seed {seed}");
+        return format!("{rounds}, a file in each");
     }
-    let mut text = format!("{rounds} of {}", sampling.duration);
+    let mut text = match &sampling.slices {
+        None => format!("{rounds} of {}", sampling.duration),
+        Some(slices) => format!("{rounds} of {} slices of {}", slices.passes, sampling.duration),
+    };
     if let Some(rule) = &document.plan.stopping {
         let (confidence, width) = (rule.confidence().percent(), rule.width());
         text = format!(
@@ -146,7 +245,7 @@ pub(super) fn plan(document: &ResultDocument) -> String {
         Warmup::For(span) if span.0.is_zero() => {}
         Warmup::For(span) => text += &format!(" after {span} of warm-up"),
     }
-    format!("{text}, seed {seed}")
+    text
 }
 
 /// Said where it is no matter of course.

@@ -9,9 +9,12 @@ pub(super) struct Report {
     /// Name and text: where, when, how.
     pub(super) facts: Vec<(&'static str, String)>,
     pub(super) sections: Vec<Section>,
+    /// What it all says in a few sentences: last on a terminal, where the last lines stay in sight, and first on a
+    /// page.
+    pub(super) answer: Option<Section>,
 }
 
-/// A part of a report.
+/// A part of a report; without a title it has no rule either.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Section {
     pub(super) title: String,

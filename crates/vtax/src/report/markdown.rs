@@ -3,7 +3,9 @@
 use super::layout::{Align, Figure, Figures, Part, Report, Row, Section, Table};
 
 pub(super) fn draw(report: &Report) -> String {
-    let mut text = format!("## {}\n\n", escaped(&report.title));
+    let mut text = format!("## {}\n", escaped(&report.title));
+    report.answer.iter().for_each(|answer| text += &draw_section(answer));
+    text.push('\n');
     for (name, fact) in &report.facts {
         text += &format!("- **{name}**: {}\n", escaped(fact));
     }
@@ -15,7 +17,10 @@ pub(super) fn draw(report: &Report) -> String {
 }
 
 fn draw_section(section: &Section) -> String {
-    let mut text = format!("\n### {}\n", escaped(&section.title));
+    let mut text = match section.title.as_str() {
+        "" => String::new(),
+        title => format!("\n### {}\n", escaped(title)),
+    };
     for part in &section.parts {
         text.push('\n');
         match part {

@@ -3,7 +3,7 @@
 
 use vtax_model::{
     cell::{Arm, Cell},
-    result::{CellRecord, CellStatus, ResultDocument, RttSummary, SummaryRecord},
+    result::{CellRecord, CellStatus, Metric, ResultDocument, RttSummary, SummaryRecord},
     run::{CpuFigures, EndCpu},
     stats::{Confidence, Pair, PairedTax},
     study::Row as CellRow,
@@ -11,6 +11,7 @@ use vtax_model::{
 };
 
 use super::{
+    Options,
     labels::Labels,
     layout::{Column, Figure, Figures, Group, Part, Row, Section, Table},
     notes::Notes,
@@ -24,7 +25,7 @@ pub(super) fn applies(document: &ResultDocument) -> bool {
 }
 
 /// A section for transactions, one for streams, one for files, and the engines against each other.
-pub(super) fn sections(document: &ResultDocument, notes: &mut Notes) -> Vec<Section> {
+pub(super) fn sections(document: &ResultDocument, options: &Options, notes: &mut Notes) -> Vec<Section> {
     let of = |is: fn(TestKind) -> bool| -> Vec<&CellRecord> {
         document.cells.iter().filter(|record| is(record.cell.workload.kind())).collect()
     };
@@ -40,7 +41,7 @@ pub(super) fn sections(document: &ResultDocument, notes: &mut Notes) -> Vec<Sect
             sections.push(List::of(&records, stream_columns(&records)).section(title, notes));
         }
     }
-    sections.extend(engines(document));
+    sections.extend(engines(document, options, notes));
     sections
 }
 
@@ -260,7 +261,8 @@ fn without_figures(record: &CellRecord, notes: &mut Notes) -> String {
 }
 
 /// Every engine against the first, with that one against itself for the noise.
-fn engines(document: &ResultDocument) -> Option<Section> {
+fn engines(document: &ResultDocument, options: &Options, notes: &mut Notes) -> Option<Section> {
+    let mut costs = tax::Costs::new(document, options, notes);
     let baseline = document.baseline;
     let other = |record: &&CellRecord| record.cell.row != baseline && record.summary.is_some();
     let compared: Vec<&CellRecord> = document.cells.iter().filter(other).collect();
@@ -268,13 +270,14 @@ fn engines(document: &ResultDocument) -> Option<Section> {
     let labels = Labels::of_records(&all);
     let mut rows = Vec::new();
     for (index, record) in compared.iter().enumerate() {
-        rows.push(Row { labels: labels.line(&record.cell), figures: Figures::Each(vec![tax::figure(record)]) });
+        let figures = vec![costs.figure(record, Metric::of(record.cell.workload.kind()))];
+        rows.push(Row { labels: labels.line(&record.cell), figures: Figures::Each(figures) });
         let block = record.cell.block();
         if compared.get(index + 1).is_none_or(|next| next.cell.block() != block) {
             rows.extend(again(document, record, &labels));
         }
     }
-    let columns = vec![Column::left("change [95 % interval]")];
+    let columns = vec![Column::left("µs, or ns per KB [95 %]")];
     let groups = vec![Group { title: String::new(), columns }];
     let table = Table { labels: labels.heads(), groups, rows, ..Table::default() };
     let title = format!("Engines against {baseline}");
@@ -282,7 +285,7 @@ fn engines(document: &ResultDocument) -> Option<Section> {
 }
 
 fn again(document: &ResultDocument, record: &CellRecord, labels: &Labels) -> Option<Row> {
-    let floor = tax::floor(document, &record.cell.block())?;
+    let floor = tax::floor(document, &record.cell.block(), Metric::of(record.cell.workload.kind()))?;
     let mut cell = record.cell;
     cell.row = document.baseline;
     if let CellRow::Engine(engine) = document.baseline {

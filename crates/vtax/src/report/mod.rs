@@ -5,6 +5,7 @@
 //! [`terminal`] and [`markdown`] only draw them, so that both always say the same. CSV and JSON
 //! come from the result document itself.
 
+mod answer;
 mod bars;
 mod beside;
 mod blocks;
@@ -22,6 +23,7 @@ mod notes;
 mod number;
 mod pairs;
 mod path;
+mod processor;
 mod reading;
 mod series;
 mod stages;
@@ -30,7 +32,8 @@ mod study;
 mod tax;
 mod terminal;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
+mod trouble;
 mod two_samples;
 mod words;
 

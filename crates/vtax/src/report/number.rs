@@ -40,6 +40,42 @@ pub(super) fn whole_change(ratio: f64) -> String {
     }
 }
 
+/// The same with a decimal only below ten per cent: `+21 %`, `+2.1 %`.
+pub(super) fn brief_change(ratio: f64) -> String {
+    let percent = (ratio - 1.0) * 100.0;
+    match percent.abs() {
+        size if !size.is_finite() => "— %".into(),
+        size if size < 0.05 => "0.0 %".into(),
+        size if size < 9.95 => format!("{percent:+.1} %"),
+        _ => format!("{percent:+.0} %"),
+    }
+}
+
+/// A bound in per cent, rounded up, so that it still is one: 0.0143 is `1.5 %`.
+pub(super) fn bound(fraction: f64) -> String {
+    // Less what binary fractions are off by.
+    let up = |value: f64| (value - 1e-9).max(0.0).ceil();
+    match fraction * 100.0 {
+        percent if !percent.is_finite() => "— %".into(),
+        percent if percent <= 9.9 => format!("{:.1} %", up(percent * 10.0) / 10.0),
+        percent => format!("{:.0} %", up(percent)),
+    }
+}
+
+/// A cost and its interval, with as many decimals as the interval leaves meaning: `+2.6` and `[2.4, 2.8]`.
+pub(super) fn cost(cost: f64, low: f64, high: f64) -> [String; 2] {
+    let half = (high - low) / 2.0;
+    // The first digit of half the width is the last one that means something.
+    let decimals = if half > 0.0 && half.is_finite() { (-half.log10().floor()).clamp(0.0, 4.0) as usize } else { 2 };
+    let text = |value: f64| {
+        let text = format!("{value:.decimals$}");
+        // Nothing has no sign.
+        if text.parse() == Ok(0.0) { text.trim_start_matches('-').to_owned() } else { text }
+    };
+    let sign = if text(cost).parse::<f64>().is_ok_and(|value| value > 0.0) { "+" } else { "" };
+    [format!("{sign}{}", text(cost)), format!("[{}, {}]", text(low), text(high))]
+}
+
 /// A mean with half the width of its interval: `31.4 ±0.2`. The half has two digits, but no decimals that the
 /// mean hasn't; or one digit, if nothing would be left of it so.
 pub(super) fn give_or_take(mean: f64, half: Option<f64>) -> String {
@@ -155,6 +191,27 @@ mod tests {
         let ratios = [1.123, 0.9, 1.0001, 2.5, 1.9996, 0.02];
         assert_eq!(ratios.map(change), ["+12.3 %", "-10.0 %", "0.0 %", "+150 %", "+100 %", "-98.0 %"]);
         assert_eq!(interval(0.99, 1.021), "[-1.0, +2.1]");
+    }
+
+    #[test]
+    fn a_bound_is_rounded_up() {
+        assert_eq!(
+            [0.0, 0.00035, 0.004, 0.0143, 0.0995, 0.12, 0.1201].map(bound),
+            ["0.0 %", "0.1 %", "0.4 %", "1.5 %", "10 %", "12 %", "13 %"]
+        );
+    }
+
+    #[test]
+    fn a_cost_has_the_decimals_of_its_interval() {
+        assert_eq!(cost(2.634, 2.41, 2.83), ["+2.6", "[2.4, 2.8]"]);
+        assert_eq!(cost(0.0523, -0.021, 0.113), ["+0.05", "[-0.02, 0.11]"]);
+        assert_eq!(cost(204.8, 188.0, 221.0), ["+205", "[188, 221]"]);
+        assert_eq!(cost(-0.003, -0.06, 0.05), ["0.00", "[-0.06, 0.05]"]);
+        assert_eq!(cost(-1.25, -1.25, -1.25), ["-1.25", "[-1.25, -1.25]"]);
+        assert_eq!(
+            [1.2134, 1.0213, 0.9, 1.0, 2.064].map(brief_change),
+            ["+21 %", "+2.1 %", "-10 %", "0.0 %", "+106 %"]
+        );
     }
 
     #[test]

@@ -7,15 +7,21 @@ use vtax_model::{
 };
 
 use super::{
-    bars, beside,
+    Options, bars, beside,
     blocks::{blocks, distinct},
     labels,
     layout::{Part, Section},
     measure, series,
     study::primary,
+    tax,
 };
 
-pub(super) fn section(document: &ResultDocument, published: Option<&Published>) -> Section {
+/// In a few lines; with `--detail` everything.
+pub(super) fn section(document: &ResultDocument, published: Option<&Published>, options: &Options) -> Section {
+    if !options.detail {
+        let words = tax::in_words(document, options);
+        return Section { title: String::new(), parts: short(document, published, words) };
+    }
     let baseline = document.baseline;
     let sent = Some(sent(document)).filter(|text| !text.is_empty());
     let mut lines: Vec<String> = sent.map(|text| format!("What was sent. {text}")).into_iter().collect();
@@ -23,10 +29,13 @@ pub(super) fn section(document: &ResultDocument, published: Option<&Published>) 
     lines.extend(of_lists(document));
     if document.cells.iter().any(|record| record.tax.is_some()) {
         lines.push(format!(
-            "Against {baseline}: change [95 % interval] of the ratio, paired round by round. A difference is called \
-             slower or faster if it is shown at 5 % after Holm's correction for all comparisons of this run and is \
-             larger than the noise floor; otherwise \"could show\" is the least that would have been shown in four of \
-             five such runs."
+            "Cost: what a row takes more than {baseline}, paired round by round, with its 95 % interval by itself; per \
+             cent are of the figure beside it. A row is slower or faster if the signed-rank test says so at 5 % after \
+             Holm's correction for all comparisons of its instrument (those of CPU time by themselves). Not confirmed: \
+             it would be shown alone, but one of twenty equal rows looks like that. Costs at most x %: nothing is \
+             shown, and the costly end of the interval is x. Too noisy to tell: the interval leaves a factor of two \
+             open. Again: {baseline}, measured twice in each round, against itself, which is noise alone, and ± the noise \
+             floor; a difference that is shown and is no larger has a warning."
         ));
     }
     lines.extend(of_few_rounds(document));
@@ -39,6 +48,30 @@ pub(super) fn section(document: &ResultDocument, published: Option<&Published>) 
     }
     let bullets = lines.into_iter().map(|line| ("-".to_owned(), line)).collect();
     Section { title: "How to read this".into(), parts: vec![Part::List(bullets)] }
+}
+
+/// What the columns mean, where there is something to compare; the source of published figures.
+fn short(document: &ResultDocument, published: Option<&Published>, words: bool) -> Vec<Part> {
+    let baseline = document.baseline;
+    let mut lines = Vec::new();
+    if document.cells.iter().any(|record| record.tax.is_some()) {
+        let within = document.cells.iter().flat_map(|record| &record.taxes).any(|tax| tax.within_floor);
+        let marks = match (words, within) {
+            (true, _) => "not confirmed: it may be chance among so many comparisons",
+            (false, false) => "≤: costs at most; ?: not confirmed among so many",
+            (false, true) => "≤: costs at most; ?: not confirmed among so many; ~: no larger than the noise floor",
+        };
+        lines.push(format!(
+            "Cost: against {baseline}, paired by round, with its 95 % interval; {marks}; again: {baseline} against itself, \
+             and ± the noise floor. More: --detail."
+        ));
+    }
+    lines.extend(of_few_rounds(document));
+    let cited = bars::cites(document);
+    if let Some(published) = published.or(cited.as_ref()) {
+        lines.push(format!("Published: {} ({}).", published.title, published.testbed));
+    }
+    lines.into_iter().map(Part::Paragraph).collect()
 }
 
 /// Each text once: what is swept besides sizes doesn't change what is sent.

@@ -1,27 +1,29 @@
-//! A run's report: for each transport the figures as the T7-1 study lays them out, then what each
-//! method costs against the baseline, then what could not be measured.
+//! A run's report: for each instrument what each method costs against the baseline, then what could not be
+//! measured, and the answer in sentences.
 
 use std::collections::BTreeSet;
 
 use vtax_model::{
+    cell::Instrument,
     measurement::EndReport,
     published::{Published, PublishedFigure},
     result::{CellRecord, CellStatus, Estimate, FileSummary, Metric, ResultDocument, SummaryRecord},
     run::Failure,
     study::Row,
     units::Mtu,
-    workload::TestKind,
+    workload::{TestKind, Transport},
 };
 
 use super::{
-    Options, bars, beside,
+    Options, answer, bars, beside,
     blocks::{Block, blocks, distinct, quantity, rows_head},
     detail, heading, host_cpu, labels,
     layout::{Column, Figure, Figures, Group, Part, Report, Row as Line, Section, Table},
     machine, measure,
     notes::Notes,
     number::{counted, grouped, seconds, three_digits},
-    pairs, path, reading, series, stages, tax,
+    pairs, path, processor, reading, series, stages,
+    tax::Costs,
 };
 
 pub(super) fn report(document: &ResultDocument, options: &Options) -> Report {
@@ -30,11 +32,8 @@ pub(super) fn report(document: &ResultDocument, options: &Options) -> Report {
     let mut notes = Notes::default();
     let mut sections: Vec<Section> = bars::section(document, options).into_iter().collect();
     match measure::applies(document) {
-        true => sections.extend(measure::sections(document, &mut notes)),
-        false => {
-            let blocks = blocks(document);
-            sections.extend(blocks.iter().map(|block| section(document, block, published.is_some(), &mut notes)));
-        }
+        true => sections.extend(measure::sections(document, options, &mut notes)),
+        false => sections.extend(instruments(document, options, published.is_some(), &mut notes)),
     }
     let pairs = pairs::section(document, options.detail);
     sections.extend([stages::section(document), pairs, host_cpu::section(document)].into_iter().flatten());
@@ -42,14 +41,15 @@ pub(super) fn report(document: &ResultDocument, options: &Options) -> Report {
     if options.detail {
         sections.extend(detailed(document));
     }
-    sections.extend(not_measured(notes));
+    sections.extend(noted(notes));
     sections.extend(failures(document));
-    sections.push(reading::section(document, published.as_ref()));
+    sections.push(reading::section(document, published.as_ref(), options));
     Report {
         title: document.title.clone(),
         warnings: heading::warnings(document),
-        facts: heading::facts(document),
+        facts: heading::facts(document, options.detail),
         sections,
+        answer: answer::section(document),
     }
     .with_caveat(document.caveat.as_deref())
 }
@@ -65,20 +65,93 @@ fn detailed(document: &ResultDocument) -> Vec<Section> {
     sections
 }
 
-fn section(document: &ResultDocument, block: &Block<'_>, published: bool, notes: &mut Notes) -> Section {
+/// A section for each instrument: figures of two of them answer two questions and share no table.
+fn instruments(document: &ResultDocument, options: &Options, published: bool, notes: &mut Notes) -> Vec<Section> {
+    let all = blocks(document);
+    let mut sections = Vec::new();
+    for instrument in Instrument::ALL {
+        let mine: Vec<&Block<'_>> = all.iter().filter(|block| block.instrument == instrument).collect();
+        if !mine.is_empty() {
+            let mut parts = parts(document, options, &mine, published, notes);
+            // The machine's CPU time beside the path's is for --detail, where each has all tables of it.
+            if !options.detail && sections.is_empty() {
+                parts.extend(processor::table(&mut Costs::new(document, options, notes), &mine).map(Part::Table));
+            }
+            sections.push(Section { title: instrument_title(document, instrument), parts });
+        }
+    }
+    sections
+}
+
+fn parts(
+    document: &ResultDocument,
+    options: &Options,
+    blocks: &[&Block<'_>],
+    published: bool,
+    notes: &mut Notes,
+) -> Vec<Part> {
+    let mut tables = Vec::new();
+    for block in blocks {
+        tables.extend(figured(document, block, published, notes));
+    }
+    let mut costs = Costs::new(document, options, notes);
+    let tests = distinct(blocks.iter().flat_map(|block| block.tests()));
+    for test in &tests {
+        tables.extend(costs.tables(blocks, *test, Metric::of(*test)));
+    }
+    if options.detail {
+        tests.iter().for_each(|test| tables.extend(costs.tables(blocks, *test, Metric::Cpu)));
+        tables.extend(blocks.iter().filter_map(|block| processor_time(block)));
+    }
+    tables.into_iter().map(Part::Table).collect()
+}
+
+/// What has more columns than a level: published figures beside ours, and the times of files.
+fn figured(document: &ResultDocument, block: &Block<'_>, published: bool, notes: &mut Notes) -> Vec<Table> {
     let (beside, alone): (Vec<TestKind>, Vec<TestKind>) =
         block.figured().into_iter().partition(|test| published && beside::is_of(block, *test));
-    let beside = beside.into_iter().map(|test| beside::table(document, block, test, notes));
-    let mut parts: Vec<Part> = beside.map(Part::Table).collect();
-    if !alone.is_empty() {
-        parts.push(Part::Table(Figured { block, published, notes: &mut *notes }.matrix(&alone)));
+    let mut tables: Vec<Table> = beside.into_iter().map(|test| beside::table(document, block, test, notes)).collect();
+    let of_several = published && block.records().any(|record| !record.published_on.is_empty());
+    if !alone.is_empty() && of_several {
+        tables.push(Figured { block, published, notes: &mut *notes }.matrix(&alone));
     }
     if block.tests().contains(&TestKind::File) {
-        parts.push(Part::Table(Figured { block, published, notes }.times()));
+        tables.push(Figured { block, published, notes }.times());
     }
-    parts.extend(tax::tables(document, block).into_iter().map(Part::Table));
-    parts.extend(processor_time(block).map(Part::Table));
-    Section { title: block.title(), parts }
+    for table in &mut tables {
+        table.caption = [block.title(), table.caption.clone()]
+            .into_iter()
+            .filter(|text| !text.is_empty())
+            .collect::<Vec<_>>()
+            .join(": ");
+    }
+    tables
+}
+
+/// How the figures below were measured: the two instruments answer two questions.
+fn instrument_title(document: &ResultDocument, instrument: Instrument) -> String {
+    let of_instrument = || document.cells.iter().filter(|record| record.cell.instrument == instrument);
+    let tcp = of_instrument().find(|record| record.cell.transport == Transport::Tcp);
+    let chosen = tcp.and_then(|record| record.cell.options.socket.congestion).map(|chosen| chosen.name().to_owned());
+    let congestion = tcp.map(|_| chosen.unwrap_or_else(|| document.environment.congestion_control.clone()));
+    let slices = document.plan.path.and_then(|path| Some((path.duration, path.slices?)));
+    let mut how = match instrument {
+        Instrument::Path => vec!["idle held off".to_owned()],
+        Instrument::System => Vec::new(),
+    };
+    how.extend(congestion.filter(|name| !name.is_empty()).map(|name| format!("TCP {name}")));
+    if instrument == Instrument::Path {
+        how.extend(slices.map(|(duration, slices)| format!("slices of {duration} ({} in streams)", slices.stream)));
+    }
+    let how = if how.is_empty() { String::new() } else { format!(": {}", how.join(", ")) };
+    format!("{}{how}", instrument_words(instrument))
+}
+
+pub(super) fn instrument_words(instrument: Instrument) -> &'static str {
+    match instrument {
+        Instrument::Path => "The path's own cost",
+        Instrument::System => "As the machine runs",
+    }
 }
 
 /// Builds the tables of figures of one block.
@@ -211,6 +284,7 @@ fn published_figure(figure: Option<f64>) -> Figure {
 pub(super) fn primary(record: &CellRecord) -> Option<Estimate> {
     let summary = record.summary.as_ref()?;
     match Metric::of(record.cell.workload.kind()) {
+        Metric::Cpu => summary.cpu_threads_us_per_transaction.or(summary.cpu_threads_ns_per_kb),
         Metric::Rtt => summary.rtt_us.as_ref().map(|rtt| rtt.mean),
         Metric::Goodput => summary.goodput_mbps,
         Metric::Real => file(record).map(|file| file.real),
@@ -236,7 +310,7 @@ fn processor_time(block: &Block<'_>) -> Option<Table> {
     let all = block.rows();
     let labels = vec![rows_head(&all).into()];
     let rows: Vec<Line> = all.into_iter().filter_map(line).collect();
-    let caption = "CPU time of both ends, whatever it was spent on".into();
+    let caption = format!("{}: CPU time of both ends' machines, whatever it was spent on", block.title());
     (!rows.is_empty()).then_some(Table { caption, labels, groups, rows, ..Table::default() })
 }
 
@@ -254,9 +328,9 @@ fn processor_cost(record: &CellRecord) -> Option<f64> {
     cpu_us_per_transaction.or(*cpu_us_per_kb).map(|cost| cost.mean)
 }
 
-fn not_measured(notes: Notes) -> Option<Section> {
+fn noted(notes: Notes) -> Option<Section> {
     let list = notes.into_list();
-    (!list.is_empty()).then(|| Section { title: "Not measured".into(), parts: vec![Part::List(list)] })
+    (!list.is_empty()).then(|| Section { title: "Notes".into(), parts: vec![Part::List(list)] })
 }
 
 /// Samples that could not be taken, those of one row with one error together.

@@ -1,9 +1,9 @@
-//! What each method costs: its change against the baseline, and what the machine's noise makes of
-//! a comparison of the baseline with itself.
+//! What each row costs against the baseline: level, cost with its interval, and what is shown.
 
 use vtax_model::{
+    analysis::noise,
     cell,
-    result::{CellRecord, FloorRecord, ResultDocument, TaxRecord},
+    result::{CellRecord, Delta, FloorRecord, Metric, ResultDocument, TaxRecord, Unit},
     stats::verdict::Verdict,
     study::Row,
     units::Mtu,
@@ -11,96 +11,284 @@ use vtax_model::{
 };
 
 use super::{
-    blocks::{Block, quantity_of, rows_head},
-    layout::{Column, Figure, Group, Row as Line, Table},
-    number::{change, interval, percent},
+    Format, Options,
+    blocks::{Block, distinct, quantity_of, rows_head},
+    layout::{Column, Figure, Figures, Group, Row as Line, Table},
+    measure,
+    notes::Notes,
+    number::{bound, brief_change, change, cost, interval, seconds, three_digits},
+    study::{absence, primary},
 };
 
-/// One table a test: methods down, MTU across; none where there is nothing to compare.
-pub(super) fn tables(document: &ResultDocument, block: &Block<'_>) -> Vec<Table> {
-    block.tests().into_iter().filter_map(|test| table(document, block, test)).collect()
+/// The baseline once more: short, so that two groups of columns fit into 80.
+pub(super) const AGAIN: &str = "again";
+
+/// From this width on two groups of columns fit beside each other with their verdicts in words.
+const WIDE: usize = 110;
+
+/// Builds tables of costs.
+pub(super) struct Costs<'a> {
+    pub(super) document: &'a ResultDocument,
+    /// Verdicts in words, where there is room; else in marks.
+    pub(super) words: bool,
+    pub(super) notes: &'a mut Notes,
+    /// Rows that can't run here, once each.
+    told: Vec<Row>,
 }
 
-fn table(document: &ResultDocument, block: &Block<'_>, test: TestKind) -> Option<Table> {
-    let (rows, mtus) = (block.rows(), block.mtus());
-    let labels = vec![rows_head(&rows).into()];
-    let lines: Vec<Line> = rows.iter().filter_map(|row| line(document, block, *row, test)).collect();
-    if lines.is_empty() {
-        return None;
+/// Whether verdicts are written out.
+pub(super) fn in_words(document: &ResultDocument, options: &Options) -> bool {
+    options.format == Format::Markdown || options.width >= WIDE || measure::applies(document)
+}
+
+/// The cells under one title of a table: a block at one MTU.
+pub(super) type Spot<'a> = (&'a Block<'a>, Mtu);
+
+impl<'a> Costs<'a> {
+    pub(super) fn new(document: &'a ResultDocument, options: &Options, notes: &'a mut Notes) -> Costs<'a> {
+        Costs { document, words: in_words(document, options), notes, told: Vec::new() }
     }
-    let columns = mtus.iter().map(|mtu| Column::left(format!("MTU {mtu}"))).collect();
-    let floors: Vec<_> = mtus.iter().map(|mtu| floor(document, &key(block, *mtu, test))).collect();
-    Some(Table {
-        caption: format!("{} against {}", quantity_of(test), document.baseline),
-        labels,
-        groups: vec![Group { title: String::new(), columns }],
-        rows: lines,
-        foot: foot(document.baseline, &floors),
-    })
-}
 
-/// None for the baseline, and for a row of which nothing could be compared.
-fn line(document: &ResultDocument, block: &Block<'_>, row: Row, test: TestKind) -> Option<Line> {
-    let records: Vec<Option<&CellRecord>> = block.mtus().iter().map(|mtu| block.cell(row, *mtu, test)).collect();
-    let compared = records.iter().flatten().any(|record| record.tax.is_some());
-    let figures = records.into_iter().map(|record| record.map_or(Figure::absent(), figure)).collect();
-    (compared && row != document.baseline).then(|| Line::new(row.to_string(), figures))
-}
-
-/// What a cell costs against the baseline's.
-pub(super) fn figure(record: &CellRecord) -> Figure {
-    match (&record.tax, &record.summary) {
-        (Some(tax), _) => finding(tax),
-        (None, Some(_)) => Figure::text("not compared: too few rounds"),
-        (None, None) => Figure::absent(),
-    }
-}
-
-fn finding(tax: &TaxRecord) -> Figure {
-    match (tax.verdict, tax.could_show) {
-        (Verdict::NoneShown, Some(least)) => {
-            Figure::text(format!("no difference shown (could show ≥ {})", percent(least)))
+    /// A table for each test, one group of columns for each transport and MTU; what has unusual sizes or options, and
+    /// titles to match, has a table of its own. None where nothing was measured.
+    pub(super) fn tables(&mut self, blocks: &[&Block<'_>], test: TestKind, of: Metric) -> Vec<Table> {
+        let of_test = blocks.iter().filter(|block| block.tests().contains(&test));
+        let (plain, unusual): (Vec<&Block<'_>>, Vec<&Block<'_>>) = of_test.partition(|block| block.is_plain());
+        let mut tables = Vec::new();
+        tables.extend(self.table(&spots(&plain, test), test, of, None));
+        for block in unusual {
+            tables.extend(self.table(&spots(&[block], test), test, of, Some(block.title())));
         }
-        (Verdict::NoneShown, None) => Figure::text("no difference shown (too few rounds)"),
-        (Verdict::Slower, _) => shown(tax, "slower"),
-        (Verdict::Faster, _) => shown(tax, "faster"),
+        tables
+    }
+
+    fn table(&mut self, spots: &[Spot<'_>], test: TestKind, of: Metric, title: Option<String>) -> Option<Table> {
+        let records = || spots.iter().flat_map(|(block, _)| block.records());
+        let rows: Vec<Row> = distinct(records().map(|record| record.cell.row));
+        let compared = records().any(|record| record.tax_of(of).is_some());
+        let any = records().any(|record| record.cell.workload.kind() == test && level(record, of).is_some());
+        let any_row = rows.iter().any(|row| spots.iter().any(|(block, mtu)| block.cell(*row, *mtu, test).is_some()));
+        if !any && (of == Metric::Cpu || !any_row) {
+            return None;
+        }
+        let lines: Vec<Line> = rows.iter().filter_map(|row| self.line(*row, spots, test, of, compared)).collect();
+        let mut columns = vec![Column::right(level_head(test, of))];
+        columns.extend(compared.then(|| Column::left("cost [95 %]")));
+        let group = |(block, mtu): &Spot<'_>| {
+            let named = if title.is_some() { format!("MTU {mtu}") } else { format!("{}, MTU {mtu}", block.transport) };
+            Group { title: named, columns: columns.clone() }
+        };
+        Some(Table {
+            caption: self.caption(test, of, title.as_deref(), compared),
+            labels: vec![rows_head(&rows).into()],
+            groups: spots.iter().map(group).collect(),
+            rows: lines,
+            foot: self.foot(spots, test, of).into_iter().collect(),
+        })
+    }
+
+    fn caption(&self, test: TestKind, of: Metric, title: Option<&str>, compared: bool) -> String {
+        let what = match of {
+            Metric::Cpu if test.is_transactions() => format!("CPU of both ends' threads, {test}: µs"),
+            Metric::Cpu => format!("CPU of both ends' threads, {test}: ns per KB"),
+            _ => format!("{}: {}", quantity_of(test), level_unit(of)),
+        };
+        let cost = match (compared, of) {
+            (false, _) => String::new(),
+            (true, Metric::Goodput) => format!("; cost against {} in ns/KB", self.document.baseline),
+            (true, _) => format!("; cost against {}", self.document.baseline),
+        };
+        let title = title.map_or(String::new(), |title| format!("{title}. "));
+        format!("{title}{what}{cost}")
+    }
+
+    /// None for a row that can't run here, if a table above says so.
+    fn line(&mut self, row: Row, spots: &[Spot<'_>], test: TestKind, of: Metric, compared: bool) -> Option<Line> {
+        let records: Vec<_> = spots.iter().map(|(block, mtu)| block.cell(row, *mtu, test)).collect();
+        if let Some(text) = unavailable(&records, self.notes) {
+            let again = self.told.contains(&row);
+            self.told.push(row);
+            return (!again).then(|| Line { labels: vec![row.to_string()], figures: Figures::None(text) });
+        }
+        let mut figures = Vec::new();
+        for record in records {
+            let told = record.and_then(|record| level(record, of)).map(|value| Figure::text(level_text(of, value)));
+            figures.push(told.unwrap_or_else(|| absence(record, self.notes)));
+            if compared {
+                figures.push(record.map_or(Figure::absent(), |record| self.figure(record, of)));
+            }
+        }
+        Some(Line::new(row.to_string(), figures))
+    }
+
+    /// What a cell costs against the baseline's.
+    pub(super) fn figure(&mut self, record: &CellRecord, of: Metric) -> Figure {
+        match record.tax_of(of) {
+            Some(tax) => self.finding(record, tax),
+            None if record.cell.row == self.document.baseline => Figure::text(""),
+            None if record.summary.is_some() => Figure::text("too few rounds"),
+            None => Figure::absent(),
+        }
+    }
+
+    fn finding(&mut self, record: &CellRecord, tax: &TaxRecord) -> Figure {
+        let word = self.word(record, tax);
+        match tax.verdict {
+            Verdict::TooNoisy => Figure::text(word),
+            _ => {
+                let [change, interval] = of_ratio([tax.ratio, tax.low, tax.high], tax.delta.as_ref());
+                Figure::Change([change, interval, word])
+            }
+        }
+    }
+
+    /// The verdict, short or in words: `?` is not confirmed, `~` is within the noise floor.
+    pub(super) fn word(&mut self, record: &CellRecord, tax: &TaxRecord) -> String {
+        let percent = brief_change(tax.ratio);
+        let text = match (tax.verdict, self.words) {
+            (Verdict::Slower, false) => percent,
+            (Verdict::Slower, true) => format!("{percent} slower"),
+            (Verdict::Faster, _) => format!("{percent} faster"),
+            (Verdict::NotConfirmed, false) => format!("{percent}?"),
+            (Verdict::NotConfirmed, true) => format!("{percent} not confirmed"),
+            (Verdict::NoneLarger, false) => format!("≤ {}", at_most(tax)),
+            (Verdict::NoneLarger, true) => format!("costs at most {}", at_most(tax)),
+            (Verdict::TooNoisy, _) => {
+                return format!("too noisy {}", self.notes.mark(why_noisy(self.document, record)));
+            }
+            (Verdict::NoneShown, _) => format!("{percent} not shown"),
+        };
+        match (tax.within_floor, self.words) {
+            (false, _) => text,
+            (true, false) => format!("{text}~"),
+            (true, true) => format!("{text}, within noise"),
+        }
+    }
+
+    fn foot(&self, spots: &[Spot<'_>], test: TestKind, of: Metric) -> Option<Line> {
+        let floors: Vec<_> = spots.iter().map(|spot| floor(self.document, &key(*spot, test), of)).collect();
+        let figures = floors.iter().flat_map(|floor| [Figure::text(""), floor.map_or(Figure::absent(), again)]);
+        let any = floors.iter().any(Option::is_some);
+        any.then(|| Line::new(AGAIN, figures.collect()))
     }
 }
 
-fn shown(tax: &TaxRecord, word: &str) -> Figure {
-    Figure::Change([change(tax.ratio), interval(tax.low, tax.high), word.into()])
+/// One text instead of the figures, if the row can't run here.
+fn unavailable(records: &[Option<&CellRecord>], notes: &mut Notes) -> Option<String> {
+    let known: Vec<&CellRecord> = records.iter().flatten().copied().collect();
+    let none = !known.is_empty() && known.iter().all(|record| record.is_unavailable());
+    none.then(|| format!("not available here {}", notes.of_record(known[0])))
 }
 
-fn key(block: &Block<'_>, mtu: Mtu, test: TestKind) -> cell::Block {
+fn spots<'a>(blocks: &[&'a Block<'a>], test: TestKind) -> Vec<Spot<'a>> {
+    let of_block = |block: &&'a Block<'a>| {
+        let block = *block;
+        let has = move |mtu: &Mtu| block.rows().into_iter().any(|row| block.cell(row, *mtu, test).is_some());
+        block.mtus().into_iter().filter(has).map(move |mtu| (block, mtu)).collect::<Vec<_>>()
+    };
+    blocks.iter().flat_map(of_block).collect()
+}
+
+pub(super) fn key((block, mtu): Spot<'_>, test: TestKind) -> cell::Block {
     let Block { transport, streams, variant, instrument, .. } = *block;
     cell::Block { transport, test, streams, mtu, variant, instrument }
 }
 
+/// The figure of a cell by a metric, in the unit of its table.
+pub(super) fn level(record: &CellRecord, of: Metric) -> Option<f64> {
+    let summary = record.summary.as_ref()?;
+    match of {
+        Metric::Cpu => summary.cpu_threads_us_per_transaction.or(summary.cpu_threads_ns_per_kb).map(|cpu| cpu.mean),
+        _ => primary(record).map(|estimate| estimate.mean),
+    }
+}
+
+fn level_text(of: Metric, value: f64) -> String {
+    if of == Metric::Real { seconds(value) } else { three_digits(value) }
+}
+
+fn level_unit(of: Metric) -> &'static str {
+    match of {
+        Metric::Rtt | Metric::Cpu => "µs",
+        Metric::Goodput => "Mb/s",
+        Metric::Real => "s",
+    }
+}
+
+fn level_head(test: TestKind, of: Metric) -> &'static str {
+    match (of, test) {
+        (Metric::Rtt, TestKind::Rr) => "RTT",
+        (Metric::Rtt, TestKind::Crr) => "CRR",
+        (Metric::Rtt, _) => "CC",
+        (Metric::Cpu, _) => "CPU",
+        (Metric::Goodput | Metric::Real, _) => level_unit(of),
+    }
+}
+
+/// Cost and interval as times; of old documents, which have none, as shares.
+fn of_ratio([ratio, low, high]: [f64; 3], delta: Option<&Delta>) -> [String; 2] {
+    match delta {
+        Some(Delta { delta, delta_low, delta_high, .. }) => cost(*delta, *delta_low, *delta_high),
+        None => [change(ratio), interval(low, high)],
+    }
+}
+
+/// By how much it is worse at most.
+pub(super) fn at_most(tax: &TaxRecord) -> String {
+    bound(most(tax))
+}
+
+/// The same as a share. Old documents don't say.
+pub(super) fn most(tax: &TaxRecord) -> f64 {
+    let costly = || tax.of.cost_ratio(tax.low).max(tax.of.cost_ratio(tax.high)) - 1.0;
+    tax.at_most.unwrap_or_else(|| costly().max(0.0))
+}
+
 /// What the baseline against itself showed in these cells.
-pub(super) fn floor<'a>(document: &'a ResultDocument, block: &cell::Block) -> Option<&'a FloorRecord> {
+pub(super) fn floor<'a>(document: &'a ResultDocument, block: &cell::Block, of: Metric) -> Option<&'a FloorRecord> {
     let key = |floor: &FloorRecord| {
         let FloorRecord { transport, test, streams, mtu, variant, instrument, .. } = *floor;
         cell::Block { transport, test, streams, mtu, variant, instrument }
     };
-    document.noise_floor.iter().find(|floor| key(floor) == *block)
-}
-
-fn foot(baseline: Row, floors: &[Option<&FloorRecord>]) -> Vec<Line> {
-    if floors.iter().all(Option::is_none) {
-        return Vec::new();
-    }
-    let least = |floor: &FloorRecord| match floor.smallest_shown {
-        Some(least) => Figure::text(format!("a single comparison could show ≥ {}", percent(least))),
-        None => Figure::text("too few rounds to show any difference"),
-    };
-    let line = |label: String, figure: &dyn Fn(&FloorRecord) -> Figure| {
-        Line::new(label, floors.iter().map(|floor| floor.map_or(Figure::absent(), figure)).collect())
-    };
-    vec![line(format!("{baseline} again"), &again), line(String::new(), &least)]
+    document.noise_floor.iter().find(|floor| key(floor) == *block && floor.of == of)
 }
 
 /// The baseline against itself.
 pub(super) fn again(floor: &FloorRecord) -> Figure {
-    let word = format!("noise floor {}", percent(floor.floor));
-    Figure::Change([change(floor.ratio), interval(floor.low, floor.high), word])
+    if is_wide(floor) {
+        return Figure::text(noise(floor));
+    }
+    let [change, interval] = of_ratio([floor.ratio, floor.low, floor.high], floor.delta.as_ref());
+    Figure::Change([change, interval, noise(floor)])
+}
+
+/// `± 1.2 %`
+pub(super) fn noise(floor: &FloorRecord) -> String {
+    if is_wide(floor) { "too noisy".into() } else { format!("± {}", bound(floor.floor)) }
+}
+
+/// A factor of two: a rate half as high, a time twice as long.
+fn is_wide(floor: &FloorRecord) -> bool {
+    floor.low < 0.5 || floor.high > 2.0
+}
+
+/// Why nothing can be told of a cell, and what would help.
+pub(super) fn why_noisy(document: &ResultDocument, record: &CellRecord) -> String {
+    let causes = noise::causes(document, record);
+    let told: Vec<String> = causes.iter().map(|cause| format!("{} ({})", cause.why(), cause.remedy())).collect();
+    match told.is_empty() {
+        true => "too noisy to tell, a factor of two would not have been noticed. No cause was found; more rounds \
+                 (--samples) narrow it"
+            .into(),
+        false => format!("too noisy to tell, a factor of two would not have been noticed: {}", told.join("; ")),
+    }
+}
+
+/// `µs`
+pub(super) fn unit(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Microseconds => "µs",
+        Unit::NanosecondsPerKb => "ns/KB",
+        Unit::Seconds => "s",
+    }
 }

@@ -1,11 +1,12 @@
 //! A report as plain text: aligned columns, no colour, nothing wider than the terminal if it can
 //! be helped. A table that is too wide is drawn as several, each with caption and labels.
 
-use super::layout::{Align, Figure, Figures, Part, Report, Row, Section, Table};
+use super::layout::{Align, Column, Figure, Figures, Part, Report, Row, Section, Table};
 
-/// Between two columns, and between two groups of columns.
-const GAP: usize = 2;
-const GROUP_GAP: usize = 3;
+/// Between two columns, and between two groups of columns; the narrow ones where they keep a table in one piece.
+const GAPS: [(usize, usize); 3] = [(2, 3), (2, 2), (1, 2)];
+/// Between two columns of labels.
+const GAP: usize = GAPS[0].0;
 
 pub(super) fn draw(report: &Report, width: usize) -> String {
     let mut lines = vec![report.title.clone(), "=".repeat(length(&report.title)), String::new()];
@@ -17,14 +18,19 @@ pub(super) fn draw(report: &Report, width: usize) -> String {
         lines.push(String::new());
         lines.extend(hanging("!", warning, GAP, width));
     }
-    for section in &report.sections {
+    for section in report.sections.iter().chain(&report.answer) {
         lines.extend(draw_section(section, width));
     }
     lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
 fn draw_section(section: &Section, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new(), section.title.clone(), "-".repeat(length(&section.title))];
+    let mut lines = vec![String::new()];
+    if !section.title.is_empty() {
+        let titled = wrapped(&section.title, width);
+        let longest = titled.iter().map(|line| length(line)).max().unwrap_or(0);
+        lines.extend(titled.into_iter().chain(["-".repeat(longest)]));
+    }
     for (index, part) in section.parts.iter().enumerate() {
         if index > 0 {
             lines.push(String::new());
@@ -43,10 +49,12 @@ fn draw_section(section: &Section, width: usize) -> Vec<String> {
 
 fn draw_table(table: &Table, width: usize) -> Vec<String> {
     let labels = LabelColumns::of(table);
-    let columns = columns(table);
     let room = width.saturating_sub(labels.width());
+    let drawn = GAPS.map(|gaps| pieces(columns(table, gaps), room));
+    let fewest = drawn.iter().map(Vec::len).min().unwrap_or(0);
+    let pieces = drawn.into_iter().find(|pieces| pieces.len() == fewest).unwrap_or_default();
     let mut lines: Vec<String> = Vec::new();
-    for (index, piece) in pieces(columns, room).iter().enumerate() {
+    for (index, piece) in pieces.iter().enumerate() {
         if index > 0 {
             lines.push(String::new());
         }
@@ -98,6 +106,8 @@ impl LabelColumns {
 struct Drawn<'a> {
     group: &'a str,
     first_of_group: bool,
+    /// To the column before it, and to the group before it.
+    gaps: (usize, usize),
     head: &'a str,
     align: Align,
     fields: Vec<String>,
@@ -114,18 +124,19 @@ impl Drawn<'_> {
     }
 
     fn gap(&self) -> usize {
-        if self.first_of_group { GROUP_GAP } else { GAP }
+        if self.first_of_group { self.gaps.1 } else { self.gaps.0 }
     }
 }
 
-fn columns(table: &Table) -> Vec<Drawn<'_>> {
+fn columns(table: &Table, gaps: (usize, usize)) -> Vec<Drawn<'_>> {
     let mut columns = Vec::new();
     for group in &table.groups {
         for (index, column) in group.columns.iter().enumerate() {
             let fields = fields(table, columns.len());
             let width = fields.iter().map(|field| length(field)).chain([length(&column.head)]).max().unwrap_or(0);
             let (group, first_of_group) = (group.title.as_str(), index == 0);
-            columns.push(Drawn { group, first_of_group, head: &column.head, align: column.align, fields, width });
+            let Column { head, align } = column;
+            columns.push(Drawn { group, first_of_group, gaps, head, align: *align, fields, width });
         }
     }
     columns
@@ -184,7 +195,7 @@ fn groups(columns: Vec<Drawn<'_>>) -> Vec<Vec<Drawn<'_>>> {
         }
     }
     for group in &mut groups {
-        let missing = (length(group[0].group) + GROUP_GAP).saturating_sub(total(group));
+        let missing = (length(group[0].group) + group[0].gaps.1).saturating_sub(total(group));
         let count = group.len();
         for (index, column) in group.iter_mut().enumerate() {
             column.width += missing / count + usize::from(index < missing % count);
@@ -217,7 +228,7 @@ fn draw_piece(table: &Table, labels: &LabelColumns, piece: &[Drawn<'_>]) -> Vec<
         let left = labels.row(row, above);
         lines.push(match &row.figures {
             Figures::Each(_) => line(left, &|column| column.fields[index].clone()),
-            Figures::None(text) => format!("{left}{}{text}", " ".repeat(GROUP_GAP)),
+            Figures::None(text) => format!("{left}{}{text}", " ".repeat(piece[0].gaps.1)),
         });
         above = Some(row);
     }
@@ -233,8 +244,9 @@ fn rule_of(column: &Drawn<'_>) -> String {
 fn titles(piece: &[Drawn<'_>]) -> String {
     let mut text = String::new();
     for group in piece.chunk_by(|_, next| !next.first_of_group) {
-        let width = total(group) - GROUP_GAP;
-        text += &format!("{}{:^width$}", " ".repeat(GROUP_GAP), group[0].group);
+        let gap = group[0].gaps.1;
+        let width = total(group) - gap;
+        text += &format!("{}{:^width$}", " ".repeat(gap), group[0].group);
     }
     text
 }
@@ -246,10 +258,12 @@ fn hanging(mark: &str, text: &str, indent: usize, width: usize) -> Vec<String> {
     lines.iter().enumerate().map(|(index, line)| format!("{:<indent$}{line}", lead(index))).collect()
 }
 
-/// Broken between words; a word that is longer than a line stays whole.
+/// Broken between words; a word that is longer than a line stays whole, and so does a percentage.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
+    const HOLD: char = '\u{a0}';
+    let text = text.replace(" %", &format!("{HOLD}%"));
     let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
+    for word in text.split([' ', '\n']).filter(|word| !word.is_empty()) {
         let line = lines.last_mut().expect("starts with one");
         if line.is_empty() {
             line.push_str(word);
@@ -260,7 +274,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
             lines.push(word.to_owned());
         }
     }
-    lines
+    lines.iter().map(|line| line.replace(HOLD, " ")).collect()
 }
 
 /// In columns: each character that we write takes one.

@@ -171,7 +171,7 @@ impl<'a> Arrivals<'a> {
                 self.kept = Some((run, writer));
             }
             (Line::Sample(sample), Some((run, writer))) => {
-                writer.sample(&sample)?;
+                writer.samples(std::slice::from_ref(&sample))?;
                 let (cell, arm, round) = (sample.cell, sample.arm, sample.round);
                 run.failures.retain(|failure| (failure.cell, failure.arm, failure.round) != (cell, arm, round));
                 run.samples.push(*sample);

@@ -12,13 +12,12 @@ use vtax_model::{
     cell::Arm,
     measurement::{EndReport, MachineCpu},
     run::{Environment, Failure, Figures, PartialRecord, Placement, Run, RunHeader, Sample},
-    study::Study,
 };
 
 use super::*;
 
 pub(crate) fn header(id: &str, started: &str) -> RunHeader {
-    let study = Study::built_in("demo").expect("built in");
+    let study = crate::report::tests::study("demo");
     RunHeader {
         id: id.into(),
         started: started.into(),
@@ -40,7 +39,7 @@ pub(crate) fn header(id: &str, started: &str) -> RunHeader {
 pub(crate) fn sample(cell: usize, arm: Arm, round: u32) -> Sample {
     let machine = MachineCpu { cpus: 2, user: 0.1, idle: 1.9, ..MachineCpu::default() };
     let end = EndReport { seconds: 1.0, transactions: 20_000, machine, ..EndReport::default() };
-    let study = Study::built_in("demo").expect("built in");
+    let study = crate::report::tests::study("demo");
     let spec = study.cells[0].spec(&study.plan);
     let figures = Figures::join(&spec, true, &end, &end);
     Sample { cell, arm, round, at: "2026-01-01T00:00:00Z".into(), figures }
@@ -61,7 +60,7 @@ fn a_run_is_read_back_as_it_was_written() {
     let dir = folder();
     let (store, mut writer) = new_run(dir.path(), "demo-1");
     let samples = [sample(3, Arm::A, 1), sample(0, Arm::APrime, 1), sample(0, Arm::A, 1)];
-    samples.iter().for_each(|sample| writer.sample(sample).expect("lands"));
+    writer.samples(&samples).expect("land");
     let partial = PartialRecord { initiator: Some(EndReport::default()), responder: None };
     let (error, partial) = ("the peer died".into(), Some(Box::new(partial)));
     let failure = Failure { cell: 5, arm: Arm::A, round: 1, error, partial };
@@ -84,7 +83,7 @@ fn a_failed_sample_that_lands_later_is_no_failure() {
     writer.failure(&failure("the peer died again")).expect("lands");
     let errors = |run: &Run| run.failures.iter().map(|failure| failure.error.clone()).collect::<Vec<_>>();
     assert_eq!(errors(&store.load("demo-1").expect("there")), ["the peer died", "the peer died again"]);
-    writer.sample(&sample(0, Arm::A, 1)).expect("lands");
+    writer.samples(&[sample(0, Arm::A, 1)]).expect("lands");
     let run = store.load("demo-1").expect("there");
     assert_eq!((run.samples.len(), errors(&run)), (1, vec!["the peer died".to_owned()]));
 }
@@ -93,10 +92,10 @@ fn a_failed_sample_that_lands_later_is_no_failure() {
 fn a_sample_does_not_land_twice_and_a_run_does_not_begin_twice() {
     let dir = folder();
     let (store, mut writer) = new_run(dir.path(), "demo-1");
-    writer.sample(&sample(0, Arm::A, 1)).expect("lands");
-    let twice = writer.sample(&sample(0, Arm::A, 1));
+    writer.samples(&[sample(0, Arm::A, 1)]).expect("lands");
+    let twice = writer.samples(&[sample(0, Arm::A, 1)]);
     assert!(matches!(twice, Err(StoreError::Twice { cell: 0, arm: Arm::A, round: 1, .. })), "{twice:?}");
-    writer.sample(&sample(0, Arm::APrime, 1)).expect("is another");
+    writer.samples(&[sample(0, Arm::APrime, 1)]).expect("is another");
     drop(writer);
     let again = store.create_run(&header("demo-1", "2026-01-01T00:00:00Z"));
     assert!(matches!(again, Err(StoreError::Exists { .. })), "{again:?}");
@@ -113,7 +112,7 @@ fn the_list_has_the_newest_first_and_tells_live_from_killed() {
     begin("stopped", "2026-01-02").finish(RunState::Stopped, 1.0).expect("ends");
     drop(begin("killed", "2026-01-04"));
     let mut live = begin("live", "2026-01-03");
-    live.sample(&sample(0, Arm::A, 1)).expect("lands");
+    live.samples(&[sample(0, Arm::A, 1)]).expect("lands");
     let states: Vec<_> = store.list().expect("lists").into_iter().map(|run| (run.id, run.state, run.samples)).collect();
     let expected = [
         ("killed", Condition::Killed, 0),
@@ -131,7 +130,7 @@ fn resuming_goes_on_and_adds_up_the_time() {
     writer.finish(RunState::Stopped, 10.0).expect("ends");
     let mut writer = store.resume("demo").expect("stopped");
     assert_eq!(store.load("demo-1").expect("there").state, RunState::Running);
-    writer.sample(&sample(0, Arm::A, 1)).expect("lands");
+    writer.samples(&[sample(0, Arm::A, 1)]).expect("lands");
     writer.finish(RunState::Complete, 5.0).expect("ends");
     let run = store.load("demo-1").expect("there");
     assert_eq!((run.wall_seconds, run.samples.len()), (15.0, 1));
@@ -147,12 +146,12 @@ fn a_complete_run_goes_on_with_more_rounds() {
     let dir = folder();
     let (store, mut writer) = new_run(dir.path(), "demo-1");
     let planned = header("demo-1", "").plan.samples;
-    writer.sample(&sample(0, Arm::A, 1)).expect("lands");
+    writer.samples(&[sample(0, Arm::A, 1)]).expect("lands");
     writer.finish(RunState::Complete, 10.0).expect("ends");
     let mut writer = store.extend("demo", planned + 9).expect("more rounds");
     let run = store.load("demo-1").expect("there");
     assert_eq!((run.state, run.header.plan.samples), (RunState::Running, planned + 9));
-    writer.sample(&sample(0, Arm::A, planned + 9)).expect("lands");
+    writer.samples(&[sample(0, Arm::A, planned + 9)]).expect("lands");
     drop(writer);
     // As after a kill -9.
     assert_eq!(store.list().expect("lists")[0].state, Condition::Killed);
@@ -201,7 +200,7 @@ fn many_make_one_store_and_write_into_it_at_once() {
             scope.spawn(move || {
                 let (_, mut writer) = new_run(path, &format!("run-{thread}"));
                 for round in 1..=20 {
-                    writer.sample(&sample(0, Arm::A, round)).expect("lands");
+                    writer.samples(&[sample(0, Arm::A, round)]).expect("lands");
                 }
             });
         }
@@ -228,14 +227,14 @@ fn a_full_disk_is_told_and_what_landed_stays() {
     let (store, mut writer) = new_run(dir.path(), "demo-1");
     let pages: i64 = writer.connection.pragma_query_value(None, "page_count", |row| row.get(0)).expect("pages");
     writer.connection.pragma_update(None, "max_page_count", pages + 8).expect("limited");
-    let landed = (1..10_000).take_while(|round| writer.sample(&sample(0, Arm::A, *round)).is_ok()).count();
+    let landed = (1..10_000).take_while(|round| writer.samples(&[sample(0, Arm::A, *round)]).is_ok()).count();
     assert!((1..9_999).contains(&landed), "{landed}");
-    let error = writer.sample(&sample(0, Arm::A, 20_000)).expect_err("full");
+    let error = writer.samples(&[sample(0, Arm::A, 20_000)]).expect_err("full");
     assert!(matches!(error, StoreError::Full { .. }), "{error:?}");
     assert!(error.to_string().contains(&dir.path().display().to_string()), "{error}");
     assert_eq!(store.load("demo-1").expect("there").samples.len(), landed);
     writer.connection.pragma_update(None, "max_page_count", 1_000_000).expect("lifted");
-    writer.sample(&sample(0, Arm::A, 20_000)).expect("there is space again");
+    writer.samples(&[sample(0, Arm::A, 20_000)]).expect("there is space again");
 }
 
 #[test]
@@ -327,7 +326,7 @@ fn writes_until_it_is_killed() {
     let store = Store::open(Path::new(&dir)).expect("opens");
     let mut writer = store.resume("demo-1").expect("killed");
     for round in 1..5_000 {
-        writer.sample(&sample(session, Arm::A, round)).expect("lands");
+        writer.samples(&[sample(session, Arm::A, round)]).expect("lands");
         let mut out = std::io::stdout();
         writeln!(out, "\nlanded {session} {round}").and_then(|()| out.flush()).expect("a reader");
     }

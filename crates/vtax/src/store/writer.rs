@@ -99,18 +99,22 @@ impl RunWriter {
         Ok(RunWriter { place, connection, lock, id: id.to_owned(), earlier_seconds: 0.0, begun: Instant::now() })
     }
 
-    /// Keeps a sample: it is on the disk when this returns.
-    pub(crate) fn sample(&mut self, sample: &Sample) -> Result<(), StoreError> {
-        let key = Key { cell: sample.cell, arm: sample.arm, round: sample.round };
-        let insert = "INSERT INTO sample (run, cell, arm, round, body) VALUES (?1, ?2, ?3, ?4, ?5)";
-        self.insert(insert, key, &self.json(sample, "sample")?)
+    /// Keeps samples that landed together: they are on the disk when this returns, or none of them is.
+    pub(crate) fn samples(&mut self, samples: &[Sample]) -> Result<(), StoreError> {
+        let row = |sample: &Sample| {
+            let key = Key { cell: sample.cell, arm: sample.arm, round: sample.round };
+            Ok((key, self.json(sample, "sample")?))
+        };
+        let rows = samples.iter().map(row).collect::<Result<Vec<_>, StoreError>>()?;
+        self.insert("INSERT INTO sample (run, cell, arm, round, body) VALUES (?1, ?2, ?3, ?4, ?5)", &rows)
     }
 
     /// Keeps that a sample could not be taken.
     pub(crate) fn failure(&mut self, failure: &Failure) -> Result<(), StoreError> {
         let key = Key { cell: failure.cell, arm: failure.arm, round: failure.round };
         let insert = "INSERT INTO failure (run, cell, arm, round, body) VALUES (?1, ?2, ?3, ?4, ?5)";
-        self.insert(insert, key, &self.json(failure, "failure")?)
+        let row = (key, self.json(failure, "failure")?);
+        self.insert(insert, &[row])
     }
 
     /// Ends this session, which took `wall_seconds`; those of earlier ones are added.
@@ -122,19 +126,21 @@ impl RunWriter {
         }
     }
 
-    /// The row in place of an earlier failure of the same sample, and, for the case that we are
-    /// killed next, the time spent, in one transaction.
-    fn insert(&mut self, insert: &str, key: Key, body: &str) -> Result<(), StoreError> {
+    /// The rows in place of earlier failures of the same samples, and, for the case that we are killed next,
+    /// the time spent, in one transaction.
+    fn insert(&mut self, insert: &str, rows: &[(Key, String)]) -> Result<(), StoreError> {
         let seconds = self.earlier_seconds + self.begun.elapsed().as_secs_f64();
         let doing = self.place.doing("keeping a sample");
         let step = self.connection.transaction().map_err(&doing)?;
-        let forget = "DELETE FROM failure WHERE run = ?1 AND cell = ?2 AND arm = ?3 AND round = ?4";
-        step.execute(forget, params![self.id, key.cell as i64, arm_name(key.arm), key.round]).map_err(&doing)?;
-        let inserted = step.execute(insert, params![self.id, key.cell as i64, arm_name(key.arm), key.round, body]);
-        inserted.map_err(|error| match is_duplicate(&error) {
-            true => StoreError::Twice { id: self.id.clone(), cell: key.cell, arm: key.arm, round: key.round },
-            false => doing(error),
-        })?;
+        for (Key { cell, arm, round }, body) in rows {
+            let forget = "DELETE FROM failure WHERE run = ?1 AND cell = ?2 AND arm = ?3 AND round = ?4";
+            step.execute(forget, params![self.id, *cell as i64, arm_name(*arm), round]).map_err(&doing)?;
+            let inserted = step.execute(insert, params![self.id, *cell as i64, arm_name(*arm), round, body]);
+            inserted.map_err(|error| match is_duplicate(&error) {
+                true => StoreError::Twice { id: self.id.clone(), cell: *cell, arm: *arm, round: *round },
+                false => doing(error),
+            })?;
+        }
         let update = "UPDATE run SET wall_seconds = ?2 WHERE id = ?1";
         step.execute(update, params![self.id, seconds]).map_err(&doing)?;
         step.commit().map_err(&doing)

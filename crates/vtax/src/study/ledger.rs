@@ -88,10 +88,10 @@ impl Ledger {
 }
 
 impl Sink for Ledger {
-    fn sample(&mut self, sample: &Sample) -> anyhow::Result<()> {
+    fn samples(&mut self, samples: &[Sample]) -> anyhow::Result<()> {
         match self {
-            Ledger::Here(writer) => Ok(writer.sample(sample)?),
-            Ledger::Outside(writer) => Ok(writer.sample(sample)?),
+            Ledger::Here(writer) => Ok(writer.samples(samples)?),
+            Ledger::Outside(writer) => Ok(samples.iter().try_for_each(|sample| writer.sample(sample))?),
         }
     }
 

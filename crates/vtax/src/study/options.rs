@@ -324,7 +324,37 @@ mod tests {
         let wanted = apply("demo", changes).expect("good changes");
         let rows: Vec<String> = wanted.study.rows.iter().map(Row::to_string).collect();
         assert_eq!(rows, ["native", "bridge"]);
-        assert_eq!(wanted.study.cells.len(), 16);
+        assert_eq!(wanted.study.cells.len(), 2 * 8 + 2 * 2, "the path's cost of all, and some as the machine runs");
+    }
+
+    #[test]
+    fn what_is_asked_for_changes_the_plan_that_answers_the_study() {
+        let changes = Changes { samples: Some(9), duration: Some(Span::from_millis(8)), ..Changes::default() };
+        let demo = Study::built_in("demo").expect("built in");
+        let wanted = apply("demo", changes.clone()).expect("good changes");
+        let path = wanted.path_plan.expect("the demo has one");
+        assert_eq!((path.samples, path.duration), (9, Span::from_millis(8)));
+        assert_eq!(path.slices.map(|slices| slices.stream), Some(Span::from_millis(16)), "as much longer");
+        assert_eq!(wanted.plan, demo.plan);
+        let refused = apply("demo", Changes { instrument: Some(Instrument::System), ..changes });
+        assert!(refused.is_err(), "8 ms are too short for a sample in one piece");
+        let system = Changes { samples: Some(9), instrument: Some(Instrument::System), ..Changes::default() };
+        let wanted = apply("demo", system).expect("good changes");
+        assert_eq!((wanted.plan.samples, wanted.path_plan), (9, None));
+        assert!(wanted.study.cells.iter().all(|cell| cell.instrument == Instrument::System));
+    }
+
+    #[test]
+    fn idle_and_congestion_are_of_every_cell_if_asked_for() {
+        let changes = Changes { idle: Some(Idle::System), congestion: Some(Congestion::System), ..Changes::default() };
+        let cells = apply("demo", changes).expect("good changes").study.cells;
+        assert!(cells.iter().all(|cell| cell.options.is_plain()));
+        let cubic = |cell: &vtax_model::cell::Cell| cell.options.socket.congestion.is_some();
+        let demo = Study::built_in("demo").expect("built in").cells;
+        assert!(
+            demo.iter()
+                .all(|cell| cubic(cell) == (cell.instrument == Instrument::Path && cell.transport == Transport::Tcp))
+        );
     }
 
     #[test]

@@ -104,8 +104,8 @@ impl Watcher for Progress<'_> {
         self.tell();
     }
 
-    fn end(&mut self) {
-        self.done += 1;
+    fn end(&mut self, samples: usize) {
+        self.done += samples;
     }
 
     fn failed(&mut self, cell: &str, error: &str) {

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use vtax_model::{
-    cell::{Arm, Cell, Turn},
+    cell::{Arm, Cell, Turn, pass_orders},
     result::Metric,
     run::{Failure, Figures, PartialRecord, Run, RunState, Sample},
     stats::stopping::Decision,
@@ -21,6 +21,17 @@ pub(crate) trait Sampler {
     fn set_mtu(&mut self, mtu: Mtu) -> Result<(), SampleError>;
     /// One timed run between the ends of `row`.
     fn sample(&mut self, row: Row, spec: &TestSpec) -> Result<Figures, SampleError>;
+    /// A sample of each row, cut into slices: the rows take turns, first to warm up and then in each pass, in
+    /// the order that `orders` has for it.
+    fn take_turns(&mut self, rows: &[(Row, TestSpec)], orders: &[Vec<usize>]) -> Result<Vec<Figures>, BrokenTurns>;
+}
+
+/// No row has a sample, because one of them failed.
+#[derive(Debug)]
+pub(crate) struct BrokenTurns {
+    /// Which.
+    pub(crate) index: usize,
+    pub(crate) error: SampleError,
 }
 
 /// Why a sample could not be taken.
@@ -56,7 +67,8 @@ impl SampleError {
 
 /// Keeps samples as they land.
 pub(crate) trait Sink {
-    fn sample(&mut self, sample: &Sample) -> anyhow::Result<()>;
+    /// Samples that landed together: either all of them are kept or none.
+    fn samples(&mut self, samples: &[Sample]) -> anyhow::Result<()>;
     fn failure(&mut self, failure: &Failure) -> anyhow::Result<()>;
 }
 
@@ -64,8 +76,8 @@ pub(crate) trait Sink {
 pub(crate) trait Watcher {
     /// Before a sample.
     fn begin(&mut self, round: u32, cell: &str);
-    /// After it.
-    fn end(&mut self);
+    /// After it, or after so many that were taken together.
+    fn end(&mut self, samples: usize);
     /// A sample failed.
     fn failed(&mut self, cell: &str, error: &str);
     /// Whether the user has asked to stop.
@@ -132,13 +144,12 @@ impl<'a> Rounds<'a> {
     fn go(mut self) -> anyhow::Result<RunState> {
         let done = taken(self.run);
         for round in 1..=self.run.header.rounds() {
-            for turn in self.run.header.turns(round) {
+            for mut group in self.groups(round) {
                 if self.watcher.stop_asked() {
                     return Ok(RunState::Stopped);
                 }
-                if !done.contains(&(round, turn)) && !self.given_up(turn.cell) {
-                    self.turn(round, turn)?;
-                }
+                group.retain(|turn| !done.contains(&(round, *turn)) && !self.given_up(turn.cell));
+                self.group(round, group)?;
             }
             if self.precise_enough(round) {
                 break;
@@ -147,23 +158,90 @@ impl<'a> Rounds<'a> {
         Ok(if self.watcher.stop_asked() { RunState::Stopped } else { RunState::Complete })
     }
 
+    /// The samples of a round: those that take turns together, all others one by one.
+    fn groups(&self, round: u32) -> Vec<Vec<Turn>> {
+        let header = &self.run.header;
+        let block = |turn: &Turn| header.study.cells[turn.cell].block();
+        let together = |one: &Turn, next: &Turn| {
+            let (one, next) = (block(one), block(next));
+            one == next && header.plan_of(one.instrument).slices.is_some()
+        };
+        header.turns(round).chunk_by(together).map(<[Turn]>::to_vec).collect()
+    }
+
+    fn group(&mut self, round: u32, group: Vec<Turn>) -> anyhow::Result<()> {
+        let Some(first) = group.first() else { return Ok(()) };
+        let instrument = self.run.header.study.cells[first.cell].instrument;
+        match self.run.header.plan_of(instrument).slices {
+            Some(slices) => self.take_turns(round, group, slices.passes),
+            None => group.into_iter().try_for_each(|turn| self.turn(round, turn)),
+        }
+    }
+
+    /// A row that fails is left out, and the others try again.
+    fn take_turns(&mut self, round: u32, mut group: Vec<Turn>, passes: u32) -> anyhow::Result<()> {
+        while let Some(first) = group.first() {
+            let cell = self.run.header.study.cells[first.cell];
+            self.watcher.begin(round, &format!("{}, {} rows in turns", block_label(&cell), group.len()));
+            let at = self.watcher.now();
+            let taken = self.measure_turns(round, &group, passes);
+            self.watcher.end(group.len());
+            match taken {
+                Ok(figures) => {
+                    let sample = |(turn, figures): (Turn, Figures)| Sample {
+                        cell: turn.cell,
+                        arm: turn.arm,
+                        round,
+                        at: at.clone(),
+                        figures,
+                    };
+                    return self.landed(group.into_iter().zip(figures).map(sample).collect());
+                }
+                Err(_) if self.watcher.stop_asked() => return Ok(()),
+                Err(BrokenTurns { index, error }) => {
+                    let turn = group.remove(index);
+                    self.broke(round, turn, error)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn measure_turns(&mut self, round: u32, group: &[Turn], passes: u32) -> Result<Vec<Figures>, BrokenTurns> {
+        let header = &self.run.header;
+        let cells: Vec<Cell> = group.iter().map(|turn| header.study.cells[turn.cell]).collect();
+        let (block, mtu) = (cells[0].block(), cells[0].mtu);
+        let orders = pass_orders(group.len(), passes, header.seed, round, block);
+        let plan = header.plan_of(block.instrument);
+        let rows: Vec<(Row, TestSpec)> = cells.iter().map(|cell| (cell.row, cell.spec(plan))).collect();
+        self.set_mtu(mtu).map_err(|error| BrokenTurns { index: 0, error })?;
+        self.sampler.take_turns(&rows, &orders)
+    }
+
     fn turn(&mut self, round: u32, turn: Turn) -> anyhow::Result<()> {
         let cell = self.run.header.study.cells[turn.cell];
         let label = label(&cell);
         self.watcher.begin(round, &label);
         let at = self.watcher.now();
         let figures = self.measure(turn);
-        self.watcher.end();
+        self.watcher.end(1);
         match figures {
-            Ok(figures) => self.landed(Sample { cell: turn.cell, arm: turn.arm, round, at, figures }),
+            Ok(figures) => self.landed(vec![Sample { cell: turn.cell, arm: turn.arm, round, at, figures }]),
             // A sample that the user's Ctrl-C broke is no failure of the cell.
             Err(_) if self.watcher.stop_asked() => Ok(()),
-            Err(SampleError::Cell { error, partial }) => {
-                self.watcher.failed(&label, &error);
+            Err(error) => self.broke(round, turn, error),
+        }
+    }
+
+    /// Keeps why a sample could not be taken; an error that is the end of the run is returned.
+    fn broke(&mut self, round: u32, turn: Turn, error: SampleError) -> anyhow::Result<()> {
+        match error {
+            SampleError::Cell { error, partial } => {
+                self.watcher.failed(&label(&self.run.header.study.cells[turn.cell]), &error);
                 self.failed(Failure { cell: turn.cell, arm: turn.arm, round, error, partial })
             }
-            Err(SampleError::Run { error, partial: None }) => Err(error),
-            Err(SampleError::Run { error, partial }) => {
+            SampleError::Run { error, partial: None } => Err(error),
+            SampleError::Run { error, partial } => {
                 self.failed(Failure { cell: turn.cell, arm: turn.arm, round, error: error.to_string(), partial })?;
                 Err(error)
             }
@@ -173,17 +251,25 @@ impl<'a> Rounds<'a> {
     fn measure(&mut self, turn: Turn) -> Result<Figures, SampleError> {
         let header = &self.run.header;
         let cell = header.study.cells[turn.cell];
-        if self.mtu != Some(cell.mtu) {
-            self.sampler.set_mtu(cell.mtu)?;
-            self.mtu = Some(cell.mtu);
-        }
-        self.sampler.sample(cell.row, &cell.spec(header.plan_of(cell.instrument)))
+        let spec = cell.spec(header.plan_of(cell.instrument));
+        self.set_mtu(cell.mtu)?;
+        self.sampler.sample(cell.row, &spec)
     }
 
-    fn landed(&mut self, sample: Sample) -> anyhow::Result<()> {
-        self.sink.sample(&sample)?;
-        self.forget(sample.round, Turn { cell: sample.cell, arm: sample.arm });
-        self.run.samples.push(sample);
+    fn set_mtu(&mut self, mtu: Mtu) -> Result<(), SampleError> {
+        if self.mtu != Some(mtu) {
+            self.sampler.set_mtu(mtu)?;
+            self.mtu = Some(mtu);
+        }
+        Ok(())
+    }
+
+    fn landed(&mut self, samples: Vec<Sample>) -> anyhow::Result<()> {
+        self.sink.samples(&samples)?;
+        for sample in &samples {
+            self.forget(sample.round, Turn { cell: sample.cell, arm: sample.arm });
+        }
+        self.run.samples.extend(samples);
         Ok(())
     }
 
@@ -226,15 +312,24 @@ fn label(cell: &Cell) -> String {
         Workload::Cc | Workload::File { .. } => String::new(),
     };
     let gap = cell.options.gap.map(|gap| format!(" gap {gap}")).unwrap_or_default();
-    format!("{} {} {}{size}{gap} MTU {}", cell.row, cell.transport, cell.workload.kind(), cell.mtu)
+    format!("{} {}{size}{gap} MTU {}", cell.row, test_label(cell), cell.mtu)
+}
+
+/// The same of the cells of a block.
+fn block_label(cell: &Cell) -> String {
+    format!("{} MTU {}", test_label(cell), cell.mtu)
+}
+
+fn test_label(cell: &Cell) -> String {
+    format!("{} {}", cell.transport, cell.workload.kind())
 }
 
 /// The figure by which each cell is compared, sample by sample (arm A).
 pub(crate) fn primary_figures(run: &Run) -> BTreeMap<usize, Vec<f64>> {
     let mut figures: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
     for sample in run.samples.iter().filter(|sample| sample.arm == Arm::A) {
-        let metric = Metric::of(run.header.study.cells[sample.cell].workload.kind());
-        figures.entry(sample.cell).or_default().push(metric.value(&sample.figures));
+        let test = run.header.study.cells[sample.cell].workload.kind();
+        figures.entry(sample.cell).or_default().push(Metric::of(test).value(test, &sample.figures));
     }
     figures
 }

@@ -13,6 +13,7 @@ mod pins;
 mod recall;
 mod standing;
 mod survey;
+mod turns;
 mod zones;
 
 use std::{
@@ -38,7 +39,7 @@ use vtax_model::{
 
 use super::{
     interrupt::Interrupt,
-    runner::{SampleError, Sampler},
+    runner::{BrokenTurns, SampleError, Sampler},
 };
 use agents::{Agent, Agents};
 pub(crate) use built::{Casting, build, build_planned, remove_abandoned};
@@ -68,6 +69,9 @@ pub(crate) struct Stage {
     mtu: Option<Mtu>,
     /// When the first sample began.
     first_sample: Option<Instant>,
+    gaps: turns::Gaps,
+    /// The one CPU of both ends of rows that take turns, if they share one.
+    shared_cpu: Option<u32>,
 }
 
 /// What the ends stand on.
@@ -121,9 +125,9 @@ struct Place {
 
 impl Stage {
     fn new(ground: Ground, agents: Vec<Agent>, rows: Vec<StagedRow>, directory: &Path) -> Stage {
-        let (seats, unfit, mtu, first_sample) = Default::default();
+        let (seats, unfit, mtu, first_sample, gaps, shared_cpu) = Default::default();
         let (agents, directory) = (Arc::new(Agents(agents)), directory.to_owned());
-        Stage { ground, agents, rows, seats, unfit, directory, mtu, first_sample }
+        Stage { ground, agents, rows, seats, unfit, directory, mtu, first_sample, gaps, shared_cpu }
     }
 
     /// When the first sample began, if one has.
@@ -184,7 +188,10 @@ impl Stage {
         let one_machine = self.agents.one_machine(initiator, responder);
         let setup = |party: &Party| EndSetup {
             station: self.station(party, spec.transport, one_machine),
-            cpus: party.cpus.clone(),
+            cpus: match self.shared_cpu.filter(|_| spec.slices.is_some()) {
+                Some(cpu) => vec![cpu],
+                None => party.cpus.clone(),
+            },
             directory: Some(self.directory.clone()),
         };
         let target = match (spec.transport, one_machine) {
@@ -194,7 +201,7 @@ impl Stage {
         Pair {
             initiator: &self.agents.get(initiator).link,
             responder: &self.agents.get(responder).link,
-            order: Order { spec: *spec, initiator: setup(initiator), responder: setup(responder), target },
+            order: Order { spec: *spec, initiator: setup(initiator), responder: setup(responder), target, turns: None },
         }
     }
 
@@ -239,6 +246,11 @@ impl Sampler for Stage {
             }
             false => Ok(figures),
         }
+    }
+
+    fn take_turns(&mut self, rows: &[(Row, TestSpec)], orders: &[Vec<usize>]) -> Result<Vec<Figures>, BrokenTurns> {
+        self.first_sample.get_or_insert_with(Instant::now);
+        self.turns(rows, orders)
     }
 }
 

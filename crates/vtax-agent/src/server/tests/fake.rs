@@ -15,8 +15,8 @@ pub(super) const WAITS: u64 = 2;
 pub(super) const PANICS: u64 = 3;
 
 impl Fake {
-    fn run(&self, spec: &TestSpec, start_at: Option<u64>, cancel: &Cancel) -> Result<EndReport, Failed> {
-        let seen = EndReport { transactions: 42, started_ns: start_at.unwrap_or(0), ..EndReport::default() };
+    fn run(&self, spec: &TestSpec, schedule: Schedule, cancel: &Cancel) -> Result<EndReport, Failed> {
+        let seen = EndReport { transactions: 42, started_ns: schedule.at.unwrap_or(0), ..EndReport::default() };
         match spec.workload {
             Workload::Rr { request: ByteSize(WAITS), .. } => {
                 self.wait(cancel).map_err(|error| Failed { error, partial: Some(Box::new(seen)) })?;
@@ -48,13 +48,13 @@ impl Bound for FakeEnd {
     }
 
     fn serve(self, cancel: &Cancel) -> Result<EndReport, Failed> {
-        self.fake.run(&self.spec, None, cancel)
+        self.fake.run(&self.spec, Schedule::default(), cancel)
     }
 }
 
 impl Connected for FakeEnd {
-    fn run(self, start_at: Option<u64>, cancel: &Cancel) -> Result<EndReport, Failed> {
-        self.fake.run(&self.spec, start_at, cancel)
+    fn run(self, schedule: Schedule, cancel: &Cancel) -> Result<EndReport, Failed> {
+        self.fake.run(&self.spec, schedule, cancel)
     }
 }
 

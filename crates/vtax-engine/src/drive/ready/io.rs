@@ -24,6 +24,11 @@ impl Engine for Ready<'_> {
         self.slots[slot].watched.set(None);
         ReadyIo { engine: self, slot, socket, habit }
     }
+
+    fn give_up(&self, slot: usize) {
+        self.waits.give_up(slot);
+        self.again.borrow_mut().push(slot);
+    }
 }
 
 /// A socket that is never waited for in a call of its own.
@@ -120,7 +125,7 @@ impl ReadyIo<'_> {
             return Ok(());
         }
         if !self.slot().queued.replace(true) {
-            self.engine.acceptors.borrow_mut().push_back(self.slot);
+            self.engine.acceptors.borrow_mut().push(self.slot);
         }
         match self.engine.listener.filter(|_| !self.engine.listening.replace(true)) {
             None => Ok(()),
@@ -212,21 +217,36 @@ impl Io for ReadyIo<'_> {
     }
 
     async fn accept(&self) -> Result<Socket, Errno> {
+        let mut waits_first = !self.engine.sweeps;
         self.engine.waits.begin(self.slot);
         poll_fn(|_| {
             if self.has_no_fuel() {
                 return Poll::Pending;
             }
-            match self.socket.accept().map_err(errno_of) {
-                Ok((socket, _)) => return Poll::Ready(Ok(socket)),
-                Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
-                Err(errno) => return Poll::Ready(Err(errno)),
+            if !mem::take(&mut waits_first) {
+                match self.socket.accept().map_err(errno_of) {
+                    Ok((socket, _)) => return Poll::Ready(Ok(socket)),
+                    Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
+                    Err(errno) => return Poll::Ready(Err(errno)),
+                }
             }
             if self.engine.waits.is_over(self.slot, Until::Patience) {
                 return Poll::Ready(Err(Errno::AGAIN));
             }
             self.note(Until::Patience);
             self.listen().map_or_else(|errno| Poll::Ready(Err(errno)), |()| Poll::Pending)
+        })
+        .await
+    }
+
+    async fn nap(&self) -> Result<(), Errno> {
+        self.engine.waits.begin(self.slot);
+        poll_fn(|_| match self.engine.waits.is_over(self.slot, Until::Patience) {
+            true => Poll::Ready(Ok(())),
+            false => {
+                self.engine.waits.wait(self.slot, Until::Patience);
+                Poll::Pending
+            }
         })
         .await
     }

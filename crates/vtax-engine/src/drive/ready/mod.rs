@@ -12,7 +12,6 @@ mod io;
 
 use std::{
     cell::{Cell, RefCell},
-    collections::VecDeque,
     future::Future,
     mem,
     os::fd::OwnedFd,
@@ -22,10 +21,11 @@ use rustix::{
     buffer::spare_capacity,
     event::{
         PollFd, PollFlags, Timespec,
-        epoll::{self, CreateFlags, Event, EventFlags},
+        epoll::{self, CreateFlags, Event, EventData, EventFlags},
         poll,
     },
     io::Errno,
+    time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime},
 };
 use socket2::Socket;
 use vtax_sys::clock::now_ns;
@@ -52,6 +52,9 @@ const SWEEP_MOST: usize = 8;
 /// The event data of the listener; others are the number of their slot.
 const LISTENER: u64 = u64::MAX;
 
+/// The event data of the ticker.
+const TICKER: u64 = u64::MAX - 1;
+
 /// The engine of one thread.
 pub(crate) struct Ready<'a> {
     session: &'a Session,
@@ -65,11 +68,15 @@ pub(crate) struct Ready<'a> {
     /// Flows that gave way although they could go on.
     again: RefCell<Vec<usize>>,
     waits: Waits,
-    /// Where connections come from, if the flows of this test accept any; those that wait for one;
-    /// and whether the listener is watched for them.
+    /// Where connections come from, if the flows of this test accept any; those that wait for one,
+    /// of which the last to come gets the next: what it needs is still in the CPU's cache; and whether
+    /// the listener is watched for them.
     listener: Option<&'a Socket>,
-    acceptors: RefCell<VecDeque<usize>>,
+    acceptors: RefCell<Vec<usize>>,
     listening: Cell<bool>,
+    /// Wakes the thread at each tick, if it accepts connections.
+    ticker: Option<OwnedFd>,
+    ticked: Cell<bool>,
 }
 
 /// A flow's place on the thread.
@@ -88,11 +95,14 @@ impl<'a> Ready<'a> {
         spins: bool,
         listener: Option<&'a Socket>,
     ) -> Result<Ready<'a>, EngineError> {
-        let failed = |errno: Errno| EngineError::socket("epoll_create1", &crate::place::NOWHERE, errno.into());
+        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(failed_to_wait)?;
+        let ticks = listener.is_some() && !spins;
         Ok(Ready {
             session,
             buffers: Buffers::new(&session.spec),
-            epoll: epoll::create(CreateFlags::CLOEXEC).map_err(failed)?,
+            ticker: ticks.then(|| ticker(&epoll)).transpose().map_err(failed_to_wait)?,
+            ticked: Cell::new(false),
+            epoll,
             spins,
             sweeps: spins && flows <= SWEEP_MOST,
             slots: (0..flows).map(|_| Slot::default()).collect(),
@@ -104,12 +114,13 @@ impl<'a> Ready<'a> {
         })
     }
 
-    /// Runs the flows, the n-th in slot n, until all are done or one has failed.
+    /// Runs the flows, the n-th in slot n, until all are done or one has failed; those that accept
+    /// connections, until the first is done.
     pub(crate) fn run<F>(&self, flows: impl Iterator<Item = F>) -> Result<(), EngineError>
     where
         F: Future<Output = Result<(), EngineError>>,
     {
-        let mut flows = Flows::new(flows);
+        let mut flows = if self.listener.is_some() { Flows::led(flows) } else { Flows::new(flows) };
         let mut events = Vec::with_capacity(EVENTS);
         let mut turn: Vec<usize> = (0..self.slots.len()).collect();
         let mut next_tick = now_ns() + TICK;
@@ -133,7 +144,7 @@ impl<'a> Ready<'a> {
                 self.fire_timers(&mut flows, now)?;
                 now
             };
-            if now >= next_tick {
+            if now >= next_tick || self.ticked.take() {
                 next_tick = now + TICK;
                 self.tick(&mut flows)?;
             }
@@ -154,28 +165,24 @@ impl<'a> Ready<'a> {
         F: Future<Output = Result<(), EngineError>>,
     {
         match event.data.u64() {
-            LISTENER => self.hand_out_connections(flows),
+            LISTENER => self.hand_out_connection(flows),
+            TICKER => {
+                self.ticked.set(true);
+                self.ticker.as_ref().map_or(Ok(()), heed).map_err(failed_to_wait)
+            }
             slot => self.poll(flows, slot as usize),
         }
     }
 
-    /// Lets waiting flows accept until one of them finds nothing more. When none waits the
-    /// connections have to, and the thread mustn't be told of them all the time.
-    fn hand_out_connections<F>(&self, flows: &mut Flows<F>) -> Result<(), EngineError>
+    /// Lets one of the waiting flows accept. If more connections are there the thread is told again.
+    /// When no flow waits the connections have to, and the thread mustn't be told of them all the time.
+    fn hand_out_connection<F>(&self, flows: &mut Flows<F>) -> Result<(), EngineError>
     where
         F: Future<Output = Result<(), EngineError>>,
     {
-        for turn in 0..EVENTS {
-            let Some(slot) = self.acceptors.borrow_mut().pop_front() else {
-                return if turn == 0 { self.stop_listening() } else { Ok(()) };
-            };
-            self.slots[slot].queued.set(false);
-            self.poll(flows, slot)?;
-            if self.acceptors.borrow().back() == Some(&slot) {
-                break;
-            }
-        }
-        Ok(())
+        let Some(slot) = self.acceptors.borrow_mut().pop() else { return self.stop_listening() };
+        self.slots[slot].queued.set(false);
+        self.poll(flows, slot)
     }
 
     fn stop_listening(&self) -> Result<(), EngineError> {
@@ -196,9 +203,12 @@ impl<'a> Ready<'a> {
             let slept = poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], Some(&timeout));
             slept.or_else(interrupted).map_err(failed_to_wait)?;
         }
-        let timeout = if may_sleep && timer.is_none() { TICK as i64 } else { 0 };
-        let timeout = Timespec { tv_sec: 0, tv_nsec: timeout };
-        let taken = epoll::wait(&self.epoll, spare_capacity(events), Some(&timeout));
+        let timeout = match may_sleep && timer.is_none() {
+            true if self.ticker.is_some() => None,
+            true => Some(Timespec { tv_sec: 0, tv_nsec: TICK as i64 }),
+            false => Some(Timespec { tv_sec: 0, tv_nsec: 0 }),
+        };
+        let taken = epoll::wait(&self.epoll, spare_capacity(events), timeout.as_ref());
         taken.or_else(interrupted).map_err(failed_to_wait)?;
         Ok(())
     }
@@ -225,6 +235,24 @@ impl<'a> Ready<'a> {
         self.waits.tick(|slot| expired.push(slot));
         expired.into_iter().try_for_each(|slot| self.poll(flows, slot))
     }
+}
+
+/// A timer that goes off at each tick. A timeout of each wait would set the CPU's timer in each
+/// transaction, which on a virtual machine is work for the hypervisor too.
+fn ticker(epoll: &OwnedFd) -> Result<OwnedFd, Errno> {
+    let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+    let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+    let tick = rustix::time::Timespec { tv_sec: 0, tv_nsec: TICK as i64 };
+    timerfd_settime(&timer, TimerfdTimerFlags::empty(), &Itimerspec { it_interval: tick, it_value: tick })?;
+    epoll::add(epoll, &timer, EventData::new_u64(TICKER), EventFlags::IN)?;
+    Ok(timer)
+}
+
+/// One that isn't read doesn't go off again, timerfd_create(2).
+fn heed(timer: &OwnedFd) -> Result<(), Errno> {
+    rustix::io::read(timer, &mut [0; 8])
+        .map(drop)
+        .or_else(|errno| if errno == Errno::AGAIN { Ok(()) } else { Err(errno) })
 }
 
 fn interrupted<T: Default>(errno: Errno) -> Result<T, Errno> {

@@ -28,6 +28,11 @@ impl Engine for Uring<'_> {
         }
         UringIo { engine: self, slot, is_door }
     }
+
+    fn give_up(&self, slot: usize) {
+        self.waits.give_up(slot);
+        self.woken.borrow_mut().push(slot);
+    }
 }
 
 /// A socket whose requests the kernel carries out.
@@ -245,6 +250,15 @@ impl Io for UringIo<'_> {
                 return Poll::Ready(Err(errno_of(error)));
             }
             self.wait(Until::Patience)
+        })
+        .await
+    }
+
+    async fn nap(&self) -> Result<(), Errno> {
+        self.begin();
+        poll_fn(|_| match self.is_over(Until::Patience) {
+            true => Poll::Ready(Ok(())),
+            false => self.wait(Until::Patience),
         })
         .await
     }

@@ -93,12 +93,13 @@ impl<'a> Uring<'a> {
         })
     }
 
-    /// Runs the flows, the n-th in slot n, until all are done or one has failed.
+    /// Runs the flows, the n-th in slot n, until all are done or one has failed; those that accept
+    /// connections, until the first is done.
     pub(crate) fn run<F>(&self, flows: impl Iterator<Item = F>) -> Result<(), EngineError>
     where
         F: Future<Output = Result<(), EngineError>>,
     {
-        let mut flows = Flows::new(flows);
+        let mut flows = if self.listener.is_some() { Flows::led(flows) } else { Flows::new(flows) };
         let mut turn: Vec<usize> = (0..self.places.len()).collect();
         let mut done = Vec::new();
         self.begin_tick()?;

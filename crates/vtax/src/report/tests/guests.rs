@@ -72,7 +72,7 @@ pub(super) fn all() -> Vec<Run> {
 fn shown(run: &Run, options: &Options) -> String {
     let text = render(&analyse(run), options);
     let begin = text.find("CPU, from the host").expect("the section");
-    let end = text[begin..].find("How to read this").expect("the last section");
+    let end = text[begin..].find("Cost: against").expect("what the columns mean");
     text[begin..begin + end].trim_end_matches(['#', ' ', '\n']).to_owned()
 }
 

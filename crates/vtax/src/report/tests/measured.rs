@@ -123,7 +123,9 @@ fn run_of(study: Study) -> Run {
     run.header.paths.clear();
     for (index, sample) in run.samples.iter_mut().enumerate() {
         sample.figures.cpu.one_machine = false;
-        sample.figures.cpu.responder.machine.softirq += 0.06;
+        let machine = &mut sample.figures.cpu.responder.machine;
+        machine.softirq += 0.06;
+        machine.busy = machine.busy.map(|busy| busy + 0.06);
         let warmup = &mut sample.figures.ends.initiator.warmup;
         *warmup = WarmupReport { seconds: 0.3 + 0.01 * (index % 7) as f64, steady: Some(true), in_slow_start: None };
         let cell = run.header.study.cells[sample.cell];

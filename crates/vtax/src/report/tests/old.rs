@@ -14,6 +14,7 @@ fn an_old_run_is_analysed_like_a_new_one() {
     assert!((rr.mean.mean - 29.5).abs() < 1.5 && !rr.by_rate, "{rr:?}");
     let text = render(&document, &Options { detail: true, ..TERMINAL });
     assert!(text.contains("never halved: from the histogram."), "{text}");
+    assert!(document.cpu_by_ticks && text.contains("CPU BY TICKS"), "{text}");
 }
 
 #[test]
@@ -22,6 +23,8 @@ fn an_old_document_is_rendered_in_every_form() {
     for format in [Format::Terminal, Format::Markdown, Format::Csv, Format::Json] {
         let text = render(&document, &Options { format, detail: true, ..TERMINAL });
         assert!(text.contains("bridge"), "{text}");
+        let tells = matches!(format, Format::Terminal | Format::Markdown);
+        assert_eq!(text.contains("CPU BY TICKS"), tells, "{text}");
     }
     let new = of_text(
         r#"

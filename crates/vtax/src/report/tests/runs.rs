@@ -2,10 +2,10 @@
 
 use vtax_model::{
     analysis::analyse,
-    cell::{Cell, Turn, round_order},
+    cell::{Cell, Instrument},
     histogram::Histogram,
     located::Source,
-    measurement::{EndReport, FileReport, Interval, IntervalRtt, MachineCpu, Stages, ThreadCpu},
+    measurement::{EndReport, FileReport, Interval, IntervalRtt, MachineCpu, Slice, Stages, ThreadCpu},
     method::Unsupported,
     nic::NicFacts,
     options::{Engine, TestOptions},
@@ -22,7 +22,16 @@ pub(super) fn row(name: &str) -> Row {
 
 /// A complete run of a built-in study on a machine without ipvlan and without guests.
 pub(super) fn built_in(id: &str) -> Run {
-    of(Study::built_in(id).expect("built in"))
+    of(study(id))
+}
+
+/// A built-in study; of the demo the part that is measured as the machine runs, with all of its cells.
+pub(crate) fn study(id: &str) -> Study {
+    let text = include_str!("../../../../vtax-model/tests/data/plain.toml");
+    match id {
+        "demo" => Study::parse(Source { name: "plain.toml", text }).expect("a study"),
+        _ => Study::built_in(id).expect("built in"),
+    }
 }
 
 pub(super) fn of_text(text: &str) -> Run {
@@ -62,7 +71,7 @@ fn where_missing(study: Study, unavailable: Vec<UnavailableRow>) -> Run {
         study,
     };
     let mut run = Run { header, state: RunState::Complete, wall_seconds: 98.2, samples: vec![], failures: vec![] };
-    (1..=run.header.plan.samples).for_each(|round| take_round(&mut run, round));
+    (1..=run.header.rounds()).for_each(|round| take_round(&mut run, round));
     run
 }
 
@@ -123,9 +132,7 @@ fn path(method: Row, mtu: Mtu) -> PathRecord {
 
 fn take_round(run: &mut Run, round: u32) {
     let header = &run.header;
-    let turns = round_order(&header.study.cells, header.study.baseline, header.seed, round);
-    let missing = |turn: &Turn| header.unavailable.iter().any(|row| row.method == header.study.cells[turn.cell].row);
-    let samples = turns.into_iter().filter(|turn| !missing(turn)).enumerate().map(|(order, turn)| {
+    let samples = header.turns(round).into_iter().enumerate().map(|(order, turn)| {
         let cell = header.study.cells[turn.cell];
         let jitter = 1.0 + 0.04 * (noise(round, order) - 0.5);
         let figures = figures(&cell, slowdown(cell.row) * jitter, order);
@@ -170,7 +177,10 @@ fn figures(cell: &Cell, slower: f64, order: usize) -> Figures {
         warmup: Warmup::NONE,
         slices: None,
     });
-    let initiator = end(cell, slower, order);
+    let mut initiator = end(cell, slower, order);
+    if cell.instrument == Instrument::Path {
+        initiator.slices = (0..4).map(|pass| slice(&initiator, pass, order)).collect();
+    }
     let mut responder = initiator.clone();
     responder.series.iter_mut().for_each(|interval| interval.cwnd = None);
     if let Some(stages) = &mut responder.stages {
@@ -185,7 +195,9 @@ fn end(cell: &Cell, slower: f64, order: usize) -> EndReport {
     let seconds = 0.5;
     let transport = if cell.transport == Transport::Tcp { 1.0 } else { 0.94 };
     let TestOptions { burst, arrivals, interval, stages, .. } = cell.options;
-    let rtt_us = 31.4 * slower * transport * price(cell);
+    // A CPU that doesn't sleep needn't be woken.
+    let base = if cell.instrument == Instrument::Path { 12.7 } else { 31.4 };
+    let rtt_us = base * slower * transport * price(cell);
     let mbps = if cell.mtu.get() > 1500 { 41_300.0 } else { 24_137.0 } * transport / slower;
     let kind = cell.workload.kind();
     let rr = kind.is_transactions();
@@ -205,13 +217,35 @@ fn end(cell: &Cell, slower: f64, order: usize) -> EndReport {
         lost: if cell.transport == Transport::Udp { (order % 3) as u64 } else { 0 },
         retransmits: if cell.transport == Transport::Tcp && !rr { (order % 5) as u64 } else { 0 },
         threads: vec![thread],
-        machine: MachineCpu { cpus: 2, user: 0.05, system: 0.4, softirq: 0.2, idle: 0.35, ..MachineCpu::default() },
+        machine: MachineCpu {
+            cpus: 2,
+            user: 0.05,
+            system: 0.4,
+            softirq: 0.2,
+            idle: 0.35,
+            busy: Some(0.65),
+            ..MachineCpu::default()
+        },
         file: (kind == TestKind::File).then_some(file),
         stages: stages.then(|| self::stages(rtt_us, order)),
         ..EndReport::default()
     };
     end.series = interval.map_or(vec![], |length| series(&end, cell, length.0.as_secs_f64(), order));
     end
+}
+
+/// A quarter of it, give or take 1 %.
+fn slice(end: &EndReport, pass: u32, order: usize) -> Slice {
+    let jitter = 1.0 + 0.02 * (noise(pass, order) - 0.5);
+    let share = |total: u64| (total as f64 / 4.0 / jitter) as u64;
+    let cpu: f64 = end.threads.iter().map(|thread| thread.user + thread.system).sum();
+    Slice {
+        seconds: end.seconds / 4.0,
+        transactions: share(end.transactions),
+        bytes: share(end.bytes),
+        cpu: cpu / 4.0,
+        ..Slice::default()
+    }
 }
 
 /// What the sizes and options make of a round trip.

@@ -92,3 +92,18 @@ fn broken_documents_are_refused() {
     });
     refused("a share above one", &|d| d["cells"][0]["summary"]["lost_share"] = json!(1.5));
 }
+
+/// Whoever scanned the port, and CPU figures that are lower bounds.
+#[test]
+fn strangers_and_raised_cpu_times_are_told_and_fit_the_schema() {
+    let mut run = built_in("demo");
+    let sample = &mut run.samples[0].figures;
+    sample.ends.responder.strangers = 124;
+    let machine = sample.cpu.initiator.machine;
+    sample.cpu.initiator.machine = machine.at_least(machine.busy() * 2.0);
+    let document = analyse(&run);
+    assert_eq!(errors(&validator(), &exported(&document)), Vec::<String>::new());
+    let text = render(&document, &TERMINAL);
+    assert!(text.contains("STRANGERS: ") && text.contains("(124)"), "{text}");
+    assert!(text.contains("CPU AT LEAST: in 1 sample ") && !text.contains("CPU BY TICKS"), "{text}");
+}

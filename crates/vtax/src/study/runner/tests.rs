@@ -6,7 +6,6 @@ use vtax_model::{
     method::{IoMethod, Unsupported},
     run::{Environment, PartialRecord, Placement, UnavailableRow},
     stats::{Confidence, StoppingRule, Width},
-    study::Study,
     workload::TestKind,
 };
 
@@ -37,6 +36,14 @@ impl<F: FnMut(usize, Row) -> Result<f64, SampleError>> Sampler for Machine<F> {
         let end = EndReport { seconds, transactions: 1000, bytes: 1000, rtt: Some(rtt), ..EndReport::default() };
         Ok(Figures::join(spec, true, &end, &end))
     }
+
+    fn take_turns(&mut self, rows: &[(Row, TestSpec)], orders: &[Vec<usize>]) -> Result<Vec<Figures>, BrokenTurns> {
+        assert!(orders.iter().all(|order| order.len() == rows.len()), "each row has its turn in each pass");
+        let sample = |(index, (row, spec)): (usize, &(Row, TestSpec))| {
+            self.sample(*row, spec).map_err(|error| BrokenTurns { index, error })
+        };
+        rows.iter().enumerate().map(sample).collect()
+    }
 }
 
 fn steady() -> Machine<impl FnMut(usize, Row) -> Result<f64, SampleError>> {
@@ -56,9 +63,9 @@ impl Shelf {
 }
 
 impl Sink for Shelf {
-    fn sample(&mut self, sample: &Sample) -> anyhow::Result<()> {
+    fn samples(&mut self, samples: &[Sample]) -> anyhow::Result<()> {
         anyhow::ensure!(self.kept.len() < self.room, "no space left on device");
-        self.kept.push(sample.clone());
+        self.kept.extend_from_slice(samples);
         Ok(())
     }
 
@@ -74,8 +81,8 @@ struct User {
 
 impl Watcher for User {
     fn begin(&mut self, _: u32, _: &str) {}
-    fn end(&mut self) {
-        self.patience = self.patience.saturating_sub(1);
+    fn end(&mut self, samples: usize) {
+        self.patience = self.patience.saturating_sub(samples);
     }
     fn failed(&mut self, _: &str, _: &str) {}
     fn stop_asked(&self) -> bool {
@@ -89,7 +96,7 @@ impl Watcher for User {
 const PATIENT: User = User { patience: usize::MAX };
 
 fn fresh(study: &str, samples: u32) -> Run {
-    let mut study = Study::built_in(study).expect("built in");
+    let mut study = crate::report::tests::study(study);
     study.plan.samples = samples;
     let header = vtax_model::run::RunHeader {
         id: "test".into(),
@@ -200,7 +207,7 @@ fn a_sample_broken_by_ctrl_c_is_no_failure() {
     struct Breaking(bool);
     impl Watcher for Breaking {
         fn begin(&mut self, _: u32, _: &str) {}
-        fn end(&mut self) {
+        fn end(&mut self, _: usize) {
             self.0 = true;
         }
         fn failed(&mut self, _: &str, _: &str) {}
@@ -261,4 +268,54 @@ fn cells_are_compared_by_what_their_test_is_for() {
         };
         assert_eq!(values, [expected]);
     }
+}
+
+/// The demo's cells, cut into slices.
+fn sliced(samples: u32) -> Run {
+    let mut run = fresh("demo", samples);
+    let slices = vtax_model::study::Slices { passes: 4, stream: vtax_model::units::Span::from_millis(10) };
+    run.header.plan.slices = Some(slices);
+    run.header.plan.samples = samples;
+    run
+}
+
+#[test]
+fn rows_of_a_block_take_turns_and_land_together() {
+    let mut run = sliced(3);
+    let planned = samples_left(&run);
+    let mut machine = steady();
+    let ended = go(&mut run, &mut machine);
+    assert_eq!((ended.state, run.samples.len(), machine.taken), (RunState::Complete, planned, planned));
+    // Seven rows and the baseline again, block by block.
+    let block = |sample: &Sample| run.header.study.cells[sample.cell].block();
+    let together = run.samples.chunk_by(|one, next| block(one) == block(next) && one.round == next.round);
+    assert!({ together }.all(|samples| samples.len() == 8));
+}
+
+#[test]
+fn a_row_that_fails_in_its_turn_is_left_out_and_the_others_are_measured() {
+    let vxlan: Row = "vxlan".parse().expect("a row");
+    let mut run = sliced(4);
+    let mut machine = Machine::new(|_, row| match row == vxlan {
+        true => Err(SampleError::cell("no tunnel")),
+        false => Ok(1.0),
+    });
+    let ended = go(&mut run, &mut machine);
+    assert_eq!(ended.state, RunState::Complete);
+    let of_vxlan = |cell: usize| run.header.study.cells[cell].row == vxlan;
+    assert!(!run.samples.iter().any(|sample| of_vxlan(sample.cell)));
+    assert_eq!(run.samples.len(), 4 * 8 * 7, "all others, in each round");
+    assert!(run.failures.iter().all(|failure| of_vxlan(failure.cell)));
+    assert_eq!(run.failures.len(), 8 * GIVE_UP, "each of its cells is given up");
+}
+
+#[test]
+fn a_killed_run_has_whole_blocks_and_goes_on_with_the_next() {
+    let mut run = sliced(2);
+    let mut shelf = Shelf { kept: Vec::new(), room: 20 };
+    let ended = run_rounds(&mut run, &mut steady(), &mut shelf, &mut { PATIENT });
+    assert!(ended.error.is_some() && shelf.kept.len().is_multiple_of(8), "{}", shelf.kept.len());
+    run.samples = shelf.kept;
+    assert_eq!(go(&mut run, &mut steady()).state, RunState::Complete);
+    assert_eq!(samples_left(&run), 0);
 }

@@ -33,7 +33,24 @@ impl Stage {
         notes.dedup();
         let (policy, responder_policy) = (pins.policy.clone(), pins.responder.clone());
         let [initiator, responder] = self.cpus_here();
-        Ok(Placement { policy, responder_policy, initiator, responder, guests: None, notes })
+        self.shared_cpu = self.cpu_for_both(&here.machine, pins);
+        let path = self.shared_cpu;
+        Ok(Placement { policy, responder_policy, initiator, responder, path, guests: None, notes })
+    }
+
+    /// The CPU that both ends of rows that take turns share. A virtual machine's CPUs are shared with others:
+    /// the hypervisor runs one of them now and the other then, which is noise that one CPU doesn't have. All
+    /// rows share it or none, for else they couldn't be compared.
+    fn cpu_for_both(&self, machine: &Machine, pins: &Pins) -> Option<u32> {
+        let automatic = pins.policy == Pinning::Auto && pins.responder.is_none();
+        let free = |party: &Party| {
+            let agent = self.agents.get(party);
+            agent.is_here() && agent.facts.environment.hypervisor != "none"
+        };
+        let of_host = |party: &Party| free(party) && party.vcpus.is_none() && party.pin.is_none();
+        let all = self.rows.iter().flat_map(|staged| staged.pairs.iter().flatten()).all(of_host);
+        let one = PinWish { initiator: Some(1), ..PinWish::default() };
+        (automatic && all).then(|| pin_plan(machine, &one).initiator.first().copied()).flatten()
     }
 
     /// Of the first ends on this machine.

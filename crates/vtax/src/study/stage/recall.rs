@@ -9,6 +9,7 @@ use crate::study::session::same_machine;
 impl Stage {
     /// Takes the ends' CPUs from the run's plan, if these are the ends that it was begun with.
     pub(crate) fn recall(&mut self, header: &RunHeader) -> anyhow::Result<()> {
+        self.shared_cpu = header.placement.path;
         let standing = matches!(self.ground, Ground::Standing(_));
         for staged in &mut self.rows {
             let of_row = |ends: &&RowEnds| ends.method == staged.row && ends.mtu == staged.mtu;

@@ -1,0 +1,216 @@
+//! Connections that last for one transaction, or for none: the responder.
+//! [`connections`](super::connections) has the initiator.
+//!
+//! Anybody can connect to the responder's port, and until a connection has shown the token it is a
+//! stranger's. Each connection has one of the thread's places, and no thread waits for a single one
+//! of them, whatever the engine of the test: a stranger who says nothing holds a place and costs the
+//! measured connections nothing. When few places are left, those strangers are given up that have
+//! been there longest. Nothing is sent before the token was shown; strangers are counted.
+//!
+//! One task of each thread, its *keeper*, serves nobody: it opens and closes the thread's window,
+//! and gives strangers up.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    time::Duration,
+};
+
+use rustix::{
+    io::Errno,
+    process::{Resource, getrlimit},
+};
+use socket2::Socket;
+use vtax_model::{options::Engine as Kind, workload::TestSpec};
+use vtax_sys::clock::now_ns;
+
+use super::Sizes;
+use crate::{
+    account::{Desk, Way},
+    drive::{Engine, Habit, Io, Message, Until},
+    error::EngineError,
+    flow::failed,
+    place::NOWHERE,
+    wire::{HELLO_LEN, read_hello},
+};
+
+/// The slot of a thread's keeper.
+pub(crate) const KEEPER: usize = 0;
+
+/// Places for strangers, all threads of an end together: as many as may wait at the start of a test.
+const STRANGERS: usize = 1024;
+/// With io_uring, where the kernel needs buffers of its own for each.
+const STRANGERS_URING: usize = 256;
+
+/// Places of a thread for the test's own connections, if there are as many: more than its share, as
+/// the kernel doesn't deal them out evenly.
+const OWN_LEAST: usize = 64;
+
+/// Descriptors of a process that places leave alone.
+const OTHERS: u64 = 256;
+
+/// A stranger who has been there for less isn't given up. The token comes with the segment after the
+/// handshake's last.
+const GIVE_UP_AFTER: u64 = 20_000_000;
+
+/// How many connections a thread may have at a time.
+pub(crate) fn places(spec: &TestSpec, threads: usize) -> usize {
+    let (streams, threads) = (spec.streams as usize, threads.max(1));
+    let own = streams.min(OWN_LEAST.max(4 * streams.div_ceil(threads)));
+    let most = if spec.options.engine == Kind::IoUring { STRANGERS_URING } else { STRANGERS };
+    let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX).saturating_sub(OTHERS);
+    let allowed = usize::try_from(allowed).unwrap_or(usize::MAX).saturating_sub(streams);
+    own + most.min(allowed).div_ceil(threads).max(1)
+}
+
+/// The places of one thread.
+#[derive(Default)]
+pub(crate) struct Places {
+    all: Cell<usize>,
+    /// Those that wait for a connection.
+    idle: Cell<usize>,
+    /// Those whose connection hasn't shown the token yet, and since when, the oldest first.
+    unproven: RefCell<VecDeque<(usize, u64)>>,
+}
+
+impl Places {
+    fn take(&self, slot: usize, now: u64, engine: &impl Engine) {
+        self.idle.set(self.idle.get() - 1);
+        self.unproven.borrow_mut().push_back((slot, now));
+        if self.idle.get() == 0 {
+            self.make_room(engine, now);
+        }
+    }
+
+    /// The connection has shown the token, or ends. The newest are at the end, as the test's own are.
+    fn settle(&self, slot: usize) {
+        let mut unproven = self.unproven.borrow_mut();
+        if let Some(place) = unproven.iter().rposition(|(of, _)| *of == slot) {
+            unproven.remove(place);
+        }
+    }
+
+    /// When less than a quarter is free, gives up as many strangers as make it so again.
+    fn make_room(&self, engine: &impl Engine, now: u64) {
+        let missing = (self.all.get() / 4).saturating_sub(self.idle.get());
+        let unproven = self.unproven.borrow();
+        let late = unproven.iter().take_while(|(_, since)| now.saturating_sub(*since) >= GIVE_UP_AFTER);
+        late.take(missing).for_each(|(slot, _)| engine.give_up(*slot));
+    }
+}
+
+/// Where a thread takes connections in.
+pub(crate) struct Door<'a> {
+    pub(crate) listener: &'a Socket,
+    pub(crate) desk: &'a Desk<'a>,
+    pub(crate) places: &'a Places,
+    pub(crate) sizes: Sizes,
+}
+
+impl Door<'_> {
+    /// The keeper's task: the thread's are over when it is.
+    pub(crate) async fn keep<E: Engine>(&self, engine: &E) -> Result<(), EngineError> {
+        let io = engine.io(KEEPER, self.listener, Habit::Turns);
+        io.set_patience(Duration::ZERO);
+        loop {
+            io.nap().await.map_err(|errno| failed(&NOWHERE, "wait", errno, Duration::ZERO))?;
+            self.open_in_time()?;
+            let (_, closes) = self.desk.shared.window();
+            if closes != u64::MAX {
+                self.desk.ends(KEEPER, closes);
+                self.desk.strangers(self.places.unproven.borrow().len());
+                return self.desk.close();
+            }
+            self.places.make_room(engine, now_ns());
+        }
+    }
+
+    /// What a thread answers is counted as its keeper's.
+    fn open_in_time(&self) -> Result<(), EngineError> {
+        if !self.is_open() && self.desk.shared.window().0 != u64::MAX {
+            self.desk.open(KEEPER, Way::Here)?;
+        }
+        Ok(())
+    }
+
+    fn is_open(&self) -> bool {
+        self.desk.window().0 > 0
+    }
+
+    /// A place's task: takes in connections one after the other.
+    pub(crate) async fn serve<E: Engine>(&self, engine: &E, slot: usize) -> Result<(), EngineError> {
+        let io = engine.io(slot, self.listener, Habit::Flood);
+        self.places.all.set(self.places.all.get() + 1);
+        loop {
+            self.places.idle.set(self.places.idle.get() + 1);
+            io.set_patience(Duration::MAX);
+            let socket = match io.accept().await {
+                Ok(socket) => socket,
+                Err(errno) => return self.ended(engine, errno),
+            };
+            let now = now_ns();
+            self.places.take(slot, now, engine);
+            self.desk.begun(now);
+            self.open_in_time()?;
+            let answered = self.answer(engine, slot, &socket).await.is_some();
+            drop(socket);
+            if answered && self.is_open() {
+                self.desk.answered(KEEPER)?;
+            }
+        }
+    }
+
+    /// The listener is shut down when the test is over.
+    fn ended(&self, engine: &impl Engine, errno: Errno) -> Result<(), EngineError> {
+        if self.desk.shared.window().1 == u64::MAX {
+            return Err(failed(&NOWHERE, "accept", errno, Duration::ZERO));
+        }
+        engine.give_up(KEEPER);
+        Ok(())
+    }
+
+    /// None if the token wasn't shown, or the connection broke.
+    async fn answer<E: Engine>(&self, engine: &E, slot: usize, socket: &Socket) -> Option<()> {
+        let io = engine.io(slot, socket, Habit::Flood);
+        io.set_patience(self.desk.shared.session.patience.silence);
+        let shown = self.token(&io).await;
+        self.places.settle(slot);
+        let Some(more) = shown else {
+            self.desk.strangers(1);
+            return None;
+        };
+        self.request(&io, more).await?;
+        let mut message = Message { more: true, ..Message::whole(&[], self.sizes.response) };
+        while message.from < message.len {
+            message.from += io.send(message).await.ok()?;
+        }
+        Some(())
+    }
+
+    /// Waits for the token; returns how much of the request is still to come.
+    async fn token(&self, io: &impl Io) -> Option<usize> {
+        let mut shown = [0; HELLO_LEN];
+        let (mut received, wanted) = (0, HELLO_LEN + self.sizes.request);
+        while received < HELLO_LEN {
+            let look = |bytes: &[u8]| {
+                let place = &mut shown[received..];
+                let len = place.len().min(bytes.len());
+                place[..len].copy_from_slice(&bytes[..len]);
+                bytes.len()
+            };
+            received += self.receive(io, wanted - received, look).await?;
+        }
+        read_hello(&shown, &self.desk.shared.session.token).map(|_| wanted - received)
+    }
+
+    async fn request(&self, io: &impl Io, mut left: usize) -> Option<()> {
+        while left > 0 {
+            left -= self.receive(io, left, <[u8]>::len).await?;
+        }
+        Some(())
+    }
+
+    async fn receive(&self, io: &impl Io, most: usize, look: impl FnOnce(&[u8]) -> usize) -> Option<usize> {
+        io.receive(most, Until::Patience, look).await.ok().filter(|len| *len > 0)
+    }
+}

@@ -1,0 +1,165 @@
+//! The receiving end of a stream that is cut into slices: see the [sending end](crate::task::source::slices).
+//!
+//! The measured time of a slice begins when its lead is over, counted from its first bytes, and ends with its
+//! last ones. So all that was sent after the lead is counted, in all the time that it took.
+
+use vtax_sys::clock::now_ns;
+
+use super::{Came, Sink};
+use crate::{
+    account::{Desk, Way, after},
+    drive::{Io, Until},
+    error::EngineError,
+    sequence::Sequence,
+    task::Line,
+    wire::{Greeting, HELLO_LEN, PAUSED, hello},
+};
+
+/// Receives the warm-up and each slice, and on until the sender has ended.
+pub(crate) async fn receive<I: Io>(
+    line: Line<'_, I>,
+    desk: &Desk<'_>,
+    slot: usize,
+    message: usize,
+) -> Result<(), EngineError> {
+    let mut sink = Sink::new(line, message)?;
+    let passes = sink.line.flow.session.spec.slices.map_or(0, |slices| slices.passes);
+    // The warm-up is slice 0, of which nothing is counted.
+    for number in 0..=passes {
+        sink.receive_slice(desk, slot, number).await?;
+    }
+    desk.shared.one_has_finished();
+    while sink.take(Until::Patience).await? != Some(0) {}
+    desk.whole_flow(sink.tally.arrived, sink.drops()?);
+    Ok(())
+}
+
+/// A part of a slice.
+enum Part {
+    Bytes(usize),
+    /// After these bytes the slice is over.
+    Last(usize),
+}
+
+impl<I: Io> Sink<'_, I> {
+    async fn receive_slice(&mut self, desk: &Desk<'_>, slot: usize, number: u32) -> Result<(), EngineError> {
+        let word = hello(&self.line.flow.session.token, number);
+        let mut tail = [0; HELLO_LEN];
+        let mut led = None;
+        let mut open = false;
+        loop {
+            let part = self.part(&word, &mut tail, led.is_some()).await?;
+            let now = now_ns();
+            let (len, last) = match part {
+                Part::Bytes(len) => (len, false),
+                Part::Last(len) => (len, true),
+            };
+            if led.is_none() {
+                desk.begun(now);
+                self.line.has_begun();
+            }
+            let led = *led.get_or_insert_with(|| after(now, self.line.flow.session.spec.lead()));
+            if open && len > 0 {
+                desk.bytes(slot, len, now)?;
+            }
+            if number > 0 && !open && (last || now >= led) {
+                desk.open(slot, Way::Here)?;
+                self.tally.sequence.iter_mut().for_each(Sequence::open);
+                open = true;
+            }
+            if last {
+                return self.end_slice(desk, open);
+            }
+        }
+    }
+
+    fn end_slice(&mut self, desk: &Desk<'_>, open: bool) -> Result<(), EngineError> {
+        if open {
+            desk.lost(self.tally.sequence.as_ref().map_or(0, Sequence::lost));
+            desk.reordered(self.tally.sequence.as_ref().map_or(0, Sequence::reordered));
+            desk.close()?;
+        }
+        match self.line.is_datagram() {
+            true => self.line.flow.greet(Greeting::Paused),
+            false => self.line.flow.say(PAUSED),
+        }
+    }
+
+    /// `begun`: whether anything of the slice has come yet.
+    async fn part(
+        &mut self,
+        word: &[u8; HELLO_LEN],
+        tail: &mut [u8; HELLO_LEN],
+        begun: bool,
+    ) -> Result<Part, EngineError> {
+        match self.line.is_datagram() {
+            true => self.datagram(begun).await,
+            false => self.bytes(word, tail).await,
+        }
+    }
+
+    /// The word is the last that comes, for the sender waits for its answer; it may come in pieces.
+    async fn bytes(&mut self, word: &[u8; HELLO_LEN], tail: &mut [u8; HELLO_LEN]) -> Result<Part, EngineError> {
+        let look = |bytes: &[u8]| {
+            keep_last(tail, bytes);
+            (bytes.len(), tail == word)
+        };
+        match self.line.receive(usize::MAX, Until::Patience, look).await? {
+            (0, _) => Err(self.line.flow.ended("receive")),
+            (len, true) => Ok(Part::Last(len.saturating_sub(HELLO_LEN))),
+            (len, false) => Ok(Part::Bytes(len)),
+        }
+    }
+
+    /// The end of a slice of which nothing has come is that of the slice before, said again because the answer
+    /// was lost.
+    async fn datagram(&mut self, begun: bool) -> Result<Part, EngineError> {
+        loop {
+            match self.call(Until::Patience).await? {
+                Came::Datagram(number) => {
+                    if let Some(len) = self.tally.count(number) {
+                        return Ok(Part::Bytes(len));
+                    }
+                }
+                Came::Greeting(Greeting::Pause) if begun => return Ok(Part::Last(0)),
+                Came::Greeting(Greeting::Pause) => self.line.flow.greet(Greeting::Paused)?,
+                Came::Greeting(greeting) => {
+                    if self.answer(greeting)? == Some(0) {
+                        return Err(self.line.flow.ended("receive"));
+                    }
+                }
+                Came::Ended => return Err(self.line.flow.ended("receive")),
+                Came::Other if self.line.flow.session.is_stopped() => return Err(EngineError::Cancelled),
+                Came::Bytes(_) | Came::Other | Came::Nothing => {}
+            }
+        }
+    }
+}
+
+/// The last bytes of all that came.
+fn keep_last(tail: &mut [u8; HELLO_LEN], bytes: &[u8]) {
+    let len = bytes.len().min(HELLO_LEN);
+    tail.copy_within(len.., 0);
+    tail[HELLO_LEN - len..].copy_from_slice(&bytes[bytes.len() - len..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_slice_is_known_in_whatever_pieces_it_comes() {
+        let word: Vec<u8> = (1..=HELLO_LEN as u8).collect();
+        let stream = [vec![0x55; 100], word.clone()].concat();
+        for piece in 1..=stream.len() {
+            let mut tail = [0; HELLO_LEN];
+            let mut seen = Vec::new();
+            for bytes in stream.chunks(piece) {
+                keep_last(&mut tail, bytes);
+                seen.push(tail[..] == word[..]);
+            }
+            assert_eq!(seen.pop(), Some(true), "pieces of {piece}");
+            assert!(!seen.contains(&true), "pieces of {piece}");
+        }
+    }
+}

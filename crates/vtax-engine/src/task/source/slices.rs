@@ -1,0 +1,117 @@
+//! The sending end of a stream that is cut into slices.
+//!
+//! A slice is a stretch of messages and a word that it ends here. The receiver answers the word when it has taken
+//! in all that came before: then nothing of this flow is under way while other rows have their turns. No clock
+//! is shared: each end counts what it did between two moments of its own.
+
+use rustix::{
+    io::Errno,
+    net::{SendFlags, send as send_bytes},
+};
+use socket2::Socket;
+use vtax_sys::clock::now_ns;
+
+use super::{MS, Source};
+use crate::{
+    account::{Desk, Way, after},
+    drive::{Io, Until},
+    error::EngineError,
+    task::{Line, handover::Handover},
+    wire::{GREETING_LEN, Greeting, PAUSED, hello},
+};
+
+/// Warms up, and sends through each slice when it is its turn.
+pub(crate) async fn send<I: Io>(
+    line: Line<'_, I>,
+    desk: &Desk<'_>,
+    slot: usize,
+    message: usize,
+) -> Result<(), EngineError> {
+    line.has_begun();
+    let handover = Handover::new(line.flow, message)?;
+    let mut now = now_ns();
+    desk.begun(now);
+    let mut source = Source::new(line, message, handover, now);
+    let mut len = 0;
+    while desk.warming(now, len as u64) {
+        len = source.send().await?;
+        now = now_ns();
+    }
+    source.pause(0).await?;
+    for (number, start) in (1..).zip(desk.turns()) {
+        source.line.sleep(start).await?;
+        source.send_slice(desk, slot).await?;
+        source.pause(number).await?;
+        desk.slot_ended(start, now_ns());
+    }
+    source.line.sleep(desk.shared.schedule.ends).await?;
+    desk.whole_flow(source.handover.datagrams(), 0);
+    source.say_end().await
+}
+
+impl<I: Io> Source<'_, I> {
+    async fn send_slice(&mut self, desk: &Desk<'_>, slot: usize) -> Result<(), EngineError> {
+        let led = after(now_ns(), self.line.flow.session.spec.lead());
+        while now_ns() < led {
+            self.send().await?;
+        }
+        let mut now = desk.open(slot, Way::There)?;
+        let (_, closes) = desk.window();
+        while now < closes {
+            let len = self.send().await?;
+            now = now_ns();
+            desk.bytes(slot, len, now)?;
+        }
+        desk.close()
+    }
+
+    /// Says that the slice with this number ends here, and waits until the receiver has all of it.
+    async fn pause(&mut self, number: u32) -> Result<(), EngineError> {
+        match self.line.is_datagram() {
+            true => self.pause_datagrams().await,
+            false => self.pause_bytes(number).await,
+        }
+    }
+
+    /// Nagle's algorithm would hold the word back until what went before is acknowledged.
+    async fn pause_bytes(&mut self, number: u32) -> Result<(), EngineError> {
+        let flow = self.line.flow;
+        let session = &flow.session;
+        let keeps = session.spec.options.socket.nodelay == Some(true);
+        flow.option("TCP_NODELAY", flow.socket.set_tcp_nodelay(true))?;
+        let word = hello(&session.token, number);
+        let mut said = 0;
+        while said < word.len() {
+            let call =
+                |socket: &Socket, _: &mut [u8], flags| send_bytes(socket, &word[said..], flags | SendFlags::NOSIGNAL);
+            said += self.line.io.send_by(call).await.map_err(|errno| self.line.failed("send", errno))?;
+        }
+        flow.option("TCP_NODELAY", flow.socket.set_tcp_nodelay(keeps))?;
+        match self.line.receive_all(1).await? {
+            PAUSED => Ok(()),
+            _ => Err(EngineError::Protocol { peer: flow.peer.clone(), what: "something else than the end of a slice" }),
+        }
+    }
+
+    /// Said again until it is answered: the receiver's buffer may be full.
+    async fn pause_datagrams(&mut self) -> Result<(), EngineError> {
+        let flow = self.line.flow;
+        let latest = after(now_ns(), flow.session.patience.silence);
+        loop {
+            flow.greet(Greeting::Pause)?;
+            let again = now_ns() + MS;
+            let look = |datagram: &[u8]| Greeting::read(datagram, &flow.session.token);
+            match self.line.io.receive(GREETING_LEN + 1, Until::Moment(again), look).await {
+                Ok(Some((index, Greeting::Paused))) if index == flow.index => return Ok(()),
+                Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(errno) => return Err(self.line.failed("receive", errno)),
+            }
+            if flow.session.is_stopped() {
+                return Err(EngineError::Cancelled);
+            }
+            if now_ns() >= latest {
+                return Err(flow.failed("end a slice", Errno::AGAIN, flow.session.patience.silence));
+            }
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What a test costs in CPU time, against what is known of it for certain.
+
+use std::time::Duration;
+
+use vtax_model::{
+    measurement::{EndReport, ThreadCpu},
+    workload::{TestSpec, Transport},
+};
+
+use crate::pair::*;
+
+/// The windows of the two ends differ a little, and the account of a machine has ticks in it.
+const SLACK: f64 = 0.05;
+
+fn threads(report: &EndReport) -> f64 {
+    let used = |thread: &ThreadCpu| thread.user + thread.system;
+    report.threads.iter().map(used).sum()
+}
+
+/// Both ends are on this machine, so it has worked for the threads of both.
+fn check(spec: &TestSpec) {
+    let [initiator, responder] = both(spec, &setup());
+    let used = threads(&initiator) + threads(&responder);
+    for report in [&initiator, &responder] {
+        let machine = report.machine;
+        let case =
+            format!("{} {} {:?}: {machine:?}, threads {used}", spec.options.engine, spec.transport, spec.workload);
+        let busy = machine.busy.expect("a machine's work is known");
+        assert!(!machine.raised, "{case}");
+        assert!(busy >= used * 0.97 - SLACK - machine.steal, "{case}");
+        assert!(busy <= f64::from(machine.cpus) * (report.seconds + SLACK), "{case}");
+    }
+}
+
+#[test]
+fn the_machine_has_worked_no_less_than_the_threads_of_both_ends() {
+    let _alone = alone();
+    for engine in ENGINES {
+        for transport in [Transport::Tcp, Transport::Udp] {
+            for workload in [rr(1, 1), stream(1_400)] {
+                check(&lasting(on(engine, spec(transport, workload, 1)), 700));
+            }
+        }
+    }
+}
+
+#[test]
+fn threads_are_charged_what_the_scheduler_says() {
+    let _alone = alone();
+    let spec = lasting(on(vtax_model::options::Engine::BusyPoll, spec(Transport::Tcp, rr(1, 1), 1)), 60);
+    let [initiator, _] = both(&spec, &setup());
+    assert!(threads(&initiator) > 0.0 && threads(&initiator) <= initiator.seconds + SLACK, "{initiator:?}");
+    assert!(initiator.seconds >= Duration::from_millis(20).as_secs_f64());
+}

@@ -1,0 +1,121 @@
+//! Samples that are cut into slices.
+
+use std::thread;
+
+use vtax_engine::{Cancel, EndSetup, Initiator, Responder, Schedule, Token};
+use vtax_model::{
+    measurement::{EndReport, Slice},
+    options::Engine,
+    units::Span,
+    workload::{Sliced, TestSpec, Transport, Workload},
+};
+use vtax_sys::clock::now_ns;
+
+use crate::pair::{both, lasting, on, rr, setup, spec, stream};
+
+const MS: u64 = 1_000_000;
+
+fn sliced(spec: TestSpec, passes: u32, millis: u64) -> TestSpec {
+    let slices = Some(Sliced { passes, span: Span::from_millis(500) });
+    TestSpec { slices, ..lasting(spec, millis) }
+}
+
+fn by(spec: &TestSpec, setup: &EndSetup, schedule: Schedule) -> [EndReport; 2] {
+    let (token, cancel) = (Token::random(), Cancel::new());
+    let responder = Responder::bind(spec, setup, token).expect("bound");
+    let target = responder.target();
+    thread::scope(|scope| {
+        let served = scope.spawn(|| responder.serve(&cancel));
+        let initiator = Initiator::connect(spec, setup, &target, token, &cancel).expect("connected");
+        let initiated = initiator.run(schedule, None, &cancel).map_err(|failed| failed.error).expect("measured");
+        [initiated, served.join().expect("no panic").map_err(|failed| failed.error).expect("served")]
+    })
+}
+
+fn total(slices: &[Slice], of: fn(&Slice) -> u64) -> u64 {
+    slices.iter().map(of).sum()
+}
+
+#[test]
+fn both_ends_count_the_same_transactions_of_each_slice() {
+    for (transport, engine) in [Transport::Tcp, Transport::Udp]
+        .into_iter()
+        .flat_map(|transport| [Engine::Blocking, Engine::Epoll, Engine::BusyPoll].map(|engine| (transport, engine)))
+    {
+        let [initiator, responder] = both(&on(engine, sliced(spec(transport, rr(1, 1), 1), 3, 10)), &setup());
+        assert_eq!((initiator.slices.len(), responder.slices.len()), (3, 3), "{transport} {engine}");
+        for (asked, answered) in initiator.slices.iter().zip(&responder.slices) {
+            assert!(asked.transactions > 0 && asked.seconds >= 0.01, "{asked:?}");
+            assert_eq!(asked.bytes, answered.bytes, "{transport} {engine}");
+            assert!(asked.cpu > 0.0 && asked.cpu <= asked.seconds * 1.5, "{asked:?}");
+        }
+        assert_eq!(total(&initiator.slices, |slice| slice.transactions), initiator.transactions);
+        assert_eq!(initiator.rtt.as_ref().map(|rtt| rtt.count()), Some(initiator.transactions));
+        let seconds: f64 = initiator.slices.iter().map(|slice| slice.seconds).sum();
+        assert!((seconds - initiator.seconds).abs() < 1e-9);
+        assert_eq!(initiator.machine.cpus, 0, "between slices the machine works for others");
+    }
+}
+
+#[test]
+fn a_stream_tells_its_slices_apart_without_a_common_clock() {
+    for (transport, message) in [(Transport::Tcp, 64 << 10), (Transport::Tcp, 1 << 20), (Transport::Udp, 1472)] {
+        let [sender, receiver] = both(&sliced(spec(transport, stream(message), 1), 3, 20), &setup());
+        assert_eq!((sender.slices.len(), receiver.slices.len()), (3, 3), "{transport}");
+        for (sent, received) in sender.slices.iter().zip(&receiver.slices) {
+            assert!(sent.bytes > 0 && received.bytes > 0, "{transport}: {sent:?} {received:?}");
+            assert!(received.seconds > 0.005 && received.cpu > 0.0, "{transport}: {received:?}");
+        }
+        assert_eq!(total(&receiver.slices, |slice| slice.bytes), receiver.bytes);
+        let lost = total(&receiver.slices, |slice| slice.lost);
+        assert_eq!(lost, receiver.lost, "{transport}");
+    }
+}
+
+#[test]
+fn slices_begin_when_the_schedule_says_so() {
+    for workload in [rr(1, 1), stream(16 << 10)] {
+        let spec = sliced(spec(Transport::Tcp, workload, 1), 2, 5);
+        let start = now_ns() + 50 * MS;
+        let slices = vec![start + 60 * MS, start + 120 * MS];
+        let ends = start + 180 * MS;
+        let schedule = Schedule { at: Some(start), slices, slot: 40 * MS, ends };
+        let [initiator, _] = by(&spec, &setup(), schedule);
+        assert!(initiator.started_ns >= start && now_ns() >= ends);
+        assert_eq!(initiator.slices.len(), 2);
+    }
+}
+
+#[test]
+fn a_slice_that_takes_longer_than_its_slot_is_told() {
+    let spec = sliced(spec(Transport::Tcp, rr(1, 1), 1), 2, 20);
+    let start = now_ns() + 10 * MS;
+    let slices = vec![start + 30 * MS, start + 60 * MS];
+    let schedule = Schedule { at: Some(start), slices, slot: 5 * MS, ends: start + 100 * MS };
+    let [initiator, _] = by(&spec, &setup(), schedule);
+    assert!(initiator.overrun_ns >= 15 * MS, "{} ns", initiator.overrun_ns);
+}
+
+#[test]
+fn tests_whose_ends_cannot_tell_slices_apart_are_refused() {
+    let refused = |workload: Workload, streams| {
+        let spec = sliced(spec(Transport::Tcp, workload, streams), 2, 5);
+        Responder::bind(&spec, &setup(), Token::random()).err().map(|error| error.to_string())
+    };
+    for (workload, streams) in [(crate::pair::crr(1, 1), 1), (rr(1, 1), 2), (Workload::Cc, 1)] {
+        let error = refused(workload, streams).expect("refused");
+        assert!(error.contains("slices are for rr and stream"), "{error}");
+    }
+}
+
+/// An end that holds CPUs awake says so if it may not, and goes on.
+#[test]
+fn idle_states_are_held_off_or_it_is_said_why_not() {
+    let mut spec = sliced(spec(Transport::Tcp, rr(1, 1), 1), 1, 5);
+    spec.options.idle = vtax_model::options::Idle::Poll;
+    let [initiator, responder] = both(&spec, &setup());
+    let may = std::fs::OpenOptions::new().write(true).open("/dev/cpu_dma_latency").is_ok();
+    for report in [initiator, responder] {
+        assert_eq!(report.idle_not_held.is_none(), may, "{:?}", report.idle_not_held);
+    }
+}

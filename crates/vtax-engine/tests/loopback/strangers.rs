@@ -1,0 +1,133 @@
+//! Whoever connects to a test of connections without its token, while it runs.
+
+use std::{
+    io::{ErrorKind, Read, Write},
+    net::TcpStream,
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use vtax_engine::Token;
+use vtax_model::{
+    measurement::EndReport,
+    options::Engine,
+    workload::{TestSpec, Transport, Workload},
+};
+
+use crate::pair::*;
+
+/// Far below the time that a stranger has to show a token, and far above what a busy machine needs.
+const NOTICEABLE: Duration = Duration::from_millis(400);
+
+/// What a stranger does once connected.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Conduct {
+    Silent,
+    /// As long as a token and a request, and longer.
+    Garbage,
+    /// A part of what a token takes.
+    Part,
+    LeavesAtOnce,
+}
+
+const CONDUCTS: [Conduct; 4] = [Conduct::Silent, Conduct::Garbage, Conduct::Part, Conduct::LeavesAtOnce];
+
+fn connect(port: u16, conduct: Conduct) -> Option<TcpStream> {
+    let mut stream = TcpStream::connect(target(port)).unwrap();
+    let said: &[u8] = match conduct {
+        Conduct::Silent => &[],
+        Conduct::Garbage => &[0x5a; 1000],
+        Conduct::Part => &[0x5a; 7],
+        Conduct::LeavesAtOnce => return None,
+    };
+    let _ = stream.write_all(said);
+    Some(stream)
+}
+
+/// Nothing came, and the connection has ended.
+fn is_turned_away(mut stream: TcpStream) -> bool {
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    match stream.read(&mut [0; 16]) {
+        Ok(len) => len == 0,
+        Err(error) => error.kind() == ErrorKind::ConnectionReset,
+    }
+}
+
+/// Runs a test into which strangers come while it is measured; they stay until it is over.
+fn amid(conducts: &[Conduct], spec: &TestSpec) -> [EndReport; 2] {
+    let (done, stay) = mpsc::channel();
+    let conducts = conducts.to_vec();
+    let token = Token::random();
+    let mut party = None;
+    let outcomes = both_with(spec, &setup(), [token, token], |port, _| {
+        party = Some(thread::spawn(move || {
+            thread::sleep(Duration::from_millis(300));
+            let strangers: Vec<_> = conducts.iter().filter_map(|conduct| connect(port, *conduct)).collect();
+            let _: Result<(), _> = stay.recv();
+            assert!(strangers.into_iter().all(is_turned_away), "a stranger was answered, or not let go");
+        }));
+    });
+    drop(done);
+    party.unwrap().join().unwrap();
+    outcomes.map(|outcome| outcome.unwrap())
+}
+
+fn check(spec: &TestSpec, strangers: usize, [initiator, responder]: &[EndReport; 2]) {
+    let case = format!("{} {:?} {strangers}", spec.options.engine, spec.workload);
+    let rtt = initiator.rtt.as_ref().unwrap();
+    assert!(Duration::from_nanos(rtt.max()) < NOTICEABLE, "{case}: {} ns", rtt.max());
+    assert!(rtt.count() == initiator.transactions && initiator.transactions > 100, "{case}");
+    assert_eq!((responder.strangers, initiator.strangers), (strangers as u64, 0), "{case}");
+}
+
+fn run(workload: Workload, engine: Engine, streams: u32, conducts: &[Conduct]) {
+    let spec = lasting(on(engine, spec(Transport::Tcp, workload, streams)), 1_500);
+    check(&spec, conducts.len(), &amid(conducts, &spec));
+}
+
+#[test]
+fn four_silent_strangers_take_no_time_from_crr_or_cc() {
+    let _alone = alone();
+    for workload in [crr(1, 1), Workload::Cc] {
+        for engine in ENGINES {
+            run(workload, engine, 1, &[Conduct::Silent; 4]);
+        }
+    }
+}
+
+#[test]
+fn a_hundred_and_twenty_silent_strangers_take_no_time_from_crr_or_cc() {
+    let _alone = alone();
+    for workload in [crr(1, 1), Workload::Cc] {
+        for engine in ENGINES {
+            run(workload, engine, 2, &[Conduct::Silent; 120]);
+        }
+    }
+}
+
+#[test]
+fn strangers_of_every_kind_get_nothing_and_are_counted() {
+    let _alone = alone();
+    for workload in [crr(1, 1), crr(700, 20_000), Workload::Cc] {
+        for engine in ENGINES {
+            run(workload, engine, 2, &CONDUCTS.repeat(10));
+        }
+    }
+}
+
+/// More of them than there are places.
+#[test]
+fn strangers_that_fill_all_places_are_given_up() {
+    let _alone = alone();
+    for engine in ENGINES {
+        let spec = lasting(on(engine, spec(Transport::Tcp, crr(1, 1), 1)), 2_500);
+        check(&spec, 2_000, &amid(&[Conduct::Silent; 2_000], &spec));
+    }
+}
+
+#[test]
+fn a_test_without_strangers_counts_none() {
+    let spec = spec(Transport::Tcp, crr(1, 1), 2);
+    assert!(both(&spec, &setup()).iter().all(|report| report.strangers == 0));
+}

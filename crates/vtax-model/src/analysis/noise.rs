@@ -1,0 +1,170 @@
+//! Why figures are noisy: the causes that a result shows by itself, and what would remove each.
+
+use crate::{
+    options::Idle,
+    result::{CellRecord, ResultDocument, SummaryRecord},
+    workload::{TestKind, Transport},
+};
+
+/// Above this share of the CPUs, others are a cause of noise.
+const NOTABLE: f64 = 0.02;
+/// Above this share of lost datagrams, what arrives depends on what was dropped when.
+const MUCH_LOST: f64 = 0.001;
+/// Waking a CPU from such a state takes as long as a short round trip.
+const DEEP_IDLE_US: u32 = 10;
+/// Fewer rounds can't show any difference at 5 %: 2 / 2^5 is 6 %.
+const FEWEST_ROUNDS: usize = 6;
+
+/// A cause of noise.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub enum Cause {
+    /// Too few rounds to show anything.
+    FewRounds(usize),
+    /// BBR paces the stream by its own guess of what the path can do; segments sent again, over all samples.
+    Bbr(u64),
+    /// Share of the CPUs that other programs took.
+    OtherPrograms(f64),
+    /// Share of the CPUs that the hypervisor gave to others.
+    Stolen(f64),
+    /// Share of the time that the guests waited for a CPU.
+    GuestsWaited(f64),
+    /// CPUs sleep between packets; µs that waking them takes at most, if the kernel tells.
+    Idle(Option<u32>),
+    /// Datagrams that a socket had no room for, over all samples.
+    SocketDrops(u64),
+    /// Share of the datagrams that never arrived.
+    Lost(f64),
+    /// Datagrams that were overtaken, over all samples.
+    Reordered(u64),
+}
+
+/// The causes that are known of a cell, the likeliest first.
+pub fn causes(document: &ResultDocument, record: &CellRecord) -> Vec<Cause> {
+    let pairs = record.tax.as_ref().map(|tax| tax.pairs);
+    let disturbance = &document.disturbance;
+    let share = |share: f64, cause: fn(f64) -> Cause| (share > NOTABLE).then(|| cause(share));
+    let mut causes: Vec<Cause> = [
+        pairs.filter(|pairs| *pairs < FEWEST_ROUNDS).map(Cause::FewRounds),
+        bbr(document, record),
+        share(disturbance.other_programs, Cause::OtherPrograms),
+        share(disturbance.stolen, Cause::Stolen),
+        share(disturbance.guests_waited.unwrap_or(0.0), Cause::GuestsWaited),
+        idle(document, record),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    causes.extend(record.summary.as_ref().into_iter().flat_map(of_datagrams));
+    causes
+}
+
+fn bbr(document: &ResultDocument, record: &CellRecord) -> Option<Cause> {
+    let bulk = !record.cell.workload.kind().is_transactions() && record.cell.transport == Transport::Tcp;
+    let retransmits = record.summary.as_ref().map_or(0, |summary| summary.retransmits);
+    (bulk && congestion_control(document, record).starts_with("bbr")).then_some(Cause::Bbr(retransmits))
+}
+
+/// Of the end that sends: what was chosen, else its machine's.
+fn congestion_control<'a>(document: &'a ResultDocument, record: &'a CellRecord) -> &'a str {
+    if let Some(chosen) = &record.cell.options.socket.congestion {
+        return chosen.name();
+    }
+    let pair = record.ends.as_ref().and_then(|ends| ends.pairs.first());
+    let sender = pair.map(|pair| match record.cell.workload.kind() {
+        TestKind::Maerts => &pair.responder,
+        _ => &pair.initiator,
+    });
+    let environment = sender.and_then(|end| end.environment.as_ref()).unwrap_or(&document.environment);
+    &environment.congestion_control
+}
+
+/// Only where CPUs have time to sleep: while they wait for a transaction. A halted CPU of a virtual machine is woken
+/// by the hypervisor, whatever states it shows to its guest.
+fn idle(document: &ResultDocument, record: &CellRecord) -> Option<Cause> {
+    let environment = &document.environment;
+    let deepest = environment.deepest_idle_us;
+    let virtual_cpus = !matches!(environment.hypervisor.as_str(), "" | "none");
+    let sleeps = deepest.is_some_and(|us| us >= DEEP_IDLE_US) || virtual_cpus;
+    let waits = record.cell.workload.kind().is_transactions() && record.cell.options.idle == Idle::System;
+    (sleeps && waits).then_some(Cause::Idle(deepest.filter(|us| *us >= DEEP_IDLE_US)))
+}
+
+fn of_datagrams(summary: &SummaryRecord) -> impl Iterator<Item = Cause> {
+    let SummaryRecord { socket_drops, lost_share, reordered, .. } = *summary;
+    let causes = [
+        (socket_drops > 0 && lost_share > MUCH_LOST).then_some(Cause::SocketDrops(socket_drops)),
+        (socket_drops == 0 && lost_share > MUCH_LOST).then_some(Cause::Lost(lost_share)),
+        (reordered > 0).then_some(Cause::Reordered(reordered)),
+    ];
+    causes.into_iter().flatten()
+}
+
+impl Cause {
+    /// What is the matter, as a part of a sentence that is true of all cells of a kind: without their counts.
+    pub fn why(self) -> String {
+        let percent = |share: f64| format!("{:.1} %", share * 1e2);
+        match self {
+            Cause::FewRounds(rounds) => format!("{rounds} rounds are too few to show any difference"),
+            Cause::Bbr(0) => "BBR paces the stream by its own guess of the path's rate".into(),
+            Cause::Bbr(_) => "BBR paces the stream by its own guess of the path's rate, and sent segments again".into(),
+            Cause::OtherPrograms(share) => format!("other programs took {} of the CPUs", percent(share)),
+            Cause::Stolen(share) => format!("the hypervisor gave {} of the CPUs to others", percent(share)),
+            Cause::GuestsWaited(share) => format!("guests waited for a CPU {} of the time", percent(share)),
+            Cause::Idle(Some(us)) => format!("CPUs sleep between packets, and waking one takes up to {us} µs"),
+            Cause::Idle(None) => "CPUs sleep between packets, and the hypervisor has to wake them".into(),
+            Cause::SocketDrops(_) => "datagrams found a socket's buffer full".into(),
+            Cause::Lost(_) => "datagrams were lost".into(),
+            Cause::Reordered(_) => "datagrams were overtaken by later ones".into(),
+        }
+    }
+
+    /// What would remove it.
+    pub fn remedy(self) -> &'static str {
+        match self {
+            Cause::FewRounds(_) => "more rounds: --samples",
+            Cause::Bbr(_) => "--congestion cubic",
+            Cause::OtherPrograms(_) => "stop them",
+            Cause::Stolen(_) => "a machine with CPUs of its own",
+            Cause::GuestsWaited(_) => "fewer guests or more CPUs",
+            Cause::Idle(_) => "--idle poll",
+            Cause::SocketDrops(_) | Cause::Lost(_) => "a lower rate: --bitrate",
+            Cause::Reordered(_) => "both ends on CPUs of one's choice: --pin",
+        }
+    }
+}
+
+/// Segments that TCP sent again over a path that loses nothing.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NeedlessRetransmits {
+    /// Over all samples.
+    pub segments: u64,
+    /// Of all segments, if each was as large as the MTU lets it be.
+    pub share: f64,
+}
+
+/// What a wire between namespaces has no reason for: nothing is lost there, so segments that are sent again
+/// overtook each other between the backlogs of two CPUs, or found a full buffer. None if they are few, or if something
+/// on the path might lose packets.
+pub fn needless_retransmits(record: &CellRecord) -> Option<NeedlessRetransmits> {
+    const TCP_AND_IP: u32 = 52;
+    const FEW: f64 = 1e-4;
+    let summary = record.summary.as_ref()?;
+    let bytes: u64 = record.samples.iter().map(|sample| sample.figures.bytes).sum();
+    let segments = bytes as f64 / f64::from(record.cell.mtu.get().saturating_sub(TCP_AND_IP).max(1));
+    let share = summary.retransmits as f64 / segments;
+    let bulk = !record.cell.workload.kind().is_transactions() && record.cell.transport == Transport::Tcp;
+    let many = bulk && share.is_finite() && share > FEW;
+    (many && is_lossless(record)).then_some(NeedlessRetransmits { segments: summary.retransmits, share })
+}
+
+/// Links that hand packets on in memory, without a queue that could drop them.
+fn is_lossless(record: &CellRecord) -> bool {
+    const KINDS: [&str; 5] = ["veth", "bridge", "macvlan", "ipvlan", "vxlan"];
+    let hops = record.path.as_ref().map_or(&[][..], |path| &path.hops);
+    let hands_on = |hop: &crate::run::Hop| KINDS.contains(&hop.kind.as_str()) && hop.qdisc == "noqueue";
+    !hops.is_empty() && hops.iter().all(hands_on)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,181 @@
+//! Every comparison of a run, and what its baseline differs from itself.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    cell::{Arm, Block, Cell, Instrument},
+    result::{Delta, FloorRecord, Metric, TaxRecord},
+    run::Run,
+    stats::{
+        Comparison, Confidence, Finding, NoiseFloor, Pair, PairedTax, Significance, Verdict, holm, judge_family, median,
+    },
+};
+
+/// The baseline against itself.
+pub(super) struct Floor {
+    block: Block,
+    of: Metric,
+    floor: NoiseFloor,
+    baseline: f64,
+}
+
+/// One entry for each block and metric that was measured in two rounds or more.
+pub(super) fn floors(run: &Run) -> Vec<Floor> {
+    let cells = &run.header.study.cells;
+    let baselines = cells.iter().enumerate().filter(|(_, cell)| cell.row == run.header.study.baseline);
+    let floor = |index: usize, cell: &Cell, of: Metric| {
+        let pairs = pairs(run, of, (index, Arm::A), (index, Arm::APrime));
+        let floor = NoiseFloor::of(&pairs, Confidence::P95).ok()?;
+        Some(Floor { block: cell.block(), of, floor, baseline: typical(of, &pairs) })
+    };
+    let metrics = baselines.flat_map(|(index, cell)| metrics(cell).map(move |of| (index, cell, of)));
+    metrics.filter_map(|(index, cell, of)| floor(index, cell, of)).collect()
+}
+
+fn metrics(cell: &Cell) -> impl Iterator<Item = Metric> {
+    Metric::all_of(cell.workload.kind()).into_iter()
+}
+
+/// A metric of two arms, round by round, where both have one: a round without any CPU time or payload has no
+/// ratio.
+fn pairs(run: &Run, of: Metric, baseline: (usize, Arm), cell: (usize, Arm)) -> Vec<Pair> {
+    let test = run.header.study.cells[cell.0].workload.kind();
+    let arm = |(index, arm): (usize, Arm)| -> BTreeMap<u32, f64> {
+        let mine = run.samples.iter().filter(|sample| sample.cell == index && sample.arm == arm);
+        let values = mine.map(|sample| (sample.round, of.value(test, &sample.figures)));
+        values.filter(|(_, value)| value.is_finite() && *value > 0.0).collect()
+    };
+    let (baseline, cell) = (arm(baseline), arm(cell));
+    let pair = |(round, &baseline): (&u32, &f64)| Some(Pair { baseline, cell: *cell.get(round)? });
+    baseline.iter().filter_map(pair).collect()
+}
+
+/// The baseline's median over rounds, in the unit of costs.
+fn typical(of: Metric, pairs: &[Pair]) -> f64 {
+    median(&pairs.iter().map(|pair| of.in_unit(pair.baseline)).collect::<Vec<_>>())
+}
+
+fn delta(block: &Block, of: Metric, baseline: f64, [ratio, low, high]: [f64; 3]) -> Delta {
+    let more = |ratio: f64| baseline * (of.cost_ratio(ratio) - 1.0);
+    let (one, other) = (more(low), more(high));
+    Delta {
+        baseline,
+        delta: more(ratio),
+        delta_low: one.min(other),
+        delta_high: one.max(other),
+        unit: of.unit(block.test),
+    }
+}
+
+/// With what of them is more than chance: one of twenty intervals excludes "the same" by chance, and a run has many
+/// blocks.
+pub(super) fn floor_records(floors: &[Floor]) -> Vec<FloorRecord> {
+    let mut families: BTreeMap<Family, Vec<usize>> = BTreeMap::new();
+    for (index, floor) in floors.iter().enumerate() {
+        families.entry(family(&floor.block, floor.of)).or_default().push(index);
+    }
+    let mut records: Vec<FloorRecord> = floors.iter().map(floor_record).collect();
+    for family in families.values() {
+        let adjusted = holm(&family.iter().map(|index| floors[*index].floor.p).collect::<Vec<_>>());
+        for (index, p) in family.iter().zip(adjusted) {
+            records[*index].biased = p.get() < Significance::FIVE_PERCENT.get();
+        }
+    }
+    records
+}
+
+fn floor_record(floor: &Floor) -> FloorRecord {
+    let Floor { block, of, floor, baseline } = floor;
+    let NoiseFloor { ratio, low, high, .. } = *floor;
+    let smallest = floor.smallest_shown(floor.pairs(), Significance::FIVE_PERCENT);
+    FloorRecord {
+        transport: block.transport,
+        test: block.test,
+        mtu: block.mtu,
+        streams: block.streams,
+        variant: block.variant,
+        instrument: block.instrument,
+        of: *of,
+        ratio,
+        low,
+        high,
+        delta: Some(delta(block, *of, *baseline, [ratio, low, high])),
+        floor: floor.floor.cost(of.direction()),
+        smallest_shown: smallest.map(|difference| difference.cost(of.direction())),
+        pairs: floor.pairs(),
+        biased: false,
+    }
+}
+
+/// A cell against its baseline by one metric.
+struct Compared<'a> {
+    index: usize,
+    block: Block,
+    of: Metric,
+    tax: PairedTax,
+    baseline: f64,
+    floor: Option<&'a NoiseFloor>,
+}
+
+/// Comparisons that are judged together: what is read as one table with one answer. The two instruments answer
+/// two questions; speed (round trips, goodput, files) and CPU time are two more.
+type Family = (Instrument, bool);
+
+fn family(block: &Block, of: Metric) -> Family {
+    (block.instrument, of == Metric::Cpu)
+}
+
+/// Every comparison of the run by cell; of each cell the metric first that its test is judged by.
+pub(super) fn taxes(run: &Run, floors: &[Floor]) -> BTreeMap<usize, Vec<TaxRecord>> {
+    let mut families: BTreeMap<Family, Vec<Compared<'_>>> = BTreeMap::new();
+    for compared in comparisons(run, floors) {
+        families.entry(family(&compared.block, compared.of)).or_default().push(compared);
+    }
+    let mut taxes: BTreeMap<usize, Vec<TaxRecord>> = BTreeMap::new();
+    for family in families.values() {
+        let comparisons: Vec<_> = family.iter().map(|of| Comparison { tax: &of.tax, floor: of.floor }).collect();
+        for (compared, finding) in family.iter().zip(judge_family(&comparisons)) {
+            taxes.entry(compared.index).or_default().push(tax_record(compared, finding, family.len()));
+        }
+    }
+    taxes
+}
+
+fn comparisons<'a>(run: &Run, floors: &'a [Floor]) -> Vec<Compared<'a>> {
+    let (cells, baseline) = (&run.header.study.cells, run.header.study.baseline);
+    let compare = |index: usize, cell: &Cell, of: Metric| {
+        let block = cell.block();
+        let of_block = |other: &Cell| other.row == baseline && other.block() == block;
+        let against = cells.iter().position(of_block).filter(|against| *against != index)?;
+        let pairs = pairs(run, of, (against, Arm::A), (index, Arm::A));
+        let tax = PairedTax::of(&pairs, Confidence::P95).ok()?;
+        let floor = floors.iter().find(|floor| (floor.block, floor.of) == (block, of)).map(|floor| &floor.floor);
+        Some(Compared { index, block, of, tax, baseline: typical(of, &pairs), floor })
+    };
+    let all = cells.iter().enumerate().flat_map(|(index, cell)| metrics(cell).map(move |of| (index, cell, of)));
+    all.filter_map(|(index, cell, of)| compare(index, cell, of)).collect()
+}
+
+fn tax_record(compared: &Compared<'_>, finding: Finding, family: usize) -> TaxRecord {
+    let Compared { block, of, tax, baseline, floor, .. } = compared;
+    let direction = of.direction();
+    let verdict = finding.shift.verdict(direction);
+    // At the level that Holm asks of the smallest p: rather too large than too small.
+    let could_show = || tax.smallest_shown(Significance::FIVE_PERCENT.shared_by(family));
+    TaxRecord {
+        of: *of,
+        instrument: block.instrument,
+        ratio: tax.ratio,
+        low: tax.low,
+        high: tax.high,
+        delta: Some(delta(block, *of, *baseline, [tax.ratio, tax.low, tax.high])),
+        p: tax.p.get(),
+        p_adjusted: finding.adjusted_p.get(),
+        verdict,
+        at_most: (verdict == Verdict::NoneLarger).then(|| tax.costs_at_most(direction)),
+        could_show: (!verdict.is_shown()).then(could_show).flatten().map(|least| least.cost(direction)),
+        pairs: tax.pairs,
+        floor: floor.map(|floor| floor.floor.cost(direction)),
+        within_floor: finding.within_floor,
+    }
+}

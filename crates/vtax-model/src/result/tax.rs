@@ -1,0 +1,207 @@
+//! What a cell costs over its baseline, by each of its metrics, and what the baseline differs from itself.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    cell::Instrument,
+    run::Figures,
+    stats::{Direction, Verdict},
+    units::Mtu,
+    workload::{TestKind, Transport},
+};
+
+/// What a comparison is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Metric {
+    /// Mean time of a transaction: lower is better.
+    Rtt,
+    /// Goodput: higher is better.
+    Goodput,
+    /// Elapsed time of a file transfer: lower is better.
+    Real,
+    /// Execution time of the measuring threads of both ends, for a transaction or a KB: lower is better.
+    Cpu,
+}
+
+impl Metric {
+    /// The metric that a test is judged by.
+    pub fn of(test: TestKind) -> Metric {
+        match test {
+            TestKind::Rr | TestKind::Crr | TestKind::Cc => Metric::Rtt,
+            TestKind::Stream | TestKind::Maerts | TestKind::Bidirectional => Metric::Goodput,
+            TestKind::File => Metric::Real,
+        }
+    }
+
+    /// All that a test is compared by; the first is what it is judged by.
+    pub fn all_of(test: TestKind) -> [Metric; 2] {
+        [Metric::of(test), Metric::Cpu]
+    }
+
+    /// What is good in it.
+    pub fn direction(self) -> Direction {
+        match self {
+            Metric::Rtt | Metric::Real | Metric::Cpu => Direction::LowerIsBetter,
+            Metric::Goodput => Direction::HigherIsBetter,
+        }
+    }
+
+    /// Its value in one sample of this test: µs, Mb/s or seconds; CPU: µs for a transaction, ns for a KB.
+    pub fn value(self, test: TestKind, figures: &Figures) -> f64 {
+        match self {
+            Metric::Rtt => figures.rtt_us(),
+            Metric::Goodput => figures.goodput_mbps(),
+            Metric::Real => figures.file.map_or(f64::NAN, |file| file.real),
+            Metric::Cpu if test.is_transactions() => figures.threads_us_per_transaction(),
+            Metric::Cpu => figures.threads_us_per_kb() * 1e3,
+        }
+    }
+
+    /// The unit in which a cost is told.
+    pub fn unit(self, test: TestKind) -> Unit {
+        match (self, test.is_transactions()) {
+            (Metric::Rtt, _) | (Metric::Cpu, true) => Unit::Microseconds,
+            (Metric::Goodput, _) | (Metric::Cpu, false) => Unit::NanosecondsPerKb,
+            (Metric::Real, _) => Unit::Seconds,
+        }
+    }
+
+    /// A value of the metric in the unit of its costs: a goodput in Mb/s is a time per KB.
+    pub fn in_unit(self, value: f64) -> f64 {
+        if self == Metric::Goodput { ns_per_kb(value) } else { value }
+    }
+
+    /// A ratio of two values as the ratio of their costs: half the goodput takes twice the time.
+    pub fn cost_ratio(self, ratio: f64) -> f64 {
+        match self.direction() {
+            Direction::LowerIsBetter => ratio,
+            Direction::HigherIsBetter => ratio.recip(),
+        }
+    }
+}
+
+/// The time that 1,024 bytes take at this goodput: 8,192 bits at 10^6 a second each are 8,192 µs.
+pub fn ns_per_kb(goodput_mbps: f64) -> f64 {
+    8192.0 * 1e3 / goodput_mbps
+}
+
+/// What a cost is told in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Unit {
+    /// µs for a transaction.
+    #[serde(rename = "us")]
+    Microseconds,
+    /// ns for 1,024 bytes of payload.
+    #[serde(rename = "ns-per-kb")]
+    NanosecondsPerKb,
+    /// Seconds for a file.
+    #[serde(rename = "s")]
+    Seconds,
+}
+
+/// What a cell takes more than its baseline: the baseline's typical level times the ratio less one, so that the
+/// two always agree. A cost in µs holds whatever else is in the baseline's time, where a percentage doesn't: a zone
+/// on a veth pair costs 2.5 to 2.9 µs of a round trip whether CPUs sleep or not, and that is +4 or +21 %.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Delta {
+    /// The baseline's typical level: the median over rounds.
+    pub baseline: f64,
+    /// More than the baseline; below zero, less.
+    pub delta: f64,
+    /// Lower end of its 95 % interval, from the ratio's.
+    pub delta_low: f64,
+    /// Upper end of its 95 % interval, from the ratio's.
+    pub delta_high: f64,
+    /// Of all of these.
+    pub unit: Unit,
+}
+
+/// A cell against its baseline cell by one metric, paired round by round.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TaxRecord {
+    /// What is compared.
+    pub of: Metric,
+    /// Under which conditions.
+    #[serde(default)]
+    pub instrument: Instrument,
+    /// Cell over baseline; the tax is this minus one.
+    pub ratio: f64,
+    /// Lower end of the 95 % interval.
+    pub low: f64,
+    /// Upper end of the 95 % interval.
+    pub high: f64,
+    /// The same as a time; absent in documents that vtax wrote before it told times.
+    #[serde(flatten)]
+    pub delta: Option<Delta>,
+    /// Exact signed-rank p of this comparison alone.
+    pub p: f64,
+    /// After Holm over all comparisons of its family: those of this run by the same instrument, of speed or
+    /// of CPU time.
+    pub p_adjusted: f64,
+    /// What is shown.
+    pub verdict: Verdict,
+    /// None larger: by how much the cell is worse at most, as a share of the baseline's figure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_most: Option<f64>,
+    /// Nothing shown: the smallest difference, as a share of the baseline's figure by which the cell is worse, that
+    /// four of five studies as noisy as this one would show; absent if the rounds are too few to show any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub could_show: Option<f64>,
+    /// Rounds with both cells.
+    pub pairs: usize,
+    /// What the baseline may differ from itself by; absent if it was not measured twice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub floor: Option<f64>,
+    /// A warning: a difference is shown, and the baseline may differ from itself by as much.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub within_floor: bool,
+}
+
+/// The baseline's second arm (A') against its first (A) in one block by one metric: what this machine's
+/// noise alone makes of a comparison.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FloorRecord {
+    /// The block.
+    pub transport: Transport,
+    /// The block.
+    pub test: TestKind,
+    /// The block.
+    pub mtu: Mtu,
+    /// The block.
+    pub streams: u32,
+    /// The block: which of the swept values.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub variant: u32,
+    /// The block: under which conditions.
+    #[serde(default)]
+    pub instrument: Instrument,
+    /// What is compared.
+    pub of: Metric,
+    /// A'/A.
+    pub ratio: f64,
+    /// Of the 95 % interval of the ratio.
+    pub low: f64,
+    /// Of the 95 % interval of the ratio.
+    pub high: f64,
+    /// The same as a time; absent in documents that vtax wrote before it told times.
+    #[serde(flatten)]
+    pub delta: Option<Delta>,
+    /// The far end of that interval, as a share by which a figure is worse: a shown difference that is
+    /// smaller is told with a warning.
+    pub floor: f64,
+    /// The smallest difference that this many rounds show in four of five studies, as such a share; absent if
+    /// they are too few to show any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub smallest_shown: Option<f64>,
+    /// Rounds with both arms.
+    pub pairs: usize,
+    /// A' and A differ by more than chance (at 5 %, after Holm over the floors of its family): something other
+    /// than the method makes a difference there.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub biased: bool,
+}
+
+fn is_zero(variant: &u32) -> bool {
+    *variant == 0
+}

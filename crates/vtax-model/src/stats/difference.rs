@@ -1,0 +1,69 @@
+//! How far two figures are apart, whichever is the larger.
+
+use super::Direction;
+
+/// A difference without a sign, as the logarithm of a ratio: a factor of 2 is as far as a factor of 1/2.
+///
+/// As a share it depends on the side: a factor of 2 is a gain of 100 % and a loss of 50 %. A loss can never
+/// reach 100 %.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct Difference(f64);
+
+impl Difference {
+    /// Twice as much, or half.
+    pub const FACTOR_OF_TWO: Self = Self(std::f64::consts::LN_2);
+
+    /// From a logarithm, whose sign is dropped.
+    pub fn of_log(log: f64) -> Self {
+        Self(log.abs())
+    }
+
+    /// How far a ratio is from "the same".
+    pub fn of_ratio(ratio: f64) -> Self {
+        Self::of_log(ratio.ln())
+    }
+
+    /// The logarithm.
+    pub fn log(self) -> f64 {
+        self.0
+    }
+
+    /// As a share of the smaller figure: `e^x - 1`.
+    pub fn gain(self) -> f64 {
+        self.0.exp_m1()
+    }
+
+    /// As a share of the larger figure: `1 - e^-x`, below 1.
+    pub fn loss(self) -> f64 {
+        -(-self.0).exp_m1()
+    }
+
+    /// As the share by which a figure gets worse: times grow, rates shrink.
+    pub fn cost(self, direction: Direction) -> f64 {
+        match direction {
+            Direction::LowerIsBetter => self.gain(),
+            Direction::HigherIsBetter => self.loss(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_factor_is_as_far_either_way_and_differs_as_a_share() {
+        assert_eq!(Difference::of_ratio(2.0), Difference::of_ratio(0.5));
+        assert_eq!(Difference::of_ratio(0.5), Difference::FACTOR_OF_TWO);
+        assert!((Difference::of_ratio(2.0).cost(Direction::LowerIsBetter) - 1.0).abs() < 1e-12);
+        assert!((Difference::of_ratio(2.0).cost(Direction::HigherIsBetter) - 0.5).abs() < 1e-12);
+    }
+
+    /// B2 of the review: "could show ≥ 174 %" was printed of a bandwidth.
+    #[test]
+    fn a_loss_of_bandwidth_never_reaches_a_hundred_percent() {
+        let told = Difference::of_ratio(2.74).cost(Direction::HigherIsBetter);
+        assert!((told - 0.635).abs() < 1e-3, "{told}");
+        assert!(Difference::of_log(30.0).loss() < 1.0);
+    }
+}

@@ -1,0 +1,166 @@
+//! What a run found, in plain sentences: for each question the rows ranked by what they cost.
+
+use vtax_model::{
+    analysis::noise,
+    cell::Instrument,
+    result::{CellRecord, Metric, ResultDocument, TaxRecord},
+    stats::verdict::Verdict,
+    units::Mtu,
+    workload::TestKind,
+};
+
+use super::{
+    blocks::{Block, blocks, distinct},
+    layout::{Part, Section},
+    number::{brief_change, cost, interval as ratio_interval, percent},
+    tax::{at_most, most, unit},
+};
+
+/// None if nothing was compared.
+pub(super) fn section(document: &ResultDocument) -> Option<Section> {
+    let blocks = blocks(document);
+    let mut instruments = distinct(blocks.iter().map(|block| block.instrument));
+    // The path's own cost is what a comparison is after: it comes last, where it stays in sight.
+    instruments.sort_unstable_by_key(|instrument| *instrument == Instrument::Path);
+    let of_instrument = |instrument: &Instrument| {
+        let blocks: Vec<&Block<'_>> = blocks.iter().filter(|block| block.instrument == *instrument).collect();
+        questions(document, &blocks)
+    };
+    let asked: Vec<Vec<Question<'_>>> = instruments.iter().map(of_instrument).collect();
+    let intervals = asked.iter().map(Vec::len).sum::<usize>() <= WITH_INTERVALS;
+    let mut parts = Vec::new();
+    for (instrument, questions) in instruments.iter().zip(&asked) {
+        let said =
+            |(subject, findings): &Question<'_>| ("-".to_owned(), format!("{subject}: {}.", findings.said(intervals)));
+        let sentences: Vec<(String, String)> = questions.iter().map(said).collect();
+        if instruments.len() > 1 && !sentences.is_empty() {
+            parts.push(Part::Paragraph(format!("{}:", super::study::instrument_words(*instrument))));
+        }
+        parts.extend((!sentences.is_empty()).then_some(Part::List(sentences)));
+    }
+    let title = match &document.caveat {
+        None => format!("Answer: what it costs against {}", document.baseline),
+        Some(caveat) => format!("Answer ({caveat}): what it costs against {}", document.baseline),
+    };
+    (!parts.is_empty()).then_some(Section { title, parts })
+}
+
+/// What is asked, and what was found.
+type Question<'a> = (String, Findings<'a>);
+
+fn questions<'a>(document: &'a ResultDocument, blocks: &[&Block<'a>]) -> Vec<Question<'a>> {
+    let several = distinct(document.cells.iter().map(|record| record.cell.mtu)).len() > 1;
+    let tests = distinct(blocks.iter().flat_map(|block| block.tests()));
+    let mut questions = Vec::new();
+    for test in tests {
+        for block in blocks {
+            let at = |mtu: &Mtu| if several { format!(", MTU {mtu}") } else { String::new() };
+            let of_mtu =
+                |mtu: Mtu| (format!("{}{}", subject(block, test), at(&mtu)), Findings::of(document, block, mtu, test));
+            questions.extend(block.mtus().into_iter().map(of_mtu).filter(|(_, findings)| !findings.all.is_empty()));
+        }
+    }
+    questions
+}
+
+/// Of more sentences than these the intervals are in the tables only: an answer is to be seen at a glance.
+const WITH_INTERVALS: usize = 4;
+
+/// `TCP round trips, 4 streams`
+fn subject(block: &Block<'_>, test: TestKind) -> String {
+    let what = match test {
+        TestKind::Rr => "round trips",
+        TestKind::Crr => "connections with a request",
+        TestKind::Cc => "connections",
+        TestKind::Stream => "streams",
+        TestKind::Maerts => "reverse streams",
+        TestKind::Bidirectional => "streams both ways",
+        TestKind::File => "files",
+    };
+    let transport = block.transport.to_string();
+    let title = block.title();
+    format!("{transport} {what}{}", title.strip_prefix(&transport).unwrap_or_default())
+}
+
+/// The comparisons of one block, test and MTU, each with its row's name.
+struct Findings<'a> {
+    document: &'a ResultDocument,
+    all: Vec<(&'a CellRecord, &'a TaxRecord)>,
+}
+
+impl<'a> Findings<'a> {
+    /// The dearest first; of what is not shown, what may be the dearest. They are never in one list.
+    fn of(document: &'a ResultDocument, block: &Block<'a>, mtu: Mtu, test: TestKind) -> Findings<'a> {
+        let records = block.rows().into_iter().filter_map(|row| block.cell(row, mtu, test));
+        let mut all: Vec<_> = records.filter_map(|record| Some((record, record.tax_of(Metric::of(test))?))).collect();
+        let size = |tax: &TaxRecord| match tax.verdict {
+            Verdict::NoneLarger => most(tax),
+            _ => tax.of.cost_ratio(tax.ratio),
+        };
+        all.sort_by(|(_, one), (_, other)| size(other).total_cmp(&size(one)));
+        Findings { document, all }
+    }
+
+    /// What is shown, then what there can be at most, then what isn't known.
+    fn said(&self, intervals: bool) -> String {
+        let groups = [
+            self.each("costs", &[Verdict::Slower], |tax| amount(tax, 1.0, intervals)),
+            self.each("saves", &[Verdict::Faster], |tax| amount(tax, -1.0, intervals)),
+            self.each("costs at most", &[Verdict::NoneLarger], at_most),
+            self.listed(&[Verdict::NotConfirmed], " not confirmed", |tax| format!(" {}", brief_change(tax.ratio))),
+            self.listed(&[Verdict::NoneShown], " not shown to cost anything", |_| String::new()),
+            self.listed(&[Verdict::TooNoisy], &format!(" too noisy to tell{}", self.cause()), |_| String::new()),
+        ];
+        groups.into_iter().flatten().collect::<Vec<_>>().join("; ")
+    }
+
+    /// The likeliest cause of noise.
+    fn cause(&self) -> String {
+        let noisy = self.with(&[Verdict::TooNoisy]);
+        let cause = noisy.first().and_then(|(record, _)| noise::causes(self.document, record).into_iter().next());
+        cause.map_or(String::new(), |cause| format!(": {} ({})", cause.why(), cause.remedy()))
+    }
+
+    fn with(&self, verdicts: &[Verdict]) -> Vec<&(&'a CellRecord, &'a TaxRecord)> {
+        self.all.iter().filter(|(_, tax)| verdicts.contains(&tax.verdict)).collect()
+    }
+
+    /// `bridge costs 1, veth 2`: the verb once.
+    fn each(&self, verb: &str, verdicts: &[Verdict], amount: impl Fn(&TaxRecord) -> String) -> Option<String> {
+        let found = self.with(verdicts);
+        let text = |(index, (record, tax)): (usize, &&(&CellRecord, &TaxRecord))| {
+            let verb = if index == 0 { format!("{verb} ") } else { String::new() };
+            format!("{} {verb}{}", record.cell.row, amount(tax))
+        };
+        let texts: Vec<String> = found.iter().enumerate().map(text).collect();
+        (!texts.is_empty()).then(|| texts.join(", "))
+    }
+
+    /// `bridge +1 %, veth +2 %: not confirmed`
+    fn listed(&self, verdicts: &[Verdict], what: &str, amount: impl Fn(&TaxRecord) -> String) -> Option<String> {
+        let found = self.with(verdicts);
+        let texts: Vec<String> =
+            found.iter().map(|(record, tax)| format!("{}{}", record.cell.row, amount(tax))).collect();
+        let verb = if texts.len() == 1 { " is" } else { " are" };
+        (!texts.is_empty()).then(|| format!("{}{verb}{what}", texts.join(", ")))
+    }
+}
+
+/// `+3.4 µs [3.2, 3.6] (+27 %)`; of savings with the sign turned.
+fn amount(tax: &TaxRecord, sign: f64, intervals: bool) -> String {
+    let within = match tax.floor.filter(|_| tax.within_floor) {
+        Some(floor) => format!(", within the noise floor of {}", percent(floor)),
+        None => String::new(),
+    };
+    let percent = brief_change(tax.ratio);
+    match &tax.delta {
+        None => format!("{percent} {}{within}", ratio_interval(tax.low, tax.high)),
+        Some(delta) => {
+            let (one, other) = (sign * delta.delta_low, sign * delta.delta_high);
+            let [amount, interval] = cost(sign * delta.delta, one.min(other), one.max(other));
+            let amount = if sign < 0.0 { amount.trim_start_matches('+') } else { &amount };
+            let interval = if intervals { format!(" {interval}") } else { String::new() };
+            format!("{amount} {}{interval} ({percent}{within})", unit(delta.unit))
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! CPU time of the measuring threads, in short: what each row takes more than the baseline.
+
+use vtax_model::{
+    result::{CellRecord, Metric, ResultDocument},
+    study::Row,
+    units::Mtu,
+    workload::TestKind,
+};
+
+use super::{
+    blocks::{Block, distinct, rows_head},
+    layout::{Column, Figure, Group, Row as Line, Table},
+    number::three_digits,
+    tax::{self, Costs},
+};
+
+/// The columns under one title.
+struct Titled<'a> {
+    title: String,
+    block: &'a Block<'a>,
+    test: TestKind,
+    mtus: Vec<Mtu>,
+}
+
+/// None if no end told of its threads or nothing was compared, and where the blocks are told apart by more than their
+/// transport: their tables are for --detail.
+pub(super) fn table(costs: &mut Costs<'_>, blocks: &[&Block<'_>]) -> Option<Table> {
+    let plain: Vec<&Block<'_>> = blocks.iter().copied().filter(|block| block.is_plain()).collect();
+    if plain.is_empty() && blocks.len() == 1 { of_blocks(costs, blocks) } else { of_blocks(costs, &plain) }
+}
+
+fn of_blocks(costs: &mut Costs<'_>, blocks: &[&Block<'_>]) -> Option<Table> {
+    let tests = distinct(blocks.iter().flat_map(|block| block.tests()));
+    let of_block = |test: TestKind| blocks.iter().filter_map(move |block| titled(block, test));
+    let groups: Vec<Titled<'_>> = tests.into_iter().flat_map(of_block).collect();
+    let rows: Vec<Row> = distinct(blocks.iter().flat_map(|block| block.rows()));
+    let mut lines = Vec::new();
+    for row in &rows {
+        let records: Vec<Option<&CellRecord>> = groups.iter().flat_map(|group| group.records(*row)).collect();
+        if records.iter().flatten().any(|record| tax::level(record, Metric::Cpu).is_some()) {
+            let figures = records.into_iter().map(|record| figure(costs, record)).collect();
+            lines.push(Line::new(row.to_string(), figures));
+        }
+    }
+    let baseline = costs.document.baseline;
+    let title = |group: &Titled<'_>| Group {
+        title: group.title.clone(),
+        columns: group.mtus.iter().map(|mtu| Column::right(mtu.to_string())).collect(),
+    };
+    (!groups.is_empty() && !lines.is_empty()).then(|| Table {
+        caption: format!(
+            "CPU of both ends' threads by MTU: {baseline}'s in {}, and what the others cost more",
+            units(&groups)
+        ),
+        labels: vec![rows_head(&rows).into()],
+        groups: groups.iter().map(title).collect(),
+        rows: lines,
+        foot: vec![again(costs.document, &groups)],
+    })
+}
+
+fn titled<'a>(block: &'a Block<'a>, test: TestKind) -> Option<Titled<'a>> {
+    let compared = |record: &&CellRecord| record.cell.workload.kind() == test && record.tax_of(Metric::Cpu).is_some();
+    let mtus = distinct(block.records().filter(compared).map(|record| record.cell.mtu));
+    let title = format!("{} {test}", block.transport);
+    (!mtus.is_empty()).then_some(Titled { title, block, test, mtus })
+}
+
+fn units(groups: &[Titled<'_>]) -> &'static str {
+    let transactions = |group: &Titled<'_>| group.test.is_transactions();
+    match (groups.iter().any(transactions), groups.iter().all(transactions)) {
+        (_, true) => "µs",
+        (true, false) => "µs (streams: ns/KB)",
+        (false, false) => "ns/KB",
+    }
+}
+
+impl Titled<'_> {
+    fn records(&self, row: Row) -> Vec<Option<&CellRecord>> {
+        self.mtus.iter().map(|mtu| self.block.cell(row, *mtu, self.test)).collect()
+    }
+}
+
+fn figure(costs: &mut Costs<'_>, record: Option<&CellRecord>) -> Figure {
+    let Some(record) = record else { return Figure::absent() };
+    match record.tax_of(Metric::Cpu) {
+        Some(tax) => Figure::text(costs.word(record, tax)),
+        None => tax::level(record, Metric::Cpu).map_or(Figure::absent(), |level| Figure::text(three_digits(level))),
+    }
+}
+
+fn again(document: &ResultDocument, groups: &[Titled<'_>]) -> Line {
+    let floor = |(group, mtu): (&Titled<'_>, &Mtu)| {
+        let found = tax::floor(document, &tax::key((group.block, *mtu), group.test), Metric::Cpu);
+        found.map_or(Figure::absent(), |floor| Figure::text(tax::noise(floor)))
+    };
+    let all = groups.iter().flat_map(|group| group.mtus.iter().map(move |mtu| (group, mtu)));
+    Line::new(tax::AGAIN, all.map(floor).collect())
+}

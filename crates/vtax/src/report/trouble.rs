@@ -1,0 +1,52 @@
+//! What a result itself shows to be wrong with it.
+
+use vtax_model::{
+    analysis::noise::needless_retransmits,
+    result::{FloorRecord, ResultDocument},
+};
+
+use super::{
+    blocks::distinct,
+    detail::floor_name,
+    labels,
+    number::{change, grouped, interval, percent},
+};
+
+/// A sentence each.
+pub(super) fn warnings(document: &ResultDocument) -> Vec<String> {
+    [biased(document), retransmits(document)].into_iter().flatten().collect()
+}
+
+/// The baseline differs from itself by more than chance.
+fn biased(document: &ResultDocument) -> Option<String> {
+    let told = |floor: &FloorRecord| {
+        let by = format!("{} {}", change(floor.ratio), interval(floor.low, floor.high));
+        format!("{} at MTU {} ({by})", floor_name(document, floor), floor.mtu)
+    };
+    let all: Vec<String> = document.noise_floor.iter().filter(|floor| floor.biased).map(told).collect();
+    (!all.is_empty()).then(|| {
+        format!(
+            "BIASED: {} measured twice differs from itself by more than chance in {}: something other than the method \
+             makes a difference there.",
+            document.baseline,
+            all.join("; ")
+        )
+    })
+}
+
+/// A wire that loses nothing, and TCP sent again over it.
+fn retransmits(document: &ResultDocument) -> Option<String> {
+    let found: Vec<_> =
+        document.cells.iter().filter_map(|record| Some((record, needless_retransmits(record)?))).collect();
+    let (worst, again) = found.iter().max_by(|(_, one), (_, other)| one.share.total_cmp(&other.share))?;
+    let rows = distinct(found.iter().map(|(record, _)| record.cell.row.to_string()));
+    Some(format!(
+        "SENT AGAIN: TCP retransmitted over links that lose nothing ({}; most in {}: {} segments, {}). Segments overtook \
+         each other on their way between CPUs, or a socket's buffer was full; the bandwidth is what TCP made of that. \
+         Try --congestion cubic.",
+        rows.join(", "),
+        labels::name(document, &worst.cell),
+        grouped(again.segments),
+        percent(again.share),
+    ))
+}
