@@ -108,10 +108,18 @@ impl RunHeader {
         !self.unavailable.iter().any(|unavailable| unavailable.method == row)
     }
 
-    /// The fewest rounds in which a difference can be shown; none if nothing is compared.
+    /// How many comparisons of an instrument are judged together: as many as there are, by the metric that each
+    /// test is judged by.
+    pub fn family(&self, instrument: Instrument) -> usize {
+        let of_instrument = |(cell, _): &(usize, usize)| self.study.cells[*cell].instrument == instrument;
+        self.comparisons().iter().filter(|comparison| of_instrument(comparison)).count()
+    }
+
+    /// The fewest rounds in which the instrument that answers the study can show a difference; none if it
+    /// compares nothing.
     pub fn least_rounds(&self) -> Option<u32> {
-        let comparisons = self.comparisons().len();
-        (comparisons > 0).then(|| least_rounds(comparisons))
+        let family = self.family(self.answering());
+        (family > 0).then(|| least_rounds(family))
     }
 
     /// Whether what was learned from a run of `earlier` holds for one of this plan: its cells were among those,
@@ -194,7 +202,7 @@ impl Experience {
     }
 
     fn rounds_that_show(&self, header: &RunHeader, asked: Difference) -> Result<u32, Unreachable> {
-        let comparisons = header.comparisons().len();
+        let comparisons = header.family(header.answering());
         let needed = |noise: f64| rounds_to_show(asked.log(), noise, comparisons);
         let all: Option<Vec<u32>> = self.noises_of(header).into_values().map(needed).collect();
         all.and_then(|all| all.into_iter().max()).ok_or_else(|| {
@@ -234,7 +242,7 @@ impl Experience {
     }
 
     fn shown(&self, header: &RunHeader, rounds: u32) -> Vec<Shown> {
-        let comparisons = header.comparisons().len();
+        let comparisons = header.family(header.answering());
         let mut worst: BTreeMap<(Transport, TestKind), f64> = BTreeMap::new();
         for (block, noise) in self.noises_of(header) {
             let smallest = smallest_shown(rounds, noise, comparisons).unwrap_or(f64::INFINITY);

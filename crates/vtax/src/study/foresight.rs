@@ -94,7 +94,7 @@ impl Foresight {
 /// That a plan can show nothing, and what would.
 fn too_few(header: &RunHeader) -> Option<String> {
     let (rounds, least) = (header.rounds_of(header.answering()), header.least_rounds()?);
-    let need = match header.comparisons().len() {
+    let need = match header.family(header.answering()) {
         1 => "one comparison needs".to_owned(),
         several => format!("{several} comparisons need"),
     };

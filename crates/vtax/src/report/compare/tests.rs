@@ -1,7 +1,7 @@
 use vtax_model::{
     analysis::analyse,
     cell::Arm,
-    histogram::Histogram,
+    histogram::{Histogram, SparseHistogram},
     result::Disturbance,
     run::{Failure, Run},
     units::Span,
@@ -32,7 +32,7 @@ fn small(id: &str) -> Run {
             p99: 50_000,
             p999: 50_000,
             max: 50_000,
-            hdr: times.clone(),
+            hdr: SparseHistogram::of(&times),
         };
         sample.figures.rtt_ns = Some(rtt);
     }

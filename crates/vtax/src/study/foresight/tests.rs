@@ -1,6 +1,7 @@
 use vtax_model::{
     cell::Arm,
     histogram::Histogram,
+    located::Source,
     measurement::{EndReport, MachineCpu},
     run::{Figures, RunState, Sample},
     study::Study,
@@ -9,23 +10,27 @@ use vtax_model::{
 use super::*;
 use crate::store::{Store, tests::header};
 
-/// A plan of the demo's TCP RR at MTU 1500 between three rows, of so many rounds.
+/// A plan of TCP RR between three rows, of so many rounds.
 fn plan(rounds: u32) -> RunHeader {
-    let mut header = header("demo-1", "2026-01-01T00:00:00.000Z");
-    let study = Study::built_in("demo").expect("built in");
-    let kept = |row: &str| ["native", "veth", "bridge"].contains(&row);
-    header.study.cells.retain(|cell| {
-        kept(&cell.row.to_string())
-            && cell.mtu.get() == 1500
-            && name_of(cell) == "TCP RR"
-            && cell.instrument == study.cells[0].instrument
-    });
+    let text = r#"
+        id = "three"
+        title = "Three rows"
+        baseline = "native"
+        [matrix]
+        methods = ["native", "bridge", "veth"]
+        mtu = [1500]
+        transports = ["tcp"]
+        tests = ["rr"]
+        [plan]
+        samples = 11
+        duration = "150ms"
+        warmup = "10ms"
+    "#;
+    let study = Study::parse(Source { name: "three.toml", text }).expect("a study");
+    let mut header = header("three-1", "2026-01-01T00:00:00.000Z");
+    (header.plan, header.study) = (study.plan, study);
     header.set_rounds(rounds);
     header
-}
-
-fn name_of(cell: &vtax_model::cell::Cell) -> String {
-    format!("{} {}", cell.transport, cell.workload.kind())
 }
 
 /// All rounds of a plan: figures scatter by some per cent, a sample takes half a second.
@@ -60,7 +65,7 @@ fn books(earlier: Option<&Run>) -> (tempfile::TempDir, Books) {
     let store = Store::open(folder.path()).expect("it opens");
     if let Some(run) = earlier {
         let mut writer = store.create_run(&run.header).expect("new");
-        run.samples.iter().for_each(|sample| writer.sample(sample).expect("lands"));
+        writer.samples(&run.samples).expect("they land");
         writer.finish(run.state, 1.0).expect("ends");
     }
     (folder, Books::Here(store))
@@ -82,9 +87,9 @@ fn asked(text: &str) -> RunHeader {
 #[test]
 fn a_plan_is_told_with_what_it_can_show_by_the_last_run() {
     let earlier = measured(plan(20));
-    insta::assert_snapshot!(lines(&plan(50), Some(&earlier)), @"plan: 50 rounds, about 1 min 40 s; can show about 0.5 % in TCP RR (from your run demo-1)");
+    insta::assert_snapshot!(lines(&plan(50), Some(&earlier)), @"plan: 50 rounds, about 1 min 40 s; can show about 0.5 % in TCP RR (from your run three-1)");
     insta::assert_snapshot!(lines(&plan(50), None), @"plan: 50 rounds, about 35 s; what it can show is told after the first 6 rounds");
-    let other = Run { header: RunHeader { id: "demo-0".into(), seed: 2, ..plan(3) }, ..measured(plan(3)) };
+    let other = Run { header: RunHeader { id: "three-0".into(), seed: 2, ..plan(3) }, ..measured(plan(3)) };
     assert_eq!(lines(&plan(50), Some(&other)), lines(&plan(50), None), "three rounds tell nothing");
     let stopped = Run { state: RunState::Stopped, ..earlier };
     assert_eq!(lines(&plan(50), Some(&stopped)), lines(&plan(50), None));
@@ -133,7 +138,7 @@ fn a_pilot_chooses_the_rounds_where_nothing_is_known() {
 fn a_pilot_that_finds_no_number_of_rounds_ends_the_run_and_says_so() {
     let mut run = measured(RunHeader { unsettled: asked("0.001%").unsettled, ..plan(PILOT) });
     let Piloted { line, shortfall } = settle_by_pilot(&mut run);
-    insta::assert_snapshot!(shortfall.expect("told"), @"--show 0.001%: too noisy by the run demo-1: 2000 rounds, the most that a run may have, show 0.10 %; give a larger difference, or longer samples (--duration); the run ended after its first 6 rounds");
+    insta::assert_snapshot!(shortfall.expect("told"), @"--show 0.001%: too noisy by the run three-1: 2000 rounds, the most that a run may have, show 0.10 %; give a larger difference, or longer samples (--duration); the run ended after its first 6 rounds");
     assert!(line.is_none() && run.header.rounds() == PILOT);
 }
 
