@@ -32,7 +32,7 @@ fn small(id: &str) -> Run {
             p99: 50_000,
             p999: 50_000,
             max: 50_000,
-            hdr: times.clone(),
+            hdr: vtax_model::histogram::SparseHistogram::of(&times),
         };
         sample.figures.rtt_ns = Some(rtt);
     }

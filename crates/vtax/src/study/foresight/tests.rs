@@ -60,7 +60,7 @@ fn books(earlier: Option<&Run>) -> (tempfile::TempDir, Books) {
     let store = Store::open(folder.path()).expect("it opens");
     if let Some(run) = earlier {
         let mut writer = store.create_run(&run.header).expect("new");
-        run.samples.iter().for_each(|sample| writer.sample(sample).expect("lands"));
+        writer.samples(&run.samples).expect("land");
         writer.finish(run.state, 1.0).expect("ends");
     }
     (folder, Books::Here(store))
