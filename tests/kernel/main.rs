@@ -10,6 +10,7 @@ mod guests;
 mod lab_guests;
 mod labs;
 mod measure;
+mod plans;
 mod queues;
 mod remote;
 mod rootless;

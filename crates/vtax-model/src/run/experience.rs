@@ -196,7 +196,7 @@ impl Experience {
     fn rounds_that_show(&self, header: &RunHeader, asked: Difference) -> Result<u32, Unreachable> {
         let comparisons = header.comparisons().len();
         let needed = |noise: f64| rounds_to_show(asked.log(), noise, comparisons);
-        let all: Option<Vec<u32>> = self.noises_of(header).into_iter().map(|(_, noise)| needed(noise)).collect();
+        let all: Option<Vec<u32>> = self.noises_of(header).into_values().map(needed).collect();
         all.and_then(|all| all.into_iter().max()).ok_or_else(|| {
             let smallest = |shown: &Shown| shown.smallest.unwrap_or(f64::INFINITY);
             let worst = self.shown(header, MOST_ROUNDS).iter().map(smallest).fold(0.0, f64::max);

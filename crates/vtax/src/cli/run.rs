@@ -176,10 +176,10 @@ pub(crate) struct RunArgs {
 /// of the same study on this machine, else from the first rounds.
 #[derive(Debug, Clone, Copy, Default, Args)]
 struct Aim {
-    /// As many rounds as it takes to show a difference of this size, in four of five such runs
+    /// Take as many rounds as are needed to show a difference of this size in four of five such runs, as 2%
     #[arg(long, value_name = "PERCENT", conflicts_with_all = ["samples", "confidence", "budget"])]
     show: Option<Difference>,
-    /// As many rounds as fit into this time, as 2m
+    /// Take as many rounds as fit into this time, as 2m
     #[arg(long, value_name = "TIME", conflicts_with_all = ["samples", "confidence"])]
     budget: Option<Span>,
 }
@@ -360,9 +360,12 @@ pub(crate) fn run(args: RunArgs, places: &Places) -> Result<Exit, Stop> {
 
 /// Prints a result, and how it ended.
 pub(crate) fn finish(finished: Finished, options: &report::Options) -> Result<Exit, Stop> {
-    if !finished.relayed {
-        print(&report::render(&finished.document, options))?;
-        finished.epilogue();
+    match finished.relayed {
+        true => finished.warn_of_shortfalls(),
+        false => {
+            print(&report::render(&finished.document, options))?;
+            finished.epilogue();
+        }
     }
     ended(finished)
 }

@@ -225,7 +225,10 @@ impl Comparison {
         let more = if self.alone.len() > NAMED { "; …" } else { "" };
         self.cells.is_empty().then(|| match alone.is_empty() {
             true => "no sample of either run has landed".to_owned(),
-            false => format!("they have no cell in common: {}{more}", alone.join("; ")),
+            false => format!(
+                "they have no cell in common, of the same row, MTU, test, sizes and options: {}{more}",
+                alone.join("; ")
+            ),
         })
     }
 

@@ -94,15 +94,12 @@ impl Foresight {
 /// That a plan can show nothing, and what would.
 fn too_few(header: &RunHeader) -> Option<String> {
     let (rounds, least) = (header.rounds_of(header.answering()), header.least_rounds()?);
-    let comparisons = match header.comparisons().len() {
-        1 => "one comparison".to_owned(),
-        several => format!("{several} comparisons"),
+    let need = match header.comparisons().len() {
+        1 => "one comparison needs".to_owned(),
+        several => format!("{several} comparisons need"),
     };
     (header.unsettled.is_none() && rounds < least).then(|| {
-        format!(
-            "warning: {} can show no difference: {comparisons} need at least {least} (--samples {least})",
-            counted(rounds)
-        )
+        format!("warning: {} can show no difference: {need} at least {least} (--samples {least})", counted(rounds))
     })
 }
 
@@ -142,6 +139,11 @@ fn reach(run: &mut Run, known: &Experience, goal: Goal) -> Piloted {
             run.header.set_rounds(rounds.max(PILOT));
             let few = too_few(&run.header).map(|few| format!("\n{few}")).unwrap_or_default();
             let line = format!("{goal}: {}{few}", after_pilot(&run.header, known));
+            Piloted { line: Some(line), shortfall: None }
+        }
+        Err(Unreachable::TooShort { asked, .. }) => {
+            let few = too_few(&run.header).map(|few| format!("\n{few}")).unwrap_or_default();
+            let line = format!("warning: --budget {asked}: the first {PILOT} rounds have used it up{few}");
             Piloted { line: Some(line), shortfall: None }
         }
         Err(error) => {

@@ -223,10 +223,14 @@ impl Scene<'_> {
                 let mut header = header(*wanted, unavailable)?;
                 let foresight = Foresight::of(&header, books)?;
                 foresight.settle(&mut header)?;
-                foresight.lines(&header).iter().for_each(|line| eprintln!("{line}"));
-                let pilot = foresight.needs_pilot(&header);
+                let (lines, pilot) = (foresight.lines(&header), foresight.needs_pilot(&header));
+                // A lab takes its time; endpoints may be refused at once.
+                let builds = header.study.endpoints.is_empty();
+                lines.iter().filter(|_| builds).for_each(|line| eprintln!("{line}"));
                 let stage = self.stage(&header)?;
-                Ok(Set { pilot, ..self.fresh(header, stage, no_kvm, books)? })
+                let set = self.fresh(header, stage, no_kvm, books)?;
+                lines.iter().filter(|_| !builds).for_each(|line| eprintln!("{line}"));
+                Ok(Set { pilot, ..set })
             }
             Plot::Measure(mut asked) => {
                 let mut standing = Standing::new(self.world, self.agent);
@@ -385,7 +389,8 @@ fn pilot(
 ) -> Option<Ended> {
     let planned = run.header.clone();
     let settles = planned.unsettled.is_some();
-    run.header.set_rounds(PILOT);
+    let plans = [Some(&mut run.header.plan), run.header.path_plan.as_mut()];
+    plans.into_iter().flatten().for_each(|plan| plan.samples = plan.samples.min(PILOT));
     let ended = runner::run_rounds(run, stage, ledger, progress);
     run.header = planned;
     if ended.error.is_some() || ended.state != RunState::Complete {
@@ -407,8 +412,13 @@ impl Finished {
         state_dir: PathBuf,
         relayed: bool,
     ) -> Finished {
-        shortfalls.extend(imprecise(run));
+        shortfalls.extend(imprecise(run).filter(|_| !relayed));
         Finished { document: analyse(run), error, shortfalls, state_dir, relayed }
+    }
+
+    /// What was asked for and not reached, on standard error.
+    pub(crate) fn warn_of_shortfalls(&self) {
+        self.shortfalls.iter().for_each(|shortfall| eprintln!("warning: {shortfall}"));
     }
 
     /// Where the result is and what the run took, on standard error.
@@ -425,6 +435,6 @@ impl Finished {
         if document.state != RunState::Complete {
             eprintln!("go on with: vtax run --resume {}", document.id);
         }
-        self.shortfalls.iter().for_each(|shortfall| eprintln!("warning: {shortfall}"));
+        self.warn_of_shortfalls();
     }
 }

@@ -86,7 +86,7 @@ fn another_kernel_plan_or_instrument_is_told() {
     let path = analyse(&path);
     insta::assert_snapshot!(told(&first, &path).join("\n"), @"OTHER INSTRUMENT: the first run measured as the machine runs, the second the path's own cost. Only what both measured by the same instrument is compared.");
     let why = compare(&first, &path).nothing_in_common().expect("nothing is compared");
-    insta::assert_snapshot!(why, @"they have no cell in common: native, 1 cell (as the machine runs): in demo-1 only; native, 1 cell (the path's own cost): in demo-3 only");
+    insta::assert_snapshot!(why, @"they have no cell in common, of the same row, MTU, test, sizes and options: native, 1 cell (as the machine runs): in demo-1 only; native, 1 cell (the path's own cost): in demo-3 only");
 }
 
 #[test]

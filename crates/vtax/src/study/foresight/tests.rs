@@ -137,6 +137,18 @@ fn a_pilot_that_finds_no_number_of_rounds_ends_the_run_and_says_so() {
     assert!(line.is_none() && run.header.rounds() == PILOT);
 }
 
+/// It is no failure: there is a result, of as many rounds as a pilot has.
+#[test]
+fn a_budget_that_a_pilot_has_used_up_is_told() {
+    let mut run = measured(RunHeader { unsettled: asked("1s").unsettled, ..plan(PILOT) });
+    let Piloted { line, shortfall } = settle_by_pilot(&mut run);
+    insta::assert_snapshot!(line.expect("told"), @r"
+    warning: --budget 1s: the first 6 rounds have used it up
+    warning: 6 rounds can show no difference: 2 comparisons need at least 7 (--samples 7)
+    ");
+    assert!(shortfall.is_none() && run.header.rounds() == PILOT && run.header.unsettled.is_none());
+}
+
 #[test]
 fn a_pilot_whose_samples_failed_is_told() {
     let mut run = measured(RunHeader { unsettled: asked("1%").unsettled, ..plan(PILOT) });

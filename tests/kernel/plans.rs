@@ -1,0 +1,123 @@
+//! Plans that fit the question: how many rounds, what they can show, and what is said if they can't.
+
+use std::process::Stdio;
+
+use super::{
+    Bench, assert_nothing_left,
+    bench::{printed, wait_until},
+    json,
+};
+
+/// One comparison, some tens of milliseconds a sample.
+const PAIR: &str = r#"
+    id = "pair"
+    title = "One pair"
+    baseline = "native"
+    [matrix]
+    methods = ["native", "veth"]
+    mtu = [1500]
+    transports = ["udp"]
+    tests = ["rr"]
+    [plan]
+    samples = 7
+    duration = "30ms"
+"#;
+
+fn told(bench: &Bench, arguments: &[&str], status: i32) -> String {
+    let output = bench.vtax(arguments);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(status), "{arguments:?}: {told}");
+    told
+}
+
+fn rounds(bench: &Bench) -> u64 {
+    let result = json(bench, &["results", "export", "last"]);
+    result["plan"]["samples"].as_u64().expect("a number")
+}
+
+#[test]
+fn what_a_plan_can_show_is_told_by_the_first_rounds_and_then_by_the_last_run() {
+    let bench = Bench::with("pair.toml", PAIR);
+    let first = told(&bench, &["run", "pair.toml"], 0);
+    assert!(first.contains("plan: 7 rounds, about") && first.contains("told after the first 6 rounds"), "{first}");
+    assert!(first.contains("after 6 rounds: 7 rounds, about"), "{first}");
+    let second = told(&bench, &["run", "pair.toml"], 0);
+    assert!(second.contains("(from your run pair-") && !second.contains("after 6 rounds"), "{second}");
+    let few = told(&bench, &["run", "pair.toml", "--samples", "3"], 0);
+    assert!(few.contains("3 rounds can show no difference: one comparison needs at least 6"), "{few}");
+    assert_nothing_left(&bench);
+}
+
+#[test]
+fn a_budget_is_kept_by_a_pilot_and_by_the_last_run() {
+    let bench = Bench::with("pair.toml", PAIR);
+    let first = told(&bench, &["run", "pair.toml", "--budget", "5s"], 0);
+    assert!(first.contains("plan: 6 rounds first") && first.contains("--budget 5s: "), "{first}");
+    assert!(rounds(&bench) >= 6, "{first}");
+    let short = bench.refused(&["run", "pair.toml", "--budget", "1ms"]);
+    assert!(short.contains("too short for one round by the run pair-"), "{short}");
+    let noisy = bench.refused(&["run", "pair.toml", "--show", "0.000001%"]);
+    assert!(noisy.contains("too noisy"), "{noisy}");
+    assert_nothing_left(&bench);
+}
+
+#[test]
+fn a_pilot_that_finds_no_number_of_rounds_ends_with_1() {
+    let bench = Bench::with("pair.toml", PAIR);
+    let told = told(&bench, &["run", "pair.toml", "--show", "0.000001%"], 1);
+    assert!(told.contains("warning: --show 0.000001%: too noisy") && told.contains("first 6 rounds"), "{told}");
+    assert_nothing_left(&bench);
+}
+
+#[test]
+fn kill_9_in_a_pilot_is_gone_on_with_until_the_rounds_are_chosen() {
+    let bench = Bench::with("pair.toml", PAIR);
+    let mut command = bench.command(&["run", "pair.toml", "--budget", "10s"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("vtax runs");
+    wait_until("a sample has landed", || bench.landed() >= 1);
+    child.kill().expect("it is ours");
+    child.wait().expect("it ends");
+    wait_until("the agents are gone with vtax", || super::processes_of(bench.path()).is_empty());
+    let told = told(&bench, &["run", "--resume", "last"], 0);
+    assert!(told.contains("--budget 10s: "), "{told}");
+    assert!(rounds(&bench) >= 6, "{told}");
+    assert_nothing_left(&bench);
+}
+
+/// `--confidence 95 --width 10` ended at 30 rounds with 131 [121, 141]: no warning, and exit 0.
+#[test]
+fn a_precision_that_was_not_reached_ends_with_1_and_can_be_extended() {
+    let bench = Bench::with("pair.toml", PAIR);
+    let first = told(&bench, &["run", "pair.toml", "--confidence", "95", "--width", "0.001", "--max", "3"], 1);
+    assert!(first.contains("NOT PRECISE ENOUGH: after 3 rounds") && first.contains("2 of 2 cells"), "{first}");
+    let second = told(&bench, &["run", "--resume", "last", "--samples", "5"], 1);
+    assert!(second.contains("NOT PRECISE ENOUGH: after 5 rounds"), "{second}");
+    assert_eq!(bench.landed(), 5 * 3);
+    assert_nothing_left(&bench);
+}
+
+/// It was silent.
+#[test]
+fn a_run_is_not_compared_with_itself_nor_with_what_it_shares_nothing_with() {
+    let bench = Bench::with("pair.toml", PAIR);
+    let few = ["run", "pair.toml", "--samples", "1"];
+    printed(&bench.vtax(&few));
+    let same = bench.refused(&["results", "compare", "last", "last"]);
+    assert!(same.contains("are the same run, pair-"), "{same}");
+    let first = json(&bench, &["results", "export", "last"])["id"].as_str().expect("an id").to_owned();
+    printed(&bench.vtax(&[
+        "run",
+        "demo",
+        "--methods",
+        "native",
+        "--mtu",
+        "9000",
+        "--samples",
+        "1",
+        "--duration",
+        "30ms",
+    ]));
+    let unlike = bench.refused(&["results", "compare", &first, "last"]);
+    assert!(unlike.contains("no cell in common") && unlike.contains("native, 1 cell"), "{unlike}");
+    assert_nothing_left(&bench);
+}
