@@ -77,7 +77,7 @@ fn check(spec: &TestSpec, strangers: usize, [initiator, responder]: &[EndReport;
     let case = format!("{} {:?} {strangers}", spec.options.engine, spec.workload);
     let rtt = initiator.rtt.as_ref().unwrap();
     assert!(Duration::from_nanos(rtt.max()) < NOTICEABLE, "{case}: {} ns", rtt.max());
-    assert!(rtt.count() == initiator.transactions && initiator.transactions > 100, "{case}");
+    assert!(rtt.count() == initiator.transactions && initiator.transactions > 3, "{case}");
     assert_eq!((responder.strangers, initiator.strangers), (strangers as u64, 0), "{case}");
 }
 
