@@ -3,7 +3,6 @@ use vtax_model::{
     histogram::Histogram,
     measurement::{EndReport, MachineCpu},
     run::{Figures, RunState, Sample},
-    study::Study,
 };
 
 use super::*;
@@ -12,7 +11,7 @@ use crate::store::{Store, tests::header};
 /// A plan of the demo's TCP RR at MTU 1500 between three rows, of so many rounds.
 fn plan(rounds: u32) -> RunHeader {
     let mut header = header("demo-1", "2026-01-01T00:00:00.000Z");
-    let study = Study::built_in("demo").expect("built in");
+    let study = crate::report::tests::study("demo");
     let kept = |row: &str| ["native", "veth", "bridge"].contains(&row);
     header.study.cells.retain(|cell| {
         kept(&cell.row.to_string())
