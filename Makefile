@@ -1,4 +1,4 @@
-# make demo   what each way to attach a zone costs on this machine, in under two minutes
+# make demo   what each way to attach a zone costs on this machine, in some two minutes
 # make test   every test; needs root, for namespaces
 # make kernel a kernel for guests, unpacked into the cache (nothing is installed)
 # make lint   formatting, clippy, documentation

@@ -258,3 +258,40 @@ fn running_machines_get_the_table_of_the_t7_1_study() {
         assert_eq!(cell["status"], status, "{}: {}", cell["method"], result["failures"]);
     }
 }
+
+const TURNS: &str = r#"
+[[endpoint]]
+end = "initiator"
+control = "local"
+[[endpoint]]
+method = "native"
+end = "responder"
+control = "ssh:far"
+[[endpoint]]
+method = "veth"
+end = "responder"
+control = "ssh:root@far"
+"#;
+
+/// Each end counts its own slices: no clock is common to both.
+#[test]
+fn rows_take_turns_over_ssh() {
+    let bench = bench("t-ssh-turns");
+    let far = start(&bench, "t-ssh-turns", programs());
+    fs::write(bench.path().join("turns.toml"), TURNS).expect("a file");
+    let arguments =
+        ["run", "demo", "--endpoints", "turns.toml", "--methods", "veth", "--mtu", "1500", "--samples", "2"];
+    let result = far.result(&[&arguments[..], &["--instrument", "path", "--json"]].concat());
+    assert_schema(&result);
+    for cell in result["cells"].as_array().expect("cells") {
+        assert_eq!(
+            (&cell["status"], &cell["instrument"]),
+            (&"measured".into(), &"path".into()),
+            "{}",
+            result["failures"]
+        );
+        for sample in cell["samples"].as_array().expect("samples") {
+            assert_eq!(sample["slices"].as_array().map(Vec::len), Some(4), "{sample}");
+        }
+    }
+}

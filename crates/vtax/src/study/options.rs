@@ -427,7 +427,7 @@ mod tests {
         refused("ip-instances", Changes { size: Some(ByteSize(0)), ..Changes::default() });
         refused("ip-instances", Changes { both: true, ..Changes::default() });
         refused("demo", Changes { samples: Some(0), ..Changes::default() });
-        refused("demo", Changes { duration: Some(Span::from_millis(1)), ..Changes::default() });
+        refused("ovm3-tuning", Changes { duration: Some(Span::from_millis(1)), ..Changes::default() });
         refused("demo", Changes { mtus: vec!["1492".parse().expect("an MTU")], ..Changes::default() });
         let vms = |method: &str| {
             vec![Endpoint {
