@@ -2,7 +2,7 @@
 
 use clap::Args;
 use comfy_table::{Table, presets};
-use vtax_model::study::Study;
+use vtax_model::study::{SamplingPlan, Study};
 
 use super::{print, print_json};
 use crate::exit::{Exit, Stop};
@@ -23,12 +23,21 @@ pub(crate) fn studies(args: &StudiesArgs) -> Result<Exit, Stop> {
     Ok(Exit::Done)
 }
 
+/// Rounds and the time of a sample; of one that is cut into slices, their number and the time of each.
+fn samples(plan: &SamplingPlan) -> String {
+    match plan.slices {
+        Some(slices) => format!("{} x {} x {}", plan.samples, slices.passes, plan.duration),
+        None => format!("{} x {}", plan.samples, plan.duration),
+    }
+}
+
 fn table(studies: &[Study]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(["STUDY", "QUESTION", "CELLS", "SAMPLES"]);
     for study in studies {
-        let plan = format!("{} x {}", study.plan.samples, study.plan.duration);
-        table.add_row([study.id.to_string(), study.question.clone(), study.cells.len().to_string(), plan]);
+        let plans = study.path.into_iter().chain([study.plan]).map(|plan| samples(&plan));
+        let plans = plans.collect::<Vec<_>>().join(", ");
+        table.add_row([study.id.to_string(), study.question.clone(), study.cells.len().to_string(), plans]);
     }
     format!(
         "{}\n\nRun one with `vtax run STUDY`; write your own after the example in docs/studies.md.\n",

@@ -2,7 +2,7 @@
 
 use vtax_model::{
     analysis::noise::needless_retransmits,
-    result::{FloorRecord, ResultDocument},
+    result::{CellRecord, FloorRecord, ResultDocument},
 };
 
 use super::{
@@ -14,7 +14,23 @@ use super::{
 
 /// A sentence each.
 pub(super) fn warnings(document: &ResultDocument) -> Vec<String> {
-    [biased(document), retransmits(document)].into_iter().flatten().collect()
+    [not_held(document), biased(document), retransmits(document)].into_iter().flatten().collect()
+}
+
+/// Why CPUs were not kept from sleeping in a cell that asks for it.
+pub(super) fn idle_not_held(record: &CellRecord) -> Option<&str> {
+    let ends =
+        record.samples.iter().flat_map(|sample| [&sample.figures.ends.initiator, &sample.figures.ends.responder]);
+    { ends }.find_map(|end| end.idle_not_held.as_deref())
+}
+
+/// Round trips then have the time in them that waking a CPU takes.
+fn not_held(document: &ResultDocument) -> Option<String> {
+    let why = document.cells.iter().find_map(idle_not_held)?;
+    Some(format!(
+        "IDLE NOT HELD OFF: CPUs slept while they were idle, and waking them is in the round trips: {why}. Run vtax as \
+         root to keep them awake."
+    ))
 }
 
 /// The baseline differs from itself by more than chance.

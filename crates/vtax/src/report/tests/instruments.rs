@@ -3,7 +3,7 @@
 use vtax_model::{
     cell::{Cell, Instrument},
     result::Metric,
-    study::{SamplingPlan, Slices, Study},
+    study::{SamplingPlan, Slices},
     units::Span,
     workload::{Transport, Warmup},
 };
@@ -12,8 +12,7 @@ use super::*;
 
 /// The demo's round trips by both instruments, and its streams by the path's.
 fn both() -> Run {
-    let mut study = Study::built_in("demo").expect("built in");
-    study.cells.retain(|cell| cell.instrument == Instrument::System);
+    let mut study = study("demo");
     let mut of_path: Vec<Cell> = study.cells.clone();
     of_path.iter_mut().for_each(Cell::hold_still);
     study.cells.retain(|cell| cell.workload.kind() == TestKind::Rr);
@@ -53,6 +52,22 @@ fn the_path_s_own_cost_beside_the_machine_as_it_runs() {
     snapshot("instruments_markdown", render(&document, &MARKDOWN));
     let detail = render(&document, &Options { detail: true, ..TERMINAL });
     assert!(detail.contains("TCP RTT (path)") && detail.contains("TCP RTT (system)"), "{detail}");
+}
+
+/// An ordinary user may not keep CPUs awake. The run goes on, and the figures must not be called what they aren't.
+#[test]
+fn idle_states_that_were_not_held_off_are_told() {
+    let mut run = both();
+    for sample in &mut run.samples {
+        if run.header.study.cells[sample.cell].instrument == Instrument::Path {
+            sample.figures.ends.responder.idle_not_held = Some("/dev/cpu_dma_latency: permission denied".into());
+        }
+    }
+    run.header.placement.path = Some(3);
+    let text = render(&analyse(&run), &Options { width: 1000, ..TERMINAL });
+    assert!(text.contains("IDLE NOT HELD OFF") && text.contains("cpu_dma_latency: permission denied"), "{text}");
+    assert!(text.contains("The path's own cost: idle NOT held off, TCP cubic"), "{text}");
+    assert!(text.contains("both ends on CPU 3"), "{text}");
 }
 
 /// Figures of two instruments answer two questions.
