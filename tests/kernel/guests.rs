@@ -56,7 +56,7 @@ fn a_study_measures_in_guests_and_leaves_none() {
         assert!(told.contains(phase), "{phase}: {told}");
     }
     let table = String::from_utf8_lossy(&output.stdout);
-    assert!(table.contains("guests     under TCG") || table.contains("guests     under KVM"), "{table}");
+    assert!(table.contains("guests   under TCG") || table.contains("guests   under KVM"), "{table}");
     assert_nothing_left(&bench);
 
     let result = json(&bench, &["results", "export", "last", "--json"]);

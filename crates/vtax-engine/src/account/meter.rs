@@ -83,7 +83,8 @@ impl<'a> Meter<'a> {
         let thread = closed.thread.since(opened.thread);
         let (total, split) = (thread.total.as_secs_f64(), (thread.user + thread.system).as_secs_f64());
         let user = if split > 0.0 { total * thread.user.as_secs_f64() / split } else { 0.0 };
-        ThreadCpu { user, system: total - user, cpu: self.cpu }
+        // The share may be rounded up beyond the whole.
+        ThreadCpu { user, system: (total - user).max(0.0), cpu: self.cpu }
     }
 }
 
