@@ -36,7 +36,7 @@ pub use domain::{DomainNic, DomainRecord};
 pub use environment::{EmulatedServer, Environment, IdleFacts, IdleState};
 pub use experience::{Experience, Forecast, Shown, Unreachable};
 pub use extend::ExtendError;
-pub use figures::{Around, BothEnds, CpuFigures, EndCpu, EndDetail, Figures, RttFigures, SliceFigures};
+pub use figures::{BothEnds, CpuFigures, EndCpu, EndDetail, Figures, RttFigures, SliceFigures};
 pub use goal::{Difference, Goal, NoDifference};
 pub use host_cpu::{ClockReading, GuestCpu, HostCpu};
 pub use parallel::{PairFigures, PairReports, Parallel, Skew};

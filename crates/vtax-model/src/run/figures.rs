@@ -49,10 +49,6 @@ pub struct Figures {
     /// figures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<SliceFigures>,
-    /// What the machine did while all rows of the block were measured, if the sample was cut into slices: the
-    /// same in each of these samples.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub around: Option<Around>,
 }
 
 /// What one slice measured, both ends joined.
@@ -76,18 +72,6 @@ pub struct SliceFigures {
 
 fn is_zero(count: &u64) -> bool {
     *count == 0
-}
-
-/// The machine that vtax runs on, while the rows of a block took turns.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Around {
-    /// From before the first slice until after the last one.
-    pub seconds: f64,
-    /// CPU seconds of the whole machine in that time.
-    pub machine: MachineCpu,
-    /// CPU seconds in user space of the measuring threads of all rows.
-    pub own_user: f64,
 }
 
 /// What each end reports beyond the joined figures.
@@ -238,7 +222,6 @@ impl Figures {
             parallel: None,
             host_cpu: None,
             slices: slices(kind, initiator, responder),
-            around: None,
         }
     }
 

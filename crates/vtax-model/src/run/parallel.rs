@@ -111,7 +111,6 @@ fn merge(spec: &TestSpec, pairs: &[PairReports<'_>], joined: &[Figures], skew: S
         parallel: Some(Parallel::of(skew, joined)),
         host_cpu: None,
         slices: Vec::new(),
-        around: None,
     }
 }
 

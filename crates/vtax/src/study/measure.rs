@@ -326,8 +326,8 @@ fn option_flag(error: &OptionError) -> &'static str {
     }
 }
 
-/// The rounds with which so many comparisons can each be shown at 5 %: the exact sign-flip p is at
-/// least 2/2^n, times their number (Holm).
+/// The rounds with which so many comparisons can each be shown at 5 %: the exact signed-rank p is
+/// at least 2/2^n, times their number (Holm).
 fn rounds_for(comparisons: usize) -> u32 {
     let needed = (1..).find(|rounds| 2.0 * comparisons as f64 / 2f64.powi(*rounds) < 0.05);
     needed.map_or(SAMPLES_LEAST, |rounds| SAMPLES_LEAST.max(rounds as u32))
