@@ -5,6 +5,8 @@
 
 use std::{
     fs,
+    os::unix::fs::PermissionsExt,
+    path::PathBuf,
     process::{Command, Stdio},
 };
 
@@ -44,6 +46,34 @@ fn links(cell: &Value) -> Vec<(String, String)> {
     let text = |hop: &Value, key: &str| hop[key].as_str().unwrap_or_default().to_owned();
     let hops = cell["path"]["hops"].as_array().expect("a path");
     hops.iter().map(|hop| (text(hop, "domain"), text(&hop["nic"], "driver"))).collect()
+}
+
+/// A QEMU that crashes this often before it runs a guest of a study.
+fn crashing_qemu(bench: &Bench, times: usize) -> PathBuf {
+    let (script, crashes) = (bench.path().join("qemu-that-crashes"), bench.path().join("crashes"));
+    let text = format!(
+        "#!/bin/sh\ncase \"$*\" in *run-*) if [ \"$(cat {0} 2>/dev/null | wc -l)\" -lt {times} ]; then \
+         echo x >>{0}; echo 'Assertion failed.' >&2; kill -ABRT $$; fi;; esac\n\
+         exec qemu-system-x86_64 \"$@\"\n",
+        crashes.display()
+    );
+    fs::write(&script, text).expect("ours");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("ours");
+    script
+}
+
+#[test]
+fn a_lab_whose_qemu_crashed_is_built_once_more() {
+    for (times, status) in [(1, 0), (2, 69)] {
+        let bench = Bench::with("tiny.toml", TINY);
+        let qemu = crashing_qemu(&bench, times);
+        let mut command = bench.command(&["run", "tiny.toml", "--methods", "native,paravirtual"]);
+        let output = command.env("VTAX_QEMU", qemu).output().expect("it runs");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{told}");
+        assert!(told.contains("was ended by signal 6") && told.contains("the lab is built once more"), "{told}");
+        assert_nothing_left(&bench);
+    }
 }
 
 #[test]

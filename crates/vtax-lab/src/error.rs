@@ -3,7 +3,7 @@
 use std::{fmt, io, path::PathBuf};
 
 use ipnet::Ipv4Net;
-use vtax_journal::{ExecuteError, JournalError, State, UndoErrors};
+use vtax_journal::{Cause, ExecuteError, JournalError, State, UndoErrors};
 use vtax_model::topology::Name;
 use vtax_sys::{SysError, pci::Address};
 
@@ -198,6 +198,17 @@ pub enum LabError {
         /// What it did.
         why: String,
     },
+}
+
+impl LabError {
+    /// Whether a guest's QEMU fell over its own fault while the lab was built, [`GuestError::is_crash`].
+    pub fn is_crash(&self) -> bool {
+        match self {
+            LabError::Guest(error) => error.is_crash(),
+            LabError::Build { error, .. } => matches!(&error.cause, Cause::Apply(error) if error.is_crash()),
+            _ => false,
+        }
+    }
 }
 
 impl From<GuestError> for LabError {

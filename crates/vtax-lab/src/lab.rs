@@ -3,6 +3,7 @@
 use std::{
     process::{Child, Command},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,7 @@ use vtax_sys::{netlink::QdiscStats, netns::Outlive, process::ProcessId};
 
 use crate::{
     error::LabError,
-    guest::{GuestError, process::Qemu},
+    guest::process::Qemu,
     inventory,
     path::{self, Hop},
     place::Place,
@@ -172,10 +173,8 @@ impl Lab {
     /// The first that doesn't, with what it said last.
     pub fn check_guests(&self) -> Result<(), LabError> {
         for guest in self.guests() {
-            let qemu = self.guest(&guest.name)?;
-            if !qemu.is_alive() {
-                let (guest, words) = (guest.name.clone(), Box::new(qemu.last_words()));
-                return Err(GuestError::Ended { guest, status: "has ended".to_owned(), words }.into());
+            if let Some(death) = self.guest(&guest.name)?.death(Duration::ZERO) {
+                return Err(death.into());
             }
         }
         Ok(())

@@ -8,12 +8,14 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::process::ExitStatus;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::process::{PidfdFlags, Resource, Rlimit};
+use rustix::process::{PidfdFlags, Resource, Rlimit, WaitOptions};
 
 use crate::error::{Result, SysError};
 
@@ -93,6 +95,16 @@ impl ProcessId {
                 Err(e) => return Err(SysError::os("wait for process", self.pid, e)),
             }
         }
+    }
+
+    /// How it ended, if it has ended and is a child of this process. Asked once: the kernel forgets it then.
+    pub fn reap(self) -> Option<ExitStatus> {
+        let pid = i32::try_from(self.pid.0).ok().and_then(rustix::process::Pid::from_raw)?;
+        if !self.exists() {
+            return None;
+        }
+        let (_, status) = rustix::process::waitpid(Some(pid), WaitOptions::NOHANG).ok()??;
+        Some(ExitStatus::from_raw(status.as_raw()))
     }
 
     /// A handle that stays with the process even if its pid is used again. The

@@ -58,6 +58,11 @@ impl Stop {
         Stop { blame: Blame::Infrastructure, error: error.into() }
     }
 
+    /// What is wrong, if it is of this type.
+    pub(crate) fn cause<E: std::error::Error + Send + Sync + 'static>(&self) -> Option<&E> {
+        self.error.downcast_ref()
+    }
+
     /// Stopped by the user before there was anything to keep.
     pub(crate) fn interrupted() -> Stop {
         Stop { blame: Blame::User, error: anyhow::anyhow!("stopped before anything was measured") }

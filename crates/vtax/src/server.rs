@@ -29,7 +29,7 @@ use vtax_agent::{
 };
 use vtax_lab::{
     GuestState, Lab, LabState, LabSummary, Lifetime, Need, World,
-    guest::{GuestError, process::Qemu},
+    guest::process::Qemu,
     list,
     server::{self, ServerPlan},
 };
@@ -311,13 +311,7 @@ fn command_name() -> Name {
 /// An agent is lost with its server, which says more.
 fn explain(qemu: &Qemu, error: AgentError) -> anyhow::Error {
     let patience = if error.is_death() { DYING } else { Duration::ZERO };
-    match qemu.process().wait_end(patience) {
-        Ok(true) => {
-            let (guest, words) = (qemu.launch().name.clone(), Box::new(qemu.last_words()));
-            GuestError::Ended { guest, status: "has ended".to_owned(), words }.into()
-        }
-        _ => error.into(),
-    }
+    qemu.death(patience).map_or_else(|| error.into(), Into::into)
 }
 
 /// QEMU takes one to the agent at a time, and who comes second would wait without a word.

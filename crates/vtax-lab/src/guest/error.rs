@@ -1,9 +1,9 @@
 //! Why a guest can't be made, started or talked to.
 
-use std::{fmt, io, path::PathBuf, time::Duration};
+use std::{fmt, io, os::unix::process::ExitStatusExt, path::PathBuf, process::ExitStatus, time::Duration};
 
 use vtax_model::topology::Name;
-use vtax_sys::SysError;
+use vtax_sys::{SysError, process::Signal};
 
 use super::{last_words::LastWords, qemu::Version};
 
@@ -127,12 +127,12 @@ pub enum GuestError {
         error: Box<SysError>,
     },
     /// QEMU ended.
-    #[error("guest `{guest}` is gone: QEMU {status}{}{words}", words.cause())]
+    #[error("guest `{guest}` is gone: QEMU {}{}{words}", End(*.status), words.cause())]
     Ended {
         /// The guest.
         guest: Name,
-        /// How it ended, as "has ended with status 1".
-        status: String,
+        /// How it ended, where this process is its parent.
+        status: Option<ExitStatus>,
         /// What it said last.
         words: Box<LastWords>,
     },
@@ -252,6 +252,29 @@ impl GuestError {
 
 fn neededby(by: &Option<String>) -> String {
     by.as_ref().map(|by| format!(" (`{by}` needs it)")).unwrap_or_default()
+}
+
+impl GuestError {
+    /// Whether QEMU fell over its own fault: an assertion, or a forbidden access to memory.
+    pub fn is_crash(&self) -> bool {
+        const FAULTS: [Signal; 5] = [Signal::ABORT, Signal::SEGV, Signal::BUS, Signal::ILL, Signal::FPE];
+        let GuestError::Ended { status: Some(status), .. } = self else { return false };
+        status.signal().is_some_and(|ended| FAULTS.iter().any(|fault| fault.as_raw() == ended))
+    }
+}
+
+struct End(Option<ExitStatus>);
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.map(|status| (status.code(), status.signal())) {
+            // A guest that panics or powers itself off ends QEMU in good order.
+            Some((Some(0), _)) => f.write_str("has ended, because the guest has stopped"),
+            Some((Some(code), _)) => write!(f, "has ended with status {code}"),
+            Some((_, Some(signal))) => write!(f, "was ended by signal {signal}"),
+            _ => f.write_str("has ended"),
+        }
+    }
 }
 
 struct Paths<'a>(&'a [PathBuf]);

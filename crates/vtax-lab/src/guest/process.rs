@@ -4,10 +4,10 @@ use std::{
     fs::File,
     os::{
         fd::{AsRawFd, OwnedFd},
-        unix::process::{CommandExt, ExitStatusExt},
+        unix::process::CommandExt,
     },
     path::Path,
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -48,7 +48,6 @@ const CLOSING: Duration = Duration::from_secs(2);
 pub struct Qemu {
     launch: Launch,
     process: ProcessId,
-    child: Option<Child>,
 }
 
 impl Qemu {
@@ -79,14 +78,14 @@ impl Qemu {
         let command = command(&launch, queues)?;
         let guest = launch.name.clone();
         let fail = |error| GuestError::Start { guest, error: Box::new(error) };
-        let started = spawn(command).and_then(|child| Ok((ProcessId::of(Pid(child.id()))?, child)));
-        let (process, child) = started.map_err(fail)?;
-        Ok(Qemu { launch, process, child: Some(child) })
+        let started = spawn(command).and_then(|child| ProcessId::of(Pid(child.id())));
+        let process = started.map_err(fail)?;
+        Ok(Qemu { launch, process })
     }
 
     /// A guest that another process, or this one earlier, has started.
     pub fn attach(launch: Launch, process: ProcessId) -> Qemu {
-        Qemu { launch, process, child: None }
+        Qemu { launch, process }
     }
 
     /// What it was started with.
@@ -102,6 +101,11 @@ impl Qemu {
     /// Whether QEMU runs.
     pub fn is_alive(&self) -> bool {
         matches!(self.process.wait_end(Duration::ZERO), Ok(false))
+    }
+
+    /// How it ended, with what was said last, if it has ended or does so in time.
+    pub fn death(&self, patience: Duration) -> Option<GuestError> {
+        self.process.wait_end(patience).unwrap_or(false).then(|| self.ended())
     }
 
     /// Waits until QEMU answers at its monitor: its arguments are good, its devices are there,
@@ -226,7 +230,7 @@ impl Qemu {
                 self.kill()?;
             }
         }
-        self.reap();
+        let _ = self.process.reap();
         Ok(())
     }
 
@@ -241,8 +245,8 @@ impl Qemu {
             if let Ok(monitor) = Monitor::connect(&self.launch.name, &self.launch.qmp_socket(), left) {
                 return Ok(monitor);
             }
-            if !self.is_alive() {
-                return Err(self.ended());
+            if let Some(death) = self.death(Duration::ZERO) {
+                return Err(death);
             }
             if left.is_zero() {
                 return Err(self.late("has a QEMU that doesn't answer at its monitor", patience));
@@ -252,15 +256,13 @@ impl Qemu {
     }
 
     /// The monitor's trouble may be that QEMU has just ended, which says more.
-    fn explain(&mut self, error: GuestError) -> GuestError {
-        match (&error, self.process.wait_end(CLOSING)) {
-            (GuestError::Monitor { .. } | GuestError::Process { .. }, Ok(true)) => self.ended(),
-            _ => error,
-        }
+    fn explain(&self, error: GuestError) -> GuestError {
+        let by_death = matches!(error, GuestError::Monitor { .. } | GuestError::Process { .. });
+        if by_death { self.death(CLOSING).unwrap_or(error) } else { error }
     }
 
-    fn ended(&mut self) -> GuestError {
-        let status = self.reap().map_or_else(|| "has ended".to_owned(), describe);
+    fn ended(&self) -> GuestError {
+        let status = self.process.reap();
         GuestError::Ended { guest: self.launch.name.clone(), status, words: Box::new(self.last_words()) }
     }
 
@@ -287,10 +289,6 @@ impl Qemu {
             return Ok(());
         }
         Err(GuestError::Unkillable { guest: self.launch.name.clone(), pid: self.process.pid.0 })
-    }
-
-    fn reap(&mut self) -> Option<ExitStatus> {
-        self.child.as_mut()?.try_wait().ok()?
     }
 }
 
@@ -326,16 +324,6 @@ fn check_length(launch: &Launch, socket: &Path) -> Result<(), GuestError> {
     }
     let (guest, path) = (launch.name.clone(), socket.to_owned());
     Err(GuestError::SocketPath { guest, path, longest: LONGEST_PATH })
-}
-
-fn describe(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        // A guest that panics or powers itself off ends QEMU in good order.
-        (Some(0), _) => "has ended, because the guest has stopped".to_owned(),
-        (Some(code), _) => format!("has ended with status {code}"),
-        (_, Some(signal)) => format!("was ended by signal {signal}"),
-        _ => "has ended".to_owned(),
-    }
 }
 
 #[cfg(test)]

@@ -22,10 +22,7 @@ use vtax_agent::{
     link::{AgentError, AgentLink},
     protocol::Attachment,
 };
-use vtax_lab::{
-    Lab, PlannedGuest,
-    guest::{GuestError, process::Qemu},
-};
+use vtax_lab::{Lab, PlannedGuest, guest::process::Qemu};
 use vtax_model::{topology::Name, units::Mtu};
 use vtax_sys::{clock::boottime_ns, process::Signal};
 
@@ -155,12 +152,7 @@ fn connect(qemu: &Qemu) -> anyhow::Result<AgentLink> {
 /// An agent is lost with its guest, which says more.
 fn explain(qemu: &Qemu, error: AgentError) -> anyhow::Error {
     let patience = if error.is_death() { DYING } else { Duration::ZERO };
-    if qemu.process().wait_end(patience).unwrap_or(false) { ended(qemu).into() } else { error.into() }
-}
-
-fn ended(qemu: &Qemu) -> GuestError {
-    let (guest, words) = (qemu.launch().name.clone(), Box::new(qemu.last_words()));
-    GuestError::Ended { guest, status: "has ended".to_owned(), words }
+    qemu.death(patience).map_or_else(|| error.into(), Into::into)
 }
 
 pub(super) fn find<'lab>(lab: &'lab Lab, name: &Name) -> Option<&'lab PlannedGuest> {
@@ -177,5 +169,5 @@ pub(super) fn none(lab: &Lab, name: &Name) -> anyhow::Error {
 /// A guest that runs.
 pub(super) fn running(lab: &Lab, guest: &PlannedGuest) -> Result<Qemu, Stop> {
     let qemu = lab.guest(&guest.name).or_infrastructure()?;
-    if qemu.is_alive() { Ok(qemu) } else { Err(Stop::infrastructure(ended(&qemu))) }
+    qemu.death(Duration::ZERO).map_or(Ok(qemu), |death| Err(Stop::infrastructure(death)))
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, net::IpAddr, path::Path};
 
 use anyhow::anyhow;
-use vtax_lab::{Endpoint, Facts, GuestNeeds, Lab, LabError, Lifetime, Plan, World, clean, plan};
+use vtax_lab::{Endpoint, Facts, GuestNeeds, Lab, LabError, Lifetime, Plan, World, clean, guest::GuestError, plan};
 use vtax_model::{
     run::RunHeader,
     study::Row,
@@ -36,24 +36,54 @@ pub(crate) struct Casting<'a> {
 
 impl Stage {
     /// Builds the lab of a study and starts an agent in each domain that one of its rows needs.
+    ///
+    /// QEMU's TCG crashes now and then while a guest boots, by a race of its own. Nothing has been measured
+    /// then, so the lab is built once more.
     pub(crate) fn in_lab(casting: &Casting<'_>, header: &RunHeader, directory: &Path) -> Result<Stage, Stop> {
         let rows = available(&header.study, &header.unavailable);
         let Arrangement { topology, ends } = arrange(&header.study, lab_name(header)?, &rows);
-        // A run that goes on may have been killed.
-        remove_abandoned(casting.world, &topology.name)?;
-        let lab = build(casting.world, &topology, casting.needs, Lifetime::Ephemeral)?;
-        let phases = Some(casting.phases).filter(|_| !lab.guests().is_empty());
-        phases.inspect(|phases| phases.done("QEMU started"));
-        let program = casting.program;
-        let mut cast = Cast { lab: &lab, program, agents: Vec::new(), seats: Vec::new(), by_domain: BTreeMap::new() };
-        let staged = |(row, ends): (Row, Vec<Ends>)| {
-            let pairs = ends.iter().map(|ends| cast.pair(ends)).collect::<anyhow::Result<_>>()?;
-            Ok(StagedRow { row, mtu: None, pairs })
+        let first = casting.set(&topology, &ends);
+        let crash = |stop: &Stop| {
+            let of_guest = stop.cause().is_some_and(GuestError::is_crash);
+            of_guest || stop.cause().is_some_and(LabError::is_crash)
         };
-        let rows = ends.into_iter().map(staged).collect::<anyhow::Result<_>>().or_infrastructure()?;
+        let set = match first {
+            Err(stop) if crash(&stop) => {
+                eprintln!("{stop}\nQEMU crashed before anything was measured: the lab is built once more");
+                casting.set(&topology, &ends)
+            }
+            other => other,
+        };
+        let Set { lab, rows, agents, seats } = set?;
+        Ok(Stage { seats, ..Stage::new(Ground::Built(Box::new(lab)), agents, rows, directory) })
+    }
+}
+
+/// A lab with an agent in each of its domains that is measured.
+struct Set {
+    lab: Lab,
+    rows: Vec<StagedRow>,
+    agents: Vec<Agent>,
+    seats: Vec<Seat>,
+}
+
+impl Casting<'_> {
+    fn set(&self, topology: &Topology, ends: &BTreeMap<Row, Vec<Ends>>) -> Result<Set, Stop> {
+        // A run that goes on may have been killed.
+        remove_abandoned(self.world, &topology.name)?;
+        let lab = build(self.world, topology, self.needs, Lifetime::Ephemeral)?;
+        let phases = Some(self.phases).filter(|_| !lab.guests().is_empty());
+        phases.inspect(|phases| phases.done("QEMU started"));
+        let program = self.program;
+        let mut cast = Cast { lab: &lab, program, agents: Vec::new(), seats: Vec::new(), by_domain: BTreeMap::new() };
+        let staged = |(row, ends): (&Row, &Vec<Ends>)| {
+            let pairs = ends.iter().map(|ends| cast.pair(ends)).collect::<anyhow::Result<_>>()?;
+            Ok(StagedRow { row: *row, mtu: None, pairs })
+        };
+        let rows = ends.iter().map(staged).collect::<anyhow::Result<_>>().or_infrastructure()?;
         phases.inspect(|phases| phases.done("agents answered"));
         let Cast { agents, seats, .. } = cast;
-        Ok(Stage { seats, ..Stage::new(Ground::Built(Box::new(lab)), agents, rows, directory) })
+        Ok(Set { lab, rows, agents, seats })
     }
 }
 

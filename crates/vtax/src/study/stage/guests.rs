@@ -11,7 +11,7 @@ use vtax_agent::{
     link::{AgentError, AgentLink},
     protocol::Attachment,
 };
-use vtax_lab::{Lab, PlannedGuest, guest::GuestError};
+use vtax_lab::{Lab, PlannedGuest};
 use vtax_model::{
     method::DomainKind,
     run::{GuestMachine, Hop},
@@ -85,12 +85,8 @@ pub(crate) fn told_of_boot(guest: &Name, waited: Duration, line: &str) -> String
 }
 
 fn alive(lab: &Lab, guest: &Name) -> anyhow::Result<()> {
-    let qemu = lab.guest(guest)?;
-    if qemu.is_alive() {
-        return Ok(());
-    }
-    let (guest, words) = (guest.clone(), Box::new(qemu.last_words()));
-    Err(GuestError::Ended { guest, status: "has ended".to_owned(), words }.into())
+    let death = lab.guest(guest)?.death(Duration::ZERO);
+    death.map_or(Ok(()), |death| Err(death.into()))
 }
 
 fn attachment(guest: &PlannedGuest, mtu: Mtu) -> Attachment {
