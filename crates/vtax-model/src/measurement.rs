@@ -77,6 +77,9 @@ pub struct EndReport {
     /// times above are their sums; the machine's CPU time is absent, for others were measured between them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<Slice>,
+    /// Of such a sample: the time of the slices with all that was between them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionCpu>,
     /// By how many nanoseconds this end ran over the time that it had for a slice, at worst: what it did then
     /// disturbed the slice that came next.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -106,6 +109,19 @@ pub struct Slice {
     /// TCP segments sent again.
     #[serde(skip_serializing_if = "is_zero")]
     pub retransmits: u64,
+}
+
+/// CPU time of a test that is cut into slices from its beginning to its end: warm-up, slices, and the time
+/// between them, in which other rows have their turns. Tells what else took the CPUs meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SessionCpu {
+    /// Its length in seconds.
+    pub seconds: f64,
+    /// The whole machine.
+    pub machine: MachineCpu,
+    /// User seconds of this end's measuring threads.
+    pub user: f64,
 }
 
 fn is_zero(count: &u64) -> bool {

@@ -84,9 +84,12 @@ pub struct ResultDocument {
 pub struct Disturbance {
     /// User-space time of programs other than the two ends. The CPU figures contain it, and what
     /// those programs did in the kernel, which can't be told from the path's own work.
-    pub other_programs: f64,
+    /// Absent if nobody could look: see [`SessionCpu`](crate::measurement::SessionCpu).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_programs: Option<f64>,
     /// Time that the hypervisor below gave to others (steal), of machines that are no guests of the run.
-    pub stolen: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stolen: Option<f64>,
     /// The same of the guests that measured: time in which they wanted to run and their host ran others, which
     /// may be each other. A share of their own CPU time; absent if no end was in one, or only in such as run
     /// under TCG, which doesn't tell them.
@@ -100,7 +103,7 @@ impl Disturbance {
 
     /// Whether anything else took more than one CPU second in twenty.
     pub fn is_much(&self) -> bool {
-        self.other_programs > Disturbance::MUCH || self.stolen > Disturbance::MUCH
+        [self.other_programs, self.stolen].iter().flatten().any(|share| *share > Disturbance::MUCH)
     }
 
     /// How long the guests that measured waited for a CPU, if that was more than one second in twenty.

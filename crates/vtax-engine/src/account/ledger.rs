@@ -2,7 +2,7 @@
 
 use vtax_model::{
     histogram::Histogram,
-    measurement::{EndReport, FileReport, Slice, Stages, ThreadCpu},
+    measurement::{EndReport, FileReport, SessionCpu, Slice, Stages, ThreadCpu},
     workload::{Direction, TestSpec, Workload},
 };
 
@@ -49,6 +49,8 @@ pub(crate) struct Ledger {
     pub(super) slices: Vec<Slice>,
     pub(super) cost: Cost,
     pub(super) overrun: u64,
+    /// From the first slice's warm-up to the last slice's end.
+    pub(crate) session: Option<SessionCpu>,
 }
 
 /// What the slices that have ended cost the thread.
@@ -139,6 +141,7 @@ impl Ledger {
             slices: Vec::new(),
             cost: Cost::default(),
             overrun: 0,
+            session: None,
         }
     }
 

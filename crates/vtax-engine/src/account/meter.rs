@@ -6,7 +6,7 @@ use vtax_model::{
 };
 use vtax_sys::{
     clock::{boottime_ns, now_ns},
-    cpu::{CpuTimes, MachineMeter, MachineReading, thread_times},
+    cpu::{CpuTimes, MachineMeter, MachineReading, MachineSpan, thread_times},
     sock::{BbrPhase, TcpInfo, bbr, tcp_info},
 };
 
@@ -109,20 +109,23 @@ impl Reading {
 
     /// CPU seconds of the machine; absent on all threads but the first.
     pub(crate) fn machine_since(&self, opened: &Reading) -> Option<MachineCpu> {
-        let span = self.machine?.since(&opened.machine?);
-        let times = span.times;
-        Some(MachineCpu {
-            cpus: span.cpus,
-            user: (times.user + times.nice).as_secs_f64(),
-            system: times.system.as_secs_f64(),
-            irq: times.irq.as_secs_f64(),
-            softirq: times.softirq.as_secs_f64(),
-            steal: times.steal.as_secs_f64(),
-            guest: (times.guest + times.guest_nice).as_secs_f64(),
-            idle: span.idle().as_secs_f64(),
-            busy: Some(span.busy().as_secs_f64()),
-            raised: false,
-        })
+        Some(in_seconds(&self.machine?.since(&opened.machine?)))
+    }
+}
+
+pub(super) fn in_seconds(span: &MachineSpan) -> MachineCpu {
+    let times = span.times;
+    MachineCpu {
+        cpus: span.cpus,
+        user: (times.user + times.nice).as_secs_f64(),
+        system: times.system.as_secs_f64(),
+        irq: times.irq.as_secs_f64(),
+        softirq: times.softirq.as_secs_f64(),
+        steal: times.steal.as_secs_f64(),
+        guest: (times.guest + times.guest_nice).as_secs_f64(),
+        idle: span.idle().as_secs_f64(),
+        busy: Some(span.busy().as_secs_f64()),
+        raised: false,
     }
 }
 

@@ -15,6 +15,7 @@ mod ledger;
 mod meter;
 mod report;
 mod series;
+mod session;
 mod shared;
 mod stages;
 mod warming;
@@ -23,6 +24,7 @@ pub(crate) use desk::Desk;
 pub(crate) use ledger::{Ledger, Unit, Way};
 pub(crate) use meter::Meter;
 pub(crate) use report::merge;
+pub(crate) use session::Begun;
 pub(crate) use shared::Shared;
 pub(crate) use stages::Moments;
 

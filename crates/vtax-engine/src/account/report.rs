@@ -8,7 +8,7 @@ use vtax_model::{
 use super::{
     ledger::{Count, Ledger, Way},
     meter::Meter,
-    seconds, series,
+    seconds, series, session,
     shared::Shared,
     stages,
 };
@@ -25,6 +25,7 @@ pub(crate) fn merge(threads: Vec<(Ledger, Meter<'_>)>, shared: &Shared) -> Resul
         add_costs(&mut sum, &ledger, &meter);
         sum.overrun_ns = sum.overrun_ns.max(ledger.overrun);
         sum.slices.append(&mut ledger.slices);
+        sum.session = session::joined(sum.session, ledger.session);
         counts.append(&mut ledger.counts);
         bins.extend(ledger.series.map(|series| series.bins));
     }

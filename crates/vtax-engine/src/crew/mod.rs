@@ -9,7 +9,7 @@ use std::{
 };
 
 use vtax_model::{
-    measurement::EndReport,
+    measurement::{EndReport, SessionCpu},
     options::{Engine, Idle},
 };
 use vtax_sys::{
@@ -19,7 +19,7 @@ use vtax_sys::{
 };
 
 use crate::{
-    account::{Desk, Ledger, Meter, Shared, Unit, merge},
+    account::{Begun, Desk, Ledger, Meter, Shared, Unit, merge},
     drive::{
         blocking::{Blocking, spin_until},
         ready::Ready,
@@ -139,10 +139,28 @@ impl<'a> Crew<'a> {
         let (machine, opened) = machine.map_or_else(|error| (None, Err(error)), |machine| (machine, Ok(())));
         let desk = Desk::new(self.shared, thread, Meter::new(flows, senders, machine, cpu), tasks.len());
         let begun = pinned.and(opened).map_err(EngineError::from).and_then(|()| self.await_start());
-        if let Err(error) = begun.and_then(|()| self.drive(&tasks, &desk)) {
-            self.fail(error);
-        }
-        Some(desk.into_ledger())
+        let session = match begun.and_then(|()| self.drive_session(thread, &tasks, &desk)) {
+            Ok(session) => session,
+            Err(error) => {
+                self.fail(error);
+                None
+            }
+        };
+        let (mut ledger, meter) = desk.into_ledger();
+        ledger.session = session;
+        Some((ledger, meter))
+    }
+
+    /// Some if the test is cut into slices.
+    fn drive_session(
+        &self,
+        thread: usize,
+        tasks: &[usize],
+        desk: &Desk<'_>,
+    ) -> Result<Option<SessionCpu>, EngineError> {
+        let begun = self.shared.is_sliced().then(|| Begun::now(thread == 0)).transpose()?;
+        self.drive(tasks, desk)?;
+        begun.map(Begun::ended).transpose()
     }
 
     /// Each engine has a line here.

@@ -1,9 +1,12 @@
 //! What else took the CPUs while samples were taken.
 
+use std::collections::BTreeMap;
+
 use super::ends;
 use crate::{
+    cell::Block,
     guest::Accelerator,
-    measurement::MachineCpu,
+    measurement::{MachineCpu, SessionCpu},
     result::Disturbance,
     run::{CpuFigures, EndCpu, EndRecord, Run, Sample},
 };
@@ -42,26 +45,65 @@ struct Watched {
 pub(super) fn disturbance(run: &Run) -> Disturbance {
     let [mut hosts, mut guests, mut translated] = [const { Time { available: 0.0, stolen: 0.0 } }; 3];
     let mut other = 0.0;
-    for sample in &run.samples {
-        for Watched { machine, own_user, seconds, kind } in machines(run, sample) {
-            let time = match kind {
-                Kind::Host => &mut hosts,
-                Kind::Guest => &mut guests,
-                Kind::Translated => &mut translated,
-            };
-            time.available += f64::from(machine.cpus) * seconds;
-            time.stolen += machine.steal;
-            other += machine.user - own_user;
-        }
-        other -= qemu_among_programs(run, sample);
+    let whole = run.samples.iter().filter(|sample| sample.figures.slices.is_empty());
+    let watched = whole.clone().flat_map(|sample| machines(run, sample)).chain(blocks(run));
+    for Watched { machine, own_user, seconds, kind } in watched {
+        let time = match kind {
+            Kind::Host => &mut hosts,
+            Kind::Guest => &mut guests,
+            Kind::Translated => &mut translated,
+        };
+        time.available += f64::from(machine.cpus) * seconds;
+        time.stolen += machine.steal;
+        other += machine.user - own_user;
     }
+    other -= whole.map(|sample| qemu_among_programs(run, sample)).sum::<f64>();
     let available = hosts.available + guests.available + translated.available;
     Disturbance {
         // Ticks are coarse: over a short run the difference may come out below zero.
-        other_programs: if available > 0.0 { (other / available).max(0.0) } else { 0.0 },
-        stolen: hosts.share_stolen().unwrap_or(0.0),
+        other_programs: (available > 0.0).then(|| (other / available).max(0.0)),
+        stolen: hosts.share_stolen(),
         guests_waited: guests.share_stolen(),
     }
+}
+
+/// The machines while rows took turns, of each round of each block. All rows of a block go on from its beginning
+/// to its end, so that each of their ends has seen the whole machine, and together they are what is ours of it.
+///
+/// Where one of the rows has guests nothing is told: nobody looked at what QEMU did for them.
+fn blocks(run: &Run) -> Vec<Watched> {
+    let cells = &run.header.study.cells;
+    let in_guests = |sample: &Sample| run.header.study.attach(cells[sample.cell].row).is_some();
+    let mut blocks: BTreeMap<(u32, Block), Vec<&Sample>> = BTreeMap::new();
+    for sample in run.samples.iter().filter(|sample| !sample.figures.slices.is_empty()) {
+        blocks.entry((sample.round, cells[sample.cell].block())).or_default().push(sample);
+    }
+    blocks.retain(|_, samples| !samples.iter().any(|sample| in_guests(sample)));
+    blocks.values().flat_map(|samples| sessions(run, samples)).collect()
+}
+
+fn sessions(run: &Run, samples: &[&Sample]) -> impl Iterator<Item = Watched> {
+    let mut machines: BTreeMap<String, SessionCpu> = BTreeMap::new();
+    for sample in samples {
+        let ends = ends(run, &run.header.study.cells[sample.cell]);
+        let pair = ends.and_then(|ends| ends.pairs.into_iter().next());
+        let CpuFigures { initiator, responder, .. } = &sample.figures.cpu;
+        let records = [pair.as_ref().map(|pair| &pair.initiator), pair.as_ref().map(|pair| &pair.responder)];
+        for (cpu, record) in [initiator, responder].into_iter().zip(records) {
+            let Some(session) = cpu.session else { continue };
+            let elsewhere = record.and_then(|record| record.environment.as_ref());
+            let name = elsewhere.map_or(String::new(), |environment| environment.hostname.clone());
+            let seen = machines.entry(name).or_insert(SessionCpu { user: 0.0, ..session });
+            let longest = if session.seconds > seen.seconds { session } else { *seen };
+            *seen = SessionCpu { user: seen.user + session.user, ..longest };
+        }
+    }
+    machines.into_values().map(|SessionCpu { seconds, machine, user }| Watched {
+        machine,
+        own_user: user,
+        seconds,
+        kind: Kind::Host,
+    })
 }
 
 /// What QEMU did for the guests that measured, if one of the ends was on their host, where it is a program

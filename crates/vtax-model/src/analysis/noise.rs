@@ -47,8 +47,8 @@ pub fn causes(document: &ResultDocument, record: &CellRecord) -> Vec<Cause> {
     let mut causes: Vec<Cause> = [
         pairs.filter(|pairs| *pairs < FEWEST_ROUNDS).map(Cause::FewRounds),
         bbr(document, record),
-        share(disturbance.other_programs, Cause::OtherPrograms),
-        share(disturbance.stolen, Cause::Stolen),
+        share(disturbance.other_programs.unwrap_or(0.0), Cause::OtherPrograms),
+        share(disturbance.stolen.unwrap_or(0.0), Cause::Stolen),
         share(disturbance.guests_waited.unwrap_or(0.0), Cause::GuestsWaited),
         idle(document, record),
     ]

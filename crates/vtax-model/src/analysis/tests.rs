@@ -2,10 +2,10 @@ use super::*;
 use crate::{
     cell::Instrument,
     guest::Accelerator,
-    measurement::{EndReport, FileReport, MachineCpu, ThreadCpu},
+    measurement::{EndReport, FileReport, MachineCpu, SessionCpu, ThreadCpu},
     method::Unsupported,
-    result::Unit,
-    run::{EndRecord, Environment, GuestCpu, HostCpu, PairRecord, Placement, RunHeader, UnavailableRow},
+    result::{Disturbance, Unit},
+    run::{EndRecord, Environment, GuestCpu, HostCpu, PairRecord, Placement, RunHeader, SliceFigures, UnavailableRow},
     stats::Verdict,
     study::{SamplingPlan, Study},
     units::Span,
@@ -192,9 +192,32 @@ fn what_others_took_is_told_and_is_not_ours() {
         sample.figures.cpu.initiator.machine.steal = 0.02;
     }
     let found = analyse(&run).disturbance;
-    assert!((found.other_programs - 0.2).abs() < 1e-9, "0.4 s of two CPUs' second: {found:?}");
-    assert!((found.stolen - 0.01).abs() < 1e-9 && found.is_much());
+    assert!((found.other_programs.expect("known") - 0.2).abs() < 1e-9, "0.4 s of two CPUs' second: {found:?}");
+    assert!((found.stolen.expect("known") - 0.01).abs() < 1e-9 && found.is_much());
     assert!(!analyse(&Run { samples: Vec::new(), ..run }).disturbance.is_much());
+}
+
+#[test]
+fn rows_that_take_turns_are_looked_at_as_one() {
+    let mut run = demo_run();
+    for sample in &mut run.samples {
+        sample.figures.slices = vec![SliceFigures::default(); 2];
+        sample.figures.cpu.initiator.machine = MachineCpu::default();
+    }
+    assert_eq!(analyse(&run).disturbance, Disturbance::default(), "nobody looked: not known");
+
+    let machine = MachineCpu { cpus: 2, user: 0.9, steal: 0.02, ..MachineCpu::default() };
+    let block = |run: &Run, sample: &Sample| (sample.round, run.header.study.cells[sample.cell].block());
+    let blocks: Vec<_> = run.samples.iter().map(|sample| block(&run, sample)).collect();
+    for (sample, of) in run.samples.iter_mut().zip(&blocks) {
+        let ends = 2 * blocks.iter().filter(|block| *block == of).count();
+        let session = Some(SessionCpu { seconds: 1.0, machine, user: 0.5 / ends as f64 });
+        (sample.figures.cpu.initiator.session, sample.figures.cpu.responder.session) = (session, session);
+    }
+    let found = analyse(&run).disturbance;
+    let others = found.other_programs.expect("known");
+    assert!((others - 0.2).abs() < 1e-9, "0.9 s less 0.5 s of ours, of two CPUs' second: {others}");
+    assert!((found.stolen.expect("known") - 0.01).abs() < 1e-9 && found.is_much());
 }
 
 #[test]
@@ -219,7 +242,7 @@ fn the_guests_that_measure_are_no_other_programs() {
             HostCpu { seconds, whole_sample: false, softirq: 0.0, irq: 0.0, all_guests: 0.0, interrupts: 0, guests };
         *host_cpu = Some(counters);
     }
-    let others = |run: &Run| analyse(run).disturbance.other_programs;
+    let others = |run: &Run| analyse(run).disturbance.other_programs.expect("known");
     let end = |environment| EndRecord {
         name: "end".into(),
         address: "198.18.0.1".into(),
@@ -240,14 +263,17 @@ fn the_guests_that_measure_are_no_other_programs() {
     assert!((others(&guests) - 0.35).abs() < 1e-9, "in guests there is no QEMU of theirs: {}", others(&guests));
 
     let found = analyse(&host).disturbance;
-    assert!((found.stolen - 0.25).abs() < 1e-9 && found.crowded().is_none(), "from the host by its own: {found:?}");
+    assert!(
+        (found.stolen.expect("known") - 0.25).abs() < 1e-9 && found.crowded().is_none(),
+        "from the host by its own: {found:?}"
+    );
     let translated = analyse(&guests).disturbance;
-    assert!(translated.stolen == 0.0 && translated.guests_waited.is_none(), "TCG doesn't tell: {translated:?}");
+    assert!(translated.stolen.is_none() && translated.guests_waited.is_none(), "TCG doesn't tell: {translated:?}");
     let all = guests.samples.iter_mut().filter_map(|sample| sample.figures.host_cpu.as_mut());
     all.flat_map(|host| &mut host.guests).for_each(|guest| guest.accel = Accelerator::Kvm);
     let found = analyse(&guests).disturbance;
     let waited = found.crowded().expect("a quarter of their time");
-    assert!(found.stolen == 0.0 && (waited - 0.25).abs() < 1e-9, "from the guests by the host: {found:?}");
+    assert!(found.stolen.is_none() && (waited - 0.25).abs() < 1e-9, "from the guests by the host: {found:?}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{HostCpu, Parallel};
 use crate::{
     histogram::{self, Histogram, SparseHistogram},
-    measurement::{EndReport, FileReport, Interval, MachineCpu, Slice, Stages, ThreadCpu, WarmupReport},
+    measurement::{EndReport, FileReport, Interval, MachineCpu, SessionCpu, Slice, Stages, ThreadCpu, WarmupReport},
     workload::{TestKind, TestSpec},
 };
 
@@ -52,7 +52,7 @@ pub struct Figures {
 }
 
 /// What one slice measured, both ends joined.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct SliceFigures {
     /// The measured time of the end that counted.
     pub seconds: f64,
@@ -161,6 +161,9 @@ pub struct EndCpu {
     pub machine: MachineCpu,
     /// That time in seconds.
     pub seconds: f64,
+    /// Of a sample that was cut into slices: the time of the slices with all that was between them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionCpu>,
 }
 
 impl CpuFigures {
@@ -189,7 +192,12 @@ impl CpuFigures {
 
 impl EndCpu {
     fn of(report: &EndReport) -> EndCpu {
-        EndCpu { threads: report.threads.clone(), machine: report.machine, seconds: report.seconds }
+        EndCpu {
+            threads: report.threads.clone(),
+            machine: report.machine,
+            seconds: report.seconds,
+            session: report.session,
+        }
     }
 }
 

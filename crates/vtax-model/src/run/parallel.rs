@@ -180,11 +180,13 @@ fn cpu(pairs: &[PairReports<'_>], seconds: f64) -> CpuFigures {
             threads: threads(|pair| pair.initiator.threads.clone()),
             machine: busy(&initiators),
             seconds,
+            session: None,
         },
         responder: EndCpu {
             threads: threads(|pair| pair.responder.threads.clone()),
             machine: busy(&responders),
             seconds,
+            session: None,
         },
     }
 }

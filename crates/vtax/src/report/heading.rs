@@ -388,10 +388,13 @@ fn asked(policy: &Pinning) -> String {
 /// Shares of the machine's CPU time while samples were taken.
 fn load(disturbance: &Disturbance) -> String {
     let Disturbance { other_programs, stolen, guests_waited } = disturbance;
+    let Some(other_programs) = other_programs else {
+        return "what other programs took of the CPUs is not known".to_owned();
+    };
+    let stolen = stolen.map_or(String::new(), |share| format!(", the hypervisor {}", percent(share)));
     let waited =
         guests_waited.map_or(String::new(), |share| format!("; guests waited for one {} of the time", percent(share)));
-    let (other_programs, stolen) = (percent(*other_programs), percent(*stolen));
-    format!("other programs took {other_programs} of the CPUs, the hypervisor {stolen}{waited}")
+    format!("other programs took {} of the CPUs{stolen}{waited}", percent(*other_programs))
 }
 
 fn percent(share: f64) -> String {

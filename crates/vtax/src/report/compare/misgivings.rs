@@ -23,7 +23,8 @@ fn weaknesses(which: &str, run: &ResultDocument) -> Vec<String> {
             format!("INCOMPLETE: the {which} run has {done}{of} rounds. Go on with: vtax run --resume {id}")
         }),
         disturbance.is_much().then(|| {
-            let [others, stolen] = [disturbance.other_programs, disturbance.stolen].map(whole_percent);
+            let shares = [disturbance.other_programs, disturbance.stolen];
+            let [others, stolen] = shares.map(|share| whole_percent(share.unwrap_or(0.0)));
             format!(
                 "DISTURBED: during the {which} run other programs took {others} of the CPUs, the hypervisor {stolen}."
             )

@@ -58,7 +58,7 @@ fn a_run_that_is_not_whole_or_was_disturbed_is_told() {
     broken.state = vtax_model::run::RunState::Stopped;
     broken.failures = vec![Failure { cell: 0, arm: Arm::A, round: 2, error: "late".into(), partial: None }];
     let mut broken = analyse(&broken);
-    broken.disturbance = Disturbance { other_programs: 0.54, stolen: 0.12, guests_waited: Some(0.3) };
+    broken.disturbance = Disturbance { other_programs: Some(0.54), stolen: Some(0.12), guests_waited: Some(0.3) };
     insta::assert_snapshot!(told(&whole, &broken).join("\n"), @r"
     INCOMPLETE: the second run has 1 of 11 rounds. Go on with: vtax run --resume demo-2
     DISTURBED: during the second run other programs took 54 % of the CPUs, the hypervisor 12 %.
