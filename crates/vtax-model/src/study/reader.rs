@@ -2,7 +2,7 @@
 
 mod sampling;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ipnet::Ipv4Net;
 use serde::Deserialize;
@@ -45,6 +45,9 @@ struct StudyFile {
     /// How the path's own cost is sampled; without it the study measures as the machine runs only.
     path: Option<PathTable>,
     quick_path: Option<PathTable>,
+    /// Known costs: how long the responder of a row waits before each answer.
+    #[serde(default)]
+    planted: BTreeMap<String, Spanned<Span>>,
 }
 
 #[derive(Deserialize)]
@@ -128,7 +131,8 @@ impl Reader<'_> {
             let message = format!("the baseline `{baseline}` is not among the methods; add it to `methods`");
             return Err(self.source.error(&self.file.baseline.span(), message));
         }
-        let cells = self.cells(&rows)?;
+        let mut cells = self.cells(&rows)?;
+        self.plant(&mut cells)?;
         let Plans { plan, quick, path, quick_path } = self.plans()?;
         let quick_file = self.quick_file(&cells)?;
         let endpoints = self.endpoints(&rows)?;
@@ -294,6 +298,22 @@ impl Reader<'_> {
             }
         }
         Ok(cells)
+    }
+
+    /// Adds the known costs to the rr cells of their rows.
+    fn plant(&self, cells: &mut [Cell]) -> Result<(), FileError> {
+        for (name, delay) in &self.file.planted {
+            let refused = |message: String| self.source.error(&delay.span(), message);
+            let row: Row = name.parse().map_err(|error: UnknownRow| refused(error.to_string()))?;
+            let is_asked = |cell: &&mut Cell| cell.row == row && cell.workload.kind() == TestKind::Rr;
+            let mut asked = cells.iter_mut().filter(is_asked).peekable();
+            if asked.peek().is_none() {
+                let why = "only the rr test of one of the methods can have a known cost";
+                return Err(refused(format!("nothing can be planted in `{name}`: {why}; add both, or remove this")));
+            }
+            asked.for_each(|cell| cell.options.responder.delay = Some(*delay.get_ref()));
+        }
+        Ok(())
     }
 
     /// The points of the sweep: each size with each gap.

@@ -77,6 +77,16 @@ fn a_datagram_in_a_tunnel_is_smaller_than_the_wire_carries() {
 }
 
 #[test]
+fn a_known_cost_is_planted_in_the_transactions_of_a_row() {
+    let study = parse(&STUDY.replace("[plan]", "[planted]\nbridge = \"300ns\"\n[plan]")).expect("a good study");
+    let planted = |cell: &Cell| cell.options.responder.delay.map(|delay| delay.0.as_nanos());
+    for cell in &study.cells {
+        let asked = cell.row == Row::Method(IoMethod::Bridge) && cell.workload.kind() == TestKind::Rr;
+        assert_eq!(planted(cell), asked.then_some(300), "{cell:?}");
+    }
+}
+
+#[test]
 fn quick_may_send_smaller_files() {
     let quick = "[quick]\nsamples = 30\nduration = \"1s\"\nfile = \"100 MiB\"";
     let files = |quick: &str| format!("{}\n{quick}", STUDY.replace("\"rr\"", "\"file\"").replace(", \"udp\"", ""));
@@ -113,6 +123,8 @@ fn errors_name_file_and_line() {
     insta::assert_snapshot!("file_over_udp", refused("\"rr\"", "\"file\""));
     insta::assert_snapshot!("no_samples", refused("samples = 5", "samples = 0"));
     insta::assert_snapshot!("too_many_streams", refused("[plan]", "streams = [5000]\n[plan]"));
+    insta::assert_snapshot!("planted_nowhere", refused("[plan]", "[planted]\nveth = \"1us\"\n[plan]"));
+    insta::assert_snapshot!("planted_in_no_row", refused("[plan]", "[planted]\nvet = \"1us\"\n[plan]"));
     insta::assert_snapshot!("not_toml", refused("[matrix]", "[matrix"));
 }
 

@@ -96,6 +96,7 @@ pub(super) fn warnings(document: &ResultDocument) -> Vec<String> {
             )
         }),
         unpinned(document),
+        planted(document),
         not_reached(document),
         strangers(document),
         processor_time(document),
@@ -136,6 +137,21 @@ fn not_reached(document: &ResultDocument) -> Option<String> {
     let cells: Vec<String> = document.cells.iter().filter_map(behind).collect();
     (!cells.is_empty())
         .then(|| format!("RATE NOT REACHED: fewer requests were answered than were due, in {}.", cells.join("; ")))
+}
+
+/// What was made up is no cost of a method.
+fn planted(document: &ResultDocument) -> Option<String> {
+    let of = |record: &CellRecord| {
+        let delay = record.cell.options.responder.delay?;
+        Some(format!("{} ({delay})", record.cell.row))
+    };
+    let rows = distinct(document.cells.iter().filter_map(of));
+    (!rows.is_empty()).then(|| {
+        format!(
+            "PLANTED: the responder waited before each answer in {}. That is a known cost, to see whether it is found.",
+            rows.join(", ")
+        )
+    })
 }
 
 /// Whoever else connected to a port of the test: no harm to the figures, but somebody did.

@@ -74,9 +74,9 @@ pub(super) fn varying<'a>(cells: impl Iterator<Item = &'a Cell>) -> Vec<&'static
     keys
 }
 
-/// The engine is what the rows of a comparison of engines say.
+/// The engine is what the rows of a comparison of engines say, and a known cost is warned of.
 fn of_tests(options: &TestOptions) -> Vec<Chosen> {
-    chosen(options).into_iter().filter(|(key, _)| *key != "engine").collect()
+    chosen(options).into_iter().filter(|(key, _)| !["engine", "delay"].contains(key)).collect()
 }
 
 /// The words for these options, of those that were chosen.
