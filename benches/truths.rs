@@ -1,0 +1,184 @@
+//! Whether known costs are found, and how often a difference is seen where there is none.
+//!
+//! `cargo bench --bench truths -- [RUNS_WITH_KNOWN_COSTS] [RUNS_OF_ROWS_ALIKE]`, as root. Runs are studies of
+//! the path's own cost, by the program itself, between two hosts of a lab. All rows have the same two ends:
+//! what they differ by is what the responder waits, or nothing.
+
+use std::{
+    env,
+    error::Error,
+    fs,
+    path::Path,
+    process::{self, Command, Stdio},
+};
+
+use serde_json::Value;
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// Rows and what their responder waits, in µs.
+const KNOWN: [(&str, f64); 4] = [("shared-ip", 0.0), ("veth", 0.3), ("bridge", 1.0), ("macvlan", 3.0)];
+const TRANSPORTS: [&str; 2] = ["tcp", "udp"];
+
+fn main() -> Outcome<()> {
+    let counts: Vec<usize> = env::args().skip(1).filter_map(|word| word.parse().ok()).collect();
+    let (known, alike) = (counts.first().copied().unwrap_or(10), counts.get(1).copied().unwrap_or(200));
+    let bench = Bench::new()?;
+    let done = bench.known_costs(known).and_then(|()| bench.rows_alike(alike));
+    bench.vtax(&["lab", "down", &bench.lab])?;
+    done
+}
+
+/// A lab of two hosts, and a folder for studies and results.
+struct Bench {
+    folder: tempfile::TempDir,
+    lab: String,
+}
+
+impl Bench {
+    fn new() -> Outcome<Bench> {
+        let bench = Bench { folder: tempfile::tempdir()?, lab: format!("truths-{}", process::id()) };
+        let lab = format!(
+            "[lab]\nname = \"{}\"\n[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n\
+             [[wire]]\nname = \"w\"\nends = [\"a\", \"b\"]\n",
+            bench.lab
+        );
+        bench.write("lab.toml", &lab)?;
+        bench.vtax(&["lab", "up", "lab.toml"])?;
+        Ok(bench)
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn write(&self, name: &str, text: &str) -> Outcome<()> {
+        Ok(fs::write(self.path().join(name), text)?)
+    }
+
+    fn vtax(&self, arguments: &[&str]) -> Outcome<Vec<u8>> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vtax"));
+        command.current_dir(&self.folder).env("VTAX_STATE", self.path().join("state"));
+        let output = command.args(arguments).stdin(Stdio::null()).output()?;
+        match output.status.success() {
+            true => Ok(output.stdout),
+            false => Err(String::from_utf8_lossy(&output.stderr).into_owned().into()),
+        }
+    }
+
+    /// A run of a study whose rows all have the same ends.
+    fn run(&self, rows: &[&str], matrix: &str, path: &str, planted: &str) -> Outcome<Value> {
+        let end =
+            |end: &str, host: &str| format!("[[endpoint]]\nend = \"{end}\"\ncontrol = \"zone:{}/{host}\"\n", self.lab);
+        let study = format!(
+            "id = \"truths\"\ntitle = \"Truths\"\nbaseline = \"native\"\n{}{}\
+             [matrix]\nmethods = [\"native\", {}]\nmtu = [1500]\ntransports = [\"tcp\", \"udp\"]\n{matrix}\n\
+             [path]\n{path}\n[plan]\nsamples = 9\nduration = \"80ms\"\nwarmup = \"10ms\"\n[planted]\n{planted}",
+            end("initiator", "a"),
+            end("responder", "b"),
+            rows.iter().map(|row| format!("{row:?}")).collect::<Vec<_>>().join(", "),
+        );
+        self.write("study.toml", &study)?;
+        Ok(serde_json::from_slice(&self.vtax(&["run", "study.toml", "--instrument", "path", "--json"])?)?)
+    }
+
+    /// As the demo plans it. What is promised: with 80 % power a run shows what it says it could show.
+    fn known_costs(&self, runs: usize) -> Outcome<()> {
+        let rows = KNOWN.map(|(row, _)| row);
+        let planted: Vec<String> = KNOWN[1..].iter().map(|(row, us)| format!("{row} = \"{}ns\"\n", us * 1e3)).collect();
+        let path = "samples = 48\npasses = 4\nduration = \"4ms\"\nstream_duration = \"8ms\"\nwarmup = \"10ms\"";
+        let mut found: Vec<Vec<Found>> = vec![Vec::new(); KNOWN.len() * TRANSPORTS.len()];
+        let mut load = Vec::new();
+        for _ in 0..runs {
+            let result = self.run(&rows, "tests = [\"rr\"]", path, &planted.concat())?;
+            load.push(result["disturbance"]["other_programs"].as_f64().unwrap_or(f64::NAN));
+            for (index, found) in found.iter_mut().enumerate() {
+                let (transport, (row, us)) = (TRANSPORTS[index / KNOWN.len()], KNOWN[index % KNOWN.len()]);
+                found.push(Found::of(tax(&result, row, transport, "rr", "rtt"), us)?);
+            }
+        }
+        println!("{runs} runs of 48 rounds; other programs took {} of the CPUs", range(&load, 1e2, " %"));
+        println!("known cost       found, median (all)            shown   could show            interval has it");
+        for (index, found) in found.iter().enumerate().filter(|_| runs > 0) {
+            let each = |value: fn(&Found) -> f64| found.iter().map(value).collect::<Vec<f64>>();
+            let count = |is: fn(&Found) -> bool| found.iter().filter(|one| is(one)).count();
+            println!(
+                "{} rr {:4.1} µs   {:28}   {:2} of {runs:2}   {:19}   {:2} of {runs:2}",
+                TRANSPORTS[index / KNOWN.len()],
+                KNOWN[index % KNOWN.len()].1,
+                range(&each(|one| one.cost), 1.0, " µs"),
+                count(|one| one.shown),
+                range(&each(|one| one.could_show), 1.0, " µs"),
+                count(|one| one.has_it)
+            );
+        }
+        Ok(())
+    }
+
+    /// Short runs of rows that don't differ: each difference that is shown is a false alarm.
+    fn rows_alike(&self, runs: usize) -> Outcome<()> {
+        let rows = ["shared-ip", "veth"];
+        let path = "samples = 10\npasses = 2\nduration = \"4ms\"\nstream_duration = \"8ms\"\nwarmup = \"5ms\"";
+        let (mut speed, mut cpu, mut floors, mut excluded) = (0, 0, 0, 0);
+        let mut load = Vec::new();
+        for _ in 0..runs {
+            let result = self.run(&rows, "tests = [\"rr\", \"stream\"]", path, "")?;
+            load.push(result["disturbance"]["other_programs"].as_f64().unwrap_or(f64::NAN));
+            let alarms = |of_cpu: bool| {
+                let taxes = result["cells"].as_array().into_iter().flatten().flat_map(|cell| cell["taxes"].as_array());
+                let asked = taxes.flatten().filter(|tax| (tax["of"] == "cpu") == of_cpu);
+                { asked }.any(|tax| tax["verdict"] == "slower" || tax["verdict"] == "faster")
+            };
+            speed += usize::from(alarms(false));
+            cpu += usize::from(alarms(true));
+            for floor in result["noise_floor"].as_array().into_iter().flatten().filter(|floor| floor["of"] != "cpu") {
+                floors += 1;
+                let bound = |key: &str| floor[key].as_f64().unwrap_or(f64::NAN);
+                excluded += usize::from(!(bound("low")..=bound("high")).contains(&1.0));
+            }
+        }
+        println!("{runs} runs of 10 rounds, rows alike; other programs took {} of the CPUs", range(&load, 1e2, " %"));
+        println!("runs with a false alarm: {speed} in speed, {cpu} in CPU");
+        println!("intervals of the baseline against itself that leave 1 out: {excluded} of {floors}");
+        Ok(())
+    }
+}
+
+/// What a run says of a known cost.
+#[derive(Clone)]
+struct Found {
+    cost: f64,
+    shown: bool,
+    could_show: f64,
+    has_it: bool,
+}
+
+impl Found {
+    fn of(tax: Option<&Value>, us: f64) -> Outcome<Found> {
+        let tax = tax.ok_or("no tax of a row that was measured")?;
+        let number = |key: &str| tax[key].as_f64().unwrap_or(f64::NAN);
+        Ok(Found {
+            cost: number("delta"),
+            shown: tax["verdict"] == "slower",
+            could_show: number("could_show") * number("baseline"),
+            has_it: (number("delta_low")..=number("delta_high")).contains(&us),
+        })
+    }
+}
+
+fn tax<'a>(result: &'a Value, row: &str, transport: &str, test: &str, of: &str) -> Option<&'a Value> {
+    let is_asked = |cell: &&Value| cell["method"] == row && cell["transport"] == transport && cell["test"] == test;
+    let cell = result["cells"].as_array()?.iter().find(is_asked)?;
+    cell["taxes"].as_array()?.iter().find(|tax| tax["of"] == of)
+}
+
+/// `median (least to most)`.
+fn range(values: &[f64], factor: f64, unit: &str) -> String {
+    let mut sorted: Vec<f64> = values.iter().map(|value| value * factor).collect();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.as_slice() {
+        [] => "-".to_owned(),
+        [least, .., most] => format!("{:.2}{unit} ({least:.2} to {most:.2})", sorted[sorted.len() / 2]),
+        [one] => format!("{one:.2}{unit}"),
+    }
+}
