@@ -14,14 +14,14 @@ use super::{
     layout::{Part, Section},
     number::{brief_change, cost, interval as ratio_interval, percent},
     tax::{at_most, most, unit},
+    words,
 };
 
 /// None if nothing was compared.
 pub(super) fn section(document: &ResultDocument) -> Option<Section> {
     let blocks = blocks(document);
-    let mut instruments = distinct(blocks.iter().map(|block| block.instrument));
-    // The path's own cost is what a comparison is after: it comes last, where it stays in sight.
-    instruments.sort_unstable_by_key(|instrument| *instrument == Instrument::Path);
+    // What answers the study's question comes last, where it stays in sight.
+    let instruments: Vec<Instrument> = document.instruments().into_iter().rev().collect();
     let of_instrument = |instrument: &Instrument| {
         let blocks: Vec<&Block<'_>> = blocks.iter().filter(|block| block.instrument == *instrument).collect();
         questions(document, &blocks)
@@ -34,7 +34,7 @@ pub(super) fn section(document: &ResultDocument) -> Option<Section> {
             |(subject, findings): &Question<'_>| ("-".to_owned(), format!("{subject}: {}.", findings.said(intervals)));
         let sentences: Vec<(String, String)> = questions.iter().map(said).collect();
         if instruments.len() > 1 && !sentences.is_empty() {
-            parts.push(Part::Paragraph(format!("{}:", super::study::instrument_words(*instrument))));
+            parts.push(Part::Paragraph(format!("{}:", words::capital(words::of_instrument(*instrument)))));
         }
         parts.extend((!sentences.is_empty()).then_some(Part::List(sentences)));
     }

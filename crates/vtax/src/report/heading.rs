@@ -80,7 +80,6 @@ fn all_facts(document: &ResultDocument) -> Vec<(&'static str, String)> {
 
 /// What keeps the figures from meaning what they seem to.
 pub(super) fn warnings(document: &ResultDocument) -> Vec<String> {
-    let asked = document.plan.sampling.samples.max(document.plan.path.map_or(0, |path| path.samples));
     let texts = [
         document.environment.server.as_ref().map(|_| {
             "EMULATED SERVER: shows function, not speed. QEMU plays its NICs, its buses and the cables between them, \
@@ -91,7 +90,7 @@ pub(super) fn warnings(document: &ResultDocument) -> Vec<String> {
             let done = document.plan.rounds;
             format!(
                 "Incomplete: {done} of {} are complete. Go on with: vtax run --resume {}",
-                counted(asked, "round"),
+                counted(document.plan.longest(), "round"),
                 document.id
             )
         }),
@@ -210,13 +209,17 @@ pub(super) fn plan(document: &ResultDocument) -> String {
 
 /// Of each instrument that the run has cells of.
 fn brief_plan(document: &ResultDocument) -> String {
-    let measured = |instrument| document.cells.iter().any(|record| record.cell.instrument == instrument);
-    match (document.plan.path.filter(|_| measured(Instrument::Path)), measured(Instrument::System)) {
-        (None, _) => plan_of(document, &document.plan.sampling),
-        (Some(path), false) => plan_of(document, &path),
-        (Some(path), true) => {
-            let system = plan_of(document, &document.plan.sampling);
-            format!("the path's own cost: {}; as the machine runs: {system}", plan_of(document, &path))
+    let plan = |instrument| {
+        let path = document.plan.path.filter(|_| instrument == Instrument::Path);
+        plan_of(document, &path.unwrap_or(document.plan.sampling))
+    };
+    match document.instruments().as_slice() {
+        [one] => plan(*one),
+        several => {
+            let named = several
+                .iter()
+                .map(|instrument| format!("{}: {}", words::of_instrument(*instrument), plan(*instrument)));
+            named.collect::<Vec<_>>().join("; ")
         }
     }
 }

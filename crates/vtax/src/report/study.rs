@@ -25,7 +25,7 @@ use super::{
     number::{counted, grouped, seconds, three_digits},
     pairs, path, processor, reading, series, stages,
     tax::Costs,
-    trouble,
+    trouble, words,
 };
 
 pub(super) fn report(document: &ResultDocument, options: &Options) -> Report {
@@ -67,20 +67,19 @@ fn detailed(document: &ResultDocument) -> Vec<Section> {
     sections
 }
 
-/// A section for each instrument: figures of two of them answer two questions and share no table.
+/// A section for each instrument, the one that answers the study's question first: figures of two of them answer two
+/// questions and share no table.
 fn instruments(document: &ResultDocument, options: &Options, published: bool, notes: &mut Notes) -> Vec<Section> {
     let all = blocks(document);
     let mut sections = Vec::new();
-    for instrument in Instrument::ALL {
+    for instrument in document.instruments() {
         let mine: Vec<&Block<'_>> = all.iter().filter(|block| block.instrument == instrument).collect();
-        if !mine.is_empty() {
-            let mut parts = parts(document, options, &mine, published, notes);
-            // The machine's CPU time beside the path's is for --detail, where each has all tables of it.
-            if !options.detail && sections.is_empty() {
-                parts.extend(processor::table(&mut Costs::new(document, options, notes), &mine).map(Part::Table));
-            }
-            sections.push(Section { title: instrument_title(document, instrument), parts });
+        let mut parts = parts(document, options, &mine, published, notes);
+        // The CPU time of the other instrument is for --detail, where each has all tables of it.
+        if !options.detail && sections.is_empty() {
+            parts.extend(processor::table(&mut Costs::new(document, options, notes), &mine).map(Part::Table));
         }
+        sections.push(Section { title: instrument_title(document, instrument), parts });
     }
     sections
 }
@@ -150,14 +149,7 @@ fn instrument_title(document: &ResultDocument, instrument: Instrument) -> String
         how.extend(document.placement.path.map(|cpu| format!("both ends on CPU {cpu}")));
     }
     let how = if how.is_empty() { String::new() } else { format!(": {}", how.join(", ")) };
-    format!("{}{how}", instrument_words(instrument))
-}
-
-pub(super) fn instrument_words(instrument: Instrument) -> &'static str {
-    match instrument {
-        Instrument::Path => "The path's own cost",
-        Instrument::System => "As the machine runs",
-    }
+    format!("{}{how}", words::capital(words::of_instrument(instrument)))
 }
 
 /// Builds the tables of figures of one block.

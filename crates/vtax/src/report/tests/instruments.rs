@@ -70,6 +70,25 @@ fn idle_states_that_were_not_held_off_are_told() {
     assert!(text.contains("both ends on CPU 3"), "{text}");
 }
 
+/// `sparc-t7-1` is answered as its source has it; what the path costs is a further block.
+#[test]
+fn the_instrument_that_answers_has_the_first_tables_and_the_last_word() {
+    let mut run = both();
+    run.header.study.answer = Some(Instrument::System);
+    let document = analyse(&run);
+    assert_eq!(document.plan.answer, Some(Instrument::System));
+    let text = render(&document, &Options { width: 1000, ..TERMINAL });
+    let plan = "plan     as the machine runs: 11 rounds of 150ms after 10ms of warm-up; the path's own cost: 50 rounds";
+    assert!(text.contains(plan), "{text}");
+    let system = text.find("\nAs the machine runs: TCP cubic\n").expect("a section");
+    let path = text.find("\nThe path's own cost: idle held off").expect("a section");
+    let answer = text.find("\nAnswer").expect("the last section");
+    assert!(system < path && path < answer, "{text}");
+    assert!(text[path..answer].contains("cost against native"), "it has costs of its own: {text}");
+    let last = text.rfind("- UDP round trips, MTU 9000").expect("a sentence");
+    assert!(text[last..].contains("+7.4 µs") && !text[last..].contains("+3.01 µs"), "{text}");
+}
+
 /// Figures of two instruments answer two questions.
 #[test]
 fn no_table_has_figures_of_two_instruments() {
