@@ -17,11 +17,14 @@ use super::{
     words,
 };
 
-/// None if nothing was compared.
-pub(super) fn section(document: &ResultDocument) -> Option<Section> {
+/// None if nothing was compared. It is of the instrument that answers the study's question; with `all`, of every one, and
+/// that one is the last, where it stays in sight.
+pub(super) fn section(document: &ResultDocument, all: bool) -> Option<Section> {
     let blocks = blocks(document);
-    // What answers the study's question comes last, where it stays in sight.
-    let instruments: Vec<Instrument> = document.instruments().into_iter().rev().collect();
+    let mut instruments: Vec<Instrument> = document.instruments();
+    let several = instruments.len() > 1;
+    instruments.truncate(if all { instruments.len() } else { 1 });
+    instruments.reverse();
     let of_instrument = |instrument: &Instrument| {
         let blocks: Vec<&Block<'_>> = blocks.iter().filter(|block| block.instrument == *instrument).collect();
         questions(document, &blocks)
@@ -38,10 +41,10 @@ pub(super) fn section(document: &ResultDocument) -> Option<Section> {
         }
         parts.extend((!sentences.is_empty()).then_some(Part::List(sentences)));
     }
-    let title = match &document.caveat {
-        None => format!("Answer: what it costs against {}", document.baseline),
-        Some(caveat) => format!("Answer ({caveat}): what it costs against {}", document.baseline),
-    };
+    let of = instruments.first().filter(|_| several && !all).map(|instrument| words::of_instrument(*instrument));
+    let mind: Vec<&str> = document.caveat.as_deref().into_iter().chain(of).collect();
+    let mind = if mind.is_empty() { String::new() } else { format!(" ({})", mind.join("; ")) };
+    let title = format!("Answer{mind}: what it costs against {}", document.baseline);
     (!parts.is_empty()).then_some(Section { title, parts })
 }
 

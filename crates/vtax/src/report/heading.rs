@@ -7,7 +7,7 @@ use vtax_model::{
     options::Engine,
     result::{CellRecord, Disturbance, ResultDocument},
     run::{EmulatedServer, EndRecord, Environment, GuestMachine, PairRecord, Placement, RunState},
-    study::{Row, SamplingPlan},
+    study::{Row, SamplingPlan, Slices},
     workload::{TestKind, Warmup},
 };
 
@@ -232,7 +232,9 @@ fn plan_of(document: &ResultDocument, sampling: &SamplingPlan) -> String {
     }
     let mut text = match &sampling.slices {
         None => format!("{rounds} of {}", sampling.duration),
-        Some(slices) => format!("{rounds} of {} slices of {}", slices.passes, sampling.duration),
+        Some(Slices { passes, stream }) => {
+            format!("{rounds} of {passes} slices of {} (streams {stream})", sampling.duration)
+        }
     };
     if let Some(rule) = &document.plan.stopping {
         let (confidence, width) = (rule.confidence().percent(), rule.width());

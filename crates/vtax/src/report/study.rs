@@ -51,7 +51,7 @@ pub(super) fn report(document: &ResultDocument, options: &Options) -> Report {
         warnings: heading::warnings(document),
         facts: heading::facts(document, options.detail),
         sections,
-        answer: answer::section(document),
+        answer: answer::section(document, options.detail),
     }
     .with_caveat(document.caveat.as_deref())
 }
@@ -135,7 +135,6 @@ fn instrument_title(document: &ResultDocument, instrument: Instrument) -> String
     let tcp = of_instrument().find(|record| record.cell.transport == Transport::Tcp);
     let chosen = tcp.and_then(|record| record.cell.options.socket.congestion).map(|chosen| chosen.name().to_owned());
     let congestion = tcp.map(|_| chosen.unwrap_or_else(|| document.environment.congestion_control.clone()));
-    let slices = document.plan.path.and_then(|path| Some((path.duration, path.slices?)));
     let held = of_instrument().any(|record| record.cell.options.idle == Idle::Poll);
     let refused = of_instrument().any(|record| trouble::idle_not_held(record).is_some());
     let mut how: Vec<String> = match (held, refused) {
@@ -145,7 +144,6 @@ fn instrument_title(document: &ResultDocument, instrument: Instrument) -> String
     };
     how.extend(congestion.filter(|name| !name.is_empty()).map(|name| format!("TCP {name}")));
     if instrument == Instrument::Path {
-        how.extend(slices.map(|(duration, slices)| format!("slices of {duration} ({} in streams)", slices.stream)));
         how.extend(document.placement.path.map(|cpu| format!("both ends on CPU {cpu}")));
     }
     let how = if how.is_empty() { String::new() } else { format!(": {}", how.join(", ")) };
@@ -328,7 +326,7 @@ fn processor_cost(record: &CellRecord) -> Option<f64> {
 
 fn noted(notes: Notes) -> Option<Section> {
     let list = notes.into_list();
-    (!list.is_empty()).then(|| Section { title: "Notes".into(), parts: vec![Part::List(list)] })
+    (!list.is_empty()).then(|| Section { title: String::new(), parts: vec![Part::List(list)] })
 }
 
 /// Samples that could not be taken, those of one row with one error together.
