@@ -28,6 +28,17 @@ const WIDE: usize = 110;
 /// in per cent, one column each.
 const GROUPS: usize = 2;
 
+/// What a table tells of each cell.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    /// Nothing is compared: the level alone.
+    Level,
+    /// Level and cost, each in a column.
+    LevelAndCost,
+    /// Of the baseline the level, of all others the cost, in one column.
+    Share,
+}
+
 /// Builds tables of costs.
 pub(super) struct Costs<'a> {
     pub(super) document: &'a ResultDocument,
@@ -76,20 +87,23 @@ impl<'a> Costs<'a> {
         if !any && (of == Metric::Cpu || !any_row) {
             return None;
         }
-        let short = self.short && compared && spots.len() > GROUPS;
-        let lines: Vec<Line> =
-            rows.iter().filter_map(|row| self.line(*row, spots, test, of, [compared, short])).collect();
+        let told = match (compared, self.short && spots.len() > GROUPS) {
+            (false, _) => Told::Level,
+            (true, false) => Told::LevelAndCost,
+            (true, true) => Told::Share,
+        };
+        let lines: Vec<Line> = rows.iter().filter_map(|row| self.line(*row, spots, test, of, told)).collect();
         let group = |(block, mtu): &Spot<'_>| {
             let named = if title.is_some() { format!("MTU {mtu}") } else { format!("{}, MTU {mtu}", block.transport) };
-            if short {
-                return Group { title: String::new(), columns: vec![Column::left(named)] };
-            }
             let level = Column::right(level_head(test, of));
-            let cost = compared.then(|| Column::left("cost [95 %]"));
-            Group { title: named, columns: std::iter::once(level).chain(cost).collect() }
+            match told {
+                Told::Level => Group { title: named, columns: vec![level] },
+                Told::LevelAndCost => Group { title: named, columns: vec![level, Column::left("cost [95 %]")] },
+                Told::Share => Group { title: String::new(), columns: vec![Column::left(named)] },
+            }
         };
         Some(Table {
-            caption: self.caption(test, of, title.as_deref(), [compared, short]),
+            caption: self.caption(test, of, title.as_deref(), told),
             labels: vec![rows_head(&rows).into()],
             groups: spots.iter().map(group).collect(),
             rows: lines,
@@ -97,32 +111,25 @@ impl<'a> Costs<'a> {
         })
     }
 
-    fn caption(&self, test: TestKind, of: Metric, title: Option<&str>, [compared, short]: [bool; 2]) -> String {
+    fn caption(&self, test: TestKind, of: Metric, title: Option<&str>, told: Told) -> String {
         let what = match of {
             Metric::Cpu if test.is_transactions() => format!("CPU of both ends' threads, {test}: µs"),
             Metric::Cpu => format!("CPU of both ends' threads, {test}: ns per KB"),
             _ => format!("{}: {}", quantity_of(test), level_unit(of)),
         };
         let baseline = self.document.baseline;
-        let cost = match (compared, of) {
-            (false, _) => String::new(),
-            (true, _) if short => format!(", {baseline}'s ± its noise floor; the others against it in % [95 %]"),
-            (true, Metric::Goodput) => format!("; cost against {baseline} in ns/KB"),
-            (true, _) => format!("; cost against {baseline}"),
+        let cost = match (told, of) {
+            (Told::Level, _) => String::new(),
+            (Told::Share, _) => format!(", {baseline}'s ± its noise floor; the others against it in % [95 %]"),
+            (Told::LevelAndCost, Metric::Goodput) => format!("; cost against {baseline} in ns/KB"),
+            (Told::LevelAndCost, _) => format!("; cost against {baseline}"),
         };
         let title = title.map_or(String::new(), |title| format!("{title}. "));
         format!("{title}{what}{cost}")
     }
 
     /// None for a row that can't run here, if a table above says so.
-    fn line(
-        &mut self,
-        row: Row,
-        spots: &[Spot<'_>],
-        test: TestKind,
-        of: Metric,
-        [compared, short]: [bool; 2],
-    ) -> Option<Line> {
+    fn line(&mut self, row: Row, spots: &[Spot<'_>], test: TestKind, of: Metric, told: Told) -> Option<Line> {
         let records: Vec<_> = spots.iter().map(|(block, mtu)| block.cell(row, *mtu, test)).collect();
         if let Some(text) = unavailable(&records, self.notes) {
             let again = self.told.contains(&row);
@@ -131,11 +138,11 @@ impl<'a> Costs<'a> {
         }
         let mut figures = Vec::new();
         for record in records {
-            match record.filter(|record| short && level(record, of).is_some()) {
-                Some(record) => figures.push(self.short_figure(record, of)),
-                None => figures.push(self.level(record, of)),
+            match (told, record.filter(|record| level(record, of).is_some())) {
+                (Told::Share, Some(record)) => figures.push(self.share(record, of)),
+                _ => figures.push(self.level(record, of)),
             }
-            if compared && !short {
+            if told == Told::LevelAndCost {
                 figures.push(record.map_or(Figure::absent(), |record| self.figure(record, of)));
             }
         }
@@ -148,7 +155,7 @@ impl<'a> Costs<'a> {
     }
 
     /// The baseline's level with its noise floor; what another row costs, in per cent.
-    fn short_figure(&mut self, record: &CellRecord, of: Metric) -> Figure {
+    fn share(&mut self, record: &CellRecord, of: Metric) -> Figure {
         match record.tax_of(of) {
             Some(tax) if tax.verdict == Verdict::TooNoisy => Figure::text(self.word(record, tax)),
             Some(tax) => Figure::Change([self.word(record, tax), brief_interval(tax.low, tax.high), String::new()]),
