@@ -57,6 +57,7 @@ fn plan_record(run: &Run) -> PlanRecord {
     PlanRecord {
         sampling: header.plan,
         path: header.path_plan,
+        answer: Some(header.study.answering()),
         quick: header.quick,
         rounds: complete_rounds(run),
         seed: header.seed,

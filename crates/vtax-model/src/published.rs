@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    cell::Cell,
+    cell::{Cell, Instrument},
     study::Row,
     units::{ByteSize, Mtu},
     workload::{TestKind, Transport, Workload},
@@ -83,8 +83,12 @@ impl Published {
         Some(toml::from_str(text).expect("a test reads every published file"))
     }
 
-    /// What was published for a cell: one figure for each machine of the source.
+    /// What was published for a cell: one figure for each machine of the source. The sources measured their machines
+    /// as they ran, so none of their figures is of the path's own cost.
     pub fn figures(&self, cell: &Cell) -> Vec<PublishedFigure> {
+        if cell.instrument != Instrument::System {
+            return Vec::new();
+        }
         let other_size = matches!(cell.workload, Workload::File { size } if self.file != Some(size));
         let row = self.cell.iter().filter(|published| published.is_of(cell.row) && !other_size);
         let known = row.filter(|published| published.transport.is_none_or(|transport| transport == cell.transport));

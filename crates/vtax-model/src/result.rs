@@ -14,7 +14,7 @@ pub use host_cpu::{GuestClock, HostCpuSummary};
 pub use tax::{Delta, FloorRecord, Metric, TaxRecord, Unit, ns_per_kb};
 
 use crate::{
-    cell::Cell,
+    cell::{Cell, Instrument},
     guest::Flavour,
     published::PublishedFigure,
     run::{Environment, Failure, PathRecord, Placement, RowEnds, RunState, Sample},
@@ -97,6 +97,20 @@ pub struct Disturbance {
     pub guests_waited: Option<f64>,
 }
 
+impl ResultDocument {
+    /// The instruments that measured, the one that answers the study's question first. In documents that don't say
+    /// which, it is the path's own cost.
+    pub fn instruments(&self) -> Vec<Instrument> {
+        let mut all = self.plan.answer.into_iter().chain(Instrument::ALL).collect::<Vec<_>>();
+        let measured = |instrument: &Instrument| self.cells.iter().any(|record| record.cell.instrument == *instrument);
+        all.retain(measured);
+        let first = all.first().copied();
+        all.sort_by_key(|instrument| Some(*instrument) != first);
+        all.dedup();
+        all
+    }
+}
+
 impl Disturbance {
     /// Above this, figures are not of an idle machine.
     const MUCH: f64 = 0.05;
@@ -121,6 +135,9 @@ pub struct PlanRecord {
     /// The same of the cells that tell the path's own cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<SamplingPlan>,
+    /// The instrument that answers the study's question. Documents that vtax wrote before it had this don't say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Instrument>,
     /// Whether `--quick` shortened it.
     pub quick: bool,
     /// Rounds that are complete.
@@ -130,6 +147,13 @@ pub struct PlanRecord {
     /// netperf's rule, if it was in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopping: Option<StoppingRule>,
+}
+
+impl PlanRecord {
+    /// Rounds of the instrument that has the most.
+    pub fn longest(&self) -> u32 {
+        self.sampling.samples.max(self.path.map_or(0, |path| path.samples))
+    }
 }
 
 /// One cell of the matrix and all that was found about it.

@@ -137,9 +137,11 @@ impl RunHeader {
         turns
     }
 
-    /// Rounds of an instrument; at most, if a stopping rule may end it before.
+    /// Rounds of an instrument; at most, if a stopping rule may end the run before. The rule is of the
+    /// instrument that answers the study.
     pub fn rounds_of(&self, instrument: Instrument) -> u32 {
-        self.stopping.as_ref().map_or(self.plan_of(instrument).samples, |rule| rule.max() as u32)
+        let rule = self.stopping.as_ref().filter(|_| instrument == self.study.answering());
+        rule.map_or(self.plan_of(instrument).samples, |rule| rule.max() as u32)
     }
 
     /// Rounds of the instrument that has the most of those in the study.

@@ -71,6 +71,9 @@ pub struct Study {
     /// The same for `--quick`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quick_path: Option<SamplingPlan>,
+    /// Which instrument answers the question; the path's own cost where it is measured, if the file doesn't say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Instrument>,
     /// The size of the files of `--quick`, if it isn't that of the cells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quick_file: Option<ByteSize>,
@@ -333,13 +336,22 @@ pub struct Slices {
 }
 
 impl Study {
-    /// The plan of the cells of an instrument, short with `--quick`; none if the study has no such cells.
+    /// The instrument that answers the study's question, of those that its cells are measured by.
+    pub fn answering(&self) -> Instrument {
+        let measured = |instrument: &Instrument| self.cells.iter().any(|cell| cell.instrument == *instrument);
+        let chosen = self.answer.into_iter().chain(Instrument::ALL);
+        { chosen }.find(measured).unwrap_or_default()
+    }
+
+    /// The plan of the cells of an instrument, short with `--quick`; none if the study has no such cells, or
+    /// `--quick` leaves them out: the path's own cost, where it isn't the answer and has no short plan.
     pub fn plan_of(&self, instrument: Instrument, quick: bool) -> Option<SamplingPlan> {
+        let answers = self.answering() == Instrument::Path;
         match (instrument, quick) {
             (Instrument::System, false) => Some(self.plan),
             (Instrument::System, true) => Some(self.quick),
             (Instrument::Path, false) => self.path,
-            (Instrument::Path, true) => self.quick_path.or(self.path),
+            (Instrument::Path, true) => self.quick_path.or(self.path.filter(|_| answers)),
         }
     }
 

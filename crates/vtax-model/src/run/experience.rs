@@ -118,7 +118,7 @@ impl RunHeader {
     /// The fewest rounds in which the instrument that answers the study can show a difference; none if it
     /// compares nothing.
     pub fn least_rounds(&self) -> Option<u32> {
-        let family = self.family(self.answering());
+        let family = self.family(self.study.answering());
         (family > 0).then(|| least_rounds(family))
     }
 
@@ -187,7 +187,7 @@ impl Experience {
 
     /// What a plan like this can show.
     pub fn forecast(&self, header: &RunHeader) -> Forecast {
-        let rounds = header.rounds_of(header.answering());
+        let rounds = header.rounds_of(header.study.answering());
         let all = self.rounds(header);
         Forecast { seconds: (all > 0.0).then_some(self.around + all), shown: self.shown(header, rounds) }
     }
@@ -202,7 +202,7 @@ impl Experience {
     }
 
     fn rounds_that_show(&self, header: &RunHeader, asked: Difference) -> Result<u32, Unreachable> {
-        let comparisons = header.family(header.answering());
+        let comparisons = header.family(header.study.answering());
         let needed = |noise: f64| rounds_to_show(asked.log(), noise, comparisons);
         let all: Option<Vec<u32>> = self.noises_of(header).into_values().map(needed).collect();
         all.and_then(|all| all.into_iter().max()).ok_or_else(|| {
@@ -213,7 +213,7 @@ impl Experience {
     }
 
     fn rounds_within(&self, header: &RunHeader, asked: Span, least: u32) -> Result<u32, Unreachable> {
-        let answering = header.answering();
+        let answering = header.study.answering();
         let other = Instrument::ALL.into_iter().filter(|instrument| *instrument != answering);
         let others = other.map(|other| self.round(header, other) * f64::from(header.rounds_of(other)));
         let (fixed, round) = (self.around + others.sum::<f64>(), self.round(header, answering));
@@ -237,12 +237,12 @@ impl Experience {
     /// The noise of the blocks that are compared by the instrument that answers the study.
     fn noises_of(&self, header: &RunHeader) -> BTreeMap<Block, f64> {
         let compared = header.comparisons().into_iter().map(|(cell, _)| header.study.cells[cell].block());
-        let answering = compared.filter(|block| block.instrument == header.answering());
+        let answering = compared.filter(|block| block.instrument == header.study.answering());
         answering.filter_map(|block| Some((block, *self.noise.get(&block)?))).collect()
     }
 
     fn shown(&self, header: &RunHeader, rounds: u32) -> Vec<Shown> {
-        let comparisons = header.family(header.answering());
+        let comparisons = header.family(header.study.answering());
         let mut worst: BTreeMap<(Transport, TestKind), f64> = BTreeMap::new();
         for (block, noise) in self.noises_of(header) {
             let smallest = smallest_shown(rounds, noise, comparisons).unwrap_or(f64::INFINITY);

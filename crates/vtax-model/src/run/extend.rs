@@ -45,16 +45,10 @@ pub enum ExtendError {
 }
 
 impl RunHeader {
-    /// The instrument that answers the study: the path's own cost, if that is measured.
-    pub fn answering(&self) -> Instrument {
-        let of_path = self.study.cells.iter().any(|cell| cell.instrument == Instrument::Path);
-        if of_path && self.path_plan.is_some() { Instrument::Path } else { Instrument::System }
-    }
-
     /// Gives the instrument that answers the study so many rounds. The order of the samples stays the same:
     /// it depends on the seed and the round alone.
     pub fn set_rounds(&mut self, rounds: u32) {
-        match (self.answering(), &mut self.path_plan) {
+        match (self.study.answering(), &mut self.path_plan) {
             (Instrument::Path, Some(plan)) => plan.samples = rounds,
             _ => self.plan.samples = rounds,
         }
@@ -65,7 +59,7 @@ impl Run {
     /// The plan of the same run with so many rounds in all. A stopping rule may take so many at most.
     pub fn extended(&self, rounds: u32) -> Result<RunHeader, ExtendError> {
         let mut header = self.header.clone();
-        let (id, asked, planned) = (header.id.clone(), rounds, header.rounds_of(header.answering()));
+        let (id, asked, planned) = (header.id.clone(), rounds, header.rounds_of(header.study.answering()));
         if self.has_reached_its_precision() {
             return Err(ExtendError::Reached { id });
         }

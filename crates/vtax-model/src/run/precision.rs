@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 use super::{Run, Sample};
 use crate::{cell::Arm, result::Metric, stats::Decision};
 
-/// What the stopping rule of a run says of each of its cells, by the cell's index; nothing if the run has no
-/// rule. Cells of rows that can't run here are left out. [`Decision::Continue`] is said of a cell that has
+/// What the stopping rule of a run says of each cell of the instrument that answers the study, by the cell's index;
+/// nothing if the run has no rule. Cells of rows that can't run here are left out. [`Decision::Continue`] is said of a cell that has
 /// fewer samples than the rule allows and isn't known well enough yet.
 pub fn stopping_outcome(run: &Run) -> Vec<(usize, Decision)> {
     let Some(rule) = &run.header.stopping else { return Vec::new() };
     let mut figures = primary_figures(run);
     let unavailable = &run.header.unavailable;
-    let cells = run.header.study.cells.iter().enumerate();
+    let answering = run.header.study.answering();
+    let cells = run.header.study.cells.iter().enumerate().filter(|(_, cell)| cell.instrument == answering);
     let runs_here = cells.filter(|(_, cell)| !unavailable.iter().any(|row| row.method == cell.row));
     let decide = |(index, _)| {
         let figures = figures.remove(&index).unwrap_or_default();

@@ -139,7 +139,13 @@ fn a_rule_may_take_more_rounds_until_it_is_met() {
 
 #[test]
 fn only_the_instrument_that_answers_gets_more_rounds() {
-    let path = r#"
+    let both = header(&format!("{THREE_ROWS}{TWO_PLANS}"));
+    assert_eq!((both.study.answering(), both.rounds()), (Instrument::Path, 50));
+    let longer = run(both, |_, _, _| 100.0).extended(60).expect("more rounds");
+    assert_eq!((longer.rounds_of(Instrument::Path), longer.rounds_of(Instrument::System)), (60, 8));
+}
+
+const TWO_PLANS: &str = r#"
     [path]
     samples = 50
     passes = 4
@@ -147,8 +153,26 @@ fn only_the_instrument_that_answers_gets_more_rounds() {
     stream_duration = "10ms"
     warmup = "10ms"
     "#;
-    let both = header(&format!("{THREE_ROWS}{path}"));
-    assert_eq!((both.answering(), both.rounds()), (Instrument::Path, 50));
+
+/// `sparc-t7-1` stays as it was published: what is asked for changes its plan, and not the further block's.
+#[test]
+fn a_study_that_is_answered_as_the_machine_runs_gets_more_of_these_rounds() {
+    let both = header(&format!("answer = \"system\"\n{THREE_ROWS}{TWO_PLANS}"));
+    assert_eq!((both.study.answering(), both.rounds()), (Instrument::System, 50));
     let longer = run(both, |_, _, _| 100.0).extended(60).expect("more rounds");
-    assert_eq!((longer.rounds_of(Instrument::Path), longer.rounds_of(Instrument::System)), (60, 8));
+    assert_eq!((longer.rounds_of(Instrument::Path), longer.rounds_of(Instrument::System)), (50, 60));
+}
+
+/// A precision is asked for of the cells that answer the study.
+#[test]
+fn a_stopping_rule_is_of_the_instrument_that_answers() {
+    let mut both = header(&format!("answer = \"system\"\n{THREE_ROWS}{TWO_PLANS}"));
+    both.stopping = ruled(3, 6).stopping;
+    assert_eq!((both.rounds_of(Instrument::Path), both.rounds_of(Instrument::System)), (50, 6));
+    let of_system = |run: &Run| {
+        let cells: Vec<usize> = stopping_outcome(run).into_iter().map(|(cell, _)| cell).collect();
+        cells.into_iter().all(|cell| run.header.study.cells[cell].instrument == Instrument::System)
+    };
+    let run = run(both, |_, _, _| 100.0);
+    assert!(of_system(&run) && stopping_outcome(&run).len() == 3);
 }

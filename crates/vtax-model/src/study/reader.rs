@@ -33,6 +33,8 @@ struct StudyFile {
     baseline: Spanned<String>,
     #[serde(default)]
     both: bool,
+    /// Which instrument answers the question, if it isn't the path's own cost where that is measured.
+    answer: Option<Spanned<Instrument>>,
     pairs: Option<Spanned<u32>>,
     addresses: Option<Ipv4Net>,
     #[serde(default)]
@@ -135,6 +137,7 @@ impl Reader<'_> {
         self.plant(&mut cells)?;
         let Plans { plan, quick, path, quick_path } = self.plans()?;
         let quick_file = self.quick_file(&cells)?;
+        let answer = self.answer()?;
         let endpoints = self.endpoints(&rows)?;
         let guest = self.guest(&rows)?;
         let pairs = self.pairs(&rows)?;
@@ -160,6 +163,7 @@ impl Reader<'_> {
             quick,
             path,
             quick_path,
+            answer,
             quick_file,
         })
     }

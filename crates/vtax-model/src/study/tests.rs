@@ -55,6 +55,7 @@ fn the_t7_1_study_has_the_published_plan() {
     let study = Study::built_in("sparc-t7-1").expect("built in");
     assert_eq!(study.plan.samples, 20);
     assert_eq!(study.plan.duration, Span::from_millis(30_000));
+    assert_eq!(study.answering(), Instrument::System, "the path's own cost is a further block");
     let sizes: BTreeSet<Workload> = study.cells.iter().map(|cell| cell.workload).collect();
     assert!(sizes.contains(&Workload::Rr { request: ByteSize(1), response: ByteSize(1) }));
     assert!(sizes.contains(&stream(ByteSize(1 << 20))));
@@ -217,4 +218,57 @@ fn guests_of_a_study_are_described_once_for_all_rows() {
     insta::assert_snapshot!("guest_queues", refused_text(&text, "vcpus = 2", "vcpus = 1"));
     insta::assert_snapshot!("guest_unknown_option", refused_text(&text, "vcpus = 2", "cores = 1"));
     insta::assert_snapshot!("device_of_no_method", refused_text(&text, "paravirtual:vhost", "paravirtual:igb"));
+}
+
+const PATH: &str = r#"
+[path]
+samples = 50
+passes = 4
+duration = "5ms"
+stream_duration = "10ms"
+warmup = "10ms"
+"#;
+
+fn answered_by(instrument: &str, tables: &str) -> Result<Study, FileError> {
+    parse(&format!("answer = \"{instrument}\"\n{STUDY}{tables}"))
+}
+
+#[test]
+fn a_study_says_which_instrument_answers_it() {
+    assert_eq!(parse(STUDY).expect("a good study").answering(), Instrument::System);
+    let both = parse(&format!("{STUDY}{PATH}")).expect("a good study");
+    assert_eq!((both.answer, both.answering()), (None, Instrument::Path), "the path's own cost, if nothing is said");
+    let named = |instrument| answered_by(instrument, PATH).expect("a good study").answering();
+    assert_eq!([named("path"), named("system")], [Instrument::Path, Instrument::System]);
+    let mut of_path = answered_by("system", PATH).expect("a good study");
+    of_path.cells.retain(|cell| cell.instrument == Instrument::Path);
+    assert_eq!(of_path.answering(), Instrument::Path, "nothing else is measured");
+}
+
+#[test]
+fn an_answer_that_nothing_measures_is_refused() {
+    insta::assert_snapshot!("answer_without_path", answered_by("path", "").expect_err("none").to_string());
+    insta::assert_snapshot!("unknown_answer", answered_by("machine", PATH).expect_err("unknown").to_string());
+    let quick = PATH.replace("[path]", "[quick_path]");
+    insta::assert_snapshot!("quick_path_of_nothing", parse(&format!("{STUDY}{quick}")).expect_err("none").to_string());
+}
+
+/// A study whose answer it is would have nothing to say without it.
+#[test]
+fn quick_leaves_out_the_path_where_it_is_not_the_answer() {
+    let quick = |study: &Study| study.plan_of(Instrument::Path, true).map(|plan| plan.samples);
+    let of_both = |instrument, more: &str| quick(&answered_by(instrument, &format!("{PATH}{more}")).expect("a study"));
+    assert_eq!([of_both("path", ""), of_both("system", "")], [Some(50), None]);
+    let short = PATH.replace("[path]", "[quick_path]").replace("50", "12");
+    assert_eq!([of_both("path", &short), of_both("system", &short)], [Some(12), Some(12)]);
+}
+
+/// What vtax stored before it had `answer` was answered by the path's own cost, where that was measured.
+#[test]
+fn a_stored_study_without_an_answer_reads() {
+    let both = parse(&format!("{STUDY}{PATH}")).expect("a good study");
+    let text = serde_json::to_string(&both).expect("JSON");
+    assert!(!text.contains("answer"), "{text}");
+    let back: Study = serde_json::from_str(&text).expect("JSON");
+    assert_eq!((back.answering(), &back), (Instrument::Path, &both));
 }

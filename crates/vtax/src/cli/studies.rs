@@ -2,7 +2,10 @@
 
 use clap::Args;
 use comfy_table::{Table, presets};
-use vtax_model::study::{SamplingPlan, Study};
+use vtax_model::{
+    cell::Instrument,
+    study::{SamplingPlan, Study},
+};
 
 use super::{print, print_json};
 use crate::exit::{Exit, Stop};
@@ -23,6 +26,13 @@ pub(crate) fn studies(args: &StudiesArgs) -> Result<Exit, Stop> {
     Ok(Exit::Done)
 }
 
+/// That of the instrument that answers the study first.
+fn plans(study: &Study) -> Vec<SamplingPlan> {
+    let mut instruments = Instrument::ALL;
+    instruments.sort_by_key(|instrument| *instrument != study.answering());
+    instruments.into_iter().filter_map(|instrument| study.plan_of(instrument, false)).collect()
+}
+
 /// Rounds and the time of a sample; of one that is cut into slices, their number and the time of each.
 fn samples(plan: &SamplingPlan) -> String {
     match plan.slices {
@@ -35,8 +45,7 @@ fn table(studies: &[Study]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(["STUDY", "QUESTION", "CELLS", "SAMPLES"]);
     for study in studies {
-        let plans = study.path.into_iter().chain([study.plan]).map(|plan| samples(&plan));
-        let plans = plans.collect::<Vec<_>>().join(", ");
+        let plans = plans(study).iter().map(samples).collect::<Vec<_>>().join(", ");
         table.add_row([study.id.to_string(), study.question.clone(), study.cells.len().to_string(), plans]);
     }
     format!(

@@ -14,14 +14,17 @@ use super::{
     layout::{Part, Section},
     number::{brief_change, cost, interval as ratio_interval, percent},
     tax::{at_most, most, unit},
+    words,
 };
 
-/// None if nothing was compared.
-pub(super) fn section(document: &ResultDocument) -> Option<Section> {
+/// None if nothing was compared. It is of the instrument that answers the study's question; with `all`, of every one, and
+/// that one is the last, where it stays in sight.
+pub(super) fn section(document: &ResultDocument, all: bool) -> Option<Section> {
     let blocks = blocks(document);
-    let mut instruments = distinct(blocks.iter().map(|block| block.instrument));
-    // The path's own cost is what a comparison is after: it comes last, where it stays in sight.
-    instruments.sort_unstable_by_key(|instrument| *instrument == Instrument::Path);
+    let mut instruments: Vec<Instrument> = document.instruments();
+    let several = instruments.len() > 1;
+    instruments.truncate(if all { instruments.len() } else { 1 });
+    instruments.reverse();
     let of_instrument = |instrument: &Instrument| {
         let blocks: Vec<&Block<'_>> = blocks.iter().filter(|block| block.instrument == *instrument).collect();
         questions(document, &blocks)
@@ -34,14 +37,14 @@ pub(super) fn section(document: &ResultDocument) -> Option<Section> {
             |(subject, findings): &Question<'_>| ("-".to_owned(), format!("{subject}: {}.", findings.said(intervals)));
         let sentences: Vec<(String, String)> = questions.iter().map(said).collect();
         if instruments.len() > 1 && !sentences.is_empty() {
-            parts.push(Part::Paragraph(format!("{}:", super::study::instrument_words(*instrument))));
+            parts.push(Part::Paragraph(format!("{}:", words::capital(words::of_instrument(*instrument)))));
         }
         parts.extend((!sentences.is_empty()).then_some(Part::List(sentences)));
     }
-    let title = match &document.caveat {
-        None => format!("Answer: what it costs against {}", document.baseline),
-        Some(caveat) => format!("Answer ({caveat}): what it costs against {}", document.baseline),
-    };
+    let of = instruments.first().filter(|_| several && !all).map(|instrument| words::of_instrument(*instrument));
+    let mind: Vec<&str> = document.caveat.as_deref().into_iter().chain(of).collect();
+    let mind = if mind.is_empty() { String::new() } else { format!(" ({})", mind.join("; ")) };
+    let title = format!("Answer{mind}: what it costs against {}", document.baseline);
     (!parts.is_empty()).then_some(Section { title, parts })
 }
 

@@ -21,7 +21,7 @@ use vtax_model::{
     workload::{TestKind, Transport},
 };
 
-use misgivings::{in_words, instruments, misgivings};
+use misgivings::{instruments, misgivings};
 
 use super::{
     blocks::{distinct, quantity, rows_head, sizes},
@@ -183,9 +183,10 @@ fn only_in(one: &ResultDocument, other: &ResultDocument) -> Vec<String> {
             None => rows.push((row, instrument, 1)),
         }
     }
-    let several = instruments(one).iter().chain(&instruments(other)).any(|by| *by != in_words(Instrument::System));
+    let several =
+        instruments(one).iter().chain(&instruments(other)).any(|by| *by != words::of_instrument(Instrument::System));
     let line = |(row, instrument, count): &(Row, Instrument, u32)| {
-        let by = if several { format!(" ({})", in_words(*instrument)) } else { String::new() };
+        let by = if several { format!(" ({})", words::of_instrument(*instrument)) } else { String::new() };
         format!("{row}, {}{by}: in {} only", counted(*count, "cell"), one.id)
     };
     rows.iter().map(line).collect()
@@ -266,7 +267,7 @@ impl Comparison {
         cells.sort_by_key(|compared| place(compared.cell.row));
         let mut title = match self.cells.iter().all(|compared| compared.cell.instrument == Instrument::System) {
             true => transport.to_string(),
-            false => format!("{}, {transport}", capital(in_words(instrument))),
+            false => format!("{}, {transport}", words::capital(words::of_instrument(instrument))),
         };
         if streams != 1 {
             title += &format!(", {streams} streams");
@@ -338,12 +339,7 @@ fn line(compared: &Compared) -> Line {
 
 /// With a capital and a full stop.
 fn sentence(text: &str) -> String {
-    format!("{}.", capital(text))
-}
-
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+    format!("{}.", words::capital(text))
 }
 
 fn at_different_times() -> String {

@@ -7,7 +7,7 @@ use vtax_model::{
     options::Engine,
     result::{CellRecord, Disturbance, ResultDocument},
     run::{EmulatedServer, EndRecord, Environment, GuestMachine, PairRecord, Placement, RunState},
-    study::{Row, SamplingPlan},
+    study::{Row, SamplingPlan, Slices},
     workload::{TestKind, Warmup},
 };
 
@@ -80,7 +80,6 @@ fn all_facts(document: &ResultDocument) -> Vec<(&'static str, String)> {
 
 /// What keeps the figures from meaning what they seem to.
 pub(super) fn warnings(document: &ResultDocument) -> Vec<String> {
-    let asked = document.plan.sampling.samples.max(document.plan.path.map_or(0, |path| path.samples));
     let texts = [
         document.environment.server.as_ref().map(|_| {
             "EMULATED SERVER: shows function, not speed. QEMU plays its NICs, its buses and the cables between them, \
@@ -91,7 +90,7 @@ pub(super) fn warnings(document: &ResultDocument) -> Vec<String> {
             let done = document.plan.rounds;
             format!(
                 "Incomplete: {done} of {} are complete. Go on with: vtax run --resume {}",
-                counted(asked, "round"),
+                counted(document.plan.longest(), "round"),
                 document.id
             )
         }),
@@ -226,13 +225,17 @@ pub(super) fn plan(document: &ResultDocument) -> String {
 
 /// Of each instrument that the run has cells of.
 fn brief_plan(document: &ResultDocument) -> String {
-    let measured = |instrument| document.cells.iter().any(|record| record.cell.instrument == instrument);
-    match (document.plan.path.filter(|_| measured(Instrument::Path)), measured(Instrument::System)) {
-        (None, _) => plan_of(document, &document.plan.sampling),
-        (Some(path), false) => plan_of(document, &path),
-        (Some(path), true) => {
-            let system = plan_of(document, &document.plan.sampling);
-            format!("the path's own cost: {}; as the machine runs: {system}", plan_of(document, &path))
+    let plan = |instrument| {
+        let path = document.plan.path.filter(|_| instrument == Instrument::Path);
+        plan_of(document, &path.unwrap_or(document.plan.sampling))
+    };
+    match document.instruments().as_slice() {
+        [one] => plan(*one),
+        several => {
+            let named = several
+                .iter()
+                .map(|instrument| format!("{}: {}", words::of_instrument(*instrument), plan(*instrument)));
+            named.collect::<Vec<_>>().join("; ")
         }
     }
 }
@@ -245,7 +248,9 @@ fn plan_of(document: &ResultDocument, sampling: &SamplingPlan) -> String {
     }
     let mut text = match &sampling.slices {
         None => format!("{rounds} of {}", sampling.duration),
-        Some(slices) => format!("{rounds} of {} slices of {}", slices.passes, sampling.duration),
+        Some(Slices { passes, stream }) => {
+            format!("{rounds} of {passes} slices of {} (streams {stream})", sampling.duration)
+        }
     };
     if let Some(rule) = &document.plan.stopping {
         let (confidence, width) = (rule.confidence().percent(), rule.width());

@@ -94,6 +94,18 @@ pub(super) fn interval(low: f64, high: f64) -> String {
     format!("[{}, {}]", signed(low), signed(high))
 }
 
+/// The same, short: with a decimal only where it means something, below ten per cent: `[10, 15]`, `[-0.2, 0.1]`.
+pub(super) fn brief_interval(low: f64, high: f64) -> String {
+    let [low, high] = [low, high].map(|ratio| (ratio - 1.0) * 100.0);
+    let decimals = usize::from(high - low < 2.0 && low.abs().max(high.abs()) < 9.95);
+    let text = |value: f64| {
+        let text = format!("{value:.decimals$}");
+        // Nothing has no sign.
+        if text.parse() == Ok(0.0) { text.trim_start_matches('-').to_owned() } else { text }
+    };
+    format!("[{}, {}]", text(low), text(high))
+}
+
 fn signed(ratio: f64) -> String {
     let percent = (ratio - 1.0) * 100.0;
     match percent.abs() {
@@ -176,6 +188,13 @@ pub(super) fn lost(summary: &SummaryRecord) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_brief_interval_has_a_decimal_where_it_means_something() {
+        let brief = |low, high| brief_interval(1.0 + low / 100.0, 1.0 + high / 100.0);
+        let told = [brief(-0.17, 0.04), brief(16.2, 17.9), brief(-0.3, 2.4), brief(-11.4, -9.8), brief(104.6, 109.2)];
+        assert_eq!(told, ["[-0.2, 0.0]", "[16, 18]", "[0, 2]", "[-11, -10]", "[105, 109]"]);
+    }
 
     #[test]
     fn three_digits_are_kept() {

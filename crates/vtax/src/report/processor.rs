@@ -1,7 +1,8 @@
 //! CPU time of the measuring threads, in short: what each row takes more than the baseline.
 
 use vtax_model::{
-    result::{CellRecord, Metric, ResultDocument},
+    cell::Instrument,
+    result::{CellRecord, Metric},
     study::Row,
     units::Mtu,
     workload::TestKind,
@@ -22,9 +23,13 @@ struct Titled<'a> {
     mtus: Vec<Mtu>,
 }
 
-/// None if no end told of its threads or nothing was compared, and where the blocks are told apart by more than their
+/// None if both ends share a CPU, whose time is then what the tables of speed say; if no end told of its threads or nothing was compared, and where the blocks are told apart by more than their
 /// transport: their tables are for --detail.
 pub(super) fn table(costs: &mut Costs<'_>, blocks: &[&Block<'_>]) -> Option<Table> {
+    let shared = costs.document.placement.path.is_some();
+    if shared && blocks.iter().all(|block| block.instrument == Instrument::Path) {
+        return None;
+    }
     let plain: Vec<&Block<'_>> = blocks.iter().copied().filter(|block| block.is_plain()).collect();
     if plain.is_empty() && blocks.len() == 1 { of_blocks(costs, blocks) } else { of_blocks(costs, &plain) }
 }
@@ -55,7 +60,7 @@ fn of_blocks(costs: &mut Costs<'_>, blocks: &[&Block<'_>]) -> Option<Table> {
         labels: vec![rows_head(&rows).into()],
         groups: groups.iter().map(title).collect(),
         rows: lines,
-        foot: vec![again(costs.document, &groups)],
+        ..Table::default()
     })
 }
 
@@ -87,13 +92,4 @@ fn figure(costs: &mut Costs<'_>, record: Option<&CellRecord>) -> Figure {
         Some(tax) => Figure::text(costs.word(record, tax)),
         None => tax::level(record, Metric::Cpu).map_or(Figure::absent(), |level| Figure::text(three_digits(level))),
     }
-}
-
-fn again(document: &ResultDocument, groups: &[Titled<'_>]) -> Line {
-    let floor = |(group, mtu): (&Titled<'_>, &Mtu)| {
-        let found = tax::floor(document, &tax::key((group.block, *mtu), group.test), Metric::Cpu);
-        found.map_or(Figure::absent(), |floor| Figure::text(tax::noise(floor)))
-    };
-    let all = groups.iter().flat_map(|group| group.mtus.iter().map(move |mtu| (group, mtu)));
-    Line::new(tax::AGAIN, all.map(floor).collect())
 }

@@ -34,8 +34,8 @@ pub(super) fn section(document: &ResultDocument, published: Option<&Published>, 
              Holm's correction for all comparisons of its instrument (those of CPU time by themselves). Not confirmed: \
              it would be shown alone, but one of twenty equal rows looks like that. Costs at most x %: nothing is \
              shown, and the costly end of the interval is x. Too noisy to tell: the interval leaves a factor of two \
-             open. Again: {baseline}, measured twice in each round, against itself, which is noise alone, and ± the noise \
-             floor; a difference that is shown and is no larger has a warning."
+             open. The row of {baseline} has its cost against itself, measured twice in each round, which is noise alone, and \
+             ± the noise floor; a difference that is shown and is no larger has a warning."
         ));
     }
     lines.extend(of_few_rounds(document));
@@ -61,9 +61,10 @@ fn short(document: &ResultDocument, published: Option<&Published>, words: bool) 
             (false, false) => "≤: costs at most; ?: not confirmed among so many",
             (false, true) => "≤: costs at most; ?: not confirmed among so many; ~: no larger than the noise floor",
         };
+        let more = if words { "More" } else { "Costs as times, CPU and more" };
         lines.push(format!(
-            "Cost: against {baseline}, paired by round, with its 95 % interval; {marks}; again: {baseline} against itself, \
-             and ± the noise floor. More: --detail."
+            "Cost: against {baseline}, paired by round, with its 95 % interval; {marks}; ±: the noise floor, {baseline} against \
+             itself. {more}: --detail."
         ));
     }
     lines.extend(of_few_rounds(document));

@@ -25,7 +25,7 @@ use super::{
     number::{counted, grouped, seconds, three_digits},
     pairs, path, processor, reading, series, stages,
     tax::Costs,
-    trouble,
+    trouble, words,
 };
 
 pub(super) fn report(document: &ResultDocument, options: &Options) -> Report {
@@ -51,7 +51,7 @@ pub(super) fn report(document: &ResultDocument, options: &Options) -> Report {
         warnings: heading::warnings(document),
         facts: heading::facts(document, options.detail),
         sections,
-        answer: answer::section(document),
+        answer: answer::section(document, options.detail),
     }
     .with_caveat(document.caveat.as_deref())
 }
@@ -67,20 +67,19 @@ fn detailed(document: &ResultDocument) -> Vec<Section> {
     sections
 }
 
-/// A section for each instrument: figures of two of them answer two questions and share no table.
+/// A section for each instrument, the one that answers the study's question first: figures of two of them answer two
+/// questions and share no table.
 fn instruments(document: &ResultDocument, options: &Options, published: bool, notes: &mut Notes) -> Vec<Section> {
     let all = blocks(document);
     let mut sections = Vec::new();
-    for instrument in Instrument::ALL {
+    for instrument in document.instruments() {
         let mine: Vec<&Block<'_>> = all.iter().filter(|block| block.instrument == instrument).collect();
-        if !mine.is_empty() {
-            let mut parts = parts(document, options, &mine, published, notes);
-            // The machine's CPU time beside the path's is for --detail, where each has all tables of it.
-            if !options.detail && sections.is_empty() {
-                parts.extend(processor::table(&mut Costs::new(document, options, notes), &mine).map(Part::Table));
-            }
-            sections.push(Section { title: instrument_title(document, instrument), parts });
+        let mut parts = parts(document, options, &mine, published, notes);
+        // The CPU time of the other instrument is for --detail, where each has all tables of it.
+        if !options.detail && sections.is_empty() {
+            parts.extend(processor::table(&mut Costs::new(document, options, notes), &mine).map(Part::Table));
         }
+        sections.push(Section { title: instrument_title(document, instrument), parts });
     }
     sections
 }
@@ -136,7 +135,6 @@ fn instrument_title(document: &ResultDocument, instrument: Instrument) -> String
     let tcp = of_instrument().find(|record| record.cell.transport == Transport::Tcp);
     let chosen = tcp.and_then(|record| record.cell.options.socket.congestion).map(|chosen| chosen.name().to_owned());
     let congestion = tcp.map(|_| chosen.unwrap_or_else(|| document.environment.congestion_control.clone()));
-    let slices = document.plan.path.and_then(|path| Some((path.duration, path.slices?)));
     let held = of_instrument().any(|record| record.cell.options.idle == Idle::Poll);
     let refused = of_instrument().any(|record| trouble::idle_not_held(record).is_some());
     let mut how: Vec<String> = match (held, refused) {
@@ -146,18 +144,10 @@ fn instrument_title(document: &ResultDocument, instrument: Instrument) -> String
     };
     how.extend(congestion.filter(|name| !name.is_empty()).map(|name| format!("TCP {name}")));
     if instrument == Instrument::Path {
-        how.extend(slices.map(|(duration, slices)| format!("slices of {duration} ({} in streams)", slices.stream)));
         how.extend(document.placement.path.map(|cpu| format!("both ends on CPU {cpu}")));
     }
     let how = if how.is_empty() { String::new() } else { format!(": {}", how.join(", ")) };
-    format!("{}{how}", instrument_words(instrument))
-}
-
-pub(super) fn instrument_words(instrument: Instrument) -> &'static str {
-    match instrument {
-        Instrument::Path => "The path's own cost",
-        Instrument::System => "As the machine runs",
-    }
+    format!("{}{how}", words::capital(words::of_instrument(instrument)))
 }
 
 /// Builds the tables of figures of one block.
@@ -336,7 +326,7 @@ fn processor_cost(record: &CellRecord) -> Option<f64> {
 
 fn noted(notes: Notes) -> Option<Section> {
     let list = notes.into_list();
-    (!list.is_empty()).then(|| Section { title: "Notes".into(), parts: vec![Part::List(list)] })
+    (!list.is_empty()).then(|| Section { title: String::new(), parts: vec![Part::List(list)] })
 }
 
 /// Samples that could not be taken, those of one row with one error together.

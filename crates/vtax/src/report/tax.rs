@@ -1,4 +1,5 @@
-//! What each row costs against the baseline: level, cost with its interval, and what is shown.
+//! What each row costs against the baseline: level, cost with its interval, and what is shown. The baseline's own row
+//! has its cost against itself, measured twice in each round: that is noise alone.
 
 use vtax_model::{
     analysis::noise,
@@ -16,21 +17,35 @@ use super::{
     layout::{Column, Figure, Figures, Group, Row as Line, Table},
     measure,
     notes::Notes,
-    number::{bound, brief_change, change, cost, interval, seconds, three_digits},
+    number::{bound, brief_change, brief_interval, change, cost, interval, seconds, three_digits},
     study::{absence, primary},
 };
 
-/// The baseline once more: short, so that two groups of columns fit into 80.
-pub(super) const AGAIN: &str = "again";
-
 /// From this width on two groups of columns fit beside each other with their verdicts in words.
 const WIDE: usize = 110;
+
+/// So many groups of columns fit beside each other with level, cost and verdict; of more, a short table has the costs
+/// in per cent, one column each.
+const GROUPS: usize = 2;
+
+/// What a table tells of each cell.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    /// Nothing is compared: the level alone.
+    Level,
+    /// Level and cost, each in a column.
+    LevelAndCost,
+    /// Of the baseline the level, of all others the cost, in one column.
+    Share,
+}
 
 /// Builds tables of costs.
 pub(super) struct Costs<'a> {
     pub(super) document: &'a ResultDocument,
     /// Verdicts in words, where there is room; else in marks.
     pub(super) words: bool,
+    /// Whether tables of many groups are short.
+    short: bool,
     pub(super) notes: &'a mut Notes,
     /// Rows that can't run here, once each.
     told: Vec<Row>,
@@ -38,15 +53,16 @@ pub(super) struct Costs<'a> {
 
 /// Whether verdicts are written out.
 pub(super) fn in_words(document: &ResultDocument, options: &Options) -> bool {
-    options.format == Format::Markdown || options.width >= WIDE || measure::applies(document)
+    options.format == Format::Markdown || options.detail && options.width >= WIDE || measure::applies(document)
 }
 
 /// The cells under one title of a table: a block at one MTU.
-pub(super) type Spot<'a> = (&'a Block<'a>, Mtu);
+type Spot<'a> = (&'a Block<'a>, Mtu);
 
 impl<'a> Costs<'a> {
     pub(super) fn new(document: &'a ResultDocument, options: &Options, notes: &'a mut Notes) -> Costs<'a> {
-        Costs { document, words: in_words(document, options), notes, told: Vec::new() }
+        let words = in_words(document, options);
+        Costs { document, words, short: !words && !options.detail, notes, told: Vec::new() }
     }
 
     /// A table for each test, one group of columns for each transport and MTU; what has unusual sizes or options, and
@@ -71,39 +87,49 @@ impl<'a> Costs<'a> {
         if !any && (of == Metric::Cpu || !any_row) {
             return None;
         }
-        let lines: Vec<Line> = rows.iter().filter_map(|row| self.line(*row, spots, test, of, compared)).collect();
-        let mut columns = vec![Column::right(level_head(test, of))];
-        columns.extend(compared.then(|| Column::left("cost [95 %]")));
+        let told = match (compared, self.short && spots.len() > GROUPS) {
+            (false, _) => Told::Level,
+            (true, false) => Told::LevelAndCost,
+            (true, true) => Told::Share,
+        };
+        let lines: Vec<Line> = rows.iter().filter_map(|row| self.line(*row, spots, test, of, told)).collect();
         let group = |(block, mtu): &Spot<'_>| {
             let named = if title.is_some() { format!("MTU {mtu}") } else { format!("{}, MTU {mtu}", block.transport) };
-            Group { title: named, columns: columns.clone() }
+            let level = Column::right(level_head(test, of));
+            match told {
+                Told::Level => Group { title: named, columns: vec![level] },
+                Told::LevelAndCost => Group { title: named, columns: vec![level, Column::left("cost [95 %]")] },
+                Told::Share => Group { title: String::new(), columns: vec![Column::left(named)] },
+            }
         };
         Some(Table {
-            caption: self.caption(test, of, title.as_deref(), compared),
+            caption: self.caption(test, of, title.as_deref(), told),
             labels: vec![rows_head(&rows).into()],
             groups: spots.iter().map(group).collect(),
             rows: lines,
-            foot: self.foot(spots, test, of).into_iter().collect(),
+            ..Table::default()
         })
     }
 
-    fn caption(&self, test: TestKind, of: Metric, title: Option<&str>, compared: bool) -> String {
+    fn caption(&self, test: TestKind, of: Metric, title: Option<&str>, told: Told) -> String {
         let what = match of {
             Metric::Cpu if test.is_transactions() => format!("CPU of both ends' threads, {test}: µs"),
             Metric::Cpu => format!("CPU of both ends' threads, {test}: ns per KB"),
             _ => format!("{}: {}", quantity_of(test), level_unit(of)),
         };
-        let cost = match (compared, of) {
-            (false, _) => String::new(),
-            (true, Metric::Goodput) => format!("; cost against {} in ns/KB", self.document.baseline),
-            (true, _) => format!("; cost against {}", self.document.baseline),
+        let baseline = self.document.baseline;
+        let cost = match (told, of) {
+            (Told::Level, _) => String::new(),
+            (Told::Share, _) => format!(", {baseline}'s ± its noise floor; the others against it in % [95 %]"),
+            (Told::LevelAndCost, Metric::Goodput) => format!("; cost against {baseline} in ns/KB"),
+            (Told::LevelAndCost, _) => format!("; cost against {baseline}"),
         };
         let title = title.map_or(String::new(), |title| format!("{title}. "));
         format!("{title}{what}{cost}")
     }
 
     /// None for a row that can't run here, if a table above says so.
-    fn line(&mut self, row: Row, spots: &[Spot<'_>], test: TestKind, of: Metric, compared: bool) -> Option<Line> {
+    fn line(&mut self, row: Row, spots: &[Spot<'_>], test: TestKind, of: Metric, told: Told) -> Option<Line> {
         let records: Vec<_> = spots.iter().map(|(block, mtu)| block.cell(row, *mtu, test)).collect();
         if let Some(text) = unavailable(&records, self.notes) {
             let again = self.told.contains(&row);
@@ -112,20 +138,43 @@ impl<'a> Costs<'a> {
         }
         let mut figures = Vec::new();
         for record in records {
-            let told = record.and_then(|record| level(record, of)).map(|value| Figure::text(level_text(of, value)));
-            figures.push(told.unwrap_or_else(|| absence(record, self.notes)));
-            if compared {
+            match (told, record.filter(|record| level(record, of).is_some())) {
+                (Told::Share, Some(record)) => figures.push(self.share(record, of)),
+                _ => figures.push(self.level(record, of)),
+            }
+            if told == Told::LevelAndCost {
                 figures.push(record.map_or(Figure::absent(), |record| self.figure(record, of)));
             }
         }
         Some(Line::new(row.to_string(), figures))
     }
 
+    fn level(&mut self, record: Option<&CellRecord>, of: Metric) -> Figure {
+        let told = record.and_then(|record| level(record, of)).map(|value| Figure::text(level_text(of, value)));
+        told.unwrap_or_else(|| absence(record, self.notes))
+    }
+
+    /// The baseline's level with its noise floor; what another row costs, in per cent.
+    fn share(&mut self, record: &CellRecord, of: Metric) -> Figure {
+        match record.tax_of(of) {
+            Some(tax) if tax.verdict == Verdict::TooNoisy => Figure::text(self.word(record, tax)),
+            Some(tax) => Figure::Change([self.word(record, tax), brief_interval(tax.low, tax.high), String::new()]),
+            None if record.cell.row == self.document.baseline => {
+                let level = level(record, of).map_or(String::new(), |value| level_text(of, value));
+                let noise = floor(self.document, &record.cell.block(), of).map(noise).unwrap_or_default();
+                Figure::text(format!("{level} {noise}").trim_end())
+            }
+            None => Figure::text("too few rounds"),
+        }
+    }
+
     /// What a cell costs against the baseline's.
     pub(super) fn figure(&mut self, record: &CellRecord, of: Metric) -> Figure {
         match record.tax_of(of) {
             Some(tax) => self.finding(record, tax),
-            None if record.cell.row == self.document.baseline => Figure::text(""),
+            None if record.cell.row == self.document.baseline => {
+                floor(self.document, &record.cell.block(), of).map_or(Figure::text(""), again)
+            }
             None if record.summary.is_some() => Figure::text("too few rounds"),
             None => Figure::absent(),
         }
@@ -164,13 +213,6 @@ impl<'a> Costs<'a> {
             (true, true) => format!("{text}, within noise"),
         }
     }
-
-    fn foot(&self, spots: &[Spot<'_>], test: TestKind, of: Metric) -> Option<Line> {
-        let floors: Vec<_> = spots.iter().map(|spot| floor(self.document, &key(*spot, test), of)).collect();
-        let figures = floors.iter().flat_map(|floor| [Figure::text(""), floor.map_or(Figure::absent(), again)]);
-        let any = floors.iter().any(Option::is_some);
-        any.then(|| Line::new(AGAIN, figures.collect()))
-    }
 }
 
 /// One text instead of the figures, if the row can't run here.
@@ -187,11 +229,6 @@ fn spots<'a>(blocks: &[&'a Block<'a>], test: TestKind) -> Vec<Spot<'a>> {
         block.mtus().into_iter().filter(has).map(move |mtu| (block, mtu)).collect::<Vec<_>>()
     };
     blocks.iter().flat_map(of_block).collect()
-}
-
-pub(super) fn key((block, mtu): Spot<'_>, test: TestKind) -> cell::Block {
-    let Block { transport, streams, variant, instrument, .. } = *block;
-    cell::Block { transport, test, streams, mtu, variant, instrument }
 }
 
 /// The figure of a cell by a metric, in the unit of its table.
@@ -263,7 +300,7 @@ pub(super) fn again(floor: &FloorRecord) -> Figure {
 }
 
 /// `± 1.2 %`
-pub(super) fn noise(floor: &FloorRecord) -> String {
+fn noise(floor: &FloorRecord) -> String {
     if is_wide(floor) { "too noisy".into() } else { format!("± {}", bound(floor.floor)) }
 }
 

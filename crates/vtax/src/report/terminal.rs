@@ -1,5 +1,6 @@
 //! A report as plain text: aligned columns, no colour, nothing wider than the terminal if it can
-//! be helped. A table that is too wide is drawn as several, each with caption and labels.
+//! be helped. A table that is too wide is drawn as several, each with caption and labels; rows that have a text in
+//! place of figures stand in the first of them.
 
 use super::layout::{Align, Column, Figure, Figures, Part, Report, Row, Section, Table};
 
@@ -61,7 +62,7 @@ fn draw_table(table: &Table, width: usize) -> Vec<String> {
         if !table.caption.is_empty() {
             lines.extend(wrapped(&table.caption, width));
         }
-        lines.extend(draw_piece(table, &labels, piece));
+        lines.extend(draw_piece(table, &labels, piece, index == 0));
     }
     lines
 }
@@ -208,7 +209,7 @@ fn total(columns: &[Drawn<'_>]) -> usize {
     columns.iter().map(|column| column.gap() + column.width).sum()
 }
 
-fn draw_piece(table: &Table, labels: &LabelColumns, piece: &[Drawn<'_>]) -> Vec<String> {
+fn draw_piece(table: &Table, labels: &LabelColumns, piece: &[Drawn<'_>], first: bool) -> Vec<String> {
     let mut lines = Vec::new();
     if piece.iter().any(|column| !column.group.is_empty()) {
         lines.push(labels.line(&[]) + &titles(piece));
@@ -224,6 +225,9 @@ fn draw_piece(table: &Table, labels: &LabelColumns, piece: &[Drawn<'_>]) -> Vec<
     for (index, row) in table.rows.iter().chain(&table.foot).enumerate() {
         if index == table.rows.len() {
             lines.push(rule());
+        }
+        if !first && matches!(row.figures, Figures::None(_)) {
+            continue;
         }
         let left = labels.row(row, above);
         lines.push(match &row.figures {

@@ -1,15 +1,29 @@
-//! The options of a test in words, and those in which the cells of a document differ.
+//! The options of a test and its instrument in words, and the options in which the cells of a document differ.
 
 use serde::Serialize;
 use serde_json::Value;
 use vtax_model::{
-    cell::Cell,
+    cell::{Cell, Instrument},
     options::{Engine, Manners, Process, Sending, SocketOptions, TestOptions},
     workload::TestKind,
 };
 
 /// A name to compare by, and the words.
 type Chosen = (&'static str, String);
+
+/// What the figures of an instrument are.
+pub(super) fn of_instrument(instrument: Instrument) -> &'static str {
+    match instrument {
+        Instrument::Path => "the path's own cost",
+        Instrument::System => "as the machine runs",
+    }
+}
+
+/// The same at the beginning of a title or sentence.
+pub(super) fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
 
 /// All that was chosen, in the order of the options.
 fn chosen(options: &TestOptions) -> Vec<Chosen> {

@@ -59,7 +59,7 @@ impl Foresight {
 
     /// Whether the first rounds are to tell what the plan can show.
     pub(super) fn needs_pilot(&self, header: &RunHeader) -> bool {
-        let rounds = header.rounds_of(header.answering());
+        let rounds = header.rounds_of(header.study.answering());
         let shows = header.least_rounds().is_some_and(|least| rounds >= least);
         let tells = self.known.is_none() && header.stopping.is_none() && shows && rounds > PILOT;
         header.unsettled.is_some() || tells
@@ -93,8 +93,8 @@ impl Foresight {
 
 /// That a plan can show nothing, and what would.
 fn too_few(header: &RunHeader) -> Option<String> {
-    let (rounds, least) = (header.rounds_of(header.answering()), header.least_rounds()?);
-    let need = match header.family(header.answering()) {
+    let (rounds, least) = (header.rounds_of(header.study.answering()), header.least_rounds()?);
+    let need = match header.family(header.study.answering()) {
         1 => "one comparison needs".to_owned(),
         several => format!("{several} comparisons need"),
     };
@@ -118,7 +118,7 @@ pub(super) fn settle_by_pilot(run: &mut Run) -> Piloted {
         (Some(known), Some(goal)) => reach(run, &known, goal),
         (Some(known), None) => Piloted { line: Some(after_pilot(&run.header, &known)), shortfall: None },
         (None, Some(goal)) => {
-            let own = run.header.study.plan_of(run.header.answering(), run.header.quick);
+            let own = run.header.study.plan_of(run.header.study.answering(), run.header.quick);
             run.header.set_rounds(own.map_or(PILOT, |plan| plan.samples));
             let rounds = rounds(&run.header);
             let shortfall =
@@ -162,13 +162,12 @@ fn after_pilot(header: &RunHeader, known: &Experience) -> String {
 /// `50 rounds`; of both instruments, if both are measured.
 fn rounds(header: &RunHeader) -> String {
     let has = |instrument| header.study.cells.iter().any(|cell| cell.instrument == instrument);
+    let [path, system] = Instrument::ALL.map(|instrument| counted(header.rounds_of(instrument)));
+    let (path, system) = (format!("{path} of the path's own cost"), format!("{system} as the machine runs"));
     match Instrument::ALL.into_iter().all(has) {
-        true => format!(
-            "{} of the path's own cost, {} as the machine runs",
-            counted(header.rounds_of(Instrument::Path)),
-            header.rounds_of(Instrument::System)
-        ),
-        false => counted(header.rounds_of(header.answering())),
+        true if header.study.answering() == Instrument::Path => format!("{path}, {system}"),
+        true => format!("{system}, {path}"),
+        false => counted(header.rounds_of(header.study.answering())),
     }
 }
 

@@ -142,6 +142,7 @@ impl Asked {
             quick: plan,
             path: None,
             quick_path: None,
+            answer: None,
             quick_file: None,
         })
     }

@@ -101,6 +101,7 @@ impl Changes {
         study.domains = self.domains.unwrap_or(study.domains);
         self.keep_mtus(study)?;
         self.keep_instrument(study)?;
+        self.keep_planned(study);
         self.hold(study);
         if let Some(size) = self.size.or(study.quick_file.filter(|_| self.quick)) {
             resize_files(study, size)?;
@@ -188,6 +189,13 @@ impl Changes {
         Ok(())
     }
 
+    /// `--quick` has no plan for the path's own cost where it isn't the answer.
+    fn keep_planned(&self, study: &mut Study) {
+        if study.plan_of(Instrument::Path, self.quick).is_none() {
+            study.cells.retain(|cell| cell.instrument != Instrument::Path);
+        }
+    }
+
     fn hold(&self, study: &mut Study) {
         for cell in &mut study.cells {
             cell.options.idle = self.idle.unwrap_or(cell.options.idle);
@@ -201,12 +209,13 @@ impl Changes {
         }
     }
 
-    /// What was asked for changes the plan that answers the study: that of the path's own cost, if it has one.
+    /// What was asked for changes the plan of the instrument that answers the study.
     fn plans(&self, study: &Study) -> anyhow::Result<(SamplingPlan, Option<SamplingPlan>)> {
         let system = if self.quick { study.quick } else { study.plan };
-        match study.plan_of(Instrument::Path, self.quick) {
-            Some(path) => Ok((system, Some(self.plan(path)?))),
-            None => Ok((self.plan(system)?, None)),
+        let path = study.plan_of(Instrument::Path, self.quick);
+        match study.answering() {
+            Instrument::Path => Ok((system, path.map(|path| self.plan(path)).transpose()?)),
+            Instrument::System => Ok((self.plan(system)?, path)),
         }
     }
 
@@ -286,161 +295,4 @@ pub(crate) fn read_endpoints(path: &str) -> Result<Vec<Endpoint>, Stop> {
 }
 
 #[cfg(test)]
-mod tests {
-    use vtax_model::endpoint::{Control, End};
-
-    use super::*;
-
-    fn apply(study: &str, changes: Changes) -> Result<Wanted, String> {
-        changes.apply(Study::built_in(study).expect("built in")).map_err(|stop| stop.to_string())
-    }
-
-    fn row(name: &str) -> Row {
-        name.parse().expect("a row")
-    }
-
-    #[test]
-    fn quick_takes_the_short_plan_and_single_values_go_over_it() {
-        let changes = Changes { quick: true, samples: Some(3), ..Changes::default() };
-        let wanted = apply("sparc-t7-1", changes).expect("good changes");
-        assert_eq!((wanted.plan.samples, wanted.plan.duration), (3, Span::from_millis(180)));
-    }
-
-    /// Three rounds of the whole file took 105 s and could show nothing.
-    #[test]
-    fn quick_files_are_smaller_unless_a_size_is_given() {
-        let sizes = |size| {
-            let changes = Changes { quick: true, size, ..Changes::default() };
-            let wanted = apply("ip-instances", changes).expect("good changes");
-            (wanted.plan.samples, wanted.study.cells[0].workload)
-        };
-        assert_eq!(sizes(None), (30, Workload::File { size: ByteSize(100 << 20) }));
-        assert_eq!(sizes(Some(ByteSize(1 << 20))), (30, Workload::File { size: ByteSize(1 << 20) }));
-    }
-
-    #[test]
-    fn methods_keep_the_baseline() {
-        let changes = Changes { methods: vec![row("bridge")], ..Changes::default() };
-        let wanted = apply("demo", changes).expect("good changes");
-        let rows: Vec<String> = wanted.study.rows.iter().map(Row::to_string).collect();
-        assert_eq!(rows, ["native", "bridge"]);
-        assert_eq!(wanted.study.cells.len(), 2 * 8 + 2 * 2, "the path's cost of all, and some as the machine runs");
-    }
-
-    #[test]
-    fn what_is_asked_for_changes_the_plan_that_answers_the_study() {
-        let changes = Changes { samples: Some(9), duration: Some(Span::from_millis(8)), ..Changes::default() };
-        let demo = Study::built_in("demo").expect("built in");
-        let wanted = apply("demo", changes.clone()).expect("good changes");
-        let path = wanted.path_plan.expect("the demo has one");
-        assert_eq!((path.samples, path.duration), (9, Span::from_millis(8)));
-        assert_eq!(path.slices.map(|slices| slices.stream), Some(Span::from_millis(16)), "as much longer");
-        assert_eq!(wanted.plan, demo.plan);
-        let refused = apply("demo", Changes { instrument: Some(Instrument::System), ..changes });
-        assert!(refused.is_err(), "8 ms are too short for a sample in one piece");
-        let system = Changes { samples: Some(9), instrument: Some(Instrument::System), ..Changes::default() };
-        let wanted = apply("demo", system).expect("good changes");
-        assert_eq!((wanted.plan.samples, wanted.path_plan), (9, None));
-        assert!(wanted.study.cells.iter().all(|cell| cell.instrument == Instrument::System));
-    }
-
-    #[test]
-    fn idle_and_congestion_are_of_every_cell_if_asked_for() {
-        let changes = Changes { idle: Some(Idle::System), congestion: Some(Congestion::System), ..Changes::default() };
-        let cells = apply("demo", changes).expect("good changes").study.cells;
-        assert!(cells.iter().all(|cell| cell.options.is_plain()));
-        let cubic = |cell: &vtax_model::cell::Cell| cell.options.socket.congestion.is_some();
-        let demo = Study::built_in("demo").expect("built in").cells;
-        assert!(
-            demo.iter()
-                .all(|cell| cubic(cell) == (cell.instrument == Instrument::Path && cell.transport == Transport::Tcp))
-        );
-    }
-
-    #[test]
-    fn rows_of_a_method_go_by_its_name_and_by_their_own() {
-        let kept = |asked: &str| {
-            let changes = Changes { methods: vec![row(asked)], ..Changes::default() };
-            let rows = apply("vmdq", changes).expect("good changes").study.rows;
-            rows.iter().map(Row::to_string).collect::<Vec<_>>()
-        };
-        assert_eq!(kept("native"), ["native", "shared-queue"]);
-        assert_eq!(kept("paravirtual"), ["shared-queue", "queue-per-guest"]);
-    }
-
-    #[test]
-    fn a_baseline_of_ones_choice_is_kept_whatever_methods_are() {
-        let changes = |methods: &[&str]| Changes {
-            baseline: Some(row("veth")),
-            methods: methods.iter().map(|method| row(method)).collect(),
-            ..Changes::default()
-        };
-        let study = apply("demo", changes(&["bridge"])).expect("good changes").study;
-        assert_eq!((study.baseline, study.rows), (row("veth"), vec![row("veth"), row("bridge")]));
-        let all = apply("demo", changes(&[])).expect("good changes").study;
-        assert_eq!((all.baseline, all.rows.len()), (row("veth"), 7));
-    }
-
-    /// `extra` rows are left out on cables, and a baseline must not be.
-    #[test]
-    fn a_baseline_of_ones_choice_is_kept_on_cables() {
-        let cables = vec!["eno1,eno2".parse().expect("a cable")];
-        let changes = Changes { baseline: Some(row("bridge")), cables, ..Changes::default() };
-        let rows = apply("sparc-t7-1", changes).expect("good changes").study.rows;
-        assert_eq!(rows, ["native", "assigned", "sr-iov", "paravirtual", "bridge"].map(row));
-    }
-
-    #[test]
-    fn vmdq_holds_a_queue_per_guest_against_the_shared_queue() {
-        assert_eq!(apply("vmdq", Changes::default()).expect("as it is").study.baseline, row("shared-queue"));
-    }
-
-    #[test]
-    fn cables_leave_out_what_a_study_only_adds() {
-        let cables = vec!["eno1,eno2".parse().expect("a cable")];
-        let rows = |methods: &[&str]| {
-            let methods = methods.iter().map(|method| row(method)).collect();
-            let changes = Changes { cables: cables.clone(), methods, ..Changes::default() };
-            let study = apply("sparc-t7-1", changes).expect("good changes").study;
-            study.rows.iter().map(Row::to_string).collect::<Vec<_>>()
-        };
-        assert_eq!(rows(&[]), ["native", "assigned", "sr-iov", "paravirtual"]);
-        assert_eq!(rows(&["bridge"]), ["native", "bridge"]);
-        let twice = ["eno1,eno2", "eno3,eno1"].map(|cable| cable.parse().expect("a cable")).into();
-        let refused = |study, cables| apply(study, Changes { cables, ..Changes::default() }).expect_err("refused");
-        assert!(refused("sparc-t7-1", twice).contains("eno1 is at the end of two"));
-        assert!(refused("ip-instances", cables.clone()).contains("no wire between two hosts"));
-    }
-
-    #[test]
-    fn guests_are_as_many_as_asked_for() {
-        let asked = |guests| Changes { guests: Some(guests), ..Changes::default() };
-        assert_eq!(apply("vmdq", asked(4)).expect("good changes").study.pairs, 4);
-        assert_eq!(apply("vmdq", asked(1)).expect("good changes").study.pairs, 1);
-    }
-
-    #[test]
-    fn changes_that_make_no_sense_are_refused() {
-        let refused = |study, changes| insta::assert_snapshot!(apply(study, changes).expect_err("refused"));
-        refused("demo", Changes { methods: vec![row("emulated")], ..Changes::default() });
-        refused("demo", Changes { size: Some(ByteSize(1)), ..Changes::default() });
-        refused("ip-instances", Changes { size: Some(ByteSize(0)), ..Changes::default() });
-        refused("ip-instances", Changes { both: true, ..Changes::default() });
-        refused("demo", Changes { samples: Some(0), ..Changes::default() });
-        refused("ovm3-tuning", Changes { duration: Some(Span::from_millis(1)), ..Changes::default() });
-        refused("demo", Changes { mtus: vec!["1492".parse().expect("an MTU")], ..Changes::default() });
-        let vms = |method: &str| {
-            vec![Endpoint {
-                method: Some(method.parse().expect("a row")),
-                ..Endpoint::new(End::Initiator, Control::Local)
-            }]
-        };
-        refused("demo", Changes { endpoints: vms("sr-iov"), ..Changes::default() });
-        refused("demo", Changes { endpoints: vms("native"), both: true, ..Changes::default() });
-        refused("vmdq", Changes { both: true, ..Changes::default() });
-        refused("vmdq", Changes { guests: Some(0), ..Changes::default() });
-        refused("vmdq", Changes { guests: Some(65), ..Changes::default() });
-        refused("demo", Changes { guests: Some(4), ..Changes::default() });
-        refused("demo", Changes { baseline: Some(row("sr-iov")), ..Changes::default() });
-    }
-}
+mod tests;

@@ -1,11 +1,11 @@
 //! What is said of a run that ended before its means were known as well as was asked for.
 
 use vtax_model::{
-    cell::Cell,
     run::{Run, RunState, stopping_outcome},
     stats::Decision,
-    workload::Workload,
 };
+
+use super::runner::label;
 
 /// Cells that are named; the others are counted.
 const NAMED: usize = 4;
@@ -18,7 +18,7 @@ pub(super) fn imprecise(run: &Run) -> Option<String> {
     let missed: Vec<&(usize, Decision)> =
         outcome.iter().filter(|(_, decision)| !matches!(decision, Decision::Reached { .. })).collect();
     let told = |(cell, decision): &&(usize, Decision)| {
-        format!("{}: {}", name(&run.header.study.cells[*cell]), reached(*decision))
+        format!("{}: {}", label(&run.header.study.cells[*cell]), reached(*decision))
     };
     let named: Vec<String> = missed.iter().take(NAMED).map(told).collect();
     let more = missed.len().saturating_sub(NAMED);
@@ -49,15 +49,6 @@ fn reached(decision: Decision) -> String {
     }
 }
 
-fn name(cell: &Cell) -> String {
-    let size = match cell.workload {
-        Workload::Rr { request: size, .. } | Workload::Crr { request: size, .. } => format!(", {size}"),
-        Workload::Stream { message, .. } => format!(", {message}"),
-        Workload::Cc | Workload::File { .. } => String::new(),
-    };
-    format!("{} {} {}{size}, MTU {}", cell.row, cell.transport, cell.workload.kind(), cell.mtu)
-}
-
 #[cfg(test)]
 mod tests {
     use vtax_model::{
@@ -83,7 +74,7 @@ mod tests {
     #[test]
     fn a_precision_that_was_not_reached_is_told_with_what_was() {
         let told = imprecise(&ruled(30)).expect("it was not reached");
-        insta::assert_snapshot!(told, @"NOT PRECISE ENOUGH: after 30 rounds the 95 % interval is wider than 10 % in 1 of 1 cells: native TCP RR, 1 B, MTU 1500: no figure; take more rounds with: vtax run --resume demo-1 --samples 60");
+        insta::assert_snapshot!(told, @"NOT PRECISE ENOUGH: after 30 rounds the 95 % interval is wider than 10 % in 1 of 1 cells: native TCP RR 1 B MTU 1500: no figure; take more rounds with: vtax run --resume demo-1 --samples 60");
         let stopped = Run { state: RunState::Stopped, ..ruled(30) };
         assert_eq!(imprecise(&stopped), None, "it goes on");
         let mut free = ruled(30);

@@ -290,19 +290,22 @@ impl<'a> Rounds<'a> {
         self.failures.get(&cell).is_some_and(|count| *count >= GIVE_UP)
     }
 
-    /// Whether netperf's rule is met for every cell that has samples.
+    /// Whether netperf's rule is met for every cell that has samples, of the instrument that answers the study.
     fn precise_enough(&self, round: u32) -> bool {
         let Some(rule) = &self.run.header.stopping else { return false };
         if (round as usize) < rule.min() {
             return false;
         }
-        let figures = primary_figures(self.run);
+        let study = &self.run.header.study;
+        let answering = study.answering();
+        let mut figures = primary_figures(self.run);
+        figures.retain(|cell, _| study.cells[*cell].instrument == answering);
         figures.values().all(|values| !matches!(rule.decide(values), Ok(Decision::Continue)))
     }
 }
 
 /// A cell as progress and warnings call it.
-fn label(cell: &Cell) -> String {
+pub(super) fn label(cell: &Cell) -> String {
     let size = match cell.workload {
         Workload::Rr { request, response } | Workload::Crr { request, response } if request != response => {
             format!(" {request}/{response}")

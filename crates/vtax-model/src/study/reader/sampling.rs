@@ -5,7 +5,7 @@ use toml::Spanned;
 
 use super::Reader;
 use crate::{
-    cell::Cell,
+    cell::{Cell, Instrument},
     located::FileError,
     study::{PlanError, SamplingPlan, Slices},
     units::{ByteSize, Mtu, Span},
@@ -67,6 +67,10 @@ impl Reader<'_> {
             Some(QuickTable { samples, duration, warmup, .. }) => self.plan(samples, duration, *warmup)?,
             None => plan,
         };
+        if let (None, Some(quick)) = (&self.file.path, &self.file.quick_path) {
+            let message = "[quick_path] shortens [path], and there is none; add [path], or remove [quick_path]";
+            return Err(self.source.error(&quick.samples.span(), message));
+        }
         let [path, quick_path] = [self.path(&self.file.path)?, self.path(&self.file.quick_path)?];
         Ok(Plans { plan, quick, path, quick_path })
     }
@@ -86,6 +90,19 @@ impl Reader<'_> {
             self.source.error(&span, error)
         })?;
         Ok(plan)
+    }
+
+    /// The path's own cost can't answer where it isn't measured.
+    pub(super) fn answer(&self) -> Result<Option<Instrument>, FileError> {
+        let Some(written) = &self.file.answer else { return Ok(None) };
+        match (*written.get_ref(), &self.file.path) {
+            (Instrument::Path, None) => {
+                let message = "`answer` is \"path\", and nothing measures the path's own cost; add a [path] table, or \
+                               write \"system\"";
+                Err(self.source.error(&written.span(), message))
+            }
+            (instrument, _) => Ok(Some(instrument)),
+        }
     }
 
     pub(super) fn quick_file(&self, cells: &[Cell]) -> Result<Option<ByteSize>, FileError> {

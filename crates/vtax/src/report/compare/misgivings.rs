@@ -3,7 +3,7 @@
 
 use vtax_model::{cell::Instrument, result::ResultDocument, run::RunState};
 
-use super::counted;
+use super::{counted, words::of_instrument};
 
 /// A sentence each.
 pub(super) fn misgivings(a: &ResultDocument, b: &ResultDocument) -> Vec<String> {
@@ -14,7 +14,7 @@ pub(super) fn misgivings(a: &ResultDocument, b: &ResultDocument) -> Vec<String> 
 /// What a reader of one run is warned of, a reader of two is warned of as well.
 fn weaknesses(which: &str, run: &ResultDocument) -> Vec<String> {
     let (done, id) = (run.plan.rounds, &run.id);
-    let planned = run.plan.path.map_or(run.plan.sampling.samples, |path| path.samples);
+    let planned = run.plan.longest();
     let disturbance = &run.disturbance;
     let failures = u32::try_from(run.failures.len()).unwrap_or(u32::MAX);
     let texts = [
@@ -96,13 +96,5 @@ pub(super) fn instruments(run: &ResultDocument) -> Vec<&'static str> {
     let measured = |instrument: &Instrument| {
         run.cells.iter().any(|record| record.cell.instrument == *instrument && !record.samples.is_empty())
     };
-    Instrument::ALL.into_iter().filter(measured).map(in_words).collect()
-}
-
-/// What the figures of an instrument are.
-pub(super) fn in_words(instrument: Instrument) -> &'static str {
-    match instrument {
-        Instrument::Path => "the path's own cost",
-        Instrument::System => "as the machine runs",
-    }
+    Instrument::ALL.into_iter().filter(measured).map(of_instrument).collect()
 }

@@ -70,18 +70,39 @@ fn idle_states_that_were_not_held_off_are_told() {
     assert!(text.contains("both ends on CPU 3"), "{text}");
 }
 
+/// `sparc-t7-1` is answered as its source has it; what the path costs is a further block.
+#[test]
+fn the_instrument_that_answers_has_the_first_tables_and_the_last_word() {
+    let mut run = both();
+    run.header.study.answer = Some(Instrument::System);
+    let document = analyse(&run);
+    assert_eq!(document.plan.answer, Some(Instrument::System));
+    let text = render(&document, &Options { width: 1000, ..TERMINAL });
+    let plan = "plan     as the machine runs: 11 rounds of 150ms after 10ms of warm-up; the path's own cost: 50 rounds";
+    assert!(text.contains(plan), "{text}");
+    let system = text.find("\nAs the machine runs: TCP cubic\n").expect("a section");
+    let path = text.find("\nThe path's own cost: idle held off").expect("a section");
+    let answer = text.find("\nAnswer").expect("the last section");
+    assert!(system < path && path < answer, "{text}");
+    assert!(text[path..answer].contains("native's ± its noise floor"), "it has costs of its own: {text}");
+    let last = text.rfind("- UDP round trips, MTU 9000").expect("a sentence");
+    assert!(text[last..].contains("+7.4 µs") && !text[last..].contains("+3.01 µs"), "{text}");
+}
+
 /// Figures of two instruments answer two questions.
 #[test]
 fn no_table_has_figures_of_two_instruments() {
     let text = render(&analyse(&both()), &Options { width: 1000, ..TERMINAL });
-    let path =
-        text.find("The path's own cost: idle held off, TCP cubic, slices of 5ms (10ms in streams)").expect("a section");
+    let path = text.find("\nThe path's own cost: idle held off, TCP cubic\n").expect("a section");
     let system = text.find("As the machine runs: TCP cubic").expect("a section");
     let answer = text.find("Answer").expect("the last section");
     assert!(path < system && system < answer, "{text}");
     let native = |part: &str| {
         let line = part.lines().find(|line| line.starts_with("native")).expect("a row").to_owned();
-        line.split_whitespace().skip(1).map(|rtt| rtt.parse().expect("an RTT")).collect::<Vec<f64>>()
+        let levels = line.split(" ± ").filter_map(|part| part.split_whitespace().last()?.parse().ok());
+        let levels: Vec<f64> = levels.collect();
+        assert_eq!(levels.len(), 4, "{line}");
+        levels
     };
     assert!(native(&text[path..system]).iter().all(|rtt| *rtt < 13.0), "{text}");
     assert!(native(&text[system..answer]).iter().all(|rtt| *rtt > 29.0), "{text}");
@@ -137,13 +158,30 @@ fn the_answer_is_last_on_a_terminal_and_first_in_markdown() {
 
 /// It printed 127 lines at 100 columns, and of the figures one in five.
 #[test]
-fn the_demo_fits_into_80_columns_with_two_groups_beside_each_other() {
+fn the_demo_is_short_and_fits_into_80_columns() {
     let document = analyse(&built_in("demo"));
     let lines = |width: usize| render(&document, &Options { width, ..TERMINAL }).lines().count();
-    let text = render(&document, &Options { width: 80, ..TERMINAL });
-    let beside = text.lines().filter(|line| line.matches("MTU").count() == 2 && line.contains("TCP, ")).count();
+    let text = render(&document, &TERMINAL);
+    let beside = text.lines().filter(|line| line.matches("MTU").count() == 4).count();
     assert_eq!(beside, 2, "round trips and streams: {text}");
-    assert!(lines(80) <= 110 && lines(100) <= 105, "{} and {} lines: {text}", lines(80), lines(100));
+    assert!(lines(80) <= 105 && lines(100) <= 75, "{} and {} lines: {text}", lines(80), lines(100));
+}
+
+/// What both ends on one CPU spend is what the round trips and streams say; of the instrument that doesn't answer
+/// the sentences repeat its tables.
+#[test]
+fn what_is_said_twice_is_left_to_detail() {
+    let mut run = both();
+    run.header.placement.path = Some(1);
+    let document = analyse(&run);
+    let short = render(&document, &TERMINAL);
+    let detail = render(&document, &Options { detail: true, ..TERMINAL });
+    for text in
+        ["CPU of both ends' threads", "As the machine runs:\n\n- TCP round trips", "cost against native in ns/KB"]
+    {
+        assert!(detail.contains(text) && !short.contains(text), "{text}: {short}");
+    }
+    assert!(short.contains("\nAnswer (the path's own cost): what it costs against native\n"), "{short}");
 }
 
 /// "vxlan costs at most 45 %, macvlan 26 %, bridge 44 %" was printed: they were sorted by their estimates.
