@@ -44,10 +44,7 @@ impl Ring {
     fn set_congestion(&self, name: CongestionControl) -> anyhow::Result<()> {
         let ends = [self.0.endpoint(SUT, WIRE)?, self.0.endpoint(PEER, WIRE)?];
         self.0.lab.set_congestion(ends, name).with_context(|| {
-            format!(
-                "--congestion {name}: this kernel doesn't take it; \
-                 /proc/sys/net/ipv4/tcp_available_congestion_control has those that are loaded"
-            )
+            format!("--congestion {name} (those that are loaded: /proc/sys/net/ipv4/tcp_available_congestion_control)")
         })
     }
 
