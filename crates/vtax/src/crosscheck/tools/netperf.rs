@@ -17,9 +17,9 @@ pub(crate) const TOOL: Tool = Tool {
     programs: &["netperf", "netserver"],
     version: "-V",
     has: |contest| contest.streams == 1,
+    // nettest_omni.c: over a transport that may lose, a test can only be ended by time.
     whole_seconds: |contest| {
-        let timed = contest.transport == Transport::Udp && !contest.is_rr();
-        timed.then_some("its UDP_STREAM is always timed, in whole seconds")
+        (contest.transport == Transport::Udp).then_some("its tests over UDP are always timed, in whole seconds")
     },
     server: |_, address| call(&["netserver", "-D", "-L", &address.to_string(), "-p", PORT]),
     lifetime: Lifetime::Contest,
