@@ -94,5 +94,23 @@ fn other_tools_measure_the_same_wire() {
         let ratio = other["ratio"]["ratio"].as_f64().expect("a ratio");
         assert!((0.2..5.0).contains(&ratio), "{tool}: {ratio}");
     }
+    assert_eq!((&found["idle"], &found["congestion_control"]), (&"system".into(), &serde_json::Value::Null));
     bench::wait_until("no lab is left", || !super::labs(&bench).iter().any(|lab| lab.starts_with("crosscheck")));
+}
+
+/// So many bytes instead of whole seconds, with the machine held still for everybody.
+#[test]
+fn other_tools_take_short_turns() {
+    let bench = Bench::new();
+    let call = ["crosscheck", "--rounds", "4", "--duration", "50ms", "--idle", "poll", "--congestion", "reno"];
+    let tests = ["--tools", "iperf3,sockperf", "--only", "tcp-rr,tcp-stream-16KiB", "--json"];
+    let found = json(&bench, &[call.as_slice(), &tests].concat());
+    assert_eq!((&found["idle"], &found["congestion_control"]), (&"poll".into(), &"reno".into()));
+    assert_eq!(found["idle_not_held"], serde_json::Value::Null);
+    let contests = found["contests"].as_array().expect("contests");
+    assert_eq!(contests[0]["left_out"][0]["tool"], "sockperf");
+    let iperf3 = &contests[1]["others"][0];
+    assert_eq!(iperf3["figures"].as_array().map(Vec::len), Some(4), "{iperf3}");
+    let ratio = iperf3["ratio"]["ratio"].as_f64().expect("a ratio");
+    assert!((0.2..5.0).contains(&ratio), "iperf3: {ratio}");
 }

@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use vtax_journal::{Header, Journal, Snapshot, State, UndoErrors};
-use vtax_model::{topology::Name, units::Mtu};
+use vtax_model::{options::CongestionControl, topology::Name, units::Mtu};
 use vtax_sys::{netlink::QdiscStats, netns::Outlive, process::ProcessId};
 
 use crate::{
@@ -209,6 +209,21 @@ impl Lab {
         let set = verify::set_mtu(&mut self.site(), &self.blueprint, mtu);
         // A tap whose guest has just gone has no carrier; that it is gone says more.
         set.or_else(|error| self.check_guests().and(Err(error)))
+    }
+
+    /// Has all TCP connections between two hosts on a wire use this congestion control, whichever program opens
+    /// them. Routes say so: `net.ipv4.tcp_congestion_control` of a namespace takes only those that the machine
+    /// allows to everybody (`tcp_allowed_congestion_control`), which cubic need not be. A host is given one once.
+    ///
+    /// # Errors
+    /// This kernel doesn't have it.
+    pub fn set_congestion(&self, ends: [&Endpoint; 2], name: CongestionControl) -> Result<(), LabError> {
+        let mut site = self.site();
+        for (from, to) in [(ends[0], ends[1]), (ends[1], ends[0])] {
+            let by = Place { namespace: from.namespace.clone(), link: from.interface.clone() };
+            site.set_congestion(&by, to.address, name)?;
+        }
+        Ok(())
     }
 
     /// What the root qdisc of a link has let through and dropped since the lab is up; of a wire's

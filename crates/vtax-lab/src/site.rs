@@ -8,7 +8,7 @@ mod pci;
 use std::{
     collections::HashMap,
     fs, io,
-    net::Ipv4Addr,
+    net::{IpAddr, Ipv4Addr},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -16,7 +16,7 @@ use std::{
 use ipnet::{IpNet, Ipv4Net};
 use serde::{Deserialize, Serialize};
 use vtax_journal::{Record, Step, Undone};
-use vtax_model::{nic::NicFacts, topology::Name, units::Mtu};
+use vtax_model::{nic::NicFacts, options::CongestionControl, topology::Name, units::Mtu};
 use vtax_sys::{
     netlink::{
         IfIndex, IfName, Link, LinkChange, LinkKind, NewLink as KernelLink, NewRoute, NewTap, NextHop, Qdisc, Rtnl,
@@ -321,8 +321,16 @@ impl Site {
     }
 
     fn add_route(&mut self, namespace: &Name, to: Ipv4Net, via: Ipv4Addr) -> Result<(), LabError> {
-        let route = NewRoute { dest: IpNet::V4(to), next_hop: NextHop::Via(via.into()), source: None };
+        let next_hop = NextHop::Via(via.into());
+        let route = NewRoute { dest: IpNet::V4(to), next_hop, source: None, congestion: None };
         self.stack(namespace)?.rtnl.add_route(&route).map_err(LabError::kernel(namespace))
+    }
+
+    /// A route of one address, which goes before that of its network.
+    pub(crate) fn set_congestion(&mut self, by: &Place, to: Ipv4Addr, name: CongestionControl) -> Result<(), LabError> {
+        let next_hop = NextHop::Link(self.index(by)?);
+        let route = NewRoute { dest: IpAddr::V4(to).into(), next_hop, source: None, congestion: Some(name) };
+        self.stack(&by.namespace)?.rtnl.add_route(&route).map_err(LabError::kernel(by))
     }
 
     fn set_sysctl(&mut self, namespace: &Name, key: &str, value: &str) -> Result<(), LabError> {

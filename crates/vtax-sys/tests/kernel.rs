@@ -244,11 +244,11 @@ fn a_route_is_added_and_listed() {
     let via = "192.0.2.2".parse().unwrap();
     let dest = "198.51.100.0/24".parse().unwrap();
     let source = Some("192.0.2.1".parse().unwrap());
-    rtnl.add_route(&NewRoute { dest, next_hop: NextHop::Via(via), source }).unwrap();
+    rtnl.add_route(&NewRoute { dest, next_hop: NextHop::Via(via), source, congestion: None }).unwrap();
     let index = link(&mut rtnl, "w0").index;
     let direct = "203.0.113.0/24".parse().unwrap();
     let next_hop = NextHop::Link(index);
-    rtnl.add_route(&NewRoute { dest: direct, next_hop, source: None }).unwrap();
+    rtnl.add_route(&NewRoute { dest: direct, next_hop, source: None, congestion: None }).unwrap();
 
     let routes = rtnl.routes().unwrap();
     let find = |wanted| routes.iter().find(|route| route.dest == wanted).unwrap();
@@ -259,13 +259,36 @@ fn a_route_is_added_and_listed() {
 }
 
 #[test]
+fn connections_on_a_route_have_its_congestion_control() {
+    let (left, right) = wired();
+    configure(&left, "w0", "192.0.2.1/30");
+    configure(&right, "w1", "192.0.2.2/30");
+    let mut rtnl = Rtnl::open_in(&left).unwrap();
+    let next_hop = NextHop::Link(link(&mut rtnl, "w0").index);
+    let to_peer = |name: &str| NewRoute {
+        dest: "192.0.2.2/32".parse().unwrap(),
+        next_hop,
+        source: None,
+        congestion: Some(name.parse().unwrap()),
+    };
+    rtnl.add_route(&to_peer("no-such")).unwrap_err();
+    rtnl.add_route(&to_peer("reno")).unwrap();
+    let listener = right.run(|| std::net::TcpListener::bind("192.0.2.2:5000")).unwrap().unwrap();
+    let stream = left.run(|| std::net::TcpStream::connect("192.0.2.2:5000")).unwrap().unwrap();
+    let congestion = |socket: &dyn std::os::fd::AsFd| rustix::net::sockopt::tcp_congestion(socket).unwrap();
+    assert_eq!(congestion(&stream), "reno");
+    drop(listener);
+}
+
+#[test]
 fn the_link_of_the_default_route_is_told() {
     let (left, _right) = wired();
     configure(&left, "w0", "192.0.2.1/30");
     let mut rtnl = Rtnl::open_in(&left).unwrap();
     assert_eq!(rtnl.default_route_links().unwrap().len(), 0);
     let next_hop = NextHop::Via("192.0.2.2".parse().unwrap());
-    rtnl.add_route(&NewRoute { dest: "0.0.0.0/0".parse().unwrap(), next_hop, source: None }).unwrap();
+    let dest = "0.0.0.0/0".parse().unwrap();
+    rtnl.add_route(&NewRoute { dest, next_hop, source: None, congestion: None }).unwrap();
     let index = link(&mut rtnl, "w0").index;
     assert_eq!(rtnl.default_route_links().unwrap(), [index].into());
 }

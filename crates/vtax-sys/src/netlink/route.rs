@@ -4,8 +4,11 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
-use netlink_packet_route::route::{RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType};
+use netlink_packet_route::route::{
+    RouteAttribute, RouteHeader, RouteMessage, RouteMetric, RouteProtocol, RouteScope, RouteType,
+};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use vtax_model::options::CongestionControl;
 
 use super::address::{family, ip};
 use super::name::IfIndex;
@@ -28,6 +31,8 @@ pub struct NewRoute {
     pub next_hop: NextHop,
     /// The source address that programs get which don't choose one.
     pub source: Option<IpAddr>,
+    /// TCP's congestion control of all connections that take this route and don't choose one themselves.
+    pub congestion: Option<CongestionControl>,
 }
 
 /// The way of a route.
@@ -59,7 +64,8 @@ impl Rtnl {
     ///
     /// # Errors
     /// [`SysError::Invalid`] if addresses of IPv4 and IPv6 are mixed; `EEXIST` if
-    /// the route is there; `ENETUNREACH` if the router is on no network of ours.
+    /// the route is there; `ENETUNREACH` if the router is on no network of ours; `EINVAL` if this kernel has no
+    /// such congestion control.
     pub fn add_route(&mut self, route: &NewRoute) -> Result<()> {
         route.check()?;
         let subject = Subject { operation: "add route", object: &format_args!("to {}", route.dest) };
@@ -194,6 +200,8 @@ impl NewRoute {
         });
         let source = self.source.map(|source| RouteAttribute::PrefSource(source.into()));
         message.attributes.extend(source);
+        let congestion = self.congestion.map(|name| RouteMetric::CcAlgo(name.into()));
+        message.attributes.extend(congestion.map(|metric| RouteAttribute::Metrics(vec![metric])));
         message
     }
 }
@@ -247,7 +255,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn route(dest: &str, next_hop: NextHop) -> NewRoute {
-        NewRoute { dest: dest.parse().unwrap(), next_hop, source: None }
+        NewRoute { dest: dest.parse().unwrap(), next_hop, source: None, congestion: None }
     }
 
     fn bytes(message: &RouteMessage) -> Vec<u8> {

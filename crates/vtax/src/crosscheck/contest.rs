@@ -1,6 +1,6 @@
 //! What is compared: one test at settings that every tool can be given.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use serde::Serialize;
 use vtax_model::{
@@ -31,17 +31,29 @@ const UDP_MESSAGES: [u64; 2] = [64, 1472];
 const STREAM_WARMUP: Span = Span::from_millis(1000);
 /// What sockperf leaves out at the start of its own.
 const RR_WARMUP: Span = Span::from_millis(400);
+/// A turn shorter than this is told to the other tools as a number of transactions or bytes.
+const SHORT: Duration = Duration::from_secs(1);
+
+/// How long another tool is told to measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Length {
+    Seconds(u64),
+    /// Transactions of RR, bytes of a stream: what about the contest's time takes.
+    Count(u64),
+}
 
 impl Contest {
-    /// All of them; `streams` is the number of flows of the last.
+    /// All of them; `streams` is the number of flows of the last. Short ones have no warm-up: no tool that
+    /// counts transactions or bytes leaves out less than a whole second of them.
     pub(crate) fn all(duration: Span, streams: u32) -> Vec<Contest> {
+        let warmup = |usual| if duration.0 < SHORT { Span::from_millis(0) } else { usual };
         let rr = |transport| {
             let workload = Workload::Rr { request: RR_BYTES, response: RR_BYTES };
-            Contest { transport, workload, streams: 1, duration, warmup: RR_WARMUP }
+            Contest { transport, workload, streams: 1, duration, warmup: warmup(RR_WARMUP) }
         };
         let stream = |transport, message, streams| {
             let workload = Workload::Stream { message: ByteSize(message), direction: Direction::Forward };
-            Contest { transport, workload, streams, duration, warmup: STREAM_WARMUP }
+            Contest { transport, workload, streams, duration, warmup: warmup(STREAM_WARMUP) }
         };
         let mut contests = vec![rr(Transport::Tcp), rr(Transport::Udp)];
         contests.extend(TCP_MESSAGES.map(|message| stream(Transport::Tcp, message, 1)));
@@ -76,9 +88,24 @@ impl Contest {
         matches!(self.workload, Workload::Rr { .. })
     }
 
-    /// Whole seconds, which is all that the other tools take; at least one.
+    /// Whole seconds, for those tools that take nothing else; at least one.
     pub(crate) fn seconds(&self) -> u64 {
         self.duration.0.as_secs().max(1)
+    }
+
+    /// Whether tools that take whole seconds only can't have it.
+    pub(crate) fn is_short(&self) -> bool {
+        self.duration.0 < SHORT
+    }
+
+    /// What another tool is told, if `figure` is what it will measure.
+    pub(crate) fn length(&self, figure: f64) -> Length {
+        let seconds = self.duration.0.as_secs_f64();
+        match (self.is_short(), self.is_rr()) {
+            (false, _) => Length::Seconds(self.seconds()),
+            (true, true) => Length::Count((seconds * 1e6 / figure).max(1.0) as u64),
+            (true, false) => Length::Count(((seconds * figure * 1e6 / 8.0) as u64).max(self.message())),
+        }
     }
 
     /// The test as our engine is told to run it.
@@ -111,6 +138,16 @@ impl fmt::Display for Contest {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_short_turn_is_told_as_what_is_done_in_it() {
+        let short = Contest::all(Span::from_millis(100), 2);
+        assert_eq!((short[0].length(20.0), short[0].warmup), (Length::Count(5000), Span::from_millis(0)));
+        assert_eq!(short[4].length(8000.0), Length::Count(100_000_000));
+        // Less than a message isn't sent.
+        assert_eq!((short[0].length(1e9), short[5].length(0.1)), (Length::Count(1), Length::Count(1 << 20)));
+        assert_eq!(Contest::all(Span::from_millis(2000), 2)[4].length(8000.0), Length::Seconds(2));
+    }
 
     #[test]
     fn contests_have_names_of_their_own() {

@@ -5,10 +5,13 @@
 //! things by a figure it is said, and what can be converted is (half a round trip is doubled).
 
 mod contest;
+mod held;
 mod report;
 mod ring;
 mod tool;
 mod tools;
+
+use std::collections::BTreeSet;
 
 use anyhow::{Context, anyhow};
 use rand::{SeedableRng, seq::SliceRandom};
@@ -30,6 +33,7 @@ use contest::Contest;
 use ring::{Ring, Server};
 use tool::{Lifetime, TOOLS, Tool};
 
+pub(crate) use held::Held;
 pub(crate) use report::render;
 
 /// What to compare, and how often.
@@ -37,6 +41,7 @@ pub(crate) use report::render;
 pub(crate) struct Wanted {
     pub(crate) rounds: u32,
     pub(crate) duration: Span,
+    pub(crate) held: Held,
     /// Flows of the test with several.
     pub(crate) streams: u32,
     /// Parts of the contests' names; all if there are none.
@@ -54,8 +59,15 @@ const SCHEMA: &str = "vtax.crosscheck/v1";
 pub(crate) struct Crosscheck {
     schema: &'static str,
     rounds: u32,
+    /// Measured time of each figure.
+    duration: Span,
     seed: u64,
     environment: Environment,
+    #[serde(flatten)]
+    held: Held,
+    /// Why CPUs slept though they were not to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    idle_not_held: Option<String>,
     /// CPU of the end that sends or asks, and of the other; absent if there were too few to pin.
     cpus: Option<[u32; 2]>,
     tools: Vec<ToolRecord>,
@@ -82,6 +94,15 @@ struct ContestRecord {
     /// Our figures, round by round.
     ours: Vec<f64>,
     others: Vec<Other>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    left_out: Vec<LeftOut>,
+}
+
+/// A tool that has the test, but not as short as it is.
+#[derive(Debug, Clone, Serialize)]
+struct LeftOut {
+    tool: &'static str,
+    why: &'static str,
 }
 
 /// Another tool in one test.
@@ -122,17 +143,22 @@ pub(crate) fn run(wanted: &Wanted, places: &Places) -> Result<Crosscheck, Stop> 
         );
         return Err(Stop::infrastructure(error));
     }
+    check_comparable(&contests, &here).or_input()?;
     let interrupt = Interrupt::catch().or_infrastructure()?;
     let seed = wanted.seed.map_or_else(random_seed, Ok).or_infrastructure()?;
-    let ring = Ring::build(&world, places)?;
+    let ring = Ring::build(&world, wanted.held.congestion, places)?;
+    let (_hold, idle_not_held) = held::hold(wanted.held.idle);
     let fought = fight(&ring, &contests, &here, wanted.rounds, seed, &interrupt);
     let cpus = ring.cpus();
     ring.down().or_infrastructure()?;
     Ok(Crosscheck {
         schema: SCHEMA,
         rounds: wanted.rounds,
+        duration: wanted.duration,
         seed,
         environment: vtax_host::inspect::environment(&vtax_host::inspect::Tree::live()),
+        held: wanted.held,
+        idle_not_held,
         cpus,
         tools: records,
         contests: fought.or_infrastructure()?,
@@ -172,6 +198,25 @@ fn survey(tools: &[&'static Tool]) -> (Vec<&'static Tool>, Vec<ToolRecord>) {
     (here.map(|(tool, _)| *tool).collect(), records)
 }
 
+/// Whether anything is left to compare with.
+fn check_comparable(contests: &[Contest], tools: &[&'static Tool]) -> anyhow::Result<()> {
+    let able = |contest: &Contest| tools.iter().any(|tool| tool.takes(contest));
+    if contests.iter().any(able) {
+        return Ok(());
+    }
+    let why: BTreeSet<String> = (contests.iter())
+        .flat_map(|contest| tools.iter().filter_map(move |tool| Some((tool, tool.left_out(contest)?))))
+        .map(|(tool, why)| format!("; {}: {why}", tool.name))
+        .collect();
+    let names: Vec<&str> = tools.iter().map(|tool| tool.name).collect();
+    let hint = if why.is_empty() { "choose others with --only or --tools" } else { "give --duration 1s or more" };
+    Err(anyhow!(
+        "none of {} can run any of these tests; {hint}{}",
+        names.join(", "),
+        why.into_iter().collect::<String>()
+    ))
+}
+
 fn random_seed() -> anyhow::Result<u64> {
     let mut bytes = [0; 4];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).context("drawing a random seed")?;
@@ -192,8 +237,7 @@ fn fight(
         if interrupt.asked() {
             break;
         }
-        let able: Vec<&'static Tool> = tools.iter().copied().filter(|tool| (tool.has)(contest)).collect();
-        let mut bout = Bout::new(ring, contest, able)?;
+        let mut bout = Bout::new(ring, contest, tools)?;
         for round in 1..=rounds {
             if interrupt.asked() {
                 break;
@@ -212,28 +256,36 @@ struct Bout<'a> {
     contest: &'a Contest,
     ours: Vec<f64>,
     others: Vec<Contestant>,
+    left_out: Vec<LeftOut>,
 }
 
 struct Contestant {
     tool: &'static Tool,
     /// Of a tool whose server serves client after client.
     server: Option<Server>,
+    /// What it is expected to measure next, which tells how much it does in a short turn.
+    expected: f64,
     /// One entry a round, until it fails.
     figures: Vec<f64>,
     failed: Option<String>,
 }
 
 impl<'a> Bout<'a> {
-    fn new(ring: &'a Ring, contest: &'a Contest, able: Vec<&'static Tool>) -> anyhow::Result<Bout<'a>> {
+    fn new(ring: &'a Ring, contest: &'a Contest, tools: &[&'static Tool]) -> anyhow::Result<Bout<'a>> {
+        // A trial of ours tells how much the others do in a short turn, until they have figures of their own.
+        let expected = if contest.is_short() { ring.ours(contest)? } else { 1.0 };
         let enter = |tool: &'static Tool| -> anyhow::Result<Contestant> {
             let server = match tool.lifetime {
                 Lifetime::Contest => Some(ring.serve(tool, contest)?),
                 Lifetime::Client => None,
             };
-            Ok(Contestant { tool, server, figures: Vec::new(), failed: None })
+            Ok(Contestant { tool, server, expected, figures: Vec::new(), failed: None })
         };
-        let others = able.into_iter().map(enter).collect::<anyhow::Result<Vec<_>>>()?;
-        Ok(Bout { ring, contest, ours: Vec::new(), others })
+        let able = tools.iter().copied().filter(|tool| tool.takes(contest));
+        let others = able.map(enter).collect::<anyhow::Result<Vec<_>>>()?;
+        let left_out = |tool: &&'static Tool| Some(LeftOut { tool: tool.name, why: tool.left_out(contest)? });
+        let left_out = tools.iter().filter_map(left_out).collect();
+        Ok(Bout { ring, contest, ours: Vec::new(), others, left_out })
     }
 
     /// Everyone once, ourselves among them, in random order.
@@ -250,9 +302,9 @@ impl<'a> Bout<'a> {
     }
 
     fn record(self) -> ContestRecord {
-        let Bout { contest, ours, others, .. } = self;
+        let Bout { contest, ours, others, left_out, .. } = self;
         let others = others.into_iter().map(|other| other.record(contest, &ours)).collect();
-        ContestRecord { name: contest.to_string(), unit: contest.unit(), contest: *contest, ours, others }
+        ContestRecord { name: contest.to_string(), unit: contest.unit(), contest: *contest, ours, others, left_out }
     }
 }
 
@@ -263,7 +315,10 @@ impl Contestant {
             return;
         }
         match self.measure(ring, contest) {
-            Ok(figure) => self.figures.push(figure),
+            Ok(figure) => {
+                self.figures.push(figure);
+                self.expected = figure;
+            }
             Err(error) => self.failed = Some(format!("in round {}: {error:#}", self.figures.len() + 1)),
         }
     }
@@ -273,7 +328,7 @@ impl Contestant {
             Some(_) => None,
             None => Some(ring.serve(self.tool, contest)?),
         };
-        let text = ring.client(self.tool, contest)?;
+        let text = ring.client(self.tool, contest, contest.length(self.expected))?;
         (self.tool.read)(contest, &text).map_err(|why| anyhow!("{} said something else: {why}", self.tool.name))
     }
 

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use vtax_model::result::Metric;
+use vtax_model::{options::Idle, result::Metric};
 
-use super::{ContestRecord, Crosscheck, Other, Ratio, mean};
+use super::{ContestRecord, Crosscheck, LeftOut, Other, Ratio, mean};
 
 /// The whole comparison as text for a terminal.
 pub(crate) fn render(crosscheck: &Crosscheck) -> String {
@@ -23,8 +23,13 @@ pub(crate) fn render(crosscheck: &Crosscheck) -> String {
 fn heading(crosscheck: &Crosscheck) -> String {
     let caveat = crosscheck.environment.caveat().map(|caveat| format!("{caveat}\n")).unwrap_or_default();
     let mut text = format!(
-        "Our engine beside other tools: {} rounds, seed {}\n{}Linux {}, {}\n",
-        crosscheck.rounds, crosscheck.seed, caveat, crosscheck.environment.kernel, crosscheck.environment.cpu_model
+        "Our engine beside other tools: {} rounds of {} a tool, seed {}\n{}Linux {}, {}\n",
+        crosscheck.rounds,
+        crosscheck.duration,
+        crosscheck.seed,
+        caveat,
+        crosscheck.environment.kernel,
+        crosscheck.environment.cpu_model
     );
     text += &match crosscheck.cpus {
         Some([first, second]) => {
@@ -32,6 +37,7 @@ fn heading(crosscheck: &Crosscheck) -> String {
         }
         None => "NOT PINNED: there are not two CPUs; expect round-trip times to jump fourfold\n".to_owned(),
     };
+    text += &held(crosscheck);
     for tool in &crosscheck.tools {
         let _ = match (&tool.version, &tool.missing[..]) {
             (Some(version), _) => writeln!(text, "{:<9} {version}", tool.name),
@@ -40,6 +46,20 @@ fn heading(crosscheck: &Crosscheck) -> String {
         };
     }
     text + "\n"
+}
+
+/// What was held still for all of them.
+fn held(crosscheck: &Crosscheck) -> String {
+    let idle = match (&crosscheck.idle_not_held, crosscheck.held.idle) {
+        (Some(why), _) => format!("IDLE NOT HELD OFF: {why}"),
+        (None, Idle::Poll) => "all CPUs kept from sleeping during the whole comparison".to_owned(),
+        (None, Idle::System) => "CPUs sleep as the machine has it".to_owned(),
+    };
+    let congestion = match crosscheck.held.congestion {
+        Some(name) => format!("TCP {name} for all tools"),
+        None => format!("TCP {}, the machine's own", crosscheck.environment.congestion_control),
+    };
+    format!("{idle}; {congestion}\n")
 }
 
 fn block(contest: &ContestRecord, notes: &mut Vec<String>) -> String {
@@ -62,6 +82,9 @@ fn block(contest: &ContestRecord, notes: &mut Vec<String>) -> String {
             verdict(other),
             note(other, notes)
         );
+    }
+    for LeftOut { tool, why } in &contest.left_out {
+        let _ = writeln!(text, "  {tool:<9} {:>9}  left out: {why}", "-");
     }
     text + "\n"
 }
@@ -101,7 +124,7 @@ fn figure(figures: &[f64]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::crosscheck::{Contest, SCHEMA, ToolRecord};
+    use crate::crosscheck::{Contest, Held, SCHEMA, ToolRecord};
     use vtax_model::{run::Environment, units::Span};
 
     fn other(tool: &'static str, figures: Vec<f64>, failed: Option<&str>) -> Other {
@@ -118,25 +141,30 @@ mod tests {
     #[test]
     fn a_comparison_reads_well() {
         let contests = Contest::all(Span::from_millis(1000), 2);
-        let record = |index: usize, others| {
+        let record = |index: usize, others, left_out| {
             let contest: Contest = contests[index];
-            ContestRecord { name: contest.to_string(), unit: contest.unit(), contest, ours: vec![90.0, 92.0], others }
+            let (name, unit, ours) = (contest.to_string(), contest.unit(), vec![90.0, 92.0]);
+            ContestRecord { name, unit, contest, ours, others, left_out }
         };
         let tool =
             |name, version: Option<&str>, missing| ToolRecord { name, version: version.map(str::to_owned), missing };
+        let left_out = LeftOut { tool: "neper", why: "it measures whole seconds" };
         let crosscheck = Crosscheck {
             schema: SCHEMA,
             rounds: 2,
             seed: 7,
             environment: Environment { kernel: "6.12".into(), cpu_model: "M7".into(), ..Environment::default() },
+            duration: Span::from_millis(1000),
+            held: Held { idle: Idle::Poll, congestion: "cubic".parse().ok() },
+            idle_not_held: None,
             cpus: Some([0, 1]),
             tools: vec![
                 tool("sockperf", Some("sockperf, version 3.7"), vec![]),
                 tool("netperf", None, vec!["netserver"]),
             ],
             contests: vec![
-                record(0, vec![other("sockperf", vec![92.0, 93.5], None)]),
-                record(2, vec![other("qperf", vec![], Some("in round 1: no end within 17s"))]),
+                record(0, vec![other("sockperf", vec![92.0, 93.5], None)], vec![]),
+                record(2, vec![other("qperf", vec![], Some("in round 1: no end within 17s"))], vec![left_out]),
             ],
         };
         insta::assert_snapshot!(render(&crosscheck));

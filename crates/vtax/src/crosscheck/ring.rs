@@ -6,18 +6,18 @@ use std::{
     time::Duration,
 };
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use vtax_lab::World;
-use vtax_model::result::Metric;
+use vtax_model::{options::CongestionControl, result::Metric};
 use vtax_sys::process::{Pid, ProcessId};
 
 use super::{
-    contest::Contest,
+    contest::{Contest, Length},
     tool::{Call, Tool},
 };
 use crate::{
     cli::Places,
-    exit::Stop,
+    exit::{Blamed, Stop},
     rig::{PEER, Rig, SUT},
 };
 
@@ -32,9 +32,20 @@ const MARGIN: Duration = Duration::from_secs(15);
 pub(super) struct Ring(Rig);
 
 impl Ring {
-    pub(super) fn build(world: &World, places: &Places) -> Result<Ring, Stop> {
+    pub(super) fn build(world: &World, congestion: Option<CongestionControl>, places: &Places) -> Result<Ring, Stop> {
         let wire = format!("[[wire]]\nname = \"{WIRE}\"\nends = [\"{SUT}\", \"{PEER}\"]\n");
-        Ok(Ring(Rig::build(world, "crosscheck", &wire, places)?))
+        let ring = Ring(Rig::build(world, "crosscheck", &wire, places)?);
+        if let Some(name) = congestion {
+            ring.set_congestion(name).or_input()?;
+        }
+        Ok(ring)
+    }
+
+    fn set_congestion(&self, name: CongestionControl) -> anyhow::Result<()> {
+        let ends = [self.0.endpoint(SUT, WIRE)?, self.0.endpoint(PEER, WIRE)?];
+        self.0.lab.set_congestion(ends, name).with_context(|| {
+            format!("--congestion {name} (those that are loaded: /proc/sys/net/ipv4/tcp_available_congestion_control)")
+        })
     }
 
     pub(super) fn down(self) -> anyhow::Result<()> {
@@ -68,9 +79,9 @@ impl Ring {
     }
 
     /// What its client prints. It is ended if it takes far longer than it was told to.
-    pub(super) fn client(&self, tool: &Tool, contest: &Contest) -> anyhow::Result<String> {
+    pub(super) fn client(&self, tool: &Tool, contest: &Contest, length: Length) -> anyhow::Result<String> {
         let peer = self.0.endpoint(PEER, WIRE)?.address;
-        let mut command = self.pinned((tool.client)(contest, peer), 0);
+        let mut command = self.pinned((tool.client)(contest, peer, length), 0);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut client = Server(self.0.lab.spawn(self.0.endpoint(SUT, WIRE)?, command)?);
         let most = contest.duration.0 + contest.warmup.0 + MARGIN;

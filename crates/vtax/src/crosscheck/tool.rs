@@ -2,7 +2,10 @@
 
 use std::{env, net::Ipv4Addr, path::PathBuf, process::Command};
 
-use super::{contest::Contest, tools};
+use super::{
+    contest::{Contest, Length},
+    tools,
+};
 
 /// A measuring tool that may be installed. All of it is data and pure functions.
 pub(crate) struct Tool {
@@ -13,10 +16,12 @@ pub(crate) struct Tool {
     pub(crate) version: &'static str,
     /// Whether it has this test.
     pub(crate) has: fn(&Contest) -> bool,
+    /// Why it can't measure for less than a second; none if it can be told a number instead.
+    pub(crate) whole_seconds: fn(&Contest) -> Option<&'static str>,
     /// How its server is started, and how long it lives.
     pub(crate) server: fn(&Contest, Ipv4Addr) -> Call,
     pub(crate) lifetime: Lifetime,
-    pub(crate) client: fn(&Contest, Ipv4Addr) -> Call,
+    pub(crate) client: fn(&Contest, Ipv4Addr, Length) -> Call,
     /// The figure in the contest's unit: whole round trips, goodput at the receiver.
     pub(crate) read: fn(&Contest, &str) -> Result<f64, String>,
     /// How its definition differs from ours, and what was done about it.
@@ -40,6 +45,16 @@ pub(crate) const TOOLS: [&Tool; 5] =
     [&tools::iperf3::TOOL, &tools::sockperf::TOOL, &tools::qperf::TOOL, &tools::netperf::TOOL, &tools::neper::TOOL];
 
 impl Tool {
+    /// Why it is left out of a contest that it has.
+    pub(crate) fn left_out(&self, contest: &Contest) -> Option<&'static str> {
+        if contest.is_short() && (self.has)(contest) { (self.whole_seconds)(contest) } else { None }
+    }
+
+    /// Whether it is called for the contest.
+    pub(crate) fn takes(&self, contest: &Contest) -> bool {
+        (self.has)(contest) && self.left_out(contest).is_none()
+    }
+
     /// The programs that are not in the PATH.
     pub(crate) fn missing(&self) -> Vec<&'static str> {
         self.programs.iter().copied().filter(|program| find(program).is_none()).collect()
@@ -87,12 +102,30 @@ mod tests {
             let its: Vec<&Contest> = contests.iter().filter(|contest| (tool.has)(contest)).collect();
             assert!(!its.is_empty(), "{}", tool.name);
             for contest in its {
-                let client = (tool.client)(contest, address);
+                let client = (tool.client)(contest, address, Length::Seconds(1));
                 assert!(tool.programs.contains(&client[0].as_str()) && client.contains(&address.to_string()));
                 assert!(tool.programs.contains(&(tool.server)(contest, address)[0].as_str()));
                 assert!((tool.difference)(contest).ends_with('.'), "{}", tool.name);
             }
         }
+    }
+
+    #[test]
+    fn a_tool_that_takes_a_short_turn_is_called_with_a_number() {
+        for tool in TOOLS {
+            for contest in Contest::all(Span::from_millis(100), 2).iter().filter(|contest| tool.takes(contest)) {
+                let call = (tool.client)(contest, Ipv4Addr::LOCALHOST, Length::Count(54_321));
+                assert!(call.iter().any(|word| word.contains("54321")), "{contest}: {call:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_tool_of_whole_seconds_is_left_out_of_short_turns_only() {
+        let qperf = &tools::qperf::TOOL;
+        let [short, long] = [100, 1000].map(|span| Contest::all(Span::from_millis(span), 2)[0]);
+        assert_eq!((qperf.takes(&short), qperf.left_out(&short).is_some()), (false, true));
+        assert_eq!((qperf.takes(&long), qperf.left_out(&long)), (true, None));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde_json::Value;
 use vtax_model::workload::Transport;
 
 use crate::crosscheck::{
-    contest::Contest,
+    contest::{Contest, Length},
     tool::{Call, Lifetime, Tool, call},
 };
 
@@ -15,6 +15,7 @@ pub(crate) const TOOL: Tool = Tool {
     programs: &["iperf3"],
     version: "--version",
     has: |contest| !contest.is_rr(),
+    whole_seconds: |_| None,
     server: |_, address| call(&["iperf3", "-s", "-B", &address.to_string()]),
     lifetime: Lifetime::Contest,
     client,
@@ -23,6 +24,9 @@ pub(crate) const TOOL: Tool = Tool {
         (Transport::Udp, _) => {
             "counts what was sent and the share that was lost; goodput at the receiver is computed from both. It has no warm-up that works for UDP (-O counts the omitted datagrams as lost), so its figure includes its first packets."
         }
+        _ if contest.is_short() => {
+            "same definition: payload at the receiver, from the first byte on (-n); TCP's slow start is in both figures."
+        }
         (_, 1) => "same definition: payload at the receiver, the first second left out (-O 1).",
         _ => {
             "same definition; before version 3.16 all its streams share one thread, ours have one each, pinned to the same CPU."
@@ -30,12 +34,16 @@ pub(crate) const TOOL: Tool = Tool {
     },
 };
 
-fn client(contest: &Contest, address: Ipv4Addr) -> Call {
-    let (seconds, message) = (contest.seconds().to_string(), contest.message().to_string());
-    let mut words = call(&["iperf3", "-c", &address.to_string(), "-J", "-t", &seconds, "-l", &message]);
-    match contest.transport {
-        Transport::Udp => words.extend(call(&["-u", "-b", "0"])),
-        _ => words.extend(call(&["-O", &contest.warmup.0.as_secs().to_string()])),
+fn client(contest: &Contest, address: Ipv4Addr, length: Length) -> Call {
+    let mut words = call(&["iperf3", "-c", &address.to_string(), "-J", "-l", &contest.message().to_string()]);
+    match length {
+        Length::Seconds(seconds) => words.extend(call(&["-t", &seconds.to_string()])),
+        Length::Count(bytes) => words.extend(call(&["-n", &bytes.to_string()])),
+    }
+    match (contest.transport, length) {
+        (Transport::Udp, _) => words.extend(call(&["-u", "-b", "0"])),
+        (_, Length::Seconds(_)) => words.extend(call(&["-O", &contest.warmup.0.as_secs().to_string()])),
+        (_, Length::Count(_)) => {}
     }
     if contest.streams > 1 {
         words.extend(call(&["-P", &contest.streams.to_string()]));
@@ -92,7 +100,13 @@ mod tests {
 
     #[test]
     fn several_streams_are_asked_for() {
-        let words = client(&contest("tcp-stream-128KiB-x2"), Ipv4Addr::LOCALHOST);
-        assert!(words.ends_with(&call(&["-O", "1", "-P", "2"])), "{words:?}");
+        let words = client(&contest("tcp-stream-128KiB-x2"), Ipv4Addr::LOCALHOST, Length::Seconds(1));
+        assert!(words.ends_with(&call(&["-t", "1", "-O", "1", "-P", "2"])), "{words:?}");
+    }
+
+    #[test]
+    fn a_short_turn_is_so_many_bytes_without_warm_up() {
+        let words = client(&contest("tcp-stream-128KiB"), Ipv4Addr::LOCALHOST, Length::Count(1_000_000));
+        assert!(words.ends_with(&call(&["-l", "131072", "-n", "1000000"])), "{words:?}");
     }
 }

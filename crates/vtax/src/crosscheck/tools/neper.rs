@@ -3,7 +3,7 @@
 use vtax_model::workload::Transport;
 
 use crate::crosscheck::{
-    contest::Contest,
+    contest::{Contest, Length},
     tool::{Call, Lifetime, Tool, call, number_after},
 };
 
@@ -12,14 +12,19 @@ pub(crate) const TOOL: Tool = Tool {
     programs: &["tcp_rr", "udp_rr"],
     version: "--version",
     has: Contest::is_rr,
+    whole_seconds: |_| None,
     server: |contest, address| with_sizes(contest, call(&[program(contest), "-H", &address.to_string()])),
     lifetime: Lifetime::Client,
-    client: |contest, address| {
-        let seconds = contest.seconds().to_string();
-        with_sizes(contest, call(&[program(contest), "-c", "-H", &address.to_string(), "-l", &seconds]))
+    client: |contest, address, length| {
+        let length = match length {
+            Length::Seconds(seconds) => seconds.to_string(),
+            // A negative time is a number of transactions.
+            Length::Count(count) => format!("-{count}"),
+        };
+        with_sizes(contest, call(&[program(contest), "-c", "-H", &address.to_string(), "-l", &length]))
     },
     read,
-    difference: |_| "same definition: the inverse of the rate is the mean round trip.",
+    difference: |_| "same definition: the inverse of the rate is the mean round trip; it has no warm-up.",
 };
 
 fn program(contest: &Contest) -> &'static str {

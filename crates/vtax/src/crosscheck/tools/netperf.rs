@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use vtax_model::workload::Transport;
 
 use crate::crosscheck::{
-    contest::Contest,
+    contest::{Contest, Length},
     tool::{Call, Lifetime, Tool, call, number_after},
 };
 
@@ -17,20 +17,29 @@ pub(crate) const TOOL: Tool = Tool {
     programs: &["netperf", "netserver"],
     version: "-V",
     has: |contest| contest.streams == 1,
+    // nettest_omni.c: over a transport that may lose, a test can only be ended by time.
+    whole_seconds: |contest| {
+        (contest.transport == Transport::Udp).then_some("its tests over UDP are always timed, in whole seconds")
+    },
     server: |_, address| call(&["netserver", "-D", "-L", &address.to_string(), "-p", PORT]),
     lifetime: Lifetime::Contest,
     client,
     read,
     difference: |contest| match contest.is_rr() {
         true => {
-            "same definition: the inverse of the rate is the mean round trip. Its UDP_RR stops for good at the first datagram that is lost."
+            "same definition: the inverse of the rate is the mean round trip; it has no warm-up. Its UDP_RR stops for good at the first datagram that is lost."
         }
         false => "the receiver's figure; it has no warm-up, so TCP's slow start is in it.",
     },
 };
 
-fn client(contest: &Contest, address: Ipv4Addr) -> Call {
-    let (seconds, message) = (contest.seconds().to_string(), contest.message().to_string());
+fn client(contest: &Contest, address: Ipv4Addr, length: Length) -> Call {
+    let message = contest.message().to_string();
+    let length = match length {
+        Length::Seconds(seconds) => seconds.to_string(),
+        // A negative time is a number of transactions, or of bytes.
+        Length::Count(count) => format!("-{count}"),
+    };
     let (test, output) = match (contest.transport, contest.is_rr()) {
         (Transport::Udp, true) => ("UDP_RR", "TRANSACTION_RATE"),
         (Transport::Udp, false) => ("UDP_STREAM", "REMOTE_RECV_THROUGHPUT"),
@@ -38,7 +47,7 @@ fn client(contest: &Contest, address: Ipv4Addr) -> Call {
         (_, false) => ("TCP_STREAM", "REMOTE_RECV_THROUGHPUT"),
     };
     let mut words =
-        call(&["netperf", "-H", &address.to_string(), "-p", PORT, "-P", "0", "-t", test, "-l", &seconds, "--"]);
+        call(&["netperf", "-H", &address.to_string(), "-p", PORT, "-P", "0", "-t", test, "-l", &length, "--"]);
     match contest.is_rr() {
         true => words.extend(call(&["-r", &format!("{message},{message}"), "-D", "-k", output])),
         false => words.extend(call(&["-m", &message, "-k", output])),
@@ -58,6 +67,13 @@ fn read(contest: &Contest, text: &str) -> Result<f64, String> {
 mod tests {
     use super::*;
     use vtax_model::units::Span;
+
+    #[test]
+    fn a_short_turn_is_a_negative_time() {
+        let contest = Contest::all(Span::from_millis(100), 2)[0];
+        let words = client(&contest, Ipv4Addr::LOCALHOST, Length::Count(5000));
+        assert!(words.windows(2).any(|pair| pair == ["-l", "-5000"]), "{words:?}");
+    }
 
     #[test]
     fn a_rate_becomes_a_round_trip() {

@@ -16,12 +16,13 @@ pub(crate) const TOOL: Tool = Tool {
     programs: &["qperf"],
     version: "--version",
     has: |contest| contest.streams == 1,
+    whole_seconds: |_| Some("it measures whole seconds; its number of messages (-n) is for RDMA only"),
     server: |_, _| call(&["qperf", "-lp", PORT]),
     lifetime: Lifetime::Contest,
-    client,
+    client: |contest, address, _| client(contest, address),
     read,
     difference: |contest| match contest.is_rr() {
-        true => "prints half a round trip, doubled here.",
+        true => "prints half a round trip, doubled here; it has no warm-up.",
         false => "same definition for the receiver's figure; it has no warm-up, so TCP's slow start is in it.",
     },
 };

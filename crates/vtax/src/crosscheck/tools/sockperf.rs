@@ -16,11 +16,14 @@ pub(crate) const TOOL: Tool = Tool {
     programs: &["sockperf"],
     version: "--version",
     has: Contest::is_rr,
+    whole_seconds: |_| {
+        Some("it sleeps for two seconds before each test, leaves out the first 400 ms and measures whole seconds")
+    },
     server: |contest, address| {
         with_transport(contest, call(&["sockperf", "server", "-i", &address.to_string(), "-p", PORT]))
     },
     lifetime: Lifetime::Contest,
-    client,
+    client: |contest, address, _| client(contest, address),
     // Half a round trip, as it prints by default.
     read: |_, text| Ok(2.0 * number_after(text, "avg-latency=")?),
     difference: |_| "prints half a round trip, doubled here; its confidence interval is over packets of one run, which is no interval of what the next run gives.",
