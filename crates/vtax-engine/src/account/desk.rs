@@ -58,7 +58,7 @@ impl<'a> Desk<'a> {
             self.open_thread(&mut ledger)?;
             ledger.start
         } else {
-            now_ns()
+            ledger.begins(now_ns())
         };
         let count = &mut ledger.counts[slot];
         (count.start, count.last, count.way) = (now, now, way);

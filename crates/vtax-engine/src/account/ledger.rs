@@ -145,6 +145,12 @@ impl Ledger {
         }
     }
 
+    /// When the time of a flow begins that gets to open its window at `now`, after others of its thread. If the
+    /// thread's window is over by then, the flow was stuck all through it: that time is its own.
+    pub(super) fn begins(&self, now: u64) -> u64 {
+        if now >= self.closes { self.start } else { now }
+    }
+
     /// Makes a slice of what was counted since the window was opened, and leaves the thread without a window.
     pub(super) fn end_slice(&mut self, slot: usize, cpu: f64, used: ThreadCpu, retransmits: u64) {
         let count = &mut self.counts[slot];
@@ -233,5 +239,17 @@ impl Ledger {
             file: self.file,
             ..EndReport::default()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flow_that_was_stuck_through_its_window_has_that_time() {
+        let window = Ledger { start: 100, closes: 200, ..Ledger::new(Unit::Bytes, 2, false) };
+        assert_eq!([100, 150, 199].map(|now| window.begins(now)), [100, 150, 199]);
+        assert_eq!([200, 5_000].map(|now| window.begins(now)), [100, 100]);
     }
 }
