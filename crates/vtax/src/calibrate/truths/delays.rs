@@ -4,6 +4,7 @@ use vtax_model::{
     cell::{Block, Instrument, pass_orders},
     options::{Engine, Idle, Manners, TestOptions},
     run::Figures,
+    stats::{Centre, Confidence},
     units::{Mtu, Span},
     workload::{Sliced, TestSpec, Warmup},
 };
@@ -31,13 +32,12 @@ pub(super) fn polling(rig: &Rig, delay: Span) -> anyhow::Result<Found> {
     const ROUNDS: usize = 7;
     let without = TestOptions { gap: Some(delay), ..TestOptions::default() };
     let with = TestOptions { responder: waits(delay), ..TestOptions::default() };
-    let p50 = |options: TestOptions| -> anyhow::Result<f64> {
+    let sample = |options: TestOptions| -> anyhow::Result<f64> {
         let options = TestOptions { engine: Engine::BusyPoll, ..options };
-        let figures = rig.sample(&rr(options, Span::from_millis(250)), PLAIN)?;
-        Ok(rtt(&figures)?.p50 as f64 / 1e3)
+        p50(&rig.sample(&rr(options, Span::from_millis(250)), PLAIN)?)
     };
     let mut dice = dice();
-    let rise = |_| shuffled(&mut dice, |which| p50([without, with][which])).map(|[without, with]| with - without);
+    let rise = |_| shuffled(&mut dice, |which| sample([without, with][which])).map(|[without, with]| with - without);
     let rises = (0..ROUNDS).map(rise).collect::<anyhow::Result<Vec<f64>>>()?;
     let expected = delay.0.as_secs_f64() * 1e6;
     let found = Found::in_pairs("µs", expected, TOLERANCE * expected, &rises)?;
@@ -45,7 +45,8 @@ pub(super) fn polling(rig: &Rig, delay: Span) -> anyhow::Result<Found> {
 }
 
 /// A delay as short as the cost of a virtual NIC, found as such a cost is found: by slices of milliseconds that
-/// take turns, with idle states held off.
+/// take turns, with idle states held off. By p50, as the long ones: a round trip in which the scheduler gave the CPU
+/// to another program is one of hundreds in a slice, and makes the slice's mean that program's.
 pub(super) fn in_turns(rig: &Rig, delay: Span) -> anyhow::Result<Found> {
     const ROUNDS: u32 = 25;
     const SLICES: Sliced = Sliced { passes: 8, span: Span::from_millis(0) };
@@ -63,11 +64,23 @@ pub(super) fn in_turns(rig: &Rig, delay: Span) -> anyhow::Result<Found> {
         let orders = pass_orders(specs.len(), SLICES.passes, seed, round, block);
         rounds.push(rig.take_turns(&specs, PLAIN, &orders, &mut gaps)?);
     }
-    let rises: Vec<f64> = rounds.iter().map(|figures| figures[1].rtt_us() - figures[0].rtt_us()).collect();
+    let rises = rounds.iter().map(|figures| Ok(p50(&figures[1])? - p50(&figures[0])?));
+    let rises = rises.collect::<anyhow::Result<Vec<f64>>>()?;
+    let means: Vec<f64> = rounds.iter().map(|figures| figures[1].rtt_us() - figures[0].rtt_us()).collect();
     let found = Found::in_pairs("µs", delay.0.as_secs_f64() * 1e6, TOLERANCE_US, &rises)?;
     let (idle, cpus) = (idle_words(rounds.iter().flatten()), cpu_words(rig));
-    let detail = format!("rise of the mean in {ROUNDS} pairs of 8 slices of 5 ms that take turns, {idle}, {cpus}");
+    let mean = Centre::of(&means, Confidence::P95)?;
+    let detail = format!(
+        "rise of p50 in {ROUNDS} pairs of {} slices of 5 ms that take turns, {idle}, {cpus}; the mean rises by {:.2} \
+         [{:.2}, {:.2}] µs",
+        SLICES.passes, mean.value, mean.low, mean.high
+    );
     Ok(Found { detail, ..found })
+}
+
+/// In µs.
+pub(super) fn p50(figures: &Figures) -> anyhow::Result<f64> {
+    Ok(rtt(figures)?.p50 as f64 / 1e3)
 }
 
 /// Where the ends are while small differences are looked for.

@@ -9,7 +9,7 @@ use vtax_model::{
 
 use super::{
     Found, PLAIN,
-    delays::{cpu_words, idle_words},
+    delays::{cpu_words, idle_words, p50},
     rr,
 };
 use crate::{
@@ -33,7 +33,12 @@ pub(super) fn short_and_long(rig: &Rig) -> anyhow::Result<Found> {
     let found = Found::in_proportion("µs", median(&long), TOLERANCE, &factors)?;
     let (idle, cpus) = (idle_words(pairs.iter().flatten()), cpu_words(rig));
     let (least, most) = extremes(&factors);
-    let detail = format!("{ROUNDS} pairs in random order, {idle}, {cpus}; short over long was {least:.3} to {most:.3}");
+    let medians =
+        pairs.iter().map(|[short, long]| Ok(p50(short)? / p50(long)?)).collect::<anyhow::Result<Vec<f64>>>()?;
+    let detail = format!(
+        "{ROUNDS} pairs in random order, {idle}, {cpus}; short over long was {least:.3} to {most:.3}, by p50 {:.3}",
+        median(&medians)
+    );
     Ok(Found { detail, ..found })
 }
 
