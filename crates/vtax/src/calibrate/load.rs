@@ -5,7 +5,7 @@ use std::time::Duration;
 use vtax_model::result::Disturbance;
 use vtax_sys::{
     SysError,
-    cpu::{MachineMeter, MachineReading, MachineSpan, program_times},
+    cpu::{MachineMeter, MachineReading, MachineTimes, program_times},
 };
 
 use crate::rig::Rig;
@@ -37,14 +37,30 @@ impl LoadMeter {
     /// The load since an earlier reading.
     pub(super) fn since(&self, opened: &LoadReading) -> Result<Disturbance, SysError> {
         let closed = self.read()?;
-        Ok(shares(&closed.machine.since(&opened.machine), closed.own_user.saturating_sub(opened.own_user)))
+        let span = closed.machine.since(&opened.machine);
+        Ok(shares(span.wall * span.cpus, &span.times, closed.own_user.saturating_sub(opened.own_user)))
     }
 }
 
 /// As in reports of runs: what others did in the kernel can't be told from the work of the path that is measured.
-fn shares(span: &MachineSpan, own_user: Duration) -> Disturbance {
-    let available = (span.wall * span.cpus).as_secs_f64();
-    let others = (span.times.user + span.times.nice).saturating_sub(own_user);
-    let share = |time: Duration| if available > 0.0 { time.as_secs_f64() / available } else { 0.0 };
-    Disturbance { other_programs: share(others), stolen: share(span.times.steal), guests_waited: None }
+fn shares(available: Duration, times: &MachineTimes, own_user: Duration) -> Disturbance {
+    let share = |time: Duration| if available.is_zero() { 0.0 } else { time.as_secs_f64() / available.as_secs_f64() };
+    // Ticks are coarse: over a short span vtax's own time may come out above that of all programs.
+    let others = (times.user + times.nice).saturating_sub(own_user);
+    Disturbance { other_programs: share(others), stolen: share(times.steal), guests_waited: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_programs_are_no_load() {
+        let ms = Duration::from_millis;
+        let times = MachineTimes { user: ms(900), nice: ms(100), system: ms(700), steal: ms(40), ..Default::default() };
+        let load = shares(ms(4_000), &times, ms(600));
+        assert_eq!((load.other_programs, load.stolen), (0.1, 0.01));
+        assert_eq!(shares(ms(4_000), &times, ms(1_010)).other_programs, 0.0);
+        assert_eq!(shares(Duration::ZERO, &times, Duration::ZERO).stolen, 0.0);
+    }
 }
