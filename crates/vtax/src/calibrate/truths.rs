@@ -52,6 +52,8 @@ struct Found {
     interval: Option<[f64; 2]>,
     /// The least and the most that is still the truth.
     accepted: [f64; 2],
+    /// What other programs had of the machine, where the truth itself knows that better than the meter.
+    others: Option<f64>,
     detail: String,
 }
 
@@ -80,8 +82,10 @@ impl Truth {
         let begun = meter.read()?;
         let found = (self.find)(rig).with_context(|| format!("the truth {name}"))?;
         let load = meter.since(&begun)?;
+        let other_programs = found.others.map_or(load.other_programs, |share| share.max(load.other_programs));
+        let load = Disturbance { other_programs, ..load };
         let verdict = Verdict::of(&found, &load);
-        let Found { unit, expected, measured, interval, accepted, detail } = found;
+        let Found { unit, expected, measured, interval, accepted, detail, .. } = found;
         Ok(TruthRecord { name, made, unit, expected, measured, interval, accepted, verdict, load, detail })
     }
 }
@@ -91,7 +95,8 @@ impl Found {
     fn in_pairs(unit: &'static str, expected: f64, tolerance: f64, pairs: &[f64]) -> anyhow::Result<Found> {
         let Centre { value, low, high } = Centre::of(pairs, Confidence::P95)?;
         let accepted = [expected - tolerance, expected + tolerance];
-        Ok(Found { unit, expected, measured: value, interval: Some([low, high]), accepted, detail: String::new() })
+        let (interval, others, detail) = (Some([low, high]), None, String::new());
+        Ok(Found { unit, expected, measured: value, interval, accepted, others, detail })
     }
 
     /// The same as a factor of what is expected.
@@ -196,7 +201,15 @@ fn goodput(rig: &Rig, transport: Transport, (wire, bits): (&str, u64)) -> anyhow
     let expected = bits as f64 / 1e6 * (MTU - headers) / (MTU + ETHERNET);
     let accepted = [1.0 - GOODPUT_TOLERANCE, 1.0 + GOODPUT_TOLERANCE].map(|factor| factor * expected);
     let detail = format!("{} bytes of payload in {} on the wire", MTU - headers, MTU + ETHERNET);
-    Ok(Found { unit: "Mb/s", expected, measured: figures.goodput_mbps(), interval: None, accepted, detail })
+    Ok(Found {
+        unit: "Mb/s",
+        expected,
+        measured: figures.goodput_mbps(),
+        interval: None,
+        accepted,
+        others: None,
+        detail,
+    })
 }
 
 fn rr(options: TestOptions, duration: Span) -> TestSpec {
@@ -224,7 +237,7 @@ fn stall(
     let options = TestOptions { arrivals, responder, ..TestOptions::default() };
     let figures = rig.sample(&rr(options, STALLED), PLAIN)?;
     let detail = format!("{} requests, 2,000 a second, due whether or not the responses came", figures.transactions);
-    Ok(Found { unit: "ms", expected, measured: figure(&figures)?, interval: None, accepted, detail })
+    Ok(Found { unit: "ms", expected, measured: figure(&figures)?, interval: None, accepted, others: None, detail })
 }
 
 fn longest(figures: &Figures) -> anyhow::Result<f64> {
@@ -241,7 +254,15 @@ fn hidden_stall(rig: &Rig) -> anyhow::Result<Found> {
     let figures = rig.sample(&rr(TestOptions { responder, ..TestOptions::default() }, STALLED), PLAIN)?;
     let detail =
         format!("{} requests, one in flight; the longest took {:.1} ms", figures.transactions, longest(&figures)?);
-    Ok(Found { unit: "ms", expected: 0.0, measured: p999(&figures)?, interval: None, accepted: [0.0, 50.0], detail })
+    Ok(Found {
+        unit: "ms",
+        expected: 0.0,
+        measured: p999(&figures)?,
+        interval: None,
+        accepted: [0.0, 50.0],
+        others: None,
+        detail,
+    })
 }
 
 /// What the shaper has dropped against what our ends miss, over the whole flow: the same number.
@@ -260,5 +281,13 @@ fn loss(rig: &Rig) -> anyhow::Result<Found> {
         "{} sent, {} arrived, {} found no room in the socket; the shaper says it dropped {dropped}",
         sent.whole_flow, received.whole_flow, received.socket_drops
     );
-    Ok(Found { unit: "datagrams", expected: dropped, measured, interval: None, accepted: [dropped, dropped], detail })
+    Ok(Found {
+        unit: "datagrams",
+        expected: dropped,
+        measured,
+        interval: None,
+        accepted: [dropped, dropped],
+        others: None,
+        detail,
+    })
 }

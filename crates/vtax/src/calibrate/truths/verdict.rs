@@ -77,7 +77,8 @@ mod tests {
     use super::*;
 
     fn verdict(measured: f64, interval: Option<[f64; 2]>, accepted: [f64; 2], others: f64) -> Verdict {
-        let found = Found { unit: "µs", expected: 5.0, measured, interval, accepted, detail: String::new() };
+        let found =
+            Found { unit: "µs", expected: 5.0, measured, interval, accepted, others: None, detail: String::new() };
         Verdict::of(&found, &Disturbance { other_programs: others, ..Disturbance::default() })
     }
 
