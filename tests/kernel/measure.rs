@@ -46,6 +46,21 @@ fn transactions_over_tcp() {
 }
 
 #[test]
+fn each_end_holds_idle_states_off_or_says_why_it_could_not() {
+    let bench = Bench::new();
+    let result = measured(&bench, &["--idle", "poll"]);
+    assert!(cells(&result).iter().all(|cell| cell["options"]["idle"] == "poll"), "{result}");
+    let may = std::fs::OpenOptions::new().write(true).open("/dev/cpu_dma_latency").is_ok();
+    for sample in samples(&result) {
+        for end in ["initiator", "responder"] {
+            assert_eq!(sample["ends"][end].get("idle_not_held").is_none(), may, "{sample}");
+        }
+    }
+    let told = bench.printed(&["results", "show", "last"]);
+    assert!(told.contains(if may { "idle held off" } else { "idle NOT held off" }), "{told}");
+}
+
+#[test]
 fn streams_over_tcp() {
     with_every_engine(&["tcp-stream", "tcp-maerts", "tcp-bidirectional"]);
 }

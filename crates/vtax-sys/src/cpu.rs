@@ -17,7 +17,7 @@ use crate::error::{Result, SysError};
 pub use account::{MachineMeter, MachineReading, MachineSpan};
 pub use machine::{MachineTimes, interrupts, machine_times};
 pub use set::CpuSet;
-pub use task::{TaskTimes, kvm_exits, task_times};
+pub use task::{TaskTimes, kvm_exits, program_times, task_times};
 
 const ONLINE: &str = "/sys/devices/system/cpu/online";
 

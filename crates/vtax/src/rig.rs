@@ -9,16 +9,17 @@ use std::{
 use anyhow::{Context, anyhow};
 use vtax_agent::{
     link::AgentLink,
-    measure::{Order, measure},
+    measure::{Order, Pair, measure, measure_all},
 };
 use vtax_engine::{EndSetup, Station};
+use vtax_host::inspect;
 use vtax_lab::{Endpoint, GuestNeeds, Lab, Lifetime, World};
 use vtax_model::{located::Source, measurement::EndReport, run::Figures, topology::Topology, workload::TestSpec};
 
 use crate::{
     cli::Places,
     exit::{Blamed, Stop},
-    study,
+    study::{self, Gaps},
 };
 
 /// The host that asks and sends.
@@ -34,6 +35,8 @@ pub(crate) struct Rig {
     pub(crate) lab: Lab,
     agents: [AgentLink; 2],
     cpus: Option<[u32; 2]>,
+    /// Whether the machine is a virtual one.
+    is_virtual: bool,
 }
 
 impl Rig {
@@ -55,7 +58,8 @@ impl Rig {
             Ok(AgentLink::from_child(host, child, GREETING)?)
         };
         let agents = [start(SUT).or_infrastructure()?, start(PEER).or_infrastructure()?];
-        Ok(Rig { agents, cpus: cpus().or_infrastructure()?, lab })
+        let is_virtual = inspect::environment(&inspect::Tree::live()).hypervisor != "none";
+        Ok(Rig { agents, cpus: cpus().or_infrastructure()?, is_virtual, lab })
     }
 
     /// Ends the agents and removes the lab.
@@ -69,6 +73,17 @@ impl Rig {
         self.cpus
     }
 
+    /// The same where small differences are looked for. On a virtual machine both ends share one CPU, as rows of a
+    /// study do whose path's own cost is measured: the hypervisor runs two virtual CPUs when it likes.
+    pub(crate) fn cpus_for_path(&self) -> Option<[u32; 2]> {
+        self.cpus.map(|[first, second]| [first, if self.is_virtual { first } else { second }])
+    }
+
+    /// The process numbers of both agents.
+    pub(crate) fn agent_processes(&self) -> Vec<u32> {
+        self.agents.iter().filter_map(AgentLink::process_id).collect()
+    }
+
     /// A host's end of a wire.
     pub(crate) fn endpoint(&self, host: &str, wire: &str) -> anyhow::Result<&Endpoint> {
         endpoint(&self.lab, host, wire)
@@ -76,20 +91,62 @@ impl Rig {
 
     /// What both ends saw.
     pub(crate) fn reports(&self, spec: &TestSpec, wire: &str) -> anyhow::Result<(EndReport, EndReport)> {
+        self.reports_on(spec, wire, self.cpus)
+    }
+
+    fn reports_on(
+        &self,
+        spec: &TestSpec,
+        wire: &str,
+        cpus: Option<[u32; 2]>,
+    ) -> anyhow::Result<(EndReport, EndReport)> {
+        let [sut, peer] = &self.agents;
+        Ok(measure(sut, peer, &self.order(spec, wire, cpus)?)?)
+    }
+
+    fn order(&self, spec: &TestSpec, wire: &str, cpus: Option<[u32; 2]>) -> anyhow::Result<Order> {
         let setup = |host: &str, side: usize| -> anyhow::Result<EndSetup> {
             let station = Station::Ip(IpAddr::V4(self.endpoint(host, wire)?.address));
-            Ok(EndSetup { cpus: self.cpus.map(|cpus| vec![cpus[side]]).unwrap_or_default(), ..EndSetup::new(station) })
+            Ok(EndSetup { cpus: cpus.map(|cpus| vec![cpus[side]]).unwrap_or_default(), ..EndSetup::new(station) })
         };
         let (initiator, responder) = (setup(SUT, 0)?, setup(PEER, 1)?);
         let target = responder.station.clone();
-        let [sut, peer] = &self.agents;
-        Ok(measure(sut, peer, &Order { spec: *spec, initiator, responder, target, turns: None })?)
+        Ok(Order { spec: *spec, initiator, responder, target, turns: None })
     }
 
     /// A sample, both ends joined.
     pub(crate) fn sample(&self, spec: &TestSpec, wire: &str) -> anyhow::Result<Figures> {
-        let (sent, received) = self.reports(spec, wire)?;
+        self.sample_on(spec, wire, self.cpus)
+    }
+
+    /// The same with the initiator and the responder on these CPUs.
+    pub(crate) fn sample_on(&self, spec: &TestSpec, wire: &str, cpus: Option<[u32; 2]>) -> anyhow::Result<Figures> {
+        let (sent, received) = self.reports_on(spec, wire, cpus)?;
         Ok(Figures::join(spec, true, &sent, &received))
+    }
+
+    /// A sample of each test, cut into slices: the tests take turns, in the orders that are given.
+    pub(crate) fn take_turns(
+        &self,
+        specs: &[TestSpec],
+        wire: &str,
+        orders: &[Vec<usize>],
+        gaps: &mut Gaps,
+    ) -> anyhow::Result<Vec<Figures>> {
+        let first =
+            specs.first().ok_or_else(|| anyhow!("no test was given that could take turns; name at least one"))?;
+        let [initiator, responder] = &self.agents;
+        let taken = gaps.measure(first, orders, |timetable| -> anyhow::Result<_> {
+            let pair = |(index, spec): (usize, &TestSpec)| -> anyhow::Result<Pair<'_>> {
+                let mut order = self.order(&timetable.spec(spec), wire, self.cpus_for_path())?;
+                order.turns = Some(timetable.turns(index));
+                Ok(Pair { initiator, responder, order })
+            };
+            Ok(measure_all(&specs.iter().enumerate().map(pair).collect::<anyhow::Result<Vec<_>>>()?)?)
+        })?;
+        let join =
+            |(spec, (sent, received)): (&TestSpec, &(EndReport, EndReport))| Figures::join(spec, true, sent, received);
+        Ok(specs.iter().zip(&taken.reports).map(join).collect())
     }
 }
 

@@ -17,7 +17,7 @@ pub enum StatsError {
         needed: usize,
     },
     /// More pairs than the quadratic list of Walsh averages is made for.
-    #[error("a paired tax takes at most {limit} rounds and was given {given}: take longer samples instead of more")]
+    #[error("a paired figure takes at most {limit} rounds and was given {given}: take longer samples instead of more")]
     TooMany {
         /// Pairs given.
         given: usize,

@@ -55,3 +55,4 @@ pub use steady::Steady;
 pub use stopping::{Decision, StoppingRule, Width};
 pub use summary::{Spread, Summary, median};
 pub use verdict::{Comparison, Direction, Finding, Shift, Verdict, judge, judge_family};
+pub use walsh::Centre;

@@ -13,13 +13,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::walsh::{WalshAverages, interval};
+use super::walsh::Centre;
 use super::{
     Arm, Confidence, Difference, Direction, PValue, Significance, StatsError, resampled, signed_rank, student,
 };
 
-/// Rounds beyond this would only fill memory: the averages grow with the square.
-const MAX_PAIRS: usize = 2_000;
 /// Keeps the exponential of a logarithm finite and above zero.
 const MAX_LOG: f64 = 700.0;
 
@@ -109,21 +107,11 @@ pub(super) struct Estimate {
 
 /// Of two pairs or more.
 pub(super) fn estimate(pairs: &[Pair], confidence: Confidence) -> Result<Estimate, StatsError> {
-    check_number(pairs.len())?;
     let log_ratios = log_ratios(pairs)?;
-    let averages = WalshAverages::of(&log_ratios);
-    let (low, high) = interval(&log_ratios, &averages, confidence);
+    let Centre { value, low, high } = Centre::of(&log_ratios, confidence)?;
     let log_sd = student::standard_deviation(&log_ratios);
-    let [ratio, low, high] = [averages.centre(), low, high].map(ratio);
+    let [ratio, low, high] = [value, low, high].map(ratio);
     Ok(Estimate { ratio, low, high, log_sd, log_ratios })
-}
-
-fn check_number(given: usize) -> Result<(), StatsError> {
-    match given {
-        0 | 1 => Err(StatsError::TooFew { figure: "a paired tax", given, needed: 2 }),
-        2..=MAX_PAIRS => Ok(()),
-        _ => Err(StatsError::TooMany { given, limit: MAX_PAIRS }),
-    }
 }
 
 fn log_ratios(pairs: &[Pair]) -> Result<Vec<f64>, StatsError> {
@@ -148,6 +136,7 @@ fn ratio(log: f64) -> f64 {
 mod tests {
     use super::*;
     use crate::stats::synthetic::{Draws, Rounds, Tally};
+    use crate::stats::walsh::MAX_PAIRS;
     use proptest::prelude::*;
 
     fn pairs(figures: &[(f64, f64)]) -> Vec<Pair> {

@@ -5,9 +5,38 @@
 //! (`signed_rank.rs`): Hollander, Wolfe & Chicken, "Nonparametric Statistical Methods", 3rd edition
 //! (2014), sections 3.2 and 3.3.
 
+use super::error::finite;
 use super::signed_rank::rank_of_tail;
 use super::summary::median_of_sorted;
-use super::{Confidence, student};
+use super::{Confidence, StatsError, student};
+
+/// Differences beyond this would only fill memory: the averages grow with the square.
+pub(super) const MAX_PAIRS: usize = 2_000;
+
+/// The centre of differences that were taken pair by pair, and its interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Centre {
+    /// The Hodges-Lehmann estimate.
+    pub value: f64,
+    /// Lower end of the interval.
+    pub low: f64,
+    /// Upper end of the interval.
+    pub high: f64,
+}
+
+impl Centre {
+    /// Of two pairs or more: one finite difference of each.
+    pub fn of(differences: &[f64], confidence: Confidence) -> Result<Self, StatsError> {
+        match differences.len() {
+            given @ (0 | 1) => return Err(StatsError::TooFew { figure: "a paired difference", given, needed: 2 }),
+            2..=MAX_PAIRS => finite(differences)?,
+            given => return Err(StatsError::TooMany { given, limit: MAX_PAIRS }),
+        }
+        let averages = WalshAverages::of(differences);
+        let (low, high) = interval(differences, &averages, confidence);
+        Ok(Self { value: averages.centre(), low, high })
+    }
+}
 
 /// The means of all pairs of differences, each difference with itself included, sorted.
 pub(super) struct WalshAverages {
@@ -47,7 +76,7 @@ impl WalshAverages {
 /// Exact for every symmetric distribution. Where there are too few differences for any signed-rank
 /// interval (fewer than 6 at 95 %, than 8 at 99 %), Student's, which assumes that they are
 /// normal. Needs two differences.
-pub(super) fn interval(differences: &[f64], averages: &WalshAverages, confidence: Confidence) -> (f64, f64) {
+fn interval(differences: &[f64], averages: &WalshAverages, confidence: Confidence) -> (f64, f64) {
     match rank_of_tail(differences.len(), confidence.tail()) {
         0 => {
             let (mean, margin) = student::mean_and_margin(differences, confidence);
@@ -76,6 +105,16 @@ mod tests {
         let differences = [0.3, -0.1, 0.2, 0.5, 0.9, 0.4];
         let averages = WalshAverages::of(&differences);
         assert_eq!(interval(&differences, &averages, Confidence::P95), (-0.1, 0.9));
+    }
+
+    #[test]
+    fn a_centre_needs_finite_differences_of_two_pairs() {
+        let refused = |differences: &[f64]| Centre::of(differences, Confidence::P95).unwrap_err();
+        assert!(matches!(refused(&[1.0]), StatsError::TooFew { given: 1, .. }));
+        assert!(matches!(refused(&[1.0, f64::NAN]), StatsError::NotFinite { number: 2, .. }));
+        assert!(matches!(refused(&[1.0; MAX_PAIRS + 1]), StatsError::TooMany { .. }));
+        let centre = Centre::of(&[0.3, -0.1, 0.2, 0.5, 0.9, 0.4], Confidence::P95).unwrap();
+        assert_eq!((centre.low, centre.high), (-0.1, 0.9));
     }
 
     proptest! {

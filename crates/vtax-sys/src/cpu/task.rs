@@ -51,14 +51,25 @@ impl TaskTimes {
 pub fn task_times(tid: u32) -> Result<TaskTimes> {
     // A thread's directory has its own figures below `task`, those of its process above.
     let folder = format!("/proc/{tid}/task/{tid}");
+    let times = stat_times(&folder)?;
+    let run = fs::read_to_string(format!("{folder}/schedstat")).ok().and_then(|text| run(&text));
+    Ok(TaskTimes { run, ..times })
+}
+
+/// CPU time of a process in ticks: of all its threads, also of those that have ended.
+///
+/// # Errors
+/// It has ended, or its line can't be understood.
+pub fn program_times(pid: u32) -> Result<TaskTimes> {
+    stat_times(&format!("/proc/{pid}"))
+}
+
+fn stat_times(folder: &str) -> Result<TaskTimes> {
     let path = format!("{folder}/stat");
     // Not UTF-8: the program chose its own name.
     let stat = fs::read(&path).map_err(|e| SysError::os("read", &path, e))?;
     let hertz = rustix::param::clock_ticks_per_second();
-    let times =
-        parse(&stat, hertz).ok_or_else(|| SysError::malformed("read", &path, "no times in fields 14 and 15"))?;
-    let run = fs::read_to_string(format!("{folder}/schedstat")).ok().and_then(|text| run(&text));
-    Ok(TaskTimes { run, ..times })
+    parse(&stat, hertz).ok_or_else(|| SysError::malformed("read", &path, "no times in fields 14 and 15"))
 }
 
 /// How often guests of this process have left for the host, since they were made: the counters of
@@ -172,6 +183,23 @@ mod tests {
         let used = busy.join().unwrap();
         assert!(used > Duration::from_millis(2) && used < Duration::from_secs(5), "{used:?}");
         assert!(task_times(u32::MAX).is_err());
+    }
+
+    #[test]
+    fn a_process_keeps_the_time_of_threads_that_have_ended() {
+        let before = program_times(std::process::id()).unwrap().busy();
+        let work = || {
+            let end = Instant::now() + Duration::from_millis(200);
+            while Instant::now() < end {
+                black_box(0);
+            }
+            crate::cpu::thread_times().total
+        };
+        let used = std::thread::spawn(work).join().unwrap();
+        let after = program_times(std::process::id()).unwrap().busy();
+        let tick = Duration::from_millis(10);
+        assert!(after.saturating_sub(before) + 2 * tick >= used, "{before:?} to {after:?} for {used:?}");
+        assert!(program_times(u32::MAX).is_err());
     }
 
     proptest! {

@@ -1,7 +1,6 @@
 //! What this machine calls a difference when there is none: every test against itself.
 
-use rand::{SeedableRng, seq::SliceRandom};
-use rand_xoshiro::Xoshiro256PlusPlus;
+use rand::seq::SliceRandom;
 use serde::Serialize;
 use vtax_model::{
     options::TestOptions,
@@ -11,7 +10,10 @@ use vtax_model::{
     workload::{Direction, TestKind, TestSpec, Transport, Warmup, Workload},
 };
 
-use super::truths::PLAIN;
+use super::{
+    pairs::{dice, shuffled},
+    truths::PLAIN,
+};
 use crate::{rig::Rig, study::Interrupt};
 
 /// A test against itself.
@@ -23,7 +25,7 @@ pub(crate) struct FloorRecord {
     pub(crate) rounds: usize,
     /// The mean of all samples, µs or Mb/s.
     pub(crate) mean: f64,
-    /// The second of each pair over the first.
+    /// One of each pair over the other; which of them was measured first was drawn.
     pub(crate) ratio: f64,
     pub(crate) low: f64,
     pub(crate) high: f64,
@@ -63,19 +65,18 @@ pub(super) fn measure(
     }
     let mut pairs: Vec<Vec<Pair>> = vec![Vec::new(); tests().len()];
     // The order matters less than that it isn't always the same.
-    let mut rng = Xoshiro256PlusPlus::seed_from_u64(vtax_sys::clock::now_ns());
+    let mut dice = dice();
     for round in 1..=rounds {
         if interrupt.asked() {
             break;
         }
         eprintln!("noise floor: round {round} of {rounds}");
         let mut order: Vec<usize> = (0..tests().len()).collect();
-        order.shuffle(&mut rng);
+        order.shuffle(&mut dice);
         for test in order {
             let (transport, workload) = tests()[test];
-            let sample = || figure(rig, transport, workload, duration);
-            let baseline = sample()?;
-            pairs[test].push(Pair { baseline, cell: sample()? });
+            let [baseline, cell] = shuffled(&mut dice, |_| figure(rig, transport, workload, duration))?;
+            pairs[test].push(Pair { baseline, cell });
         }
     }
     Ok(tests()

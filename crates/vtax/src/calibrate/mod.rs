@@ -2,10 +2,13 @@
 //!
 //! A measuring tool that has never been held against something known is an opinion. Here the
 //! truth is made: a wire that is shaped to a rate, a responder that waits, one that stalls, a wire
-//! that drops; and what our engine says of it is compared with what arithmetic says.
+//! that drops, a thread that works half of the time; and what our engine says of it is compared with
+//! what arithmetic says.
 
 mod clock;
 mod floors;
+mod load;
+mod pairs;
 mod report;
 mod truths;
 
@@ -13,7 +16,7 @@ use anyhow::anyhow;
 use serde::Serialize;
 use vtax_host::inspect;
 use vtax_lab::{Need, World};
-use vtax_model::{run::Environment, units::Span};
+use vtax_model::{result::Disturbance, run::Environment, units::Span};
 
 use crate::{
     cli::Places,
@@ -23,6 +26,7 @@ use crate::{
 };
 use clock::ClockRecord;
 use floors::FloorRecord;
+use load::LoadMeter;
 use truths::{TRUTHS, Truth, TruthRecord};
 
 pub(crate) use report::render;
@@ -49,6 +53,8 @@ pub(crate) struct Calibration {
     /// CPU of the end that sends or asks, and of the other; absent if there were too few to pin.
     cpus: Option<[u32; 2]>,
     clock: ClockRecord,
+    /// What others took of the machine while all this was measured.
+    load: Disturbance,
     floors: Vec<FloorRecord>,
     truths: Vec<TruthRecord>,
 }
@@ -63,26 +69,31 @@ pub(crate) fn run(wanted: &Wanted, places: &Places) -> Result<Calibration, Stop>
     let found = measure(&rig, wanted, &chosen, &interrupt);
     let cpus = rig.cpus();
     rig.down().or_infrastructure()?;
-    let (floors, truths) = found.or_infrastructure()?;
+    let Measured { load, floors, truths } = found.or_infrastructure()?;
     let environment = inspect::environment(&inspect::Tree::live());
-    Ok(Calibration { schema: SCHEMA, environment, cpus, clock, floors, truths })
+    Ok(Calibration { schema: SCHEMA, environment, cpus, clock, load, floors, truths })
 }
 
-fn measure(
-    rig: &Rig,
-    wanted: &Wanted,
-    chosen: &[&'static Truth],
-    interrupt: &Interrupt,
-) -> anyhow::Result<(Vec<FloorRecord>, Vec<TruthRecord>)> {
+/// What the rig was needed for.
+struct Measured {
+    load: Disturbance,
+    floors: Vec<FloorRecord>,
+    truths: Vec<TruthRecord>,
+}
+
+fn measure(rig: &Rig, wanted: &Wanted, chosen: &[&'static Truth], interrupt: &Interrupt) -> anyhow::Result<Measured> {
+    let meter = LoadMeter::open(rig)?;
+    let begun = meter.read()?;
     let mut truths = Vec::new();
     for truth in chosen {
         if interrupt.asked() {
             return Err(anyhow!("stopped by the user"));
         }
         eprintln!("truth: {}", truth.name);
-        truths.push(truth.find(rig)?);
+        truths.push(truth.find(rig, &meter)?);
     }
-    Ok((floors::measure(rig, wanted.rounds, wanted.duration, interrupt)?, truths))
+    let floors = floors::measure(rig, wanted.rounds, wanted.duration, interrupt)?;
+    Ok(Measured { load: meter.since(&begun)?, floors, truths })
 }
 
 impl Wanted {

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use vtax_model::result::Metric;
 
 use super::{Calibration, FloorRecord, TruthRecord};
+use crate::report::load;
 
 /// The whole calibration.
 pub(crate) fn render(calibration: &Calibration) -> String {
@@ -30,7 +31,8 @@ fn heading(calibration: &Calibration) -> String {
          {caveat}\
          Linux {}, {}, governor {}\n{pins}\n\
          clock      {}: {:.0} ns a reading, steps of {} ns (the kernel claims {} ns)\n\
-         recording  {:.1} ns a transaction\n\n",
+         recording  {:.1} ns a transaction\n\
+         load       {}{}\n\n",
         environment.kernel,
         environment.cpu_model,
         environment.governor,
@@ -38,26 +40,31 @@ fn heading(calibration: &Calibration) -> String {
         clock.reading_ns,
         clock.step_ns,
         clock.resolution_ns,
-        clock.recording_ns
+        clock.recording_ns,
+        load(&calibration.load),
+        if calibration.load.is_much() { ": DISTURBED, calibrate again when the machine is idle" } else { "" }
     )
 }
 
 fn truths(truths: &[TruthRecord]) -> String {
     let mut text = "Known truths\n".to_owned();
     for truth in truths {
-        let verdict = if truth.holds() { "holds" } else { "DOES NOT HOLD" };
         let [least, most] = truth.accepted;
-        let _ = writeln!(text, "  {:<18} {verdict:<6} {}", truth.name, truth.made);
+        let interval = truth.interval.map(|[low, high]| format!(" [{}, {}]", number(low), number(high)));
+        let _ = writeln!(text, "  {:<18} {:<6} {}", truth.name, truth.verdict.words(), truth.made);
         let _ = writeln!(
             text,
-            "  {:<18}        is {}, we say {} {} (accepted: {})",
+            "  {:<18}        is {}, we say {}{} {} (accepted: {})",
             "",
             number(truth.expected),
             number(truth.measured),
+            interval.unwrap_or_default(),
             truth.unit,
             if least == most { "exactly that".to_owned() } else { format!("{} to {}", number(least), number(most)) }
         );
-        let _ = writeln!(text, "  {:<18}        {}", "", truth.detail);
+        for line in [Some(truth.detail.clone()), truth.why_not_judged()].into_iter().flatten() {
+            let _ = writeln!(text, "  {:<18}        {line}", "");
+        }
     }
     text + "\n"
 }
@@ -78,7 +85,7 @@ fn floors(floors: &[FloorRecord]) -> String {
     let _ = writeln!(
         text,
         "  {:<12} {:>14}  {:<24} {:>6}  smallest difference that so many samples show",
-        "", "mean", "again / first", "floor"
+        "", "mean", "one / other", "floor"
     );
     let _ = writeln!(text, "  {:<12} {:>14}  {:<24} {:>6} {samples}", "", "", "", "");
     for floor in floors {
@@ -101,23 +108,35 @@ fn floors(floors: &[FloorRecord]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::calibrate::{SCHEMA, clock::ClockRecord, floors::Shown};
+    use crate::calibrate::{SCHEMA, clock::ClockRecord, floors::Shown, truths::Verdict};
     use vtax_model::{
         guest::Accelerator,
+        result::Disturbance,
         run::{EmulatedServer, Environment},
         workload::{TestKind, Transport},
     };
 
     #[test]
     fn a_calibration_reads_well() {
-        let truth = |name, expected, measured, accepted| TruthRecord {
+        let load = Disturbance { other_programs: Some(0.312), stolen: Some(0.02), guests_waited: None };
+        let truth = |name, expected, measured, accepted, verdict| TruthRecord {
             name,
             made: "a wire shaped to 100 Mb/s, full of TCP segments",
             unit: "Mb/s",
             expected,
             measured,
+            interval: None,
             accepted,
+            verdict,
+            load,
             detail: "1448 bytes of payload in 1514 on the wire".into(),
+        };
+        let noisy = TruthRecord {
+            made: "a responder that waits",
+            unit: "µs",
+            interval: Some([4.91, 6.52]),
+            detail: "25 pairs".into(),
+            ..truth("delay-5us", 5.0, 5.81, [4.5, 5.5], Verdict::TooNoisy)
         };
         let floor = FloorRecord {
             transport: Transport::Tcp,
@@ -151,10 +170,13 @@ mod tests {
                 reading_ns: 17.6,
                 recording_ns: 3.4,
             },
+            load: Disturbance { other_programs: Some(0.012), stolen: Some(0.003), guests_waited: None },
             floors: vec![floor],
             truths: vec![
-                truth("tcp-100m", 95.6407, 95.1, [94.7, 96.6]),
-                truth("loss", 4112.0, 4111.0, [4112.0, 4112.0]),
+                truth("tcp-100m", 95.6407, 95.1, [94.7, 96.6], Verdict::Holds),
+                truth("loss", 4112.0, 4111.0, [4112.0, 4112.0], Verdict::DoesNotHold),
+                truth("tcp-1g", 956.407, 871.1, [946.8, 966.0], Verdict::TooBusy),
+                noisy,
             ],
         };
         insta::assert_snapshot!(render(&calibration));

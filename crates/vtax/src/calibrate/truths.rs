@@ -1,15 +1,26 @@
 //! Truths that are made, and what our engine says of them.
 
+mod delays;
+mod lengths;
+mod spinner;
+mod verdict;
+
+use std::time::Duration;
+
 use anyhow::{Context, anyhow};
 use serde::Serialize;
 use vtax_model::{
-    options::{Arrivals, CongestionControl, Engine, Manners, Process, SocketOptions, TestOptions},
+    options::{Arrivals, CongestionControl, Manners, Process, SocketOptions, TestOptions},
+    result::Disturbance,
     run::Figures,
+    stats::{Centre, Confidence},
     units::{BitRate, ByteSize, Span},
     workload::{Direction, TestSpec, Transport, Warmup, Workload},
 };
 
+use super::load::LoadMeter;
 use crate::rig::{PEER, Rig, SUT};
+pub(crate) use verdict::Verdict;
 
 /// The wire without a shape.
 pub(crate) const PLAIN: &str = "plain";
@@ -37,8 +48,12 @@ struct Found {
     unit: &'static str,
     expected: f64,
     measured: f64,
+    /// Of a figure that comes from pairs of samples: where the signed-rank test says that it is.
+    interval: Option<[f64; 2]>,
     /// The least and the most that is still the truth.
     accepted: [f64; 2],
+    /// What other programs had of the machine, where the truth itself knows that better than the meter.
+    others: Option<f64>,
     detail: String,
 }
 
@@ -50,28 +65,48 @@ pub(crate) struct TruthRecord {
     pub(crate) unit: &'static str,
     pub(crate) expected: f64,
     pub(crate) measured: f64,
+    /// With 95 % confidence; of a figure that comes from pairs of samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) interval: Option<[f64; 2]>,
     /// The least and the most that is still the truth.
     pub(crate) accepted: [f64; 2],
+    pub(crate) verdict: Verdict,
+    /// What others took of the machine meanwhile.
+    pub(crate) load: Disturbance,
     pub(crate) detail: String,
 }
 
-impl TruthRecord {
-    pub(crate) fn holds(&self) -> bool {
-        let [least, most] = self.accepted;
-        (least..=most).contains(&self.measured)
-    }
-}
-
 impl Truth {
-    pub(super) fn find(&self, rig: &Rig) -> anyhow::Result<TruthRecord> {
+    pub(super) fn find(&self, rig: &Rig, meter: &LoadMeter) -> anyhow::Result<TruthRecord> {
         let Truth { name, made, .. } = *self;
+        let begun = meter.read()?;
         let found = (self.find)(rig).with_context(|| format!("the truth {name}"))?;
-        let Found { unit, expected, measured, accepted, detail } = found;
-        Ok(TruthRecord { name, made, unit, expected, measured, accepted, detail })
+        let load = meter.since(&begun)?;
+        let other_programs = found.others.into_iter().chain(load.other_programs).reduce(f64::max);
+        let load = Disturbance { other_programs, ..load };
+        let verdict = Verdict::of(&found, &load);
+        let Found { unit, expected, measured, interval, accepted, detail, .. } = found;
+        Ok(TruthRecord { name, made, unit, expected, measured, interval, accepted, verdict, load, detail })
     }
 }
 
-pub(crate) const TRUTHS: [Truth; 10] = [
+impl Found {
+    /// The centre of a figure that was taken in pairs.
+    fn in_pairs(unit: &'static str, expected: f64, tolerance: f64, pairs: &[f64]) -> anyhow::Result<Found> {
+        let Centre { value, low, high } = Centre::of(pairs, Confidence::P95)?;
+        let accepted = [expected - tolerance, expected + tolerance];
+        let (interval, others, detail) = (Some([low, high]), None, String::new());
+        Ok(Found { unit, expected, measured: value, interval, accepted, others, detail })
+    }
+
+    /// The same as a factor of what is expected.
+    fn in_proportion(unit: &'static str, expected: f64, tolerance: f64, factors: &[f64]) -> anyhow::Result<Found> {
+        let figures: Vec<f64> = factors.iter().map(|factor| factor * expected).collect();
+        Found::in_pairs(unit, expected, tolerance * expected, &figures)
+    }
+}
+
+pub(crate) const TRUTHS: [Truth; 13] = [
     Truth {
         name: "udp-100m",
         made: "a wire shaped to 100 Mb/s, full of datagrams of 1472 bytes",
@@ -93,14 +128,29 @@ pub(crate) const TRUTHS: [Truth; 10] = [
         find: |rig| goodput(rig, Transport::Tcp, SHAPED[1]),
     },
     Truth {
+        name: "delay-5us",
+        made: "a responder that waits 5 µs before it answers, under the blocking engine",
+        find: |rig| delays::in_turns(rig, Span(Duration::from_micros(5))),
+    },
+    Truth {
         name: "delay-200us",
         made: "a responder that waits 200 µs before it answers",
-        find: |rig| delay(rig, Span(std::time::Duration::from_micros(200))),
+        find: |rig| delays::polling(rig, Span(Duration::from_micros(200))),
     },
     Truth {
         name: "delay-1ms",
         made: "a responder that waits 1 ms before it answers",
-        find: |rig| delay(rig, Span::from_millis(1)),
+        find: |rig| delays::polling(rig, Span::from_millis(1)),
+    },
+    Truth {
+        name: "length-150ms",
+        made: "a sample of 150 ms, which finds the round-trip time that one of 3 s finds",
+        find: lengths::short_and_long,
+    },
+    Truth {
+        name: "spinner-50",
+        made: "a thread that works half of the time, which its own clock knows: CPU time in a sample's report",
+        find: spinner::half_the_time,
     },
     Truth {
         name: "stall-max",
@@ -134,7 +184,6 @@ const UDP_HEADERS: f64 = 28.0;
 const TCP_HEADERS: f64 = 52.0;
 /// Goodput within this of the truth.
 const GOODPUT_TOLERANCE: f64 = 0.01;
-const DELAY_TOLERANCE: f64 = 0.02;
 
 fn goodput(rig: &Rig, transport: Transport, (wire, bits): (&str, u64)) -> anyhow::Result<Found> {
     let (headers, message) = match transport {
@@ -152,7 +201,15 @@ fn goodput(rig: &Rig, transport: Transport, (wire, bits): (&str, u64)) -> anyhow
     let expected = bits as f64 / 1e6 * (MTU - headers) / (MTU + ETHERNET);
     let accepted = [1.0 - GOODPUT_TOLERANCE, 1.0 + GOODPUT_TOLERANCE].map(|factor| factor * expected);
     let detail = format!("{} bytes of payload in {} on the wire", MTU - headers, MTU + ETHERNET);
-    Ok(Found { unit: "Mb/s", expected, measured: figures.goodput_mbps(), accepted, detail })
+    Ok(Found {
+        unit: "Mb/s",
+        expected,
+        measured: figures.goodput_mbps(),
+        interval: None,
+        accepted,
+        others: None,
+        detail,
+    })
 }
 
 fn rr(options: TestOptions, duration: Span) -> TestSpec {
@@ -160,33 +217,6 @@ fn rr(options: TestOptions, duration: Span) -> TestSpec {
     let workload = Workload::Rr { request: ByteSize(8), response: ByteSize(8) };
     let warmup = Warmup::For(Span::from_millis(100));
     TestSpec { transport: Transport::Udp, workload, streams: 1, warmup, duration, slices: None, options }
-}
-
-/// The difference of two medians, in pairs one after the other, at the same pace: without the delay
-/// the initiator idles as long before each request, so that the path is as cold. Both ends poll: a
-/// program that sleeps longer is woken later, which is no part of the delay.
-fn delay(rig: &Rig, delay: Span) -> anyhow::Result<Found> {
-    const ROUNDS: usize = 7;
-    let p50 = |options: TestOptions| -> anyhow::Result<f64> {
-        let options = TestOptions { engine: Engine::BusyPoll, ..options };
-        let figures = rig.sample(&rr(options, Span::from_millis(250)), PLAIN)?;
-        Ok(rtt(&figures)?.p50 as f64 / 1e3)
-    };
-    let mut rises = Vec::new();
-    for _ in 0..ROUNDS {
-        let without = p50(TestOptions { gap: Some(delay), ..TestOptions::default() })?;
-        let responder = Manners { delay: Some(delay), ..Manners::default() };
-        rises.push(p50(TestOptions { responder, ..TestOptions::default() })? - without);
-    }
-    rises.sort_by(f64::total_cmp);
-    let expected = delay.0.as_secs_f64() * 1e6;
-    let accepted = [1.0 - DELAY_TOLERANCE, 1.0 + DELAY_TOLERANCE].map(|factor| factor * expected);
-    let detail = format!(
-        "median of {ROUNDS} rises of p50 between {:.1} and {:.1} µs, both ends polling",
-        rises[0],
-        rises[ROUNDS - 1]
-    );
-    Ok(Found { unit: "µs", expected, measured: rises[ROUNDS / 2], accepted, detail })
 }
 
 fn rtt(figures: &Figures) -> anyhow::Result<&vtax_model::run::RttFigures> {
@@ -207,7 +237,7 @@ fn stall(
     let options = TestOptions { arrivals, responder, ..TestOptions::default() };
     let figures = rig.sample(&rr(options, STALLED), PLAIN)?;
     let detail = format!("{} requests, 2,000 a second, due whether or not the responses came", figures.transactions);
-    Ok(Found { unit: "ms", expected, measured: figure(&figures)?, accepted, detail })
+    Ok(Found { unit: "ms", expected, measured: figure(&figures)?, interval: None, accepted, others: None, detail })
 }
 
 fn longest(figures: &Figures) -> anyhow::Result<f64> {
@@ -224,7 +254,15 @@ fn hidden_stall(rig: &Rig) -> anyhow::Result<Found> {
     let figures = rig.sample(&rr(TestOptions { responder, ..TestOptions::default() }, STALLED), PLAIN)?;
     let detail =
         format!("{} requests, one in flight; the longest took {:.1} ms", figures.transactions, longest(&figures)?);
-    Ok(Found { unit: "ms", expected: 0.0, measured: p999(&figures)?, accepted: [0.0, 50.0], detail })
+    Ok(Found {
+        unit: "ms",
+        expected: 0.0,
+        measured: p999(&figures)?,
+        interval: None,
+        accepted: [0.0, 50.0],
+        others: None,
+        detail,
+    })
 }
 
 /// What the shaper has dropped against what our ends miss, over the whole flow: the same number.
@@ -243,5 +281,13 @@ fn loss(rig: &Rig) -> anyhow::Result<Found> {
         "{} sent, {} arrived, {} found no room in the socket; the shaper says it dropped {dropped}",
         sent.whole_flow, received.whole_flow, received.socket_drops
     );
-    Ok(Found { unit: "datagrams", expected: dropped, measured, accepted: [dropped, dropped], detail })
+    Ok(Found {
+        unit: "datagrams",
+        expected: dropped,
+        measured,
+        interval: None,
+        accepted: [dropped, dropped],
+        others: None,
+        detail,
+    })
 }

@@ -32,6 +32,6 @@ pub(crate) fn calibrate(args: CalibrateArgs, places: &Places) -> Result<Exit, St
         true => print_json(&found)?,
         false => print(&calibrate::render(&found))?,
     }
-    // As a study some of whose cells failed.
+    // As a study some of whose cells failed. What couldn't be judged hasn't been shown to hold.
     Ok(if found.holds() { Exit::Done } else { Exit::CellsFailed })
 }

@@ -9,7 +9,7 @@ use clap::Args;
 use vtax_agent::ssh;
 use vtax_model::{
     endpoint::{Control, End, Endpoint},
-    options::{Arrivals, Burst, CongestionControl, Dscp, Segments, SocketOptions, TestOptions},
+    options::{Arrivals, Burst, CongestionControl, Dscp, Idle, Segments, SocketOptions, TestOptions},
     study::SamplingPlan,
     units::{BitRate, ByteSize, Span},
     workload::Warmup,
@@ -102,6 +102,10 @@ struct What {
     /// compared
     #[arg(long, value_name = "ENGINE,…", default_value = "blocking")]
     engine: Engines,
+    /// What the CPUs of both machines do while they have nothing to do: poll keeps them from sleeping while a
+    /// sample is measured, system leaves them alone
+    #[arg(long, value_name = "poll|system", default_value = "system")]
+    idle: Idle,
 }
 
 /// How much is sent, and when.
@@ -234,6 +238,7 @@ impl MeasureArgs {
         let View { interval, stages } = self.view;
         TestOptions {
             threads: self.what.threads,
+            idle: self.what.idle,
             burst,
             arrivals: rate.map(|per_second| Arrivals { per_second, process: arrivals.into() }),
             bitrate,

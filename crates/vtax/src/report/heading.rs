@@ -53,7 +53,11 @@ fn main_facts(document: &ResultDocument) -> Vec<(&'static str, String)> {
 
 /// The options of all cells. What an instrument is made of is said in the title of its tables.
 fn options(document: &ResultDocument) -> String {
-    words::common(document.cells.iter().map(|record| &record.cell)).join(", ")
+    let mut chosen = words::common(document.cells.iter().map(|record| &record.cell));
+    if matches!(document.baseline, Row::Engine(_)) {
+        chosen.extend(trouble::idle_words(document.cells.iter()).map(str::to_owned));
+    }
+    chosen.join(", ")
 }
 
 fn all_facts(document: &ResultDocument) -> Vec<(&'static str, String)> {
@@ -407,7 +411,7 @@ fn asked(policy: &Pinning) -> String {
 }
 
 /// Shares of the machine's CPU time while samples were taken.
-fn load(disturbance: &Disturbance) -> String {
+pub(crate) fn load(disturbance: &Disturbance) -> String {
     let Disturbance { other_programs, stolen, guests_waited } = disturbance;
     let Some(other_programs) = other_programs else {
         return "what other programs took of the CPUs is not known".to_owned();

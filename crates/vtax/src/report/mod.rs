@@ -41,6 +41,7 @@ use serde::Serialize;
 use vtax_model::result::ResultDocument;
 
 pub(crate) use compare::{Comparison, compare};
+pub(crate) use heading::load;
 use layout::Report;
 
 /// How a report is written.

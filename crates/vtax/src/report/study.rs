@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 use vtax_model::{
     cell::Instrument,
     measurement::EndReport,
-    options::Idle,
     published::{Published, PublishedFigure},
     result::{CellRecord, CellStatus, Estimate, FileSummary, Metric, ResultDocument, SummaryRecord},
     run::Failure,
@@ -135,13 +134,7 @@ fn instrument_title(document: &ResultDocument, instrument: Instrument) -> String
     let tcp = of_instrument().find(|record| record.cell.transport == Transport::Tcp);
     let chosen = tcp.and_then(|record| record.cell.options.socket.congestion).map(|chosen| chosen.name().to_owned());
     let congestion = tcp.map(|_| chosen.unwrap_or_else(|| document.environment.congestion_control.clone()));
-    let held = of_instrument().any(|record| record.cell.options.idle == Idle::Poll);
-    let refused = of_instrument().any(|record| trouble::idle_not_held(record).is_some());
-    let mut how: Vec<String> = match (held, refused) {
-        (true, false) => vec!["idle held off".to_owned()],
-        (true, true) => vec!["idle NOT held off".to_owned()],
-        (false, _) => Vec::new(),
-    };
+    let mut how: Vec<String> = trouble::idle_words(of_instrument()).map(str::to_owned).into_iter().collect();
     how.extend(congestion.filter(|name| !name.is_empty()).map(|name| format!("TCP {name}")));
     if instrument == Instrument::Path {
         how.extend(document.placement.path.map(|cpu| format!("both ends on CPU {cpu}")));

@@ -2,6 +2,7 @@
 
 use vtax_model::{
     analysis::noise::needless_retransmits,
+    options::Idle,
     result::{CellRecord, FloorRecord, ResultDocument},
 };
 
@@ -22,6 +23,13 @@ pub(super) fn idle_not_held(record: &CellRecord) -> Option<&str> {
     let ends =
         record.samples.iter().flat_map(|sample| [&sample.figures.ends.initiator, &sample.figures.ends.responder]);
     { ends }.find_map(|end| end.idle_not_held.as_deref())
+}
+
+/// Whether CPUs were kept from sleeping, if any of these cells asks for it.
+pub(super) fn idle_words<'a>(records: impl Iterator<Item = &'a CellRecord> + Clone) -> Option<&'static str> {
+    let refused = records.clone().any(|record| idle_not_held(record).is_some());
+    let held = { records }.any(|record| record.cell.options.idle == Idle::Poll);
+    held.then_some(if refused { "idle NOT held off" } else { "idle held off" })
 }
 
 /// Round trips then have the time in them that waking a CPU takes.

@@ -15,6 +15,7 @@ mod progress;
 mod runner;
 mod session;
 mod stage;
+mod timetable;
 
 pub(crate) use arrange::arrange;
 pub(crate) use draft::{available, unavailable};
@@ -24,3 +25,4 @@ pub(crate) use options::{Changes, Congestion, Wanted, read_endpoints, read_file}
 pub(crate) use phases::Phases;
 pub(crate) use session::{Conditions, Finished, Source, agent_program, run};
 pub(crate) use stage::{build, build_planned, open_lab, remove_abandoned, told_of_boot};
+pub(crate) use timetable::Gaps;

@@ -40,6 +40,7 @@ use vtax_model::{
 use super::{
     interrupt::Interrupt,
     runner::{BrokenTurns, SampleError, Sampler},
+    timetable::Gaps,
 };
 use agents::{Agent, Agents};
 pub(crate) use built::{Casting, build, build_planned, remove_abandoned};
@@ -69,7 +70,7 @@ pub(crate) struct Stage {
     mtu: Option<Mtu>,
     /// When the first sample began.
     first_sample: Option<Instant>,
-    gaps: turns::Gaps,
+    gaps: Gaps,
     /// The one CPU of both ends of rows that take turns, if they share one.
     shared_cpu: Option<u32>,
 }

@@ -1,0 +1,46 @@
+//! Two samples one after the other, which of them first being drawn: a machine drifts, and what is always measured
+//! first would have its part of the drift in it.
+
+use rand::{Rng, SeedableRng, seq::SliceRandom};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// A source of orders that no other calibration has.
+pub(super) fn dice() -> Xoshiro256PlusPlus {
+    Xoshiro256PlusPlus::seed_from_u64(vtax_sys::clock::now_ns())
+}
+
+/// Takes both samples of a pair, 0 and 1, in a random order; returns them as they are numbered.
+pub(super) fn shuffled<T>(
+    dice: &mut impl Rng,
+    mut take: impl FnMut(usize) -> anyhow::Result<T>,
+) -> anyhow::Result<[T; 2]> {
+    let mut order = [0, 1];
+    order.shuffle(dice);
+    let mut pair = [take(order[0])?, take(order[1])?];
+    if order[0] == 1 {
+        pair.reverse();
+    }
+    Ok(pair)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The noise floor's baseline was always the first.
+    #[test]
+    fn either_sample_of_a_pair_is_the_first_now_and_then() {
+        let mut dice = Xoshiro256PlusPlus::seed_from_u64(1);
+        let mut first = [0; 2];
+        for _ in 0..200 {
+            let mut taken = Vec::new();
+            let pair = shuffled(&mut dice, |which| {
+                taken.push(which);
+                Ok(which)
+            });
+            assert_eq!(pair.unwrap(), [0, 1]);
+            first[taken[0]] += 1;
+        }
+        assert!(first.iter().all(|count| (70..=130).contains(count)), "{first:?}");
+    }
+}

@@ -1,0 +1,105 @@
+//! Responders that wait for a known time.
+
+use vtax_model::{
+    cell::{Block, Instrument, pass_orders},
+    options::{Engine, Idle, Manners, TestOptions},
+    run::Figures,
+    stats::{Centre, Confidence},
+    units::{Mtu, Span},
+    workload::{Sliced, TestSpec, Warmup},
+};
+
+use super::{Found, PLAIN, rr, rtt};
+use crate::{
+    calibrate::pairs::{dice, shuffled},
+    rig::Rig,
+    study::Gaps,
+};
+
+/// Of a long delay: as a share of it.
+const TOLERANCE: f64 = 0.02;
+/// Of a short one, in µs: a tenth of the smallest that is made.
+const TOLERANCE_US: f64 = 0.5;
+
+fn waits(delay: Span) -> Manners {
+    Manners { delay: Some(delay), ..Manners::default() }
+}
+
+/// A long delay, by pairs at the same pace: without the delay the initiator idles as long before each request, so
+/// that the path is as cold. Both ends poll: a program that sleeps longer is woken later, which is no part of the
+/// delay.
+pub(super) fn polling(rig: &Rig, delay: Span) -> anyhow::Result<Found> {
+    const ROUNDS: usize = 7;
+    let without = TestOptions { gap: Some(delay), ..TestOptions::default() };
+    let with = TestOptions { responder: waits(delay), ..TestOptions::default() };
+    let sample = |options: TestOptions| -> anyhow::Result<f64> {
+        let options = TestOptions { engine: Engine::BusyPoll, ..options };
+        p50(&rig.sample(&rr(options, Span::from_millis(250)), PLAIN)?)
+    };
+    let mut dice = dice();
+    let rise = |_| shuffled(&mut dice, |which| sample([without, with][which])).map(|[without, with]| with - without);
+    let rises = (0..ROUNDS).map(rise).collect::<anyhow::Result<Vec<f64>>>()?;
+    let expected = delay.0.as_secs_f64() * 1e6;
+    let found = Found::in_pairs("µs", expected, TOLERANCE * expected, &rises)?;
+    Ok(Found { detail: format!("rise of p50 in {ROUNDS} pairs of samples, both ends polling"), ..found })
+}
+
+/// A delay as short as the cost of a virtual NIC, found as such a cost is found: by slices of milliseconds that
+/// take turns, with idle states held off. By p50, as the long ones: a round trip in which the scheduler gave the CPU
+/// to another program is one of hundreds in a slice, and makes the slice's mean that program's.
+pub(super) fn in_turns(rig: &Rig, delay: Span) -> anyhow::Result<Found> {
+    const ROUNDS: u32 = 25;
+    const SLICES: Sliced = Sliced { passes: 8, span: Span::from_millis(0) };
+    let spec = |responder: Manners| {
+        let options = TestOptions { responder, idle: Idle::Poll, ..TestOptions::default() };
+        let warmup = Warmup::For(Span::from_millis(10));
+        TestSpec { warmup, slices: Some(SLICES), ..rr(options, Span::from_millis(5)) }
+    };
+    let specs = [spec(Manners::default()), spec(waits(delay))];
+    let (transport, test) = (specs[0].transport, specs[0].workload.kind());
+    let block = Block { transport, test, streams: 1, mtu: Mtu::ETHERNET, variant: 0, instrument: Instrument::Path };
+    let (seed, mut gaps) = (vtax_sys::clock::now_ns(), Gaps::default());
+    let mut rounds = Vec::new();
+    for round in 1..=ROUNDS {
+        let orders = pass_orders(specs.len(), SLICES.passes, seed, round, block);
+        rounds.push(rig.take_turns(&specs, PLAIN, &orders, &mut gaps)?);
+    }
+    let rises = rounds.iter().map(|figures| Ok(p50(&figures[1])? - p50(&figures[0])?));
+    let rises = rises.collect::<anyhow::Result<Vec<f64>>>()?;
+    let means: Vec<f64> = rounds.iter().map(|figures| figures[1].rtt_us() - figures[0].rtt_us()).collect();
+    let found = Found::in_pairs("µs", delay.0.as_secs_f64() * 1e6, TOLERANCE_US, &rises)?;
+    let (idle, cpus) = (idle_words(rounds.iter().flatten()), cpu_words(rig));
+    let mean = Centre::of(&means, Confidence::P95)?;
+    let detail = format!(
+        "rise of p50 in {ROUNDS} pairs of {} slices of 5 ms that take turns, {idle}, {cpus}; the mean rises by {:.2} \
+         [{:.2}, {:.2}] µs",
+        SLICES.passes, mean.value, mean.low, mean.high
+    );
+    Ok(Found { detail, ..found })
+}
+
+/// In µs.
+pub(super) fn p50(figures: &Figures) -> anyhow::Result<f64> {
+    Ok(rtt(figures)?.p50 as f64 / 1e3)
+}
+
+/// Where the ends are while small differences are looked for.
+pub(super) fn cpu_words(rig: &Rig) -> String {
+    match rig.cpus_for_path() {
+        Some([first, second]) if first == second => format!("both ends on CPU {first}"),
+        Some([first, second]) => format!("the ends on CPUs {first} and {second}"),
+        None => "the ends NOT PINNED".to_owned(),
+    }
+}
+
+/// Whether CPUs were kept from sleeping, as was asked for.
+pub(super) fn idle_words<'a>(mut figures: impl Iterator<Item = &'a Figures>) -> String {
+    let why = |figures: &Figures| {
+        let ends = [&figures.ends.initiator, &figures.ends.responder];
+        ends.into_iter().find_map(|end| end.idle_not_held.clone())
+    };
+    match figures.find_map(why) {
+        None => "idle held off".to_owned(),
+        Some(why) => format!("idle NOT held off ({why})"),
+    }
+}

@@ -1,0 +1,47 @@
+//! Samples of different length of the same path.
+
+use vtax_model::{
+    options::{Idle, TestOptions},
+    run::Figures,
+    stats::{Centre, Confidence, median},
+    units::Span,
+};
+
+use super::{
+    Found, PLAIN,
+    delays::{cpu_words, idle_words, p50},
+    rr,
+};
+use crate::{
+    calibrate::pairs::{dice, shuffled},
+    rig::Rig,
+};
+
+const ROUNDS: usize = 7;
+const SPANS: [Span; 2] = [Span::from_millis(150), Span::from_millis(3_000)];
+const TOLERANCE: f64 = 0.03;
+
+/// Idle states are held off: whether CPUs sleep is a state of the machine that comes and goes, and one sample meets
+/// it where the next one doesn't. By p50: what happens once in a second, as another program's turn on the CPU, is in
+/// the mean of each long sample and of few short ones.
+pub(super) fn short_and_long(rig: &Rig) -> anyhow::Result<Found> {
+    let options = TestOptions { idle: Idle::Poll, ..TestOptions::default() };
+    let mut dice = dice();
+    let pair = |_| shuffled(&mut dice, |which| rig.sample_on(&rr(options, SPANS[which]), PLAIN, rig.cpus_for_path()));
+    let pairs = (0..ROUNDS).map(pair).collect::<anyhow::Result<Vec<[Figures; 2]>>>()?;
+    let figures = |of: fn(&Figures) -> anyhow::Result<f64>| -> anyhow::Result<(f64, Vec<f64>)> {
+        let both = pairs.iter().map(|[short, long]| Ok((of(short)?, of(long)?))).collect::<anyhow::Result<Vec<_>>>()?;
+        let long: Vec<f64> = both.iter().map(|(_, long)| *long).collect();
+        Ok((median(&long), both.iter().map(|(short, long)| short / long).collect()))
+    };
+    let (long, factors) = figures(p50)?;
+    let means = Centre::of(&figures(|figures| Ok(figures.rtt_us()))?.1, Confidence::P95)?;
+    let found = Found::in_proportion("µs", long, TOLERANCE, &factors)?;
+    let (idle, cpus) = (idle_words(pairs.iter().flatten()), cpu_words(rig));
+    let detail = format!(
+        "p50 in {ROUNDS} pairs in random order, {idle}, {cpus}; the mean of the short ones is {:.3} [{:.3}, {:.3}] of \
+         the long ones'",
+        means.value, means.low, means.high
+    );
+    Ok(Found { detail, ..found })
+}

@@ -1,0 +1,79 @@
+//! A thread that uses a known share of a CPU.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::anyhow;
+use vtax_model::{options::TestOptions, stats::median, units::Span};
+use vtax_sys::cpu::{pin_current_thread, thread_times};
+
+use super::{Found, PLAIN, rr};
+use crate::{
+    calibrate::pairs::{dice, shuffled},
+    rig::Rig,
+};
+
+/// Many short ones: what other programs do comes in bursts, which then are in few of the pairs.
+const ROUNDS: usize = 15;
+const SAMPLE: Span = Span::from_millis(300);
+const TOLERANCE: f64 = 0.03;
+/// So short that most of its turns begin and end between two ticks, and no whole part of a tick: else each tick would
+/// find it at work, or none, and its user time would be in the load or missing from it.
+const PERIOD: Duration = Duration::from_micros(1_100);
+
+/// The CPU time that samples report with the spinner beside them, less what they report without it. The samples do
+/// next to nothing themselves: a request each 20 ms.
+pub(super) fn half_the_time(rig: &Rig) -> anyhow::Result<Found> {
+    let cpu = rig.cpus().map(|[_, second]| second);
+    let quiet = TestOptions { gap: Some(Span::from_millis(20)), ..TestOptions::default() };
+    let sample = || rig.sample(&rr(quiet, SAMPLE), PLAIN);
+    let mut dice = dice();
+    let (mut burnt, mut factors, mut others) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let [(without, _), (with, share)] = shuffled(&mut dice, |which| match which {
+            0 => Ok((sample()?, 0.0)),
+            _ => beside_spinner(cpu, sample),
+        })?;
+        burnt.push(share);
+        factors.push((with.busy_cpus() - without.busy_cpus()) / share);
+        others.push(without.busy_cpus() / f64::from(without.cpu.initiator.machine.cpus.max(1)));
+    }
+    let found = Found::in_proportion("ms a second", median(&burnt) * 1e3, TOLERANCE, &factors)?;
+    let detail = format!("{ROUNDS} pairs of samples of {SAMPLE}, with and without it, in random order");
+    // Work in the kernel too, which the meter of the load can't tell from the path's own: here there is no such.
+    let others = Some(median(&others));
+    Ok(Found { detail, others, ..found })
+}
+
+/// What `measure` says while the spinner works, and the share of a CPU that the spinner has had by its own clock.
+fn beside_spinner<T>(cpu: Option<u32>, measure: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(T, f64)> {
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let spinner = scope.spawn(|| spin(&is_over, cpu));
+        let measured = measure();
+        is_over.store(true, Ordering::Relaxed);
+        let share = spinner.join().map_err(|_| anyhow!("the spinner panicked"))??;
+        Ok((measured?, share))
+    })
+}
+
+/// Works for half of each period and sleeps for the rest of it.
+fn spin(is_over: &AtomicBool, cpu: Option<u32>) -> anyhow::Result<f64> {
+    if let Some(cpu) = cpu {
+        pin_current_thread(&[cpu])?;
+    }
+    let (before, begun) = (thread_times(), Instant::now());
+    let mut next = begun;
+    while !is_over.load(Ordering::Relaxed) {
+        let turn = Instant::now();
+        while turn.elapsed() < PERIOD / 2 {}
+        let over = Instant::now();
+        // A turn that came too late isn't made up for.
+        next = if next + PERIOD > over { next + PERIOD } else { over + PERIOD / 2 };
+        thread::sleep(next - over);
+    }
+    Ok(thread_times().since(before).total.as_secs_f64() / begun.elapsed().as_secs_f64())
+}

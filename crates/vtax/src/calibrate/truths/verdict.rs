@@ -1,0 +1,106 @@
+//! Whether a truth was told, and whether that can be said at all.
+
+use serde::Serialize;
+use vtax_model::result::Disturbance;
+
+use super::{Found, TruthRecord};
+use crate::report;
+
+/// What is said of a truth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Verdict {
+    /// The figure is within what is accepted, and known well enough to say so.
+    Holds,
+    /// It is not within, and known well enough to say so.
+    DoesNotHold,
+    /// Neither can be said, or the figure is wrong, and other programs or the hypervisor had so much of the machine
+    /// that this may be their doing.
+    TooBusy,
+    /// Neither can be said: the samples differ too much from each other.
+    TooNoisy,
+}
+
+impl Verdict {
+    pub(super) fn of(found: &Found, load: &Disturbance) -> Verdict {
+        let Found { measured, interval, accepted: [least, most], .. } = *found;
+        let is_within = (least..=most).contains(&measured);
+        // What is counted exactly is right or wrong, however busy the machine is.
+        let is_exact = least == most;
+        let is_known = interval.is_none_or(|[low, high]| match is_within {
+            // By luck, if the interval is wider than all that is accepted.
+            true => high - low <= most - least,
+            false => high < least || low > most,
+        });
+        match (is_within, is_known) {
+            (true, true) => Verdict::Holds,
+            (false, _) if is_exact => Verdict::DoesNotHold,
+            _ if load.is_much() => Verdict::TooBusy,
+            (_, false) => Verdict::TooNoisy,
+            (false, true) => Verdict::DoesNotHold,
+        }
+    }
+
+    /// In words, loudly if it isn't good.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Verdict::Holds => "holds",
+            Verdict::DoesNotHold => "DOES NOT HOLD",
+            Verdict::TooBusy | Verdict::TooNoisy => "NOT JUDGED",
+        }
+    }
+}
+
+impl TruthRecord {
+    pub(crate) fn holds(&self) -> bool {
+        self.verdict == Verdict::Holds
+    }
+
+    /// Why nothing can be said, and what to do.
+    pub(crate) fn why_not_judged(&self) -> Option<String> {
+        match self.verdict {
+            Verdict::Holds | Verdict::DoesNotHold => None,
+            Verdict::TooBusy => {
+                let load = report::load(&self.load);
+                Some(format!("the machine was too busy to judge: {load}; calibrate again when it is idle"))
+            }
+            Verdict::TooNoisy => {
+                let what = "the samples differ too much from each other to judge";
+                Some(format!("{what}; calibrate again when the machine has less to do"))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(measured: f64, interval: Option<[f64; 2]>, accepted: [f64; 2], others: f64) -> Verdict {
+        let found =
+            Found { unit: "µs", expected: 5.0, measured, interval, accepted, others: None, detail: String::new() };
+        Verdict::of(&found, &Disturbance { other_programs: Some(others), ..Disturbance::default() })
+    }
+
+    #[test]
+    fn a_busy_machine_is_no_failure_of_the_tool() {
+        let near = [4.5, 5.5];
+        assert_eq!(verdict(5.4, Some([5.1, 5.9]), near, 0.5), Verdict::Holds);
+        assert_eq!(verdict(5.7, Some([5.6, 5.9]), near, 0.01), Verdict::DoesNotHold);
+        assert_eq!(verdict(5.7, Some([5.6, 5.9]), near, 0.06), Verdict::TooBusy);
+        assert_eq!(verdict(5.7, Some([5.4, 6.9]), near, 0.01), Verdict::TooNoisy);
+        assert_eq!(verdict(5.7, None, near, 0.01), Verdict::DoesNotHold);
+    }
+
+    #[test]
+    fn no_truth_holds_by_luck() {
+        let near = [4.5, 5.5];
+        assert_eq!(verdict(5.0, Some([3.0, 7.0]), near, 0.01), Verdict::TooNoisy);
+        assert_eq!(verdict(5.0, Some([3.0, 7.0]), near, 0.06), Verdict::TooBusy);
+    }
+
+    #[test]
+    fn a_count_is_wrong_on_a_busy_machine_too() {
+        assert_eq!(verdict(4111.0, None, [4112.0, 4112.0], 0.9), Verdict::DoesNotHold);
+    }
+}
