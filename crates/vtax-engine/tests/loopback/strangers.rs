@@ -62,7 +62,7 @@ fn amid(conducts: &[Conduct], spec: &TestSpec) -> [EndReport; 2] {
     let mut party = None;
     let outcomes = both_with(spec, &setup(), [token, token], |port, _| {
         party = Some(thread::spawn(move || {
-            thread::sleep(Duration::from_millis(300));
+            thread::sleep(Duration::from_millis(200));
             let strangers: Vec<_> = conducts.iter().filter_map(|conduct| connect(port, *conduct)).collect();
             let _: Result<(), _> = stay.recv();
             assert!(strangers.into_iter().all(is_turned_away), "a stranger was answered, or not let go");
@@ -90,16 +90,14 @@ fn run(spec: &TestSpec, conducts: &[Conduct]) {
 }
 
 fn lasting_long_enough(workload: Workload, engine: Engine, streams: u32) -> TestSpec {
-    lasting(on(engine, spec(Transport::Tcp, workload, streams)), 1_500)
+    lasting(on(engine, spec(Transport::Tcp, workload, streams)), 900)
 }
 
 #[test]
-fn four_silent_strangers_take_no_time_from_crr_or_cc() {
+fn four_silent_strangers_take_no_time() {
     let _alone = alone();
-    for workload in [crr(1, 1), Workload::Cc] {
-        for engine in ENGINES {
-            run(&lasting_long_enough(workload, engine, 1), &[Conduct::Silent; 4]);
-        }
+    for engine in ENGINES {
+        run(&lasting_long_enough(crr(1, 1), engine, 1), &[Conduct::Silent; 4]);
     }
 }
 
@@ -116,7 +114,7 @@ fn a_hundred_and_twenty_silent_strangers_take_no_time_from_crr_or_cc() {
 #[test]
 fn strangers_of_every_kind_get_nothing_and_are_counted() {
     let _alone = alone();
-    for workload in [crr(1, 1), crr(700, 20_000), Workload::Cc] {
+    for workload in [crr(700, 20_000), Workload::Cc] {
         for engine in ENGINES {
             run(&lasting_long_enough(workload, engine, 2), &CONDUCTS.repeat(10));
         }
