@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use vtax_model::{
-    cell::Instrument,
+    cell::{Cell, Instrument},
     run::{Experience, Goal, Run, RunHeader, Shown, Unreachable},
     stats::planning::LEAST_FOR_NOISE,
 };
@@ -87,8 +87,16 @@ impl Foresight {
                 format!("plan: {}{}{later}", rounds(header), about(header.nominal_seconds()))
             }
         };
-        std::iter::once(line).chain(too_few(header)).collect()
+        std::iter::once(line).chain(left_out(header)).chain(too_few(header)).collect()
     }
+}
+
+/// That `--quick` measures one of the two instruments only.
+fn left_out(header: &RunHeader) -> Option<String> {
+    let of_path = |cell: &Cell| cell.instrument == Instrument::Path;
+    (header.quick && header.study.path.is_some() && !header.study.cells.iter().any(of_path)).then(|| {
+        "--quick leaves the path's own cost out; --instrument path measures it alone, in some minutes".to_owned()
+    })
 }
 
 /// That a plan can show nothing, and what would.

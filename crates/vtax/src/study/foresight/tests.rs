@@ -170,3 +170,12 @@ fn per_cents_have_two_digits_at_most() {
     let told = [0.0005, 0.0061, 0.02, 0.0951, 0.126, 0.9].map(percent);
     assert_eq!(told, ["0.05 %", "0.6 %", "2 %", "9.5 %", "13 %", "90 %"]);
 }
+
+#[test]
+fn what_quick_leaves_out_is_told() {
+    let mut header = plan(11);
+    header.study.path = Some(header.plan);
+    assert!(!lines(&header, None).contains("--instrument path"));
+    header.quick = true;
+    assert!(lines(&header, None).contains("--quick leaves the path's own cost out; --instrument path measures it"));
+}
