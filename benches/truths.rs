@@ -80,7 +80,8 @@ impl Bench {
         serde_json::from_slice(&output.stdout).map_err(|_| said(&output))
     }
 
-    /// As the demo plans it. What is promised: with 80 % power a run shows what it says it could show.
+    /// As the demo plans it. What is promised: with 80 % power a run shows what it says it could show. It says so of
+    /// rows of which it shows nothing, as the one that has no cost.
     fn known_costs(&self, runs: usize) -> Outcome<()> {
         let rows = KNOWN.map(|(row, _)| row);
         let planted: Vec<String> = KNOWN[1..].iter().map(|(row, us)| format!("{row} = \"{}ns\"\n", us * 1e3)).collect();
@@ -179,7 +180,7 @@ fn tax<'a>(result: &'a Value, row: &str, transport: &str, test: &str, of: &str) 
 
 /// `median (least to most)`.
 fn range(values: &[f64], factor: f64, unit: &str) -> String {
-    let mut sorted: Vec<f64> = values.iter().map(|value| value * factor).collect();
+    let mut sorted: Vec<f64> = values.iter().filter(|value| value.is_finite()).map(|value| value * factor).collect();
     sorted.sort_by(f64::total_cmp);
     match sorted.as_slice() {
         [] => "-".to_owned(),

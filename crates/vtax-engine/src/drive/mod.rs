@@ -18,7 +18,11 @@ pub(crate) mod stamped;
 pub(crate) mod uring;
 mod waits;
 
-use std::{cell::RefCell, time::Duration};
+use std::{
+    cell::RefCell,
+    ops::{Deref, DerefMut},
+    time::Duration,
+};
 
 use rustix::{
     io::Errno,
@@ -158,8 +162,42 @@ pub(crate) const SPIN: u64 = 60_000;
 
 /// A thread's two buffers.
 pub(crate) struct Buffers {
-    outgoing: RefCell<Vec<u8>>,
-    incoming: RefCell<Vec<u8>>,
+    outgoing: RefCell<Pages>,
+    incoming: RefCell<Pages>,
+}
+
+/// Memory that begins with a page, as an application's own large buffers do. The allocator's begins 16 bytes
+/// later, and the kernel's copies from and to it are slower then.
+struct Pages {
+    bytes: Vec<u8>,
+    from: usize,
+    len: usize,
+}
+
+impl Pages {
+    const SIZE: usize = 4096;
+
+    fn new(len: usize, fill: u8) -> Pages {
+        let bytes = vec![fill; len + Pages::SIZE];
+        let from = bytes.as_ptr().align_offset(Pages::SIZE).min(Pages::SIZE);
+        Pages { bytes, from, len }
+    }
+}
+
+impl Deref for Pages {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.bytes[self.from..][..self.len]
+    }
+}
+
+impl DerefMut for Pages {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.from..][..self.len]
+    }
 }
 
 /// Smaller reads would make a stream's receiver pay more calls than there are messages waiting.
@@ -178,7 +216,7 @@ impl Buffers {
     pub(crate) fn new(spec: &TestSpec) -> Buffers {
         let (outgoing, incoming) = Buffers::lengths(spec);
         let fill = if outgoing * spec.streams as usize <= WRITTEN_MOST { 0x55 } else { 0 };
-        Buffers { outgoing: RefCell::new(vec![fill; outgoing]), incoming: RefCell::new(vec![0; incoming]) }
+        Buffers { outgoing: RefCell::new(Pages::new(outgoing, fill)), incoming: RefCell::new(Pages::new(incoming, 0)) }
     }
 
     /// Room for the messages of a test, to send and to receive.
