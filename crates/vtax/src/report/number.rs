@@ -64,16 +64,32 @@ pub(super) fn bound(fraction: f64) -> String {
 
 /// A cost and its interval, with as many decimals as the interval leaves meaning: `+2.6` and `[2.4, 2.8]`.
 pub(super) fn cost(cost: f64, low: f64, high: f64) -> [String; 2] {
-    let half = (high - low) / 2.0;
-    // The first digit of half the width is the last one that means something.
-    let decimals = if half > 0.0 && half.is_finite() { (-half.log10().floor()).clamp(0.0, 4.0) as usize } else { 2 };
-    let text = |value: f64| {
-        let text = format!("{value:.decimals$}");
-        // Nothing has no sign.
-        if text.parse() == Ok(0.0) { text.trim_start_matches('-').to_owned() } else { text }
-    };
-    let sign = if text(cost).parse::<f64>().is_ok_and(|value| value > 0.0) { "+" } else { "" };
-    [format!("{sign}{}", text(cost)), format!("[{}, {}]", text(low), text(high))]
+    let decimals = decimals_of((high - low) / 2.0);
+    let interval = format!("[{}, {}]", without_sign_of_zero(low, decimals), without_sign_of_zero(high, decimals));
+    [signed_cost(cost, decimals), interval]
+}
+
+/// The same with the longer half of its interval: `+2.6` and `±0.2`.
+pub(super) fn brief_cost(cost: f64, low: f64, high: f64) -> [String; 2] {
+    let half = (high - cost).max(cost - low);
+    let decimals = decimals_of(half);
+    [signed_cost(cost, decimals), format!("±{half:.decimals$}")]
+}
+
+/// The first digit of half the width is the last one that means something.
+fn decimals_of(half: f64) -> usize {
+    if half > 0.0 && half.is_finite() { (-half.log10().floor()).clamp(0.0, 4.0) as usize } else { 2 }
+}
+
+fn signed_cost(cost: f64, decimals: usize) -> String {
+    let text = without_sign_of_zero(cost, decimals);
+    let sign = if text.parse::<f64>().is_ok_and(|value| value > 0.0) { "+" } else { "" };
+    format!("{sign}{text}")
+}
+
+fn without_sign_of_zero(value: f64, decimals: usize) -> String {
+    let text = format!("{value:.decimals$}");
+    if text.parse() == Ok(0.0) { text.trim_start_matches('-').to_owned() } else { text }
 }
 
 /// A mean with half the width of its interval: `31.4 ±0.2`. The half has two digits, but no decimals that the
@@ -92,18 +108,6 @@ pub(super) fn give_or_take(mean: f64, half: Option<f64>) -> String {
 /// The interval of a ratio, in per cent of change: `[+10.1, +14.9]`.
 pub(super) fn interval(low: f64, high: f64) -> String {
     format!("[{}, {}]", signed(low), signed(high))
-}
-
-/// The same, short: with a decimal only where it means something, below ten per cent: `[10, 15]`, `[-0.2, 0.1]`.
-pub(super) fn brief_interval(low: f64, high: f64) -> String {
-    let [low, high] = [low, high].map(|ratio| (ratio - 1.0) * 100.0);
-    let decimals = usize::from(high - low < 2.0 && low.abs().max(high.abs()) < 9.95);
-    let text = |value: f64| {
-        let text = format!("{value:.decimals$}");
-        // Nothing has no sign.
-        if text.parse() == Ok(0.0) { text.trim_start_matches('-').to_owned() } else { text }
-    };
-    format!("[{}, {}]", text(low), text(high))
 }
 
 fn signed(ratio: f64) -> String {
@@ -190,10 +194,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_brief_interval_has_a_decimal_where_it_means_something() {
-        let brief = |low, high| brief_interval(1.0 + low / 100.0, 1.0 + high / 100.0);
-        let told = [brief(-0.17, 0.04), brief(16.2, 17.9), brief(-0.3, 2.4), brief(-11.4, -9.8), brief(104.6, 109.2)];
-        assert_eq!(told, ["[-0.2, 0.0]", "[16, 18]", "[0, 2]", "[-11, -10]", "[105, 109]"]);
+    fn a_brief_cost_has_the_longer_half_of_its_interval() {
+        assert_eq!(brief_cost(2.494, 2.4, 2.6), ["+2.5", "±0.1"]);
+        assert_eq!(brief_cost(-0.004, -0.02, 0.01), ["0.00", "±0.02"]);
+        assert_eq!(brief_cost(1426.4, 1200.0, 1660.0), ["+1426", "±234"]);
     }
 
     #[test]

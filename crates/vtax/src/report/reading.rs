@@ -61,10 +61,10 @@ fn short(document: &ResultDocument, published: Option<&Published>, words: bool) 
             (false, false) => "≤: costs at most; ?: not confirmed among so many",
             (false, true) => "≤: costs at most; ?: not confirmed among so many; ~: no larger than the noise floor",
         };
-        let more = if words { "More" } else { "Costs as times, CPU and more" };
+        let more = if words { "More" } else { "Levels, intervals, CPU and more" };
         lines.push(format!(
-            "Cost: against {baseline}, paired by round, with its 95 % interval; {marks}; ±: the noise floor, {baseline} against \
-             itself. {more}: --detail."
+            "Cost: against {baseline}, paired by round, with its 95 % interval, or the longer half of it (±); {marks}; \
+             {baseline}'s own ±: the noise floor, {baseline} against itself. {more}: --detail."
         ));
     }
     lines.extend(of_few_rounds(document));

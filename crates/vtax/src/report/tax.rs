@@ -17,7 +17,7 @@ use super::{
     layout::{Column, Figure, Figures, Group, Row as Line, Table},
     measure,
     notes::Notes,
-    number::{bound, brief_change, brief_interval, change, cost, interval, seconds, three_digits},
+    number::{bound, brief_change, brief_cost, change, cost, interval, seconds, three_digits},
     study::{absence, primary},
 };
 
@@ -25,7 +25,7 @@ use super::{
 const WIDE: usize = 110;
 
 /// So many groups of columns fit beside each other with level, cost and verdict; of more, a short table has the costs
-/// in per cent, one column each.
+/// without the levels, one column each.
 const GROUPS: usize = 2;
 
 /// What a table tells of each cell.
@@ -120,7 +120,10 @@ impl<'a> Costs<'a> {
         let baseline = self.document.baseline;
         let cost = match (told, of) {
             (Told::Level, _) => String::new(),
-            (Told::Share, _) => format!(", {baseline}'s ± its noise floor; the others against it in % [95 %]"),
+            (Told::Share, Metric::Goodput) => {
+                format!(", {baseline}'s ± its noise floor; what the others cost in ns/KB, ± 95 %, and in %")
+            }
+            (Told::Share, _) => format!(", {baseline}'s ± its noise floor; what the others cost, ± 95 %, and in %"),
             (Told::LevelAndCost, Metric::Goodput) => format!("; cost against {baseline} in ns/KB"),
             (Told::LevelAndCost, _) => format!("; cost against {baseline}"),
         };
@@ -154,11 +157,17 @@ impl<'a> Costs<'a> {
         told.unwrap_or_else(|| absence(record, self.notes))
     }
 
-    /// The baseline's level with its noise floor; what another row costs, in per cent.
+    /// The baseline's level with its noise floor; what another row costs, with the longer half of its interval.
     fn share(&mut self, record: &CellRecord, of: Metric) -> Figure {
         match record.tax_of(of) {
             Some(tax) if tax.verdict == Verdict::TooNoisy => Figure::text(self.word(record, tax)),
-            Some(tax) => Figure::Change([self.word(record, tax), brief_interval(tax.low, tax.high), String::new()]),
+            Some(tax) => {
+                let [cost, interval] = match &tax.delta {
+                    Some(Delta { delta, delta_low, delta_high, .. }) => brief_cost(*delta, *delta_low, *delta_high),
+                    None => of_ratio([tax.ratio, tax.low, tax.high], None),
+                };
+                Figure::Change([cost, interval, self.word(record, tax)])
+            }
             None if record.cell.row == self.document.baseline => {
                 let level = level(record, of).map_or(String::new(), |value| level_text(of, value));
                 let noise = floor(self.document, &record.cell.block(), of).map(noise).unwrap_or_default();
