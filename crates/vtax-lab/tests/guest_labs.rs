@@ -123,7 +123,7 @@ fn a_guest_that_is_killed_is_named_with_its_last_words() {
     assert!(db.process().signal(Signal::KILL).expect("ours"));
     assert!(db.process().wait_end(END).expect("ours"));
     for error in [lab.check_guests(), lab.set_mtu(Mtu::try_from(9000).expect("an MTU"))].map(Result::unwrap_err) {
-        assert!(error.to_string().starts_with("guest `db` is gone: QEMU has ended"), "{error}");
+        assert!(error.to_string().starts_with("guest `db` is gone: QEMU was ended by signal 9"), "{error}");
     }
     lab.down().expect("the rest goes");
     assert_nothing_left("shot");

@@ -15,7 +15,7 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::process::{PidfdFlags, Resource, Rlimit, WaitOptions};
+use rustix::process::{PidfdFlags, Resource, Rlimit, WaitId, WaitIdOptions, WaitOptions};
 
 use crate::error::{Result, SysError};
 
@@ -97,14 +97,24 @@ impl ProcessId {
         }
     }
 
-    /// How it ended, if it has ended and is a child of this process. Asked once: the kernel forgets it then.
-    pub fn reap(self) -> Option<ExitStatus> {
-        let pid = i32::try_from(self.pid.0).ok().and_then(rustix::process::Pid::from_raw)?;
-        if !self.exists() {
-            return None;
+    /// How it ended, if it has ended and is a child of this process that nobody has reaped.
+    pub fn ending(self) -> Option<ExitStatus> {
+        let asked = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let status = rustix::process::waitid(WaitId::Pid(self.known()?), asked).ok()??;
+        let raw = status.exit_status().map(|code| code << 8).or(status.terminating_signal())?;
+        Some(ExitStatus::from_raw(raw))
+    }
+
+    /// Lets the kernel forget a child that has ended.
+    pub fn reap(self) {
+        if let Some(pid) = self.known() {
+            let _ = rustix::process::waitpid(Some(pid), WaitOptions::NOHANG);
         }
-        let (_, status) = rustix::process::waitpid(Some(pid), WaitOptions::NOHANG).ok()??;
-        Some(ExitStatus::from_raw(status.as_raw()))
+    }
+
+    fn known(self) -> Option<rustix::process::Pid> {
+        let pid = i32::try_from(self.pid.0).ok().and_then(rustix::process::Pid::from_raw);
+        pid.filter(|_| self.exists())
     }
 
     /// A handle that stays with the process even if its pid is used again. The

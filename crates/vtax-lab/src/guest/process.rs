@@ -230,7 +230,7 @@ impl Qemu {
                 self.kill()?;
             }
         }
-        let _ = self.process.reap();
+        self.process.reap();
         Ok(())
     }
 
@@ -262,7 +262,7 @@ impl Qemu {
     }
 
     fn ended(&self) -> GuestError {
-        let status = self.process.reap();
+        let status = self.process.ending();
         GuestError::Ended { guest: self.launch.name.clone(), status, words: Box::new(self.last_words()) }
     }
 
