@@ -201,7 +201,7 @@ pub enum LabError {
 }
 
 impl LabError {
-    /// Whether a guest's QEMU fell over its own fault while the lab was built, [`GuestError::is_crash`].
+    /// Whether a guest's QEMU crashed while the lab was built: see [`GuestError::is_crash`].
     pub fn is_crash(&self) -> bool {
         match self {
             LabError::Guest(error) => error.is_crash(),

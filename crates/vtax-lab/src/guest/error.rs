@@ -255,7 +255,7 @@ fn neededby(by: &Option<String>) -> String {
 }
 
 impl GuestError {
-    /// Whether QEMU fell over its own fault: an assertion, or a forbidden access to memory.
+    /// Whether QEMU ended by a fault of its own: an assertion that failed, or a forbidden access to memory.
     pub fn is_crash(&self) -> bool {
         const FAULTS: [Signal; 5] = [Signal::ABORT, Signal::SEGV, Signal::BUS, Signal::ILL, Signal::FPE];
         let GuestError::Ended { status: Some(status), .. } = self else { return false };

@@ -48,6 +48,8 @@ const CLOSING: Duration = Duration::from_secs(2);
 pub struct Qemu {
     launch: Launch,
     process: ProcessId,
+    /// This value started it, and reaps it once it is stopped.
+    started_here: bool,
 }
 
 impl Qemu {
@@ -80,12 +82,12 @@ impl Qemu {
         let fail = |error| GuestError::Start { guest, error: Box::new(error) };
         let started = spawn(command).and_then(|child| ProcessId::of(Pid(child.id())));
         let process = started.map_err(fail)?;
-        Ok(Qemu { launch, process })
+        Ok(Qemu { launch, process, started_here: true })
     }
 
     /// A guest that another process, or this one earlier, has started.
     pub fn attach(launch: Launch, process: ProcessId) -> Qemu {
-        Qemu { launch, process }
+        Qemu { launch, process, started_here: false }
     }
 
     /// What it was started with.
@@ -230,7 +232,9 @@ impl Qemu {
                 self.kill()?;
             }
         }
-        self.process.reap();
+        if self.started_here {
+            self.process.reap();
+        }
         Ok(())
     }
 

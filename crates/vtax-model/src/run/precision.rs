@@ -6,8 +6,8 @@ use super::{Run, Sample};
 use crate::{cell::Arm, result::Metric, stats::Decision};
 
 /// What the stopping rule of a run says of each cell of the instrument that answers the study, by the cell's index;
-/// nothing if the run has no rule. Cells of rows that can't run here are left out. [`Decision::Continue`] is said of a cell that has
-/// fewer samples than the rule allows and isn't known well enough yet.
+/// nothing if the run has no rule. Cells of rows that can't run here are left out. [`Decision::Continue`] is said of
+/// a cell that has fewer samples than the rule allows and isn't known well enough yet.
 pub fn stopping_outcome(run: &Run) -> Vec<(usize, Decision)> {
     let Some(rule) = &run.header.stopping else { return Vec::new() };
     let mut figures = primary_figures(run);

@@ -6,7 +6,7 @@ use crate::{
     located::Source,
     measurement::{EndReport, MachineCpu},
     stats::{Confidence, Decision, Width},
-    study::Study,
+    study::{Study, tests::PATH},
 };
 
 /// Three rows, of which the first is the baseline; TCP RR at one MTU.
@@ -139,25 +139,16 @@ fn a_rule_may_take_more_rounds_until_it_is_met() {
 
 #[test]
 fn only_the_instrument_that_answers_gets_more_rounds() {
-    let both = header(&format!("{THREE_ROWS}{TWO_PLANS}"));
+    let both = header(&format!("{THREE_ROWS}{PATH}"));
     assert_eq!((both.study.answering(), both.rounds()), (Instrument::Path, 50));
     let longer = run(both, |_, _, _| 100.0).extended(60).expect("more rounds");
     assert_eq!((longer.rounds_of(Instrument::Path), longer.rounds_of(Instrument::System)), (60, 8));
 }
 
-const TWO_PLANS: &str = r#"
-    [path]
-    samples = 50
-    passes = 4
-    duration = "5ms"
-    stream_duration = "10ms"
-    warmup = "10ms"
-    "#;
-
 /// `sparc-t7-1` stays as it was published: what is asked for changes its plan, and not the further block's.
 #[test]
 fn a_study_that_is_answered_as_the_machine_runs_gets_more_of_these_rounds() {
-    let both = header(&format!("answer = \"system\"\n{THREE_ROWS}{TWO_PLANS}"));
+    let both = header(&format!("answer = \"system\"\n{THREE_ROWS}{PATH}"));
     assert_eq!((both.study.answering(), both.rounds()), (Instrument::System, 50));
     let longer = run(both, |_, _, _| 100.0).extended(60).expect("more rounds");
     assert_eq!((longer.rounds_of(Instrument::Path), longer.rounds_of(Instrument::System)), (50, 60));
@@ -166,7 +157,7 @@ fn a_study_that_is_answered_as_the_machine_runs_gets_more_of_these_rounds() {
 /// A precision is asked for of the cells that answer the study.
 #[test]
 fn a_stopping_rule_is_of_the_instrument_that_answers() {
-    let mut both = header(&format!("answer = \"system\"\n{THREE_ROWS}{TWO_PLANS}"));
+    let mut both = header(&format!("answer = \"system\"\n{THREE_ROWS}{PATH}"));
     both.stopping = ruled(3, 6).stopping;
     assert_eq!((both.rounds_of(Instrument::Path), both.rounds_of(Instrument::System)), (50, 6));
     let of_system = |run: &Run| {

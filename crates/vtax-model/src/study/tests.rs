@@ -220,7 +220,7 @@ fn guests_of_a_study_are_described_once_for_all_rows() {
     insta::assert_snapshot!("device_of_no_method", refused_text(&text, "paravirtual:vhost", "paravirtual:igb"));
 }
 
-const PATH: &str = r#"
+pub(crate) const PATH: &str = r#"
 [path]
 samples = 50
 passes = 4

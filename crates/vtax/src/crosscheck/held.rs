@@ -1,4 +1,4 @@
-//! What of the machine's own behaviour is held still for everybody, ours and theirs.
+//! What is the same for our engine and for all other tools: whether CPUs may sleep, and TCP's congestion control.
 
 use serde::Serialize;
 use vtax_model::options::{CongestionControl, Idle};

@@ -23,8 +23,9 @@ struct Titled<'a> {
     mtus: Vec<Mtu>,
 }
 
-/// None if both ends share a CPU, whose time is then what the tables of speed say; if no end told of its threads or nothing was compared, and where the blocks are told apart by more than their
-/// transport: their tables are for --detail.
+/// None if both ends share a CPU, for the tables of speed say its time then; if no end told of its
+/// threads; if nothing was compared. Where the blocks are told apart by more than their transport,
+/// their tables are for --detail.
 pub(super) fn table(costs: &mut Costs<'_>, blocks: &[&Block<'_>]) -> Option<Table> {
     let shared = costs.document.placement.path.is_some();
     if shared && blocks.iter().all(|block| block.instrument == Instrument::Path) {

@@ -35,8 +35,8 @@ enum Told {
     Level,
     /// Level and cost, each in a column.
     LevelAndCost,
-    /// Of the baseline the level, of all others the cost, in one column.
-    Share,
+    /// One column: the level in the baseline's row, the cost in all others.
+    CostAlone,
 }
 
 /// Builds tables of costs.
@@ -90,7 +90,7 @@ impl<'a> Costs<'a> {
         let told = match (compared, self.short && spots.len() > GROUPS) {
             (false, _) => Told::Level,
             (true, false) => Told::LevelAndCost,
-            (true, true) => Told::Share,
+            (true, true) => Told::CostAlone,
         };
         let lines: Vec<Line> = rows.iter().filter_map(|row| self.line(*row, spots, test, of, told)).collect();
         let group = |(block, mtu): &Spot<'_>| {
@@ -99,7 +99,7 @@ impl<'a> Costs<'a> {
             match told {
                 Told::Level => Group { title: named, columns: vec![level] },
                 Told::LevelAndCost => Group { title: named, columns: vec![level, Column::left("cost [95 %]")] },
-                Told::Share => Group { title: String::new(), columns: vec![Column::left(named)] },
+                Told::CostAlone => Group { title: String::new(), columns: vec![Column::left(named)] },
             }
         };
         Some(Table {
@@ -120,10 +120,10 @@ impl<'a> Costs<'a> {
         let baseline = self.document.baseline;
         let cost = match (told, of) {
             (Told::Level, _) => String::new(),
-            (Told::Share, Metric::Goodput) => {
+            (Told::CostAlone, Metric::Goodput) => {
                 format!(", {baseline}'s ± its noise floor; what the others cost in ns/KB, ± 95 %, and in %")
             }
-            (Told::Share, _) => format!(", {baseline}'s ± its noise floor; what the others cost, ± 95 %, and in %"),
+            (Told::CostAlone, _) => format!(", {baseline}'s ± its noise floor; what the others cost, ± 95 %, and in %"),
             (Told::LevelAndCost, Metric::Goodput) => format!("; cost against {baseline} in ns/KB"),
             (Told::LevelAndCost, _) => format!("; cost against {baseline}"),
         };
@@ -142,7 +142,7 @@ impl<'a> Costs<'a> {
         let mut figures = Vec::new();
         for record in records {
             match (told, record.filter(|record| level(record, of).is_some())) {
-                (Told::Share, Some(record)) => figures.push(self.share(record, of)),
+                (Told::CostAlone, Some(record)) => figures.push(self.cost_alone(record, of)),
                 _ => figures.push(self.level(record, of)),
             }
             if told == Told::LevelAndCost {
@@ -158,7 +158,7 @@ impl<'a> Costs<'a> {
     }
 
     /// The baseline's level with its noise floor; what another row costs, with the longer half of its interval.
-    fn share(&mut self, record: &CellRecord, of: Metric) -> Figure {
+    fn cost_alone(&mut self, record: &CellRecord, of: Metric) -> Figure {
         match record.tax_of(of) {
             Some(tax) if tax.verdict == Verdict::TooNoisy => Figure::text(self.word(record, tax)),
             Some(tax) => {

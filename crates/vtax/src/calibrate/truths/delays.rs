@@ -16,9 +16,9 @@ use crate::{
     study::Gaps,
 };
 
-/// Of a long delay: as a share of it.
+/// How far off the figure of a long delay may be, as a share of the delay.
 const TOLERANCE: f64 = 0.02;
-/// Of a short one, in µs: a tenth of the smallest that is made.
+/// How far off the figure of a short delay may be, in µs: a tenth of the shortest delay that is made.
 const TOLERANCE_US: f64 = 0.5;
 
 fn waits(delay: Span) -> Manners {
@@ -78,7 +78,7 @@ pub(super) fn in_turns(rig: &Rig, delay: Span) -> anyhow::Result<Found> {
     Ok(Found { detail, ..found })
 }
 
-/// In µs.
+/// The median round trip in µs.
 pub(super) fn p50(figures: &Figures) -> anyhow::Result<f64> {
     Ok(rtt(figures)?.p50 as f64 / 1e3)
 }

@@ -41,7 +41,7 @@ impl Verdict {
         }
     }
 
-    /// In words, loudly if it isn't good.
+    /// The verdict in words: in capitals unless the truth holds.
     pub(crate) fn words(self) -> &'static str {
         match self {
             Verdict::Holds => "holds",
