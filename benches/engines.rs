@@ -14,10 +14,10 @@ use std::{
 use vtax_agent::{
     link::AgentLink,
     locate,
-    measure::{Order, measure},
+    measure::{SampleOrder, measure},
 };
 use vtax_engine::{EndSetup, Station};
-use vtax_lab::{Endpoint, Facts, Lab, Lifetime, Need, World, plan};
+use vtax_lab::{Facts, Lab, LabEndpoint, Lifetime, Need, World, plan};
 use vtax_model::{
     located::Source,
     options::{Engine, Segments, TestOptions},
@@ -61,15 +61,15 @@ struct Way {
 }
 
 struct Ring<'lab> {
-    sut: &'lab Endpoint,
-    peer: &'lab Endpoint,
+    sut: &'lab LabEndpoint,
+    peer: &'lab LabEndpoint,
     agents: [AgentLink; 2],
     cpus: [u32; 2],
 }
 
 impl<'lab> Ring<'lab> {
     fn new(lab: &'lab Lab) -> Outcome<Ring<'lab>> {
-        let end = |host: &str| -> Outcome<&Endpoint> {
+        let end = |host: &str| -> Outcome<&LabEndpoint> {
             lab.host_endpoint(&host.parse()?, &"w0".parse()?).ok_or_else(|| format!("no host {host}").into())
         };
         let (sut, peer) = (end("sut")?, end("peer")?);
@@ -137,14 +137,14 @@ impl<'lab> Ring<'lab> {
         let Way { transport, workload, streams, options, both_cpus } = way;
         let warmup = Warmup::For(Span::from_millis(200));
         let spec = TestSpec { transport, workload, streams, warmup, duration: DURATION, slices: None, options };
-        let setup = |endpoint: &Endpoint, side: usize| EndSetup {
+        let setup = |endpoint: &LabEndpoint, side: usize| EndSetup {
             cpus: if both_cpus { self.cpus.to_vec() } else { vec![self.cpus[side]] },
             ..EndSetup::new(Station::Ip(IpAddr::V4(endpoint.address)))
         };
         let (initiator, responder) = (setup(self.sut, 0), setup(self.peer, 1));
         let target = responder.station.clone();
         let [sut, peer] = &self.agents;
-        let (sent, received) = measure(sut, peer, &Order { spec, initiator, responder, target, turns: None })?;
+        let (sent, received) = measure(sut, peer, &SampleOrder { spec, initiator, responder, target, turns: None })?;
         Ok(Figures::join(&spec, true, &sent, &received))
     }
 }
@@ -160,7 +160,7 @@ fn stream(transport: Transport, message: u64, options: TestOptions) -> Way {
     Way { transport, workload, streams: 1, options, both_cpus: false }
 }
 
-fn agent(lab: &Lab, endpoint: &Endpoint) -> Outcome<AgentLink> {
+fn agent(lab: &Lab, endpoint: &LabEndpoint) -> Outcome<AgentLink> {
     let mut command = Command::new(locate::agent_program(None)?);
     command.arg("--stdio").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = lab.spawn(endpoint, command)?;

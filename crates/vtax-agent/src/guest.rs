@@ -2,7 +2,7 @@
 //!
 //! There is nothing in the guest but this program, the kernel and its modules. What a system
 //! otherwise does in its first seconds is done here, as little of it as measuring needs. If it is to
-//! do more than to measure, it lives in the files of the machine outside ([`Place::root`]).
+//! do more than to measure, it lives in the files of the machine outside ([`GuestSettings::root`]).
 
 mod root;
 
@@ -30,7 +30,7 @@ use vtax_sys::{
 
 use crate::{
     port::{self, PORT, PortError},
-    server::{Measuring, ServeError, Standing},
+    server::{AgentRights, Measuring, ServeError},
 };
 
 /// Where the image has the list of modules, one file a line in the order in which they go in,
@@ -52,7 +52,7 @@ const MOUNTS: [(Pseudo, &str); 5] = [
 
 /// Why a guest can't be measured in.
 #[derive(Debug, thiserror::Error)]
-pub enum GuestError {
+pub enum SelfSetupError {
     /// Somebody started the agent so in a system that has an init already.
     #[error("this is process {pid} and not the first one of a guest; with --port it serves beside others")]
     NotFirst {
@@ -77,7 +77,7 @@ pub enum GuestError {
 
 /// What makes one guest different from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place<'a> {
+pub struct GuestSettings<'a> {
     /// The list of modules; [`MODULES`] unless somebody has said so.
     pub modules: &'a Path,
     /// The 9p share whose files take the place of the image's own, if any: read-only, what is
@@ -91,13 +91,13 @@ pub struct Place<'a> {
 /// console what it can't go on without.
 ///
 /// # Errors
-/// [`GuestError::NotFirst`], and nothing was done. Process 1 doesn't return.
-pub fn live(place: &Place<'_>) -> Result<Infallible, GuestError> {
+/// [`SelfSetupError::NotFirst`], and nothing was done. Process 1 doesn't return.
+pub fn live(place: &GuestSettings<'_>) -> Result<Infallible, SelfSetupError> {
     match std::process::id() {
         1 => {}
-        pid => return Err(GuestError::NotFirst { pid }),
+        pid => return Err(SelfSetupError::NotFirst { pid }),
     }
-    if let Err(error) = set_up(place).and_then(|()| serve(Standing::Init)) {
+    if let Err(error) = set_up(place).and_then(|()| serve(AgentRights::Init)) {
         say(&format!("vtax-agent: {error}; the guest is switched off"));
     }
     // What was said last isn't on the console yet.
@@ -110,14 +110,14 @@ pub fn live(place: &Place<'_>) -> Result<Infallible, GuestError> {
 }
 
 /// Serves on the port of a guest, whether or not it has an init of its own.
-pub fn serve(standing: Standing) -> Result<(), GuestError> {
+pub fn serve(standing: AgentRights) -> Result<(), SelfSetupError> {
     let (reader, writer) = port::open(PORT, PORT_SOON)?;
     say(READY);
     let complain = |error: &ServeError| say(&format!("vtax-agent: {error}"));
     Ok(port::serve(reader, writer, Measuring::default, standing, complain)?)
 }
 
-fn set_up(place: &Place<'_>) -> Result<(), GuestError> {
+fn set_up(place: &GuestSettings<'_>) -> Result<(), SelfSetupError> {
     for (what, target) in MOUNTS {
         mount(what, Path::new(target))?;
     }
@@ -135,8 +135,8 @@ fn set_up(place: &Place<'_>) -> Result<(), GuestError> {
     Ok(())
 }
 
-fn load_modules(list: &Path, say: impl Fn(&str)) -> Result<(), GuestError> {
-    let unread = |source| GuestError::NoList { path: list.to_owned(), source };
+fn load_modules(list: &Path, say: impl Fn(&str)) -> Result<(), SelfSetupError> {
+    let unread = |source| SelfSetupError::NoList { path: list.to_owned(), source };
     let text = fs::read_to_string(list).map_err(unread)?;
     for Listed { path, parameters, may_fail } in listed(&text) {
         match module::load(Path::new(path), parameters) {
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn only_the_first_process_takes_over_a_machine() {
-        let refused = live(&Place { modules: Path::new(MODULES), root: None, open_files: 64 })
+        let refused = live(&GuestSettings { modules: Path::new(MODULES), root: None, open_files: 64 })
             .expect_err("a test is process 1 of nothing");
         assert!(refused.to_string().contains("--port"), "{refused}");
     }

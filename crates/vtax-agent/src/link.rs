@@ -28,14 +28,14 @@ use std::{
 
 pub use error::{AgentError, Death};
 pub use guest::Running;
-pub(crate) use process::Process;
+pub(crate) use process::ChildProcess;
 use vtax_model::run::Hop;
-use wire::Wire;
-pub(crate) use wire::{Arrival, Past};
+use wire::ControlStream;
+pub(crate) use wire::{Incoming, Past};
 
 use crate::{
     clock::{EXCHANGES, Exchange, Offset, now_ns},
-    protocol::{CallId, Facts, Hello, Outcome, Reply, Request, SessionId},
+    protocol::{AgentFacts, CallId, CallOutcome, Hello, Reply, Request, SessionId},
 };
 
 /// How long an answer to a greeting is waited for, until another is tried.
@@ -49,7 +49,7 @@ pub struct AgentLink {
     hello: Hello,
     calls: AtomicU64,
     sessions: AtomicU64,
-    wire: Wire,
+    wire: ControlStream,
 }
 
 impl AgentLink {
@@ -71,7 +71,7 @@ impl AgentLink {
     /// [`spawn`](Self::spawn).
     pub fn from_child(name: &str, mut child: Child, deadline: Duration) -> Result<AgentLink, AgentError> {
         let streams = (child.stdout.take(), child.stdin.take());
-        let process = Process::adopt(child);
+        let process = ChildProcess::adopt(child);
         match streams {
             (Some(reader), Some(writer)) => AgentLink::greet(name, reader, writer, process, Past::None, deadline),
             _ => Err(AgentError::NotPiped { name: name.into() }),
@@ -88,7 +88,7 @@ impl AgentLink {
         writer: impl Write + Send + 'static,
         deadline: Duration,
     ) -> Result<AgentLink, AgentError> {
-        AgentLink::greet(name, reader, writer, Process::none(), Past::None, deadline)
+        AgentLink::greet(name, reader, writer, ChildProcess::none(), Past::None, deadline)
     }
 
     /// Greets the agent in a guest, at the host's end of its port: a unix socket of QEMU's. The
@@ -116,18 +116,19 @@ impl AgentLink {
     fn greet_guest(name: &str, socket: UnixStream, deadline: Duration) -> Result<AgentLink, AgentError> {
         let clone = || socket.try_clone().map_err(|source| AgentError::Descriptor { name: name.into(), source });
         let (reader, writer) = (clone()?, clone()?);
-        AgentLink::greet(name, reader, writer, Process::of_socket(socket), Past::Unknown, deadline)
+        AgentLink::greet(name, reader, writer, ChildProcess::of_socket(socket), Past::Unknown, deadline)
     }
 
     pub(crate) fn greet(
         name: &str,
         reader: impl Read + Send + 'static,
         writer: impl Write + Send + 'static,
-        process: Process,
+        process: ChildProcess,
         past: Past,
         deadline: Duration,
     ) -> Result<AgentLink, AgentError> {
-        let (wire, hello) = Wire::open(reader, writer, process, past, deadline).map_err(|error| error.of(name))?;
+        let (wire, hello) =
+            ControlStream::open(reader, writer, process, past, deadline).map_err(|error| error.of(name))?;
         Ok(AgentLink { name: name.into(), hello, calls: AtomicU64::new(1), sessions: AtomicU64::new(1), wire })
     }
 
@@ -177,7 +178,7 @@ impl AgentLink {
     }
 
     /// Where the agent runs.
-    pub fn describe(&self, deadline: Duration) -> Result<Facts, AgentError> {
+    pub fn describe(&self, deadline: Duration) -> Result<AgentFacts, AgentError> {
         match self.call(Request::Describe)?.wait(deadline)? {
             Reply::Facts(facts) => Ok(*facts),
             _ => Err(self.odd("describe")),
@@ -214,7 +215,7 @@ impl AgentLink {
     pub(crate) fn send(
         &self,
         request: Request,
-        answer_to: mpsc::Sender<Arrival>,
+        answer_to: mpsc::Sender<Incoming>,
         tag: usize,
     ) -> Result<&'static str, AgentError> {
         let what = verb(&request);
@@ -224,11 +225,11 @@ impl AgentLink {
     }
 
     /// What an arrival is to the caller.
-    pub(crate) fn open(&self, what: &'static str, arrival: Arrival) -> Result<Reply, AgentError> {
+    pub(crate) fn open(&self, what: &'static str, arrival: Incoming) -> Result<Reply, AgentError> {
         match arrival.outcome {
-            Ok(Outcome::Done(reply)) => Ok(reply),
-            Ok(Outcome::Output(_)) => Err(self.odd(what)),
-            Ok(Outcome::Failed(fault)) => Err(AgentError::Refused { name: self.name.to_string(), what, fault }),
+            Ok(CallOutcome::Done(reply)) => Ok(reply),
+            Ok(CallOutcome::Output(_)) => Err(self.odd(what)),
+            Ok(CallOutcome::Failed(fault)) => Err(AgentError::Refused { name: self.name.to_string(), what, fault }),
             Err(death) => Err(AgentError::Died { name: self.name.to_string(), death }),
         }
     }
@@ -247,7 +248,7 @@ impl AgentLink {
 pub struct PendingReply<'link> {
     link: &'link AgentLink,
     what: &'static str,
-    arrivals: mpsc::Receiver<Arrival>,
+    arrivals: mpsc::Receiver<Incoming>,
 }
 
 impl PendingReply<'_> {

@@ -17,10 +17,10 @@ use std::{
 
 use vtax_agent::{
     carried,
-    guest::{self, MODULES, Place},
+    guest::{self, GuestSettings, MODULES},
     limits::FLOWS_MOST,
     protocol::version_line,
-    server::{self, Measuring, Standing},
+    server::{self, AgentRights, Measuring},
 };
 use vtax_model::options::THREADS_MOST;
 use vtax_sys::process::raise_open_files;
@@ -88,7 +88,7 @@ fn serve() -> ! {
     let _ = raise_open_files(OPEN_FILES);
     let served = open_streams().map_err(|error| format!("no standard input and output: {error}"));
     let served = served.and_then(|(reader, writer)| {
-        server::serve(reader, writer, Measuring::default(), Standing::Visitor).map_err(|error| error.to_string())
+        server::serve(reader, writer, Measuring::default(), AgentRights::Visitor).map_err(|error| error.to_string())
     });
     match served {
         Ok(_) => process::exit(0),
@@ -98,23 +98,23 @@ fn serve() -> ! {
 
 fn serve_port() -> ! {
     let _ = raise_open_files(OPEN_FILES);
-    match guest::serve(Standing::Guest) {
+    match guest::serve(AgentRights::Guest) {
         Ok(()) => process::exit(0),
         Err(error) => fail(&error.to_string()),
     }
 }
 
-fn serve_guest(place: &Place<'_>) -> ! {
+fn serve_guest(place: &GuestSettings<'_>) -> ! {
     let Err(error) = guest::live(place);
     fail(&error.to_string())
 }
 
 /// From what follows `--guest`, in any order.
-fn place<'a>(options: &[&'a str]) -> Option<Place<'a>> {
-    let usual = Place { modules: Path::new(MODULES), root: None, open_files: OPEN_FILES };
+fn place<'a>(options: &[&'a str]) -> Option<GuestSettings<'a>> {
+    let usual = GuestSettings { modules: Path::new(MODULES), root: None, open_files: OPEN_FILES };
     options.chunks(2).try_fold(usual, |place, option| match *option {
-        ["--modules", list] => Some(Place { modules: Path::new(list), ..place }),
-        ["--root", tag] => Some(Place { root: Some(tag), ..place }),
+        ["--modules", list] => Some(GuestSettings { modules: Path::new(list), ..place }),
+        ["--root", tag] => Some(GuestSettings { root: Some(tag), ..place }),
         _ => None,
     })
 }

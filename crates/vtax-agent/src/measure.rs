@@ -13,18 +13,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub use error::{Cause, MeasureError, Partial};
-use party::Party;
+pub use error::{MeasureError, Partial, SampleFailure};
+use party::MeasuringAgent;
 use vtax_engine::{EndSetup, Schedule, Station, Target, Token};
 use vtax_model::{
+    endpoint::End,
     measurement::EndReport,
+    run::Skew,
     units::ByteSize,
     workload::{TestSpec, Workload},
 };
 
 use crate::{
     clock::{ClockId, Clocks, Offset, now_ns},
-    link::{AgentError, AgentLink, Arrival},
+    link::{AgentError, AgentLink, Incoming},
     protocol::Request,
 };
 
@@ -48,7 +50,7 @@ const START_MOST: Duration = Duration::from_secs(5);
 
 /// A sample to be taken.
 #[derive(Debug, Clone)]
-pub struct Order {
+pub struct SampleOrder {
     /// The test.
     pub spec: TestSpec,
     /// Where the initiator stands.
@@ -91,7 +93,7 @@ fn nanoseconds(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
-impl Order {
+impl SampleOrder {
     fn deadline(&self) -> Duration {
         let turns = self.turns.as_ref().map_or(Duration::ZERO, |turns| turns.ends);
         deadline(&self.spec).saturating_add(turns)
@@ -100,41 +102,22 @@ impl Order {
 
 /// A sample and the agents that take it.
 #[derive(Debug)]
-pub struct Pair<'link> {
+pub struct AgentPair<'link> {
     /// Connects, and drives the test.
     pub initiator: &'link AgentLink,
     /// Is connected to.
     pub responder: &'link AgentLink,
     /// What to do.
-    pub order: Order,
-}
-
-/// One of the two ends of a test.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// Who connects.
-    Initiator,
-    /// Who is connected to.
-    Responder,
+    pub order: SampleOrder,
 }
 
 /// Samples that were taken at the same time.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Parallel {
+pub struct ParallelReports {
     /// Of the initiator and of the responder of each pair.
     pub reports: Vec<(EndReport, EndReport)>,
     /// How well the start was common.
     pub skew: Skew,
-}
-
-/// How well a common start was one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Skew {
-    /// Between the first and the last initiator's first message.
-    pub spread: Duration,
-    /// How far off that may be, because the machines' clocks were compared over the control
-    /// streams; zero if all initiators read one clock.
-    pub uncertainty: Duration,
 }
 
 /// Takes a sample: the reports of the initiator and of the responder.
@@ -144,22 +127,25 @@ pub struct Skew {
 pub fn measure(
     initiator: &AgentLink,
     responder: &AgentLink,
-    order: &Order,
+    order: &SampleOrder,
 ) -> Result<(EndReport, EndReport), MeasureError> {
-    let mut all = measure_all(&[Pair { initiator, responder, order: order.clone() }])?;
+    let mut all = measure_all(&[AgentPair { initiator, responder, order: order.clone() }])?;
     Ok(all.reports.pop().expect("one report of each end for each pair"))
 }
 
 /// Takes a sample of each pair, all at the same time. One pair alone starts at once.
 ///
 /// If one fails they all do: figures of a load that was not the whole one are worth nothing.
-pub fn measure_all(pairs: &[Pair<'_>]) -> Result<Parallel, MeasureError> {
+pub fn measure_all(pairs: &[AgentPair<'_>]) -> Result<ParallelReports, MeasureError> {
     measure_watched(pairs, |_| ())
 }
 
 /// The same. `on_start` is told when the initiators start, once all are asked to: that is then, a
 /// moment ago or soon.
-pub fn measure_watched(pairs: &[Pair<'_>], on_start: impl FnOnce(Instant)) -> Result<Parallel, MeasureError> {
+pub fn measure_watched(
+    pairs: &[AgentPair<'_>],
+    on_start: impl FnOnce(Instant),
+) -> Result<ParallelReports, MeasureError> {
     let mut sample = Sample::of(pairs);
     sample.prepare()?;
     let clocks = sample.read_clocks()?;
@@ -169,7 +155,7 @@ pub fn measure_watched(pairs: &[Pair<'_>], on_start: impl FnOnce(Instant)) -> Re
     sample.check_files()?;
     let reports = sample.reports();
     let skew = skew(reports.iter().map(|(initiator, _)| initiator.started_ns).zip(clocks.iter().copied()));
-    Ok(Parallel { reports, skew })
+    Ok(ParallelReports { reports, skew })
 }
 
 /// How long a test may take, from its start until it is given up.
@@ -195,21 +181,21 @@ type ClockOf = (ClockId, Offset);
 
 /// Both ends of all pairs, on their way through the steps.
 struct Sample<'link> {
-    pairs: &'link [Pair<'link>],
+    pairs: &'link [AgentPair<'link>],
     /// Initiator and responder of one pair after another; their positions are the tags of their
     /// answers.
-    parties: Vec<Party<'link>>,
-    answer_to: Sender<Arrival>,
-    arrivals: Receiver<Arrival>,
+    parties: Vec<MeasuringAgent<'link>>,
+    answer_to: Sender<Incoming>,
+    arrivals: Receiver<Incoming>,
 }
 
 impl<'link> Sample<'link> {
-    fn of(pairs: &'link [Pair<'link>]) -> Sample<'link> {
+    fn of(pairs: &'link [AgentPair<'link>]) -> Sample<'link> {
         let (answer_to, arrivals) = mpsc::channel();
-        let ends = |(pair, Pair { initiator, responder, .. }): (usize, &Pair<'link>)| {
+        let ends = |(pair, AgentPair { initiator, responder, .. }): (usize, &AgentPair<'link>)| {
             let token = Token::random();
             [(End::Initiator, *initiator), (End::Responder, *responder)]
-                .map(|(end, link)| Party::new(pair, end, link, token))
+                .map(|(end, link)| MeasuringAgent::new(pair, end, link, token))
         };
         let parties = pairs.iter().enumerate().flat_map(ends).collect();
         Sample { pairs, parties, answer_to, arrivals }
@@ -218,7 +204,7 @@ impl<'link> Sample<'link> {
     /// Files are made before anyone waits for them, and once for all samples that send them. One
     /// after the other: pairs may share an agent, and so the file.
     fn prepare(&self) -> Result<(), MeasureError> {
-        for (index, Pair { initiator, order, .. }) in self.pairs.iter().enumerate() {
+        for (index, AgentPair { initiator, order, .. }) in self.pairs.iter().enumerate() {
             let (Workload::File { size }, Some(directory)) = (order.spec.workload, &order.initiator.directory) else {
                 continue;
             };
@@ -227,7 +213,7 @@ impl<'link> Sample<'link> {
             if let Err(error) = pending.and_then(|pending| pending.wait(CONTROL + file_time(size))) {
                 // The answer may only be late: nothing is to go on.
                 let _ = initiator.cancel(session);
-                return Err(self.failure(index, Cause::alone(End::Initiator, error)));
+                return Err(self.failure(index, SampleFailure::alone(End::Initiator, error)));
             }
         }
         Ok(())
@@ -237,17 +223,17 @@ impl<'link> Sample<'link> {
     fn read_clocks(&self) -> Result<InitiatorClocks, MeasureError> {
         let mut clocks = Clocks::new();
         let mut of = Vec::new();
-        let alone = matches!(self.pairs, [Pair { order: Order { turns: None, .. }, .. }]);
+        let alone = matches!(self.pairs, [AgentPair { order: SampleOrder { turns: None, .. }, .. }]);
         for (index, pair) in self.pairs.iter().enumerate().filter(|_| !alone) {
             let id = clocks.of(pair.initiator);
-            let id = id.map_err(|error| self.failure(index, Cause::alone(End::Initiator, error)))?;
+            let id = id.map_err(|error| self.failure(index, SampleFailure::alone(End::Initiator, error)))?;
             of.push((id, clocks.offset(id)));
         }
         Ok(InitiatorClocks { of, slowest: clocks.slowest })
     }
 
     fn listen(&mut self) -> Result<(), MeasureError> {
-        self.ask(End::Responder, |party, Pair { order, .. }| Request::Listen {
+        self.ask(End::Responder, |party, AgentPair { order, .. }| Request::Listen {
             session: party.session,
             spec: order.spec,
             setup: order.responder.clone(),
@@ -259,12 +245,12 @@ impl<'link> Sample<'link> {
     fn connect(&mut self) -> Result<(), MeasureError> {
         let targets: Vec<Option<Target>> = self.parties.iter_mut().map(|party| party.target.take()).collect();
         self.ask(End::Responder, |party, _| Request::Finish { session: party.session });
-        let target = |party: &Party<'_>, order: &Order| {
+        let target = |party: &MeasuringAgent<'_>, order: &SampleOrder| {
             // The responder stands behind its initiator.
             let bound = targets[2 * party.pair + 1].clone().expect("every responder said where it listens");
             bound.reached_at(&order.target)
         };
-        self.ask(End::Initiator, |party, Pair { order, .. }| Request::Connect {
+        self.ask(End::Initiator, |party, AgentPair { order, .. }| Request::Connect {
             session: party.session,
             spec: order.spec,
             setup: order.initiator.clone(),
@@ -294,7 +280,7 @@ impl<'link> Sample<'link> {
     }
 
     /// Asks all ends of one kind. One that can't be asked has failed.
-    fn ask(&mut self, end: End, request: impl Fn(&Party<'_>, &Pair<'_>) -> Request) {
+    fn ask(&mut self, end: End, request: impl Fn(&MeasuringAgent<'_>, &AgentPair<'_>) -> Request) {
         for (tag, party) in self.parties.iter_mut().enumerate().filter(|(_, party)| party.end == end) {
             let request = request(party, &self.pairs[party.pair]);
             party.ask(request, &self.answer_to, tag);
@@ -304,21 +290,21 @@ impl<'link> Sample<'link> {
     /// Waits until all ends of one kind have answered. If anyone fails, or the time is up,
     /// everyone is cancelled.
     fn settle(&mut self, end: End, limit: Limit) -> Result<(), MeasureError> {
-        let open = |party: &Party<'_>| party.end == end && party.is_asked();
-        self.collect(limit, |parties| parties.iter().any(open) && !parties.iter().any(Party::has_failed));
-        let failed = self.parties.iter().any(Party::has_failed);
+        let open = |party: &MeasuringAgent<'_>| party.end == end && party.is_asked();
+        self.collect(limit, |parties| parties.iter().any(open) && !parties.iter().any(MeasuringAgent::has_failed));
+        let failed = self.parties.iter().any(MeasuringAgent::has_failed);
         let late = self.parties.iter().find(|party| open(party)).filter(|_| !failed);
         let late = late.and_then(|party| party.late(limit.most));
         if !failed && late.is_none() {
             return Ok(());
         }
         self.cancel();
-        self.collect(Limit::of(GIVE_UP), |parties| parties.iter().any(Party::is_asked));
+        self.collect(Limit::of(GIVE_UP), |parties| parties.iter().any(MeasuringAgent::is_asked));
         Err(self.verdict(late, limit.most))
     }
 
     /// Takes answers while `more` are wanted and the time isn't up.
-    fn collect(&mut self, limit: Limit, more: impl Fn(&[Party<'link>]) -> bool) {
+    fn collect(&mut self, limit: Limit, more: impl Fn(&[MeasuringAgent<'link>]) -> bool) {
         while more(&self.parties) {
             let Ok(arrival) = self.arrivals.recv_timeout(limit.remaining()) else {
                 return;
@@ -348,11 +334,11 @@ impl<'link> Sample<'link> {
         let (pair, end, error) = errors.remove(cause.expect("somebody failed or was late"));
         let in_pair = |(other, _, error): &Blame| *other == pair && !error.is_cancelled();
         let other = errors.into_iter().find(in_pair).map(|(_, _, error)| Box::new(error));
-        self.failure(pair, Cause::End { end, error, other })
+        self.failure(pair, SampleFailure::End { end, error, other })
     }
 
     /// With what every end has seen until now.
-    fn failure(&self, pair: usize, cause: Cause) -> MeasureError {
+    fn failure(&self, pair: usize, cause: SampleFailure) -> MeasureError {
         let partial = self.parties.chunks(2).map(|ends| Partial {
             initiator: ends[0].seen().cloned().map(Box::new),
             responder: ends[1].seen().cloned().map(Box::new),
@@ -372,7 +358,7 @@ impl<'link> Sample<'link> {
     }
 
     fn reports(self) -> Vec<(EndReport, EndReport)> {
-        let mut reports = self.parties.into_iter().filter_map(Party::into_report);
+        let mut reports = self.parties.into_iter().filter_map(MeasuringAgent::into_report);
         std::iter::from_fn(|| Some((reports.next()?, reports.next()?))).collect()
     }
 }

@@ -26,7 +26,7 @@ pub use device::{PortReader, PortWriter, open};
 use crate::{
     conversations::Conversations,
     frame::FrameError,
-    server::{self, Engine, Parting, ServeError, Standing},
+    server::{self, AgentRights, Parting, ServeError, TestEngine},
 };
 
 /// The name of the port that vtax gives its guests.
@@ -87,13 +87,13 @@ pub fn serve<R, W, E>(
     reader: R,
     mut writer: W,
     engine: impl Fn() -> E,
-    standing: Standing,
+    standing: AgentRights,
     mut complain: impl FnMut(&ServeError),
 ) -> Result<(), PortError>
 where
     R: Read + Send + 'static,
     W: Write,
-    E: Engine,
+    E: TestEngine,
 {
     let current = Arc::new(AtomicU64::new(0));
     let (introduce, conversations) = mpsc::sync_channel(1);

@@ -16,7 +16,7 @@
 //! ```
 //!
 //! Answers come when they are ready, in any order, and one for each call; before the answer to a
-//! [`Request::Run`] there may be its [`Outcome::Output`]s. A *session* is one end of one sample; its
+//! [`Request::Run`] there may be its [`CallOutcome::Output`]s. A *session* is one end of one sample; its
 //! id is chosen by the coordinator, as it has to be able to cancel a session whose first
 //! answer hasn't come. An initiator's session is connected first and started by a call of its
 //! own, so that many can start at one moment.
@@ -146,10 +146,10 @@ pub enum Request {
         /// New on this agent.
         session: SessionId,
         /// Which link, and how.
-        attachment: Attachment,
+        attachment: LinkSetup,
     },
     /// Run a program in the guest that the agent is in, in a process group of its own. A session
-    /// until it has ended. [`Reply::Ran`], and with a window [`Outcome::Output`]s before it.
+    /// until it has ended. [`Reply::Ran`], and with a window [`CallOutcome::Output`]s before it.
     Run {
         /// New on this agent.
         session: SessionId,
@@ -195,7 +195,7 @@ pub enum Request {
 
 /// A link of a guest and what it is to be like.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Attachment {
+pub struct LinkSetup {
     /// Its hardware address, written `02:00:5e:10:00:01`.
     pub mac: String,
     /// Its MTU.
@@ -229,24 +229,24 @@ pub struct Answer {
     /// The call's.
     pub id: CallId,
     /// What came of it.
-    pub outcome: Outcome,
+    pub outcome: CallOutcome,
 }
 
 /// What came of a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Outcome {
+pub enum CallOutcome {
     /// As asked.
     Done(Reply),
     /// Not as asked.
     Failed(Fault),
     /// Not the end of it: what a program has just written. The call's answer is still to come.
-    Output(Output),
+    Output(ProgramOutput),
 }
 
 /// A piece of what a program writes, as it comes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Output {
+pub struct ProgramOutput {
     /// Where it was written to.
     pub stream: Stream,
     /// As written; in base64 on the wire.
@@ -285,7 +285,7 @@ pub enum Reply {
         now_ns: u64,
     },
     /// Where the agent runs.
-    Facts(Box<Facts>),
+    Facts(Box<AgentFacts>),
     /// The link, if packets to that address leave by one.
     Route(Vec<Hop>),
     /// The link is up and has a carrier.
@@ -358,7 +358,7 @@ pub enum FaultKind {
 
 /// Where an agent runs: what of its environment bears upon the figures.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Facts {
+pub struct AgentFacts {
     /// The machine, as a result describes it.
     pub environment: Environment,
     /// The kernel's build, as `uname -v` prints it.

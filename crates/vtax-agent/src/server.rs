@@ -19,8 +19,8 @@ use std::{
     thread,
 };
 
-use desk::{Desk, Event};
-pub use engine::{Bound, Connected, Engine, Measuring, Ready};
+use desk::{OwnerEvent, SessionOwner};
+pub use engine::{Bound, Connected, Measuring, ReadyInitiator, TestEngine};
 pub(crate) use facts::boot_id;
 
 use crate::{
@@ -56,7 +56,7 @@ pub enum ServeError {
 
 /// What the machine is to the agent that runs on it, and so what it may do to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum AgentRights {
     /// Somebody else's: the agent measures, and changes nothing.
     Visitor,
     /// A guest that is there to be measured in: its links are set up and its programs run on order.
@@ -78,11 +78,11 @@ pub enum Parting {
 ///
 /// On return every session has been cancelled and, if it could be within half a second, has
 /// put away what it had. What hasn't ended goes with the process: exit after this.
-pub fn serve<R, W, E>(reader: R, mut writer: W, engine: E, standing: Standing) -> Result<Parting, ServeError>
+pub fn serve<R, W, E>(reader: R, mut writer: W, engine: E, standing: AgentRights) -> Result<Parting, ServeError>
 where
     R: Read + Send + 'static,
     W: Write,
-    E: Engine,
+    E: TestEngine,
 {
     let mut reader = BufReader::new(reader);
     greet(&mut reader, &mut writer)?;
@@ -90,7 +90,7 @@ where
     let calls = events.clone();
     let read = move || read_calls(&mut reader, &calls);
     thread::Builder::new().name("control".into()).spawn(read).map_err(ServeError::Thread)?;
-    Ok(Desk::new(writer, engine, standing, events).run(&inbox)?)
+    Ok(SessionOwner::new(writer, engine, standing, events).run(&inbox)?)
 }
 
 /// Says who we are to anyone who greets, so that a coordinator of another version can name
@@ -112,14 +112,14 @@ fn write_whole(writer: &mut impl Write, bytes: &[u8]) -> Result<(), FrameError> 
 }
 
 /// Until the stream or the owner is gone.
-fn read_calls(reader: &mut impl Read, events: &SyncSender<Event>) {
+fn read_calls(reader: &mut impl Read, events: &SyncSender<OwnerEvent>) {
     loop {
         let event = match next_call(reader) {
             Ok(Some(event)) => event,
-            Ok(None) => Event::StreamEnded(Ok(())),
-            Err(error) => Event::StreamEnded(Err(error)),
+            Ok(None) => OwnerEvent::StreamEnded(Ok(())),
+            Err(error) => OwnerEvent::StreamEnded(Err(error)),
         };
-        let last = matches!(event, Event::StreamEnded(_));
+        let last = matches!(event, OwnerEvent::StreamEnded(_));
         if events.send(event).is_err() || last {
             return;
         }
@@ -127,7 +127,7 @@ fn read_calls(reader: &mut impl Read, events: &SyncSender<Event>) {
 }
 
 /// A body that is no call but has an id can be answered; one without ends the stream.
-fn next_call(reader: &mut impl Read) -> Result<Option<Event>, FrameError> {
+fn next_call(reader: &mut impl Read) -> Result<Option<OwnerEvent>, FrameError> {
     #[derive(serde::Deserialize)]
     struct OnlyId {
         id: CallId,
@@ -136,9 +136,9 @@ fn next_call(reader: &mut impl Read) -> Result<Option<Event>, FrameError> {
         return Ok(None);
     };
     match frame::parse::<Call>(&body) {
-        Ok(call) => Ok(Some(Event::Called(Box::new(call)))),
+        Ok(call) => Ok(Some(OwnerEvent::Called(Box::new(call)))),
         Err(error) => match frame::parse::<OnlyId>(&body) {
-            Ok(OnlyId { id }) => Ok(Some(Event::Misread { id, error })),
+            Ok(OnlyId { id }) => Ok(Some(OwnerEvent::Misread { id, error })),
             Err(_) => Err(error),
         },
     }

@@ -26,10 +26,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub use error::{SshError, SshHostError, Stage};
+pub use error::{SshError, SshHostError, SshStep};
 use pipes::{PipeError, Pipes};
-use program::Program;
-use script::{Progress, Script};
+use program::AgentProgram;
+use script::{Script, ScriptProgress};
 
 use crate::{
     link::{AgentLink, Past},
@@ -85,7 +85,7 @@ impl Ssh {
     /// See [`connect`].
     pub fn connect(&self, host: &str, program: &Path, deadline: Duration) -> Result<AgentLink, SshError> {
         check(host)?;
-        let program = Program::read(program, deadline)?;
+        let program = AgentProgram::read(program, deadline)?;
         let script = Script::new(&version_line(), program.bytes.len());
         let name = format!("ssh:{host}");
         let pipes = self.start(host, &script)?;
@@ -117,7 +117,7 @@ impl Ssh {
 /// A login whose script is running.
 struct Login<'a> {
     host: &'a str,
-    program: &'a Program,
+    program: &'a AgentProgram,
     script: &'a Script,
     deadline: Duration,
     pipes: Pipes,
@@ -126,14 +126,14 @@ struct Login<'a> {
 impl Login<'_> {
     /// Until an agent runs there that waits to be greeted.
     fn proceed(mut self) -> Result<Pipes, SshError> {
-        let mut stage = Stage::Login;
+        let mut stage = SshStep::Login;
         for _ in 0..=COPIES_MOST {
             match self.progress(stage)? {
-                Progress::Starts => return Ok(self.pipes),
-                Progress::Wants { system, machine } => self.check_machine(&system, &machine)?,
-                Progress::NoPlace { tried } => return Err(self.no_place(tried)),
+                ScriptProgress::Starts => return Ok(self.pipes),
+                ScriptProgress::Wants { system, machine } => self.check_machine(&system, &machine)?,
+                ScriptProgress::NoPlace { tried } => return Err(self.no_place(tried)),
             }
-            stage = Stage::Copy;
+            stage = SshStep::Copy;
             let sent = self.pipes.write(&self.program.bytes, self.deadline);
             sent.map_err(|error| self.blame(stage, error, &[]))?;
         }
@@ -141,7 +141,7 @@ impl Login<'_> {
     }
 
     /// The script's next line, after whatever else was printed.
-    fn progress(&mut self, stage: Stage) -> Result<Progress, SshError> {
+    fn progress(&mut self, stage: SshStep) -> Result<ScriptProgress, SshError> {
         let until = Instant::now() + self.deadline;
         let mut noise = Vec::new();
         while noise.len() <= NOISE_MOST {
@@ -172,7 +172,7 @@ impl Login<'_> {
     }
 
     /// With what was printed instead of the script's next line.
-    fn blame(&self, stage: Stage, error: PipeError, noise: &[u8]) -> SshError {
+    fn blame(&self, stage: SshStep, error: PipeError, noise: &[u8]) -> SshError {
         let host = self.host.to_owned();
         match error {
             PipeError::Late => SshError::Silent { host, stage, deadline: self.deadline, words: self.words(noise) },

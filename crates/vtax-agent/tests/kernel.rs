@@ -8,8 +8,8 @@ use std::{
 
 use vtax_agent::{
     link::{AgentError, AgentLink},
-    protocol::{Attached, Attachment, FaultKind},
-    server::{Measuring, Standing, serve},
+    protocol::{Attached, FaultKind, LinkSetup},
+    server::{AgentRights, Measuring, serve},
 };
 use vtax_model::units::Mtu;
 use vtax_sys::{
@@ -43,7 +43,7 @@ fn guest() -> Guest {
     let agent = namespace.run(|| {
         let reader = theirs.try_clone().expect("cloned");
         // Threads are in the namespace of the thread that starts them.
-        thread::spawn(move || drop(serve(reader, theirs, Measuring::default(), Standing::Guest)))
+        thread::spawn(move || drop(serve(reader, theirs, Measuring::default(), AgentRights::Guest)))
     });
     let reader = ours.try_clone().expect("cloned");
     let link = AgentLink::from_streams("guest stage", reader, ours, SOON).expect("greeted");
@@ -54,7 +54,7 @@ impl Guest {
     fn attach(&self, mac: &str, mtu: i64, addresses: &[&str]) -> Result<Attached, AgentError> {
         let addresses = addresses.iter().map(|address| address.parse().expect("an address")).collect();
         let mtu = Mtu::try_from(mtu).expect("possible");
-        self.link.as_ref().expect("greeted").attach(&Attachment { mac: mac.into(), mtu, addresses })
+        self.link.as_ref().expect("greeted").attach(&LinkSetup { mac: mac.into(), mtu, addresses })
     }
 
     fn nic(&self) -> Link {

@@ -13,9 +13,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use vtax_agent::{
     frame::{self, HELLO_MOST, MAGIC, REPLY_MOST, REQUEST_MOST, encode, parse, read_frame},
     link::{AgentError, AgentLink},
-    measure::{Cause, Order, Pair, Partial, measure, measure_all},
+    measure::{AgentPair, Partial, SampleFailure, SampleOrder, measure, measure_all},
     protocol::{
-        Answer, Call, CallId, FaultKind, Greeting, Hello, Outcome, PROTOCOL, Reply, Request, SessionId, VERSION,
+        Answer, Call, CallId, CallOutcome, FaultKind, Greeting, Hello, PROTOCOL, Reply, Request, SessionId, VERSION,
     },
 };
 use vtax_engine::{EndSetup, Station, Token};
@@ -62,8 +62,8 @@ fn setup() -> EndSetup {
     EndSetup::new(Station::Ip(LOOPBACK))
 }
 
-fn order(spec: TestSpec) -> Order {
-    Order { spec, initiator: setup(), responder: setup(), target: Station::Ip(LOOPBACK), turns: None }
+fn order(spec: TestSpec) -> SampleOrder {
+    SampleOrder { spec, initiator: setup(), responder: setup(), target: Station::Ip(LOOPBACK), turns: None }
 }
 
 /// The most that a process ever had in memory, the pages of its own file left out, in kB.
@@ -184,7 +184,7 @@ fn a_sample_can_be_cancelled_from_another_thread() {
         sample.join().expect("no panic").expect_err("cancelled")
     });
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
-    assert!(matches!(*failed.cause, Cause::End { .. }), "{failed:?}");
+    assert!(matches!(*failed.cause, SampleFailure::End { .. }), "{failed:?}");
     assert!(measure(&both, &both, &order(rr(50))).is_ok());
 }
 
@@ -193,7 +193,7 @@ fn pairs_start_at_one_moment() {
     let agents = [agent("zone a"), agent("zone b"), agent("zone c"), agent("zone d")];
     let [a, b, c, d] = agents.each_ref();
     assert!(a.hello().one_clock(b.hello()) && a.hello().one_machine(b.hello()));
-    let pairs = [(a, b), (c, d), (a, d)].map(|(initiator, responder)| Pair {
+    let pairs = [(a, b), (c, d), (a, d)].map(|(initiator, responder)| AgentPair {
         initiator,
         responder,
         order: order(TestSpec { warmup: Warmup::NONE, ..rr(200) }),
@@ -235,7 +235,7 @@ fn a_hostile_order_is_refused_by_name() {
     let (initiator, responder) = (agent("zone a"), agent("zone b"));
     let hostile = order(TestSpec { streams: u32::MAX, ..rr(50) });
     let refused = measure(&initiator, &responder, &hostile).expect_err("hostile");
-    let Cause::End { error: AgentError::Refused { fault, .. }, .. } = &*refused.cause else {
+    let SampleFailure::End { error: AgentError::Refused { fault, .. }, .. } = &*refused.cause else {
         panic!("{refused:?}");
     };
     assert_eq!(fault.kind, FaultKind::Refused);
@@ -323,7 +323,7 @@ fn standard_output_has_frames_and_nothing_else() {
     while let Some(body) = read_frame(&mut stream, REPLY_MOST).expect("frames to the end") {
         answers.push(parse::<Answer>(&body).expect("an answer"));
     }
-    let describes = |answer: &Answer| matches!(answer.outcome, Outcome::Done(Reply::Facts(_)));
+    let describes = |answer: &Answer| matches!(answer.outcome, CallOutcome::Done(Reply::Facts(_)));
     assert!(answers.iter().any(|answer| answer.id == CallId(2) && describes(answer)), "{answers:?}");
 }
 

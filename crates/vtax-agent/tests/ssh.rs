@@ -14,7 +14,7 @@ use std::{
 use tempfile::TempDir;
 use vtax_agent::{
     protocol::{PROTOCOL, VERSION},
-    ssh::{Ssh, SshError, Stage},
+    ssh::{Ssh, SshError, SshStep},
 };
 
 const SOON: Duration = Duration::from_secs(20);
@@ -138,7 +138,7 @@ fn a_banner_is_passed_over() {
 #[test]
 fn a_login_that_fails_is_told_in_its_own_words() {
     let error = Host { login: "echo Permission denied >&2; exit 255".into(), ..Host::new() }.refusal();
-    assert!(matches!(error, SshError::Ended { stage: Stage::Login, .. }), "{error:?}");
+    assert!(matches!(error, SshError::Ended { stage: SshStep::Login, .. }), "{error:?}");
     let text = error.to_string();
     for part in ["login at stage", "255", "Permission denied", "ssh -o BatchMode=yes stage true"] {
         assert!(text.contains(part), "no {part} in: {text}");
@@ -152,7 +152,7 @@ fn a_login_that_hangs_has_a_deadline() {
     let host = Host { login: "exec sleep 60".into(), ..Host::new() };
     let start = Instant::now();
     let error = host.ssh().connect("stage", Path::new(AGENT), Duration::from_millis(300)).expect_err("silent");
-    assert!(matches!(error, SshError::Silent { stage: Stage::Login, .. }), "{error:?}");
+    assert!(matches!(error, SshError::Silent { stage: SshStep::Login, .. }), "{error:?}");
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     let missing = Ssh::by("vtax-no-such-ssh", [""; 0]).connect("stage", Path::new(AGENT), SOON).expect_err("missing");
     assert!(missing.to_string().contains("install the OpenSSH client"), "{missing}");
@@ -202,7 +202,7 @@ fn no_place_at_all_is_told_place_by_place() {
 fn a_copy_that_is_cut_leaves_nothing() {
     let host = Host { login: "head -c 100000 | sh -c \"$1\"".into(), ..Host::new() };
     let error = host.refusal();
-    assert!(matches!(error, SshError::Ended { stage: Stage::Copy, .. }), "{error:?}");
+    assert!(matches!(error, SshError::Ended { stage: SshStep::Copy, .. }), "{error:?}");
     assert!(error.to_string().contains("the copy of the agent at stage failed"), "{error}");
     soon("the script removes its folder", || host.left().is_empty());
 }

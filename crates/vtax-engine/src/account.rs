@@ -1,7 +1,7 @@
 //! What is counted, and when.
 //!
-//! The large state, a histogram above all, is one [`Ledger`] a thread, never one a flow. A workload
-//! talks to its thread's [`Desk`]: that it has begun, whether it is still warming up, that its
+//! The large state, a histogram above all, is one [`ThreadCounts`] a thread, never one a flow. A workload
+//! talks to its thread's [`ThreadRecorder`]: that it has begun, whether it is still warming up, that its
 //! measured time is open, what it completed. [`Shared`] is what the desks of one end agree on, and
 //! [`report`] joins the ledgers to the end's report.
 //!
@@ -20,8 +20,8 @@ mod shared;
 mod stages;
 mod warming;
 
-pub(crate) use desk::Desk;
-pub(crate) use ledger::{Ledger, Unit, Way};
+pub(crate) use desk::ThreadRecorder;
+pub(crate) use ledger::{Counted, Sender, ThreadCounts};
 pub(crate) use meter::Meter;
 pub(crate) use report::merge;
 pub(crate) use session::Begun;

@@ -19,17 +19,17 @@ use vtax_sys::{
 };
 
 use crate::{
-    account::{Begun, Desk, Ledger, Meter, Shared, Unit, merge},
+    account::{Begun, Counted, Meter, Shared, ThreadCounts, ThreadRecorder, merge},
     drive::{
         blocking::{Blocking, spin_until},
-        ready::Ready,
+        ready::EpollPoller,
         uring::Uring,
     },
     error::{EngineError, Failed},
     flow::Flow,
     place::{EndSetup, Schedule},
     role::Role,
-    task::accept::Places,
+    task::accept::FlowPlaces,
 };
 
 use gate::Gate;
@@ -53,7 +53,7 @@ pub(crate) fn run(
         Ok(hold) => (hold, None),
         Err(error) => (None, Some(error.to_string())),
     };
-    let unit = Unit::of(spec, role.initiates);
+    let unit = Counted::of(spec, role.initiates);
     let shared = Shared::new(&role.session, unit, threads, role.awaited(), schedule, idle_not_held);
     let crew = Crew { role, shared: &shared, cpus: &setup.cpus, threads, gate: Gate::default() };
     let accounts = crew.run(conduct)?;
@@ -93,7 +93,7 @@ struct Crew<'a> {
     gate: Gate,
 }
 
-type Account<'a> = (Ledger, Meter<'a>);
+type Account<'a> = (ThreadCounts, Meter<'a>);
 
 impl<'a> Crew<'a> {
     fn run(&self, conduct: impl FnOnce(&Shared) -> Result<(), EngineError>) -> Result<Vec<Account<'a>>, EngineError> {
@@ -137,7 +137,7 @@ impl<'a> Crew<'a> {
         // Of the first only, lest it be counted once a thread. Between slices the machine does something else.
         let machine = (thread == 0 && !self.shared.is_sliced()).then(MachineMeter::open).transpose();
         let (machine, opened) = machine.map_or_else(|error| (None, Err(error)), |machine| (machine, Ok(())));
-        let desk = Desk::new(self.shared, thread, Meter::new(flows, senders, machine, cpu), tasks.len());
+        let desk = ThreadRecorder::new(self.shared, thread, Meter::new(flows, senders, machine, cpu), tasks.len());
         let begun = pinned.and(opened).map_err(EngineError::from).and_then(|()| self.await_start());
         let session = match begun.and_then(|()| self.drive_session(thread, &tasks, &desk)) {
             Ok(session) => session,
@@ -156,7 +156,7 @@ impl<'a> Crew<'a> {
         &self,
         thread: usize,
         tasks: &[usize],
-        desk: &Desk<'_>,
+        desk: &ThreadRecorder<'_>,
     ) -> Result<Option<SessionCpu>, EngineError> {
         let begun = self.shared.is_sliced().then(|| Begun::now(thread == 0)).transpose()?;
         self.drive(tasks, desk)?;
@@ -164,12 +164,12 @@ impl<'a> Crew<'a> {
     }
 
     /// Each engine has a line here.
-    fn drive(&self, tasks: &[usize], desk: &Desk<'_>) -> Result<(), EngineError> {
+    fn drive(&self, tasks: &[usize], desk: &ThreadRecorder<'_>) -> Result<(), EngineError> {
         let (session, role) = (&*self.role.session, self.role);
-        let places = Places::default();
+        let places = FlowPlaces::default();
         let in_slots = || tasks.iter().copied().enumerate();
         let ready = |spins| {
-            let engine = Ready::new(session, tasks.len(), spins, role.door())?;
+            let engine = EpollPoller::new(session, tasks.len(), spins, role.door())?;
             engine.run(in_slots().map(|(slot, index)| role.task(&engine, index, slot, desk, &places)))
         };
         match role.engine() {

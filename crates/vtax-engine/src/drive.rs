@@ -1,7 +1,7 @@
 //! What a workload asks of the engine that it runs on.
 //!
 //! A workload is an `async fn`, straight-line code for one flow: send, receive, sleep. What makes it
-//! wait is an [`Engine`]: on [`blocking`] every call is the system call itself and no future is ever
+//! wait is an [`Poller`]: on [`blocking`] every call is the system call itself and no future is ever
 //! pending, so that the compiler leaves a plain loop; on [`ready`] a call that would block hands the
 //! thread to another flow; on [`uring`] each call is a request to the kernel. There is no runtime and
 //! no waker: the engine knows which flow it polls.
@@ -34,7 +34,7 @@ use vtax_model::workload::{TestSpec, Workload};
 use crate::task::segments;
 
 /// What waits for the sockets of one thread.
-pub(crate) trait Engine {
+pub(crate) trait Poller {
     type Io<'a>: Io
     where
         Self: 'a;
@@ -43,7 +43,7 @@ pub(crate) trait Engine {
     /// the other, but not at once. It goes before the socket is closed.
     fn io<'a>(&'a self, slot: usize, socket: &'a Socket, habit: Habit) -> Self::Io<'a>;
 
-    /// What the flow in this slot waits for with [`Until::Patience`] is over at once. An engine with
+    /// What the flow in this slot waits for with [`WaitUntil::Patience`] is over at once. An engine with
     /// a thread for each flow can't do that.
     fn give_up(&self, _slot: usize) {}
 }
@@ -64,7 +64,7 @@ pub(crate) trait Io {
     async fn send(&self, message: Message<'_>) -> Result<usize, Errno>;
 
     /// Takes up to `most` bytes and shows them; none at the end of a connection.
-    async fn receive<R>(&self, most: usize, until: Until, look: impl FnOnce(&[u8]) -> R) -> Result<R, Errno>;
+    async fn receive<R>(&self, most: usize, until: WaitUntil, look: impl FnOnce(&[u8]) -> R) -> Result<R, Errno>;
 
     /// Sends by a system call of the workload's own, which gets the thread's buffer to send from and
     /// is made again when there is room, as long as it says `EAGAIN`. One that takes no flags needs a
@@ -80,7 +80,7 @@ pub(crate) trait Io {
     /// Receives by a system call of the workload's own, as [`send_by`](Self::send_by) sends.
     async fn receive_by<R>(
         &self,
-        _until: Until,
+        _until: WaitUntil,
         _call: impl FnMut(&Socket, &mut [u8], RecvFlags) -> Result<R, Errno>,
     ) -> Result<R, Errno> {
         Err(Errno::OPNOTSUPP)
@@ -119,7 +119,7 @@ pub(crate) trait Io {
         Err(Errno::OPNOTSUPP)
     }
 
-    /// How long calls with [`Until::Patience`] may take from now on; coarse, never less than that.
+    /// How long calls with [`WaitUntil::Patience`] may take from now on; coarse, never less than that.
     fn set_patience(&self, patience: Duration);
 }
 
@@ -131,7 +131,7 @@ pub(crate) enum Either<R> {
 
 /// When a wait is over.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Until {
+pub(crate) enum WaitUntil {
     /// When the patience that was set is over: costs nothing.
     Patience,
     /// At a moment of [`now_ns`](vtax_sys::clock::now_ns): costs system calls. One in the past asks

@@ -20,7 +20,7 @@ use vtax_sys::{clock::now_ns, process::disk_free};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::{
-    account::{Desk, Way, seconds},
+    account::{Sender, ThreadRecorder, seconds},
     cancel::Cancel,
     error::EngineError,
     flow::Flow,
@@ -115,11 +115,11 @@ pub(crate) fn check_room(directory: &Path, needed: ByteSize) -> Result<(), Engin
 }
 
 /// Sends the source; done when the receiver has written all of it.
-pub(crate) fn send(flow: &Flow, desk: &Desk<'_>, source: &SourceFile) -> Result<(), EngineError> {
+pub(crate) fn send(flow: &Flow, desk: &ThreadRecorder<'_>, source: &SourceFile) -> Result<(), EngineError> {
     let pipe = Pipe::new(flow)?;
     let mut chunk = vec![0; CHUNK];
     desk.begun(now_ns());
-    let start = desk.open(0, Way::There)?;
+    let start = desk.open(0, Sender::There)?;
     let mut sent = 0;
     while sent < source.size.0 {
         let len = source.file.read_at(&mut chunk, sent).map_err(|error| source.failed("read", error, sent))?;
@@ -141,14 +141,19 @@ pub(crate) fn send(flow: &Flow, desk: &Desk<'_>, source: &SourceFile) -> Result<
 }
 
 /// Writes what comes into a new file, which is gone when this returns.
-pub(crate) fn receive(flow: &Flow, desk: &Desk<'_>, directory: &Path, size: ByteSize) -> Result<(), EngineError> {
+pub(crate) fn receive(
+    flow: &Flow,
+    desk: &ThreadRecorder<'_>,
+    directory: &Path,
+    size: ByteSize,
+) -> Result<(), EngineError> {
     let mut file = nameless(directory)?;
     let pipe = Pipe::new(flow)?;
     let mut chunk = vec![0; CHUNK];
     flow.say_ready()?;
     let mut len = pipe.receive_some(&mut chunk[..part(size.0)])?;
     desk.begun(now_ns());
-    let start = desk.open(0, Way::Here)?;
+    let start = desk.open(0, Sender::Here)?;
     let mut written = 0;
     loop {
         file.write_all(&chunk[..len]).map_err(|error| file_error("write", directory, size, error, written))?;
@@ -164,7 +169,7 @@ pub(crate) fn receive(flow: &Flow, desk: &Desk<'_>, directory: &Path, size: Byte
     report(desk, size, [start, end], checksum(&file, directory, size)?)
 }
 
-fn report(desk: &Desk<'_>, size: ByteSize, [start, end]: [u64; 2], checksum: u64) -> Result<(), EngineError> {
+fn report(desk: &ThreadRecorder<'_>, size: ByteSize, [start, end]: [u64; 2], checksum: u64) -> Result<(), EngineError> {
     desk.bytes(0, usize::try_from(size.0).unwrap_or(usize::MAX), end)?;
     desk.file(|user, sys| FileReport { real: seconds(start, end), user, sys, checksum });
     Ok(())

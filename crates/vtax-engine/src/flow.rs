@@ -27,7 +27,7 @@ use crate::{
     place::Target,
     supply::Supply,
     token::Token,
-    wire::{DONE, GREETING_LEN, Greeting, READY},
+    wire::{DONE, FlowGreeting, GREETING_LEN, READY},
 };
 
 /// What all flows of one end have in common.
@@ -116,7 +116,7 @@ impl Flow {
         match self.transport() {
             Transport::Udp => {
                 self.drain();
-                self.greet(Greeting::Ready)
+                self.greet(FlowGreeting::Ready)
             }
             _ => self.say(READY),
         }
@@ -144,7 +144,7 @@ impl Flow {
     }
 
     /// Says a greeting; one that finds no room is as good as lost on the way.
-    pub(crate) fn greet(&self, greeting: Greeting) -> Result<(), EngineError> {
+    pub(crate) fn greet(&self, greeting: FlowGreeting) -> Result<(), EngineError> {
         let datagram = greeting.write(&self.session.token, self.index);
         match send(&*self.socket, &datagram, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
             Ok(_) | Err(Errno::INTR | Errno::AGAIN | Errno::NOBUFS) => Ok(()),
@@ -153,18 +153,18 @@ impl Flow {
     }
 
     /// Whether a datagram is this greeting of this flow.
-    pub(crate) fn is_greeting(&self, datagram: &[u8], greeting: Greeting) -> bool {
-        Greeting::read(datagram, &self.session.token) == Some((self.index, greeting))
+    pub(crate) fn is_greeting(&self, datagram: &[u8], greeting: FlowGreeting) -> bool {
+        FlowGreeting::read(datagram, &self.session.token) == Some((self.index, greeting))
     }
 
     /// The greetings of this flow among what has come in by now; all of that is taken in.
-    pub(crate) fn greetings(&self) -> Result<Vec<Greeting>, EngineError> {
+    pub(crate) fn greetings(&self) -> Result<Vec<FlowGreeting>, EngineError> {
         let mut heard = vec![];
         for _ in 0..256 {
             let mut datagram = [0; GREETING_LEN + 1];
             match recv(&*self.socket, &mut datagram, RecvFlags::DONTWAIT) {
                 Ok((len, _)) => {
-                    let greeting = Greeting::read(&datagram[..len], &self.session.token);
+                    let greeting = FlowGreeting::read(&datagram[..len], &self.session.token);
                     heard.extend(greeting.filter(|(index, _)| *index == self.index).map(|(_, greeting)| greeting));
                 }
                 Err(Errno::AGAIN | Errno::INTR) => break,
@@ -177,14 +177,14 @@ impl Flow {
         Ok(heard)
     }
 
-    pub(crate) fn is_told(&self, greeting: Greeting) -> Result<bool, EngineError> {
+    pub(crate) fn is_told(&self, greeting: FlowGreeting) -> Result<bool, EngineError> {
         Ok(self.greetings()?.contains(&greeting))
     }
 
     /// Whether the receiver of this flow's stream has said that it is enough, or has gone.
     pub(crate) fn is_told_to_stop(&self) -> bool {
         if self.transport() == Transport::Udp {
-            return self.is_told(Greeting::Done).unwrap_or(true);
+            return self.is_told(FlowGreeting::Done).unwrap_or(true);
         }
         let mut byte = [0];
         match recv(&*self.socket, &mut byte, RecvFlags::DONTWAIT) {

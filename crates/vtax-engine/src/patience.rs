@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use vtax_model::{
-    options::{Process, TestOptions},
+    options::{ArrivalProcess, TestOptions},
     units::ByteSize,
     workload::{TestSpec, Transport, Warmup, Workload},
 };
@@ -91,8 +91,8 @@ fn pauses(spec: &TestSpec) -> Duration {
     let arrivals = spec.options.arrivals.map_or(Duration::ZERO, |arrivals| {
         let mean = Duration::from_secs(spec.streams.into()) / arrivals.per_second.max(1);
         match arrivals.process {
-            Process::Poisson => mean * LONGEST_GAP,
-            Process::Fixed => mean,
+            ArrivalProcess::Poisson => mean * LONGEST_GAP,
+            ArrivalProcess::Fixed => mean,
         }
     });
     let spacing = match (spec.workload, spec.options.bitrate) {
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(stalled.lost_after, LOST_AFTER + Duration::from_millis(500));
         let idle = TestOptions { gap: Some(Span::from_millis(7_000)), ..TestOptions::default() };
         assert!(with(Transport::Tcp, RR, idle).silence >= Duration::from_secs(12));
-        let rare = Arrivals { per_second: 1, process: Process::Poisson };
+        let rare = Arrivals { per_second: 1, process: ArrivalProcess::Poisson };
         let rare = with(Transport::Tcp, RR, TestOptions { arrivals: Some(rare), ..TestOptions::default() });
         assert!(rare.silence > Duration::from_secs(200));
         let trickle = TestOptions { bitrate: BitRate::new(8_000), ..TestOptions::default() };

@@ -12,14 +12,14 @@ use vtax_model::{
 use vtax_sys::ring;
 
 use crate::{
-    account::Desk,
-    drive::{Engine, Habit, Io},
+    account::ThreadRecorder,
+    drive::{Habit, Io, Poller},
     error::EngineError,
     file::{self, SourceFile},
     flow::{Flow, Session},
     task::{
-        Line, Sizes,
-        accept::{self, Door, KEEPER, Places},
+        FlowOnPoller, MessageSizes,
+        accept::{self, Door, FlowPlaces, KEEPER},
         answers, bytes, connections, is_pipelined, pipelined, rr, sink, source,
     },
 };
@@ -139,13 +139,13 @@ impl Role<'_> {
     }
 
     /// One task from its beginning to its end.
-    pub(crate) async fn task<E: Engine>(
+    pub(crate) async fn task<E: Poller>(
         &self,
         engine: &E,
         index: usize,
         slot: usize,
-        desk: &Desk<'_>,
-        places: &Places,
+        desk: &ThreadRecorder<'_>,
+        places: &FlowPlaces,
     ) -> Result<(), EngineError> {
         match (&self.connections, self.flow(index)) {
             (Some(Connections::To(dial)), _) => {
@@ -160,15 +160,15 @@ impl Role<'_> {
         }
     }
 
-    async fn run_flow<E: Engine>(
+    async fn run_flow<E: Poller>(
         &self,
         engine: &E,
         flow: &Flow,
         slot: usize,
-        desk: &Desk<'_>,
+        desk: &ThreadRecorder<'_>,
     ) -> Result<(), EngineError> {
         flow.probe_peer()?;
-        let line = Line::new(engine, slot, flow, self.habit(flow));
+        let line = FlowOnPoller::new(engine, slot, flow, self.habit(flow));
         if let Workload::File { size } = self.spec().workload {
             return match (self.initiates, self.directory, self.source) {
                 (true, _, Some(source)) => file::send(flow, desk, source),
@@ -181,7 +181,7 @@ impl Role<'_> {
         }
         match self.spec().workload {
             Workload::Rr { request, response } => {
-                let sizes = Sizes::new(request, response);
+                let sizes = MessageSizes::new(request, response);
                 match self.spec().options.stages {
                     true => self.transact(line.stamped(desk)?, slot, desk, sizes).await,
                     false => self.transact(line, slot, desk, sizes).await,
@@ -201,10 +201,10 @@ impl Role<'_> {
 
     async fn transact<I: Io>(
         &self,
-        line: Line<'_, I>,
+        line: FlowOnPoller<'_, I>,
         slot: usize,
-        desk: &Desk<'_>,
-        sizes: Sizes,
+        desk: &ThreadRecorder<'_>,
+        sizes: MessageSizes,
     ) -> Result<(), EngineError> {
         match self.initiates {
             true if is_pipelined(self.spec()) => pipelined::initiate(line, desk, slot, sizes).await,
@@ -240,9 +240,9 @@ impl Role<'_> {
 }
 
 /// Of crr; a connection of cc carries nothing but the token.
-pub(crate) fn connection_sizes(spec: &TestSpec) -> Sizes {
+pub(crate) fn connection_sizes(spec: &TestSpec) -> MessageSizes {
     match spec.workload {
-        Workload::Crr { request, response } => Sizes::new(request, response),
-        _ => Sizes { request: 0, response: 0 },
+        Workload::Crr { request, response } => MessageSizes::new(request, response),
+        _ => MessageSizes { request: 0, response: 0 },
     }
 }

@@ -13,20 +13,20 @@ pub(crate) mod sink;
 pub(crate) mod source;
 
 pub(crate) use handover::segments;
-pub(crate) use line::Line;
+pub(crate) use line::FlowOnPoller;
 
 use vtax_model::{units::ByteSize, workload::TestSpec};
 
 /// Bytes of the two messages of a transaction.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Sizes {
+pub(crate) struct MessageSizes {
     pub(crate) request: usize,
     pub(crate) response: usize,
 }
 
-impl Sizes {
-    pub(crate) fn new(request: ByteSize, response: ByteSize) -> Sizes {
-        Sizes { request: bytes(request), response: bytes(response) }
+impl MessageSizes {
+    pub(crate) fn new(request: ByteSize, response: ByteSize) -> MessageSizes {
+        MessageSizes { request: bytes(request), response: bytes(response) }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Connections: the initiator shows the token and the flow's index ([`hello`]); when all flows have
 //! done so, the responder answers each with [`READY`]. Datagrams: the same, repeated until they are
-//! answered ([`Greeting`]). Nobody else is ever sent anything.
+//! answered ([`FlowGreeting`]). Nobody else is ever sent anything.
 
 use crate::token::{TOKEN_LEN, Token};
 
@@ -36,7 +36,7 @@ pub(crate) fn read_hello(hello: &[u8; HELLO_LEN], token: &Token) -> Option<u32> 
 pub(crate) const GREETING_LEN: usize = TOKEN_LEN + 5;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Greeting {
+pub(crate) enum FlowGreeting {
     /// Initiator: I am this flow.
     Hello = 1,
     /// Responder: all flows are there.
@@ -57,17 +57,17 @@ pub(crate) enum Greeting {
     Paused = 9,
 }
 
-impl Greeting {
-    const ALL: [Greeting; 9] = [
-        Greeting::Hello,
-        Greeting::Ready,
-        Greeting::Done,
-        Greeting::Heard,
-        Greeting::Go,
-        Greeting::End,
-        Greeting::Ended,
-        Greeting::Pause,
-        Greeting::Paused,
+impl FlowGreeting {
+    const ALL: [FlowGreeting; 9] = [
+        FlowGreeting::Hello,
+        FlowGreeting::Ready,
+        FlowGreeting::Done,
+        FlowGreeting::Heard,
+        FlowGreeting::Go,
+        FlowGreeting::End,
+        FlowGreeting::Ended,
+        FlowGreeting::Pause,
+        FlowGreeting::Paused,
     ];
 
     pub(crate) fn write(self, token: &Token, index: u32) -> [u8; GREETING_LEN] {
@@ -77,9 +77,9 @@ impl Greeting {
     }
 
     /// The index and the kind, if the token is right.
-    pub(crate) fn read(datagram: &[u8], token: &Token) -> Option<(u32, Greeting)> {
+    pub(crate) fn read(datagram: &[u8], token: &Token) -> Option<(u32, FlowGreeting)> {
         let (hello, [kind]) = datagram.split_first_chunk::<HELLO_LEN>()? else { return None };
-        let kind = Greeting::ALL.into_iter().find(|greeting| *greeting as u8 == *kind)?;
+        let kind = FlowGreeting::ALL.into_iter().find(|greeting| *greeting as u8 == *kind)?;
         Some((read_hello(hello, token)?, kind))
     }
 }
@@ -222,7 +222,7 @@ mod tests {
 
         #[test]
         fn no_datagram_makes_the_reader_panic(datagram in proptest::collection::vec(any::<u8>(), 0..40)) {
-            prop_assert_eq!(Greeting::read(&datagram, &Token::random()), None);
+            prop_assert_eq!(FlowGreeting::read(&datagram, &Token::random()), None);
             let _ = (Stamp::mark_of(&datagram), shows_token(&datagram, &Token::random()));
         }
     }
@@ -230,11 +230,11 @@ mod tests {
     #[test]
     fn a_greeting_is_read_with_the_token_only() {
         let (token, other) = (Token::random(), Token::random());
-        for greeting in Greeting::ALL {
+        for greeting in FlowGreeting::ALL {
             let datagram = greeting.write(&token, 9);
-            assert_eq!(Greeting::read(&datagram, &token), Some((9, greeting)));
-            assert_eq!(Greeting::read(&datagram, &other), None);
-            assert_eq!(Greeting::read(&datagram[..20], &token), None);
+            assert_eq!(FlowGreeting::read(&datagram, &token), Some((9, greeting)));
+            assert_eq!(FlowGreeting::read(&datagram, &other), None);
+            assert_eq!(FlowGreeting::read(&datagram[..20], &token), None);
         }
     }
 

@@ -11,17 +11,17 @@ mod tree;
 
 use vtax_model::run::{EmulatedServer, Environment};
 
-use idle::Idle;
+use idle::IdleStates;
 
 pub use route::{link_hops, route_hops};
-pub use tree::Tree;
+pub use tree::SystemRoot;
 
 /// Describes the machine below `tree`.
 ///
 /// What a kernel doesn't tell is left empty or `none`: the description is a record, and must
 /// not keep a study from running.
-pub fn environment(tree: &Tree) -> Environment {
-    let idle = Idle::read(tree);
+pub fn environment(tree: &SystemRoot) -> Environment {
+    let idle = IdleStates::read(tree);
     Environment {
         vtax: env!("CARGO_PKG_VERSION").to_owned(),
         hostname: kernel::hostname(tree),
@@ -54,7 +54,7 @@ pub fn environment(tree: &Tree) -> Environment {
     }
 }
 
-fn emulated_server(tree: &Tree) -> Option<EmulatedServer> {
+fn emulated_server(tree: &SystemRoot) -> Option<EmulatedServer> {
     serde_json::from_str(&tree.text(EmulatedServer::FILE.trim_start_matches('/'))?).ok()
 }
 
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_machine_is_described_from_its_files() {
-        let (_root, tree) = Tree::invented(&[
+        let (_root, tree) = SystemRoot::invented(&[
             ("proc/sys/kernel/osrelease", "6.12.1\n"),
             ("proc/sys/kernel/version", "#1 SMP PREEMPT\n"),
             ("proc/sys/kernel/hostname", "t7\n"),
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn an_empty_tree_is_described_too() {
-        let (_root, tree) = Tree::invented::<&str, &str>(&[]);
+        let (_root, tree) = SystemRoot::invented::<&str, &str>(&[]);
         let told = Environment {
             vtax: env!("CARGO_PKG_VERSION").to_owned(),
             numa_nodes: 1,
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn this_machine_is_described() {
-        let found = environment(&Tree::live());
+        let found = environment(&SystemRoot::live());
         assert!(found.cpus > 0 && !found.kernel_build.is_empty(), "{found:?}");
         assert!(found.clocksources.contains(&found.clocksource), "{found:?}");
         assert!(found.network_sysctls.contains_key("net.ipv4.tcp_rmem"), "{found:?}");

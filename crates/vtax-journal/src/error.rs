@@ -2,7 +2,7 @@
 
 use std::{fmt, io, path::PathBuf};
 
-use crate::{line::FORMAT, owner::Owner, snapshot::State};
+use crate::{line::FORMAT, owner::Owner, snapshot::JournalState};
 
 /// Why a journal could not be made, read or written.
 #[derive(Debug, thiserror::Error)]
@@ -29,7 +29,7 @@ pub enum JournalError {
         /// The name.
         id: String,
         /// What is known of the other.
-        state: State,
+        state: JournalState,
         /// Who made it, if its journal says so.
         owner: Option<Box<Owner>>,
     },
@@ -83,7 +83,7 @@ impl fmt::Display for Whose<'_> {
 
 /// Which of its parts made a step fail.
 #[derive(Debug, thiserror::Error)]
-pub enum Cause<E> {
+pub enum StepCause<E> {
     /// The change could not be made.
     #[error("{0}")]
     Apply(E),
@@ -104,7 +104,7 @@ pub struct ExecuteError<E: fmt::Display> {
     /// Its place in the job, from 0.
     pub index: usize,
     /// Why it failed.
-    pub cause: Cause<E>,
+    pub cause: StepCause<E>,
     /// Every step that could not be taken back, if there is one. The journal is still there
     /// then, and the next recovery tries again.
     pub left: Option<Box<UndoErrors<E>>>,

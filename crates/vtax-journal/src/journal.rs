@@ -11,10 +11,10 @@ use serde::Serialize;
 
 use crate::{
     directory::{self, Directory},
-    error::{Cause, ExecuteError, JournalError, UndoError, UndoErrors},
-    line::{Contents, FORMAT, Header, Line},
+    error::{ExecuteError, JournalError, StepCause, UndoError, UndoErrors},
+    line::{Contents, FORMAT, Header, JournalLine},
     owner::Owner,
-    snapshot::{Progress, Record, Snapshot},
+    snapshot::{Record, Snapshot, StepProgress},
     step::{Step, Undone},
 };
 
@@ -31,7 +31,7 @@ pub struct Journal<S: Step> {
 
 /// How the steps of a journal were undone.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct UndoCounts {
     /// Steps whose change was there and was taken back.
     pub reverted: usize,
     /// Steps that had nothing to take back.
@@ -67,7 +67,7 @@ impl<S: Step> Journal<S> {
         let about = serde_json::to_value(about).map_err(|error| log.unwritable(error))?;
         let header =
             Header { format: FORMAT, id: id.to_owned(), kind: kind.to_owned(), owner: Owner::current(), about };
-        log.append([Line::Header(header.clone())])?;
+        log.append([JournalLine::Header(header.clone())])?;
         Ok(Journal { log, header: Some(header), records: Vec::new() })
     }
 
@@ -115,7 +115,7 @@ impl<S: Step> Journal<S> {
     pub fn execute(mut self, steps: Vec<S>, world: &mut S::World) -> Result<Self, ExecuteError<S::Error>> {
         let first = self.records.len();
         if let Err(error) = self.intend(steps) {
-            return Err(self.give_up(first, first, Cause::Journal(error), world));
+            return Err(self.give_up(first, first, StepCause::Journal(error), world));
         }
         for index in first..self.records.len() {
             if let Err(cause) = self.take(index, world) {
@@ -127,20 +127,21 @@ impl<S: Step> Journal<S> {
 
     fn intend(&mut self, steps: Vec<S>) -> Result<(), JournalError> {
         let first = self.records.len();
-        let lines = steps.iter().enumerate().map(|(index, what)| Line::Intend { step: first + index, what });
+        let lines = steps.iter().enumerate().map(|(index, what)| JournalLine::Intend { step: first + index, what });
         self.log.append(lines)?;
-        self.records.extend(steps.into_iter().map(|step| Record { step, progress: Progress::Intended }));
+        self.records.extend(steps.into_iter().map(|step| Record { step, progress: StepProgress::Intended }));
         self.log.file.sync_all().map_err(directory::io("sync", &self.log.path))?;
         self.log.directory()?.sync()
     }
 
-    fn take(&mut self, index: usize, world: &mut S::World) -> Result<(), Cause<S::Error>> {
+    fn take(&mut self, index: usize, world: &mut S::World) -> Result<(), StepCause<S::Error>> {
         let record = &mut self.records[index];
-        let receipt = record.step.apply(world).map_err(Cause::Apply)?;
-        let seen = record.step.read_back(&receipt, world).map_err(Cause::ReadBack);
-        let written = self.log.append([Line::Done { step: index, receipt: &receipt }]).map_err(Cause::Journal);
+        let receipt = record.step.apply(world).map_err(StepCause::Apply)?;
+        let seen = record.step.read_back(&receipt, world).map_err(StepCause::ReadBack);
+        let written =
+            self.log.append([JournalLine::Done { step: index, receipt: &receipt }]).map_err(StepCause::Journal);
         // Even a step that did not work out is undone with what it gave.
-        record.progress = Progress::Done(receipt);
+        record.progress = StepProgress::Done(receipt);
         seen.and(written)
     }
 
@@ -149,7 +150,7 @@ impl<S: Step> Journal<S> {
         mut self,
         index: usize,
         attempted: usize,
-        cause: Cause<S::Error>,
+        cause: StepCause<S::Error>,
         world: &mut S::World,
     ) -> ExecuteError<S::Error> {
         let step =
@@ -164,7 +165,7 @@ impl<S: Step> Journal<S> {
     /// # Errors
     /// It could not be written; the journal is as before.
     pub fn keep(&mut self) -> Result<(), JournalError> {
-        self.log.append([Line::Kept])?;
+        self.log.append([JournalLine::Kept])?;
         self.log.file.sync_all().map_err(directory::io("sync", &self.log.path))
     }
 
@@ -174,8 +175,8 @@ impl<S: Step> Journal<S> {
     ///
     /// # Errors
     /// Every step that failed. The file stays, and undoing it again goes on from there.
-    pub fn undo(mut self, world: &mut S::World) -> Result<Tally, UndoErrors<S::Error>> {
-        let mut tally = Tally::default();
+    pub fn undo(mut self, world: &mut S::World) -> Result<UndoCounts, UndoErrors<S::Error>> {
+        let mut tally = UndoCounts::default();
         let mut errors = Vec::new();
         for index in (0..self.records.len()).rev() {
             match self.undo_one(index, world) {
@@ -205,20 +206,20 @@ impl<S: Step> Journal<S> {
 
     fn undo_one(&mut self, index: usize, world: &mut S::World) -> Result<Undone, S::Error> {
         let record = &mut self.records[index];
-        if let Progress::Undone(how) = record.progress {
+        if let StepProgress::Undone(how) = record.progress {
             return Ok(how);
         }
         let how = record.step.undo(record.progress.receipt(), world)?;
-        record.progress = Progress::Undone(how);
+        record.progress = StepProgress::Undone(how);
         // On a full disk the line is lost, and with it only that a later recovery needn't
         // look at this step again.
-        let _ = self.log.append([Line::Undone { step: index, how }]);
+        let _ = self.log.append([JournalLine::Undone { step: index, how }]);
         Ok(how)
     }
 }
 
 /// A line to be written, of a step that is kept elsewhere.
-type Entry<'a, S> = Line<&'a S, &'a <S as Step>::Receipt>;
+type Entry<'a, S> = JournalLine<&'a S, &'a <S as Step>::Receipt>;
 
 /// The open file.
 #[derive(Debug)]
@@ -259,7 +260,7 @@ impl<S: Step> Log<S> {
     }
 }
 
-impl Tally {
+impl UndoCounts {
     fn count(&mut self, how: Undone) {
         match how {
             Undone::Reverted => self.reverted += 1,

@@ -25,9 +25,9 @@ mod owner;
 mod snapshot;
 mod step;
 
-pub use error::{Cause, ExecuteError, JournalError, UndoError, UndoErrors};
-pub use journal::{Journal, Tally};
+pub use error::{ExecuteError, JournalError, StepCause, UndoError, UndoErrors};
+pub use journal::{Journal, UndoCounts};
 pub use line::{FORMAT, Header};
 pub use owner::Owner;
-pub use snapshot::{Progress, Record, Scan, Snapshot, State, scan};
+pub use snapshot::{JournalState, Record, Scan, Snapshot, StepProgress, scan};
 pub use step::{Step, Undone};

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     error::JournalError,
     owner::Owner,
-    snapshot::{Progress, Record},
+    snapshot::{Record, StepProgress},
     step::{Step, Undone},
 };
 
@@ -43,7 +43,7 @@ pub struct Header {
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Line<S, R> {
+pub(crate) enum JournalLine<S, R> {
     Header(Header),
     Intend { step: usize, what: S },
     Done { step: usize, receipt: R },
@@ -51,7 +51,7 @@ pub(crate) enum Line<S, R> {
     Undone { step: usize, how: Undone },
 }
 
-impl<S: Serialize, R: Serialize> Line<S, R> {
+impl<S: Serialize, R: Serialize> JournalLine<S, R> {
     /// Appends the line with its newline.
     pub(crate) fn write_to(&self, buffer: &mut Vec<u8>) -> Result<(), serde_json::Error> {
         serde_json::to_writer(&mut *buffer, self)?;
@@ -84,18 +84,18 @@ impl<S: Step> Contents<S> {
         Ok(contents)
     }
 
-    fn take(&mut self, line: Line<S, S::Receipt>) -> Result<(), &'static str> {
+    fn take(&mut self, line: JournalLine<S, S::Receipt>) -> Result<(), &'static str> {
         match (line, &self.header) {
-            (Line::Header(header), None) => self.header = Some(header),
-            (Line::Header(_), Some(_)) => return Err("a second header"),
+            (JournalLine::Header(header), None) => self.header = Some(header),
+            (JournalLine::Header(_), Some(_)) => return Err("a second header"),
             (_, None) => return Err("a line before the header"),
-            (Line::Intend { step, what }, _) if step == self.records.len() => {
-                self.records.push(Record { step: what, progress: Progress::Intended });
+            (JournalLine::Intend { step, what }, _) if step == self.records.len() => {
+                self.records.push(Record { step: what, progress: StepProgress::Intended });
             }
-            (Line::Intend { .. }, _) => return Err("a step out of order"),
-            (Line::Done { step, receipt }, _) => self.record(step)?.progress = Progress::Done(receipt),
-            (Line::Undone { step, how }, _) => self.record(step)?.progress = Progress::Undone(how),
-            (Line::Kept, _) => self.kept = true,
+            (JournalLine::Intend { .. }, _) => return Err("a step out of order"),
+            (JournalLine::Done { step, receipt }, _) => self.record(step)?.progress = StepProgress::Done(receipt),
+            (JournalLine::Undone { step, how }, _) => self.record(step)?.progress = StepProgress::Undone(how),
+            (JournalLine::Kept, _) => self.kept = true,
         }
         Ok(())
     }

@@ -22,7 +22,7 @@ pub struct Snapshot<S: Step> {
     /// Its name.
     pub id: String,
     /// What becomes of it.
-    pub state: State,
+    pub state: JournalState,
     /// Absent if its owner died before the first line was written; nothing was done then.
     pub header: Option<Header>,
     /// The job, in its order.
@@ -35,12 +35,12 @@ pub struct Record<S: Step> {
     /// The step.
     pub step: S,
     /// How far it got.
-    pub progress: Progress<S::Receipt>,
+    pub progress: StepProgress<S::Receipt>,
 }
 
 /// How far a step got.
 #[derive(Debug)]
-pub enum Progress<R> {
+pub enum StepProgress<R> {
     /// It was to be done; nobody knows whether it began.
     Intended,
     /// It was done, and this is what it gave.
@@ -49,12 +49,12 @@ pub enum Progress<R> {
     Undone(Undone),
 }
 
-impl<R> Progress<R> {
+impl<R> StepProgress<R> {
     /// What the step gave, if it is done.
     pub fn receipt(&self) -> Option<&R> {
         match self {
-            Progress::Done(receipt) => Some(receipt),
-            Progress::Intended | Progress::Undone(_) => None,
+            StepProgress::Done(receipt) => Some(receipt),
+            StepProgress::Intended | StepProgress::Undone(_) => None,
         }
     }
 }
@@ -62,7 +62,7 @@ impl<R> Progress<R> {
 /// Whether somebody answers for a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum JournalState {
     /// A living process holds it.
     Alive,
     /// It is meant to outlive its maker, until someone undoes it by name.
@@ -71,12 +71,12 @@ pub enum State {
     Abandoned,
 }
 
-impl fmt::Display for State {
+impl fmt::Display for JournalState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            State::Alive => "alive",
-            State::Kept => "kept",
-            State::Abandoned => "abandoned",
+            JournalState::Alive => "alive",
+            JournalState::Kept => "kept",
+            JournalState::Abandoned => "abandoned",
         })
     }
 }
@@ -104,9 +104,9 @@ impl<S: Step> Snapshot<S> {
         let bytes = fs::read(&path).map_err(directory::io("read", &path))?;
         let contents = Contents::<S>::parse(&path, &bytes)?;
         let state = match (contents.kept, free) {
-            (true, _) => State::Kept,
-            (false, true) => State::Abandoned,
-            (false, false) => State::Alive,
+            (true, _) => JournalState::Kept,
+            (false, true) => JournalState::Abandoned,
+            (false, false) => JournalState::Alive,
         };
         Ok(Snapshot { id: id.to_owned(), state, header: contents.header, records: contents.records })
     }

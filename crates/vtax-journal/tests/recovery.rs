@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
-use vtax_journal::{Cause, Journal, JournalError, Snapshot, State, Step, Tally, Undone, scan};
+use vtax_journal::{Journal, JournalError, JournalState, Snapshot, Step, StepCause, UndoCounts, Undone, scan};
 
 /// Named boxes, some inside others, that fail on demand.
 #[derive(Debug, Default, Clone)]
@@ -79,7 +79,7 @@ fn a_job_is_done_and_undone() {
     let journal = create(directory.path()).execute(job(), &mut world).expect("nothing fails");
     assert_eq!(world.boxes.len(), 6);
     let tally = journal.undo(&mut world).expect("nothing fails");
-    assert_eq!(tally, Tally { reverted: 2, already_gone: 0, contained: 4 });
+    assert_eq!(tally, UndoCounts { reverted: 2, already_gone: 0, contained: 4 });
     assert!(world.boxes.is_empty());
     assert_eq!(journals(directory.path()), 0);
 }
@@ -94,7 +94,7 @@ fn a_failure_at_any_step_leaves_nothing() {
             let error = create(directory.path()).execute(job(), &mut world).expect_err("a step fails");
             assert_eq!((error.index, error.step.as_str()), (name, format!("make box {name}").as_str()));
             assert!(
-                matches!((read_back, error.cause), (true, Cause::ReadBack(Stuck(n))) | (false, Cause::Apply(Stuck(n))) if n == name)
+                matches!((read_back, error.cause), (true, StepCause::ReadBack(Stuck(n))) | (false, StepCause::Apply(Stuck(n))) if n == name)
             );
             assert!(error.left.is_none());
             assert!(world.boxes.is_empty(), "{world:?}");
@@ -177,7 +177,7 @@ fn a_kill_at_any_byte_is_recovered() {
             fs::write(directory.path().join("rack.journal"), &bytes[..cut]).unwrap();
             let mut world = history[moment].clone();
             let found = Snapshot::<Make>::read(directory.path(), "rack").unwrap();
-            assert_eq!(found.state, State::Abandoned);
+            assert_eq!(found.state, JournalState::Abandoned);
             Journal::<Make>::open(directory.path(), "rack").unwrap().undo(&mut world).unwrap();
             assert!(world.boxes.is_empty(), "cut at {cut}: {world:?}");
             assert_eq!(journals(directory.path()), 0);
@@ -221,22 +221,22 @@ fn the_lock_tells_the_living_from_the_dead() {
     let mut world = World::default();
     let state = || Snapshot::<Make>::read(directory.path(), "rack").unwrap().state;
     let journal = create(directory.path()).execute(job(), &mut world).unwrap();
-    assert_eq!(state(), State::Alive);
+    assert_eq!(state(), JournalState::Alive);
     let taken = Journal::<Make>::create(directory.path(), "rack", "test", &()).expect_err("taken");
-    assert!(matches!(&taken, JournalError::Taken { state: State::Alive, .. }), "{taken}");
+    assert!(matches!(&taken, JournalError::Taken { state: JournalState::Alive, .. }), "{taken}");
     let busy = Journal::<Make>::open(directory.path(), "rack").expect_err("busy");
     assert!(
         matches!(&busy, JournalError::Busy { owner: Some(owner), .. } if owner.pid == std::process::id()),
         "{busy}"
     );
     drop(journal);
-    assert_eq!(state(), State::Abandoned);
+    assert_eq!(state(), JournalState::Abandoned);
     let mut journal = Journal::<Make>::open(directory.path(), "rack").unwrap();
     assert_eq!(journal.header().unwrap().about, "the rack");
     journal.keep().unwrap();
-    assert_eq!(state(), State::Kept);
+    assert_eq!(state(), JournalState::Kept);
     drop(journal);
-    assert_eq!(state(), State::Kept);
+    assert_eq!(state(), JournalState::Kept);
     let missing = Journal::<Make>::open(directory.path(), "tack").expect_err("another");
     assert!(matches!(missing, JournalError::Missing { .. }), "{missing}");
     let bad = Journal::<Make>::open(directory.path(), "../rack").expect_err("no name");

@@ -10,7 +10,7 @@ use vtax_model::{
     guest::{Accelerator, Attach},
     topology::Name,
 };
-use vtax_sys::pci::Address;
+use vtax_sys::pci::PciAddress;
 
 use crate::{
     guest::launch::{Boot, Launch, NicKind},
@@ -44,7 +44,7 @@ pub enum Dependency {
         /// The host.
         host: Name,
         /// The physical function.
-        device: Address,
+        device: PciAddress,
     },
     /// A guest that is started before it.
     Master {

@@ -3,9 +3,9 @@
 use std::{fmt, io, path::PathBuf};
 
 use ipnet::Ipv4Net;
-use vtax_journal::{Cause, ExecuteError, JournalError, State, UndoErrors};
+use vtax_journal::{ExecuteError, JournalError, JournalState, StepCause, UndoErrors};
 use vtax_model::topology::Name;
-use vtax_sys::{SysError, pci::Address};
+use vtax_sys::{SysError, pci::PciAddress};
 
 use crate::{guest::GuestError, place::Place, processes::Holder};
 
@@ -99,7 +99,7 @@ pub enum LabError {
     )]
     Moved {
         /// The NIC.
-        device: Address,
+        device: PciAddress,
         /// Addresses that it seemed to announce.
         wanted: String,
         /// Those that they have.
@@ -111,7 +111,7 @@ pub enum LabError {
     )]
     OtherVfs {
         /// The NIC.
-        device: Address,
+        device: PciAddress,
         /// By the lab.
         made: u32,
         /// Now.
@@ -121,7 +121,7 @@ pub enum LabError {
     #[error("the driver of {device} doesn't give function {index} its {what}; leave that out, or use another NIC")]
     VfRefused {
         /// The NIC.
-        device: Address,
+        device: PciAddress,
         /// The function.
         index: u32,
         /// What was asked for.
@@ -131,13 +131,13 @@ pub enum LabError {
     #[error("{device} has no network link here any more; look at `vtax io list -l`")]
     NoNicLink {
         /// The NIC.
-        device: Address,
+        device: PciAddress,
     },
     /// Nothing at the other end, or not switched on.
     #[error("the link of {device} gets no carrier; look at the cable, and at the NIC at its other end")]
     NoCarrier {
         /// The NIC.
-        device: Address,
+        device: PciAddress,
     },
     /// Packets are counted only where they may wait.
     #[error("lab `{lab}`: link {place} has no queue that counts what is lost; give its wire a rate")]
@@ -161,7 +161,7 @@ pub enum LabError {
         /// The lab.
         lab: Name,
         /// What it is.
-        state: State,
+        state: JournalState,
         /// What to do.
         remedy: &'static str,
     },
@@ -205,7 +205,7 @@ impl LabError {
     pub fn is_crash(&self) -> bool {
         match self {
             LabError::Guest(error) => error.is_crash(),
-            LabError::Build { error, .. } => matches!(&error.cause, Cause::Apply(error) if error.is_crash()),
+            LabError::Build { error, .. } => matches!(&error.cause, StepCause::Apply(error) if error.is_crash()),
             _ => false,
         }
     }

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, fs};
 use ipnet::{IpNet, Ipv4Net};
 use serde::{Deserialize, Serialize};
 use vtax_model::topology::Name;
-use vtax_sys::{SysError, netlink::Rtnl, pci::Address};
+use vtax_sys::{SysError, netlink::Rtnl, pci::PciAddress};
 
 pub use guests::{GuestFacts, GuestNeeds, QemuFacts, SystemFacts};
 pub use pci::{Netdev, NoDevice, PciDevice, PciFacts};
@@ -33,7 +33,7 @@ pub struct Facts {
     pub pci: PciFacts,
     /// Those that labs have, each with its owner: `LAB/DOMAIN`.
     #[serde(default)]
-    pub lent: BTreeMap<Address, String>,
+    pub lent: BTreeMap<PciAddress, String>,
     /// What there is for guests; nothing if nobody has looked ([`Facts::with_guests`]).
     #[serde(default)]
     pub guests: Option<GuestFacts>,

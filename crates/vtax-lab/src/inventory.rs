@@ -2,7 +2,7 @@
 
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
-use vtax_journal::{Journal, JournalError, Owner, Record, Snapshot, State, scan};
+use vtax_journal::{Journal, JournalError, JournalState, Owner, Record, Snapshot, scan};
 use vtax_model::{guest::Accelerator, server::ServerSpec, topology::Name, units::ByteSize};
 
 use crate::{
@@ -228,18 +228,18 @@ fn guest(record: &Record<LabStep>, ties: impl Fn(&Launch) -> Ties) -> Option<Gue
 }
 
 /// A kept lab dies with the process whose namespaces it lives in.
-pub(crate) fn state_of(state: State, about: Option<&About>) -> State {
+pub(crate) fn state_of(state: JournalState, about: Option<&About>) -> JournalState {
     let keeper = about.and_then(|about| about.keeper.as_deref());
     let dead = keeper.is_some_and(|keeper| !keeper.parse().is_ok_and(world::lives));
-    if state == State::Kept && dead { State::Abandoned } else { state }
+    if state == JournalState::Kept && dead { JournalState::Abandoned } else { state }
 }
 
-impl From<State> for LabState {
-    fn from(state: State) -> LabState {
+impl From<JournalState> for LabState {
+    fn from(state: JournalState) -> LabState {
         match state {
-            State::Alive => LabState::Alive,
-            State::Kept => LabState::Kept,
-            State::Abandoned => LabState::Abandoned,
+            JournalState::Alive => LabState::Alive,
+            JournalState::Kept => LabState::Kept,
+            JournalState::Abandoned => LabState::Abandoned,
         }
     }
 }

@@ -9,7 +9,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use vtax_sys::pci::Address;
+use vtax_sys::pci::PciAddress;
 
 pub use self::functions::{MadeVfs, NewVfs, Removal, VfError, VfPlan};
 use self::owners::Owners;
@@ -79,7 +79,7 @@ pub enum IoStatus {
 }
 
 /// The devices that labs have, each with its owner.
-pub(crate) fn lent(world: &World) -> Result<BTreeMap<Address, String>, LabError> {
+pub(crate) fn lent(world: &World) -> Result<BTreeMap<PciAddress, String>, LabError> {
     Owners::of_labs(world).map(|owners| owners.all())
 }
 

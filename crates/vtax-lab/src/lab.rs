@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use vtax_journal::{Header, Journal, Snapshot, State, UndoErrors};
+use vtax_journal::{Header, Journal, JournalState, Snapshot, UndoErrors};
 use vtax_model::{options::CongestionControl, topology::Name, units::Mtu};
 use vtax_sys::{netlink::QdiscStats, netns::Outlive, process::ProcessId};
 
@@ -15,9 +15,9 @@ use crate::{
     error::LabError,
     guest::process::Qemu,
     inventory,
-    path::{self, Hop},
+    path::{self, LabHop},
     place::Place,
-    plan::{Blueprint, Endpoint, Plan, PlannedGuest},
+    plan::{Blueprint, LabEndpoint, Plan, PlannedGuest},
     processes,
     site::Site,
     step::LabStep,
@@ -102,9 +102,9 @@ impl Lab {
     pub fn open(world: &World, name: &Name) -> Result<Lab, LabError> {
         let snapshot = Snapshot::<LabStep>::read(&world.journals(), name.as_str())?;
         let about = about(name.as_str(), snapshot.header.as_ref())?;
-        if inventory::state_of(snapshot.state, Some(&about)) == State::Abandoned {
+        if inventory::state_of(snapshot.state, Some(&about)) == JournalState::Abandoned {
             let remedy = "remove it with vtax lab clean";
-            return Err(LabError::State { lab: name.clone(), state: State::Abandoned, remedy });
+            return Err(LabError::State { lab: name.clone(), state: JournalState::Abandoned, remedy });
         }
         let blueprint = Arc::new(about.blueprint);
         let mut site = Site::new(name, &world.lab_directory(name));
@@ -132,22 +132,22 @@ impl Lab {
     }
 
     /// Everything that can be addressed: first the hosts on their wires, then the zones and guests.
-    pub fn endpoints(&self) -> &[Endpoint] {
+    pub fn endpoints(&self) -> &[LabEndpoint] {
         &self.blueprint.endpoints
     }
 
     /// The host's endpoint on one of its wires.
-    pub fn host_endpoint(&self, host: &Name, wire: &Name) -> Option<&Endpoint> {
+    pub fn host_endpoint(&self, host: &Name, wire: &Name) -> Option<&LabEndpoint> {
         self.blueprint.host(host, wire)
     }
 
     /// The zone's endpoint.
-    pub fn zone_endpoint(&self, zone: &Name) -> Option<&Endpoint> {
+    pub fn zone_endpoint(&self, zone: &Name) -> Option<&LabEndpoint> {
         self.blueprint.zone(zone)
     }
 
     /// The guest's endpoint. Its namespace is that of QEMU: what is spawned there is not in the guest.
-    pub fn guest_endpoint(&self, guest: &Name) -> Option<&Endpoint> {
+    pub fn guest_endpoint(&self, guest: &Name) -> Option<&LabEndpoint> {
         self.blueprint.guest(guest)
     }
 
@@ -185,7 +185,7 @@ impl Lab {
     ///
     /// # Errors
     /// [`LabError::Link`]: the first that is gone, switched off or without carrier.
-    pub fn check_links(&self, from: &Endpoint, to: &Endpoint) -> Result<(), LabError> {
+    pub fn check_links(&self, from: &LabEndpoint, to: &LabEndpoint) -> Result<(), LabError> {
         let places = self.blueprint.path(from, to).unwrap_or_default();
         verify::carriers(&mut self.site(), &self.blueprint, &places)
     }
@@ -194,7 +194,7 @@ impl Lab {
     ///
     /// # Errors
     /// No wire joins them, or a link is gone.
-    pub fn path(&self, from: &Endpoint, to: &Endpoint) -> Result<Vec<Hop>, LabError> {
+    pub fn path(&self, from: &LabEndpoint, to: &LabEndpoint) -> Result<Vec<LabHop>, LabError> {
         path::hops(&mut self.site(), &self.blueprint, from, to)
     }
 
@@ -217,7 +217,7 @@ impl Lab {
     ///
     /// # Errors
     /// This kernel doesn't have it.
-    pub fn set_congestion(&self, ends: [&Endpoint; 2], name: CongestionControl) -> Result<(), LabError> {
+    pub fn set_congestion(&self, ends: [&LabEndpoint; 2], name: CongestionControl) -> Result<(), LabError> {
         let mut site = self.site();
         for (from, to) in [(ends[0], ends[1]), (ends[1], ends[0])] {
             let by = Place { namespace: from.namespace.clone(), link: from.interface.clone() };
@@ -227,7 +227,7 @@ impl Lab {
     }
 
     /// What the root qdisc of a link has let through and dropped since the lab is up; of a wire's
-    /// end (see [`Endpoint::wire_end`]) with a rate, every packet that the wire has lost.
+    /// end (see [`LabEndpoint::wire_end`]) with a rate, every packet that the wire has lost.
     ///
     /// # Errors
     /// The link is gone, or has no qdisc that counts, as any link without a rate.
@@ -244,7 +244,7 @@ impl Lab {
     ///
     /// # Errors
     /// The program can't be started.
-    pub fn spawn(&self, endpoint: &Endpoint, mut command: Command) -> Result<Child, LabError> {
+    pub fn spawn(&self, endpoint: &LabEndpoint, mut command: Command) -> Result<Child, LabError> {
         processes::mark(&mut command, &self.blueprint.lab);
         let namespace = self.site().namespace(&endpoint.namespace)?;
         namespace.spawn(command, Outlive::No).map_err(LabError::kernel(&endpoint.name))
@@ -252,7 +252,7 @@ impl Lab {
 
     /// Replaces this process by a program in the endpoint's namespace. Returns only if that
     /// failed; end the process then.
-    pub fn exec(&self, endpoint: &Endpoint, mut command: Command) -> LabError {
+    pub fn exec(&self, endpoint: &LabEndpoint, mut command: Command) -> LabError {
         processes::mark(&mut command, &self.blueprint.lab);
         let namespace = self.site().namespace(&endpoint.namespace);
         match namespace {

@@ -63,7 +63,7 @@ pub use inventory::{CleanReport, GuestState, GuestSummary, LabState, LabSummary,
 pub use lab::{Lab, Lifetime};
 pub use limit::Limit;
 pub use nic::{availability, guest_availability, no_cable};
-pub use path::Hop;
+pub use path::LabHop;
 pub use place::{LinkName, Place};
-pub use plan::{Endpoint, NicError, Plan, PlanError, PlannedGuest, plan};
+pub use plan::{LabEndpoint, NicError, Plan, PlanError, PlannedGuest, plan};
 pub use world::{Need, World, keeper_main};

@@ -31,7 +31,7 @@ use crate::{
 pub(crate) use guest::{Fitting, GuestAttachment, attach as attach_guest, claim, driver, fitting};
 
 /// How zones of one method come into a plan.
-pub(crate) struct Nic {
+pub(crate) struct ZoneMethod {
     /// The kind of link that the kernel must have, beside the veth of the wire.
     link: Option<&'static str>,
     /// Where its address comes from.
@@ -39,7 +39,7 @@ pub(crate) struct Nic {
     /// What it does to the wire's end that it hangs on.
     pub(crate) claim: Claim,
     /// Adds the steps, links and the endpoint of one zone.
-    pub(crate) attach: fn(&Attachment<'_>, &mut Draft<'_>),
+    pub(crate) attach: fn(&ZoneAttachment<'_>, &mut Draft<'_>),
 }
 
 /// Where a zone's address comes from.
@@ -76,14 +76,14 @@ pub(crate) enum Handler {
 }
 
 /// A zone about to be attached.
-pub(crate) struct Attachment<'a> {
+pub(crate) struct ZoneAttachment<'a> {
     pub(crate) zone: &'a Zone,
     pub(crate) uplink: &'a Uplink,
     /// The zone's own address; of a tunnel, that of the tunnel's end.
     pub(crate) address: Ipv4Net,
 }
 
-impl Attachment<'_> {
+impl ZoneAttachment<'_> {
     /// The link of a zone with a stack of its own.
     pub(crate) fn link(&self) -> Place {
         Place::new(&self.zone.name, crate::place::LinkName::zone())
@@ -92,10 +92,10 @@ impl Attachment<'_> {
 
 enum Entry {
     Host,
-    Zone(&'static Nic),
+    Zone(&'static ZoneMethod),
     Guest(Attach),
     /// A PCI device: for a zone so, for a guest so.
-    Device(Option<&'static Nic>, Attach),
+    Device(Option<&'static ZoneMethod>, Attach),
 }
 
 fn entry(method: IoMethod) -> Entry {
@@ -117,7 +117,7 @@ fn entry(method: IoMethod) -> Entry {
 }
 
 /// The method for a zone on such a wire, or why there is none on this machine.
-pub(crate) fn supported(method: IoMethod, cable: bool, facts: &Facts) -> Result<&'static Nic, Unsupported> {
+pub(crate) fn supported(method: IoMethod, cable: bool, facts: &Facts) -> Result<&'static ZoneMethod, Unsupported> {
     if !cable {
         wire(facts)?;
     }

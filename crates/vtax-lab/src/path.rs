@@ -12,13 +12,13 @@ use vtax_sys::netlink::Link;
 use crate::{
     error::LabError,
     place::Place,
-    plan::{Blueprint, Endpoint},
+    plan::{Blueprint, LabEndpoint},
     site::Site,
 };
 
 /// One link on a path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hop {
+pub struct LabHop {
     /// The link, and the host or zone that it is in.
     #[serde(flatten)]
     pub place: Place,
@@ -43,9 +43,9 @@ pub struct Hop {
 pub(crate) fn hops(
     site: &mut Site,
     blueprint: &Blueprint,
-    from: &Endpoint,
-    to: &Endpoint,
-) -> Result<Vec<Hop>, LabError> {
+    from: &LabEndpoint,
+    to: &LabEndpoint,
+) -> Result<Vec<LabHop>, LabError> {
     let places =
         blueprint.path(from, to).ok_or_else(|| LabError::NoPath { from: from.name.clone(), to: to.name.clone() })?;
     // What is in a guest, its agent tells.
@@ -53,20 +53,20 @@ pub(crate) fn hops(
     ours.map(|place| hop(site, blueprint, place)).collect()
 }
 
-fn hop(site: &mut Site, blueprint: &Blueprint, place: Place) -> Result<Hop, LabError> {
+fn hop(site: &mut Site, blueprint: &Blueprint, place: Place) -> Result<LabHop, LabError> {
     let links = site.links(&place.namespace)?;
     let gone = || LabError::Link { lab: blueprint.lab.clone(), place: place.clone(), why: "is gone" };
     let link = links.into_iter().find(|link| link.name.as_str() == place.link.as_str()).ok_or_else(gone)?;
     let nic = site.nic(&place)?;
     let Link { kind, mtu, mac, tx_queues, rx_queues, qdisc, .. } = link;
     let (kind, mac) = (kind.unwrap_or_default(), mac.map(|mac| mac.to_string()));
-    Ok(Hop { place, kind, mtu, mac, tx_queues, rx_queues, qdisc, nic })
+    Ok(LabHop { place, kind, mtu, mac, tx_queues, rx_queues, qdisc, nic })
 }
 
 impl Blueprint {
     /// The links between two endpoints in the order in which a packet passes them; none
     /// between endpoints that share a stack. Nothing if no wire joins them.
-    pub fn path(&self, from: &Endpoint, to: &Endpoint) -> Option<Vec<Place>> {
+    pub fn path(&self, from: &LabEndpoint, to: &LabEndpoint) -> Option<Vec<Place>> {
         let up = self.stack_towards(from, to);
         let down = self.stack_towards(to, from);
         let meet =
@@ -83,7 +83,7 @@ impl Blueprint {
 
     /// The links from an endpoint to the wire. A host that talks to a zone in a tunnel does
     /// so through its own end of that tunnel.
-    fn stack_towards<'a>(&'a self, endpoint: &'a Endpoint, other: &Endpoint) -> &'a [Place] {
+    fn stack_towards<'a>(&'a self, endpoint: &'a LabEndpoint, other: &LabEndpoint) -> &'a [Place] {
         let tunnelled = endpoint.kind == DomainKind::Primary && other.method == IoMethod::Vxlan;
         let end = self.tunnels.iter().filter(|_| tunnelled).find(|tunnel| tunnel.zone == other.name);
         let end = end.filter(|tunnel| tunnel.stack[0].namespace == endpoint.host);
@@ -113,8 +113,8 @@ impl Blueprint {
     }
 
     /// The largest packet between two endpoints.
-    pub fn path_mtu(&self, from: &Endpoint, to: &Endpoint, wire: Mtu) -> Mtu {
-        let overhead = |endpoint: &Endpoint| self.mtu.get() - endpoint.mtu.get();
+    pub fn path_mtu(&self, from: &LabEndpoint, to: &LabEndpoint, wire: Mtu) -> Mtu {
+        let overhead = |endpoint: &LabEndpoint| self.mtu.get() - endpoint.mtu.get();
         wire.less(overhead(from).max(overhead(to))).unwrap_or(Mtu::MIN)
     }
 }

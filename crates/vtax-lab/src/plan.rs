@@ -72,7 +72,7 @@ pub struct Blueprint {
     /// Its wires.
     pub wires: Vec<PlannedWire>,
     /// Where programs can be started and addressed.
-    pub endpoints: Vec<Endpoint>,
+    pub endpoints: Vec<LabEndpoint>,
     /// For a zone with a tunnel to a host: the links that the host has on that tunnel.
     pub tunnels: Vec<TunnelEnd>,
 }
@@ -106,7 +106,7 @@ pub struct PlannedWire {
 
 /// Something that can be addressed: a host on one of its wires, a zone, or a guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Endpoint {
+pub struct LabEndpoint {
     /// The host's, the zone's or the guest's name.
     pub name: Name,
     /// [`DomainKind::Primary`] for a host.
@@ -150,7 +150,7 @@ pub fn plan(topology: &Topology, facts: &Facts) -> Result<Plan, PlanError> {
     Draft::begin(topology, facts)?.build()
 }
 
-impl Endpoint {
+impl LabEndpoint {
     /// The end of the wire by which its packets leave.
     pub fn wire_end(&self) -> &Place {
         self.stack.last().expect("a stack ends at the wire")
@@ -191,19 +191,19 @@ impl Blueprint {
     }
 
     /// The zone's endpoint.
-    pub fn zone(&self, zone: &Name) -> Option<&Endpoint> {
+    pub fn zone(&self, zone: &Name) -> Option<&LabEndpoint> {
         self.endpoints.iter().find(|endpoint| endpoint.kind == DomainKind::Zone && endpoint.name == *zone)
     }
 
     /// The guest's endpoint.
-    pub fn guest(&self, guest: &Name) -> Option<&Endpoint> {
+    pub fn guest(&self, guest: &Name) -> Option<&LabEndpoint> {
         self.endpoints.iter().find(|endpoint| endpoint.kind == DomainKind::Guest && endpoint.name == *guest)
     }
 
     /// The host's endpoint on one of its wires. There is none on a wire that is exclusively a
     /// zone's, nor on a switch.
-    pub fn host(&self, host: &Name, wire: &Name) -> Option<&Endpoint> {
-        let primary = |endpoint: &&Endpoint| endpoint.kind == DomainKind::Primary;
+    pub fn host(&self, host: &Name, wire: &Name) -> Option<&LabEndpoint> {
+        let primary = |endpoint: &&LabEndpoint| endpoint.kind == DomainKind::Primary;
         self.endpoints.iter().filter(primary).find(|endpoint| endpoint.name == *host && endpoint.wire == *wire)
     }
 }

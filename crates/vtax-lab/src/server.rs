@@ -16,7 +16,7 @@ use crate::{
         kernel::Kernel,
         launch::{Boot, Launch, server_drivers},
         process::Qemu,
-        threads::Pins,
+        threads::GuestPins,
     },
     lab::Lab,
     plan::{Blueprint, Plan},
@@ -154,7 +154,7 @@ fn lab_of(lab: &Name, launch: Launch) -> Plan {
     let host = name(HOST);
     let blueprint = Blueprint { hosts: vec![host.clone()], ..Blueprint::bare(lab.clone()) };
     let namespace = LabStep::CreateNamespace { namespace: host.clone() };
-    let start = LabStep::StartGuest { host, launch: Box::new(launch), pins: Pins::default() };
+    let start = LabStep::StartGuest { host, launch: Box::new(launch), pins: GuestPins::default() };
     Plan { blueprint, steps: vec![namespace, start] }
 }
 
@@ -169,10 +169,11 @@ mod tests {
     use vtax_model::guest::Accelerator;
 
     use super::*;
-    use crate::guest::qemu::{Program, Version};
+    use crate::guest::qemu::{QemuProgram, Version};
 
     fn facts() -> GuestFacts {
-        let program = Program { path: "/usr/bin/qemu-system-x86_64".into(), version: Version { major: 8, minor: 0 } };
+        let program =
+            QemuProgram { path: "/usr/bin/qemu-system-x86_64".into(), version: Version { major: 8, minor: 0 } };
         let devices: BTreeSet<String> = DEVICES.iter().map(|device| (*device).to_owned()).collect();
         let none = || Err(Unsupported { why: "nobody asks".to_owned(), remedy: "don't".to_owned() });
         GuestFacts {

@@ -32,7 +32,7 @@ use crate::{
     place::{LinkName, Place},
     plan::Blueprint,
     processes::{self, Census},
-    step::{LabStep, NewLink},
+    step::{LabStep, LinkRecipe},
     verify,
 };
 
@@ -210,31 +210,31 @@ impl Site {
         if holders.is_empty() { Ok(()) } else { Err(LabError::Occupied { namespace: name.clone(), holders }) }
     }
 
-    fn create_link(&mut self, at: &Place, kind: &NewLink, mtu: Mtu) -> Result<(), LabError> {
+    fn create_link(&mut self, at: &Place, kind: &LinkRecipe, mtu: Mtu) -> Result<(), LabError> {
         match kind {
-            NewLink::Veth { peer } => {
+            LinkRecipe::Veth { peer } => {
                 let peer_ns = self.namespace(&peer.namespace)?;
                 let name = kernel_name(peer)?;
                 let kind = LinkKind::Veth { peer: name, peer_ns: Some(&peer_ns), peer_mtu: Some(mtu.get()) };
                 self.make(&at.namespace, at, kind, mtu)
             }
-            NewLink::Bridge => self.make(&at.namespace, at, LinkKind::Bridge, mtu),
-            NewLink::Tap { queues } => self.make_tap(at, *queues, mtu),
-            NewLink::Macvlan { parent } => {
+            LinkRecipe::Bridge => self.make(&at.namespace, at, LinkKind::Bridge, mtu),
+            LinkRecipe::Tap { queues } => self.make_tap(at, *queues, mtu),
+            LinkRecipe::Macvlan { parent } => {
                 let kind = LinkKind::Macvlan { parent: self.index(parent)? };
                 self.make(&parent.namespace, at, kind, mtu)
             }
-            NewLink::Macvtap { parent, mac } => self.make_macvtap(at, parent, *mac, mtu),
-            NewLink::Ipvlan { parent } => {
+            LinkRecipe::Macvtap { parent, mac } => self.make_macvtap(at, parent, *mac, mtu),
+            LinkRecipe::Ipvlan { parent } => {
                 let kind = LinkKind::Ipvlan { parent: self.index(parent)? };
                 self.make(&parent.namespace, at, kind, mtu)
             }
-            NewLink::Vxlan { parent, vni, local, remote } => {
+            LinkRecipe::Vxlan { parent, vni, local, remote } => {
                 let kind = LinkKind::Vxlan {
                     vni: *vni,
                     local: (*local).into(),
                     remote: (*remote).into(),
-                    port: NewLink::VXLAN_PORT,
+                    port: LinkRecipe::VXLAN_PORT,
                     parent: Some(self.index(parent)?),
                     learning: false,
                 };

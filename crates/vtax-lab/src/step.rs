@@ -11,13 +11,13 @@ use std::{fmt, net::Ipv4Addr};
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 use vtax_model::{guest::Mac, topology::Name, units::Mtu};
-use vtax_sys::pci::Address;
+use vtax_sys::pci::PciAddress;
 
 pub(crate) use pci::VFIO;
 pub use pci::{DriverState, LentVf, LinkState, VfSettings, VfState};
 
 use crate::{
-    guest::{arguments::arguments, launch::Launch, threads::Pins},
+    guest::{arguments::arguments, launch::Launch, threads::GuestPins},
     limit::Limit,
     place::{LinkName, Place},
 };
@@ -36,7 +36,7 @@ pub enum LabStep {
         /// The link.
         at: Place,
         /// What it is.
-        kind: NewLink,
+        kind: LinkRecipe,
         /// Its MTU; of a veth pair, that of both ends.
         mtu: Mtu,
     },
@@ -84,7 +84,7 @@ pub enum LabStep {
     /// Moves the link of a NIC, or of a virtual function, into a namespace under a name of the lab's.
     TakeNic {
         /// The device.
-        device: Address,
+        device: PciAddress,
         /// Where its link will be.
         at: Place,
         /// Its new MTU.
@@ -95,7 +95,7 @@ pub enum LabStep {
     /// Makes virtual functions, none of which gets a driver by itself.
     CreateVfs {
         /// The NIC, which has none.
-        device: Address,
+        device: PciAddress,
         /// Where its link is, switched on, if not in this machine's own namespace.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         at: Option<Place>,
@@ -103,7 +103,7 @@ pub enum LabStep {
         count: u32,
         /// Where they will be, if the plan relies on it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        functions: Option<Vec<Address>>,
+        functions: Option<Vec<PciAddress>>,
         /// Whether the kernel looked for drivers of new ones before.
         autoprobe: bool,
     },
@@ -111,14 +111,14 @@ pub enum LabStep {
     /// ones.
     ProbeVfs {
         /// The NIC.
-        device: Address,
+        device: PciAddress,
         /// The MTU of their links, if one is asked for.
         mtu: Option<Mtu>,
     },
     /// Tells a NIC what a virtual function is kept to that the same plan makes.
     ConfigureVf {
         /// The NIC, whose link is in this machine's own namespace.
-        device: Address,
+        device: PciAddress,
         /// Which function.
         index: u32,
         /// What is asked for.
@@ -135,7 +135,7 @@ pub enum LabStep {
     /// Gives a device to vfio-pci, for a guest.
     AssignDevice {
         /// The device.
-        device: Address,
+        device: PciAddress,
         /// Who had it.
         was: DriverState,
     },
@@ -147,7 +147,7 @@ pub enum LabStep {
         launch: Box<Launch>,
         /// The CPUs that its threads are pinned to.
         #[serde(flatten)]
-        pins: Pins,
+        pins: GuestPins,
     },
     /// Looks at every link of the lab: marked, carrying packets, with the MTU it should have.
     Verify,
@@ -156,7 +156,7 @@ pub enum LabStep {
 /// What a new link is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
-pub enum NewLink {
+pub enum LinkRecipe {
     /// One end of a wire.
     Veth {
         /// The other end.
@@ -199,20 +199,20 @@ pub enum NewLink {
     },
 }
 
-impl NewLink {
+impl LinkRecipe {
     /// The UDP port of VXLAN (RFC 7348).
     pub const VXLAN_PORT: u16 = 4789;
 
     /// The kernel's name of this kind.
     pub fn name(&self) -> &'static str {
         match self {
-            NewLink::Veth { .. } => "veth",
-            NewLink::Bridge => "bridge",
-            NewLink::Tap { .. } => "tun",
-            NewLink::Macvlan { .. } => "macvlan",
-            NewLink::Macvtap { .. } => "macvtap",
-            NewLink::Ipvlan { .. } => "ipvlan",
-            NewLink::Vxlan { .. } => "vxlan",
+            LinkRecipe::Veth { .. } => "veth",
+            LinkRecipe::Bridge => "bridge",
+            LinkRecipe::Tap { .. } => "tun",
+            LinkRecipe::Macvlan { .. } => "macvlan",
+            LinkRecipe::Macvtap { .. } => "macvtap",
+            LinkRecipe::Ipvlan { .. } => "ipvlan",
+            LinkRecipe::Vxlan { .. } => "vxlan",
         }
     }
 }
@@ -238,7 +238,7 @@ impl fmt::Display for LabStep {
                 write!(f, "link {at}: NIC {device}{name}, mtu {mtu}")
             }
             LabStep::CreateVfs { device, functions: Some(functions), .. } => {
-                let list: Vec<String> = functions.iter().map(Address::to_string).collect();
+                let list: Vec<String> = functions.iter().map(PciAddress::to_string).collect();
                 write!(f, "virtual functions of {device}: {}", list.join(" "))
             }
             LabStep::CreateVfs { device, count, functions: None, .. } => {
@@ -260,18 +260,18 @@ impl fmt::Display for LabStep {
     }
 }
 
-impl fmt::Display for NewLink {
+impl fmt::Display for LinkRecipe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NewLink::Veth { peer } => write!(f, "veth to {peer}"),
-            NewLink::Bridge => f.write_str("bridge"),
-            NewLink::Tap { queues: 1 } => f.write_str("tap"),
-            NewLink::Tap { queues } => write!(f, "tap of {queues} queues"),
-            NewLink::Macvlan { parent } => write!(f, "macvlan (bridge mode) on {parent}"),
-            NewLink::Macvtap { parent, mac } => write!(f, "macvtap (bridge mode) on {parent}, address {mac}"),
-            NewLink::Ipvlan { parent } => write!(f, "ipvlan (l2) on {parent}"),
-            NewLink::Vxlan { parent, vni, local, remote } => {
-                write!(f, "vxlan {vni} on {parent} from {local} to {remote} port {}", NewLink::VXLAN_PORT)
+            LinkRecipe::Veth { peer } => write!(f, "veth to {peer}"),
+            LinkRecipe::Bridge => f.write_str("bridge"),
+            LinkRecipe::Tap { queues: 1 } => f.write_str("tap"),
+            LinkRecipe::Tap { queues } => write!(f, "tap of {queues} queues"),
+            LinkRecipe::Macvlan { parent } => write!(f, "macvlan (bridge mode) on {parent}"),
+            LinkRecipe::Macvtap { parent, mac } => write!(f, "macvtap (bridge mode) on {parent}, address {mac}"),
+            LinkRecipe::Ipvlan { parent } => write!(f, "ipvlan (l2) on {parent}"),
+            LinkRecipe::Vxlan { parent, vni, local, remote } => {
+                write!(f, "vxlan {vni} on {parent} from {local} to {remote} port {}", LinkRecipe::VXLAN_PORT)
             }
         }
     }

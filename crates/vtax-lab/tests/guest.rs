@@ -24,8 +24,8 @@ use vtax_lab::{
         kernel::Kernel,
         launch::{Boot, DiskFormat, Launch, NicKind, NicLaunch, Seed},
         process::Qemu,
-        qemu::Program,
-        threads::Pins,
+        qemu::QemuProgram,
+        threads::GuestPins,
     },
 };
 use vtax_model::{
@@ -62,7 +62,7 @@ impl Bench {
         let mut launch = Launch {
             name: "web".parse().expect("a name"),
             directory: self.folder.path().to_owned(),
-            qemu: Program::find().expect("QEMU"),
+            qemu: QemuProgram::find().expect("QEMU"),
             accel: Accelerator::Tcg,
             vcpus: 2,
             memory: "256 MiB".parse().expect("a size"),
@@ -105,7 +105,7 @@ fn nic(index: u32, kind: NicKind) -> NicLaunch {
 
 /// Every kind of NIC that needs no other program, and that this QEMU has.
 fn all_nics() -> Vec<NicLaunch> {
-    let devices = Program::find().and_then(|qemu| qemu.devices()).expect("QEMU");
+    let devices = QemuProgram::find().and_then(|qemu| qemu.devices()).expect("QEMU");
     let several = VirtioNic { queues: 2, packed: true, offloads: false, mrg_rxbuf: false, ..Default::default() };
     let rings = VirtioNic { vectors: Some(2), rx_ring: Some(1024), tx_ring: Some(256), ..Default::default() };
     let mut kinds = vec![
@@ -134,7 +134,7 @@ fn a_guest_with_every_kind_of_nic_comes_up_is_known_by_its_threads_and_ends() {
     assert_eq!(name(threads.main).trim_end(), "vtax-web");
 
     let first = vtax_sys::cpu::allowed_cpus().expect("ours").iter().next().expect("we run somewhere");
-    let pins = Pins { cpus: vec![first], io_cpus: vec![first], vhost_cpus: vec![first] };
+    let pins = GuestPins { cpus: vec![first], io_cpus: vec![first], vhost_cpus: vec![first] };
     guest.0.pin(&pins, END).expect("a CPU that is ours");
     assert!(threads.places().iter().all(|place| place.cpus == [first]), "{:?}", threads.places());
     let overhead = guest.0.overhead().expect("it runs");

@@ -18,8 +18,8 @@ use std::{
 use build::try_up;
 use traces::{RUN, assert_nothing_left, processes};
 use vtax_lab::{
-    Endpoint, Facts, Lab, LabError, LabState, Lifetime, Need, Plan, PlanError, World, availability, clean, list, plan,
-    step::LabStep,
+    Facts, Lab, LabEndpoint, LabError, LabState, Lifetime, Need, Plan, PlanError, World, availability, clean, list,
+    plan, step::LabStep,
 };
 use vtax_model::{
     located::Source,
@@ -88,7 +88,7 @@ fn pin(lab: &str, namespace: &Name) -> PathBuf {
     Path::new(RUN).join("labs").join(lab).join("netns").join(namespace.as_str())
 }
 
-fn socket(lab: &str, of: &Endpoint, to: &Endpoint) -> UdpSocket {
+fn socket(lab: &str, of: &LabEndpoint, to: &LabEndpoint) -> UdpSocket {
     let namespace = NetNs::open(&pin(lab, &of.namespace)).expect("a namespace");
     let bound = namespace.run(|| UdpSocket::bind(SocketAddrV4::new(of.address, 7777)));
     let socket = bound.expect("inside").expect("its own address");
@@ -100,7 +100,7 @@ fn socket(lab: &str, of: &Endpoint, to: &Endpoint) -> UdpSocket {
 
 /// A datagram that fills the MTU crosses in both directions unfragmented, and one byte more
 /// is refused.
-fn assert_full_packets_cross(lab: &str, from: &Endpoint, to: &Endpoint, mtu: Mtu, what: &str) {
+fn assert_full_packets_cross(lab: &str, from: &LabEndpoint, to: &LabEndpoint, mtu: Mtu, what: &str) {
     let (a, b) = (socket(lab, from, to), socket(lab, to, from));
     let full = usize::try_from(mtu.udp_payload().0).expect("small");
     for (sender, receiver) in [(&a, &b), (&b, &a)] {
@@ -150,7 +150,7 @@ fn full_packets_cross_by_every_method_at_every_mtu() {
 }
 
 /// Sends more than a slow wire's queue takes, at once, and counts what arrives.
-fn flood(lab: &str, from: &Endpoint, to: &Endpoint, packets: u64) -> u64 {
+fn flood(lab: &str, from: &LabEndpoint, to: &LabEndpoint, packets: u64) -> u64 {
     let (sender, receiver) = (socket(lab, from, to), socket(lab, to, from));
     // So that neighbours are known, and their questions don't wait in the queue that is counted.
     sender.send(b"x").expect("it is sent");

@@ -14,7 +14,7 @@ use std::{
 
 use agent::agent;
 use build::try_up;
-use vtax_agent::{link::AgentLink, protocol::Attachment};
+use vtax_agent::{link::AgentLink, protocol::LinkSetup};
 use vtax_lab::{Facts, GuestNeeds, Lab, Lifetime, Need, PlannedGuest, World, list};
 use vtax_model::{
     located::Source,
@@ -83,7 +83,7 @@ fn arrive(lab: &Lab, guest: &PlannedGuest) -> AgentLink {
 
 fn attach(link: &AgentLink, guest: &PlannedGuest, bytes: i64) {
     let addresses = vec![guest.address.into()];
-    link.attach(&Attachment { mac: guest.mac.to_string(), mtu: mtu(bytes), addresses }).expect("the agent sets it up");
+    link.attach(&LinkSetup { mac: guest.mac.to_string(), mtu: mtu(bytes), addresses }).expect("the agent sets it up");
 }
 
 /// The queues that a guest's QEMU holds open, by their files.

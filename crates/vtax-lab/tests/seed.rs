@@ -15,7 +15,7 @@ use vtax_lab::guest::{
     kernel::Kernel,
     launch::{Boot, Launch, Seed},
     process::Qemu,
-    qemu::Program,
+    qemu::QemuProgram,
     seed,
 };
 use vtax_model::guest::Accelerator;
@@ -95,7 +95,7 @@ fn a_system_gets_the_agent_from_the_seed_and_runs_it() {
     let launch = Launch {
         name: "web".parse().expect("a name"),
         directory: folder.path().to_owned(),
-        qemu: Program::find().expect("QEMU"),
+        qemu: QemuProgram::find().expect("QEMU"),
         accel: Accelerator::Tcg,
         vcpus: 1,
         memory: "256 MiB".parse().expect("a size"),

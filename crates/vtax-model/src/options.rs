@@ -256,13 +256,13 @@ pub struct Arrivals {
     /// Requests a second, over all flows of the test.
     pub per_second: u32,
     /// How they are spread.
-    pub process: Process,
+    pub process: ArrivalProcess,
 }
 
 /// How the arrivals of an open loop are spread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Process {
+pub enum ArrivalProcess {
     /// Exponential gaps: independent users.
     #[default]
     Poisson,
@@ -270,11 +270,11 @@ pub enum Process {
     Fixed,
 }
 
-impl fmt::Display for Process {
+impl fmt::Display for ArrivalProcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Process::Poisson => "poisson",
-            Process::Fixed => "fixed",
+            ArrivalProcess::Poisson => "poisson",
+            ArrivalProcess::Fixed => "fixed",
         })
     }
 }

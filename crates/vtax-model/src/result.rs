@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 pub use ends::{CpuAtEnds, EndStages, PairSummary, ParallelSummary, StageFigures, StagesSummary, WarmupSummary};
 pub use host_cpu::{GuestClock, HostCpuSummary};
-pub use tax::{Delta, FloorRecord, Metric, TaxRecord, Unit, ns_per_kb};
+pub use tax::{CostUnit, Delta, FloorRecord, Metric, TaxRecord, ns_per_kb};
 
 use crate::{
     cell::{Cell, Instrument},

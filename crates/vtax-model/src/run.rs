@@ -34,7 +34,7 @@ pub(crate) mod tests;
 
 pub use domain::{DomainNic, DomainRecord};
 pub use environment::{EmulatedServer, Environment, IdleFacts, IdleState};
-pub use experience::{Experience, Forecast, Shown, Unreachable};
+pub use experience::{Experience, Forecast, Resolution, Unreachable};
 pub use extend::ExtendError;
 pub use figures::{BothEnds, CpuFigures, EndCpu, EndDetail, Figures, RttFigures, SliceFigures};
 pub use goal::{Difference, Goal, NoDifference};

@@ -44,8 +44,8 @@ pub mod verdict;
 mod walsh;
 
 pub use confidence::Confidence;
-pub use difference::Difference;
-pub use error::{Arm, StatsError};
+pub use difference::LogDifference;
+pub use error::{Side, StatsError};
 pub use floor::NoiseFloor;
 pub use holm::holm;
 pub use p_value::{PValue, Significance};
@@ -54,5 +54,5 @@ pub use pooled::percentile_intervals;
 pub use steady::Steady;
 pub use stopping::{Decision, StoppingRule, Width};
 pub use summary::{Spread, Summary, median};
-pub use verdict::{Comparison, Direction, Finding, Shift, Verdict, judge, judge_family};
+pub use verdict::{Comparison, Finding, Preference, Shift, Verdict, judge, judge_family};
 pub use walsh::Centre;

@@ -388,7 +388,7 @@ impl Study {
 
 /// A sampling plan that gives no figures.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PlanError {
+pub enum SamplingPlanError {
     /// Zero rounds.
     #[error("0 samples measure nothing; give at least 1")]
     NoSamples,
@@ -420,20 +420,20 @@ impl SamplingPlan {
     }
 
     /// Whether figures can come of it.
-    pub fn check(&self) -> Result<(), PlanError> {
+    pub fn check(&self) -> Result<(), SamplingPlanError> {
         let shortest = |span: Span, least: Span| if span < least { Some(span) } else { None };
         if self.samples == 0 {
-            return Err(PlanError::NoSamples);
+            return Err(SamplingPlanError::NoSamples);
         }
         let Some(Slices { passes, stream }) = self.slices else {
             return shortest(self.duration, SamplingPlan::SHORTEST)
-                .map_or(Ok(()), |span| Err(PlanError::TooShort(span)));
+                .map_or(Ok(()), |span| Err(SamplingPlanError::TooShort(span)));
         };
         if !(1..=SamplingPlan::PASSES_MOST).contains(&passes) {
-            return Err(PlanError::Passes(passes));
+            return Err(SamplingPlanError::Passes(passes));
         }
         let short = shortest(self.duration.min(stream), SamplingPlan::SHORTEST_SLICE);
-        short.map_or(Ok(()), |span| Err(PlanError::ShortSlice(span)))
+        short.map_or(Ok(()), |span| Err(SamplingPlanError::ShortSlice(span)))
     }
 }
 

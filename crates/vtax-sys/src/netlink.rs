@@ -39,7 +39,7 @@ mod socket;
 mod tun;
 mod vf;
 
-pub use address::Address;
+pub use address::InterfaceAddress;
 pub use change::LinkChange;
 pub use create::{LinkKind, NewLink};
 pub use link::{Link, LinkStats, OperState};

@@ -14,8 +14,8 @@ mod sysfs;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-pub use address::{Address, Root};
-pub use device::{Device, PciLink, Slot, Sriov};
+pub use address::{PciAddress, Root};
+pub use device::{Device, PciLink, PciSlot, Sriov};
 pub use error::PciError;
 
 use crate::error::{Result, SysError};
@@ -23,12 +23,12 @@ use sysfs::{entries, target_name, text};
 
 /// The machine's PCI devices, as `/sys` has them.
 #[derive(Debug, Clone)]
-pub struct Tree {
+pub struct PciTree {
     sys: PathBuf,
     bus: PathBuf,
 }
 
-impl Tree {
+impl PciTree {
     /// This machine's.
     pub fn live() -> Self {
         Self::at(Path::new("/sys"))
@@ -46,7 +46,7 @@ impl Tree {
     pub fn devices(&self) -> Result<Vec<Device>> {
         let directory = self.bus.join("devices");
         let slots = self.slots();
-        let mut addresses: Vec<Address> = match fs::read_dir(&directory) {
+        let mut addresses: Vec<PciAddress> = match fs::read_dir(&directory) {
             Ok(found) => found.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect(),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(SysError::os("list PCI devices in", directory.display(), error)),
@@ -59,7 +59,7 @@ impl Tree {
     ///
     /// # Errors
     /// sysfs can't be read.
-    pub fn device(&self, address: Address) -> Result<Option<Device>> {
+    pub fn device(&self, address: PciAddress) -> Result<Option<Device>> {
         let directory = self.directory(address);
         match directory.try_exists() {
             Ok(true) => Ok(self.read(address, &self.slots())),
@@ -70,10 +70,10 @@ impl Tree {
 
     /// Slots with a name of the firmware or the board, empty ones among them, by name. Most
     /// machines name only some, and many none.
-    pub fn slots(&self) -> Vec<Slot> {
+    pub fn slots(&self) -> Vec<PciSlot> {
         let buses = self.sys.join("class/pci_bus");
-        let mut slots: Vec<Slot> = entries(&self.bus.join("slots"))
-            .filter_map(|(name, path)| Slot::read(name, &text(&path.join("address"))?, &buses))
+        let mut slots: Vec<PciSlot> = entries(&self.bus.join("slots"))
+            .filter_map(|(name, path)| PciSlot::read(name, &text(&path.join("address"))?, &buses))
             .collect();
         slots.sort_by(|one, other| one.name.cmp(&other.name));
         slots
@@ -83,21 +83,21 @@ impl Tree {
     ///
     /// sysfs shows the links of the network namespace that it was mounted in: one that has been
     /// moved to another is not here, whichever namespace the caller is in.
-    pub fn netdev(&self, address: Address) -> Option<String> {
+    pub fn netdev(&self, address: PciAddress) -> Option<String> {
         device::netdev(&self.directory(address))
     }
 
     /// The driver that has it now.
-    pub fn driver(&self, address: Address) -> Option<String> {
+    pub fn driver(&self, address: PciAddress) -> Option<String> {
         target_name(&self.directory(address).join("driver"))
     }
 
-    fn directory(&self, address: Address) -> PathBuf {
+    fn directory(&self, address: PciAddress) -> PathBuf {
         self.bus.join("devices").join(address.to_string())
     }
 
     /// Nothing if it goes while it is read.
-    fn read(&self, address: Address, slots: &[Slot]) -> Option<Device> {
+    fn read(&self, address: PciAddress, slots: &[PciSlot]) -> Option<Device> {
         Device::read(address, &self.directory(address), slots)
     }
 }

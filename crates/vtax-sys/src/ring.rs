@@ -29,7 +29,7 @@ const FOREVER: Duration = Duration::from_secs(1 << 30);
 
 /// When a receive is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Until {
+pub enum ReceiveUntil {
     /// Something has come: a datagram, or any part of a stream.
     Any,
     /// The buffer is full (`MSG_WAITALL`), or the stream has ended. Kernels before 5.19 may
@@ -48,7 +48,7 @@ pub fn probe() -> Result<(), NoRing> {
 /// A whole request or an error, since what is linked to a short one is cancelled anyway.
 const SEND_FLAGS: libc::c_int = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
 
-impl Until {
+impl ReceiveUntil {
     fn flags(self) -> libc::c_int {
         match self {
             Self::Any => 0,

@@ -19,13 +19,13 @@ use vtax_lab::{Need, World};
 use vtax_model::{result::Disturbance, run::Environment, units::Span};
 
 use crate::{
-    cli::Places,
+    cli::Locations,
     exit::{Blamed, Stop},
     rig::Rig,
     study::Interrupt,
 };
 use clock::ClockRecord;
-use floors::FloorRecord;
+use floors::SelfComparison;
 use load::LoadMeter;
 use truths::{TRUTHS, Truth, TruthRecord};
 
@@ -33,7 +33,7 @@ pub(crate) use report::render;
 
 /// What to find out, and how thoroughly.
 #[derive(Debug, Clone)]
-pub(crate) struct Wanted {
+pub(crate) struct CalibrationRequest {
     /// Rounds of the noise floor; 0 leaves it out.
     pub(crate) rounds: u32,
     /// Measured time of each of its samples.
@@ -55,12 +55,12 @@ pub(crate) struct Calibration {
     clock: ClockRecord,
     /// What others took of the machine while all this was measured.
     load: Disturbance,
-    floors: Vec<FloorRecord>,
+    floors: Vec<SelfComparison>,
     truths: Vec<TruthRecord>,
 }
 
 /// Calibrates vtax on this machine, in a lab of its own.
-pub(crate) fn run(wanted: &Wanted, places: &Places) -> Result<Calibration, Stop> {
+pub(crate) fn run(wanted: &CalibrationRequest, places: &Locations) -> Result<Calibration, Stop> {
     let chosen = wanted.truths().or_input()?;
     let world = World::enter(Need::Ephemeral).or_infrastructure()?;
     let interrupt = Interrupt::catch().or_infrastructure()?;
@@ -70,18 +70,23 @@ pub(crate) fn run(wanted: &Wanted, places: &Places) -> Result<Calibration, Stop>
     let cpus = rig.cpus();
     rig.down().or_infrastructure()?;
     let Measured { load, floors, truths } = found.or_infrastructure()?;
-    let environment = inspect::environment(&inspect::Tree::live());
+    let environment = inspect::environment(&inspect::SystemRoot::live());
     Ok(Calibration { schema: SCHEMA, environment, cpus, clock, load, floors, truths })
 }
 
 /// What the rig was needed for.
 struct Measured {
     load: Disturbance,
-    floors: Vec<FloorRecord>,
+    floors: Vec<SelfComparison>,
     truths: Vec<TruthRecord>,
 }
 
-fn measure(rig: &Rig, wanted: &Wanted, chosen: &[&'static Truth], interrupt: &Interrupt) -> anyhow::Result<Measured> {
+fn measure(
+    rig: &Rig,
+    wanted: &CalibrationRequest,
+    chosen: &[&'static Truth],
+    interrupt: &Interrupt,
+) -> anyhow::Result<Measured> {
     let meter = LoadMeter::open(rig)?;
     let begun = meter.read()?;
     let mut truths = Vec::new();
@@ -96,7 +101,7 @@ fn measure(rig: &Rig, wanted: &Wanted, chosen: &[&'static Truth], interrupt: &In
     Ok(Measured { load: meter.since(&begun)?, floors, truths })
 }
 
-impl Wanted {
+impl CalibrationRequest {
     fn truths(&self) -> anyhow::Result<Vec<&'static Truth>> {
         let names = || TRUTHS.iter().map(|truth| truth.name).collect::<Vec<_>>().join(", ");
         if let Some(unknown) = self.only.iter().find(|part| !TRUTHS.iter().any(|truth| truth.name.contains(*part))) {

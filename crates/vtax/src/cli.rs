@@ -22,7 +22,7 @@ use vtax_model::server::ServerSpec;
 
 use crate::{
     exit::{Blamed, Exit, Stop},
-    server::{Order, Relay, Stay},
+    server::{Relay, ServerRequest, Stay},
 };
 
 /// Measures what virtualization costs a network: for every way to attach a zone or a guest.
@@ -38,12 +38,12 @@ pub(crate) struct CommandLine {
     #[command(subcommand)]
     verb: Verb,
     #[command(flatten)]
-    places: Places,
+    places: Locations,
 }
 
 /// Where vtax keeps and finds things.
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct Places {
+pub(crate) struct Locations {
     /// Folder of the results [default: $VTAX_STATE, else $XDG_STATE_HOME/vtax or
     /// ~/.local/state/vtax]
     #[arg(long, global = true, value_name = "DIR", help_heading = "Places")]
@@ -63,7 +63,7 @@ pub(crate) struct Places {
     pub(crate) wants_cables: bool,
 }
 
-impl Places {
+impl Locations {
     /// The folder of the results, by the XDG Base Directory Specification.
     pub(crate) fn state_dir(&self) -> Result<PathBuf, Stop> {
         let named = self.state.clone().or_else(|| std::env::var_os("VTAX_STATE").map(PathBuf::from));
@@ -79,7 +79,7 @@ impl Places {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// What each way to attach a zone costs on this machine, in under two minutes
-    Demo(run::Output),
+    Demo(run::OutputOptions),
     /// Run a study: a built-in one by name, or a file; or go on with a run
     Run(Box<run::RunArgs>),
     /// One test between any two ends, as netperf: this machine, ssh hosts, zones
@@ -115,7 +115,7 @@ enum Verb {
 impl Verb {
     /// The server that a verb is handed to as it is, and how long that is wanted. What measures for the store
     /// brings its results home itself.
-    fn elsewhere(&self, places: &Places) -> Result<Option<(ServerSpec, Stay)>, Stop> {
+    fn elsewhere(&self, places: &Locations) -> Result<Option<(ServerSpec, Stay)>, Stop> {
         let Some(spec) = places.server else { return Ok(None) };
         match self {
             Verb::Demo(_) | Verb::Run(_) | Verb::Measure(_) => Ok(None),
@@ -143,7 +143,7 @@ pub(crate) fn dispatch(mut line: CommandLine) -> Result<Exit, Stop> {
     line.places.wants_cables = matches!(&line.verb, Verb::Run(args) if args.has_no_cables());
     let places = &line.places;
     if let Some((spec, stay)) = line.verb.elsewhere(places)? {
-        let order = Order { spec, stay, exact: false, places, kernel: None };
+        let order = ServerRequest { spec, stay, exact: false, places, kernel: None };
         return crate::server::relay(&order, line.verb.has_input());
     }
     match line.verb {

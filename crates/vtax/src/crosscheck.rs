@@ -25,20 +25,20 @@ use vtax_model::{
 };
 
 use crate::{
-    cli::Places,
+    cli::Locations,
     exit::{Blamed, Stop},
     study::Interrupt,
 };
 use contest::Contest;
-use ring::{Ring, Server};
-use tool::{Lifetime, TOOLS, Tool};
+use ring::{Ring, ServerProcess};
+use tool::{ServerLifetime, TOOLS, Tool};
 
 pub(crate) use held::Held;
 pub(crate) use report::render;
 
 /// What to compare, and how often.
 #[derive(Debug, Clone)]
-pub(crate) struct Wanted {
+pub(crate) struct CrosscheckRequest {
     pub(crate) rounds: u32,
     pub(crate) duration: Span,
     pub(crate) held: Held,
@@ -130,7 +130,7 @@ struct Ratio {
 }
 
 /// Compares our engine with whatever is installed.
-pub(crate) fn run(wanted: &Wanted, places: &Places) -> Result<Crosscheck, Stop> {
+pub(crate) fn run(wanted: &CrosscheckRequest, places: &Locations) -> Result<Crosscheck, Stop> {
     let contests = wanted.contests().or_input()?;
     let tools = wanted.tools().or_input()?;
     let world = World::enter(Need::Ephemeral).or_infrastructure()?;
@@ -156,7 +156,7 @@ pub(crate) fn run(wanted: &Wanted, places: &Places) -> Result<Crosscheck, Stop> 
         rounds: wanted.rounds,
         duration: wanted.duration,
         seed,
-        environment: vtax_host::inspect::environment(&vtax_host::inspect::Tree::live()),
+        environment: vtax_host::inspect::environment(&vtax_host::inspect::SystemRoot::live()),
         held: wanted.held,
         idle_not_held,
         cpus,
@@ -165,7 +165,7 @@ pub(crate) fn run(wanted: &Wanted, places: &Places) -> Result<Crosscheck, Stop> 
     })
 }
 
-impl Wanted {
+impl CrosscheckRequest {
     fn contests(&self) -> anyhow::Result<Vec<Contest>> {
         let all = Contest::all(self.duration, self.streams);
         let names: Vec<String> = all.iter().map(Contest::to_string).collect();
@@ -262,7 +262,7 @@ struct Bout<'a> {
 struct Contestant {
     tool: &'static Tool,
     /// Of a tool whose server serves client after client.
-    server: Option<Server>,
+    server: Option<ServerProcess>,
     /// What it is expected to measure next, which tells how much it does in a short turn.
     expected: f64,
     /// One entry a round, until it fails.
@@ -276,8 +276,8 @@ impl<'a> Bout<'a> {
         let expected = if contest.is_short() { ring.ours(contest)? } else { 1.0 };
         let enter = |tool: &'static Tool| -> anyhow::Result<Contestant> {
             let server = match tool.lifetime {
-                Lifetime::Contest => Some(ring.serve(tool, contest)?),
-                Lifetime::Client => None,
+                ServerLifetime::Contest => Some(ring.serve(tool, contest)?),
+                ServerLifetime::Client => None,
             };
             Ok(Contestant { tool, server, expected, figures: Vec::new(), failed: None })
         };

@@ -37,23 +37,24 @@ mod trouble;
 mod two_samples;
 mod words;
 
+use clap::ValueEnum;
 use serde::Serialize;
 use vtax_model::result::ResultDocument;
 
-pub(crate) use compare::{Comparison, compare};
+pub(crate) use compare::{RunComparison, compare};
 pub(crate) use heading::load;
 use layout::Report;
 
-/// How a report is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The form of a report. The docs are the option's help.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// Plain text in columns.
-    Terminal,
-    /// Tables as GitHub has them.
+    /// Tables for a terminal
+    Table,
+    /// The same tables in Markdown
     Markdown,
-    /// One line a cell, RFC 4180.
+    /// One line a cell
     Csv,
-    /// The document itself.
+    /// The result document, vtax.result/v1
     Json,
 }
 
@@ -66,14 +67,14 @@ pub(crate) struct Options {
     pub(crate) published: Option<bool>,
     /// Percentiles, losses, retransmits and the noise floor of each block too.
     pub(crate) detail: bool,
-    /// Columns of the terminal; only [`Format::Terminal`] asks.
+    /// Columns of the terminal; only [`Format::Table`] asks.
     pub(crate) width: usize,
 }
 
 impl Default for Options {
     /// The short tables, for a terminal of the width that text is commonly read at.
     fn default() -> Options {
-        Options { format: Format::Terminal, published: None, detail: false, width: 100 }
+        Options { format: Format::Table, published: None, detail: false, width: 100 }
     }
 }
 
@@ -82,17 +83,17 @@ pub(crate) fn render(document: &ResultDocument, options: &Options) -> String {
     match options.format {
         Format::Csv => csv::cells(document),
         Format::Json => json(document),
-        Format::Terminal | Format::Markdown => draw(&study::report(document, options), options),
+        Format::Table | Format::Markdown => draw(&study::report(document, options), options),
     }
 }
 
-impl Comparison {
+impl RunComparison {
     /// The comparison of two runs; ends in a line break.
     pub(crate) fn render(&self, options: &Options) -> String {
         match options.format {
             Format::Csv => csv::comparison(self),
             Format::Json => json(self),
-            Format::Terminal | Format::Markdown => draw(&self.report(), options),
+            Format::Table | Format::Markdown => draw(&self.report(), options),
         }
     }
 }

@@ -9,15 +9,15 @@ use std::{
 use anyhow::{Context, anyhow};
 use vtax_agent::{
     link::AgentLink,
-    measure::{Order, Pair, measure, measure_all},
+    measure::{AgentPair, SampleOrder, measure, measure_all},
 };
 use vtax_engine::{EndSetup, Station};
 use vtax_host::inspect;
-use vtax_lab::{Endpoint, GuestNeeds, Lab, Lifetime, World};
+use vtax_lab::{GuestNeeds, Lab, LabEndpoint, Lifetime, World};
 use vtax_model::{located::Source, measurement::EndReport, run::Figures, topology::Topology, workload::TestSpec};
 
 use crate::{
-    cli::Places,
+    cli::Locations,
     exit::{Blamed, Stop},
     study::{self, Gaps},
 };
@@ -41,7 +41,7 @@ pub(crate) struct Rig {
 
 impl Rig {
     /// `wires`: `[[wire]]` tables of a lab file, all from [`SUT`] to [`PEER`].
-    pub(crate) fn build(world: &World, purpose: &str, wires: &str, places: &Places) -> Result<Rig, Stop> {
+    pub(crate) fn build(world: &World, purpose: &str, wires: &str, places: &Locations) -> Result<Rig, Stop> {
         let program = study::agent_program(places)?;
         // A name of its own for each process, so that two can go on at once.
         let hosts = format!(
@@ -58,7 +58,7 @@ impl Rig {
             Ok(AgentLink::from_child(host, child, GREETING)?)
         };
         let agents = [start(SUT).or_infrastructure()?, start(PEER).or_infrastructure()?];
-        let is_virtual = inspect::environment(&inspect::Tree::live()).hypervisor != "none";
+        let is_virtual = inspect::environment(&inspect::SystemRoot::live()).hypervisor != "none";
         Ok(Rig { agents, cpus: cpus().or_infrastructure()?, is_virtual, lab })
     }
 
@@ -85,7 +85,7 @@ impl Rig {
     }
 
     /// A host's end of a wire.
-    pub(crate) fn endpoint(&self, host: &str, wire: &str) -> anyhow::Result<&Endpoint> {
+    pub(crate) fn endpoint(&self, host: &str, wire: &str) -> anyhow::Result<&LabEndpoint> {
         endpoint(&self.lab, host, wire)
     }
 
@@ -104,14 +104,14 @@ impl Rig {
         Ok(measure(sut, peer, &self.order(spec, wire, cpus)?)?)
     }
 
-    fn order(&self, spec: &TestSpec, wire: &str, cpus: Option<[u32; 2]>) -> anyhow::Result<Order> {
+    fn order(&self, spec: &TestSpec, wire: &str, cpus: Option<[u32; 2]>) -> anyhow::Result<SampleOrder> {
         let setup = |host: &str, side: usize| -> anyhow::Result<EndSetup> {
             let station = Station::Ip(IpAddr::V4(self.endpoint(host, wire)?.address));
             Ok(EndSetup { cpus: cpus.map(|cpus| vec![cpus[side]]).unwrap_or_default(), ..EndSetup::new(station) })
         };
         let (initiator, responder) = (setup(SUT, 0)?, setup(PEER, 1)?);
         let target = responder.station.clone();
-        Ok(Order { spec: *spec, initiator, responder, target, turns: None })
+        Ok(SampleOrder { spec: *spec, initiator, responder, target, turns: None })
     }
 
     /// A sample, both ends joined.
@@ -137,10 +137,10 @@ impl Rig {
             specs.first().ok_or_else(|| anyhow!("no test was given that could take turns; name at least one"))?;
         let [initiator, responder] = &self.agents;
         let taken = gaps.measure(first, orders, |timetable| -> anyhow::Result<_> {
-            let pair = |(index, spec): (usize, &TestSpec)| -> anyhow::Result<Pair<'_>> {
+            let pair = |(index, spec): (usize, &TestSpec)| -> anyhow::Result<AgentPair<'_>> {
                 let mut order = self.order(&timetable.spec(spec), wire, self.cpus_for_path())?;
                 order.turns = Some(timetable.turns(index));
-                Ok(Pair { initiator, responder, order })
+                Ok(AgentPair { initiator, responder, order })
             };
             Ok(measure_all(&specs.iter().enumerate().map(pair).collect::<anyhow::Result<Vec<_>>>()?)?)
         })?;
@@ -150,7 +150,7 @@ impl Rig {
     }
 }
 
-fn endpoint<'lab>(lab: &'lab Lab, host: &str, wire: &str) -> anyhow::Result<&'lab Endpoint> {
+fn endpoint<'lab>(lab: &'lab Lab, host: &str, wire: &str) -> anyhow::Result<&'lab LabEndpoint> {
     let found = lab.host_endpoint(&host.parse()?, &wire.parse()?);
     found.ok_or_else(|| anyhow!("the host {host} of the lab has no wire {wire}"))
 }

@@ -11,16 +11,16 @@ use anyhow::Context;
 
 /// The place, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub(crate) struct LockFile {
     _lock: File,
 }
 
-impl Seat {
+impl LockFile {
     /// Sits down there; if somebody does already, says which process that is.
     ///
     /// # Errors
     /// The file can't be made, locked or written.
-    pub(crate) fn take(path: &Path) -> anyhow::Result<Result<Seat, String>> {
+    pub(crate) fn take(path: &Path) -> anyhow::Result<Result<LockFile, String>> {
         let open = File::options().read(true).write(true).create(true).truncate(false).open(path);
         let mut lock = open.with_context(|| format!("opening {}", path.display()))?;
         match lock.try_lock() {
@@ -33,7 +33,7 @@ impl Seat {
         }
         let noted = lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| write!(lock, "{}", process::id()));
         noted.with_context(|| format!("writing {}", path.display()))?;
-        Ok(Ok(Seat { _lock: lock }))
+        Ok(Ok(LockFile { _lock: lock }))
     }
 }
 
@@ -46,7 +46,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("made");
         let path = folder.path().join("seat.lock");
         std::fs::write(&path, "4194304 of one that died").expect("written");
-        let take = || Seat::take(&path).expect("there is room");
+        let take = || LockFile::take(&path).expect("there is room");
         let first = take().expect("free");
         assert_eq!(take().expect_err("taken"), format!("process {}", process::id()));
         drop(first);

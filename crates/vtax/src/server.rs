@@ -36,9 +36,9 @@ use vtax_lab::{
 use vtax_model::{run::EmulatedServer, server::ServerSpec, topology::Name, units::Span};
 
 use crate::{
-    cli::Places,
+    cli::Locations,
     exit::{Blamed, Stop},
-    seat::Seat,
+    seat::LockFile,
     study::{Interrupt, Phases, agent_program, remove_abandoned, told_of_boot},
 };
 
@@ -68,24 +68,24 @@ pub(crate) enum Stay {
 
 /// What is wanted of a server.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Order<'a> {
+pub(crate) struct ServerRequest<'a> {
     pub(crate) spec: ServerSpec,
     pub(crate) stay: Stay,
     /// Whether only such a one will do, and not any that is kept.
     pub(crate) exact: bool,
-    pub(crate) places: &'a Places,
+    pub(crate) places: &'a Locations,
     /// What it boots; one is looked for if it is none.
     pub(crate) kernel: Option<&'a Path>,
 }
 
 /// Where servers are, and whether the user asked to stop.
-pub(crate) struct Ground {
+pub(crate) struct ServerSite {
     world: World,
     pub(crate) interrupt: Interrupt,
 }
 
 /// A server that is up, for this process alone.
-pub(crate) struct Server {
+pub(crate) struct EmulatedServerUp {
     /// Gone with this, unless it is kept.
     lab: Lab,
     qemu: Qemu,
@@ -94,21 +94,21 @@ pub(crate) struct Server {
     pub(crate) machine: EmulatedServer,
     /// Whether it was up already.
     pub(crate) found: bool,
-    _seat: Seat,
+    _seat: LockFile,
 }
 
-impl Order<'_> {
+impl ServerRequest<'_> {
     /// Where servers are. To be called before there are threads, as [`World::enter`]; from then on Ctrl-C
     /// is caught.
-    pub(crate) fn ground(&self) -> Result<Ground, Stop> {
+    pub(crate) fn ground(&self) -> Result<ServerSite, Stop> {
         let need = if self.stay == Stay::Kept { Need::Kept } else { Need::Ephemeral };
         let world = World::enter(need).or_infrastructure()?;
         let interrupt = Interrupt::catch_telling("the emulated server is told").or_infrastructure()?;
-        Ok(Ground { world, interrupt })
+        Ok(ServerSite { world, interrupt })
     }
 
     /// The server that is kept, if it is as wanted, else a new one. None if the user asked to stop.
-    pub(crate) fn server(&self, ground: &Ground) -> Result<Option<Server>, Stop> {
+    pub(crate) fn server(&self, ground: &ServerSite) -> Result<Option<EmulatedServerUp>, Stop> {
         let server = match self.find(&ground.world)? {
             Some(server) => Ok(server),
             None if self.stay == Stay::Found => Err(none_up()),
@@ -120,7 +120,7 @@ impl Order<'_> {
         }
     }
 
-    fn find(&self, world: &World) -> Result<Option<Server>, Stop> {
+    fn find(&self, world: &World) -> Result<Option<EmulatedServerUp>, Stop> {
         let kept = list(world).or_infrastructure()?.into_iter().filter(|lab| lab.name.as_str() == server::KEPT);
         let kept = kept.filter(|lab| lab.state == LabState::Kept).flat_map(|lab| lab.guests);
         let Some(kept) = kept.filter(|guest| guest.state == GuestState::Running).find_map(|guest| guest.server) else {
@@ -136,13 +136,13 @@ impl Order<'_> {
             };
         }
         let lab = Lab::open(world, &kept_name()).or_infrastructure()?;
-        let server = Server::attach(lab, true)?;
+        let server = EmulatedServerUp::attach(lab, true)?;
         server.forget_files().or_infrastructure()?;
         eprintln!("server: {kept} is up already and is used");
         Ok(Some(server))
     }
 
-    fn boot(&self, world: &World, interrupt: &Interrupt) -> Result<Server, Stop> {
+    fn boot(&self, world: &World, interrupt: &Interrupt) -> Result<EmulatedServerUp, Stop> {
         let (name, lifetime) = match self.stay {
             Stay::Kept => (kept_name(), Lifetime::Kept),
             Stay::Command | Stay::Found => (command_name(), Lifetime::Ephemeral),
@@ -165,7 +165,7 @@ impl Order<'_> {
         let tell = |waited, line: &str| eprintln!("{}", told_of_boot(&guest, waited, line));
         qemu.wait_agent_telling(patience, tell).or_infrastructure()?;
         write_machine(&qemu, facts.no_kvm).or_infrastructure()?;
-        let server = Server::attach(lab, false)?;
+        let server = EmulatedServerUp::attach(lab, false)?;
         server.tell_itself().or_infrastructure()?;
         server.make_functions(self.spec.vfs).or_infrastructure()?;
         phases.done(&format!("{} booted", self.spec));
@@ -173,15 +173,15 @@ impl Order<'_> {
     }
 }
 
-impl Server {
-    fn attach(lab: Lab, found: bool) -> Result<Server, Stop> {
+impl EmulatedServerUp {
+    fn attach(lab: Lab, found: bool) -> Result<EmulatedServerUp, Stop> {
         let qemu = server::server(&lab).or_infrastructure()?;
         let seat = take_seat(&qemu).or_infrastructure()?;
         let machine = read_machine(&qemu).or_infrastructure()?;
         let spec = qemu.launch().server.context("the lab is no emulated server").or_infrastructure()?;
         let link = AgentLink::connect_unix("the emulated server", &qemu.launch().agent_socket(), ANSWER);
         let link = link.map_err(|error| explain(&qemu, error)).or_infrastructure()?;
-        Ok(Server { lab, qemu, link: Arc::new(link), spec, machine, found, _seat: seat })
+        Ok(EmulatedServerUp { lab, qemu, link: Arc::new(link), spec, machine, found, _seat: seat })
     }
 
     /// Runs a program in it with `input` on its standard input, and hands on what it writes, until it ends;
@@ -249,7 +249,7 @@ impl Server {
 
     /// Ends what was only for this command.
     pub(crate) fn leave(self) -> anyhow::Result<()> {
-        let Server { lab, link, found, .. } = self;
+        let EmulatedServerUp { lab, link, found, .. } = self;
         drop(link);
         if found { Ok(()) } else { Ok(lab.down()?) }
     }
@@ -315,8 +315,8 @@ fn explain(qemu: &Qemu, error: AgentError) -> anyhow::Error {
 }
 
 /// QEMU takes one to the agent at a time, and who comes second would wait without a word.
-fn take_seat(qemu: &Qemu) -> anyhow::Result<Seat> {
-    Seat::take(&qemu.launch().directory.join("seat.lock"))?.map_err(|holder| {
+fn take_seat(qemu: &Qemu) -> anyhow::Result<LockFile> {
+    LockFile::take(&qemu.launch().directory.join("seat.lock"))?.map_err(|holder| {
         anyhow!(
             "the emulated server that is up is used by another vtax: {holder}; wait for that, or have another server with settings of its own (--server emulated:memory=3GiB)"
         )

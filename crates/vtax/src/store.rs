@@ -25,14 +25,14 @@ use serde::{Serialize, de::DeserializeOwned};
 use vtax_model::run::{Run, RunHeader, RunState};
 
 pub(crate) use error::StoreError;
-use error::{Doing, Place};
+use error::{Doing, StoreLocation};
 use lock::RunLock;
 pub(crate) use writer::RunWriter;
 
 /// The runs of one state directory.
 #[derive(Debug)]
 pub(crate) struct Store {
-    place: Place,
+    place: StoreLocation,
     connection: Connection,
 }
 
@@ -83,7 +83,7 @@ impl std::fmt::Display for Condition {
 impl Store {
     /// Opens the store in `dir`, and makes both if they aren't there.
     pub(crate) fn open(dir: &Path) -> Result<Store, StoreError> {
-        let place = Place::new(dir)?;
+        let place = StoreLocation::new(dir)?;
         let mut connection = schema::connect(&place)?;
         schema::migrate(&mut connection, &place)?;
         Ok(Store { place, connection })

@@ -7,8 +7,8 @@ use std::{
 
 use vtax_model::units::{ByteSize, Span};
 
-use super::{AgentError, AgentLink, Arrival, PendingReply};
-use crate::protocol::{Attached, Attachment, Outcome, Ran, Reply, Request, SessionId, Signal, Stream};
+use super::{AgentError, AgentLink, Incoming, PendingReply};
+use crate::protocol::{Attached, CallOutcome, LinkSetup, Ran, Reply, Request, SessionId, Signal, Stream};
 
 /// How long an agent takes to say that a link isn't there, or has no carrier, with a margin.
 const ATTACHED: Duration = Duration::from_secs(20);
@@ -21,7 +21,7 @@ const WINDOW: ByteSize = ByteSize(256 << 10);
 impl AgentLink {
     /// Sets up a link of the guest, and waits until it has a carrier. Again with another MTU or
     /// further addresses, only these change.
-    pub fn attach(&self, attachment: &Attachment) -> Result<Attached, AgentError> {
+    pub fn attach(&self, attachment: &LinkSetup) -> Result<Attached, AgentError> {
         let request = Request::Attach { session: self.new_session(), attachment: attachment.clone() };
         match self.call(request)?.wait(ATTACHED)? {
             Reply::Link(attached) => Ok(attached),
@@ -87,7 +87,7 @@ pub struct Running<'link> {
     link: &'link AgentLink,
     session: SessionId,
     what: &'static str,
-    arrivals: Receiver<Arrival>,
+    arrivals: Receiver<Incoming>,
     started: Instant,
     patience: Duration,
     ended: bool,
@@ -105,7 +105,7 @@ impl Running<'_> {
         let mut taken = 0;
         loop {
             let arrival = self.next()?;
-            let Ok(Outcome::Output(output)) = arrival.outcome else { return self.end(arrival) };
+            let Ok(CallOutcome::Output(output)) = arrival.outcome else { return self.end(arrival) };
             on_output(output.stream, &output.bytes);
             taken += output.bytes.len() as u64;
             if taken >= WINDOW.0 / 2 {
@@ -115,12 +115,12 @@ impl Running<'_> {
         }
     }
 
-    fn next(&self) -> Result<Arrival, AgentError> {
+    fn next(&self) -> Result<Incoming, AgentError> {
         let left = self.patience.saturating_sub(self.started.elapsed());
         self.arrivals.recv_timeout(left).map_err(|_| self.link.late(self.what, self.patience))
     }
 
-    fn end(mut self, arrival: Arrival) -> Result<i32, AgentError> {
+    fn end(mut self, arrival: Incoming) -> Result<i32, AgentError> {
         self.ended = true;
         match self.link.open(self.what, arrival)? {
             Reply::Ran(ran) => Ok(ran.status),

@@ -25,7 +25,7 @@ const WORDS_SOON: Duration = Duration::from_millis(100);
 
 /// A child process, or none: a link may run over other streams. Killed and reaped on drop.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub(crate) struct ChildProcess {
     id: Option<u32>,
     /// What takes the place of a process at the other end of a link: shut when the link ends.
     socket: Option<UnixStream>,
@@ -34,26 +34,26 @@ pub(crate) struct Process {
     listener: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl Process {
-    pub(super) fn none() -> Process {
-        Process::without_child(None)
+impl ChildProcess {
+    pub(super) fn none() -> ChildProcess {
+        ChildProcess::without_child(None)
     }
 
-    pub(super) fn of_socket(socket: UnixStream) -> Process {
-        Process::without_child(Some(socket))
+    pub(super) fn of_socket(socket: UnixStream) -> ChildProcess {
+        ChildProcess::without_child(Some(socket))
     }
 
-    fn without_child(socket: Option<UnixStream>) -> Process {
+    fn without_child(socket: Option<UnixStream>) -> ChildProcess {
         let (words, listener) = (Arc::default(), Mutex::default());
-        Process { id: None, socket, child: Mutex::default(), words, listener }
+        ChildProcess { id: None, socket, child: Mutex::default(), words, listener }
     }
 
-    pub(crate) fn adopt(mut child: Child) -> Process {
+    pub(crate) fn adopt(mut child: Child) -> ChildProcess {
         let words = Arc::<Mutex<VecDeque<u8>>>::default();
         let stderr = child.stderr.take();
         let listener = stderr.and_then(|stderr| listen(stderr, words.clone()));
         let (id, listener) = (Some(child.id()), Mutex::new(listener));
-        Process { id, socket: None, child: Mutex::new(Some(child)), words, listener }
+        ChildProcess { id, socket: None, child: Mutex::new(Some(child)), words, listener }
     }
 
     pub(super) fn id(&self) -> Option<u32> {
@@ -105,7 +105,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         self.end();
     }

@@ -45,7 +45,7 @@ fn next_call(stream: &mut UnixStream) -> Call {
 }
 
 fn answer(stream: &mut UnixStream, id: CallId, reply: Reply) {
-    let answer = Answer { id, outcome: Outcome::Done(reply) };
+    let answer = Answer { id, outcome: CallOutcome::Done(reply) };
     stream.write_all(&encode(&answer, REPLY_MOST).expect("small")).expect("written");
 }
 
@@ -125,7 +125,7 @@ fn answers_find_their_callers_in_any_order() {
             answer(&mut agent, call.id, Reply::Facts(Box::default()));
         }
         for caller in callers {
-            assert_eq!(caller.join().expect("no panic").expect("described"), Facts::default());
+            assert_eq!(caller.join().expect("no panic").expect("described"), AgentFacts::default());
         }
     });
 }

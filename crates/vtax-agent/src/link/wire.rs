@@ -15,12 +15,12 @@ use std::{
 
 use super::{
     error::{AgentError, Death},
-    process::{Process, lock},
+    process::{ChildProcess, lock},
 };
 use crate::{
     conversations::Conversations,
     frame::{self, FrameError, HELLO_MOST, REPLY_MOST, REQUEST_MOST},
-    protocol::{Answer, Call, CallId, Greeting, Hello, Introduction, Opening, Outcome, Request},
+    protocol::{Answer, Call, CallId, CallOutcome, Greeting, Hello, Introduction, Opening, Request},
 };
 
 /// What may be in the stream before the agent's first word to us.
@@ -34,11 +34,11 @@ pub(crate) enum Past {
 
 /// The answer to a call or an output before it, or the reason why there never will be one.
 #[derive(Debug)]
-pub(crate) struct Arrival {
+pub(crate) struct Incoming {
     /// As the caller marked it.
     pub(crate) tag: usize,
     /// The agent's words, or its end.
-    pub(crate) outcome: Result<Outcome, Death>,
+    pub(crate) outcome: Result<CallOutcome, Death>,
 }
 
 /// What goes wrong, before it is known by which name the user calls the agent.
@@ -66,7 +66,7 @@ impl WireError {
 
 /// Both directions of a control stream.
 #[derive(Debug)]
-pub(super) struct Wire {
+pub(super) struct ControlStream {
     shared: Arc<Shared>,
     frames: Sender<Vec<u8>>,
 }
@@ -74,7 +74,7 @@ pub(super) struct Wire {
 #[derive(Debug)]
 struct Shared {
     callers: Mutex<Callers>,
-    process: Process,
+    process: ChildProcess,
 }
 
 #[derive(Debug)]
@@ -85,19 +85,19 @@ enum Callers {
 
 #[derive(Debug)]
 struct Caller {
-    answer_to: Sender<Arrival>,
+    answer_to: Sender<Incoming>,
     tag: usize,
 }
 
-impl Wire {
+impl ControlStream {
     /// Greets the agent and waits for its hello.
     pub(super) fn open(
         reader: impl Read + Send + 'static,
         writer: impl Write + Send + 'static,
-        process: Process,
+        process: ChildProcess,
         past: Past,
         deadline: Duration,
-    ) -> Result<(Wire, Hello), WireError> {
+    ) -> Result<(ControlStream, Hello), WireError> {
         let opening = Opening::ours();
         let key = opening.key.clone();
         let shared = Arc::new(Shared { callers: Mutex::new(Callers::Waiting(HashMap::new())), process });
@@ -109,7 +109,7 @@ impl Wire {
             Past::Unknown => read_ours(Conversations::new(reader), &key, &for_reader, &introduce),
         })?;
         start_thread("agent-writer", move || write(writer, &for_writer, &outbox))?;
-        let wire = Wire { shared, frames };
+        let wire = ControlStream { shared, frames };
         wire.greet(&opening)?;
         match hello.recv_timeout(deadline) {
             Ok(hello) => Ok((wire, hello?)),
@@ -126,7 +126,7 @@ impl Wire {
         &self,
         id: CallId,
         request: Request,
-        answer_to: Sender<Arrival>,
+        answer_to: Sender<Incoming>,
         tag: usize,
     ) -> Result<(), WireError> {
         let frame = frame::encode(&Call { id, request }, REQUEST_MOST).map_err(WireError::Unsendable)?;
@@ -143,7 +143,7 @@ impl Wire {
     }
 }
 
-impl Drop for Wire {
+impl Drop for ControlStream {
     /// The order to shut down is for streams whose end the agent doesn't see; for the others,
     /// closing the stream is enough.
     fn drop(&mut self) {
@@ -171,11 +171,11 @@ impl Shared {
     /// gets an output waits on.
     fn deliver(&self, Answer { id, outcome }: Answer) {
         let Callers::Waiting(callers) = &mut *lock(&self.callers) else { return };
-        let send = |caller: &Caller, outcome| caller.answer_to.send(Arrival { tag: caller.tag, outcome: Ok(outcome) });
+        let send = |caller: &Caller, outcome| caller.answer_to.send(Incoming { tag: caller.tag, outcome: Ok(outcome) });
         // An error is a caller who gave up.
         let _ = match &outcome {
-            Outcome::Output(_) => callers.get(&id).map(|caller| send(caller, outcome)),
-            Outcome::Done(_) | Outcome::Failed(_) => callers.remove(&id).map(|caller| send(&caller, outcome)),
+            CallOutcome::Output(_) => callers.get(&id).map(|caller| send(caller, outcome)),
+            CallOutcome::Done(_) | CallOutcome::Failed(_) => callers.remove(&id).map(|caller| send(&caller, outcome)),
         };
     }
 
@@ -189,7 +189,7 @@ impl Shared {
         }
         if let Callers::Waiting(waiting) = mem::replace(&mut *callers, Callers::Bereft(death.clone())) {
             for caller in waiting.into_values() {
-                let _ = caller.answer_to.send(Arrival { tag: caller.tag, outcome: Err(death.clone()) });
+                let _ = caller.answer_to.send(Incoming { tag: caller.tag, outcome: Err(death.clone()) });
             }
         }
         death

@@ -1,8 +1,7 @@
 //! A sample that was not taken.
 
-use vtax_model::measurement::EndReport;
+use vtax_model::{endpoint::End, measurement::EndReport};
 
-use super::End;
 use crate::link::AgentError;
 
 /// A sample that was not taken, or not as a whole.
@@ -12,7 +11,7 @@ pub struct MeasureError {
     /// Whose: the index into the pairs.
     pub pair: usize,
     /// What went wrong.
-    pub cause: Box<Cause>,
+    pub cause: Box<SampleFailure>,
     /// What the ends of each pair had seen by then.
     pub partial: Vec<Partial>,
 }
@@ -36,7 +35,7 @@ impl Partial {
 
 /// Why a sample was not taken.
 #[derive(Debug, thiserror::Error)]
-pub enum Cause {
+pub enum SampleFailure {
     /// An end failed. The others were cancelled; if the other end of this pair had troubles of
     /// its own, they are told too.
     #[error("{error}{}", other.as_ref().map(|other| format!("; and {other}")).unwrap_or_default())]
@@ -72,9 +71,9 @@ pub enum Cause {
     },
 }
 
-impl Cause {
-    pub(super) fn alone(end: End, error: AgentError) -> Cause {
-        Cause::End { end, error, other: None }
+impl SampleFailure {
+    pub(super) fn alone(end: End, error: AgentError) -> SampleFailure {
+        SampleFailure::End { end, error, other: None }
     }
 }
 
@@ -83,12 +82,12 @@ impl MeasureError {
     /// cancelled one after the other, the second may have missed the first by then, and says so
     /// instead: who cancels should remember that it did.
     pub fn is_cancelled(&self) -> bool {
-        matches!(&*self.cause, Cause::End { error, other: None, .. } if error.is_cancelled())
+        matches!(&*self.cause, SampleFailure::End { error, other: None, .. } if error.is_cancelled())
     }
 
     /// Whether an agent was lost: no more samples can be taken with it.
     pub fn is_death(&self) -> bool {
         let dead = |error: &AgentError| error.is_death();
-        matches!(&*self.cause, Cause::End { error, other, .. } if dead(error) || other.as_deref().is_some_and(dead))
+        matches!(&*self.cause, SampleFailure::End { error, other, .. } if dead(error) || other.as_deref().is_some_and(dead))
     }
 }

@@ -5,14 +5,14 @@ use std::{mem, sync::mpsc::Sender, time::Duration};
 use vtax_engine::{Target, Token};
 use vtax_model::measurement::EndReport;
 
-use super::{Blame, Cause, End};
+use super::{Blame, End, SampleFailure};
 use crate::{
-    link::{AgentError, AgentLink, Arrival},
+    link::{AgentError, AgentLink, Incoming},
     protocol::{Reply, Request, SessionId},
 };
 
 /// One end.
-pub(super) struct Party<'link> {
+pub(super) struct MeasuringAgent<'link> {
     pub(super) pair: usize,
     pub(super) end: End,
     pub(super) link: &'link AgentLink,
@@ -45,10 +45,10 @@ enum Awaited {
     Report,
 }
 
-impl<'link> Party<'link> {
-    pub(super) fn new(pair: usize, end: End, link: &'link AgentLink, token: Token) -> Party<'link> {
+impl<'link> MeasuringAgent<'link> {
+    pub(super) fn new(pair: usize, end: End, link: &'link AgentLink, token: Token) -> MeasuringAgent<'link> {
         let session = link.new_session();
-        Party { pair, end, link, session, token, state: State::Idle, target: None, partial: None }
+        MeasuringAgent { pair, end, link, session, token, state: State::Idle, target: None, partial: None }
     }
 
     pub(super) fn is_asked(&self) -> bool {
@@ -60,7 +60,7 @@ impl<'link> Party<'link> {
     }
 
     /// If it can't be asked it has failed.
-    pub(super) fn ask(&mut self, request: Request, answer_to: &Sender<Arrival>, tag: usize) {
+    pub(super) fn ask(&mut self, request: Request, answer_to: &Sender<Incoming>, tag: usize) {
         let for_what = match request {
             Request::Listen { .. } => Awaited::Target,
             Request::Connect { .. } => Awaited::Connection,
@@ -73,7 +73,7 @@ impl<'link> Party<'link> {
     }
 
     /// An answer to what was asked.
-    pub(super) fn take(&mut self, arrival: Arrival) {
+    pub(super) fn take(&mut self, arrival: Incoming) {
         let State::Asked { verb, for_what } = mem::replace(&mut self.state, State::Idle) else {
             return;
         };
@@ -138,16 +138,19 @@ impl<'link> Party<'link> {
     }
 }
 
-pub(super) fn compare_files(initiator: &Party<'_>, responder: &Party<'_>) -> Result<(), Cause> {
+pub(super) fn compare_files(
+    initiator: &MeasuringAgent<'_>,
+    responder: &MeasuringAgent<'_>,
+) -> Result<(), SampleFailure> {
     let (sent, received) = (checksum(initiator)?, checksum(responder)?);
     if sent == received {
         return Ok(());
     }
     let (initiator, responder) = (initiator.link.name().to_owned(), responder.link.name().to_owned());
-    Err(Cause::Checksum { initiator, responder, sent, received })
+    Err(SampleFailure::Checksum { initiator, responder, sent, received })
 }
 
-fn checksum(party: &Party<'_>) -> Result<u64, Cause> {
+fn checksum(party: &MeasuringAgent<'_>) -> Result<u64, SampleFailure> {
     let file = party.seen().and_then(|report| report.file);
-    file.map(|file| file.checksum).ok_or_else(|| Cause::NoFile { agent: party.link.name().to_owned() })
+    file.map(|file| file.checksum).ok_or_else(|| SampleFailure::NoFile { agent: party.link.name().to_owned() })
 }

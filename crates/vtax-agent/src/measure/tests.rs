@@ -15,7 +15,7 @@ use vtax_model::{
 use super::*;
 use crate::{
     frame::{HELLO_MOST, MAGIC, REPLY_MOST, REQUEST_MOST, encode, parse, read_frame, read_magic},
-    protocol::{Answer, Call, CallId, Fault, FaultKind, Greeting, Hello, Outcome, Reply},
+    protocol::{Answer, Call, CallId, CallOutcome, Fault, FaultKind, Greeting, Hello, Reply},
 };
 
 const SOON: Duration = Duration::from_secs(5);
@@ -77,11 +77,11 @@ fn play(mut stream: UnixStream, role: &Role) {
     }
 }
 
-fn play_call(id: CallId, request: &Request, role: &Role, waiting: &mut Option<CallId>) -> Vec<(CallId, Outcome)> {
-    let done = |reply| vec![(id, Outcome::Done(reply))];
+fn play_call(id: CallId, request: &Request, role: &Role, waiting: &mut Option<CallId>) -> Vec<(CallId, CallOutcome)> {
+    let done = |reply| vec![(id, CallOutcome::Done(reply))];
     let failed = |kind, why: &str| {
         let seen = EndReport { transactions: 7, ..EndReport::default() };
-        Outcome::Failed(Fault { partial: Some(Box::new(seen)), ..Fault::new(kind, why) })
+        CallOutcome::Failed(Fault { partial: Some(Box::new(seen)), ..Fault::new(kind, why) })
     };
     match (request, &role.script) {
         (Request::Listen { .. }, _) => done(Reply::Listening { target: Target::Ip(SocketAddr::new(address(), 1)) }),
@@ -105,7 +105,7 @@ fn play_call(id: CallId, request: &Request, role: &Role, waiting: &mut Option<Ca
             vec![]
         }
         (Request::Cancel { .. }, Script::Dawdles) => {
-            let report = || Outcome::Done(Reply::Report(Box::default()));
+            let report = || CallOutcome::Done(Reply::Report(Box::default()));
             waiting.take().map(|id| (id, report())).into_iter().collect()
         }
         (Request::Cancel { .. }, Script::Waits) => {
@@ -125,7 +125,7 @@ fn address() -> IpAddr {
     IpAddr::V4(Ipv4Addr::LOCALHOST)
 }
 
-fn order(workload: Workload) -> Order {
+fn order(workload: Workload) -> SampleOrder {
     let station = Station::Ip(address());
     let setup = EndSetup { directory: Some("/".into()), ..EndSetup::new(station.clone()) };
     let spec = TestSpec {
@@ -137,14 +137,14 @@ fn order(workload: Workload) -> Order {
         slices: None,
         options: TestOptions::default(),
     };
-    Order { spec, initiator: setup.clone(), responder: setup, target: station, turns: None }
+    SampleOrder { spec, initiator: setup.clone(), responder: setup, target: station, turns: None }
 }
 
-fn rr() -> Order {
+fn rr() -> SampleOrder {
     order(Workload::Rr { request: ByteSize(1), response: ByteSize(1) })
 }
 
-fn failure(initiator: Script, responder: Script, order: &Order) -> MeasureError {
+fn failure(initiator: Script, responder: Script, order: &SampleOrder) -> MeasureError {
     let (initiator, responder) = (player("zone a", initiator), player("zone b", responder));
     measure(&initiator, &responder, order).expect_err("a failure")
 }
@@ -158,7 +158,7 @@ fn of_file(checksum: u64) -> Script {
 fn a_file_that_changed_on_its_way_is_no_sample() {
     let file = order(Workload::File { size: ByteSize(1) });
     let changed = failure(of_file(1), of_file(2), &file);
-    assert!(matches!(*changed.cause, Cause::Checksum { sent: 1, received: 2, .. }), "{changed:?}");
+    assert!(matches!(*changed.cause, SampleFailure::Checksum { sent: 1, received: 2, .. }), "{changed:?}");
     let missing = failure(of_file(1), Script::Reports(Box::default()), &file).to_string();
     assert!(missing.contains("zone b"), "{missing}");
 }
@@ -167,9 +167,9 @@ fn a_file_that_changed_on_its_way_is_no_sample() {
 fn the_end_that_failed_is_blamed_and_the_other_cancelled() {
     let start = Instant::now();
     let failed = failure(Script::Fails("the disk is full"), Script::Waits, &rr());
-    let Cause::End { end: End::Initiator, other: None, .. } = *failed.cause else { panic!("{failed:?}") };
+    let SampleFailure::End { end: End::Initiator, other: None, .. } = *failed.cause else { panic!("{failed:?}") };
     let failed = failure(Script::Waits, Script::Fails("the disk is full"), &rr());
-    let Cause::End { end: End::Responder, other: None, .. } = *failed.cause else { panic!("{failed:?}") };
+    let SampleFailure::End { end: End::Responder, other: None, .. } = *failed.cause else { panic!("{failed:?}") };
     assert!(!failed.is_cancelled() && failed.to_string().contains("the disk is full"), "{failed}");
     assert!(start.elapsed() < GIVE_UP, "{:?}", start.elapsed());
 }
@@ -189,7 +189,7 @@ fn an_end_that_doesnt_give_up_is_left_behind_and_named() {
 #[test]
 fn an_initiator_that_isnt_connected_ends_the_sample() {
     let failed = failure(Script::Alone, Script::Waits, &rr());
-    let Cause::End { end: End::Initiator, other: None, .. } = *failed.cause else { panic!("{failed:?}") };
+    let SampleFailure::End { end: End::Initiator, other: None, .. } = *failed.cause else { panic!("{failed:?}") };
     assert!(failed.to_string().contains("nothing listens"), "{failed}");
 }
 
@@ -214,13 +214,14 @@ fn the_time_is_up_for_both_ends() {
 
 fn an_initiator_is_late(late: Script) {
     let (a, b) = (player("zone a", late), player("zone b", Script::Reports(Box::default())));
-    let pairs = [Pair { initiator: &a, responder: &b, order: rr() }];
+    let pairs = [AgentPair { initiator: &a, responder: &b, order: rr() }];
     let mut sample = Sample::of(&pairs);
     for end in [End::Initiator, End::Responder] {
         sample.ask(end, |party, _| Request::Finish { session: party.session });
     }
     let late = sample.settle(End::Initiator, Limit::of(Duration::from_millis(50))).expect_err("late");
-    let Cause::End { end: End::Initiator, error: AgentError::Deadline { .. }, other: None } = &*late.cause else {
+    let SampleFailure::End { end: End::Initiator, error: AgentError::Deadline { .. }, other: None } = &*late.cause
+    else {
         panic!("{late:?}");
     };
     assert!(late.to_string().contains("zone a") && late.to_string().contains("50ms"), "{late}");
@@ -233,7 +234,7 @@ fn pairs_start_at_one_moment_by_their_own_clocks() {
     let role = |boot_id, ahead| Role { script: Script::Starts, boot_id, ahead };
     let initiators = [("a", 0), ("b", hour), ("b", hour)].map(|(boot, ahead)| cast(boot, role(boot, ahead)));
     let responder = player("zone r", Script::Reports(Box::default()));
-    let pairs = initiators.each_ref().map(|initiator| Pair { initiator, responder: &responder, order: rr() });
+    let pairs = initiators.each_ref().map(|initiator| AgentPair { initiator, responder: &responder, order: rr() });
     let parallel = measure_all(&pairs).expect("a sample");
     let starts = parallel.reports.iter().map(|(initiator, _)| initiator.started_ns).collect::<Vec<_>>();
     assert_eq!(starts[1], starts[2], "one clock");
@@ -256,8 +257,8 @@ fn a_copied_machine_isnt_taken_for_its_original() {
 #[test]
 fn a_pair_alone_starts_at_once() {
     let (a, b) = (player("zone a", Script::Starts), player("zone b", Script::Reports(Box::default())));
-    let pair = Pair { initiator: &a, responder: &b, order: rr() };
-    let Parallel { reports, skew } = measure_all(&[pair]).expect("a sample");
+    let pair = AgentPair { initiator: &a, responder: &b, order: rr() };
+    let ParallelReports { reports, skew } = measure_all(&[pair]).expect("a sample");
     assert_eq!(reports[0].0.started_ns, 0, "no moment was named");
     assert_eq!(skew, Skew { spread: Duration::ZERO, uncertainty: Duration::ZERO });
 }
@@ -267,7 +268,7 @@ fn the_pair_that_failed_is_blamed_and_all_others_cancelled() {
     let start = Instant::now();
     let good = [player("zone a", Script::Waits), player("zone b", Script::Waits)];
     let bad = [player("zone c", Script::Waits), player("zone d", Script::Fails("the disk is full"))];
-    let pairs = [&good, &bad].map(|[initiator, responder]| Pair { initiator, responder, order: rr() });
+    let pairs = [&good, &bad].map(|[initiator, responder]| AgentPair { initiator, responder, order: rr() });
     let failed = measure_all(&pairs).expect_err("a failure");
     assert_eq!((failed.pair, failed.partial.len()), (1, 2));
     assert!(failed.to_string().contains("zone d") && !failed.is_cancelled(), "{failed}");
@@ -284,7 +285,7 @@ fn the_skew_is_between_the_first_and_the_last() {
 
 #[test]
 fn deadlines_follow_from_the_order() {
-    let seconds = |order: &Order| deadline(&order.spec).as_secs();
+    let seconds = |order: &SampleOrder| deadline(&order.spec).as_secs();
     let mut thirty = rr();
     let most = Span::from_millis(5_000);
     (thirty.spec.warmup, thirty.spec.duration) = (Warmup::UntilSteady { most }, Span::from_millis(30_000));

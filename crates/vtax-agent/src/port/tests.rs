@@ -89,7 +89,8 @@ fn guest(ends: Ends) -> Guest {
     let reader = Stand { listener, ends, host: Arc::clone(&host) };
     let (complain, complaints) = mpsc::channel();
     let complain = move |error: &ServeError| drop(complain.send(error.to_string()));
-    let agent = thread::spawn(move || serve(reader, StandWriter(host), Measuring::default, Standing::Init, complain));
+    let agent =
+        thread::spawn(move || serve(reader, StandWriter(host), Measuring::default, AgentRights::Init, complain));
     Guest { directory, agent, complaints }
 }
 
@@ -220,7 +221,7 @@ fn a_lost_port_is_an_error() {
             Err(io::Error::from_raw_os_error(19))
         }
     }
-    let lost = serve(Unplugged, io::sink(), Measuring::default, Standing::Guest, |_| {}).expect_err("no device");
+    let lost = serve(Unplugged, io::sink(), Measuring::default, AgentRights::Guest, |_| {}).expect_err("no device");
     assert!(lost.to_string().contains("can't be read any more"), "{lost}");
 }
 

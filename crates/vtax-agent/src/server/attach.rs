@@ -16,7 +16,7 @@ use vtax_sys::{
     sysctl::{self, SysctlKey},
 };
 
-use crate::protocol::{Attached, Attachment, Fault, FaultKind};
+use crate::protocol::{Attached, Fault, FaultKind, LinkSetup};
 
 /// How long the link may take to appear, and then to have a carrier: e1000e takes a second after
 /// each change of its MTU.
@@ -58,7 +58,7 @@ impl From<AttachError> for Fault {
 }
 
 /// Changes what isn't yet as it should be, and waits for the carrier.
-pub(super) fn attach(wanted: &Attachment, cancel: &Cancel) -> Result<Attached, AttachError> {
+pub(super) fn attach(wanted: &LinkSetup, cancel: &Cancel) -> Result<Attached, AttachError> {
     let mac: MacAddr = wanted.mac.parse()?;
     let mut kernel = Rtnl::open()?;
     let link = await_some(cancel, || find(&mut kernel, mac))?;

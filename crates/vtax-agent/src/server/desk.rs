@@ -15,18 +15,18 @@ use vtax_engine::{Cancel, Schedule};
 use vtax_sys::clock::now_ns;
 
 use super::{
-    Parting, Standing,
-    engine::Engine,
+    AgentRights, Parting,
+    engine::TestEngine,
     facts,
-    program::Program,
-    reins::{Order, Reins, reins},
-    session::{self, News, Part, Task},
+    program::ProgramSpec,
+    reins::{OrderSender, ProgramOrder, reins},
+    session::{self, News, Task, TestPart},
     write_whole,
 };
 use crate::{
     frame::{self, FrameError, REPLY_MOST},
     limits::{CPUS_MOST, LimitError, Load, SESSIONS_MOST},
-    protocol::{Answer, Call, CallId, Fault, FaultKind, Outcome, Output, Reply, Request, SessionId},
+    protocol::{Answer, Call, CallId, CallOutcome, Fault, FaultKind, ProgramOutput, Reply, Request, SessionId},
 };
 
 /// How long cancelled sessions have to put away what they hold (a half-sent file).
@@ -38,7 +38,7 @@ const NOT_INIT: &str =
     "this agent isn't the first process of its machine, so it doesn't switch it off; ask its init to";
 
 /// What the other threads tell the owner.
-pub(super) enum Event {
+pub(super) enum OwnerEvent {
     /// The coordinator calls.
     Called(Box<Call>),
     /// The coordinator calls, but not as the protocol has it.
@@ -48,15 +48,15 @@ pub(super) enum Event {
     /// A session isn't at its end, but has come somewhere.
     News { session: SessionId, news: News },
     /// A session's last event.
-    SessionEnded { session: SessionId, outcome: Outcome },
+    SessionEnded { session: SessionId, outcome: CallOutcome },
 }
 
 /// The owner's table and tools.
-pub(super) struct Desk<W, E> {
+pub(super) struct SessionOwner<W, E> {
     writer: W,
     engine: Arc<E>,
-    standing: Standing,
-    events: SyncSender<Event>,
+    standing: AgentRights,
+    events: SyncSender<OwnerEvent>,
     sessions: BTreeMap<SessionId, Session>,
 }
 
@@ -72,7 +72,7 @@ struct Session {
     /// Nobody will ask for the outcome any more.
     cancelled: bool,
     /// Of a session that has ended.
-    outcome: Option<Outcome>,
+    outcome: Option<CallOutcome>,
 }
 
 /// What can still be said to a session that runs.
@@ -81,38 +81,38 @@ enum Line {
     /// To an initiator that hasn't been started: when.
     Start(Sender<Schedule>),
     /// To a program.
-    Program(Reins),
+    Program(OrderSender),
 }
 
 type Answered = Result<(), FrameError>;
 
-impl<W: Write, E: Engine> Desk<W, E> {
-    pub(super) fn new(writer: W, engine: E, standing: Standing, events: SyncSender<Event>) -> Self {
-        Desk { writer, engine: Arc::new(engine), standing, events, sessions: BTreeMap::new() }
+impl<W: Write, E: TestEngine> SessionOwner<W, E> {
+    pub(super) fn new(writer: W, engine: E, standing: AgentRights, events: SyncSender<OwnerEvent>) -> Self {
+        SessionOwner { writer, engine: Arc::new(engine), standing, events, sessions: BTreeMap::new() }
     }
 
     /// Until the stream ends or can't be written to.
-    pub(super) fn run(mut self, inbox: &Receiver<Event>) -> Result<Parting, FrameError> {
+    pub(super) fn run(mut self, inbox: &Receiver<OwnerEvent>) -> Result<Parting, FrameError> {
         let end = self.take_events(inbox);
         self.farewell(inbox);
         end
     }
 
-    fn take_events(&mut self, inbox: &Receiver<Event>) -> Result<Parting, FrameError> {
+    fn take_events(&mut self, inbox: &Receiver<OwnerEvent>) -> Result<Parting, FrameError> {
         // The desk holds a sender itself, so there always is a next event.
         while let Ok(event) = inbox.recv() {
             match event {
-                Event::Called(call) => {
+                OwnerEvent::Called(call) => {
                     if let Some(parting) = self.parting(&call) {
                         return self.done(call.id, Reply::Done).map(|()| parting);
                     }
                     self.called(*call)?;
                 }
-                Event::Misread { id, error } => self.fail(id, FaultKind::BadRequest, error)?,
-                Event::StreamEnded(end) => return end.map(|()| Parting::Over),
-                Event::News { session, news: News::Ready(reply) } => self.ready(session, reply)?,
-                Event::News { session, news: News::Output(output) } => self.output(session, output)?,
-                Event::SessionEnded { session, outcome } => self.ended(session, outcome)?,
+                OwnerEvent::Misread { id, error } => self.fail(id, FaultKind::BadRequest, error)?,
+                OwnerEvent::StreamEnded(end) => return end.map(|()| Parting::Over),
+                OwnerEvent::News { session, news: News::Ready(reply) } => self.ready(session, reply)?,
+                OwnerEvent::News { session, news: News::Output(output) } => self.output(session, output)?,
+                OwnerEvent::SessionEnded { session, outcome } => self.ended(session, outcome)?,
             }
         }
         Ok(Parting::Over)
@@ -121,17 +121,17 @@ impl<W: Write, E: Engine> Desk<W, E> {
     fn parting(&self, call: &Call) -> Option<Parting> {
         match (&call.request, self.standing) {
             (Request::Shutdown, _) => Some(Parting::Over),
-            (Request::PowerOff, Standing::Init) => Some(Parting::PowerOff),
+            (Request::PowerOff, AgentRights::Init) => Some(Parting::PowerOff),
             _ => None,
         }
     }
 
-    fn farewell(&mut self, inbox: &Receiver<Event>) {
+    fn farewell(&mut self, inbox: &Receiver<OwnerEvent>) {
         self.cancel_all();
         let deadline = Instant::now() + FAREWELL;
         while self.sessions.values().any(Session::runs) {
             match inbox.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(Event::SessionEnded { session, .. }) => drop(self.sessions.remove(&session)),
+                Ok(OwnerEvent::SessionEnded { session, .. }) => drop(self.sessions.remove(&session)),
                 Ok(_) => {}
                 Err(_) => return,
             }
@@ -142,25 +142,25 @@ impl<W: Write, E: Engine> Desk<W, E> {
         let id = call.id;
         match call.request {
             Request::Listen { session, spec, setup, token } => {
-                self.open(id, session, Task::Respond(Part { spec, setup, token }), Line::None)
+                self.open(id, session, Task::Respond(TestPart { spec, setup, token }), Line::None)
             }
             Request::Connect { session, spec, setup, target, token } => {
                 let (start, starts) = mpsc::channel();
-                let part = Part { spec, setup, token };
+                let part = TestPart { spec, setup, token };
                 self.open(id, session, Task::Initiate { part, target, starts }, Line::Start(start))
             }
             Request::Prepare { session, directory, size } => {
                 self.open(id, session, Task::Prepare { directory, size }, Line::None)
             }
-            Request::Attach { .. } | Request::Run { .. } if self.standing == Standing::Visitor => {
+            Request::Attach { .. } | Request::Run { .. } if self.standing == AgentRights::Visitor => {
                 self.fail(id, FaultKind::Refused, NOT_A_GUEST)
             }
             Request::Attach { session, attachment } => self.open(id, session, Task::Attach(attachment), Line::None),
             Request::Run { session, argv, stdin, limit, window } => {
-                self.open_program(id, session, Program { argv, stdin, limit, window })
+                self.open_program(id, session, ProgramSpec { argv, stdin, limit, window })
             }
-            Request::More { session, taken } => self.order(id, session, Order::More(taken)),
-            Request::Signal { session, signal } => self.order(id, session, Order::Signal(signal)),
+            Request::More { session, taken } => self.order(id, session, ProgramOrder::More(taken)),
+            Request::Signal { session, signal } => self.order(id, session, ProgramOrder::Signal(signal)),
             Request::Start { session, schedule } => self.start(id, session, schedule),
             Request::Finish { session } => self.finish(id, session),
             Request::Cancel { session } => {
@@ -181,7 +181,7 @@ impl<W: Write, E: Engine> Desk<W, E> {
         }
     }
 
-    fn open_program(&mut self, id: CallId, session: SessionId, program: Program) -> Answered {
+    fn open_program(&mut self, id: CallId, session: SessionId, program: ProgramSpec) -> Answered {
         match reins() {
             Ok((reins, bit)) => self.open(id, session, Task::Run { program, bit }, Line::Program(reins)),
             Err(error) => {
@@ -231,14 +231,14 @@ impl<W: Write, E: Engine> Desk<W, E> {
     }
 
     /// For the call that will be answered at the program's end.
-    fn output(&mut self, session: SessionId, output: Output) -> Answered {
+    fn output(&mut self, session: SessionId, output: ProgramOutput) -> Answered {
         match self.sessions.get(&session).and_then(|session| session.finish) {
-            Some(id) => self.answer(id, Outcome::Output(output)),
+            Some(id) => self.answer(id, CallOutcome::Output(output)),
             None => Ok(()),
         }
     }
 
-    fn order(&mut self, id: CallId, session: SessionId, order: Order) -> Answered {
+    fn order(&mut self, id: CallId, session: SessionId, order: ProgramOrder) -> Answered {
         match self.sessions.get(&session).map(|session| &session.line) {
             Some(Line::Program(reins)) => reins.give(order),
             // It has ended, or is cancelled and about to.
@@ -283,7 +283,7 @@ impl<W: Write, E: Engine> Desk<W, E> {
 
     /// Whoever waits is answered with the outcome; if nobody does it is kept, unless it was
     /// cancelled: then nobody will.
-    fn ended(&mut self, session: SessionId, outcome: Outcome) -> Answered {
+    fn ended(&mut self, session: SessionId, outcome: CallOutcome) -> Answered {
         let Entry::Occupied(mut place) = self.sessions.entry(session) else {
             return Ok(());
         };
@@ -317,19 +317,19 @@ impl<W: Write, E: Engine> Desk<W, E> {
     }
 
     fn done(&mut self, id: CallId, reply: Reply) -> Answered {
-        self.answer(id, Outcome::Done(reply))
+        self.answer(id, CallOutcome::Done(reply))
     }
 
     fn fail(&mut self, id: CallId, kind: FaultKind, why: impl ToString) -> Answered {
-        self.answer(id, Outcome::Failed(Fault::new(kind, why)))
+        self.answer(id, CallOutcome::Failed(Fault::new(kind, why)))
     }
 
-    fn answer(&mut self, id: CallId, outcome: Outcome) -> Answered {
+    fn answer(&mut self, id: CallId, outcome: CallOutcome) -> Answered {
         let frame = match frame::encode(&Answer { id, outcome }, REPLY_MOST) {
             Ok(frame) => frame,
             Err(error) => {
                 let fault = Fault::new(FaultKind::Engine, format!("the report can't be sent: {error}"));
-                frame::encode(&Answer { id, outcome: Outcome::Failed(fault) }, REPLY_MOST)?
+                frame::encode(&Answer { id, outcome: CallOutcome::Failed(fault) }, REPLY_MOST)?
             }
         };
         write_whole(&mut self.writer, &frame)?;
@@ -337,7 +337,7 @@ impl<W: Write, E: Engine> Desk<W, E> {
     }
 }
 
-fn admit_part(part: &Part) -> Result<Load, LimitError> {
+fn admit_part(part: &TestPart) -> Result<Load, LimitError> {
     match part.setup.cpus.len() {
         0..=CPUS_MOST => Load::of(&part.spec),
         asked => Err(LimitError::Cpus { asked }),

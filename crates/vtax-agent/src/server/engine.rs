@@ -14,7 +14,7 @@ use vtax_model::{
 };
 
 /// Runs the ends of tests.
-pub trait Engine: Send + Sync + 'static {
+pub trait TestEngine: Send + Sync + 'static {
     /// A responder that is bound and not yet serving.
     type Bound: Bound;
     /// An initiator that is connected and has sent nothing yet.
@@ -66,7 +66,7 @@ struct Prepared {
 }
 
 /// An initiator of the engine, with the file that was prepared for it.
-pub struct Ready {
+pub struct ReadyInitiator {
     initiator: Initiator,
     source: Option<Arc<SourceFile>>,
 }
@@ -82,9 +82,9 @@ impl Measuring {
     }
 }
 
-impl Engine for Measuring {
+impl TestEngine for Measuring {
     type Bound = Responder;
-    type Connected = Ready;
+    type Connected = ReadyInitiator;
 
     /// The one before goes first, so that the disk needn't hold both.
     fn prepare(&self, directory: &Path, size: ByteSize, cancel: &Cancel) -> Result<(), EngineError> {
@@ -107,13 +107,13 @@ impl Engine for Measuring {
         target: &Target,
         token: Token,
         cancel: &Cancel,
-    ) -> Result<Ready, EngineError> {
+    ) -> Result<ReadyInitiator, EngineError> {
         let initiator = Initiator::connect(spec, setup, target, token, cancel)?;
         let source = match (spec.workload, &setup.directory) {
             (Workload::File { size }, Some(directory)) => self.fitting(directory, size),
             _ => None,
         };
-        Ok(Ready { initiator, source })
+        Ok(ReadyInitiator { initiator, source })
     }
 }
 
@@ -127,7 +127,7 @@ impl Bound for Responder {
     }
 }
 
-impl Connected for Ready {
+impl Connected for ReadyInitiator {
     fn run(self, schedule: Schedule, cancel: &Cancel) -> Result<EndReport, Failed> {
         self.initiator.run(schedule, self.source.as_deref(), cancel)
     }

@@ -4,13 +4,13 @@
 use std::{env, fs, net::IpAddr};
 
 use vtax_host::{
-    inspect::{self, Tree},
+    inspect::{self, SystemRoot},
     pin::Machine,
 };
 use vtax_model::run::Hop;
 use vtax_sys::{Result as SysResult, cpu::allowed_cpus, netlink::Rtnl, ssh};
 
-use crate::protocol::{Facts, Greeting, Hello, LinkAddress};
+use crate::protocol::{AgentFacts, Greeting, Hello, LinkAddress};
 
 /// The first time namespace (`PROC_TIME_INIT_INO`, include/linux/proc_ns.h).
 const FIRST_TIME_NAMESPACE: &str = "time:[4026531834]";
@@ -25,14 +25,14 @@ pub(super) fn hello() -> Hello {
     }
 }
 
-pub(super) fn facts() -> Facts {
+pub(super) fn facts() -> AgentFacts {
     let cpus_allowed: Vec<u32> = allowed_cpus().map(|cpus| cpus.iter().collect()).unwrap_or_default();
-    Facts {
-        environment: inspect::environment(&Tree::live()),
+    AgentFacts {
+        environment: inspect::environment(&SystemRoot::live()),
         kernel_build: kernel_says("version"),
         architecture: env::consts::ARCH.to_owned(),
         boot_id: boot_id(),
-        machine: Machine::read(&Tree::live()),
+        machine: Machine::read(&SystemRoot::live()),
         cpus_allowed,
         addresses: addresses().unwrap_or_default(),
         ssh_address: env::var(ssh::CONNECTION).ok().and_then(|connection| ssh::server(&connection)),

@@ -21,10 +21,10 @@ use vtax_engine::Cancel;
 use vtax_model::units::{ByteSize, Span};
 use vtax_sys::{SysError, children::Kept};
 
-use super::reins::{Bit, Order};
+use super::reins::{OrderReceiver, ProgramOrder};
 use crate::{
     limits::{OUTPUT_MOST, WINDOW_MOST},
-    protocol::{Fault, FaultKind, Output, Ran, Signal, Stream},
+    protocol::{Fault, FaultKind, ProgramOutput, Ran, Signal, Stream},
 };
 
 /// Where programs are looked for if nobody has said so: the kernel gives its first process no PATH.
@@ -70,7 +70,7 @@ impl From<ProgramError> for Fault {
 }
 
 /// What to run, as [`Request::Run`](crate::protocol::Request::Run) has it.
-pub(super) struct Program {
+pub(super) struct ProgramSpec {
     pub(super) argv: Vec<String>,
     pub(super) stdin: Vec<u8>,
     pub(super) limit: Span,
@@ -80,12 +80,12 @@ pub(super) struct Program {
 /// To the program's own end: what it leaves running in the background goes on, and isn't waited for although it may hold the
 /// outputs open. With a window `send` gets its outputs, otherwise they are kept for the reply.
 pub(super) fn run(
-    program: Program,
-    bit: &Bit,
+    program: ProgramSpec,
+    bit: &OrderReceiver,
     cancel: &Cancel,
-    mut send: impl FnMut(Output),
+    mut send: impl FnMut(ProgramOutput),
 ) -> Result<Ran, ProgramError> {
-    let Program { argv, stdin, limit, window } = program;
+    let ProgramSpec { argv, stdin, limit, window } = program;
     let [name, arguments @ ..] = &argv[..] else { return Err(ProgramError::Unnamed) };
     let until = Instant::now() + limit.0;
     let mut child = Kept::spawn(&mut command(name, arguments, !stdin.is_empty()))?;
@@ -142,7 +142,7 @@ impl Running {
 
     /// Gives what it takes and takes what has come, waiting a tick for it; true when the program has ended and all that it
     /// wrote is taken.
-    fn step(&mut self, bit: &Bit, send: &mut impl FnMut(Output)) -> io::Result<bool> {
+    fn step(&mut self, bit: &OrderReceiver, send: &mut impl FnMut(ProgramOutput)) -> io::Result<bool> {
         let has_ended = self.wait(bit)?;
         bit.orders().for_each(|order| self.obey(order));
         self.input.give()?;
@@ -155,7 +155,7 @@ impl Running {
                 Some(window) => {
                     let Some(bytes) = outlet.take(*window)? else { continue };
                     *window -= bytes.len() as u64;
-                    send(Output { stream: outlet.stream, bytes });
+                    send(ProgramOutput { stream: outlet.stream, bytes });
                 }
             }
         }
@@ -164,7 +164,7 @@ impl Running {
     }
 
     /// For anything to happen, at most a tick; true if the program has just ended.
-    fn wait(&self, bit: &Bit) -> io::Result<bool> {
+    fn wait(&self, bit: &OrderReceiver) -> io::Result<bool> {
         let mut fds = vec![PollFd::new(bit, PollFlags::IN)];
         if self.window != Some(0) {
             let pipes = self.outlets.iter().filter_map(|outlet| outlet.pipe.as_ref());
@@ -182,13 +182,13 @@ impl Running {
     }
 
     /// What a program has left running when it ended is not its group any more.
-    fn obey(&mut self, order: Order) {
+    fn obey(&mut self, order: ProgramOrder) {
         match order {
-            Order::More(taken) => {
+            ProgramOrder::More(taken) => {
                 self.window = self.window.map(|window| window.saturating_add(taken.0).min(WINDOW_MOST.0));
             }
-            Order::Signal(_) if self.ended => {}
-            Order::Signal(signal) => {
+            ProgramOrder::Signal(_) if self.ended => {}
+            ProgramOrder::Signal(signal) => {
                 let signal = match signal {
                     Signal::Int => rustix::process::Signal::INT,
                     Signal::Term => rustix::process::Signal::TERM,
@@ -308,17 +308,17 @@ mod tests {
     use std::{sync::mpsc, thread, time::Duration};
 
     use super::*;
-    use crate::server::reins::{Reins, reins};
+    use crate::server::reins::{OrderSender, reins};
 
     const SOON: Span = Span(Duration::from_secs(10));
 
-    fn shell_program(script: &str, limit: Span) -> Program {
+    fn shell_program(script: &str, limit: Span) -> ProgramSpec {
         let argv = ["sh", "-c", script].map(str::to_owned).to_vec();
-        Program { argv, stdin: Vec::new(), limit, window: None }
+        ProgramSpec { argv, stdin: Vec::new(), limit, window: None }
     }
 
     /// Nobody says anything to it, and its outputs are kept.
-    fn run_alone(program: Program, cancel: &Cancel) -> Result<Ran, ProgramError> {
+    fn run_alone(program: ProgramSpec, cancel: &Cancel) -> Result<Ran, ProgramError> {
         let (_reins, bit) = reins().expect("a bell");
         run(program, &bit, cancel, |output| panic!("{output:?} was sent"))
     }
@@ -328,9 +328,9 @@ mod tests {
     }
 
     /// Its outputs, each as it came, and its status; `seen` is told of each piece and may give orders.
-    fn watch(script: &str, window: u64, mut seen: impl FnMut(&Reins, &Output)) -> ([Vec<u8>; 2], i32) {
+    fn watch(script: &str, window: u64, mut seen: impl FnMut(&OrderSender, &ProgramOutput)) -> ([Vec<u8>; 2], i32) {
         let (reins, bit) = reins().expect("a bell");
-        let program = Program { window: Some(ByteSize(window)), ..shell_program(script, SOON) };
+        let program = ProgramSpec { window: Some(ByteSize(window)), ..shell_program(script, SOON) };
         let mut outputs = [Vec::new(), Vec::new()];
         let ran = run(program, &bit, &Cancel::new(), |output| {
             outputs[output.stream as usize].extend(&output.bytes);
@@ -343,7 +343,9 @@ mod tests {
 
     #[test]
     fn a_program_that_is_watched_is_heard_as_it_writes_and_to_the_last_byte() {
-        let more = |reins: &Reins, output: &Output| reins.give(Order::More(ByteSize(output.bytes.len() as u64)));
+        let more = |reins: &OrderSender, output: &ProgramOutput| {
+            reins.give(ProgramOrder::More(ByteSize(output.bytes.len() as u64)))
+        };
         let script = r"head -c 3000000 /dev/zero | tr '\0' x; printf '\377' >&2; exit 4";
         let ([stdout, stderr], status) = watch(script, 40_000, more);
         assert_eq!((stdout.len(), &stderr[..], status), (3_000_000, &[0xff][..], 4));
@@ -356,16 +358,17 @@ mod tests {
     #[test]
     fn no_more_is_sent_than_there_is_room_for() {
         let (reins, bit) = reins().expect("a bell");
-        let program = Program { window: Some(ByteSize(10)), ..shell_program("printf 0123456789abcdef; exit 3", SOON) };
+        let program =
+            ProgramSpec { window: Some(ByteSize(10)), ..shell_program("printf 0123456789abcdef; exit 3", SOON) };
         let (tell, told) = mpsc::channel();
         thread::scope(|scope| {
             let run = scope.spawn(move || run(program, &bit, &Cancel::new(), |output| drop(tell.send(output.bytes))));
             assert_eq!(told.recv().expect("sent"), b"0123456789");
             assert!(told.recv_timeout(Duration::from_millis(300)).is_err());
-            reins.give(Order::Signal(Signal::Kill));
-            reins.give(Order::More(ByteSize(4)));
+            reins.give(ProgramOrder::Signal(Signal::Kill));
+            reins.give(ProgramOrder::More(ByteSize(4)));
             assert_eq!(told.recv().expect("sent"), b"abcd");
-            reins.give(Order::More(ByteSize(u64::MAX)));
+            reins.give(ProgramOrder::More(ByteSize(u64::MAX)));
             assert_eq!(told.recv().expect("sent"), b"ef");
             assert_eq!(run.join().expect("no panic").expect("it runs").status, 3);
         });
@@ -377,7 +380,7 @@ mod tests {
         let mut writer = Vec::new();
         let start = Instant::now();
         watch(script, 64 << 10, |reins, output| {
-            reins.give(Order::More(ByteSize(output.bytes.len() as u64)));
+            reins.give(ProgramOrder::More(ByteSize(output.bytes.len() as u64)));
             if output.stream == Stream::Stderr {
                 writer.extend(&output.bytes);
             }
@@ -394,12 +397,12 @@ mod tests {
         let script = "trap 'echo caught; exit 9' INT; echo ready; while :; do sleep 0.05; done";
         let interrupted = watch(script, 1 << 10, |reins, output| {
             if output.bytes == b"ready\n" {
-                reins.give(Order::Signal(Signal::Int));
+                reins.give(ProgramOrder::Signal(Signal::Int));
             }
         });
         assert_eq!(interrupted, ([b"ready\ncaught\n".to_vec(), Vec::new()], 9));
         for (signal, number) in [(Signal::Term, 15), (Signal::Kill, 9)] {
-            let (_, status) = watch("echo; exec sleep 60", 1, |reins, _| reins.give(Order::Signal(signal)));
+            let (_, status) = watch("echo; exec sleep 60", 1, |reins, _| reins.give(ProgramOrder::Signal(signal)));
             assert_eq!(status, 128 + number);
         }
     }
@@ -408,7 +411,7 @@ mod tests {
     fn a_program_reads_its_input_to_the_end_or_not() {
         let bytes: Vec<u8> = (0..300_000).map(|index| (index % 251) as u8).collect();
         let with = |script: &str| {
-            let program = Program { stdin: bytes.clone(), ..shell_program(script, SOON) };
+            let program = ProgramSpec { stdin: bytes.clone(), ..shell_program(script, SOON) };
             run_alone(program, &Cancel::new()).expect("it runs")
         };
         // While it is given, what comes back is taken: neither side waits for the other.
@@ -459,7 +462,7 @@ mod tests {
 
     #[test]
     fn a_program_that_isnt_there_is_named() {
-        let named = |argv: Vec<String>| run_alone(Program { argv, ..shell_program("", SOON) }, &Cancel::new());
+        let named = |argv: Vec<String>| run_alone(ProgramSpec { argv, ..shell_program("", SOON) }, &Cancel::new());
         let missing = named(vec!["no-such-program".to_owned()]).expect_err("missing").to_string();
         assert!(missing.contains("no-such-program"), "{missing}");
         assert!(matches!(named(Vec::new()), Err(ProgramError::Unnamed)));

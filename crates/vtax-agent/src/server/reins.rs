@@ -19,7 +19,7 @@ use crate::protocol::Signal;
 
 /// To a program's session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum ProgramOrder {
     /// So much more of the outputs may be sent.
     More(ByteSize),
     /// For the process group.
@@ -28,27 +28,27 @@ pub(super) enum Order {
 
 /// The owner's end.
 #[derive(Debug)]
-pub(super) struct Reins {
-    orders: Sender<Order>,
+pub(super) struct OrderSender {
+    orders: Sender<ProgramOrder>,
     bell: Arc<OwnedFd>,
 }
 
 /// The session's end.
 #[derive(Debug)]
-pub(super) struct Bit {
-    orders: Receiver<Order>,
+pub(super) struct OrderReceiver {
+    orders: Receiver<ProgramOrder>,
     bell: Arc<OwnedFd>,
 }
 
-pub(super) fn reins() -> io::Result<(Reins, Bit)> {
+pub(super) fn reins() -> io::Result<(OrderSender, OrderReceiver)> {
     let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
     let (sender, receiver) = mpsc::channel();
-    Ok((Reins { orders: sender, bell: bell.clone() }, Bit { orders: receiver, bell }))
+    Ok((OrderSender { orders: sender, bell: bell.clone() }, OrderReceiver { orders: receiver, bell }))
 }
 
-impl Reins {
+impl OrderSender {
     /// A session that has ended takes no orders, and needs none.
-    pub(super) fn give(&self, order: Order) {
+    pub(super) fn give(&self, order: ProgramOrder) {
         if self.orders.send(order).is_ok() {
             // It fails only at the end of the counter, which then is readable anyway.
             let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
@@ -56,16 +56,16 @@ impl Reins {
     }
 }
 
-impl Bit {
+impl OrderReceiver {
     /// What has come. The bell is silenced first: it rings again for whatever comes after.
-    pub(super) fn orders(&self) -> impl Iterator<Item = Order> {
+    pub(super) fn orders(&self) -> impl Iterator<Item = ProgramOrder> {
         // With nothing in it there is nothing to silence.
         let _ = rustix::io::read(&self.bell, &mut [0; 8]);
         self.orders.try_iter()
     }
 }
 
-impl AsFd for Bit {
+impl AsFd for OrderReceiver {
     /// Readable when there are orders.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
@@ -78,7 +78,7 @@ mod tests {
 
     use super::*;
 
-    fn rings(bit: &Bit) -> bool {
+    fn rings(bit: &OrderReceiver) -> bool {
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         poll(&mut [PollFd::new(bit, PollFlags::IN)], Some(&at_once)) == Ok(1)
     }
@@ -87,12 +87,13 @@ mod tests {
     fn orders_come_in_their_order_and_ring_once() {
         let (reins, bit) = reins().expect("a bell");
         assert!(!rings(&bit) && bit.orders().next().is_none());
-        let given = [Order::More(ByteSize(7)), Order::Signal(Signal::Int), Order::More(ByteSize(0))];
+        let given =
+            [ProgramOrder::More(ByteSize(7)), ProgramOrder::Signal(Signal::Int), ProgramOrder::More(ByteSize(0))];
         given.iter().for_each(|order| reins.give(*order));
         assert!(rings(&bit));
         assert_eq!(bit.orders().collect::<Vec<_>>(), given);
         assert!(!rings(&bit));
         drop(bit);
-        reins.give(Order::Signal(Signal::Kill));
+        reins.give(ProgramOrder::Signal(Signal::Kill));
     }
 }

@@ -17,18 +17,18 @@ use vtax_model::{measurement::EndReport, units::ByteSize, workload::TestSpec};
 
 use super::{
     attach,
-    desk::Event,
-    engine::{Bound, Connected, Engine},
-    program::{self, Program},
-    reins::Bit,
+    desk::OwnerEvent,
+    engine::{Bound, Connected, TestEngine},
+    program::{self, ProgramSpec},
+    reins::OrderReceiver,
 };
-use crate::protocol::{Attachment, Fault, FaultKind, Outcome, Output, Reply, SessionId};
+use crate::protocol::{CallOutcome, Fault, FaultKind, LinkSetup, ProgramOutput, Reply, SessionId};
 
 /// What a session has to do.
 pub(super) enum Task {
-    Respond(Part),
+    Respond(TestPart),
     Initiate {
-        part: Part,
+        part: TestPart,
         target: Target,
         /// Says when, once the session is connected. Its sender is dropped if it never will.
         starts: Receiver<Schedule>,
@@ -37,36 +37,36 @@ pub(super) enum Task {
         directory: PathBuf,
         size: ByteSize,
     },
-    Attach(Attachment),
+    Attach(LinkSetup),
     Run {
-        program: Program,
+        program: ProgramSpec,
         /// What the coordinator says while it runs.
-        bit: Bit,
+        bit: OrderReceiver,
     },
 }
 
 /// What both ends of a test have to know.
-pub(super) struct Part {
+pub(super) struct TestPart {
     pub(super) spec: TestSpec,
     pub(super) setup: EndSetup,
     pub(super) token: Token,
 }
 
-/// Starts the session; its last event is [`Event::SessionEnded`], come what may.
-pub(super) fn start<E: Engine>(
+/// Starts the session; its last event is [`OwnerEvent::SessionEnded`], come what may.
+pub(super) fn start<E: TestEngine>(
     session: SessionId,
     task: Task,
     engine: Arc<E>,
     cancel: Cancel,
-    events: SyncSender<Event>,
+    events: SyncSender<OwnerEvent>,
 ) -> io::Result<()> {
     let run = move || {
         let tell = |news| {
-            let _ = events.send(Event::News { session, news });
+            let _ = events.send(OwnerEvent::News { session, news });
         };
         let outcome = run_guarded(|| run_task(task, &*engine, &cancel, tell));
         // The owner is gone only if the whole agent is about to be.
-        let _ = events.send(Event::SessionEnded { session, outcome });
+        let _ = events.send(OwnerEvent::SessionEnded { session, outcome });
     };
     thread::Builder::new().name("session".into()).spawn(run).map(drop)
 }
@@ -76,10 +76,10 @@ pub(super) enum News {
     /// The end of a test is bound or connected.
     Ready(Reply),
     /// A program writes.
-    Output(Output),
+    Output(ProgramOutput),
 }
 
-fn run_task<E: Engine>(task: Task, engine: &E, cancel: &Cancel, tell: impl Fn(News)) -> Result<Reply, Fault> {
+fn run_task<E: TestEngine>(task: Task, engine: &E, cancel: &Cancel, tell: impl Fn(News)) -> Result<Reply, Fault> {
     let ready = |reply| tell(News::Ready(reply));
     match task {
         Task::Respond(part) => respond(part, engine, cancel, ready).map_err(fault),
@@ -97,14 +97,19 @@ fn run_task<E: Engine>(task: Task, engine: &E, cancel: &Cancel, tell: impl Fn(Ne
     }
 }
 
-fn respond<E: Engine>(part: Part, engine: &E, cancel: &Cancel, ready: impl FnOnce(Reply)) -> Result<Reply, Failed> {
+fn respond<E: TestEngine>(
+    part: TestPart,
+    engine: &E,
+    cancel: &Cancel,
+    ready: impl FnOnce(Reply),
+) -> Result<Reply, Failed> {
     let bound = engine.bind(&part.spec, &part.setup, part.token)?;
     ready(Reply::Listening { target: bound.target() });
     bound.serve(cancel).map(report)
 }
 
-fn initiate<E: Engine>(
-    part: Part,
+fn initiate<E: TestEngine>(
+    part: TestPart,
     target: &Target,
     starts: &Receiver<Schedule>,
     engine: &E,
@@ -123,13 +128,13 @@ fn report(report: EndReport) -> Reply {
 
 /// A panic is a defect of one session. It must not take the others with it, nor leave the
 /// coordinator waiting.
-fn run_guarded(run: impl FnOnce() -> Result<Reply, Fault>) -> Outcome {
+fn run_guarded(run: impl FnOnce() -> Result<Reply, Fault>) -> CallOutcome {
     match panic::catch_unwind(AssertUnwindSafe(run)) {
-        Ok(Ok(reply)) => Outcome::Done(reply),
-        Ok(Err(fault)) => Outcome::Failed(fault),
+        Ok(Ok(reply)) => CallOutcome::Done(reply),
+        Ok(Err(fault)) => CallOutcome::Failed(fault),
         Err(payload) => {
             let why = format!("the session panicked: {}; this is a defect of vtax, please report it", said(&*payload));
-            Outcome::Failed(Fault::new(FaultKind::Panicked, why))
+            CallOutcome::Failed(Fault::new(FaultKind::Panicked, why))
         }
     }
 }

@@ -24,7 +24,7 @@ use super::*;
 use crate::{
     frame::{MAGIC, REPLY_MOST, encode, parse, read_frame},
     link::{AgentError, AgentLink, PendingReply},
-    protocol::{Answer, Fault, FaultKind, Hello, Outcome, Reply, Request, SessionId},
+    protocol::{Answer, CallOutcome, Fault, FaultKind, Hello, Reply, Request, SessionId},
 };
 
 use fake::{Fake, PANICS, REPORTS, WAITS};
@@ -40,10 +40,10 @@ struct Stage {
 }
 
 fn stage() -> Stage {
-    stage_of(Standing::Visitor)
+    stage_of(AgentRights::Visitor)
 }
 
-fn stage_of(standing: Standing) -> Stage {
+fn stage_of(standing: AgentRights) -> Stage {
     let (stream, theirs) = UnixStream::pair().expect("a pair");
     let (told, cancelled) = mpsc::channel();
     let reader = theirs.try_clone().expect("cloned");
@@ -290,7 +290,7 @@ fn an_unread_request_is_answered_if_it_has_an_id() {
     let mut stage = stage();
     stage.greet();
     stage.say(&encode(&serde_json::json!({ "id": 7, "request": { "dance": {} } }), REQUEST_MOST).expect("small"));
-    let Answer { id, outcome: Outcome::Failed(fault) } = stage.answer() else {
+    let Answer { id, outcome: CallOutcome::Failed(fault) } = stage.answer() else {
         panic!("an unknown request was done");
     };
     assert_eq!((id, fault.kind), (CallId(7), FaultKind::BadRequest));
@@ -410,7 +410,7 @@ fn the_largest_report_fits_a_frame() {
     let report = largest_report();
     let counted = report.rtt.as_ref().expect("full").to_base64().len();
     assert!(counted > 200_000, "{counted} characters of a full histogram");
-    let outcome = Outcome::Done(Reply::Report(Box::new(report)));
+    let outcome = CallOutcome::Done(Reply::Report(Box::new(report)));
     encode(&Answer { id: CallId(u64::MAX), outcome }, REPLY_MOST).expect("it fits");
 }
 
@@ -419,7 +419,7 @@ proptest! {
     fn no_bytes_make_an_agent_panic(bytes: Vec<u8>, greeted: bool) {
         let hello = [&MAGIC[..], &encode(&Greeting::ours(), HELLO_MOST).expect("small")].concat();
         let stream = if greeted { [hello, bytes].concat() } else { bytes };
-        let _ = serve(Cursor::new(stream), sink(), Fake { cancelled: mpsc::channel().0 }, Standing::Visitor);
+        let _ = serve(Cursor::new(stream), sink(), Fake { cancelled: mpsc::channel().0 }, AgentRights::Visitor);
     }
 
     #[test]
@@ -427,7 +427,7 @@ proptest! {
         let hello = [&MAGIC[..], &encode(&Greeting::ours(), HELLO_MOST).expect("small")].concat();
         let length = u32::try_from(text.len()).expect("short").to_le_bytes();
         let stream = [&hello[..], &length, text.as_bytes()].concat();
-        let _ = serve(Cursor::new(stream), sink(), Fake { cancelled: mpsc::channel().0 }, Standing::Visitor);
+        let _ = serve(Cursor::new(stream), sink(), Fake { cancelled: mpsc::channel().0 }, AgentRights::Visitor);
     }
 
     #[test]
@@ -456,11 +456,11 @@ proptest! {
 
 #[test]
 fn only_the_first_process_switches_the_machine_off() {
-    let guest = stage_of(Standing::Guest);
+    let guest = stage_of(AgentRights::Guest);
     let link = guest.link();
     assert_eq!(fault(&link, Request::PowerOff).kind, FaultKind::Refused);
     drop(link);
-    let init = stage_of(Standing::Init);
+    let init = stage_of(AgentRights::Init);
     init.link().power_off(SOON).expect("answered");
     assert_eq!(init.agent.join().expect("no panic").expect("a clean end"), Parting::PowerOff);
 }

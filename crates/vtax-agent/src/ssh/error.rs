@@ -26,18 +26,18 @@ pub enum SshHostError {
 
 /// What was under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
+pub enum SshStep {
     /// Until the script on the host has said its first line.
     Login,
     /// Until the agent that was sent is started.
     Copy,
 }
 
-impl fmt::Display for Stage {
+impl fmt::Display for SshStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Stage::Login => "the login",
-            Stage::Copy => "the copy of the agent",
+            SshStep::Login => "the login",
+            SshStep::Copy => "the copy of the agent",
         })
     }
 }
@@ -80,7 +80,7 @@ pub enum SshError {
         /// As given.
         host: String,
         /// How far it had come.
-        stage: Stage,
+        stage: SshStep,
         /// How the ssh here ended, if it has.
         status: Option<ExitStatus>,
         /// Its last words, and those of the host.
@@ -92,7 +92,7 @@ pub enum SshError {
         /// As given.
         host: String,
         /// How far it had come.
-        stage: Stage,
+        stage: SshStep,
         /// How long it was waited for.
         deadline: Duration,
         /// The last words of ssh and of the host.
@@ -104,7 +104,7 @@ pub enum SshError {
         /// As given.
         host: String,
         /// How far it had come.
-        stage: Stage,
+        stage: SshStep,
         /// As the kernel says.
         source: io::Error,
     },
@@ -151,10 +151,10 @@ fn ended(status: &Option<ExitStatus>) -> String {
 
 /// The last words, and what to do: with a host that the user can't log in to, his own ssh tells
 /// him more.
-fn said(host: &str, stage: &Stage, words: &str) -> String {
+fn said(host: &str, stage: &SshStep, words: &str) -> String {
     let words = if words.is_empty() { String::new() } else { format!(": {words}") };
     match stage {
-        Stage::Login => format!("{words}; see what `ssh -o BatchMode=yes {host} true` says"),
-        Stage::Copy => words,
+        SshStep::Login => format!("{words}; see what `ssh -o BatchMode=yes {host} true` says"),
+        SshStep::Copy => words,
     }
 }

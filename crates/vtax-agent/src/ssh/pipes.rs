@@ -12,7 +12,7 @@ use rustix::{
     io::Errno,
 };
 
-use crate::link::Process;
+use crate::link::ChildProcess;
 
 /// A pipe that says it can be written to takes at least so much without waiting (`PIPE_BUF`,
 /// pipe(7)).
@@ -47,14 +47,14 @@ pub(super) struct Pipes {
     pub(super) stdout: ChildStdout,
     /// What was read beyond the last line.
     pub(super) unread: Cursor<Vec<u8>>,
-    pub(super) process: Process,
+    pub(super) process: ChildProcess,
 }
 
 impl Pipes {
     /// `None` if one of its streams isn't piped.
     pub(super) fn of(mut child: Child) -> Option<Pipes> {
         let (stdin, stdout) = (child.stdin.take()?, child.stdout.take()?);
-        Some(Pipes { stdin, stdout, unread: Cursor::default(), process: Process::adopt(child) })
+        Some(Pipes { stdin, stdout, unread: Cursor::default(), process: ChildProcess::adopt(child) })
     }
 
     /// The next line, of at most `most` bytes, which must be complete in time.

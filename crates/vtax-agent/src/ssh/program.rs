@@ -26,14 +26,14 @@ const MACHINES: [(u16, &[&str]); 7] = [
 ];
 
 /// The program's bytes.
-pub(super) struct Program {
+pub(super) struct AgentProgram {
     pub(super) bytes: Vec<u8>,
 }
 
-impl Program {
+impl AgentProgram {
     /// Of this vtax's own version: asked here, where it can be told what is wrong, rather than on
     /// the other host.
-    pub(super) fn read(path: &Path, deadline: Duration) -> Result<Program, SshError> {
+    pub(super) fn read(path: &Path, deadline: Duration) -> Result<AgentProgram, SshError> {
         let unreadable = |source| SshError::Unreadable { path: path.to_owned(), source };
         let other = |found: String| SshError::OtherProgram { path: path.to_owned(), found };
         if fs::metadata(path).map_err(unreadable)?.len() > SIZE_MOST {
@@ -41,7 +41,7 @@ impl Program {
         }
         let bytes = fs::read(path).map_err(unreadable)?;
         match version_of(path, deadline) {
-            Ok(version) if version == version_line() => Ok(Program { bytes }),
+            Ok(version) if version == version_line() => Ok(AgentProgram { bytes }),
             Ok(version) => {
                 Err(other(format!("--version prints \"{}\", not \"{}\"", version.escape_debug(), version_line())))
             }
@@ -93,12 +93,12 @@ fn version_of(path: &Path, deadline: Duration) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    fn elf(data: u8, machine: [u8; 2]) -> Program {
+    fn elf(data: u8, machine: [u8; 2]) -> AgentProgram {
         let mut bytes = vec![0; 64];
         bytes[..4].copy_from_slice(b"\x7fELF");
         bytes[5] = data;
         bytes[18..20].copy_from_slice(&machine);
-        Program { bytes }
+        AgentProgram { bytes }
     }
 
     #[test]
@@ -107,7 +107,9 @@ mod tests {
         assert!(intel.runs_on("x86_64") && !intel.runs_on("aarch64") && !intel.runs_on("i686"));
         assert!(arm.runs_on("aarch64") && !arm.runs_on("x86_64"));
         assert!(mainframe.runs_on("s390x"));
-        for none in [elf(1, [0xff, 0xff]), Program { bytes: vec![] }, Program { bytes: b"#!/bin/sh".repeat(9) }] {
+        for none in
+            [elf(1, [0xff, 0xff]), AgentProgram { bytes: vec![] }, AgentProgram { bytes: b"#!/bin/sh".repeat(9) }]
+        {
             assert!(!none.runs_on("x86_64") && none.machine().contains("unknown"));
         }
     }
@@ -115,7 +117,8 @@ mod tests {
     #[test]
     fn another_program_is_refused_before_anyone_logs_in() {
         let soon = Duration::from_secs(10);
-        let refused = |path: &str| Program::read(Path::new(path), soon).map(drop).expect_err("no agent").to_string();
+        let refused =
+            |path: &str| AgentProgram::read(Path::new(path), soon).map(drop).expect_err("no agent").to_string();
         assert!(refused("/bin/true").contains("--version prints"), "{}", refused("/bin/true"));
         assert!(refused("/etc/passwd").contains("can't be started"), "{}", refused("/etc/passwd"));
         assert!(refused("/nowhere/vtax-agent").contains("can't be read"));

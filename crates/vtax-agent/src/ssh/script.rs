@@ -61,7 +61,7 @@ pub(super) struct Script {
 
 /// What the script says about itself.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(super) enum ScriptProgress {
     /// An agent is started: it is to be greeted.
     Starts,
     /// There is no agent yet, and there may be a place for one: its bytes are to be sent.
@@ -93,18 +93,18 @@ impl Script {
     }
 
     /// What a line means, if it is the script's.
-    pub(super) fn progress(&self, line: &[u8]) -> Option<Progress> {
+    pub(super) fn progress(&self, line: &[u8]) -> Option<ScriptProgress> {
         let line = std::str::from_utf8(line).ok()?;
         // What was printed before may not have ended its line.
         let (_, said) = line.trim_end().split_once(&self.mark())?;
         let (verb, rest) = said.strip_prefix(' ')?.split_once(' ').unwrap_or((said.trim(), ""));
         match verb {
-            "starts" => Some(Progress::Starts),
+            "starts" => Some(ScriptProgress::Starts),
             "wants" => {
                 let (system, machine) = rest.split_once(' ')?;
-                Some(Progress::Wants { system: system.to_owned(), machine: machine.to_owned() })
+                Some(ScriptProgress::Wants { system: system.to_owned(), machine: machine.to_owned() })
             }
-            "noplace" => Some(Progress::NoPlace { tried: format!(" {rest}") }),
+            "noplace" => Some(ScriptProgress::NoPlace { tried: format!(" {rest}") }),
             _ => None,
         }
     }
@@ -134,12 +134,12 @@ mod tests {
         let script = Script::new("vtax-agent 1", 7);
         let mark = script.mark();
         let said = |text: &str| script.progress(text.replace('@', &mark).as_bytes());
-        assert_eq!(said("@ starts\n"), Some(Progress::Starts));
-        assert_eq!(said("Welcome! @ starts\n"), Some(Progress::Starts));
-        let wants = Progress::Wants { system: "Linux".into(), machine: "x86_64".into() };
+        assert_eq!(said("@ starts\n"), Some(ScriptProgress::Starts));
+        assert_eq!(said("Welcome! @ starts\n"), Some(ScriptProgress::Starts));
+        let wants = ScriptProgress::Wants { system: "Linux".into(), machine: "x86_64".into() };
         assert_eq!(said("@ wants Linux x86_64\r\n"), Some(wants));
         let tried = " /tmp (no room)".to_owned();
-        assert_eq!(said("@ noplace /tmp (no room)\n"), Some(Progress::NoPlace { tried }));
+        assert_eq!(said("@ noplace /tmp (no room)\n"), Some(ScriptProgress::NoPlace { tried }));
         for noise in ["@\n", "@ sings\n", "@ wants\n", "starts\n", "\n", ""] {
             assert_eq!(said(noise), None, "{noise}");
         }

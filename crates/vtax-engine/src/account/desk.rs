@@ -7,7 +7,7 @@ use vtax_sys::{clock::now_ns, cpu::thread_times};
 
 use super::{
     after,
-    ledger::{Ledger, Unit, Way},
+    ledger::{Counted, Sender, ThreadCounts},
     meter::{Meter, suspended_for},
     series::{Series, Totals},
     shared::Shared,
@@ -16,17 +16,17 @@ use super::{
 use crate::error::EngineError;
 
 /// The account of one thread, open to its flows.
-pub(crate) struct Desk<'a> {
+pub(crate) struct ThreadRecorder<'a> {
     pub(crate) shared: &'a Shared,
     thread: usize,
     meter: Meter<'a>,
-    ledger: RefCell<Ledger>,
+    ledger: RefCell<ThreadCounts>,
 }
 
-impl<'a> Desk<'a> {
-    pub(crate) fn new(shared: &'a Shared, thread: usize, meter: Meter<'a>, flows: usize) -> Desk<'a> {
+impl<'a> ThreadRecorder<'a> {
+    pub(crate) fn new(shared: &'a Shared, thread: usize, meter: Meter<'a>, flows: usize) -> ThreadRecorder<'a> {
         let open_loop = shared.session.spec.options.arrivals.is_some();
-        Desk { shared, thread, meter, ledger: RefCell::new(Ledger::new(shared.unit, flows, open_loop)) }
+        ThreadRecorder { shared, thread, meter, ledger: RefCell::new(ThreadCounts::new(shared.unit, flows, open_loop)) }
     }
 
     /// The thread's first message went or came.
@@ -40,7 +40,7 @@ impl<'a> Desk<'a> {
     /// Counts what was completed at `now` before the window; false if it is time to open it.
     #[inline]
     pub(crate) fn warming(&self, now: u64, units: u64) -> bool {
-        let Ledger { begun, watch, .. } = &mut *self.ledger.borrow_mut();
+        let ThreadCounts { begun, watch, .. } = &mut *self.ledger.borrow_mut();
         self.shared.warming.goes_on(self.thread, *begun, now, units, watch)
     }
 
@@ -50,7 +50,7 @@ impl<'a> Desk<'a> {
     }
 
     /// Opens a flow's window, and the thread's if it is the first. Returns when it begins.
-    pub(crate) fn open(&self, slot: usize, way: Way) -> Result<u64, EngineError> {
+    pub(crate) fn open(&self, slot: usize, way: Sender) -> Result<u64, EngineError> {
         let mut ledger = self.ledger.borrow_mut();
         ledger.openers.0 += 1;
         let now = if ledger.openers.0 == 1 {
@@ -70,7 +70,7 @@ impl<'a> Desk<'a> {
         self.ledger.borrow_mut().counts[slot].start = start;
     }
 
-    fn open_thread(&self, ledger: &mut Ledger) -> Result<(), EngineError> {
+    fn open_thread(&self, ledger: &mut ThreadCounts) -> Result<(), EngineError> {
         // A sender that pauses between slices, on a path without loss, never has to leave slow start.
         if !self.shared.is_sliced() {
             ledger.in_slow_start = self.meter.in_slow_start()?;
@@ -209,7 +209,7 @@ impl<'a> Desk<'a> {
 
     /// The moments of a message of the window, if stages were asked for.
     pub(crate) fn passage(&self, moments: &Moments) {
-        let initiates = matches!(self.shared.unit, Unit::Transactions(_));
+        let initiates = matches!(self.shared.unit, Counted::Transactions(_));
         stages::record(self.ledger.borrow_mut().stages.get_or_insert_default(), moments, initiates);
     }
 
@@ -237,14 +237,14 @@ impl<'a> Desk<'a> {
     }
 
     /// A sliced sample has one flow, so that the thread's window is the flow's.
-    fn end_slice(&self, ledger: &mut Ledger) {
+    fn end_slice(&self, ledger: &mut ThreadCounts) {
         let (Some(opened), Some(closed)) = (ledger.opened, ledger.closed) else { return };
         let slot = ledger.openers.1;
         let used = self.meter.thread_cpu(&opened, &closed);
         ledger.end_slice(slot, closed.cpu_since(&opened), used, closed.retransmits_since(&opened));
     }
 
-    fn close_thread(&self, ledger: &mut Ledger) -> Result<(), EngineError> {
+    fn close_thread(&self, ledger: &mut ThreadCounts) -> Result<(), EngineError> {
         let Some(opened) = ledger.opened.filter(|_| ledger.closed.is_none()) else { return Ok(()) };
         let closed = self.meter.read()?;
         ledger.closed = Some(closed);
@@ -253,7 +253,7 @@ impl<'a> Desk<'a> {
     }
 
     #[cold]
-    fn turn_over(&self, ledger: &mut Ledger, now: u64) -> Result<(), EngineError> {
+    fn turn_over(&self, ledger: &mut ThreadCounts, now: u64) -> Result<(), EngineError> {
         let totals = self.totals(ledger)?;
         if let Some(series) = &mut ledger.series {
             let rtt = ledger.rtt.as_mut().map(|rtt| series.rtt.close_into(rtt)).unwrap_or_default();
@@ -263,7 +263,7 @@ impl<'a> Desk<'a> {
         Ok(())
     }
 
-    fn close_series(&self, ledger: &mut Ledger) -> Result<(), EngineError> {
+    fn close_series(&self, ledger: &mut ThreadCounts) -> Result<(), EngineError> {
         if ledger.series.is_none() {
             return Ok(());
         }
@@ -279,7 +279,7 @@ impl<'a> Desk<'a> {
     }
 
     /// Costs a system call for each flow over TCP, and one more for each sender.
-    fn totals(&self, ledger: &Ledger) -> Result<Totals, EngineError> {
+    fn totals(&self, ledger: &ThreadCounts) -> Result<Totals, EngineError> {
         Ok(Totals {
             retransmits: self.meter.retransmits()?,
             windows: self.meter.windows()?,
@@ -289,7 +289,7 @@ impl<'a> Desk<'a> {
     }
 
     /// The account as it stands, on the thread itself. A window that is still open ends now.
-    pub(crate) fn into_ledger(self) -> (Ledger, Meter<'a>) {
+    pub(crate) fn into_ledger(self) -> (ThreadCounts, Meter<'a>) {
         // What can't be read leaves the report without costs; that it ended early is known already.
         let _ = self.close();
         let mut ledger = self.ledger.into_inner();

@@ -13,8 +13,8 @@ use super::{
 };
 
 /// The account of one thread.
-pub(crate) struct Ledger {
-    pub(super) unit: Unit,
+pub(crate) struct ThreadCounts {
+    pub(super) unit: Counted,
     /// When the first message went or came; 0 before.
     pub(super) begun: u64,
     /// The thread's window; 0 before it is open.
@@ -68,14 +68,14 @@ pub(crate) struct Count {
     pub(super) start: u64,
     /// When the last that is counted ended.
     pub(super) last: u64,
-    /// In the ledger's [`Unit`].
+    /// In the ledger's [`Counted`].
     pub(super) done: u64,
-    pub(super) way: Way,
+    pub(super) way: Sender,
 }
 
 /// Which way the bytes of a flow go, seen from this end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Way {
+pub(crate) enum Sender {
     #[default]
     Here,
     There,
@@ -83,7 +83,7 @@ pub(crate) enum Way {
 
 /// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unit {
+pub(crate) enum Counted {
     /// Transactions of so many bytes, for whose times there is a histogram (initiator).
     Transactions(u64),
     /// The same, whose times the other end knows (responder).
@@ -93,27 +93,27 @@ pub(crate) enum Unit {
     BytesBothWays,
 }
 
-impl Unit {
-    pub(crate) fn of(spec: &TestSpec, initiates: bool) -> Unit {
+impl Counted {
+    pub(crate) fn of(spec: &TestSpec, initiates: bool) -> Counted {
         match spec.workload {
             Workload::Rr { request, response } | Workload::Crr { request, response } => {
-                Unit::transactions(request.0 + response.0, initiates)
+                Counted::transactions(request.0 + response.0, initiates)
             }
-            Workload::Cc => Unit::transactions(0, initiates),
-            Workload::Stream { direction: Direction::Both, .. } => Unit::BytesBothWays,
-            Workload::Stream { .. } | Workload::File { .. } => Unit::Bytes,
+            Workload::Cc => Counted::transactions(0, initiates),
+            Workload::Stream { direction: Direction::Both, .. } => Counted::BytesBothWays,
+            Workload::Stream { .. } | Workload::File { .. } => Counted::Bytes,
         }
     }
 
-    fn transactions(bytes: u64, initiates: bool) -> Unit {
-        if initiates { Unit::Transactions(bytes) } else { Unit::Answers(bytes) }
+    fn transactions(bytes: u64, initiates: bool) -> Counted {
+        if initiates { Counted::Transactions(bytes) } else { Counted::Answers(bytes) }
     }
 }
 
-impl Ledger {
-    pub(crate) fn new(unit: Unit, flows: usize, open_loop: bool) -> Ledger {
-        let times = matches!(unit, Unit::Transactions(_));
-        Ledger {
+impl ThreadCounts {
+    pub(crate) fn new(unit: Counted, flows: usize, open_loop: bool) -> ThreadCounts {
+        let times = matches!(unit, Counted::Transactions(_));
+        ThreadCounts {
             unit,
             begun: 0,
             start: 0,
@@ -156,8 +156,8 @@ impl Ledger {
         let count = &mut self.counts[slot];
         let (done, seconds) = (std::mem::take(&mut count.done), super::seconds(count.start, count.last));
         let (transactions, bytes) = match self.unit {
-            Unit::Transactions(each) | Unit::Answers(each) => (done, done * each),
-            Unit::Bytes | Unit::BytesBothWays => (0, done),
+            Counted::Transactions(each) | Counted::Answers(each) => (done, done * each),
+            Counted::Bytes | Counted::BytesBothWays => (0, done),
         };
         let lost = self.lost - std::mem::replace(&mut self.cost.lost, self.lost);
         self.slices.push(Slice { seconds, transactions, bytes, cpu, lost, retransmits });
@@ -196,15 +196,15 @@ impl Ledger {
     /// Transactions and bytes so far, as a series has them.
     pub(super) fn totals(&self) -> Totals {
         let (transactions, bytes) = match self.unit {
-            Unit::Transactions(each) => (self.done, self.done * each),
-            Unit::Answers(each) => (0, self.done * each),
-            Unit::Bytes => (0, self.done),
-            Unit::BytesBothWays => (0, self.sum(Way::Here)),
+            Counted::Transactions(each) => (self.done, self.done * each),
+            Counted::Answers(each) => (0, self.done * each),
+            Counted::Bytes => (0, self.done),
+            Counted::BytesBothWays => (0, self.sum(Sender::Here)),
         };
         Totals { transactions, bytes, lost: self.lost, ..Totals::default() }
     }
 
-    pub(super) fn sum(&self, way: Way) -> u64 {
+    pub(super) fn sum(&self, way: Sender) -> u64 {
         self.counts.iter().filter(|count| count.way == way).map(|count| count.done).sum()
     }
 
@@ -220,12 +220,12 @@ impl Ledger {
     /// The counts that this thread's part of the report has, without times and costs.
     pub(super) fn counted(&mut self) -> EndReport {
         let totals = self.totals();
-        let both = self.unit == Unit::BytesBothWays;
+        let both = self.unit == Counted::BytesBothWays;
         EndReport {
             started_ns: self.begun,
             transactions: totals.transactions,
             bytes: totals.bytes,
-            sent_bytes: if both { self.sum(Way::There) } else { 0 },
+            sent_bytes: if both { self.sum(Sender::There) } else { 0 },
             rtt: self.rtt.take(),
             rtt_from_send: self.rtt_from_send.take(),
             lost: self.lost,
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_flow_that_was_stuck_through_its_window_has_that_time() {
-        let window = Ledger { start: 100, closes: 200, ..Ledger::new(Unit::Bytes, 2, false) };
+        let window = ThreadCounts { start: 100, closes: 200, ..ThreadCounts::new(Counted::Bytes, 2, false) };
         assert_eq!([100, 150, 199].map(|now| window.begins(now)), [100, 150, 199]);
         assert_eq!([200, 5_000].map(|now| window.begins(now)), [100, 100]);
     }

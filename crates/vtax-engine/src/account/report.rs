@@ -6,7 +6,7 @@ use vtax_model::{
 };
 
 use super::{
-    ledger::{Count, Ledger, Way},
+    ledger::{Count, Sender, ThreadCounts},
     meter::Meter,
     seconds, series, session,
     shared::Shared,
@@ -15,7 +15,7 @@ use super::{
 use crate::error::{EngineError, compare_checksums};
 
 /// Joins the threads of one end: counts and CPU times add up, the time is that of [`common_time`].
-pub(crate) fn merge(threads: Vec<(Ledger, Meter<'_>)>, shared: &Shared) -> Result<EndReport, EngineError> {
+pub(crate) fn merge(threads: Vec<(ThreadCounts, Meter<'_>)>, shared: &Shared) -> Result<EndReport, EngineError> {
     let mut sum = EndReport::default();
     let (mut counts, mut bins) = (vec![], vec![]);
     let begun = threads.iter().map(|(ledger, _)| ledger.begun).filter(|begun| *begun > 0).min().unwrap_or(0);
@@ -43,8 +43,8 @@ pub(crate) fn merge(threads: Vec<(Ledger, Meter<'_>)>, shared: &Shared) -> Resul
     Ok(sum)
 }
 
-fn warmup(threads: &[(Ledger, Meter<'_>)], shared: &Shared) -> WarmupReport {
-    let longest = |(ledger, _): &(Ledger, Meter<'_>)| match ledger.opened {
+fn warmup(threads: &[(ThreadCounts, Meter<'_>)], shared: &Shared) -> WarmupReport {
+    let longest = |(ledger, _): &(ThreadCounts, Meter<'_>)| match ledger.opened {
         Some(_) => seconds(ledger.begun, ledger.start),
         None => 0.0,
     };
@@ -56,7 +56,7 @@ fn warmup(threads: &[(Ledger, Meter<'_>)], shared: &Shared) -> WarmupReport {
     }
 }
 
-fn add_costs(sum: &mut EndReport, ledger: &Ledger, meter: &Meter<'_>) {
+fn add_costs(sum: &mut EndReport, ledger: &ThreadCounts, meter: &Meter<'_>) {
     if !ledger.slices.is_empty() {
         sum.retransmits += ledger.cost.retransmits;
         sum.threads.push(ledger.cost.cpu);
@@ -72,7 +72,7 @@ fn add_costs(sum: &mut EndReport, ledger: &Ledger, meter: &Meter<'_>) {
 /// The time of those flows that bring bytes here if there are such, else of those that take them away.
 fn end_time(counts: &[Count]) -> f64 {
     let of = |way| common_time(counts.iter().filter(|count| count.way == way));
-    of(Way::Here).or_else(|| of(Way::There)).unwrap_or(0.0)
+    of(Sender::Here).or_else(|| of(Sender::There)).unwrap_or(0.0)
 }
 
 /// The time in which flows would have done what they did at the sum of their rates. None if there
@@ -133,17 +133,17 @@ fn merge_file(sum: Option<FileReport>, flow: Option<FileReport>) -> Result<Optio
 mod tests {
     use super::*;
 
-    fn count(done: u64, seconds: u64, way: Way) -> Count {
+    fn count(done: u64, seconds: u64, way: Sender) -> Count {
         Count { start: 7, last: 7 + seconds * 1_000_000_000, done, way }
     }
 
     #[test]
     fn flows_are_joined_by_their_rates() {
         // 10/s for 1 s and 20/s for 3 s: 70 at 30/s.
-        let time = end_time(&[count(10, 1, Way::Here), count(60, 3, Way::Here)]);
+        let time = end_time(&[count(10, 1, Sender::Here), count(60, 3, Sender::Here)]);
         assert!((time - 70.0 / 30.0).abs() < 1e-12, "{time}");
-        assert_eq!(end_time(&[count(10, 2, Way::There), count(0, 0, Way::There)]), 2.0);
-        assert_eq!(end_time(&[count(10, 2, Way::There), count(10, 4, Way::Here)]), 4.0);
+        assert_eq!(end_time(&[count(10, 2, Sender::There), count(0, 0, Sender::There)]), 2.0);
+        assert_eq!(end_time(&[count(10, 2, Sender::There), count(10, 4, Sender::Here)]), 4.0);
         assert_eq!(end_time(&[]), 0.0);
     }
 

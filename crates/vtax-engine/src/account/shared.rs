@@ -5,13 +5,13 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
-use super::{Unit, warming::Warming};
+use super::{Counted, warming::Warming};
 use crate::{error::EngineError, flow::Session, place::Schedule};
 
 /// What the threads of one end have in common while the test runs.
 pub(crate) struct Shared {
     pub(crate) session: Arc<Session>,
-    pub(crate) unit: Unit,
+    pub(crate) unit: Counted,
     pub(crate) warming: Warming,
     /// Flows that have not finished their window yet. At a receiving end those that have go on
     /// reading, so that the others are measured under the same load to their end; an initiator of
@@ -36,7 +36,7 @@ struct CommonWindow {
 impl Shared {
     pub(crate) fn new(
         session: &Arc<Session>,
-        unit: Unit,
+        unit: Counted,
         threads: usize,
         awaited: usize,
         schedule: Schedule,

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use vtax_model::{
-    stats::steady::{State, Steady},
+    stats::steady::{Steady, SteadyState},
     workload::Warmup,
 };
 
@@ -82,7 +82,7 @@ impl Watch {
         let total = total();
         let rate = (total - self.total) as f64 / length as f64;
         (self.total, self.bin_end) = (total, now + BIN);
-        matches!(self.detector.push(rate), State::Steady { .. })
+        matches!(self.detector.push(rate), SteadyState::Steady { .. })
     }
 }
 

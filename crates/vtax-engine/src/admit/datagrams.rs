@@ -25,7 +25,7 @@ use crate::{
     options,
     place::{Station, Target},
     socket::{self, Listener, bind_shared},
-    wire::{GREETING_LEN, Greeting},
+    wire::{FlowGreeting, GREETING_LEN},
 };
 
 /// A hello is said again until it is answered.
@@ -80,7 +80,9 @@ fn hear_hello(listener: &Listener, session: &Session) -> Result<Option<(u32, Tar
             Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
             Err(errno) => return Err(EngineError::local("receive", &listener.target, errno.into())),
         };
-        if let (Some((index, Greeting::Hello)), Some(peer)) = (Greeting::read(&datagram[..len], &session.token), peer) {
+        if let (Some((index, FlowGreeting::Hello)), Some(peer)) =
+            (FlowGreeting::read(&datagram[..len], &session.token), peer)
+        {
             return Ok(Some((index, peer)));
         }
     }
@@ -95,7 +97,7 @@ fn admit_one(listener: &Listener, index: u32, peer: Target, session: &Arc<Sessio
     socket.connect(&socket::address(&peer)?).map_err(|error| EngineError::connecting(&peer, error))?;
     let flow = Flow::new(index, socket, peer, session);
     flow.check_datagrams()?;
-    flow.greet(Greeting::Heard)?;
+    flow.greet(FlowGreeting::Heard)?;
     Ok(flow)
 }
 
@@ -189,7 +191,7 @@ impl<'a> Waiting<'a> {
         let is_due = |state: &State| *state == State::Unheard || (to_all && *state == State::Heard);
         let due: Vec<usize> = (0..self.flows.len()).filter(|number| is_due(&self.state[*number])).collect();
         for stretch in due.chunks(HELLOS) {
-            stretch.iter().try_for_each(|number| self.flows[*number].greet(Greeting::Hello))?;
+            stretch.iter().try_for_each(|number| self.flows[*number].greet(FlowGreeting::Hello))?;
             if due.len() > HELLOS {
                 self.listen(Duration::from_millis(2))?;
             }
@@ -215,8 +217,8 @@ fn hear(flow: &Flow, mut state: State) -> Result<State, EngineError> {
     for _ in 0..BATCH {
         let mut datagram = [0; GREETING_LEN + 1];
         match rustix::net::recv(&*flow.socket, &mut datagram, RecvFlags::DONTWAIT) {
-            Ok((len, _)) if flow.is_greeting(&datagram[..len], Greeting::Ready) => return Ok(State::Ready),
-            Ok((len, _)) if flow.is_greeting(&datagram[..len], Greeting::Heard) => state = State::Heard,
+            Ok((len, _)) if flow.is_greeting(&datagram[..len], FlowGreeting::Ready) => return Ok(State::Ready),
+            Ok((len, _)) if flow.is_greeting(&datagram[..len], FlowGreeting::Heard) => state = State::Heard,
             Ok(_) => {}
             Err(Errno::AGAIN | Errno::INTR) => break,
             Err(errno) => return Err(flow.failed("handshake", errno, HELLO_EVERY)),

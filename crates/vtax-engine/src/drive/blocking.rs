@@ -21,7 +21,7 @@ use socket2::{SockAddr, Socket};
 use vtax_sys::clock::now_ns;
 
 use crate::{
-    drive::{Buffers, Either, Engine, Habit, Io, Message, SPIN, Until},
+    drive::{Buffers, Either, Habit, Io, Message, Poller, SPIN, WaitUntil},
     flow::Session,
     options::set_timeout,
 };
@@ -53,7 +53,7 @@ impl<'a> Blocking<'a> {
     }
 }
 
-impl Engine for Blocking<'_> {
+impl Poller for Blocking<'_> {
     type Io<'a>
         = BlockingIo<'a>
     where
@@ -79,7 +79,7 @@ impl Io for BlockingIo<'_> {
     }
 
     #[inline]
-    async fn receive<R>(&self, most: usize, until: Until, look: impl FnOnce(&[u8]) -> R) -> Result<R, Errno> {
+    async fn receive<R>(&self, most: usize, until: WaitUntil, look: impl FnOnce(&[u8]) -> R) -> Result<R, Errno> {
         self.engine.buffers.receive(self.socket, most, self.flags(until)?, look)
     }
 
@@ -92,7 +92,7 @@ impl Io for BlockingIo<'_> {
 
     async fn receive_by<R>(
         &self,
-        until: Until,
+        until: WaitUntil,
         call: impl FnMut(&Socket, &mut [u8], RecvFlags) -> Result<R, Errno>,
     ) -> Result<R, Errno> {
         self.engine.buffers.receive_by(self.socket, self.flags(until)?, call)
@@ -158,10 +158,10 @@ impl Io for BlockingIo<'_> {
 impl BlockingIo<'_> {
     /// Of a receive call, once it is time for it.
     #[inline]
-    fn flags(&self, until: Until) -> Result<RecvFlags, Errno> {
+    fn flags(&self, until: WaitUntil) -> Result<RecvFlags, Errno> {
         match until {
-            Until::Patience => Ok(RecvFlags::empty()),
-            Until::Moment(moment) => self.wait_readable(moment).map(|()| RecvFlags::DONTWAIT),
+            WaitUntil::Patience => Ok(RecvFlags::empty()),
+            WaitUntil::Moment(moment) => self.wait_readable(moment).map(|()| RecvFlags::DONTWAIT),
         }
     }
 

@@ -56,7 +56,7 @@ const LISTENER: u64 = u64::MAX;
 const TICKER: u64 = u64::MAX - 1;
 
 /// The engine of one thread.
-pub(crate) struct Ready<'a> {
+pub(crate) struct EpollPoller<'a> {
     session: &'a Session,
     buffers: Buffers,
     epoll: OwnedFd,
@@ -88,16 +88,16 @@ struct Slot {
     queued: Cell<bool>,
 }
 
-impl<'a> Ready<'a> {
+impl<'a> EpollPoller<'a> {
     pub(crate) fn new(
         session: &'a Session,
         flows: usize,
         spins: bool,
         listener: Option<&'a Socket>,
-    ) -> Result<Ready<'a>, EngineError> {
+    ) -> Result<EpollPoller<'a>, EngineError> {
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(failed_to_wait)?;
         let ticks = listener.is_some() && !spins;
-        Ok(Ready {
+        Ok(EpollPoller {
             session,
             buffers: Buffers::new(&session.spec),
             ticker: ticks.then(|| ticker(&epoll)).transpose().map_err(failed_to_wait)?,

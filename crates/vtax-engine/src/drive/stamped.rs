@@ -22,25 +22,25 @@ use vtax_sys::{
 };
 
 use crate::{
-    account::{Desk, Moments},
-    drive::{Either, Io, Message, Until},
+    account::{Moments, ThreadRecorder},
+    drive::{Either, Io, Message, WaitUntil},
     error::EngineError,
     flow::Flow,
 };
 
 /// A flow of request and response, one in flight.
-pub(crate) struct Stamped<'a, I> {
+pub(crate) struct StampedFlow<'a, I> {
     io: I,
     flow: &'a Flow,
-    desk: &'a Desk<'a>,
+    desk: &'a ThreadRecorder<'a>,
     trace: RefCell<Trace>,
 }
 
-impl<'a, I: Io> Stamped<'a, I> {
+impl<'a, I: Io> StampedFlow<'a, I> {
     /// Asks for the stamps of a flow on which nothing of the test has been said.
-    pub(crate) fn new(io: I, flow: &'a Flow, desk: &'a Desk<'a>) -> Result<Stamped<'a, I>, EngineError> {
+    pub(crate) fn new(io: I, flow: &'a Flow, desk: &'a ThreadRecorder<'a>) -> Result<StampedFlow<'a, I>, EngineError> {
         enable_stamps(&*flow.socket, false)?;
-        Ok(Stamped { io, flow, desk, trace: RefCell::default() })
+        Ok(StampedFlow { io, flow, desk, trace: RefCell::default() })
     }
 }
 
@@ -127,7 +127,7 @@ fn is_behind(id: u32, other: u32) -> bool {
     (1..1 << 31).contains(&other.wrapping_sub(id))
 }
 
-impl<I: Io> Io for Stamped<'_, I> {
+impl<I: Io> Io for StampedFlow<'_, I> {
     async fn send(&self, message: Message<'_>) -> Result<usize, Errno> {
         let moment = realtime_ns();
         let len = self.io.send(message).await?;
@@ -136,7 +136,7 @@ impl<I: Io> Io for Stamped<'_, I> {
         Ok(len)
     }
 
-    async fn receive<R>(&self, most: usize, until: Until, look: impl FnOnce(&[u8]) -> R) -> Result<R, Errno> {
+    async fn receive<R>(&self, most: usize, until: WaitUntil, look: impl FnOnce(&[u8]) -> R) -> Result<R, Errno> {
         let mut look = Some(look);
         let call = |socket: &Socket, buffer: &mut [u8], flags| {
             let most = most.min(buffer.len());
@@ -166,7 +166,7 @@ impl<I: Io> Io for Stamped<'_, I> {
 
     async fn receive_by<R>(
         &self,
-        until: Until,
+        until: WaitUntil,
         call: impl FnMut(&Socket, &mut [u8], RecvFlags) -> Result<R, Errno>,
     ) -> Result<R, Errno> {
         self.io.receive_by(until, call).await

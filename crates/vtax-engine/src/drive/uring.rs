@@ -46,7 +46,7 @@ use crate::{
     place::NOWHERE,
 };
 
-use place::{Place, Sending};
+use place::{FlowSlot, SendProgress};
 
 /// All buffers of a thread one way, but for [`LEAST_STREAM`] a flow.
 const BUFFERS_MOST: usize = 64 << 20;
@@ -57,7 +57,7 @@ pub(crate) struct Uring<'a> {
     session: &'a Session,
     /// Those of the flows, and one for the listener and the tick.
     slots: RefCell<Slots>,
-    places: Vec<Place>,
+    places: Vec<FlowSlot>,
     waits: Waits,
     /// Flows that can go on.
     woken: RefCell<Vec<usize>>,
@@ -83,7 +83,7 @@ impl<'a> Uring<'a> {
         Ok(Uring {
             session,
             slots: RefCell::new(slots),
-            places: (0..flows).map(|_| Place::default()).collect(),
+            places: (0..flows).map(|_| FlowSlot::default()).collect(),
             waits: Waits::new(flows, session.patience.silence),
             woken: RefCell::default(),
             ticked: Cell::new(false),
@@ -189,7 +189,7 @@ impl<'a> Uring<'a> {
     fn see_off(&self, done: &mut Vec<Completion>) -> Result<(), EngineError> {
         let patience = u64::try_from(self.session.patience.silence.as_nanos()).unwrap_or(u64::MAX);
         let latest = now_ns().saturating_add(patience);
-        while self.places.iter().any(Place::is_sending) && now_ns() < latest {
+        while self.places.iter().any(FlowSlot::is_sending) && now_ns() < latest {
             self.wait(1, None, done).map_err(failed)?;
             if self.ticked.take() {
                 self.tick()?;

@@ -9,7 +9,7 @@ use std::{
 
 use vtax_sys::clock::now_ns;
 
-use crate::drive::Until;
+use crate::drive::WaitUntil;
 
 /// Coarse patience is counted in these; they are also how soon a thread notices that it is to stop.
 pub(crate) const TICK: u64 = 20_000_000;
@@ -56,20 +56,20 @@ impl Waits {
     }
 
     #[inline]
-    pub(crate) fn wait(&self, slot: usize, until: Until) {
+    pub(crate) fn wait(&self, slot: usize, until: WaitUntil) {
         let since = &self.slots[slot].since;
         match until {
-            Until::Patience if since.get() == NOT_WAITING => since.set(self.ticks.get()),
-            Until::Patience => {}
-            Until::Moment(moment) => self.arm(slot, moment),
+            WaitUntil::Patience if since.get() == NOT_WAITING => since.set(self.ticks.get()),
+            WaitUntil::Patience => {}
+            WaitUntil::Moment(moment) => self.arm(slot, moment),
         }
     }
 
     #[inline]
-    pub(crate) fn is_over(&self, slot: usize, until: Until) -> bool {
+    pub(crate) fn is_over(&self, slot: usize, until: WaitUntil) -> bool {
         match until {
-            Until::Patience => self.slots[slot].expired.get(),
-            Until::Moment(moment) => now_ns() >= moment,
+            WaitUntil::Patience => self.slots[slot].expired.get(),
+            WaitUntil::Moment(moment) => now_ns() >= moment,
         }
     }
 
@@ -138,14 +138,14 @@ mod tests {
     #[test]
     fn patience_is_never_shorter_than_told() {
         let waits = Waits::new(2, Duration::from_nanos(TICK));
-        waits.wait(1, Until::Patience);
+        waits.wait(1, WaitUntil::Patience);
         // The first tick may come at once.
         assert!(expired(&waits).is_empty() && expired(&waits).is_empty());
-        assert!(!waits.is_over(1, Until::Patience));
+        assert!(!waits.is_over(1, WaitUntil::Patience));
         assert_eq!(expired(&waits), [1]);
-        assert!(waits.is_over(1, Until::Patience));
+        assert!(waits.is_over(1, WaitUntil::Patience));
         waits.begin(1);
-        assert!(!waits.is_over(1, Until::Patience));
+        assert!(!waits.is_over(1, WaitUntil::Patience));
         assert!(expired(&waits).is_empty());
     }
 
@@ -153,13 +153,13 @@ mod tests {
     fn moments_come_in_order_and_the_last_one_told_counts() {
         let waits = Waits::new(3, Duration::ZERO);
         for (slot, moment) in [(0, 300), (1, 200), (2, 100), (2, 250), (1, 200)] {
-            waits.wait(slot, Until::Moment(moment));
+            waits.wait(slot, WaitUntil::Moment(moment));
         }
         assert_eq!(waits.next_moment(), Some(200));
         assert_eq!(waits.take_due(199), None);
         assert_eq!([(); 4].map(|()| waits.take_due(300)), [Some(1), Some(2), Some(0), None]);
         // The past is a moment, too.
-        waits.wait(0, Until::Moment(0));
+        waits.wait(0, WaitUntil::Moment(0));
         assert_eq!(waits.take_due(1), Some(0));
     }
 }

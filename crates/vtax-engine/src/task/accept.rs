@@ -24,10 +24,10 @@ use socket2::Socket;
 use vtax_model::{options::Engine as Kind, workload::TestSpec};
 use vtax_sys::clock::now_ns;
 
-use super::Sizes;
+use super::MessageSizes;
 use crate::{
-    account::{Desk, Way},
-    drive::{Engine, Habit, Io, Message, Until},
+    account::{Sender, ThreadRecorder},
+    drive::{Habit, Io, Message, Poller, WaitUntil},
     error::EngineError,
     flow::failed,
     place::NOWHERE,
@@ -65,7 +65,7 @@ pub(crate) fn places(spec: &TestSpec, threads: usize) -> usize {
 
 /// The places of one thread.
 #[derive(Default)]
-pub(crate) struct Places {
+pub(crate) struct FlowPlaces {
     all: Cell<usize>,
     /// Those that wait for a connection.
     idle: Cell<usize>,
@@ -73,8 +73,8 @@ pub(crate) struct Places {
     unproven: RefCell<VecDeque<(usize, u64)>>,
 }
 
-impl Places {
-    fn take(&self, slot: usize, now: u64, engine: &impl Engine) {
+impl FlowPlaces {
+    fn take(&self, slot: usize, now: u64, engine: &impl Poller) {
         self.idle.set(self.idle.get() - 1);
         self.unproven.borrow_mut().push_back((slot, now));
         if self.idle.get() == 0 {
@@ -91,7 +91,7 @@ impl Places {
     }
 
     /// When less than a quarter is free, gives up as many strangers as make it so again.
-    fn make_room(&self, engine: &impl Engine, now: u64) {
+    fn make_room(&self, engine: &impl Poller, now: u64) {
         let missing = (self.all.get() / 4).saturating_sub(self.idle.get());
         let unproven = self.unproven.borrow();
         let late = unproven.iter().take_while(|(_, since)| now.saturating_sub(*since) >= GIVE_UP_AFTER);
@@ -102,14 +102,14 @@ impl Places {
 /// Where a thread takes connections in.
 pub(crate) struct Door<'a> {
     pub(crate) listener: &'a Socket,
-    pub(crate) desk: &'a Desk<'a>,
-    pub(crate) places: &'a Places,
-    pub(crate) sizes: Sizes,
+    pub(crate) desk: &'a ThreadRecorder<'a>,
+    pub(crate) places: &'a FlowPlaces,
+    pub(crate) sizes: MessageSizes,
 }
 
 impl Door<'_> {
     /// The keeper's task: the thread's are over when it is.
-    pub(crate) async fn keep<E: Engine>(&self, engine: &E) -> Result<(), EngineError> {
+    pub(crate) async fn keep<E: Poller>(&self, engine: &E) -> Result<(), EngineError> {
         let io = engine.io(KEEPER, self.listener, Habit::Turns);
         io.set_patience(Duration::ZERO);
         loop {
@@ -128,7 +128,7 @@ impl Door<'_> {
     /// What a thread answers is counted as its keeper's.
     fn open_in_time(&self) -> Result<(), EngineError> {
         if !self.is_open() && self.desk.shared.window().0 != u64::MAX {
-            self.desk.open(KEEPER, Way::Here)?;
+            self.desk.open(KEEPER, Sender::Here)?;
         }
         Ok(())
     }
@@ -138,7 +138,7 @@ impl Door<'_> {
     }
 
     /// A place's task: takes in connections one after the other.
-    pub(crate) async fn serve<E: Engine>(&self, engine: &E, slot: usize) -> Result<(), EngineError> {
+    pub(crate) async fn serve<E: Poller>(&self, engine: &E, slot: usize) -> Result<(), EngineError> {
         let io = engine.io(slot, self.listener, Habit::Flood);
         self.places.all.set(self.places.all.get() + 1);
         loop {
@@ -161,7 +161,7 @@ impl Door<'_> {
     }
 
     /// The listener is shut down when the test is over.
-    fn ended(&self, engine: &impl Engine, errno: Errno) -> Result<(), EngineError> {
+    fn ended(&self, engine: &impl Poller, errno: Errno) -> Result<(), EngineError> {
         if self.desk.shared.window().1 == u64::MAX {
             return Err(failed(&NOWHERE, "accept", errno, Duration::ZERO));
         }
@@ -170,7 +170,7 @@ impl Door<'_> {
     }
 
     /// None if the token wasn't shown, or the connection broke.
-    async fn answer<E: Engine>(&self, engine: &E, slot: usize, socket: &Socket) -> Option<()> {
+    async fn answer<E: Poller>(&self, engine: &E, slot: usize, socket: &Socket) -> Option<()> {
         let io = engine.io(slot, socket, Habit::Flood);
         io.set_patience(self.desk.shared.session.patience.silence);
         let shown = self.token(&io).await;
@@ -211,6 +211,6 @@ impl Door<'_> {
     }
 
     async fn receive(&self, io: &impl Io, most: usize, look: impl FnOnce(&[u8]) -> usize) -> Option<usize> {
-        io.receive(most, Until::Patience, look).await.ok().filter(|len| *len > 0)
+        io.receive(most, WaitUntil::Patience, look).await.ok().filter(|len| *len > 0)
     }
 }

@@ -10,12 +10,12 @@ use rustix::io::Errno;
 use vtax_model::options::Manners;
 use vtax_sys::clock::now_ns;
 
-use super::{Line, Sizes, longest_datagram};
+use super::{FlowOnPoller, MessageSizes, longest_datagram};
 use crate::{
-    account::{Desk, Way, after},
-    drive::{Io, Until, blocking::spin_until},
+    account::{Sender, ThreadRecorder, after},
+    drive::{Io, WaitUntil, blocking::spin_until},
     error::EngineError,
-    wire::{Greeting, Head, Mark, Stamp, shows_token},
+    wire::{FlowGreeting, Head, Mark, Stamp, shows_token},
 };
 
 /// A stalled thread looks this often whether the test is over.
@@ -23,10 +23,10 @@ const NAP: Duration = Duration::from_millis(100);
 
 /// Answers until the initiator closes the window.
 pub(crate) async fn respond<I: Io>(
-    line: Line<'_, I>,
-    desk: &Desk<'_>,
+    line: FlowOnPoller<'_, I>,
+    desk: &ThreadRecorder<'_>,
     slot: usize,
-    sizes: Sizes,
+    sizes: MessageSizes,
 ) -> Result<(), EngineError> {
     let mut wire = Answers::new(line, sizes, desk);
     let mut mark = wire.request().await?;
@@ -40,7 +40,7 @@ pub(crate) async fn respond<I: Io>(
             // Our answer to the first one was lost.
             Mark::Open if open => desk.reopen(slot)?,
             Mark::Open => {
-                desk.open(slot, Way::Here)?;
+                desk.open(slot, Sender::Here)?;
                 open = true;
             }
             Mark::Pause | Mark::Close if open => {
@@ -60,9 +60,9 @@ pub(crate) async fn respond<I: Io>(
 }
 
 struct Answers<'a, I> {
-    line: Line<'a, I>,
-    desk: &'a Desk<'a>,
-    sizes: Sizes,
+    line: FlowOnPoller<'a, I>,
+    desk: &'a ThreadRecorder<'a>,
+    sizes: MessageSizes,
     head: Head,
     manners: Option<Manners>,
     /// When the request came in that is to be answered late.
@@ -70,7 +70,7 @@ struct Answers<'a, I> {
 }
 
 impl<'a, I: Io> Answers<'a, I> {
-    fn new(line: Line<'a, I>, sizes: Sizes, desk: &'a Desk<'a>) -> Answers<'a, I> {
+    fn new(line: FlowOnPoller<'a, I>, sizes: MessageSizes, desk: &'a ThreadRecorder<'a>) -> Answers<'a, I> {
         let head = match line.is_datagram() {
             true => Head::with_token(sizes.response, &line.flow.session.token),
             false => Head::plain(sizes.response),
@@ -104,7 +104,7 @@ impl<'a, I: Io> Answers<'a, I> {
         loop {
             let head = &mut self.head;
             let look = |datagram: &[u8]| {
-                let is_hello = self.line.flow.is_greeting(datagram, Greeting::Hello);
+                let is_hello = self.line.flow.is_greeting(datagram, FlowGreeting::Hello);
                 if !is_hello && datagram.len() == self.sizes.request && shows_token(datagram, &session.token) {
                     head.echo(datagram);
                     // A datagram with an unknown mark is none of ours.
@@ -112,9 +112,9 @@ impl<'a, I: Io> Answers<'a, I> {
                 }
                 Err(is_hello)
             };
-            match self.line.io.receive(longest_datagram(self.sizes.request), Until::Patience, look).await {
+            match self.line.io.receive(longest_datagram(self.sizes.request), WaitUntil::Patience, look).await {
                 Ok(Ok(mark)) => return Ok(mark),
-                Ok(Err(true)) => self.line.flow.greet(Greeting::Ready)?,
+                Ok(Err(true)) => self.line.flow.greet(FlowGreeting::Ready)?,
                 Ok(Err(false)) if session.is_stopped() => return Err(EngineError::Cancelled),
                 Ok(Err(false)) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(self.line.failed("receive", errno)),

@@ -17,10 +17,10 @@ use socket2::{SockAddr, Socket};
 use vtax_model::workload::Transport;
 use vtax_sys::{clock::now_ns, sock::set_bind_address_no_port};
 
-use super::Sizes;
+use super::MessageSizes;
 use crate::{
-    account::{Desk, Way},
-    drive::{Engine, Habit, Io, Message, Until},
+    account::{Sender, ThreadRecorder},
+    drive::{Habit, Io, Message, Poller, WaitUntil},
     error::EngineError,
     flow::{Session, ended, failed},
     options,
@@ -39,15 +39,15 @@ pub(crate) struct Dial<'a> {
     pub(crate) target: &'a Target,
     pub(crate) address: SockAddr,
     /// Nothing either way for connections without a transaction.
-    pub(crate) sizes: Sizes,
+    pub(crate) sizes: MessageSizes,
 }
 
 /// One connection after the other, until the thread's window is over. The connection that is under
 /// way then is finished and counts like any other, with all of its time, and the flow's time ends
 /// with it: an outage that lasts beyond the window is in the figures.
-pub(crate) async fn initiate<E: Engine>(
+pub(crate) async fn initiate<E: Poller>(
     engine: &E,
-    desk: &Desk<'_>,
+    desk: &ThreadRecorder<'_>,
     slot: usize,
     index: u32,
     dial: &Dial<'_>,
@@ -70,9 +70,9 @@ pub(crate) async fn initiate<E: Engine>(
 
 /// Connects until the window is open, and returns when the flow's first connection begins in it. One
 /// that was under way all through the window of the thread's other flows is counted nevertheless.
-async fn warm_up<E: Engine>(
+async fn warm_up<E: Poller>(
     engine: &E,
-    desk: &Desk<'_>,
+    desk: &ThreadRecorder<'_>,
     slot: usize,
     index: u32,
     dial: &Dial<'_>,
@@ -83,7 +83,7 @@ async fn warm_up<E: Engine>(
         drop(dial.transact(engine, slot, index).await?);
         let now = now_ns();
         if now >= desk.window().1 {
-            desk.open(slot, Way::Here)?;
+            desk.open(slot, Sender::Here)?;
             desk.began_before(slot, begun);
             desk.transaction(slot, now - begun, now)?;
             return Ok(now);
@@ -94,7 +94,7 @@ async fn warm_up<E: Engine>(
         }
         dial.check_stopped()?;
     }
-    desk.open(slot, Way::Here)
+    desk.open(slot, Sender::Here)
 }
 
 impl Dial<'_> {
@@ -103,7 +103,7 @@ impl Dial<'_> {
     }
 
     /// Connects, and returns the socket when the transaction is over.
-    async fn transact<E: Engine>(&self, engine: &E, slot: usize, index: u32) -> Result<Socket, EngineError> {
+    async fn transact<E: Poller>(&self, engine: &E, slot: usize, index: u32) -> Result<Socket, EngineError> {
         let socket = self.socket()?;
         {
             let io = engine.io(slot, &socket, Habit::Turns);
@@ -165,7 +165,7 @@ impl Dial<'_> {
     async fn receive(&self, io: &impl Io, expected: usize) -> Result<(), EngineError> {
         let mut left = expected;
         loop {
-            let len = io.receive(left.max(1), Until::Patience, <[u8]>::len).await;
+            let len = io.receive(left.max(1), WaitUntil::Patience, <[u8]>::len).await;
             match len.map_err(|errno| self.failed("receive", errno))? {
                 0 if expected == 0 => return Ok(()),
                 0 => return Err(ended(self.target, "receive")),

@@ -18,7 +18,7 @@ use vtax_sys::{
     sock::{offload::set_udp_segment, zerocopy::ZeroCopySender},
 };
 
-use super::{Line, bytes};
+use super::{FlowOnPoller, bytes};
 use crate::{
     account::after,
     drive::{Io, Message},
@@ -88,7 +88,11 @@ impl<'a> Handover<'a> {
     }
 
     #[inline]
-    pub(super) async fn send<I: Io>(&mut self, line: &Line<'a, I>, message: usize) -> Result<usize, EngineError> {
+    pub(super) async fn send<I: Io>(
+        &mut self,
+        line: &FlowOnPoller<'a, I>,
+        message: usize,
+    ) -> Result<usize, EngineError> {
         match self {
             Handover::Copied => {
                 line.io.send(Message::whole(&[], message)).await.map_err(|errno| line.failed("send", errno))
@@ -115,7 +119,7 @@ impl<'a> Handover<'a> {
 
     /// Waits a moment for the kernel to let go of what it was lent. Returns the sends, and those of
     /// them that were copied.
-    pub(super) async fn settle<I: Io>(&mut self, line: &Line<'a, I>) -> (u64, u64) {
+    pub(super) async fn settle<I: Io>(&mut self, line: &FlowOnPoller<'a, I>) -> (u64, u64) {
         match self {
             Handover::Lent(lent) => lent.settle(line).await,
             _ => (0, 0),
@@ -141,7 +145,7 @@ impl Datagrams {
     }
 
     #[inline]
-    async fn send<I: Io>(&mut self, line: &Line<'_, I>, message: usize) -> Result<usize, EngineError> {
+    async fn send<I: Io>(&mut self, line: &FlowOnPoller<'_, I>, message: usize) -> Result<usize, EngineError> {
         if self.count > 1 {
             return self.send_several(line, message).await;
         }
@@ -151,7 +155,7 @@ impl Datagrams {
         Ok(message)
     }
 
-    async fn send_several<I: Io>(&mut self, line: &Line<'_, I>, message: usize) -> Result<usize, EngineError> {
+    async fn send_several<I: Io>(&mut self, line: &FlowOnPoller<'_, I>, message: usize) -> Result<usize, EngineError> {
         let (head, first, len) = (&mut self.head, self.sequence, self.count * message);
         let call = |socket: &Socket, buffer: &mut [u8], flags| {
             for (datagram, number) in buffer[..len].chunks_exact_mut(message).zip(first..) {
@@ -172,7 +176,7 @@ impl Datagrams {
 
 /// A segment that exceeds the path's MTU is an invalid argument to the kernel, udp(7).
 #[cold]
-fn not_segmented<I: Io>(line: &Line<'_, I>, message: usize, errno: Errno) -> EngineError {
+fn not_segmented<I: Io>(line: &FlowOnPoller<'_, I>, message: usize, errno: Errno) -> EngineError {
     match errno {
         Errno::IO => EngineError::Unsupported {
             what: "UDP segmentation (gso)",
@@ -207,7 +211,7 @@ impl<'a> Lent<'a> {
     }
 
     #[inline]
-    async fn send<I: Io>(&mut self, line: &Line<'a, I>, message: usize) -> Result<usize, EngineError> {
+    async fn send<I: Io>(&mut self, line: &FlowOnPoller<'a, I>, message: usize) -> Result<usize, EngineError> {
         let mut latest = None;
         loop {
             match line.io.send_by(|_, _, _| self.call(message)).await {
@@ -246,7 +250,7 @@ impl<'a> Lent<'a> {
 
     /// Something has to be let go first.
     #[cold]
-    async fn wait<I: Io>(&mut self, line: &Line<'a, I>) -> Result<(), EngineError> {
+    async fn wait<I: Io>(&mut self, line: &FlowOnPoller<'a, I>) -> Result<(), EngineError> {
         if !self.blocks {
             return line.sleep(after(now_ns(), LENT_WAIT)).await;
         }
@@ -254,7 +258,7 @@ impl<'a> Lent<'a> {
         waited.map(drop).map_err(|errno| line.failed("wait for a completion", errno))
     }
 
-    async fn settle<I: Io>(&mut self, line: &Line<'a, I>) -> (u64, u64) {
+    async fn settle<I: Io>(&mut self, line: &FlowOnPoller<'a, I>) -> (u64, u64) {
         let latest = after(now_ns(), FAREWELL);
         while self.sender().reap().is_ok() && self.sender().in_flight() > 0 && now_ns() < latest {
             if self.wait(line).await.is_err() {
@@ -280,7 +284,7 @@ impl Drop for Lent<'_> {
 
 /// The end of the peer would be told by SIGPIPE, which sendfile(2) has no flag against; programs in
 /// Rust ignore that signal.
-async fn send_file<I: Io>(line: &Line<'_, I>, file: &File, message: usize) -> Result<usize, EngineError> {
+async fn send_file<I: Io>(line: &FlowOnPoller<'_, I>, file: &File, message: usize) -> Result<usize, EngineError> {
     let call = |socket: &Socket, _: &mut [u8], _| sendfile(socket, file, Some(&mut 0), message);
     line.io.send_by(call).await.map_err(|errno| line.failed("sendfile", errno))
 }

@@ -6,32 +6,40 @@ use rustix::io::Errno;
 use vtax_model::{units::ByteSize, workload::Transport};
 
 use crate::{
-    account::Desk,
-    drive::{Engine, Habit, Io, Message, Until, stamped::Stamped},
+    account::ThreadRecorder,
+    drive::{Habit, Io, Message, Poller, WaitUntil, stamped::StampedFlow},
     error::EngineError,
     flow::Flow,
 };
 
 /// A flow on an engine.
-pub(crate) struct Line<'a, I> {
+pub(crate) struct FlowOnPoller<'a, I> {
     pub(crate) io: I,
     pub(crate) flow: &'a Flow,
     patience: Cell<Duration>,
 }
 
-impl<'a, I: Io> Line<'a, I> {
+impl<'a, I: Io> FlowOnPoller<'a, I> {
     /// The flow in a place of its thread, with the patience for a first message.
-    pub(crate) fn new<E: Engine<Io<'a> = I>>(engine: &'a E, slot: usize, flow: &'a Flow, habit: Habit) -> Line<'a, I> {
-        let line = Line { io: engine.io(slot, &flow.socket, habit), flow, patience: Cell::default() };
+    pub(crate) fn new<E: Poller<Io<'a> = I>>(
+        engine: &'a E,
+        slot: usize,
+        flow: &'a Flow,
+        habit: Habit,
+    ) -> FlowOnPoller<'a, I> {
+        let line = FlowOnPoller { io: engine.io(slot, &flow.socket, habit), flow, patience: Cell::default() };
         line.set_patience(flow.session.patience.first);
         line
     }
 
     /// The same flow, each of whose messages is stamped by the kernel. Asks for it, which is to be
     /// done when the handshake is over.
-    pub(crate) fn stamped(self, desk: &'a Desk<'a>) -> Result<Line<'a, Stamped<'a, I>>, EngineError> {
-        let Line { io, flow, patience } = self;
-        Ok(Line { io: Stamped::new(io, flow, desk)?, flow, patience })
+    pub(crate) fn stamped(
+        self,
+        desk: &'a ThreadRecorder<'a>,
+    ) -> Result<FlowOnPoller<'a, StampedFlow<'a, I>>, EngineError> {
+        let FlowOnPoller { io, flow, patience } = self;
+        Ok(FlowOnPoller { io: StampedFlow::new(io, flow, desk)?, flow, patience })
     }
 
     pub(crate) fn is_datagram(&self) -> bool {
@@ -69,7 +77,7 @@ impl<'a, I: Io> Line<'a, I> {
         let (mut received, mut first) = (0, 0);
         while received < len {
             let look = |bytes: &[u8]| (bytes.len(), bytes.first().copied());
-            let (more, byte) = self.receive(len - received, Until::Patience, look).await?;
+            let (more, byte) = self.receive(len - received, WaitUntil::Patience, look).await?;
             if received == 0 {
                 first = byte.unwrap_or_default();
             }
@@ -85,7 +93,7 @@ impl<'a, I: Io> Line<'a, I> {
     pub(crate) async fn receive<R>(
         &self,
         most: usize,
-        until: Until,
+        until: WaitUntil,
         look: impl FnOnce(&[u8]) -> R,
     ) -> Result<R, EngineError> {
         self.io.receive(most, until, look).await.map_err(|errno| self.failed("receive", errno))

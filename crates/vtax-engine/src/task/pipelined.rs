@@ -23,13 +23,13 @@ use vtax_model::{
 use vtax_sys::clock::now_ns;
 
 use super::{
-    Line, Sizes, longest_datagram,
-    requests::{Outcome, Requests},
-    schedule::Schedule,
+    FlowOnPoller, MessageSizes, longest_datagram,
+    requests::{Requests, TransactionOutcome},
+    schedule::DueTimes,
 };
 use crate::{
-    account::{Desk, Way, after, seconds},
-    drive::{Either, Io, Message, Until},
+    account::{Sender, ThreadRecorder, after, seconds},
+    drive::{Either, Io, Message, WaitUntil},
     error::EngineError,
     patience::Patience,
     wire::{Mark, Stamp},
@@ -49,7 +49,7 @@ pub(crate) fn check(spec: &TestSpec) -> Result<(), EngineError> {
             (per_flow * Patience::of(spec).silence.as_secs_f64()).ceil() as u64
         }
     };
-    let bits = number_bits(Sizes::new(request, response));
+    let bits = number_bits(MessageSizes::new(request, response));
     // One in flight is told from its predecessor by any number. Of more, half of the numbers may be
     // under way while the other half's are late.
     if under_way > 1 && under_way > 1 << (bits - 1) {
@@ -61,16 +61,16 @@ pub(crate) fn check(spec: &TestSpec) -> Result<(), EngineError> {
 }
 
 /// Bits of a request's number that its response has room for, too.
-fn number_bits(sizes: Sizes) -> u32 {
+fn number_bits(sizes: MessageSizes) -> u32 {
     Stamp::sequence_bits(sizes.request.min(sizes.response))
 }
 
 /// Warms up, measures, and tells the responder both edges of the window.
 pub(crate) async fn initiate<I: Io>(
-    line: Line<'_, I>,
-    desk: &Desk<'_>,
+    line: FlowOnPoller<'_, I>,
+    desk: &ThreadRecorder<'_>,
     slot: usize,
-    sizes: Sizes,
+    sizes: MessageSizes,
 ) -> Result<(), EngineError> {
     let mut pipeline = Pipeline::new(line, desk, slot, sizes);
     let begun = now_ns();
@@ -81,14 +81,14 @@ pub(crate) async fn initiate<I: Io>(
     }
     pipeline.begin(begun, 0);
     pipeline.drain().await?;
-    while pipeline.requests.exchange(Mark::Open).await? == Outcome::Lost {}
+    while pipeline.requests.exchange(Mark::Open).await? == TransactionOutcome::Lost {}
     pipeline.measure().await?;
     pipeline.requests.finish().await
 }
 
 struct Pipeline<'a, I> {
     requests: Requests<'a, I>,
-    desk: &'a Desk<'a>,
+    desk: &'a ThreadRecorder<'a>,
     slot: usize,
     load: Load,
     /// In the order of sending, the first with the number `first`.
@@ -118,7 +118,7 @@ struct Pipeline<'a, I> {
 
 enum Load {
     Burst(usize),
-    Open(Box<Schedule>),
+    Open(Box<DueTimes>),
 }
 
 #[derive(Clone, Copy)]
@@ -138,12 +138,17 @@ enum Came {
 }
 
 impl<'a, I: Io> Pipeline<'a, I> {
-    fn new(line: Line<'a, I>, desk: &'a Desk<'a>, slot: usize, sizes: Sizes) -> Pipeline<'a, I> {
+    fn new(
+        line: FlowOnPoller<'a, I>,
+        desk: &'a ThreadRecorder<'a>,
+        slot: usize,
+        sizes: MessageSizes,
+    ) -> Pipeline<'a, I> {
         let session = &line.flow.session;
         let options = &session.spec.options;
         let open = |arrivals: Arrivals| {
             let seed = session.token.seed();
-            Load::Open(Box::new(Schedule::new(arrivals, session.spec.streams, line.flow.index, seed)))
+            Load::Open(Box::new(DueTimes::new(arrivals, session.spec.streams, line.flow.index, seed)))
         };
         let load = options.arrivals.map_or(Load::Burst(options.burst.get() as usize), open);
         let timeout = match load {
@@ -188,7 +193,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
     }
 
     async fn measure(&mut self) -> Result<(), EngineError> {
-        let start = self.desk.open(self.slot, Way::Here)?;
+        let start = self.desk.open(self.slot, Sender::Here)?;
         let (_, closes) = self.desk.window();
         self.begin(start, closes);
         self.counted = true;
@@ -239,7 +244,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
         while let Some(first) = self.pending.front() {
             // Over a connection any response is a sign of life, over UDP each has its own time.
             let since = if self.requests.line.is_datagram() { first.sent } else { first.sent.max(self.heard) };
-            self.receive(Until::Moment(after(since, self.timeout))).await?;
+            self.receive(WaitUntil::Moment(after(since, self.timeout))).await?;
         }
         Ok(())
     }
@@ -261,11 +266,11 @@ impl<'a, I: Io> Pipeline<'a, I> {
                 self.stretch += 1;
                 self.send(due, now).await
             }
-            Some(_) => self.receive(Until::Moment(0)).await,
+            Some(_) => self.receive(WaitUntil::Moment(0)).await,
             None => {
                 let until = match &self.load {
-                    Load::Burst(_) => Until::Patience,
-                    Load::Open(schedule) => Until::Moment(schedule.due().min(end)),
+                    Load::Burst(_) => WaitUntil::Patience,
+                    Load::Open(schedule) => WaitUntil::Moment(schedule.due().min(end)),
                 };
                 self.receive(until).await
             }
@@ -298,7 +303,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
         Ok(())
     }
 
-    async fn receive(&mut self, until: Until) -> Result<(), EngineError> {
+    async fn receive(&mut self, until: WaitUntil) -> Result<(), EngineError> {
         self.stretch = 0;
         match self.requests.line.io.receive(self.most(), until, |bytes| self.read(bytes)).await {
             Ok(came) => self.take(came),

@@ -4,16 +4,16 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
-use super::{Line, Sizes, longest_datagram};
+use super::{FlowOnPoller, MessageSizes, longest_datagram};
 use crate::{
-    drive::{Io, Until},
+    drive::{Io, WaitUntil},
     error::EngineError,
-    wire::{GREETING_LEN, Greeting, Head, Mark, Stamp, shows_token},
+    wire::{FlowGreeting, GREETING_LEN, Head, Mark, Stamp, shows_token},
 };
 
 /// How a transaction ended that has not failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum TransactionOutcome {
     Answered,
     /// No response in time, which only a datagram can do.
     Lost,
@@ -28,8 +28,8 @@ pub(super) enum Came {
 
 /// A flow's requests, one after the other.
 pub(crate) struct Requests<'a, I> {
-    pub(super) line: Line<'a, I>,
-    pub(super) sizes: Sizes,
+    pub(super) line: FlowOnPoller<'a, I>,
+    pub(super) sizes: MessageSizes,
     pub(super) head: Head,
     pub(super) sequence: u64,
     /// When a response over UDP counts as lost.
@@ -39,7 +39,7 @@ pub(crate) struct Requests<'a, I> {
 }
 
 impl<'a, I: Io> Requests<'a, I> {
-    pub(crate) fn new(line: Line<'a, I>, sizes: Sizes) -> Requests<'a, I> {
+    pub(crate) fn new(line: FlowOnPoller<'a, I>, sizes: MessageSizes) -> Requests<'a, I> {
         let patience = &line.flow.session.patience;
         let (head, timeout) = if line.is_datagram() {
             (Head::with_token(sizes.request, &line.flow.session.token), patience.lost_after)
@@ -52,48 +52,48 @@ impl<'a, I: Io> Requests<'a, I> {
 
     /// Sends a request and waits for its response.
     #[inline]
-    pub(crate) async fn exchange(&mut self, mark: Mark) -> Result<Outcome, EngineError> {
+    pub(crate) async fn exchange(&mut self, mark: Mark) -> Result<TransactionOutcome, EngineError> {
         if self.line.is_datagram() {
             return self.exchange_datagrams(mark).await;
         }
         self.head.stamp(Stamp::new(0, mark));
         self.line.send_all(self.head.bytes(), self.sizes.request).await?;
         self.line.receive_all(self.sizes.response).await?;
-        Ok(Outcome::Answered)
+        Ok(TransactionOutcome::Answered)
     }
 
     #[inline]
-    async fn exchange_datagrams(&mut self, mark: Mark) -> Result<Outcome, EngineError> {
+    async fn exchange_datagrams(&mut self, mark: Mark) -> Result<TransactionOutcome, EngineError> {
         self.sequence += 1;
         let stamp = Stamp::new(self.sequence, mark);
         self.head.stamp(stamp);
         self.line.send_datagram("request", self.head.bytes(), self.sizes.request).await?;
         match self.await_response(stamp).await? {
-            Outcome::Lost => self.count_lost(),
-            Outcome::Answered => {
+            TransactionOutcome::Lost => self.count_lost(),
+            TransactionOutcome::Answered => {
                 self.silent = Duration::ZERO;
-                Ok(Outcome::Answered)
+                Ok(TransactionOutcome::Answered)
             }
         }
     }
 
     #[inline]
-    async fn await_response(&mut self, stamp: Stamp) -> Result<Outcome, EngineError> {
+    async fn await_response(&mut self, stamp: Stamp) -> Result<TransactionOutcome, EngineError> {
         let mut patience = None;
         loop {
             let look = |datagram: &[u8]| match self.answers(stamp, datagram) {
                 true => Came::Answer,
                 false => Came::Other(datagram.len()),
             };
-            match self.line.io.receive(longest_datagram(self.sizes.response), Until::Patience, look).await {
-                Ok(Came::Answer) => return Ok(Outcome::Answered),
+            match self.line.io.receive(longest_datagram(self.sizes.response), WaitUntil::Patience, look).await {
+                Ok(Came::Answer) => return Ok(TransactionOutcome::Answered),
                 Ok(Came::Other(len)) => self.ignore(len)?,
-                Err(Errno::AGAIN) => return Ok(Outcome::Lost),
+                Err(Errno::AGAIN) => return Ok(TransactionOutcome::Lost),
                 Err(errno) => return Err(self.line.failed("receive", errno)),
             }
             // Each call has its own timeout: what is ignored must not prolong the wait for ever.
             if Instant::now() >= *patience.get_or_insert_with(|| Instant::now() + self.timeout) {
-                return Ok(Outcome::Lost);
+                return Ok(TransactionOutcome::Lost);
             }
         }
     }
@@ -108,7 +108,7 @@ impl<'a, I: Io> Requests<'a, I> {
     pub(super) fn is_response(&self, datagram: &[u8]) -> bool {
         let token = &self.line.flow.session.token;
         // A word of the handshake that comes late is as long as a response may be.
-        let is_greeting = datagram.len() == GREETING_LEN && Greeting::read(datagram, token).is_some();
+        let is_greeting = datagram.len() == GREETING_LEN && FlowGreeting::read(datagram, token).is_some();
         datagram.len() == self.sizes.response && shows_token(datagram, token) && !is_greeting
     }
 
@@ -128,13 +128,13 @@ impl<'a, I: Io> Requests<'a, I> {
     }
 
     #[cold]
-    fn count_lost(&mut self) -> Result<Outcome, EngineError> {
+    fn count_lost(&mut self) -> Result<TransactionOutcome, EngineError> {
         self.silent += self.timeout;
         if self.silent >= self.line.flow.session.patience.silence {
             let (peer, waited) = (self.line.flow.peer.clone(), self.silent);
             return Err(EngineError::PeerSilent { peer, operation: "wait for a response", waited });
         }
-        Ok(Outcome::Lost)
+        Ok(TransactionOutcome::Lost)
     }
 
     /// Tells the responder that the window is over; said until it is answered. That a datagram was
@@ -144,7 +144,7 @@ impl<'a, I: Io> Requests<'a, I> {
         if !self.line.is_datagram() {
             return self.exchange(Mark::Close).await.map(drop);
         }
-        while matches!(self.exchange(Mark::Close).await, Ok(Outcome::Lost)) {}
+        while matches!(self.exchange(Mark::Close).await, Ok(TransactionOutcome::Lost)) {}
         Ok(())
     }
 }

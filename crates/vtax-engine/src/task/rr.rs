@@ -17,23 +17,23 @@ use std::time::Duration;
 use vtax_sys::clock::now_ns;
 
 use super::{
-    Sizes,
-    requests::{Outcome, Requests},
+    MessageSizes,
+    requests::{Requests, TransactionOutcome},
 };
 use crate::{
-    account::{Desk, Way, after},
+    account::{Sender, ThreadRecorder, after},
     drive::Io,
     error::EngineError,
-    task::Line,
+    task::FlowOnPoller,
     wire::Mark,
 };
 
 /// Warms up, measures, and tells the responder both edges of the window.
 pub(crate) async fn initiate<I: Io>(
-    line: Line<'_, I>,
-    desk: &Desk<'_>,
+    line: FlowOnPoller<'_, I>,
+    desk: &ThreadRecorder<'_>,
     slot: usize,
-    sizes: Sizes,
+    sizes: MessageSizes,
 ) -> Result<(), EngineError> {
     let gap = line.flow.session.spec.options.gap.map(|gap| gap.0);
     let mut wire = Requests::new(line, sizes);
@@ -54,7 +54,7 @@ pub(crate) async fn initiate<I: Io>(
     for start in desk.turns() {
         await_turn(&mut wire, desk, start).await?;
         measure(&mut wire, desk, slot, gap).await?;
-        while wire.exchange(Mark::Pause).await? == Outcome::Lost {}
+        while wire.exchange(Mark::Pause).await? == TransactionOutcome::Lost {}
         desk.slot_ended(start, now_ns());
     }
     wire.line.sleep(desk.shared.schedule.ends).await?;
@@ -62,7 +62,11 @@ pub(crate) async fn initiate<I: Io>(
 }
 
 /// Waits until a slice begins, and gets the path going again.
-async fn await_turn<I: Io>(wire: &mut Requests<'_, I>, desk: &Desk<'_>, start: u64) -> Result<(), EngineError> {
+async fn await_turn<I: Io>(
+    wire: &mut Requests<'_, I>,
+    desk: &ThreadRecorder<'_>,
+    start: u64,
+) -> Result<(), EngineError> {
     wire.line.sleep(start).await?;
     let led = after(now_ns(), desk.shared.session.spec.lead());
     loop {
@@ -76,13 +80,13 @@ async fn await_turn<I: Io>(wire: &mut Requests<'_, I>, desk: &Desk<'_>, start: u
 /// From one mark to the other.
 async fn measure<I: Io>(
     wire: &mut Requests<'_, I>,
-    desk: &Desk<'_>,
+    desk: &ThreadRecorder<'_>,
     slot: usize,
     gap: Option<Duration>,
 ) -> Result<(), EngineError> {
-    while wire.exchange(Mark::Open).await? == Outcome::Lost {}
+    while wire.exchange(Mark::Open).await? == TransactionOutcome::Lost {}
     wire.line.io.look_back(false);
-    let mut previous = desk.open(slot, Way::Here)?;
+    let mut previous = desk.open(slot, Sender::Here)?;
     let (_, closes) = desk.window();
     loop {
         if let Some(gap) = gap {
@@ -92,14 +96,14 @@ async fn measure<I: Io>(
         let outcome = wire.exchange(Mark::None).await?;
         let now = now_ns();
         match outcome {
-            Outcome::Answered => desk.transaction(slot, now - previous, now)?,
-            Outcome::Lost => {
+            TransactionOutcome::Answered => desk.transaction(slot, now - previous, now)?,
+            TransactionOutcome::Lost => {
                 desk.lost(1);
                 desk.ends(slot, now);
             }
         }
         previous = now;
-        if wire.line.io.look_back(outcome == Outcome::Answered) {
+        if wire.line.io.look_back(outcome == TransactionOutcome::Answered) {
             previous = now_ns();
         }
         if now >= closes {

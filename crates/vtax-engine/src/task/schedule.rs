@@ -4,15 +4,15 @@ use rand_xoshiro::{
     Xoshiro256PlusPlus,
     rand_core::{Rng, SeedableRng},
 };
-use vtax_model::options::{Arrivals, Process};
+use vtax_model::options::{ArrivalProcess, Arrivals};
 
 /// The due times of one flow of several, in the order of time.
-pub(crate) struct Schedule {
+pub(crate) struct DueTimes {
     /// Nanoseconds between the requests of this flow, in the mean.
     spacing: f64,
     /// By which this flow's grid is later than that of the first.
     phase: f64,
-    process: Process,
+    process: ArrivalProcess,
     random: Xoshiro256PlusPlus,
     start: u64,
     /// Of the next request, in nanoseconds after the start: 53 bits are exact for 104 days.
@@ -20,11 +20,11 @@ pub(crate) struct Schedule {
     sent: u64,
 }
 
-impl Schedule {
+impl DueTimes {
     /// Of the flow with this index among `flows`. Equal seeds give equal times.
-    pub(crate) fn new(arrivals: Arrivals, flows: u32, index: u32, seed: u64) -> Schedule {
+    pub(crate) fn new(arrivals: Arrivals, flows: u32, index: u32, seed: u64) -> DueTimes {
         let each = 1e9 / f64::from(arrivals.per_second.max(1));
-        Schedule {
+        DueTimes {
             spacing: each * f64::from(flows),
             phase: each * f64::from(index),
             process: arrivals.process,
@@ -40,8 +40,8 @@ impl Schedule {
         self.start = start;
         self.sent = 0;
         self.next = match self.process {
-            Process::Fixed => self.phase,
-            Process::Poisson => self.exponential(),
+            ArrivalProcess::Fixed => self.phase,
+            ArrivalProcess::Poisson => self.exponential(),
         };
     }
 
@@ -57,8 +57,8 @@ impl Schedule {
         self.sent += 1;
         self.next = match self.process {
             // Not by adding up, whose error grows.
-            Process::Fixed => self.phase + self.sent as f64 * self.spacing,
-            Process::Poisson => self.next + self.exponential(),
+            ArrivalProcess::Fixed => self.phase + self.sent as f64 * self.spacing,
+            ArrivalProcess::Poisson => self.next + self.exponential(),
         };
     }
 
@@ -73,8 +73,8 @@ impl Schedule {
 mod tests {
     use super::*;
 
-    fn dues(process: Process, flows: u32, index: u32, count: usize) -> Vec<u64> {
-        let mut schedule = Schedule::new(Arrivals { per_second: 1_000, process }, flows, index, 42);
+    fn dues(process: ArrivalProcess, flows: u32, index: u32, count: usize) -> Vec<u64> {
+        let mut schedule = DueTimes::new(Arrivals { per_second: 1_000, process }, flows, index, 42);
         schedule.restart(1_000_000);
         let next = |_| {
             let due = schedule.due();
@@ -86,14 +86,14 @@ mod tests {
 
     #[test]
     fn fixed_arrivals_of_several_flows_interleave() {
-        assert_eq!(dues(Process::Fixed, 2, 0, 3), [1_000_000, 3_000_000, 5_000_000]);
-        assert_eq!(dues(Process::Fixed, 2, 1, 3), [2_000_000, 4_000_000, 6_000_000]);
-        assert_eq!(dues(Process::Fixed, 1, 0, 1_000_001)[1_000_000], 1_000_001_000_000);
+        assert_eq!(dues(ArrivalProcess::Fixed, 2, 0, 3), [1_000_000, 3_000_000, 5_000_000]);
+        assert_eq!(dues(ArrivalProcess::Fixed, 2, 1, 3), [2_000_000, 4_000_000, 6_000_000]);
+        assert_eq!(dues(ArrivalProcess::Fixed, 1, 0, 1_000_001)[1_000_000], 1_000_001_000_000);
     }
 
     #[test]
     fn poisson_gaps_are_exponential_and_independent_between_flows() {
-        let dues_of = |index| dues(Process::Poisson, 2, index, 20_001);
+        let dues_of = |index| dues(ArrivalProcess::Poisson, 2, index, 20_001);
         let gaps: Vec<f64> = dues_of(0).windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         assert!((mean / 2e6 - 1.0).abs() < 0.03, "{mean}");

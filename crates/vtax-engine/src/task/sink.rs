@@ -14,13 +14,13 @@ use vtax_sys::{
     sock::{offload::set_udp_gro, receive_drops},
 };
 
-use super::{Line, longest_datagram};
+use super::{FlowOnPoller, longest_datagram};
 use crate::{
-    account::{Desk, Way, after},
-    drive::{Io, Until},
+    account::{Sender, ThreadRecorder, after},
+    drive::{Io, WaitUntil},
     error::EngineError,
     sequence::Sequence,
-    wire::{DONE, GO, Greeting, shows_token},
+    wire::{DONE, FlowGreeting, GO, shows_token},
 };
 
 const MS: u64 = 1_000_000;
@@ -34,8 +34,8 @@ const SHOW_LIFE: u64 = 250 * MS;
 /// Receives through the window of this end, and on until the sender has ended. An initiator first
 /// tells the sender to begin.
 pub(crate) async fn receive<I: Io>(
-    line: Line<'_, I>,
-    desk: &Desk<'_>,
+    line: FlowOnPoller<'_, I>,
+    desk: &ThreadRecorder<'_>,
     slot: usize,
     message: usize,
     initiates: bool,
@@ -54,7 +54,7 @@ pub(crate) async fn receive<I: Io>(
         now = now_ns();
         sink.show_life(now);
     }
-    desk.open(slot, Way::Here)?;
+    desk.open(slot, Sender::Here)?;
     if let Some(sequence) = &mut sink.tally.sequence {
         sequence.open();
     }
@@ -76,7 +76,7 @@ pub(crate) async fn receive<I: Io>(
 }
 
 struct Sink<'a, I> {
-    line: Line<'a, I>,
+    line: FlowOnPoller<'a, I>,
     tally: Tally,
     /// When a sender over UDP is told again that somebody is there.
     show_life_at: u64,
@@ -108,7 +108,7 @@ enum Came {
     Bytes(usize),
     /// A datagram of the stream, with its number.
     Datagram(u64),
-    Greeting(Greeting),
+    Greeting(FlowGreeting),
     /// Nothing of this test; an empty one comes when the socket is shut down.
     Other,
     /// The sender has ended.
@@ -118,7 +118,7 @@ enum Came {
 }
 
 impl<'a, I: Io> Sink<'a, I> {
-    fn new(line: Line<'a, I>, message: usize) -> Result<Sink<'a, I>, EngineError> {
+    fn new(line: FlowOnPoller<'a, I>, message: usize) -> Result<Sink<'a, I>, EngineError> {
         let several = line.flow.session.spec.options.gro;
         if several {
             set_udp_gro(&*line.flow.socket, true)?;
@@ -135,12 +135,12 @@ impl<'a, I: Io> Sink<'a, I> {
         }
         let latest = after(now_ns(), self.line.flow.session.patience.silence);
         while self.tally.arrived == 0 {
-            self.line.flow.greet(Greeting::Go)?;
+            self.line.flow.greet(FlowGreeting::Go)?;
             let now = now_ns();
             if now >= latest {
                 return Err(self.line.failed("receive", Errno::AGAIN));
             }
-            self.take(Until::Moment(now + AGAIN)).await?;
+            self.take(WaitUntil::Moment(now + AGAIN)).await?;
         }
         Ok(())
     }
@@ -149,7 +149,7 @@ impl<'a, I: Io> Sink<'a, I> {
     #[inline]
     async fn receive(&mut self) -> Result<usize, EngineError> {
         loop {
-            match self.take(Until::Patience).await? {
+            match self.take(WaitUntil::Patience).await? {
                 Some(0) => return Err(self.line.flow.ended("receive")),
                 Some(len) => return Ok(len),
                 None => {}
@@ -159,7 +159,7 @@ impl<'a, I: Io> Sink<'a, I> {
 
     /// Bytes of the stream, or that it has ended; none if nothing of it came by then.
     #[inline]
-    async fn take(&mut self, until: Until) -> Result<Option<usize>, EngineError> {
+    async fn take(&mut self, until: WaitUntil) -> Result<Option<usize>, EngineError> {
         if self.several {
             return self.take_several(until).await;
         }
@@ -174,7 +174,7 @@ impl<'a, I: Io> Sink<'a, I> {
     }
 
     #[inline]
-    async fn call(&self, until: Until) -> Result<Came, EngineError> {
+    async fn call(&self, until: WaitUntil) -> Result<Came, EngineError> {
         let message = self.tally.message;
         let came = match self.line.is_datagram() {
             true => {
@@ -185,19 +185,19 @@ impl<'a, I: Io> Sink<'a, I> {
         };
         match (came, until) {
             (Ok(came), _) => Ok(came),
-            (Err(Errno::AGAIN), Until::Moment(_)) => Ok(Came::Nothing),
+            (Err(Errno::AGAIN), WaitUntil::Moment(_)) => Ok(Came::Nothing),
             (Err(errno), _) => Err(self.line.failed("receive", errno)),
         }
     }
 
     /// A hello whose answer was lost is answered again; an end is taken note of.
     #[cold]
-    fn answer(&self, greeting: Greeting) -> Result<Option<usize>, EngineError> {
+    fn answer(&self, greeting: FlowGreeting) -> Result<Option<usize>, EngineError> {
         match greeting {
-            Greeting::Hello => self.line.flow.greet(Greeting::Ready).map(|()| None),
-            Greeting::End => {
+            FlowGreeting::Hello => self.line.flow.greet(FlowGreeting::Ready).map(|()| None),
+            FlowGreeting::End => {
                 // Its loss, or the sender's being gone already, is seen to by the sender's patience.
-                let _ = self.line.flow.greet(Greeting::Ended);
+                let _ = self.line.flow.greet(FlowGreeting::Ended);
                 Ok(Some(0))
             }
             _ => Ok(None),
@@ -210,15 +210,15 @@ impl<'a, I: Io> Sink<'a, I> {
         if now >= self.show_life_at && self.line.is_datagram() {
             self.show_life_at = now + SHOW_LIFE;
             // Losing it, or failing, is what the sender is to notice.
-            let _ = self.line.flow.greet(Greeting::Heard);
+            let _ = self.line.flow.greet(FlowGreeting::Heard);
         }
     }
 
     /// Reads on, so that the other flows are measured under the same load to their end. An error is
     /// the end of a sender whose patience is over: this flow's window is complete.
-    async fn wait_for_others(&mut self, desk: &Desk<'_>) -> Result<(), EngineError> {
+    async fn wait_for_others(&mut self, desk: &ThreadRecorder<'_>) -> Result<(), EngineError> {
         while desk.shared.any_unfinished() {
-            match self.take(Until::Moment(now_ns() + AGAIN)).await {
+            match self.take(WaitUntil::Moment(now_ns() + AGAIN)).await {
                 Err(EngineError::Cancelled) => return Err(EngineError::Cancelled),
                 Err(_) | Ok(Some(0)) => break,
                 Ok(_) => {}
@@ -246,7 +246,7 @@ impl<'a, I: Io> Sink<'a, I> {
                 self.say_done();
                 said = now + AGAIN;
             }
-            match self.take(Until::Moment(now + AGAIN)).await {
+            match self.take(WaitUntil::Moment(now + AGAIN)).await {
                 Err(_) | Ok(Some(0)) => break,
                 Ok(Some(_)) => heard = now,
                 Ok(None) if now >= after(heard, patience.quiet) => break,
@@ -263,7 +263,7 @@ impl<'a, I: Io> Sink<'a, I> {
     /// Best effort: without it the sender ends when it is refused, or after its grace.
     fn say_done(&self) {
         let _ = match self.line.is_datagram() {
-            true => self.line.flow.greet(Greeting::Done),
+            true => self.line.flow.greet(FlowGreeting::Done),
             false => self.line.flow.say(DONE),
         };
     }
@@ -277,7 +277,7 @@ impl<'a, I: Io> Sink<'a, I> {
 }
 
 #[inline]
-fn read<I: Io>(line: &Line<'_, I>, message: usize, datagram: &[u8]) -> Came {
+fn read<I: Io>(line: &FlowOnPoller<'_, I>, message: usize, datagram: &[u8]) -> Came {
     let token = &line.flow.session.token;
     match datagram.split_first_chunk() {
         Some((number, _)) if datagram.len() == message && shows_token(datagram, token) => {
@@ -288,8 +288,8 @@ fn read<I: Io>(line: &Line<'_, I>, message: usize, datagram: &[u8]) -> Came {
     }
 }
 
-fn read_greeting<I: Io>(line: &Line<'_, I>, datagram: &[u8]) -> Option<Came> {
-    let (index, greeting) = Greeting::read(datagram, &line.flow.session.token)?;
+fn read_greeting<I: Io>(line: &FlowOnPoller<'_, I>, datagram: &[u8]) -> Option<Came> {
+    let (index, greeting) = FlowGreeting::read(datagram, &line.flow.session.token)?;
     (index == line.flow.index).then_some(Came::Greeting(greeting))
 }
 

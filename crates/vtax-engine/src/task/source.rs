@@ -11,12 +11,12 @@ use rustix::io::Errno;
 use vtax_model::{options::TestOptions, workload::Transport};
 use vtax_sys::clock::now_ns;
 
-use super::{Line, handover::Handover, segments};
+use super::{FlowOnPoller, handover::Handover, segments};
 use crate::{
-    account::{Desk, Way, after},
-    drive::{Io, Until},
+    account::{Sender, ThreadRecorder, after},
+    drive::{Io, WaitUntil},
     error::EngineError,
-    wire::{GO, Greeting},
+    wire::{FlowGreeting, GO},
 };
 
 const MS: u64 = 1_000_000;
@@ -35,8 +35,8 @@ const END_TURNS: usize = 50;
 /// Sends through the window of this end, then on until the receiver has enough. A responder first
 /// waits until it is told to begin.
 pub(crate) async fn send<I: Io>(
-    line: Line<'_, I>,
-    desk: &Desk<'_>,
+    line: FlowOnPoller<'_, I>,
+    desk: &ThreadRecorder<'_>,
     slot: usize,
     message: usize,
     initiates: bool,
@@ -55,7 +55,7 @@ pub(crate) async fn send<I: Io>(
         now = now_ns();
         source.look_for_life(now)?;
     }
-    desk.open(slot, Way::There)?;
+    desk.open(slot, Sender::There)?;
     let (_, closes) = desk.window();
     while now < closes {
         let len = source.send().await?;
@@ -71,7 +71,7 @@ pub(crate) async fn send<I: Io>(
     Ok(())
 }
 
-async fn await_go<I: Io>(line: &Line<'_, I>) -> Result<(), EngineError> {
+async fn await_go<I: Io>(line: &FlowOnPoller<'_, I>) -> Result<(), EngineError> {
     if !line.is_datagram() {
         let told = line.receive_all(1).await?;
         let peer = &line.flow.peer;
@@ -80,10 +80,10 @@ async fn await_go<I: Io>(line: &Line<'_, I>) -> Result<(), EngineError> {
     }
     loop {
         let session = &line.flow.session;
-        let look = |datagram: &[u8]| Greeting::read(datagram, &session.token);
-        match line.receive(crate::wire::GREETING_LEN + 1, Until::Patience, look).await? {
-            Some((index, Greeting::Go)) if index == line.flow.index => return Ok(()),
-            Some((index, Greeting::Hello)) if index == line.flow.index => line.flow.greet(Greeting::Ready)?,
+        let look = |datagram: &[u8]| FlowGreeting::read(datagram, &session.token);
+        match line.receive(crate::wire::GREETING_LEN + 1, WaitUntil::Patience, look).await? {
+            Some((index, FlowGreeting::Go)) if index == line.flow.index => return Ok(()),
+            Some((index, FlowGreeting::Hello)) if index == line.flow.index => line.flow.greet(FlowGreeting::Ready)?,
             _ if session.is_stopped() => return Err(EngineError::Cancelled),
             _ => {}
         }
@@ -91,7 +91,7 @@ async fn await_go<I: Io>(line: &Line<'_, I>) -> Result<(), EngineError> {
 }
 
 struct Source<'a, I> {
-    line: Line<'a, I>,
+    line: FlowOnPoller<'a, I>,
     handover: Handover<'a>,
     message: usize,
     pace: Option<Pace>,
@@ -103,7 +103,7 @@ struct Source<'a, I> {
 }
 
 impl<'a, I: Io> Source<'a, I> {
-    fn new(line: Line<'a, I>, message: usize, handover: Handover<'a>, now: u64) -> Source<'a, I> {
+    fn new(line: FlowOnPoller<'a, I>, message: usize, handover: Handover<'a>, now: u64) -> Source<'a, I> {
         let spec = &line.flow.session.spec;
         let phase = f64::from(line.flow.index) / f64::from(spec.streams.max(1));
         let pace = Pace::new(&spec.options, message * segments(spec), now, phase);
@@ -140,7 +140,7 @@ impl<'a, I: Io> Source<'a, I> {
         let flow = self.line.flow;
         for greeting in flow.greetings()? {
             self.heard = now;
-            self.enough |= greeting == Greeting::Done;
+            self.enough |= greeting == FlowGreeting::Done;
         }
         let silence = flow.session.patience.silence;
         if now >= after(self.heard, silence) {
@@ -182,9 +182,9 @@ impl<'a, I: Io> Source<'a, I> {
         }
         self.line.sleep(now_ns() + SETTLE).await?;
         for _ in 0..END_TURNS {
-            let told = self.line.flow.greet(Greeting::End);
+            let told = self.line.flow.greet(FlowGreeting::End);
             self.line.sleep(now_ns() + END_EVERY).await?;
-            if told.is_err() || self.line.flow.is_told(Greeting::Ended).unwrap_or(true) {
+            if told.is_err() || self.line.flow.is_told(FlowGreeting::Ended).unwrap_or(true) {
                 break;
             }
         }

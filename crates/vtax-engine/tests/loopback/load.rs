@@ -5,7 +5,7 @@ use std::time::Duration;
 use vtax_engine::EngineError;
 use vtax_model::{
     measurement::EndReport,
-    options::{Arrivals, Burst, Engine, Manners, Process, SocketOptions, TestOptions},
+    options::{ArrivalProcess, Arrivals, Burst, Engine, Manners, SocketOptions, TestOptions},
     units::{BitRate, ByteSize, Span},
     workload::{TestSpec, Transport},
 };
@@ -20,7 +20,7 @@ fn ms(millis: u64) -> Span {
     Span::from_millis(millis)
 }
 
-fn open_loop(per_second: u32, process: Process) -> TestOptions {
+fn open_loop(per_second: u32, process: ArrivalProcess) -> TestOptions {
     TestOptions { arrivals: Some(Arrivals { per_second, process }), ..TestOptions::default() }
 }
 
@@ -67,7 +67,7 @@ fn the_open_loop_keeps_its_rate() {
     let _alone = alone();
     for engine in CALM {
         for transport in [Transport::Tcp, Transport::Udp] {
-            for process in [Process::Poisson, Process::Fixed] {
+            for process in [ArrivalProcess::Poisson, ArrivalProcess::Fixed] {
                 let options = TestOptions { engine, ..open_loop(2_000, process) };
                 let spec = lasting(with(spec(transport, rr(8, 8), 4), options), 500);
                 let [initiator, _] = both(&spec, &setup());
@@ -91,7 +91,7 @@ fn a_stall_is_seen_by_all_who_would_have_called() {
     for engine in CALM {
         for transport in [Transport::Tcp, Transport::Udp] {
             let stall = Manners { stall: Some(ms(200)), ..Manners::default() };
-            let options = TestOptions { engine, responder: stall, ..open_loop(1_000, Process::Fixed) };
+            let options = TestOptions { engine, responder: stall, ..open_loop(1_000, ArrivalProcess::Fixed) };
             let spec = lasting(with(spec(transport, rr(8, 8), 1), options), 600);
             let [initiator, _] = both(&spec, &setup());
             let slow = |report: &EndReport| {
@@ -116,7 +116,7 @@ fn a_stall_is_seen_by_all_who_would_have_called() {
 fn a_stall_at_the_end_of_the_window_is_not_cut_off() {
     let _alone = alone();
     let stall = Manners { stall: Some(ms(400)), ..Manners::default() };
-    let options = TestOptions { responder: stall, ..open_loop(1_000, Process::Fixed) };
+    let options = TestOptions { responder: stall, ..open_loop(1_000, ArrivalProcess::Fixed) };
     let spec = lasting(with(spec(Transport::Tcp, rr(8, 8), 1), options), 300);
     let [initiator, _] = both(&spec, &setup());
     assert_eq!(initiator.transactions, 300);
@@ -130,7 +130,7 @@ fn a_stall_at_the_end_of_the_window_is_not_cut_off() {
 fn a_rate_beyond_what_goes_is_owned_up_to() {
     let _alone = alone();
     let delay = Manners { delay: Some(ms(20)), ..Manners::default() };
-    let options = TestOptions { responder: delay, ..open_loop(100, Process::Fixed) };
+    let options = TestOptions { responder: delay, ..open_loop(100, ArrivalProcess::Fixed) };
     let spec = lasting(with(spec(Transport::Udp, rr(8, 8), 1), options), 300);
     let [initiator, _] = both(&spec, &setup());
     assert_eq!(initiator.transactions + initiator.lost, 30);
@@ -213,7 +213,7 @@ fn a_spinning_engine_takes_every_option() {
     let _alone = alone();
     let engine = Engine::BusyPoll;
     let gap = TestOptions { engine, gap: Some(ms(1)), ..TestOptions::default() };
-    let open = TestOptions { engine, ..open_loop(500, Process::Fixed) };
+    let open = TestOptions { engine, ..open_loop(500, ArrivalProcess::Fixed) };
     for transport in [Transport::Tcp, Transport::Udp] {
         let [initiator, _] = both(&lasting(with(spec(transport, rr(8, 8), 1), gap), 200), &setup());
         assert!((1..=200).contains(&initiator.transactions), "{}", initiator.transactions);
@@ -253,7 +253,7 @@ fn socket_options_are_set_or_refused_by_name() {
 fn datagrams_without_room_for_their_number_are_refused() {
     for options in [
         TestOptions { burst: Burst::try_from(200).unwrap(), ..TestOptions::default() },
-        open_loop(100_000, Process::Poisson),
+        open_loop(100_000, ArrivalProcess::Poisson),
     ] {
         let bind = |bytes, transport| {
             let spec = with(spec(transport, rr(bytes, bytes), 1), options);

@@ -1,7 +1,7 @@
 //! What the kernel was told when it was started. Only words that are known to bear on speed: the
 //! others are nobody's business, and may be secrets.
 
-use super::Tree;
+use super::SystemRoot;
 
 /// By name; `-` and `_` are the same to the kernel (`parameq`, kernel/params.c).
 const BEARING: &[&str] = &[
@@ -40,7 +40,7 @@ const BEARING: &[&str] = &[
     "tsc",
 ];
 
-pub(super) fn command_line(tree: &Tree) -> Vec<String> {
+pub(super) fn command_line(tree: &SystemRoot) -> Vec<String> {
     let line = tree.text("proc/cmdline").unwrap_or_default();
     // Behind `--` is what the first process was told.
     words(&line).take_while(|word| *word != "--").filter(|word| bears_on_speed(word)).map(str::to_owned).collect()
@@ -77,7 +77,7 @@ mod tests {
             ("my_tsc=1 tsc.x=1 TSC=1 =tsc \"", vec![]),
             ("", vec![]),
         ] {
-            let (_root, tree) = Tree::invented(&[("proc/cmdline", line)]);
+            let (_root, tree) = SystemRoot::invented(&[("proc/cmdline", line)]);
             assert_eq!(command_line(&tree), kept, "{line}");
         }
     }

@@ -2,37 +2,37 @@
 
 use vtax_sys::cpu::CpuSet;
 
-use super::Tree;
+use super::SystemRoot;
 
 pub(super) const FOLDER: &str = "sys/devices/system/cpu";
 
-pub(super) fn model(tree: &Tree) -> String {
+pub(super) fn model(tree: &SystemRoot) -> String {
     cpuinfo(tree, "model name").unwrap_or_default()
 }
 
-pub(super) fn online(tree: &Tree) -> u32 {
+pub(super) fn online(tree: &SystemRoot) -> u32 {
     tree.text(&format!("{FOLDER}/online")).map_or(0, |list| list_length(&list))
 }
 
-pub(super) fn numa_nodes(tree: &Tree) -> u32 {
+pub(super) fn numa_nodes(tree: &SystemRoot) -> u32 {
     tree.text("sys/devices/system/node/online").map_or(1, |list| list_length(&list))
 }
 
 /// The CPUs that have a folder, ascending: those that the machine has, or could have plugged in.
-pub(super) fn numbers(tree: &Tree) -> Vec<u32> {
+pub(super) fn numbers(tree: &SystemRoot) -> Vec<u32> {
     let names = tree.names(FOLDER);
     let mut numbers: Vec<u32> = names.iter().filter_map(|name| name.strip_prefix("cpu")?.parse().ok()).collect();
     numbers.sort_unstable();
     numbers
 }
 
-pub(super) fn smt(tree: &Tree) -> String {
+pub(super) fn smt(tree: &SystemRoot) -> String {
     tree.text(&format!("{FOLDER}/smt/control")).unwrap_or_default()
 }
 
 /// The hypervisor under this machine: its name where Xen or the firmware's vendor tells it, else
 /// just that there is one (the CPU's `hypervisor` flag).
-pub(super) fn hypervisor(tree: &Tree) -> String {
+pub(super) fn hypervisor(tree: &SystemRoot) -> String {
     let flagged = cpuinfo(tree, "flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor"));
     let named = tree.text("sys/hypervisor/type");
     match (named, flagged) {
@@ -42,13 +42,13 @@ pub(super) fn hypervisor(tree: &Tree) -> String {
     }
 }
 
-pub(super) fn mitigations(tree: &Tree) -> Vec<(String, String)> {
+pub(super) fn mitigations(tree: &SystemRoot) -> Vec<(String, String)> {
     let folder = format!("{FOLDER}/vulnerabilities");
     let state = |name: String| Some((tree.text(&format!("{folder}/{name}"))?, name));
     tree.names(&folder).into_iter().filter_map(state).map(|(state, name)| (name, state)).collect()
 }
 
-fn cpuinfo(tree: &Tree, key: &str) -> Option<String> {
+fn cpuinfo(tree: &SystemRoot, key: &str) -> Option<String> {
     let text = tree.text("proc/cpuinfo")?;
     let mut fields = text.lines().filter_map(|line| line.split_once(':'));
     fields.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim().to_owned())

@@ -5,31 +5,31 @@ use std::fmt::Write;
 use vtax_sys::cpu::CpuSet;
 
 use super::{
-    Tree,
+    SystemRoot,
     cpu::{FOLDER, numbers},
 };
 
-pub(super) fn governor(tree: &Tree) -> String {
+pub(super) fn governor(tree: &SystemRoot) -> String {
     by_cpu(tree, |cpu| setting(tree, cpu, "scaling_governor")).unwrap_or_else(|| "none".to_owned())
 }
 
-pub(super) fn driver(tree: &Tree) -> String {
+pub(super) fn driver(tree: &SystemRoot) -> String {
     by_cpu(tree, |cpu| setting(tree, cpu, "scaling_driver")).unwrap_or_default()
 }
 
-pub(super) fn range_mhz(tree: &Tree) -> String {
+pub(super) fn range_mhz(tree: &SystemRoot) -> String {
     by_cpu(tree, |cpu| range(tree, cpu)).unwrap_or_default()
 }
 
 /// `intel_pstate` has a switch of its own, with the opposite meaning. It says "off" as well where
 /// the firmware has switched it off.
-pub(super) fn turbo(tree: &Tree) -> String {
+pub(super) fn turbo(tree: &SystemRoot) -> String {
     let read = |file: &str| tree.number(&format!("{FOLDER}/{file}"));
     let on = read("intel_pstate/no_turbo").map(|no| no == 0).or_else(|| Some(read("cpufreq/boost")? != 0));
     on.map_or("unknown", |on| if on { "on" } else { "off" }).to_owned()
 }
 
-fn range(tree: &Tree, cpu: u32) -> Option<String> {
+fn range(tree: &SystemRoot, cpu: u32) -> Option<String> {
     let mhz = |file: String| Some(setting(tree, cpu, &file)?.parse::<u64>().ok()? / 1000);
     let range = |of: &str| Some((mhz(format!("{of}_min_freq"))?, mhz(format!("{of}_max_freq"))?));
     let (low, high) = range("scaling")?;
@@ -39,13 +39,13 @@ fn range(tree: &Tree, cpu: u32) -> Option<String> {
     }
 }
 
-fn setting(tree: &Tree, cpu: u32, file: &str) -> Option<String> {
+fn setting(tree: &SystemRoot, cpu: u32, file: &str) -> Option<String> {
     tree.text(&format!("{FOLDER}/cpu{cpu}/cpufreq/{file}"))
 }
 
 /// The value alone if the CPUs that have one agree, else each with its CPUs, in the order of the
 /// lowest of them.
-fn by_cpu(tree: &Tree, value: impl Fn(u32) -> Option<String>) -> Option<String> {
+fn by_cpu(tree: &SystemRoot, value: impl Fn(u32) -> Option<String>) -> Option<String> {
     let mut groups: Vec<(String, Vec<u32>)> = Vec::new();
     for (cpu, value) in numbers(tree).into_iter().filter_map(|cpu| Some((cpu, value(cpu)?))) {
         match groups.iter_mut().find(|(known, _)| *known == value) {
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     /// Governor, and kHz: least and most in force, least and most at all.
-    fn machine(cpus: &[(&str, [u32; 4])]) -> (tempfile::TempDir, Tree) {
+    fn machine(cpus: &[(&str, [u32; 4])]) -> (tempfile::TempDir, SystemRoot) {
         let mut files = Vec::new();
         for (cpu, (governor, khz)) in cpus.iter().enumerate() {
             let mut put = |file: &str, text: String| files.push((format!("{FOLDER}/cpu{cpu}/cpufreq/{file}"), text));
@@ -87,7 +87,7 @@ mod tests {
                 put(file, format!("{khz}\n"));
             }
         }
-        Tree::invented(&files)
+        SystemRoot::invented(&files)
     }
 
     #[test]
@@ -118,7 +118,7 @@ mod tests {
             ("cpufreq/boost", "", "unknown"),
             ("cpufreq/other", "1", "unknown"),
         ] {
-            let (_root, tree) = Tree::invented(&[(format!("{FOLDER}/{file}"), text)]);
+            let (_root, tree) = SystemRoot::invented(&[(format!("{FOLDER}/{file}"), text)]);
             assert_eq!(turbo(&tree), told, "{file} {text}");
         }
     }

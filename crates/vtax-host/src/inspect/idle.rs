@@ -5,22 +5,22 @@ use vtax_model::run::{IdleFacts, IdleState};
 use vtax_sys::cpu::CpuSet;
 
 use super::{
-    Tree,
+    SystemRoot,
     cpu::{FOLDER, numbers},
 };
 
 /// The states of each CPU that has some, ascending.
-pub(super) struct Idle {
+pub(super) struct IdleStates {
     driver: Option<String>,
     governor: Option<String>,
     cpus: Vec<(u32, Vec<IdleState>)>,
 }
 
-impl Idle {
-    pub(super) fn read(tree: &Tree) -> Idle {
+impl IdleStates {
+    pub(super) fn read(tree: &SystemRoot) -> IdleStates {
         let text = |file: &str| tree.text(&format!("{FOLDER}/cpuidle/{file}"));
         let cpus = numbers(tree).into_iter().map(|cpu| (cpu, states(tree, cpu)));
-        Idle {
+        IdleStates {
             driver: text("current_driver"),
             // The name of a file that may be written is the younger one (Linux 5.9).
             governor: text("current_governor").or_else(|| text("current_governor_ro")),
@@ -49,7 +49,7 @@ impl Idle {
     }
 }
 
-fn states(tree: &Tree, cpu: u32) -> Vec<IdleState> {
+fn states(tree: &SystemRoot, cpu: u32) -> Vec<IdleState> {
     let folder = format!("{FOLDER}/cpu{cpu}/cpuidle");
     let names = tree.names(&folder);
     let mut numbers: Vec<u32> = names.iter().filter_map(|name| name.strip_prefix("state")?.parse().ok()).collect();
@@ -57,7 +57,7 @@ fn states(tree: &Tree, cpu: u32) -> Vec<IdleState> {
     numbers.into_iter().filter_map(|number| state(tree, &format!("{folder}/state{number}"))).collect()
 }
 
-fn state(tree: &Tree, folder: &str) -> Option<IdleState> {
+fn state(tree: &SystemRoot, folder: &str) -> Option<IdleState> {
     Some(IdleState {
         name: tree.text(&format!("{folder}/name")).unwrap_or_default(),
         exit_latency_us: tree.number(&format!("{folder}/latency"))?,
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     /// Of each CPU its states: name, exit latency, disabled.
-    fn machine(cpus: &[&[(&str, u32, u32)]]) -> Idle {
+    fn machine(cpus: &[&[(&str, u32, u32)]]) -> IdleStates {
         let mut files = vec![(format!("{FOLDER}/cpuidle/current_driver"), "intel_idle\n".to_owned())];
         files.push((format!("{FOLDER}/cpuidle/current_governor_ro"), "menu\n".to_owned()));
         for (cpu, states) in cpus.iter().enumerate() {
@@ -83,8 +83,8 @@ mod tests {
                 put("disable", format!("{disabled}\n"));
             }
         }
-        let (_root, tree) = Tree::invented(&files);
-        Idle::read(&tree)
+        let (_root, tree) = SystemRoot::invented(&files);
+        IdleStates::read(&tree)
     }
 
     #[test]
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_kernel_that_tells_nothing_is_left_out() {
-        let (_root, tree) = Tree::invented::<&str, &str>(&[]);
-        assert_eq!(Idle::read(&tree).facts(), None);
+        let (_root, tree) = SystemRoot::invented::<&str, &str>(&[]);
+        assert_eq!(IdleStates::read(&tree).facts(), None);
     }
 }

@@ -1,61 +1,61 @@
 //! The kernel: release, clock, memory, what it does by itself, what it lets us do.
 
-use super::Tree;
+use super::SystemRoot;
 
-pub(super) fn hostname(tree: &Tree) -> String {
+pub(super) fn hostname(tree: &SystemRoot) -> String {
     tree.text("proc/sys/kernel/hostname").unwrap_or_default()
 }
 
-pub(super) fn release(tree: &Tree) -> String {
+pub(super) fn release(tree: &SystemRoot) -> String {
     tree.text("proc/sys/kernel/osrelease").unwrap_or_default()
 }
 
 /// What `uname -v` says.
-pub(super) fn build(tree: &Tree) -> String {
+pub(super) fn build(tree: &SystemRoot) -> String {
     tree.text("proc/sys/kernel/version").unwrap_or_default()
 }
 
 /// From the build's words (`UTS_VERSION`, init/Makefile), which don't tell voluntary preemption
 /// from none.
-pub(super) fn preemption(tree: &Tree) -> String {
+pub(super) fn preemption(tree: &SystemRoot) -> String {
     let build = build(tree);
     let word = build.split_whitespace().find(|word| word.starts_with("PREEMPT"));
     let unnamed = if build.is_empty() { "" } else { "none or voluntary" };
     word.unwrap_or(unnamed).to_owned()
 }
 
-pub(super) fn memory_bytes(tree: &Tree) -> u64 {
+pub(super) fn memory_bytes(tree: &SystemRoot) -> u64 {
     let meminfo = tree.text("proc/meminfo").unwrap_or_default();
     let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
     let kib = total.and_then(|text| text.trim().strip_suffix(" kB")?.parse::<u64>().ok());
     kib.unwrap_or(0).saturating_mul(1024)
 }
 
-pub(super) fn clocksource(tree: &Tree) -> String {
+pub(super) fn clocksource(tree: &SystemRoot) -> String {
     tree.text("sys/devices/system/clocksource/clocksource0/current_clocksource").unwrap_or_default()
 }
 
 /// The kernel sorts them by their rating.
-pub(super) fn clocksources(tree: &Tree) -> Vec<String> {
+pub(super) fn clocksources(tree: &SystemRoot) -> Vec<String> {
     let list = tree.text("sys/devices/system/clocksource/clocksource0/available_clocksource").unwrap_or_default();
     list.split_whitespace().map(str::to_owned).collect()
 }
 
 /// The choice in force is the one in brackets: `always [madvise] never`.
-pub(super) fn transparent_hugepages(tree: &Tree) -> String {
+pub(super) fn transparent_hugepages(tree: &SystemRoot) -> String {
     let choices = tree.text("sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
     let mut words = choices.split_whitespace();
     let chosen = words.find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
     chosen.unwrap_or_default().to_owned()
 }
 
-pub(super) fn numa_balancing(tree: &Tree) -> Option<u32> {
+pub(super) fn numa_balancing(tree: &SystemRoot) -> Option<u32> {
     tree.number("proc/sys/kernel/numa_balancing")
 }
 
 /// Not seeing it means that it isn't running only where all processes are seen: neither in a PID
 /// namespace nor in a `/proc` with `hidepid`. There the kernel's own process 2 is seen.
-pub(super) fn irqbalance(tree: &Tree) -> Option<bool> {
+pub(super) fn irqbalance(tree: &SystemRoot) -> Option<bool> {
     let is = |pid: &str, name: &str| tree.text(&format!("proc/{pid}/comm")).is_some_and(|comm| comm == name);
     let is_process = |name: &String| name.bytes().all(|byte| byte.is_ascii_digit());
     let running = tree.names("proc").iter().filter(|name| is_process(name)).any(|pid| is(pid, "irqbalance"));
@@ -64,7 +64,7 @@ pub(super) fn irqbalance(tree: &Tree) -> Option<bool> {
 
 /// `root` where user 0 is the machine's own root, which the initial namespace's identity map
 /// shows (user_namespaces(7)); else a user namespace.
-pub(super) fn privilege(tree: &Tree) -> String {
+pub(super) fn privilege(tree: &SystemRoot) -> String {
     let map = tree.text("proc/self/uid_map").unwrap_or_default();
     let identity = map.split_whitespace().eq(["0", "0", "4294967295"]);
     if identity { "root" } else { "user namespace" }.to_owned()
@@ -83,7 +83,7 @@ mod tests {
             ("#1 SMP Tue\n", "none or voluntary"),
             ("", ""),
         ] {
-            let (_root, tree) = Tree::invented(&[("proc/sys/kernel/version", build)]);
+            let (_root, tree) = SystemRoot::invented(&[("proc/sys/kernel/version", build)]);
             assert_eq!(preemption(&tree), told, "{build}");
         }
     }
@@ -96,7 +96,7 @@ mod tests {
             ("always madvise never\n", ""),
             ("[", ""),
         ] {
-            let (_root, tree) = Tree::invented(&[("sys/kernel/mm/transparent_hugepage/enabled", choices)]);
+            let (_root, tree) = SystemRoot::invented(&[("sys/kernel/mm/transparent_hugepage/enabled", choices)]);
             assert_eq!(transparent_hugepages(&tree), told, "{choices}");
         }
     }
@@ -113,7 +113,7 @@ mod tests {
             (vec![kernel, ("proc/self/comm", "irqbalance\n")], Some(false)),
             (vec![], None),
         ] {
-            let (_root, tree) = Tree::invented(&files);
+            let (_root, tree) = SystemRoot::invented(&files);
             assert_eq!(irqbalance(&tree), told, "{files:?}");
         }
     }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Tree;
+use super::SystemRoot;
 
 const SETTINGS: &[&str] = &[
     "net.core.busy_poll",
@@ -23,16 +23,16 @@ const SETTINGS: &[&str] = &[
     "net.ipv4.tcp_wmem",
 ];
 
-pub(super) fn congestion_control(tree: &Tree) -> String {
+pub(super) fn congestion_control(tree: &SystemRoot) -> String {
     setting(tree, "net.ipv4.tcp_congestion_control").unwrap_or_default()
 }
 
-pub(super) fn sysctls(tree: &Tree) -> BTreeMap<String, String> {
+pub(super) fn sysctls(tree: &SystemRoot) -> BTreeMap<String, String> {
     SETTINGS.iter().filter_map(|name| Some(((*name).to_owned(), setting(tree, name)?))).collect()
 }
 
 /// The kernel puts tabs between the numbers of a list.
-fn setting(tree: &Tree, name: &str) -> Option<String> {
+fn setting(tree: &SystemRoot, name: &str) -> Option<String> {
     let text = tree.text(&format!("proc/sys/{}", name.replace('.', "/")))?;
     Some(text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn settings_that_are_there_are_told_by_name() {
-        let (_root, tree) = Tree::invented(&[
+        let (_root, tree) = SystemRoot::invented(&[
             ("proc/sys/net/ipv4/tcp_rmem", "4096\t131072\t6291456\n"),
             ("proc/sys/net/core/busy_read", "0\n"),
             ("proc/sys/net/core/somaxconn", "4096\n"),

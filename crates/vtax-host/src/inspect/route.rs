@@ -10,7 +10,7 @@ use vtax_sys::{
     nic,
 };
 
-use super::{Tree, kernel};
+use super::{SystemRoot, kernel};
 
 /// The hops by which packets to `to` leave the calling thread's network namespace: the link that
 /// the kernel sends them by, then those that it stands on, as a VLAN's NIC or a bond's ports. Their
@@ -21,7 +21,7 @@ use super::{Tree, kernel};
 /// source (`ip_route_output_key_hash_rcu`), so only its own answer is taken.
 pub fn route_hops(from: Option<IpAddr>, to: IpAddr) -> Vec<Hop> {
     let Ok((links, Some(first))) = ask(from, to) else { return Vec::new() };
-    let domain = kernel::hostname(&Tree::live());
+    let domain = kernel::hostname(&SystemRoot::live());
     below(&links, first).into_iter().map(|link| hop(&domain, link)).collect()
 }
 
@@ -31,7 +31,7 @@ pub fn link_hops(name: &str) -> Vec<Hop> {
     let links = Rtnl::open().and_then(|mut rtnl| rtnl.links()).unwrap_or_default();
     let Some(link) = links.iter().find(|link| link.name.as_str() == name) else { return Vec::new() };
     let master = links.iter().filter(|upper| link.master == Some(upper.index));
-    let domain = kernel::hostname(&Tree::live());
+    let domain = kernel::hostname(&SystemRoot::live());
     below(&links, link.index).into_iter().chain(master).map(|link| hop(&domain, link)).collect()
 }
 

@@ -7,19 +7,19 @@ use std::{
 
 /// The root below which `proc` and `sys` are.
 #[derive(Debug, Clone)]
-pub struct Tree {
+pub struct SystemRoot {
     root: PathBuf,
 }
 
-impl Tree {
+impl SystemRoot {
     /// The running machine.
-    pub fn live() -> Tree {
-        Tree::at(Path::new("/"))
+    pub fn live() -> SystemRoot {
+        SystemRoot::at(Path::new("/"))
     }
 
     /// Another root, as for a test or a captured machine.
-    pub fn at(root: &Path) -> Tree {
-        Tree { root: root.to_owned() }
+    pub fn at(root: &Path) -> SystemRoot {
+        SystemRoot { root: root.to_owned() }
     }
 
     /// The file's text without white space at its ends, if it can be read.
@@ -43,14 +43,14 @@ impl Tree {
 
     /// A machine of these files, which goes with the folder.
     #[cfg(test)]
-    pub(crate) fn invented<P: AsRef<str>, T: AsRef<str>>(files: &[(P, T)]) -> (tempfile::TempDir, Tree) {
+    pub(crate) fn invented<P: AsRef<str>, T: AsRef<str>>(files: &[(P, T)]) -> (tempfile::TempDir, SystemRoot) {
         let root = tempfile::tempdir().expect("a folder");
         for (path, text) in files {
             let path = root.path().join(path.as_ref());
             fs::create_dir_all(path.parent().expect("a file has a folder")).expect("a folder of the test");
             fs::write(path, text.as_ref()).expect("a file of the test");
         }
-        let tree = Tree::at(root.path());
+        let tree = SystemRoot::at(root.path());
         (root, tree)
     }
 }

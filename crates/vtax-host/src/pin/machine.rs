@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use vtax_sys::cpu::CpuSet;
 
-use crate::inspect::Tree;
+use crate::inspect::SystemRoot;
 
 const CPU: &str = "sys/devices/system/cpu";
 const NODE: &str = "sys/devices/system/node";
@@ -35,7 +35,7 @@ pub struct Cpu {
 impl Machine {
     /// Reads it below `tree`; allowed is what the calling thread may use. A kernel that tells
     /// nothing of nodes or cores has one node, and a core for each CPU.
-    pub fn read(tree: &Tree) -> Machine {
+    pub fn read(tree: &SystemRoot) -> Machine {
         let list = |path: &str| tree.text(path).and_then(|text| text.parse::<CpuSet>().ok());
         let allowed = allowed(tree);
         let online = list(&format!("{CPU}/online")).or_else(|| allowed.clone()).unwrap_or_default();
@@ -71,12 +71,12 @@ impl Machine {
     }
 }
 
-fn allowed(tree: &Tree) -> Option<CpuSet> {
+fn allowed(tree: &SystemRoot) -> Option<CpuSet> {
     let status = tree.text("proc/thread-self/status")?;
     status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?.trim().parse().ok()
 }
 
-fn nodes(tree: &Tree) -> BTreeMap<u32, u32> {
+fn nodes(tree: &SystemRoot) -> BTreeMap<u32, u32> {
     let node = |name: String| {
         let node: u32 = name.strip_prefix("node")?.parse().ok()?;
         let cpus: CpuSet = tree.text(&format!("{NODE}/{name}/cpulist"))?.parse().ok()?;
@@ -86,12 +86,12 @@ fn nodes(tree: &Tree) -> BTreeMap<u32, u32> {
 }
 
 /// Received packets are worked off where the interrupt came or where RPS sent them.
-fn received(tree: &Tree) -> BTreeMap<u32, u64> {
+fn received(tree: &SystemRoot) -> BTreeMap<u32, u64> {
     sums(&tree.text("proc/softirqs").unwrap_or_default(), |label| label == "NET_RX")
 }
 
 /// Those of devices have numbers; the others (timers, calls from other CPUs) have names.
-fn device_interrupts(tree: &Tree) -> BTreeMap<u32, u64> {
+fn device_interrupts(tree: &SystemRoot) -> BTreeMap<u32, u64> {
     let is_number = |label: &str| label.bytes().all(|byte| byte.is_ascii_digit());
     sums(&tree.text("proc/interrupts").unwrap_or_default(), is_number)
 }

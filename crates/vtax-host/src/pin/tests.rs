@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use proptest::prelude::*;
 
 use super::*;
-use crate::inspect::Tree;
+use crate::inspect::SystemRoot;
 
 /// `nodes` × `cores` × `threads`, numbered as Linux does on x86: first a thread of each core.
 /// CPU 0 handles the interrupts.
@@ -155,18 +155,18 @@ fn a_machine_is_read_from_its_files() {
     put("proc/softirqs", "   CPU0  CPU1  CPU2  CPU3  CPU4\nNET_TX:  9  9  9  9  9\nNET_RX:  10  0  0  0  7\n");
     let cpu = |number, allowed, node, core, interrupts| Cpu { number, allowed, node, core, interrupts };
     let expected = [cpu(0, false, 0, 0, 11), cpu(1, true, 0, 1, 0), cpu(2, true, 1, 2, 5), cpu(4, false, 1, 0, 7)];
-    assert_eq!(Machine::read(&Tree::at(root.path())).cpus, expected);
+    assert_eq!(Machine::read(&SystemRoot::at(root.path())).cpus, expected);
 }
 
 #[test]
 fn an_empty_tree_has_no_cpus() {
     let root = tempfile::tempdir().expect("a folder");
-    assert_eq!(Machine::read(&Tree::at(root.path())), Machine::default());
+    assert_eq!(Machine::read(&SystemRoot::at(root.path())), Machine::default());
 }
 
 #[test]
 fn this_machine_is_read() {
-    let machine = Machine::read(&Tree::live());
+    let machine = Machine::read(&SystemRoot::live());
     let allowed: CpuSet = machine.allowed().map(|cpu| cpu.number).collect();
     assert_eq!(allowed, vtax_sys::cpu::allowed_cpus().expect("the kernel tells"));
     assert!(machine.busiest().is_some(), "{machine:?}");

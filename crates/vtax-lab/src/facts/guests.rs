@@ -27,12 +27,12 @@ use super::{Facts, PciFacts, vhost_user};
 use crate::{
     guest::{
         GuestError,
-        accel::{self, Verdict},
+        accel::{self, AcceleratorChoice},
         disk,
         image::{self, Tools},
         kernel::Kernel,
         launch::Boot,
-        qemu::Program,
+        qemu::QemuProgram,
     },
     nic,
     plan::driver_of,
@@ -72,7 +72,7 @@ pub struct GuestFacts {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QemuFacts {
     /// The program.
-    pub program: Program,
+    pub program: QemuProgram,
     /// What it can imitate.
     pub devices: BTreeSet<String>,
     /// What runs the guests' instructions.
@@ -238,7 +238,7 @@ impl GuestFacts {
 impl QemuFacts {
     /// KVM is tried with the first system that there is.
     fn gather(needs: &GuestNeeds, systems: &[SystemFacts]) -> Result<QemuFacts, GuestError> {
-        let program = Program::find()?;
+        let program = QemuProgram::find()?;
         let devices = program.devices()?;
         let verdict = try_kvm(&program, needs, systems);
         Ok(QemuFacts { program, devices, accel: verdict.accel, no_kvm: verdict.why })
@@ -246,9 +246,11 @@ impl QemuFacts {
 }
 
 /// The trial needs a kernel and an initramfs, which guests with disks of their own don't have.
-fn try_kvm(program: &Program, needs: &GuestNeeds, systems: &[SystemFacts]) -> Verdict {
-    let tcg =
-        |error: GuestError| Verdict { accel: Accelerator::Tcg, why: Some(format!("KVM can't be tried: {error}")) };
+fn try_kvm(program: &QemuProgram, needs: &GuestNeeds, systems: &[SystemFacts]) -> AcceleratorChoice {
+    let tcg = |error: GuestError| AcceleratorChoice {
+        accel: Accelerator::Tcg,
+        why: Some(format!("KVM can't be tried: {error}")),
+    };
     let own = systems.iter().find_map(|facts| match (&facts.system, &facts.boot) {
         (System::Own { kernel }, Ok(Boot::Kernel { initramfs, .. })) => Some((kernel.clone(), initramfs.clone())),
         _ => None,

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use vtax_model::method::Unsupported;
 use vtax_sys::{
     netlink::{MacAddr, Vf},
-    pci::{Address, Device, Sriov, Tree},
+    pci::{Device, PciAddress, PciTree, Sriov},
 };
 
 use self::{names::Names, seen::Seen};
@@ -61,7 +61,7 @@ pub struct SlotFacts {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PciDevice {
     /// Where it is at this boot.
-    pub device: Address,
+    pub device: PciAddress,
     /// Its name in `vtax io list`, the same at every boot.
     pub name: String,
     /// The name of the whole device that it is a function of, be that in a slot or not.
@@ -85,9 +85,9 @@ pub struct PciDevice {
     /// Its network link, if that is in this network namespace.
     pub netdev: Option<Netdev>,
     /// Of a virtual function: the physical one that it is of.
-    pub physfn: Option<Address>,
+    pub physfn: Option<PciAddress>,
     /// Its virtual functions, by their numbers.
-    pub virtfns: Vec<Address>,
+    pub virtfns: Vec<PciAddress>,
     /// What it says of virtual functions, if it can have any.
     pub sriov: Option<Sriov>,
     /// Of a virtual function: what its physical one keeps it to, if that one's link is here.
@@ -142,7 +142,7 @@ impl PciFacts {
     /// # Errors
     /// sysfs can't be read, or the kernel doesn't tell of links.
     pub fn gather() -> Result<PciFacts, LabError> {
-        let seen = Seen::gather(&Tree::live()).map_err(LabError::kernel("the PCI devices"))?;
+        let seen = Seen::gather(&PciTree::live()).map_err(LabError::kernel("the PCI devices"))?;
         Ok(PciFacts::of(&seen))
     }
 
@@ -155,7 +155,7 @@ impl PciFacts {
         let by = |matches: &dyn Fn(&PciDevice) -> bool| -> Vec<&PciDevice> {
             self.devices.iter().filter(|device| matches(device)).collect()
         };
-        let address: Option<Address> = name.parse().ok();
+        let address: Option<PciAddress> = name.parse().ok();
         let mac: Option<MacAddr> = name.parse().ok();
         let netdev = |device: &PciDevice| device.netdev.as_ref().is_some_and(|netdev| netdev.name == name);
         let has_mac = |device: &PciDevice| mac.is_some() && device.netdev.as_ref().is_some_and(|it| it.mac == mac);
@@ -177,12 +177,12 @@ impl PciFacts {
     }
 
     /// The function with this address.
-    pub fn device(&self, address: Address) -> Option<&PciDevice> {
+    pub fn device(&self, address: PciAddress) -> Option<&PciDevice> {
         self.devices.iter().find(|device| device.device == address)
     }
 
     /// The other functions of its IOMMU group, which can only be handed over together with it.
-    pub fn group_of(&self, address: Address) -> impl Iterator<Item = &PciDevice> {
+    pub fn group_of(&self, address: PciAddress) -> impl Iterator<Item = &PciDevice> {
         let group = self.device(address).and_then(|device| device.group);
         self.devices.iter().filter(move |device| group.is_some() && device.group == group && device.device != address)
     }

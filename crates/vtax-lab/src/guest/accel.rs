@@ -25,7 +25,7 @@ use super::{
     kernel::Kernel,
     launch::{Boot, Launch},
     process::Qemu,
-    qemu::Program,
+    qemu::QemuProgram,
 };
 
 const DEVICE: &str = "/dev/kvm";
@@ -37,16 +37,16 @@ const MEMORY: ByteSize = ByteSize(256 << 20);
 
 /// What runs guests here.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verdict {
+pub struct AcceleratorChoice {
     /// The best that works.
     pub accel: Accelerator,
     /// Why it isn't KVM.
     pub why: Option<String>,
 }
 
-impl Verdict {
-    fn tcg(why: impl Into<String>) -> Verdict {
-        Verdict { accel: Accelerator::Tcg, why: Some(why.into()) }
+impl AcceleratorChoice {
+    fn tcg(why: impl Into<String>) -> AcceleratorChoice {
+        AcceleratorChoice { accel: Accelerator::Tcg, why: Some(why.into()) }
     }
 }
 
@@ -55,9 +55,9 @@ impl Verdict {
 ///
 /// # Errors
 /// The guest can't even be tried: no directory for it, no QEMU, an agent that ends at once.
-pub fn probe(qemu: &Program, kernel: &Kernel, initramfs: &Path) -> Result<Verdict, GuestError> {
+pub fn probe(qemu: &QemuProgram, kernel: &Kernel, initramfs: &Path) -> Result<AcceleratorChoice, GuestError> {
     if let Err(error) = File::options().read(true).write(true).open(DEVICE) {
-        return Ok(Verdict::tcg(unusable(&error)));
+        return Ok(AcceleratorChoice::tcg(unusable(&error)));
     }
     let memory = image::cache().ok().map(|cache| cache.join("kvm"));
     let key = key(qemu);
@@ -79,7 +79,7 @@ fn unusable(error: &io::Error) -> String {
     }
 }
 
-fn try_guest(qemu: &Program, kernel: &Kernel, initramfs: &Path) -> Result<Verdict, GuestError> {
+fn try_guest(qemu: &QemuProgram, kernel: &Kernel, initramfs: &Path) -> Result<AcceleratorChoice, GuestError> {
     let scratch = Scratch::make()?;
     let launch = Launch {
         name: "probe".parse().expect("it is a name"),
@@ -103,9 +103,9 @@ fn try_guest(qemu: &Program, kernel: &Kernel, initramfs: &Path) -> Result<Verdic
     let up = guest.wait_agent(patience());
     guest.stop(Duration::from_secs(4))?;
     match up {
-        Ok(()) => Ok(Verdict { accel: Accelerator::Kvm, why: None }),
+        Ok(()) => Ok(AcceleratorChoice { accel: Accelerator::Kvm, why: None }),
         Err(error) if is_panic(&error) => Err(error),
-        Err(error) => Ok(Verdict::tcg(format!("{DEVICE} is there, but {}", brief(&error)))),
+        Err(error) => Ok(AcceleratorChoice::tcg(format!("{DEVICE} is there, but {}", brief(&error)))),
     }
 }
 
@@ -132,23 +132,25 @@ fn brief(error: &GuestError) -> String {
 }
 
 /// What the answer depends on: this boot of this kernel, and QEMU.
-fn key(qemu: &Program) -> String {
+fn key(qemu: &QemuProgram) -> String {
     let read = |name| fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
     format!("{} {} {} {}", read("random/boot_id").trim(), read("osrelease").trim(), qemu.version, qemu.path.display())
 }
 
-fn recall(memory: &Path, key: &str) -> Option<Verdict> {
+fn recall(memory: &Path, key: &str) -> Option<AcceleratorChoice> {
     let text = fs::read_to_string(memory).ok()?;
     let (found, verdict) = text.split_once('\n')?;
     match verdict.trim_end() {
         _ if found != key => None,
-        "" => Some(Verdict { accel: Accelerator::Kvm, why: None }),
-        why => Some(Verdict::tcg(format!("{why} (found out earlier; remove {} to try again)", memory.display()))),
+        "" => Some(AcceleratorChoice { accel: Accelerator::Kvm, why: None }),
+        why => {
+            Some(AcceleratorChoice::tcg(format!("{why} (found out earlier; remove {} to try again)", memory.display())))
+        }
     }
 }
 
 /// If it can't be written, it is found out again next time.
-fn remember(memory: &Path, key: &str, verdict: &Verdict) {
+fn remember(memory: &Path, key: &str, verdict: &AcceleratorChoice) {
     let why = verdict.why.as_deref().unwrap_or_default().replace('\n', " ");
     let folder = memory.parent().map(fs::create_dir_all);
     if matches!(folder, Some(Ok(()))) {
@@ -186,11 +188,11 @@ mod tests {
         let base = tempfile::tempdir().expect("a folder");
         let memory = base.path().join("vtax/kvm");
         assert_eq!(recall(&memory, "boot-1 10.0"), None);
-        let kvm = Verdict { accel: Accelerator::Kvm, why: None };
+        let kvm = AcceleratorChoice { accel: Accelerator::Kvm, why: None };
         remember(&memory, "boot-1 10.0", &kvm);
         assert_eq!(recall(&memory, "boot-1 10.0"), Some(kvm));
         assert_eq!(recall(&memory, "boot-2 10.0"), None);
-        remember(&memory, "boot-2 10.0", &Verdict::tcg("a guest\ndid not start"));
+        remember(&memory, "boot-2 10.0", &AcceleratorChoice::tcg("a guest\ndid not start"));
         let again = recall(&memory, "boot-2 10.0").expect("remembered");
         assert_eq!(again.accel, Accelerator::Tcg);
         assert!(again.why.is_some_and(|why| why.starts_with("a guest did not start (found out earlier")));

@@ -350,7 +350,7 @@ fn emulated(model: EmulatedNic, address: &str) -> String {
 }
 
 /// Its boot ROM would only be run by a BIOS that looks for a disk on the network.
-fn assigned(device: pci::Address) -> String {
+fn assigned(device: pci::PciAddress) -> String {
     format!("vfio-pci,host={device},rombar=0")
 }
 

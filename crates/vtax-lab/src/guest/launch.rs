@@ -19,7 +19,7 @@ use vtax_model::{
 };
 use vtax_sys::{netlink::MacAddr, pci};
 
-use super::qemu::Program;
+use super::qemu::QemuProgram;
 use crate::place::LinkName;
 
 /// The name of the virtio-serial port on which the agent in a guest serves.
@@ -66,7 +66,7 @@ pub struct Launch {
     /// The guest's own directory, which must exist: QEMU makes its sockets and logs there.
     pub directory: PathBuf,
     /// QEMU.
-    pub qemu: Program,
+    pub qemu: QemuProgram,
     /// What runs the guest's instructions.
     pub accel: Accelerator,
     /// Number of virtual CPUs, at least 1. They are one socket's cores, a thread each.
@@ -88,7 +88,7 @@ pub struct Launch {
     /// Further endpoints of the host's that it gets whole, each bound to vfio-pci: what else is below
     /// the root complex or in the IOMMU group of its NIC.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub devices: Vec<pci::Address>,
+    pub devices: Vec<pci::PciAddress>,
     /// What makes it a server that has guests of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerSpec>,
@@ -184,7 +184,7 @@ pub enum NicKind {
     /// A PCI function of the host's, whole or virtual, that the guest drives itself.
     Vfio {
         /// The function, bound to vfio-pci.
-        device: pci::Address,
+        device: pci::PciAddress,
         /// The module that drives it in the guest.
         driver: String,
     },

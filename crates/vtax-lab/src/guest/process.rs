@@ -27,7 +27,7 @@ use super::{
     memory,
     qmp::{Monitor, Status},
     seed,
-    threads::{Pins, Threads},
+    threads::{GuestPins, Threads},
 };
 
 /// `sun_path` with its zero, unix(7).
@@ -197,7 +197,7 @@ impl Qemu {
     ///
     /// # Errors
     /// QEMU doesn't answer in time, a CPU is not to be had, or a thread of vhost isn't there.
-    pub fn pin(&mut self, pins: &Pins, patience: Duration) -> Result<(), GuestError> {
+    pub fn pin(&mut self, pins: &GuestPins, patience: Duration) -> Result<(), GuestError> {
         let threads = self.threads(patience)?;
         threads.pin(&self.launch.name, pins)?;
         let (wanted, found) = (self.launch.vhost_threads() as usize, threads.vhost.len());

@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// QEMU on this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Program {
+pub struct QemuProgram {
     /// The program.
     pub path: PathBuf,
     /// What it says it is.
@@ -63,18 +63,18 @@ impl fmt::Display for Version {
     }
 }
 
-impl Program {
+impl QemuProgram {
     /// The one that `VTAX_QEMU` names, or else the first in `PATH`.
     ///
     /// # Errors
     /// There is none, it doesn't answer, or it is older than [`Version::LEAST`].
-    pub fn find() -> Result<Program, GuestError> {
+    pub fn find() -> Result<QemuProgram, GuestError> {
         if let Some(path) = env::var_os(VARIABLE) {
-            return Program::at(Path::new(&path));
+            return QemuProgram::at(Path::new(&path));
         }
         let folders: Vec<PathBuf> = env::split_paths(&env::var_os("PATH").unwrap_or_default()).collect();
         match folders.iter().map(|folder| folder.join(PROGRAM)).find(|path| path.is_file()) {
-            Some(path) => Program::at(&path),
+            Some(path) => QemuProgram::at(&path),
             None => Err(GuestError::NoQemu { looked: folders }),
         }
     }
@@ -83,7 +83,7 @@ impl Program {
     ///
     /// # Errors
     /// It doesn't answer, or is too old.
-    pub fn at(path: &Path) -> Result<Program, GuestError> {
+    pub fn at(path: &Path) -> Result<QemuProgram, GuestError> {
         let said = ask(path, &["--version"])?;
         let Some(version) = Version::parse(&said) else {
             let first = said.lines().next().unwrap_or_default();
@@ -92,7 +92,7 @@ impl Program {
         if version < Version::LEAST {
             return Err(GuestError::OldQemu { path: path.to_owned(), version, least: Version::LEAST });
         }
-        Ok(Program { path: path.to_owned(), version })
+        Ok(QemuProgram { path: path.to_owned(), version })
     }
 
     /// The names of the devices that it can imitate.
@@ -176,7 +176,7 @@ mod tests {
     fn an_old_one_is_refused_by_its_version() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = stand_in(folder.path(), "echo QEMU emulator version 5.2.0");
-        let error = Program::at(&path).expect_err("too old").to_string();
+        let error = QemuProgram::at(&path).expect_err("too old").to_string();
         assert!(error.contains("QEMU 5.2") && error.contains("6.0 or later"), "{error}");
     }
 
@@ -184,9 +184,9 @@ mod tests {
     fn one_that_fails_or_is_not_there_is_named() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = stand_in(folder.path(), "exit 3");
-        let error = Program::at(&path).expect_err("it fails").to_string();
+        let error = QemuProgram::at(&path).expect_err("it fails").to_string();
         assert!(error.contains("--version") && error.contains('3'), "{error}");
-        let error = Program::at(&folder.path().join("none")).expect_err("not there").to_string();
+        let error = QemuProgram::at(&folder.path().join("none")).expect_err("not there").to_string();
         assert!(error.contains("none can't be started"), "{error}");
     }
 }

@@ -34,13 +34,13 @@ pub struct Monitor {
     guest: Name,
     stream: UnixStream,
     pending: Vec<u8>,
-    events: VecDeque<Event>,
+    events: VecDeque<QmpEvent>,
     last: u64,
 }
 
 /// Something that happened in QEMU.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-pub struct Event {
+pub struct QmpEvent {
     /// What, as `SHUTDOWN`, `VSERPORT_CHANGE`.
     #[serde(rename = "event")]
     pub name: String,
@@ -87,7 +87,7 @@ struct Line {
     error: Option<Refusal>,
     id: Option<u64>,
     #[serde(flatten)]
-    event: Option<Event>,
+    event: Option<QmpEvent>,
 }
 
 #[derive(Deserialize)]
@@ -200,7 +200,7 @@ impl Monitor {
     ///
     /// # Errors
     /// QEMU has closed the monitor, which it does when it ends.
-    pub fn event(&mut self, deadline: Instant) -> Result<Option<Event>, GuestError> {
+    pub fn event(&mut self, deadline: Instant) -> Result<Option<QmpEvent>, GuestError> {
         while self.events.is_empty() {
             let Some(line) = self.receive("event", deadline)? else { return Ok(None) };
             self.keep(self.parse::<Line>("event", &line)?.event);
@@ -245,7 +245,7 @@ impl Monitor {
             .map_err(|error| self.fail(command, format!("takes no command: {error}")))
     }
 
-    fn keep(&mut self, event: Option<Event>) {
+    fn keep(&mut self, event: Option<QmpEvent>) {
         if self.events.len() == KEPT {
             self.events.pop_front();
         }

@@ -109,9 +109,9 @@ fn network(launch: &Launch, seed: &Seed) -> String {
 }
 
 /// The seed of a launch for people: the dry run. Nothing if there is none.
-pub(crate) struct Shown<'a>(pub(crate) &'a Launch);
+pub(crate) struct SeedText<'a>(pub(crate) &'a Launch);
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for SeedText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(seed) = &self.0.seed else { return Ok(()) };
         writeln!(f, "    {}/{AGENT}: {}", self.0.seed_directory().display(), seed.agent.display())?;
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
     use crate::guest::{
         launch::{Boot, DiskFormat, NicKind, NicLaunch},
-        qemu::{Program, Version},
+        qemu::{QemuProgram, Version},
     };
     use crate::place::LinkName;
     use vtax_model::guest::{Accelerator, EmulatedNic};
@@ -141,7 +141,7 @@ mod tests {
         Launch {
             name: "web".parse().expect("a name"),
             directory: directory.to_owned(),
-            qemu: Program { path: "/bin/false".into(), version: Version::LEAST },
+            qemu: QemuProgram { path: "/bin/false".into(), version: Version::LEAST },
             accel: Accelerator::Tcg,
             vcpus: 1,
             memory: "1 GiB".parse().expect("a size"),
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn the_files_that_cloud_init_reads() {
         let launch = launch(Path::new("/run/vtax/labs/demo/guests/web"), Path::new("/usr/bin/vtax-agent"));
-        insta::assert_snapshot!(Shown(&launch));
+        insta::assert_snapshot!(SeedText(&launch));
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub struct Threads {
 
 /// The CPUs that a guest's threads are pinned to. Those that have none named run anywhere.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pins {
+pub struct GuestPins {
     /// The virtual CPUs', the first to the first; it starts again with the first where there are more
     /// of them.
     #[serde(default)]
@@ -65,11 +65,11 @@ pub struct ThreadPlace {
     pub cpus: Vec<u32>,
 }
 
-impl Pins {
+impl GuestPins {
     /// As a file says it.
-    pub fn of(size: &GuestSize) -> Pins {
+    pub fn of(size: &GuestSize) -> GuestPins {
         let GuestSize { cpus, io_cpus, vhost_cpus, .. } = size.clone();
-        Pins { cpus, io_cpus, vhost_cpus }
+        GuestPins { cpus, io_cpus, vhost_cpus }
     }
 
     /// Whether nothing is pinned.
@@ -83,7 +83,7 @@ impl Pins {
     }
 }
 
-impl fmt::Display for Pins {
+impl fmt::Display for GuestPins {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let of = [("vcpus", &self.cpus), ("QEMU's threads", &self.io_cpus), ("vhost", &self.vhost_cpus)];
         let named = of.into_iter().filter(|(_, cpus)| !cpus.is_empty());
@@ -149,7 +149,7 @@ impl Threads {
     ///
     /// # Errors
     /// A CPU is not to be had.
-    pub fn pin(&self, guest: &Name, pins: &Pins) -> Result<(), GuestError> {
+    pub fn pin(&self, guest: &Name, pins: &GuestPins) -> Result<(), GuestError> {
         for (role, thread) in self.roles() {
             let cpus = pins.of_role(role);
             if !cpus.is_empty() {
@@ -179,11 +179,11 @@ impl Threads {
     /// # Errors
     /// A CPU is not to be had.
     pub fn pin_vcpus(&self, guest: &Name, cpus: &[u32]) -> Result<(), GuestError> {
-        self.pin(guest, &Pins { cpus: cpus.to_vec(), ..Pins::default() })
+        self.pin(guest, &GuestPins { cpus: cpus.to_vec(), ..GuestPins::default() })
     }
 }
 
-impl Pins {
+impl GuestPins {
     /// Where a thread is to run; anywhere if there is none.
     fn of_role(&self, role: ThreadRole) -> &[u32] {
         let in_turn = |cpus: &'_ [u32], index: u32| index as usize % cpus.len().max(1);
@@ -337,12 +337,12 @@ mod tests {
 
     #[test]
     fn each_thread_has_its_turn() {
-        let pins = Pins { cpus: vec![4, 5], io_cpus: vec![0, 1], vhost_cpus: vec![6] };
+        let pins = GuestPins { cpus: vec![4, 5], io_cpus: vec![0, 1], vhost_cpus: vec![6] };
         let of = |role| pins.of_role(role).to_vec();
         assert_eq!([0, 1, 2].map(|vcpu| of(ThreadRole::Vcpu(vcpu))), [[4], [5], [4]]);
         assert_eq!([0, 1].map(|queue| of(ThreadRole::Vhost(queue))), [[6], [6]]);
         assert_eq!(of(ThreadRole::Io), [0, 1]);
-        let none = Pins::default();
+        let none = GuestPins::default();
         assert!(
             [ThreadRole::Vcpu(1), ThreadRole::Io, ThreadRole::Vhost(1)].map(|role| none.of_role(role).len()) == [0; 3]
         );
@@ -359,7 +359,7 @@ mod tests {
         let [main, vcpu, vhost] = [0, 1, 2].map(|child| children[child].id());
         let vcpus = vec![Vcpu { index: 0, thread: vcpu }];
         let threads = Threads { main, vcpus, vhost: vec![vhost], ..Threads::default() };
-        let pins = Pins { io_cpus: vec![first], vhost_cpus: vec![first], ..Pins::default() };
+        let pins = GuestPins { io_cpus: vec![first], vhost_cpus: vec![first], ..GuestPins::default() };
         threads.pin(&guest, &pins).expect("a CPU that is ours");
         let places: BTreeMap<_, _> = threads.places().into_iter().map(|place| (place.role, place.cpus)).collect();
         assert_eq!((&places[&ThreadRole::Io][..], &places[&ThreadRole::Vhost(0)][..]), (&[first][..], &[first][..]));

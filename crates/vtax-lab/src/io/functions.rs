@@ -9,7 +9,7 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 use vtax_model::{guest::Mac, topology::Name, units::Mtu, vf::VfOptions};
-use vtax_sys::pci::{Address, Sriov, Tree};
+use vtax_sys::pci::{PciAddress, PciTree, Sriov};
 
 pub use error::VfError;
 
@@ -41,7 +41,7 @@ pub struct NewVfs {
 #[derive(Debug, Clone, PartialEq)]
 pub struct VfPlan {
     /// The physical function.
-    pub device: Address,
+    pub device: PciAddress,
     /// Its name in the list.
     pub name: String,
     /// Why making them may be felt, if it may.
@@ -54,7 +54,7 @@ pub struct VfPlan {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Removal {
     /// The physical function.
-    pub device: Address,
+    pub device: PciAddress,
     /// The names of those that there are; none if only their record is left.
     pub names: Vec<String>,
     /// That of those which vtax made.
@@ -65,7 +65,7 @@ pub struct Removal {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MadeVfs {
     /// The physical function.
-    pub device: Address,
+    pub device: PciAddress,
     /// How many of it.
     pub count: u32,
 }
@@ -134,7 +134,7 @@ impl IoList {
     }
 
     /// The domain of a lab that has it.
-    fn domain(&self, device: Address) -> Option<&str> {
+    fn domain(&self, device: PciAddress) -> Option<&str> {
         let of = |function: &Option<PciDevice>| function.as_ref().is_some_and(|function| function.device == device);
         let entry = self.entries.iter().find(|entry| of(&entry.function))?;
         Some(entry.domain.as_str()).filter(|domain| *domain != PRIMARY)
@@ -178,7 +178,7 @@ impl Removal {
     /// The kernel refused, with what it is about.
     pub fn carry_out(&self, world: &World) -> Result<(), LabError> {
         if !self.is_as_recorded() {
-            Tree::live().set_numvfs(self.device, 0).map_err(LabError::kernel(self.device))?;
+            PciTree::live().set_numvfs(self.device, 0).map_err(LabError::kernel(self.device))?;
         }
         let Some(record) = &self.record else { return Ok(()) };
         match record.state {
@@ -200,7 +200,7 @@ fn cleaned(world: &World, record: &Name) -> Result<(), LabError> {
 }
 
 /// The name of the record of a physical function's new ones.
-fn record(device: Address) -> Name {
+fn record(device: PciAddress) -> Name {
     let text = format!("io-{device}").replace([':', '.'], "-");
     text.try_into().expect("it has hexadecimal digits and dashes, and no more than 32 of them")
 }
@@ -257,7 +257,7 @@ fn mtu(device: &PciDevice, sriov: Sriov, wanted: Option<Mtu>) -> Result<(), VfEr
     }
 }
 
-fn steps(device: Address, sriov: Sriov, count: u32, set: VfSettings, mtu: Option<Mtu>) -> Vec<LabStep> {
+fn steps(device: PciAddress, sriov: Sriov, count: u32, set: VfSettings, mtu: Option<Mtu>) -> Vec<LabStep> {
     let create = LabStep::CreateVfs { device, at: None, count, functions: None, autoprobe: sriov.autoprobe };
     let asked = if set == VfSettings::default() { 0 } else { count };
     let configure = (0..asked).map(|index| LabStep::ConfigureVf { device, index, set: set.clone() });

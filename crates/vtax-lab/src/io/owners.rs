@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use vtax_journal::{Progress, Record, scan};
+use vtax_journal::{Record, StepProgress, scan};
 use vtax_model::topology::Name;
 use vtax_sys::{
     netlink::{IfName, Rtnl, Vf},
     netns::NetNs,
-    pci::Address,
+    pci::PciAddress,
 };
 
 use super::PRIMARY;
@@ -23,10 +23,10 @@ use crate::{
 };
 
 #[derive(Debug, Default)]
-pub(super) struct Owners(BTreeMap<Address, Owner>);
+pub(super) struct Owners(BTreeMap<PciAddress, FunctionOwner>);
 
 #[derive(Debug, Clone)]
-pub(super) struct Owner {
+pub(super) struct FunctionOwner {
     lab: Name,
     domain: Name,
     /// Where its link is, if the domain is no guest.
@@ -40,7 +40,7 @@ impl Owners {
         for (id, snapshot) in scan::<LabStep>(&world.journals())? {
             let (Ok(lab), Ok(snapshot)) = (Name::try_from(id), snapshot) else { continue };
             for Record { step, progress } in &snapshot.records {
-                if matches!(progress, Progress::Done(_)) {
+                if matches!(progress, StepProgress::Done(_)) {
                     owners.take(&lab, step);
                 }
             }
@@ -52,22 +52,22 @@ impl Owners {
     pub(super) fn take(&mut self, lab: &Name, step: &LabStep) {
         match step {
             LabStep::TakeNic { device, at, .. } => {
-                let owner = Owner { lab: lab.clone(), domain: at.namespace.clone(), at: Some(at.clone()) };
+                let owner = FunctionOwner { lab: lab.clone(), domain: at.namespace.clone(), at: Some(at.clone()) };
                 self.0.insert(*device, owner);
             }
             LabStep::StartGuest { launch, .. } => {
-                let owner = Owner { lab: lab.clone(), domain: launch.name.clone(), at: None };
+                let owner = FunctionOwner { lab: lab.clone(), domain: launch.name.clone(), at: None };
                 self.0.extend(devices(launch).map(|device| (device, owner.clone())));
             }
             _ => {}
         }
     }
 
-    pub(super) fn domain(&self, device: Address) -> String {
+    pub(super) fn domain(&self, device: PciAddress) -> String {
         self.0.get(&device).map_or(PRIMARY.to_owned(), |owner| format!("{}/{}", owner.lab, owner.domain))
     }
 
-    pub(super) fn all(&self) -> BTreeMap<Address, String> {
+    pub(super) fn all(&self) -> BTreeMap<PciAddress, String> {
         self.0.keys().map(|device| (*device, self.domain(*device))).collect()
     }
 
@@ -94,7 +94,7 @@ impl Owners {
 }
 
 /// Virtual functions, whole NICs, and what goes with those.
-fn devices(launch: &Launch) -> impl Iterator<Item = Address> {
+fn devices(launch: &Launch) -> impl Iterator<Item = PciAddress> {
     let nics = launch.nics.iter().filter_map(|nic| match &nic.kind {
         NicKind::Vfio { device, .. } => Some(*device),
         _ => None,
@@ -108,7 +108,7 @@ fn look(namespace: &NetNs, at: &Place) -> Option<(Netdev, Vec<Vf>)> {
     let links = rtnl.links().ok()?;
     let link = links.iter().find(|link| link.name == name)?;
     let vfs = rtnl.vfs(link.index).ok()?;
-    let own = |address: &vtax_sys::netlink::Address| address.link == link.index;
+    let own = |address: &vtax_sys::netlink::InterfaceAddress| address.link == link.index;
     let upper = |other: &&vtax_sys::netlink::Link| {
         Some(other.index) == link.master || (other.parent == Some(link.index) && !other.parent_elsewhere)
     };

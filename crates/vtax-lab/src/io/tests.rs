@@ -1,7 +1,7 @@
 use super::*;
 use crate::{facts::pci::tests::facts, place::Place, step::LabStep};
 
-fn at(text: &str) -> Address {
+fn at(text: &str) -> PciAddress {
     text.parse().expect("an address")
 }
 

@@ -4,17 +4,17 @@
 
 use vtax_model::topology::Guest;
 
-use super::{AddressOf, Attachment, Claim, Nic};
+use super::{AddressOf, Claim, ZoneAttachment, ZoneMethod};
 use crate::{
     facts::PciDevice,
     plan::{Draft, Port},
     step::{DriverState, LabStep},
 };
 
-pub(super) const NIC: Nic = Nic { link: None, address: AddressOf::Host, claim: Claim::All, attach };
+pub(super) const NIC: ZoneMethod = ZoneMethod { link: None, address: AddressOf::Host, claim: Claim::All, attach };
 
 /// The wire itself was made with the other wires, its end already here.
-fn attach(zone: &Attachment<'_>, draft: &mut Draft<'_>) {
+fn attach(zone: &ZoneAttachment<'_>, draft: &mut Draft<'_>) {
     draft.address(&zone.uplink.wire, zone.address);
     draft.zone_endpoint(zone, vec![zone.uplink.wire.clone()]);
 }

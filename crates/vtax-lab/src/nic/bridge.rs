@@ -1,17 +1,17 @@
 //! `bridge`: a port of the host's virtual switch, of which the wire is a port as well. The
 //! switch itself belongs to the wire's end and is made with it.
 
-use super::{AddressOf, Attachment, Claim, Handler, Nic};
-use crate::{plan::Draft, step::NewLink};
+use super::{AddressOf, Claim, Handler, ZoneAttachment, ZoneMethod};
+use crate::{plan::Draft, step::LinkRecipe};
 
-pub(super) const NIC: Nic =
-    Nic { link: Some("bridge"), address: AddressOf::Wire, claim: Claim::Receive(Handler::Bridge), attach };
+pub(super) const NIC: ZoneMethod =
+    ZoneMethod { link: Some("bridge"), address: AddressOf::Wire, claim: Claim::Receive(Handler::Bridge), attach };
 
-fn attach(zone: &Attachment<'_>, draft: &mut Draft<'_>) {
+fn attach(zone: &ZoneAttachment<'_>, draft: &mut Draft<'_>) {
     let (inner, port) = (zone.link(), draft.vnet(&zone.zone.host));
     let switch = &zone.uplink.stack[0];
     draft.namespace(&zone.zone.name);
-    draft.link(&port, NewLink::Veth { peer: inner.clone() }, &zone.zone.name);
+    draft.link(&port, LinkRecipe::Veth { peer: inner.clone() }, &zone.zone.name);
     draft.enable(&port, Some(&switch.link), &zone.zone.name);
     draft.enable(&inner, None, &zone.zone.name);
     draft.address(&inner, zone.address);

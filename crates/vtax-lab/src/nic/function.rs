@@ -3,16 +3,16 @@
 
 use vtax_model::topology::Name;
 
-use super::{AddressOf, Attachment, Claim, Nic};
+use super::{AddressOf, Claim, ZoneAttachment, ZoneMethod};
 use crate::{
     place::Place,
     plan::Draft,
     step::{LabStep, LentVf, VFIO},
 };
 
-pub(super) const NIC: Nic = Nic { link: None, address: AddressOf::Wire, claim: Claim::Nothing, attach };
+pub(super) const NIC: ZoneMethod = ZoneMethod { link: None, address: AddressOf::Wire, claim: Claim::Nothing, attach };
 
-fn attach(zone: &Attachment<'_>, draft: &mut Draft<'_>) {
+fn attach(zone: &ZoneAttachment<'_>, draft: &mut Draft<'_>) {
     let name = &zone.zone.name;
     let at = zone.uplink.wire.clone();
     let function = Box::new(draft.function(name).clone());

@@ -17,7 +17,7 @@ use crate::{
     guest::launch::{Boot, NicKind},
     place::Place,
     plan::{Draft, Uplink},
-    step::NewLink,
+    step::LinkRecipe,
 };
 
 /// What a guest gets on this machine.
@@ -150,12 +150,12 @@ fn tap(guest: &GuestAttachment<'_>, draft: &mut Draft<'_>) -> Place {
     let tap = draft.vnet(&asked.host);
     match vnet(&fitting.attach) {
         Some(Vnet::Macvtap) => {
-            draft.link(&tap, NewLink::Macvtap { parent: uplink.wire.clone(), mac: *mac }, &asked.name);
+            draft.link(&tap, LinkRecipe::Macvtap { parent: uplink.wire.clone(), mac: *mac }, &asked.name);
             draft.enable(&tap, None, &asked.name);
         }
         _ => {
             let switch = &uplink.stack[0];
-            draft.link(&tap, NewLink::Tap { queues: fitting.attach.queues() }, &asked.name);
+            draft.link(&tap, LinkRecipe::Tap { queues: fitting.attach.queues() }, &asked.name);
             draft.enable(&tap, Some(&switch.link), &asked.name);
         }
     }

@@ -2,17 +2,17 @@
 //! stations of the wire need to know, one route for all routed zones of a host, is added
 //! when all zones are attached.
 
-use super::{AddressOf, Attachment, Claim, Nic};
-use crate::{plan::Draft, step::NewLink};
+use super::{AddressOf, Claim, ZoneAttachment, ZoneMethod};
+use crate::{plan::Draft, step::LinkRecipe};
 
-pub(super) const NIC: Nic = Nic { link: None, address: AddressOf::Routed, claim: Claim::Nothing, attach };
+pub(super) const NIC: ZoneMethod = ZoneMethod { link: None, address: AddressOf::Routed, claim: Claim::Nothing, attach };
 
-fn attach(zone: &Attachment<'_>, draft: &mut Draft<'_>) {
+fn attach(zone: &ZoneAttachment<'_>, draft: &mut Draft<'_>) {
     let host = &zone.zone.host;
     let (inner, outer) = (zone.link(), draft.vnet(host));
     let router = draft.routed_gateway(&zone.zone.name);
     draft.namespace(&zone.zone.name);
-    draft.link(&outer, NewLink::Veth { peer: inner.clone() }, &zone.zone.name);
+    draft.link(&outer, LinkRecipe::Veth { peer: inner.clone() }, &zone.zone.name);
     draft.enable(&outer, None, &zone.zone.name);
     draft.enable(&inner, None, &zone.zone.name);
     draft.address(&outer, router);

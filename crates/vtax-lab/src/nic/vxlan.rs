@@ -5,16 +5,17 @@
 //! and the zone's default route leads there, so that the host is reached by the address that
 //! it has on the wire, too.
 
-use super::{AddressOf, Attachment, Claim, Nic};
+use super::{AddressOf, Claim, ZoneAttachment, ZoneMethod};
 use crate::{
     place::{LinkName, Place},
     plan::{Draft, Far, Tunnel},
-    step::NewLink,
+    step::LinkRecipe,
 };
 
-pub(super) const NIC: Nic = Nic { link: Some("vxlan"), address: AddressOf::Tunnel, claim: Claim::Nothing, attach };
+pub(super) const NIC: ZoneMethod =
+    ZoneMethod { link: Some("vxlan"), address: AddressOf::Tunnel, claim: Claim::Nothing, attach };
 
-fn attach(zone: &Attachment<'_>, draft: &mut Draft<'_>) {
+fn attach(zone: &ZoneAttachment<'_>, draft: &mut Draft<'_>) {
     let tunnel = draft.tunnel(&zone.zone.name);
     draft.namespace(&zone.zone.name);
     let inner = zone.link();
@@ -35,7 +36,7 @@ fn attach(zone: &Attachment<'_>, draft: &mut Draft<'_>) {
     draft.zone_endpoint(zone, stack);
 }
 
-fn far_end(zone: &Attachment<'_>, tunnel: &Tunnel, parent: Place, draft: &mut Draft<'_>) -> Place {
+fn far_end(zone: &ZoneAttachment<'_>, tunnel: &Tunnel, parent: Place, draft: &mut Draft<'_>) -> Place {
     let outer = Place::new(&parent.namespace, LinkName::tunnel(tunnel.vni));
     let swapped = Tunnel { local: tunnel.remote, remote: tunnel.local, ..tunnel.clone() };
     draft.link(&outer, end(&swapped, parent), &zone.zone.name);
@@ -43,6 +44,6 @@ fn far_end(zone: &Attachment<'_>, tunnel: &Tunnel, parent: Place, draft: &mut Dr
     outer
 }
 
-fn end(tunnel: &Tunnel, parent: Place) -> NewLink {
-    NewLink::Vxlan { parent, vni: tunnel.vni, local: tunnel.local, remote: tunnel.remote }
+fn end(tunnel: &Tunnel, parent: Place) -> LinkRecipe {
+    LinkRecipe::Vxlan { parent, vni: tunnel.vni, local: tunnel.local, remote: tunnel.remote }
 }

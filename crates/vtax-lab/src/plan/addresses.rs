@@ -14,8 +14,8 @@ use vtax_model::topology::{Name, Topology};
 use super::{
     PlanError,
     member::Member,
-    segment::{End, Segment},
-    tunnel::Pair,
+    segment::{Segment, WireEnd},
+    tunnel::TunnelEnds,
 };
 use crate::{facts::Facts, nic::AddressOf};
 
@@ -34,10 +34,10 @@ pub(super) struct Layout {
 #[derive(Debug, Default)]
 struct Offsets {
     end: u32,
-    hosts: HashMap<End, Slot>,
+    hosts: HashMap<WireEnd, Slot>,
     zones: HashMap<Name, Slot>,
     gateways: HashMap<Name, Slot>,
-    blocks: HashMap<End, Slot>,
+    blocks: HashMap<WireEnd, Slot>,
     far_hosts: HashMap<Name, Slot>,
 }
 
@@ -53,7 +53,7 @@ impl Layout {
         topology: &Topology,
         members: &[Member<'_>],
         segments: &[Segment],
-        pairs: &[Pair],
+        pairs: &[TunnelEnds],
         facts: &Facts,
     ) -> Result<Layout, PlanError> {
         let mut offsets = Offsets::default();
@@ -68,7 +68,7 @@ impl Layout {
     }
 
     /// The host's address on its wire, had by the zone if the wire is exclusively its own.
-    pub(super) fn host(&self, end: &End) -> Ipv4Net {
+    pub(super) fn host(&self, end: &WireEnd) -> Ipv4Net {
         self.net(self.offsets.hosts[end])
     }
 
@@ -83,7 +83,7 @@ impl Layout {
     }
 
     /// The network of all zones that are routed by the host behind this end.
-    pub(super) fn block(&self, end: &End) -> Option<Ipv4Net> {
+    pub(super) fn block(&self, end: &WireEnd) -> Option<Ipv4Net> {
         self.offsets.blocks.get(end).map(|slot| self.net(*slot))
     }
 
@@ -100,7 +100,7 @@ impl Layout {
 
 impl Offsets {
     fn segment(&mut self, members: &[Member<'_>], segment: &Segment) {
-        let zones = |end: &End, of: AddressOf| -> Vec<Name> {
+        let zones = |end: &WireEnd, of: AddressOf| -> Vec<Name> {
             let here = members.iter().filter(|member| member.is_at(end) && member.address == of);
             here.map(|member| member.name.clone()).collect()
         };
@@ -115,7 +115,7 @@ impl Offsets {
         }
     }
 
-    fn routed(&mut self, end: &End, zones: Vec<Name>) {
+    fn routed(&mut self, end: &WireEnd, zones: Vec<Name>) {
         if zones.is_empty() {
             return;
         }
@@ -127,7 +127,7 @@ impl Offsets {
         }
     }
 
-    fn tunnel(&mut self, pair: &Pair) {
+    fn tunnel(&mut self, pair: &TunnelEnds) {
         let Slot { offset, prefix } = self.network(2);
         let far = Slot { offset: offset + 1, prefix };
         self.zones.insert(pair.near.clone(), Slot { offset, prefix });

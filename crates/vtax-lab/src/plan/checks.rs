@@ -8,7 +8,7 @@ use vtax_model::{
     units::Mtu,
 };
 
-use super::{PlanError, member::Member, segment::End, tunnel::Pair};
+use super::{PlanError, member::Member, segment::WireEnd, tunnel::TunnelEnds};
 use crate::{
     facts::Facts,
     nic::{Claim, Handler},
@@ -106,8 +106,8 @@ pub(super) fn tunnel_mtu(topology: &Topology) -> Result<Option<Mtu>, PlanError> 
 }
 
 /// A tunnel ends at an address of a host, which has none on a wire that it gave away.
-pub(super) fn far_ends(members: &[Member<'_>], pairs: &[Pair]) -> Result<(), PlanError> {
-    let given_away = |end: &End| members.iter().any(|member| member.is_at(end) && member.claim == Claim::All);
+pub(super) fn far_ends(members: &[Member<'_>], pairs: &[TunnelEnds]) -> Result<(), PlanError> {
+    let given_away = |end: &WireEnd| members.iter().any(|member| member.is_at(end) && member.claim == Claim::All);
     match pairs.iter().find(|pair| pair.ends.iter().any(given_away)) {
         Some(pair) => Err(PlanError::NoTunnelEnd {
             zone: pair.near.clone(),

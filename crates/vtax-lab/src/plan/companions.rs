@@ -7,13 +7,13 @@ use vtax_model::{
     method::IoMethod,
     topology::{Guest, Name, Topology},
 };
-use vtax_sys::pci::Address;
+use vtax_sys::pci::PciAddress;
 
 use super::{
     PlanError,
     member::Member,
     ports::{self, NicError, Port},
-    segment::End,
+    segment::WireEnd,
 };
 use crate::facts::{Facts, PciDevice};
 
@@ -31,15 +31,15 @@ impl Companions {
     /// Nothing of them may be an end of another wire, or go to another guest as well.
     pub(super) fn of(
         topology: &Topology,
-        ports: &HashMap<End, Port>,
+        ports: &HashMap<WireEnd, Port>,
         members: &[Member<'_>],
         facts: &Facts,
     ) -> Result<Companions, PlanError> {
         let mut companions = Companions::default();
-        let mut owners: HashMap<Address, &Name> = HashMap::new();
+        let mut owners: HashMap<PciAddress, &Name> = HashMap::new();
         for wire in &topology.wires {
             for (nth, host) in wire.ends.iter().enumerate() {
-                let end = End { host: host.clone(), wire: wire.name.clone() };
+                let end = WireEnd { host: host.clone(), wire: wire.name.clone() };
                 let (Some(port), Some(guest)) = (ports.get(&end), owner(topology, &end)) else { continue };
                 let name = &wire.nics.as_ref().expect("it has ports").0[nth];
                 let refuse = |error| ports::nic_error(wire, name, error);
@@ -67,12 +67,12 @@ impl Companions {
 }
 
 /// The guest that gets the whole NIC at this end.
-fn owner<'a>(topology: &'a Topology, end: &End) -> Option<&'a Guest> {
+fn owner<'a>(topology: &'a Topology, end: &WireEnd) -> Option<&'a Guest> {
     let whole = |guest: &&Guest| matches!(guest.attach, Attach::Assigned | Attach::RootDomain);
     topology.guests.iter().filter(whole).find(|guest| guest.host == end.host && guest.wire == end.wire)
 }
 
-fn at_another_wire(end: &End, members: &[Member<'_>]) -> String {
+fn at_another_wire(end: &WireEnd, members: &[Member<'_>]) -> String {
     let lends = members.iter().find(|member| member.method == IoMethod::SrIov && member.is_at(end));
     let lends = lends.map(|domain| format!(", and `{}` is to have a virtual function of it", domain.name));
     format!("it is the NIC of the wire `{}` at `{}`{}", end.wire, end.host, lends.unwrap_or_default())
@@ -85,7 +85,7 @@ fn companions_of(port: &Port, whole_root: bool, facts: &Facts) -> Result<Vec<(Pc
     let own = port.nic.device;
     let below = facts.pci.below(&port.nic.root).filter(|_| whole_root).filter(|device| device.device != own);
     let mut companions: Vec<(PciDevice, Bond)> = below.map(|device| (device.clone(), SAME_ROOT)).collect();
-    let heads: Vec<Address> = companions.iter().map(|(device, _)| device.device).chain([own]).collect();
+    let heads: Vec<PciAddress> = companions.iter().map(|(device, _)| device.device).chain([own]).collect();
     for member in heads.iter().flat_map(|head| facts.pci.group_of(*head)) {
         if member.device != own && companions.iter().all(|(known, _)| known.device != member.device) {
             companions.push((member.clone(), SAME_GROUP));

@@ -12,10 +12,10 @@ use vtax_model::{
     topology::{Guest, Name, Topology, Wire, Zone},
     units::Mtu,
 };
-use vtax_sys::pci::Address;
+use vtax_sys::pci::PciAddress;
 
 use super::{
-    Blueprint, Endpoint, Far, Plan, PlanError, PlannedLink, PlannedWire, Tunnel, TunnelEnd,
+    Blueprint, Far, LabEndpoint, Plan, PlanError, PlannedLink, PlannedWire, Tunnel, TunnelEnd,
     addresses::Layout,
     checks,
     companions::Companions,
@@ -23,30 +23,30 @@ use super::{
     guests::{self, Admitted, PlannedGuest},
     member::{Member, members},
     ports::{self, Port},
-    segment::{self, End, Segment},
-    tunnel::{self, Pair},
+    segment::{self, Segment, WireEnd},
+    tunnel::{self, TunnelEnds},
 };
 use crate::{
     facts::{Facts, PciDevice},
     limit::Limit,
-    nic::{self, AddressOf, Attachment, Claim, GuestAttachment, Handler, Nic},
+    nic::{self, AddressOf, Claim, GuestAttachment, Handler, ZoneAttachment, ZoneMethod},
     place::{LinkName, Place},
-    step::{LabStep, LentVf, LinkState, NewLink},
+    step::{LabStep, LentVf, LinkRecipe, LinkState},
 };
 
 /// A plan in the making.
 pub(crate) struct Draft<'a> {
     topology: &'a Topology,
-    nics: Vec<&'static Nic>,
+    nics: Vec<&'static ZoneMethod>,
     guests: HashMap<Name, Admitted>,
     /// Where guests of this lab have their sockets and logs.
     guests_directory: PathBuf,
     segments: Vec<Segment>,
-    pairs: Vec<Pair>,
+    pairs: Vec<TunnelEnds>,
     layout: Layout,
-    uplinks: HashMap<End, Uplink>,
+    uplinks: HashMap<WireEnd, Uplink>,
     /// The NICs at the ends of wires that are cables.
-    ports: HashMap<End, Port>,
+    ports: HashMap<WireEnd, Port>,
     functions: Functions,
     companions: Companions,
     vnets: HashMap<Name, usize>,
@@ -149,7 +149,7 @@ impl<'a> Draft<'a> {
     fn wire(&mut self, wire: &Wire) {
         let ends = wire.ends.clone().map(|host| self.wire_end(&host, wire));
         match &wire.nics {
-            None => self.link(&ends[0], NewLink::Veth { peer: ends[1].clone() }, &wire.name),
+            None => self.link(&ends[0], LinkRecipe::Veth { peer: ends[1].clone() }, &wire.name),
             Some(_) => wire.ends.iter().zip(&ends).for_each(|(host, end)| self.cable_end(host, wire, end)),
         }
         let switches = wire.ends.clone().map(|host| self.is_switch(&host).then(|| switch_place(&host)));
@@ -166,7 +166,7 @@ impl<'a> Draft<'a> {
         if self.is_in_guest(at) {
             return;
         }
-        let port = &self.ports[&End { host: host.clone(), wire: wire.name.clone() }];
+        let port = &self.ports[&WireEnd { host: host.clone(), wire: wire.name.clone() }];
         let (device, was) = (port.nic.device, LinkState::of(&port.netdev));
         self.take_nic(device, at, Some(was), &wire.name);
     }
@@ -186,7 +186,7 @@ impl<'a> Draft<'a> {
     }
 
     fn wire_end(&self, host: &Name, wire: &Wire) -> Place {
-        let end = End { host: host.clone(), wire: wire.name.clone() };
+        let end = WireEnd { host: host.clone(), wire: wire.name.clone() };
         match self.uplinks.get(&end) {
             Some(uplink) => uplink.wire.clone(),
             None => Place::new(host, LinkName::wire(wire_index(self.topology, host, &wire.name))),
@@ -204,7 +204,7 @@ impl<'a> Draft<'a> {
 
     fn switch(&mut self, host: &Name) {
         let bridge = switch_place(host);
-        self.link(&bridge, NewLink::Bridge, host);
+        self.link(&bridge, LinkRecipe::Bridge, host);
         self.enable(&bridge, None, host);
         let topology = self.topology;
         for wire in topology.wires.iter().filter(|wire| wire.ends.contains(host)) {
@@ -214,10 +214,10 @@ impl<'a> Draft<'a> {
     }
 
     /// The host's bridge if its zones need one, its address and its endpoint.
-    fn host_end(&mut self, end: &End) {
+    fn host_end(&mut self, end: &WireEnd) {
         let uplink = self.uplinks[end].clone();
         if let [bridge, port] = uplink.stack.as_slice() {
-            self.link(bridge, NewLink::Bridge, &end.wire);
+            self.link(bridge, LinkRecipe::Bridge, &end.wire);
             self.enable(bridge, None, &end.wire);
             self.enable(port, Some(&bridge.link), &end.wire);
         }
@@ -226,7 +226,7 @@ impl<'a> Draft<'a> {
         }
         let address = self.layout.host(end);
         self.address(&uplink.stack[0], address);
-        self.blueprint.endpoints.push(Endpoint {
+        self.blueprint.endpoints.push(LabEndpoint {
             name: end.host.clone(),
             kind: DomainKind::Primary,
             host: end.host.clone(),
@@ -241,15 +241,15 @@ impl<'a> Draft<'a> {
         });
     }
 
-    fn attach(&mut self, zone: &'a Zone, nic: &'static Nic) {
-        let end = End { host: zone.host.clone(), wire: zone.wire.clone() };
+    fn attach(&mut self, zone: &'a Zone, nic: &'static ZoneMethod) {
+        let end = WireEnd { host: zone.host.clone(), wire: zone.wire.clone() };
         let uplink = self.uplinks[&end].clone();
         let address = self.layout.zone(&zone.name).unwrap_or_else(|| self.layout.host(&end));
-        (nic.attach)(&Attachment { zone, uplink: &uplink, address }, self);
+        (nic.attach)(&ZoneAttachment { zone, uplink: &uplink, address }, self);
     }
 
     fn attach_guest(&mut self, guest: &'a Guest) {
-        let end = End { host: guest.host.clone(), wire: guest.wire.clone() };
+        let end = WireEnd { host: guest.host.clone(), wire: guest.wire.clone() };
         let uplink = self.uplinks[&end].clone();
         let address = self.layout.zone(&guest.name).unwrap_or_else(|| self.layout.host(&end));
         let Admitted { fitting, mac } = self.guests[&guest.name].clone();
@@ -277,7 +277,7 @@ impl<'a> Draft<'a> {
     }
 
     /// The namespaces with an address on the segment, other than the host of `router`.
-    fn stacks(&self, segment: &Segment, router: &End) -> Vec<Name> {
+    fn stacks(&self, segment: &Segment, router: &WireEnd) -> Vec<Name> {
         let on_wire = |zone: &&Zone| segment.ends.iter().any(|end| end.wire == zone.wire && end.host == zone.host);
         let hosts =
             segment.ends.iter().filter(|end| self.uplinks[*end].wire.namespace == end.host).map(|end| &end.host);
@@ -299,9 +299,9 @@ impl Draft<'_> {
     }
 
     /// A link; of a veth pair, both ends. `object` is what it is for.
-    pub(crate) fn link(&mut self, at: &Place, kind: NewLink, object: &Name) {
+    pub(crate) fn link(&mut self, at: &Place, kind: LinkRecipe, object: &Name) {
         let (less, mtu) = match (&kind, self.tunnel_mtu) {
-            (NewLink::Vxlan { .. }, Some(inner)) => (IoMethod::Vxlan.overhead(), inner),
+            (LinkRecipe::Vxlan { .. }, Some(inner)) => (IoMethod::Vxlan.overhead(), inner),
             _ => (0, self.blueprint.mtu),
         };
         let mark = self.mark(object);
@@ -312,7 +312,7 @@ impl Draft<'_> {
             mark: mark.clone(),
         };
         let mut links = vec![planned(at)];
-        if let NewLink::Veth { peer } = &kind {
+        if let LinkRecipe::Veth { peer } = &kind {
             links.push(planned(peer));
         }
         self.blueprint.links.extend(links);
@@ -320,7 +320,7 @@ impl Draft<'_> {
     }
 
     /// The link of a NIC or of a virtual function.
-    pub(crate) fn take_nic(&mut self, device: Address, at: &Place, was: Option<LinkState>, object: &Name) {
+    pub(crate) fn take_nic(&mut self, device: PciAddress, at: &Place, was: Option<LinkState>, object: &Name) {
         let planned =
             PlannedLink { place: at.clone(), kind: PlannedLink::NIC.to_owned(), less: 0, mark: self.mark(object) };
         self.blueprint.links.push(planned);
@@ -334,7 +334,7 @@ impl Draft<'_> {
 
     /// The NIC at the end of the wire that a guest hangs on.
     pub(crate) fn port_of(&self, guest: &Guest) -> &Port {
-        &self.ports[&End { host: guest.host.clone(), wire: guest.wire.clone() }]
+        &self.ports[&WireEnd { host: guest.host.clone(), wire: guest.wire.clone() }]
     }
 
     /// What a guest with a whole NIC gets beside it.
@@ -381,7 +381,7 @@ impl Draft<'_> {
 
     /// The tunnel of a zone.
     pub(crate) fn tunnel(&self, zone: &Name) -> Tunnel {
-        let of_zone = |pair: &&Pair| pair.near == *zone || pair.far.as_ref() == Some(zone);
+        let of_zone = |pair: &&TunnelEnds| pair.near == *zone || pair.far.as_ref() == Some(zone);
         let found = self.pairs.iter().zip(1..).find(|(pair, _)| of_zone(pair));
         let (pair, vni) = found.expect("begin() made a pair for each zone with a tunnel");
         let [near, far] = [0, 1].map(|end| self.layout.host(&pair.ends[end]).addr());
@@ -399,7 +399,7 @@ impl Draft<'_> {
     }
 
     /// A zone that has one link of its own, directly on the wire.
-    pub(crate) fn on_wire(&mut self, zone: &Attachment<'_>, kind: NewLink) {
+    pub(crate) fn on_wire(&mut self, zone: &ZoneAttachment<'_>, kind: LinkRecipe) {
         let link = zone.link();
         self.namespace(&zone.zone.name);
         self.link(&link, kind, &zone.zone.name);
@@ -409,13 +409,13 @@ impl Draft<'_> {
     }
 
     /// The zone's endpoint; the first of its links has the address.
-    pub(crate) fn zone_endpoint(&mut self, attachment: &Attachment<'_>, stack: Vec<Place>) {
+    pub(crate) fn zone_endpoint(&mut self, attachment: &ZoneAttachment<'_>, stack: Vec<Place>) {
         let zone = attachment.zone;
         let mtu = match (zone.method, self.tunnel_mtu) {
             (IoMethod::Vxlan, Some(inner)) => inner,
             _ => self.blueprint.mtu,
         };
-        self.blueprint.endpoints.push(Endpoint {
+        self.blueprint.endpoints.push(LabEndpoint {
             name: zone.name.clone(),
             kind: DomainKind::Zone,
             host: zone.host.clone(),
@@ -438,7 +438,7 @@ impl Draft<'_> {
         &self.guests_directory
     }
 
-    pub(super) fn add_guest(&mut self, guest: PlannedGuest, start: LabStep, endpoint: Endpoint) {
+    pub(super) fn add_guest(&mut self, guest: PlannedGuest, start: LabStep, endpoint: LabEndpoint) {
         self.steps.push(start);
         self.blueprint.guests.push(guest);
         self.blueprint.endpoints.push(endpoint);
@@ -459,12 +459,12 @@ fn blueprint(topology: &Topology, addresses: Ipv4Net) -> Blueprint {
     }
 }
 
-fn uplinks(topology: &Topology, members: &[Member<'_>], segments: &[Segment]) -> HashMap<End, Uplink> {
+fn uplinks(topology: &Topology, members: &[Member<'_>], segments: &[Segment]) -> HashMap<WireEnd, Uplink> {
     let ends = segments.iter().flat_map(|segment| &segment.ends);
     ends.map(|end| (end.clone(), uplink(topology, members, end))).collect()
 }
 
-fn uplink(topology: &Topology, members: &[Member<'_>], end: &End) -> Uplink {
+fn uplink(topology: &Topology, members: &[Member<'_>], end: &WireEnd) -> Uplink {
     let claimed = |claim| members.iter().find(|member| member.is_at(end) && member.claim == claim);
     let index = wire_index(topology, &end.host, &end.wire);
     let wire = match claimed(Claim::All) {
@@ -485,8 +485,8 @@ fn wire_index(topology: &Topology, host: &Name, wire: &Name) -> usize {
     topology.wires.iter().filter(|other| other.ends.contains(host)).take_while(|other| other.name != *wire).count()
 }
 
-fn supported(zone: &Zone, ports: &HashMap<End, Port>, facts: &Facts) -> Result<&'static Nic, PlanError> {
-    let cable = ports.contains_key(&End { host: zone.host.clone(), wire: zone.wire.clone() });
+fn supported(zone: &Zone, ports: &HashMap<WireEnd, Port>, facts: &Facts) -> Result<&'static ZoneMethod, PlanError> {
+    let cable = ports.contains_key(&WireEnd { host: zone.host.clone(), wire: zone.wire.clone() });
     nic::supported(zone.method, cable, facts).map_err(|unsupported| PlanError::Unsupported {
         kind: "zone",
         name: zone.name.clone(),

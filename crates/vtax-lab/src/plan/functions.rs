@@ -8,12 +8,12 @@ use vtax_model::{
     topology::{Name, Topology},
     vf::VfOptions,
 };
-use vtax_sys::pci::Address;
+use vtax_sys::pci::PciAddress;
 
 use super::{
     PlanError,
     ports::{self, NicError, Port},
-    segment::End,
+    segment::WireEnd,
 };
 use crate::{
     facts::{Facts, PciDevice, PciFacts},
@@ -31,11 +31,11 @@ pub(super) struct Functions {
 /// New functions of a NIC.
 #[derive(Debug, Clone)]
 pub(super) struct Made {
-    pub(super) pf: Address,
+    pub(super) pf: PciAddress,
     /// The end of the wire that it is.
-    pub(super) end: End,
+    pub(super) end: WireEnd,
     /// Where they will be.
-    pub(super) functions: Vec<Address>,
+    pub(super) functions: Vec<PciAddress>,
     /// Whether the kernel looked for drivers of new ones.
     pub(super) autoprobe: bool,
 }
@@ -50,11 +50,15 @@ struct Wanting<'a> {
 
 impl Functions {
     /// One for each zone and guest of the method, and everything that can be refused of them.
-    pub(super) fn of(topology: &Topology, ports: &HashMap<End, Port>, facts: &Facts) -> Result<Functions, PlanError> {
+    pub(super) fn of(
+        topology: &Topology,
+        ports: &HashMap<WireEnd, Port>,
+        facts: &Facts,
+    ) -> Result<Functions, PlanError> {
         let mut functions = Functions::default();
         for wire in &topology.wires {
             for (nth, host) in wire.ends.iter().enumerate() {
-                let end = End { host: host.clone(), wire: wire.name.clone() };
+                let end = WireEnd { host: host.clone(), wire: wire.name.clone() };
                 let wanting = wanting(topology, &end);
                 let Some(port) = ports.get(&end).filter(|_| !wanting.is_empty()) else { continue };
                 let name = &wire.nics.as_ref().expect("it has ports").0[nth];
@@ -72,7 +76,7 @@ impl Functions {
     fn lend(
         &mut self,
         port: &Port,
-        end: &End,
+        end: &WireEnd,
         wanting: &[Wanting<'_>],
         lab: &Topology,
         facts: &Facts,
@@ -99,7 +103,7 @@ impl Functions {
     }
 }
 
-fn wanting<'a>(topology: &'a Topology, end: &End) -> Vec<Wanting<'a>> {
+fn wanting<'a>(topology: &'a Topology, end: &WireEnd) -> Vec<Wanting<'a>> {
     let here = |host: &Name, wire: &Name| *host == end.host && *wire == end.wire;
     let zones = topology.zones.iter().filter(|zone| zone.method == IoMethod::SrIov && here(&zone.host, &zone.wire));
     let zones = zones.map(|zone| Wanting { name: &zone.name, mac: zone.mac, options: zone.vf, guest: false });
@@ -111,7 +115,7 @@ fn wanting<'a>(topology: &'a Topology, end: &End) -> Vec<Wanting<'a>> {
     zones.chain(guests).collect()
 }
 
-type Free = (u32, Address, Option<VfState>);
+type Free = (u32, PciAddress, Option<VfState>);
 
 /// As many as are wanted: new ones of a NIC that has none, else those that nobody uses.
 fn free(port: &Port, wanted: usize, facts: &Facts) -> Result<Vec<Free>, NicError> {

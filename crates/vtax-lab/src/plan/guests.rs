@@ -13,14 +13,14 @@ use vtax_model::{
     topology::{Guest, Name, Topology},
     units::ByteSize,
 };
-use vtax_sys::{netlink::MacAddr, pci::Address};
+use vtax_sys::{netlink::MacAddr, pci::PciAddress};
 
-use super::{Draft, Endpoint, PlanError, functions::Functions, ports::Port, segment::End};
+use super::{Draft, LabEndpoint, PlanError, functions::Functions, ports::Port, segment::WireEnd};
 use crate::{
     facts::{Facts, GuestFacts},
     guest::{
         launch::{Boot, Launch, NicKind, NicLaunch, Seed},
-        threads::Pins,
+        threads::GuestPins,
     },
     nic::{self, Fitting, GuestAttachment},
     place::Place,
@@ -45,7 +45,7 @@ pub struct PlannedGuest {
     pub masters: Vec<Name>,
     /// The CPUs that its threads are pinned to.
     #[serde(flatten)]
-    pub pins: Pins,
+    pub pins: GuestPins,
     /// What was started, and where its sockets and logs are.
     pub launch: Launch,
 }
@@ -67,11 +67,11 @@ pub(super) struct Admitted {
 /// Everything that can be refused of guests, in the order of the topology.
 pub(super) fn admit(
     topology: &Topology,
-    ports: &HashMap<End, Port>,
+    ports: &HashMap<WireEnd, Port>,
     functions: &Functions,
     facts: &Facts,
 ) -> Result<HashMap<Name, Admitted>, PlanError> {
-    let port = |guest: &Guest| ports.get(&End { host: guest.host.clone(), wire: guest.wire.clone() });
+    let port = |guest: &Guest| ports.get(&WireEnd { host: guest.host.clone(), wire: guest.wire.clone() });
     let macs = macs(topology, |guest| match guest.attach {
         Attach::Assigned | Attach::RootDomain => port(guest).and_then(Port::mac),
         _ => None,
@@ -145,7 +145,7 @@ fn placement(guest: &Guest, machine: &GuestFacts) -> Result<(), PlanError> {
         let there = there.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
         Err(PlanError::NoSuchPlace { guest: guest.name.clone(), what, number, there })
     };
-    if let Some(cpu) = Pins::of(&guest.size).all().find(|cpu| !machine.cpus.contains(cpu)) {
+    if let Some(cpu) = GuestPins::of(&guest.size).all().find(|cpu| !machine.cpus.contains(cpu)) {
         return missing("CPU", cpu, &machine.cpus);
     }
     match guest.size.node.filter(|node| !machine.nodes.contains(node)) {
@@ -168,7 +168,7 @@ impl Draft<'_> {
         &mut self,
         attachment: &GuestAttachment<'_>,
         nic: NicKind,
-        devices: Vec<Address>,
+        devices: Vec<PciAddress>,
         stack: Vec<Place>,
     ) {
         let GuestAttachment { guest, fitting, address, mac, .. } = attachment;
@@ -190,9 +190,9 @@ impl Draft<'_> {
         let start = LabStep::StartGuest {
             host: guest.host.clone(),
             launch: Box::new(launch.clone()),
-            pins: Pins::of(&guest.size),
+            pins: GuestPins::of(&guest.size),
         };
-        let endpoint = Endpoint {
+        let endpoint = LabEndpoint {
             name: guest.name.clone(),
             kind: DomainKind::Guest,
             host: guest.host.clone(),
@@ -212,7 +212,7 @@ impl Draft<'_> {
             mac: *mac,
             address: *address,
             masters: guest.masters.clone(),
-            pins: Pins::of(&guest.size),
+            pins: GuestPins::of(&guest.size),
             launch,
         };
         self.add_guest(planned, start, endpoint);

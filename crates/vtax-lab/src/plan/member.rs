@@ -5,8 +5,8 @@ use vtax_model::{
     topology::{Name, Topology},
 };
 
-use super::segment::End;
-use crate::nic::{self, AddressOf, Claim, Nic};
+use super::segment::WireEnd;
+use crate::nic::{self, AddressOf, Claim, ZoneMethod};
 
 /// A zone or a guest.
 #[derive(Debug, Clone, Copy)]
@@ -20,7 +20,7 @@ pub(super) struct Member<'a> {
 }
 
 /// First the zones, then the guests.
-pub(super) fn members<'a>(topology: &'a Topology, nics: &[&'static Nic]) -> Vec<Member<'a>> {
+pub(super) fn members<'a>(topology: &'a Topology, nics: &[&'static ZoneMethod]) -> Vec<Member<'a>> {
     let zones = topology.zones.iter().zip(nics).map(|(zone, nic)| Member {
         name: &zone.name,
         host: &zone.host,
@@ -43,7 +43,7 @@ pub(super) fn members<'a>(topology: &'a Topology, nics: &[&'static Nic]) -> Vec<
 
 impl Member<'_> {
     /// Whether it hangs on this end.
-    pub(super) fn is_at(&self, end: &End) -> bool {
+    pub(super) fn is_at(&self, end: &WireEnd) -> bool {
         *self.host == end.host && *self.wire == end.wire
     }
 }

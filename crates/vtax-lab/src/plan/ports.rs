@@ -7,9 +7,9 @@ use vtax_model::{
     method::Unsupported,
     topology::{Cable, NicName, Topology, Wire},
 };
-use vtax_sys::pci::Address;
+use vtax_sys::pci::PciAddress;
 
-use super::{PlanError, segment::End};
+use super::{PlanError, segment::WireEnd};
 use crate::facts::{Facts, Netdev, NoDevice, PciDevice};
 
 /// A NIC at an end of a wire.
@@ -39,7 +39,7 @@ pub enum NicError {
     NotANic,
     /// One can't be at the end of a cable.
     #[error("it is a virtual function; name its physical function {0}")]
-    Virtual(Address),
+    Virtual(PciAddress),
     /// It carries what the user needs.
     #[error("it must not be taken: {0}; use another NIC")]
     Kept(String),
@@ -129,9 +129,9 @@ pub enum NicError {
 }
 
 /// The NIC of each end that has one.
-pub(super) fn ports(topology: &Topology, facts: &Facts) -> Result<HashMap<End, Port>, PlanError> {
+pub(super) fn ports(topology: &Topology, facts: &Facts) -> Result<HashMap<WireEnd, Port>, PlanError> {
     let mut ports = HashMap::new();
-    let mut taken: BTreeMap<Address, &Wire> = BTreeMap::new();
+    let mut taken: BTreeMap<PciAddress, &Wire> = BTreeMap::new();
     for wire in &topology.wires {
         let Some(Cable(nics)) = &wire.nics else { continue };
         for (host, name) in wire.ends.iter().zip(nics) {
@@ -139,7 +139,7 @@ pub(super) fn ports(topology: &Topology, facts: &Facts) -> Result<HashMap<End, P
             if let Some(other) = taken.insert(port.nic.device, wire) {
                 return Err(nic_error(wire, name, NicError::Twice(other.name.to_string())));
             }
-            ports.insert(End { host: host.clone(), wire: wire.name.clone() }, port);
+            ports.insert(WireEnd { host: host.clone(), wire: wire.name.clone() }, port);
         }
     }
     Ok(ports)

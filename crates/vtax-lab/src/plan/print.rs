@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::{Blueprint, Endpoint, Plan};
-use crate::{guest::seed::Shown, step::LabStep};
+use super::{Blueprint, LabEndpoint, Plan};
+use crate::{guest::seed::SeedText, step::LabStep};
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -12,7 +12,7 @@ impl fmt::Display for Plan {
         for (step, number) in self.steps.iter().zip(1..) {
             writeln!(f, "{number:>width$}  {step}")?;
             if let LabStep::StartGuest { launch, .. } = step {
-                write!(f, "{}", Shown(launch))?;
+                write!(f, "{}", SeedText(launch))?;
             }
         }
         writeln!(f, "endpoints")?;
@@ -32,9 +32,9 @@ impl fmt::Display for Blueprint {
     }
 }
 
-impl fmt::Display for Endpoint {
+impl fmt::Display for LabEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Endpoint { name, method, flavour, address, mtu, stack, .. } = self;
+        let LabEndpoint { name, method, flavour, address, mtu, stack, .. } = self;
         let kind = flavour.map(|flavour| format!(":{flavour}")).unwrap_or_default();
         write!(f, "{name} {address} {method}{kind} mtu {mtu} by ")?;
         for (index, place) in stack.iter().enumerate() {

@@ -10,12 +10,12 @@ pub(super) struct Segment {
     /// Indices of the wires, ascending.
     pub(super) wires: Vec<usize>,
     /// The ends that are not on a switch, in the order of wires.
-    pub(super) ends: Vec<End>,
+    pub(super) ends: Vec<WireEnd>,
 }
 
 /// A host's end of a wire.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct End {
+pub(crate) struct WireEnd {
     pub(crate) host: Name,
     pub(crate) wire: Name,
 }
@@ -40,7 +40,7 @@ pub(super) fn segments(topology: &Topology) -> Result<Vec<Segment>, PlanError> {
     Ok(segments)
 }
 
-fn ends(topology: &Topology, wires: &[usize]) -> Result<Vec<End>, PlanError> {
+fn ends(topology: &Topology, wires: &[usize]) -> Result<Vec<WireEnd>, PlanError> {
     let mut ends = Vec::new();
     for wire in wires.iter().map(|index| &topology.wires[*index]) {
         for name in &wire.ends {
@@ -52,7 +52,7 @@ fn ends(topology: &Topology, wires: &[usize]) -> Result<Vec<End>, PlanError> {
                 why: "there is no such host",
             };
             if !host.ok_or_else(missing)?.switch {
-                ends.push(End { host: name.clone(), wire: wire.name.clone() });
+                ends.push(WireEnd { host: name.clone(), wire: wire.name.clone() });
             }
         }
     }

@@ -10,7 +10,7 @@ use crate::{
     facts::{GuestFacts, InUse, PciFacts, QemuFacts, SystemFacts},
     guest::{
         launch::Boot,
-        qemu::{Program, Version},
+        qemu::{QemuProgram, Version},
     },
 };
 
@@ -31,7 +31,7 @@ pub(crate) fn facts() -> Facts {
 }
 
 fn guest_facts() -> GuestFacts {
-    let program = Program { path: "/usr/bin/qemu-system-x86_64".into(), version: Version { major: 10, minor: 0 } };
+    let program = QemuProgram { path: "/usr/bin/qemu-system-x86_64".into(), version: Version { major: 10, minor: 0 } };
     let devices = ["virtio-net-pci", "e1000e", "igb", "vmxnet3", "rtl8139"].map(str::to_owned).into();
     let no_kvm = Some("there is no /dev/kvm".to_owned());
     let system = |driver: &str| SystemFacts {
@@ -164,7 +164,7 @@ fn a_wire_with_a_rate() {
     assert!(super::plan(&topology(TWO_HOSTS), &facts).is_ok());
 }
 
-fn path(plan: &Plan, from: &Endpoint, to: &Endpoint) -> String {
+fn path(plan: &Plan, from: &LabEndpoint, to: &LabEndpoint) -> String {
     let places = plan.blueprint.path(from, to).expect("a wire joins them");
     places.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
@@ -320,7 +320,7 @@ proptest! {
             match step {
                 LabStep::CreateLink { at, kind, .. } => {
                     prop_assert_eq!(links.insert(at.clone(), 0), None);
-                    if let crate::step::NewLink::Veth { peer } = kind {
+                    if let crate::step::LinkRecipe::Veth { peer } = kind {
                         prop_assert_eq!(links.insert(peer.clone(), 0), None);
                     }
                 }

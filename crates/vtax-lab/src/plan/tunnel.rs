@@ -13,7 +13,7 @@ use vtax_model::{
 
 use super::{
     PlanError, Uplink,
-    segment::{End, Segment},
+    segment::{Segment, WireEnd},
 };
 
 /// A tunnel as one of its zones sees it.
@@ -43,17 +43,17 @@ pub(crate) enum Far {
 
 /// Two ends; the first is a zone's, the second a zone's or the host's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Pair {
-    pub(super) ends: [End; 2],
+pub(super) struct TunnelEnds {
+    pub(super) ends: [WireEnd; 2],
     pub(super) near: Name,
     pub(super) far: Option<Name>,
 }
 
 /// The tunnels of all segments. The number of a tunnel is its place in this list plus one.
-pub(super) fn pairs(topology: &Topology, segments: &[Segment]) -> Result<Vec<Pair>, PlanError> {
+pub(super) fn pairs(topology: &Topology, segments: &[Segment]) -> Result<Vec<TunnelEnds>, PlanError> {
     let mut pairs = Vec::new();
     for segment in segments {
-        let zones_at: Vec<(&End, Vec<&Zone>)> =
+        let zones_at: Vec<(&WireEnd, Vec<&Zone>)> =
             segment.ends.iter().map(|end| (end, tunnel_zones(topology, end))).collect();
         for (index, (end, zones)) in zones_at.iter().enumerate() {
             let Some(zone) = zones.first() else { continue };
@@ -61,7 +61,7 @@ pub(super) fn pairs(topology: &Topology, segments: &[Segment]) -> Result<Vec<Pai
             let (far_end, partners) = &zones_at[far];
             // The end that comes first made the pairs of both.
             let unpaired = if far < index { partners.len().min(zones.len()) } else { 0 };
-            pairs.extend(zones.iter().enumerate().skip(unpaired).map(|(nth, zone)| Pair {
+            pairs.extend(zones.iter().enumerate().skip(unpaired).map(|(nth, zone)| TunnelEnds {
                 ends: [(*end).clone(), (*far_end).clone()],
                 near: zone.name.clone(),
                 far: partners.get(nth).map(|partner| partner.name.clone()),
@@ -71,13 +71,13 @@ pub(super) fn pairs(topology: &Topology, segments: &[Segment]) -> Result<Vec<Pai
     Ok(pairs)
 }
 
-fn tunnel_zones<'a>(topology: &'a Topology, end: &End) -> Vec<&'a Zone> {
+fn tunnel_zones<'a>(topology: &'a Topology, end: &WireEnd) -> Vec<&'a Zone> {
     let here = |zone: &&Zone| zone.host == end.host && zone.wire == end.wire && zone.method == IoMethod::Vxlan;
     topology.zones.iter().filter(here).collect()
 }
 
 /// The end that the tunnels of the end `index` lead to.
-fn other_end(index: usize, zone: &Zone, zones_at: &[(&End, Vec<&Zone>)]) -> Result<usize, PlanError> {
+fn other_end(index: usize, zone: &Zone, zones_at: &[(&WireEnd, Vec<&Zone>)]) -> Result<usize, PlanError> {
     let others = || (0..zones_at.len()).filter(|other| zones_at[*other].0.host != zones_at[index].0.host);
     let with_tunnels: Vec<usize> = others().filter(|other| !zones_at[*other].1.is_empty()).collect();
     let all: Vec<usize> = others().collect();

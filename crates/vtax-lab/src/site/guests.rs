@@ -10,7 +10,7 @@ use vtax_sys::{netns::Outlive, process::ProcessId};
 use super::{Receipt, Site};
 use crate::{
     error::LabError,
-    guest::{launch::Launch, process::Qemu, threads::Pins},
+    guest::{launch::Launch, process::Qemu, threads::GuestPins},
     processes,
 };
 
@@ -34,7 +34,7 @@ impl Site {
     }
 
     /// It outlives this process, as the namespaces do: whoever undoes the journal ends it.
-    pub(super) fn start_guest(&mut self, host: &Name, launch: &Launch, pins: &Pins) -> Result<Receipt, LabError> {
+    pub(super) fn start_guest(&mut self, host: &Name, launch: &Launch, pins: &GuestPins) -> Result<Receipt, LabError> {
         fs::create_dir_all(&launch.directory).map_err(LabError::file("create", &launch.directory))?;
         let namespace = self.namespace(host)?;
         let queues = self.open_queues(host, launch)?;

@@ -14,7 +14,7 @@ use vtax_sys::{
     SysError,
     netlink::{IfName, Link, LinkChange, Rtnl, Vf},
     netns::NetNs,
-    pci::{Address, PciError, Tree},
+    pci::{PciAddress, PciError, PciTree},
 };
 
 use super::{Site, kernel_name};
@@ -32,9 +32,9 @@ const MODULE: Duration = Duration::from_secs(5);
 const GLANCE: Duration = Duration::from_millis(20);
 
 impl Site {
-    pub(super) fn take_nic(&mut self, device: Address, at: &Place, mtu: Mtu) -> Result<(), LabError> {
+    pub(super) fn take_nic(&mut self, device: PciAddress, at: &Place, mtu: Mtu) -> Result<(), LabError> {
         let wrong = LabError::kernel(device);
-        let found = Tree::live().await_netdev(device, PATIENCE).map_err(&wrong)?;
+        let found = PciTree::live().await_netdev(device, PATIENCE).map_err(&wrong)?;
         let (found, name): (IfName, IfName) = (found.parse().map_err(&wrong)?, kernel_name(at)?);
         let target = self.namespace(&at.namespace)?;
         let mut own = Rtnl::open().map_err(&wrong)?;
@@ -47,18 +47,18 @@ impl Site {
     /// Nothing is recorded of a function: its link goes with its driver.
     pub(super) fn return_nic(
         &mut self,
-        device: Address,
+        device: PciAddress,
         at: &Place,
         was: Option<&LinkState>,
     ) -> Result<Undone, LabError> {
         let Some(was) = was else { return Ok(Undone::Contained) };
         let wrong = LabError::kernel(device);
         let mut undone = Undone::AlreadyGone;
-        if Tree::live().netdev(device).is_none() {
+        if PciTree::live().netdev(device).is_none() {
             self.fetch(at, was)?;
             undone = Undone::Reverted;
         }
-        let found = Tree::live().await_netdev(device, PATIENCE).map_err(&wrong)?;
+        let found = PciTree::live().await_netdev(device, PATIENCE).map_err(&wrong)?;
         let changed = restore(&found, was).map_err(&wrong)?;
         Ok(if changed { Undone::Reverted } else { undone })
     }
@@ -83,12 +83,12 @@ impl Site {
     /// `functions`: where they must be, if something relies on it.
     pub(super) fn create_vfs(
         &mut self,
-        device: Address,
+        device: PciAddress,
         at: Option<&Place>,
         count: u32,
-        functions: Option<&[Address]>,
+        functions: Option<&[PciAddress]>,
     ) -> Result<(), LabError> {
-        let (tree, wrong) = (Tree::live(), LabError::kernel(device));
+        let (tree, wrong) = (PciTree::live(), LabError::kernel(device));
         let (mut rtnl, link) = self.physical(device, at)?;
         let running = rtnl.existing_link(&link).map_err(&wrong)?.running;
         // Without a driver by itself: those for guests never get a link then.
@@ -104,14 +104,14 @@ impl Site {
         if there == functions {
             return Ok(());
         }
-        let list = |addresses: &[Address]| addresses.iter().map(Address::to_string).collect::<Vec<_>>().join(" ");
+        let list = |addresses: &[PciAddress]| addresses.iter().map(PciAddress::to_string).collect::<Vec<_>>().join(" ");
         let (wanted, found) = (list(functions), list(&there));
         Err(LabError::Moved { device, wanted, found })
     }
 
     /// One that no driver takes stays without, as the kernel leaves it.
-    pub(super) fn probe_vfs(&mut self, device: Address, mtu: Option<Mtu>) -> Result<(), LabError> {
-        let (tree, wrong) = (Tree::live(), LabError::kernel(device));
+    pub(super) fn probe_vfs(&mut self, device: PciAddress, mtu: Option<Mtu>) -> Result<(), LabError> {
+        let (tree, wrong) = (PciTree::live(), LabError::kernel(device));
         // Before, as the driver's module may only just be loading: it takes them when it comes.
         tree.set_autoprobe(device, true).map_err(&wrong)?;
         let functions = tree.device(device).map_err(&wrong)?.map(|found| found.virtfns).unwrap_or_default();
@@ -131,8 +131,8 @@ impl Site {
     }
 
     /// Ours are those of the number that we made: others have been made since by somebody else.
-    pub(super) fn destroy_vfs(&mut self, device: Address, made: u32, autoprobe: bool) -> Result<Undone, LabError> {
-        let (tree, wrong) = (Tree::live(), LabError::kernel(device));
+    pub(super) fn destroy_vfs(&mut self, device: PciAddress, made: u32, autoprobe: bool) -> Result<Undone, LabError> {
+        let (tree, wrong) = (PciTree::live(), LabError::kernel(device));
         let Some(found) = tree.device(device).map_err(&wrong)? else { return Ok(Undone::AlreadyGone) };
         let Some(sriov) = found.sriov else { return Ok(Undone::AlreadyGone) };
         let undone = match sriov.num {
@@ -151,7 +151,7 @@ impl Site {
 
     pub(super) fn configure_vf(
         &mut self,
-        device: Address,
+        device: PciAddress,
         at: Option<&Place>,
         index: u32,
         set: &VfSettings,
@@ -169,7 +169,7 @@ impl Site {
     /// Drivers accept what they don't do.
     pub(super) fn has_vf(
         &mut self,
-        device: Address,
+        device: PciAddress,
         at: Option<&Place>,
         index: u32,
         set: &VfSettings,
@@ -181,7 +181,7 @@ impl Site {
 
     pub(super) fn lend_vf(&mut self, at: &Place, function: &LentVf) -> Result<(), LabError> {
         let LentVf { pf, index, device, driver, set, .. } = function;
-        let (tree, wrong) = (Tree::live(), LabError::kernel(device));
+        let (tree, wrong) = (PciTree::live(), LabError::kernel(device));
         tree.rebind(*device, None, None, PATIENCE).map_err(&wrong)?;
         self.configure_vf(*pf, Some(at), *index, set)?;
         match driver == VFIO {
@@ -197,7 +197,7 @@ impl Site {
         let kept = self.keep_vf(*pf, at, *index, settings)?;
         if kept {
             // Its driver reads its address only when it takes it.
-            Tree::live().rebind(*device, None, None, PATIENCE).map_err(LabError::kernel(device))?;
+            PciTree::live().rebind(*device, None, None, PATIENCE).map_err(LabError::kernel(device))?;
         }
         let returned = self.return_device(*device, driver)?;
         // Its driver has told the NIC of the address since, which may not have known it before.
@@ -206,7 +206,7 @@ impl Site {
     }
 
     /// Whether there was anything to change.
-    fn keep_vf(&mut self, device: Address, at: &Place, index: u32, was: &VfSettings) -> Result<bool, LabError> {
+    fn keep_vf(&mut self, device: PciAddress, at: &Place, index: u32, was: &VfSettings) -> Result<bool, LabError> {
         let (mut rtnl, link) = self.physical(device, Some(at))?;
         let found = VfSettings::found(&function(&mut rtnl, &link, device, index)?);
         if was.missing_in(&found).is_none() {
@@ -217,9 +217,9 @@ impl Site {
     }
 
     /// The link of a NIC, and a connection to where it is.
-    fn physical(&mut self, device: Address, at: Option<&Place>) -> Result<(Rtnl, IfName), LabError> {
+    fn physical(&mut self, device: PciAddress, at: Option<&Place>) -> Result<(Rtnl, IfName), LabError> {
         let wrong = LabError::kernel(device);
-        let here = Tree::live().netdev(device);
+        let here = PciTree::live().netdev(device);
         match (here, at) {
             (Some(name), _) => Ok((Rtnl::open().map_err(&wrong)?, name.parse().map_err(&wrong)?)),
             (None, Some(at)) => {
@@ -230,12 +230,12 @@ impl Site {
         }
     }
 
-    pub(super) fn assign_device(&mut self, device: Address) -> Result<(), LabError> {
-        Tree::live().bind(device, Some(VFIO), PATIENCE).map_err(LabError::kernel(device))
+    pub(super) fn assign_device(&mut self, device: PciAddress) -> Result<(), LabError> {
+        PciTree::live().bind(device, Some(VFIO), PATIENCE).map_err(LabError::kernel(device))
     }
 
-    pub(super) fn return_device(&mut self, device: Address, was: &DriverState) -> Result<Undone, LabError> {
-        let (tree, wrong) = (Tree::live(), LabError::kernel(device));
+    pub(super) fn return_device(&mut self, device: PciAddress, was: &DriverState) -> Result<Undone, LabError> {
+        let (tree, wrong) = (PciTree::live(), LabError::kernel(device));
         let Some(found) = tree.device(device).map_err(&wrong)? else { return Ok(Undone::AlreadyGone) };
         let same = found.driver == was.driver && found.driver_override == was.driver_override;
         if !same {
@@ -270,13 +270,13 @@ fn restore(found: &str, was: &LinkState) -> Result<bool, SysError> {
     Ok(true)
 }
 
-fn function(rtnl: &mut Rtnl, link: &IfName, device: Address, index: u32) -> Result<Vf, LabError> {
+fn function(rtnl: &mut Rtnl, link: &IfName, device: PciAddress, index: u32) -> Result<Vf, LabError> {
     let functions = rtnl.vfs(link).map_err(LabError::kernel(device))?;
     let found = functions.into_iter().find(|function| function.index == index);
     found.ok_or(LabError::VfRefused { device, index, what: "function at all" })
 }
 
-fn await_carrier(rtnl: &mut Rtnl, link: &IfName, device: Address) -> Result<(), LabError> {
+fn await_carrier(rtnl: &mut Rtnl, link: &IfName, device: PciAddress) -> Result<(), LabError> {
     let until = Instant::now() + PATIENCE;
     loop {
         let now: Link = rtnl.existing_link(link).map_err(LabError::kernel(device))?;

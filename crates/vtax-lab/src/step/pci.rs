@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use vtax_model::{guest::Mac, vf::VfOptions};
 use vtax_sys::{
     netlink::{MacAddr, Vf, VfChange},
-    pci::Address,
+    pci::PciAddress,
 };
 
 use crate::facts::{Netdev, PciDevice};
@@ -19,11 +19,11 @@ pub(crate) const VFIO: &str = "vfio-pci";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LentVf {
     /// The NIC that it is of.
-    pub pf: Address,
+    pub pf: PciAddress,
     /// Which one of it.
     pub index: u32,
     /// Itself.
-    pub device: Address,
+    pub device: PciAddress,
     /// Who is to drive it here.
     pub driver: String,
     /// What it is kept to.

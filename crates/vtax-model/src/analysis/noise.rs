@@ -18,7 +18,7 @@ const FEWEST_ROUNDS: usize = 6;
 /// A cause of noise.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
-pub enum Cause {
+pub enum NoiseCause {
     /// Too few rounds to show anything.
     FewRounds(usize),
     /// BBR paces the stream by its own guess of what the path can do; segments sent again, over all samples.
@@ -40,16 +40,16 @@ pub enum Cause {
 }
 
 /// The causes that are known of a cell, the likeliest first.
-pub fn causes(document: &ResultDocument, record: &CellRecord) -> Vec<Cause> {
+pub fn causes(document: &ResultDocument, record: &CellRecord) -> Vec<NoiseCause> {
     let pairs = record.tax.as_ref().map(|tax| tax.pairs);
     let disturbance = &document.disturbance;
-    let share = |share: f64, cause: fn(f64) -> Cause| (share > NOTABLE).then(|| cause(share));
-    let mut causes: Vec<Cause> = [
-        pairs.filter(|pairs| *pairs < FEWEST_ROUNDS).map(Cause::FewRounds),
+    let share = |share: f64, cause: fn(f64) -> NoiseCause| (share > NOTABLE).then(|| cause(share));
+    let mut causes: Vec<NoiseCause> = [
+        pairs.filter(|pairs| *pairs < FEWEST_ROUNDS).map(NoiseCause::FewRounds),
         bbr(document, record),
-        share(disturbance.other_programs.unwrap_or(0.0), Cause::OtherPrograms),
-        share(disturbance.stolen.unwrap_or(0.0), Cause::Stolen),
-        share(disturbance.guests_waited.unwrap_or(0.0), Cause::GuestsWaited),
+        share(disturbance.other_programs.unwrap_or(0.0), NoiseCause::OtherPrograms),
+        share(disturbance.stolen.unwrap_or(0.0), NoiseCause::Stolen),
+        share(disturbance.guests_waited.unwrap_or(0.0), NoiseCause::GuestsWaited),
         idle(document, record),
     ]
     .into_iter()
@@ -59,10 +59,10 @@ pub fn causes(document: &ResultDocument, record: &CellRecord) -> Vec<Cause> {
     causes
 }
 
-fn bbr(document: &ResultDocument, record: &CellRecord) -> Option<Cause> {
+fn bbr(document: &ResultDocument, record: &CellRecord) -> Option<NoiseCause> {
     let bulk = !record.cell.workload.kind().is_transactions() && record.cell.transport == Transport::Tcp;
     let retransmits = record.summary.as_ref().map_or(0, |summary| summary.retransmits);
-    (bulk && congestion_control(document, record).starts_with("bbr")).then_some(Cause::Bbr(retransmits))
+    (bulk && congestion_control(document, record).starts_with("bbr")).then_some(NoiseCause::Bbr(retransmits))
 }
 
 /// Of the end that sends: what was chosen, else its machine's.
@@ -81,55 +81,57 @@ fn congestion_control<'a>(document: &'a ResultDocument, record: &'a CellRecord) 
 
 /// Only where CPUs have time to sleep: while they wait for a transaction. A halted CPU of a virtual machine is woken
 /// by the hypervisor, whatever states it shows to its guest.
-fn idle(document: &ResultDocument, record: &CellRecord) -> Option<Cause> {
+fn idle(document: &ResultDocument, record: &CellRecord) -> Option<NoiseCause> {
     let environment = &document.environment;
     let deepest = environment.deepest_idle_us;
     let virtual_cpus = !matches!(environment.hypervisor.as_str(), "" | "none");
     let sleeps = deepest.is_some_and(|us| us >= DEEP_IDLE_US) || virtual_cpus;
     let waits = record.cell.workload.kind().is_transactions() && record.cell.options.idle == Idle::System;
-    (sleeps && waits).then_some(Cause::Idle(deepest.filter(|us| *us >= DEEP_IDLE_US)))
+    (sleeps && waits).then_some(NoiseCause::Idle(deepest.filter(|us| *us >= DEEP_IDLE_US)))
 }
 
-fn of_datagrams(summary: &SummaryRecord) -> impl Iterator<Item = Cause> {
+fn of_datagrams(summary: &SummaryRecord) -> impl Iterator<Item = NoiseCause> {
     let SummaryRecord { socket_drops, lost_share, reordered, .. } = *summary;
     let causes = [
-        (socket_drops > 0 && lost_share > MUCH_LOST).then_some(Cause::SocketDrops(socket_drops)),
-        (socket_drops == 0 && lost_share > MUCH_LOST).then_some(Cause::Lost(lost_share)),
-        (reordered > 0).then_some(Cause::Reordered(reordered)),
+        (socket_drops > 0 && lost_share > MUCH_LOST).then_some(NoiseCause::SocketDrops(socket_drops)),
+        (socket_drops == 0 && lost_share > MUCH_LOST).then_some(NoiseCause::Lost(lost_share)),
+        (reordered > 0).then_some(NoiseCause::Reordered(reordered)),
     ];
     causes.into_iter().flatten()
 }
 
-impl Cause {
+impl NoiseCause {
     /// What is the matter, as a part of a sentence that is true of all cells of a kind: without their counts.
     pub fn why(self) -> String {
         let percent = |share: f64| format!("{:.1} %", share * 1e2);
         match self {
-            Cause::FewRounds(rounds) => format!("{rounds} rounds are too few to show any difference"),
-            Cause::Bbr(0) => "BBR paces the stream by its own guess of the path's rate".into(),
-            Cause::Bbr(_) => "BBR paces the stream by its own guess of the path's rate, and sent segments again".into(),
-            Cause::OtherPrograms(share) => format!("other programs took {} of the CPUs", percent(share)),
-            Cause::Stolen(share) => format!("the hypervisor gave {} of the CPUs to others", percent(share)),
-            Cause::GuestsWaited(share) => format!("guests waited for a CPU {} of the time", percent(share)),
-            Cause::Idle(Some(us)) => format!("CPUs sleep between packets, and waking one takes up to {us} µs"),
-            Cause::Idle(None) => "CPUs sleep between packets, and the hypervisor has to wake them".into(),
-            Cause::SocketDrops(_) => "datagrams found a socket's buffer full".into(),
-            Cause::Lost(_) => "datagrams were lost".into(),
-            Cause::Reordered(_) => "datagrams were overtaken by later ones".into(),
+            NoiseCause::FewRounds(rounds) => format!("{rounds} rounds are too few to show any difference"),
+            NoiseCause::Bbr(0) => "BBR paces the stream by its own guess of the path's rate".into(),
+            NoiseCause::Bbr(_) => {
+                "BBR paces the stream by its own guess of the path's rate, and sent segments again".into()
+            }
+            NoiseCause::OtherPrograms(share) => format!("other programs took {} of the CPUs", percent(share)),
+            NoiseCause::Stolen(share) => format!("the hypervisor gave {} of the CPUs to others", percent(share)),
+            NoiseCause::GuestsWaited(share) => format!("guests waited for a CPU {} of the time", percent(share)),
+            NoiseCause::Idle(Some(us)) => format!("CPUs sleep between packets, and waking one takes up to {us} µs"),
+            NoiseCause::Idle(None) => "CPUs sleep between packets, and the hypervisor has to wake them".into(),
+            NoiseCause::SocketDrops(_) => "datagrams found a socket's buffer full".into(),
+            NoiseCause::Lost(_) => "datagrams were lost".into(),
+            NoiseCause::Reordered(_) => "datagrams were overtaken by later ones".into(),
         }
     }
 
     /// What would remove it.
     pub fn remedy(self) -> &'static str {
         match self {
-            Cause::FewRounds(_) => "more rounds: --samples",
-            Cause::Bbr(_) => "--congestion cubic",
-            Cause::OtherPrograms(_) => "stop them",
-            Cause::Stolen(_) => "a machine with CPUs of its own",
-            Cause::GuestsWaited(_) => "fewer guests or more CPUs",
-            Cause::Idle(_) => "--idle poll",
-            Cause::SocketDrops(_) | Cause::Lost(_) => "a lower rate: --bitrate",
-            Cause::Reordered(_) => "both ends on CPUs of one's choice: --pin",
+            NoiseCause::FewRounds(_) => "more rounds: --samples",
+            NoiseCause::Bbr(_) => "--congestion cubic",
+            NoiseCause::OtherPrograms(_) => "stop them",
+            NoiseCause::Stolen(_) => "a machine with CPUs of its own",
+            NoiseCause::GuestsWaited(_) => "fewer guests or more CPUs",
+            NoiseCause::Idle(_) => "--idle poll",
+            NoiseCause::SocketDrops(_) | NoiseCause::Lost(_) => "a lower rate: --bitrate",
+            NoiseCause::Reordered(_) => "both ends on CPUs of one's choice: --pin",
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::{
     guest::Accelerator,
     measurement::{EndReport, FileReport, MachineCpu, SessionCpu, ThreadCpu},
     method::Unsupported,
-    result::{Disturbance, Unit},
+    result::{CostUnit, Disturbance},
     run::{EndRecord, Environment, GuestCpu, HostCpu, PairRecord, Placement, RunHeader, SliceFigures, UnavailableRow},
     stats::Verdict,
     study::{SamplingPlan, Study},
@@ -343,7 +343,7 @@ fn each_metric_of_a_cell_has_its_tax_and_the_first_is_the_one_it_is_judged_by() 
     assert_eq!(bridge.tax.as_ref(), bridge.taxes.first());
     let cpu = bridge.tax_of(Metric::Cpu).expect("threads");
     let delta = cpu.delta.expect("a time");
-    assert_eq!((cpu.verdict, delta.unit), (Verdict::Slower, Unit::Microseconds));
+    assert_eq!((cpu.verdict, delta.unit), (Verdict::Slower, CostUnit::Microseconds));
     assert!((delta.baseline - 10.0).abs() < 0.1 && (delta.delta - 10.0).abs() < 0.1, "{delta:?}");
     let floors = document.noise_floor.iter().filter(|floor| floor.of == Metric::Cpu).count();
     assert_eq!((floors, document.noise_floor.len()), (16, 32), "eight blocks by each instrument and metric");
@@ -367,7 +367,7 @@ fn a_cost_in_time_agrees_with_its_ratio() {
     let delta = stream.tax.as_ref().and_then(|tax| tax.delta).expect("a time");
     // 8,000 Mb/s are 1,024 ns per KB, and a fifth more of that is 204.8 ns.
     assert!((delta.baseline - 1024.0).abs() < 10.0 && (delta.delta - 204.8).abs() < 10.0, "{delta:?}");
-    assert_eq!(delta.unit, Unit::NanosecondsPerKb);
+    assert_eq!(delta.unit, CostUnit::NanosecondsPerKb);
     let level = stream.summary.as_ref().and_then(|summary| summary.ns_per_kb).expect("a stream");
     assert!((level.mean - 1.2 * 1024.0).abs() < 10.0, "{level:?}");
 }

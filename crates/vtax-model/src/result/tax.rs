@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     cell::Instrument,
     run::Figures,
-    stats::{Direction, Verdict},
+    stats::{Preference, Verdict},
     units::Mtu,
     workload::{TestKind, Transport},
 };
@@ -40,10 +40,10 @@ impl Metric {
     }
 
     /// What is good in it.
-    pub fn direction(self) -> Direction {
+    pub fn direction(self) -> Preference {
         match self {
-            Metric::Rtt | Metric::Real | Metric::Cpu => Direction::LowerIsBetter,
-            Metric::Goodput => Direction::HigherIsBetter,
+            Metric::Rtt | Metric::Real | Metric::Cpu => Preference::LowerIsBetter,
+            Metric::Goodput => Preference::HigherIsBetter,
         }
     }
 
@@ -59,11 +59,11 @@ impl Metric {
     }
 
     /// The unit in which a cost is told.
-    pub fn unit(self, test: TestKind) -> Unit {
+    pub fn unit(self, test: TestKind) -> CostUnit {
         match (self, test.is_transactions()) {
-            (Metric::Rtt, _) | (Metric::Cpu, true) => Unit::Microseconds,
-            (Metric::Goodput, _) | (Metric::Cpu, false) => Unit::NanosecondsPerKb,
-            (Metric::Real, _) => Unit::Seconds,
+            (Metric::Rtt, _) | (Metric::Cpu, true) => CostUnit::Microseconds,
+            (Metric::Goodput, _) | (Metric::Cpu, false) => CostUnit::NanosecondsPerKb,
+            (Metric::Real, _) => CostUnit::Seconds,
         }
     }
 
@@ -75,8 +75,8 @@ impl Metric {
     /// A ratio of two values as the ratio of their costs: half the goodput takes twice the time.
     pub fn cost_ratio(self, ratio: f64) -> f64 {
         match self.direction() {
-            Direction::LowerIsBetter => ratio,
-            Direction::HigherIsBetter => ratio.recip(),
+            Preference::LowerIsBetter => ratio,
+            Preference::HigherIsBetter => ratio.recip(),
         }
     }
 }
@@ -88,7 +88,7 @@ pub fn ns_per_kb(goodput_mbps: f64) -> f64 {
 
 /// What a cost is told in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Unit {
+pub enum CostUnit {
     /// µs for a transaction.
     #[serde(rename = "us")]
     Microseconds,
@@ -114,7 +114,7 @@ pub struct Delta {
     /// Upper end of its 95 % interval, from the ratio's.
     pub delta_high: f64,
     /// Of all of these.
-    pub unit: Unit,
+    pub unit: CostUnit,
 }
 
 /// A cell against its baseline cell by one metric, paired round by round.

@@ -7,7 +7,7 @@ use crate::{
     cell::{Arm, Block, Instrument, Turn},
     result::Metric,
     stats::{
-        Direction, Pair,
+        Pair, Preference,
         planning::{MOST_ROUNDS, least_rounds, noise, rounds_to_show, smallest_shown},
     },
     study::Row,
@@ -38,12 +38,12 @@ pub struct Forecast {
     pub seconds: Option<f64>,
     /// The smallest difference of each test that can be shown in four of five such runs; of the test's noisiest
     /// block.
-    pub shown: Vec<Shown>,
+    pub shown: Vec<Resolution>,
 }
 
 /// The smallest difference of a test that can be shown.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Shown {
+pub struct Resolution {
     /// The protocol.
     pub transport: Transport,
     /// The test.
@@ -206,7 +206,7 @@ impl Experience {
         let needed = |noise: f64| rounds_to_show(asked.log(), noise, comparisons);
         let all: Option<Vec<u32>> = self.noises_of(header).into_values().map(needed).collect();
         all.and_then(|all| all.into_iter().max()).ok_or_else(|| {
-            let smallest = |shown: &Shown| shown.smallest.unwrap_or(f64::INFINITY);
+            let smallest = |shown: &Resolution| shown.smallest.unwrap_or(f64::INFINITY);
             let worst = self.shown(header, MOST_ROUNDS).iter().map(smallest).fold(0.0, f64::max);
             Unreachable::TooNoisy { asked, run: self.run.clone(), shown: worst.is_finite().then_some(worst) }
         })
@@ -241,7 +241,7 @@ impl Experience {
         answering.filter_map(|block| Some((block, *self.noise.get(&block)?))).collect()
     }
 
-    fn shown(&self, header: &RunHeader, rounds: u32) -> Vec<Shown> {
+    fn shown(&self, header: &RunHeader, rounds: u32) -> Vec<Resolution> {
         let comparisons = header.family(header.study.answering());
         let mut worst: BTreeMap<(Transport, TestKind), f64> = BTreeMap::new();
         for (block, noise) in self.noises_of(header) {
@@ -249,7 +249,7 @@ impl Experience {
             let known = worst.entry((block.transport, block.test)).or_insert(0.0);
             *known = known.max(smallest);
         }
-        let shown = |((transport, test), log): ((Transport, TestKind), f64)| Shown {
+        let shown = |((transport, test), log): ((Transport, TestKind), f64)| Resolution {
             transport,
             test,
             smallest: (log < 2f64.ln()).then(|| Metric::of(test).worse(log)),
@@ -263,8 +263,8 @@ impl Metric {
     /// bandwidth.
     fn worse(self, log: f64) -> f64 {
         match self.direction() {
-            Direction::LowerIsBetter => log.exp_m1(),
-            Direction::HigherIsBetter => -(-log).exp_m1(),
+            Preference::LowerIsBetter => log.exp_m1(),
+            Preference::HigherIsBetter => -(-log).exp_m1(),
         }
     }
 }

@@ -1,15 +1,15 @@
 //! How far two figures are apart, whichever is the larger.
 
-use super::Direction;
+use super::Preference;
 
 /// A difference without a sign, as the logarithm of a ratio: a factor of 2 is as far as a factor of 1/2.
 ///
 /// As a share it depends on the side: a factor of 2 is a gain of 100 % and a loss of 50 %. A loss can never
 /// reach 100 %.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
-pub struct Difference(f64);
+pub struct LogDifference(f64);
 
-impl Difference {
+impl LogDifference {
     /// Twice as much, or half.
     pub const FACTOR_OF_TWO: Self = Self(std::f64::consts::LN_2);
 
@@ -39,10 +39,10 @@ impl Difference {
     }
 
     /// As the share by which a figure gets worse: times grow, rates shrink.
-    pub fn cost(self, direction: Direction) -> f64 {
+    pub fn cost(self, direction: Preference) -> f64 {
         match direction {
-            Direction::LowerIsBetter => self.gain(),
-            Direction::HigherIsBetter => self.loss(),
+            Preference::LowerIsBetter => self.gain(),
+            Preference::HigherIsBetter => self.loss(),
         }
     }
 }
@@ -53,17 +53,17 @@ mod tests {
 
     #[test]
     fn a_factor_is_as_far_either_way_and_differs_as_a_share() {
-        assert_eq!(Difference::of_ratio(2.0), Difference::of_ratio(0.5));
-        assert_eq!(Difference::of_ratio(0.5), Difference::FACTOR_OF_TWO);
-        assert!((Difference::of_ratio(2.0).cost(Direction::LowerIsBetter) - 1.0).abs() < 1e-12);
-        assert!((Difference::of_ratio(2.0).cost(Direction::HigherIsBetter) - 0.5).abs() < 1e-12);
+        assert_eq!(LogDifference::of_ratio(2.0), LogDifference::of_ratio(0.5));
+        assert_eq!(LogDifference::of_ratio(0.5), LogDifference::FACTOR_OF_TWO);
+        assert!((LogDifference::of_ratio(2.0).cost(Preference::LowerIsBetter) - 1.0).abs() < 1e-12);
+        assert!((LogDifference::of_ratio(2.0).cost(Preference::HigherIsBetter) - 0.5).abs() < 1e-12);
     }
 
     /// B2 of the review: "could show ≥ 174 %" was printed of a bandwidth.
     #[test]
     fn a_loss_of_bandwidth_never_reaches_a_hundred_percent() {
-        let told = Difference::of_ratio(2.74).cost(Direction::HigherIsBetter);
+        let told = LogDifference::of_ratio(2.74).cost(Preference::HigherIsBetter);
         assert!((told - 0.635).abs() < 1e-3, "{told}");
-        assert!(Difference::of_log(30.0).loss() < 1.0);
+        assert!(LogDifference::of_log(30.0).loss() < 1.0);
     }
 }

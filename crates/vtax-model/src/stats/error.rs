@@ -38,7 +38,7 @@ pub enum StatsError {
         /// Which pair, counted from 1.
         number: usize,
         /// Which side of the pair.
-        arm: Arm,
+        arm: Side,
         /// What it is.
         value: f64,
     },
@@ -78,14 +78,14 @@ pub enum StatsError {
 
 /// A side of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arm {
+pub enum Side {
     /// What is compared with.
     Baseline,
     /// What is compared.
     Cell,
 }
 
-impl fmt::Display for Arm {
+impl fmt::Display for Side {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Baseline => "baseline",

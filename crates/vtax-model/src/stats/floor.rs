@@ -5,8 +5,8 @@
 //! condition of a verdict: a comparison's own interval already has its own noise in it, and a floor beside a
 //! noisy baseline would deny differences that are plain to see.
 
-use super::paired::{Estimate, estimate};
-use super::{Confidence, Difference, PValue, Pair, Significance, StatsError, resampled, signed_rank};
+use super::paired::{RatioEstimate, estimate};
+use super::{Confidence, LogDifference, PValue, Pair, Significance, StatsError, resampled, signed_rank};
 
 /// What the baseline measured twice says about the machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,7 +18,7 @@ pub struct NoiseFloor {
     /// Upper end of its interval.
     pub high: f64,
     /// The far end of the interval.
-    pub floor: Difference,
+    pub floor: LogDifference,
     /// Of the signed-rank test of A' against A.
     pub p: PValue,
     /// Of each round.
@@ -28,8 +28,8 @@ pub struct NoiseFloor {
 impl NoiseFloor {
     /// From the pairs (A, A') of two rounds or more: A as the baseline, A' as the cell.
     pub fn of(pairs: &[Pair], confidence: Confidence) -> Result<Self, StatsError> {
-        let Estimate { ratio, low, high, log_ratios, .. } = estimate(pairs, confidence)?;
-        let [below, above] = [low, high].map(Difference::of_ratio);
+        let RatioEstimate { ratio, low, high, log_ratios, .. } = estimate(pairs, confidence)?;
+        let [below, above] = [low, high].map(LogDifference::of_ratio);
         let floor = if below > above { below } else { above };
         let p = signed_rank::p_value(&log_ratios);
         Ok(Self { ratio, low, high, floor, p, log_ratios })
@@ -48,12 +48,12 @@ impl NoiseFloor {
 
     /// Whether a ratio is no farther from "the same" than the baseline may be from itself.
     pub fn covers(&self, ratio: f64) -> bool {
-        Difference::of_ratio(ratio) <= self.floor
+        LogDifference::of_ratio(ratio) <= self.floor
     }
 
     /// The smallest difference that `pairs` rounds as noisy as the baseline's show at
     /// `significance` in four of five studies. None if so few rounds can show no difference, however large.
-    pub fn smallest_shown(&self, pairs: usize, significance: Significance) -> Option<Difference> {
+    pub fn smallest_shown(&self, pairs: usize, significance: Significance) -> Option<LogDifference> {
         resampled::smallest_shown(&self.log_ratios, pairs, significance)
     }
 }

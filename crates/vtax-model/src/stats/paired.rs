@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::walsh::Centre;
 use super::{
-    Arm, Confidence, Difference, Direction, PValue, Significance, StatsError, resampled, signed_rank, student,
+    Confidence, LogDifference, PValue, Preference, Side, Significance, StatsError, resampled, signed_rank, student,
 };
 
 /// Keeps the exponential of a logarithm finite and above zero.
@@ -55,7 +55,7 @@ pub struct PairedTax {
 impl PairedTax {
     /// Of two pairs or more.
     pub fn of(pairs: &[Pair], confidence: Confidence) -> Result<Self, StatsError> {
-        let Estimate { ratio, low, high, log_sd, log_ratios } = estimate(pairs, confidence)?;
+        let RatioEstimate { ratio, low, high, log_sd, log_ratios } = estimate(pairs, confidence)?;
         let p = signed_rank::p_value(&log_ratios);
         Ok(Self { ratio, low, high, p, pairs: pairs.len(), log_sd, confidence, log_ratios })
     }
@@ -72,10 +72,10 @@ impl PairedTax {
 
     /// By how much the figure is worse at most, as a share: the costly end of the interval. 0 if all of the
     /// interval is better.
-    pub fn costs_at_most(&self, direction: Direction) -> f64 {
+    pub fn costs_at_most(&self, direction: Preference) -> f64 {
         match direction {
-            Direction::LowerIsBetter => (self.high - 1.0).max(0.0),
-            Direction::HigherIsBetter => (1.0 - self.low).max(0.0),
+            Preference::LowerIsBetter => (self.high - 1.0).max(0.0),
+            Preference::HigherIsBetter => (1.0 - self.low).max(0.0),
         }
     }
 
@@ -83,21 +83,21 @@ impl PairedTax {
     /// "the same" to its far end.
     pub fn is_too_wide(&self) -> bool {
         let half = match self.excludes_equality() {
-            true => Difference::of_log((self.high / self.low).ln() / 2.0),
-            false => Difference::of_log(self.high.ln().max(-self.low.ln())),
+            true => LogDifference::of_log((self.high / self.low).ln() / 2.0),
+            false => LogDifference::of_log(self.high.ln().max(-self.low.ln())),
         };
-        half > Difference::FACTOR_OF_TWO
+        half > LogDifference::FACTOR_OF_TWO
     }
 
     /// The smallest difference that four of five studies as noisy as this one show at `significance`; None
     /// if so few rounds can show none.
-    pub fn smallest_shown(&self, significance: Significance) -> Option<Difference> {
+    pub fn smallest_shown(&self, significance: Significance) -> Option<LogDifference> {
         resampled::smallest_shown(&self.log_ratios, self.pairs, significance)
     }
 }
 
 /// A ratio and its interval, without the question whether it is one.
-pub(super) struct Estimate {
+pub(super) struct RatioEstimate {
     pub(super) ratio: f64,
     pub(super) low: f64,
     pub(super) high: f64,
@@ -106,12 +106,12 @@ pub(super) struct Estimate {
 }
 
 /// Of two pairs or more.
-pub(super) fn estimate(pairs: &[Pair], confidence: Confidence) -> Result<Estimate, StatsError> {
+pub(super) fn estimate(pairs: &[Pair], confidence: Confidence) -> Result<RatioEstimate, StatsError> {
     let log_ratios = log_ratios(pairs)?;
     let Centre { value, low, high } = Centre::of(&log_ratios, confidence)?;
     let log_sd = student::standard_deviation(&log_ratios);
     let [ratio, low, high] = [value, low, high].map(ratio);
-    Ok(Estimate { ratio, low, high, log_sd, log_ratios })
+    Ok(RatioEstimate { ratio, low, high, log_sd, log_ratios })
 }
 
 fn log_ratios(pairs: &[Pair]) -> Result<Vec<f64>, StatsError> {
@@ -123,7 +123,7 @@ fn log_ratios(pairs: &[Pair]) -> Result<Vec<f64>, StatsError> {
                 Err(StatsError::NotPositive { number: index + 1, arm, value })
             }
         };
-        Ok(log(Arm::Cell, pair.cell)? - log(Arm::Baseline, pair.baseline)?)
+        Ok(log(Side::Cell, pair.cell)? - log(Side::Baseline, pair.baseline)?)
     };
     pairs.iter().enumerate().map(log_ratio).collect()
 }
@@ -135,7 +135,7 @@ fn ratio(log: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::synthetic::{Draws, Rounds, Tally};
+    use crate::stats::synthetic::{Draws, OutcomeCounts, Rounds};
     use crate::stats::walsh::MAX_PAIRS;
     use proptest::prelude::*;
 
@@ -157,9 +157,9 @@ mod tests {
     fn pairs_without_a_ratio_are_named() {
         for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             let error = PairedTax::of(&pairs(&[(1.0, 1.0), (1.0, bad)]), Confidence::P95).unwrap_err();
-            assert!(matches!(error, StatsError::NotPositive { number: 2, arm: Arm::Cell, .. }), "{error}");
+            assert!(matches!(error, StatsError::NotPositive { number: 2, arm: Side::Cell, .. }), "{error}");
             let error = PairedTax::of(&pairs(&[(bad, 1.0), (1.0, 1.0)]), Confidence::P95).unwrap_err();
-            assert!(matches!(error, StatsError::NotPositive { number: 1, arm: Arm::Baseline, .. }), "{error}");
+            assert!(matches!(error, StatsError::NotPositive { number: 1, arm: Side::Baseline, .. }), "{error}");
         }
         assert!(matches!(PairedTax::of(&[], Confidence::P95), Err(StatsError::TooFew { .. })));
         let one = pairs(&[(1.0, 1.0)]);
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn the_interval_holds_the_true_ratio_with_outliers() {
         let mut draws = Draws::seeded(6);
-        let held = Tally::of(2_000, || {
+        let held = OutcomeCounts::of(2_000, || {
             let pair = |z: f64| if z.abs() > 1.6 { 20.0 * z } else { z };
             let log_ratios = draws.samples(11, |z| 0.02 * pair(z));
             let pairs: Vec<Pair> = log_ratios.iter().map(|d| Pair { baseline: 1.0, cell: d.exp() }).collect();
@@ -193,7 +193,7 @@ mod tests {
         let mut draws = Draws::seeded(7);
         for rounds in [2, 3, 5] {
             let plan = Rounds { rounds, noise: 0.02, drift: 0.0, ratio: 0.8 };
-            let held = Tally::of(2_000, || {
+            let held = OutcomeCounts::of(2_000, || {
                 let tax = PairedTax::of(&draws.study(plan).cell, Confidence::P95).unwrap();
                 tax.low <= 0.8 && 0.8 <= tax.high
             });

@@ -19,7 +19,7 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 use super::signed_rank::{EXACT, rank_of_tail};
 use super::walsh::{WalshAverages, averages};
-use super::{Difference, Significance};
+use super::{LogDifference, Significance};
 
 const POWER: f64 = 0.8;
 /// The share of needs that are covered is known to one point then.
@@ -27,7 +27,7 @@ const STUDIES: usize = 400;
 
 /// The difference that four of five studies of `pairs` rounds show at this level, if their log ratios are
 /// drawn from these; None if so few rounds can show nothing at this level.
-pub(super) fn smallest_shown(log_ratios: &[f64], pairs: usize, significance: Significance) -> Option<Difference> {
+pub(super) fn smallest_shown(log_ratios: &[f64], pairs: usize, significance: Significance) -> Option<LogDifference> {
     // More rounds than these change little but the error, which is known to fall with their root.
     let drawn = pairs.min(EXACT);
     let rank = rank_of_tail(drawn, significance.get() / 2.0);
@@ -39,7 +39,7 @@ pub(super) fn smallest_shown(log_ratios: &[f64], pairs: usize, significance: Sig
     let mut needs = needs(&centred, drawn, rank);
     let (_, need, _) = needs.select_nth_unstable_by((POWER * STUDIES as f64) as usize, f64::total_cmp);
     let of_more = (drawn as f64 / pairs as f64).sqrt();
-    Some(Difference::of_log(*need * allowance(log_ratios.len(), rank) * of_more))
+    Some(LogDifference::of_log(*need * allowance(log_ratios.len(), rank) * of_more))
 }
 
 /// What each of the drawn studies needs to be moved by.
@@ -75,7 +75,7 @@ mod tests {
 
     fn shown(rounds: usize, noise: f64, pairs: usize, family: usize) -> Option<f64> {
         let log_ratios = Draws::seeded(10).samples(rounds, |z| noise * z);
-        smallest_shown(&log_ratios, pairs, Significance::FIVE_PERCENT.shared_by(family)).map(Difference::log)
+        smallest_shown(&log_ratios, pairs, Significance::FIVE_PERCENT.shared_by(family)).map(LogDifference::log)
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub struct Steady {
 
 /// What a series has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum SteadyState {
     /// Still moving, or too short to tell.
     Warming,
     /// Level; and once it was, it stays so.
@@ -61,15 +61,15 @@ impl Steady {
     }
 
     /// Takes the next bin: a count, which is finite and not negative. Anything else counts as 0.
-    pub fn push(&mut self, bin: f64) -> State {
+    pub fn push(&mut self, bin: f64) -> SteadyState {
         if self.since.is_none() {
             self.bins[self.seen as usize % MEMORY] = if bin > 0.0 { bin.min(LARGEST) } else { 0.0 };
             self.seen += 1;
             self.since = self.level_since();
         }
         match self.since {
-            Some(since_bin) => State::Steady { since_bin },
-            None => State::Warming,
+            Some(since_bin) => SteadyState::Steady { since_bin },
+            None => SteadyState::Warming,
         }
     }
 
@@ -156,14 +156,14 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::synthetic::{Draws, Tally};
+    use crate::stats::synthetic::{Draws, OutcomeCounts};
     use proptest::prelude::*;
 
     fn accepted(series: impl IntoIterator<Item = f64>) -> Option<(usize, u64)> {
         let mut steady = Steady::new();
         series.into_iter().enumerate().find_map(|(bin, value)| match steady.push(value) {
-            State::Steady { since_bin } => Some((bin, since_bin)),
-            State::Warming => None,
+            SteadyState::Steady { since_bin } => Some((bin, since_bin)),
+            SteadyState::Warming => None,
         })
     }
 
@@ -198,7 +198,7 @@ mod tests {
             let plateau = 6.0 * bins_to_double;
             let level = |bin: f64| 2f64.powf((bin - plateau) / bins_to_double).min(1.0);
             let mut after = Vec::new();
-            let early = Tally::of(1_000, || {
+            let early = OutcomeCounts::of(1_000, || {
                 let (at, since) = accepted(bins(&mut draws, 300, noise, level)).expect("within 300 bins");
                 after.push((at + 1).saturating_sub(plateau as usize));
                 level(at as f64) < 0.95 || level(since as f64) < 0.7
@@ -214,12 +214,12 @@ mod tests {
         let mut draws = Draws::seeded(23);
         for noise in [0.0, 0.02, 0.05] {
             let of_the_level = |bin: f64| 1.03f64.powf(bin);
-            let taken = Tally::of(1_000, || accepted(bins(&mut draws, 100, noise, of_the_level)).is_some());
+            let taken = OutcomeCounts::of(1_000, || accepted(bins(&mut draws, 100, noise, of_the_level)).is_some());
             assert!(taken.rate() <= 0.01, "3 % of the level, noise {noise}: {taken:?}");
         }
         for noise in [0.0, 0.02] {
             let of_the_first = |bin: f64| 1.0 + 0.03 * bin;
-            let taken = Tally::of(1_000, || accepted(bins(&mut draws, 50, noise, of_the_first)).is_some());
+            let taken = OutcomeCounts::of(1_000, || accepted(bins(&mut draws, 50, noise, of_the_first)).is_some());
             assert!(taken.rate() <= 0.01, "3 % of the first bin, noise {noise}: {taken:?}");
         }
     }
@@ -243,10 +243,10 @@ mod tests {
     #[test]
     fn steady_once_is_steady_from_then_on() {
         let mut steady = Steady::new();
-        let states: Vec<State> = (0..12).map(|_| steady.push(7.0)).collect();
-        assert_eq!(states[8], State::Warming);
-        assert_eq!(states[9], State::Steady { since_bin: 0 });
-        assert_eq!(steady.push(7e6), State::Steady { since_bin: 0 });
+        let states: Vec<SteadyState> = (0..12).map(|_| steady.push(7.0)).collect();
+        assert_eq!(states[8], SteadyState::Warming);
+        assert_eq!(states[9], SteadyState::Steady { since_bin: 0 });
+        assert_eq!(steady.push(7e6), SteadyState::Steady { since_bin: 0 });
     }
 
     fn any_float() -> impl Strategy<Value = f64> {
@@ -258,7 +258,7 @@ mod tests {
         fn no_series_makes_it_panic(series in prop::collection::vec(any_float(), 0..200)) {
             let mut steady = Steady::new();
             for (bin, value) in series.iter().enumerate() {
-                if let State::Steady { since_bin } = steady.push(*value) {
+                if let SteadyState::Steady { since_bin } = steady.push(*value) {
                     prop_assert!(since_bin <= bin as u64);
                 }
             }

@@ -119,7 +119,7 @@ pub(super) fn median_of_sorted(sorted: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::synthetic::{Draws, Tally};
+    use crate::stats::synthetic::{Draws, OutcomeCounts};
 
     #[test]
     fn figures_of_known_samples() {
@@ -194,7 +194,7 @@ mod tests {
     fn a_percentile_bootstrap_would_be_too_narrow() {
         let mut draws = Draws::seeded(2);
         for (n, at_most) in [(5, 0.88), (11, 0.93)] {
-            let bootstrap = Tally::of(1_000, || {
+            let bootstrap = OutcomeCounts::of(1_000, || {
                 let samples = draws.samples(n, |z| z);
                 let (low, high) = percentile_bootstrap(&mut draws, &samples);
                 low <= 0.0 && 0.0 <= high

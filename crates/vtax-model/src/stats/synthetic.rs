@@ -36,7 +36,7 @@ pub(super) enum Drift {
 
 /// How the noise of a sample is distributed, around no particular centre.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Shape {
+pub(super) enum NoiseShape {
     Normal,
     /// Student's t with 3 degrees of freedom.
     HeavyTails,
@@ -46,13 +46,13 @@ pub(super) enum Shape {
     Mixed,
 }
 
-impl Shape {
+impl NoiseShape {
     pub(super) const ALL: [Self; 4] = [Self::Normal, Self::HeavyTails, Self::Skew, Self::Mixed];
 }
 
 /// What such a study measured.
 #[derive(Clone)]
-pub(super) struct Study {
+pub(super) struct SyntheticStudy {
     pub(super) cell: Vec<Pair>,
     pub(super) repeat: Vec<Pair>,
 }
@@ -67,16 +67,16 @@ impl Draws {
         (0..n).map(|_| make(self.normal())).collect()
     }
 
-    pub(super) fn shaped(&mut self, shape: Shape) -> f64 {
+    pub(super) fn shaped(&mut self, shape: NoiseShape) -> f64 {
         let z = self.normal();
         match shape {
-            Shape::Normal => z,
-            Shape::HeavyTails => {
+            NoiseShape::Normal => z,
+            NoiseShape::HeavyTails => {
                 let chi_squared: f64 = (0..3).map(|_| self.normal().powi(2)).sum();
                 z / (chi_squared / 3.0).sqrt()
             }
-            Shape::Skew => z.exp(),
-            Shape::Mixed => {
+            NoiseShape::Skew => z.exp(),
+            NoiseShape::Mixed => {
                 if self.uniform() < 0.1 {
                     10.0 * z.abs()
                 } else {
@@ -87,7 +87,7 @@ impl Draws {
     }
 
     /// Log ratios of `arms` arms to one baseline, round by round, all alike but for noise of 2 %.
-    pub(super) fn log_ratios(&mut self, rounds: usize, arms: usize, shape: Shape) -> Vec<Vec<f64>> {
+    pub(super) fn log_ratios(&mut self, rounds: usize, arms: usize, shape: NoiseShape) -> Vec<Vec<f64>> {
         let mut of_arms = vec![Vec::with_capacity(rounds); arms];
         for _ in 0..rounds {
             let baseline = self.shaped(shape);
@@ -117,8 +117,8 @@ impl Draws {
 
     /// The machine's speed is a random walk from place to place, through rounds and within them;
     /// who is measured at which place is drawn.
-    pub(super) fn study(&mut self, plan: Rounds) -> Study {
-        let mut study = Study { cell: Vec::new(), repeat: Vec::new() };
+    pub(super) fn study(&mut self, plan: Rounds) -> SyntheticStudy {
+        let mut study = SyntheticStudy { cell: Vec::new(), repeat: Vec::new() };
         let mut machine = 0.0;
         let step = plan.drift / (PLACES as f64).sqrt();
         for _ in 0..plan.rounds {
@@ -158,12 +158,12 @@ impl Draws {
 
 /// How often something was so.
 #[derive(Debug)]
-pub(super) struct Tally {
+pub(super) struct OutcomeCounts {
     hits: u32,
     of: u32,
 }
 
-impl Tally {
+impl OutcomeCounts {
     pub(super) fn of(trials: u32, mut trial: impl FnMut() -> bool) -> Self {
         Self { hits: (0..trials).map(|_| u32::from(trial())).sum(), of: trials }
     }

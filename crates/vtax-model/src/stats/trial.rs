@@ -17,7 +17,7 @@ use std::sync::LazyLock;
 
 use statrs::distribution::{ContinuousCDF, Normal};
 
-use super::synthetic::{Draws, Drift, Rounds, Shape, Study, Tally};
+use super::synthetic::{Draws, Drift, NoiseShape, OutcomeCounts, Rounds, SyntheticStudy};
 use super::{Confidence, PairedTax, Summary, percentile_intervals, student};
 use crate::histogram::Histogram;
 
@@ -28,7 +28,7 @@ const SAMPLES: [usize; 4] = [5, 11, 18, 30];
 const DRIFTS: [Drift; 3] = [Drift::None, Drift::Around(0.03), Drift::Walk(0.03)];
 
 /// `low <= truth <= high` in at least 93 % of the draws.
-fn assert_holds(what: &str, held: &Tally) {
+fn assert_holds(what: &str, held: &OutcomeCounts) {
     assert!(held.rate() >= 0.93, "{what}: {held:?}");
 }
 
@@ -56,7 +56,7 @@ fn the_mean_s_interval_holds_the_mean() {
     let mut draws = Draws::seeded(31);
     for (n, drift) in SAMPLES.into_iter().flat_map(|n| DRIFTS.map(|drift| (n, drift))) {
         for noise in [0.02, 0.1, 0.3] {
-            let held = Tally::of(DRAWS, || {
+            let held = OutcomeCounts::of(DRAWS, || {
                 let (samples, truth) = mean_study(&mut draws, n, noise, drift);
                 mean_holds(&samples, truth)
             });
@@ -69,8 +69,8 @@ fn the_mean_s_interval_holds_the_mean() {
 fn the_mean_s_interval_holds_it_over_heavy_tails() {
     let mut draws = Draws::seeded(47);
     for n in [5, 11, 30, 50] {
-        let held = Tally::of(DRAWS, || {
-            let samples: Vec<f64> = (0..n).map(|_| 1.0 + 0.03 * draws.shaped(Shape::HeavyTails)).collect();
+        let held = OutcomeCounts::of(DRAWS, || {
+            let samples: Vec<f64> = (0..n).map(|_| 1.0 + 0.03 * draws.shaped(NoiseShape::HeavyTails)).collect();
             mean_holds(&samples, 1.0)
         });
         assert_holds(&format!("{n} samples"), &held);
@@ -85,8 +85,8 @@ fn the_mean_of_strongly_skewed_samples_is_held_more_often_on_a_log_scale() {
     let truth = 0.5f64.exp();
     for n in [5, 11, 50] {
         let mut on_linear_scale = 0;
-        let held = Tally::of(DRAWS, || {
-            let samples: Vec<f64> = (0..n).map(|_| draws.shaped(Shape::Skew)).collect();
+        let held = OutcomeCounts::of(DRAWS, || {
+            let samples: Vec<f64> = (0..n).map(|_| draws.shaped(NoiseShape::Skew)).collect();
             let (mean, margin) = student::mean_and_margin(&samples, Confidence::P95);
             on_linear_scale += u32::from((mean - truth).abs() <= margin);
             mean_holds(&samples, truth)
@@ -104,7 +104,7 @@ fn the_mean_of_an_arm_measured_twice_is_held_by_rounds() {
     let truth = ((noise * noise + drift * drift) / 2.0).exp();
     for n in SAMPLES {
         let mut as_if_apart = 0;
-        let by_rounds = Tally::of(DRAWS, || {
+        let by_rounds = OutcomeCounts::of(DRAWS, || {
             let machine = draws.machine(n, Drift::Around(drift));
             let twice = machine.iter().zip(1u32..).flat_map(|(level, round)| [(round, *level); 2]);
             let samples: Vec<(u32, f64)> =
@@ -124,14 +124,14 @@ fn the_mean_of_an_arm_measured_twice_is_held_by_rounds() {
 fn a_mean_does_not_foresee_where_the_machine_wanders() {
     let mut draws = Draws::seeded(32);
     for n in SAMPLES {
-        let held = Tally::of(DRAWS, || mean_holds(&mean_study(&mut draws, n, 0.02, Drift::Walk(0.03)).0, 1.0));
+        let held = OutcomeCounts::of(DRAWS, || mean_holds(&mean_study(&mut draws, n, 0.02, Drift::Walk(0.03)).0, 1.0));
         assert!(held.rate() < 0.8, "{n} samples: {held:?}");
     }
 }
 
 // The tax.
 
-fn tax_of(study: &Study) -> PairedTax {
+fn tax_of(study: &SyntheticStudy) -> PairedTax {
     PairedTax::of(&study.cell, Confidence::P95).unwrap()
 }
 
@@ -141,7 +141,7 @@ fn the_tax_s_interval_holds_the_ratio() {
     for (rounds, drift) in SAMPLES.into_iter().flat_map(|n| [0.0, 0.03, 0.06].map(|drift| (n, drift))) {
         // Logarithms of lognormal noise are normal whatever its size: only its ratio to the drift counts.
         let plan = Rounds { rounds, noise: 0.02, drift, ratio: 1.05 };
-        let held = Tally::of(DRAWS, || {
+        let held = OutcomeCounts::of(DRAWS, || {
             let tax = tax_of(&draws.study(plan));
             tax.low <= 1.05 && 1.05 <= tax.high
         });
@@ -203,7 +203,7 @@ fn share_below(ns: f64, path: Path, drift: Drift, machine: &[f64]) -> f64 {
 }
 
 /// How often the interval of each percentile holds it.
-fn percentiles_held(draws: &mut Draws, n: usize, path: Path, drift: Drift) -> [Tally; 3] {
+fn percentiles_held(draws: &mut Draws, n: usize, path: Path, drift: Drift) -> [OutcomeCounts; 3] {
     let mut held = [const { Vec::new() }; 3];
     let mut samples = vec![Histogram::new(); n];
     for _ in 0..DRAWS {
@@ -217,7 +217,7 @@ fn percentiles_held(draws: &mut Draws, n: usize, path: Path, drift: Drift) -> [T
     }
     held.map(|held| {
         let mut held = held.into_iter();
-        Tally::of(DRAWS, || held.next().expect("one for each draw"))
+        OutcomeCounts::of(DRAWS, || held.next().expect("one for each draw"))
     })
 }
 

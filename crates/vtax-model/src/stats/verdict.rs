@@ -46,7 +46,7 @@ pub enum Shift {
 /// What is good in a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Direction {
+pub enum Preference {
     /// Round-trip time, CPU per transaction, losses.
     LowerIsBetter,
     /// Transactions or bytes per second.
@@ -121,13 +121,13 @@ impl Shift {
     }
 
     /// The word for it, given what is good.
-    pub fn verdict(self, direction: Direction) -> Verdict {
+    pub fn verdict(self, direction: Preference) -> Verdict {
         match (self, direction) {
             (Self::NotConfirmed, _) => Verdict::NotConfirmed,
             (Self::NoneLarger, _) => Verdict::NoneLarger,
             (Self::TooNoisy, _) => Verdict::TooNoisy,
-            (Self::Higher, Direction::LowerIsBetter) | (Self::Lower, Direction::HigherIsBetter) => Verdict::Slower,
-            (Self::Lower, Direction::LowerIsBetter) | (Self::Higher, Direction::HigherIsBetter) => Verdict::Faster,
+            (Self::Higher, Preference::LowerIsBetter) | (Self::Lower, Preference::HigherIsBetter) => Verdict::Slower,
+            (Self::Lower, Preference::LowerIsBetter) | (Self::Higher, Preference::HigherIsBetter) => Verdict::Faster,
         }
     }
 }
@@ -217,9 +217,9 @@ mod tests {
     #[test]
     fn what_it_costs_at_most_is_the_costly_end() {
         let tax = tax_of(&steady(1.0, 0.02));
-        assert_eq!(tax.costs_at_most(Direction::LowerIsBetter), tax.high - 1.0);
-        assert_eq!(tax.costs_at_most(Direction::HigherIsBetter), 1.0 - tax.low);
-        assert_eq!(tax_of(&steady(0.5, 1e-3)).costs_at_most(Direction::LowerIsBetter), 0.0);
+        assert_eq!(tax.costs_at_most(Preference::LowerIsBetter), tax.high - 1.0);
+        assert_eq!(tax.costs_at_most(Preference::HigherIsBetter), 1.0 - tax.low);
+        assert_eq!(tax_of(&steady(0.5, 1e-3)).costs_at_most(Preference::LowerIsBetter), 0.0);
     }
 
     #[test]
@@ -231,8 +231,8 @@ mod tests {
             (Shift::NoneLarger, Verdict::NoneLarger, Verdict::NoneLarger),
             (Shift::TooNoisy, Verdict::TooNoisy, Verdict::TooNoisy),
         ] {
-            assert_eq!(shift.verdict(Direction::LowerIsBetter), lower);
-            assert_eq!(shift.verdict(Direction::HigherIsBetter), higher);
+            assert_eq!(shift.verdict(Preference::LowerIsBetter), lower);
+            assert_eq!(shift.verdict(Preference::HigherIsBetter), higher);
         }
         let words = [Verdict::Slower, Verdict::NotConfirmed, Verdict::NoneLarger, Verdict::TooNoisy];
         let json = serde_json::to_string(&words).unwrap();

@@ -18,7 +18,7 @@ const HEADER: usize = 8;
 
 /// An address that a link has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Address {
+pub struct InterfaceAddress {
     /// The link.
     pub link: IfIndex,
     /// The address itself, with the length of its network's prefix.
@@ -49,14 +49,14 @@ impl Rtnl {
     }
 
     /// All addresses of all links of the namespace.
-    pub fn addresses(&mut self) -> Result<Vec<Address>> {
+    pub fn addresses(&mut self) -> Result<Vec<InterfaceAddress>> {
         let subject = Subject { operation: "list addresses", object: &"of this network namespace" };
         let all = RouteNetlinkMessage::GetAddress(AddressMessage::default());
-        self.dump(&all, subject, Address::parse)
+        self.dump(&all, subject, InterfaceAddress::parse)
     }
 }
 
-impl Address {
+impl InterfaceAddress {
     /// Nothing for a family that is not IP.
     fn parse(body: &[u8]) -> Result<Option<Self>, &'static str> {
         let malformed = "a malformed address";
@@ -110,7 +110,7 @@ mod tests {
     fn the_own_end_of_a_point_to_point_link_is_reported() {
         let own = AddressAttribute::Local([10, 0, 0, 1].into());
         let other = AddressAttribute::Address([10, 0, 0, 2].into());
-        let address = Address::parse(&bytes(24, vec![other, own])).unwrap().unwrap();
+        let address = InterfaceAddress::parse(&bytes(24, vec![other, own])).unwrap().unwrap();
         assert_eq!(address.link, IfIndex(4));
         assert_eq!(address.net, "10.0.0.1/24".parse().unwrap());
     }
@@ -118,14 +118,14 @@ mod tests {
     #[test]
     fn a_prefix_longer_than_its_address_is_malformed() {
         let own = AddressAttribute::Local([10, 0, 0, 1].into());
-        assert!(Address::parse(&bytes(33, vec![own])).is_err());
-        assert!(Address::parse(&bytes(24, vec![])).is_err());
+        assert!(InterfaceAddress::parse(&bytes(33, vec![own])).is_err());
+        assert!(InterfaceAddress::parse(&bytes(24, vec![])).is_err());
     }
 
     proptest! {
         #[test]
         fn hostile_reports_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
-            let _ = Address::parse(&bytes);
+            let _ = InterfaceAddress::parse(&bytes);
         }
     }
 }

@@ -23,25 +23,25 @@ pub(super) struct Expected {
 
 /// What one message means to the one who asked.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Reply<'a> {
+pub(super) enum NetlinkReply<'a> {
     /// One object. The list that it is part of may have changed underneath.
     Object { body: &'a [u8], interrupted: bool },
     /// The request was carried out, or the list is complete.
     Done { interrupted: bool },
     /// The kernel said no.
-    Refused(Refusal),
+    Refused(KernelRefusal),
     /// Late, for an earlier request, or for somebody else.
     NotOurs,
 }
 
 /// The kernel's no.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Refusal {
+pub(super) struct KernelRefusal {
     pub(super) errno: i32,
     pub(super) detail: Option<String>,
 }
 
-impl Refusal {
+impl KernelRefusal {
     pub(super) fn error(&self) -> io::Error {
         io::Error::from_raw_os_error(self.errno)
     }
@@ -49,7 +49,7 @@ impl Refusal {
 
 /// Splits a datagram into its messages. Stops with an error at one that is cut
 /// off or claims a length that can't be.
-pub(super) fn replies(datagram: &[u8], expected: Expected) -> impl Iterator<Item = Result<Reply<'_>, String>> {
+pub(super) fn replies(datagram: &[u8], expected: Expected) -> impl Iterator<Item = Result<NetlinkReply<'_>, String>> {
     let mut rest = datagram;
     std::iter::from_fn(move || {
         if rest.is_empty() {
@@ -98,20 +98,20 @@ fn split(datagram: &[u8]) -> Result<(&[u8], &[u8]), String> {
     Ok((&datagram[..length], &datagram[behind..]))
 }
 
-fn interpret(message: &[u8], expected: Expected) -> Result<Reply<'_>, String> {
+fn interpret(message: &[u8], expected: Expected) -> Result<NetlinkReply<'_>, String> {
     let header = NetlinkBuffer::new(message);
     let body = &message[HEADER..];
     if header.sequence_number() != expected.sequence || header.port_number() != expected.port {
-        return Ok(Reply::NotOurs);
+        return Ok(NetlinkReply::NotOurs);
     }
     let interrupted = header.flags() & NLM_F_DUMP_INTR != 0;
     match header.message_type() {
-        NLMSG_NOOP => Ok(Reply::NotOurs),
+        NLMSG_NOOP => Ok(NetlinkReply::NotOurs),
         NLMSG_OVERRUN => Err("data was lost (NLMSG_OVERRUN)".into()),
         NLMSG_ERROR => status(body, |body| acknowledgement(body, header.flags()), interrupted),
         // A list ends with a status as well, as of Linux 4.20 with a text behind.
         NLMSG_DONE => status(body, |body| body.get(4..), interrupted),
-        _ => Ok(Reply::Object { body, interrupted }),
+        _ => Ok(NetlinkReply::Object { body, interrupted }),
     }
 }
 
@@ -120,7 +120,7 @@ fn status<'a>(
     body: &'a [u8],
     attributes: impl Fn(&'a [u8]) -> Option<&'a [u8]>,
     interrupted: bool,
-) -> Result<Reply<'a>, String> {
+) -> Result<NetlinkReply<'a>, String> {
     let code = match number32(body) {
         Some(code) => code.cast_signed(),
         // Linux before 2.6 ended lists with an empty message.
@@ -128,10 +128,10 @@ fn status<'a>(
         None => return Err(format!("a status of {} bytes", body.len())),
     };
     if code >= 0 {
-        return Ok(Reply::Done { interrupted });
+        return Ok(NetlinkReply::Done { interrupted });
     }
     let detail = attributes(body).and_then(|attributes| attribute(attributes, NLMSGERR_ATTR_MSG)).and_then(text);
-    Ok(Reply::Refused(Refusal { errno: code.wrapping_neg(), detail }))
+    Ok(NetlinkReply::Refused(KernelRefusal { errno: code.wrapping_neg(), detail }))
 }
 
 /// Behind the error number comes the header of the refused request, then its
@@ -175,7 +175,7 @@ mod tests {
         body
     }
 
-    fn only(datagram: &[u8]) -> Result<Reply<'_>, String> {
+    fn only(datagram: &[u8]) -> Result<NetlinkReply<'_>, String> {
         let mut all = replies(datagram, OURS);
         let first = all.next().unwrap();
         assert!(all.next().is_none());
@@ -186,20 +186,20 @@ mod tests {
     fn a_refusal_carries_number_and_text() {
         let flags = NLM_F_CAPPED | NLM_F_ACK_TLVS;
         let bytes = message(NLMSG_ERROR, flags, 7, &refusal_body(libc::EEXIST));
-        let refused = Refusal { errno: libc::EEXIST, detail: Some("nope".into()) };
-        assert_eq!(only(&bytes), Ok(Reply::Refused(refused)));
+        let refused = KernelRefusal { errno: libc::EEXIST, detail: Some("nope".into()) };
+        assert_eq!(only(&bytes), Ok(NetlinkReply::Refused(refused)));
     }
 
     #[test]
     fn an_acknowledgement_is_no_refusal() {
         let bytes = message(NLMSG_ERROR, 0, 7, &[0; 20]);
-        assert_eq!(only(&bytes), Ok(Reply::Done { interrupted: false }));
+        assert_eq!(only(&bytes), Ok(NetlinkReply::Done { interrupted: false }));
     }
 
     #[test]
     fn answers_to_others_are_left_out() {
         let bytes = message(NLMSG_ERROR, 0, 6, &refusal_body(libc::EPERM));
-        assert_eq!(only(&bytes), Ok(Reply::NotOurs));
+        assert_eq!(only(&bytes), Ok(NetlinkReply::NotOurs));
     }
 
     #[test]
@@ -207,8 +207,8 @@ mod tests {
         let mut bytes = message(16, NLM_F_DUMP_INTR, 7, b"body");
         bytes.extend(message(NLMSG_DONE, 0, 7, &(-libc::ENOENT).to_ne_bytes()));
         let all: Vec<_> = replies(&bytes, OURS).map(Result::unwrap).collect();
-        let refused = Refusal { errno: libc::ENOENT, detail: None };
-        assert_eq!(all, [Reply::Object { body: b"body", interrupted: true }, Reply::Refused(refused)]);
+        let refused = KernelRefusal { errno: libc::ENOENT, detail: None };
+        assert_eq!(all, [NetlinkReply::Object { body: b"body", interrupted: true }, NetlinkReply::Refused(refused)]);
     }
 
     #[test]
@@ -231,7 +231,7 @@ mod tests {
         ) {
             for datagram in [bytes, message(kind, flags, 7, &body)] {
                 for reply in replies(&datagram, OURS) {
-                    if let Ok(Reply::Object { body, .. }) = reply {
+                    if let Ok(NetlinkReply::Object { body, .. }) = reply {
                         each_attribute(body).for_each(|(_, value)| { text(value); });
                     }
                 }

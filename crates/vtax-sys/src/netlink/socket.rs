@@ -12,7 +12,7 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use socket2::SockRef;
 
-use super::reply::{Expected, Refusal, Reply, replies};
+use super::reply::{Expected, KernelRefusal, NetlinkReply, replies};
 use crate::error::{Result, SysError, remedy_for};
 use crate::netns::NetNs;
 
@@ -137,13 +137,13 @@ impl Rtnl {
             let length = self.receive(deadline, subject)?;
             for reply in replies(&self.buffer[..length], expected) {
                 match reply.map_err(|detail| subject.malformed(detail))? {
-                    Reply::NotOurs => {}
-                    Reply::Refused(refusal) => return Err(subject.refused(&refusal)),
-                    Reply::Object { body, interrupted } => {
+                    NetlinkReply::NotOurs => {}
+                    NetlinkReply::Refused(refusal) => return Err(subject.refused(&refusal)),
+                    NetlinkReply::Object { body, interrupted } => {
                         changed |= interrupted;
                         malformed = malformed.or(take(body).err());
                     }
-                    Reply::Done { interrupted } => {
+                    NetlinkReply::Done { interrupted } => {
                         let end = malformed.map_or(Ok(()), |why| Err(subject.malformed(why)));
                         return end.map(|()| changed | interrupted);
                     }
@@ -192,7 +192,7 @@ impl Subject<'_> {
         SysError::Timeout { operation: self.operation, object: self.object.to_string(), waited: PATIENCE }
     }
 
-    fn refused(self, refusal: &Refusal) -> SysError {
+    fn refused(self, refusal: &KernelRefusal) -> SysError {
         let errno = refusal.error();
         SysError::Netlink {
             operation: self.operation,

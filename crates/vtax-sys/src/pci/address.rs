@@ -10,7 +10,7 @@ use crate::error::SysError;
 /// The address of a PCI function, written `0000:3b:00.1`. The bus number is of this boot only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Address {
+pub struct PciAddress {
     /// Which set of 256 buses; more than 16 bits behind Intel's VMD.
     pub domain: u32,
     /// The bus.
@@ -30,14 +30,14 @@ pub struct Root {
     pub bus: u8,
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for PciAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { domain, bus, device, function } = self;
         write!(f, "{domain:04x}:{bus:02x}:{device:02x}.{function}")
     }
 }
 
-impl FromStr for Address {
+impl FromStr for PciAddress {
     type Err = SysError;
 
     fn from_str(text: &str) -> Result<Self, SysError> {
@@ -49,7 +49,7 @@ impl FromStr for Address {
     }
 }
 
-impl TryFrom<String> for Address {
+impl TryFrom<String> for PciAddress {
     type Error = SysError;
 
     fn try_from(text: String) -> Result<Self, SysError> {
@@ -57,8 +57,8 @@ impl TryFrom<String> for Address {
     }
 }
 
-impl From<Address> for String {
-    fn from(address: Address) -> Self {
+impl From<PciAddress> for String {
+    fn from(address: PciAddress) -> Self {
         address.to_string()
     }
 }
@@ -78,11 +78,11 @@ impl Root {
 }
 
 /// The domain has four digits or more; all else has the width that the kernel prints.
-fn parse(text: &str) -> Option<Address> {
+fn parse(text: &str) -> Option<PciAddress> {
     let (domain, rest) = text.split_once(':')?;
     let (bus, rest) = rest.split_once(':')?;
     let (device, function) = rest.split_once('.')?;
-    let address = Address {
+    let address = PciAddress {
         domain: hex(domain, 4..=8)?,
         bus: byte(bus)?,
         device: byte(device)?,
@@ -133,13 +133,13 @@ mod tests {
             "0000:3b:00.0.0",
             "é000:3b:00.0",
         ] {
-            assert!(text.parse::<Address>().is_err(), "{text:?}");
+            assert!(text.parse::<PciAddress>().is_err(), "{text:?}");
         }
     }
 
     #[test]
     fn a_domain_may_have_more_than_four_digits() {
-        let address: Address = "10000:e1:00.0".parse().unwrap();
+        let address: PciAddress = "10000:e1:00.0".parse().unwrap();
         assert_eq!((address.domain, address.bus), (0x10000, 0xe1));
         assert_eq!(address.to_string(), "10000:e1:00.0");
         assert_eq!(Root::of_directory("pci10000:e0"), Some(Root { domain: 0x10000, bus: 0xe0 }));
@@ -158,14 +158,14 @@ mod tests {
     proptest! {
         #[test]
         fn addresses_survive_being_written(domain: u32, bus: u8, device in 0..32_u8, function in 0..8_u8) {
-            let address = Address { domain, bus, device, function };
-            prop_assert_eq!(address.to_string().parse::<Address>().unwrap(), address);
+            let address = PciAddress { domain, bus, device, function };
+            prop_assert_eq!(address.to_string().parse::<PciAddress>().unwrap(), address);
         }
 
         #[test]
         fn hostile_texts_never_panic(text in "\\PC{0,16}", near in "[0-9a-f:.x+]{0,16}") {
             for text in [text, near] {
-                let _ = (text.parse::<Address>(), Root::of_directory(&text), place(&text));
+                let _ = (text.parse::<PciAddress>(), Root::of_directory(&text), place(&text));
             }
         }
     }

@@ -4,22 +4,22 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::Tree;
-use super::address::Address;
+use super::PciTree;
+use super::address::PciAddress;
 use super::sysfs::{entries, text};
 
 /// How many devices may be stacked: a file system on a crypt device on a RAID on partitions is 3.
 const DEEPEST: u32 = 16;
 
-impl Tree {
+impl PciTree {
     /// The device of a link of the namespace that `/sys` was mounted in.
-    pub fn behind_link(&self, name: &str) -> Option<Address> {
+    pub fn behind_link(&self, name: &str) -> Option<PciAddress> {
         last_address(&self.sys.join("class/net").join(name).join("device"))
     }
 
     /// The devices of a block device, by its number: through partitions, device mapper, RAID and
     /// the paths of an NVMe disk.
-    pub fn behind_block(&self, major: u32, minor: u32) -> BTreeSet<Address> {
+    pub fn behind_block(&self, major: u32, minor: u32) -> BTreeSet<PciAddress> {
         let mut found = BTreeSet::new();
         let directory = fs::canonicalize(self.sys.join(format!("dev/block/{major}:{minor}")));
         if let Ok(directory) = directory {
@@ -29,25 +29,25 @@ impl Tree {
     }
 
     /// The devices of those virtio devices that this virtio driver has, such as `9pnet_virtio`.
-    pub fn behind_virtio(&self, driver: &str) -> BTreeSet<Address> {
+    pub fn behind_virtio(&self, driver: &str) -> BTreeSet<PciAddress> {
         let bound = entries(&self.sys.join("bus/virtio/drivers").join(driver));
         bound.filter(|(name, _)| name.starts_with("virtio")).filter_map(|(_, path)| last_address(&path)).collect()
     }
 
     /// The device of the virtio-serial port with this name, seen from inside a guest.
-    pub fn behind_port(&self, name: &str) -> Option<Address> {
+    pub fn behind_port(&self, name: &str) -> Option<PciAddress> {
         let mut ports = entries(&self.sys.join("class/virtio-ports"));
         let (_, path) = ports.find(|(_, path)| text(&path.join("name")).as_deref() == Some(name))?;
         last_address(&path)
     }
 }
 
-fn last_address(path: &Path) -> Option<Address> {
+fn last_address(path: &Path) -> Option<PciAddress> {
     let real = fs::canonicalize(path).ok()?;
     real.components().rev().find_map(|part| part.as_os_str().to_str()?.parse().ok())
 }
 
-fn stacked(directory: &Path, deepest: u32, found: &mut BTreeSet<Address>) {
+fn stacked(directory: &Path, deepest: u32, found: &mut BTreeSet<PciAddress>) {
     if let Some(address) = last_address(directory) {
         found.insert(address);
         return;
@@ -105,7 +105,7 @@ mod tests {
         }
 
         fn behind(&self, major: u32, minor: u32) -> Vec<String> {
-            Tree::at(self.0.path()).behind_block(major, minor).iter().map(Address::to_string).collect()
+            PciTree::at(self.0.path()).behind_block(major, minor).iter().map(PciAddress::to_string).collect()
         }
     }
 
@@ -152,8 +152,8 @@ mod tests {
         made.link("bus/virtio/drivers/9pnet_virtio/module", "module/9pnet_virtio");
         made.file(&format!("{virtio}/virtio-ports/vport2p1/name"), "org.vtax.agent.0\n");
         made.link("class/virtio-ports/vport2p1", &format!("{virtio}/virtio-ports/vport2p1"));
-        let tree = Tree::at(made.0.path());
-        let device: Address = "0000:00:03.0".parse().unwrap();
+        let tree = PciTree::at(made.0.path());
+        let device: PciAddress = "0000:00:03.0".parse().unwrap();
         assert_eq!((tree.behind_link("eth0"), tree.behind_link("lo")), (Some(device), None));
         assert_eq!(tree.behind_virtio("9pnet_virtio"), [device].into());
         assert_eq!((tree.behind_port("org.vtax.agent.0"), tree.behind_port("other")), (Some(device), None));

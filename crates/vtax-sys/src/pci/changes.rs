@@ -9,17 +9,17 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::address::Address;
+use super::address::PciAddress;
 use super::device::driver_override;
 use super::error::PciError;
 use super::sysfs::{number, text};
-use super::{Sriov, Tree};
+use super::{PciTree, Sriov};
 use crate::error::{Result, SysError};
 
 /// How often it is looked whether something has happened. sysfs has no event for it.
 const GLANCE: Duration = Duration::from_millis(5);
 
-impl Tree {
+impl PciTree {
     /// Gives the device to this driver and to no other from now on (`driver_override`). With
     /// `None` it is left without a driver, free for whoever is bound to it next.
     ///
@@ -28,17 +28,17 @@ impl Tree {
     /// # Errors
     /// [`PciError::NoDevice`], [`PciError::NoDriver`] with nothing changed; [`PciError::Refused`],
     /// [`PciError::NotTaken`], [`PciError::StillHeld`]: it has no driver, or still the old one.
-    pub fn bind(&self, device: Address, driver: Option<&str>, patience: Duration) -> Result<()> {
+    pub fn bind(&self, device: PciAddress, driver: Option<&str>, patience: Duration) -> Result<()> {
         self.rebind(device, driver, driver, patience)
     }
 
     /// Puts a device back as it was: with this driver or none, and with this `driver_override`.
     ///
     /// # Errors
-    /// As [`Tree::bind`].
+    /// As [`PciTree::bind`].
     pub fn rebind(
         &self,
-        device: Address,
+        device: PciAddress,
         driver: Option<&str>,
         driver_override: Option<&str>,
         patience: Duration,
@@ -65,8 +65,8 @@ impl Tree {
     ///
     /// # Errors
     /// [`PciError::NobodyTook`]; [`PciError::AutoprobeOff`] for a virtual function whose physical
-    /// one says that they are to be left alone: [`Tree::bind`] and [`Tree::rebind`] name a driver.
-    pub fn probe(&self, device: Address, patience: Duration) -> Result<String> {
+    /// one says that they are to be left alone: [`PciTree::bind`] and [`PciTree::rebind`] name a driver.
+    pub fn probe(&self, device: PciAddress, patience: Duration) -> Result<String> {
         self.known(device)?;
         self.probed(device)?;
         self.set_override(device, None)?;
@@ -79,7 +79,7 @@ impl Tree {
     ///
     /// # Errors
     /// [`PciError::NoNetdev`].
-    pub fn await_netdev(&self, device: Address, patience: Duration) -> Result<String> {
+    pub fn await_netdev(&self, device: PciAddress, patience: Duration) -> Result<String> {
         self.known(device)?;
         let found = until(Instant::now() + patience, || self.netdev(device));
         let late = || PciError::NoNetdev { device, driver: self.driver(device), waited: patience };
@@ -93,7 +93,7 @@ impl Tree {
     /// [`PciError::NoSriov`], [`PciError::TooManyVfs`], [`PciError::VfsExist`],
     /// [`PciError::NoPfDriver`], [`PciError::NoRoom`], [`PciError::VfsInUse`];
     /// [`PciError::FewerVfs`]: what there is stays.
-    pub fn set_numvfs(&self, pf: Address, n: u32) -> Result<()> {
+    pub fn set_numvfs(&self, pf: PciAddress, n: u32) -> Result<()> {
         let before = self.sriov(pf)?;
         if before.num == n {
             return Ok(());
@@ -112,7 +112,7 @@ impl Tree {
     ///
     /// # Errors
     /// [`PciError::NoSriov`]; `ENOENT` before Linux 4.12.
-    pub fn set_autoprobe(&self, pf: Address, on: bool) -> Result<()> {
+    pub fn set_autoprobe(&self, pf: PciAddress, on: bool) -> Result<()> {
         self.sriov(pf)?;
         let file = self.directory(pf).join("sriov_drivers_autoprobe");
         let wrote = u32::from(on).to_string();
@@ -129,16 +129,16 @@ impl Tree {
         }
     }
 
-    fn known(&self, device: Address) -> Result<(), PciError> {
+    fn known(&self, device: PciAddress) -> Result<(), PciError> {
         if self.directory(device).exists() { Ok(()) } else { Err(PciError::NoDevice { device }) }
     }
 
-    fn loaded(&self, device: Address, driver: &str) -> Result<(), PciError> {
+    fn loaded(&self, device: PciAddress, driver: &str) -> Result<(), PciError> {
         let there = self.bus.join("drivers").join(driver).is_dir();
         if there { Ok(()) } else { Err(PciError::NoDriver { device, driver: driver.to_owned() }) }
     }
 
-    fn probed(&self, device: Address) -> Result<()> {
+    fn probed(&self, device: PciAddress) -> Result<()> {
         let Some(pf) = self.device(device)?.filter(|it| it.driver.is_none()).and_then(|it| it.physfn) else {
             return Ok(());
         };
@@ -148,13 +148,13 @@ impl Tree {
         }
     }
 
-    fn sriov(&self, pf: Address) -> Result<Sriov> {
+    fn sriov(&self, pf: PciAddress) -> Result<Sriov> {
         self.known(pf)?;
         let device = self.device(pf)?;
         Ok(device.and_then(|device| device.sriov).ok_or(PciError::NoSriov { device: pf })?)
     }
 
-    fn set_override(&self, device: Address, wanted: Option<&str>) -> Result<()> {
+    fn set_override(&self, device: PciAddress, wanted: Option<&str>) -> Result<()> {
         let directory = self.directory(device);
         if driver_override(&directory).as_deref() == wanted {
             return Ok(());
@@ -173,7 +173,7 @@ impl Tree {
         }
     }
 
-    fn unbind(&self, device: Address, patience: Duration) -> Result<()> {
+    fn unbind(&self, device: PciAddress, patience: Duration) -> Result<()> {
         let Some(driver) = self.driver(device) else { return Ok(()) };
         let file = self.directory(device).join("driver/unbind");
         match written(&file, &device.to_string()) {
@@ -185,7 +185,7 @@ impl Tree {
         gone.ok_or_else(|| PciError::StillHeld { device, driver, waited: patience }.into())
     }
 
-    fn ask(&self, device: Address, driver: &str, deadline: Instant, waited: Duration) -> Result<()> {
+    fn ask(&self, device: PciAddress, driver: &str, deadline: Instant, waited: Duration) -> Result<()> {
         let file = self.bus.join("drivers").join(driver).join("bind");
         loop {
             match written(&file, &device.to_string()) {
@@ -207,7 +207,7 @@ impl Tree {
     }
 }
 
-fn allowed(device: Address, before: Sriov, asked: u32) -> Result<(), PciError> {
+fn allowed(device: PciAddress, before: Sriov, asked: u32) -> Result<(), PciError> {
     match before {
         Sriov { total, .. } if asked > total => Err(PciError::TooManyVfs { device, asked, total }),
         Sriov { num: enabled @ 1.., .. } if asked > 0 => Err(PciError::VfsExist { device, enabled, asked }),
@@ -216,7 +216,13 @@ fn allowed(device: Address, before: Sriov, asked: u32) -> Result<(), PciError> {
 }
 
 /// What the kernel means, where that is of virtual functions (`sriov_numvfs_store`).
-fn no_vfs(device: Address, before: Sriov, asked: u32, driver: Option<String>, errno: &io::Error) -> Option<PciError> {
+fn no_vfs(
+    device: PciAddress,
+    before: Sriov,
+    asked: u32,
+    driver: Option<String>,
+    errno: &io::Error,
+) -> Option<PciError> {
     let number = errno.raw_os_error()?;
     Some(match number {
         libc::ERANGE => PciError::TooManyVfs { device, asked, total: before.total },
@@ -230,11 +236,11 @@ fn no_vfs(device: Address, before: Sriov, asked: u32, driver: Option<String>, er
     })
 }
 
-fn enabled(device: Address, asked: u32, enabled: u32) -> Result<(), PciError> {
+fn enabled(device: PciAddress, asked: u32, enabled: u32) -> Result<(), PciError> {
     if enabled == asked { Ok(()) } else { Err(PciError::FewerVfs { device, asked, enabled }) }
 }
 
-fn refused(device: Address, driver: &str, errno: io::Error) -> PciError {
+fn refused(device: PciAddress, driver: &str, errno: io::Error) -> PciError {
     let remedy = match errno.raw_os_error() {
         Some(libc::EINVAL) if driver == "vfio-pci" => {
             "it takes only devices in an IOMMU group: boot with intel_iommu=on or amd_iommu=on, and switch the IOMMU on \
@@ -295,7 +301,7 @@ fn until<T>(deadline: Instant, mut look: impl FnMut() -> Option<T>) -> Option<T>
 mod tests {
     use super::*;
 
-    fn device() -> Address {
+    fn device() -> PciAddress {
         "0000:01:00.0".parse().unwrap()
     }
 

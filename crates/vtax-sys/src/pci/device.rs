@@ -5,14 +5,14 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::address::{Address, Root, place};
+use super::address::{PciAddress, Root, place};
 use super::sysfs::{entries, number, target_name, text};
 
 /// A PCI function as it is now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
     /// Where it is at this boot.
-    pub address: Address,
+    pub address: PciAddress,
     /// Who made it, by the number that the PCI-SIG gives.
     pub vendor: u16,
     /// What it is, by the maker's own number.
@@ -38,9 +38,9 @@ pub struct Device {
     /// Its network link, as [`Tree::netdev`](super::Tree::netdev) finds it.
     pub netdev: Option<String>,
     /// Of a virtual function: the physical one that it is of.
-    pub physfn: Option<Address>,
+    pub physfn: Option<PciAddress>,
     /// Its virtual functions, by their numbers.
-    pub virtfns: Vec<Address>,
+    pub virtfns: Vec<PciAddress>,
     /// What it says of virtual functions, if it can have any.
     pub sriov: Option<Sriov>,
     /// How it is connected, if it is by PCI Express.
@@ -76,7 +76,7 @@ pub struct PciLink {
 
 /// A place for a card, with a name that is printed on the board.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Slot {
+pub struct PciSlot {
     /// Its name.
     pub name: String,
     /// The root complex above, if the bus is known.
@@ -99,7 +99,7 @@ impl Device {
     }
 
     /// Nothing if the directory lacks what every device has.
-    pub(super) fn read(address: Address, directory: &Path, slots: &[Slot]) -> Option<Self> {
+    pub(super) fn read(address: PciAddress, directory: &Path, slots: &[PciSlot]) -> Option<Self> {
         let (root, path) = way(directory)?;
         let of = |name: &str| directory.join(name);
         let physfn = target_name(&of("physfn")).and_then(|name| name.parse().ok());
@@ -143,7 +143,7 @@ impl Sriov {
     }
 
     /// Where the `index`-th virtual function of the physical one at `pf` is, or will be.
-    pub fn virtfn(&self, pf: Address, index: u32) -> Option<Address> {
+    pub fn virtfn(&self, pf: PciAddress, index: u32) -> Option<PciAddress> {
         if self.offset == 0 {
             return None;
         }
@@ -151,7 +151,7 @@ impl Sriov {
         let own = u32::from(pf.bus) << 8 | u32::from(pf.device) << 3 | u32::from(pf.function);
         let id = own.checked_add(self.offset)?.checked_add(index.checked_mul(self.stride)?)?;
         let [bus, low] = u16::try_from(id).ok()?.to_be_bytes();
-        Some(Address { domain: pf.domain, bus, device: low >> 3, function: low & 7 })
+        Some(PciAddress { domain: pf.domain, bus, device: low >> 3, function: low & 7 })
     }
 }
 
@@ -164,14 +164,14 @@ impl PciLink {
     }
 }
 
-impl Slot {
+impl PciSlot {
     pub(super) fn read(name: String, address: &str, buses: &Path) -> Option<Self> {
         let (bus, device) = place(address)?;
         let root = fs::canonicalize(buses.join(bus.to_string())).ok().and_then(|path| Some(way(&path)?.0));
         Some(Self { name, root, bus, device })
     }
 
-    fn holds(&self, address: Address) -> bool {
+    fn holds(&self, address: PciAddress) -> bool {
         (self.bus.domain, self.bus.bus) == (address.domain, address.bus)
             && self.device.is_none_or(|device| device == address.device)
     }
@@ -189,12 +189,12 @@ pub(super) fn netdev(directory: &Path) -> Option<String> {
     places.filter_map(|place| entries(&place.join("net")).map(|(name, _)| name).min()).next()
 }
 
-fn virtfns(directory: &Path) -> Vec<Address> {
+fn virtfns(directory: &Path) -> Vec<PciAddress> {
     let numbered = entries(directory).filter_map(|(name, path)| {
         let number: u32 = name.strip_prefix("virtfn")?.parse().ok()?;
         Some((number, target_name(&path)?.parse().ok()?))
     });
-    let mut found: Vec<(u32, Address)> = numbered.collect();
+    let mut found: Vec<(u32, PciAddress)> = numbered.collect();
     found.sort_unstable();
     found.into_iter().map(|(_, address)| address).collect()
 }
@@ -208,7 +208,7 @@ fn way(directory: &Path) -> Option<(Root, Vec<(u8, u8)>)> {
     for part in real.components().filter_map(|part| part.as_os_str().to_str()) {
         if let Some(found) = Root::of_directory(part) {
             (root, path) = (Some(found), Vec::new());
-        } else if let Ok(Address { device, function, .. }) = part.parse::<Address>() {
+        } else if let Ok(PciAddress { device, function, .. }) = part.parse::<PciAddress>() {
             path.push((device, function));
         }
     }

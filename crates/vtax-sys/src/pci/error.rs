@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use super::address::Address;
+use super::address::PciAddress;
 
 /// Why a PCI device wasn't handed over.
 #[derive(Debug, thiserror::Error)]
@@ -13,19 +13,19 @@ pub enum PciError {
     #[error("there is no PCI device {device}: look at `vtax io list`; addresses change when cards are put in")]
     NoDevice {
         /// The address that was looked for.
-        device: Address,
+        device: PciAddress,
     },
     /// It has no virtual functions, and can't have any.
     #[error("{device} can't have virtual functions: choose a NIC with SR-IOV, or switch SR-IOV on in the firmware")]
     NoSriov {
         /// The device.
-        device: Address,
+        device: PciAddress,
     },
     /// `ERANGE`.
     #[error("{device} can't have {asked} virtual functions: it has at most {total}; ask for fewer")]
     TooManyVfs {
         /// The physical function.
-        device: Address,
+        device: PciAddress,
         /// How many were asked for.
         asked: u32,
         /// How many it can have.
@@ -38,7 +38,7 @@ pub enum PciError {
     )]
     VfsExist {
         /// The physical function.
-        device: Address,
+        device: PciAddress,
         /// How many it has.
         enabled: u32,
         /// How many were asked for.
@@ -48,13 +48,13 @@ pub enum PciError {
     #[error("the virtual functions of {device} are in use: stop the guests that hold them, then try again")]
     VfsInUse {
         /// The physical function.
-        device: Address,
+        device: PciAddress,
     },
     /// `ENOENT`, `ENOSYS` or `EOPNOTSUPP`.
     #[error("{device} can't make virtual functions now: {}; bind it to the driver of its maker", no_driver(.driver))]
     NoPfDriver {
         /// The physical function.
-        device: Address,
+        device: PciAddress,
         /// The driver that it has.
         driver: Option<String>,
     },
@@ -65,7 +65,7 @@ pub enum PciError {
     )]
     NoRoom {
         /// The physical function.
-        device: Address,
+        device: PciAddress,
         /// The kernel's answer.
         errno: io::Error,
     },
@@ -73,7 +73,7 @@ pub enum PciError {
     #[error("{device} enabled {enabled} virtual functions instead of {asked}: ask for {enabled}, or look at dmesg")]
     FewerVfs {
         /// The physical function.
-        device: Address,
+        device: PciAddress,
         /// How many were asked for.
         asked: u32,
         /// How many there are.
@@ -83,7 +83,7 @@ pub enum PciError {
     #[error("there is no driver {driver} for {device}: load it (modprobe {driver}), or use a kernel that has it")]
     NoDriver {
         /// The device.
-        device: Address,
+        device: PciAddress,
         /// The driver that was wanted.
         driver: String,
     },
@@ -91,7 +91,7 @@ pub enum PciError {
     #[error("driver {driver} refuses {device}: {errno}; {remedy}")]
     Refused {
         /// The device.
-        device: Address,
+        device: PciAddress,
         /// The driver.
         driver: String,
         /// Its answer.
@@ -103,7 +103,7 @@ pub enum PciError {
     #[error("driver {driver} did not take {device} within {waited:?}: {}; look at dmesg", has(.found))]
     NotTaken {
         /// The device.
-        device: Address,
+        device: PciAddress,
         /// The driver.
         driver: String,
         /// How long we waited.
@@ -115,7 +115,7 @@ pub enum PciError {
     #[error("no driver took {device} within {waited:?}: load the one of its maker (modprobe), or look at dmesg")]
     NobodyTook {
         /// The device.
-        device: Address,
+        device: PciAddress,
         /// How long we waited.
         waited: Duration,
     },
@@ -126,15 +126,15 @@ pub enum PciError {
     )]
     AutoprobeOff {
         /// The virtual function.
-        device: Address,
+        device: PciAddress,
         /// Its physical one.
-        pf: Address,
+        pf: PciAddress,
     },
     /// The driver doesn't let the device go.
     #[error("driver {driver} did not let {device} go within {waited:?}: stop what uses it, then try again")]
     StillHeld {
         /// The device.
-        device: Address,
+        device: PciAddress,
         /// The driver.
         driver: String,
         /// How long we waited.
@@ -147,7 +147,7 @@ pub enum PciError {
     )]
     NoNetdev {
         /// The device.
-        device: Address,
+        device: PciAddress,
         /// The driver that has it.
         driver: Option<String>,
         /// How long we waited.
@@ -157,7 +157,7 @@ pub enum PciError {
     #[error("{file} of {device} did not take {wrote:?}: it reads back as {read:?}")]
     NotKept {
         /// The device.
-        device: Address,
+        device: PciAddress,
         /// The file's name.
         file: &'static str,
         /// The value that was written.

@@ -96,8 +96,8 @@ impl Made {
         self.0.path().join(path)
     }
 
-    fn tree(&self) -> Tree {
-        Tree::at(self.0.path())
+    fn tree(&self) -> PciTree {
+        PciTree::at(self.0.path())
     }
 
     fn read(&self, path: &str) -> String {
@@ -105,7 +105,7 @@ impl Made {
     }
 
     /// Runs `test` while a thread carries out what is written, as the kernel would.
-    fn with_kernel<T>(&self, test: impl FnOnce(&Tree) -> T) -> T {
+    fn with_kernel<T>(&self, test: impl FnOnce(&PciTree) -> T) -> T {
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -144,15 +144,15 @@ fn taken(file: &Path) -> Option<String> {
     there.then_some(text)
 }
 
-fn address(text: &str) -> Address {
+fn address(text: &str) -> PciAddress {
     text.parse().unwrap()
 }
 
-fn pf() -> Address {
+fn pf() -> PciAddress {
     address("0000:81:00.0")
 }
 
-fn vf() -> Address {
+fn vf() -> PciAddress {
     address("0000:81:10.0")
 }
 
@@ -182,8 +182,8 @@ fn empty_slots_and_a_machine_without_pci_are_no_error() {
     assert_eq!(slots.iter().map(|slot| slot.name.as_str()).collect::<Vec<_>>(), ["2", "2-1"]);
     assert_eq!((slots[0].root, slots[1].root), (Some(Root { domain: 0, bus: 0x80 }), None));
     let none = TempDir::new().unwrap();
-    assert_eq!(Tree::at(none.path()).devices().unwrap(), []);
-    assert_eq!(Tree::at(none.path()).device(pf()).unwrap(), None);
+    assert_eq!(PciTree::at(none.path()).devices().unwrap(), []);
+    assert_eq!(PciTree::at(none.path()).device(pf()).unwrap(), None);
 }
 
 #[test]

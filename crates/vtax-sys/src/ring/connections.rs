@@ -54,7 +54,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::time::{Duration, Instant};
 
-    use super::super::{Completion, Until};
+    use super::super::{Completion, ReceiveUntil};
     use super::*;
 
     const PATIENCE: Option<Duration> = Some(Duration::from_secs(10));
@@ -102,7 +102,7 @@ mod tests {
         slots.send_buffer(0).unwrap().copy_from_slice(b"ping");
         slots.submit_send(0, 0..4).unwrap();
         assert_eq!(wait_one(&mut slots).operation, Operation::Send);
-        slots.submit_receive(1, 0..4, Until::Full).unwrap();
+        slots.submit_receive(1, 0..4, ReceiveUntil::Full).unwrap();
         assert_eq!(wait_one(&mut slots).operation, Operation::Receive);
         assert_eq!(slots.receive_buffer(1).unwrap(), b"ping");
     }

@@ -16,7 +16,7 @@ use socket2::SockAddr;
 
 use memory::Memory;
 
-use super::{NoRing, SEND_FLAGS, Until, Uring, is_passing, length};
+use super::{NoRing, ReceiveUntil, SEND_FLAGS, Uring, is_passing, length};
 
 /// Requests that are handed over at once. The queue is emptied whenever it is full.
 const SUBMISSIONS: u32 = 1024;
@@ -40,7 +40,7 @@ pub struct Slots {
     uring: Uring,
     /// Freed only when no request is in flight.
     memory: ManuallyDrop<Memory>,
-    pub(super) slots: Box<[Slot]>,
+    pub(super) slots: Box<[RingSlot]>,
     in_flight: usize,
     /// The kernel says nothing of a request that went well, if asked to: Linux 5.17.
     skips: bool,
@@ -78,7 +78,7 @@ pub struct Completion {
 }
 
 #[derive(Default)]
-pub(super) struct Slot {
+pub(super) struct RingSlot {
     attached: bool,
     busy: [bool; Operation::ALL.len()],
     /// The send and the receive have one completion together.
@@ -107,7 +107,7 @@ impl Slots {
             let empty = vec![-1; count];
             uring.ring.submitter().register_files(&empty).map_err(|e| NoRing::of(&e))?;
         }
-        let slots = (0..count).map(|_| Slot::default()).collect();
+        let slots = (0..count).map(|_| RingSlot::default()).collect();
         let skips = uring.ring.params().is_feature_skip_cqe_on_success();
         Ok(Self { uring, memory: ManuallyDrop::new(memory), slots, in_flight: 0, skips })
     }
@@ -221,13 +221,13 @@ impl Slots {
     ///
     /// # Errors
     /// As [`Slots::submit_send`], of the slot's last receive.
-    pub fn submit_receive(&mut self, slot: usize, part: Range<usize>, until: Until) -> io::Result<()> {
+    pub fn submit_receive(&mut self, slot: usize, part: Range<usize>, until: ReceiveUntil) -> io::Result<()> {
         let request = self.receive_request(slot, &part, until)?;
         // SAFETY: the buffer stays until the request is complete: see `Drop`.
         unsafe { self.submit(slot, Operation::Receive, request) }
     }
 
-    fn receive_request(&self, slot: usize, part: &Range<usize>, until: Until) -> io::Result<squeue::Entry> {
+    fn receive_request(&self, slot: usize, part: &Range<usize>, until: ReceiveUntil) -> io::Result<squeue::Entry> {
         self.check_part(slot, part, self.memory.receive_length)?;
         // SAFETY: the part is within the buffer.
         let start = unsafe { self.memory.receive(slot).add(part.start) };
@@ -246,7 +246,7 @@ impl Slots {
         slot: usize,
         request: Range<usize>,
         response: Range<usize>,
-        until: Until,
+        until: ReceiveUntil,
     ) -> io::Result<()> {
         let send = self.send_request(slot, &request, SEND_FLAGS)?;
         let receive = self.receive_request(slot, &response, until)?;

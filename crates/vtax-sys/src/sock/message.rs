@@ -9,7 +9,7 @@ const HEADER: usize = size_of::<libc::cmsghdr>();
 
 /// Room for several control messages, at the alignment that they have.
 #[repr(C, align(8))]
-pub(super) struct Control {
+pub(super) struct ControlMessages {
     bytes: [u8; 256],
     filled: usize,
 }
@@ -21,7 +21,7 @@ pub(super) struct Entry<'a> {
     pub(super) data: &'a [u8],
 }
 
-impl Control {
+impl ControlMessages {
     pub(super) fn new() -> Self {
         Self { bytes: [0; 256], filled: 0 }
     }
@@ -38,7 +38,7 @@ impl Control {
 pub(super) fn receive(
     socket: impl AsFd,
     buffer: &mut [u8],
-    control: &mut Control,
+    control: &mut ControlMessages,
     flags: libc::c_int,
 ) -> io::Result<usize> {
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
@@ -61,7 +61,7 @@ pub(super) fn receive(
 
 /// One entry of the socket's error queue, without its data. None when it is empty.
 /// Never blocks.
-pub(super) fn receive_error(socket: impl AsFd, control: &mut Control) -> io::Result<Option<()>> {
+pub(super) fn receive_error(socket: impl AsFd, control: &mut ControlMessages) -> io::Result<Option<()>> {
     match receive(socket, &mut [], control, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) {
         Ok(_) => Ok(Some(())),
         Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
@@ -80,7 +80,7 @@ pub(super) struct ExtendedError {
 }
 
 impl ExtendedError {
-    pub(super) fn find(control: &Control) -> Option<Self> {
+    pub(super) fn find(control: &ControlMessages) -> Option<Self> {
         control.entries().find_map(|entry| Self::read(&entry))
     }
 

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 
 use rustix::net::RecvFlags;
 
-use super::message::{self, Control};
+use super::message::{self, ControlMessages};
 use super::{set_bytes, set_int};
 use crate::error::{Result, SysError};
 
@@ -56,7 +56,7 @@ pub fn set_udp_gro(socket: impl AsFd, on: bool) -> Result<()> {
 /// As of recv(2).
 #[inline]
 pub fn receive_segmented(socket: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -> io::Result<Segmented> {
-    let mut control = Control::new();
+    let mut control = ControlMessages::new();
     let bytes = message::receive(socket, buffer, &mut control, flags.bits() as libc::c_int)?;
     let segment = control
         .entries()

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::net::RecvFlags;
 
-use super::message::{self, Control, ExtendedError};
+use super::message::{self, ControlMessages, ExtendedError};
 use super::set_bytes;
 use crate::error::{Result, SysError};
 use crate::netlink::IfName;
@@ -112,7 +112,7 @@ pub fn enable_stamps(socket: impl AsFd, hardware: bool) -> Result<()> {
 /// As of recv(2).
 #[inline]
 pub fn receive_stamped(socket: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -> io::Result<Stamped> {
-    let mut control = Control::new();
+    let mut control = ControlMessages::new();
     let bytes = message::receive(socket, buffer, &mut control, flags.bits() as libc::c_int)?;
     let stamps = Stamps::find(&control);
     Ok(Stamped { bytes, software: stamps.software, hardware: stamps.hardware })
@@ -122,7 +122,7 @@ pub fn receive_stamped(socket: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -
 /// are no stamps are taken from the queue and left out.
 pub fn sent_stamps(socket: impl AsFd, found: &mut Vec<SentStamp>) -> io::Result<()> {
     let socket = socket.as_fd();
-    let mut control = Control::new();
+    let mut control = ControlMessages::new();
     while message::receive_error(socket, &mut control)?.is_some() {
         let error = ExtendedError::find(&control).filter(|error| error.origin == ORIGIN_TIMESTAMPING);
         found.extend(error.and_then(|error| sent_stamp(error, Stamps::find(&control))));
@@ -150,7 +150,7 @@ struct Stamps {
 }
 
 impl Stamps {
-    fn find(control: &Control) -> Self {
+    fn find(control: &ControlMessages) -> Self {
         let stamps = |entry: message::Entry<'_>| {
             ((entry.level, entry.kind) == (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING)).then(|| Self::read(entry.data))
         };

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
-use super::message::{self, Control, ExtendedError};
+use super::message::{self, ControlMessages, ExtendedError};
 use super::{family, set_int};
 use crate::error::{Result, SysError};
 
@@ -103,7 +103,7 @@ impl<S: AsFd> ZeroCopySender<S> {
     /// Reads what the kernel tells, without waiting.
     pub fn reap(&mut self) -> io::Result<Completions> {
         let mut all = Completions::default();
-        let mut control = Control::new();
+        let mut control = ControlMessages::new();
         while message::receive_error(&self.socket, &mut control)?.is_some() {
             if let Some(told) = ExtendedError::find(&control).and_then(completions) {
                 all.done = all.done.saturating_add(told.done);

@@ -18,7 +18,7 @@ use crate::{rig::Rig, study::Interrupt};
 
 /// A test against itself.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct FloorRecord {
+pub(crate) struct SelfComparison {
     pub(crate) transport: Transport,
     pub(crate) test: TestKind,
     /// Rounds: pairs of samples.
@@ -32,11 +32,11 @@ pub(crate) struct FloorRecord {
     /// The largest relative difference inside that interval.
     pub(crate) floor: f64,
     /// What so many samples of each could show (relative), with 80 % power.
-    pub(crate) smallest_shown: Vec<Shown>,
+    pub(crate) smallest_shown: Vec<ShownBySamples>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(crate) struct Shown {
+pub(crate) struct ShownBySamples {
     pub(crate) samples: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) difference: Option<f64>,
@@ -59,7 +59,7 @@ pub(super) fn measure(
     rounds: u32,
     duration: Span,
     interrupt: &Interrupt,
-) -> anyhow::Result<Vec<FloorRecord>> {
+) -> anyhow::Result<Vec<SelfComparison>> {
     if rounds == 0 {
         return Ok(Vec::new());
     }
@@ -93,15 +93,15 @@ fn figure(rig: &Rig, transport: Transport, workload: Workload, duration: Span) -
     Ok(Metric::of(workload.kind()).value(workload.kind(), &rig.sample(&spec, PLAIN)?))
 }
 
-fn record(transport: Transport, workload: Workload, pairs: &[Pair]) -> Option<FloorRecord> {
+fn record(transport: Transport, workload: Workload, pairs: &[Pair]) -> Option<SelfComparison> {
     let floor = NoiseFloor::of(pairs, Confidence::P95).ok()?;
     let direction = Metric::of(workload.kind()).direction();
     let shown = |samples| {
         let least = floor.smallest_shown(samples, Significance::FIVE_PERCENT);
-        Shown { samples, difference: least.map(|least| least.cost(direction)) }
+        ShownBySamples { samples, difference: least.map(|least| least.cost(direction)) }
     };
     let sum: f64 = pairs.iter().map(|pair| pair.baseline + pair.cell).sum();
-    Some(FloorRecord {
+    Some(SelfComparison {
         transport,
         test: workload.kind(),
         rounds: pairs.len(),

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use vtax_model::result::Metric;
 
-use super::{Calibration, FloorRecord, TruthRecord};
+use super::{Calibration, SelfComparison, TruthRecord};
 use crate::report::load;
 
 /// The whole calibration.
@@ -79,7 +79,7 @@ fn number(value: f64) -> String {
     }
 }
 
-fn floors(floors: &[FloorRecord]) -> String {
+fn floors(floors: &[SelfComparison]) -> String {
     let mut text = format!("Noise floor: each test against itself, {} rounds\n", floors[0].rounds);
     let samples = floors[0].smallest_shown.iter().map(|shown| format!("{:>8}", shown.samples)).collect::<String>();
     let _ = writeln!(
@@ -108,7 +108,7 @@ fn floors(floors: &[FloorRecord]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::calibrate::{SCHEMA, clock::ClockRecord, floors::Shown, truths::Verdict};
+    use crate::calibrate::{SCHEMA, clock::ClockRecord, floors::ShownBySamples, truths::TruthVerdict};
     use vtax_model::{
         guest::Accelerator,
         result::Disturbance,
@@ -136,9 +136,9 @@ mod tests {
             unit: "µs",
             interval: Some([4.91, 6.52]),
             detail: "25 pairs".into(),
-            ..truth("delay-5us", 5.0, 5.81, [4.5, 5.5], Verdict::TooNoisy)
+            ..truth("delay-5us", 5.0, 5.81, [4.5, 5.5], TruthVerdict::TooNoisy)
         };
-        let floor = FloorRecord {
+        let floor = SelfComparison {
             transport: Transport::Tcp,
             test: TestKind::Rr,
             rounds: 11,
@@ -148,10 +148,10 @@ mod tests {
             high: 1.04,
             floor: 0.04,
             smallest_shown: vec![
-                Shown { samples: 5, difference: None },
-                Shown { samples: 11, difference: Some(0.071) },
-                Shown { samples: 18, difference: Some(0.052) },
-                Shown { samples: 30, difference: Some(0.045) },
+                ShownBySamples { samples: 5, difference: None },
+                ShownBySamples { samples: 11, difference: Some(0.071) },
+                ShownBySamples { samples: 18, difference: Some(0.052) },
+                ShownBySamples { samples: 30, difference: Some(0.045) },
             ],
         };
         let calibration = Calibration {
@@ -173,9 +173,9 @@ mod tests {
             load: Disturbance { other_programs: Some(0.012), stolen: Some(0.003), guests_waited: None },
             floors: vec![floor],
             truths: vec![
-                truth("tcp-100m", 95.6407, 95.1, [94.7, 96.6], Verdict::Holds),
-                truth("loss", 4112.0, 4111.0, [4112.0, 4112.0], Verdict::DoesNotHold),
-                truth("tcp-1g", 956.407, 871.1, [946.8, 966.0], Verdict::TooBusy),
+                truth("tcp-100m", 95.6407, 95.1, [94.7, 96.6], TruthVerdict::Holds),
+                truth("loss", 4112.0, 4111.0, [4112.0, 4112.0], TruthVerdict::DoesNotHold),
+                truth("tcp-1g", 956.407, 871.1, [946.8, 966.0], TruthVerdict::TooBusy),
                 noisy,
             ],
         };

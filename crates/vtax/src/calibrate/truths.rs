@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use serde::Serialize;
 use vtax_model::{
-    options::{Arrivals, CongestionControl, Manners, Process, SocketOptions, TestOptions},
+    options::{ArrivalProcess, Arrivals, CongestionControl, Manners, SocketOptions, TestOptions},
     result::Disturbance,
     run::Figures,
     stats::{Centre, Confidence},
@@ -20,7 +20,7 @@ use vtax_model::{
 
 use super::load::LoadMeter;
 use crate::rig::{PEER, Rig, SUT};
-pub(crate) use verdict::Verdict;
+pub(crate) use verdict::TruthVerdict;
 
 /// The wire without a shape.
 pub(crate) const PLAIN: &str = "plain";
@@ -70,7 +70,7 @@ pub(crate) struct TruthRecord {
     pub(crate) interval: Option<[f64; 2]>,
     /// The least and the most that is still the truth.
     pub(crate) accepted: [f64; 2],
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: TruthVerdict,
     /// What others took of the machine meanwhile.
     pub(crate) load: Disturbance,
     pub(crate) detail: String,
@@ -84,7 +84,7 @@ impl Truth {
         let load = meter.since(&begun)?;
         let other_programs = found.others.into_iter().chain(load.other_programs).reduce(f64::max);
         let load = Disturbance { other_programs, ..load };
-        let verdict = Verdict::of(&found, &load);
+        let verdict = TruthVerdict::of(&found, &load);
         let Found { unit, expected, measured, interval, accepted, detail, .. } = found;
         Ok(TruthRecord { name, made, unit, expected, measured, interval, accepted, verdict, load, detail })
     }
@@ -232,7 +232,7 @@ fn stall(
     accepted: [f64; 2],
     figure: fn(&Figures) -> anyhow::Result<f64>,
 ) -> anyhow::Result<Found> {
-    let arrivals = Some(Arrivals { per_second: 2000, process: Process::Fixed });
+    let arrivals = Some(Arrivals { per_second: 2000, process: ArrivalProcess::Fixed });
     let responder = Manners { stall: Some(STALL), ..Manners::default() };
     let options = TestOptions { arrivals, responder, ..TestOptions::default() };
     let figures = rig.sample(&rr(options, STALLED), PLAIN)?;

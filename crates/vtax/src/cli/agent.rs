@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use serde::Serialize;
-use vtax_agent::{link::AgentLink, protocol::Facts, ssh};
+use vtax_agent::{link::AgentLink, protocol::AgentFacts, ssh};
 
-use super::{Places, print, print_json};
+use super::{Locations, print, print_json};
 use crate::{
     exit::{Blamed, Exit, Stop},
     study,
@@ -35,10 +35,10 @@ struct Probed {
     /// Of a request over the control stream.
     answer_ms: f64,
     #[serde(flatten)]
-    facts: Facts,
+    facts: AgentFacts,
 }
 
-pub(crate) fn agent(verb: AgentVerb, places: &Places) -> Result<Exit, Stop> {
+pub(crate) fn agent(verb: AgentVerb, places: &Locations) -> Result<Exit, Stop> {
     let AgentVerb::Probe { host, json } = verb;
     let name = host.strip_prefix("ssh:");
     let name = name.ok_or_else(|| Stop::input(anyhow::anyhow!("`{host}` is no remote host; write ssh:HOST")))?;

@@ -3,9 +3,9 @@
 use clap::Args;
 use vtax_model::units::Span;
 
-use super::{Places, print, print_json};
+use super::{Locations, print, print_json};
 use crate::{
-    calibrate::{self, Wanted},
+    calibrate::{self, CalibrationRequest},
     exit::{Exit, Stop},
 };
 
@@ -25,9 +25,9 @@ pub(crate) struct CalibrateArgs {
     json: bool,
 }
 
-pub(crate) fn calibrate(args: CalibrateArgs, places: &Places) -> Result<Exit, Stop> {
+pub(crate) fn calibrate(args: CalibrateArgs, places: &Locations) -> Result<Exit, Stop> {
     let CalibrateArgs { rounds, duration, only, json } = args;
-    let found = calibrate::run(&Wanted { rounds, duration, only }, places)?;
+    let found = calibrate::run(&CalibrationRequest { rounds, duration, only }, places)?;
     match json {
         true => print_json(&found)?,
         false => print(&calibrate::render(&found))?,

@@ -3,9 +3,9 @@
 use clap::Args;
 use vtax_model::{options::Idle, units::Span};
 
-use super::{Places, print, print_json};
+use super::{Locations, print, print_json};
 use crate::{
-    crosscheck::{self, Held, Wanted},
+    crosscheck::{self, CrosscheckRequest, Held},
     exit::{Exit, Stop},
     study::Congestion,
 };
@@ -54,14 +54,14 @@ fn turn(text: &str) -> Result<Span, String> {
     }
 }
 
-pub(crate) fn crosscheck(args: CrosscheckArgs, places: &Places) -> Result<Exit, Stop> {
+pub(crate) fn crosscheck(args: CrosscheckArgs, places: &Locations) -> Result<Exit, Stop> {
     let CrosscheckArgs { rounds, duration, idle, congestion, streams, only, tools, seed, json } = args;
     let congestion = match congestion {
         Congestion::System => None,
         Congestion::Named(name) => Some(name),
     };
     let held = Held { idle, congestion };
-    let found = crosscheck::run(&Wanted { rounds, duration, held, streams, only, tools, seed }, places)?;
+    let found = crosscheck::run(&CrosscheckRequest { rounds, duration, held, streams, only, tools, seed }, places)?;
     match json {
         true => print_json(&found)?,
         false => print(&crosscheck::render(&found))?,

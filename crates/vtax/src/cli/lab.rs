@@ -10,12 +10,12 @@ use std::{ffi::OsString, process::Command};
 
 use anyhow::{anyhow, bail};
 use clap::Subcommand;
-use vtax_lab::{CleanReport, Endpoint, Lab, Need, World, clean, list};
+use vtax_lab::{CleanReport, Lab, LabEndpoint, Need, World, clean, list};
 use vtax_model::topology::Name;
 
 use self::wanted::lab_name;
 pub(super) use self::{show::servers, up::accelerator};
-use super::{Places, io, print, print_json};
+use super::{Locations, io, print, print_json};
 use crate::{
     exit::{Blamed, Exit, Stop},
     server::Stay,
@@ -79,7 +79,7 @@ impl LabVerb {
     }
 }
 
-pub(crate) fn lab(verb: LabVerb, places: &Places) -> Result<Exit, Stop> {
+pub(crate) fn lab(verb: LabVerb, places: &Locations) -> Result<Exit, Stop> {
     match verb {
         LabVerb::Up(args) => up::up(&args, places),
         LabVerb::Down { lab } => down(&lab),
@@ -133,7 +133,7 @@ fn exec(lab: &str, domain: &Name, command: &[OsString]) -> Result<Exit, Stop> {
     Ok(Exit::Child(child_code(status)))
 }
 
-fn find<'lab>(lab: &'lab Lab, domain: &Name) -> anyhow::Result<&'lab Endpoint> {
+fn find<'lab>(lab: &'lab Lab, domain: &Name) -> anyhow::Result<&'lab LabEndpoint> {
     let found = lab.endpoints().iter().find(|endpoint| endpoint.name == *domain);
     let Some(found) = found else {
         let mut names: Vec<&str> = lab.endpoints().iter().map(|endpoint| endpoint.name.as_str()).collect();

@@ -15,12 +15,12 @@ use vtax_model::{
     workload::Warmup,
 };
 
-use super::{Places, run};
+use super::{Locations, run};
 use crate::{
     exit::{Blamed, Exit, Stop},
-    study::{self, Asked, Conditions, Plan, Sizes, Source, Test},
+    study::{self, Conditions, GivenPlan, GivenSizes, MeasureRequest, RunSource, Test},
 };
-use values::{Engines, Gap, Send, Spread, Switch};
+use values::{ArrivalSpread, Engines, Gap, Send, Switch};
 
 /// The plan of `--quick`, where nothing else is said.
 const QUICK_SAMPLES: u32 = 3;
@@ -120,8 +120,8 @@ struct Load {
     #[arg(long, value_name = "PER_SECOND")]
     rate: Option<u32>,
     /// How the requests of --rate are spread
-    #[arg(long, value_enum, default_value_t = Spread::Poisson, requires = "rate")]
-    arrivals: Spread,
+    #[arg(long, value_enum, default_value_t = ArrivalSpread::Poisson, requires = "rate")]
+    arrivals: ArrivalSpread,
     /// rr: each flow idles so long before each request, so that the path is cold; several are swept,
     /// as 0,1ms,10ms
     #[arg(long, value_name = "TIME,…", value_delimiter = ',', default_value = "0")]
@@ -206,25 +206,25 @@ struct Sampling {
     dir: PathBuf,
 }
 
-pub(crate) fn measure(args: MeasureArgs, places: &Places) -> Result<Exit, Stop> {
+pub(crate) fn measure(args: MeasureArgs, places: &Locations) -> Result<Exit, Stop> {
     let asked = args.asked()?;
     asked.check()?;
     let (directory, pins) = (args.sampling.dir.clone(), args.ends.pinned.pin.clone());
     // It builds no guests: those that it measures in have booted.
     let conditions = Conditions { directory, pins, kernel: None };
-    let finished = study::run(Source::Measure(Box::new(asked)), &conditions, places)?;
+    let finished = study::run(RunSource::Measure(Box::new(asked)), &conditions, places)?;
     run::finish(finished, &args.form.options())
 }
 
 impl MeasureArgs {
-    fn asked(&self) -> Result<Asked, Stop> {
+    fn asked(&self) -> Result<MeasureRequest, Stop> {
         let What { request, response, message, .. } = self.what;
-        Ok(Asked {
+        Ok(MeasureRequest {
             endpoints: self.ends.endpoints()?,
             tests: distinct("test", &self.what.test)?,
             engines: self.what.engine.0.clone(),
             streams: distinct("streams", &self.what.streams)?,
-            sizes: Sizes { request, response, message, swept: distinct("sizes", &self.what.sizes)? },
+            sizes: GivenSizes { request, response, message, swept: distinct("sizes", &self.what.sizes)? },
             gaps: distinct("gap", &self.load.gap)?.into_iter().map(|gap| gap.0).collect(),
             options: self.options(),
             plan: self.sampling.plan(),
@@ -307,11 +307,11 @@ impl Sockets {
 }
 
 impl Sampling {
-    fn plan(&self) -> Plan {
+    fn plan(&self) -> GivenPlan {
         let Sampling { samples, duration, warmup, quick, .. } = *self;
         let duration = duration.unwrap_or(if quick { QUICK_DURATION } else { DURATION });
         let samples = samples.or(quick.then_some(QUICK_SAMPLES));
-        Plan { samples, quick, sampling: SamplingPlan { samples: 0, duration, warmup, slices: None } }
+        GivenPlan { samples, quick, sampling: SamplingPlan { samples: 0, duration, warmup, slices: None } }
     }
 }
 

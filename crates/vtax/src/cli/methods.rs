@@ -10,7 +10,7 @@ use vtax_model::{
     study::Row,
 };
 
-use super::{Places, lab::accelerator, print, print_json};
+use super::{Locations, lab::accelerator, print, print_json};
 use crate::{
     exit::{Blamed, Exit, Stop},
     study,
@@ -69,7 +69,7 @@ struct Answer {
     remedy: Option<String>,
 }
 
-pub(crate) fn methods(args: &MethodsArgs, places: &Places) -> Result<Exit, Stop> {
+pub(crate) fn methods(args: &MethodsArgs, places: &Locations) -> Result<Exit, Stop> {
     let world = World::enter(Need::Ephemeral).or_infrastructure()?;
     let facts = Facts::gather(&world).or_infrastructure()?;
     let agent = study::agent_program(places);

@@ -5,13 +5,10 @@ use clap::Subcommand;
 use comfy_table::{CellAlignment, Table, presets};
 use vtax_model::{analysis::analyse, result::ResultDocument};
 
-use super::{
-    Places, print, print_json,
-    run::{Format, Output},
-};
+use super::{Locations, print, print_json, run::OutputOptions};
 use crate::{
     exit::{Exit, Stop},
-    report,
+    report::{self, Format},
     store::{RunSummary, Store},
 };
 
@@ -29,7 +26,7 @@ pub(crate) enum ResultsVerb {
         #[arg(default_value = "last")]
         id: String,
         #[command(flatten)]
-        output: Output,
+        output: OutputOptions,
     },
     /// Hold two runs against each other, cell by cell
     Compare {
@@ -55,18 +52,18 @@ pub(crate) enum ResultsVerb {
     },
 }
 
-pub(crate) fn results(verb: ResultsVerb, places: &Places) -> Result<Exit, Stop> {
+pub(crate) fn results(verb: ResultsVerb, places: &Locations) -> Result<Exit, Stop> {
     let store = Store::open(&places.state_dir()?)?;
     match verb {
         ResultsVerb::List { json } => list(&store, json)?,
         ResultsVerb::Show { id, output } => print(&report::render(&load(&store, &id)?, &output.options()))?,
         ResultsVerb::Compare { before, after, format } => {
             let comparison = compare(&store, &before, &after)?;
-            let options = report::Options { format: format.into(), ..report::Options::default() };
+            let options = report::Options { format: format, ..report::Options::default() };
             print(&comparison.render(&options))?;
         }
         ResultsVerb::Export { id, csv, .. } => {
-            let format = if csv { report::Format::Csv } else { report::Format::Json };
+            let format = if csv { Format::Csv } else { Format::Json };
             let options = report::Options { format, ..report::Options::default() };
             print(&report::render(&load(&store, &id)?, &options))?;
         }
@@ -74,7 +71,7 @@ pub(crate) fn results(verb: ResultsVerb, places: &Places) -> Result<Exit, Stop> 
     Ok(Exit::Done)
 }
 
-fn compare(store: &Store, before: &str, after: &str) -> Result<report::Comparison, Stop> {
+fn compare(store: &Store, before: &str, after: &str) -> Result<report::RunComparison, Stop> {
     let (first, second) = (load(store, before)?, load(store, after)?);
     if first.id == second.id {
         return Err(Stop::input(anyhow!(

@@ -16,16 +16,16 @@ use vtax_model::{
     workload::Warmup,
 };
 
-use super::{Places, print};
+use super::{Locations, print};
 use crate::{
     exit::{Blamed, Exit, Stop},
-    report,
-    study::{self, Conditions, Finished, Source},
+    report::{self, Format},
+    study::{self, Conditions, Finished, RunSource},
 };
 
 /// How a result is printed.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Output {
+pub(crate) struct OutputOptions {
     /// Put the published figures of a classic study beside ours, also where ours are missing [default: if a row
     /// that is held against the baseline has both]
     #[arg(long, overrides_with = "no_published")]
@@ -51,19 +51,7 @@ pub(crate) struct Form {
     format: Format,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// Tables for a terminal
-    Table,
-    /// The same tables in Markdown
-    Markdown,
-    /// One line a cell
-    Csv,
-    /// The result document, vtax.result/v1
-    Json,
-}
-
-impl Output {
+impl OutputOptions {
     /// The options of the report.
     pub(crate) fn options(&self) -> report::Options {
         let published = (self.published || self.no_published).then_some(self.published);
@@ -75,7 +63,7 @@ impl Form {
     /// The options of the report.
     pub(crate) fn options(&self) -> report::Options {
         let format = if self.json { Format::Json } else { self.format };
-        report::Options { detail: self.detail, format: format.into(), width: width(), ..Default::default() }
+        report::Options { detail: self.detail, format, width: width(), ..Default::default() }
     }
 }
 
@@ -84,17 +72,6 @@ fn width() -> usize {
     let columns = rustix::termios::tcgetwinsize(std::io::stdout()).map(|size| usize::from(size.ws_col));
     let known = columns.ok().filter(|columns| *columns > 0);
     known.map_or(report::Options::default().width, |columns| columns.clamp(60, 140))
-}
-
-impl From<Format> for report::Format {
-    fn from(format: Format) -> report::Format {
-        match format {
-            Format::Table => report::Format::Terminal,
-            Format::Markdown => report::Format::Markdown,
-            Format::Csv => report::Format::Csv,
-            Format::Json => report::Format::Json,
-        }
-    }
 }
 
 #[derive(Debug, Args)]
@@ -152,7 +129,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_enum, value_name = "INSTRUMENT")]
     instrument: Option<Instruments>,
     #[command(flatten)]
-    held: Held,
+    held: HeldOptions,
     #[command(flatten)]
     pinned: Pinned,
     #[command(flatten)]
@@ -169,7 +146,7 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     precision: Precision,
     #[command(flatten)]
-    output: Output,
+    output: OutputOptions,
 }
 
 /// What the number of rounds is chosen for. How noisy rounds are and how long they take is known from the last run
@@ -210,7 +187,7 @@ impl From<Instruments> for Instrument {
 
 /// What of the machine's own behaviour is held still.
 #[derive(Debug, Clone, Copy, Default, Args)]
-pub(crate) struct Held {
+pub(crate) struct HeldOptions {
     /// What CPUs do while they have nothing to do: `poll` keeps them from sleeping while a sample is measured,
     /// `system` leaves them alone [default: as the instrument has it]
     #[arg(long, value_name = "poll|system")]
@@ -287,7 +264,7 @@ impl Precision {
 
 impl RunArgs {
     /// A built-in study with nothing changed.
-    pub(crate) fn of_study(study: &str, output: Output) -> RunArgs {
+    pub(crate) fn of_study(study: &str, output: OutputOptions) -> RunArgs {
         RunArgs {
             study: Some(study.to_owned()),
             resume: None,
@@ -305,7 +282,7 @@ impl RunArgs {
             mtu: Vec::new(),
             endpoints: None,
             instrument: None,
-            held: Held::default(),
+            held: HeldOptions::default(),
             pinned: Pinned::default(),
             boot: Guests::default(),
             size: None,
@@ -347,10 +324,10 @@ impl RunArgs {
     }
 }
 
-pub(crate) fn run(args: RunArgs, places: &Places) -> Result<Exit, Stop> {
+pub(crate) fn run(args: RunArgs, places: &Locations) -> Result<Exit, Stop> {
     let source = match (&args.study, &args.resume) {
-        (_, Some(id)) => Source::Resumed { id: id.clone(), rounds: args.samples },
-        (Some(study), None) => Source::Fresh(Box::new(args.changes()?.apply(read_study(study)?)?)),
+        (_, Some(id)) => RunSource::Resumed { id: id.clone(), rounds: args.samples },
+        (Some(study), None) => RunSource::Fresh(Box::new(args.changes()?.apply(read_study(study)?)?)),
         (None, None) => unreachable!("clap asks for a study or --resume"),
     };
     let (pins, kernel) = (args.pinned.pin.clone(), args.boot.kernel.clone());

@@ -8,10 +8,10 @@ use serde::Serialize;
 use vtax_lab::{LabSummary, Need, World, list, server};
 use vtax_model::server::ServerSpec;
 
-use super::{Places, lab, print, print_json};
+use super::{Locations, lab, print, print_json};
 use crate::{
     exit::{Blamed, Exit, Stop},
-    server::{Order, Stay, exec},
+    server::{ServerRequest, Stay, exec},
     study,
 };
 
@@ -42,21 +42,21 @@ pub(crate) enum ServerVerb {
     },
 }
 
-pub(crate) fn server(verb: ServerVerb, places: &Places) -> Result<Exit, Stop> {
+pub(crate) fn server(verb: ServerVerb, places: &Locations) -> Result<Exit, Stop> {
     match verb {
         ServerVerb::Up { spec, kernel } => {
-            up(&Order { spec, stay: Stay::Kept, exact: false, places, kernel: kernel.as_deref() })
+            up(&ServerRequest { spec, stay: Stay::Kept, exact: false, places, kernel: kernel.as_deref() })
         }
         ServerVerb::Exec { command } => {
             let spec = ServerSpec::default();
-            exec(&Order { spec, stay: Stay::Found, exact: false, places, kernel: None }, &command)
+            exec(&ServerRequest { spec, stay: Stay::Found, exact: false, places, kernel: None }, &command)
         }
         ServerVerb::Down => down(),
         ServerVerb::List { json } => show(json),
     }
 }
 
-fn up(order: &Order<'_>) -> Result<Exit, Stop> {
+fn up(order: &ServerRequest<'_>) -> Result<Exit, Stop> {
     let Some(mut server) = order.server(&order.ground()?)? else { return Ok(Exit::Interrupted) };
     server.keep()?;
     let spec = server.spec;

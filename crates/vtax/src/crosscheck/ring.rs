@@ -13,10 +13,10 @@ use vtax_sys::process::{Pid, ProcessId};
 
 use super::{
     contest::{Contest, Length},
-    tool::{Call, Tool},
+    tool::{Tool, ToolCommand},
 };
 use crate::{
-    cli::Places,
+    cli::Locations,
     exit::{Blamed, Stop},
     rig::{PEER, Rig, SUT},
 };
@@ -32,7 +32,11 @@ const MARGIN: Duration = Duration::from_secs(15);
 pub(super) struct Ring(Rig);
 
 impl Ring {
-    pub(super) fn build(world: &World, congestion: Option<CongestionControl>, places: &Places) -> Result<Ring, Stop> {
+    pub(super) fn build(
+        world: &World,
+        congestion: Option<CongestionControl>,
+        places: &Locations,
+    ) -> Result<Ring, Stop> {
         let wire = format!("[[wire]]\nname = \"{WIRE}\"\nends = [\"{SUT}\", \"{PEER}\"]\n");
         let ring = Ring(Rig::build(world, "crosscheck", &wire, places)?);
         if let Some(name) = congestion {
@@ -66,11 +70,11 @@ impl Ring {
     }
 
     /// A server of another tool, at the far end.
-    pub(super) fn serve(&self, tool: &Tool, contest: &Contest) -> anyhow::Result<Server> {
+    pub(super) fn serve(&self, tool: &Tool, contest: &Contest) -> anyhow::Result<ServerProcess> {
         let peer = self.0.endpoint(PEER, WIRE)?;
         let mut command = self.pinned((tool.server)(contest, peer.address), 1);
         command.stdout(Stdio::null()).stderr(Stdio::null());
-        let mut server = Server(self.0.lab.spawn(peer, command)?);
+        let mut server = ServerProcess(self.0.lab.spawn(peer, command)?);
         thread::sleep(SERVER_START);
         match server.0.try_wait()? {
             Some(status) => bail!("the server of {} ended at once: {status}", tool.name),
@@ -83,7 +87,7 @@ impl Ring {
         let peer = self.0.endpoint(PEER, WIRE)?.address;
         let mut command = self.pinned((tool.client)(contest, peer, length), 0);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut client = Server(self.0.lab.spawn(self.0.endpoint(SUT, WIRE)?, command)?);
+        let mut client = ServerProcess(self.0.lab.spawn(self.0.endpoint(SUT, WIRE)?, command)?);
         let most = contest.duration.0 + contest.warmup.0 + MARGIN;
         let output = client.output(most)?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -93,7 +97,7 @@ impl Ring {
         }
     }
 
-    fn pinned(&self, call: Call, side: usize) -> Command {
+    fn pinned(&self, call: ToolCommand, side: usize) -> Command {
         let mut words = match self.0.cpus() {
             Some(cpus) => vec!["taskset".to_owned(), "-c".to_owned(), cpus[side].to_string()],
             None => Vec::new(),
@@ -106,9 +110,9 @@ impl Ring {
 }
 
 /// A process of ours, ended with the value.
-pub(super) struct Server(Child);
+pub(super) struct ServerProcess(Child);
 
-impl Server {
+impl ServerProcess {
     /// Both streams are small: a pipe holds them until the process has ended. It is waited for
     /// asleep: looking every 10 ms kept the CPUs from deep sleep and made its round trips 4 % faster.
     fn output(&mut self, most: Duration) -> anyhow::Result<std::process::Output> {
@@ -127,7 +131,7 @@ fn read(stream: Option<impl std::io::Read>, into: &mut Vec<u8>) -> std::io::Resu
     stream.map_or(Ok(0), |mut stream| stream.read_to_end(into)).map(drop)
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         // It may have ended by itself, which the contest has noticed then.
         let _ = self.0.kill();

@@ -19,9 +19,9 @@ pub(crate) struct Tool {
     /// Why it can't measure for less than a second; none if it can be told a number instead.
     pub(crate) whole_seconds: fn(&Contest) -> Option<&'static str>,
     /// How its server is started, and how long it lives.
-    pub(crate) server: fn(&Contest, Ipv4Addr) -> Call,
-    pub(crate) lifetime: Lifetime,
-    pub(crate) client: fn(&Contest, Ipv4Addr, Length) -> Call,
+    pub(crate) server: fn(&Contest, Ipv4Addr) -> ToolCommand,
+    pub(crate) lifetime: ServerLifetime,
+    pub(crate) client: fn(&Contest, Ipv4Addr, Length) -> ToolCommand,
     /// The figure in the contest's unit: whole round trips, goodput at the receiver.
     pub(crate) read: fn(&Contest, &str) -> Result<f64, String>,
     /// How its definition differs from ours, and what was done about it.
@@ -29,11 +29,11 @@ pub(crate) struct Tool {
 }
 
 /// A program and its arguments.
-pub(crate) type Call = Vec<String>;
+pub(crate) type ToolCommand = Vec<String>;
 
 /// How long a server lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lifetime {
+pub(crate) enum ServerLifetime {
     /// It serves client after client.
     Contest,
     /// It ends with its client.
@@ -76,7 +76,7 @@ fn find(program: &str) -> Option<PathBuf> {
 }
 
 /// Words of a call.
-pub(crate) fn call(words: &[&str]) -> Call {
+pub(crate) fn call(words: &[&str]) -> ToolCommand {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 

@@ -10,8 +10,8 @@ use vtax_model::{
 };
 
 use super::{
-    blocks::{Block, blocks, distinct},
-    layout::{Part, Section},
+    blocks::{BlockCells, blocks, distinct},
+    layout::{Section, SectionPart},
     number::{brief_change, cost, interval as ratio_interval, percent},
     tax::{at_most, most, unit},
     words,
@@ -26,7 +26,7 @@ pub(super) fn section(document: &ResultDocument, all: bool) -> Option<Section> {
     instruments.truncate(if all { instruments.len() } else { 1 });
     instruments.reverse();
     let of_instrument = |instrument: &Instrument| {
-        let blocks: Vec<&Block<'_>> = blocks.iter().filter(|block| block.instrument == *instrument).collect();
+        let blocks: Vec<&BlockCells<'_>> = blocks.iter().filter(|block| block.instrument == *instrument).collect();
         questions(document, &blocks)
     };
     let asked: Vec<Vec<Question<'_>>> = instruments.iter().map(of_instrument).collect();
@@ -37,9 +37,9 @@ pub(super) fn section(document: &ResultDocument, all: bool) -> Option<Section> {
             |(subject, findings): &Question<'_>| ("-".to_owned(), format!("{subject}: {}.", findings.said(intervals)));
         let sentences: Vec<(String, String)> = questions.iter().map(said).collect();
         if instruments.len() > 1 && !sentences.is_empty() {
-            parts.push(Part::Paragraph(format!("{}:", words::capital(words::of_instrument(*instrument)))));
+            parts.push(SectionPart::Paragraph(format!("{}:", words::capital(words::of_instrument(*instrument)))));
         }
-        parts.extend((!sentences.is_empty()).then_some(Part::List(sentences)));
+        parts.extend((!sentences.is_empty()).then_some(SectionPart::List(sentences)));
     }
     let of = instruments.first().filter(|_| several && !all).map(|instrument| words::of_instrument(*instrument));
     let mind: Vec<&str> = document.caveat.as_deref().into_iter().chain(of).collect();
@@ -51,7 +51,7 @@ pub(super) fn section(document: &ResultDocument, all: bool) -> Option<Section> {
 /// What is asked, and what was found.
 type Question<'a> = (String, Findings<'a>);
 
-fn questions<'a>(document: &'a ResultDocument, blocks: &[&Block<'a>]) -> Vec<Question<'a>> {
+fn questions<'a>(document: &'a ResultDocument, blocks: &[&BlockCells<'a>]) -> Vec<Question<'a>> {
     let several = distinct(document.cells.iter().map(|record| record.cell.mtu)).len() > 1;
     let tests = distinct(blocks.iter().flat_map(|block| block.tests()));
     let mut questions = Vec::new();
@@ -70,7 +70,7 @@ fn questions<'a>(document: &'a ResultDocument, blocks: &[&Block<'a>]) -> Vec<Que
 const WITH_INTERVALS: usize = 4;
 
 /// `TCP round trips, 4 streams`
-fn subject(block: &Block<'_>, test: TestKind) -> String {
+fn subject(block: &BlockCells<'_>, test: TestKind) -> String {
     let what = match test {
         TestKind::Rr => "round trips",
         TestKind::Crr => "connections with a request",
@@ -93,7 +93,7 @@ struct Findings<'a> {
 
 impl<'a> Findings<'a> {
     /// The dearest first; of what is not shown, what may be the dearest. They are never in one list.
-    fn of(document: &'a ResultDocument, block: &Block<'a>, mtu: Mtu, test: TestKind) -> Findings<'a> {
+    fn of(document: &'a ResultDocument, block: &BlockCells<'a>, mtu: Mtu, test: TestKind) -> Findings<'a> {
         let records = block.rows().into_iter().filter_map(|row| block.cell(row, mtu, test));
         let mut all: Vec<_> = records.filter_map(|record| Some((record, record.tax_of(Metric::of(test))?))).collect();
         let size = |tax: &TaxRecord| match tax.verdict {

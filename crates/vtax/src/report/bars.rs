@@ -12,7 +12,7 @@ use super::{
     Format, Options,
     blocks::{distinct, rows_head},
     labels,
-    layout::{Column, Figure, Figures, Group, Part, Row as Line, Section, Table},
+    layout::{Column, Figure, Group, RowValues, Section, SectionPart, Table, TableRow},
     measure,
     number::{counted, three_digits},
     study::primary,
@@ -27,7 +27,8 @@ const USUAL: usize = 20;
 /// A table for each transport, number of streams and MTU whose round trips are worth a picture: those of
 /// several sizes, or of pairs that measured at the same time.
 pub(super) fn section(document: &ResultDocument, options: &Options) -> Option<Section> {
-    let parts: Vec<Part> = charts(document).iter().map(|chart| Part::Table(chart.table(options))).collect();
+    let parts: Vec<SectionPart> =
+        charts(document).iter().map(|chart| SectionPart::Table(chart.table(options))).collect();
     (!parts.is_empty()).then(|| Section { title: "Round trips at a glance".into(), parts })
 }
 
@@ -156,7 +157,7 @@ impl Chart<'_> {
         self.records.iter().find(|record| record.cell.workload == size && record.cell.row == row).copied()
     }
 
-    fn line(&self, size: Workload, row: Row, longest: usize) -> Option<Line> {
+    fn line(&self, size: Workload, row: Row, longest: usize) -> Option<TableRow> {
         let record = self.record(size, row)?;
         let most = self.records.iter().filter_map(|record| Some(primary(record)?.mean)).fold(0.0, f64::max);
         let ours = primary(record).map(|estimate| estimate.mean);
@@ -171,7 +172,7 @@ impl Chart<'_> {
             let baseline = self.record(size, self.baseline).and_then(|baseline| baseline.published);
             figures.extend([text(theirs), text(theirs.zip(baseline).map(|(theirs, baseline)| theirs / baseline))]);
         }
-        Some(Line { labels: vec![labels::size(&record.cell), row.to_string()], figures: Figures::Each(figures) })
+        Some(TableRow { labels: vec![labels::size(&record.cell), row.to_string()], figures: RowValues::Each(figures) })
     }
 
     fn ratio(&self, record: &CellRecord) -> Option<f64> {

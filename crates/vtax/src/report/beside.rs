@@ -9,8 +9,8 @@ use vtax_model::{
 };
 
 use super::{
-    blocks::{Block, blocks, quantity, rows_head},
-    layout::{Column, Figure, Figures, Group, Row as Line, Table},
+    blocks::{BlockCells, blocks, quantity, rows_head},
+    layout::{Column, Figure, Group, RowValues, Table, TableRow},
     notes::Notes,
     number::{change, give_or_take, whole_change},
     study::{absence, primary},
@@ -28,7 +28,7 @@ fn has_published(record: &CellRecord) -> bool {
 }
 
 /// Whether a test has such a table: the figures of several machines would make it too wide.
-pub(super) fn is_of(block: &Block<'_>, test: TestKind) -> bool {
+pub(super) fn is_of(block: &BlockCells<'_>, test: TestKind) -> bool {
     block.records().any(|record| record.cell.workload.kind() == test && record.published.is_some())
 }
 
@@ -45,7 +45,7 @@ pub(super) fn reading(document: &ResultDocument) -> Option<String> {
 }
 
 /// The table of one test.
-pub(super) fn table(document: &ResultDocument, block: &Block<'_>, test: TestKind, notes: &mut Notes) -> Table {
+pub(super) fn table(document: &ResultDocument, block: &BlockCells<'_>, test: TestKind, notes: &mut Notes) -> Table {
     let rows = block.rows();
     let baseline = document.baseline;
     let columns = || ["here", "tax", "published", "its tax"].map(Column::right).into();
@@ -60,14 +60,14 @@ pub(super) fn table(document: &ResultDocument, block: &Block<'_>, test: TestKind
 }
 
 struct Beside<'a> {
-    block: &'a Block<'a>,
+    block: &'a BlockCells<'a>,
     baseline: Row,
     test: TestKind,
 }
 
 impl Beside<'_> {
     /// One text instead of the figures if the row can't run here and nobody published any.
-    fn line(&self, row: Row, notes: &mut Notes) -> Line {
+    fn line(&self, row: Row, notes: &mut Notes) -> TableRow {
         let mtus = self.block.mtus();
         let records: Vec<&CellRecord> = mtus.iter().filter_map(|mtu| self.cell(row, *mtu)).collect();
         let nothing = |record: &&CellRecord| {
@@ -76,9 +76,9 @@ impl Beside<'_> {
         match records.first() {
             Some(first) if records.iter().all(nothing) => {
                 let text = format!("not available here {}", notes.of_record(first));
-                Line { labels: vec![row.to_string()], figures: Figures::None(text) }
+                TableRow { labels: vec![row.to_string()], figures: RowValues::None(text) }
             }
-            _ => Line::new(row.to_string(), mtus.iter().flat_map(|mtu| self.figures(row, *mtu, notes)).collect()),
+            _ => TableRow::new(row.to_string(), mtus.iter().flat_map(|mtu| self.figures(row, *mtu, notes)).collect()),
         }
     }
 

@@ -23,7 +23,7 @@ const TESTS: [TestKind; 7] = [
 ];
 
 /// The cells of one block of tables.
-pub(super) struct Block<'a> {
+pub(super) struct BlockCells<'a> {
     pub(super) instrument: Instrument,
     pub(super) transport: Transport,
     pub(super) streams: u32,
@@ -39,17 +39,17 @@ pub(super) struct Block<'a> {
 }
 
 /// In the order of the document's cells.
-pub(super) fn blocks(document: &ResultDocument) -> Vec<Block<'_>> {
+pub(super) fn blocks(document: &ResultDocument) -> Vec<BlockCells<'_>> {
     // What the instruments differ by is said in the titles of their sections, and what only one transport has is no
     // difference between cells that are compared.
     let varying = |transport, instrument| {
         let alike = |cell: &&Cell| (cell.transport, cell.instrument) == (transport, instrument);
         words::varying(document.cells.iter().map(|record| &record.cell).filter(alike))
     };
-    let mut blocks: Vec<Block<'_>> = Vec::new();
+    let mut blocks: Vec<BlockCells<'_>> = Vec::new();
     for record in &document.cells {
         let Cell { transport, streams, variant, instrument, .. } = record.cell;
-        let of = |block: &&mut Block<'_>| {
+        let of = |block: &&mut BlockCells<'_>| {
             let own = (block.transport, block.streams, block.variant, block.instrument);
             own == (transport, streams, variant, instrument)
         };
@@ -58,7 +58,7 @@ pub(super) fn blocks(document: &ResultDocument) -> Vec<Block<'_>> {
             None => {
                 let (swept, sizes_swept) = (false, false);
                 let (varying, cells) = (varying(transport, instrument), vec![record]);
-                blocks.push(Block { instrument, transport, streams, variant, swept, sizes_swept, varying, cells });
+                blocks.push(BlockCells { instrument, transport, streams, variant, swept, sizes_swept, varying, cells });
             }
         }
     }
@@ -71,7 +71,7 @@ pub(super) fn blocks(document: &ResultDocument) -> Vec<Block<'_>> {
     blocks
 }
 
-impl<'a> Block<'a> {
+impl<'a> BlockCells<'a> {
     /// `UDP, 4 streams, messages of 64 B`: one stream and the default sizes go without saying,
     /// unless others are beside them.
     pub(super) fn title(&self) -> String {

@@ -15,7 +15,7 @@ use vtax_model::{
     result::{CellRecord, Metric, ResultDocument},
     stats::{
         PValue, Significance, holm,
-        verdict::{Direction, Verdict},
+        verdict::{Preference, Verdict},
     },
     study::Row,
     workload::{TestKind, Transport},
@@ -26,17 +26,17 @@ use misgivings::{instruments, misgivings};
 use super::{
     blocks::{distinct, quantity, rows_head, sizes},
     heading::{date, plan},
-    layout::{Column, Figure, Figures, Group, Part, Report, Row as Line, Section, Table},
+    layout::{Column, Figure, Group, Report, RowValues, Section, SectionPart, Table, TableRow},
     number::{change, counted, interval, seconds, three_digits},
     two_samples, words,
 };
 
-/// The form of [`Comparison`] as JSON.
+/// The form of [`RunComparison`] as JSON.
 const SCHEMA: &str = "vtax.comparison/v1";
 
 /// Two runs, cell by cell.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct Comparison {
+pub(crate) struct RunComparison {
     schema: &'static str,
     /// The first run.
     a: RunNamed,
@@ -90,12 +90,12 @@ pub(super) struct Compared {
 }
 
 /// Compares the second run with the first.
-pub(crate) fn compare(a: &ResultDocument, b: &ResultDocument) -> Comparison {
+pub(crate) fn compare(a: &ResultDocument, b: &ResultDocument) -> RunComparison {
     let mut cells: Vec<Compared> = a.cells.iter().filter_map(|record| compared(record, b)).collect();
     judge(&mut cells);
     let alone = [(a, b), (b, a)].into_iter().flat_map(|(one, other)| only_in(one, other)).collect();
     let (caveat, warnings, differences) = (caveat(a, b), misgivings(a, b), differences(a, b));
-    Comparison { schema: SCHEMA, a: named(a), b: named(b), caveat, warnings, differences, cells, alone }
+    RunComparison { schema: SCHEMA, a: named(a), b: named(b), caveat, warnings, differences, cells, alone }
 }
 
 fn caveat(a: &ResultDocument, b: &ResultDocument) -> Option<String> {
@@ -164,7 +164,7 @@ fn judge(cells: &mut [Compared]) {
         cell.p_adjusted = adjusted.get();
         let apart = cell.low.zip(cell.high).is_some_and(|(low, high)| low > 1.0 || high < 1.0);
         if apart && cell.p_adjusted < Significance::FIVE_PERCENT.get() {
-            let worse = (cell.ratio > 1.0) == (cell.of.direction() == Direction::LowerIsBetter);
+            let worse = (cell.ratio > 1.0) == (cell.of.direction() == Preference::LowerIsBetter);
             cell.verdict = if worse { Verdict::Slower } else { Verdict::Faster };
         }
     }
@@ -218,7 +218,7 @@ fn machines(a: &ResultDocument, b: &ResultDocument) -> Vec<(String, String, Stri
     names.into_iter().map(|name| (name.replace('_', " "), of(&first, name), of(&second, name))).collect()
 }
 
-impl Comparison {
+impl RunComparison {
     /// Why nothing is compared, if nothing is.
     pub(crate) fn nothing_in_common(&self) -> Option<String> {
         const NAMED: usize = 4;
@@ -280,7 +280,7 @@ impl Comparison {
             rows: cells.into_iter().map(line).collect(),
             ..Table::default()
         };
-        Section { title: format!("{title}: {}", quantity(test)), parts: vec![Part::Table(table)] }
+        Section { title: format!("{title}: {}", quantity(test)), parts: vec![SectionPart::Table(table)] }
     }
 
     /// What tells a cell from those of its kind with another swept value; nothing if there are none.
@@ -318,7 +318,7 @@ fn kind(compared: &Compared) -> Kind {
     Kind { instrument, transport, streams, test: workload.kind(), variant }
 }
 
-fn line(compared: &Compared) -> Line {
+fn line(compared: &Compared) -> TableRow {
     let figure = |value: f64| match compared.of {
         Metric::Real => Figure::text(seconds(value)),
         Metric::Rtt | Metric::Goodput | Metric::Cpu => Figure::text(three_digits(value)),
@@ -331,9 +331,9 @@ fn line(compared: &Compared) -> Line {
     };
     let spread = compared.low.zip(compared.high).map_or("[—]".into(), |(low, high)| interval(low, high));
     let finding = Figure::Change([change(compared.ratio), spread, word.into()]);
-    Line {
+    TableRow {
         labels: vec![compared.cell.row.to_string(), compared.cell.mtu.to_string()],
-        figures: Figures::Each(vec![figure(compared.a), figure(compared.b), finding]),
+        figures: RowValues::Each(vec![figure(compared.a), figure(compared.b), finding]),
     }
 }
 
@@ -349,12 +349,12 @@ fn at_different_times() -> String {
 }
 
 fn listed(title: &str, lines: Vec<(String, String)>) -> Option<Section> {
-    (!lines.is_empty()).then(|| Section { title: title.into(), parts: vec![Part::List(lines)] })
+    (!lines.is_empty()).then(|| Section { title: title.into(), parts: vec![SectionPart::List(lines)] })
 }
 
 fn reading() -> Section {
     let text = "First and second are medians over rounds; the change is the Hodges-Lehmann ratio of the second run to \
                 the first with its exact Mann-Whitney interval. Slower or faster is said at 5 % after Holm's \
                 correction for all cells.";
-    Section { title: "How to read this".into(), parts: vec![Part::Paragraph(text.into())] }
+    Section { title: "How to read this".into(), parts: vec![SectionPart::Paragraph(text.into())] }
 }

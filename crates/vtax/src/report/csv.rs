@@ -12,7 +12,7 @@ use vtax_model::{
 };
 
 use super::{
-    compare::{Compared, Comparison},
+    compare::{Compared, RunComparison},
     pairs::extremes,
     words,
 };
@@ -212,7 +212,7 @@ pub(super) fn cells(document: &ResultDocument) -> String {
 }
 
 /// Name, meaning and value of a column of compared cells.
-type ComparedColumn = (&'static str, &'static str, fn(&Comparison, &Compared) -> Option<String>);
+type ComparedColumn = (&'static str, &'static str, fn(&RunComparison, &Compared) -> Option<String>);
 
 const COMPARISON: [ComparedColumn; 19] = [
     ("method", "the row", |_, c| text(c.cell.row)),
@@ -239,7 +239,7 @@ const COMPARISON: [ComparedColumn; 19] = [
 ];
 
 /// The cells that two runs share.
-pub(super) fn comparison(comparison: &Comparison) -> String {
+pub(super) fn comparison(comparison: &RunComparison) -> String {
     let fields =
         |cell: &Compared| COMPARISON.iter().map(|(.., value)| value(comparison, cell).unwrap_or_default()).collect();
     table(COMPARISON.map(|(name, ..)| name).to_vec(), comparison.cells.iter().map(fields))

@@ -7,20 +7,20 @@ use vtax_model::{
 };
 
 use super::{
-    blocks::{Block, blocks, distinct, quantity, quantity_of, rows_head},
-    layout::{Column, Figure, Figures, Group, Part, Row as Line, Section, Table},
+    blocks::{BlockCells, blocks, distinct, quantity, quantity_of, rows_head},
+    layout::{Column, Figure, Group, RowValues, Section, SectionPart, Table, TableRow},
     number::{change, estimate, interval, lost, percent, three_digits, with_interval},
 };
 
 /// The detail of one block; none if nothing was measured.
-pub(super) fn section(block: &Block<'_>) -> Option<Section> {
+pub(super) fn section(block: &BlockCells<'_>) -> Option<Section> {
     let instrument = if block.instrument == Instrument::Path { ", the path's own cost" } else { "" };
     let tables = block.figured().into_iter().map(|test| table(block, test)).filter(|table| !table.rows.is_empty());
-    let parts: Vec<Part> = tables.map(Part::Table).collect();
+    let parts: Vec<SectionPart> = tables.map(SectionPart::Table).collect();
     (!parts.is_empty()).then(|| Section { title: format!("{} in detail{}", block.title(), instrument), parts })
 }
 
-fn table(block: &Block<'_>, test: TestKind) -> Table {
+fn table(block: &BlockCells<'_>, test: TestKind) -> Table {
     let (rows, mtus) = (block.rows(), block.mtus());
     let columns = heads(test, block.transport).into_iter().map(Column::right).collect();
     let keys = rows.iter().flat_map(|row| mtus.iter().map(move |mtu| (*row, *mtu)));
@@ -49,14 +49,14 @@ fn heads(test: TestKind, transport: Transport) -> Vec<&'static str> {
     heads
 }
 
-fn line(record: &CellRecord) -> Option<Line> {
+fn line(record: &CellRecord) -> Option<TableRow> {
     let summary = record.summary.as_ref()?;
     let texts = match record.cell.workload.kind().is_transactions() {
         true => round_trips(summary, record.cell.transport)?,
         false => stream(summary, record.cell.transport)?,
     };
     let labels = vec![record.cell.row.to_string(), record.cell.mtu.to_string()];
-    Some(Line { labels, figures: Figures::Each(texts.into_iter().map(Figure::Text).collect()) })
+    Some(TableRow { labels, figures: RowValues::Each(texts.into_iter().map(Figure::Text).collect()) })
 }
 
 fn round_trips(summary: &SummaryRecord, transport: Transport) -> Option<Vec<String>> {
@@ -101,28 +101,28 @@ pub(super) fn noise_floor(document: &ResultDocument) -> Option<Section> {
          single comparison of so many rounds shows in four of five runs.",
         document.baseline
     );
-    let parts = vec![Part::Paragraph(text), Part::Table(table)];
+    let parts = vec![SectionPart::Paragraph(text), SectionPart::Table(table)];
     (!document.noise_floor.is_empty()).then(|| Section { title: "Noise floor".into(), parts })
 }
 
-fn floor_line(document: &ResultDocument, floor: &FloorRecord) -> Line {
+fn floor_line(document: &ResultDocument, floor: &FloorRecord) -> TableRow {
     let difference = format!("{} {}", change(floor.ratio), interval(floor.low, floor.high));
     let least = floor.smallest_shown.map_or("—".into(), percent);
     let texts = [difference, percent(floor.floor), least, floor.pairs.to_string()];
-    Line {
+    TableRow {
         labels: vec![floor_name(document, floor), floor.mtu.to_string()],
-        figures: Figures::Each(texts.map(Figure::Text).into()),
+        figures: RowValues::Each(texts.map(Figure::Text).into()),
     }
 }
 
 /// `TCP RTT, 4 streams`, with the swept value if there are several.
 pub(super) fn floor_name(document: &ResultDocument, floor: &FloorRecord) -> String {
-    let of_floor = |block: &&Block<'_>| {
+    let of_floor = |block: &&BlockCells<'_>| {
         let of_block = (block.transport, block.streams, block.variant, block.instrument);
         of_block == (floor.transport, floor.streams, floor.variant, floor.instrument)
     };
     let blocks = blocks(document);
-    let rest = blocks.iter().find(of_floor).filter(|block| block.is_swept()).map(Block::title);
+    let rest = blocks.iter().find(of_floor).filter(|block| block.is_swept()).map(BlockCells::title);
     let streams = if floor.streams == 1 { String::new() } else { format!(", {} streams", floor.streams) };
     let quantity = match floor.of {
         Metric::Cpu => format!("{}'s CPU", floor.test),

@@ -7,7 +7,7 @@ use vtax_model::{
 
 use super::{
     labels::Labels,
-    layout::{Column, Figure, Figures, Group, Part, Row, Section, Table},
+    layout::{Column, Figure, Group, RowValues, Section, SectionPart, Table, TableRow},
     number::{counted, three_digits},
 };
 
@@ -17,11 +17,11 @@ pub(super) fn section(document: &ResultDocument) -> Option<Section> {
     let (transactions, streams): (Vec<&CellRecord>, Vec<&CellRecord>) =
         records.iter().copied().partition(|record| record.cell.workload.kind().is_transactions());
     let tables = [table(&transactions, "µs per transaction"), table(&streams, "µs per KB")];
-    let mut parts: Vec<Part> = tables.into_iter().flatten().map(Part::Table).collect();
+    let mut parts: Vec<SectionPart> = tables.into_iter().flatten().map(SectionPart::Table).collect();
     let all: Vec<&HostCpuSummary> = records.iter().filter_map(|record| summary(record)).collect();
-    parts.push(Part::Paragraph(caveat(all.first()?)));
-    parts.push(Part::Paragraph(reading(&all)));
-    parts.extend(document.guest_clocks.iter().filter(|clock| clock.is_much()).map(drift).map(Part::Paragraph));
+    parts.push(SectionPart::Paragraph(caveat(all.first()?)));
+    parts.push(SectionPart::Paragraph(reading(&all)));
+    parts.extend(document.guest_clocks.iter().filter(|clock| clock.is_much()).map(drift).map(SectionPart::Paragraph));
     Some(Section { title: "CPU, from the host".into(), parts })
 }
 
@@ -53,7 +53,7 @@ fn table(records: &[&CellRecord], unit: &str) -> Option<Table> {
     })
 }
 
-fn line(record: &CellRecord, labels: &Labels, exits: bool) -> Option<Row> {
+fn line(record: &CellRecord, labels: &Labels, exits: bool) -> Option<TableRow> {
     let HostCpuSummary { guest, vhost, qemu, host_stack, vm_exits, interrupts, .. } = summary(record)?;
     let text = |estimate: &Estimate| Figure::text(three_digits(estimate.mean));
     // A row without vhost has no thread of that name.
@@ -61,7 +61,7 @@ fn line(record: &CellRecord, labels: &Labels, exits: bool) -> Option<Row> {
     let exits = exits.then(|| vm_exits.as_ref().map_or(Figure::absent(), text));
     let figures = [text(guest), vhost, text(qemu), text(host_stack)].into_iter().chain(exits).chain([text(interrupts)]);
     let labels = std::iter::once(record.cell.row.to_string()).chain(labels.line(&record.cell));
-    Some(Row { labels: labels.collect(), figures: Figures::Each(figures.collect()) })
+    Some(TableRow { labels: labels.collect(), figures: RowValues::Each(figures.collect()) })
 }
 
 fn caveat(summary: &HostCpuSummary) -> String {

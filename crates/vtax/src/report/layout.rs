@@ -18,12 +18,12 @@ pub(super) struct Report {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Section {
     pub(super) title: String,
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<SectionPart>,
 }
 
 /// What a section is made of.
 #[derive(Debug, Clone)]
-pub(super) enum Part {
+pub(super) enum SectionPart {
     Table(Table),
     Paragraph(String),
     /// A mark, as `[1]` or `-`, and its text.
@@ -38,9 +38,9 @@ pub(super) struct Table {
     /// Heads of the label columns.
     pub(super) labels: Vec<String>,
     pub(super) groups: Vec<Group>,
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<TableRow>,
     /// Rows under a rule of their own.
-    pub(super) foot: Vec<Row>,
+    pub(super) foot: Vec<TableRow>,
 }
 
 /// Columns under one title.
@@ -67,14 +67,14 @@ pub(super) enum Align {
 
 /// A row.
 #[derive(Debug, Clone)]
-pub(super) struct Row {
+pub(super) struct TableRow {
     pub(super) labels: Vec<String>,
-    pub(super) figures: Figures,
+    pub(super) figures: RowValues,
 }
 
 /// What a row has to the right of its labels.
 #[derive(Debug, Clone)]
-pub(super) enum Figures {
+pub(super) enum RowValues {
     /// One a column.
     Each(Vec<Figure>),
     /// One text over all of them.
@@ -95,9 +95,9 @@ impl Report {
         let Some(caveat) = caveat else { return self };
         for part in self.sections.iter_mut().flat_map(|section| &mut section.parts) {
             match part {
-                Part::Table(table) if table.caption.is_empty() => table.caption = caveat.to_owned(),
-                Part::Table(table) => table.caption += &format!(" — {caveat}"),
-                Part::Paragraph(_) | Part::List(_) => {}
+                SectionPart::Table(table) if table.caption.is_empty() => table.caption = caveat.to_owned(),
+                SectionPart::Table(table) => table.caption += &format!(" — {caveat}"),
+                SectionPart::Paragraph(_) | SectionPart::List(_) => {}
             }
         }
         self
@@ -114,9 +114,9 @@ impl Column {
     }
 }
 
-impl Row {
-    pub(super) fn new(label: impl Into<String>, figures: Vec<Figure>) -> Row {
-        Row { labels: vec![label.into()], figures: Figures::Each(figures) }
+impl TableRow {
+    pub(super) fn new(label: impl Into<String>, figures: Vec<Figure>) -> TableRow {
+        TableRow { labels: vec![label.into()], figures: RowValues::Each(figures) }
     }
 }
 

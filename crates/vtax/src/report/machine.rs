@@ -8,7 +8,7 @@ use vtax_model::{
 use super::{
     blocks::distinct,
     heading,
-    layout::{Part, Section},
+    layout::{Section, SectionPart},
 };
 
 /// This machine's settings, then each other machine.
@@ -21,7 +21,7 @@ pub(super) fn section(document: &ResultDocument) -> Option<Section> {
         list.extend(all.map(|text| format!("{name}: {text}")));
     }
     let bullets: Vec<(String, String)> = list.into_iter().map(|text| ("-".to_owned(), text)).collect();
-    (!bullets.is_empty()).then(|| Section { title: "Machines".into(), parts: vec![Part::List(bullets)] })
+    (!bullets.is_empty()).then(|| Section { title: "Machines".into(), parts: vec![SectionPart::List(bullets)] })
 }
 
 fn elsewhere(end: &EndRecord) -> Option<(&str, &Environment)> {

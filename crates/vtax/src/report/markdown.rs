@@ -1,6 +1,6 @@
 //! A report as GitHub's Markdown.
 
-use super::layout::{Align, Figure, Figures, Part, Report, Row, Section, Table};
+use super::layout::{Align, Figure, Report, RowValues, Section, SectionPart, Table, TableRow};
 
 pub(super) fn draw(report: &Report) -> String {
     let mut text = format!("## {}\n", escaped(&report.title));
@@ -24,9 +24,9 @@ fn draw_section(section: &Section) -> String {
     for part in &section.parts {
         text.push('\n');
         match part {
-            Part::Table(table) => text += &draw_table(table),
-            Part::Paragraph(paragraph) => text += &format!("{}\n", escaped(paragraph)),
-            Part::List(items) => items.iter().for_each(|item| text += &list_item(item)),
+            SectionPart::Table(table) => text += &draw_table(table),
+            SectionPart::Paragraph(paragraph) => text += &format!("{}\n", escaped(paragraph)),
+            SectionPart::List(items) => items.iter().for_each(|item| text += &list_item(item)),
         }
     }
     text
@@ -58,10 +58,10 @@ fn draw_table(table: &Table) -> String {
     text
 }
 
-fn draw_row(row: &Row, columns: usize) -> String {
+fn draw_row(row: &TableRow, columns: usize) -> String {
     let fields = match &row.figures {
-        Figures::Each(figures) => figures.iter().map(field).collect(),
-        Figures::None(text) => {
+        RowValues::Each(figures) => figures.iter().map(field).collect(),
+        RowValues::None(text) => {
             let mut fields = vec![String::new(); columns];
             fields[0].clone_from(text);
             fields

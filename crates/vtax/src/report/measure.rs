@@ -13,7 +13,7 @@ use vtax_model::{
 use super::{
     Options,
     labels::Labels,
-    layout::{Column, Figure, Figures, Group, Part, Row, Section, Table},
+    layout::{Column, Figure, Group, RowValues, Section, SectionPart, Table, TableRow},
     notes::Notes,
     number::{estimate, lost, percent, seconds, three_digits, with_interval},
     series, tax,
@@ -211,7 +211,7 @@ impl<'a> List<'a> {
         labels.extend(open.then(|| "timed from".to_owned()));
         let rows = self.records.iter().flat_map(|record| self.rows(record, open, notes)).collect();
         let table = Table { labels, groups: self.groups(), rows, ..Table::default() };
-        Section { title: title.into(), parts: vec![Part::Table(table)] }
+        Section { title: title.into(), parts: vec![SectionPart::Table(table)] }
     }
 
     fn groups(&self) -> Vec<Group> {
@@ -226,7 +226,7 @@ impl<'a> List<'a> {
     }
 
     /// One, or two in the open loop.
-    fn rows(&self, record: &CellRecord, open: bool, notes: &mut Notes) -> Vec<Row> {
+    fn rows(&self, record: &CellRecord, open: bool, notes: &mut Notes) -> Vec<TableRow> {
         let labels = |timed: &str, again: bool| {
             let mut labels = self.labels.line(&record.cell);
             labels.iter_mut().skip(1).filter(|_| again).for_each(String::clear);
@@ -234,12 +234,15 @@ impl<'a> List<'a> {
             labels
         };
         let Some(summary) = &record.summary else {
-            return vec![Row { labels: labels("", false), figures: Figures::None(without_figures(record, notes)) }];
+            return vec![TableRow {
+                labels: labels("", false),
+                figures: RowValues::None(without_figures(record, notes)),
+            }];
         };
         let row = |timed: &str, from_send: bool| {
             let line = Line { record, summary, from_send };
             let figures = self.columns.iter().map(|listed| (listed.figure)(&line).unwrap_or(Figure::absent()));
-            Row { labels: labels(timed, from_send), figures: Figures::Each(figures.collect()) }
+            TableRow { labels: labels(timed, from_send), figures: RowValues::Each(figures.collect()) }
         };
         match is_open(record) {
             true => vec![row("due", false), row("sent", true)],
@@ -271,7 +274,7 @@ fn engines(document: &ResultDocument, options: &Options, notes: &mut Notes) -> O
     let mut rows = Vec::new();
     for (index, record) in compared.iter().enumerate() {
         let figures = vec![costs.figure(record, Metric::of(record.cell.workload.kind()))];
-        rows.push(Row { labels: labels.line(&record.cell), figures: Figures::Each(figures) });
+        rows.push(TableRow { labels: labels.line(&record.cell), figures: RowValues::Each(figures) });
         let block = record.cell.block();
         if compared.get(index + 1).is_none_or(|next| next.cell.block() != block) {
             rows.extend(again(document, record, &labels));
@@ -281,10 +284,10 @@ fn engines(document: &ResultDocument, options: &Options, notes: &mut Notes) -> O
     let groups = vec![Group { title: String::new(), columns }];
     let table = Table { labels: labels.heads(), groups, rows, ..Table::default() };
     let title = format!("Engines against {baseline}");
-    (!compared.is_empty()).then(|| Section { title, parts: vec![Part::Table(table)] })
+    (!compared.is_empty()).then(|| Section { title, parts: vec![SectionPart::Table(table)] })
 }
 
-fn again(document: &ResultDocument, record: &CellRecord, labels: &Labels) -> Option<Row> {
+fn again(document: &ResultDocument, record: &CellRecord, labels: &Labels) -> Option<TableRow> {
     let floor = tax::floor(document, &record.cell.block(), Metric::of(record.cell.workload.kind()))?;
     let mut cell = record.cell;
     cell.row = document.baseline;
@@ -295,7 +298,7 @@ fn again(document: &ResultDocument, record: &CellRecord, labels: &Labels) -> Opt
     if let Some(engine) = labels.iter_mut().find(|label| **label == document.baseline.to_string()) {
         *engine = format!("{} again", document.baseline);
     }
-    Some(Row { labels, figures: Figures::Each(vec![tax::again(floor)]) })
+    Some(TableRow { labels, figures: RowValues::Each(vec![tax::again(floor)]) })
 }
 
 /// Intervals of the percentiles, and whose CPU it was.
@@ -306,7 +309,10 @@ pub(super) fn detail(document: &ResultDocument) -> Option<Section> {
         let rtt = rtt_of(record)?;
         let percentiles = [&rtt.p50, &rtt.p99, &rtt.p999].map(|p| with_interval(p.value, p.low, p.high));
         let texts = percentiles.into_iter().chain(threads(record)).chain([rtt.mean.n.to_string()]);
-        Some(Row { labels: labels.line(&record.cell), figures: Figures::Each(texts.map(Figure::Text).collect()) })
+        Some(TableRow {
+            labels: labels.line(&record.cell),
+            figures: RowValues::Each(texts.map(Figure::Text).collect()),
+        })
     };
     let group = |title: &str, heads: &[&str]| Group {
         title: title.into(),
@@ -323,7 +329,7 @@ pub(super) fn detail(document: &ResultDocument) -> Option<Section> {
         rows: measured.iter().filter_map(row).collect(),
         ..Table::default()
     };
-    (!measured.is_empty()).then(|| Section { title: "In detail".into(), parts: vec![Part::Table(table)] })
+    (!measured.is_empty()).then(|| Section { title: "In detail".into(), parts: vec![SectionPart::Table(table)] })
 }
 
 fn rtt_of(record: &CellRecord) -> Option<&RttSummary> {

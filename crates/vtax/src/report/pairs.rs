@@ -8,7 +8,7 @@ use vtax_model::{
 
 use super::{
     labels::{self, Labels},
-    layout::{Column, Figure, Figures, Group, Part, Row, Section, Table},
+    layout::{Column, Figure, Group, RowValues, Section, SectionPart, Table, TableRow},
     number::{counted, estimate, lost, three_digits},
 };
 
@@ -17,7 +17,7 @@ use super::{
 pub(super) fn section(document: &ResultDocument, detail: bool) -> Option<Section> {
     let several = |record: &&CellRecord| parallel(record).is_some();
     let records: Vec<&CellRecord> = document.cells.iter().filter(several).collect();
-    let mut all: Vec<Part> = Vec::new();
+    let mut all: Vec<SectionPart> = Vec::new();
     if records.len() > 1 {
         all.extend(overview(&records));
     }
@@ -33,16 +33,16 @@ fn parallel(record: &CellRecord) -> Option<&ParallelSummary> {
 }
 
 /// A line for each cell: its fastest and slowest pair, and how far apart they started.
-fn overview(records: &[&CellRecord]) -> Vec<Part> {
+fn overview(records: &[&CellRecord]) -> Vec<SectionPart> {
     let (transactions, streams): (Vec<&CellRecord>, Vec<&CellRecord>) =
         records.iter().partition(|record| record.cell.workload.kind().is_transactions());
     let tables = [(transactions, "RTT of a pair (µs)"), (streams, "Mb/s of a pair")];
-    let mut parts: Vec<Part> = Vec::new();
+    let mut parts: Vec<SectionPart> = Vec::new();
     for (records, quantity) in tables.into_iter().filter(|(records, _)| !records.is_empty()) {
-        parts.push(Part::Table(overview_table(&records, quantity)));
+        parts.push(SectionPart::Table(overview_table(&records, quantity)));
     }
     let clock = if by_one_clock(records) { ", by one clock" } else { ", and how well they are known" };
-    parts.push(Part::Paragraph(format!(
+    parts.push(SectionPart::Paragraph(format!(
         "The start is that of the last pair after the first: the median of the samples and the worst of them{clock}. \
          --detail has every pair."
     )));
@@ -61,7 +61,7 @@ fn overview_table(records: &[&CellRecord], quantity: &str) -> Table {
         let mut figures = parallel(record).map_or_else(Vec::new, overview_figures);
         figures.truncate(3 + starts.len());
         let row = std::iter::once(record.cell.row.to_string()).chain(labels.line(&record.cell)).collect();
-        Row { labels: row, figures: Figures::Each(figures.into_iter().map(Figure::Text).collect()) }
+        TableRow { labels: row, figures: RowValues::Each(figures.into_iter().map(Figure::Text).collect()) }
     };
     Table {
         labels: std::iter::once("row".to_owned()).chain(labels.heads()).collect(),
@@ -94,7 +94,7 @@ pub(super) fn extremes(parallel: &ParallelSummary) -> [Option<f64>; 2] {
     [rtt[0].or(fastest), rtt[1].or(slowest)]
 }
 
-fn parts(document: &ResultDocument, record: &CellRecord, parallel: &ParallelSummary) -> Vec<Part> {
+fn parts(document: &ResultDocument, record: &CellRecord, parallel: &ParallelSummary) -> Vec<SectionPart> {
     let transactions = record.cell.workload.kind().is_transactions();
     let udp = record.cell.transport == Transport::Udp;
     let rate = if transactions { "rate/s [95 %]" } else { "Mb/s [95 %]" };
@@ -102,7 +102,7 @@ fn parts(document: &ResultDocument, record: &CellRecord, parallel: &ParallelSumm
     let shown = heads.map(|head| head.is_some());
     let row = |label: String, texts: [String; 4]| {
         let figures = texts.into_iter().zip(shown).filter(|(_, shown)| *shown).map(|(text, _)| Figure::Text(text));
-        Row { labels: vec![label], figures: Figures::Each(figures.collect()) }
+        TableRow { labels: vec![label], figures: RowValues::Each(figures.collect()) }
     };
     let table = Table {
         caption: labels::name(document, &record.cell),
@@ -111,7 +111,7 @@ fn parts(document: &ResultDocument, record: &CellRecord, parallel: &ParallelSumm
         rows: parallel.pairs.iter().enumerate().map(|(index, pair)| row(name(record, index), of_pair(pair))).collect(),
         foot: vec![row("all".into(), of_all(record))],
     };
-    vec![Part::Table(table), Part::Paragraph(skew(parallel))]
+    vec![SectionPart::Table(table), SectionPart::Paragraph(skew(parallel))]
 }
 
 /// `1: ssh:vm1 to ssh:vm2`

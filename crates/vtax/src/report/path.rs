@@ -12,7 +12,7 @@ use vtax_model::{
 use super::{
     blocks::distinct,
     heading,
-    layout::{Column, Figure, Figures, Group, Part, Row, Section, Table},
+    layout::{Column, Figure, Group, RowValues, Section, SectionPart, Table, TableRow},
 };
 
 /// Offloads that are told of one path; the rest is in the JSON.
@@ -21,15 +21,15 @@ const OFFLOADS_MOST: usize = 6;
 /// Every link of every row's path.
 pub(super) fn section(document: &ResultDocument) -> Option<Section> {
     let paths = distinct(document.cells.iter().filter_map(|record| record.path.as_ref()));
-    let parts: Vec<Part> = paths.into_iter().flat_map(parts).collect();
+    let parts: Vec<SectionPart> = paths.into_iter().flat_map(parts).collect();
     (!parts.is_empty()).then(|| Section { title: "What the packets went through".into(), parts })
 }
 
-fn parts(path: &PathRecord) -> Vec<Part> {
+fn parts(path: &PathRecord) -> Vec<SectionPart> {
     let title = format!("{}, MTU {}, from the initiator to the responder:", path.method, path.mtu);
     let mut hops: Vec<(String, String)> = path.hops.iter().map(|hop| ("-".into(), link(hop))).collect();
     hops.extend(offloads(path).into_iter().map(|text| ("-".into(), text)));
-    vec![Part::Paragraph(title), Part::List(hops)]
+    vec![SectionPart::Paragraph(title), SectionPart::List(hops)]
 }
 
 /// `w0 in sut: veth, MTU 1500, qdisc noqueue, 1 rx and 1 tx queue`
@@ -158,7 +158,7 @@ pub(super) fn ends(document: &ResultDocument, all: bool) -> Option<Section> {
         let mtu = by_mtu.then(|| ends.mtu.map_or("any".into(), |mtu| mtu.to_string()));
         let figures = [&pair.initiator, &pair.responder].map(|end| Figure::Text(heading::end(end)));
         let labels = std::iter::once(ends.method.to_string()).chain(mtu).collect();
-        Row { labels, figures: Figures::Each(figures.into()) }
+        TableRow { labels, figures: RowValues::Each(figures.into()) }
     };
     let rows = ends.iter().flat_map(|ends| (0..ends.pairs.len()).map(move |index| (*ends, index)));
     let rows = rows.map(|(ends, index)| row(ends, index)).collect();
@@ -169,5 +169,5 @@ pub(super) fn ends(document: &ResultDocument, all: bool) -> Option<Section> {
         rows,
         ..Table::default()
     };
-    Some(Section { title: "Ends".into(), parts: vec![Part::Table(table)] })
+    Some(Section { title: "Ends".into(), parts: vec![SectionPart::Table(table)] })
 }

@@ -9,8 +9,8 @@ use vtax_model::{
 };
 
 use super::{
-    blocks::{Block, distinct, rows_head},
-    layout::{Column, Figure, Group, Row as Line, Table},
+    blocks::{BlockCells, distinct, rows_head},
+    layout::{Column, Figure, Group, Table, TableRow},
     number::three_digits,
     tax::{self, Costs},
 };
@@ -18,7 +18,7 @@ use super::{
 /// The columns under one title.
 struct Titled<'a> {
     title: String,
-    block: &'a Block<'a>,
+    block: &'a BlockCells<'a>,
     test: TestKind,
     mtus: Vec<Mtu>,
 }
@@ -26,16 +26,16 @@ struct Titled<'a> {
 /// None if both ends share a CPU, for the tables of speed say its time then; if no end told of its
 /// threads; if nothing was compared. Where the blocks are told apart by more than their transport,
 /// their tables are for --detail.
-pub(super) fn table(costs: &mut Costs<'_>, blocks: &[&Block<'_>]) -> Option<Table> {
+pub(super) fn table(costs: &mut Costs<'_>, blocks: &[&BlockCells<'_>]) -> Option<Table> {
     let shared = costs.document.placement.path.is_some();
     if shared && blocks.iter().all(|block| block.instrument == Instrument::Path) {
         return None;
     }
-    let plain: Vec<&Block<'_>> = blocks.iter().copied().filter(|block| block.is_plain()).collect();
+    let plain: Vec<&BlockCells<'_>> = blocks.iter().copied().filter(|block| block.is_plain()).collect();
     if plain.is_empty() && blocks.len() == 1 { of_blocks(costs, blocks) } else { of_blocks(costs, &plain) }
 }
 
-fn of_blocks(costs: &mut Costs<'_>, blocks: &[&Block<'_>]) -> Option<Table> {
+fn of_blocks(costs: &mut Costs<'_>, blocks: &[&BlockCells<'_>]) -> Option<Table> {
     let tests = distinct(blocks.iter().flat_map(|block| block.tests()));
     let of_block = |test: TestKind| blocks.iter().filter_map(move |block| titled(block, test));
     let groups: Vec<Titled<'_>> = tests.into_iter().flat_map(of_block).collect();
@@ -45,7 +45,7 @@ fn of_blocks(costs: &mut Costs<'_>, blocks: &[&Block<'_>]) -> Option<Table> {
         let records: Vec<Option<&CellRecord>> = groups.iter().flat_map(|group| group.records(*row)).collect();
         if records.iter().flatten().any(|record| tax::level(record, Metric::Cpu).is_some()) {
             let figures = records.into_iter().map(|record| figure(costs, record)).collect();
-            lines.push(Line::new(row.to_string(), figures));
+            lines.push(TableRow::new(row.to_string(), figures));
         }
     }
     let baseline = costs.document.baseline;
@@ -65,7 +65,7 @@ fn of_blocks(costs: &mut Costs<'_>, blocks: &[&Block<'_>]) -> Option<Table> {
     })
 }
 
-fn titled<'a>(block: &'a Block<'a>, test: TestKind) -> Option<Titled<'a>> {
+fn titled<'a>(block: &'a BlockCells<'a>, test: TestKind) -> Option<Titled<'a>> {
     let compared = |record: &&CellRecord| record.cell.workload.kind() == test && record.tax_of(Metric::Cpu).is_some();
     let mtus = distinct(block.records().filter(compared).map(|record| record.cell.mtu));
     let title = format!("{} {test}", block.transport);

@@ -10,7 +10,7 @@ use super::{
     Options, bars, beside,
     blocks::{blocks, distinct},
     labels,
-    layout::{Part, Section},
+    layout::{Section, SectionPart},
     measure, series,
     study::primary,
     tax,
@@ -47,11 +47,11 @@ pub(super) fn section(document: &ResultDocument, published: Option<&Published>, 
         lines.push(format!("Published: {} ({}).{note}", published.title, published.testbed));
     }
     let bullets = lines.into_iter().map(|line| ("-".to_owned(), line)).collect();
-    Section { title: "How to read this".into(), parts: vec![Part::List(bullets)] }
+    Section { title: "How to read this".into(), parts: vec![SectionPart::List(bullets)] }
 }
 
 /// What the columns mean, where there is something to compare; the source of published figures.
-fn short(document: &ResultDocument, published: Option<&Published>, words: bool) -> Vec<Part> {
+fn short(document: &ResultDocument, published: Option<&Published>, words: bool) -> Vec<SectionPart> {
     let baseline = document.baseline;
     let mut lines = Vec::new();
     if document.cells.iter().any(|record| record.tax.is_some()) {
@@ -72,7 +72,7 @@ fn short(document: &ResultDocument, published: Option<&Published>, words: bool) 
     if let Some(published) = published.or(cited.as_ref()) {
         lines.push(format!("Published: {} ({}).", published.title, published.testbed));
     }
-    lines.into_iter().map(Part::Paragraph).collect()
+    lines.into_iter().map(SectionPart::Paragraph).collect()
 }
 
 /// Each text once: what is swept besides sizes doesn't change what is sent.

@@ -9,7 +9,7 @@ use vtax_model::{
 
 use super::{
     labels,
-    layout::{Column, Figure, Figures, Group, Part, Row, Section, Table},
+    layout::{Column, Figure, Group, RowValues, Section, SectionPart, Table, TableRow},
     number::{counted, percent, three_digits},
 };
 
@@ -93,15 +93,15 @@ fn spark(share: f64) -> char {
 
 /// A table for each cell that has a series.
 pub(super) fn section(document: &ResultDocument) -> Option<Section> {
-    let parts: Vec<Part> = document.cells.iter().flat_map(|record| table(document, record)).collect();
+    let parts: Vec<SectionPart> = document.cells.iter().flat_map(|record| table(document, record)).collect();
     let text = "The median over the samples' intervals of the same number, of the rate with the lowest and the \
                 highest; lost and sent again: all samples together; CPU: of the measuring threads. The whole series \
                 of each sample is in the JSON.";
-    let parts: Vec<Part> = std::iter::once(Part::Paragraph(text.into())).chain(parts).collect();
+    let parts: Vec<SectionPart> = std::iter::once(SectionPart::Paragraph(text.into())).chain(parts).collect();
     (parts.len() > 1).then(|| Section { title: "Over time".into(), parts })
 }
 
-fn table(document: &ResultDocument, record: &CellRecord) -> Vec<Part> {
+fn table(document: &ResultDocument, record: &CellRecord) -> Vec<SectionPart> {
     let intervals = overlaid(record);
     if intervals.is_empty() {
         return Vec::new();
@@ -114,7 +114,7 @@ fn table(document: &ResultDocument, record: &CellRecord) -> Vec<Part> {
     let line = |index: usize| {
         let texts = columns.iter().map(|(_, text)| Figure::Text(text(&intervals[index])));
         let at = intervals[index].first().map_or(0.0, |joined| joined.at);
-        Row { labels: vec![format!("{at:.2}")], figures: Figures::Each(texts.collect()) }
+        TableRow { labels: vec![format!("{at:.2}")], figures: RowValues::Each(texts.collect()) }
     };
     let table = Table {
         caption: labels::name(document, &record.cell),
@@ -125,7 +125,10 @@ fn table(document: &ResultDocument, record: &CellRecord) -> Vec<Part> {
     };
     let left_out = intervals.len().saturating_sub(LINES_MOST) as u32;
     let note = || format!("{} in the middle are left out.", counted(left_out, "interval"));
-    [Some(Part::Table(table)), (left_out > 0).then(|| Part::Paragraph(note()))].into_iter().flatten().collect()
+    [Some(SectionPart::Table(table)), (left_out > 0).then(|| SectionPart::Paragraph(note()))]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// A head, and the text of one interval.

@@ -3,43 +3,47 @@
 use vtax_model::result::{CellRecord, EndStages, ResultDocument, StageFigures, StagesSummary};
 
 use super::{
-    blocks::{Block, blocks},
+    blocks::{BlockCells, blocks},
     labels,
-    layout::{Column, Figure, Figures, Group, Part, Row, Section, Table},
+    layout::{Column, Figure, Group, RowValues, Section, SectionPart, Table, TableRow},
     number::{grouped, percent, three_digits},
 };
 
 /// One table for each block, the rows of the study side by side: the tax, split.
 pub(super) fn section(document: &ResultDocument) -> Option<Section> {
-    let mut parts: Vec<Part> = Vec::new();
+    let mut parts: Vec<SectionPart> = Vec::new();
     for block in blocks(document) {
-        parts.extend(table(document, &block).map(Part::Table));
+        parts.extend(table(document, &block).map(SectionPart::Table));
     }
     if parts.is_empty() {
         return None;
     }
-    parts.extend(without(document).map(Part::Paragraph));
+    parts.extend(without(document).map(SectionPart::Paragraph));
     let text = "By the kernel's time stamps at both ends (software stamps, unless a stage of the NIC is listed). The \
                 wire is the time that the request was away less all that the responder did: a difference of medians, \
                 for the two machines share no clock. Shares are of the sum of the medians, which is not the median \
                 of the whole. Taking the stamps costs system calls: such round trips are longer than plain ones.";
-    parts.push(Part::Paragraph(text.into()));
+    parts.push(SectionPart::Paragraph(text.into()));
     Some(Section { title: "Where the round trip goes".into(), parts })
 }
 
 /// A line of the table: where, what, and its figures in a cell.
-struct Stage {
+struct StageLine {
     place: &'static str,
     what: &'static str,
     figures: fn(&StagesSummary) -> Option<StageFigures>,
 }
 
-const fn stage(place: &'static str, what: &'static str, figures: fn(&StagesSummary) -> Option<StageFigures>) -> Stage {
-    Stage { place, what, figures }
+const fn stage(
+    place: &'static str,
+    what: &'static str,
+    figures: fn(&StagesSummary) -> Option<StageFigures>,
+) -> StageLine {
+    StageLine { place, what, figures }
 }
 
 /// In the order of the way. Between them lies the wire.
-const STAGES: [Stage; 11] = [
+const STAGES: [StageLine; 11] = [
     stage("initiator", "send call to qdisc", |s| s.initiator.send_to_qdisc),
     stage("initiator", "qdisc to driver", |s| s.initiator.qdisc_to_driver),
     stage("initiator", "driver to wire", |s| s.initiator.driver_to_wire),
@@ -53,7 +57,7 @@ const STAGES: [Stage; 11] = [
     stage("initiator", "stack to program", |s| s.initiator.stack_to_receive),
 ];
 
-fn table(document: &ResultDocument, block: &Block<'_>) -> Option<Table> {
+fn table(document: &ResultDocument, block: &BlockCells<'_>) -> Option<Table> {
     let records: Vec<&CellRecord> = block.records().filter(|record| stages(record).is_some()).collect();
     let all: Vec<&StagesSummary> = records.iter().filter_map(|record| stages(record)).collect();
     let first = records.first()?;
@@ -63,7 +67,7 @@ fn table(document: &ResultDocument, block: &Block<'_>) -> Option<Table> {
         _ => format!("{}, MTU {} (µs)", record.cell.row, record.cell.mtu),
     };
     let taken = STAGES.iter().filter(|stage| all.iter().any(|summary| (stage.figures)(summary).is_some()));
-    let mut rows: Vec<Row> = taken.map(|stage| line(stage, &all)).collect();
+    let mut rows: Vec<TableRow> = taken.map(|stage| line(stage, &all)).collect();
     let wire = rows.iter().position(|row| row.labels[0] == "responder").unwrap_or(rows.len());
     rows.insert(wire, wire_line(&all));
     Some(Table {
@@ -76,7 +80,7 @@ fn table(document: &ResultDocument, block: &Block<'_>) -> Option<Table> {
 }
 
 /// What the title of a block says beside its transport.
-fn rest_of(block: &Block<'_>) -> String {
+fn rest_of(block: &BlockCells<'_>) -> String {
     block.title().strip_prefix(&block.transport.to_string()).map(str::to_owned).unwrap_or_default()
 }
 
@@ -84,7 +88,7 @@ fn stages(record: &CellRecord) -> Option<&StagesSummary> {
     record.summary.as_ref()?.stages.as_ref()
 }
 
-fn line(stage: &Stage, all: &[&StagesSummary]) -> Row {
+fn line(stage: &StageLine, all: &[&StagesSummary]) -> TableRow {
     let figures = all.iter().flat_map(|summary| match (stage.figures)(summary) {
         Some(figures) => [three_digits(figures.p50), three_digits(figures.p99), share(figures.p50, summary)],
         None => ["—", "—", "—"].map(str::to_owned),
@@ -92,7 +96,7 @@ fn line(stage: &Stage, all: &[&StagesSummary]) -> Row {
     row(stage.place, stage.what, figures)
 }
 
-fn wire_line(all: &[&StagesSummary]) -> Row {
+fn wire_line(all: &[&StagesSummary]) -> TableRow {
     let figures = all.iter().flat_map(|summary| {
         let wire = summary.wire_us;
         let text = wire.map_or("—".into(), three_digits);
@@ -101,7 +105,7 @@ fn wire_line(all: &[&StagesSummary]) -> Row {
     row("wire", "there and back", figures)
 }
 
-fn foot(records: &[&CellRecord], all: &[&StagesSummary]) -> Vec<Row> {
+fn foot(records: &[&CellRecord], all: &[&StagesSummary]) -> Vec<TableRow> {
     let of = |figures: Option<StageFigures>| match figures {
         Some(figures) => [three_digits(figures.p50), three_digits(figures.p99), String::new()],
         None => ["—".to_owned(), "—".to_owned(), String::new()],
@@ -120,9 +124,9 @@ fn foot(records: &[&CellRecord], all: &[&StagesSummary]) -> Vec<Row> {
     ]
 }
 
-fn row(place: &str, what: &str, figures: impl Iterator<Item = String>) -> Row {
-    let figures = Figures::Each(figures.map(Figure::Text).collect());
-    Row { labels: vec![place.into(), what.into()], figures }
+fn row(place: &str, what: &str, figures: impl Iterator<Item = String>) -> TableRow {
+    let figures = RowValues::Each(figures.map(Figure::Text).collect());
+    TableRow { labels: vec![place.into(), what.into()], figures }
 }
 
 fn share(p50: f64, summary: &StagesSummary) -> String {

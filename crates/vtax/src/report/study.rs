@@ -16,9 +16,9 @@ use vtax_model::{
 
 use super::{
     Options, answer, bars, beside,
-    blocks::{Block, blocks, distinct, quantity, rows_head},
+    blocks::{BlockCells, blocks, distinct, quantity, rows_head},
     detail, heading, host_cpu, labels,
-    layout::{Column, Figure, Figures, Group, Part, Report, Row as Line, Section, Table},
+    layout::{Column, Figure, Group, Report, RowValues, Section, SectionPart, Table, TableRow},
     machine, measure,
     notes::Notes,
     number::{counted, grouped, seconds, three_digits},
@@ -72,11 +72,11 @@ fn instruments(document: &ResultDocument, options: &Options, published: bool, no
     let all = blocks(document);
     let mut sections = Vec::new();
     for instrument in document.instruments() {
-        let mine: Vec<&Block<'_>> = all.iter().filter(|block| block.instrument == instrument).collect();
+        let mine: Vec<&BlockCells<'_>> = all.iter().filter(|block| block.instrument == instrument).collect();
         let mut parts = parts(document, options, &mine, published, notes);
         // The CPU time of the other instrument is for --detail, where each has all tables of it.
         if !options.detail && sections.is_empty() {
-            parts.extend(processor::table(&mut Costs::new(document, options, notes), &mine).map(Part::Table));
+            parts.extend(processor::table(&mut Costs::new(document, options, notes), &mine).map(SectionPart::Table));
         }
         sections.push(Section { title: instrument_title(document, instrument), parts });
     }
@@ -86,10 +86,10 @@ fn instruments(document: &ResultDocument, options: &Options, published: bool, no
 fn parts(
     document: &ResultDocument,
     options: &Options,
-    blocks: &[&Block<'_>],
+    blocks: &[&BlockCells<'_>],
     published: bool,
     notes: &mut Notes,
-) -> Vec<Part> {
+) -> Vec<SectionPart> {
     let mut tables = Vec::new();
     for block in blocks {
         tables.extend(figured(document, block, published, notes));
@@ -103,11 +103,11 @@ fn parts(
         tests.iter().for_each(|test| tables.extend(costs.tables(blocks, *test, Metric::Cpu)));
         tables.extend(blocks.iter().filter_map(|block| processor_time(block)));
     }
-    tables.into_iter().map(Part::Table).collect()
+    tables.into_iter().map(SectionPart::Table).collect()
 }
 
 /// What has more columns than a level: published figures beside ours, and the times of files.
-fn figured(document: &ResultDocument, block: &Block<'_>, published: bool, notes: &mut Notes) -> Vec<Table> {
+fn figured(document: &ResultDocument, block: &BlockCells<'_>, published: bool, notes: &mut Notes) -> Vec<Table> {
     let (beside, alone): (Vec<TestKind>, Vec<TestKind>) =
         block.figured().into_iter().partition(|test| published && beside::is_of(block, *test));
     let mut tables: Vec<Table> = beside.into_iter().map(|test| beside::table(document, block, test, notes)).collect();
@@ -145,7 +145,7 @@ fn instrument_title(document: &ResultDocument, instrument: Instrument) -> String
 
 /// Builds the tables of figures of one block.
 struct Figured<'a> {
-    block: &'a Block<'a>,
+    block: &'a BlockCells<'a>,
     /// Those of a source with several machines, after ours.
     published: bool,
     notes: &'a mut Notes,
@@ -173,7 +173,7 @@ impl<'a> Figured<'a> {
         groups
     }
 
-    fn line(&mut self, row: Row, tests: &[TestKind], mtus: &[Mtu]) -> Line {
+    fn line(&mut self, row: Row, tests: &[TestKind], mtus: &[Mtu]) -> TableRow {
         let mut figures = Vec::new();
         for test in tests {
             let systems = self.systems(*test);
@@ -195,14 +195,14 @@ impl<'a> Figured<'a> {
     }
 
     /// One text instead of the figures if the row can't run here and nobody published any.
-    fn row(&mut self, label: String, records: Vec<&CellRecord>, figures: Vec<Figure>) -> Line {
+    fn row(&mut self, label: String, records: Vec<&CellRecord>, figures: Vec<Figure>) -> TableRow {
         let unavailable = |record: &&CellRecord| matches!(record.status, CellStatus::Unavailable { .. });
         match records.first() {
             Some(first) if !self.published && records.iter().all(unavailable) => {
                 let text = format!("not available here {}", self.notes.of_record(first));
-                Line { labels: vec![label], figures: Figures::None(text) }
+                TableRow { labels: vec![label], figures: RowValues::None(text) }
             }
-            _ => Line::new(label, figures),
+            _ => TableRow::new(label, figures),
         }
     }
 
@@ -228,7 +228,7 @@ impl<'a> Figured<'a> {
         distinct(figures.filter_map(|figure| figure.system.clone()))
     }
 
-    fn times_line(&mut self, row: Row, mtu: Mtu, systems: &[String]) -> Line {
+    fn times_line(&mut self, row: Row, mtu: Mtu, systems: &[String]) -> TableRow {
         let record = self.block.cell(row, mtu, TestKind::File);
         let mut figures = match record.and_then(file) {
             Some(file) => [&file.real, &file.user, &file.sys].map(|time| Figure::text(seconds(time.mean))).to_vec(),
@@ -285,7 +285,7 @@ fn file(record: &CellRecord) -> Option<&FileSummary> {
 }
 
 /// CPU of both ends for each transaction or KB, laid out as the figures; none if nothing was measured.
-fn processor_time(block: &Block<'_>) -> Option<Table> {
+fn processor_time(block: &BlockCells<'_>) -> Option<Table> {
     let (tests, mtus) = (block.tests(), block.mtus());
     let columns = || mtus.iter().map(|mtu| Column::right(format!("MTU {mtu}"))).collect();
     let groups = tests.iter().map(|test| Group { title: processor_quantity(*test), columns: columns() });
@@ -294,11 +294,11 @@ fn processor_time(block: &Block<'_>) -> Option<Table> {
     let line = |row: Row| {
         let costs: Vec<_> = keys().map(|(test, mtu)| block.cell(row, mtu, test).and_then(processor_cost)).collect();
         let figure = |cost: &Option<f64>| cost.map_or(Figure::absent(), |cost| Figure::text(three_digits(cost)));
-        costs.iter().any(Option::is_some).then(|| Line::new(row.to_string(), costs.iter().map(figure).collect()))
+        costs.iter().any(Option::is_some).then(|| TableRow::new(row.to_string(), costs.iter().map(figure).collect()))
     };
     let all = block.rows();
     let labels = vec![rows_head(&all).into()];
-    let rows: Vec<Line> = all.into_iter().filter_map(line).collect();
+    let rows: Vec<TableRow> = all.into_iter().filter_map(line).collect();
     let caption = format!("{}: CPU time of both ends' machines, whatever it was spent on", block.title());
     (!rows.is_empty()).then_some(Table { caption, labels, groups, rows, ..Table::default() })
 }
@@ -319,7 +319,7 @@ fn processor_cost(record: &CellRecord) -> Option<f64> {
 
 fn noted(notes: Notes) -> Option<Section> {
     let list = notes.into_list();
-    (!list.is_empty()).then(|| Section { title: String::new(), parts: vec![Part::List(list)] })
+    (!list.is_empty()).then(|| Section { title: String::new(), parts: vec![SectionPart::List(list)] })
 }
 
 /// Samples that could not be taken, those of one row with one error together.
@@ -339,7 +339,7 @@ fn failures(document: &ResultDocument) -> Option<Section> {
     };
     let list: Vec<_> = seen.iter().map(line).collect();
     let title = || format!("Failed: {}", counted(document.failures.len() as u32, "sample"));
-    (!list.is_empty()).then(|| Section { title: title(), parts: vec![Part::List(list)] })
+    (!list.is_empty()).then(|| Section { title: title(), parts: vec![SectionPart::List(list)] })
 }
 
 /// `after 0.42 s: 4,210 transactions; not used`, of the sample that came furthest.

@@ -4,7 +4,7 @@
 use vtax_model::{
     analysis::noise,
     cell,
-    result::{CellRecord, Delta, FloorRecord, Metric, ResultDocument, TaxRecord, Unit},
+    result::{CellRecord, CostUnit, Delta, FloorRecord, Metric, ResultDocument, TaxRecord},
     stats::verdict::Verdict,
     study::Row,
     units::Mtu,
@@ -13,8 +13,8 @@ use vtax_model::{
 
 use super::{
     Format, Options,
-    blocks::{Block, distinct, quantity_of, rows_head},
-    layout::{Column, Figure, Figures, Group, Row as Line, Table},
+    blocks::{BlockCells, distinct, quantity_of, rows_head},
+    layout::{Column, Figure, Group, RowValues, Table, TableRow},
     measure,
     notes::Notes,
     number::{bound, brief_change, brief_cost, change, cost, interval, seconds, three_digits},
@@ -57,7 +57,7 @@ pub(super) fn in_words(document: &ResultDocument, options: &Options) -> bool {
 }
 
 /// The cells under one title of a table: a block at one MTU.
-type Spot<'a> = (&'a Block<'a>, Mtu);
+type Spot<'a> = (&'a BlockCells<'a>, Mtu);
 
 impl<'a> Costs<'a> {
     pub(super) fn new(document: &'a ResultDocument, options: &Options, notes: &'a mut Notes) -> Costs<'a> {
@@ -67,9 +67,10 @@ impl<'a> Costs<'a> {
 
     /// A table for each test, one group of columns for each transport and MTU; what has unusual sizes or options, and
     /// titles to match, has a table of its own. None where nothing was measured.
-    pub(super) fn tables(&mut self, blocks: &[&Block<'_>], test: TestKind, of: Metric) -> Vec<Table> {
+    pub(super) fn tables(&mut self, blocks: &[&BlockCells<'_>], test: TestKind, of: Metric) -> Vec<Table> {
         let of_test = blocks.iter().filter(|block| block.tests().contains(&test));
-        let (plain, unusual): (Vec<&Block<'_>>, Vec<&Block<'_>>) = of_test.partition(|block| block.is_plain());
+        let (plain, unusual): (Vec<&BlockCells<'_>>, Vec<&BlockCells<'_>>) =
+            of_test.partition(|block| block.is_plain());
         let mut tables = Vec::new();
         tables.extend(self.table(&spots(&plain, test), test, of, None));
         for block in unusual {
@@ -92,7 +93,7 @@ impl<'a> Costs<'a> {
             (true, false) => Told::LevelAndCost,
             (true, true) => Told::CostAlone,
         };
-        let lines: Vec<Line> = rows.iter().filter_map(|row| self.line(*row, spots, test, of, told)).collect();
+        let lines: Vec<TableRow> = rows.iter().filter_map(|row| self.line(*row, spots, test, of, told)).collect();
         let group = |(block, mtu): &Spot<'_>| {
             let named = if title.is_some() { format!("MTU {mtu}") } else { format!("{}, MTU {mtu}", block.transport) };
             let level = Column::right(level_head(test, of));
@@ -132,12 +133,12 @@ impl<'a> Costs<'a> {
     }
 
     /// None for a row that can't run here, if a table above says so.
-    fn line(&mut self, row: Row, spots: &[Spot<'_>], test: TestKind, of: Metric, told: Told) -> Option<Line> {
+    fn line(&mut self, row: Row, spots: &[Spot<'_>], test: TestKind, of: Metric, told: Told) -> Option<TableRow> {
         let records: Vec<_> = spots.iter().map(|(block, mtu)| block.cell(row, *mtu, test)).collect();
         if let Some(text) = unavailable(&records, self.notes) {
             let again = self.told.contains(&row);
             self.told.push(row);
-            return (!again).then(|| Line { labels: vec![row.to_string()], figures: Figures::None(text) });
+            return (!again).then(|| TableRow { labels: vec![row.to_string()], figures: RowValues::None(text) });
         }
         let mut figures = Vec::new();
         for record in records {
@@ -149,7 +150,7 @@ impl<'a> Costs<'a> {
                 figures.push(record.map_or(Figure::absent(), |record| self.figure(record, of)));
             }
         }
-        Some(Line::new(row.to_string(), figures))
+        Some(TableRow::new(row.to_string(), figures))
     }
 
     fn level(&mut self, record: Option<&CellRecord>, of: Metric) -> Figure {
@@ -231,8 +232,8 @@ fn unavailable(records: &[Option<&CellRecord>], notes: &mut Notes) -> Option<Str
     none.then(|| format!("not available here {}", notes.of_record(known[0])))
 }
 
-fn spots<'a>(blocks: &[&'a Block<'a>], test: TestKind) -> Vec<Spot<'a>> {
-    let of_block = |block: &&'a Block<'a>| {
+fn spots<'a>(blocks: &[&'a BlockCells<'a>], test: TestKind) -> Vec<Spot<'a>> {
+    let of_block = |block: &&'a BlockCells<'a>| {
         let block = *block;
         let has = move |mtu: &Mtu| block.rows().into_iter().any(|row| block.cell(row, *mtu, test).is_some());
         block.mtus().into_iter().filter(has).map(move |mtu| (block, mtu)).collect::<Vec<_>>()
@@ -331,10 +332,10 @@ pub(super) fn why_noisy(document: &ResultDocument, record: &CellRecord) -> Strin
 }
 
 /// `µs`
-pub(super) fn unit(unit: Unit) -> &'static str {
+pub(super) fn unit(unit: CostUnit) -> &'static str {
     match unit {
-        Unit::Microseconds => "µs",
-        Unit::NanosecondsPerKb => "ns/KB",
-        Unit::Seconds => "s",
+        CostUnit::Microseconds => "µs",
+        CostUnit::NanosecondsPerKb => "ns/KB",
+        CostUnit::Seconds => "s",
     }
 }

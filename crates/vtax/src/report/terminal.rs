@@ -2,7 +2,7 @@
 //! be helped. A table that is too wide is drawn as several, each with caption and labels; rows that have a text in
 //! place of figures stand in the first of them.
 
-use super::layout::{Align, Column, Figure, Figures, Part, Report, Row, Section, Table};
+use super::layout::{Align, Column, Figure, Report, RowValues, Section, SectionPart, Table, TableRow};
 
 /// Between two columns, and between two groups of columns; the narrow ones where they keep a table in one piece.
 const GAPS: [(usize, usize); 3] = [(2, 3), (2, 2), (1, 2)];
@@ -37,9 +37,9 @@ fn draw_section(section: &Section, width: usize) -> Vec<String> {
             lines.push(String::new());
         }
         match part {
-            Part::Table(table) => lines.extend(draw_table(table, width)),
-            Part::Paragraph(text) => lines.extend(wrapped(text, width)),
-            Part::List(items) => {
+            SectionPart::Table(table) => lines.extend(draw_table(table, width)),
+            SectionPart::Paragraph(text) => lines.extend(wrapped(text, width)),
+            SectionPart::List(items) => {
                 let marks = items.iter().map(|(mark, _)| length(mark)).max().unwrap_or(0);
                 lines.extend(items.iter().flat_map(|(mark, text)| hanging(mark, text, marks + 1, width)));
             }
@@ -94,7 +94,7 @@ impl LabelColumns {
         format!("{text:<width$}", width = self.width())
     }
 
-    fn row(&self, row: &Row, above: Option<&Row>) -> String {
+    fn row(&self, row: &TableRow, above: Option<&TableRow>) -> String {
         let mut labels = row.labels.clone();
         if labels.len() > 1 && above.is_some_and(|above| above.labels.first() == labels.first()) {
             labels[0].clear();
@@ -145,9 +145,9 @@ fn columns(table: &Table, gaps: (usize, usize)) -> Vec<Drawn<'_>> {
 
 /// The fields of a column, of rows and foot, with the parts of its changes aligned.
 fn fields(table: &Table, column: usize) -> Vec<String> {
-    let figure = |row: &'_ Row| match &row.figures {
-        Figures::Each(figures) => figures.get(column).cloned(),
-        Figures::None(_) => None,
+    let figure = |row: &'_ TableRow| match &row.figures {
+        RowValues::Each(figures) => figures.get(column).cloned(),
+        RowValues::None(_) => None,
     };
     let figures: Vec<Option<Figure>> = table.rows.iter().chain(&table.foot).map(figure).collect();
     let mut widths = [0; 3];
@@ -226,13 +226,13 @@ fn draw_piece(table: &Table, labels: &LabelColumns, piece: &[Drawn<'_>], first: 
         if index == table.rows.len() {
             lines.push(rule());
         }
-        if !first && matches!(row.figures, Figures::None(_)) {
+        if !first && matches!(row.figures, RowValues::None(_)) {
             continue;
         }
         let left = labels.row(row, above);
         lines.push(match &row.figures {
-            Figures::Each(_) => line(left, &|column| column.fields[index].clone()),
-            Figures::None(text) => format!("{left}{}{text}", " ".repeat(piece[0].gaps.1)),
+            RowValues::Each(_) => line(left, &|column| column.fields[index].clone()),
+            RowValues::None(text) => format!("{left}{}{text}", " ".repeat(piece[0].gaps.1)),
         });
         above = Some(row);
     }

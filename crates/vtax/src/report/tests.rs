@@ -24,7 +24,7 @@ use super::*;
 pub(crate) use runs::study;
 use runs::{built_in, killed_after, of_text, row};
 
-const TERMINAL: Options = Options { format: Format::Terminal, published: None, detail: false, width: 100 };
+const TERMINAL: Options = Options { format: Format::Table, published: None, detail: false, width: 100 };
 const MARKDOWN: Options = Options { format: Format::Markdown, ..TERMINAL };
 
 fn snapshot(name: &str, text: String) {

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 use vtax_model::{
     cell::{Cell, Instrument},
-    options::{Engine, Manners, Process, Sending, SocketOptions, TestOptions},
+    options::{ArrivalProcess, Engine, Manners, Sending, SocketOptions, TestOptions},
     workload::TestKind,
 };
 
@@ -29,7 +29,7 @@ pub(super) fn capital(text: &str) -> String {
 fn chosen(options: &TestOptions) -> Vec<Chosen> {
     let TestOptions { engine, threads, burst, arrivals, gap, bitrate, sending, gso, gro, .. } = *options;
     let TestOptions { socket, interval, stages, responder, .. } = *options;
-    let process = |process| if process == Process::Poisson { "Poisson arrivals" } else { "evenly spaced" };
+    let process = |process| if process == ArrivalProcess::Poisson { "Poisson arrivals" } else { "evenly spaced" };
     let mut all = listed([
         ("engine", (engine != Engine::default()).then(|| format!("engine {engine}"))),
         ("threads", threads.map(|threads| if threads == 1 { "1 thread".into() } else { format!("{threads} threads") })),

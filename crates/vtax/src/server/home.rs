@@ -10,8 +10,8 @@ use vtax_model::{
 };
 
 use super::{
-    Ground, Order,
-    lines::{Line, Reader},
+    ServerRequest, ServerSite,
+    lines::{Reader, RelayedLine},
     relay::{command, own_arguments, put},
 };
 use crate::{
@@ -34,20 +34,24 @@ const ENDED: [i32; 3] = [0, 1, INTERRUPTED];
 const TRIPS: u32 = 3;
 
 /// A run that came home, and what ended it early.
-pub(crate) type Brought = (Run, Option<anyhow::Error>);
+pub(crate) type ReturnedRun = (Run, Option<anyhow::Error>);
 
 /// How a trip to a server ended.
 enum Came {
     /// The user stopped it before it began.
     Nowhere,
-    Home(Brought),
+    Home(ReturnedRun),
     /// The server or a guest in it is lost, and what landed is kept.
     Lost(Option<Run>, anyhow::Error),
 }
 
 /// Has a run measured in a server, or goes on with `old`; if the server is lost, on another one. None if
 /// the user asked to stop before it began.
-pub(crate) fn bring_home(order: &Order<'_>, store: &Store, mut old: Option<Run>) -> Result<Option<Brought>, Stop> {
+pub(crate) fn bring_home(
+    order: &ServerRequest<'_>,
+    store: &Store,
+    mut old: Option<Run>,
+) -> Result<Option<ReturnedRun>, Stop> {
     let arguments = own_arguments().or_input()?;
     let ground = order.ground()?;
     let mut trip = Trip { order: *order, store, ground: &ground, arguments };
@@ -70,9 +74,9 @@ pub(crate) fn bring_home(order: &Order<'_>, store: &Store, mut old: Option<Run>)
 
 /// What is the same for each server that a run is measured on.
 struct Trip<'a> {
-    order: Order<'a>,
+    order: ServerRequest<'a>,
     store: &'a Store,
-    ground: &'a Ground,
+    ground: &'a ServerSite,
     arguments: Vec<String>,
 }
 
@@ -80,15 +84,15 @@ impl Trip<'_> {
     fn go(&mut self, old: Option<Run>) -> Result<Came, Stop> {
         // Who goes on with a run must be the only one.
         let writer = old.as_ref().map(|run| self.store.resume(&run.header.id)).transpose()?;
-        let handed = old.as_ref().map(|run| Handed::over(run, &self.order)).transpose().or_infrastructure()?;
+        let handed = old.as_ref().map(|run| HandedRun::over(run, &self.order)).transpose().or_infrastructure()?;
         let Some(server) = self.order.server(self.ground)? else { return Ok(Came::Nowhere) };
         // What is begun here goes on nowhere but on one like it.
         (self.order.spec, self.order.exact) = (server.spec, true);
-        let from = handed.as_ref().map(|Handed(path)| path.as_path());
+        let from = handed.as_ref().map(|HandedRun(path)| path.as_path());
         let wants_cables = from.is_none() && self.order.places.wants_cables;
         let cables = if wants_cables { cables_of(&server.spec).collect() } else { Vec::new() };
         let command = command(from, [&self.arguments[..], &cables].concat()).or_input()?;
-        let mut arrivals = Arrivals::new(self.store, old.zip(writer));
+        let mut arrivals = ReturningRun::new(self.store, old.zip(writer));
         let ran = server.run(&command, &[], &self.ground.interrupt, |stream, bytes| match stream {
             Stream::Stdout => arrivals.take(bytes),
             Stream::Stderr => {
@@ -106,18 +110,18 @@ fn cables_of(spec: &ServerSpec) -> impl Iterator<Item = String> {
 }
 
 /// An old run in a file that the server sees; removed when it is over.
-struct Handed(PathBuf);
+struct HandedRun(PathBuf);
 
-impl Handed {
-    fn over(run: &Run, order: &Order<'_>) -> anyhow::Result<Handed> {
+impl HandedRun {
+    fn over(run: &Run, order: &ServerRequest<'_>) -> anyhow::Result<HandedRun> {
         let folder = order.places.state_dir().map_err(|error| anyhow!("{error}"))?;
         let path = folder.join(format!("{}.relay.json", run.header.id));
         fs::write(&path, serde_json::to_vec(run)?).with_context(|| format!("writing {}", path.display()))?;
-        Ok(Handed(std::path::absolute(&path).unwrap_or(path)))
+        Ok(HandedRun(std::path::absolute(&path).unwrap_or(path)))
     }
 }
 
-impl Drop for Handed {
+impl Drop for HandedRun {
     fn drop(&mut self) {
         // What is left of it hurts nobody.
         let _ = fs::remove_file(&self.0);
@@ -125,7 +129,7 @@ impl Drop for Handed {
 }
 
 /// What arrives, and where it is kept.
-struct Arrivals<'a> {
+struct ReturningRun<'a> {
     store: &'a Store,
     reader: Reader,
     /// The run as far as it is here, from its first line on. It says its plan again if it goes on, and when the
@@ -136,10 +140,10 @@ struct Arrivals<'a> {
     begun: Instant,
 }
 
-impl<'a> Arrivals<'a> {
-    fn new(store: &'a Store, kept: Option<(Run, RunWriter)>) -> Arrivals<'a> {
+impl<'a> ReturningRun<'a> {
+    fn new(store: &'a Store, kept: Option<(Run, RunWriter)>) -> ReturningRun<'a> {
         let (reader, begun) = (Reader::default(), Instant::now());
-        Arrivals { store, reader, kept, state: None, error: None, begun }
+        ReturningRun { store, reader, kept, state: None, error: None, begun }
     }
 
     /// Whether more is wanted: not if something can't be kept.
@@ -157,33 +161,33 @@ impl<'a> Arrivals<'a> {
         Ok(())
     }
 
-    fn keep_line(&mut self, line: Line) -> anyhow::Result<()> {
+    fn keep_line(&mut self, line: RelayedLine) -> anyhow::Result<()> {
         match (line, &mut self.kept) {
-            (Line::Run(opening), Some((run, writer))) if opening.header.id == run.header.id => {
+            (RelayedLine::Run(opening), Some((run, writer))) if opening.header.id == run.header.id => {
                 run.header = *opening.header;
                 writer.replan(&run.header)?;
             }
-            (Line::Run(opening), None) => {
+            (RelayedLine::Run(opening), None) => {
                 let header = *opening.header;
                 let writer = self.store.create_run(&header)?;
                 let (samples, failures) = (Vec::new(), Vec::new());
                 let run = Run { header, state: RunState::Running, wall_seconds: 0.0, samples, failures };
                 self.kept = Some((run, writer));
             }
-            (Line::Sample(sample), Some((run, writer))) => {
+            (RelayedLine::Sample(sample), Some((run, writer))) => {
                 writer.samples(std::slice::from_ref(&sample))?;
                 let (cell, arm, round) = (sample.cell, sample.arm, sample.round);
                 run.failures.retain(|failure| (failure.cell, failure.arm, failure.round) != (cell, arm, round));
                 run.samples.push(*sample);
             }
-            (Line::Failure(failure), Some((run, writer))) => {
+            (RelayedLine::Failure(failure), Some((run, writer))) => {
                 writer.failure(&failure)?;
                 let (cell, arm, round) = (failure.cell, failure.arm, failure.round);
                 run.failures.retain(|failure| (failure.cell, failure.arm, failure.round) != (cell, arm, round));
                 run.failures.push(*failure);
             }
-            (Line::End(state), Some(_)) => self.state = Some(state),
-            (Line::Run(_), Some(_)) => return Err(anyhow!("the emulated server began a second run")),
+            (RelayedLine::End(state), Some(_)) => self.state = Some(state),
+            (RelayedLine::Run(_), Some(_)) => return Err(anyhow!("the emulated server began a second run")),
             (_, None) => return Err(anyhow!("the emulated server sent a sample before the plan")),
         }
         Ok(())
@@ -191,7 +195,7 @@ impl<'a> Arrivals<'a> {
 
     /// What landed is kept, whatever happened.
     fn close(self, ran: anyhow::Result<i32>, left: anyhow::Result<()>) -> Result<Came, Stop> {
-        let Arrivals { reader, kept, state, error, begun, .. } = self;
+        let ReturningRun { reader, kept, state, error, begun, .. } = self;
         let Some((mut run, writer)) = kept else {
             return match (ran, error.or(left.err())) {
                 (Err(lost), _) => Ok(Came::Lost(None, lost)),
@@ -263,7 +267,7 @@ mod tests {
         text(&Written::End(state)).expect("memory")
     }
 
-    fn home(came: Result<Came, Stop>) -> Brought {
+    fn home(came: Result<Came, Stop>) -> ReturnedRun {
         match came.expect("it began") {
             Came::Home(brought) => brought,
             Came::Nowhere | Came::Lost(..) => panic!("it did not come home"),
@@ -273,7 +277,7 @@ mod tests {
     #[test]
     fn what_landed_is_in_the_store_at_once() {
         let (_folder, store) = store();
-        let mut arrivals = Arrivals::new(&store, None);
+        let mut arrivals = ReturningRun::new(&store, None);
         assert!(arrivals.take(&beginning()));
         let kept = store.load("demo-1").expect("it is there at once");
         assert_eq!((kept.samples.len(), kept.failures.len(), kept.state), (1, 0, RunState::Running));
@@ -287,7 +291,7 @@ mod tests {
     #[test]
     fn a_server_that_dies_leaves_what_landed() {
         let (_folder, store) = store();
-        let mut arrivals = Arrivals::new(&store, None);
+        let mut arrivals = ReturningRun::new(&store, None);
         assert!(arrivals.take(&beginning()));
         let came = arrivals.close(Err(anyhow!("its kernel panicked")), Ok(())).expect("it began");
         let Came::Lost(Some(run), error) = came else { panic!("the server is lost") };
@@ -296,9 +300,9 @@ mod tests {
             (RunState::Stopped, 1, "its kernel panicked".into())
         );
         let (old, writer) = (store.load("demo-1").expect("kept"), store.resume("demo-1").expect("nobody has it"));
-        let again = Arrivals::new(&store, Some((old, writer))).close(Ok(UNAVAILABLE), Ok(()));
+        let again = ReturningRun::new(&store, Some((old, writer))).close(Ok(UNAVAILABLE), Ok(()));
         assert!(matches!(again, Ok(Came::Lost(Some(_), _))), "a guest in it was lost");
-        let early = Arrivals::new(&store, None).close(Err(anyhow!("its kernel panicked")), Ok(()));
+        let early = ReturningRun::new(&store, None).close(Err(anyhow!("its kernel panicked")), Ok(()));
         assert!(matches!(early, Ok(Came::Lost(None, _))), "another may be booted");
         assert_eq!(store.load("demo-1").expect("it is there").state, RunState::Stopped);
     }
@@ -306,7 +310,7 @@ mod tests {
     #[test]
     fn a_vtax_that_ends_in_the_middle_of_a_line_is_told() {
         let (_folder, store) = store();
-        let mut arrivals = Arrivals::new(&store, None);
+        let mut arrivals = ReturningRun::new(&store, None);
         assert!(arrivals.take(&beginning()) && arrivals.take(b"{\"sample\":{"));
         let (_, error) = home(arrivals.close(Ok(134), Ok(())));
         assert!(error.is_some_and(|error| error.to_string().contains("breaks off")));
@@ -315,13 +319,13 @@ mod tests {
     #[test]
     fn nothing_more_is_wanted_behind_what_cannot_be_kept() {
         let (_folder, store) = store();
-        let mut arrivals = Arrivals::new(&store, None);
+        let mut arrivals = ReturningRun::new(&store, None);
         let other = header("demo-2", "2026-01-01T00:00:00Z");
         let other = text(&Written::Run { version: VERSION, header: &other }).expect("memory");
         assert!(arrivals.take(&beginning()) && !arrivals.take(&other), "the plan of another run");
         let (_, error) = home(arrivals.close(Ok(130), Ok(())));
         assert!(error.is_some_and(|error| error.to_string().contains("second run")));
-        let mut early = Arrivals::new(&store, None);
+        let mut early = ReturningRun::new(&store, None);
         assert!(!early.take(&end(RunState::Complete)));
         assert!(early.close(Ok(0), Ok(())).is_err(), "there is no run");
     }
@@ -329,11 +333,11 @@ mod tests {
     #[test]
     fn a_run_that_goes_on_is_not_begun_again() {
         let (_folder, store) = store();
-        let mut first = Arrivals::new(&store, None);
+        let mut first = ReturningRun::new(&store, None);
         assert!(first.take(&beginning()));
         drop(first);
         let (old, writer) = (store.load("demo-1").expect("kept"), store.resume("demo-1").expect("nobody has it"));
-        let mut again = Arrivals::new(&store, Some((old, writer)));
+        let mut again = ReturningRun::new(&store, Some((old, writer)));
         let header = header("demo-1", "2026-01-01T00:00:00Z");
         assert!(again.take(&text(&Written::Run { version: VERSION, header: &header }).expect("memory")));
         assert!(again.take(&text(&Written::Sample(&sample(0, Arm::A, 2))).expect("memory")));
@@ -345,7 +349,7 @@ mod tests {
     #[test]
     fn a_plan_that_was_settled_in_the_server_is_kept_at_once() {
         let (_folder, store) = store();
-        let mut arrivals = Arrivals::new(&store, None);
+        let mut arrivals = ReturningRun::new(&store, None);
         assert!(arrivals.take(&beginning()));
         let mut longer = header("demo-1", "2026-01-01T00:00:00Z");
         longer.set_rounds(77);
@@ -358,7 +362,7 @@ mod tests {
     fn a_run_that_never_began_ends_as_its_vtax_did() {
         let (_folder, store) = store();
         for (status, told) in [(2, "status 2"), (69, "status 69"), (130, "stopped before")] {
-            let came = Arrivals::new(&store, None).close(Ok(status), Ok(()));
+            let came = ReturningRun::new(&store, None).close(Ok(status), Ok(()));
             let stop = came.err().expect("there is no run");
             assert!(stop.to_string().contains(told), "{stop}");
         }

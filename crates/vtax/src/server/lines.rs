@@ -14,9 +14,9 @@ const LONGEST: usize = 64 << 20;
 /// A line that was read.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Line {
+pub(crate) enum RelayedLine {
     /// Comes first.
-    Run(Opening),
+    Run(FirstLine),
     Sample(Box<Sample>),
     Failure(Box<Failure>),
     /// Comes last.
@@ -25,7 +25,7 @@ pub(crate) enum Line {
 
 /// How the lines begin.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Opening {
+pub(crate) struct FirstLine {
     version: u32,
     pub(crate) header: Box<RunHeader>,
 }
@@ -51,7 +51,7 @@ pub(crate) struct Reader {
 
 impl Reader {
     /// The lines that are whole with these bytes.
-    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<Vec<Line>, LineError> {
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<Vec<RelayedLine>, LineError> {
         self.rest.extend_from_slice(bytes);
         let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') else {
             return if self.rest.len() > LONGEST { Err(LineError::Long) } else { Ok(Vec::new()) };
@@ -68,9 +68,11 @@ impl Reader {
     }
 }
 
-fn parse(line: &[u8]) -> Result<Line, LineError> {
+fn parse(line: &[u8]) -> Result<RelayedLine, LineError> {
     match serde_json::from_slice(line) {
-        Ok(Line::Run(Opening { version, .. })) if version != VERSION => Err(LineError::Version(version.into())),
+        Ok(RelayedLine::Run(FirstLine { version, .. })) if version != VERSION => {
+            Err(LineError::Version(version.into()))
+        }
         Ok(line) => Ok(line),
         Err(source) => Err(match version(line) {
             Some(version) if version != u64::from(VERSION) => LineError::Version(version),
@@ -152,10 +154,10 @@ mod tests {
         lines.iter().flat_map(|line| text(line).expect("memory")).collect()
     }
 
-    fn told(lines: &[Line]) -> Vec<u32> {
-        let round = |line: &Line| match line {
-            Line::Failure(failure) => failure.round,
-            Line::End(RunState::Complete) => 99,
+    fn told(lines: &[RelayedLine]) -> Vec<u32> {
+        let round = |line: &RelayedLine| match line {
+            RelayedLine::Failure(failure) => failure.round,
+            RelayedLine::End(RunState::Complete) => 99,
             other => panic!("{other:?}"),
         };
         lines.iter().map(round).collect()

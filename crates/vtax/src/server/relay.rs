@@ -11,7 +11,7 @@ use std::{
 use anyhow::Context;
 use vtax_agent::protocol::Stream;
 
-use super::{Order, Server, Stay};
+use super::{EmulatedServerUp, ServerRequest, Stay};
 use crate::{
     exit::{Blamed, Exit, Stop},
     stdin,
@@ -54,17 +54,17 @@ const PASSED: [&str; 8] =
 const STATE: &str = "VTAX_STATE=/run/vtax-state";
 
 /// Carries out what the user asked for in the server, and ends as that ends.
-pub(crate) fn relay(order: &Order<'_>, has_input: bool) -> Result<Exit, Stop> {
+pub(crate) fn relay(order: &ServerRequest<'_>, has_input: bool) -> Result<Exit, Stop> {
     carry_out(order, &command(None, own_arguments().or_input()?).or_input()?, has_input)
 }
 
 /// Runs any command in the server that is up, and ends as that ends.
-pub(crate) fn exec(order: &Order<'_>, program: &[OsString]) -> Result<Exit, Stop> {
+pub(crate) fn exec(order: &ServerRequest<'_>, program: &[OsString]) -> Result<Exit, Stop> {
     let program = program.iter().cloned().map(text).collect::<anyhow::Result<_>>().or_input()?;
     carry_out(order, &here(program).or_input()?, true)
 }
 
-fn carry_out(order: &Order<'_>, command: &[String], has_input: bool) -> Result<Exit, Stop> {
+fn carry_out(order: &ServerRequest<'_>, command: &[String], has_input: bool) -> Result<Exit, Stop> {
     let input = if has_input { stdin::read_for("a command in the emulated server")? } else { Vec::new() };
     let ground = order.ground()?;
     let Some(mut server) = order.server(&ground)? else { return Ok(Exit::Interrupted) };
@@ -86,7 +86,7 @@ fn carry_out(order: &Order<'_>, command: &[String], has_input: bool) -> Result<E
 }
 
 /// What happened before matters more than that the server could not be removed.
-fn leave(server: Server, ran: &anyhow::Result<i32>) -> Result<(), Stop> {
+fn leave(server: EmulatedServerUp, ran: &anyhow::Result<i32>) -> Result<(), Stop> {
     match (server.leave(), ran) {
         (Err(error), Err(_)) => {
             eprintln!("vtax: {error:#}");

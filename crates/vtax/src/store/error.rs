@@ -70,17 +70,17 @@ fn like(similar: &[String]) -> String {
 
 /// Where the store is; errors name it.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct StoreLocation {
     dir: PathBuf,
 }
 
 /// Turns an error of SQLite into ours, knowing what was being done.
 pub(super) type Doing<'a> = dyn Fn(rusqlite::Error) -> StoreError + 'a;
 
-impl Place {
+impl StoreLocation {
     /// Makes the directory if it isn't there.
-    pub(super) fn new(dir: &Path) -> Result<Place, StoreError> {
-        let place = Place { dir: dir.to_owned() };
+    pub(super) fn new(dir: &Path) -> Result<StoreLocation, StoreError> {
+        let place = StoreLocation { dir: dir.to_owned() };
         let locks = place.locks();
         std::fs::create_dir_all(&locks).map_err(|source| place.io("making the folder", &locks, source))?;
         Ok(place)

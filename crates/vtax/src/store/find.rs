@@ -1,12 +1,12 @@
 //! From what a user types to a run's id.
 
-use super::{StoreError, error::Place};
+use super::{StoreError, error::StoreLocation};
 
 /// The most ids that an error names.
 const NAMED: usize = 5;
 
 /// `ids` are those of all runs, the newest first.
-pub(super) fn find(wanted: &str, mut ids: Vec<String>, place: &Place) -> Result<String, StoreError> {
+pub(super) fn find(wanted: &str, mut ids: Vec<String>, place: &StoreLocation) -> Result<String, StoreError> {
     if ids.is_empty() {
         return Err(StoreError::Empty { dir: place.dir() });
     }
@@ -47,7 +47,7 @@ mod tests {
     fn lookup(wanted: &str) -> Result<String, StoreError> {
         let dir = tempfile::tempdir().expect("a folder");
         let ids = ["demo-20260102-b7", "demo-20260101-a1", "sparc-t7-1-20260101-c3"];
-        find(wanted, ids.map(str::to_owned).to_vec(), &Place::new(dir.path()).expect("writable"))
+        find(wanted, ids.map(str::to_owned).to_vec(), &StoreLocation::new(dir.path()).expect("writable"))
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use super::{StoreError, error::Place};
+use super::{StoreError, error::StoreLocation};
 
 /// The right to write a run, held until dropped.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ const TRIES: u32 = 10;
 
 impl RunLock {
     /// Refuses if another process, or another writer of this one, has it.
-    pub(super) fn take(place: &Place, id: &str) -> Result<RunLock, StoreError> {
+    pub(super) fn take(place: &StoreLocation, id: &str) -> Result<RunLock, StoreError> {
         let path = path(place, id);
         for _ in 0..TRIES {
             let file = open(place, &path)?;
@@ -41,7 +41,7 @@ impl RunLock {
     }
 
     /// Whether a live process writes the run.
-    pub(super) fn is_held(place: &Place, id: &str) -> Result<bool, StoreError> {
+    pub(super) fn is_held(place: &StoreLocation, id: &str) -> Result<bool, StoreError> {
         let path = path(place, id);
         match open(place, &path)?.try_lock_shared() {
             Ok(()) => Ok(false),
@@ -51,7 +51,7 @@ impl RunLock {
     }
 
     /// Removes the file too, of a run that is complete.
-    pub(super) fn retire(self, place: &Place) -> Result<(), StoreError> {
+    pub(super) fn retire(self, place: &StoreLocation) -> Result<(), StoreError> {
         std::fs::remove_file(&self.path).map_err(|error| place.io("removing a lock", &self.path, error))
     }
 }
@@ -63,11 +63,11 @@ fn is_at(file: &File, path: &Path) -> bool {
     found.is_some_and(|(open, named)| open == named)
 }
 
-fn path(place: &Place, id: &str) -> PathBuf {
+fn path(place: &StoreLocation, id: &str) -> PathBuf {
     place.locks().join(format!("{id}.lock"))
 }
 
-fn open(place: &Place, path: &PathBuf) -> Result<File, StoreError> {
+fn open(place: &StoreLocation, path: &PathBuf) -> Result<File, StoreError> {
     let opened = OpenOptions::new().write(true).create(true).truncate(false).open(path);
     opened.map_err(|error| place.io("opening a lock", path, error))
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 
-use super::{StoreError, error::Place};
+use super::{StoreError, error::StoreLocation};
 
 /// What leads from each version of the schema to the next; the first makes version 1 of nothing.
 /// `PRAGMA user_version` says which one a file has.
@@ -46,7 +46,7 @@ pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A connection on which a commit is on the disk when it returns.
-pub(super) fn connect(place: &Place) -> Result<Connection, StoreError> {
+pub(super) fn connect(place: &StoreLocation) -> Result<Connection, StoreError> {
     let doing = place.doing("opening the results");
     let connection = Connection::open(place.file()).map_err(&doing)?;
     connection.busy_timeout(PATIENCE).map_err(&doing)?;
@@ -70,7 +70,7 @@ fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Brings the tables to [`VERSION`]; refuses those of a newer vtax.
-pub(super) fn migrate(connection: &mut Connection, place: &Place) -> Result<(), StoreError> {
+pub(super) fn migrate(connection: &mut Connection, place: &StoreLocation) -> Result<(), StoreError> {
     if version(connection, place)? == VERSION {
         return Ok(());
     }
@@ -85,7 +85,7 @@ pub(super) fn migrate(connection: &mut Connection, place: &Place) -> Result<(), 
     step.commit().map_err(&doing)
 }
 
-fn version(connection: &Connection, place: &Place) -> Result<i64, StoreError> {
+fn version(connection: &Connection, place: &StoreLocation) -> Result<i64, StoreError> {
     let asked = connection.pragma_query_value(None, "user_version", |row| row.get(0));
     let found: i64 = asked.map_err(place.doing("asking for the schema's version"))?;
     if found > VERSION {

@@ -9,12 +9,12 @@ use vtax_model::{
     run::{Failure, RunHeader, RunState, Sample},
 };
 
-use super::{StoreError, error::Place, lock::RunLock, read_run, schema, state_of};
+use super::{StoreError, error::StoreLocation, lock::RunLock, read_run, schema, state_of};
 
 /// Writes a run as it goes on. Dropped without [`RunWriter::finish`], the run counts as killed.
 #[derive(Debug)]
 pub(crate) struct RunWriter {
-    place: Place,
+    place: StoreLocation,
     pub(super) connection: Connection,
     lock: RunLock,
     id: String,
@@ -31,7 +31,7 @@ struct Key {
 }
 
 impl RunWriter {
-    pub(super) fn create(place: &Place, header: &RunHeader) -> Result<RunWriter, StoreError> {
+    pub(super) fn create(place: &StoreLocation, header: &RunHeader) -> Result<RunWriter, StoreError> {
         let writer = RunWriter::begin(place, &header.id, RunLock::take(place, &header.id)?)?;
         let insert = "INSERT INTO run (id, started, study, title, quick, header, state, wall_seconds)
                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'running', 0.0)";
@@ -44,7 +44,7 @@ impl RunWriter {
         }
     }
 
-    pub(super) fn resume(place: &Place, id: &str) -> Result<RunWriter, StoreError> {
+    pub(super) fn resume(place: &StoreLocation, id: &str) -> Result<RunWriter, StoreError> {
         let mut writer = RunWriter::begin(place, id, RunLock::take(place, id)?)?;
         let doing = place.doing("resuming a run");
         // Only now that no one else can be writing it, its state holds.
@@ -60,7 +60,7 @@ impl RunWriter {
     }
 
     /// The longer plan and the state of a run under way are on the disk together.
-    pub(super) fn extend(place: &Place, id: &str, rounds: u32) -> Result<RunWriter, StoreError> {
+    pub(super) fn extend(place: &StoreLocation, id: &str, rounds: u32) -> Result<RunWriter, StoreError> {
         let mut writer = RunWriter::begin(place, id, RunLock::take(place, id)?)?;
         let doing = place.doing("extending a run");
         let step = writer.connection.transaction().map_err(&doing)?;
@@ -94,7 +94,7 @@ impl RunWriter {
         updated.map(drop).map_err(self.place.doing("keeping the plan of a run"))
     }
 
-    fn begin(place: &Place, id: &str, lock: RunLock) -> Result<RunWriter, StoreError> {
+    fn begin(place: &StoreLocation, id: &str, lock: RunLock) -> Result<RunWriter, StoreError> {
         let (place, connection) = (place.clone(), schema::connect(place)?);
         Ok(RunWriter { place, connection, lock, id: id.to_owned(), earlier_seconds: 0.0, begun: Instant::now() })
     }

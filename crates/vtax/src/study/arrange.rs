@@ -26,24 +26,24 @@ pub(crate) struct Arrangement {
 /// Two ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ends {
-    pub(crate) initiator: End,
-    pub(crate) responder: End,
+    pub(crate) initiator: LabEnd,
+    pub(crate) responder: LabEnd,
 }
 
 /// One end: a zone, a guest, or a host on one of its wires.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum LabEnd {
     Host { host: Name, wire: Name },
     Zone(Name),
     Guest(Name),
 }
 
-impl End {
+impl LabEnd {
     /// The domain in which the end's agent runs.
     pub(crate) fn domain(&self) -> &Name {
         match self {
-            End::Host { host, .. } => host,
-            End::Zone(domain) | End::Guest(domain) => domain,
+            LabEnd::Host { host, .. } => host,
+            LabEnd::Zone(domain) | LabEnd::Guest(domain) => domain,
         }
     }
 }
@@ -106,7 +106,7 @@ impl Builder<'_> {
         let initiator = self.guest(&format!("{kind}-{sut}"), &sut, nic, &wire);
         let responder = match both {
             true => self.guest(&format!("{kind}-{peer}"), &peer, nic, &wire),
-            false => End::Host { host: peer, wire },
+            false => LabEnd::Host { host: peer, wire },
         };
         Ends { initiator, responder }
     }
@@ -124,7 +124,7 @@ impl Builder<'_> {
         };
         let mut end = |host: &Name, guest: Option<&str>| match guest.zip(nic) {
             Some((name, nic)) => self.guest(name, host, nic, &wire),
-            None => End::Host { host: host.clone(), wire: wire.clone() },
+            None => LabEnd::Host { host: host.clone(), wire: wire.clone() },
         };
         Ends { initiator: end(&sut, from), responder: end(far, to) }
     }
@@ -143,35 +143,35 @@ impl Builder<'_> {
                 (Some(nic), _) => self.guest(&domain, &sut, nic, &uplink),
                 (None, Row::Method(method)) => self.end(method, &domain, &sut, &uplink),
                 (None, Row::Queue(_)) => self.end(IoMethod::SrIov, &domain, &sut, &uplink),
-                (None, _) => End::Host { host: sut.clone(), wire: uplink.clone() },
+                (None, _) => LabEnd::Host { host: sut.clone(), wire: uplink.clone() },
             };
-            Ends { initiator: End::Host { host: client, wire }, responder }
+            Ends { initiator: LabEnd::Host { host: client, wire }, responder }
         };
         (1..=pairs).map(pair).collect()
     }
 
-    fn guest(&mut self, guest: &str, host: &Name, attach: Attach, wire: &Name) -> End {
+    fn guest(&mut self, guest: &str, host: &Name, attach: Attach, wire: &Name) -> LabEnd {
         let name = built_in_name(guest);
         let GuestDefaults { size, system, .. } = self.defaults.clone();
         let (host, wire) = (host.clone(), wire.clone());
         let masters = Vec::new();
         let guest = Guest { name: name.clone(), host, wire, attach, mac: None, size, system, masters };
         self.arrangement.topology.guests.push(guest);
-        End::Guest(name)
+        LabEnd::Guest(name)
     }
 
     /// Engines are compared on one path: the hosts' own stacks and the wire between them.
     fn one_wire(&mut self) -> Ends {
         let [sut, peer] = self.two_hosts();
         let wire = self.wire("wire", &sut, &peer);
-        let [initiator, responder] = [sut, peer].map(|host| End::Host { host, wire: wire.clone() });
+        let [initiator, responder] = [sut, peer].map(|host| LabEnd::Host { host, wire: wire.clone() });
         Ends { initiator, responder }
     }
 
-    fn end(&mut self, method: IoMethod, domain: &str, host: &Name, wire: &Name) -> End {
+    fn end(&mut self, method: IoMethod, domain: &str, host: &Name, wire: &Name) -> LabEnd {
         match method {
-            IoMethod::Native => End::Host { host: host.clone(), wire: wire.clone() },
-            _ => End::Zone(self.zone(domain, host, method, wire)),
+            IoMethod::Native => LabEnd::Host { host: host.clone(), wire: wire.clone() },
+            _ => LabEnd::Zone(self.zone(domain, host, method, wire)),
         }
     }
 
@@ -184,7 +184,7 @@ impl Builder<'_> {
         Ends { initiator, responder }
     }
 
-    fn instance(&mut self, kind: IpType, role: &str, sut: &Name, switch: &Name) -> End {
+    fn instance(&mut self, kind: IpType, role: &str, sut: &Name, switch: &Name) -> LabEnd {
         let (method, wire) = match kind {
             IpType::Shared => (IoMethod::SharedIp, "host-wire".to_owned()),
             IpType::Exclusive => (IoMethod::Exclusive, format!("{role}-wire")),
@@ -192,7 +192,7 @@ impl Builder<'_> {
         // The host keeps a wire of its own, even if every zone here has one too.
         self.wire("host-wire", sut, switch);
         let wire = self.wire(&wire, sut, switch);
-        End::Zone(self.zone(&format!("{}-{role}", kind.name()), sut, method, &wire))
+        LabEnd::Zone(self.zone(&format!("{}-{role}", kind.name()), sut, method, &wire))
     }
 
     fn two_hosts(&mut self) -> [Name; 2] {
@@ -376,7 +376,7 @@ mod tests {
         let hosts = |row: &str| {
             let [ends] = &lab.ends[&row.parse().expect("a row")][..] else { panic!("one pair") };
             [&ends.initiator, &ends.responder].map(|end| match end {
-                End::Guest(name) => {
+                LabEnd::Guest(name) => {
                     let guest = lab.topology.guests.iter().find(|guest| guest.name == *name);
                     format!("guest of {}", guest.expect("it is there").host)
                 }

@@ -14,14 +14,14 @@ use vtax_model::{
 };
 
 use super::{
-    Wanted,
+    ChangedStudy,
     cabling::{cabling, of_guests_only},
     clock,
 };
 use crate::exit::{Blamed, Stop};
 
 /// The plan of a run; between which ends and on which CPUs is not known yet.
-pub(super) fn header(wanted: Wanted, unavailable: Vec<UnavailableRow>) -> Result<RunHeader, Stop> {
+pub(super) fn header(wanted: ChangedStudy, unavailable: Vec<UnavailableRow>) -> Result<RunHeader, Stop> {
     if let Some(row) = unavailable.iter().find(|row| row.method == wanted.study.baseline) {
         let others = available(&wanted.study, &unavailable);
         let other = others.first().map(|row| format!("; or hold the rows against another one, as --baseline {row}"));
@@ -41,7 +41,7 @@ pub(super) fn header(wanted: Wanted, unavailable: Vec<UnavailableRow>) -> Result
         seed: wanted.seed.unwrap_or(random >> 32),
         stopping: wanted.stopping,
         unsettled: wanted.goal,
-        environment: inspect::environment(&inspect::Tree::live()),
+        environment: inspect::environment(&inspect::SystemRoot::live()),
         placement: Placement::default(),
         unavailable,
         paths: Vec::new(),

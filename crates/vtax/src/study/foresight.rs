@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use vtax_model::{
     cell::{Cell, Instrument},
-    run::{Experience, Goal, Run, RunHeader, Shown, Unreachable},
+    run::{Experience, Goal, Resolution, Run, RunHeader, Unreachable},
     stats::planning::LEAST_FOR_NOISE,
 };
 
-use super::{clock, ledger::Books, progress::minutes};
+use super::{clock, ledger::RunStore, progress::minutes};
 use crate::{
     exit::{Blamed, Stop},
     store::StoreError,
@@ -22,22 +22,22 @@ use crate::{
 pub(super) const PILOT: u32 = LEAST_FOR_NOISE;
 
 /// What is known of a plan before its first sample.
-pub(super) struct Foresight {
+pub(super) struct PlanForecast {
     known: Option<Experience>,
 }
 
-impl Foresight {
+impl PlanForecast {
     /// From the last run that is like it.
-    pub(super) fn of(header: &RunHeader, books: &Books) -> Result<Foresight, StoreError> {
-        let Books::Here(store) = books else { return Ok(Foresight { known: None }) };
+    pub(super) fn of(header: &RunHeader, books: &RunStore) -> Result<PlanForecast, StoreError> {
+        let RunStore::Here(store) = books else { return Ok(PlanForecast { known: None }) };
         let earlier = store.complete_plans(header.study.id.as_str())?;
         for earlier in earlier.iter().filter(|earlier| header.resembles(earlier)) {
             let known = Experience::of(&store.load(&earlier.id)?, clock::seconds);
             if known.is_some() {
-                return Ok(Foresight { known });
+                return Ok(PlanForecast { known });
             }
         }
-        Ok(Foresight { known: None })
+        Ok(PlanForecast { known: None })
     }
 
     /// Chooses the number of rounds if one is to be chosen: that of a pilot, if nothing is known.
@@ -189,11 +189,11 @@ fn about(seconds: Option<f64>) -> String {
 }
 
 /// Nothing if nothing is compared, or in too few rounds.
-fn told(header: &RunHeader, shown: &[Shown]) -> Option<String> {
+fn told(header: &RunHeader, shown: &[Resolution]) -> Option<String> {
     if too_few(header).is_some() {
         return None;
     }
-    let can = |shown: &Shown| Some(format!("{} in {}", percent(shown.smallest?), name(shown)));
+    let can = |shown: &Resolution| Some(format!("{} in {}", percent(shown.smallest?), name(shown)));
     let [can, cannot] = [
         shown.iter().filter_map(can).collect::<Vec<_>>(),
         shown.iter().filter(|shown| shown.smallest.is_none()).map(name).collect(),
@@ -204,7 +204,7 @@ fn told(header: &RunHeader, shown: &[Shown]) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-fn name(shown: &Shown) -> String {
+fn name(shown: &Resolution) -> String {
     format!("{} {}", shown.transport, shown.test)
 }
 

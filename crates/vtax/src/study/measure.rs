@@ -9,29 +9,29 @@ use vtax_model::{
     method::DomainKind,
     options::{Engine, OptionError, Segments, TestOptions},
     stats::StoppingRule,
-    study::{PlanError, Row, SamplingPlan, Study},
+    study::{Row, SamplingPlan, SamplingPlanError, Study},
     units::{ByteSize, Mtu, Span},
     workload::{Direction, SpecError, TestKind, Transport, Workload, WorkloadError},
 };
 
-use super::{Wanted, stage::room_of};
+use super::{ChangedStudy, stage::room_of};
 use crate::exit::{Blamed, Stop};
 
 /// What the command line asks for.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct MeasureRequest {
     /// Responders, and initiators if any are named.
     pub(crate) endpoints: Vec<Endpoint>,
     pub(crate) tests: Vec<Test>,
     /// The first of them is the baseline, or `blocking` if it is among them.
     pub(crate) engines: Vec<Engine>,
     pub(crate) streams: Vec<u32>,
-    pub(crate) sizes: Sizes,
+    pub(crate) sizes: GivenSizes,
     /// Swept by rr; none is a test without pauses.
     pub(crate) gaps: Vec<Option<Span>>,
     /// But for the engine and the gap.
     pub(crate) options: TestOptions,
-    pub(crate) plan: Plan,
+    pub(crate) plan: GivenPlan,
     pub(crate) seed: Option<u64>,
     pub(crate) stopping: Option<StoppingRule>,
 }
@@ -45,7 +45,7 @@ pub(crate) struct Test {
 
 /// Sizes as far as they are given.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Sizes {
+pub(crate) struct GivenSizes {
     pub(crate) request: Option<ByteSize>,
     pub(crate) response: Option<ByteSize>,
     pub(crate) message: Option<ByteSize>,
@@ -55,7 +55,7 @@ pub(crate) struct Sizes {
 
 /// The sampling plan, as far as it is given.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Plan {
+pub(crate) struct GivenPlan {
     pub(crate) samples: Option<u32>,
     pub(crate) sampling: SamplingPlan,
     pub(crate) quick: bool,
@@ -63,7 +63,7 @@ pub(crate) struct Plan {
 
 /// What is known of the path.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Way {
+pub(crate) struct KnownPath {
     mtu: Mtu,
     ipv6: bool,
 }
@@ -88,13 +88,13 @@ const DATAGRAM_MOST: u64 = 65_507;
 /// Below this there is no interval worth printing.
 const SAMPLES_LEAST: u32 = 5;
 
-impl Asked {
+impl MeasureRequest {
     /// Of a path of which nothing is known yet.
     pub(crate) const ANY_MTU: Mtu = Mtu::MAX;
 
     /// Whether this can be run anywhere.
     pub(crate) fn check(&self) -> Result<(), Stop> {
-        self.wanted(Way { mtu: Asked::ANY_MTU, ipv6: false }).map(drop)
+        self.wanted(KnownPath { mtu: MeasureRequest::ANY_MTU, ipv6: false }).map(drop)
     }
 
     pub(crate) fn rows(&self) -> Vec<Row> {
@@ -102,23 +102,23 @@ impl Asked {
     }
 
     /// The path, as the ends found it.
-    pub(crate) fn on(&self, mtu: Option<Mtu>, ipv6: bool) -> Way {
+    pub(crate) fn on(&self, mtu: Option<Mtu>, ipv6: bool) -> KnownPath {
         let mtu = mtu.unwrap_or_else(|| {
             eprintln!("warning: the links of the two ends don't tell their MTU; {} is assumed", Mtu::ETHERNET);
             Mtu::ETHERNET
         });
-        Way { mtu, ipv6 }
+        KnownPath { mtu, ipv6 }
     }
 
     /// The study that is to be run on a path.
-    pub(crate) fn wanted(&self, way: Way) -> Result<Wanted, Stop> {
+    pub(crate) fn wanted(&self, way: KnownPath) -> Result<ChangedStudy, Stop> {
         let study = self.study(way).or_input()?;
-        let Plan { quick, .. } = self.plan;
+        let GivenPlan { quick, .. } = self.plan;
         let (plan, seed, stopping) = (study.plan, self.seed, self.stopping);
-        Ok(Wanted { plan, path_plan: None, study, quick, seed, stopping, goal: None })
+        Ok(ChangedStudy { plan, path_plan: None, study, quick, seed, stopping, goal: None })
     }
 
-    fn study(&self, way: Way) -> anyhow::Result<Study> {
+    fn study(&self, way: KnownPath) -> anyhow::Result<Study> {
         self.check_use()?;
         let cells = self.cells(way)?;
         let baseline = if self.engines.contains(&Engine::Blocking) { Engine::Blocking } else { self.engines[0] };
@@ -162,7 +162,7 @@ impl Asked {
         let any = |is: fn(TestKind) -> bool| self.tests.iter().any(|test| is(test.kind));
         let pairs = any(|kind| matches!(kind, TestKind::Rr | TestKind::Crr));
         let streams = any(TestKind::is_stream);
-        let Sizes { request, response, message, swept } = &self.sizes;
+        let GivenSizes { request, response, message, swept } = &self.sizes;
         let uses = [
             ("request", "rr and crr", pairs, request.is_some()),
             ("response", "rr and crr", pairs, response.is_some()),
@@ -176,7 +176,7 @@ impl Asked {
         }
     }
 
-    fn cells(&self, way: Way) -> anyhow::Result<Vec<Cell>> {
+    fn cells(&self, way: KnownPath) -> anyhow::Result<Vec<Cell>> {
         let mut cells = Vec::new();
         for (test, streams) in
             self.tests.iter().flat_map(|test| self.streams.iter().map(move |streams| (test, *streams)))
@@ -210,7 +210,7 @@ impl Asked {
 
     fn cell(
         &self,
-        way: Way,
+        way: KnownPath,
         test: Test,
         streams: u32,
         (variant, point): (u32, Point),
@@ -233,7 +233,7 @@ impl Asked {
         Ok(cell)
     }
 
-    fn check_cell(&self, way: Way, cell: &Cell) -> anyhow::Result<()> {
+    fn check_cell(&self, way: KnownPath, cell: &Cell) -> anyhow::Result<()> {
         let spec = cell.spec(&self.plan.sampling);
         let checked = spec.check(room_of(way.mtu, way.ipv6)).map_err(LimitError::Spec);
         match checked.and_then(|()| Load::of(&spec)) {
@@ -242,7 +242,7 @@ impl Asked {
         }
     }
 
-    fn workload(&self, way: Way, test: Test, size: Option<ByteSize>) -> Workload {
+    fn workload(&self, way: KnownPath, test: Test, size: Option<ByteSize>) -> Workload {
         // Datagrams in flight are told apart by a number, which needs room.
         let several = self.options.burst.get() > 1 || self.options.arrivals.is_some();
         let least = if test.transport == Transport::Udp && several { NUMBER } else { BYTE };
@@ -264,7 +264,7 @@ impl Asked {
     }
 
     /// The largest datagram of the path, of which as many as asked for go with one call.
-    fn datagram(&self, way: Way) -> ByteSize {
+    fn datagram(&self, way: KnownPath) -> ByteSize {
         let segments = self.options.gso.map_or(1, Segments::get);
         room_of(way.mtu, way.ipv6).udp_payload().min(ByteSize(DATAGRAM_MOST / u64::from(segments)))
     }
@@ -275,8 +275,10 @@ impl Asked {
         let samples = self.plan.samples.unwrap_or_else(|| rounds_for(comparisons));
         let plan = SamplingPlan { samples, ..self.plan.sampling };
         plan.check().map_err(|error| match error {
-            PlanError::NoSamples => anyhow!("--samples: {error}"),
-            PlanError::TooShort(_) | PlanError::ShortSlice(_) | PlanError::Passes(_) => anyhow!("--duration: {error}"),
+            SamplingPlanError::NoSamples => anyhow!("--samples: {error}"),
+            SamplingPlanError::TooShort(_) | SamplingPlanError::ShortSlice(_) | SamplingPlanError::Passes(_) => {
+                anyhow!("--duration: {error}")
+            }
         })?;
         Ok(plan)
     }
@@ -340,10 +342,10 @@ mod tests {
 
     use super::*;
 
-    fn asked(test: &str) -> Asked {
+    fn asked(test: &str) -> MeasureRequest {
         let sampling =
             SamplingPlan { samples: 0, duration: Span::from_millis(1000), warmup: Warmup::NONE, slices: None };
-        Asked {
+        MeasureRequest {
             endpoints: vec![
                 Endpoint::new(End::Responder, Control::Local),
                 Endpoint::new(End::Initiator, Control::Local),
@@ -351,18 +353,18 @@ mod tests {
             tests: test.split(',').map(|test| test.parse().expect("a test")).collect(),
             engines: vec![Engine::Blocking],
             streams: vec![1],
-            sizes: Sizes::default(),
+            sizes: GivenSizes::default(),
             gaps: vec![None],
             options: TestOptions::default(),
-            plan: Plan { samples: None, sampling, quick: false },
+            plan: GivenPlan { samples: None, sampling, quick: false },
             seed: None,
             stopping: None,
         }
     }
 
-    fn study(asked: &Asked, mtu: i64, ipv6: bool) -> Study {
+    fn study(asked: &MeasureRequest, mtu: i64, ipv6: bool) -> Study {
         let mtu = Mtu::try_from(mtu).expect("possible");
-        asked.study(Way { mtu, ipv6 }).expect("a good order")
+        asked.study(KnownPath { mtu, ipv6 }).expect("a good order")
     }
 
     #[test]
@@ -375,7 +377,7 @@ mod tests {
 
     #[test]
     fn engines_are_rows_with_rounds_enough_to_compare_them() {
-        let asked = Asked { engines: Engine::ALL.to_vec(), ..asked("tcp-rr,udp-rr") };
+        let asked = MeasureRequest { engines: Engine::ALL.to_vec(), ..asked("tcp-rr,udp-rr") };
         let study = study(&asked, 1500, false);
         assert_eq!((study.cells.len(), study.baseline), (8, Row::Engine(Engine::Blocking)));
         assert_eq!(study.plan.samples, 8, "six comparisons: 12/2^8 is below 5 %");
@@ -385,7 +387,11 @@ mod tests {
     fn a_sweep_has_a_variant_a_point() {
         let swept = vec![ByteSize(64), ByteSize(1024)];
         let gaps = vec![None, Some(Span::from_millis(1)), Some(Span::from_millis(10))];
-        let asked = Asked { sizes: Sizes { swept, ..Sizes::default() }, gaps, ..asked("tcp-rr,tcp-stream,tcp-cc") };
+        let asked = MeasureRequest {
+            sizes: GivenSizes { swept, ..GivenSizes::default() },
+            gaps,
+            ..asked("tcp-rr,tcp-stream,tcp-cc")
+        };
         let cells = study(&asked, 1500, false).cells;
         let count = |kind| cells.iter().filter(|cell| cell.workload.kind() == kind).count();
         assert_eq!((count(TestKind::Rr), count(TestKind::Stream), count(TestKind::Cc)), (6, 2, 1));
@@ -393,7 +399,7 @@ mod tests {
 
     #[test]
     fn a_datagram_is_as_large_as_the_path_carries() {
-        let message = |asked: &Asked, mtu, ipv6| match study(asked, mtu, ipv6).cells[0].workload {
+        let message = |asked: &MeasureRequest, mtu, ipv6| match study(asked, mtu, ipv6).cells[0].workload {
             Workload::Stream { message, .. } => message.0,
             _ => 0,
         };

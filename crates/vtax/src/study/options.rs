@@ -72,7 +72,7 @@ impl FromStr for Congestion {
 
 /// A study as it will be run.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Wanted {
+pub(crate) struct ChangedStudy {
     pub(crate) study: Study,
     pub(crate) plan: SamplingPlan,
     pub(crate) path_plan: Option<SamplingPlan>,
@@ -84,11 +84,11 @@ pub(crate) struct Wanted {
 
 impl Changes {
     /// The study with these changes.
-    pub(crate) fn apply(&self, mut study: Study) -> Result<Wanted, Stop> {
+    pub(crate) fn apply(&self, mut study: Study) -> Result<ChangedStudy, Stop> {
         self.change(&mut study).or_input()?;
         let (plan, path_plan) = self.plans(&study).or_input()?;
         let Changes { quick, seed, stopping, goal, .. } = *self;
-        Ok(Wanted { study, plan, path_plan, quick, seed, stopping, goal })
+        Ok(ChangedStudy { study, plan, path_plan, quick, seed, stopping, goal })
     }
 
     fn change(&self, study: &mut Study) -> anyhow::Result<()> {

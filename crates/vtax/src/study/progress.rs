@@ -16,7 +16,7 @@ use super::{clock, interrupt::Interrupt, runner::Watcher};
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
 /// Tells of a run's progress on standard error.
-pub(crate) struct Progress<'a> {
+pub(crate) struct RunProgress<'a> {
     bar: Option<ProgressBar>,
     interrupt: &'a Interrupt,
     begun: Instant,
@@ -26,10 +26,10 @@ pub(crate) struct Progress<'a> {
     line: String,
 }
 
-impl<'a> Progress<'a> {
-    pub(crate) fn new(total: usize, interrupt: &'a Interrupt) -> Progress<'a> {
+impl<'a> RunProgress<'a> {
+    pub(crate) fn new(total: usize, interrupt: &'a Interrupt) -> RunProgress<'a> {
         let bar = std::io::stderr().is_terminal().then(|| bar(total));
-        Progress { bar, interrupt, begun: Instant::now(), last_line: None, total, done: 0, line: String::new() }
+        RunProgress { bar, interrupt, begun: Instant::now(), last_line: None, total, done: 0, line: String::new() }
     }
 
     /// Removes the bar, so that the tables stand alone.
@@ -98,7 +98,7 @@ pub(super) fn minutes(time: Duration) -> String {
     }
 }
 
-impl Watcher for Progress<'_> {
+impl Watcher for RunProgress<'_> {
     fn begin(&mut self, round: u32, cell: &str) {
         self.line = format!("round {round}, {cell}");
         self.tell();

@@ -19,30 +19,30 @@ use vtax_model::{
 };
 
 use super::{
-    Asked, Wanted,
+    ChangedStudy, MeasureRequest,
     draft::{available, header, mtus_of, unavailable, without_endpoints},
-    foresight::{self, Foresight, PILOT},
+    foresight::{self, PILOT, PlanForecast},
     interrupt::Interrupt,
-    ledger::{Books, Ledger},
+    ledger::{RunKeeper, RunStore},
     phases::Phases,
     precision::imprecise,
-    progress::Progress,
+    progress::RunProgress,
     runner::{self, Ended},
-    stage::{Casting, RowPairs, Stage, Standing, row_pairs},
+    stage::{ConnectedEnds, LabBuilder, RowPairs, StandingEnds, row_pairs},
 };
 use crate::{
-    cli::Places,
+    cli::Locations,
     exit::{Blamed, Stop, told},
-    server::{Order, Stay, bring_home},
+    server::{ServerRequest, Stay, bring_home},
     store::Store,
 };
 
 /// What to run.
-pub(crate) enum Source {
+pub(crate) enum RunSource {
     /// A new run.
-    Fresh(Box<Wanted>),
+    Fresh(Box<ChangedStudy>),
     /// A new run of what becomes a study once the path is known.
-    Measure(Box<Asked>),
+    Measure(Box<MeasureRequest>),
     /// What is missing of an old one.
     Resumed {
         id: String,
@@ -74,26 +74,26 @@ pub(crate) struct Finished {
 }
 
 /// Measures what is asked for, or goes on with a run.
-pub(crate) fn run(source: Source, conditions: &Conditions, places: &Places) -> Result<Finished, Stop> {
-    let books = Books::open(places)?;
-    if let Books::Here(store) = &books
+pub(crate) fn run(source: RunSource, conditions: &Conditions, places: &Locations) -> Result<Finished, Stop> {
+    let books = RunStore::open(places)?;
+    if let RunStore::Here(store) = &books
         && let Some(finished) = elsewhere(&source, conditions, places, store)?
     {
         return Ok(finished);
     }
     let state_dir = places.state_dir()?;
     // What a lost server had begun goes on, whatever was asked for when it began.
-    let resumed = || Source::Resumed { id: String::new(), rounds: None };
+    let resumed = || RunSource::Resumed { id: String::new(), rounds: None };
     let source = if places.relay.from.is_some() { resumed() } else { source };
-    let plot = Plot::of(source, &books)?;
+    let plot = RunRequest::of(source, &books)?;
     let agent = agent_program(places)?;
     // Before the first thread: a process with threads can't enter a user namespace.
     let world = plot.world()?;
     let (begun, phases) = (Instant::now(), Phases::begin());
     let interrupt = Interrupt::catch().or_infrastructure()?;
     let needs = GuestNeeds::new(&agent, conditions.kernel.as_deref());
-    let scene = Scene { world: world.as_ref(), agent: &agent, needs, conditions, phases: &phases };
-    let Set { run, stage, ledger, pilot } = scene.set(plot, &books)?;
+    let scene = Surroundings { world: world.as_ref(), agent: &agent, needs, conditions, phases: &phases };
+    let PreparedRun { run, stage, ledger, pilot } = scene.set(plot, &books)?;
     stage.warn_of_unpinned();
     let session = Session { run, stage, interrupt, begun, phases, pilot, shortfalls: Vec::new() };
     let Closed { run, error, shortfalls } = session.go(ledger)?;
@@ -102,32 +102,32 @@ pub(crate) fn run(source: Source, conditions: &Conditions, places: &Places) -> R
 
 /// The same on an emulated server, if it is to be there, or was begun there.
 fn elsewhere(
-    source: &Source,
+    source: &RunSource,
     conditions: &Conditions,
-    places: &Places,
+    places: &Locations,
     store: &Store,
 ) -> Result<Option<Finished>, Stop> {
     let old = match source {
-        Source::Resumed { id, .. } => Some(store.load(id)?),
-        Source::Fresh(_) | Source::Measure(_) => None,
+        RunSource::Resumed { id, .. } => Some(store.load(id)?),
+        RunSource::Fresh(_) | RunSource::Measure(_) => None,
     };
     let Some(spec) = server_of(old.as_ref(), places).or_input()? else { return Ok(None) };
     let old = match source {
-        Source::Resumed { id, rounds: Some(rounds) } => {
+        RunSource::Resumed { id, rounds: Some(rounds) } => {
             drop(store.extend(id, *rounds)?);
             Some(store.load(id)?)
         }
         _ => old,
     };
     let (exact, kernel) = (old.is_some(), conditions.kernel.as_deref());
-    let order = Order { spec, stay: Stay::Command, exact, places, kernel };
+    let order = ServerRequest { spec, stay: Stay::Command, exact, places, kernel };
     let Some((run, error)) = bring_home(&order, store, old)? else { return Err(Stop::interrupted()) };
     // What --show and --budget did not reach is said by the vtax in the server.
     Ok(Some(Finished::of(&run, error, Vec::new(), places.state_dir()?, false)))
 }
 
 /// Where a run was begun it goes on.
-fn server_of(old: Option<&Run>, places: &Places) -> anyhow::Result<Option<ServerSpec>> {
+fn server_of(old: Option<&Run>, places: &Locations) -> anyhow::Result<Option<ServerSpec>> {
     let Some(run) = old else { return Ok(places.server) };
     let begun = run.header.environment.server.as_ref().map(|server| server.spec.parse()).transpose()?;
     match (begun, places.server) {
@@ -141,7 +141,7 @@ fn server_of(old: Option<&Run>, places: &Places) -> anyhow::Result<Option<Server
     }
 }
 
-pub(crate) fn agent_program(places: &Places) -> Result<PathBuf, Stop> {
+pub(crate) fn agent_program(places: &Locations) -> Result<PathBuf, Stop> {
     locate::agent_program(places.agent.as_deref()).map_err(|error| match error {
         LocateError::Named { .. } => Stop::input(error),
         _ => Stop::infrastructure(error),
@@ -149,9 +149,9 @@ pub(crate) fn agent_program(places: &Places) -> Result<PathBuf, Stop> {
 }
 
 /// What is to be run, before anything is there to run it on.
-enum Plot {
-    Study(Box<Wanted>),
-    Measure(Box<Asked>),
+enum RunRequest {
+    Study(Box<ChangedStudy>),
+    Measure(Box<MeasureRequest>),
     Old {
         header: Box<RunHeader>,
         /// So many rounds in all, if its plan is to be changed.
@@ -159,25 +159,25 @@ enum Plot {
     },
 }
 
-impl Plot {
-    fn of(source: Source, books: &Books) -> Result<Plot, Stop> {
+impl RunRequest {
+    fn of(source: RunSource, books: &RunStore) -> Result<RunRequest, Stop> {
         Ok(match source {
-            Source::Fresh(wanted) => Plot::Study(wanted),
-            Source::Measure(asked) => Plot::Measure(asked),
-            Source::Resumed { id, rounds } => Plot::old(&books.load(&id)?, rounds).or_input()?,
+            RunSource::Fresh(wanted) => RunRequest::Study(wanted),
+            RunSource::Measure(asked) => RunRequest::Measure(asked),
+            RunSource::Resumed { id, rounds } => RunRequest::old(&books.load(&id)?, rounds).or_input()?,
         })
     }
 
-    fn old(run: &Run, rounds: Option<u32>) -> Result<Plot, ExtendError> {
+    fn old(run: &Run, rounds: Option<u32>) -> Result<RunRequest, ExtendError> {
         let header = rounds.map_or(Ok(run.header.clone()), |rounds| run.extended(rounds))?;
-        Ok(Plot::Old { header: Box::new(header), rounds })
+        Ok(RunRequest::Old { header: Box::new(header), rounds })
     }
 
     fn endpoints(&self) -> &[Endpoint] {
         match self {
-            Plot::Study(wanted) => &wanted.study.endpoints,
-            Plot::Measure(asked) => &asked.endpoints,
-            Plot::Old { header, .. } => &header.study.endpoints,
+            RunRequest::Study(wanted) => &wanted.study.endpoints,
+            RunRequest::Measure(asked) => &asked.endpoints,
+            RunRequest::Old { header, .. } => &header.study.endpoints,
         }
     }
 
@@ -192,16 +192,16 @@ impl Plot {
 }
 
 /// All that a session needs.
-struct Set {
+struct PreparedRun {
     run: Run,
-    stage: Stage,
-    ledger: Ledger,
+    stage: ConnectedEnds,
+    ledger: RunKeeper,
     /// Whether the first rounds are to tell what the plan can show.
     pilot: bool,
 }
 
 /// With what a stage is set.
-struct Scene<'a> {
+struct Surroundings<'a> {
     world: Option<&'a World>,
     agent: &'a Path,
     needs: GuestNeeds,
@@ -209,19 +209,19 @@ struct Scene<'a> {
     phases: &'a Phases,
 }
 
-impl Scene<'_> {
+impl Surroundings<'_> {
     /// The run as far as it came, the ends that it is measured between, and who keeps it: from here
     /// on no other vtax can go on with it.
-    fn set(&self, plot: Plot, books: &Books) -> Result<Set, Stop> {
+    fn set(&self, plot: RunRequest, books: &RunStore) -> Result<PreparedRun, Stop> {
         match plot {
-            Plot::Old { header, rounds } => self.again(*header, rounds, books),
-            Plot::Study(wanted) => {
+            RunRequest::Old { header, rounds } => self.again(*header, rounds, books),
+            RunRequest::Study(wanted) => {
                 let (unavailable, no_kvm) = match wanted.study.endpoints.is_empty() {
                     true => self.look(&wanted.study)?,
                     false => (without_endpoints(&wanted.study).or_input()?, None),
                 };
                 let mut header = header(*wanted, unavailable)?;
-                let foresight = Foresight::of(&header, books)?;
+                let foresight = PlanForecast::of(&header, books)?;
                 foresight.settle(&mut header)?;
                 let (lines, pilot) = (foresight.lines(&header), foresight.needs_pilot(&header));
                 // A lab takes its time; endpoints may be refused at once.
@@ -230,12 +230,12 @@ impl Scene<'_> {
                 let stage = self.stage(&header)?;
                 let set = self.fresh(header, stage, no_kvm, books)?;
                 lines.iter().filter(|_| !builds).for_each(|line| eprintln!("{line}"));
-                Ok(Set { pilot, ..set })
+                Ok(PreparedRun { pilot, ..set })
             }
-            Plot::Measure(mut asked) => {
-                let mut standing = Standing::new(self.world, self.agent);
+            RunRequest::Measure(mut asked) => {
+                let mut standing = StandingEnds::new(self.world, self.agent);
                 asked.endpoints = standing.complete(asked.endpoints)?;
-                let pairs = row_pairs(&asked.endpoints, &asked.rows(), &[Asked::ANY_MTU]).or_input()?;
+                let pairs = row_pairs(&asked.endpoints, &asked.rows(), &[MeasureRequest::ANY_MTU]).or_input()?;
                 let stage = standing.stage(&pairs, &self.conditions.directory)?;
                 let wanted = asked.wanted(asked.on(stage.mtu(), stage.speaks_ipv6()))?;
                 self.fresh(header(wanted, Vec::new())?, stage, None, books)
@@ -256,10 +256,10 @@ impl Scene<'_> {
     fn fresh(
         &self,
         mut header: RunHeader,
-        mut stage: Stage,
+        mut stage: ConnectedEnds,
         no_kvm: Option<String>,
-        books: &Books,
-    ) -> Result<Set, Stop> {
+        books: &RunStore,
+    ) -> Result<PreparedRun, Stop> {
         stage.fit_ipv6(&mut header.study);
         stage.check(&header.study)?;
         header.paths = stage.paths(&header.study).or_infrastructure()?;
@@ -270,11 +270,11 @@ impl Scene<'_> {
         let ledger = books.create_run(&header)?;
         let (samples, failures) = (Vec::new(), Vec::new());
         let run = Run { header, state: RunState::Running, wall_seconds: 0.0, samples, failures };
-        Ok(Set { run, stage, ledger, pilot: false })
+        Ok(PreparedRun { run, stage, ledger, pilot: false })
     }
 
-    fn again(&self, header: RunHeader, rounds: Option<u32>, books: &Books) -> Result<Set, Stop> {
-        let here = inspect::environment(&inspect::Tree::live());
+    fn again(&self, header: RunHeader, rounds: Option<u32>, books: &RunStore) -> Result<PreparedRun, Stop> {
+        let here = inspect::environment(&inspect::SystemRoot::live());
         same_machine(&header.id, None, &header.environment, &here).or_input()?;
         let ledger = books.resume(&header, rounds)?;
         let mut stage = self.stage(&header)?;
@@ -285,20 +285,24 @@ impl Scene<'_> {
         stage.recall(&header).or_input()?;
         let run = books.load(&header.id)?;
         let pilot = run.header.unsettled.is_some();
-        Ok(Set { run, stage, ledger, pilot })
+        Ok(PreparedRun { run, stage, ledger, pilot })
     }
 
-    fn stage(&self, header: &RunHeader) -> Result<Stage, Stop> {
+    fn stage(&self, header: &RunHeader) -> Result<ConnectedEnds, Stop> {
         let (study, directory) = (&header.study, &self.conditions.directory);
         if study.endpoints.is_empty() {
             let (program, needs, phases) = (self.agent, &self.needs, self.phases);
-            return Stage::in_lab(&Casting { world: self.in_world()?, program, needs, phases }, header, directory);
+            return ConnectedEnds::in_lab(
+                &LabBuilder { world: self.in_world()?, program, needs, phases },
+                header,
+                directory,
+            );
         }
         let mut pairs: Vec<RowPairs<'_>> = Vec::new();
         for row in available(study, &header.unavailable) {
             pairs.extend(row_pairs(&study.endpoints, &[row], &mtus_of(study, row)).or_input()?);
         }
-        Standing::new(self.world, self.agent).stage(&pairs, directory)
+        StandingEnds::new(self.world, self.agent).stage(&pairs, directory)
     }
 
     fn in_world(&self) -> Result<&World, Stop> {
@@ -325,7 +329,7 @@ pub(super) fn same_machine(id: &str, end: Option<&str>, then: &Environment, now:
 
 struct Session {
     run: Run,
-    stage: Stage,
+    stage: ConnectedEnds,
     interrupt: Interrupt,
     begun: Instant,
     phases: Phases,
@@ -341,16 +345,16 @@ struct Closed {
 }
 
 impl Session {
-    fn go(mut self, mut ledger: Ledger) -> Result<Closed, Stop> {
+    fn go(mut self, mut ledger: RunKeeper) -> Result<Closed, Stop> {
         self.stage.break_off_on(&self.interrupt);
         eprintln!("run {}: {} samples to take", self.run.header.id, runner::samples_left(&self.run));
         let ended = self.rounds(&mut ledger);
         self.close(ledger, ended)
     }
 
-    fn rounds(&mut self, ledger: &mut Ledger) -> Ended {
+    fn rounds(&mut self, ledger: &mut RunKeeper) -> Ended {
         let Session { run, stage, interrupt, shortfalls, .. } = self;
-        let mut progress = Progress::new(runner::samples_left(run), interrupt);
+        let mut progress = RunProgress::new(runner::samples_left(run), interrupt);
         let early = if self.pilot { pilot(run, stage, ledger, &mut progress, shortfalls) } else { None };
         let ended = early.unwrap_or_else(|| runner::run_rounds(run, stage, ledger, &mut progress));
         progress.clear();
@@ -362,7 +366,7 @@ impl Session {
     }
 
     /// The lab goes first: whatever the disk says then, the host is as it was.
-    fn close(self, ledger: Ledger, ended: Ended) -> Result<Closed, Stop> {
+    fn close(self, ledger: RunKeeper, ended: Ended) -> Result<Closed, Stop> {
         let Session { mut run, stage, begun, shortfalls, .. } = self;
         let lab = stage.down();
         let seconds = begun.elapsed().as_secs_f64();
@@ -382,9 +386,9 @@ impl Session {
 /// The plan on the disk stays the whole one meanwhile: whoever goes on with a killed run takes it.
 fn pilot(
     run: &mut Run,
-    stage: &mut Stage,
-    ledger: &mut Ledger,
-    progress: &mut Progress<'_>,
+    stage: &mut ConnectedEnds,
+    ledger: &mut RunKeeper,
+    progress: &mut RunProgress<'_>,
     shortfalls: &mut Vec<String>,
 ) -> Option<Ended> {
     let planned = run.header.clone();

@@ -25,12 +25,12 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
-use vtax_agent::measure::{MeasureError, Order, Pair, Parallel};
+use vtax_agent::measure::{AgentPair, MeasureError, ParallelReports, SampleOrder};
 use vtax_engine::{EndSetup, Station};
 use vtax_lab::Lab;
 use vtax_model::{
     endpoint::Pinning,
-    run::{EndRecord, Figures, PairRecord, PairReports, PartialRecord, RowEnds, Skew},
+    run::{EndRecord, Figures, PairRecord, PairReports, PartialRecord, RowEnds},
     study::Row,
     topology::Name,
     units::Mtu,
@@ -43,11 +43,11 @@ use super::{
     timetable::Gaps,
 };
 use agents::{Agent, Agents};
-pub(crate) use built::{Casting, build, build_planned, remove_abandoned};
+pub(crate) use built::{LabBuilder, build, build_planned, remove_abandoned};
 pub(crate) use guests::told_of_boot;
-use guests::{Seat, Vcpus};
-use libvirt::Tenant;
-pub(crate) use standing::{RowPairs, Standing, row_pairs};
+use guests::{MeasuringGuest, Vcpus};
+use libvirt::MeasuredDomain;
+pub(crate) use standing::{RowPairs, StandingEnds, row_pairs};
 pub(crate) use survey::room_of;
 pub(crate) use zones::open_lab;
 
@@ -56,12 +56,12 @@ const VSOCK_LOCAL: u32 = 1;
 const VSOCK_ANY: u32 = u32::MAX;
 
 /// Connected agents at the ends of each row.
-pub(crate) struct Stage {
-    ground: Ground,
+pub(crate) struct ConnectedEnds {
+    ground: EndsLab,
     agents: Arc<Agents>,
-    rows: Vec<StagedRow>,
+    rows: Vec<ConnectedRow>,
     /// The guests of the run's own lab that measure.
-    seats: Vec<Seat>,
+    seats: Vec<MeasuringGuest>,
     /// Agents whose guests can't have the MTU in force, with why.
     unfit: BTreeMap<usize, String>,
     /// Where tests have files and sockets.
@@ -76,7 +76,7 @@ pub(crate) struct Stage {
 }
 
 /// What the ends stand on.
-enum Ground {
+enum EndsLab {
     /// A lab of this run.
     Built(Box<Lab>),
     /// What was there before; of labs, those in which an end is.
@@ -84,17 +84,17 @@ enum Ground {
 }
 
 /// The ends of a row.
-struct StagedRow {
+struct ConnectedRow {
     row: Row,
     /// The MTU that they are for, if not for every one.
     mtu: Option<Mtu>,
     /// Initiator and responder; all pairs measure at the same time.
-    pairs: Vec<[Party; 2]>,
+    pairs: Vec<[ConnectedEnd; 2]>,
 }
 
 /// One end of a pair.
 #[derive(Debug, Clone)]
-struct Party {
+struct ConnectedEnd {
     /// Index into the agents.
     agent: usize,
     /// As the user knows it.
@@ -114,21 +114,21 @@ struct Party {
     /// Of a guest of the run's own.
     vcpus: Option<Vcpus>,
     /// The domain of libvirt's that it is.
-    tenant: Option<Box<Tenant>>,
+    tenant: Option<Box<MeasuredDomain>>,
 }
 
 /// A zone or a host of a lab.
 #[derive(Debug, Clone)]
 struct Place {
     lab: Name,
-    endpoint: vtax_lab::Endpoint,
+    endpoint: vtax_lab::LabEndpoint,
 }
 
-impl Stage {
-    fn new(ground: Ground, agents: Vec<Agent>, rows: Vec<StagedRow>, directory: &Path) -> Stage {
+impl ConnectedEnds {
+    fn new(ground: EndsLab, agents: Vec<Agent>, rows: Vec<ConnectedRow>, directory: &Path) -> ConnectedEnds {
         let (seats, unfit, mtu, first_sample, gaps, shared_cpu) = Default::default();
         let (agents, directory) = (Arc::new(Agents(agents)), directory.to_owned());
-        Stage { ground, agents, rows, seats, unfit, directory, mtu, first_sample, gaps, shared_cpu }
+        ConnectedEnds { ground, agents, rows, seats, unfit, directory, mtu, first_sample, gaps, shared_cpu }
     }
 
     /// When the first sample began, if one has.
@@ -138,18 +138,18 @@ impl Stage {
 
     /// Between which ends each row is measured.
     pub(crate) fn ends(&self) -> Vec<RowEnds> {
-        let record = |party: &Party| EndRecord {
+        let record = |party: &ConnectedEnd| EndRecord {
             name: party.name.clone(),
             address: party.address.to_string(),
             cpus: party.cpus.clone(),
             environment: self.agents.get(party).elsewhere().cloned(),
             domain: party.tenant.as_ref().map(|tenant| tenant.record.clone()),
         };
-        let pair = |[initiator, responder]: &[Party; 2]| PairRecord {
+        let pair = |[initiator, responder]: &[ConnectedEnd; 2]| PairRecord {
             initiator: record(initiator),
             responder: record(responder),
         };
-        let row = |staged: &StagedRow| RowEnds {
+        let row = |staged: &ConnectedRow| RowEnds {
             method: staged.row,
             mtu: staged.mtu,
             pairs: staged.pairs.iter().map(pair).collect(),
@@ -174,20 +174,20 @@ impl Stage {
     pub(crate) fn down(self) -> anyhow::Result<()> {
         drop(self.agents);
         match self.ground {
-            Ground::Built(lab) => lab.down().context("removing the lab"),
-            Ground::Standing(_) => Ok(()),
+            EndsLab::Built(lab) => lab.down().context("removing the lab"),
+            EndsLab::Standing(_) => Ok(()),
         }
     }
 
     /// The ends of a row at an MTU.
-    fn staged(&self, row: Row, mtu: Option<Mtu>) -> anyhow::Result<&StagedRow> {
-        let fits = |staged: &&StagedRow| staged.row == row && staged.mtu.is_none_or(|own| Some(own) == mtu);
+    fn staged(&self, row: Row, mtu: Option<Mtu>) -> anyhow::Result<&ConnectedRow> {
+        let fits = |staged: &&ConnectedRow| staged.row == row && staged.mtu.is_none_or(|own| Some(own) == mtu);
         self.rows.iter().find(fits).ok_or_else(|| anyhow!("the row `{row}` has no ends here"))
     }
 
-    fn pair(&self, [initiator, responder]: &[Party; 2], spec: &TestSpec) -> Pair<'_> {
+    fn pair(&self, [initiator, responder]: &[ConnectedEnd; 2], spec: &TestSpec) -> AgentPair<'_> {
         let one_machine = self.agents.one_machine(initiator, responder);
-        let setup = |party: &Party| EndSetup {
+        let setup = |party: &ConnectedEnd| EndSetup {
             station: self.station(party, spec.transport, one_machine),
             cpus: match self.shared_cpu.filter(|_| spec.slices.is_some()) {
                 Some(cpu) => vec![cpu],
@@ -199,14 +199,20 @@ impl Stage {
             (Transport::Vsock, false) => Station::Vsock(responder.cid.unwrap_or(VSOCK_LOCAL)),
             _ => self.station(responder, spec.transport, one_machine),
         };
-        Pair {
+        AgentPair {
             initiator: &self.agents.get(initiator).link,
             responder: &self.agents.get(responder).link,
-            order: Order { spec: *spec, initiator: setup(initiator), responder: setup(responder), target, turns: None },
+            order: SampleOrder {
+                spec: *spec,
+                initiator: setup(initiator),
+                responder: setup(responder),
+                target,
+                turns: None,
+            },
         }
     }
 
-    fn station(&self, party: &Party, transport: Transport, one_machine: bool) -> Station {
+    fn station(&self, party: &ConnectedEnd, transport: Transport, one_machine: bool) -> Station {
         match transport {
             Transport::Tcp | Transport::Udp => Station::Ip(party.address),
             Transport::Unix => Station::Unix(self.directory.clone()),
@@ -214,17 +220,16 @@ impl Stage {
         }
     }
 
-    fn figures(&self, staged: &StagedRow, spec: &TestSpec, taken: &Parallel) -> Figures {
+    fn figures(&self, staged: &ConnectedRow, spec: &TestSpec, taken: &ParallelReports) -> Figures {
         let machines = staged.pairs.iter().map(|pair| pair.each_ref().map(|party| self.agents.get(party).machine()));
         let reports = taken.reports.iter().zip(machines);
         let pairs: Vec<PairReports<'_>> =
             reports.map(|((initiator, responder), machines)| PairReports { initiator, responder, machines }).collect();
-        let skew = Skew { spread: taken.skew.spread, uncertainty: taken.skew.uncertainty };
-        Figures::join_pairs(spec, &pairs, skew)
+        Figures::join_pairs(spec, &pairs, taken.skew)
     }
 }
 
-impl Sampler for Stage {
+impl Sampler for ConnectedEnds {
     fn set_mtu(&mut self, mtu: Mtu) -> Result<(), SampleError> {
         self.mtu = Some(mtu);
         self.fit(mtu)
@@ -236,7 +241,7 @@ impl Sampler for Stage {
         if let Some(why) = self.unfit(staged.pairs.iter().flatten()) {
             return Err(SampleError::cell(why));
         }
-        let pairs: Vec<Pair<'_>> = staged.pairs.iter().map(|pair| self.pair(pair, spec)).collect();
+        let pairs: Vec<AgentPair<'_>> = staged.pairs.iter().map(|pair| self.pair(pair, spec)).collect();
         let taken = observe::measure(&pairs, spec, &self.observed(staged));
         let (taken, host_cpu) = taken.map_err(|error| self.with_links(self.explain(blame(error)), staged))?;
         let figures = Figures { host_cpu, ..self.figures(staged, spec, &taken) };

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use vtax_agent::measure::{Parallel, Turns};
+use vtax_agent::measure::{ParallelReports, Turns};
 use vtax_model::{
     units::Span,
     workload::{Sliced, TestKind, TestSpec, Transport, Warmup},
@@ -36,8 +36,8 @@ impl Gaps {
         &mut self,
         spec: &TestSpec,
         orders: &[Vec<usize>],
-        mut measure: impl FnMut(&Timetable<'_>) -> Result<Parallel, E>,
-    ) -> Result<Parallel, E> {
+        mut measure: impl FnMut(&Timetable<'_>) -> Result<ParallelReports, E>,
+    ) -> Result<ParallelReports, E> {
         let mut attempt = 1;
         loop {
             let taken = measure(&Timetable::new(spec, orders, self.of(spec)))?;
@@ -67,7 +67,7 @@ impl Gaps {
     }
 }
 
-fn overruns(taken: &Parallel) -> Vec<Duration> {
+fn overruns(taken: &ParallelReports) -> Vec<Duration> {
     taken.reports.iter().map(|(initiator, _)| Duration::from_nanos(initiator.overrun_ns)).collect()
 }
 

@@ -58,7 +58,7 @@ impl Connected for FakeEnd {
     }
 }
 
-impl Engine for Fake {
+impl TestEngine for Fake {
     type Bound = FakeEnd;
     type Connected = FakeEnd;
 

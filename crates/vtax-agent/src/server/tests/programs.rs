@@ -16,16 +16,16 @@ use crate::{
     limits::{INPUT_MOST, WATCHED_MOST, WINDOW_MOST},
     link::AgentError,
     protocol::{
-        Answer, Attachment, Call, CallId, FaultKind, Outcome, RUN_LIMIT, Ran, Request, SessionId, Signal, Stream,
+        Answer, Call, CallId, CallOutcome, FaultKind, LinkSetup, RUN_LIMIT, Ran, Request, SessionId, Signal, Stream,
     },
-    server::Standing,
+    server::AgentRights,
 };
 
 #[test]
 fn a_visitor_changes_nothing() {
     let stage = stage();
     let link = stage.link();
-    let attachment = Attachment { mac: "02:00:00:00:00:01".into(), mtu: Mtu::ETHERNET, addresses: Vec::new() };
+    let attachment = LinkSetup { mac: "02:00:00:00:00:01".into(), mtu: Mtu::ETHERNET, addresses: Vec::new() };
     for refused in [
         link.attach(&attachment).expect_err("no guest"),
         link.run(&["true".into()], &[], RUN_LIMIT).expect_err("no guest"),
@@ -37,7 +37,7 @@ fn a_visitor_changes_nothing() {
 
 #[test]
 fn a_guest_runs_programs_and_finds_its_links() {
-    let stage = stage_of(Standing::Guest);
+    let stage = stage_of(AgentRights::Guest);
     let link = stage.link();
     let ran = link.run(&["sh", "-c", "echo $0; exit 5"].map(str::to_owned), &[], RUN_LIMIT).expect("it runs");
     assert_eq!(ran, Ran { status: 5, stdout: "sh\n".into(), stderr: String::new() });
@@ -57,7 +57,7 @@ fn a_guest_runs_programs_and_finds_its_links() {
     let refused = [hostile(century, None), hostile(century, Some(WINDOW_MOST)), hostile(RUN_LIMIT, all)];
     assert!(refused.iter().all(|fault| fault.kind == FaultKind::Refused), "{refused:?}");
     assert!(refused[1].message.contains("at most 30days"), "{}", refused[1]);
-    let misread = Attachment { mac: "02-00".into(), mtu: Mtu::ETHERNET, addresses: Vec::new() };
+    let misread = LinkSetup { mac: "02-00".into(), mtu: Mtu::ETHERNET, addresses: Vec::new() };
     let misread = link.attach(&misread).expect_err("no address").to_string();
     assert!(misread.contains("set up its link") && misread.contains("02-00"), "{misread}");
 }
@@ -72,7 +72,7 @@ fn text(bytes: &[u8]) -> &str {
 
 #[test]
 fn a_long_output_comes_whole_and_in_its_order() {
-    let stage = stage_of(Standing::Guest);
+    let stage = stage_of(AgentRights::Guest);
     let link = stage.link();
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let script = "cat; seq 1 500000; echo end >&2; exit 6";
@@ -88,7 +88,7 @@ fn a_long_output_comes_whole_and_in_its_order() {
 /// Who takes nothing holds up the program, and neither the agent nor the other callers.
 #[test]
 fn a_program_that_writes_forever_waits_for_its_follower_and_is_signalled() {
-    let stage = stage_of(Standing::Guest);
+    let stage = stage_of(AgentRights::Guest);
     let link = stage.link();
     let directory = tempfile::tempdir().expect("made");
     let count = directory.path().join("count");
@@ -165,7 +165,7 @@ impl Babble {
 
 #[test]
 fn a_program_ends_with_who_follows_it() {
-    let stage = stage_of(Standing::Guest);
+    let stage = stage_of(AgentRights::Guest);
     let link = stage.link();
     let babble = Babble::new();
     let running = link.start(&babble.argv(), &[], WATCHED_MOST).expect("sent");
@@ -178,13 +178,13 @@ fn a_program_ends_with_who_follows_it() {
 
 #[test]
 fn a_coordinator_that_vanishes_in_the_middle_takes_its_program_along() {
-    let mut stage = stage_of(Standing::Guest);
+    let mut stage = stage_of(AgentRights::Guest);
     stage.greet();
     let babble = Babble::new();
     let (session, argv, stdin) = (SessionId(1), babble.argv(), Vec::new());
     let request = Request::Run { session, argv, stdin, limit: WATCHED_MOST, window: Some(WINDOW_MOST) };
     stage.say(&encode(&Call { id: CallId(5), request }, REQUEST_MOST).expect("small"));
-    let Answer { id: CallId(5), outcome: Outcome::Output(output) } = stage.answer() else { panic!("no output") };
+    let Answer { id: CallId(5), outcome: CallOutcome::Output(output) } = stage.answer() else { panic!("no output") };
     assert_eq!((output.stream, &output.bytes[..4]), (Stream::Stdout, &b"y\ny\n"[..]));
     let pids = babble.runs();
     stage.stream.shutdown(Shutdown::Both).expect("shut");

@@ -10,10 +10,10 @@ use rustix::{
 use socket2::{SockAddr, Socket};
 use vtax_sys::clock::now_ns;
 
-use super::{LISTENER, Ready, Slot};
-use crate::drive::{Either, Engine, Habit, Io, Message, Until};
+use super::{EpollPoller, LISTENER, Slot};
+use crate::drive::{Either, Habit, Io, Message, Poller, WaitUntil};
 
-impl Engine for Ready<'_> {
+impl Poller for EpollPoller<'_> {
     type Io<'a>
         = ReadyIo<'a>
     where
@@ -33,7 +33,7 @@ impl Engine for Ready<'_> {
 
 /// A socket that is never waited for in a call of its own.
 pub(crate) struct ReadyIo<'a> {
-    engine: &'a Ready<'a>,
+    engine: &'a EpollPoller<'a>,
     slot: usize,
     socket: &'a Socket,
     habit: Habit,
@@ -50,7 +50,7 @@ impl ReadyIo<'_> {
     async fn attempt<R>(
         &self,
         want: EventFlags,
-        until: Until,
+        until: WaitUntil,
         at_once: bool,
         mut call: impl FnMut() -> Result<R, Errno>,
     ) -> Result<R, Errno> {
@@ -87,7 +87,7 @@ impl ReadyIo<'_> {
 
     /// Has the socket watched; an error is what can't be.
     #[inline]
-    fn wait(&self, want: EventFlags, until: Until) -> Option<Errno> {
+    fn wait(&self, want: EventFlags, until: WaitUntil) -> Option<Errno> {
         self.note(until);
         match self.slot().watched.get() {
             _ if self.engine.sweeps => None,
@@ -97,9 +97,9 @@ impl ReadyIo<'_> {
     }
 
     /// One that is asked all the time needs no call when its moment comes.
-    fn note(&self, until: Until) {
+    fn note(&self, until: WaitUntil) {
         match until {
-            Until::Moment(_) if self.engine.sweeps => {}
+            WaitUntil::Moment(_) if self.engine.sweeps => {}
             _ => self.engine.waits.wait(self.slot, until),
         }
     }
@@ -141,13 +141,13 @@ impl Io for ReadyIo<'_> {
     #[inline]
     async fn send(&self, message: Message<'_>) -> Result<usize, Errno> {
         let call = || self.engine.buffers.send(self.socket, message, SendFlags::DONTWAIT);
-        self.attempt(EventFlags::OUT, Until::Patience, true, call).await
+        self.attempt(EventFlags::OUT, WaitUntil::Patience, true, call).await
     }
 
     #[inline]
-    async fn receive<R>(&self, most: usize, until: Until, look: impl FnOnce(&[u8]) -> R) -> Result<R, Errno> {
+    async fn receive<R>(&self, most: usize, until: WaitUntil, look: impl FnOnce(&[u8]) -> R) -> Result<R, Errno> {
         let mut look = Some(look);
-        let at_once = self.habit == Habit::Flood || matches!(until, Until::Moment(_));
+        let at_once = self.habit == Habit::Flood || matches!(until, WaitUntil::Moment(_));
         let call = || {
             let look = |bytes: &[u8]| look.take().expect("only one call succeeds")(bytes);
             self.engine.buffers.receive(self.socket, most, RecvFlags::DONTWAIT, look)
@@ -160,15 +160,15 @@ impl Io for ReadyIo<'_> {
         mut call: impl FnMut(&Socket, &mut [u8], SendFlags) -> Result<R, Errno>,
     ) -> Result<R, Errno> {
         let call = || self.engine.buffers.send_by(self.socket, SendFlags::DONTWAIT, &mut call);
-        self.attempt(EventFlags::OUT, Until::Patience, true, call).await
+        self.attempt(EventFlags::OUT, WaitUntil::Patience, true, call).await
     }
 
     async fn receive_by<R>(
         &self,
-        until: Until,
+        until: WaitUntil,
         mut call: impl FnMut(&Socket, &mut [u8], RecvFlags) -> Result<R, Errno>,
     ) -> Result<R, Errno> {
-        let at_once = self.habit == Habit::Flood || matches!(until, Until::Moment(_));
+        let at_once = self.habit == Habit::Flood || matches!(until, WaitUntil::Moment(_));
         let call = || self.engine.buffers.receive_by(self.socket, RecvFlags::DONTWAIT, &mut call);
         self.attempt(EventFlags::IN, until, at_once, call).await
     }
@@ -188,7 +188,7 @@ impl Io for ReadyIo<'_> {
             }
             other => other.map(Either::Sent),
         };
-        self.attempt(EventFlags::IN | EventFlags::OUT, Until::Patience, true, call).await
+        self.attempt(EventFlags::IN | EventFlags::OUT, WaitUntil::Patience, true, call).await
     }
 
     async fn sleep(&self, until: u64) -> Result<(), Errno> {
@@ -197,7 +197,7 @@ impl Io for ReadyIo<'_> {
             if now_ns() >= until {
                 return Poll::Ready(Ok(()));
             }
-            self.note(Until::Moment(until));
+            self.note(WaitUntil::Moment(until));
             self.look_away().map_or(Poll::Pending, |errno| Poll::Ready(Err(errno)))
         })
         .await
@@ -212,7 +212,7 @@ impl Io for ReadyIo<'_> {
             Err(Errno::AGAIN) => Err(Errno::NOBUFS),
             Err(errno) => Err(errno),
         };
-        let connected = self.attempt(EventFlags::OUT, Until::Patience, true, call).await;
+        let connected = self.attempt(EventFlags::OUT, WaitUntil::Patience, true, call).await;
         connected.map_err(|errno| if errno == Errno::AGAIN { Errno::TIMEDOUT } else { errno })
     }
 
@@ -230,10 +230,10 @@ impl Io for ReadyIo<'_> {
                     Err(errno) => return Poll::Ready(Err(errno)),
                 }
             }
-            if self.engine.waits.is_over(self.slot, Until::Patience) {
+            if self.engine.waits.is_over(self.slot, WaitUntil::Patience) {
                 return Poll::Ready(Err(Errno::AGAIN));
             }
-            self.note(Until::Patience);
+            self.note(WaitUntil::Patience);
             self.listen().map_or_else(|errno| Poll::Ready(Err(errno)), |()| Poll::Pending)
         })
         .await
@@ -241,10 +241,10 @@ impl Io for ReadyIo<'_> {
 
     async fn nap(&self) -> Result<(), Errno> {
         self.engine.waits.begin(self.slot);
-        poll_fn(|_| match self.engine.waits.is_over(self.slot, Until::Patience) {
+        poll_fn(|_| match self.engine.waits.is_over(self.slot, WaitUntil::Patience) {
             true => Poll::Ready(Ok(())),
             false => {
-                self.engine.waits.wait(self.slot, Until::Patience);
+                self.engine.waits.wait(self.slot, WaitUntil::Patience);
                 Poll::Pending
             }
         })

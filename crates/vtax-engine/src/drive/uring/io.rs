@@ -9,11 +9,11 @@ use vtax_sys::{clock::now_ns, ring::Operation};
 
 use super::{
     Uring, errno_of,
-    place::{Bytes, Place},
+    place::{Bytes, FlowSlot},
 };
-use crate::drive::{Either, Engine, Habit, Io, Message, Until};
+use crate::drive::{Either, Habit, Io, Message, Poller, WaitUntil};
 
-impl Engine for Uring<'_> {
+impl Poller for Uring<'_> {
     type Io<'a>
         = UringIo<'a>
     where
@@ -53,7 +53,7 @@ impl Drop for UringIo<'_> {
 
 impl UringIo<'_> {
     #[inline]
-    fn place(&self) -> &Place {
+    fn place(&self) -> &FlowSlot {
         &self.engine.places[self.slot]
     }
 
@@ -63,12 +63,12 @@ impl UringIo<'_> {
     }
 
     #[inline]
-    fn wait<R>(&self, until: Until) -> Poll<Result<R, Errno>> {
+    fn wait<R>(&self, until: WaitUntil) -> Poll<Result<R, Errno>> {
         self.engine.waits.wait(self.slot, until);
         Poll::Pending
     }
 
-    fn is_over(&self, until: Until) -> bool {
+    fn is_over(&self, until: WaitUntil) -> bool {
         self.engine.waits.is_over(self.slot, until)
     }
 
@@ -77,18 +77,18 @@ impl UringIo<'_> {
         if let Err(errno) = self.engine.hand_over(self.slot) {
             return Poll::Ready(Err(errno));
         }
-        if self.is_over(Until::Patience) {
+        if self.is_over(WaitUntil::Patience) {
             return Poll::Ready(Err(Errno::AGAIN));
         }
         self.place().awaits_send.set(true);
-        self.wait(Until::Patience)
+        self.wait(WaitUntil::Patience)
     }
 
     /// The time of a receive is over. It stays with the kernel, unless it is linked to a send: what
     /// became of that is known when the receive is complete. A cancellation that comes while the kernel is at
     /// it has no effect, and is said again.
     #[cold]
-    fn give_up<R>(&self, until: Until) -> Poll<Result<R, Errno>> {
+    fn give_up<R>(&self, until: WaitUntil) -> Poll<Result<R, Errno>> {
         let mut slots = self.engine.slots.borrow_mut();
         if !slots.is_paired(self.slot) {
             return Poll::Ready(Err(Errno::AGAIN));
@@ -139,7 +139,7 @@ impl Io for UringIo<'_> {
     }
 
     #[inline]
-    async fn receive<R>(&self, most: usize, until: Until, look: impl FnOnce(&[u8]) -> R) -> Result<R, Errno> {
+    async fn receive<R>(&self, most: usize, until: WaitUntil, look: impl FnOnce(&[u8]) -> R) -> Result<R, Errno> {
         self.begin();
         let mut look = Some(look);
         let mut asked = false;
@@ -199,7 +199,7 @@ impl Io for UringIo<'_> {
             if now_ns() >= until {
                 return Poll::Ready(Ok(()));
             }
-            self.wait(Until::Moment(until))
+            self.wait(WaitUntil::Moment(until))
         })
         .await
     }
@@ -215,7 +215,7 @@ impl Io for UringIo<'_> {
                 // A socket of the Unix domain whose listener's queue is full.
                 Some(Err(Errno::AGAIN)) => return Poll::Ready(Err(Errno::NOBUFS)),
                 Some(outcome) => return Poll::Ready(outcome),
-                None if self.is_over(Until::Patience) => return Poll::Ready(Err(Errno::TIMEDOUT)),
+                None if self.is_over(WaitUntil::Patience) => return Poll::Ready(Err(Errno::TIMEDOUT)),
                 None => {}
             }
             if !mem::replace(&mut asked, true)
@@ -223,7 +223,7 @@ impl Io for UringIo<'_> {
             {
                 return Poll::Ready(Err(errno_of(error)));
             }
-            self.wait(Until::Patience)
+            self.wait(WaitUntil::Patience)
         })
         .await
     }
@@ -240,7 +240,7 @@ impl Io for UringIo<'_> {
                 None | Some(Err(Errno::INTR | Errno::AGAIN | Errno::CONNABORTED)) => {}
                 Some(Err(errno)) => return Poll::Ready(Err(errno)),
             }
-            if self.is_over(Until::Patience) {
+            if self.is_over(WaitUntil::Patience) {
                 return Poll::Ready(Err(Errno::AGAIN));
             }
             let mut slots = self.engine.slots.borrow_mut();
@@ -249,16 +249,16 @@ impl Io for UringIo<'_> {
             {
                 return Poll::Ready(Err(errno_of(error)));
             }
-            self.wait(Until::Patience)
+            self.wait(WaitUntil::Patience)
         })
         .await
     }
 
     async fn nap(&self) -> Result<(), Errno> {
         self.begin();
-        poll_fn(|_| match self.is_over(Until::Patience) {
+        poll_fn(|_| match self.is_over(WaitUntil::Patience) {
             true => Poll::Ready(Ok(())),
-            false => self.wait(Until::Patience),
+            false => self.wait(WaitUntil::Patience),
         })
         .await
     }

@@ -6,8 +6,8 @@ use rustix::io::Errno;
 
 /// A flow's place on the thread, beside its slot on the ring.
 #[derive(Default)]
-pub(super) struct Place {
-    pub(super) sending: Cell<Sending>,
+pub(super) struct FlowSlot {
+    pub(super) sending: Cell<SendProgress>,
     /// The kernel may hold back the last segment of what is sent.
     pub(super) is_last: Cell<bool>,
     /// Whether the flow goes on when its send is complete.
@@ -30,7 +30,7 @@ pub(super) struct Bytes {
 
 /// How far the content of the send buffer has come.
 #[derive(Clone, Copy, Default)]
-pub(super) enum Sending {
+pub(super) enum SendProgress {
     #[default]
     Nothing,
     /// Not yet with the kernel.
@@ -43,9 +43,9 @@ pub(super) enum Sending {
     },
 }
 
-impl Place {
+impl FlowSlot {
     pub(super) fn is_sending(&self) -> bool {
-        !matches!(self.sending.get(), Sending::Nothing)
+        !matches!(self.sending.get(), SendProgress::Nothing)
     }
 
     /// A receive that was interrupted or cancelled brought nothing; whoever wants it asks again.
@@ -58,7 +58,7 @@ impl Place {
 
     /// Forgets the socket that was there.
     pub(super) fn clear(&self) {
-        self.sending.set(Sending::Nothing);
+        self.sending.set(SendProgress::Nothing);
         self.leaving.set(false);
         self.failure.set(None);
         self.arrived.set(None);

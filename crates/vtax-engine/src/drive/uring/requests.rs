@@ -5,10 +5,10 @@ use std::time::Duration;
 use rustix::io::Errno;
 use vtax_sys::{
     clock::now_ns,
-    ring::{Operation, Until},
+    ring::{Operation, ReceiveUntil},
 };
 
-use super::{Sending, Uring, errno_of};
+use super::{SendProgress, Uring, errno_of};
 use crate::drive::Message;
 
 /// How long the kernel is given to let go of a socket, and how often it is asked to.
@@ -25,7 +25,7 @@ impl Uring<'_> {
         }
         let len = (message.len - message.from).min(buffer.len());
         self.places[slot].is_last.set(message.more);
-        self.places[slot].sending.set(Sending::Queued { len });
+        self.places[slot].sending.set(SendProgress::Queued { len });
         len
     }
 
@@ -33,8 +33,8 @@ impl Uring<'_> {
     #[inline]
     pub(super) fn hand_over(&self, slot: usize) -> Result<(), Errno> {
         match self.places[slot].sending.get() {
-            Sending::Queued { len } => self.submit_send(slot, 0, len),
-            Sending::Nothing | Sending::UnderWay { .. } => Ok(()),
+            SendProgress::Queued { len } => self.submit_send(slot, 0, len),
+            SendProgress::Nothing | SendProgress::UnderWay { .. } => Ok(()),
         }
     }
 
@@ -45,7 +45,7 @@ impl Uring<'_> {
             false => slots.submit_send(slot, from..to),
         }
         .map_err(errno_of)?;
-        self.places[slot].sending.set(Sending::UnderWay { from, to });
+        self.places[slot].sending.set(SendProgress::UnderWay { from, to });
         Ok(())
     }
 
@@ -57,18 +57,18 @@ impl Uring<'_> {
         }
         let most = most.min(self.lengths.receive);
         let mut slots = self.slots.borrow_mut();
-        let Sending::Queued { len } = self.places[slot].sending.get() else {
-            return slots.submit_receive(slot, 0..most, Until::Any).map_err(errno_of);
+        let SendProgress::Queued { len } = self.places[slot].sending.get() else {
+            return slots.submit_receive(slot, 0..most, ReceiveUntil::Any).map_err(errno_of);
         };
-        slots.submit_exchange(slot, 0..len, 0..most, Until::Any).map_err(errno_of)?;
-        self.places[slot].sending.set(Sending::UnderWay { from: 0, to: len });
+        slots.submit_exchange(slot, 0..len, 0..most, ReceiveUntil::Any).map_err(errno_of)?;
+        self.places[slot].sending.set(SendProgress::UnderWay { from: 0, to: len });
         Ok(())
     }
 
     /// True if somebody waits for that, or has to hear of it.
     pub(super) fn has_sent(&self, slot: usize, result: Result<usize, Errno>) -> bool {
         let place = &self.places[slot];
-        let Sending::UnderWay { from, to } = place.sending.replace(Sending::Nothing) else { return false };
+        let SendProgress::UnderWay { from, to } = place.sending.replace(SendProgress::Nothing) else { return false };
         let outcome = match result {
             Ok(len) if from + len >= to => return place.awaits_send.get(),
             Ok(0) => Err(Errno::IO),
@@ -87,8 +87,8 @@ impl Uring<'_> {
         let place = &self.places[slot];
         // The completion of the send that it was linked to, too.
         let is_sent = !self.slots.borrow().is_in_flight(slot, Operation::Send);
-        if let (true, Sending::UnderWay { .. }) = (is_sent, place.sending.get()) {
-            place.sending.set(Sending::Nothing);
+        if let (true, SendProgress::UnderWay { .. }) = (is_sent, place.sending.get()) {
+            place.sending.set(SendProgress::Nothing);
         }
         place.arrive(result);
     }
@@ -105,7 +105,7 @@ impl Uring<'_> {
 
     /// Ends what is under way and lets go of the socket.
     pub(super) fn vacate(&self, slot: usize) -> Result<(), Errno> {
-        self.places[slot].sending.set(Sending::Nothing);
+        self.places[slot].sending.set(SendProgress::Nothing);
         let latest = now_ns() + VACATE;
         let mut done = Vec::new();
         while self.slots.borrow().is_busy(slot) {

@@ -13,7 +13,7 @@ use vtax_model::{
 use super::{io::UringIo, *};
 use crate::{
     cancel::Cancel,
-    drive::{Either, Engine, Habit, Io, Message, Until},
+    drive::{Either, Habit, Io, Message, Poller, WaitUntil},
     token::Token,
 };
 
@@ -44,7 +44,7 @@ async fn say(io: &impl Io, turn: u64) {
 }
 
 async fn hear(io: &impl Io) -> u64 {
-    let heard = io.receive(8, Until::Patience, |bytes| bytes.try_into().ok().map(u64::from_le_bytes)).await;
+    let heard = io.receive(8, WaitUntil::Patience, |bytes| bytes.try_into().ok().map(u64::from_le_bytes)).await;
     heard.expect("received").expect("8 bytes")
 }
 
@@ -128,15 +128,15 @@ fn write(socket: &Socket, bytes: &[u8]) {
 fn a_receive_whose_time_is_over_is_found_by_the_next() {
     alone(8, async |io, other| {
         for moment in [0, now_ns() + 2_000_000] {
-            let none = io.receive(8, Until::Moment(moment), <[u8]>::len).await;
+            let none = io.receive(8, WaitUntil::Moment(moment), <[u8]>::len).await;
             assert_eq!(none, Err(Errno::AGAIN));
             assert!(now_ns() >= moment);
         }
         write(other, b"abcdefgh");
-        assert_eq!(io.receive(3, Until::Moment(0), <[u8]>::to_vec).await, Ok(b"abc".to_vec()));
-        assert_eq!(io.receive(8, Until::Moment(0), <[u8]>::to_vec).await, Ok(b"defgh".to_vec()));
+        assert_eq!(io.receive(3, WaitUntil::Moment(0), <[u8]>::to_vec).await, Ok(b"abc".to_vec()));
+        assert_eq!(io.receive(8, WaitUntil::Moment(0), <[u8]>::to_vec).await, Ok(b"defgh".to_vec()));
         other.shutdown(std::net::Shutdown::Write).expect("shut down");
-        assert_eq!(io.receive(8, Until::Patience, <[u8]>::len).await, Ok(0));
+        assert_eq!(io.receive(8, WaitUntil::Patience, <[u8]>::len).await, Ok(0));
     });
 }
 
@@ -145,7 +145,7 @@ fn patience_ends_a_receive() {
     alone(8, async |io, _other| {
         io.set_patience(Duration::from_millis(50));
         let begun = now_ns();
-        assert_eq!(io.receive(8, Until::Patience, <[u8]>::len).await, Err(Errno::AGAIN));
+        assert_eq!(io.receive(8, WaitUntil::Patience, <[u8]>::len).await, Err(Errno::AGAIN));
         assert!((50_000_000..1_000_000_000).contains(&(now_ns() - begun)));
     });
 }
@@ -157,7 +157,7 @@ fn after_a_loss_the_next_message_goes() {
         io.set_patience(Duration::from_millis(20));
         for turn in 0..3u64 {
             say(&io, turn).await;
-            assert_eq!(io.receive(8, Until::Patience, <[u8]>::len).await, Err(Errno::AGAIN));
+            assert_eq!(io.receive(8, WaitUntil::Patience, <[u8]>::len).await, Err(Errno::AGAIN));
             assert_eq!(read(other, 8), turn.to_le_bytes());
         }
         write(other, &5u64.to_le_bytes());
@@ -198,7 +198,7 @@ fn what_became_of_a_send_is_told_to_the_next_call() {
     alone(8, async |io, other| {
         other.shutdown(std::net::Shutdown::Both).expect("shut down");
         say(&io, 1).await;
-        assert_eq!(io.receive(8, Until::Patience, <[u8]>::len).await, Err(Errno::PIPE));
+        assert_eq!(io.receive(8, WaitUntil::Patience, <[u8]>::len).await, Err(Errno::PIPE));
         say(&io, 2).await;
         assert_eq!(io.send(Message::whole(&[], 8)).await, Err(Errno::PIPE));
     });
@@ -225,7 +225,7 @@ fn a_send_without_room_lets_what_comes_be_taken() {
 fn a_flow_of_small_messages_is_small() {
     let lengths = Lengths::new(&session(1).spec, 1_000);
     let queue = 6 * 16;
-    let flow = lengths.send + lengths.receive + size_of::<Place>() + queue + 1_000;
+    let flow = lengths.send + lengths.receive + size_of::<FlowSlot>() + queue + 1_000;
     assert!(flow < 2_048, "{flow}");
 }
 

@@ -5,10 +5,10 @@ use vtax_sys::sock::offload::receive_segmented;
 
 use super::{Came, Sink, Tally, read};
 use crate::{
-    drive::{Io, Until},
+    drive::{Io, WaitUntil},
     error::EngineError,
-    task::Line,
-    wire::Greeting,
+    task::FlowOnPoller,
+    wire::FlowGreeting,
 };
 
 /// What one call brought.
@@ -16,7 +16,7 @@ use crate::{
 struct Batch {
     /// Bytes of the stream, without duplicates.
     fresh: usize,
-    greeting: Option<Greeting>,
+    greeting: Option<FlowGreeting>,
     /// Something that is nothing of this test.
     other: bool,
 }
@@ -24,7 +24,7 @@ struct Batch {
 impl<I: Io> Sink<'_, I> {
     /// As [`take`](Sink::take). A greeting may come behind the last datagrams of the stream, since
     /// the last of those that are coalesced may be shorter than the others.
-    pub(super) async fn take_several(&mut self, until: Until) -> Result<Option<usize>, EngineError> {
+    pub(super) async fn take_several(&mut self, until: WaitUntil) -> Result<Option<usize>, EngineError> {
         if self.ended {
             return Ok(Some(0));
         }
@@ -36,7 +36,7 @@ impl<I: Io> Sink<'_, I> {
         });
         match (came.await, until) {
             (Ok(batch), _) => self.settle(&batch),
-            (Err(Errno::AGAIN), Until::Moment(_)) => Ok(None),
+            (Err(Errno::AGAIN), WaitUntil::Moment(_)) => Ok(None),
             (Err(errno), _) => Err(self.line.failed("receive", errno)),
         }
     }
@@ -56,7 +56,7 @@ impl<I: Io> Sink<'_, I> {
 }
 
 impl Batch {
-    fn of<I: Io>(line: &Line<'_, I>, tally: &mut Tally, bytes: &[u8], segment: usize) -> Batch {
+    fn of<I: Io>(line: &FlowOnPoller<'_, I>, tally: &mut Tally, bytes: &[u8], segment: usize) -> Batch {
         let mut batch = Batch { other: bytes.is_empty(), ..Batch::default() };
         for datagram in bytes.chunks(segment.max(1)) {
             match read(line, tally.message, datagram) {
@@ -123,11 +123,11 @@ mod tests {
         let session = Session::new(&spec(), Token::random(), &Cancel::new());
         let flow = Flow::new(0, Socket::from(own), Target::Ip(peer.local_addr().unwrap()), &session);
         let engine = Blocking::new(&session);
-        let mut sink = Sink::new(Line::new(&engine, 0, &flow, Habit::Flood), LEN).unwrap();
+        let mut sink = Sink::new(FlowOnPoller::new(&engine, 0, &flow, Habit::Flood), LEN).unwrap();
         let mut found = vec![];
         for call in calls(&session.token) {
             peer.send(&call).unwrap();
-            found.push(engine.run(sink.take(Until::Moment(now_ns() + 1_000_000_000))).unwrap());
+            found.push(engine.run(sink.take(WaitUntil::Moment(now_ns() + 1_000_000_000))).unwrap());
         }
         let sequence = sink.tally.sequence.as_ref().unwrap();
         (found, [sink.tally.arrived, sequence.lost(), sequence.reordered()])
@@ -164,8 +164,8 @@ mod tests {
     #[test]
     fn an_end_behind_the_last_datagrams_ends_the_stream_after_them() {
         let calls = |token: &Token| {
-            let end = Greeting::End.write(token, 0);
-            let others = Greeting::End.write(token, 1);
+            let end = FlowGreeting::End.write(token, 0);
+            let others = FlowGreeting::End.write(token, 1);
             vec![
                 [&message(0, token)[..], &others].concat(),
                 [&message(1, token)[..], &message(2, token), &end].concat(),

@@ -7,18 +7,18 @@ use vtax_sys::clock::now_ns;
 
 use super::{Came, Sink};
 use crate::{
-    account::{Desk, Way, after},
-    drive::{Io, Until},
+    account::{Sender, ThreadRecorder, after},
+    drive::{Io, WaitUntil},
     error::EngineError,
     sequence::Sequence,
-    task::Line,
-    wire::{Greeting, HELLO_LEN, PAUSED, hello},
+    task::FlowOnPoller,
+    wire::{FlowGreeting, HELLO_LEN, PAUSED, hello},
 };
 
 /// Receives the warm-up and each slice, and on until the sender has ended.
 pub(crate) async fn receive<I: Io>(
-    line: Line<'_, I>,
-    desk: &Desk<'_>,
+    line: FlowOnPoller<'_, I>,
+    desk: &ThreadRecorder<'_>,
     slot: usize,
     message: usize,
 ) -> Result<(), EngineError> {
@@ -29,7 +29,7 @@ pub(crate) async fn receive<I: Io>(
         sink.receive_slice(desk, slot, number).await?;
     }
     desk.shared.one_has_finished();
-    while sink.take(Until::Patience).await? != Some(0) {}
+    while sink.take(WaitUntil::Patience).await? != Some(0) {}
     desk.whole_flow(sink.tally.arrived, sink.drops()?);
     Ok(())
 }
@@ -42,7 +42,7 @@ enum Part {
 }
 
 impl<I: Io> Sink<'_, I> {
-    async fn receive_slice(&mut self, desk: &Desk<'_>, slot: usize, number: u32) -> Result<(), EngineError> {
+    async fn receive_slice(&mut self, desk: &ThreadRecorder<'_>, slot: usize, number: u32) -> Result<(), EngineError> {
         let word = hello(&self.line.flow.session.token, number);
         let mut tail = [0; HELLO_LEN];
         let mut led = None;
@@ -63,7 +63,7 @@ impl<I: Io> Sink<'_, I> {
                 desk.bytes(slot, len, now)?;
             }
             if number > 0 && !open && (last || now >= led) {
-                desk.open(slot, Way::Here)?;
+                desk.open(slot, Sender::Here)?;
                 self.tally.sequence.iter_mut().for_each(Sequence::open);
                 open = true;
             }
@@ -73,14 +73,14 @@ impl<I: Io> Sink<'_, I> {
         }
     }
 
-    fn end_slice(&mut self, desk: &Desk<'_>, open: bool) -> Result<(), EngineError> {
+    fn end_slice(&mut self, desk: &ThreadRecorder<'_>, open: bool) -> Result<(), EngineError> {
         if open {
             desk.lost(self.tally.sequence.as_ref().map_or(0, Sequence::lost));
             desk.reordered(self.tally.sequence.as_ref().map_or(0, Sequence::reordered));
             desk.close()?;
         }
         match self.line.is_datagram() {
-            true => self.line.flow.greet(Greeting::Paused),
+            true => self.line.flow.greet(FlowGreeting::Paused),
             false => self.line.flow.say(PAUSED),
         }
     }
@@ -104,7 +104,7 @@ impl<I: Io> Sink<'_, I> {
             keep_last(tail, bytes);
             (bytes.len(), tail == word)
         };
-        match self.line.receive(usize::MAX, Until::Patience, look).await? {
+        match self.line.receive(usize::MAX, WaitUntil::Patience, look).await? {
             (0, _) => Err(self.line.flow.ended("receive")),
             (len, true) => Ok(Part::Last(len.saturating_sub(HELLO_LEN))),
             (len, false) => Ok(Part::Bytes(len)),
@@ -115,14 +115,14 @@ impl<I: Io> Sink<'_, I> {
     /// was lost.
     async fn datagram(&mut self, begun: bool) -> Result<Part, EngineError> {
         loop {
-            match self.call(Until::Patience).await? {
+            match self.call(WaitUntil::Patience).await? {
                 Came::Datagram(number) => {
                     if let Some(len) = self.tally.count(number) {
                         return Ok(Part::Bytes(len));
                     }
                 }
-                Came::Greeting(Greeting::Pause) if begun => return Ok(Part::Last(0)),
-                Came::Greeting(Greeting::Pause) => self.line.flow.greet(Greeting::Paused)?,
+                Came::Greeting(FlowGreeting::Pause) if begun => return Ok(Part::Last(0)),
+                Came::Greeting(FlowGreeting::Pause) => self.line.flow.greet(FlowGreeting::Paused)?,
                 Came::Greeting(greeting) => {
                     if self.answer(greeting)? == Some(0) {
                         return Err(self.line.flow.ended("receive"));

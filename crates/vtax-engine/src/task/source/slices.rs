@@ -13,17 +13,17 @@ use vtax_sys::clock::now_ns;
 
 use super::{MS, Source};
 use crate::{
-    account::{Desk, Way, after},
-    drive::{Io, Until},
+    account::{Sender, ThreadRecorder, after},
+    drive::{Io, WaitUntil},
     error::EngineError,
-    task::{Line, handover::Handover},
-    wire::{GREETING_LEN, Greeting, PAUSED, hello},
+    task::{FlowOnPoller, handover::Handover},
+    wire::{FlowGreeting, GREETING_LEN, PAUSED, hello},
 };
 
 /// Warms up, and sends through each slice when it is its turn.
 pub(crate) async fn send<I: Io>(
-    line: Line<'_, I>,
-    desk: &Desk<'_>,
+    line: FlowOnPoller<'_, I>,
+    desk: &ThreadRecorder<'_>,
     slot: usize,
     message: usize,
 ) -> Result<(), EngineError> {
@@ -50,12 +50,12 @@ pub(crate) async fn send<I: Io>(
 }
 
 impl<I: Io> Source<'_, I> {
-    async fn send_slice(&mut self, desk: &Desk<'_>, slot: usize) -> Result<(), EngineError> {
+    async fn send_slice(&mut self, desk: &ThreadRecorder<'_>, slot: usize) -> Result<(), EngineError> {
         let led = after(now_ns(), self.line.flow.session.spec.lead());
         while now_ns() < led {
             self.send().await?;
         }
-        let mut now = desk.open(slot, Way::There)?;
+        let mut now = desk.open(slot, Sender::There)?;
         let (_, closes) = desk.window();
         while now < closes {
             let len = self.send().await?;
@@ -98,11 +98,11 @@ impl<I: Io> Source<'_, I> {
         let flow = self.line.flow;
         let latest = after(now_ns(), flow.session.patience.silence);
         loop {
-            flow.greet(Greeting::Pause)?;
+            flow.greet(FlowGreeting::Pause)?;
             let again = now_ns() + MS;
-            let look = |datagram: &[u8]| Greeting::read(datagram, &flow.session.token);
-            match self.line.io.receive(GREETING_LEN + 1, Until::Moment(again), look).await {
-                Ok(Some((index, Greeting::Paused))) if index == flow.index => return Ok(()),
+            let look = |datagram: &[u8]| FlowGreeting::read(datagram, &flow.session.token);
+            match self.line.io.receive(GREETING_LEN + 1, WaitUntil::Moment(again), look).await {
+                Ok(Some((index, FlowGreeting::Paused))) if index == flow.index => return Ok(()),
                 Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(errno) => return Err(self.line.failed("receive", errno)),
             }

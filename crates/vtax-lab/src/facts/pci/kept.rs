@@ -5,12 +5,12 @@ use std::{
     net::IpAddr,
 };
 
-use vtax_sys::{netlink::IfIndex, pci::Address};
+use vtax_sys::{netlink::IfIndex, pci::PciAddress};
 
-use super::seen::{Link, Seen};
+use super::seen::{Seen, SeenLink};
 
 /// Why, for each device that must stay; the first reason counts.
-pub(super) fn reasons(seen: &Seen) -> BTreeMap<Address, String> {
+pub(super) fn reasons(seen: &Seen) -> BTreeMap<PciAddress, String> {
     let mut kept = BTreeMap::new();
     for index in &seen.default_routes {
         keep(&mut kept, seen, *index, |link| format!("it carries the default route ({link})"));
@@ -31,7 +31,7 @@ pub(super) fn reasons(seen: &Seen) -> BTreeMap<Address, String> {
     kept
 }
 
-fn keep(kept: &mut BTreeMap<Address, String>, seen: &Seen, link: IfIndex, why: impl Fn(&str) -> String) {
+fn keep(kept: &mut BTreeMap<PciAddress, String>, seen: &Seen, link: IfIndex, why: impl Fn(&str) -> String) {
     let mut visited = BTreeSet::new();
     let mut waiting = vec![link];
     while let Some(link) = waiting.pop().and_then(|index| seen.link(index)) {
@@ -46,13 +46,13 @@ fn keep(kept: &mut BTreeMap<Address, String>, seen: &Seen, link: IfIndex, why: i
 }
 
 /// The ports of a bridge or bond, and what a VLAN or macvlan stands on.
-fn below(seen: &Seen, link: &Link) -> impl Iterator<Item = IfIndex> {
+fn below(seen: &Seen, link: &SeenLink) -> impl Iterator<Item = IfIndex> {
     let ports = seen.links.iter().filter(|port| port.master == Some(link.index)).map(|port| port.index);
     ports.chain(link.parent)
 }
 
 /// The links that have the addresses of sessions.
-fn sessions(seen: &Seen) -> impl Iterator<Item = &Link> {
+fn sessions(seen: &Seen) -> impl Iterator<Item = &SeenLink> {
     let own = |address: &IpAddr| seen.sessions.contains(address);
     seen.links.iter().filter(move |link| link.addresses.iter().any(|net| own(&net.addr())))
 }

@@ -10,14 +10,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use vtax_sys::pci::{Address, Device, Root, Slot};
+use vtax_sys::pci::{Device, PciAddress, PciSlot, Root};
 
 use super::{RootComplex, SlotFacts, seen::Seen};
 
 pub(super) struct Names<'a> {
     seen: &'a Seen,
     roots: Vec<Root>,
-    endpoints: BTreeMap<Address, String>,
+    endpoints: BTreeMap<PciAddress, String>,
     /// How many functions are at each endpoint, virtual ones left out.
     functions: BTreeMap<String, usize>,
 }
@@ -48,7 +48,7 @@ impl<'a> Names<'a> {
 
     /// Those whose bus is known.
     pub(super) fn slots(&self) -> Vec<SlotFacts> {
-        let slot = |slot: &Slot| {
+        let slot = |slot: &PciSlot| {
             let root = self.root(slot.root?);
             let in_it = |device: &Device| device.slot.as_ref() == Some(&slot.name);
             let occupied = self.seen.devices.iter().any(in_it);

@@ -14,7 +14,7 @@ use vtax_model::method::Unsupported;
 use vtax_sys::{
     SysError,
     netlink::{self, IfIndex, MacAddr, Rtnl, Vf},
-    pci::{Address, Device, Slot, Tree},
+    pci::{Device, PciAddress, PciSlot, PciTree},
 };
 
 use super::Netdev;
@@ -27,16 +27,16 @@ const VFIO: &str = "vfio-pci";
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) devices: Vec<Device>,
-    pub(super) slots: Vec<Slot>,
-    pub(super) links: Vec<Link>,
+    pub(super) slots: Vec<PciSlot>,
+    pub(super) links: Vec<SeenLink>,
     /// Of each physical function whose link is here.
-    pub(super) vfs: BTreeMap<Address, Vec<Vf>>,
+    pub(super) vfs: BTreeMap<PciAddress, Vec<Vf>>,
     /// The links of default routes.
     pub(super) default_routes: BTreeSet<IfIndex>,
     /// Own addresses of ssh sessions.
     pub(super) sessions: BTreeSet<IpAddr>,
     /// Devices that hold what the host needs, with why.
-    pub(super) in_use: Vec<(Address, String)>,
+    pub(super) in_use: Vec<(PciAddress, String)>,
     pub(super) iommu: bool,
     /// vfio-pci is loaded.
     pub(super) vfio_loaded: bool,
@@ -45,7 +45,7 @@ pub(super) struct Seen {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Link {
+pub(super) struct SeenLink {
     pub(super) index: IfIndex,
     pub(super) name: String,
     pub(super) mac: Option<MacAddr>,
@@ -55,16 +55,16 @@ pub(super) struct Link {
     pub(super) master: Option<IfIndex>,
     /// What it stands on, in the same namespace.
     pub(super) parent: Option<IfIndex>,
-    pub(super) device: Option<Address>,
+    pub(super) device: Option<PciAddress>,
     pub(super) addresses: Vec<IpNet>,
 }
 
 impl Seen {
-    pub(super) fn gather(tree: &Tree) -> Result<Seen, SysError> {
+    pub(super) fn gather(tree: &PciTree) -> Result<Seen, SysError> {
         let mut rtnl = Rtnl::open()?;
         let addresses = rtnl.addresses()?;
         let links = rtnl.links()?.into_iter();
-        let links: Vec<Link> = links.map(|link| Link::of(link, &addresses, tree)).collect();
+        let links: Vec<SeenLink> = links.map(|link| SeenLink::of(link, &addresses, tree)).collect();
         let devices = tree.devices()?;
         let mut vfs = BTreeMap::new();
         for device in devices.iter().filter(|device| !device.virtfns.is_empty()) {
@@ -86,11 +86,11 @@ impl Seen {
         })
     }
 
-    pub(super) fn link(&self, index: IfIndex) -> Option<&Link> {
+    pub(super) fn link(&self, index: IfIndex) -> Option<&SeenLink> {
         self.links.iter().find(|link| link.index == index)
     }
 
-    pub(super) fn netdev(&self, device: Address) -> Option<Netdev> {
+    pub(super) fn netdev(&self, device: PciAddress) -> Option<Netdev> {
         let link = self.links.iter().find(|link| link.device == Some(device))?;
         let on_it = self.links.iter().find(|other| other.parent == Some(link.index));
         let upper = link.master.and_then(|master| self.link(master)).or(on_it);
@@ -105,7 +105,7 @@ impl Seen {
         })
     }
 
-    pub(super) fn vf(&self, pf: Address, vf: Address) -> Option<Vf> {
+    pub(super) fn vf(&self, pf: PciAddress, vf: PciAddress) -> Option<Vf> {
         let physical = self.devices.iter().find(|device| device.address == pf)?;
         let index = physical.virtfns.iter().position(|address| *address == vf)?;
         self.vfs.get(&pf)?.iter().find(|vf| usize::try_from(vf.index) == Ok(index)).cloned()
@@ -125,10 +125,10 @@ impl Seen {
     }
 }
 
-impl Link {
-    fn of(link: netlink::Link, addresses: &[netlink::Address], tree: &Tree) -> Link {
+impl SeenLink {
+    fn of(link: netlink::Link, addresses: &[netlink::InterfaceAddress], tree: &PciTree) -> SeenLink {
         let own = addresses.iter().filter(|address| address.link == link.index);
-        Link {
+        SeenLink {
             addresses: own.map(|address| address.net).collect(),
             // In another namespace a link may have the name of one that sysfs shows.
             device: if link.kind.is_none() { tree.behind_link(link.name.as_str()) } else { None },
@@ -145,7 +145,7 @@ impl Link {
 }
 
 /// File systems, swap, shares of the machine outside, and the way of its commands.
-fn in_use(tree: &Tree) -> Vec<(Address, String)> {
+fn in_use(tree: &PciTree) -> Vec<(PciAddress, String)> {
     let mut found = Vec::new();
     for disk in files::disks() {
         let devices = tree.behind_block(disk.major, disk.minor);

@@ -2,14 +2,14 @@
 //! one without a slot behind a bridge, a disk, and a virtio NIC.
 
 use vtax_sys::netlink::IfIndex;
-use vtax_sys::pci::{Root, Slot};
+use vtax_sys::pci::{PciSlot, Root};
 
 use super::*;
 
 const ROOT0: Root = Root { domain: 0, bus: 0 };
 const ROOT1: Root = Root { domain: 0, bus: 0x80 };
 
-fn at(text: &str) -> Address {
+fn at(text: &str) -> PciAddress {
     text.parse().expect("an address")
 }
 
@@ -34,8 +34,8 @@ fn device(address: &str, root: Root, path: &[(u8, u8)], class: u32) -> Device {
     }
 }
 
-fn link(index: u32, name: &str, device: Option<&str>) -> seen::Link {
-    seen::Link {
+fn link(index: u32, name: &str, device: Option<&str>) -> seen::SeenLink {
+    seen::SeenLink {
         index: IfIndex(index),
         name: name.into(),
         mac: Some(MacAddr([2, 0, 0, 0, 0, index.to_be_bytes()[3]])),
@@ -96,8 +96,8 @@ fn server() -> Seen {
             lone,
         ],
         slots: vec![
-            Slot { name: "2".into(), root: Some(ROOT0), bus: bus(1), device: Some(0) },
-            Slot { name: "5".into(), root: Some(ROOT1), bus: bus(0x85), device: Some(0) },
+            PciSlot { name: "2".into(), root: Some(ROOT0), bus: bus(1), device: Some(0) },
+            PciSlot { name: "5".into(), root: Some(ROOT1), bus: bus(0x85), device: Some(0) },
         ],
         links: vec![
             link(1, "lo", None),
@@ -147,7 +147,7 @@ fn names_say_where_a_device_is_wired_and_bridges_have_none() {
 fn names_outlive_bus_numbers() {
     let before = PciFacts::of(&server());
     let mut seen = server();
-    let moved = |address: Address| Address { bus: address.bus + 3, ..address };
+    let moved = |address: PciAddress| PciAddress { bus: address.bus + 3, ..address };
     for device in &mut seen.devices {
         device.address = moved(device.address);
         device.root.bus += 3;
@@ -229,8 +229,8 @@ fn the_default_route_keeps_every_device_below_it() {
     let mut seen = server();
     seen.links[2].master = Some(IfIndex(10));
     seen.links[3].master = Some(IfIndex(10));
-    let bond = seen::Link { master: Some(IfIndex(11)), ..link(10, "bond0", None) };
-    let vlan = seen::Link { parent: Some(IfIndex(11)), ..link(12, "br0.5", None) };
+    let bond = seen::SeenLink { master: Some(IfIndex(11)), ..link(10, "bond0", None) };
+    let vlan = seen::SeenLink { parent: Some(IfIndex(11)), ..link(12, "br0.5", None) };
     seen.links.extend([bond, link(11, "br0", None), vlan]);
     seen.default_routes = [IfIndex(12)].into();
     let facts = PciFacts::of(&seen);

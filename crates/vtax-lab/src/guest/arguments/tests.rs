@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     guest::{
         launch::{DiskFormat, Seed},
-        qemu::Program,
+        qemu::QemuProgram,
     },
     place::LinkName,
 };
@@ -15,7 +15,7 @@ fn launch() -> Launch {
     Launch {
         name: "web".parse().expect("a name"),
         directory: PathBuf::from("/run/vtax/labs/demo/guests/web"),
-        qemu: Program { path: "/usr/bin/qemu-system-x86_64".into(), version: Version { major: 10, minor: 0 } },
+        qemu: QemuProgram { path: "/usr/bin/qemu-system-x86_64".into(), version: Version { major: 10, minor: 0 } },
         accel: Accelerator::Tcg,
         vcpus: 1,
         memory: "256 MiB".parse().expect("a size"),

@@ -6,13 +6,13 @@ use super::*;
 use crate::{
     guest::{
         launch::{Boot, NicKind, NicLaunch},
-        qemu::{Program, Version},
+        qemu::{QemuProgram, Version},
     },
     place::LinkName,
 };
 
 fn launch(directory: &Path) -> Launch {
-    let qemu = Program { path: PathBuf::from("/bin/false"), version: Version::LEAST };
+    let qemu = QemuProgram { path: PathBuf::from("/bin/false"), version: Version::LEAST };
     let boot = Boot::Kernel { kernel: "/k".into(), initramfs: "/i".into(), append: Vec::new() };
     Launch {
         name: "web".parse().expect("a name"),

@@ -2,7 +2,7 @@
 
 use vtax_sys::{
     netlink::{MacAddr, Vf},
-    pci::{Address, Sriov},
+    pci::{PciAddress, Sriov},
 };
 
 use super::*;
@@ -25,7 +25,7 @@ fn system() -> SystemFacts {
     guest_facts().systems.remove(0)
 }
 
-fn address(text: &str) -> Address {
+fn address(text: &str) -> PciAddress {
     text.parse().expect("an address")
 }
 
@@ -144,7 +144,7 @@ fn functions_that_are_there_are_used_and_put_back() {
     let mut facts = facts();
     let pf = facts.pci.devices[0].device;
     let vf = |index: u8| PciDevice {
-        device: Address { device: 0x10, function: 2 * index, ..pf },
+        device: PciAddress { device: 0x10, function: 2 * index, ..pf },
         name: format!("pci_0/slot0/PF0.VF{index}"),
         physfn: Some(pf),
         sriov: None,

@@ -19,7 +19,7 @@ fn record(document: &ResultDocument, transport: Transport, test: TestKind) -> &C
     document.cells.iter().filter(|record| record.tax.is_some()).find(wanted).expect("a cell of the demo")
 }
 
-fn causes_of(run: &Run, transport: Transport, test: TestKind) -> Vec<Cause> {
+fn causes_of(run: &Run, transport: Transport, test: TestKind) -> Vec<NoiseCause> {
     let document = analyse(run);
     causes(&document, record(&document, transport, test))
 }
@@ -38,7 +38,7 @@ fn bbr_is_a_cause_for_streams_that_run_it() {
     run.header.environment.congestion_control = "bbr".into();
     run.samples.iter_mut().for_each(|sample| sample.figures.retransmits = 10);
     let found = causes_of(&run, Transport::Tcp, TestKind::Stream);
-    assert_eq!(found, vec![Cause::Bbr(110)], "ten in each of eleven rounds");
+    assert_eq!(found, vec![NoiseCause::Bbr(110)], "ten in each of eleven rounds");
     assert!(found[0].why().contains("sent segments again") && found[0].remedy() == "--congestion cubic");
     assert_eq!(causes_of(&run, Transport::Tcp, TestKind::Rr), vec![], "a round trip is not paced");
     assert_eq!(causes_of(&run, Transport::Udp, TestKind::Stream), vec![]);
@@ -51,12 +51,12 @@ fn bbr_is_a_cause_for_streams_that_run_it() {
 fn sleeping_cpus_are_a_cause_for_round_trips_unless_they_are_held_awake() {
     let mut run = quiet_run();
     run.header.environment.deepest_idle_us = Some(133);
-    assert_eq!(causes_of(&run, Transport::Udp, TestKind::Rr), vec![Cause::Idle(Some(133))]);
+    assert_eq!(causes_of(&run, Transport::Udp, TestKind::Rr), vec![NoiseCause::Idle(Some(133))]);
     assert_eq!(causes_of(&run, Transport::Udp, TestKind::Stream), vec![]);
     run.header.environment.deepest_idle_us = Some(2);
     assert_eq!(causes_of(&run, Transport::Udp, TestKind::Rr), vec![]);
     run.header.environment.hypervisor = "kvm".into();
-    assert_eq!(causes_of(&run, Transport::Udp, TestKind::Rr), vec![Cause::Idle(None)]);
+    assert_eq!(causes_of(&run, Transport::Udp, TestKind::Rr), vec![NoiseCause::Idle(None)]);
     run.header.study.cells.iter_mut().for_each(|cell| cell.options.idle = Idle::Poll);
     assert_eq!(causes_of(&run, Transport::Udp, TestKind::Rr), vec![]);
 }
@@ -73,18 +73,18 @@ fn what_others_took_and_what_was_dropped_are_causes() {
     let found = causes_of(&run, Transport::Udp, TestKind::Stream);
     assert!(matches!(
         found[..],
-        [Cause::OtherPrograms(_), Cause::Stolen(_), Cause::SocketDrops(77), Cause::Reordered(33)]
+        [NoiseCause::OtherPrograms(_), NoiseCause::Stolen(_), NoiseCause::SocketDrops(77), NoiseCause::Reordered(33)]
     ));
     run.samples.iter_mut().for_each(|sample| sample.figures.ends.responder.socket_drops = 0);
     let found = causes_of(&run, Transport::Udp, TestKind::Stream);
-    assert!(found.iter().any(|cause| matches!(cause, Cause::Lost(share) if *share > 0.5)), "{found:?}");
+    assert!(found.iter().any(|cause| matches!(cause, NoiseCause::Lost(share) if *share > 0.5)), "{found:?}");
 }
 
 #[test]
 fn few_rounds_are_no_noise() {
     let mut run = quiet_run();
     run.samples.retain(|sample| sample.round <= 5);
-    assert_eq!(causes_of(&run, Transport::Tcp, TestKind::Rr), vec![Cause::FewRounds(5)]);
+    assert_eq!(causes_of(&run, Transport::Tcp, TestKind::Rr), vec![NoiseCause::FewRounds(5)]);
 }
 
 #[test]

@@ -42,7 +42,7 @@ fn what_a_plan_can_show_and_how_long_it_takes_comes_from_the_run_before() {
     plan.set_rounds(50);
     let Forecast { seconds, shown } = known(20).forecast(&plan);
     assert_eq!(seconds, Some(3.0 + 50.0 * 4.0), "four samples a round, and what went before them");
-    let [Shown { test: TestKind::Rr, smallest: Some(smallest), .. }] = shown[..] else { panic!("{shown:?}") };
+    let [Resolution { test: TestKind::Rr, smallest: Some(smallest), .. }] = shown[..] else { panic!("{shown:?}") };
     assert!((0.001..0.01).contains(&smallest), "{smallest}");
     plan.set_rounds(3);
     assert_eq!(known(20).forecast(&plan).shown[0].smallest, None);

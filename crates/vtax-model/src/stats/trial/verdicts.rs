@@ -1,7 +1,9 @@
 //! How often equal arms are called different, and different ones shown.
 
 use super::*;
-use crate::stats::{Comparison, Finding, NoiseFloor, Pair, Shift, Significance, judge, judge_family, synthetic::Shape};
+use crate::stats::{
+    Comparison, Finding, NoiseFloor, Pair, Shift, Significance, judge, judge_family, synthetic::NoiseShape,
+};
 
 fn tax(log_ratios: &[f64], shift: f64) -> PairedTax {
     let pairs: Vec<Pair> =
@@ -14,7 +16,7 @@ fn family(taxes: &[PairedTax]) -> Vec<Finding> {
     judge_family(&comparisons)
 }
 
-fn is_shown(study: &Study) -> bool {
+fn is_shown(study: &SyntheticStudy) -> bool {
     family(&[tax_of(study)])[0].shift.is_shown()
 }
 
@@ -24,9 +26,9 @@ fn is_shown(study: &Study) -> bool {
 #[test]
 fn a_table_of_equal_arms_has_a_false_alarm_in_one_of_twenty_at_most() {
     let mut draws = Draws::seeded(40);
-    for (rounds, shape) in [30, 50].into_iter().flat_map(|rounds| Shape::ALL.map(|shape| (rounds, shape))) {
+    for (rounds, shape) in [30, 50].into_iter().flat_map(|rounds| NoiseShape::ALL.map(|shape| (rounds, shape))) {
         for arms in [1, 5, 20] {
-            let alarms = Tally::of(DRAWS, || {
+            let alarms = OutcomeCounts::of(DRAWS, || {
                 let taxes: Vec<_> = draws.log_ratios(rounds, arms, shape).iter().map(|arm| tax(arm, 0.0)).collect();
                 family(&taxes).iter().any(|finding| finding.shift.is_shown())
             });
@@ -41,7 +43,7 @@ fn equal_arms_on_a_machine_that_wanders_are_seldom_called_different() {
     let mut draws = Draws::seeded(38);
     for (rounds, drift) in SAMPLES.into_iter().flat_map(|n| [0.0, 0.03, 0.06].map(|drift| (n, drift))) {
         let plan = Rounds { rounds, noise: 0.02, drift, ratio: 1.0 };
-        let alarms = Tally::of(DRAWS, || is_shown(&draws.study(plan)));
+        let alarms = OutcomeCounts::of(DRAWS, || is_shown(&draws.study(plan)));
         assert!(alarms.is_at_most(0.05), "{plan:?}: {alarms:?}");
     }
 }
@@ -51,7 +53,7 @@ fn equal_arms_on_a_machine_that_wanders_are_seldom_called_different() {
 fn an_unbiased_baseline_is_seldom_called_biased() {
     let mut draws = Draws::seeded(41);
     let plan = Rounds { rounds: 11, noise: 0.02, drift: 0.03, ratio: 1.0 };
-    let biased = Tally::of(DRAWS, || {
+    let biased = OutcomeCounts::of(DRAWS, || {
         let floor = NoiseFloor::of(&draws.study(plan).repeat, Confidence::P95).unwrap();
         floor.is_biased()
     });
@@ -63,20 +65,20 @@ fn five_percent_is_found_under_three_percent_drift() {
     let mut draws = Draws::seeded(42);
     for (ratio, shift) in [(1.05, Shift::Higher), (1.0 / 1.05, Shift::Lower)] {
         let plan = Rounds { rounds: 18, noise: 0.02, drift: 0.03, ratio };
-        let found = Tally::of(DRAWS, || family(&[tax_of(&draws.study(plan))])[0].shift == shift);
+        let found = OutcomeCounts::of(DRAWS, || family(&[tax_of(&draws.study(plan))])[0].shift == shift);
         assert!(found.rate() >= 0.9, "{plan:?}: {found:?}");
     }
 }
 
 /// How often a difference that a study says "could be shown" is shown in another study, the way Holm asks of the
 /// smallest p of a family.
-fn power(draws: &mut Draws, rounds: usize, members: usize, shape: Shape) -> Tally {
+fn power(draws: &mut Draws, rounds: usize, members: usize, shape: NoiseShape) -> OutcomeCounts {
     const TRIALS: u32 = 250;
     const EACH: u32 = 8;
     let level = Significance::FIVE_PERCENT.shared_by(members);
     let mut least = 0.0;
     let mut trial = 0;
-    Tally::of(TRIALS * EACH, || {
+    OutcomeCounts::of(TRIALS * EACH, || {
         if trial % EACH == 0 {
             let told = tax(&draws.log_ratios(rounds, 1, shape)[0], 0.0).smallest_shown(level);
             least = told.expect("enough rounds").log();
@@ -91,7 +93,7 @@ fn power(draws: &mut Draws, rounds: usize, members: usize, shape: Shape) -> Tall
 #[test]
 fn what_could_be_shown_is_shown_in_four_of_five_whatever_the_noise() {
     let mut draws = Draws::seeded(43);
-    for shape in Shape::ALL {
+    for shape in NoiseShape::ALL {
         for (rounds, members) in [(30, 1), (30, 20), (50, 1), (50, 40)] {
             let shown = power(&mut draws, rounds, members, shape);
             assert!((shown.rate() - 0.8).abs() <= 0.05, "{rounds} rounds, {members} comparisons, {shape:?}: {shown:?}");
@@ -104,7 +106,7 @@ fn what_could_be_shown_is_shown_in_four_of_five_whatever_the_noise() {
 #[test]
 fn what_few_rounds_could_show_is_shown_at_least_that_often() {
     let mut draws = Draws::seeded(45);
-    for shape in Shape::ALL {
+    for shape in NoiseShape::ALL {
         for (rounds, members) in [(8, 1), (11, 1), (11, 5), (18, 1), (18, 20)] {
             let shown = power(&mut draws, rounds, members, shape);
             assert!(shown.rate() >= 0.7, "{rounds} rounds, {members} comparisons, {shape:?}: {shown:?}");

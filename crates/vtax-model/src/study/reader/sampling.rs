@@ -7,7 +7,7 @@ use super::Reader;
 use crate::{
     cell::{Cell, Instrument},
     located::FileError,
-    study::{PlanError, SamplingPlan, Slices},
+    study::{SamplingPlan, SamplingPlanError, Slices},
     units::{ByteSize, Mtu, Span},
     workload::{TestKind, Warmup, Workload},
 };
@@ -84,7 +84,7 @@ impl Reader<'_> {
         let plan = SamplingPlan { samples: *samples.get_ref(), duration: *duration.get_ref(), warmup, slices: None };
         plan.check().map_err(|error| {
             let span = match error {
-                PlanError::NoSamples => samples.span(),
+                SamplingPlanError::NoSamples => samples.span(),
                 _ => duration.span(),
             };
             self.source.error(&span, error)
@@ -128,10 +128,10 @@ impl Reader<'_> {
         };
         plan.check().map_err(|error| {
             let span = match error {
-                PlanError::NoSamples => table.samples.span(),
-                PlanError::Passes(_) => table.passes.span(),
-                PlanError::ShortSlice(span) if span == slices.stream => table.stream_duration.span(),
-                PlanError::TooShort(_) | PlanError::ShortSlice(_) => table.duration.span(),
+                SamplingPlanError::NoSamples => table.samples.span(),
+                SamplingPlanError::Passes(_) => table.passes.span(),
+                SamplingPlanError::ShortSlice(span) if span == slices.stream => table.stream_duration.span(),
+                SamplingPlanError::TooShort(_) | SamplingPlanError::ShortSlice(_) => table.duration.span(),
             };
             self.source.error(&span, error)
         })?;

@@ -9,7 +9,7 @@ use crate::report;
 /// What is said of a truth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Verdict {
+pub(crate) enum TruthVerdict {
     /// The figure is within what is accepted, and known well enough to say so.
     Holds,
     /// It is not within, and known well enough to say so.
@@ -21,8 +21,8 @@ pub(crate) enum Verdict {
     TooNoisy,
 }
 
-impl Verdict {
-    pub(super) fn of(found: &Found, load: &Disturbance) -> Verdict {
+impl TruthVerdict {
+    pub(super) fn of(found: &Found, load: &Disturbance) -> TruthVerdict {
         let Found { measured, interval, accepted: [least, most], .. } = *found;
         let is_within = (least..=most).contains(&measured);
         // What is counted exactly is right or wrong, however busy the machine is.
@@ -33,38 +33,38 @@ impl Verdict {
             false => high < least || low > most,
         });
         match (is_within, is_known) {
-            (true, true) => Verdict::Holds,
-            (false, _) if is_exact => Verdict::DoesNotHold,
-            _ if load.is_much() => Verdict::TooBusy,
-            (_, false) => Verdict::TooNoisy,
-            (false, true) => Verdict::DoesNotHold,
+            (true, true) => TruthVerdict::Holds,
+            (false, _) if is_exact => TruthVerdict::DoesNotHold,
+            _ if load.is_much() => TruthVerdict::TooBusy,
+            (_, false) => TruthVerdict::TooNoisy,
+            (false, true) => TruthVerdict::DoesNotHold,
         }
     }
 
     /// The verdict in words: in capitals unless the truth holds.
     pub(crate) fn words(self) -> &'static str {
         match self {
-            Verdict::Holds => "holds",
-            Verdict::DoesNotHold => "DOES NOT HOLD",
-            Verdict::TooBusy | Verdict::TooNoisy => "NOT JUDGED",
+            TruthVerdict::Holds => "holds",
+            TruthVerdict::DoesNotHold => "DOES NOT HOLD",
+            TruthVerdict::TooBusy | TruthVerdict::TooNoisy => "NOT JUDGED",
         }
     }
 }
 
 impl TruthRecord {
     pub(crate) fn holds(&self) -> bool {
-        self.verdict == Verdict::Holds
+        self.verdict == TruthVerdict::Holds
     }
 
     /// Why nothing can be said, and what to do.
     pub(crate) fn why_not_judged(&self) -> Option<String> {
         match self.verdict {
-            Verdict::Holds | Verdict::DoesNotHold => None,
-            Verdict::TooBusy => {
+            TruthVerdict::Holds | TruthVerdict::DoesNotHold => None,
+            TruthVerdict::TooBusy => {
                 let load = report::load(&self.load);
                 Some(format!("the machine was too busy to judge: {load}; calibrate again when it is idle"))
             }
-            Verdict::TooNoisy => {
+            TruthVerdict::TooNoisy => {
                 let what = "the samples differ too much from each other to judge";
                 Some(format!("{what}; calibrate again when the machine has less to do"))
             }
@@ -76,31 +76,31 @@ impl TruthRecord {
 mod tests {
     use super::*;
 
-    fn verdict(measured: f64, interval: Option<[f64; 2]>, accepted: [f64; 2], others: f64) -> Verdict {
+    fn verdict(measured: f64, interval: Option<[f64; 2]>, accepted: [f64; 2], others: f64) -> TruthVerdict {
         let found =
             Found { unit: "µs", expected: 5.0, measured, interval, accepted, others: None, detail: String::new() };
-        Verdict::of(&found, &Disturbance { other_programs: Some(others), ..Disturbance::default() })
+        TruthVerdict::of(&found, &Disturbance { other_programs: Some(others), ..Disturbance::default() })
     }
 
     #[test]
     fn a_busy_machine_is_no_failure_of_the_tool() {
         let near = [4.5, 5.5];
-        assert_eq!(verdict(5.4, Some([5.1, 5.9]), near, 0.5), Verdict::Holds);
-        assert_eq!(verdict(5.7, Some([5.6, 5.9]), near, 0.01), Verdict::DoesNotHold);
-        assert_eq!(verdict(5.7, Some([5.6, 5.9]), near, 0.06), Verdict::TooBusy);
-        assert_eq!(verdict(5.7, Some([5.4, 6.9]), near, 0.01), Verdict::TooNoisy);
-        assert_eq!(verdict(5.7, None, near, 0.01), Verdict::DoesNotHold);
+        assert_eq!(verdict(5.4, Some([5.1, 5.9]), near, 0.5), TruthVerdict::Holds);
+        assert_eq!(verdict(5.7, Some([5.6, 5.9]), near, 0.01), TruthVerdict::DoesNotHold);
+        assert_eq!(verdict(5.7, Some([5.6, 5.9]), near, 0.06), TruthVerdict::TooBusy);
+        assert_eq!(verdict(5.7, Some([5.4, 6.9]), near, 0.01), TruthVerdict::TooNoisy);
+        assert_eq!(verdict(5.7, None, near, 0.01), TruthVerdict::DoesNotHold);
     }
 
     #[test]
     fn no_truth_holds_by_luck() {
         let near = [4.5, 5.5];
-        assert_eq!(verdict(5.0, Some([3.0, 7.0]), near, 0.01), Verdict::TooNoisy);
-        assert_eq!(verdict(5.0, Some([3.0, 7.0]), near, 0.06), Verdict::TooBusy);
+        assert_eq!(verdict(5.0, Some([3.0, 7.0]), near, 0.01), TruthVerdict::TooNoisy);
+        assert_eq!(verdict(5.0, Some([3.0, 7.0]), near, 0.06), TruthVerdict::TooBusy);
     }
 
     #[test]
     fn a_count_is_wrong_on_a_busy_machine_too() {
-        assert_eq!(verdict(4111.0, None, [4112.0, 4112.0], 0.9), Verdict::DoesNotHold);
+        assert_eq!(verdict(4111.0, None, [4112.0, 4112.0], 0.9), TruthVerdict::DoesNotHold);
     }
 }

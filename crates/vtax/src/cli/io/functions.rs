@@ -12,7 +12,7 @@ use vtax_model::{
     units::{BitRate, Mtu},
     vf::{BadVlan, VfOptions, Vlan},
 };
-use vtax_sys::{pci::Address, userns};
+use vtax_sys::{pci::PciAddress, userns};
 
 use crate::{
     cli::print,
@@ -104,7 +104,7 @@ pub(super) fn create(args: &CreateArgs) -> Result<Exit, Stop> {
 }
 
 /// As `ldm` tells it, with the names that they have now.
-fn tell(device: Address) -> Result<Exit, Stop> {
+fn tell(device: PciAddress) -> Result<Exit, Stop> {
     let facts = PciFacts::gather().or_infrastructure()?;
     let functions = facts.devices.iter().filter(|function| function.physfn == Some(device));
     for function in functions {
@@ -123,7 +123,7 @@ pub(super) fn destroy(args: &DestroyArgs) -> Result<Exit, Stop> {
 }
 
 /// All virtual functions of a record, as `lab down` asks for it.
-pub(in crate::cli) fn destroy_record(device: Address) -> Result<Exit, Stop> {
+pub(in crate::cli) fn destroy_record(device: PciAddress) -> Result<Exit, Stop> {
     destroy(&DestroyArgs { pf: device.to_string() })
 }
 

@@ -17,7 +17,7 @@ use vtax_lab::{Lab, PlannedGuest, guest::process::Qemu};
 use super::guest;
 use crate::{
     exit::{Blamed, Exit, Stop},
-    seat::Seat,
+    seat::LockFile,
 };
 
 /// Ctrl-], as in telnet and virsh.
@@ -51,9 +51,9 @@ pub(super) fn console(lab: &Lab, guest: &PlannedGuest) -> Result<Exit, Stop> {
 
 /// The only place at a guest's console. Who comes second would wait there without a word: QEMU takes
 /// one client at a time.
-fn take_seat(qemu: &mut Qemu, guest: &PlannedGuest) -> anyhow::Result<Seat> {
+fn take_seat(qemu: &mut Qemu, guest: &PlannedGuest) -> anyhow::Result<LockFile> {
     let name = &guest.name;
-    let seat = Seat::take(&guest.launch.directory.join("console.lock"))?.map_err(|holder| {
+    let seat = LockFile::take(&guest.launch.directory.join("console.lock"))?.map_err(|holder| {
         anyhow!(
             "another `vtax lab console` is attached to the console of `{name}`: {holder}; leave that one by Ctrl-], or end it"
         )

@@ -20,7 +20,7 @@ use signal_hook::{
 };
 use vtax_agent::{
     link::{AgentError, AgentLink},
-    protocol::Attachment,
+    protocol::LinkSetup,
 };
 use vtax_lab::{Lab, PlannedGuest, guest::process::Qemu};
 use vtax_model::{topology::Name, units::Mtu};
@@ -37,7 +37,7 @@ const ANSWER: Duration = Duration::from_secs(30);
 const DYING: Duration = Duration::from_secs(1);
 
 /// A guest that has come up.
-pub(super) struct Arrival {
+pub(super) struct BootedGuest {
     pub(super) guest: Name,
     /// When its QEMU was started, by `CLOCK_BOOTTIME`, to a clock tick.
     pub(super) started: u64,
@@ -55,8 +55,8 @@ pub(super) struct Arrival {
 pub(super) fn bring_up(
     lab: &Lab,
     patience: Option<Duration>,
-    seen: impl Fn(&Arrival),
-) -> anyhow::Result<Option<Vec<Arrival>>> {
+    seen: impl Fn(&BootedGuest),
+) -> anyhow::Result<Option<Vec<BootedGuest>>> {
     let guests = lab.guests().iter().map(|guest| lab.guest(&guest.name)).collect::<Result<Vec<Qemu>, _>>()?;
     let guests = Arc::new(guests);
     let stop = StopOnSignal::of(&guests)?;
@@ -68,8 +68,8 @@ fn wait(
     lab: &Lab,
     qemus: &[Qemu],
     patience: Option<Duration>,
-    seen: impl Fn(&Arrival),
-) -> anyhow::Result<Vec<Arrival>> {
+    seen: impl Fn(&BootedGuest),
+) -> anyhow::Result<Vec<BootedGuest>> {
     let mtu = lab.blueprint().mtu;
     thread::scope(|scope| {
         let (tell, told) = channel();
@@ -85,7 +85,10 @@ fn wait(
 }
 
 /// All that come, in their order, or the first that fails.
-fn collect(told: &Receiver<(usize, anyhow::Result<Arrival>)>, seen: impl Fn(&Arrival)) -> anyhow::Result<Vec<Arrival>> {
+fn collect(
+    told: &Receiver<(usize, anyhow::Result<BootedGuest>)>,
+    seen: impl Fn(&BootedGuest),
+) -> anyhow::Result<Vec<BootedGuest>> {
     let mut arrived = Vec::new();
     for (index, arrival) in told {
         let arrival = arrival?;
@@ -130,17 +133,17 @@ impl Drop for StopOnSignal {
     }
 }
 
-fn arrive(mut qemu: Qemu, guest: &PlannedGuest, mtu: Mtu, patience: Option<Duration>) -> anyhow::Result<Arrival> {
+fn arrive(mut qemu: Qemu, guest: &PlannedGuest, mtu: Mtu, patience: Option<Duration>) -> anyhow::Result<BootedGuest> {
     let patience = patience.unwrap_or_else(|| qemu.launch().patience());
     let tell = |waited, line: &str| eprintln!("{}", study::told_of_boot(&guest.name, waited, line));
     qemu.wait_agent_telling(patience, tell)?;
     let link = connect(&qemu)?;
     let answered = boottime_ns();
-    let attachment = Attachment { mac: guest.mac.to_string(), mtu, addresses: vec![guest.address.into()] };
+    let attachment = LinkSetup { mac: guest.mac.to_string(), mtu, addresses: vec![guest.address.into()] };
     link.attach(&attachment).map_err(|error| explain(&qemu, error))?;
     let second = 1_000_000_000;
     let started = qemu.process().start_ticks * second / rustix::param::clock_ticks_per_second();
-    Ok(Arrival { guest: guest.name.clone(), started, answered })
+    Ok(BootedGuest { guest: guest.name.clone(), started, answered })
 }
 
 fn connect(qemu: &Qemu) -> anyhow::Result<AgentLink> {

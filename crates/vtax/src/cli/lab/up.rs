@@ -8,7 +8,7 @@ use std::{
 use anyhow::anyhow;
 use serde::Serialize;
 use vtax_lab::{
-    Endpoint, Facts, GuestNeeds, Lab, Lifetime, Need, Plan, World,
+    Facts, GuestNeeds, Lab, LabEndpoint, Lifetime, Need, Plan, World,
     dependency::{self, GuestTies},
     facts::QemuFacts,
     plan,
@@ -22,12 +22,12 @@ use vtax_model::{
 use vtax_sys::clock::boottime_ns;
 
 use super::{
-    guest::{self, Arrival},
+    guest::{self, BootedGuest},
     show::{self, table},
-    wanted::Wanted,
+    wanted::LabRequest,
 };
 use crate::{
-    cli::{Places, print, print_json},
+    cli::{Locations, print, print_json},
     exit::{Blamed, Exit, Stop},
     study,
 };
@@ -60,15 +60,15 @@ impl UpArgs {
     }
 }
 
-pub(super) fn up(args: &UpArgs, places: &Places) -> Result<Exit, Stop> {
-    let wanted = Wanted::read(&args.what)?;
+pub(super) fn up(args: &UpArgs, places: &Locations) -> Result<Exit, Stop> {
+    let wanted = LabRequest::read(&args.what)?;
     let needs = wanted.needs(args.kernel.as_deref(), places)?;
     let need = if args.dry_run { Need::Ephemeral } else { Need::Kept };
     let world = World::enter(need).or_infrastructure()?;
     if !args.dry_run {
         study::remove_abandoned(&world, wanted.name())?;
     }
-    let ground = Ground::survey(&world, needs.as_ref())?;
+    let ground = LabSite::survey(&world, needs.as_ref())?;
     let topology = wanted.topology(&ground.facts);
     match (args.dry_run, args.json) {
         (true, true) => {
@@ -99,21 +99,21 @@ fn told_ties(ties: &[GuestTies]) -> String {
 }
 
 /// This machine, as far as the lab must know it.
-struct Ground {
+struct LabSite {
     facts: Facts,
     /// How long it took to look, which is mostly what guests boot.
     looked: Duration,
 }
 
-impl Ground {
-    fn survey(world: &World, needs: Option<&GuestNeeds>) -> Result<Ground, Stop> {
+impl LabSite {
+    fn survey(world: &World, needs: Option<&GuestNeeds>) -> Result<LabSite, Stop> {
         let begun = Instant::now();
         let facts = Facts::gather(world).or_infrastructure()?;
         let facts = match needs {
             Some(needs) => facts.with_guests(world, needs),
             None => facts,
         };
-        Ok(Ground { facts, looked: begun.elapsed() })
+        Ok(LabSite { facts, looked: begun.elapsed() })
     }
 
     fn plan(&self, topology: &Topology) -> Result<Plan, Stop> {
@@ -142,7 +142,7 @@ struct Rising {
     ties: Vec<GuestTies>,
     /// When its building began, by `CLOCK_BOOTTIME`.
     begun: u64,
-    ground: Ground,
+    ground: LabSite,
 }
 
 impl Rising {
@@ -150,7 +150,7 @@ impl Rising {
     /// removed again; so it is if the user asks to stop, and then there is none.
     fn up(self, patience: Option<Span>) -> Result<Option<Built>, Stop> {
         let Rising { lab, ties, begun, ground } = self;
-        let tell = |arrival: &Arrival| {
+        let tell = |arrival: &BootedGuest| {
             let seconds = seconds(arrival.started, arrival.answered);
             eprintln!("guest {} is up: its agent answered {seconds:.1} s after the start of QEMU", arrival.guest);
         };
@@ -169,7 +169,7 @@ struct Built {
     lab: Lab,
     ties: Vec<GuestTies>,
     guests: Vec<GuestTimes>,
-    ground: Ground,
+    ground: LabSite,
 }
 
 /// How long a guest's way took, in seconds. Each phase begins where the one before ends.
@@ -233,8 +233,8 @@ impl Built {
 }
 
 impl GuestTimes {
-    fn new(arrival: Arrival, begun: u64, looked: Duration) -> GuestTimes {
-        let Arrival { guest, started, answered } = arrival;
+    fn new(arrival: BootedGuest, begun: u64, looked: Duration) -> GuestTimes {
+        let BootedGuest { guest, started, answered } = arrival;
         let (image, qemu, agent) = (looked.as_secs_f64(), seconds(begun, started), seconds(started, answered));
         GuestTimes { guest, image, qemu, agent }
     }
@@ -251,7 +251,7 @@ fn abandon(lab: Lab, error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-fn endpoint_row(endpoint: &Endpoint) -> [String; 5] {
+fn endpoint_row(endpoint: &LabEndpoint) -> [String; 5] {
     let flavour = endpoint.flavour.map(|flavour| format!(":{flavour}")).unwrap_or_default();
     [
         endpoint.name.to_string(),

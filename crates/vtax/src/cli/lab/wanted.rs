@@ -11,45 +11,45 @@ use vtax_model::{
 };
 
 use crate::{
-    cli::Places,
+    cli::Locations,
     exit::{Blamed, Stop},
     study,
 };
 
 /// What a lab is to be made of.
-pub(super) enum Wanted {
+pub(super) enum LabRequest {
     Lab(Topology),
     Study(Box<Study>),
 }
 
-impl Wanted {
+impl LabRequest {
     /// A lab file, a study file or a built-in study.
-    pub(super) fn read(what: &str) -> Result<Wanted, Stop> {
+    pub(super) fn read(what: &str) -> Result<LabRequest, Stop> {
         if let Some(study) = Study::built_in(what) {
-            return Ok(Wanted::Study(Box::new(study)));
+            return Ok(LabRequest::Study(Box::new(study)));
         }
         let text = std::fs::read_to_string(what)
             .with_context(|| format!("`{what}` is neither a built-in study nor a file that can be read"))
             .or_input()?;
         let source = Source { name: what, text: &text };
         match is_lab_file(&text) {
-            true => Ok(Wanted::Lab(Topology::parse(source).or_input()?)),
-            false => Ok(Wanted::Study(Box::new(Study::parse(source).or_input()?))),
+            true => Ok(LabRequest::Lab(Topology::parse(source).or_input()?)),
+            false => Ok(LabRequest::Study(Box::new(Study::parse(source).or_input()?))),
         }
     }
 
     pub(super) fn name(&self) -> &Name {
         match self {
-            Wanted::Lab(topology) => &topology.name,
-            Wanted::Study(study) => &study.id,
+            LabRequest::Lab(topology) => &topology.name,
+            LabRequest::Study(study) => &study.id,
         }
     }
 
     /// Of a study, the lab that it would use here.
     pub(super) fn topology(self, facts: &Facts) -> Topology {
         let study = match self {
-            Wanted::Lab(topology) => return topology,
-            Wanted::Study(study) => study,
+            LabRequest::Lab(topology) => return topology,
+            LabRequest::Study(study) => study,
         };
         let unavailable = study::unavailable(&study, facts);
         for row in &unavailable {
@@ -60,18 +60,18 @@ impl Wanted {
     }
 
     /// What this machine must have for its guests; nothing if it has none.
-    pub(super) fn needs(&self, kernel: Option<&Path>, places: &Places) -> Result<Option<GuestNeeds>, Stop> {
+    pub(super) fn needs(&self, kernel: Option<&Path>, places: &Locations) -> Result<Option<GuestNeeds>, Stop> {
         let guests = match self {
-            Wanted::Lab(topology) => !topology.guests.is_empty(),
-            Wanted::Study(study) => study.rows.iter().any(|row| study.attach(*row).is_some()),
+            LabRequest::Lab(topology) => !topology.guests.is_empty(),
+            LabRequest::Study(study) => study.rows.iter().any(|row| study.attach(*row).is_some()),
         };
         if !guests {
             return Ok(None);
         }
         let needs = GuestNeeds::new(&study::agent_program(places)?, kernel);
         Ok(Some(match self {
-            Wanted::Lab(topology) => needs.of_lab(topology),
-            Wanted::Study(study) => needs.of_study(study),
+            LabRequest::Lab(topology) => needs.of_lab(topology),
+            LabRequest::Study(study) => needs.of_study(study),
         }))
     }
 }
@@ -79,7 +79,7 @@ impl Wanted {
 /// The name of a lab, given as that or by its file.
 pub(super) fn lab_name(lab: &str) -> Result<Name, Stop> {
     match Path::new(lab).is_file() {
-        true => Ok(Wanted::read(lab)?.name().clone()),
+        true => Ok(LabRequest::read(lab)?.name().clone()),
         false => lab.parse().or_input(),
     }
 }

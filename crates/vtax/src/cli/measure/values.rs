@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use clap::ValueEnum;
 use vtax_model::{
-    options::{Engine, OptionError, Process, Sending},
+    options::{ArrivalProcess, Engine, OptionError, Sending},
     units::{Span, UnitError},
     workload::{TestKind, Transport},
 };
@@ -84,18 +84,18 @@ pub(crate) enum Switch {
 
 /// How arrivals are spread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Spread {
+pub(crate) enum ArrivalSpread {
     /// As independent users come: exponential gaps
     Poisson,
     /// Evenly
     Fixed,
 }
 
-impl From<Spread> for Process {
-    fn from(spread: Spread) -> Process {
+impl From<ArrivalSpread> for ArrivalProcess {
+    fn from(spread: ArrivalSpread) -> ArrivalProcess {
         match spread {
-            Spread::Poisson => Process::Poisson,
-            Spread::Fixed => Process::Fixed,
+            ArrivalSpread::Poisson => ArrivalProcess::Poisson,
+            ArrivalSpread::Fixed => ArrivalProcess::Fixed,
         }
     }
 }

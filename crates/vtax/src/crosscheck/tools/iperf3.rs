@@ -7,7 +7,7 @@ use vtax_model::workload::Transport;
 
 use crate::crosscheck::{
     contest::{Contest, Length},
-    tool::{Call, Lifetime, Tool, call},
+    tool::{ServerLifetime, Tool, ToolCommand, call},
 };
 
 pub(crate) const TOOL: Tool = Tool {
@@ -17,7 +17,7 @@ pub(crate) const TOOL: Tool = Tool {
     has: |contest| !contest.is_rr(),
     whole_seconds: |_| None,
     server: |_, address| call(&["iperf3", "-s", "-B", &address.to_string()]),
-    lifetime: Lifetime::Contest,
+    lifetime: ServerLifetime::Contest,
     client,
     read,
     difference: |contest| match (contest.transport, contest.streams) {
@@ -34,7 +34,7 @@ pub(crate) const TOOL: Tool = Tool {
     },
 };
 
-fn client(contest: &Contest, address: Ipv4Addr, length: Length) -> Call {
+fn client(contest: &Contest, address: Ipv4Addr, length: Length) -> ToolCommand {
     let mut words = call(&["iperf3", "-c", &address.to_string(), "-J", "-l", &contest.message().to_string()]);
     match length {
         Length::Seconds(seconds) => words.extend(call(&["-t", &seconds.to_string()])),

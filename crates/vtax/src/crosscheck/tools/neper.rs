@@ -4,7 +4,7 @@ use vtax_model::workload::Transport;
 
 use crate::crosscheck::{
     contest::{Contest, Length},
-    tool::{Call, Lifetime, Tool, call, number_after},
+    tool::{ServerLifetime, Tool, ToolCommand, call, number_after},
 };
 
 pub(crate) const TOOL: Tool = Tool {
@@ -14,7 +14,7 @@ pub(crate) const TOOL: Tool = Tool {
     has: Contest::is_rr,
     whole_seconds: |_| None,
     server: |contest, address| with_sizes(contest, call(&[program(contest), "-H", &address.to_string()])),
-    lifetime: Lifetime::Client,
+    lifetime: ServerLifetime::Client,
     client: |contest, address, length| {
         let length = match length {
             Length::Seconds(seconds) => seconds.to_string(),
@@ -35,7 +35,7 @@ fn program(contest: &Contest) -> &'static str {
 }
 
 /// Both ends are told the sizes, flows and threads.
-fn with_sizes(contest: &Contest, mut words: Call) -> Call {
+fn with_sizes(contest: &Contest, mut words: ToolCommand) -> ToolCommand {
     let (message, streams) = (contest.message().to_string(), contest.streams.to_string());
     words.extend(call(&["-Q", &message, "-R", &message, "-F", &streams, "-T", &streams]));
     words

@@ -7,7 +7,7 @@ use vtax_model::workload::Transport;
 
 use crate::crosscheck::{
     contest::{Contest, Length},
-    tool::{Call, Lifetime, Tool, call, number_after},
+    tool::{ServerLifetime, Tool, ToolCommand, call, number_after},
 };
 
 const PORT: &str = "12865";
@@ -22,7 +22,7 @@ pub(crate) const TOOL: Tool = Tool {
         (contest.transport == Transport::Udp).then_some("its tests over UDP are always timed, in whole seconds")
     },
     server: |_, address| call(&["netserver", "-D", "-L", &address.to_string(), "-p", PORT]),
-    lifetime: Lifetime::Contest,
+    lifetime: ServerLifetime::Contest,
     client,
     read,
     difference: |contest| match contest.is_rr() {
@@ -33,7 +33,7 @@ pub(crate) const TOOL: Tool = Tool {
     },
 };
 
-fn client(contest: &Contest, address: Ipv4Addr, length: Length) -> Call {
+fn client(contest: &Contest, address: Ipv4Addr, length: Length) -> ToolCommand {
     let message = contest.message().to_string();
     let length = match length {
         Length::Seconds(seconds) => seconds.to_string(),

@@ -6,7 +6,7 @@ use vtax_model::workload::Transport;
 
 use crate::crosscheck::{
     contest::Contest,
-    tool::{Call, Lifetime, Tool, call, number_after},
+    tool::{ServerLifetime, Tool, ToolCommand, call, number_after},
 };
 
 const PORT: &str = "19765";
@@ -18,7 +18,7 @@ pub(crate) const TOOL: Tool = Tool {
     has: |contest| contest.streams == 1,
     whole_seconds: |_| Some("it measures whole seconds; its number of messages (-n) is for RDMA only"),
     server: |_, _| call(&["qperf", "-lp", PORT]),
-    lifetime: Lifetime::Contest,
+    lifetime: ServerLifetime::Contest,
     client: |contest, address, _| client(contest, address),
     read,
     difference: |contest| match contest.is_rr() {
@@ -27,7 +27,7 @@ pub(crate) const TOOL: Tool = Tool {
     },
 };
 
-fn client(contest: &Contest, address: Ipv4Addr) -> Call {
+fn client(contest: &Contest, address: Ipv4Addr) -> ToolCommand {
     let (seconds, message) = (contest.seconds().to_string(), contest.message().to_string());
     let test = match (contest.transport, contest.is_rr()) {
         (Transport::Udp, true) => "udp_lat",

@@ -6,7 +6,7 @@ use vtax_model::workload::Transport;
 
 use crate::crosscheck::{
     contest::Contest,
-    tool::{Call, Lifetime, Tool, call, number_after},
+    tool::{ServerLifetime, Tool, ToolCommand, call, number_after},
 };
 
 const PORT: &str = "11111";
@@ -22,14 +22,14 @@ pub(crate) const TOOL: Tool = Tool {
     server: |contest, address| {
         with_transport(contest, call(&["sockperf", "server", "-i", &address.to_string(), "-p", PORT]))
     },
-    lifetime: Lifetime::Contest,
+    lifetime: ServerLifetime::Contest,
     client: |contest, address, _| client(contest, address),
     // Half a round trip, as it prints by default.
     read: |_, text| Ok(2.0 * number_after(text, "avg-latency=")?),
     difference: |_| "prints half a round trip, doubled here; its confidence interval is over packets of one run, which is no interval of what the next run gives.",
 };
 
-fn client(contest: &Contest, address: Ipv4Addr) -> Call {
+fn client(contest: &Contest, address: Ipv4Addr) -> ToolCommand {
     let (seconds, message) = (contest.seconds().to_string(), contest.message().to_string());
     let address = address.to_string();
     with_transport(
@@ -38,7 +38,7 @@ fn client(contest: &Contest, address: Ipv4Addr) -> Call {
     )
 }
 
-fn with_transport(contest: &Contest, mut words: Call) -> Call {
+fn with_transport(contest: &Contest, mut words: ToolCommand) -> ToolCommand {
     if contest.transport == Transport::Tcp {
         words.push("--tcp".to_owned());
     }

@@ -90,7 +90,7 @@ fn a_comparison_says_it_too() {
 #[test]
 fn a_real_machine_has_no_caveat() {
     for document in DOCUMENTS.iter().filter(|document| document.environment.server.is_none()) {
-        for format in [Format::Terminal, Format::Csv, Format::Json] {
+        for format in [Format::Table, Format::Csv, Format::Json] {
             let text = render(document, &Options { format, detail: true, ..TERMINAL });
             assert!(!text.contains("shows function, not speed"), "{}", document.id);
         }

@@ -6,7 +6,7 @@ use vtax_model::{
     measurement::{IntervalRtt, WarmupReport},
     method::IoMethod,
     nic::{Channels, Coalescing, IrqFacts, Rings},
-    options::{Arrivals, Burst, Process, TestOptions},
+    options::{ArrivalProcess, Arrivals, Burst, TestOptions},
     run::{
         DomainNic, DomainRecord, EndRecord, Environment, Hop, IdleFacts, IdleState, PairFigures, PairRecord, Parallel,
         PartialRecord, PathRecord, RowEnds,
@@ -154,7 +154,7 @@ fn gap(millis: u64) -> TestOptions {
 }
 
 fn due(per_second: u32) -> TestOptions {
-    TestOptions { arrivals: Some(Arrivals { per_second, process: Process::Poisson }), ..plain() }
+    TestOptions { arrivals: Some(Arrivals { per_second, process: ArrivalProcess::Poisson }), ..plain() }
 }
 
 const RR: &str = r#"transports = ["tcp"]

@@ -20,10 +20,10 @@ fn an_old_run_is_analysed_like_a_new_one() {
 #[test]
 fn an_old_document_is_rendered_in_every_form() {
     let document: ResultDocument = serde_json::from_str(DOCUMENT).expect("an old document reads");
-    for format in [Format::Terminal, Format::Markdown, Format::Csv, Format::Json] {
+    for format in [Format::Table, Format::Markdown, Format::Csv, Format::Json] {
         let text = render(&document, &Options { format, detail: true, ..TERMINAL });
         assert!(text.contains("bridge"), "{text}");
-        let tells = matches!(format, Format::Terminal | Format::Markdown);
+        let tells = matches!(format, Format::Table | Format::Markdown);
         assert_eq!(text.contains("CPU BY TICKS"), tells, "{text}");
     }
     let new = of_text(

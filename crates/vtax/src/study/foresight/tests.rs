@@ -60,7 +60,7 @@ fn figures(header: &RunHeader, cell: usize, rtt: u64) -> Figures {
     Figures::join(&cell.spec(header.plan_of(cell.instrument)), true, &end, &end)
 }
 
-fn books(earlier: Option<&Run>) -> (tempfile::TempDir, Books) {
+fn books(earlier: Option<&Run>) -> (tempfile::TempDir, RunStore) {
     let folder = tempfile::tempdir().expect("a folder");
     let store = Store::open(folder.path()).expect("it opens");
     if let Some(run) = earlier {
@@ -68,12 +68,12 @@ fn books(earlier: Option<&Run>) -> (tempfile::TempDir, Books) {
         writer.samples(&run.samples).expect("they land");
         writer.finish(run.state, 1.0).expect("ends");
     }
-    (folder, Books::Here(store))
+    (folder, RunStore::Here(store))
 }
 
 fn lines(header: &RunHeader, earlier: Option<&Run>) -> String {
     let (_folder, books) = books(earlier);
-    Foresight::of(header, &books).expect("readable").lines(header).join("\n")
+    PlanForecast::of(header, &books).expect("readable").lines(header).join("\n")
 }
 
 fn asked(text: &str) -> RunHeader {
@@ -108,7 +108,7 @@ fn a_plan_that_can_show_nothing_is_told_before_it_starts() {
 fn rounds_are_chosen_by_the_last_run() {
     let (_folder, books) = books(Some(&measured(plan(20))));
     let settled = |mut header: RunHeader| {
-        let foresight = Foresight::of(&header, &books).expect("readable");
+        let foresight = PlanForecast::of(&header, &books).expect("readable");
         foresight.settle(&mut header).map_err(|stop| stop.to_string())?;
         assert!(header.unsettled.is_none() && !foresight.needs_pilot(&header));
         Ok::<u32, String>(header.rounds())
@@ -123,7 +123,7 @@ fn rounds_are_chosen_by_the_last_run() {
 fn a_pilot_chooses_the_rounds_where_nothing_is_known() {
     let (_folder, books) = books(None);
     let mut header = asked("0.5%");
-    let foresight = Foresight::of(&header, &books).expect("readable");
+    let foresight = PlanForecast::of(&header, &books).expect("readable");
     foresight.settle(&mut header).expect("a pilot");
     assert!(foresight.needs_pilot(&header) && header.unsettled.is_some(), "also after a kill");
     assert_eq!(header.rounds(), PILOT);

@@ -2,7 +2,7 @@ use vtax_model::endpoint::{Control, End};
 
 use super::*;
 
-fn apply(study: &str, changes: Changes) -> Result<Wanted, String> {
+fn apply(study: &str, changes: Changes) -> Result<ChangedStudy, String> {
     changes.apply(Study::built_in(study).expect("built in")).map_err(|stop| stop.to_string())
 }
 

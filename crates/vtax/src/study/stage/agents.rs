@@ -8,11 +8,11 @@ use std::{
     time::Duration,
 };
 
-use vtax_agent::{link::AgentLink, protocol::Facts, ssh};
-use vtax_lab::{Endpoint, Lab};
+use vtax_agent::{link::AgentLink, protocol::AgentFacts, ssh};
+use vtax_lab::{Lab, LabEndpoint};
 use vtax_model::run::Environment;
 
-use super::Party;
+use super::ConnectedEnd;
 use crate::exit::{Blamed, Stop};
 
 /// How long a local agent may take to greet.
@@ -25,7 +25,7 @@ pub(super) const ANSWER: Duration = Duration::from_secs(10);
 /// A connected agent.
 pub(super) struct Agent {
     pub(super) link: AgentLink,
-    pub(super) facts: Facts,
+    pub(super) facts: AgentFacts,
     /// Whether it is on the machine on which vtax runs.
     here: bool,
 }
@@ -34,18 +34,18 @@ pub(super) struct Agent {
 pub(super) struct Agents(pub(super) Vec<Agent>);
 
 impl Agents {
-    pub(super) fn get(&self, party: &Party) -> &Agent {
+    pub(super) fn get(&self, party: &ConnectedEnd) -> &Agent {
         &self.0[party.agent]
     }
 
-    pub(super) fn one_machine(&self, one: &Party, other: &Party) -> bool {
+    pub(super) fn one_machine(&self, one: &ConnectedEnd, other: &ConnectedEnd) -> bool {
         self.get(one).machine() == self.get(other).machine()
     }
 }
 
 impl Agent {
     /// In a host or zone of a lab. The kernel ends it when the calling thread ends.
-    pub(super) fn in_lab(name: &str, lab: &Lab, endpoint: &Endpoint, program: &Path) -> anyhow::Result<Agent> {
+    pub(super) fn in_lab(name: &str, lab: &Lab, endpoint: &LabEndpoint, program: &Path) -> anyhow::Result<Agent> {
         let mut command = stdio(program);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // A group of its own: Ctrl-C is for vtax, which then ends its agents in order.

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, net::IpAddr, path::Path};
 
 use anyhow::anyhow;
-use vtax_lab::{Endpoint, Facts, GuestNeeds, Lab, LabError, Lifetime, Plan, World, clean, guest::GuestError, plan};
+use vtax_lab::{Facts, GuestNeeds, Lab, LabEndpoint, LabError, Lifetime, Plan, World, clean, guest::GuestError, plan};
 use vtax_model::{
     run::RunHeader,
     study::Row,
@@ -11,21 +11,21 @@ use vtax_model::{
 };
 
 use super::{
-    Ground, Party, Place, Stage, StagedRow,
+    ConnectedEnd, ConnectedEnds, ConnectedRow, EndsLab, Place,
     agents::Agent,
-    guests::{self, Seat, Vcpus},
+    guests::{self, MeasuringGuest, Vcpus},
 };
 use crate::{
     exit::{Blamed, Stop},
     study::{
-        arrange::{Arrangement, End, Ends, arrange},
+        arrange::{Arrangement, Ends, LabEnd, arrange},
         draft::available,
         phases::Phases,
     },
 };
 
 /// With what the lab of a run is built and peopled.
-pub(crate) struct Casting<'a> {
+pub(crate) struct LabBuilder<'a> {
     pub(crate) world: &'a World,
     /// The agent.
     pub(crate) program: &'a Path,
@@ -34,12 +34,16 @@ pub(crate) struct Casting<'a> {
     pub(crate) phases: &'a Phases,
 }
 
-impl Stage {
+impl ConnectedEnds {
     /// Builds the lab of a study and starts an agent in each domain that one of its rows needs.
     ///
     /// QEMU's TCG crashes now and then while a guest boots, by a race of its own. Nothing has been measured
     /// then, so the lab is built once more.
-    pub(crate) fn in_lab(casting: &Casting<'_>, header: &RunHeader, directory: &Path) -> Result<Stage, Stop> {
+    pub(crate) fn in_lab(
+        casting: &LabBuilder<'_>,
+        header: &RunHeader,
+        directory: &Path,
+    ) -> Result<ConnectedEnds, Stop> {
         let rows = available(&header.study, &header.unavailable);
         let Arrangement { topology, ends } = arrange(&header.study, lab_name(header)?, &rows);
         let first = casting.set(&topology, &ends);
@@ -54,71 +58,72 @@ impl Stage {
             }
             other => other,
         };
-        let Set { lab, rows, agents, seats } = set?;
-        Ok(Stage { seats, ..Stage::new(Ground::Built(Box::new(lab)), agents, rows, directory) })
+        let BuiltLab { lab, rows, agents, seats } = set?;
+        Ok(ConnectedEnds { seats, ..ConnectedEnds::new(EndsLab::Built(Box::new(lab)), agents, rows, directory) })
     }
 }
 
 /// A lab with an agent in each of its domains that is measured.
-struct Set {
+struct BuiltLab {
     lab: Lab,
-    rows: Vec<StagedRow>,
+    rows: Vec<ConnectedRow>,
     agents: Vec<Agent>,
-    seats: Vec<Seat>,
+    seats: Vec<MeasuringGuest>,
 }
 
-impl Casting<'_> {
-    fn set(&self, topology: &Topology, ends: &BTreeMap<Row, Vec<Ends>>) -> Result<Set, Stop> {
+impl LabBuilder<'_> {
+    fn set(&self, topology: &Topology, ends: &BTreeMap<Row, Vec<Ends>>) -> Result<BuiltLab, Stop> {
         // A run that goes on may have been killed.
         remove_abandoned(self.world, &topology.name)?;
         let lab = build(self.world, topology, self.needs, Lifetime::Ephemeral)?;
         let phases = Some(self.phases).filter(|_| !lab.guests().is_empty());
         phases.inspect(|phases| phases.done("QEMU started"));
         let program = self.program;
-        let mut cast = Cast { lab: &lab, program, agents: Vec::new(), seats: Vec::new(), by_domain: BTreeMap::new() };
+        let mut cast =
+            AgentStarter { lab: &lab, program, agents: Vec::new(), seats: Vec::new(), by_domain: BTreeMap::new() };
         let staged = |(row, ends): (&Row, &Vec<Ends>)| {
             let pairs = ends.iter().map(|ends| cast.pair(ends)).collect::<anyhow::Result<_>>()?;
-            Ok(StagedRow { row: *row, mtu: None, pairs })
+            Ok(ConnectedRow { row: *row, mtu: None, pairs })
         };
         let rows = ends.iter().map(staged).collect::<anyhow::Result<_>>().or_infrastructure()?;
         phases.inspect(|phases| phases.done("agents answered"));
-        let Cast { agents, seats, .. } = cast;
-        Ok(Set { lab, rows, agents, seats })
+        let AgentStarter { agents, seats, .. } = cast;
+        Ok(BuiltLab { lab, rows, agents, seats })
     }
 }
 
 /// Who is on stage so far.
-struct Cast<'a> {
+struct AgentStarter<'a> {
     lab: &'a Lab,
     program: &'a Path,
     agents: Vec<Agent>,
-    seats: Vec<Seat>,
+    seats: Vec<MeasuringGuest>,
     by_domain: BTreeMap<Name, usize>,
 }
 
-impl Cast<'_> {
-    fn pair(&mut self, ends: &Ends) -> anyhow::Result<[Party; 2]> {
+impl AgentStarter<'_> {
+    fn pair(&mut self, ends: &Ends) -> anyhow::Result<[ConnectedEnd; 2]> {
         Ok([self.party(&ends.initiator)?, self.party(&ends.responder)?])
     }
 
-    fn party(&mut self, end: &End) -> anyhow::Result<Party> {
+    fn party(&mut self, end: &LabEnd) -> anyhow::Result<ConnectedEnd> {
         let endpoint = endpoint(self.lab, end)?.clone();
         let name = match end {
-            End::Host { host, .. } => format!("host {host}"),
-            End::Zone(zone) => format!("zone {zone}"),
-            End::Guest(guest) => format!("guest {guest}"),
+            LabEnd::Host { host, .. } => format!("host {host}"),
+            LabEnd::Zone(zone) => format!("zone {zone}"),
+            LabEnd::Guest(guest) => format!("guest {guest}"),
         };
         let agent = match self.by_domain.get(end.domain()) {
             Some(index) => *index,
             None => self.engage(end, &name, &endpoint)?,
         };
         let vcpus = match end {
-            End::Guest(guest) => Vcpus::of(guests::planned(self.lab, guest)?),
-            End::Host { .. } | End::Zone(_) => None,
+            LabEnd::Guest(guest) => Vcpus::of(guests::planned(self.lab, guest)?),
+            LabEnd::Host { .. } | LabEnd::Zone(_) => None,
         };
         let address = IpAddr::V4(endpoint.address);
         let place = Some(Place { lab: self.lab.blueprint().lab.clone(), endpoint });
-        Ok(Party {
+        Ok(ConnectedEnd {
             agent,
             name,
             address,
@@ -132,15 +137,15 @@ impl Cast<'_> {
         })
     }
 
-    fn engage(&mut self, end: &End, name: &str, endpoint: &Endpoint) -> anyhow::Result<usize> {
+    fn engage(&mut self, end: &LabEnd, name: &str, endpoint: &LabEndpoint) -> anyhow::Result<usize> {
         let index = self.agents.len();
         let agent = match end {
-            End::Guest(guest) => {
+            LabEnd::Guest(guest) => {
                 let guest = guests::planned(self.lab, guest)?;
-                self.seats.push(Seat { agent: index, guest: guest.clone() });
+                self.seats.push(MeasuringGuest { agent: index, guest: guest.clone() });
                 guests::enter(name, self.lab, guest, endpoint.mtu)?
             }
-            End::Host { .. } | End::Zone(_) => Agent::in_lab(name, self.lab, endpoint, self.program)?,
+            LabEnd::Host { .. } | LabEnd::Zone(_) => Agent::in_lab(name, self.lab, endpoint, self.program)?,
         };
         self.agents.push(agent);
         self.by_domain.insert(end.domain().clone(), index);
@@ -196,11 +201,11 @@ pub(crate) fn build_planned(
     }
 }
 
-fn endpoint<'lab>(lab: &'lab Lab, end: &End) -> anyhow::Result<&'lab Endpoint> {
+fn endpoint<'lab>(lab: &'lab Lab, end: &LabEnd) -> anyhow::Result<&'lab LabEndpoint> {
     let found = match end {
-        End::Host { host, wire } => lab.host_endpoint(host, wire),
-        End::Zone(zone) => lab.zone_endpoint(zone),
-        End::Guest(guest) => lab.guest_endpoint(guest),
+        LabEnd::Host { host, wire } => lab.host_endpoint(host, wire),
+        LabEnd::Zone(zone) => lab.zone_endpoint(zone),
+        LabEnd::Guest(guest) => lab.guest_endpoint(guest),
     };
     found.ok_or_else(|| anyhow!("the lab has no endpoint for `{}`", end.domain()))
 }

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    panic::resume_unwind,
     thread,
     time::{Duration, Instant},
 };
@@ -9,7 +10,7 @@ use std::{
 use anyhow::{Context, anyhow};
 use vtax_agent::{
     link::{AgentError, AgentLink},
-    protocol::Attachment,
+    protocol::LinkSetup,
 };
 use vtax_lab::{Lab, PlannedGuest};
 use vtax_model::{
@@ -20,7 +21,7 @@ use vtax_model::{
 };
 
 use super::{
-    Ground, Party, Stage,
+    ConnectedEnd, ConnectedEnds, EndsLab,
     agents::{ANSWER, Agent},
 };
 use crate::study::runner::SampleError;
@@ -34,7 +35,7 @@ const DYING: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// A guest that measures, of a lab of the run.
-pub(super) struct Seat {
+pub(super) struct MeasuringGuest {
     /// Index of its agent.
     pub(super) agent: usize,
     pub(super) guest: PlannedGuest,
@@ -89,31 +90,38 @@ fn alive(lab: &Lab, guest: &Name) -> anyhow::Result<()> {
     death.map_or(Ok(()), |death| Err(death.into()))
 }
 
-fn attachment(guest: &PlannedGuest, mtu: Mtu) -> Attachment {
-    Attachment { mac: guest.mac.to_string(), mtu, addresses: vec![guest.address.into()] }
+fn attachment(guest: &PlannedGuest, mtu: Mtu) -> LinkSetup {
+    LinkSetup { mac: guest.mac.to_string(), mtu, addresses: vec![guest.address.into()] }
 }
 
-impl Party {
+impl ConnectedEnd {
     /// Whether its agent is in a guest of a lab.
     pub(super) fn in_guest(&self) -> bool {
         self.place.as_ref().is_some_and(|place| place.endpoint.kind == DomainKind::Guest)
     }
 }
 
-impl Stage {
-    /// Gives the lab, if it is the run's, this MTU, from one end to the other.
+impl ConnectedEnds {
+    /// Gives the lab, if it is the run's, this MTU, from one end to the other. All guests change it at the same
+    /// time, for a NIC may need seconds until it has its carrier again.
     pub(super) fn fit(&mut self, mtu: Mtu) -> Result<(), SampleError> {
-        let Ground::Built(lab) = &self.ground else { return Ok(()) };
+        let EndsLab::Built(lab) = &self.ground else { return Ok(()) };
         lab.set_mtu(mtu).map_err(SampleError::run)?;
-        self.unfit = BTreeMap::new();
-        for seat in &self.seats {
-            match self.agents.0[seat.agent].link.attach(&attachment(&seat.guest, mtu)) {
+        let attach = |seat: &MeasuringGuest| self.agents.0[seat.agent].link.attach(&attachment(&seat.guest, mtu));
+        let attached: Vec<_> = thread::scope(|scope| {
+            let threads: Vec<_> = self.seats.iter().map(|seat| scope.spawn(|| attach(seat))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+        });
+        let mut unfit = BTreeMap::new();
+        for (seat, attached) in self.seats.iter().zip(attached) {
+            match attached {
                 Ok(_) => {}
                 Err(error) if error.is_death() => return Err(SampleError::run(self.death(error))),
                 // That a NIC can't have this MTU is no reason not to measure the others.
-                Err(error) => drop(self.unfit.insert(seat.agent, error.to_string())),
+                Err(error) => drop(unfit.insert(seat.agent, error.to_string())),
             }
         }
+        self.unfit = unfit;
         Ok(())
     }
 
@@ -122,7 +130,7 @@ impl Stage {
     }
 
     /// Why a sample of these ends isn't worth trying.
-    pub(super) fn unfit<'a>(&self, mut parties: impl Iterator<Item = &'a Party>) -> Option<String> {
+    pub(super) fn unfit<'a>(&self, mut parties: impl Iterator<Item = &'a ConnectedEnd>) -> Option<String> {
         parties.find_map(|party| self.unfit.get(&party.agent).map(|why| format!("{}: {why}", party.name)))
     }
 
@@ -166,14 +174,14 @@ impl Stage {
 
     pub(super) fn labs(&self) -> &[Lab] {
         match &self.ground {
-            Ground::Built(lab) => std::slice::from_ref(&**lab),
-            Ground::Standing(labs) => labs,
+            EndsLab::Built(lab) => std::slice::from_ref(&**lab),
+            EndsLab::Standing(labs) => labs,
         }
     }
 
     /// The links in a guest by which its packets leave, the upper first; of other ends of a lab the lab
     /// tells.
-    pub(super) fn inside(&self, party: &Party, other: &Party) -> anyhow::Result<Vec<Hop>> {
+    pub(super) fn inside(&self, party: &ConnectedEnd, other: &ConnectedEnd) -> anyhow::Result<Vec<Hop>> {
         if !party.in_guest() {
             return Ok(Vec::new());
         }
@@ -189,7 +197,7 @@ impl Stage {
 
     /// Pins the vCPUs of the run's own guests as it was planned, and says where they are now.
     pub(super) fn pin_vcpus(&self) -> anyhow::Result<Vec<String>> {
-        let Ground::Built(lab) = &self.ground else { return Ok(Vec::new()) };
+        let EndsLab::Built(lab) = &self.ground else { return Ok(Vec::new()) };
         let mut told: BTreeMap<(usize, Vec<u32>), usize> = BTreeMap::new();
         for (end, party) in self.rows.iter().flat_map(|staged| &staged.pairs).flat_map(|pair| pair.iter().enumerate()) {
             let Some(Vcpus { guest, cpus, .. }) = party.vcpus.as_ref().filter(|vcpus| !vcpus.cpus.is_empty()) else {

@@ -19,28 +19,28 @@ use vtax_model::{
 };
 use vtax_sys::process::ProcessId;
 
-use super::{Party, Stage};
+use super::{ConnectedEnd, ConnectedEnds};
 use crate::exit::Stop;
 use error::LibvirtError;
-use host::{Qemu, neighbours};
-use virsh::{Lease, Program, Question, Refusal, Source, Virsh, leases, qemu_version, words};
-use xml::{Described, Nic};
+use host::{LibvirtQemu, neighbours};
+use virsh::{AddressSource, Lease, Question, Virsh, VirshProgram, VirshRefusal, leases, qemu_version, words};
+use xml::{Described, XmlNic};
 
 /// A domain that runs.
 pub(super) struct Domain {
     described: Described,
     /// What libvirt knows of its addresses, and who knew none.
     leases: Vec<Lease>,
-    silent: Vec<(Source, String)>,
+    silent: Vec<(AddressSource, String)>,
     /// QEMU's version.
     version: Option<String>,
     /// Its QEMU, if that runs on this machine.
-    qemu: Option<Qemu>,
+    qemu: Option<LibvirtQemu>,
 }
 
 /// A domain in which an end is, by the NIC that is measured on.
 #[derive(Debug, Clone)]
-pub(super) struct Tenant {
+pub(super) struct MeasuredDomain {
     pub(super) record: DomainRecord,
     /// That is measured on.
     address: IpAddr,
@@ -55,16 +55,16 @@ pub(super) struct Tenant {
 impl Domain {
     /// Asks the user's libvirt.
     pub(super) fn find(name: &str) -> Result<Domain, Stop> {
-        Ok(Domain::of(&Program::user(), name)?)
+        Ok(Domain::of(&VirshProgram::user(), name)?)
     }
 
     fn of(virsh: &dyn Virsh, name: &str) -> Result<Domain, LibvirtError> {
-        let asked = Asked { virsh, name };
+        let asked = DomainQuery { virsh, name };
         let described = asked.described()?;
         asked.check_state()?;
         let (leases, silent) = asked.leases(&described.nics);
         let version = virsh.ask(Question::Versions).ok().and_then(|text| qemu_version(&text));
-        let qemu = Qemu::find(&described.record.uuid);
+        let qemu = LibvirtQemu::find(&described.record.uuid);
         Ok(Domain { described, leases, silent, version, qemu })
     }
 
@@ -81,11 +81,11 @@ impl Domain {
     }
 
     /// The domain with the NIC that has this address.
-    pub(super) fn at(&self, address: IpAddr) -> Tenant {
+    pub(super) fn at(&self, address: IpAddr) -> MeasuredDomain {
         let nic = self.nic(address).map(|nic| self.served(nic));
         let here = self.qemu.as_ref().filter(|qemu| qemu.shares_our_links());
         let target = nic.as_ref().and_then(|nic| nic.target.as_ref());
-        Tenant {
+        MeasuredDomain {
             links: target.filter(|_| here.is_some()).map(|link| link_hops(link)).unwrap_or_default(),
             address,
             record: DomainRecord { nic, ..self.described.record.clone() },
@@ -97,7 +97,7 @@ impl Domain {
     /// The only one; of several the one whose Ethernet address has been seen with the address, if only
     /// since ssh has knocked there. A device that was handed over has an Ethernet address that libvirt
     /// doesn't know.
-    fn nic(&self, address: IpAddr) -> Option<&Nic> {
+    fn nic(&self, address: IpAddr) -> Option<&XmlNic> {
         let nics = &self.described.nics;
         if let [only] = nics.as_slice() {
             return Some(only);
@@ -111,7 +111,7 @@ impl Domain {
     }
 
     /// With who serves its rings, which the XML leaves open where libvirt chooses.
-    fn served(&self, nic: &Nic) -> vtax_model::run::DomainNic {
+    fn served(&self, nic: &XmlNic) -> vtax_model::run::DomainNic {
         let vhost = nic.alias.as_ref().and_then(|alias| self.qemu.as_ref()?.has_vhost(alias));
         let taken = vhost.map(|vhost| Flavour::Backend(if vhost { Backend::Vhost } else { Backend::Userspace }));
         let mut facts = nic.facts.clone();
@@ -123,12 +123,12 @@ impl Domain {
 }
 
 /// A domain about which libvirt is asked.
-struct Asked<'a> {
+struct DomainQuery<'a> {
     virsh: &'a dyn Virsh,
     name: &'a str,
 }
 
-impl Asked<'_> {
+impl DomainQuery<'_> {
     fn described(&self) -> Result<Described, LibvirtError> {
         let text = self.virsh.ask(Question::Xml(self.name)).map_err(|refusal| self.refused(refusal))?;
         let domain = || self.name.to_owned();
@@ -140,8 +140,8 @@ impl Asked<'_> {
     }
 
     /// Not knowing the domain is an answer too.
-    fn refused(&self, refusal: Refusal) -> LibvirtError {
-        if !matches!(&refusal, Refusal::Said(text) if text.contains("failed to get domain")) {
+    fn refused(&self, refusal: VirshRefusal) -> LibvirtError {
+        if !matches!(&refusal, VirshRefusal::Said(text) if text.contains("failed to get domain")) {
             return LibvirtError::refused(self.name, refusal);
         }
         match self.virsh.ask(Question::Names) {
@@ -164,14 +164,14 @@ impl Asked<'_> {
     }
 
     /// The agent is asked last, and only if something isn't known yet: one that hangs takes its time.
-    fn leases(&self, nics: &[Nic]) -> (Vec<Lease>, Vec<(Source, String)>) {
+    fn leases(&self, nics: &[XmlNic]) -> (Vec<Lease>, Vec<(AddressSource, String)>) {
         let (mut found, mut silent) = (Vec::new(), Vec::new());
-        for source in [Source::Lease, Source::Arp, Source::Agent] {
-            if source == Source::Agent && !found.is_empty() && nics.len() < 2 {
+        for source in [AddressSource::Lease, AddressSource::Arp, AddressSource::Agent] {
+            if source == AddressSource::Agent && !found.is_empty() && nics.len() < 2 {
                 break;
             }
             let answer = self.virsh.ask(Question::Addresses(self.name, source)).map(|text| leases(&text));
-            let own = if source == Source::Arp { neighbours(&macs(nics)) } else { Vec::new() };
+            let own = if source == AddressSource::Arp { neighbours(&macs(nics)) } else { Vec::new() };
             match answer {
                 Ok(new) if !new.is_empty() => found.extend(new),
                 _ if !own.is_empty() => found.extend(own),
@@ -183,19 +183,19 @@ impl Asked<'_> {
     }
 }
 
-fn macs(nics: &[Nic]) -> Vec<&str> {
+fn macs(nics: &[XmlNic]) -> Vec<&str> {
     nics.iter().filter_map(|nic| nic.facts.mac.as_deref()).collect()
 }
 
-fn told(refusal: Refusal) -> String {
+fn told(refusal: VirshRefusal) -> String {
     match refusal {
-        Refusal::NoProgram(source) => source.to_string(),
-        Refusal::Said(text) => words(&text),
-        Refusal::Silent(patience) => format!("no answer in {patience:?}"),
+        VirshRefusal::NoProgram(source) => source.to_string(),
+        VirshRefusal::Said(text) => words(&text),
+        VirshRefusal::Silent(patience) => format!("no answer in {patience:?}"),
     }
 }
 
-impl Stage {
+impl ConnectedEnds {
     /// What runs the domains of libvirt's in which ends are.
     pub(crate) fn domain_machine(&self) -> Option<GuestMachine> {
         let tenant = self.tenants().next().map(|(_, _, tenant)| tenant)?;
@@ -217,7 +217,7 @@ impl Stage {
         notes
     }
 
-    fn tenants(&self) -> impl Iterator<Item = (Row, &Party, &Tenant)> {
+    fn tenants(&self) -> impl Iterator<Item = (Row, &ConnectedEnd, &MeasuredDomain)> {
         let parties =
             self.rows.iter().flat_map(|staged| staged.pairs.iter().flatten().map(|party| (staged.row, party)));
         parties.filter_map(|(row, party)| Some((row, party, party.tenant.as_deref()?)))

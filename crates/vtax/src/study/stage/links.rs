@@ -6,18 +6,18 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use super::{Party, Stage, StagedRow};
+use super::{ConnectedEnd, ConnectedEnds, ConnectedRow};
 use crate::study::runner::SampleError;
 
 /// How long an agent may take to describe its links. One that hangs is why the sample failed.
 const ANSWER: Duration = Duration::from_secs(3);
 
-impl Stage {
+impl ConnectedEnds {
     /// The error, with the links of these ends that carry no packets now. What can't be asked is left
     /// out: the error stands by itself.
-    pub(super) fn with_links(&self, error: SampleError, staged: &StagedRow) -> SampleError {
+    pub(super) fn with_links(&self, error: SampleError, staged: &ConnectedRow) -> SampleError {
         let SampleError::Cell { error, partial } = error else { return error };
-        let mut parties: Vec<&Party> = staged.pairs.iter().flatten().collect();
+        let mut parties: Vec<&ConnectedEnd> = staged.pairs.iter().flatten().collect();
         parties.sort_by_key(|party| (party.agent, party.address));
         parties.dedup_by_key(|party| (party.agent, party.address));
         let between = staged.pairs.iter().filter_map(|pair| self.down_between(pair));
@@ -30,7 +30,7 @@ impl Stage {
     }
 
     /// The first link that carries no packets of those that a lab has between these ends.
-    fn down_between(&self, [initiator, responder]: &[Party; 2]) -> Option<String> {
+    fn down_between(&self, [initiator, responder]: &[ConnectedEnd; 2]) -> Option<String> {
         let (from, to) = (initiator.place.as_ref()?, responder.place.as_ref()?);
         let lab = self.labs().iter().find(|lab| lab.blueprint().lab == from.lab && from.lab == to.lab)?;
         lab.check_links(&from.endpoint, &to.endpoint).err().map(|error| error.to_string())
@@ -38,7 +38,7 @@ impl Stage {
 
     /// The link by which a party is reached, if that carries no packets. A lab knows those of its hosts
     /// and zones.
-    fn down_at(&self, party: &Party) -> Option<String> {
+    fn down_at(&self, party: &ConnectedEnd) -> Option<String> {
         if party.place.is_some() && !party.in_guest() {
             return None;
         }

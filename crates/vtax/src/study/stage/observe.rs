@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use vtax_agent::measure::{MeasureError, Pair, Parallel, measure_watched};
+use vtax_agent::measure::{AgentPair, MeasureError, ParallelReports, measure_watched};
 use vtax_lab::guest::threads::Threads;
 use vtax_model::{
     guest::Accelerator,
@@ -24,7 +24,7 @@ use vtax_sys::{
     process::ProcessId,
 };
 
-use super::{Ground, Party, Stage, StagedRow, agents::ANSWER};
+use super::{ConnectedEnd, ConnectedEnds, ConnectedRow, EndsLab, agents::ANSWER};
 
 /// How far inside the edges is read: an order to start takes a moment to arrive, most of all in a
 /// guest that is emulated. At most a tenth of the measured time.
@@ -38,10 +38,10 @@ pub(super) struct Observed {
     clock: Option<ClockReading>,
 }
 
-impl Stage {
+impl ConnectedEnds {
     /// The guests of the run's own lab, and libvirt's domains on this machine, in which a row's ends
     /// are, each once.
-    pub(super) fn observed(&self, staged: &StagedRow) -> Vec<Observed> {
+    pub(super) fn observed(&self, staged: &ConnectedRow) -> Vec<Observed> {
         let mut observed: Vec<Observed> = Vec::new();
         for party in staged.pairs.iter().flatten() {
             let Some((name, process, accel)) = self.qemu(party).or_else(|| libvirts(party)) else { continue };
@@ -53,15 +53,15 @@ impl Stage {
     }
 
     /// One that isn't there any more can't take the sample either, and that says why.
-    fn qemu(&self, party: &Party) -> Option<(String, ProcessId, Accelerator)> {
-        let Ground::Built(lab) = &self.ground else { return None };
+    fn qemu(&self, party: &ConnectedEnd) -> Option<(String, ProcessId, Accelerator)> {
+        let EndsLab::Built(lab) = &self.ground else { return None };
         let name = &party.place.as_ref().filter(|_| party.in_guest())?.endpoint.name;
         let qemu = lab.guest(name).ok()?;
         Some((name.to_string(), qemu.process(), qemu.launch().accel))
     }
 
     /// Of the party's machine, beside ours. Before a sample, for it takes some exchanges.
-    fn clock(&self, party: &Party) -> Option<ClockReading> {
+    fn clock(&self, party: &ConnectedEnd) -> Option<ClockReading> {
         let offset = self.agents.get(party).link.clock_offset(ANSWER).ok()?;
         let at_ns = now_ns();
         let ahead = i128::from(offset.theirs(at_ns)) - i128::from(at_ns);
@@ -74,17 +74,17 @@ impl Stage {
     }
 }
 
-fn libvirts(party: &Party) -> Option<(String, ProcessId, Accelerator)> {
+fn libvirts(party: &ConnectedEnd) -> Option<(String, ProcessId, Accelerator)> {
     let tenant = party.tenant.as_ref()?;
     Some((tenant.record.name.clone(), tenant.process?, tenant.record.accel))
 }
 
 /// Takes a sample, and what its guests cost meanwhile.
 pub(super) fn measure(
-    pairs: &[Pair<'_>],
+    pairs: &[AgentPair<'_>],
     spec: &TestSpec,
     guests: &[Observed],
-) -> Result<(Parallel, Option<HostCpu>), MeasureError> {
+) -> Result<(ParallelReports, Option<HostCpu>), MeasureError> {
     if guests.is_empty() {
         return Ok((measure_watched(pairs, |_| ())?, None));
     }

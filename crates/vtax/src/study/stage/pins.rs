@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs};
 
 use anyhow::anyhow;
 use vtax_host::{
-    inspect::Tree,
+    inspect::SystemRoot,
     pin::{Machine, PinWish, pin_plan},
 };
 use vtax_model::{
@@ -17,10 +17,10 @@ use vtax_model::{
     workload::TestKind,
 };
 
-use super::{Party, Stage, StagedRow, agents::Agents};
+use super::{ConnectedEnd, ConnectedEnds, ConnectedRow, agents::Agents};
 use crate::exit::{Blamed, Stop};
 
-impl Stage {
+impl ConnectedEnds {
     /// Pins all ends. All rows get as many CPUs, so that they can be compared.
     pub(crate) fn place(&mut self, study: &Study, pins: &Pins) -> Result<Placement, Stop> {
         let here = Here::read();
@@ -43,11 +43,11 @@ impl Stage {
     /// rows share it or none, for else they couldn't be compared.
     fn cpu_for_both(&self, machine: &Machine, pins: &Pins) -> Option<u32> {
         let automatic = pins.policy == Pinning::Auto && pins.responder.is_none();
-        let free = |party: &Party| {
+        let free = |party: &ConnectedEnd| {
             let agent = self.agents.get(party);
             agent.is_here() && agent.facts.environment.hypervisor != "none"
         };
-        let of_host = |party: &Party| free(party) && party.vcpus.is_none() && party.pin.is_none();
+        let of_host = |party: &ConnectedEnd| free(party) && party.vcpus.is_none() && party.pin.is_none();
         let all = self.rows.iter().flat_map(|staged| staged.pairs.iter().flatten()).all(of_host);
         let one = PinWish { initiator: Some(1), ..PinWish::default() };
         (automatic && all).then(|| pin_plan(machine, &one).initiator.first().copied()).flatten()
@@ -87,7 +87,7 @@ struct Here {
 impl Here {
     fn read() -> Here {
         let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        Here { boot_id: boot_id.trim().to_owned(), machine: Machine::read(&Tree::live()) }
+        Here { boot_id: boot_id.trim().to_owned(), machine: Machine::read(&SystemRoot::live()) }
     }
 }
 
@@ -103,7 +103,7 @@ type Together = BTreeMap<String, Vec<[usize; 2]>>;
 
 impl Plan<'_> {
     /// The wishes that a machine has no room for, as sentences.
-    fn pin(&self, staged: &mut StagedRow) -> Result<Vec<String>, Stop> {
+    fn pin(&self, staged: &mut ConnectedRow) -> Result<Vec<String>, Stop> {
         let mut automatic = Together::new();
         for pair in 0..staged.pairs.len() {
             let shared = self.ground(&staged.pairs[pair][0]).0 == self.ground(&staged.pairs[pair][1]).0;
@@ -125,7 +125,7 @@ impl Plan<'_> {
 
     /// The machine whose CPUs an end has, and the name that no other has: of a guest of the run's own
     /// the one that it is on.
-    fn ground(&self, party: &Party) -> (&str, &Machine) {
+    fn ground(&self, party: &ConnectedEnd) -> (&str, &Machine) {
         match &party.vcpus {
             Some(_) => (&self.here.boot_id, &self.here.machine),
             None => {
@@ -136,7 +136,7 @@ impl Plan<'_> {
     }
 
     /// Gives an end its CPUs. In a guest they are its vCPUs', and its threads get some of those.
-    fn settle(&self, party: &mut Party, cpus: Vec<u32>) {
+    fn settle(&self, party: &mut ConnectedEnd, cpus: Vec<u32>) {
         let inside = if cpus.is_empty() { Vec::new() } else { self.inside(party) };
         match &mut party.vcpus {
             Some(vcpus) => {
@@ -147,7 +147,7 @@ impl Plan<'_> {
         }
     }
 
-    fn inside(&self, party: &Party) -> Vec<u32> {
+    fn inside(&self, party: &ConnectedEnd) -> Vec<u32> {
         let machine = &self.agents.get(party).facts.machine;
         let wish = PinWish { initiator: Some(self.threads(machine)), ..PinWish::default() };
         pin_plan(machine, &wish).initiator
@@ -155,7 +155,7 @@ impl Plan<'_> {
 
     /// What was asked for one end: its own wish, else the run's. Of one list for two ends on one
     /// machine each has a half.
-    fn asked(&self, party: &Party, end: usize, shared: bool) -> Pinning {
+    fn asked(&self, party: &ConnectedEnd, end: usize, shared: bool) -> Pinning {
         let own = self.pins.responder.clone().filter(|_| end == 1);
         match (party.pin.clone().or(own), &self.pins.policy) {
             (Some(own), _) => own,
@@ -167,7 +167,7 @@ impl Plan<'_> {
         }
     }
 
-    fn choose(&self, staged: &mut StagedRow, together: &[[usize; 2]]) -> Vec<String> {
+    fn choose(&self, staged: &mut ConnectedRow, together: &[[usize; 2]]) -> Vec<String> {
         let Some([pair, end]) = together.first() else { return Vec::new() };
         let first = &staged.pairs[*pair][*end];
         let machine = self.ground(first).1;
@@ -222,7 +222,7 @@ fn share(cpus: &[u32], nth: usize, count: usize) -> Vec<u32> {
     }
 }
 
-fn check(cpus: &[u32], party: &Party, machine: &Machine) -> Result<(), Stop> {
+fn check(cpus: &[u32], party: &ConnectedEnd, machine: &Machine) -> Result<(), Stop> {
     let usable: Vec<u32> = machine.cpus.iter().filter(|cpu| cpu.allowed).map(|cpu| cpu.number).collect();
     match cpus.iter().find(|cpu| !usable.contains(cpu)) {
         Some(missing) => {

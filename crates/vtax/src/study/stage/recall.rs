@@ -3,14 +3,14 @@
 use anyhow::anyhow;
 use vtax_model::run::{EndRecord, Environment, RowEnds, RunHeader};
 
-use super::{Ground, Party, Stage};
+use super::{ConnectedEnd, ConnectedEnds, EndsLab};
 use crate::study::session::same_machine;
 
-impl Stage {
+impl ConnectedEnds {
     /// Takes the ends' CPUs from the run's plan, if these are the ends that it was begun with.
     pub(crate) fn recall(&mut self, header: &RunHeader) -> anyhow::Result<()> {
         self.shared_cpu = header.placement.path;
-        let standing = matches!(self.ground, Ground::Standing(_));
+        let standing = matches!(self.ground, EndsLab::Standing(_));
         for staged in &mut self.rows {
             let of_row = |ends: &&RowEnds| ends.method == staged.row && ends.mtu == staged.mtu;
             let Some(then) = header.ends.iter().find(of_row).filter(|then| then.pairs.len() == staged.pairs.len())
@@ -30,7 +30,12 @@ impl Stage {
     }
 }
 
-fn same_end(header: &RunHeader, now: &Party, then: &EndRecord, elsewhere: Option<&Environment>) -> anyhow::Result<()> {
+fn same_end(
+    header: &RunHeader,
+    now: &ConnectedEnd,
+    then: &EndRecord,
+    elsewhere: Option<&Environment>,
+) -> anyhow::Result<()> {
     if now.name != then.name || now.address.to_string() != then.address {
         let (was, name, address) = (format!("{} at {}", then.name, then.address), &now.name, now.address);
         return Err(other(header, &format!("the end {was}, which is {name} at {address} now")));

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
-use vtax_lab::{Endpoint as LabEndpoint, Lab, World};
+use vtax_lab::{Lab, LabEndpoint, World};
 use vtax_model::{
     endpoint::{Control, End, Endpoint, NoPairs, pairs},
     method::DomainKind,
@@ -18,7 +18,7 @@ use vtax_model::{
 };
 
 use super::{
-    Ground, Party, Place, Stage, StagedRow,
+    ConnectedEnd, ConnectedEnds, ConnectedRow, EndsLab, Place,
     agents::{ANSWER, Agent},
     guests,
     libvirt::Domain,
@@ -54,7 +54,7 @@ pub(crate) fn row_pairs<'a>(
 }
 
 /// Endpoints as they are being connected.
-pub(crate) struct Standing<'a> {
+pub(crate) struct StandingEnds<'a> {
     /// Only if one of them is in a lab.
     world: Option<&'a World>,
     program: &'a Path,
@@ -67,10 +67,10 @@ pub(crate) struct Standing<'a> {
     domains: BTreeMap<String, Domain>,
 }
 
-impl<'a> Standing<'a> {
-    pub(crate) fn new(world: Option<&'a World>, program: &'a Path) -> Standing<'a> {
+impl<'a> StandingEnds<'a> {
+    pub(crate) fn new(world: Option<&'a World>, program: &'a Path) -> StandingEnds<'a> {
         let (labs, agents, by_control, domains) = Default::default();
-        Standing { world, program, labs, agents, by_control, domains }
+        StandingEnds { world, program, labs, agents, by_control, domains }
     }
 
     /// Gives responders without any initiator theirs: a zone whoever is at the other end of its
@@ -101,16 +101,16 @@ impl<'a> Standing<'a> {
     }
 
     /// Starts the agents and finds out how the ends reach each other.
-    pub(crate) fn stage(mut self, rows: &[RowPairs<'_>], directory: &Path) -> Result<Stage, Stop> {
+    pub(crate) fn stage(mut self, rows: &[RowPairs<'_>], directory: &Path) -> Result<ConnectedEnds, Stop> {
         let mut staged = Vec::new();
         for RowPairs { row, mtu, pairs } in rows {
             let pairs = pairs.iter().map(|pair| self.pair(*pair)).collect::<Result<_, _>>()?;
-            staged.push(StagedRow { row: *row, mtu: *mtu, pairs });
+            staged.push(ConnectedRow { row: *row, mtu: *mtu, pairs });
         }
-        Ok(Stage::new(Ground::Standing(self.labs), self.agents, staged, directory))
+        Ok(ConnectedEnds::new(EndsLab::Standing(self.labs), self.agents, staged, directory))
     }
 
-    fn pair(&mut self, ends: [&Endpoint; 2]) -> Result<[Party; 2], Stop> {
+    fn pair(&mut self, ends: [&Endpoint; 2]) -> Result<[ConnectedEnd; 2], Stop> {
         let places = self.places(ends)?;
         let agents = [self.agent(ends[0], places[0].as_ref())?, self.agent(ends[1], places[1].as_ref())?];
         let known = |end: usize| {
@@ -135,10 +135,10 @@ impl<'a> Standing<'a> {
         agent: usize,
         place: Option<Place>,
         (address, peer): (IpAddr, IpAddr),
-    ) -> Result<Party, Stop> {
+    ) -> Result<ConnectedEnd, Stop> {
         let route = self.route(agent, address, peer)?;
         let tenant = self.domain(&endpoint.control).map(|domain| Box::new(domain.at(address)));
-        Ok(Party {
+        Ok(ConnectedEnd {
             agent,
             name: endpoint.control.to_string(),
             address,

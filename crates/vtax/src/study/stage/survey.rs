@@ -9,13 +9,13 @@ use vtax_model::{
     workload::{Transport, Workload},
 };
 
-use super::{Ground, Party, Stage};
+use super::{ConnectedEnd, ConnectedEnds, EndsLab};
 use crate::exit::Stop;
 
 /// Bytes by which the header of IPv6 is longer than that of IPv4.
 const IPV6_MORE: u32 = 20;
 
-impl Stage {
+impl ConnectedEnds {
     /// What the packets of each pair go through, at each MTU of the study.
     pub(crate) fn paths(&mut self, study: &Study) -> anyhow::Result<Vec<PathRecord>> {
         let mut paths = Vec::new();
@@ -31,7 +31,7 @@ impl Stage {
     }
 
     /// Two ends in one lab know every link between them; others know the one by which they send.
-    fn hops(&self, [initiator, responder]: &[Party; 2]) -> anyhow::Result<Vec<Hop>> {
+    fn hops(&self, [initiator, responder]: &[ConnectedEnd; 2]) -> anyhow::Result<Vec<Hop>> {
         if let (Some(from), Some(to)) = (&initiator.place, &responder.place)
             && from.lab == to.lab
         {
@@ -43,7 +43,8 @@ impl Stage {
         }
         // Of one stack, the loopback is one link and not two.
         let looped = [initiator, responder].iter().all(|end| end.route.first().is_some_and(|link| link.link == "lo"));
-        let outside = |party: &Party| party.tenant.as_ref().map(|tenant| tenant.links.clone()).unwrap_or_default();
+        let outside =
+            |party: &ConnectedEnd| party.tenant.as_ref().map(|tenant| tenant.links.clone()).unwrap_or_default();
         let of_libvirt = |hop: &Hop| outside(initiator).contains(hop) || outside(responder).contains(hop);
         let back = responder.route.iter().rev().filter(|_| !looped).cloned();
         let out = initiator.route.iter().cloned().chain(outside(initiator));
@@ -69,7 +70,7 @@ impl Stage {
 
     /// Whether the cells of the study can be measured between these ends, before any is.
     pub(crate) fn check(&self, study: &Study) -> Result<(), Stop> {
-        if matches!(self.ground, Ground::Built(_)) {
+        if matches!(self.ground, EndsLab::Built(_)) {
             return Ok(());
         }
         for cell in &study.cells {
@@ -83,7 +84,7 @@ impl Stage {
         Ok(())
     }
 
-    fn check_transport(&self, [initiator, responder]: &[Party; 2], transport: Transport) -> Result<(), Stop> {
+    fn check_transport(&self, [initiator, responder]: &[ConnectedEnd; 2], transport: Transport) -> Result<(), Stop> {
         let apart = !self.agents.one_machine(initiator, responder);
         let (from, to) = (&initiator.name, &responder.name);
         match transport {
@@ -125,13 +126,13 @@ fn mtus(study: &Study) -> Vec<Mtu> {
 }
 
 /// The loopback link has 65,536, one more than an IPv4 packet.
-fn link_mtu(party: &Party) -> Option<Mtu> {
+fn link_mtu(party: &ConnectedEnd) -> Option<Mtu> {
     let link = party.route.first()?;
     Mtu::try_from(i64::from(link.mtu).min(i64::from(Mtu::MAX.get()))).ok()
 }
 
 /// A link that doesn't tell its MTU is taken at the user's word.
-fn check_mtu(party: &Party, overhead: u32, wanted: Mtu) -> Result<(), Stop> {
+fn check_mtu(party: &ConnectedEnd, overhead: u32, wanted: Mtu) -> Result<(), Stop> {
     let (Some(found), Some(link)) = (link_mtu(party), party.route.first()) else { return Ok(()) };
     if found == wanted || Ok(found) == wanted.less(overhead) {
         return Ok(());
@@ -145,13 +146,13 @@ fn check_mtu(party: &Party, overhead: u32, wanted: Mtu) -> Result<(), Stop> {
 }
 
 /// The kind of the guest's NIC, if one of the ends is a guest.
-fn backend(pair: &[Party; 2]) -> Option<Flavour> {
-    let of_lab = |party: &Party| party.place.as_ref()?.endpoint.flavour;
-    let of_libvirt = |party: &Party| party.tenant.as_ref()?.record.nic.as_ref()?.backend;
+fn backend(pair: &[ConnectedEnd; 2]) -> Option<Flavour> {
+    let of_lab = |party: &ConnectedEnd| party.place.as_ref()?.endpoint.flavour;
+    let of_libvirt = |party: &ConnectedEnd| party.tenant.as_ref()?.record.nic.as_ref()?.backend;
     pair.iter().find_map(|party| of_lab(party).or_else(|| of_libvirt(party)))
 }
 
-fn hop(hop: vtax_lab::Hop) -> Hop {
+fn hop(hop: vtax_lab::LabHop) -> Hop {
     Hop {
         domain: hop.place.namespace.to_string(),
         link: hop.place.link.to_string(),
@@ -168,7 +169,7 @@ fn hop(hop: vtax_lab::Hop) -> Hop {
 mod tests {
     use super::*;
 
-    fn party(mtu: Option<u32>) -> Party {
+    fn party(mtu: Option<u32>) -> ConnectedEnd {
         let link = mtu.map(|mtu| Hop {
             domain: "vm1".into(),
             link: "eth1".into(),
@@ -179,7 +180,7 @@ mod tests {
             rx_queues: 1,
             nic: Default::default(),
         });
-        Party {
+        ConnectedEnd {
             agent: 0,
             name: "ssh:vm1".into(),
             address: "192.0.2.1".parse().expect("an address"),

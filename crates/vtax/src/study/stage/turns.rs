@@ -5,16 +5,16 @@
 
 use std::mem;
 
-use vtax_agent::measure::{Pair, Parallel, measure_all};
+use vtax_agent::measure::{AgentPair, ParallelReports, measure_all};
 use vtax_model::{run::Figures, study::Row, workload::TestSpec};
 
-use super::{Stage, StagedRow, blame};
+use super::{ConnectedEnds, ConnectedRow, blame};
 use crate::study::{
     runner::{BrokenTurns, SampleError},
     timetable::Timetable,
 };
 
-impl Stage {
+impl ConnectedEnds {
     /// A sample of each row; see [`Sampler::take_turns`](crate::study::runner::Sampler::take_turns).
     pub(super) fn turns(
         &mut self,
@@ -28,14 +28,14 @@ impl Stage {
         self.figures_of_turns(rows, taken?)
     }
 
-    fn measure_turns(&self, rows: &[(Row, TestSpec)], timetable: &Timetable) -> Result<Parallel, BrokenTurns> {
+    fn measure_turns(&self, rows: &[(Row, TestSpec)], timetable: &Timetable) -> Result<ParallelReports, BrokenTurns> {
         let staged = self.staged_rows(rows)?;
-        let pair = |(index, staged): (usize, &&StagedRow)| {
+        let pair = |(index, staged): (usize, &&ConnectedRow)| {
             let mut pair = self.pair(&staged.pairs[0], &timetable.spec(&rows[index].1));
             pair.order.turns = Some(timetable.turns(index));
             pair
         };
-        let pairs: Vec<Pair<'_>> = staged.iter().enumerate().map(pair).collect();
+        let pairs: Vec<AgentPair<'_>> = staged.iter().enumerate().map(pair).collect();
         measure_all(&pairs).map_err(|error| {
             let index = error.pair;
             BrokenTurns { index, error: self.with_links(self.explain(blame(error)), staged[index]) }
@@ -43,7 +43,7 @@ impl Stage {
     }
 
     /// The first that has no ends, or whose guest can't have the MTU, is told.
-    fn staged_rows(&self, rows: &[(Row, TestSpec)]) -> Result<Vec<&StagedRow>, BrokenTurns> {
+    fn staged_rows(&self, rows: &[(Row, TestSpec)]) -> Result<Vec<&ConnectedRow>, BrokenTurns> {
         let find = |(index, (row, _)): (usize, &(Row, TestSpec))| {
             let broken = |error| BrokenTurns { index, error };
             let staged = self.staged(*row, self.mtu).map_err(|error| broken(SampleError::run(error)))?;
@@ -57,12 +57,12 @@ impl Stage {
         rows.iter().enumerate().map(find).collect()
     }
 
-    fn figures_of_turns(&self, rows: &[(Row, TestSpec)], taken: Parallel) -> Result<Vec<Figures>, BrokenTurns> {
+    fn figures_of_turns(&self, rows: &[(Row, TestSpec)], taken: ParallelReports) -> Result<Vec<Figures>, BrokenTurns> {
         let staged = self.staged_rows(rows)?;
         let skew = taken.skew;
         let figures = |(index, reports): (usize, _)| {
             let (staged, (_, spec)) = (staged[index], &rows[index]);
-            let one = Parallel { reports: vec![reports], skew };
+            let one = ParallelReports { reports: vec![reports], skew };
             let figures = self.figures(staged, spec, &one);
             match figures.is_empty(spec.workload.kind()) {
                 true => {

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use anyhow::anyhow;
-use vtax_lab::{Endpoint, Lab, LabState, LabSummary, World, list};
+use vtax_lab::{Lab, LabEndpoint, LabState, LabSummary, World, list};
 use vtax_model::{method::DomainKind, topology::Name};
 
 use crate::exit::{Blamed, Stop};
@@ -47,8 +47,8 @@ fn there_is<'a>(names: impl Iterator<Item = &'a Name>) -> String {
 }
 
 /// What of a lab goes by this name: a zone or guest once, a host once for each of its wires.
-pub(super) fn candidates(lab: &Lab, domain: &Name, address: Option<IpAddr>) -> Result<Vec<Endpoint>, Stop> {
-    let named: Vec<&Endpoint> = lab.endpoints().iter().filter(|endpoint| endpoint.name == *domain).collect();
+pub(super) fn candidates(lab: &Lab, domain: &Name, address: Option<IpAddr>) -> Result<Vec<LabEndpoint>, Stop> {
+    let named: Vec<&LabEndpoint> = lab.endpoints().iter().filter(|endpoint| endpoint.name == *domain).collect();
     let name = &lab.blueprint().lab;
     if named.is_empty() {
         let mut names: Vec<&Name> = lab.endpoints().iter().map(|endpoint| &endpoint.name).collect();
@@ -58,8 +58,8 @@ pub(super) fn candidates(lab: &Lab, domain: &Name, address: Option<IpAddr>) -> R
             "the lab `{name}` has no zone, host or guest `{domain}` that could measure; {there_is}"
         )));
     }
-    let fits = |endpoint: &&&Endpoint| address.is_none_or(|address| address == endpoint.address);
-    let fitting: Vec<Endpoint> = named.iter().filter(fits).copied().cloned().collect();
+    let fits = |endpoint: &&&LabEndpoint| address.is_none_or(|address| address == endpoint.address);
+    let fitting: Vec<LabEndpoint> = named.iter().filter(fits).copied().cloned().collect();
     if fitting.is_empty() {
         let addresses: Vec<String> = named.iter().map(|endpoint| endpoint.address.to_string()).collect();
         let (address, addresses) =
@@ -70,14 +70,14 @@ pub(super) fn candidates(lab: &Lab, domain: &Name, address: Option<IpAddr>) -> R
 }
 
 /// Of two ends in one lab those that a wire joins, and rather one wire than two.
-pub(super) fn joined(lab: &Lab, ones: &[Endpoint], others: &[Endpoint]) -> Result<[Endpoint; 2], Stop> {
+pub(super) fn joined(lab: &Lab, ones: &[LabEndpoint], others: &[LabEndpoint]) -> Result<[LabEndpoint; 2], Stop> {
     let pairs = ones.iter().flat_map(|one| others.iter().map(move |other| (one, other)));
     let mut joined: Vec<_> = pairs.filter(|(one, other)| lab.blueprint().path(one, other).is_some()).collect();
     joined.sort_by_key(|(one, other)| one.wire != other.wire);
     match joined.first() {
         Some((one, other)) => Ok([(*one).clone(), (*other).clone()]),
         None => {
-            let name = |ends: &[Endpoint]| ends.first().map(|end| end.name.to_string()).unwrap_or_default();
+            let name = |ends: &[LabEndpoint]| ends.first().map(|end| end.name.to_string()).unwrap_or_default();
             let (one, other, lab) = (name(ones), name(others), &lab.blueprint().lab);
             Err(Stop::input(anyhow!("no wire of the lab `{lab}` joins `{one}` and `{other}`")))
         }
@@ -85,9 +85,9 @@ pub(super) fn joined(lab: &Lab, ones: &[Endpoint], others: &[Endpoint]) -> Resul
 }
 
 /// Who is at the other end of an endpoint's wire: rather the host there than a zone.
-pub(super) fn counterpart(lab: &Lab, of: &Endpoint) -> Result<Name, Stop> {
-    let across = |other: &&Endpoint| other.wire == of.wire && other.host != of.host;
-    let mut across: Vec<&Endpoint> = lab.endpoints().iter().filter(across).collect();
+pub(super) fn counterpart(lab: &Lab, of: &LabEndpoint) -> Result<Name, Stop> {
+    let across = |other: &&LabEndpoint| other.wire == of.wire && other.host != of.host;
+    let mut across: Vec<&LabEndpoint> = lab.endpoints().iter().filter(across).collect();
     across.sort_by_key(|other| other.kind != DomainKind::Primary);
     let (name, wire, lab) = (&of.name, &of.wire, &lab.blueprint().lab);
     across.first().map(|other| other.name.clone()).ok_or_else(|| {

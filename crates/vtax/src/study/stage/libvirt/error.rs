@@ -3,7 +3,7 @@
 use std::{io, time::Duration};
 
 use super::{
-    virsh::{Refusal, Source, words},
+    virsh::{AddressSource, VirshRefusal, words},
     xml::XmlError,
 };
 use crate::exit::Stop;
@@ -31,18 +31,18 @@ pub(super) enum LibvirtError {
         "libvirt:{domain}: libvirt knows no address of it ({}); give its `address` (--to-address, --from-address), or name its system as ssh:HOST",
         asked(sources)
     )]
-    NoAddress { domain: String, sources: Vec<(Source, String)> },
+    NoAddress { domain: String, sources: Vec<(AddressSource, String)> },
     #[error("libvirt:{domain}: {source}; see virsh dumpxml '{domain}'")]
     Xml { domain: String, source: XmlError },
 }
 
 impl LibvirtError {
-    pub(super) fn refused(domain: &str, refusal: Refusal) -> LibvirtError {
+    pub(super) fn refused(domain: &str, refusal: VirshRefusal) -> LibvirtError {
         let domain = domain.to_owned();
         match refusal {
-            Refusal::NoProgram(source) => LibvirtError::NoVirsh { domain, source },
-            Refusal::Said(text) => LibvirtError::Refused { domain, words: words(&text) },
-            Refusal::Silent(deadline) => LibvirtError::Silent { domain, deadline },
+            VirshRefusal::NoProgram(source) => LibvirtError::NoVirsh { domain, source },
+            VirshRefusal::Said(text) => LibvirtError::Refused { domain, words: words(&text) },
+            VirshRefusal::Silent(deadline) => LibvirtError::Silent { domain, deadline },
         }
     }
 }
@@ -80,7 +80,7 @@ fn mend(state: &str, domain: &str) -> String {
 }
 
 /// `lease: none; arp: none; agent: QEMU guest agent is not configured`
-fn asked(sources: &[(Source, String)]) -> String {
+fn asked(sources: &[(AddressSource, String)]) -> String {
     let texts: Vec<String> = sources.iter().map(|(source, why)| format!("{}: {why}", source.name())).collect();
     texts.join("; ")
 }

@@ -27,28 +27,28 @@ fn neighbour(line: &str) -> Option<Lease> {
 
 /// QEMU, as libvirt started it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Qemu {
+pub(super) struct LibvirtQemu {
     pub(super) process: ProcessId,
     arguments: Vec<String>,
 }
 
-impl Qemu {
+impl LibvirtQemu {
     /// The process that has this UUID in its command line, which everybody may read; libvirt's own
     /// files with its number only root.
-    pub(super) fn find(uuid: &str) -> Option<Qemu> {
+    pub(super) fn find(uuid: &str) -> Option<LibvirtQemu> {
         let entries = fs::read_dir("/proc").ok()?.flatten();
-        let mut all = entries.filter_map(|entry| Qemu::read(&entry.path()));
+        let mut all = entries.filter_map(|entry| LibvirtQemu::read(&entry.path()));
         // Between the two readings of a process its number may have gone to another.
         all.find(|qemu| qemu.is(uuid) && qemu.process.exists())
     }
 
     /// None of what isn't a process, or ends while it is read.
-    fn read(folder: &Path) -> Option<Qemu> {
+    fn read(folder: &Path) -> Option<LibvirtQemu> {
         let pid = folder.file_name()?.to_str()?.parse().ok()?;
         let process = ProcessId::of(Pid(pid)).ok()?;
         let line = fs::read(folder.join("cmdline")).ok()?;
         let arguments = line.split(|byte| *byte == 0).map(|argument| String::from_utf8_lossy(argument).into_owned());
-        Some(Qemu { process, arguments: arguments.collect() })
+        Some(LibvirtQemu { process, arguments: arguments.collect() })
     }
 
     fn is(&self, uuid: &str) -> bool {
@@ -94,9 +94,9 @@ mod tests {
 
     use super::*;
 
-    fn qemu(arguments: &[&str]) -> Qemu {
+    fn qemu(arguments: &[&str]) -> LibvirtQemu {
         let process = ProcessId::of(Pid::own()).expect("this process");
-        Qemu { process, arguments: arguments.iter().map(|argument| (*argument).to_owned()).collect() }
+        LibvirtQemu { process, arguments: arguments.iter().map(|argument| (*argument).to_owned()).collect() }
     }
 
     #[test]
@@ -136,9 +136,9 @@ mod tests {
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("what the child says");
         assert_eq!(line, "runs\n");
-        let found = Qemu::find(uuid).map(|qemu| (qemu.process.pid.0, qemu.shares_our_links()));
+        let found = LibvirtQemu::find(uuid).map(|qemu| (qemu.process.pid.0, qemu.shares_our_links()));
         child.kill().and_then(|()| child.wait()).expect("our own child");
         assert_eq!(found, Some((child.id(), true)));
-        assert_eq!(Qemu::find(uuid), None);
+        assert_eq!(LibvirtQemu::find(uuid), None);
     }
 }

@@ -14,7 +14,7 @@ struct Fake {
     xml: String,
     state: &'static str,
     addresses: [Result<&'static str, &'static str>; 3],
-    asked: RefCell<Vec<Source>>,
+    asked: RefCell<Vec<AddressSource>>,
 }
 
 impl Fake {
@@ -25,8 +25,8 @@ impl Fake {
 }
 
 impl Virsh for Fake {
-    fn ask(&self, question: Question<'_>) -> Result<String, Refusal> {
-        let said = |text: &str| Err(Refusal::Said(text.to_owned()));
+    fn ask(&self, question: Question<'_>) -> Result<String, VirshRefusal> {
+        let said = |text: &str| Err(VirshRefusal::Said(text.to_owned()));
         match question {
             Question::Names => Ok(format!("{}\nother\n\n", self.name)),
             Question::Xml(name) if name == self.name || name == "7" => Ok(self.xml.clone()),
@@ -42,10 +42,10 @@ impl Virsh for Fake {
 }
 
 /// A libvirt that is like this to every question.
-struct Deaf(fn() -> Refusal);
+struct Deaf(fn() -> VirshRefusal);
 
 impl Virsh for Deaf {
-    fn ask(&self, _: Question<'_>) -> Result<String, Refusal> {
+    fn ask(&self, _: Question<'_>) -> Result<String, VirshRefusal> {
         Err((self.0)())
     }
 }
@@ -71,13 +71,13 @@ fn what_keeps_a_domain_from_being_an_end_is_named_with_a_remedy() {
         refused(&Fake { state: "shut off\n", ..Fake::of("db", VHOST) }, "db"),
         refused(&Fake { state: "paused\n", ..Fake::of("db", VHOST) }, "db"),
         refused(&Fake::of("db", "<domain type='kvm'>"), "db"),
-        refused(&Deaf(|| Refusal::NoProgram(io::ErrorKind::NotFound.into())), "db"),
-        refused(&Deaf(|| Refusal::Silent(Duration::from_secs(20))), "db"),
+        refused(&Deaf(|| VirshRefusal::NoProgram(io::ErrorKind::NotFound.into())), "db"),
+        refused(&Deaf(|| VirshRefusal::Silent(Duration::from_secs(20))), "db"),
         refused(
             &Deaf(|| {
                 let text = "error: failed to connect to the hypervisor\nerror: Failed to connect socket to \
                     '/var/run/libvirt/libvirt-sock-ro': No such file or directory\n";
-                Refusal::Said(text.to_owned())
+                VirshRefusal::Said(text.to_owned())
             }),
             "db",
         ),
@@ -113,7 +113,7 @@ fn a_guest_s_agent_is_asked_only_if_something_is_unknown() {
     let real = "vnet0 52:54:00:11:22:33 ipv4 192.0.2.2/24\n";
     let known = Fake { addresses: [Ok(real), Ok(""), Ok("")], ..Fake::of("web server.v1", REAL) };
     Domain::of(&known, "web server.v1").expect("it is there");
-    assert_eq!(*known.asked.borrow(), [Source::Lease, Source::Arp]);
+    assert_eq!(*known.asked.borrow(), [AddressSource::Lease, AddressSource::Arp]);
     let several = Fake { addresses: [Ok(ONE), Ok(""), Ok("")], ..Fake::of("db", VHOST) };
     Domain::of(&several, "db").expect("it is there");
     assert_eq!(several.asked.borrow().len(), 3);

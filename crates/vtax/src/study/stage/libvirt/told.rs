@@ -8,10 +8,10 @@ use vtax_model::{
     study::Row,
 };
 
-use super::Tenant;
+use super::MeasuredDomain;
 
 /// What a domain is and what isn't known of it, a sentence each.
-pub(super) fn notes(row: Row, tenant: &Tenant) -> Vec<String> {
+pub(super) fn notes(row: Row, tenant: &MeasuredDomain) -> Vec<String> {
     let record = &tenant.record;
     let name = &record.name;
     let nic = record.nic.as_ref();
@@ -34,7 +34,7 @@ pub(super) fn notes(row: Row, tenant: &Tenant) -> Vec<String> {
 }
 
 /// A wrong label is a wrong figure.
-pub(super) fn wrong_label(row: Row, end: &str, tenant: &Tenant) -> Option<String> {
+pub(super) fn wrong_label(row: Row, end: &str, tenant: &MeasuredDomain) -> Option<String> {
     let nic = tenant.record.nic.as_ref()?;
     (nic.is_as(row) == Some(false)).then(|| {
         let label = nic.label().unwrap_or_else(|| "of a method that vtax has no word for".to_owned());

@@ -30,14 +30,14 @@ pub(super) enum Question<'a> {
     /// A domain's state, a word.
     State(&'a str),
     /// A domain's addresses, a line each.
-    Addresses(&'a str, Source),
+    Addresses(&'a str, AddressSource),
     /// The versions of libvirt and QEMU.
     Versions,
 }
 
 /// Who knows a domain's addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum AddressSource {
     /// The DHCP server of libvirt's own networks.
     Lease,
     /// The host's neighbours.
@@ -46,13 +46,13 @@ pub(super) enum Source {
     Agent,
 }
 
-impl Source {
+impl AddressSource {
     /// As virsh and its users call it.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Source::Lease => "lease",
-            Source::Arp => "arp",
-            Source::Agent => "agent",
+            AddressSource::Lease => "lease",
+            AddressSource::Arp => "arp",
+            AddressSource::Agent => "agent",
         }
     }
 }
@@ -60,7 +60,7 @@ impl Source {
 impl Question<'_> {
     /// virsh's. A name comes after `--`, or one that begins with `-` would be an option.
     fn arguments(&self) -> Vec<&str> {
-        let read_only = !matches!(self, Question::Addresses(_, Source::Agent));
+        let read_only = !matches!(self, Question::Addresses(_, AddressSource::Agent));
         let mut arguments = vec!["-q"];
         // libvirt lets nobody speak to a guest's agent who may not write, whatever is said.
         arguments.extend(read_only.then_some("--readonly"));
@@ -83,12 +83,12 @@ pub(super) trait Virsh {
     ///
     /// # Errors
     /// It couldn't be asked, or had no answer.
-    fn ask(&self, question: Question<'_>) -> Result<String, Refusal>;
+    fn ask(&self, question: Question<'_>) -> Result<String, VirshRefusal>;
 }
 
 /// No answer.
 #[derive(Debug)]
-pub(super) enum Refusal {
+pub(super) enum VirshRefusal {
     /// virsh can't be started.
     NoProgram(io::Error),
     /// In virsh's own words.
@@ -98,25 +98,25 @@ pub(super) enum Refusal {
 }
 
 /// The user's virsh.
-pub(super) struct Program {
+pub(super) struct VirshProgram {
     program: OsString,
     patience: Duration,
 }
 
-impl Program {
+impl VirshProgram {
     /// The one in the PATH.
-    pub(super) fn user() -> Program {
-        Program { program: "virsh".into(), patience: PATIENCE }
+    pub(super) fn user() -> VirshProgram {
+        VirshProgram { program: "virsh".into(), patience: PATIENCE }
     }
 }
 
-impl Virsh for Program {
-    fn ask(&self, question: Question<'_>) -> Result<String, Refusal> {
+impl Virsh for VirshProgram {
+    fn ask(&self, question: Question<'_>) -> Result<String, VirshRefusal> {
         let mut command = Command::new(&self.program);
         // Its words are read, so they have to be those that are known.
         command.args(question.arguments()).env("LC_ALL", "C");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let child = command.spawn().map_err(Refusal::NoProgram)?;
+        let child = command.spawn().map_err(VirshRefusal::NoProgram)?;
         Answering::of(child, self.patience).answer()
     }
 }
@@ -137,22 +137,22 @@ impl Answering {
         Answering { child, patience, until: Instant::now() + patience, output, errors }
     }
 
-    fn answer(mut self) -> Result<String, Refusal> {
+    fn answer(mut self) -> Result<String, VirshRefusal> {
         let taken = self.take();
         // It has closed its streams, or is to be ended: in both cases it won't do any more.
         let status = self.end();
         let (output, words) = taken?;
         match status {
             Some(status) if status.success() => Ok(output),
-            _ => Err(Refusal::Said(words)),
+            _ => Err(VirshRefusal::Said(words)),
         }
     }
 
-    fn take(&self) -> Result<(String, String), Refusal> {
+    fn take(&self) -> Result<(String, String), VirshRefusal> {
         let whole = |stream: &Receiver<String>| {
             let taken = stream.recv_timeout(self.until.saturating_duration_since(Instant::now()));
             taken.or_else(|error| match error {
-                RecvTimeoutError::Timeout => Err(Refusal::Silent(self.patience)),
+                RecvTimeoutError::Timeout => Err(VirshRefusal::Silent(self.patience)),
                 RecvTimeoutError::Disconnected => Ok(String::new()),
             })
         };
@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     /// A virsh that is this script.
-    fn fake(script: &str, patience: Duration) -> (tempfile::TempDir, Program) {
+    fn fake(script: &str, patience: Duration) -> (tempfile::TempDir, VirshProgram) {
         let folder = tempfile::tempdir().expect("a folder");
         let [text, path] = ["script", "virsh"].map(|name| folder.path().join(name));
         fs::write(&text, format!("#!/bin/sh\n{script}\n")).expect("written");
@@ -247,7 +247,7 @@ mod tests {
         // has open, a child that another test starts just now has too until it runs its own program.
         let copied = Command::new("install").args(["-m", "755"]).args([&text, &path]).status();
         assert!(copied.is_ok_and(|status| status.success()), "install(1) is there");
-        (folder, Program { program: path.into(), patience })
+        (folder, VirshProgram { program: path.into(), patience })
     }
 
     #[test]
@@ -258,27 +258,30 @@ mod tests {
         assert_eq!(asked(Question::State("a b")), "C:-q --readonly domstate -- a b\n");
         assert_eq!(asked(Question::Names), "C:-q --readonly list --all --name\n");
         assert_eq!(
-            asked(Question::Addresses("web", Source::Arp)),
+            asked(Question::Addresses("web", AddressSource::Arp)),
             "C:-q --readonly domifaddr --full --source arp -- web\n"
         );
         // libvirt refuses it over a read-only connection.
-        assert_eq!(asked(Question::Addresses("web", Source::Agent)), "C:-q domifaddr --full --source agent -- web\n");
+        assert_eq!(
+            asked(Question::Addresses("web", AddressSource::Agent)),
+            "C:-q domifaddr --full --source agent -- web\n"
+        );
     }
 
     #[test]
     fn no_answer_is_told_in_virsh_s_words() {
         let (_folder, virsh) = fake("echo some; echo 'error: no'; echo 'error: it is not there' >&2; exit 1", PATIENCE);
-        let Err(Refusal::Said(said)) = virsh.ask(Question::Names) else { panic!("it failed") };
+        let Err(VirshRefusal::Said(said)) = virsh.ask(Question::Names) else { panic!("it failed") };
         assert_eq!(words(&said), "it is not there");
-        let missing = Program { program: "/nonexistent/virsh".into(), patience: PATIENCE };
-        assert!(matches!(missing.ask(Question::Names), Err(Refusal::NoProgram(_))));
+        let missing = VirshProgram { program: "/nonexistent/virsh".into(), patience: PATIENCE };
+        assert!(matches!(missing.ask(Question::Names), Err(VirshRefusal::NoProgram(_))));
     }
 
     #[test]
     fn a_virsh_that_hangs_is_ended() {
         let (_folder, virsh) = fake("exec sleep 1000", Duration::from_millis(200));
         let begun = Instant::now();
-        assert!(matches!(virsh.ask(Question::Names), Err(Refusal::Silent(_))));
+        assert!(matches!(virsh.ask(Question::Names), Err(VirshRefusal::Silent(_))));
         assert!(begun.elapsed() < Duration::from_secs(100), "{:?}", begun.elapsed());
     }
 

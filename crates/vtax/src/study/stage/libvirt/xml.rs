@@ -19,12 +19,12 @@ const NODES_MOST: u32 = 100_000;
 pub(super) struct Described {
     /// Without its NIC.
     pub(super) record: DomainRecord,
-    pub(super) nics: Vec<Nic>,
+    pub(super) nics: Vec<XmlNic>,
 }
 
 /// A NIC, or what may be one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Nic {
+pub(super) struct XmlNic {
     pub(super) facts: DomainNic,
     /// libvirt's own name of it, as `net0`: QEMU's backend is `host` and this.
     pub(super) alias: Option<String>,
@@ -136,7 +136,7 @@ fn memory(domain: Node<'_, '_>) -> Result<ByteSize, XmlError> {
 }
 
 /// What of a domain's devices may be its NIC.
-fn nic(device: Node<'_, '_>) -> Option<Result<Nic, XmlError>> {
+fn nic(device: Node<'_, '_>) -> Option<Result<XmlNic, XmlError>> {
     match device.tag_name().name() {
         "interface" => Some(interface(device)),
         "hostdev" if device.attribute("type") == Some("pci") => Some(Ok(handed_over(device))),
@@ -145,13 +145,13 @@ fn nic(device: Node<'_, '_>) -> Option<Result<Nic, XmlError>> {
 }
 
 /// A PCI device that the guest drives itself. Whether it is a NIC libvirt doesn't tell.
-fn handed_over(device: Node<'_, '_>) -> Nic {
+fn handed_over(device: Node<'_, '_>) -> XmlNic {
     let (kind, method) = ("pci".to_owned(), Some(IoMethod::Assigned));
     let facts = DomainNic { kind, method, pci: source_pci(device), queues: 1, ..DomainNic::default() };
-    Nic { facts, alias: alias(device), open: false }
+    XmlNic { facts, alias: alias(device), open: false }
 }
 
-fn interface(interface: Node<'_, '_>) -> Result<Nic, XmlError> {
+fn interface(interface: Node<'_, '_>) -> Result<XmlNic, XmlError> {
     let kind = interface.attribute("type").ok_or(XmlError::Missing("type of an <interface>"))?.to_owned();
     let model = child(interface, "model").and_then(|model| owned(model, "type"));
     let driver = child(interface, "driver");
@@ -178,7 +178,7 @@ fn interface(interface: Node<'_, '_>) -> Result<Nic, XmlError> {
         kind,
         model,
     };
-    Ok(Nic { facts, alias: alias(interface), open })
+    Ok(XmlNic { facts, alias: alias(interface), open })
 }
 
 /// `<interface type='hostdev'>` is for virtual functions only: libvirt sets their address by the

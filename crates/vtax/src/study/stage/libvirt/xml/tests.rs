@@ -27,7 +27,7 @@ fn a_domain_of_a_real_libvirt_is_read() {
     assert_eq!((record.machine.as_str(), record.memory), ("pc-q35-10.0", ByteSize(256 << 20)));
     assert_eq!(record.vcpu_pins, [(0, "1".to_owned()), (1, "0".to_owned())].into());
     assert_eq!(nics.len(), 1);
-    let Nic { facts, alias, open } = &nics[0];
+    let XmlNic { facts, alias, open } = &nics[0];
     assert_eq!((alias.as_deref(), *open, facts.backend), (Some("net0"), true, None));
     assert_eq!((facts.source.as_deref(), facts.target.as_deref()), (Some("h4br"), Some("vnet0")));
 }
@@ -65,7 +65,7 @@ fn each_kind_of_nic_is_of_its_method() {
     let Described { record, nics } = good(KINDS);
     let shown: Vec<String> = nics
         .iter()
-        .map(|Nic { facts, open, .. }| {
+        .map(|XmlNic { facts, open, .. }| {
             let tap = if *open { " or who knows" } else { "" };
             let place = facts.pci.as_ref().or(facts.source.as_ref()).map_or("-", String::as_str);
             format!("{} {}{tap} at {place}", facts.kind, facts.label().unwrap_or_default())
