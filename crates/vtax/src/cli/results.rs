@@ -59,7 +59,7 @@ pub(crate) fn results(verb: ResultsVerb, places: &Locations) -> Result<Exit, Sto
         ResultsVerb::Show { id, output } => print(&report::render(&load(&store, &id)?, &output.options()))?,
         ResultsVerb::Compare { before, after, format } => {
             let comparison = compare(&store, &before, &after)?;
-            let options = report::Options { format: format, ..report::Options::default() };
+            let options = report::Options { format, ..report::Options::default() };
             print(&comparison.render(&options))?;
         }
         ResultsVerb::Export { id, csv, .. } => {
