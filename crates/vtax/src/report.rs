@@ -25,6 +25,7 @@ mod pairs;
 mod path;
 mod processor;
 mod reading;
+mod record;
 mod series;
 mod stages;
 mod steady;

@@ -13,9 +13,8 @@ use super::{
     blocks::{distinct, rows_head},
     labels,
     layout::{Column, Figure, Group, RowValues, Section, SectionPart, Table, TableRow},
-    measure,
     number::{counted, three_digits},
-    study::primary,
+    record::{compares_engines, primary},
 };
 
 /// Columns of the longest bar: fewer show little, and more no more.
@@ -58,7 +57,7 @@ struct Chart<'a> {
 }
 
 fn charts(document: &ResultDocument) -> Vec<Chart<'_>> {
-    if measure::applies(document) {
+    if compares_engines(document) {
         return Vec::new();
     }
     let all = || document.cells.iter().filter(|record| record.cell.workload.kind() == TestKind::Rr);

@@ -13,7 +13,7 @@ use super::{
     layout::{Column, Figure, Group, RowValues, Table, TableRow},
     notes::Notes,
     number::{change, give_or_take, whole_change},
-    study::{absence, primary},
+    record::{absence, primary},
 };
 
 /// Whether a reader would look for the published figures: a row that is held against the baseline has some,

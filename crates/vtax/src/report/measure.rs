@@ -19,11 +19,6 @@ use super::{
     series, tax,
 };
 
-/// Whether a document is of this kind: whatever its cells are, they are on one path.
-pub(super) fn applies(document: &ResultDocument) -> bool {
-    matches!(document.baseline, CellRow::Engine(_))
-}
-
 /// A section for transactions, one for streams, one for files, and the engines against each other.
 pub(super) fn sections(document: &ResultDocument, options: &Options, notes: &mut Notes) -> Vec<Section> {
     let of = |is: fn(TestKind) -> bool| -> Vec<&CellRecord> {

@@ -11,9 +11,8 @@ use super::{
     blocks::{blocks, distinct},
     labels,
     layout::{Section, SectionPart},
-    measure, series,
-    study::primary,
-    tax,
+    record::{compares_engines, primary},
+    series, tax,
 };
 
 /// In a few lines; with `--detail` everything.
@@ -135,7 +134,7 @@ fn from_send(record: &CellRecord) -> Option<&RttSummary> {
 
 /// What only the lists of one path have.
 fn of_lists(document: &ResultDocument) -> Vec<String> {
-    if !measure::applies(document) {
+    if !compares_engines(document) {
         return Vec::new();
     }
     let any = |is: &dyn Fn(&CellRecord) -> bool| document.cells.iter().any(is);

@@ -7,7 +7,7 @@ use vtax_model::{
     cell::Instrument,
     measurement::EndReport,
     published::{Published, PublishedFigure},
-    result::{CellRecord, CellStatus, Estimate, FileSummary, Metric, ResultDocument, SummaryRecord},
+    result::{CellRecord, CellStatus, Metric, ResultDocument, SummaryRecord},
     run::Failure,
     study::Row,
     units::Mtu,
@@ -22,7 +22,9 @@ use super::{
     machine, measure,
     notes::Notes,
     number::{counted, grouped, seconds, three_digits},
-    pairs, path, processor, reading, series, stages,
+    pairs, path, processor, reading,
+    record::{absence, compares_engines, file, primary},
+    series, stages,
     tax::Costs,
     trouble, words,
 };
@@ -32,7 +34,7 @@ pub(super) fn report(document: &ResultDocument, options: &Options) -> Report {
     let published = wanted.then(|| Published::of(&document.study)).flatten();
     let mut notes = Notes::default();
     let mut sections: Vec<Section> = bars::section(document, options).into_iter().collect();
-    match measure::applies(document) {
+    match compares_engines(document) {
         true => sections.extend(measure::sections(document, options, &mut notes)),
         false => sections.extend(instruments(document, options, published.is_some(), &mut notes)),
     }
@@ -56,7 +58,7 @@ pub(super) fn report(document: &ResultDocument, options: &Options) -> Report {
 }
 
 fn detailed(document: &ResultDocument) -> Vec<Section> {
-    let mut sections: Vec<Section> = match measure::applies(document) {
+    let mut sections: Vec<Section> = match compares_engines(document) {
         true => measure::detail(document).into_iter().collect(),
         false => blocks(document).iter().filter_map(detail::section).collect(),
     };
@@ -251,37 +253,12 @@ fn figure(record: Option<&CellRecord>, notes: &mut Notes) -> Figure {
     measured.unwrap_or_else(|| absence(record, notes))
 }
 
-/// Of a cell without a figure.
-pub(super) fn absence(record: Option<&CellRecord>, notes: &mut Notes) -> Figure {
-    match record.map(|record| (record, &record.status)) {
-        None | Some((_, CellStatus::Measured)) => Figure::absent(),
-        Some((_, CellStatus::Missing)) => Figure::text("not run"),
-        Some((record, CellStatus::Unavailable { .. })) => Figure::text(format!("n/a {}", notes.of_record(record))),
-        Some((record, CellStatus::Failed { .. })) => Figure::text(format!("failed {}", notes.of_record(record))),
-    }
-}
-
 fn published_on<'a>(record: &'a CellRecord, system: &str) -> Option<&'a PublishedFigure> {
     record.published_on.iter().find(|figure| figure.system.as_deref() == Some(system))
 }
 
 fn published_figure(figure: Option<f64>) -> Figure {
     figure.map_or(Figure::absent(), |figure| Figure::text(figure.to_string()))
-}
-
-/// The figure that a cell is judged by.
-pub(super) fn primary(record: &CellRecord) -> Option<Estimate> {
-    let summary = record.summary.as_ref()?;
-    match Metric::of(record.cell.workload.kind()) {
-        Metric::Cpu => summary.cpu_threads_us_per_transaction.or(summary.cpu_threads_ns_per_kb),
-        Metric::Rtt => summary.rtt_us.as_ref().map(|rtt| rtt.mean),
-        Metric::Goodput => summary.goodput_mbps,
-        Metric::Real => file(record).map(|file| file.real),
-    }
-}
-
-fn file(record: &CellRecord) -> Option<&FileSummary> {
-    record.summary.as_ref()?.file.as_ref()
 }
 
 /// CPU of both ends for each transaction or KB, laid out as the figures; none if nothing was measured.

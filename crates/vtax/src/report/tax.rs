@@ -15,10 +15,9 @@ use super::{
     Format, Options,
     blocks::{BlockCells, distinct, quantity_of, rows_head},
     layout::{Column, Figure, Group, RowValues, Table, TableRow},
-    measure,
     notes::Notes,
     number::{bound, brief_change, brief_cost, change, cost, interval, seconds, three_digits},
-    study::{absence, primary},
+    record::{absence, compares_engines, primary},
 };
 
 /// From this width on two groups of columns fit beside each other with their verdicts in words.
@@ -53,7 +52,7 @@ pub(super) struct Costs<'a> {
 
 /// Whether verdicts are written out.
 pub(super) fn in_words(document: &ResultDocument, options: &Options) -> bool {
-    options.format == Format::Markdown || options.detail && options.width >= WIDE || measure::applies(document)
+    options.format == Format::Markdown || options.detail && options.width >= WIDE || compares_engines(document)
 }
 
 /// The cells under one title of a table: a block at one MTU.
