@@ -19,10 +19,10 @@ use vtax_lab::{Need, World};
 use vtax_model::{result::Disturbance, run::Environment, units::Span};
 
 use crate::{
-    cli::Locations,
     exit::{Blamed, Stop},
+    interrupt::Interrupt,
+    locations::Locations,
     rig::Rig,
-    study::Interrupt,
 };
 use clock::ClockRecord;
 use floors::SelfComparison;

@@ -13,7 +13,7 @@ mod run;
 mod server;
 mod studies;
 
-use std::{io::Write, path::PathBuf};
+use std::io::Write;
 
 use clap::{Parser, Subcommand};
 use serde::Serialize;
@@ -22,7 +22,8 @@ use vtax_model::server::ServerSpec;
 
 use crate::{
     exit::{Blamed, Exit, Stop},
-    server::{Relay, ServerRequest, Stay},
+    locations::{Locations, Relay, RunSite},
+    server::{ServerRequest, Stay},
 };
 
 /// Measures what virtualization costs a network: for every way to attach a zone or a guest.
@@ -39,41 +40,13 @@ pub(crate) struct CommandLine {
     verb: Verb,
     #[command(flatten)]
     places: Locations,
-}
-
-/// Where vtax keeps and finds things.
-#[derive(Debug, Clone, clap::Args)]
-pub(crate) struct Locations {
-    /// Folder of the results [default: $VTAX_STATE, else $XDG_STATE_HOME/vtax or
-    /// ~/.local/state/vtax]
-    #[arg(long, global = true, value_name = "DIR", help_heading = "Places")]
-    pub(crate) state: Option<PathBuf>,
-    /// The vtax-agent program [default: $VTAX_AGENT, else beside vtax]
-    #[arg(long, global = true, value_name = "FILE", help_heading = "Places")]
-    pub(crate) agent: Option<PathBuf>,
     /// Carry the verb out in an emulated server: QEMU imitates a whole machine with SR-IOV NICs cabled back to
     /// back; it sees this machine's files. One that is up (`vtax server up`) is used, else one is booted for this
     /// command
     #[arg(long, global = true, value_name = "emulated[:nics=8,…]", help_heading = "Places")]
-    pub(crate) server: Option<ServerSpec>,
+    server: Option<ServerSpec>,
     #[command(flatten)]
-    pub(crate) relay: Relay,
-    /// Whether a run on a server is to have the server's cables.
-    #[arg(skip)]
-    pub(crate) wants_cables: bool,
-}
-
-impl Locations {
-    /// The folder of the results, by the XDG Base Directory Specification.
-    pub(crate) fn state_dir(&self) -> Result<PathBuf, Stop> {
-        let named = self.state.clone().or_else(|| std::env::var_os("VTAX_STATE").map(PathBuf::from));
-        let xdg = || std::env::var_os("XDG_STATE_HOME").map(|base| PathBuf::from(base).join("vtax"));
-        let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state/vtax"));
-        let found = named.or_else(xdg).or_else(home);
-        found.ok_or_else(|| {
-            Stop::input(anyhow::anyhow!("$HOME is not set; say where results are kept with --state DIR"))
-        })
-    }
+    relay: Relay,
 }
 
 #[derive(Debug, Subcommand)]
@@ -113,22 +86,21 @@ enum Verb {
 }
 
 impl Verb {
-    /// The server that a verb is handed to as it is, and how long that is wanted. What measures for the store
-    /// brings its results home itself.
-    fn elsewhere(&self, places: &Locations) -> Result<Option<(ServerSpec, Stay)>, Stop> {
-        let Some(spec) = places.server else { return Ok(None) };
+    /// How long a server is wanted to which the verb is handed as it is. A verb that measures for the store
+    /// isn't handed over: it fetches its results itself.
+    fn stay(&self) -> Result<Option<Stay>, Stop> {
         match self {
             Verb::Demo(_) | Verb::Run(_) | Verb::Measure(_) => Ok(None),
-            Verb::Lab(verb) => Ok(Some((spec, verb.stay()))),
+            Verb::Lab(verb) => Ok(Some(verb.stay())),
             // Virtual functions are made to be there afterwards.
-            Verb::Io(verb) if !matches!(verb, io::IoVerb::List(_)) => Ok(Some((spec, Stay::Kept))),
+            Verb::Io(verb) if !matches!(verb, io::IoVerb::List(_)) => Ok(Some(Stay::Kept)),
             Verb::Results(_) => Err(Stop::input(anyhow::anyhow!(
                 "results of runs on an emulated server are kept here, with all others; leave --server out"
             ))),
             Verb::Server(_) | Verb::Keeper => Err(Stop::input(anyhow::anyhow!(
                 "no server is made in a server; vtax server up [SPEC] says of which kind without --server"
             ))),
-            _ => Ok(Some((spec, Stay::Command))),
+            _ => Ok(Some(Stay::Command)),
         }
     }
 
@@ -139,23 +111,26 @@ impl Verb {
 }
 
 /// Carries out what the user asked for.
-pub(crate) fn dispatch(mut line: CommandLine) -> Result<Exit, Stop> {
-    line.places.wants_cables = matches!(&line.verb, Verb::Run(args) if args.has_no_cables());
-    let places = &line.places;
-    if let Some((spec, stay)) = line.verb.elsewhere(places)? {
-        let order = ServerRequest { spec, stay, exact: false, places, kernel: None };
-        return crate::server::relay(&order, line.verb.has_input());
+pub(crate) fn dispatch(line: CommandLine) -> Result<Exit, Stop> {
+    let CommandLine { verb, places, server, relay } = line;
+    let places = &places;
+    if let Some(spec) = server
+        && let Some(stay) = verb.stay()?
+    {
+        let request = ServerRequest { spec, stay, exact: false, locations: places, kernel: None };
+        return crate::server::relay(&request, verb.has_input());
     }
-    match line.verb {
-        Verb::Demo(output) => demo::demo(output, places),
-        Verb::Run(args) => run::run(*args, places),
+    let site = &RunSite::of(relay, server);
+    match verb {
+        Verb::Demo(output) => demo::demo(output, places, site),
+        Verb::Run(args) => run::run(*args, places, site),
         Verb::Calibrate(args) => calibrate::calibrate(args, places),
         Verb::Crosscheck(args) => crosscheck::crosscheck(args, places),
-        Verb::Measure(args) => measure::measure(*args, places),
+        Verb::Measure(args) => measure::measure(*args, places, site),
         Verb::Studies(args) => studies::studies(&args),
         Verb::Methods(args) => methods::methods(&args, places),
         Verb::Io(verb) => io::io(&verb),
-        Verb::Lab(verb) => lab::lab(verb, places),
+        Verb::Lab(verb) => lab::lab(verb, places, site),
         Verb::Server(verb) => server::server(verb, places),
         Verb::Results(verb) => results::results(verb, places),
         Verb::Agent(verb) => agent::agent(verb, places),

@@ -25,9 +25,9 @@ use vtax_model::{
 };
 
 use crate::{
-    cli::Locations,
     exit::{Blamed, Stop},
-    study::Interrupt,
+    interrupt::Interrupt,
+    locations::Locations,
 };
 use contest::Contest;
 use ring::{Ring, ServerProcess};

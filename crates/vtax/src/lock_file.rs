@@ -1,4 +1,4 @@
-//! A place for one process at a time: a file that is locked, with the number of who has it.
+//! A locked file: one process at a time can hold it, and its number is in the file.
 
 use std::{
     fs::{File, TryLockError},
@@ -9,14 +9,14 @@ use std::{
 
 use anyhow::Context;
 
-/// The place, until this is dropped.
+/// Holds the lock until it is dropped.
 #[derive(Debug)]
 pub(crate) struct LockFile {
     _lock: File,
 }
 
 impl LockFile {
-    /// Sits down there; if somebody does already, says which process that is.
+    /// Takes the lock, or tells which process has it.
     ///
     /// # Errors
     /// The file can't be made, locked or written.
@@ -44,7 +44,7 @@ mod tests {
     #[test]
     fn the_second_is_told_of_the_first_until_that_has_gone() {
         let folder = tempfile::tempdir().expect("made");
-        let path = folder.path().join("seat.lock");
+        let path = folder.path().join("in-use.lock");
         std::fs::write(&path, "4194304 of one that died").expect("written");
         let take = || LockFile::take(&path).expect("there is room");
         let first = take().expect("free");

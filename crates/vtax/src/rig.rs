@@ -13,13 +13,14 @@ use vtax_agent::{
 };
 use vtax_engine::{EndSetup, Station};
 use vtax_host::inspect;
-use vtax_lab::{GuestNeeds, Lab, LabEndpoint, Lifetime, World};
+use vtax_lab::{GuestNeeds, Lab, LabEndpoint, World};
 use vtax_model::{located::Source, measurement::EndReport, run::Figures, topology::Topology, workload::TestSpec};
 
 use crate::{
-    cli::Locations,
     exit::{Blamed, Stop},
-    study::{self, Gaps},
+    labs,
+    locations::Locations,
+    study::Gaps,
 };
 
 /// The host that asks and sends.
@@ -42,7 +43,7 @@ pub(crate) struct Rig {
 impl Rig {
     /// `wires`: `[[wire]]` tables of a lab file, all from [`SUT`] to [`PEER`].
     pub(crate) fn build(world: &World, purpose: &str, wires: &str, places: &Locations) -> Result<Rig, Stop> {
-        let program = study::agent_program(places)?;
+        let program = places.agent_program()?;
         // A name of its own for each process, so that two can go on at once.
         let hosts = format!(
             "[lab]\nname = \"{purpose}-{}\"\n[[host]]\nname = \"{SUT}\"\n[[host]]\nname = \"{PEER}\"\n",
@@ -50,7 +51,7 @@ impl Rig {
         );
         let topology = Topology::parse(Source { name: purpose, text: &(hosts + wires) }).or_infrastructure()?;
         let first = topology.wires.first().map(|wire| wire.name.to_string()).unwrap_or_default();
-        let lab = study::build(world, &topology, &GuestNeeds::new(&program, None), Lifetime::Ephemeral)?;
+        let lab = labs::build(world, &topology, &GuestNeeds::new(&program, None))?;
         let start = |host: &str| -> anyhow::Result<AgentLink> {
             let mut command = Command::new(&program);
             command.arg("--stdio").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

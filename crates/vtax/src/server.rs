@@ -1,11 +1,11 @@
 //! The emulated server: booted or found, and this very program run in it.
 //!
-//! It sees this machine's files, so that nothing need be installed in it; what it writes stays in its
-//! memory. What comes out comes over the port of its agent.
+//! The server sees this machine's files, so nothing has to be installed in it. What it writes stays in its memory.
+//! Its output comes over the port of its agent.
 
-mod home;
-pub(crate) mod lines;
+mod fetched;
 mod relay;
+pub(crate) mod run_lines;
 
 use std::{
     fs,
@@ -20,8 +20,8 @@ use std::{
 };
 
 use anyhow::{Context, anyhow, bail};
-pub(crate) use home::bring_home;
-pub(crate) use relay::{Relay, exec, relay};
+pub(crate) use fetched::fetch_run;
+pub(crate) use relay::{exec, relay};
 use vtax_agent::{
     limits::WATCHED_MOST,
     link::{AgentError, AgentLink},
@@ -36,33 +36,35 @@ use vtax_lab::{
 use vtax_model::{run::EmulatedServer, server::ServerSpec, topology::Name, units::Span};
 
 use crate::{
-    cli::Locations,
     exit::{Blamed, Stop},
-    seat::LockFile,
-    study::{Interrupt, Phases, agent_program, remove_abandoned, told_of_boot},
+    interrupt::Interrupt,
+    labs::{remove_abandoned, told_of_boot},
+    locations::Locations,
+    lock_file::LockFile,
+    phases::Phases,
 };
 
 /// An agent answers at once, unless its server gets no CPU.
 const ANSWER: Duration = Duration::from_secs(30);
 /// How long a QEMU that ends may be seen to run after its last byte.
 const DYING: Duration = Duration::from_secs(1);
-/// How long its agent may be silent while a command runs in it, whose guests may want all its CPUs.
+/// How long its agent may be silent while a command runs: the guests of a command may take all its CPUs.
 const SILENCE: Duration = Duration::from_secs(150);
-/// And how often it is asked.
-const OFTEN: Duration = Duration::from_secs(10);
-/// What the server does before a command.
-const CHORE: Span = Span(Duration::from_secs(60));
-/// What kind of server it is, beside its sockets.
+/// How often the agent is asked meanwhile.
+const PING_INTERVAL: Duration = Duration::from_secs(10);
+/// How long the short scripts may take that prepare a server.
+const SCRIPT_TIME: Span = Span(Duration::from_secs(60));
+/// The file beside the server's sockets that tells what kind of server it is.
 const MACHINE: &str = "machine.json";
 
-/// How long a server is wanted.
+/// How long a server is to stay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stay {
     /// Until somebody takes it down.
     Kept,
-    /// For one command. One that is kept serves it too.
+    /// For one command. A kept server serves it too.
     Command,
-    /// For a command about what is in one that is kept.
+    /// For a command about what is in a kept server.
     Found,
 }
 
@@ -71,14 +73,14 @@ pub(crate) enum Stay {
 pub(crate) struct ServerRequest<'a> {
     pub(crate) spec: ServerSpec,
     pub(crate) stay: Stay,
-    /// Whether only such a one will do, and not any that is kept.
+    /// Whether the server must be of exactly this kind, and not any kept one.
     pub(crate) exact: bool,
-    pub(crate) places: &'a Locations,
-    /// What it boots; one is looked for if it is none.
+    pub(crate) locations: &'a Locations,
+    /// The kernel that it boots; vtax looks for one if this is none.
     pub(crate) kernel: Option<&'a Path>,
 }
 
-/// Where servers are, and whether the user asked to stop.
+/// The world in which servers are, and whether the user asked to stop.
 pub(crate) struct ServerSite {
     world: World,
     pub(crate) interrupt: Interrupt,
@@ -86,7 +88,7 @@ pub(crate) struct ServerSite {
 
 /// A server that is up, for this process alone.
 pub(crate) struct EmulatedServerUp {
-    /// Gone with this, unless it is kept.
+    /// Removed with this value, unless it is kept.
     lab: Lab,
     qemu: Qemu,
     link: Arc<AgentLink>,
@@ -94,28 +96,28 @@ pub(crate) struct EmulatedServerUp {
     pub(crate) machine: EmulatedServer,
     /// Whether it was up already.
     pub(crate) found: bool,
-    _seat: LockFile,
+    _lock: LockFile,
 }
 
 impl ServerRequest<'_> {
-    /// Where servers are. To be called before there are threads, as [`World::enter`]; from then on Ctrl-C
-    /// is caught.
-    pub(crate) fn ground(&self) -> Result<ServerSite, Stop> {
+    /// Enters the world of labs, and catches Ctrl-C from now on. Must be called before the first thread, as
+    /// [`World::enter`].
+    pub(crate) fn enter(&self) -> Result<ServerSite, Stop> {
         let need = if self.stay == Stay::Kept { Need::Kept } else { Need::Ephemeral };
         let world = World::enter(need).or_infrastructure()?;
         let interrupt = Interrupt::catch_telling("the emulated server is told").or_infrastructure()?;
         Ok(ServerSite { world, interrupt })
     }
 
-    /// The server that is kept, if it is as wanted, else a new one. None if the user asked to stop.
-    pub(crate) fn server(&self, ground: &ServerSite) -> Result<Option<EmulatedServerUp>, Stop> {
-        let server = match self.find(&ground.world)? {
+    /// The kept server if it is as wanted, else a new one. None if the user asked to stop.
+    pub(crate) fn server(&self, site: &ServerSite) -> Result<Option<EmulatedServerUp>, Stop> {
+        let server = match self.find(&site.world)? {
             Some(server) => Ok(server),
             None if self.stay == Stay::Found => Err(none_up()),
-            None => self.boot(&ground.world, &ground.interrupt),
+            None => self.boot(&site.world, &site.interrupt),
         };
         match server {
-            Err(_) if ground.interrupt.asked() => Ok(None),
+            Err(_) if site.interrupt.asked() => Ok(None),
             server => server.map(Some),
         }
     }
@@ -150,7 +152,7 @@ impl ServerRequest<'_> {
         remove_abandoned(world, &name)?;
         remove_abandoned_servers(world)?;
         let phases = Phases::of("server");
-        let agent = agent_program(self.places)?;
+        let agent = self.locations.agent_program()?;
         let planned = server::plan(&name, &self.spec, world, &agent, self.kernel);
         let ServerPlan { plan, qemu: facts } = planned.or_infrastructure()?;
         phases.done("images made");
@@ -166,7 +168,7 @@ impl ServerRequest<'_> {
         qemu.wait_agent_telling(patience, tell).or_infrastructure()?;
         write_machine(&qemu, facts.no_kvm).or_infrastructure()?;
         let server = EmulatedServerUp::attach(lab, false)?;
-        server.tell_itself().or_infrastructure()?;
+        server.write_own_description().or_infrastructure()?;
         server.make_functions(self.spec.vfs).or_infrastructure()?;
         phases.done(&format!("{} booted", self.spec));
         Ok(server)
@@ -176,17 +178,17 @@ impl ServerRequest<'_> {
 impl EmulatedServerUp {
     fn attach(lab: Lab, found: bool) -> Result<EmulatedServerUp, Stop> {
         let qemu = server::server(&lab).or_infrastructure()?;
-        let seat = take_seat(&qemu).or_infrastructure()?;
+        let lock = take_lock(&qemu).or_infrastructure()?;
         let machine = read_machine(&qemu).or_infrastructure()?;
         let spec = qemu.launch().server.context("the lab is no emulated server").or_infrastructure()?;
         let link = AgentLink::connect_unix("the emulated server", &qemu.launch().agent_socket(), ANSWER);
         let link = link.map_err(|error| explain(&qemu, error)).or_infrastructure()?;
-        Ok(EmulatedServerUp { lab, qemu, link: Arc::new(link), spec, machine, found, _seat: seat })
+        Ok(EmulatedServerUp { lab, qemu, link: Arc::new(link), spec, machine, found, _lock: lock })
     }
 
-    /// Runs a program in it with `input` on its standard input, and hands on what it writes, until it ends;
-    /// returns its status. Ctrl-C is handed to the program, and so it is if `on_output` says that it is not
-    /// wanted any more.
+    /// Runs a program in the server until it ends, with `input` on its standard input, and returns its status.
+    /// `on_output` gets what the program writes, and says whether more is wanted. The program gets SIGINT when the
+    /// user presses Ctrl-C or when nothing more is wanted.
     ///
     /// # Errors
     /// The server is lost, with what it said last.
@@ -220,7 +222,7 @@ impl EmulatedServerUp {
         followed.map_err(lost)
     }
 
-    /// Ends a server that stands still, so that nobody waits for it for ever.
+    /// Does `work`, and kills the server if its agent no longer answers meanwhile.
     fn watched<T>(&self, work: impl FnOnce() -> T) -> T {
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -232,7 +234,7 @@ impl EmulatedServerUp {
                         let _ = self.qemu.process().signal(vtax_sys::process::Signal::KILL);
                         return;
                     }
-                    thread::park_timeout(OFTEN);
+                    thread::park_timeout(PING_INTERVAL);
                 }
             });
             let done = work();
@@ -247,24 +249,24 @@ impl EmulatedServerUp {
         self.lab.keep().or_infrastructure()
     }
 
-    /// Ends what was only for this command.
+    /// Removes a server that was only for this command.
     pub(crate) fn leave(self) -> anyhow::Result<()> {
         let EmulatedServerUp { lab, link, found, .. } = self;
         drop(link);
         if found { Ok(()) } else { Ok(lab.down()?) }
     }
 
-    /// What the server has read of this machine's files may have changed since.
+    /// Drops the server's page cache: files of this machine may have changed since it read them.
     fn forget_files(&self) -> anyhow::Result<()> {
         self.shell("echo 3 > /proc/sys/vm/drop_caches", &[])
     }
 
-    /// What it is, so that all that is measured in it says so.
-    fn tell_itself(&self) -> anyhow::Result<()> {
+    /// Writes into the server what it is, so that every result that is measured in it says so.
+    fn write_own_description(&self) -> anyhow::Result<()> {
         self.shell(&format!("cat > {}", EmulatedServer::FILE), &serde_json::to_vec(&self.machine)?)
     }
 
-    /// Virtual functions of each NIC, driven by what drives them there.
+    /// Makes virtual functions of each NIC. The kernel of the server binds their drivers.
     fn make_functions(&self, vfs: u32) -> anyhow::Result<()> {
         match vfs {
             0 => Ok(()),
@@ -277,7 +279,7 @@ impl EmulatedServerUp {
 
     fn shell(&self, script: &str, stdin: &[u8]) -> anyhow::Result<()> {
         let command = ["/bin/sh", "-c", script].map(str::to_owned);
-        let ran = self.link.run(&command, stdin, CHORE).map_err(|error| explain(&self.qemu, error))?;
+        let ran = self.link.run(&command, stdin, SCRIPT_TIME).map_err(|error| explain(&self.qemu, error))?;
         match ran.status {
             0 => Ok(()),
             status => bail!("`{script}` failed in the emulated server with status {status}: {}", ran.stderr.trim_end()),
@@ -291,7 +293,7 @@ fn none_up() -> Stop {
     ))
 }
 
-/// What killed vtaxes have left of theirs would take memory and CPUs from a new one.
+/// Removes the servers of killed vtaxes, which would take memory and CPUs from a new one.
 fn remove_abandoned_servers(world: &World) -> Result<(), Stop> {
     let is_server = |lab: &LabSummary| lab.guests.iter().any(|guest| guest.server.is_some());
     let labs = list(world).or_infrastructure()?.into_iter();
@@ -308,15 +310,15 @@ fn command_name() -> Name {
     format!("{}-{}", server::KEPT, process::id()).parse().expect("it is a name")
 }
 
-/// An agent is lost with its server, which says more.
+/// An agent is lost with its server. The death of the server says more.
 fn explain(qemu: &Qemu, error: AgentError) -> anyhow::Error {
     let patience = if error.is_death() { DYING } else { Duration::ZERO };
     qemu.death(patience).map_or_else(|| error.into(), Into::into)
 }
 
-/// QEMU takes one to the agent at a time, and who comes second would wait without a word.
-fn take_seat(qemu: &Qemu) -> anyhow::Result<LockFile> {
-    LockFile::take(&qemu.launch().directory.join("seat.lock"))?.map_err(|holder| {
+/// QEMU lets one process at a time connect to the agent. A second one would wait without being told why.
+fn take_lock(qemu: &Qemu) -> anyhow::Result<LockFile> {
+    LockFile::take(&qemu.launch().directory.join("in-use.lock"))?.map_err(|holder| {
         anyhow!(
             "the emulated server that is up is used by another vtax: {holder}; wait for that, or have another server with settings of its own (--server emulated:memory=3GiB)"
         )

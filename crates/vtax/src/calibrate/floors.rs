@@ -14,7 +14,7 @@ use super::{
     pairs::{dice, shuffled},
     truths::PLAIN,
 };
-use crate::{rig::Rig, study::Interrupt};
+use crate::{interrupt::Interrupt, rig::Rig};
 
 /// A test against itself.
 #[derive(Debug, Clone, PartialEq, Serialize)]

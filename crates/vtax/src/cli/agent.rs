@@ -7,10 +7,7 @@ use serde::Serialize;
 use vtax_agent::{link::AgentLink, protocol::AgentFacts, ssh};
 
 use super::{Locations, print, print_json};
-use crate::{
-    exit::{Blamed, Exit, Stop},
-    study,
-};
+use crate::exit::{Blamed, Exit, Stop};
 
 /// How long each step of a login may take, and the agent for an answer.
 const LOGIN: Duration = Duration::from_secs(30);
@@ -43,7 +40,7 @@ pub(crate) fn agent(verb: AgentVerb, places: &Locations) -> Result<Exit, Stop> {
     let name = host.strip_prefix("ssh:");
     let name = name.ok_or_else(|| Stop::input(anyhow::anyhow!("`{host}` is no remote host; write ssh:HOST")))?;
     ssh::check(name).or_input()?;
-    let link = ssh::connect(name, &study::agent_program(places)?, LOGIN).or_infrastructure()?;
+    let link = ssh::connect(name, &places.agent_program()?, LOGIN).or_infrastructure()?;
     let probed = probe(&link)?;
     match json {
         true => print_json(&probed)?,

@@ -1,8 +1,8 @@
 //! `vtax demo`: the study that shows what vtax does.
 
-use super::{Locations, run};
+use super::{Locations, RunSite, run};
 use crate::exit::{Exit, Stop};
 
-pub(crate) fn demo(output: run::OutputOptions, places: &Locations) -> Result<Exit, Stop> {
-    run::run(run::RunArgs::of_study("demo", output), places)
+pub(crate) fn demo(output: run::OutputOptions, places: &Locations, site: &RunSite) -> Result<Exit, Stop> {
+    run::run_study("demo", output, places, site)
 }

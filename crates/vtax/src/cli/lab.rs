@@ -15,11 +15,11 @@ use vtax_model::topology::Name;
 
 use self::wanted::lab_name;
 pub(super) use self::{show::servers, up::accelerator};
-use super::{Locations, io, print, print_json};
+use super::{Locations, RunSite, io, print, print_json};
 use crate::{
     exit::{Blamed, Exit, Stop},
+    labs,
     server::Stay,
-    study,
 };
 
 #[derive(Debug, Subcommand)]
@@ -79,9 +79,9 @@ impl LabVerb {
     }
 }
 
-pub(crate) fn lab(verb: LabVerb, places: &Locations) -> Result<Exit, Stop> {
+pub(crate) fn lab(verb: LabVerb, places: &Locations, site: &RunSite) -> Result<Exit, Stop> {
     match verb {
-        LabVerb::Up(args) => up::up(&args, places),
+        LabVerb::Up(args) => up::up(&args, places, site),
         LabVerb::Down { lab } => down(&lab),
         LabVerb::List { json } => show_list(json),
         LabVerb::Exec { lab, domain, command } => exec(&lab, &domain, &command),
@@ -103,7 +103,7 @@ fn down(lab: &str) -> Result<Exit, Stop> {
     if let Some(functions) = made.and_then(|lab| lab.functions) {
         return io::destroy_record(functions.device);
     }
-    study::open_lab(&world, &name)?.down().or_infrastructure()?;
+    labs::open(&world, &name)?.down().or_infrastructure()?;
     Ok(Exit::Done)
 }
 
@@ -121,7 +121,7 @@ fn show_list(json: bool) -> Result<Exit, Stop> {
 fn exec(lab: &str, domain: &Name, command: &[OsString]) -> Result<Exit, Stop> {
     let name = lab_name(lab)?;
     let world = World::enter(Need::Ephemeral).or_infrastructure()?;
-    let lab = study::open_lab(&world, &name)?;
+    let lab = labs::open(&world, &name)?;
     if let Some(guest) = guest::find(&lab, domain) {
         return guest::exec(&lab, guest, command);
     }
@@ -153,7 +153,7 @@ fn child_code(status: std::process::ExitStatus) -> u8 {
 fn console(lab: &str, guest: &Name) -> Result<Exit, Stop> {
     let name = lab_name(lab)?;
     let world = World::enter(Need::Ephemeral).or_infrastructure()?;
-    let lab = study::open_lab(&world, &name)?;
+    let lab = labs::open(&world, &name)?;
     match guest::find(&lab, guest) {
         Some(guest) => console::console(&lab, guest),
         None => Err(Stop::input(guest::none(&lab, guest))),

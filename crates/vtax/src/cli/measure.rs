@@ -15,7 +15,7 @@ use vtax_model::{
     workload::Warmup,
 };
 
-use super::{Locations, run};
+use super::{Locations, RunSite, run};
 use crate::{
     exit::{Blamed, Exit, Stop},
     study::{self, Conditions, GivenPlan, GivenSizes, MeasureRequest, RunSource, Test},
@@ -206,13 +206,13 @@ struct Sampling {
     dir: PathBuf,
 }
 
-pub(crate) fn measure(args: MeasureArgs, places: &Locations) -> Result<Exit, Stop> {
+pub(crate) fn measure(args: MeasureArgs, places: &Locations, site: &RunSite) -> Result<Exit, Stop> {
     let asked = args.asked()?;
     asked.check()?;
     let (directory, pins) = (args.sampling.dir.clone(), args.ends.pinned.pin.clone());
     // It builds no guests: those that it measures in have booted.
-    let conditions = Conditions { directory, pins, kernel: None };
-    let finished = study::run(RunSource::Measure(Box::new(asked)), &conditions, places)?;
+    let conditions = Conditions { directory, pins, kernel: None, server_cables: false };
+    let finished = study::run(RunSource::Measure(Box::new(asked)), &conditions, places, site)?;
     run::finish(finished, &args.form.options())
 }
 

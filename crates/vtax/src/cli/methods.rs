@@ -11,10 +11,7 @@ use vtax_model::{
 };
 
 use super::{Locations, lab::accelerator, print, print_json};
-use crate::{
-    exit::{Blamed, Exit, Stop},
-    study,
-};
+use crate::exit::{Blamed, Exit, Stop};
 
 #[derive(Debug, Args)]
 pub(crate) struct MethodsArgs {
@@ -72,7 +69,7 @@ struct Answer {
 pub(crate) fn methods(args: &MethodsArgs, places: &Locations) -> Result<Exit, Stop> {
     let world = World::enter(Need::Ephemeral).or_infrastructure()?;
     let facts = Facts::gather(&world).or_infrastructure()?;
-    let agent = study::agent_program(places);
+    let agent = places.agent_program();
     let (facts, no_agent) = match &agent {
         Ok(agent) => (facts.with_guests(&world, &GuestNeeds::new(agent, None).of_methods()), None),
         Err(stop) => (facts, Some(without_agent(stop))),

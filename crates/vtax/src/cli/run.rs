@@ -16,7 +16,7 @@ use vtax_model::{
     workload::Warmup,
 };
 
-use super::{Locations, print};
+use super::{Locations, RunSite, print};
 use crate::{
     exit::{Blamed, Exit, Stop},
     report::{self, Format},
@@ -264,7 +264,7 @@ impl Precision {
 
 impl RunArgs {
     /// A built-in study with nothing changed.
-    pub(crate) fn of_study(study: &str, output: OutputOptions) -> RunArgs {
+    fn of_study(study: &str, output: OutputOptions) -> RunArgs {
         RunArgs {
             study: Some(study.to_owned()),
             resume: None,
@@ -293,11 +293,6 @@ impl RunArgs {
         }
     }
 
-    /// Whether the wires of a new run are the kernel's own as far as the command line says.
-    pub(crate) fn has_no_cables(&self) -> bool {
-        self.cable.is_empty()
-    }
-
     fn changes(&self) -> Result<study::Changes, Stop> {
         let endpoints = self.endpoints.as_deref().map(study::read_endpoints).transpose()?;
         Ok(study::Changes {
@@ -324,15 +319,25 @@ impl RunArgs {
     }
 }
 
-pub(crate) fn run(args: RunArgs, places: &Locations) -> Result<Exit, Stop> {
+pub(crate) fn run(args: RunArgs, places: &Locations, site: &RunSite) -> Result<Exit, Stop> {
+    let server_cables = args.cable.is_empty();
+    carry_out(&args, server_cables, places, site)
+}
+
+/// Runs a built-in study with nothing changed.
+pub(crate) fn run_study(study: &str, output: OutputOptions, places: &Locations, site: &RunSite) -> Result<Exit, Stop> {
+    carry_out(&RunArgs::of_study(study, output), false, places, site)
+}
+
+fn carry_out(args: &RunArgs, server_cables: bool, places: &Locations, site: &RunSite) -> Result<Exit, Stop> {
     let source = match (&args.study, &args.resume) {
         (_, Some(id)) => RunSource::Resumed { id: id.clone(), rounds: args.samples },
         (Some(study), None) => RunSource::Fresh(Box::new(args.changes()?.apply(read_study(study)?)?)),
         (None, None) => unreachable!("clap asks for a study or --resume"),
     };
     let (pins, kernel) = (args.pinned.pin.clone(), args.boot.kernel.clone());
-    let conditions = Conditions { directory: args.dir.clone(), pins, kernel };
-    finish(study::run(source, &conditions, places)?, &args.output.options())
+    let conditions = Conditions { directory: args.dir.clone(), pins, kernel, server_cables };
+    finish(study::run(source, &conditions, places, site)?, &args.output.options())
 }
 
 /// Prints a result, and how it ended.

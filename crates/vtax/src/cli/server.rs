@@ -11,8 +11,8 @@ use vtax_model::server::ServerSpec;
 use super::{Locations, lab, print, print_json};
 use crate::{
     exit::{Blamed, Exit, Stop},
+    labs,
     server::{ServerRequest, Stay, exec},
-    study,
 };
 
 #[derive(Debug, Subcommand)]
@@ -45,19 +45,19 @@ pub(crate) enum ServerVerb {
 pub(crate) fn server(verb: ServerVerb, places: &Locations) -> Result<Exit, Stop> {
     match verb {
         ServerVerb::Up { spec, kernel } => {
-            up(&ServerRequest { spec, stay: Stay::Kept, exact: false, places, kernel: kernel.as_deref() })
+            up(&ServerRequest { spec, stay: Stay::Kept, exact: false, locations: places, kernel: kernel.as_deref() })
         }
         ServerVerb::Exec { command } => {
             let spec = ServerSpec::default();
-            exec(&ServerRequest { spec, stay: Stay::Found, exact: false, places, kernel: None }, &command)
+            exec(&ServerRequest { spec, stay: Stay::Found, exact: false, locations: places, kernel: None }, &command)
         }
         ServerVerb::Down => down(),
         ServerVerb::List { json } => show(json),
     }
 }
 
-fn up(order: &ServerRequest<'_>) -> Result<Exit, Stop> {
-    let Some(mut server) = order.server(&order.ground()?)? else { return Ok(Exit::Interrupted) };
+fn up(request: &ServerRequest<'_>) -> Result<Exit, Stop> {
+    let Some(mut server) = request.server(&request.enter()?)? else { return Ok(Exit::Interrupted) };
     server.keep()?;
     let spec = server.spec;
     print(&format!("{spec} is up; try: vtax io list --server emulated\nremove it with: vtax server down\n"))?;
@@ -70,7 +70,7 @@ fn down() -> Result<Exit, Stop> {
     if !list(&world).or_infrastructure()?.iter().any(|lab| lab.name == name) {
         return Err(Stop::input(anyhow!("no emulated server is kept; vtax server list shows those that are up")));
     }
-    study::open_lab(&world, &name)?.down().or_infrastructure()?;
+    labs::open(&world, &name)?.down().or_infrastructure()?;
     Ok(Exit::Done)
 }
 

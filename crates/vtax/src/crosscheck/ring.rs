@@ -16,8 +16,8 @@ use super::{
     tool::{Tool, ToolCommand},
 };
 use crate::{
-    cli::Locations,
     exit::{Blamed, Stop},
+    locations::Locations,
     rig::{PEER, Rig, SUT},
 };
 

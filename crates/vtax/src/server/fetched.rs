@@ -1,4 +1,4 @@
-//! A run that is measured in the server and kept here: each line is stored as it lands.
+//! A run that is measured in the server and kept here: each line is stored as it arrives.
 
 use std::{fs, path::PathBuf, time::Instant};
 
@@ -11,97 +11,97 @@ use vtax_model::{
 
 use super::{
     ServerRequest, ServerSite,
-    lines::{Reader, RelayedLine},
     relay::{command, own_arguments, put},
+    run_lines::{LineReader, RelayedLine},
 };
 use crate::{
     exit::{Blamed, Stop},
     store::{RunWriter, Store},
 };
 
-/// What a vtax says by its status: that what was asked is wrong.
+/// The exit status of a vtax whose input is wrong.
 const BAD_INPUT: i32 = 2;
-/// That the user stopped it.
+/// The exit status of a vtax that the user stopped.
 const INTERRUPTED: i32 = 130;
-/// That its machine, or a guest on that, let it down.
+/// The exit status of a vtax whose machine, or a guest on it, failed.
 const UNAVAILABLE: i32 = 69;
-/// That it came to its end in order: done, or cells failed, or interrupted.
+/// The exit statuses of a run that ended in order: done, cells failed, interrupted.
 const ENDED: [i32; 3] = [0, 1, INTERRUPTED];
 
-/// How often a run is begun or goes on, each time on a server of its own unless one is kept: QEMU's
-/// imitation of a machine that has guests of its own isn't perfect, and now and then the kernel of such a
-/// machine panics, or that of a guest.
-const TRIPS: u32 = 3;
+/// On how many servers a run is tried. QEMU's emulation of a machine that has guests of its own isn't perfect: now
+/// and then the kernel of such a machine panics, or the kernel of a guest.
+const ATTEMPTS: u32 = 3;
 
-/// A run that came home, and what ended it early.
-pub(crate) type ReturnedRun = (Run, Option<anyhow::Error>);
+/// A run, and the error that ended it early.
+pub(crate) type FetchedRun = (Run, Option<anyhow::Error>);
 
-/// How a trip to a server ended.
-enum Came {
+/// How an attempt to measure a run on a server ended.
+enum AttemptEnd {
     /// The user stopped it before it began.
-    Nowhere,
-    Home(ReturnedRun),
-    /// The server or a guest in it is lost, and what landed is kept.
+    NotBegun,
+    Fetched(FetchedRun),
+    /// The server or a guest in it is lost. What arrived before is kept.
     Lost(Option<Run>, anyhow::Error),
 }
 
-/// Has a run measured in a server, or goes on with `old`; if the server is lost, on another one. None if
-/// the user asked to stop before it began.
-pub(crate) fn bring_home(
-    order: &ServerRequest<'_>,
+/// Has a run measured in a server, or goes on with `old`. If the server is lost, the run goes on in another one.
+/// None if the user asked to stop before the run began. `cables`: whether a new run is to use the server's cables.
+pub(crate) fn fetch_run(
+    request: &ServerRequest<'_>,
+    cables: bool,
     store: &Store,
     mut old: Option<Run>,
-) -> Result<Option<ReturnedRun>, Stop> {
+) -> Result<Option<FetchedRun>, Stop> {
     let arguments = own_arguments().or_input()?;
-    let ground = order.ground()?;
-    let mut trip = Trip { order: *order, store, ground: &ground, arguments };
+    let site = request.enter()?;
+    let mut attempts = ServerAttempts { request: *request, cables, store, site: &site, arguments };
     for nth in 1.. {
-        match trip.go(old.take())? {
-            Came::Nowhere => break,
-            Came::Home(brought) => return Ok(Some(brought)),
-            Came::Lost(run, error) if nth < TRIPS && !ground.interrupt.asked() => {
+        match attempts.measure(old.take())? {
+            AttemptEnd::NotBegun => break,
+            AttemptEnd::Fetched(fetched) => return Ok(Some(fetched)),
+            AttemptEnd::Lost(run, error) if nth < ATTEMPTS && !site.interrupt.asked() => {
                 eprintln!(
                     "vtax: {error:#}\nvtax: what landed is kept, and the run goes on in a server that is up or booted anew"
                 );
                 old = run;
             }
-            Came::Lost(Some(run), error) => return Ok(Some((run, Some(error)))),
-            Came::Lost(None, error) => return Err(Stop::infrastructure(error)),
+            AttemptEnd::Lost(Some(run), error) => return Ok(Some((run, Some(error)))),
+            AttemptEnd::Lost(None, error) => return Err(Stop::infrastructure(error)),
         }
     }
     Ok(None)
 }
 
-/// What is the same for each server that a run is measured on.
-struct Trip<'a> {
-    order: ServerRequest<'a>,
+/// What is the same for each server on which a run is tried.
+struct ServerAttempts<'a> {
+    request: ServerRequest<'a>,
+    cables: bool,
     store: &'a Store,
-    ground: &'a ServerSite,
+    site: &'a ServerSite,
     arguments: Vec<String>,
 }
 
-impl Trip<'_> {
-    fn go(&mut self, old: Option<Run>) -> Result<Came, Stop> {
-        // Who goes on with a run must be the only one.
+impl ServerAttempts<'_> {
+    fn measure(&mut self, old: Option<Run>) -> Result<AttemptEnd, Stop> {
+        // Only one process may go on with a run: the writer locks it.
         let writer = old.as_ref().map(|run| self.store.resume(&run.header.id)).transpose()?;
-        let handed = old.as_ref().map(|run| HandedRun::over(run, &self.order)).transpose().or_infrastructure()?;
-        let Some(server) = self.order.server(self.ground)? else { return Ok(Came::Nowhere) };
-        // What is begun here goes on nowhere but on one like it.
-        (self.order.spec, self.order.exact) = (server.spec, true);
+        let handed = old.as_ref().map(|run| HandedRun::write(run, &self.request)).transpose().or_infrastructure()?;
+        let Some(server) = self.request.server(self.site)? else { return Ok(AttemptEnd::NotBegun) };
+        // A run that was begun on this server goes on only on one of the same kind.
+        (self.request.spec, self.request.exact) = (server.spec, true);
         let from = handed.as_ref().map(|HandedRun(path)| path.as_path());
-        let wants_cables = from.is_none() && self.order.places.wants_cables;
-        let cables = if wants_cables { cables_of(&server.spec).collect() } else { Vec::new() };
+        let cables = if from.is_none() && self.cables { cables_of(&server.spec).collect() } else { Vec::new() };
         let command = command(from, [&self.arguments[..], &cables].concat()).or_input()?;
-        let mut arrivals = ReturningRun::new(self.store, old.zip(writer));
-        let ran = server.run(&command, &[], &self.ground.interrupt, |stream, bytes| match stream {
-            Stream::Stdout => arrivals.take(bytes),
+        let mut arriving = ArrivingRun::new(self.store, old.zip(writer));
+        let ran = server.run(&command, &[], &self.site.interrupt, |stream, bytes| match stream {
+            Stream::Stdout => arriving.take(bytes),
             Stream::Stderr => {
                 put(stream, bytes);
                 true
             }
         });
         let left = server.leave();
-        arrivals.close(ran, left)
+        arriving.close(ran, left)
     }
 }
 
@@ -109,12 +109,12 @@ fn cables_of(spec: &ServerSpec) -> impl Iterator<Item = String> {
     spec.cables().flat_map(|[first, second]| ["--cable".to_owned(), format!("{first},{second}")])
 }
 
-/// An old run in a file that the server sees; removed when it is over.
+/// An old run in a file that the server sees. The file is removed when this is dropped.
 struct HandedRun(PathBuf);
 
 impl HandedRun {
-    fn over(run: &Run, order: &ServerRequest<'_>) -> anyhow::Result<HandedRun> {
-        let folder = order.places.state_dir().map_err(|error| anyhow!("{error}"))?;
+    fn write(run: &Run, request: &ServerRequest<'_>) -> anyhow::Result<HandedRun> {
+        let folder = request.locations.state_dir().map_err(|error| anyhow!("{error}"))?;
         let path = folder.join(format!("{}.relay.json", run.header.id));
         fs::write(&path, serde_json::to_vec(run)?).with_context(|| format!("writing {}", path.display()))?;
         Ok(HandedRun(std::path::absolute(&path).unwrap_or(path)))
@@ -123,30 +123,30 @@ impl HandedRun {
 
 impl Drop for HandedRun {
     fn drop(&mut self) {
-        // What is left of it hurts nobody.
+        // A file that can't be removed does no harm.
         let _ = fs::remove_file(&self.0);
     }
 }
 
-/// What arrives, and where it is kept.
-struct ReturningRun<'a> {
+/// A run whose lines arrive, and its writer in the store.
+struct ArrivingRun<'a> {
     store: &'a Store,
-    reader: Reader,
-    /// The run as far as it is here, from its first line on. It says its plan again if it goes on, and when the
-    /// number of its rounds is chosen.
+    reader: LineReader,
+    /// The run as far as it has arrived, from its first line on. Its plan comes again when the run goes on, and when
+    /// the number of its rounds is chosen.
     kept: Option<(Run, RunWriter)>,
     state: Option<RunState>,
     error: Option<anyhow::Error>,
     begun: Instant,
 }
 
-impl<'a> ReturningRun<'a> {
-    fn new(store: &'a Store, kept: Option<(Run, RunWriter)>) -> ReturningRun<'a> {
-        let (reader, begun) = (Reader::default(), Instant::now());
-        ReturningRun { store, reader, kept, state: None, error: None, begun }
+impl<'a> ArrivingRun<'a> {
+    fn new(store: &'a Store, kept: Option<(Run, RunWriter)>) -> ArrivingRun<'a> {
+        let (reader, begun) = (LineReader::default(), Instant::now());
+        ArrivingRun { store, reader, kept, state: None, error: None, begun }
     }
 
-    /// Whether more is wanted: not if something can't be kept.
+    /// Keeps what arrives. False if it can't be kept, and then nothing more is wanted.
     fn take(&mut self, bytes: &[u8]) -> bool {
         if self.error.is_none() {
             self.error = self.keep(bytes).err();
@@ -193,12 +193,12 @@ impl<'a> ReturningRun<'a> {
         Ok(())
     }
 
-    /// What landed is kept, whatever happened.
-    fn close(self, ran: anyhow::Result<i32>, left: anyhow::Result<()>) -> Result<Came, Stop> {
-        let ReturningRun { reader, kept, state, error, begun, .. } = self;
+    /// Keeps what arrived, however the server and its vtax ended.
+    fn close(self, ran: anyhow::Result<i32>, left: anyhow::Result<()>) -> Result<AttemptEnd, Stop> {
+        let ArrivingRun { reader, kept, state, error, begun, .. } = self;
         let Some((mut run, writer)) = kept else {
             return match (ran, error.or(left.err())) {
-                (Err(lost), _) => Ok(Came::Lost(None, lost)),
+                (Err(lost), _) => Ok(AttemptEnd::Lost(None, lost)),
                 (Ok(status), error) => Err(not_begun(status, error)),
             };
         };
@@ -207,9 +207,9 @@ impl<'a> ReturningRun<'a> {
         run.wall_seconds += seconds;
         let stored = writer.finish(run.state, seconds).context("ending the run").err();
         let status = match ran {
-            Err(lost) if error.is_none() && stored.is_none() => return Ok(Came::Lost(Some(run), lost)),
+            Err(lost) if error.is_none() && stored.is_none() => return Ok(AttemptEnd::Lost(Some(run), lost)),
             Ok(UNAVAILABLE) if error.is_none() && stored.is_none() && left.is_ok() => {
-                return Ok(Came::Lost(Some(run), unfinished(UNAVAILABLE)));
+                return Ok(AttemptEnd::Lost(Some(run), unfinished(UNAVAILABLE)));
             }
             ran => ran,
         };
@@ -219,11 +219,11 @@ impl<'a> ReturningRun<'a> {
             (None, Ok(status)) => Some(reader.end().err().map_or_else(|| unfinished(status), Into::into)),
         };
         let errors = [ended, stored, left.err()].into_iter().flatten();
-        Ok(Came::Home((run, errors.reduce(|first, next| anyhow!("{first:#}; and then: {next:#}")))))
+        Ok(AttemptEnd::Fetched((run, errors.reduce(|first, next| anyhow!("{first:#}; and then: {next:#}")))))
     }
 }
 
-/// The vtax in the server has said why, on standard error.
+/// The vtax in the server has said why on standard error, which was passed on.
 fn unfinished(status: i32) -> anyhow::Error {
     anyhow!("the vtax in the emulated server ended with status {status}; what it said is above")
 }
@@ -243,7 +243,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        server::lines::{VERSION, Written, text},
+        server::run_lines::{VERSION, Written, text},
         store::tests::{header, sample},
     };
 
@@ -267,22 +267,22 @@ mod tests {
         text(&Written::End(state)).expect("memory")
     }
 
-    fn home(came: Result<Came, Stop>) -> ReturnedRun {
-        match came.expect("it began") {
-            Came::Home(brought) => brought,
-            Came::Nowhere | Came::Lost(..) => panic!("it did not come home"),
+    fn fetched(end: Result<AttemptEnd, Stop>) -> FetchedRun {
+        match end.expect("it began") {
+            AttemptEnd::Fetched(run) => run,
+            AttemptEnd::NotBegun | AttemptEnd::Lost(..) => panic!("it ended otherwise"),
         }
     }
 
     #[test]
     fn what_landed_is_in_the_store_at_once() {
         let (_folder, store) = store();
-        let mut arrivals = ReturningRun::new(&store, None);
-        assert!(arrivals.take(&beginning()));
+        let mut arriving = ArrivingRun::new(&store, None);
+        assert!(arriving.take(&beginning()));
         let kept = store.load("demo-1").expect("it is there at once");
         assert_eq!((kept.samples.len(), kept.failures.len(), kept.state), (1, 0, RunState::Running));
-        assert!(arrivals.take(&end(RunState::Complete)));
-        let (run, error) = home(arrivals.close(Ok(0), Ok(())));
+        assert!(arriving.take(&end(RunState::Complete)));
+        let (run, error) = fetched(arriving.close(Ok(0), Ok(())));
         assert!(error.is_none(), "{error:?}");
         let kept = store.load("demo-1").expect("it is there");
         assert_eq!((kept.state, &kept.samples, &kept.failures), (run.state, &run.samples, &run.failures));
@@ -291,41 +291,41 @@ mod tests {
     #[test]
     fn a_server_that_dies_leaves_what_landed() {
         let (_folder, store) = store();
-        let mut arrivals = ReturningRun::new(&store, None);
-        assert!(arrivals.take(&beginning()));
-        let came = arrivals.close(Err(anyhow!("its kernel panicked")), Ok(())).expect("it began");
-        let Came::Lost(Some(run), error) = came else { panic!("the server is lost") };
+        let mut arriving = ArrivingRun::new(&store, None);
+        assert!(arriving.take(&beginning()));
+        let came = arriving.close(Err(anyhow!("its kernel panicked")), Ok(())).expect("it began");
+        let AttemptEnd::Lost(Some(run), error) = came else { panic!("the server is lost") };
         assert_eq!(
             (run.state, run.samples.len(), error.to_string()),
             (RunState::Stopped, 1, "its kernel panicked".into())
         );
         let (old, writer) = (store.load("demo-1").expect("kept"), store.resume("demo-1").expect("nobody has it"));
-        let again = ReturningRun::new(&store, Some((old, writer))).close(Ok(UNAVAILABLE), Ok(()));
-        assert!(matches!(again, Ok(Came::Lost(Some(_), _))), "a guest in it was lost");
-        let early = ReturningRun::new(&store, None).close(Err(anyhow!("its kernel panicked")), Ok(()));
-        assert!(matches!(early, Ok(Came::Lost(None, _))), "another may be booted");
+        let again = ArrivingRun::new(&store, Some((old, writer))).close(Ok(UNAVAILABLE), Ok(()));
+        assert!(matches!(again, Ok(AttemptEnd::Lost(Some(_), _))), "a guest in it was lost");
+        let early = ArrivingRun::new(&store, None).close(Err(anyhow!("its kernel panicked")), Ok(()));
+        assert!(matches!(early, Ok(AttemptEnd::Lost(None, _))), "another may be booted");
         assert_eq!(store.load("demo-1").expect("it is there").state, RunState::Stopped);
     }
 
     #[test]
     fn a_vtax_that_ends_in_the_middle_of_a_line_is_told() {
         let (_folder, store) = store();
-        let mut arrivals = ReturningRun::new(&store, None);
-        assert!(arrivals.take(&beginning()) && arrivals.take(b"{\"sample\":{"));
-        let (_, error) = home(arrivals.close(Ok(134), Ok(())));
+        let mut arriving = ArrivingRun::new(&store, None);
+        assert!(arriving.take(&beginning()) && arriving.take(b"{\"sample\":{"));
+        let (_, error) = fetched(arriving.close(Ok(134), Ok(())));
         assert!(error.is_some_and(|error| error.to_string().contains("breaks off")));
     }
 
     #[test]
     fn nothing_more_is_wanted_behind_what_cannot_be_kept() {
         let (_folder, store) = store();
-        let mut arrivals = ReturningRun::new(&store, None);
+        let mut arriving = ArrivingRun::new(&store, None);
         let other = header("demo-2", "2026-01-01T00:00:00Z");
         let other = text(&Written::Run { version: VERSION, header: &other }).expect("memory");
-        assert!(arrivals.take(&beginning()) && !arrivals.take(&other), "the plan of another run");
-        let (_, error) = home(arrivals.close(Ok(130), Ok(())));
+        assert!(arriving.take(&beginning()) && !arriving.take(&other), "the plan of another run");
+        let (_, error) = fetched(arriving.close(Ok(130), Ok(())));
         assert!(error.is_some_and(|error| error.to_string().contains("second run")));
-        let mut early = ReturningRun::new(&store, None);
+        let mut early = ArrivingRun::new(&store, None);
         assert!(!early.take(&end(RunState::Complete)));
         assert!(early.close(Ok(0), Ok(())).is_err(), "there is no run");
     }
@@ -333,27 +333,27 @@ mod tests {
     #[test]
     fn a_run_that_goes_on_is_not_begun_again() {
         let (_folder, store) = store();
-        let mut first = ReturningRun::new(&store, None);
+        let mut first = ArrivingRun::new(&store, None);
         assert!(first.take(&beginning()));
         drop(first);
         let (old, writer) = (store.load("demo-1").expect("kept"), store.resume("demo-1").expect("nobody has it"));
-        let mut again = ReturningRun::new(&store, Some((old, writer)));
+        let mut again = ArrivingRun::new(&store, Some((old, writer)));
         let header = header("demo-1", "2026-01-01T00:00:00Z");
         assert!(again.take(&text(&Written::Run { version: VERSION, header: &header }).expect("memory")));
         assert!(again.take(&text(&Written::Sample(&sample(0, Arm::A, 2))).expect("memory")));
         assert!(again.take(&end(RunState::Complete)));
-        let (run, error) = home(again.close(Ok(0), Ok(())));
+        let (run, error) = fetched(again.close(Ok(0), Ok(())));
         assert_eq!((run.samples.len(), error.map(|error| error.to_string())), (2, None));
     }
 
     #[test]
     fn a_plan_that_was_settled_in_the_server_is_kept_at_once() {
         let (_folder, store) = store();
-        let mut arrivals = ReturningRun::new(&store, None);
-        assert!(arrivals.take(&beginning()));
+        let mut arriving = ArrivingRun::new(&store, None);
+        assert!(arriving.take(&beginning()));
         let mut longer = header("demo-1", "2026-01-01T00:00:00Z");
         longer.set_rounds(77);
-        assert!(arrivals.take(&text(&Written::Run { version: VERSION, header: &longer }).expect("memory")));
+        assert!(arriving.take(&text(&Written::Run { version: VERSION, header: &longer }).expect("memory")));
         let kept = store.load("demo-1").expect("it is there");
         assert_eq!((kept.header.rounds(), kept.samples.len()), (77, 1));
     }
@@ -362,7 +362,7 @@ mod tests {
     fn a_run_that_never_began_ends_as_its_vtax_did() {
         let (_folder, store) = store();
         for (status, told) in [(2, "status 2"), (69, "status 69"), (130, "stopped before")] {
-            let came = ReturningRun::new(&store, None).close(Ok(status), Ok(()));
+            let came = ArrivingRun::new(&store, None).close(Ok(status), Ok(()));
             let stop = came.err().expect("there is no run");
             assert!(stop.to_string().contains(told), "{stop}");
         }

@@ -1,11 +1,10 @@
-//! A verb that is carried out in the server: this program with the same arguments, its outputs, its
-//! status.
+//! Runs this program in the server with the same arguments, passes its output on, and ends with its status.
 
 use std::{
     env,
     ffi::OsString,
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use anyhow::Context;
@@ -17,62 +16,32 @@ use crate::{
     stdin,
 };
 
-/// How a vtax in a server is told that it is one.
-#[derive(Debug, Clone, Default, clap::Args)]
-pub(crate) struct Relay {
-    /// A vtax outside was called: runs are written as lines to standard output, in place of the store and the
-    /// report
-    #[arg(long = "relay", global = true, hide = true)]
-    outside: bool,
-    /// The run that is to go on
-    #[arg(
-        id = "relay-from",
-        long = "relay-from",
-        global = true,
-        hide = true,
-        value_name = "FILE",
-        requires = "outside"
-    )]
-    pub(crate) from: Option<PathBuf>,
-}
-
-impl Relay {
-    /// Whether runs are kept outside.
-    pub(crate) fn is_outside(&self) -> bool {
-        self.outside
-    }
-
-    /// What a command needs, behind its verb, to come here from where the user is.
-    pub(crate) fn way_here(&self) -> &'static str {
-        if self.outside { " --server emulated" } else { "" }
-    }
-}
-
-/// What is passed on of the environment. Results stay in the server's memory: nobody looks for them.
+/// The environment variables that a program in the server gets from here. Its results stay in the memory of the
+/// server: the vtax outside keeps them.
 const PASSED: [&str; 8] =
     ["HOME", "PATH", "XDG_CACHE_HOME", "VTAX_KERNEL", "VTAX_QEMU", "VTAX_AGENT", "NO_COLOR", "TERM"];
 const STATE: &str = "VTAX_STATE=/run/vtax-state";
 
-/// Carries out what the user asked for in the server, and ends as that ends.
-pub(crate) fn relay(order: &ServerRequest<'_>, has_input: bool) -> Result<Exit, Stop> {
-    carry_out(order, &command(None, own_arguments().or_input()?).or_input()?, has_input)
+/// Has the command line of this process carried out in the server, and ends with its status.
+pub(crate) fn relay(request: &ServerRequest<'_>, has_input: bool) -> Result<Exit, Stop> {
+    carry_out(request, &command(None, own_arguments().or_input()?).or_input()?, has_input)
 }
 
-/// Runs any command in the server that is up, and ends as that ends.
-pub(crate) fn exec(order: &ServerRequest<'_>, program: &[OsString]) -> Result<Exit, Stop> {
+/// Runs a program in the server that is up, and ends with its status.
+pub(crate) fn exec(request: &ServerRequest<'_>, program: &[OsString]) -> Result<Exit, Stop> {
     let program = program.iter().cloned().map(text).collect::<anyhow::Result<_>>().or_input()?;
-    carry_out(order, &here(program).or_input()?, true)
+    carry_out(request, &with_environment(program).or_input()?, true)
 }
 
-fn carry_out(order: &ServerRequest<'_>, command: &[String], has_input: bool) -> Result<Exit, Stop> {
+fn carry_out(request: &ServerRequest<'_>, command: &[String], has_input: bool) -> Result<Exit, Stop> {
     let input = if has_input { stdin::read_for("a command in the emulated server")? } else { Vec::new() };
-    let ground = order.ground()?;
-    let Some(mut server) = order.server(&ground)? else { return Ok(Exit::Interrupted) };
-    let ran = server.run(command, &input, &ground.interrupt, |stream, bytes| {
+    let site = request.enter()?;
+    let Some(mut server) = request.server(&site)? else { return Ok(Exit::Interrupted) };
+    let ran = server.run(command, &input, &site.interrupt, |stream, bytes| {
         put(stream, bytes);
         true
     });
-    let done = matches!(ran, Ok(0)) && order.stay == Stay::Kept;
+    let done = matches!(ran, Ok(0)) && request.stay == Stay::Kept;
     if done && !server.found {
         server.keep()?;
         eprintln!(
@@ -85,7 +54,8 @@ fn carry_out(order: &ServerRequest<'_>, command: &[String], has_input: bool) -> 
     Ok(Exit::Child(u8::try_from(ran.or_infrastructure()?).unwrap_or(u8::MAX)))
 }
 
-/// What happened before matters more than that the server could not be removed.
+/// Leaves the server. An error of the command matters more than one of removing the server, which is then only
+/// printed.
 fn leave(server: EmulatedServerUp, ran: &anyhow::Result<i32>) -> Result<(), Stop> {
     match (server.leave(), ran) {
         (Err(error), Err(_)) => {
@@ -96,7 +66,7 @@ fn leave(server: EmulatedServerUp, ran: &anyhow::Result<i32>) -> Result<(), Stop
     }
 }
 
-/// A reader that has gone away is told by the next that writes to it; the server's program goes on.
+/// Writes on to the same stream here. If its reader has gone away, the program in the server goes on all the same.
 pub(super) fn put(stream: Stream, bytes: &[u8]) {
     let _ = match stream {
         Stream::Stdout => io::stdout().write_all(bytes).and_then(|()| io::stdout().flush()),
@@ -104,18 +74,19 @@ pub(super) fn put(stream: Stream, bytes: &[u8]) {
     };
 }
 
-/// This program, where and as it was called, in the server; `from` is the run that it is to go on with.
+/// The words that run this program in the server as it was called here. `from` is the file of the run that is to
+/// go on.
 pub(super) fn command(from: Option<&Path>, arguments: Vec<String>) -> anyhow::Result<Vec<String>> {
     let program = text(env::current_exe().context("finding this program")?.into_os_string())?;
     let mut words = vec![program, "--relay".to_owned()];
     if let Some(from) = from {
         words.extend(["--relay-from".to_owned(), text(from.as_os_str().to_owned())?]);
     }
-    here([words, arguments].concat())
+    with_environment([words, arguments].concat())
 }
 
-/// A program where this one was called, with what it is passed of the environment.
-fn here(program: Vec<String>) -> anyhow::Result<Vec<String>> {
+/// The words that run a program in the current directory with the environment that is passed on.
+fn with_environment(program: Vec<String>) -> anyhow::Result<Vec<String>> {
     let folder = text(env::current_dir().context("finding the current directory")?.into_os_string())?;
     let mut command = vec!["/usr/bin/env".to_owned(), "-C".to_owned(), folder, STATE.to_owned()];
     for name in PASSED {

@@ -1,17 +1,17 @@
-//! A run on its way home from an emulated server: JSON, a line for the plan, for each sample and
-//! failure as it lands, and for the end.
+//! The lines by which a vtax in an emulated server sends a run to the vtax outside. Each line is JSON: first the
+//! plan, then each sample and failure as it is taken, last the end.
 
 use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
 use vtax_model::run::{Failure, RunHeader, RunState, Sample};
 
-/// Of these lines; they may only be read by the program that wrote them.
+/// The version of these lines. A vtax reads only the lines of its own version.
 pub(super) const VERSION: u32 = 1;
-/// No line is that long: a sample with its histograms takes kilobytes.
+/// The most bytes of a line. A sample with its histograms takes kilobytes.
 const LONGEST: usize = 64 << 20;
 
-/// A line that was read.
+/// A line that was received.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum RelayedLine {
@@ -23,14 +23,14 @@ pub(crate) enum RelayedLine {
     End(RunState),
 }
 
-/// How the lines begin.
+/// The first line: the plan of the run.
 #[derive(Debug, Deserialize)]
 pub(crate) struct FirstLine {
     version: u32,
     pub(crate) header: Box<RunHeader>,
 }
 
-/// Why a line can't be taken.
+/// A line that isn't understood.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LineError {
     #[error("the emulated server writes runs in version {0}, and this vtax reads {VERSION}: it has another vtax")]
@@ -43,14 +43,14 @@ pub(crate) enum LineError {
     Long,
 }
 
-/// Puts lines together from what comes.
+/// Puts lines together from the bytes that arrive.
 #[derive(Debug, Default)]
-pub(crate) struct Reader {
+pub(crate) struct LineReader {
     rest: Vec<u8>,
 }
 
-impl Reader {
-    /// The lines that are whole with these bytes.
+impl LineReader {
+    /// The lines that are complete with these bytes.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<Vec<RelayedLine>, LineError> {
         self.rest.extend_from_slice(bytes);
         let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') else {
@@ -62,7 +62,7 @@ impl Reader {
         lines.map(parse).collect()
     }
 
-    /// That nothing more comes.
+    /// Checks that no half line is left.
     pub(crate) fn end(self) -> Result<(), LineError> {
         if self.rest.is_empty() { Ok(()) } else { Err(LineError::Half(shown(&self.rest))) }
     }
@@ -81,7 +81,7 @@ fn parse(line: &[u8]) -> Result<RelayedLine, LineError> {
     }
 }
 
-/// A plan of another version need not have our form.
+/// The version of a plan, which may have a form that this vtax doesn't know.
 fn version(line: &[u8]) -> Option<u64> {
     let value: serde_json::Value = serde_json::from_slice(line).ok()?;
     value.get("run")?.get("version")?.as_u64()
@@ -104,12 +104,12 @@ pub(super) enum Written<'a> {
 
 /// Writes lines to standard output, each at once.
 #[derive(Debug)]
-pub(crate) struct Writer(());
+pub(crate) struct LineWriter(());
 
-impl Writer {
-    pub(crate) fn begin(header: &RunHeader) -> io::Result<Writer> {
+impl LineWriter {
+    pub(crate) fn begin(header: &RunHeader) -> io::Result<LineWriter> {
         put(&Written::Run { version: VERSION, header })?;
-        Ok(Writer(()))
+        Ok(LineWriter(()))
     }
 
     pub(crate) fn sample(&mut self, sample: &Sample) -> io::Result<()> {
@@ -166,7 +166,7 @@ mod tests {
     proptest! {
         #[test]
         fn lines_are_the_same_however_they_are_cut(cuts in proptest::collection::vec(1usize..40, 0..12)) {
-            let (stream, mut reader, mut lines, mut at) = (stream(), Reader::default(), Vec::new(), 0);
+            let (stream, mut reader, mut lines, mut at) = (stream(), LineReader::default(), Vec::new(), 0);
             for cut in cuts {
                 let next = stream.len().min(at + cut);
                 lines.extend(reader.push(&stream[at..next]).expect("good lines"));
@@ -181,14 +181,14 @@ mod tests {
     #[test]
     fn a_broken_line_is_shown() {
         for line in ["{\"sample\":{}}\n", "kernel panic\n", "{\"run\":{\"version\":1}}\n"] {
-            let error = Reader::default().push(line.as_bytes()).expect_err("broken").to_string();
+            let error = LineReader::default().push(line.as_bytes()).expect_err("broken").to_string();
             assert!(error.contains("no line of a run") && error.contains(&line[2..5]), "{error}");
         }
     }
 
     #[test]
     fn a_half_line_is_told() {
-        let mut reader = Reader::default();
+        let mut reader = LineReader::default();
         let stream = stream();
         let lines = reader.push(&stream[..stream.len() - 3]).expect("two good lines");
         assert_eq!(told(&lines), [1, 2]);
@@ -198,7 +198,8 @@ mod tests {
 
     #[test]
     fn another_version_is_told_even_if_its_plan_has_another_form() {
-        let error = Reader::default().push(b"{\"run\":{\"version\":7,\"plan\":1}}\n").expect_err("other").to_string();
+        let error =
+            LineReader::default().push(b"{\"run\":{\"version\":7,\"plan\":1}}\n").expect_err("other").to_string();
         assert!(error.contains("version 7, and this vtax reads 1"), "{error}");
     }
 }

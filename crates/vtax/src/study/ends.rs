@@ -38,18 +38,16 @@ use vtax_model::{
 };
 
 use super::{
-    interrupt::Interrupt,
     runner::{BrokenTurns, SampleError, Sampler},
     timetable::Gaps,
 };
+use crate::interrupt::Interrupt;
 use agents::{Agent, Agents};
-pub(crate) use built::{LabBuilder, build, build_planned, remove_abandoned};
-pub(crate) use guests::told_of_boot;
+pub(crate) use built::LabBuilder;
 use guests::{MeasuringGuest, Vcpus};
 use libvirt::MeasuredDomain;
 pub(crate) use standing::{RowPairs, StandingEnds, row_pairs};
 pub(crate) use survey::room_of;
-pub(crate) use zones::open_lab;
 
 /// vsock(7): the machine itself, and whatever it is.
 const VSOCK_LOCAL: u32 = 1;
@@ -137,7 +135,7 @@ impl ConnectedEnds {
     }
 
     /// Between which ends each row is measured.
-    pub(crate) fn ends(&self) -> Vec<RowEnds> {
+    pub(crate) fn records(&self) -> Vec<RowEnds> {
         let record = |party: &ConnectedEnd| EndRecord {
             name: party.name.clone(),
             address: party.address.to_string(),

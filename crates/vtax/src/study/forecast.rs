@@ -12,7 +12,7 @@ use vtax_model::{
     stats::planning::LEAST_FOR_NOISE,
 };
 
-use super::{clock, ledger::RunStore, progress::minutes};
+use super::{clock, progress::minutes, run_store::RunStore};
 use crate::{
     exit::{Blamed, Stop},
     store::StoreError,
@@ -28,8 +28,8 @@ pub(super) struct PlanForecast {
 
 impl PlanForecast {
     /// From the last run that is like it.
-    pub(super) fn of(header: &RunHeader, books: &RunStore) -> Result<PlanForecast, StoreError> {
-        let RunStore::Here(store) = books else { return Ok(PlanForecast { known: None }) };
+    pub(super) fn of(header: &RunHeader, store: &RunStore) -> Result<PlanForecast, StoreError> {
+        let RunStore::Here(store) = store else { return Ok(PlanForecast { known: None }) };
         let earlier = store.complete_plans(header.study.id.as_str())?;
         for earlier in earlier.iter().filter(|earlier| header.resembles(earlier)) {
             let known = Experience::of(&store.load(&earlier.id)?, clock::seconds);

@@ -14,7 +14,7 @@ use vtax_model::{
     workload::{Direction, SpecError, TestKind, Transport, Workload, WorkloadError},
 };
 
-use super::{ChangedStudy, stage::room_of};
+use super::{ChangedStudy, ends::room_of};
 use crate::exit::{Blamed, Stop};
 
 /// What the command line asks for.

@@ -10,7 +10,8 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::{clock, interrupt::Interrupt, runner::Watcher};
+use super::{clock, runner::Watcher};
+use crate::interrupt::Interrupt;
 
 /// Plain lines come at least this far apart.
 const LINE_EVERY: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! Where a run is kept: in the store, or by the vtax outside of the emulated server that this one is in.
+//! Where a run is kept: in the store of this vtax, or by the vtax outside if this one is in an emulated server.
 
 use std::{fs, path::PathBuf};
 
@@ -7,32 +7,32 @@ use vtax_model::run::{Failure, Run, RunHeader, RunState, Sample};
 
 use super::runner::Sink;
 use crate::{
-    cli::Locations,
     exit::{Blamed, Stop},
-    server::lines::Writer,
+    locations::{Locations, RunSite},
+    server::run_lines::LineWriter,
     store::{RunWriter, Store},
 };
 
-/// Where runs are.
+/// Where runs are kept.
 pub(super) enum RunStore {
     Here(Store),
-    /// Outside, which has put the run that is to go on into this file.
+    /// The vtax outside keeps runs. It has written the run that is to go on to this file.
     Outside {
         old: Option<PathBuf>,
     },
 }
 
-/// Who writes a run as it goes on.
+/// Keeps one run while it is measured.
 pub(super) enum RunKeeper {
     Here(Box<RunWriter>),
-    Outside(Writer),
+    Outside(LineWriter),
 }
 
 impl RunStore {
-    pub(super) fn open(places: &Locations) -> Result<RunStore, Stop> {
-        match places.relay.is_outside() {
-            true => Ok(RunStore::Outside { old: places.relay.from.clone() }),
-            false => Ok(RunStore::Here(Store::open(&places.state_dir()?)?)),
+    pub(super) fn open(locations: &Locations, site: &RunSite) -> Result<RunStore, Stop> {
+        match site {
+            RunSite::InServer { old } => Ok(RunStore::Outside { old: old.clone() }),
+            RunSite::Here { .. } => Ok(RunStore::Here(Store::open(&locations.state_dir()?)?)),
         }
     }
 
@@ -50,11 +50,11 @@ impl RunStore {
     pub(super) fn create_run(&self, header: &RunHeader) -> Result<RunKeeper, Stop> {
         match self {
             RunStore::Here(store) => Ok(RunKeeper::Here(Box::new(store.create_run(header)?))),
-            RunStore::Outside { .. } => Writer::begin(header).map(RunKeeper::Outside).or_infrastructure(),
+            RunStore::Outside { .. } => LineWriter::begin(header).map(RunKeeper::Outside).or_infrastructure(),
         }
     }
 
-    /// Goes on with a run, which then has so many rounds in all if that is asked for.
+    /// Goes on with a run. If `rounds` is given, the run has so many in all from now on.
     pub(super) fn resume(&self, header: &RunHeader, rounds: Option<u32>) -> Result<RunKeeper, Stop> {
         match self {
             RunStore::Here(store) => {
@@ -70,15 +70,15 @@ impl RunStore {
 }
 
 impl RunKeeper {
-    /// Keeps another plan of the run: it holds from now on.
+    /// Replaces the plan of the run.
     pub(super) fn replan(&mut self, header: &RunHeader) -> anyhow::Result<()> {
         match self {
             RunKeeper::Here(writer) => Ok(writer.replan(header)?),
-            RunKeeper::Outside(_) => Ok(Writer::begin(header).map(drop)?),
+            RunKeeper::Outside(_) => Ok(LineWriter::begin(header).map(drop)?),
         }
     }
 
-    /// Ends this session, which took so long.
+    /// Ends this session of the run.
     pub(super) fn finish(self, state: RunState, wall_seconds: f64) -> anyhow::Result<()> {
         match self {
             RunKeeper::Here(writer) => Ok(writer.finish(state, wall_seconds)?),

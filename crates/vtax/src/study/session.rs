@@ -6,7 +6,6 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
-use vtax_agent::locate::{self, LocateError};
 use vtax_host::inspect;
 use vtax_lab::{Facts, GuestNeeds, Need, World};
 use vtax_model::{
@@ -21,19 +20,19 @@ use vtax_model::{
 use super::{
     ChangedStudy, MeasureRequest,
     draft::{available, header, mtus_of, unavailable, without_endpoints},
-    foresight::{self, PILOT, PlanForecast},
-    interrupt::Interrupt,
-    ledger::{RunKeeper, RunStore},
-    phases::Phases,
+    ends::{ConnectedEnds, LabBuilder, RowPairs, StandingEnds, row_pairs},
+    forecast::{self, PILOT, PlanForecast},
     precision::imprecise,
     progress::RunProgress,
+    run_store::{RunKeeper, RunStore},
     runner::{self, Ended},
-    stage::{ConnectedEnds, LabBuilder, RowPairs, StandingEnds, row_pairs},
 };
 use crate::{
-    cli::Locations,
     exit::{Blamed, Stop, told},
-    server::{ServerRequest, Stay, bring_home},
+    interrupt::Interrupt,
+    locations::{Locations, RunSite},
+    phases::Phases,
+    server::{ServerRequest, Stay, fetch_run},
     store::Store,
 };
 
@@ -57,8 +56,10 @@ pub(crate) struct Conditions {
     pub(crate) directory: PathBuf,
     /// Of a new run; an old one has its own.
     pub(crate) pins: Pins,
-    /// What guests boot, unless the study says it.
+    /// The kernel that guests boot, unless the study names one.
     pub(crate) kernel: Option<PathBuf>,
+    /// Whether a new run on an emulated server uses the server's cables.
+    pub(crate) server_cables: bool,
 }
 
 /// A session that is over.
@@ -69,49 +70,57 @@ pub(crate) struct Finished {
     /// What was asked for and not reached, a sentence each.
     pub(crate) shortfalls: Vec<String>,
     state_dir: PathBuf,
-    /// Whether the store and the report are somebody else's.
+    /// Whether another vtax stores the run and prints its report.
     pub(crate) relayed: bool,
 }
 
 /// Measures what is asked for, or goes on with a run.
-pub(crate) fn run(source: RunSource, conditions: &Conditions, places: &Locations) -> Result<Finished, Stop> {
-    let books = RunStore::open(places)?;
-    if let RunStore::Here(store) = &books
-        && let Some(finished) = elsewhere(&source, conditions, places, store)?
+pub(crate) fn run(
+    source: RunSource,
+    conditions: &Conditions,
+    locations: &Locations,
+    site: &RunSite,
+) -> Result<Finished, Stop> {
+    let store = RunStore::open(locations, site)?;
+    if let (RunStore::Here(store), RunSite::Here { server }) = (&store, site)
+        && let Some(finished) = on_server(&source, *server, conditions, locations, store)?
     {
         return Ok(finished);
     }
-    let state_dir = places.state_dir()?;
-    // What a lost server had begun goes on, whatever was asked for when it began.
-    let resumed = || RunSource::Resumed { id: String::new(), rounds: None };
-    let source = if places.relay.from.is_some() { resumed() } else { source };
-    let plot = RunRequest::of(source, &books)?;
-    let agent = agent_program(places)?;
+    let state_dir = locations.state_dir()?;
+    let source = match site {
+        // The run that a lost server had begun goes on, whatever the command line said when it began.
+        RunSite::InServer { old: Some(_) } => RunSource::Resumed { id: String::new(), rounds: None },
+        _ => source,
+    };
+    let request = RunRequest::of(source, &store)?;
+    let agent = locations.agent_program()?;
     // Before the first thread: a process with threads can't enter a user namespace.
-    let world = plot.world()?;
+    let world = request.world()?;
     let (begun, phases) = (Instant::now(), Phases::begin());
     let interrupt = Interrupt::catch().or_infrastructure()?;
     let needs = GuestNeeds::new(&agent, conditions.kernel.as_deref());
-    let scene = Surroundings { world: world.as_ref(), agent: &agent, needs, conditions, phases: &phases };
-    let PreparedRun { run, stage, ledger, pilot } = scene.set(plot, &books)?;
-    stage.warn_of_unpinned();
-    let session = Session { run, stage, interrupt, begun, phases, pilot, shortfalls: Vec::new() };
-    let Closed { run, error, shortfalls } = session.go(ledger)?;
-    Ok(Finished::of(&run, error, shortfalls, state_dir, places.relay.is_outside()))
+    let setup = RunSetup { world: world.as_ref(), agent: &agent, needs, conditions, phases: &phases };
+    let PreparedRun { run, ends, keeper, pilot } = setup.prepare(request, &store)?;
+    ends.warn_of_unpinned();
+    let session = Session { run, ends, interrupt, begun, phases, pilot, shortfalls: Vec::new() };
+    let Closed { run, error, shortfalls } = session.go(keeper)?;
+    Ok(Finished::of(&run, error, shortfalls, state_dir, matches!(site, RunSite::InServer { .. })))
 }
 
-/// The same on an emulated server, if it is to be there, or was begun there.
-fn elsewhere(
+/// Has the run measured on an emulated server if one is asked for, or if the run was begun on one.
+fn on_server(
     source: &RunSource,
+    asked: Option<ServerSpec>,
     conditions: &Conditions,
-    places: &Locations,
+    locations: &Locations,
     store: &Store,
 ) -> Result<Option<Finished>, Stop> {
     let old = match source {
         RunSource::Resumed { id, .. } => Some(store.load(id)?),
         RunSource::Fresh(_) | RunSource::Measure(_) => None,
     };
-    let Some(spec) = server_of(old.as_ref(), places).or_input()? else { return Ok(None) };
+    let Some(spec) = server_of(old.as_ref(), asked).or_input()? else { return Ok(None) };
     let old = match source {
         RunSource::Resumed { id, rounds: Some(rounds) } => {
             drop(store.extend(id, *rounds)?);
@@ -120,19 +129,20 @@ fn elsewhere(
         _ => old,
     };
     let (exact, kernel) = (old.is_some(), conditions.kernel.as_deref());
-    let order = ServerRequest { spec, stay: Stay::Command, exact, places, kernel };
-    let Some((run, error)) = bring_home(&order, store, old)? else { return Err(Stop::interrupted()) };
-    // What --show and --budget did not reach is said by the vtax in the server.
-    Ok(Some(Finished::of(&run, error, Vec::new(), places.state_dir()?, false)))
+    let request = ServerRequest { spec, stay: Stay::Command, exact, locations, kernel };
+    let fetched = fetch_run(&request, conditions.server_cables, store, old)?;
+    let Some((run, error)) = fetched else { return Err(Stop::interrupted()) };
+    // The vtax in the server has said what --show and --budget did not reach.
+    Ok(Some(Finished::of(&run, error, Vec::new(), locations.state_dir()?, false)))
 }
 
-/// Where a run was begun it goes on.
-fn server_of(old: Option<&Run>, places: &Locations) -> anyhow::Result<Option<ServerSpec>> {
-    let Some(run) = old else { return Ok(places.server) };
+/// The server on which to measure. A run goes on where it was begun.
+fn server_of(old: Option<&Run>, asked: Option<ServerSpec>) -> anyhow::Result<Option<ServerSpec>> {
+    let Some(run) = old else { return Ok(asked) };
     let begun = run.header.environment.server.as_ref().map(|server| server.spec.parse()).transpose()?;
-    match (begun, places.server) {
-        (Some(begun), Some(wanted)) if begun != wanted && !wanted.is_any() => {
-            Err(anyhow!("the run {} was begun on {begun} and goes on there, not on {wanted}", run.header.id))
+    match (begun, asked) {
+        (Some(begun), Some(asked)) if begun != asked && !asked.is_any() => {
+            Err(anyhow!("the run {} was begun on {begun} and goes on there, not on {asked}", run.header.id))
         }
         (None, Some(_)) => {
             Err(anyhow!("the run {} was begun on this machine and goes on here; leave --server out", run.header.id))
@@ -141,14 +151,7 @@ fn server_of(old: Option<&Run>, places: &Locations) -> anyhow::Result<Option<Ser
     }
 }
 
-pub(crate) fn agent_program(places: &Locations) -> Result<PathBuf, Stop> {
-    locate::agent_program(places.agent.as_deref()).map_err(|error| match error {
-        LocateError::Named { .. } => Stop::input(error),
-        _ => Stop::infrastructure(error),
-    })
-}
-
-/// What is to be run, before anything is there to run it on.
+/// What is to be run. Nothing is connected yet.
 enum RunRequest {
     Study(Box<ChangedStudy>),
     Measure(Box<MeasureRequest>),
@@ -160,11 +163,11 @@ enum RunRequest {
 }
 
 impl RunRequest {
-    fn of(source: RunSource, books: &RunStore) -> Result<RunRequest, Stop> {
+    fn of(source: RunSource, store: &RunStore) -> Result<RunRequest, Stop> {
         Ok(match source {
             RunSource::Fresh(wanted) => RunRequest::Study(wanted),
             RunSource::Measure(asked) => RunRequest::Measure(asked),
-            RunSource::Resumed { id, rounds } => RunRequest::old(&books.load(&id)?, rounds).or_input()?,
+            RunSource::Resumed { id, rounds } => RunRequest::old(&store.load(&id)?, rounds).or_input()?,
         })
     }
 
@@ -191,17 +194,17 @@ impl RunRequest {
     }
 }
 
-/// All that a session needs.
+/// A run that can be measured now.
 struct PreparedRun {
     run: Run,
-    stage: ConnectedEnds,
-    ledger: RunKeeper,
+    ends: ConnectedEnds,
+    keeper: RunKeeper,
     /// Whether the first rounds are to tell what the plan can show.
     pilot: bool,
 }
 
-/// With what a stage is set.
-struct Surroundings<'a> {
+/// What is needed to prepare a run.
+struct RunSetup<'a> {
     world: Option<&'a World>,
     agent: &'a Path,
     needs: GuestNeeds,
@@ -209,42 +212,42 @@ struct Surroundings<'a> {
     phases: &'a Phases,
 }
 
-impl Surroundings<'_> {
-    /// The run as far as it came, the ends that it is measured between, and who keeps it: from here
-    /// on no other vtax can go on with it.
-    fn set(&self, plot: RunRequest, books: &RunStore) -> Result<PreparedRun, Stop> {
-        match plot {
-            RunRequest::Old { header, rounds } => self.again(*header, rounds, books),
+impl RunSetup<'_> {
+    /// Connects the ends of a run. From here on no other vtax can go on with this run.
+    fn prepare(&self, request: RunRequest, store: &RunStore) -> Result<PreparedRun, Stop> {
+        match request {
+            RunRequest::Old { header, rounds } => self.resume(*header, rounds, store),
             RunRequest::Study(wanted) => {
                 let (unavailable, no_kvm) = match wanted.study.endpoints.is_empty() {
-                    true => self.look(&wanted.study)?,
+                    true => self.survey(&wanted.study)?,
                     false => (without_endpoints(&wanted.study).or_input()?, None),
                 };
                 let mut header = header(*wanted, unavailable)?;
-                let foresight = PlanForecast::of(&header, books)?;
-                foresight.settle(&mut header)?;
-                let (lines, pilot) = (foresight.lines(&header), foresight.needs_pilot(&header));
-                // A lab takes its time; endpoints may be refused at once.
+                let forecast = PlanForecast::of(&header, store)?;
+                forecast.settle(&mut header)?;
+                let (lines, pilot) = (forecast.lines(&header), forecast.needs_pilot(&header));
+                // Building a lab takes long, so the forecast comes before it. Endpoints may be refused at once, so it
+                // comes after them.
                 let builds = header.study.endpoints.is_empty();
                 lines.iter().filter(|_| builds).for_each(|line| eprintln!("{line}"));
-                let stage = self.stage(&header)?;
-                let set = self.fresh(header, stage, no_kvm, books)?;
+                let ends = self.connect(&header)?;
+                let prepared = self.begin(header, ends, no_kvm, store)?;
                 lines.iter().filter(|_| !builds).for_each(|line| eprintln!("{line}"));
-                Ok(PreparedRun { pilot, ..set })
+                Ok(PreparedRun { pilot, ..prepared })
             }
             RunRequest::Measure(mut asked) => {
                 let mut standing = StandingEnds::new(self.world, self.agent);
                 asked.endpoints = standing.complete(asked.endpoints)?;
                 let pairs = row_pairs(&asked.endpoints, &asked.rows(), &[MeasureRequest::ANY_MTU]).or_input()?;
-                let stage = standing.stage(&pairs, &self.conditions.directory)?;
-                let wanted = asked.wanted(asked.on(stage.mtu(), stage.speaks_ipv6()))?;
-                self.fresh(header(wanted, Vec::new())?, stage, None, books)
+                let ends = standing.connect(&pairs, &self.conditions.directory)?;
+                let wanted = asked.wanted(asked.on(ends.mtu(), ends.speaks_ipv6()))?;
+                self.begin(header(wanted, Vec::new())?, ends, None, store)
             }
         }
     }
 
-    /// The rows that this machine can't run, and why its guests don't have KVM.
-    fn look(&self, study: &Study) -> Result<(Vec<UnavailableRow>, Option<String>), Stop> {
+    /// Finds the rows that this machine can't run, and why its guests don't have KVM.
+    fn survey(&self, study: &Study) -> Result<(Vec<UnavailableRow>, Option<String>), Stop> {
         let world = self.in_world()?;
         let facts = Facts::gather(world).or_infrastructure()?.with_guests(world, &self.needs.clone().of_study(study));
         let qemu = facts.guests.as_ref().and_then(|guests| guests.qemu.as_ref().ok());
@@ -253,42 +256,42 @@ impl Surroundings<'_> {
         Ok((unavailable(study, &facts), no_kvm))
     }
 
-    fn fresh(
+    fn begin(
         &self,
         mut header: RunHeader,
-        mut stage: ConnectedEnds,
+        mut ends: ConnectedEnds,
         no_kvm: Option<String>,
-        books: &RunStore,
+        store: &RunStore,
     ) -> Result<PreparedRun, Stop> {
-        stage.fit_ipv6(&mut header.study);
-        stage.check(&header.study)?;
-        header.paths = stage.paths(&header.study).or_infrastructure()?;
-        header.placement = stage.place(&header.study, &self.conditions.pins)?;
-        header.placement.guests = stage.guest_machine(no_kvm).or_else(|| stage.domain_machine());
-        header.placement.notes.extend(stage.domain_notes());
-        header.ends = stage.ends();
-        let ledger = books.create_run(&header)?;
+        ends.fit_ipv6(&mut header.study);
+        ends.check(&header.study)?;
+        header.paths = ends.paths(&header.study).or_infrastructure()?;
+        header.placement = ends.place(&header.study, &self.conditions.pins)?;
+        header.placement.guests = ends.guest_machine(no_kvm).or_else(|| ends.domain_machine());
+        header.placement.notes.extend(ends.domain_notes());
+        header.ends = ends.records();
+        let keeper = store.create_run(&header)?;
         let (samples, failures) = (Vec::new(), Vec::new());
         let run = Run { header, state: RunState::Running, wall_seconds: 0.0, samples, failures };
-        Ok(PreparedRun { run, stage, ledger, pilot: false })
+        Ok(PreparedRun { run, ends, keeper, pilot: false })
     }
 
-    fn again(&self, header: RunHeader, rounds: Option<u32>, books: &RunStore) -> Result<PreparedRun, Stop> {
+    fn resume(&self, header: RunHeader, rounds: Option<u32>, store: &RunStore) -> Result<PreparedRun, Stop> {
         let here = inspect::environment(&inspect::SystemRoot::live());
         same_machine(&header.id, None, &header.environment, &here).or_input()?;
-        let ledger = books.resume(&header, rounds)?;
-        let mut stage = self.stage(&header)?;
-        stage.check(&header.study)?;
-        // The vCPUs of the new guests are to be where those of the old ones were.
+        let keeper = store.resume(&header, rounds)?;
+        let mut ends = self.connect(&header)?;
+        ends.check(&header.study)?;
+        // The vCPUs of the new guests must run where the vCPUs of the old ones ran.
         let (policy, responder) = (header.placement.policy.clone(), header.placement.responder_policy.clone());
-        stage.place(&header.study, &Pins { policy, responder })?;
-        stage.recall(&header).or_input()?;
-        let run = books.load(&header.id)?;
+        ends.place(&header.study, &Pins { policy, responder })?;
+        ends.restore_cpus(&header).or_input()?;
+        let run = store.load(&header.id)?;
         let pilot = run.header.unsettled.is_some();
-        Ok(PreparedRun { run, stage, ledger, pilot })
+        Ok(PreparedRun { run, ends, keeper, pilot })
     }
 
-    fn stage(&self, header: &RunHeader) -> Result<ConnectedEnds, Stop> {
+    fn connect(&self, header: &RunHeader) -> Result<ConnectedEnds, Stop> {
         let (study, directory) = (&header.study, &self.conditions.directory);
         if study.endpoints.is_empty() {
             let (program, needs, phases) = (self.agent, &self.needs, self.phases);
@@ -302,7 +305,7 @@ impl Surroundings<'_> {
         for row in available(study, &header.unavailable) {
             pairs.extend(row_pairs(&study.endpoints, &[row], &mtus_of(study, row)).or_input()?);
         }
-        StandingEnds::new(self.world, self.agent).stage(&pairs, directory)
+        StandingEnds::new(self.world, self.agent).connect(&pairs, directory)
     }
 
     fn in_world(&self) -> Result<&World, Stop> {
@@ -310,8 +313,8 @@ impl Surroundings<'_> {
     }
 }
 
-/// Samples of two machines, or of two kernels, are not samples of one cell. `end`: of whom this is
-/// the machine, if not of vtax.
+/// Refuses to go on with a run on another machine or kernel: its samples would not be samples of one cell. `end` is
+/// the end whose machine this is; without it, it is the machine of vtax itself.
 pub(super) fn same_machine(id: &str, end: Option<&str>, then: &Environment, now: &Environment) -> anyhow::Result<()> {
     let same = [
         ("machine", &then.hostname, &now.hostname),
@@ -329,7 +332,7 @@ pub(super) fn same_machine(id: &str, end: Option<&str>, then: &Environment, now:
 
 struct Session {
     run: Run,
-    stage: ConnectedEnds,
+    ends: ConnectedEnds,
     interrupt: Interrupt,
     begun: Instant,
     phases: Phases,
@@ -337,7 +340,7 @@ struct Session {
     shortfalls: Vec<String>,
 }
 
-/// A run whose ends are gone.
+/// A run whose ends were disconnected.
 struct Closed {
     run: Run,
     error: Option<anyhow::Error>,
@@ -345,34 +348,34 @@ struct Closed {
 }
 
 impl Session {
-    fn go(mut self, mut ledger: RunKeeper) -> Result<Closed, Stop> {
-        self.stage.break_off_on(&self.interrupt);
+    fn go(mut self, mut keeper: RunKeeper) -> Result<Closed, Stop> {
+        self.ends.break_off_on(&self.interrupt);
         eprintln!("run {}: {} samples to take", self.run.header.id, runner::samples_left(&self.run));
-        let ended = self.rounds(&mut ledger);
-        self.close(ledger, ended)
+        let ended = self.rounds(&mut keeper);
+        self.close(keeper, ended)
     }
 
-    fn rounds(&mut self, ledger: &mut RunKeeper) -> Ended {
-        let Session { run, stage, interrupt, shortfalls, .. } = self;
+    fn rounds(&mut self, keeper: &mut RunKeeper) -> Ended {
+        let Session { run, ends, interrupt, shortfalls, .. } = self;
         let mut progress = RunProgress::new(runner::samples_left(run), interrupt);
-        let early = if self.pilot { pilot(run, stage, ledger, &mut progress, shortfalls) } else { None };
-        let ended = early.unwrap_or_else(|| runner::run_rounds(run, stage, ledger, &mut progress));
+        let early = if self.pilot { pilot(run, ends, keeper, &mut progress, shortfalls) } else { None };
+        let ended = early.unwrap_or_else(|| runner::run_rounds(run, ends, keeper, &mut progress));
         progress.clear();
-        // Not told when it was so: nothing is drawn while a sample is taken.
-        if let (Some(at), Some(_)) = (self.stage.first_sample(), self.stage.guest_machine(None)) {
+        // Only now: nothing is printed while a sample is taken.
+        if let (Some(at), Some(_)) = (self.ends.first_sample(), self.ends.guest_machine(None)) {
             self.phases.done_at("first sample begun", at);
         }
         ended
     }
 
-    /// The lab goes first: whatever the disk says then, the host is as it was.
-    fn close(self, ledger: RunKeeper, ended: Ended) -> Result<Closed, Stop> {
-        let Session { mut run, stage, begun, shortfalls, .. } = self;
-        let lab = stage.down();
+    /// Removes the lab first: whatever error the disk gives after that, the host is as it was.
+    fn close(self, keeper: RunKeeper, ended: Ended) -> Result<Closed, Stop> {
+        let Session { mut run, ends, begun, shortfalls, .. } = self;
+        let lab = ends.down();
         let seconds = begun.elapsed().as_secs_f64();
         run.state = ended.state;
         run.wall_seconds += seconds;
-        let stored = ledger.finish(ended.state, seconds).context("ending the run");
+        let stored = keeper.finish(ended.state, seconds).context("ending the run");
         let error = [ended.error, lab.err(), stored.err()].into_iter().flatten().reduce(|first, next| {
             let (first, next) = (told(&first), told(&next));
             anyhow!("{first}; and then: {next}")
@@ -383,11 +386,11 @@ impl Session {
 
 /// Takes the first rounds, which tell what the plan can show. Some if the run ended with them.
 ///
-/// The plan on the disk stays the whole one meanwhile: whoever goes on with a killed run takes it.
+/// The plan on the disk stays the whole one meanwhile, so that a killed run goes on by the whole plan.
 fn pilot(
     run: &mut Run,
-    stage: &mut ConnectedEnds,
-    ledger: &mut RunKeeper,
+    ends: &mut ConnectedEnds,
+    keeper: &mut RunKeeper,
     progress: &mut RunProgress<'_>,
     shortfalls: &mut Vec<String>,
 ) -> Option<Ended> {
@@ -395,16 +398,16 @@ fn pilot(
     let settles = planned.unsettled.is_some();
     let plans = [Some(&mut run.header.plan), run.header.path_plan.as_mut()];
     plans.into_iter().flatten().for_each(|plan| plan.samples = plan.samples.min(PILOT));
-    let ended = runner::run_rounds(run, stage, ledger, progress);
+    let ended = runner::run_rounds(run, ends, keeper, progress);
     run.header = planned;
     if ended.error.is_some() || ended.state != RunState::Complete {
         return Some(ended);
     }
-    let piloted = foresight::settle_by_pilot(run);
+    let piloted = forecast::settle_by_pilot(run);
     piloted.line.iter().for_each(|line| progress.say(line));
     shortfalls.extend(piloted.shortfall);
     progress.grow(runner::samples_left(run).saturating_sub(progress.left_over()));
-    let kept = if settles { ledger.replan(&run.header) } else { Ok(()) };
+    let kept = if settles { keeper.replan(&run.header) } else { Ok(()) };
     kept.err().map(|error| Ended { state: RunState::Stopped, error: Some(error) })
 }
 

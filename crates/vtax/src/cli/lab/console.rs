@@ -17,7 +17,7 @@ use vtax_lab::{Lab, PlannedGuest, guest::process::Qemu};
 use super::guest;
 use crate::{
     exit::{Blamed, Exit, Stop},
-    seat::LockFile,
+    lock_file::LockFile,
 };
 
 /// Ctrl-], as in telnet and virsh.
@@ -32,7 +32,7 @@ const MONITOR: Duration = Duration::from_secs(2);
 /// to standard input and output.
 pub(super) fn console(lab: &Lab, guest: &PlannedGuest) -> Result<Exit, Stop> {
     let mut qemu = guest::running(lab, guest)?;
-    let _seat = take_seat(&mut qemu, guest).or_infrastructure()?;
+    let _lock = take_lock(&mut qemu, guest).or_infrastructure()?;
     let path = guest.launch.console_socket();
     let stream = UnixStream::connect(&path);
     let stream = stream.with_context(|| format!("connecting to the console of `{}` at {}", guest.name, path.display()));
@@ -51,9 +51,9 @@ pub(super) fn console(lab: &Lab, guest: &PlannedGuest) -> Result<Exit, Stop> {
 
 /// The only place at a guest's console. Who comes second would wait there without a word: QEMU takes
 /// one client at a time.
-fn take_seat(qemu: &mut Qemu, guest: &PlannedGuest) -> anyhow::Result<LockFile> {
+fn take_lock(qemu: &mut Qemu, guest: &PlannedGuest) -> anyhow::Result<LockFile> {
     let name = &guest.name;
-    let seat = LockFile::take(&guest.launch.directory.join("console.lock"))?.map_err(|holder| {
+    let lock = LockFile::take(&guest.launch.directory.join("console.lock"))?.map_err(|holder| {
         anyhow!(
             "another `vtax lab console` is attached to the console of `{name}`: {holder}; leave that one by Ctrl-], or end it"
         )
@@ -63,7 +63,7 @@ fn take_seat(qemu: &mut Qemu, guest: &PlannedGuest) -> anyhow::Result<LockFile> 
         let socket = guest.launch.console_socket();
         bail!("another program is attached to the console of `{name}`, at {}; end that first", socket.display());
     }
-    Ok(seat)
+    Ok(lock)
 }
 
 /// Why a console was left.

@@ -28,7 +28,7 @@ use vtax_sys::{clock::boottime_ns, process::Signal};
 
 use crate::{
     exit::{Blamed, Stop},
-    study,
+    labs,
 };
 
 /// An agent answers at once, unless its guest gets no CPU.
@@ -135,7 +135,7 @@ impl Drop for StopOnSignal {
 
 fn arrive(mut qemu: Qemu, guest: &PlannedGuest, mtu: Mtu, patience: Option<Duration>) -> anyhow::Result<BootedGuest> {
     let patience = patience.unwrap_or_else(|| qemu.launch().patience());
-    let tell = |waited, line: &str| eprintln!("{}", study::told_of_boot(&guest.name, waited, line));
+    let tell = |waited, line: &str| eprintln!("{}", labs::told_of_boot(&guest.name, waited, line));
     qemu.wait_agent_telling(patience, tell)?;
     let link = connect(&qemu)?;
     let answered = boottime_ns();

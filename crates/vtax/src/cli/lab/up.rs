@@ -27,9 +27,9 @@ use super::{
     wanted::LabRequest,
 };
 use crate::{
-    cli::{Locations, print, print_json},
+    cli::{Locations, RunSite, print, print_json},
     exit::{Blamed, Exit, Stop},
-    study,
+    labs,
 };
 
 #[derive(Debug, clap::Args)]
@@ -60,13 +60,13 @@ impl UpArgs {
     }
 }
 
-pub(super) fn up(args: &UpArgs, places: &Locations) -> Result<Exit, Stop> {
+pub(super) fn up(args: &UpArgs, places: &Locations, site: &RunSite) -> Result<Exit, Stop> {
     let wanted = LabRequest::read(&args.what)?;
     let needs = wanted.needs(args.kernel.as_deref(), places)?;
     let need = if args.dry_run { Need::Ephemeral } else { Need::Kept };
     let world = World::enter(need).or_infrastructure()?;
     if !args.dry_run {
-        study::remove_abandoned(&world, wanted.name())?;
+        labs::remove_abandoned(&world, wanted.name())?;
     }
     let ground = LabSite::survey(&world, needs.as_ref())?;
     let topology = wanted.topology(&ground.facts);
@@ -83,7 +83,7 @@ pub(super) fn up(args: &UpArgs, places: &Locations) -> Result<Exit, Stop> {
             let rising = ground.build(&world, &topology)?;
             let Some(mut built) = rising.up(args.wait)? else { return Ok(Exit::Interrupted) };
             built.lab.keep().or_infrastructure()?;
-            if json { print_json(&built.record())? } else { print(&built.told(places.relay.way_here()))? }
+            if json { print_json(&built.record())? } else { print(&built.told(site.option()))? }
         }
     }
     Ok(Exit::Done)
@@ -122,7 +122,7 @@ impl LabSite {
 
     fn build(mut self, world: &World, topology: &Topology) -> Result<Rising, Stop> {
         let (mut begun, mut ties) = (None, Vec::new());
-        let lab = study::build_planned(world, topology, Lifetime::Kept, || {
+        let lab = labs::build_planned(world, topology, Lifetime::Kept, || {
             // What guests need doesn't change because a range of addresses was taken.
             if begun.replace(boottime_ns()).is_some() {
                 let guests = self.facts.guests.take();
@@ -209,8 +209,8 @@ impl Built {
         Record { blueprint: self.lab.blueprint(), ties: &self.ties, seconds: &self.guests }
     }
 
-    /// `way` is what a command needs to come here.
-    fn told(&self, way: &str) -> String {
+    /// `option` is what the user adds to a command so that it reaches the lab.
+    fn told(&self, option: &str) -> String {
         let mut table = table(["DOMAIN", "HOST", "METHOD", "WIRE", "ADDRESS"]);
         for endpoint in self.lab.endpoints() {
             table.add_row(endpoint_row(endpoint));
@@ -218,7 +218,7 @@ impl Built {
         let name = &self.lab.blueprint().lab;
         let guests = if self.guests.is_empty() { String::new() } else { self.told_of_guests() };
         let domains = table.trim_fmt();
-        format!("{domains}\n{guests}\nlab {name} is up; try: vtax lab exec{way} {name} DOMAIN -- COMMAND\n")
+        format!("{domains}\n{guests}\nlab {name} is up; try: vtax lab exec{option} {name} DOMAIN -- COMMAND\n")
     }
 
     fn told_of_guests(&self) -> String {

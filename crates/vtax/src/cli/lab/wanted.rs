@@ -68,7 +68,7 @@ impl LabRequest {
         if !guests {
             return Ok(None);
         }
-        let needs = GuestNeeds::new(&study::agent_program(places)?, kernel);
+        let needs = GuestNeeds::new(&places.agent_program()?, kernel);
         Ok(Some(match self {
             LabRequest::Lab(topology) => needs.of_lab(topology),
             LabRequest::Study(study) => needs.of_study(study),

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, net::IpAddr, path::Path};
 
 use anyhow::anyhow;
-use vtax_lab::{Facts, GuestNeeds, Lab, LabEndpoint, LabError, Lifetime, Plan, World, clean, guest::GuestError, plan};
+use vtax_lab::{GuestNeeds, Lab, LabEndpoint, LabError, World, guest::GuestError};
 use vtax_model::{
     run::RunHeader,
     study::Row,
@@ -17,10 +17,11 @@ use super::{
 };
 use crate::{
     exit::{Blamed, Stop},
+    labs,
+    phases::Phases,
     study::{
         arrange::{Arrangement, Ends, LabEnd, arrange},
         draft::available,
-        phases::Phases,
     },
 };
 
@@ -74,8 +75,8 @@ struct BuiltLab {
 impl LabBuilder<'_> {
     fn set(&self, topology: &Topology, ends: &BTreeMap<Row, Vec<Ends>>) -> Result<BuiltLab, Stop> {
         // A run that goes on may have been killed.
-        remove_abandoned(self.world, &topology.name)?;
-        let lab = build(self.world, topology, self.needs, Lifetime::Ephemeral)?;
+        labs::remove_abandoned(self.world, &topology.name)?;
+        let lab = labs::build(self.world, topology, self.needs)?;
         let phases = Some(self.phases).filter(|_| !lab.guests().is_empty());
         phases.inspect(|phases| phases.done("QEMU started"));
         let program = self.program;
@@ -157,48 +158,6 @@ impl AgentStarter<'_> {
 fn lab_name(header: &RunHeader) -> Result<Name, Stop> {
     let suffix = header.id.rsplit('-').next().unwrap_or_default();
     format!("run-{suffix}").parse().or_infrastructure()
-}
-
-/// What a killed vtax left of the lab that is to be built.
-pub(crate) fn remove_abandoned(world: &World, name: &Name) -> Result<(), Stop> {
-    let report = clean(world, Some(name)).or_infrastructure()?;
-    for lab in &report.removed {
-        eprintln!("removed what a vtax that was killed had left of the lab {lab}");
-    }
-    match report.failures.into_iter().next() {
-        Some(failure) => Err(Stop::infrastructure(failure)),
-        None => Ok(()),
-    }
-}
-
-/// The plan of a lab, by what this machine has now. What guests need is looked for if there are some.
-fn plan_here(world: &World, topology: &Topology, needs: &GuestNeeds) -> Result<Plan, Stop> {
-    let facts = Facts::gather(world).or_infrastructure()?.with_guests(world, &needs.clone().of_lab(topology));
-    plan(topology, &facts).or_input()
-}
-
-/// Builds a lab by what this machine has now.
-pub(crate) fn build(world: &World, topology: &Topology, needs: &GuestNeeds, lifetime: Lifetime) -> Result<Lab, Stop> {
-    build_planned(world, topology, lifetime, || plan_here(world, topology, needs))
-}
-
-/// Builds a lab by the plan that is made for each try. Another vtax may take the range that was chosen
-/// between planning and building; then another one is chosen.
-pub(crate) fn build_planned(
-    world: &World,
-    topology: &Topology,
-    lifetime: Lifetime,
-    mut plan: impl FnMut() -> Result<Plan, Stop>,
-) -> Result<Lab, Stop> {
-    const TRIES: usize = 10;
-    let mut left = TRIES;
-    loop {
-        left -= 1;
-        match Lab::up(world, plan()?, lifetime) {
-            Err(LabError::RangeTaken { .. }) if topology.addresses.is_none() && left > 0 => {}
-            built => return built.or_infrastructure(),
-        }
-    }
 }
 
 fn endpoint<'lab>(lab: &'lab Lab, end: &LabEnd) -> anyhow::Result<&'lab LabEndpoint> {

@@ -24,7 +24,7 @@ use super::{
     ConnectedEnd, ConnectedEnds, EndsLab,
     agents::{ANSWER, Agent},
 };
-use crate::study::runner::SampleError;
+use crate::{labs::told_of_boot, study::runner::SampleError};
 
 /// How long its agent may take to greet, once it has opened its port.
 const GREETING: Duration = Duration::from_secs(20);
@@ -76,13 +76,6 @@ pub(super) fn enter(name: &str, lab: &Lab, guest: &PlannedGuest, mtu: Mtu) -> an
     };
     // A guest that dies in the middle of it is the better reason.
     greet().or_else(|error| alive(lab, &guest.name).and(Err(error)))
-}
-
-/// What somebody who waits for a guest wants to know: its console's last line.
-pub(crate) fn told_of_boot(guest: &Name, waited: Duration, line: &str) -> String {
-    let line = line.trim();
-    let line = if line.is_empty() { "its console is silent".to_owned() } else { format!("its console says: {line}") };
-    format!("guest {guest} has no agent yet after {} s; {line}", waited.as_secs())
 }
 
 fn alive(lab: &Lab, guest: &Name) -> anyhow::Result<()> {

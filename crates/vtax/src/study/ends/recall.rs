@@ -8,7 +8,7 @@ use crate::study::session::same_machine;
 
 impl ConnectedEnds {
     /// Takes the ends' CPUs from the run's plan, if these are the ends that it was begun with.
-    pub(crate) fn recall(&mut self, header: &RunHeader) -> anyhow::Result<()> {
+    pub(crate) fn restore_cpus(&mut self, header: &RunHeader) -> anyhow::Result<()> {
         self.shared_cpu = header.placement.path;
         let standing = matches!(self.ground, EndsLab::Standing(_));
         for staged in &mut self.rows {

@@ -24,7 +24,10 @@ use super::{
     libvirt::Domain,
     zones,
 };
-use crate::exit::{Blamed, Stop};
+use crate::{
+    exit::{Blamed, Stop},
+    labs,
+};
 
 /// The endpoints of a row, for one MTU or for all.
 pub(crate) struct RowPairs<'a> {
@@ -101,7 +104,7 @@ impl<'a> StandingEnds<'a> {
     }
 
     /// Starts the agents and finds out how the ends reach each other.
-    pub(crate) fn stage(mut self, rows: &[RowPairs<'_>], directory: &Path) -> Result<ConnectedEnds, Stop> {
+    pub(crate) fn connect(mut self, rows: &[RowPairs<'_>], directory: &Path) -> Result<ConnectedEnds, Stop> {
         let mut staged = Vec::new();
         for RowPairs { row, mtu, pairs } in rows {
             let pairs = pairs.iter().map(|pair| self.pair(*pair)).collect::<Result<_, _>>()?;
@@ -205,7 +208,7 @@ impl<'a> StandingEnds<'a> {
         let index = match known {
             Some(index) => index,
             None => {
-                self.labs.push(zones::open_lab(self.world()?, name)?);
+                self.labs.push(labs::open(self.world()?, name)?);
                 self.labs.len() - 1
             }
         };

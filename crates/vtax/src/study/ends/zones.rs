@@ -6,16 +6,10 @@ use anyhow::anyhow;
 use vtax_lab::{Lab, LabEndpoint, LabState, LabSummary, World, list};
 use vtax_model::{method::DomainKind, topology::Name};
 
-use crate::exit::{Blamed, Stop};
-
-/// A lab by its name.
-pub(crate) fn open_lab(world: &World, name: &Name) -> Result<Lab, Stop> {
-    let labs = list(world).or_infrastructure()?;
-    if !labs.iter().any(|lab| lab.name == *name) {
-        return Err(Stop::input(anyhow!("there is no lab `{name}`; {}", there_is(labs.iter().map(|lab| &lab.name)))));
-    }
-    Lab::open(world, name).or_infrastructure()
-}
+use crate::{
+    exit::{Blamed, Stop},
+    labs::there_is,
+};
 
 /// The only lab that has such a zone, host or guest.
 pub(super) fn lab_of(world: &World, domain: &Name) -> Result<Name, Stop> {
@@ -39,11 +33,6 @@ pub(super) fn lab_of(world: &World, domain: &Name) -> Result<Name, Stop> {
             Err(Stop::input(anyhow!("several labs have a `{domain}`: {labs}; say which, as zone:{first}/{domain}")))
         }
     }
-}
-
-fn there_is<'a>(names: impl Iterator<Item = &'a Name>) -> String {
-    let names: Vec<&str> = names.map(Name::as_str).collect();
-    if names.is_empty() { "there is none".to_owned() } else { format!("there is {}", names.join(", ")) }
 }
 
 /// What of a lab goes by this name: a zone or guest once, a host once for each of its wires.

@@ -1,0 +1,88 @@
+//! Labs as vtax builds, finds and removes them, whatever they are for.
+
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use anyhow::anyhow;
+use vtax_agent::link::AgentLink;
+use vtax_lab::{Facts, GuestNeeds, Lab, LabEndpoint, LabError, Lifetime, Plan, World, clean, list, plan};
+use vtax_model::topology::{Name, Topology};
+
+use crate::exit::{Blamed, Stop};
+
+/// How long an agent may take to greet: it is a process of this machine.
+pub(crate) const GREETING: Duration = Duration::from_secs(10);
+
+/// A lab by its name.
+pub(crate) fn open(world: &World, name: &Name) -> Result<Lab, Stop> {
+    let labs = list(world).or_infrastructure()?;
+    if !labs.iter().any(|lab| lab.name == *name) {
+        return Err(Stop::input(anyhow!("there is no lab `{name}`; {}", there_is(labs.iter().map(|lab| &lab.name)))));
+    }
+    Lab::open(world, name).or_infrastructure()
+}
+
+/// The names that there are, for an error about one that is missing.
+pub(crate) fn there_is<'a>(names: impl Iterator<Item = &'a Name>) -> String {
+    let names: Vec<&str> = names.map(Name::as_str).collect();
+    if names.is_empty() { "there is none".to_owned() } else { format!("there is {}", names.join(", ")) }
+}
+
+/// Removes what a killed vtax left of the lab that is to be built.
+pub(crate) fn remove_abandoned(world: &World, name: &Name) -> Result<(), Stop> {
+    let report = clean(world, Some(name)).or_infrastructure()?;
+    for lab in &report.removed {
+        eprintln!("removed what a vtax that was killed had left of the lab {lab}");
+    }
+    match report.failures.into_iter().next() {
+        Some(failure) => Err(Stop::infrastructure(failure)),
+        None => Ok(()),
+    }
+}
+
+/// Builds a lab that is removed with this process.
+pub(crate) fn build(world: &World, topology: &Topology, needs: &GuestNeeds) -> Result<Lab, Stop> {
+    build_planned(world, topology, Lifetime::Ephemeral, || plan_here(world, topology, needs))
+}
+
+/// The plan of a lab on this machine as it is now. What guests need is looked for only if the lab has guests.
+fn plan_here(world: &World, topology: &Topology, needs: &GuestNeeds) -> Result<Plan, Stop> {
+    let facts = Facts::gather(world).or_infrastructure()?.with_guests(world, &needs.clone().of_lab(topology));
+    plan(topology, &facts).or_input()
+}
+
+/// Builds a lab. Another vtax may take the range of addresses between planning and building; then `plan` makes
+/// another plan.
+pub(crate) fn build_planned(
+    world: &World,
+    topology: &Topology,
+    lifetime: Lifetime,
+    mut plan: impl FnMut() -> Result<Plan, Stop>,
+) -> Result<Lab, Stop> {
+    const TRIES: usize = 10;
+    let mut left = TRIES;
+    loop {
+        left -= 1;
+        match Lab::up(world, plan()?, lifetime) {
+            Err(LabError::RangeTaken { .. }) if topology.addresses.is_none() && left > 0 => {}
+            built => return built.or_infrastructure(),
+        }
+    }
+}
+
+/// Starts an agent in a host or zone. The kernel ends it when the calling thread ends.
+pub(crate) fn start_agent(name: &str, lab: &Lab, endpoint: &LabEndpoint, program: &Path) -> anyhow::Result<AgentLink> {
+    let mut command = Command::new(program);
+    command.arg("--stdio").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Ok(AgentLink::from_child(name, lab.spawn(endpoint, command)?, GREETING)?)
+}
+
+/// What a user who waits for a guest wants to know: the last line of its console.
+pub(crate) fn told_of_boot(guest: &Name, waited: Duration, line: &str) -> String {
+    let line = line.trim();
+    let line = if line.is_empty() { "its console is silent".to_owned() } else { format!("its console says: {line}") };
+    format!("guest {guest} has no agent yet after {} s; {line}", waited.as_secs())
+}

@@ -1,0 +1,84 @@
+//! Where vtax keeps and finds things, and where a run is measured.
+
+use std::path::PathBuf;
+
+use vtax_agent::locate::{self, LocateError};
+use vtax_model::server::ServerSpec;
+
+use crate::exit::Stop;
+
+/// Where vtax keeps and finds things.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Locations {
+    /// Folder of the results [default: $VTAX_STATE, else $XDG_STATE_HOME/vtax or
+    /// ~/.local/state/vtax]
+    #[arg(long, global = true, value_name = "DIR", help_heading = "Places")]
+    state: Option<PathBuf>,
+    /// The vtax-agent program [default: $VTAX_AGENT, else beside vtax]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Places")]
+    agent: Option<PathBuf>,
+}
+
+impl Locations {
+    /// The folder of the results, by the XDG Base Directory Specification.
+    pub(crate) fn state_dir(&self) -> Result<PathBuf, Stop> {
+        let named = self.state.clone().or_else(|| std::env::var_os("VTAX_STATE").map(PathBuf::from));
+        let xdg = || std::env::var_os("XDG_STATE_HOME").map(|base| PathBuf::from(base).join("vtax"));
+        let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state/vtax"));
+        let found = named.or_else(xdg).or_else(home);
+        found.ok_or_else(|| {
+            Stop::input(anyhow::anyhow!("$HOME is not set; say where results are kept with --state DIR"))
+        })
+    }
+
+    /// The program that measures in each domain.
+    pub(crate) fn agent_program(&self) -> Result<PathBuf, Stop> {
+        locate::agent_program(self.agent.as_deref()).map_err(|error| match error {
+            LocateError::Named { .. } => Stop::input(error),
+            _ => Stop::infrastructure(error),
+        })
+    }
+}
+
+/// The vtax that hands a command to an emulated server gives these options to the vtax in that server.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct Relay {
+    /// A vtax outside was called: runs are written as lines to standard output, in place of the store and the
+    /// report
+    #[arg(long = "relay", global = true, hide = true)]
+    outside: bool,
+    /// The run that is to go on
+    #[arg(
+        id = "relay-from",
+        long = "relay-from",
+        global = true,
+        hide = true,
+        value_name = "FILE",
+        requires = "outside"
+    )]
+    from: Option<PathBuf>,
+}
+
+/// Where a run is measured, and who keeps it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RunSite {
+    /// This vtax keeps the run. It has it measured on the emulated server if one is named.
+    Here { server: Option<ServerSpec> },
+    /// This vtax is in an emulated server. The vtax outside keeps the run, and has written the run that is to go on
+    /// to the file `old`.
+    InServer { old: Option<PathBuf> },
+}
+
+impl RunSite {
+    pub(crate) fn of(relay: Relay, server: Option<ServerSpec>) -> RunSite {
+        if relay.outside { RunSite::InServer { old: relay.from } } else { RunSite::Here { server } }
+    }
+
+    /// What the user adds to a command outside so that it reaches this site.
+    pub(crate) fn option(&self) -> &'static str {
+        match self {
+            RunSite::Here { .. } => "",
+            RunSite::InServer { .. } => " --server emulated",
+        }
+    }
+}
