@@ -1,6 +1,7 @@
 //! Labs as vtax builds, finds and removes them, whatever they are for.
 
 use std::{
+    os::unix::process::CommandExt,
     path::Path,
     process::{Command, Stdio},
     time::Duration,
@@ -77,6 +78,8 @@ pub(crate) fn build_planned(
 pub(crate) fn start_agent(name: &str, lab: &Lab, endpoint: &LabEndpoint, program: &Path) -> anyhow::Result<AgentLink> {
     let mut command = Command::new(program);
     command.arg("--stdio").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // A group of its own: Ctrl-C is for vtax, which then ends its agents in order.
+    command.process_group(0);
     Ok(AgentLink::from_child(name, lab.spawn(endpoint, command)?, GREETING)?)
 }
 

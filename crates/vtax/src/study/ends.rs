@@ -1,24 +1,24 @@
-//! The live side of a run: connected agents at the ends of each row, however they came about.
+//! The ends of a run: a connected agent at each end of each row.
 //!
-//! They are in a lab that was built for the run ([`built`]), or on endpoints that existed before it
-//! and of which nothing is changed ([`standing`]).
+//! The ends are in a lab that was built for the run ([`built`]), or they are endpoints that existed before it
+//! ([`endpoints`]), which the run doesn't change.
 
-mod agents;
+mod agent;
+mod attachment;
 mod built;
-mod guests;
-mod libvirt;
-mod links;
+mod end;
+mod endpoints;
+mod failure;
+mod lookup;
+mod mtu;
 mod observe;
+mod path;
 mod pins;
-mod recall;
-mod standing;
-mod survey;
+mod resume;
 mod turns;
-mod zones;
 
 use std::{
     collections::BTreeMap,
-    net::IpAddr,
     path::{Path, PathBuf},
     sync::Arc,
     time::Instant,
@@ -29,10 +29,8 @@ use vtax_agent::measure::{AgentPair, MeasureError, ParallelReports, SampleOrder}
 use vtax_engine::{EndSetup, Station};
 use vtax_lab::Lab;
 use vtax_model::{
-    endpoint::Pinning,
-    run::{EndRecord, Figures, PairRecord, PairReports, PartialRecord, RowEnds},
+    run::{Figures, GuestMachine, PairReports, PartialRecord, Placement, RowEnds},
     study::Row,
-    topology::Name,
     units::Mtu,
     workload::{TestSpec, Transport},
 };
@@ -42,29 +40,26 @@ use super::{
     timetable::Gaps,
 };
 use crate::interrupt::Interrupt;
-use agents::{Agent, Agents};
+use agent::Agent;
 pub(crate) use built::LabBuilder;
-use guests::{MeasuringGuest, Vcpus};
-use libvirt::MeasuredDomain;
-pub(crate) use standing::{RowPairs, StandingEnds, row_pairs};
-pub(crate) use survey::room_of;
+use end::{ConnectedEnd, ConnectedRow};
+pub(crate) use endpoints::{EndpointConnector, RowPairs, row_pairs};
+pub(crate) use path::room_of;
 
-/// vsock(7): the machine itself, and whatever it is.
+/// vsock(7): the context identifier of the machine itself, and of any machine.
 const VSOCK_LOCAL: u32 = 1;
 const VSOCK_ANY: u32 = u32::MAX;
 
 /// Connected agents at the ends of each row.
 pub(crate) struct ConnectedEnds {
-    ground: EndsLab,
-    agents: Arc<Agents>,
     rows: Vec<ConnectedRow>,
-    /// The guests of the run's own lab that measure.
-    seats: Vec<MeasuringGuest>,
-    /// Agents whose guests can't have the MTU in force, with why.
-    unfit: BTreeMap<usize, String>,
+    /// The lab that was built for this run.
+    lab: Option<Arc<Lab>>,
+    /// Why ends can't have the MTU in force, by their names.
+    unfit: BTreeMap<String, String>,
     /// Where tests have files and sockets.
     directory: PathBuf,
-    /// In force.
+    /// The MTU in force.
     mtu: Option<Mtu>,
     /// When the first sample began.
     first_sample: Option<Instant>,
@@ -73,60 +68,10 @@ pub(crate) struct ConnectedEnds {
     shared_cpu: Option<u32>,
 }
 
-/// What the ends stand on.
-enum EndsLab {
-    /// A lab of this run.
-    Built(Box<Lab>),
-    /// What was there before; of labs, those in which an end is.
-    Standing(Vec<Lab>),
-}
-
-/// The ends of a row.
-struct ConnectedRow {
-    row: Row,
-    /// The MTU that they are for, if not for every one.
-    mtu: Option<Mtu>,
-    /// Initiator and responder; all pairs measure at the same time.
-    pairs: Vec<[ConnectedEnd; 2]>,
-}
-
-/// One end of a pair.
-#[derive(Debug, Clone)]
-struct ConnectedEnd {
-    /// Index into the agents.
-    agent: usize,
-    /// As the user knows it.
-    name: String,
-    /// What its sockets are bound to.
-    address: IpAddr,
-    /// Its machine's, as the other end knows it.
-    cid: Option<u32>,
-    /// Of this end alone.
-    pin: Option<Pinning>,
-    /// In force.
-    cpus: Vec<u32>,
-    /// Where in a lab it is.
-    place: Option<Place>,
-    /// Standing ends: the links by which its packets leave, the upper first.
-    route: Vec<vtax_model::run::Hop>,
-    /// Of a guest of the run's own.
-    vcpus: Option<Vcpus>,
-    /// The domain of libvirt's that it is.
-    tenant: Option<Box<MeasuredDomain>>,
-}
-
-/// A zone or a host of a lab.
-#[derive(Debug, Clone)]
-struct Place {
-    lab: Name,
-    endpoint: vtax_lab::LabEndpoint,
-}
-
 impl ConnectedEnds {
-    fn new(ground: EndsLab, agents: Vec<Agent>, rows: Vec<ConnectedRow>, directory: &Path) -> ConnectedEnds {
-        let (seats, unfit, mtu, first_sample, gaps, shared_cpu) = Default::default();
-        let (agents, directory) = (Arc::new(Agents(agents)), directory.to_owned());
-        ConnectedEnds { ground, agents, rows, seats, unfit, directory, mtu, first_sample, gaps, shared_cpu }
+    fn new(rows: Vec<ConnectedRow>, lab: Option<Arc<Lab>>, directory: &Path) -> ConnectedEnds {
+        let (unfit, mtu, first_sample, gaps, shared_cpu) = Default::default();
+        ConnectedEnds { rows, lab, unfit, directory: directory.to_owned(), mtu, first_sample, gaps, shared_cpu }
     }
 
     /// When the first sample began, if one has.
@@ -134,62 +79,92 @@ impl ConnectedEnds {
         self.first_sample
     }
 
-    /// Between which ends each row is measured.
+    /// The ends between which each row is measured.
     pub(crate) fn records(&self) -> Vec<RowEnds> {
-        let record = |party: &ConnectedEnd| EndRecord {
-            name: party.name.clone(),
-            address: party.address.to_string(),
-            cpus: party.cpus.clone(),
-            environment: self.agents.get(party).elsewhere().cloned(),
-            domain: party.tenant.as_ref().map(|tenant| tenant.record.clone()),
+        self.rows.iter().map(ConnectedRow::record).collect()
+    }
+
+    /// What runs the guests in which ends are. `no_kvm` says why it isn't KVM, if that is known.
+    pub(crate) fn guest_machine(&self, no_kvm: Option<String>) -> Option<GuestMachine> {
+        let of_libvirt = || self.ends().find_map(|end| end.attachment.guest_machine());
+        let of_lab = self.lab_guests().next().map(|machine| GuestMachine { no_kvm, ..machine });
+        of_lab.or_else(of_libvirt)
+    }
+
+    /// Whether an end is a guest of a lab.
+    pub(crate) fn has_lab_guests(&self) -> bool {
+        self.lab_guests().next().is_some()
+    }
+
+    fn lab_guests(&self) -> impl Iterator<Item = GuestMachine> {
+        self.ends().filter(|end| end.attachment.place().is_some()).filter_map(|end| end.attachment.guest_machine())
+    }
+
+    /// What the user should know of the ends, a sentence each. A note that makes a figure one of something else is
+    /// printed at once.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let of_row = |connected: &ConnectedRow| {
+            connected.ends().flat_map(|end| end.attachment.notes(connected.row, &end.name)).collect()
         };
-        let pair = |[initiator, responder]: &[ConnectedEnd; 2]| PairRecord {
-            initiator: record(initiator),
-            responder: record(responder),
-        };
-        let row = |staged: &ConnectedRow| RowEnds {
-            method: staged.row,
-            mtu: staged.mtu,
-            pairs: staged.pairs.iter().map(pair).collect(),
-        };
-        self.rows.iter().map(row).collect()
+        let mut notes: Vec<String> =
+            self.rows.iter().flat_map(|connected| -> Vec<String> { of_row(connected) }).collect();
+        notes.sort();
+        notes.dedup();
+        for warning in notes.iter().filter(|note| note.starts_with(Placement::WRONG_LABEL)) {
+            eprintln!("warning: {warning}");
+        }
+        notes
     }
 
     /// From now on Ctrl-C breaks off the sample in flight.
     pub(crate) fn break_off_on(&self, interrupt: &Interrupt) {
         // Weak: the handler must not keep the agents alive after the run.
-        let agents = Arc::downgrade(&self.agents);
+        let agents: Vec<_> = self.agents().into_iter().map(Arc::downgrade).collect();
         interrupt.on_ask(move || {
-            let Some(agents) = agents.upgrade() else { return };
-            for agent in &agents.0 {
-                // One that can't be told is dead, which the sample notices by itself.
+            for agent in agents.iter().filter_map(|agent| agent.upgrade()) {
+                // An agent that can't be told is dead, which the sample notices by itself.
                 drop(agent.link.cancel_all());
             }
         });
     }
 
-    /// Ends the agents and removes the lab, if it is the run's.
+    /// Each agent once.
+    fn agents(&self) -> Vec<&Arc<Agent>> {
+        let mut agents: Vec<&Arc<Agent>> = Vec::new();
+        for ConnectedEnd { agent, .. } in self.ends() {
+            if !agents.iter().any(|known| Arc::ptr_eq(known, agent)) {
+                agents.push(agent);
+            }
+        }
+        agents
+    }
+
+    /// Ends the agents, and removes the lab if it was built for the run.
     pub(crate) fn down(self) -> anyhow::Result<()> {
-        drop(self.agents);
-        match self.ground {
-            EndsLab::Built(lab) => lab.down().context("removing the lab"),
-            EndsLab::Standing(_) => Ok(()),
+        drop(self.rows);
+        match self.lab.and_then(Arc::into_inner) {
+            Some(lab) => lab.down().context("removing the lab"),
+            None => Ok(()),
         }
     }
 
+    fn ends(&self) -> impl Iterator<Item = &ConnectedEnd> {
+        self.rows.iter().flat_map(ConnectedRow::ends)
+    }
+
     /// The ends of a row at an MTU.
-    fn staged(&self, row: Row, mtu: Option<Mtu>) -> anyhow::Result<&ConnectedRow> {
-        let fits = |staged: &&ConnectedRow| staged.row == row && staged.mtu.is_none_or(|own| Some(own) == mtu);
+    fn connected(&self, row: Row, mtu: Option<Mtu>) -> anyhow::Result<&ConnectedRow> {
+        let fits = |connected: &&ConnectedRow| connected.row == row && connected.mtu.is_none_or(|own| Some(own) == mtu);
         self.rows.iter().find(fits).ok_or_else(|| anyhow!("the row `{row}` has no ends here"))
     }
 
-    fn pair(&self, [initiator, responder]: &[ConnectedEnd; 2], spec: &TestSpec) -> AgentPair<'_> {
-        let one_machine = self.agents.one_machine(initiator, responder);
-        let setup = |party: &ConnectedEnd| EndSetup {
-            station: self.station(party, spec.transport, one_machine),
+    fn pair<'a>(&self, [initiator, responder]: &'a [ConnectedEnd; 2], spec: &TestSpec) -> AgentPair<'a> {
+        let one_machine = initiator.is_on_machine_of(responder);
+        let setup = |end: &ConnectedEnd| EndSetup {
+            station: self.station(end, spec.transport, one_machine),
             cpus: match self.shared_cpu.filter(|_| spec.slices.is_some()) {
                 Some(cpu) => vec![cpu],
-                None => party.cpus.clone(),
+                None => end.cpus.clone(),
             },
             directory: Some(self.directory.clone()),
         };
@@ -197,34 +172,26 @@ impl ConnectedEnds {
             (Transport::Vsock, false) => Station::Vsock(responder.cid.unwrap_or(VSOCK_LOCAL)),
             _ => self.station(responder, spec.transport, one_machine),
         };
-        AgentPair {
-            initiator: &self.agents.get(initiator).link,
-            responder: &self.agents.get(responder).link,
-            order: SampleOrder {
-                spec: *spec,
-                initiator: setup(initiator),
-                responder: setup(responder),
-                target,
-                turns: None,
-            },
-        }
+        let (from, to) = (setup(initiator), setup(responder));
+        let order = SampleOrder { spec: *spec, initiator: from, responder: to, target, turns: None };
+        AgentPair { initiator: &initiator.agent.link, responder: &responder.agent.link, order }
     }
 
-    fn station(&self, party: &ConnectedEnd, transport: Transport, one_machine: bool) -> Station {
+    fn station(&self, end: &ConnectedEnd, transport: Transport, one_machine: bool) -> Station {
         match transport {
-            Transport::Tcp | Transport::Udp => Station::Ip(party.address),
+            Transport::Tcp | Transport::Udp => Station::Ip(end.address),
             Transport::Unix => Station::Unix(self.directory.clone()),
             Transport::Vsock => Station::Vsock(if one_machine { VSOCK_LOCAL } else { VSOCK_ANY }),
         }
     }
+}
 
-    fn figures(&self, staged: &ConnectedRow, spec: &TestSpec, taken: &ParallelReports) -> Figures {
-        let machines = staged.pairs.iter().map(|pair| pair.each_ref().map(|party| self.agents.get(party).machine()));
-        let reports = taken.reports.iter().zip(machines);
-        let pairs: Vec<PairReports<'_>> =
-            reports.map(|((initiator, responder), machines)| PairReports { initiator, responder, machines }).collect();
-        Figures::join_pairs(spec, &pairs, taken.skew)
-    }
+fn figures(connected: &ConnectedRow, spec: &TestSpec, taken: &ParallelReports) -> Figures {
+    let machines = connected.pairs.iter().map(|pair| pair.each_ref().map(|end| end.agent.machine()));
+    let reports = taken.reports.iter().zip(machines);
+    let pairs: Vec<PairReports<'_>> =
+        reports.map(|((initiator, responder), machines)| PairReports { initiator, responder, machines }).collect();
+    Figures::join_pairs(spec, &pairs, taken.skew)
 }
 
 impl Sampler for ConnectedEnds {
@@ -235,18 +202,18 @@ impl Sampler for ConnectedEnds {
 
     fn sample(&mut self, row: Row, spec: &TestSpec) -> Result<Figures, SampleError> {
         self.first_sample.get_or_insert_with(Instant::now);
-        let staged = self.staged(row, self.mtu).map_err(SampleError::run)?;
-        if let Some(why) = self.unfit(staged.pairs.iter().flatten()) {
+        let connected = self.connected(row, self.mtu).map_err(SampleError::run)?;
+        if let Some(why) = self.unfit(connected.ends()) {
             return Err(SampleError::cell(why));
         }
-        let pairs: Vec<AgentPair<'_>> = staged.pairs.iter().map(|pair| self.pair(pair, spec)).collect();
-        let taken = observe::measure(&pairs, spec, &self.observed(staged));
-        let (taken, host_cpu) = taken.map_err(|error| self.with_links(self.explain(blame(error)), staged))?;
-        let figures = Figures { host_cpu, ..self.figures(staged, spec, &taken) };
+        let pairs: Vec<AgentPair<'_>> = connected.pairs.iter().map(|pair| self.pair(pair, spec)).collect();
+        let taken = observe::measure(&pairs, spec, &observe::observed(connected));
+        let (taken, host_cpu) = taken.map_err(|error| self.explain(blame(error), connected))?;
+        let figures = Figures { host_cpu, ..figures(connected, spec, &taken) };
         match figures.is_empty(spec.workload.kind()) {
             true => {
                 let nothing = SampleError::cell(format!("nothing came through in {}", spec.duration));
-                Err(self.with_links(nothing, staged))
+                Err(failure::with_links(nothing, connected))
             }
             false => Ok(figures),
         }
@@ -258,7 +225,7 @@ impl Sampler for ConnectedEnds {
     }
 }
 
-/// An agent that has died takes the run with it; any other failure is the cell's.
+/// An agent that has died ends the run. Any other failure is the failure of one cell.
 fn blame(mut error: MeasureError) -> SampleError {
     let partial = error.partial.get_mut(error.pair).map(std::mem::take).filter(|partial| !partial.is_empty());
     let partial = partial.map(|partial| {

@@ -20,7 +20,7 @@ use vtax_model::{
 use super::{
     ChangedStudy, MeasureRequest,
     draft::{available, header, mtus_of, unavailable, without_endpoints},
-    ends::{ConnectedEnds, LabBuilder, RowPairs, StandingEnds, row_pairs},
+    ends::{ConnectedEnds, EndpointConnector, LabBuilder, RowPairs, row_pairs},
     forecast::{self, PILOT, PlanForecast},
     precision::imprecise,
     progress::RunProgress,
@@ -236,10 +236,10 @@ impl RunSetup<'_> {
                 Ok(PreparedRun { pilot, ..prepared })
             }
             RunRequest::Measure(mut asked) => {
-                let mut standing = StandingEnds::new(self.world, self.agent);
-                asked.endpoints = standing.complete(asked.endpoints)?;
+                let mut connector = EndpointConnector::new(self.world, self.agent);
+                asked.endpoints = connector.complete(asked.endpoints)?;
                 let pairs = row_pairs(&asked.endpoints, &asked.rows(), &[MeasureRequest::ANY_MTU]).or_input()?;
-                let ends = standing.connect(&pairs, &self.conditions.directory)?;
+                let ends = connector.connect(&pairs, &self.conditions.directory)?;
                 let wanted = asked.wanted(asked.on(ends.mtu(), ends.speaks_ipv6()))?;
                 self.begin(header(wanted, Vec::new())?, ends, None, store)
             }
@@ -267,8 +267,8 @@ impl RunSetup<'_> {
         ends.check(&header.study)?;
         header.paths = ends.paths(&header.study).or_infrastructure()?;
         header.placement = ends.place(&header.study, &self.conditions.pins)?;
-        header.placement.guests = ends.guest_machine(no_kvm).or_else(|| ends.domain_machine());
-        header.placement.notes.extend(ends.domain_notes());
+        header.placement.guests = ends.guest_machine(no_kvm);
+        header.placement.notes.extend(ends.notes());
         header.ends = ends.records();
         let keeper = store.create_run(&header)?;
         let (samples, failures) = (Vec::new(), Vec::new());
@@ -295,17 +295,13 @@ impl RunSetup<'_> {
         let (study, directory) = (&header.study, &self.conditions.directory);
         if study.endpoints.is_empty() {
             let (program, needs, phases) = (self.agent, &self.needs, self.phases);
-            return ConnectedEnds::in_lab(
-                &LabBuilder { world: self.in_world()?, program, needs, phases },
-                header,
-                directory,
-            );
+            return LabBuilder { world: self.in_world()?, program, needs, phases }.connect(header, directory);
         }
         let mut pairs: Vec<RowPairs<'_>> = Vec::new();
         for row in available(study, &header.unavailable) {
             pairs.extend(row_pairs(&study.endpoints, &[row], &mtus_of(study, row)).or_input()?);
         }
-        StandingEnds::new(self.world, self.agent).connect(&pairs, directory)
+        EndpointConnector::new(self.world, self.agent).connect(&pairs, directory)
     }
 
     fn in_world(&self) -> Result<&World, Stop> {
@@ -362,7 +358,7 @@ impl Session {
         let ended = early.unwrap_or_else(|| runner::run_rounds(run, ends, keeper, &mut progress));
         progress.clear();
         // Only now: nothing is printed while a sample is taken.
-        if let (Some(at), Some(_)) = (self.ends.first_sample(), self.ends.guest_machine(None)) {
+        if let Some(at) = self.ends.first_sample().filter(|_| self.ends.has_lab_guests()) {
             self.phases.done_at("first sample begun", at);
         }
         ended

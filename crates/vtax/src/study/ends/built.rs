@@ -1,6 +1,6 @@
 //! A lab that is built for the run.
 
-use std::{collections::BTreeMap, net::IpAddr, path::Path};
+use std::{collections::BTreeMap, net::IpAddr, path::Path, sync::Arc};
 
 use anyhow::anyhow;
 use vtax_lab::{GuestNeeds, Lab, LabEndpoint, LabError, World, guest::GuestError};
@@ -11,9 +11,10 @@ use vtax_model::{
 };
 
 use super::{
-    ConnectedEnd, ConnectedEnds, ConnectedRow, EndsLab, Place,
-    agents::Agent,
-    guests::{self, MeasuringGuest, Vcpus},
+    ConnectedEnds,
+    agent::Agent,
+    attachment::LabPlace,
+    end::{ConnectedEnd, ConnectedRow},
 };
 use crate::{
     exit::{Blamed, Stop},
@@ -25,7 +26,7 @@ use crate::{
     },
 };
 
-/// With what the lab of a run is built and peopled.
+/// What is needed to build the lab of a run.
 pub(crate) struct LabBuilder<'a> {
     pub(crate) world: &'a World,
     /// The agent.
@@ -35,126 +36,81 @@ pub(crate) struct LabBuilder<'a> {
     pub(crate) phases: &'a Phases,
 }
 
-impl ConnectedEnds {
-    /// Builds the lab of a study and starts an agent in each domain that one of its rows needs.
+impl LabBuilder<'_> {
+    /// Builds the lab of a study and starts an agent in each domain that is an end.
     ///
-    /// QEMU's TCG crashes now and then while a guest boots, by a race of its own. Nothing has been measured
-    /// then, so the lab is built once more.
-    pub(crate) fn in_lab(
-        casting: &LabBuilder<'_>,
-        header: &RunHeader,
-        directory: &Path,
-    ) -> Result<ConnectedEnds, Stop> {
+    /// QEMU's TCG crashes now and then while a guest boots, by a race in QEMU. Nothing has been measured then, so the
+    /// lab is built once more.
+    pub(crate) fn connect(&self, header: &RunHeader, directory: &Path) -> Result<ConnectedEnds, Stop> {
         let rows = available(&header.study, &header.unavailable);
         let Arrangement { topology, ends } = arrange(&header.study, lab_name(header)?, &rows);
-        let first = casting.set(&topology, &ends);
-        let crash = |stop: &Stop| {
+        let is_crash = |stop: &Stop| {
             let of_guest = stop.cause().is_some_and(GuestError::is_crash);
             of_guest || stop.cause().is_some_and(LabError::is_crash)
         };
-        let set = match first {
-            Err(stop) if crash(&stop) => {
+        let built = self.build(&topology, &ends).or_else(|stop| match is_crash(&stop) {
+            true => {
                 eprintln!("{stop}\nQEMU crashed before anything was measured: the lab is built once more");
-                casting.set(&topology, &ends)
+                self.build(&topology, &ends)
             }
-            other => other,
-        };
-        let BuiltLab { lab, rows, agents, seats } = set?;
-        Ok(ConnectedEnds { seats, ..ConnectedEnds::new(EndsLab::Built(Box::new(lab)), agents, rows, directory) })
+            false => Err(stop),
+        });
+        let (lab, rows) = built?;
+        Ok(ConnectedEnds::new(rows, Some(lab), directory))
     }
-}
 
-/// A lab with an agent in each of its domains that is measured.
-struct BuiltLab {
-    lab: Lab,
-    rows: Vec<ConnectedRow>,
-    agents: Vec<Agent>,
-    seats: Vec<MeasuringGuest>,
-}
-
-impl LabBuilder<'_> {
-    fn set(&self, topology: &Topology, ends: &BTreeMap<Row, Vec<Ends>>) -> Result<BuiltLab, Stop> {
-        // A run that goes on may have been killed.
+    fn build(
+        &self,
+        topology: &Topology,
+        ends: &BTreeMap<Row, Vec<Ends>>,
+    ) -> Result<(Arc<Lab>, Vec<ConnectedRow>), Stop> {
+        // If this run goes on after its vtax was killed, that vtax may have left the lab.
         labs::remove_abandoned(self.world, &topology.name)?;
-        let lab = labs::build(self.world, topology, self.needs)?;
+        let lab = Arc::new(labs::build(self.world, topology, self.needs)?);
         let phases = Some(self.phases).filter(|_| !lab.guests().is_empty());
         phases.inspect(|phases| phases.done("QEMU started"));
-        let program = self.program;
-        let mut cast =
-            AgentStarter { lab: &lab, program, agents: Vec::new(), seats: Vec::new(), by_domain: BTreeMap::new() };
-        let staged = |(row, ends): (&Row, &Vec<Ends>)| {
-            let pairs = ends.iter().map(|ends| cast.pair(ends)).collect::<anyhow::Result<_>>()?;
-            Ok(ConnectedRow { row: *row, mtu: None, pairs })
+        let mut starter = AgentStarter { lab: &lab, program: self.program, by_domain: BTreeMap::new() };
+        let connect = |(row, ends): (&Row, &Vec<Ends>)| {
+            let pair = |ends: &Ends| Ok([starter.end(&ends.initiator)?, starter.end(&ends.responder)?]);
+            Ok(ConnectedRow { row: *row, mtu: None, pairs: ends.iter().map(pair).collect::<Result<_, Stop>>()? })
         };
-        let rows = ends.iter().map(staged).collect::<anyhow::Result<_>>().or_infrastructure()?;
+        let rows = ends.iter().map(connect).collect::<Result<_, Stop>>()?;
         phases.inspect(|phases| phases.done("agents answered"));
-        let AgentStarter { agents, seats, .. } = cast;
-        Ok(BuiltLab { lab, rows, agents, seats })
+        Ok((lab, rows))
     }
 }
 
-/// Who is on stage so far.
+/// Starts one agent in each domain.
 struct AgentStarter<'a> {
-    lab: &'a Lab,
+    lab: &'a Arc<Lab>,
     program: &'a Path,
-    agents: Vec<Agent>,
-    seats: Vec<MeasuringGuest>,
-    by_domain: BTreeMap<Name, usize>,
+    by_domain: BTreeMap<Name, Arc<Agent>>,
 }
 
 impl AgentStarter<'_> {
-    fn pair(&mut self, ends: &Ends) -> anyhow::Result<[ConnectedEnd; 2]> {
-        Ok([self.party(&ends.initiator)?, self.party(&ends.responder)?])
-    }
-
-    fn party(&mut self, end: &LabEnd) -> anyhow::Result<ConnectedEnd> {
-        let endpoint = endpoint(self.lab, end)?.clone();
+    fn end(&mut self, end: &LabEnd) -> Result<ConnectedEnd, Stop> {
+        let endpoint = endpoint(self.lab, end).or_infrastructure()?.clone();
         let name = match end {
             LabEnd::Host { host, .. } => format!("host {host}"),
             LabEnd::Zone(zone) => format!("zone {zone}"),
             LabEnd::Guest(guest) => format!("guest {guest}"),
         };
-        let agent = match self.by_domain.get(end.domain()) {
-            Some(index) => *index,
-            None => self.engage(end, &name, &endpoint)?,
-        };
-        let vcpus = match end {
-            LabEnd::Guest(guest) => Vcpus::of(guests::planned(self.lab, guest)?),
-            LabEnd::Host { .. } | LabEnd::Zone(_) => None,
-        };
         let address = IpAddr::V4(endpoint.address);
-        let place = Some(Place { lab: self.lab.blueprint().lab.clone(), endpoint });
-        Ok(ConnectedEnd {
-            agent,
-            name,
-            address,
-            cid: None,
-            pin: None,
-            cpus: Vec::new(),
-            place,
-            route: Vec::new(),
-            vcpus,
-            tenant: None,
-        })
-    }
-
-    fn engage(&mut self, end: &LabEnd, name: &str, endpoint: &LabEndpoint) -> anyhow::Result<usize> {
-        let index = self.agents.len();
-        let agent = match end {
-            LabEnd::Guest(guest) => {
-                let guest = guests::planned(self.lab, guest)?;
-                self.seats.push(MeasuringGuest { agent: index, guest: guest.clone() });
-                guests::enter(name, self.lab, guest, endpoint.mtu)?
+        let attachment = LabPlace { lab: Arc::clone(self.lab), endpoint }.attach(true).or_infrastructure()?;
+        let agent = match self.by_domain.get(end.domain()) {
+            Some(agent) => Arc::clone(agent),
+            None => {
+                let agent = Arc::new(attachment.start_agent(&name, self.program)?);
+                self.by_domain.insert(end.domain().clone(), Arc::clone(&agent));
+                agent
             }
-            LabEnd::Host { .. } | LabEnd::Zone(_) => Agent::in_lab(name, self.lab, endpoint, self.program)?,
         };
-        self.agents.push(agent);
-        self.by_domain.insert(end.domain().clone(), index);
-        Ok(index)
+        let (route, cid, pin, cpus) = Default::default();
+        Ok(ConnectedEnd { agent, name, address, attachment, route, cid, pin, cpus })
     }
 }
 
-/// Of the run's random part, so that two runs of one study can go on at once.
+/// The name of a run's lab. It has the random part of the run's id, so that two runs of one study can go on at once.
 fn lab_name(header: &RunHeader) -> Result<Name, Stop> {
     let suffix = header.id.rsplit('-').next().unwrap_or_default();
     format!("run-{suffix}").parse().or_infrastructure()

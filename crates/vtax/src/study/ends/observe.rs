@@ -1,8 +1,8 @@
-//! The guests of a row, seen from their host while a sample is taken.
+//! The CPU time that the guests of a row cost their host while a sample is taken.
 //!
-//! A guest's own figures don't tell what its instructions and its packets cost outside. So a thread
-//! here reads the times of QEMU's threads, and the machine's, just inside the edges of the measured
-//! time. Between them it sleeps: what it costs is not in the figures.
+//! A guest can't see what its instructions and its packets cost outside. So a thread here reads the times of QEMU's
+//! threads and of the machine shortly after the begin and shortly before the end of the measured time. In between the
+//! thread sleeps, so that its own cost is not in the figures.
 
 use std::{
     collections::BTreeMap,
@@ -21,65 +21,46 @@ use vtax_model::{
 use vtax_sys::{
     clock::now_ns,
     cpu::{MachineTimes, TaskTimes, interrupts, kvm_exits, machine_times, task_times},
-    process::ProcessId,
 };
 
-use super::{ConnectedEnd, ConnectedEnds, ConnectedRow, EndsLab, agents::ANSWER};
+use super::{
+    agent::ANSWER,
+    attachment::GuestProcess,
+    end::{ConnectedEnd, ConnectedRow},
+};
 
-/// How far inside the edges is read: an order to start takes a moment to arrive, most of all in a
-/// guest that is emulated. At most a tenth of the measured time.
+/// How long after the begin and before the end of the measured time is read, at most a tenth of that time: an order to
+/// start takes a moment to arrive, above all in an emulated guest.
 const INSET: Duration = Duration::from_millis(20);
 
 /// A guest that is to be observed.
 pub(super) struct Observed {
-    name: String,
-    process: ProcessId,
-    accel: Accelerator,
+    qemu: GuestProcess,
     clock: Option<ClockReading>,
 }
 
-impl ConnectedEnds {
-    /// The guests of the run's own lab, and libvirt's domains on this machine, in which a row's ends
-    /// are, each once.
-    pub(super) fn observed(&self, staged: &ConnectedRow) -> Vec<Observed> {
-        let mut observed: Vec<Observed> = Vec::new();
-        for party in staged.pairs.iter().flatten() {
-            let Some((name, process, accel)) = self.qemu(party).or_else(|| libvirts(party)) else { continue };
-            if !observed.iter().any(|guest| guest.process == process) {
-                observed.push(Observed { name, process, accel, clock: self.clock(party) });
-            }
+/// The guests in which the ends of a row are and whose QEMU can be observed, each once.
+pub(super) fn observed(connected: &ConnectedRow) -> Vec<Observed> {
+    let mut observed: Vec<Observed> = Vec::new();
+    for end in connected.ends() {
+        let Some(qemu) = end.attachment.qemu() else { continue };
+        if !observed.iter().any(|known| known.qemu.process == qemu.process) {
+            observed.push(Observed { qemu, clock: clock(end) });
         }
-        observed
     }
-
-    /// One that isn't there any more can't take the sample either, and that says why.
-    fn qemu(&self, party: &ConnectedEnd) -> Option<(String, ProcessId, Accelerator)> {
-        let EndsLab::Built(lab) = &self.ground else { return None };
-        let name = &party.place.as_ref().filter(|_| party.in_guest())?.endpoint.name;
-        let qemu = lab.guest(name).ok()?;
-        Some((name.to_string(), qemu.process(), qemu.launch().accel))
-    }
-
-    /// Of the party's machine, beside ours. Before a sample, for it takes some exchanges.
-    fn clock(&self, party: &ConnectedEnd) -> Option<ClockReading> {
-        let offset = self.agents.get(party).link.clock_offset(ANSWER).ok()?;
-        let at_ns = now_ns();
-        let ahead = i128::from(offset.theirs(at_ns)) - i128::from(at_ns);
-        let uncertainty = offset.uncertainty().as_nanos();
-        Some(ClockReading {
-            at_ns,
-            ahead_ns: i64::try_from(ahead).ok()?,
-            uncertainty_ns: u64::try_from(uncertainty).ok()?,
-        })
-    }
+    observed
 }
 
-fn libvirts(party: &ConnectedEnd) -> Option<(String, ProcessId, Accelerator)> {
-    let tenant = party.tenant.as_ref()?;
-    Some((tenant.record.name.clone(), tenant.process?, tenant.record.accel))
+/// The clock of the end's machine, compared with ours. Read before a sample, for it takes some exchanges.
+fn clock(end: &ConnectedEnd) -> Option<ClockReading> {
+    let offset = end.agent.link.clock_offset(ANSWER).ok()?;
+    let at_ns = now_ns();
+    let ahead = i128::from(offset.theirs(at_ns)) - i128::from(at_ns);
+    let uncertainty = offset.uncertainty().as_nanos();
+    Some(ClockReading { at_ns, ahead_ns: i64::try_from(ahead).ok()?, uncertainty_ns: u64::try_from(uncertainty).ok()? })
 }
 
-/// Takes a sample, and what its guests cost meanwhile.
+/// Takes a sample, and reads what its guests cost meanwhile.
 pub(super) fn measure(
     pairs: &[AgentPair<'_>],
     spec: &TestSpec,
@@ -102,7 +83,7 @@ pub(super) fn measure(
     })
 }
 
-/// None if the sample ended early, or a guest did.
+/// What the guests cost. None if the sample ended early, or a guest did.
 fn watch(guests: &[Observed], spec: &TestSpec, told: Receiver<Instant>) -> Option<HostCpu> {
     let start = told.recv().ok()?;
     let window = window(spec);
@@ -113,12 +94,12 @@ fn watch(guests: &[Observed], spec: &TestSpec, told: Receiver<Instant>) -> Optio
         return Reading::of(guests)?.since(&before, guests, false);
     }
     let before = Reading::of(guests)?;
-    // To the end.
+    // Waits for the end of the sample.
     let _ = told.recv();
     Reading::of(guests)?.since(&before, guests, true)
 }
 
-/// Until then, or None if the sample is over before.
+/// Sleeps until then. None if the sample is over before.
 fn sleep(told: &Receiver<Instant>, until: Instant) -> Option<()> {
     match told.recv_timeout(until.saturating_duration_since(Instant::now())) {
         Err(RecvTimeoutError::Timeout) => Some(()),
@@ -126,8 +107,8 @@ fn sleep(told: &Receiver<Instant>, until: Instant) -> Option<()> {
     }
 }
 
-/// From when to when after the start the measured time surely goes on, if that is known beforehand:
-/// a file takes as long as it takes, and who waits for a steady state doesn't know when it comes.
+/// A span after the start that is surely within the measured time, if that is known beforehand. The time of a file
+/// isn't, and neither is the time until a steady state.
 fn window(spec: &TestSpec) -> Option<(Duration, Duration)> {
     let Warmup::For(warmup) = spec.warmup else { return None };
     let inset = INSET.min(spec.duration.0 / 10);
@@ -148,12 +129,12 @@ struct Reading {
     at: Instant,
     machine: MachineTimes,
     interrupts: u64,
-    guests: Vec<OfGuest>,
+    guests: Vec<GuestReading>,
 }
 
-/// Of one guest's threads, by their numbers.
+/// The times of one guest's threads, by their numbers.
 #[derive(Default)]
-struct OfGuest {
+struct GuestReading {
     threads: BTreeMap<u32, (Role, TaskTimes)>,
     exits: Option<u64>,
 }
@@ -161,7 +142,7 @@ struct OfGuest {
 impl Reading {
     fn of(guests: &[Observed]) -> Option<Reading> {
         let (at, machine, interrupts) = (Instant::now(), machine_times().ok()?, interrupts().ok()?);
-        let guests = guests.iter().map(OfGuest::read).collect::<Option<_>>()?;
+        let guests = guests.iter().map(GuestReading::read).collect::<Option<_>>()?;
         Some(Reading { at, machine, interrupts, guests })
     }
 
@@ -182,27 +163,27 @@ impl Reading {
     }
 }
 
-impl OfGuest {
+impl GuestReading {
     /// None if QEMU is gone.
-    fn read(guest: &Observed) -> Option<OfGuest> {
-        let Threads { main, vcpus, io, vhost, others } = Threads::by_name(guest.process).ok()?;
+    fn read(guest: &Observed) -> Option<GuestReading> {
+        let Threads { main, vcpus, io, vhost, others } = Threads::by_name(guest.qemu.process).ok()?;
         let of = |role| move |thread: u32| (thread, role);
         let service = std::iter::once(main).chain(io).chain(others).map(of(Role::Qemu));
         let vcpus = vcpus.into_iter().map(|vcpu| vcpu.thread).map(of(Role::Vcpu));
         let all = vcpus.chain(vhost.into_iter().map(of(Role::Vhost))).chain(service);
         // A worker may have ended since.
         let threads = all.filter_map(|(thread, role)| Some((thread, (role, task_times(thread).ok()?)))).collect();
-        Some(OfGuest { threads, exits: kvm_exits(guest.process.pid.0) })
+        Some(GuestReading { threads, exits: kvm_exits(guest.qemu.process.pid.0) })
     }
 
-    /// A thread that has begun since has all its time in the span. What one that has ended used
-    /// since is lost: vCPUs and vhost don't end while a guest lives.
-    fn since(&self, before: &OfGuest, guest: &Observed) -> GuestCpu {
+    /// A thread that began in the span has all its time in it. The time of a thread that ended in the span is lost, but
+    /// the threads of vCPUs and vhost don't end while a guest lives.
+    fn since(&self, before: &GuestReading, guest: &Observed) -> GuestCpu {
         let (mut inside, mut vhost, mut qemu) = (0.0, 0.0, 0.0);
         for (thread, (role, times)) in &self.threads {
             let span = before.threads.get(thread).map_or(*times, |(_, earlier)| times.since(*earlier));
             let busy = span.busy().as_secs_f64();
-            match (role, guest.accel) {
+            match (role, guest.qemu.accel) {
                 (Role::Vcpu, Accelerator::Tcg) => inside += busy,
                 (Role::Vcpu, Accelerator::Kvm) => {
                     // Ticks, which may say more than the clock does.
@@ -214,9 +195,9 @@ impl OfGuest {
             }
         }
         GuestCpu {
-            name: guest.name.clone(),
-            pid: guest.process.pid.0,
-            accel: guest.accel,
+            name: guest.qemu.name.clone(),
+            pid: guest.qemu.process.pid.0,
+            accel: guest.qemu.accel,
             guest: inside,
             vhost,
             qemu,
@@ -234,7 +215,7 @@ mod tests {
         units::{ByteSize, Span},
         workload::{Transport, Workload},
     };
-    use vtax_sys::process::Pid;
+    use vtax_sys::process::{Pid, ProcessId};
 
     fn spec(workload: Workload, warmup: Warmup) -> TestSpec {
         let duration = Span::from_millis(150);
@@ -254,7 +235,7 @@ mod tests {
 
     fn observed(accel: Accelerator) -> Observed {
         let process = ProcessId::of(Pid::own()).expect("this process");
-        Observed { name: "web".to_owned(), process, accel, clock: None }
+        Observed { qemu: GuestProcess { name: "web".to_owned(), process, accel }, clock: None }
     }
 
     fn ms(millis: u64) -> Duration {
@@ -265,8 +246,8 @@ mod tests {
         TaskTimes { run: Some(ms(run)), guest: ms(guest), ..TaskTimes::default() }
     }
 
-    fn of_guest<const N: usize>(threads: [(u32, Role, TaskTimes); N], exits: Option<u64>) -> OfGuest {
-        OfGuest { threads: threads.map(|(thread, role, times)| (thread, (role, times))).into(), exits }
+    fn of_guest<const N: usize>(threads: [(u32, Role, TaskTimes); N], exits: Option<u64>) -> GuestReading {
+        GuestReading { threads: threads.map(|(thread, role, times)| (thread, (role, times))).into(), exits }
     }
 
     #[test]

@@ -1,5 +1,4 @@
-//! Which CPUs the ends are pinned to: the largest single effect on a round-trip time is whether two
-//! ends share one.
+//! The CPUs that the ends are pinned to. Nothing changes a round-trip time as much as whether two ends share a CPU.
 
 use std::{collections::BTreeMap, fs};
 
@@ -17,18 +16,22 @@ use vtax_model::{
     workload::TestKind,
 };
 
-use super::{ConnectedEnd, ConnectedEnds, ConnectedRow, agents::Agents};
+use super::{
+    ConnectedEnds,
+    end::{ConnectedEnd, ConnectedRow},
+};
 use crate::exit::{Blamed, Stop};
 
 impl ConnectedEnds {
     /// Pins all ends. All rows get as many CPUs, so that they can be compared.
     pub(crate) fn place(&mut self, study: &Study, pins: &Pins) -> Result<Placement, Stop> {
         let here = Here::read();
+        let mut plan = Pinner { here: &here, study, pins, vcpus: BTreeMap::new() };
         let mut notes = Vec::new();
-        for staged in &mut self.rows {
-            notes.extend(Plan { agents: &self.agents, here: &here, study, pins }.pin(staged)?);
+        for connected in &mut self.rows {
+            notes.extend(plan.pin(connected)?);
         }
-        notes.extend(self.pin_vcpus().or_infrastructure()?);
+        notes.extend(plan.vcpus.into_iter().map(|((end, cpus), guests)| where_vcpus_run(end, &cpus, guests)));
         notes.sort();
         notes.dedup();
         let (policy, responder_policy) = (pins.policy.clone(), pins.responder.clone());
@@ -38,34 +41,32 @@ impl ConnectedEnds {
         Ok(Placement { policy, responder_policy, initiator, responder, path, guests: None, notes })
     }
 
-    /// The CPU that both ends of rows that take turns share. A virtual machine's CPUs are shared with others:
-    /// the hypervisor runs one of them now and the other then, which is noise that one CPU doesn't have. All
-    /// rows share it or none, for else they couldn't be compared.
+    /// The CPU that both ends of rows that take turns share. On a virtual machine the hypervisor runs one CPU at one
+    /// moment and the other at another, which is noise that one CPU doesn't have. Either all rows share the CPU or no
+    /// row does, for else they couldn't be compared.
     fn cpu_for_both(&self, machine: &Machine, pins: &Pins) -> Option<u32> {
         let automatic = pins.policy == Pinning::Auto && pins.responder.is_none();
-        let free = |party: &ConnectedEnd| {
-            let agent = self.agents.get(party);
-            agent.is_here() && agent.facts.environment.hypervisor != "none"
+        let is_movable = |end: &ConnectedEnd| {
+            let is_virtual = end.agent.facts.environment.hypervisor != "none";
+            end.agent.is_here() && is_virtual && end.attachment.vcpus().is_none() && end.pin.is_none()
         };
-        let of_host = |party: &ConnectedEnd| free(party) && party.vcpus.is_none() && party.pin.is_none();
-        let all = self.rows.iter().flat_map(|staged| staged.pairs.iter().flatten()).all(of_host);
+        let all = self.ends().all(is_movable);
         let one = PinWish { initiator: Some(1), ..PinWish::default() };
         (automatic && all).then(|| pin_plan(machine, &one).initiator.first().copied()).flatten()
     }
 
-    /// Of the first ends on this machine.
+    /// The CPUs of the first initiator and of the first responder on this machine.
     fn cpus_here(&self) -> [Vec<u32>; 2] {
         [0, 1].map(|end| {
-            let mut ends = self.rows.iter().flat_map(|staged| &staged.pairs).map(|pair| &pair[end]);
-            ends.find(|party| self.agents.get(party).is_here()).map(|party| party.cpus.clone()).unwrap_or_default()
+            let mut ends = self.rows.iter().flat_map(|connected| &connected.pairs).map(|pair| &pair[end]);
+            ends.find(|end| end.agent.is_here()).map(|end| end.cpus.clone()).unwrap_or_default()
         })
     }
 
-    /// Says loudly which ends the scheduler may move, and what that costs.
+    /// Warns which ends the scheduler may move, and what that costs.
     pub(crate) fn warn_of_unpinned(&self) {
-        let parties = self.rows.iter().flat_map(|staged| staged.pairs.iter().flatten());
-        let loose = parties.filter(|party| party.cpus.is_empty());
-        let mut loose: Vec<String> = loose.map(|party| party.name.to_string()).collect();
+        let loose = self.ends().filter(|end| end.cpus.is_empty());
+        let mut loose: Vec<String> = loose.map(|end| end.name.clone()).collect();
         loose.sort();
         loose.dedup();
         if !loose.is_empty() {
@@ -91,70 +92,74 @@ impl Here {
     }
 }
 
-struct Plan<'a> {
-    agents: &'a Agents,
+/// Pins the ends of one row after the other.
+struct Pinner<'a> {
     here: &'a Here,
     study: &'a Study,
     pins: &'a Pins,
+    /// How many initiators (0) or responders (1) have their virtual CPUs on these CPUs.
+    vcpus: BTreeMap<(usize, Vec<u32>), usize>,
 }
 
-/// Whose CPUs are chosen together: pair and end, of one machine.
+/// The ends whose CPUs are chosen together, by machine: the number of the pair, and of the end in it.
 type Together = BTreeMap<String, Vec<[usize; 2]>>;
 
-impl Plan<'_> {
-    /// The wishes that a machine has no room for, as sentences.
-    fn pin(&self, staged: &mut ConnectedRow) -> Result<Vec<String>, Stop> {
+impl Pinner<'_> {
+    /// Pins the ends of a row. Returns the wishes that a machine has no room for, as sentences.
+    fn pin(&mut self, connected: &mut ConnectedRow) -> Result<Vec<String>, Stop> {
         let mut automatic = Together::new();
-        for pair in 0..staged.pairs.len() {
-            let shared = self.ground(&staged.pairs[pair][0]).0 == self.ground(&staged.pairs[pair][1]).0;
+        for pair in 0..connected.pairs.len() {
+            let shared = self.machine(&connected.pairs[pair][0]).0 == self.machine(&connected.pairs[pair][1]).0;
             for end in 0..2 {
-                let party = &mut staged.pairs[pair][end];
-                let (id, machine) = self.ground(party);
+                let party = &mut connected.pairs[pair][end];
+                let (id, machine) = self.machine(party);
                 match self.asked(party, end, shared) {
-                    Pinning::Unpinned => self.settle(party, Vec::new()),
+                    Pinning::Unpinned => self.settle(party, end, Vec::new())?,
                     Pinning::Cpus(cpus) => {
                         check(&cpus, party, machine)?;
-                        self.settle(party, cpus);
+                        self.settle(party, end, cpus)?;
                     }
                     Pinning::Auto => automatic.entry(id.to_owned()).or_default().push([pair, end]),
                 }
             }
         }
-        Ok(automatic.values().flat_map(|together| self.choose(staged, together)).collect())
+        let mut notes = Vec::new();
+        for together in automatic.values() {
+            notes.extend(self.choose(connected, together)?);
+        }
+        Ok(notes)
     }
 
-    /// The machine whose CPUs an end has, and the name that no other has: of a guest of the run's own
-    /// the one that it is on.
-    fn ground(&self, party: &ConnectedEnd) -> (&str, &Machine) {
-        match &party.vcpus {
+    /// The machine whose CPUs the run gives to an end, with its identity. For a guest whose virtual CPUs the run pins
+    /// it is the host.
+    fn machine<'a>(&'a self, end: &'a ConnectedEnd) -> (&'a str, &'a Machine) {
+        match end.attachment.vcpus() {
             Some(_) => (&self.here.boot_id, &self.here.machine),
-            None => {
-                let agent = self.agents.get(party);
-                (agent.machine(), &agent.facts.machine)
-            }
+            None => (end.agent.machine(), &end.agent.facts.machine),
         }
     }
 
-    /// Gives an end its CPUs. In a guest they are its vCPUs', and its threads get some of those.
-    fn settle(&self, party: &mut ConnectedEnd, cpus: Vec<u32>) {
-        let inside = if cpus.is_empty() { Vec::new() } else { self.inside(party) };
-        match &mut party.vcpus {
-            Some(vcpus) => {
-                vcpus.cpus = cpus;
-                party.cpus = inside;
-            }
-            None => party.cpus = cpus,
+    /// Gives an end its CPUs. If the run pins the virtual CPUs of a guest, those get these CPUs, and the guest's threads
+    /// get virtual CPUs.
+    fn settle(&mut self, party: &mut ConnectedEnd, end: usize, cpus: Vec<u32>) -> Result<(), Stop> {
+        if cpus.is_empty() || party.attachment.vcpus().is_none() {
+            party.cpus = cpus;
+            return Ok(());
         }
+        party.cpus = self.inside(party);
+        party.attachment.pin_vcpus(&cpus).or_infrastructure()?;
+        *self.vcpus.entry((end, cpus)).or_default() += 1;
+        Ok(())
     }
 
     fn inside(&self, party: &ConnectedEnd) -> Vec<u32> {
-        let machine = &self.agents.get(party).facts.machine;
+        let machine = &party.agent.facts.machine;
         let wish = PinWish { initiator: Some(self.threads(machine)), ..PinWish::default() };
         pin_plan(machine, &wish).initiator
     }
 
-    /// What was asked for one end: its own wish, else the run's. Of one list for two ends on one
-    /// machine each has a half.
+    /// What the user wants for one end: the wish for this end, else the wish for the run. If the run has one list for
+    /// two ends on one machine, each end gets a half of it.
     fn asked(&self, party: &ConnectedEnd, end: usize, shared: bool) -> Pinning {
         let own = self.pins.responder.clone().filter(|_| end == 1);
         match (party.pin.clone().or(own), &self.pins.policy) {
@@ -167,40 +172,39 @@ impl Plan<'_> {
         }
     }
 
-    fn choose(&self, staged: &mut ConnectedRow, together: &[[usize; 2]]) -> Vec<String> {
-        let Some([pair, end]) = together.first() else { return Vec::new() };
-        let first = &staged.pairs[*pair][*end];
-        let machine = self.ground(first).1;
+    fn choose(&mut self, connected: &mut ConnectedRow, together: &[[usize; 2]]) -> Result<Vec<String>, Stop> {
+        let Some([pair, end]) = together.first() else { return Ok(Vec::new()) };
+        let first = &connected.pairs[*pair][*end];
+        let machine = self.machine(first).1;
         let threads = self.threads(machine);
-        let needs =
-            |[pair, end]: &[usize; 2]| staged.pairs[*pair][*end].vcpus.as_ref().map_or(threads, |own| own.count);
+        let needs = |[pair, end]: &[usize; 2]| connected.pairs[*pair][*end].attachment.vcpus().unwrap_or(threads);
         let of_end = |end: usize| together.iter().filter(move |member| member[1] == end);
         let count = [0, 1].map(|end| of_end(end).count());
         let wish = |end: usize| Some(of_end(end).map(needs).sum()).filter(|threads| *threads > 0);
-        let nic_node = staged.pairs[*pair][*end].route.first().and_then(|link| link.nic.numa_node);
+        let nic_node = first.link().and_then(|link| link.nic.numa_node);
         let plan = pin_plan(machine, &PinWish { initiator: wish(0), responder: wish(1), nic_node });
         let mut dealt = [0; 2];
         for [pair, end] in together {
             let cpus = [&plan.initiator, &plan.responder][*end];
             let part = share(cpus, dealt[*end], count[*end]);
-            self.settle(&mut staged.pairs[*pair][*end], part);
+            self.settle(&mut connected.pairs[*pair][*end], *end, part)?;
             dealt[*end] += 1;
         }
-        let first = &staged.pairs[*pair][*end];
-        let elsewhere = self.agents.get(first).elsewhere().filter(|_| first.vcpus.is_none());
+        let first = &connected.pairs[*pair][*end];
+        let elsewhere = first.agent.elsewhere().filter(|_| first.attachment.vcpus().is_none());
         let hostname = elsewhere.map(|environment| format!("{}: ", environment.hostname)).unwrap_or_default();
-        plan.notes.into_iter().map(|note| format!("{hostname}{note}")).collect()
+        Ok(plan.notes.into_iter().map(|note| format!("{hostname}{note}")).collect())
     }
 
-    /// The most of one end in any cell.
+    /// The most threads that an end has in any cell.
     fn threads(&self, machine: &Machine) -> usize {
         let allowed = machine.cpus.iter().filter(|cpu| cpu.allowed).count();
         self.study.cells.iter().map(|cell| threads(cell, allowed)).max().unwrap_or(1)
     }
 }
 
-/// How many threads an end of a cell has. Engines that share flows out have one a CPU: the half of
-/// them, as the other end may be here too.
+/// How many threads an end of a cell has. An engine that shares its flows out has one thread for each CPU, but only for
+/// half of the CPUs, as the other end may be here too.
 fn threads(cell: &Cell, cpus: usize) -> usize {
     let flows = match cell.workload.kind() {
         TestKind::Bidirectional => 2 * cell.streams as usize,
@@ -213,13 +217,21 @@ fn threads(cell: &Cell, cpus: usize) -> usize {
     }
 }
 
-/// The part of the `nth` of `count` ends: equal and apart as long as there are enough.
+/// The CPUs of the `nth` of `count` ends. As long as there are enough CPUs, the parts are equal and don't overlap.
 fn share(cpus: &[u32], nth: usize, count: usize) -> Vec<u32> {
     match cpus.len() {
         0 => Vec::new(),
         len if len < count => vec![cpus[nth % len]],
         len => cpus[nth * len / count..(nth + 1) * len / count].to_vec(),
     }
+}
+
+fn where_vcpus_run(end: usize, cpus: &[u32], guests: usize) -> String {
+    let role = ["initiator", "responder"][end];
+    let list: Vec<String> = cpus.iter().map(u32::to_string).collect();
+    let whose = if guests == 1 { format!("{role}'s guest") } else { format!("{role}s' {guests} guests") };
+    let word = if cpus.len() == 1 { "CPU" } else { "CPUs" };
+    format!("The vCPUs of the {whose} run on {word} {}.", list.join(", "))
 }
 
 fn check(cpus: &[u32], party: &ConnectedEnd, machine: &Machine) -> Result<(), Stop> {
@@ -243,6 +255,12 @@ mod tests {
     };
 
     use super::*;
+
+    #[test]
+    fn where_vcpus_run_is_a_sentence() {
+        assert_eq!(where_vcpus_run(0, &[1], 1), "The vCPUs of the initiator's guest run on CPU 1.");
+        assert_eq!(where_vcpus_run(1, &[2, 3], 4), "The vCPUs of the responders' 4 guests run on CPUs 2, 3.");
+    }
 
     #[test]
     fn ends_share_a_machine_s_cpus_out() {

@@ -8,7 +8,7 @@ use std::mem;
 use vtax_agent::measure::{AgentPair, ParallelReports, measure_all};
 use vtax_model::{run::Figures, study::Row, workload::TestSpec};
 
-use super::{ConnectedEnds, ConnectedRow, blame};
+use super::{ConnectedEnds, blame, end::ConnectedRow, failure::with_links, figures};
 use crate::study::{
     runner::{BrokenTurns, SampleError},
     timetable::Timetable,
@@ -29,28 +29,28 @@ impl ConnectedEnds {
     }
 
     fn measure_turns(&self, rows: &[(Row, TestSpec)], timetable: &Timetable) -> Result<ParallelReports, BrokenTurns> {
-        let staged = self.staged_rows(rows)?;
-        let pair = |(index, staged): (usize, &&ConnectedRow)| {
-            let mut pair = self.pair(&staged.pairs[0], &timetable.spec(&rows[index].1));
+        let connected = self.connected_rows(rows)?;
+        let mut pairs: Vec<AgentPair<'_>> = Vec::new();
+        for (index, (connected, (_, spec))) in connected.iter().zip(rows).enumerate() {
+            let mut pair = self.pair(&connected.pairs[0], &timetable.spec(spec));
             pair.order.turns = Some(timetable.turns(index));
-            pair
-        };
-        let pairs: Vec<AgentPair<'_>> = staged.iter().enumerate().map(pair).collect();
+            pairs.push(pair);
+        }
         measure_all(&pairs).map_err(|error| {
             let index = error.pair;
-            BrokenTurns { index, error: self.with_links(self.explain(blame(error)), staged[index]) }
+            BrokenTurns { index, error: self.explain(blame(error), connected[index]) }
         })
     }
 
-    /// The first that has no ends, or whose guest can't have the MTU, is told.
-    fn staged_rows(&self, rows: &[(Row, TestSpec)]) -> Result<Vec<&ConnectedRow>, BrokenTurns> {
+    /// The ends of the rows. The error names the first row that has none, or whose guest can't have the MTU.
+    fn connected_rows(&self, rows: &[(Row, TestSpec)]) -> Result<Vec<&ConnectedRow>, BrokenTurns> {
         let find = |(index, (row, _)): (usize, &(Row, TestSpec))| {
             let broken = |error| BrokenTurns { index, error };
-            let staged = self.staged(*row, self.mtu).map_err(|error| broken(SampleError::run(error)))?;
+            let connected = self.connected(*row, self.mtu).map_err(|error| broken(SampleError::run(error)))?;
             let several = || "rows of several pairs of ends can't take turns: measure them as the machine runs";
-            match (self.unfit(staged.pairs.iter().flatten()), &staged.pairs[..]) {
+            match (self.unfit(connected.ends()), &connected.pairs[..]) {
                 (Some(why), _) => Err(broken(SampleError::cell(why))),
-                (None, [_]) => Ok(staged),
+                (None, [_]) => Ok(connected),
                 (None, _) => Err(broken(SampleError::cell(several()))),
             }
         };
@@ -58,20 +58,20 @@ impl ConnectedEnds {
     }
 
     fn figures_of_turns(&self, rows: &[(Row, TestSpec)], taken: ParallelReports) -> Result<Vec<Figures>, BrokenTurns> {
-        let staged = self.staged_rows(rows)?;
+        let connected = self.connected_rows(rows)?;
         let skew = taken.skew;
-        let figures = |(index, reports): (usize, _)| {
-            let (staged, (_, spec)) = (staged[index], &rows[index]);
+        let joined = |(index, reports): (usize, _)| {
+            let (connected, (_, spec)) = (connected[index], &rows[index]);
             let one = ParallelReports { reports: vec![reports], skew };
-            let figures = self.figures(staged, spec, &one);
+            let figures = figures(connected, spec, &one);
             match figures.is_empty(spec.workload.kind()) {
                 true => {
                     let nothing = SampleError::cell(format!("nothing came through in slices of {}", spec.duration));
-                    Err(BrokenTurns { index, error: self.with_links(nothing, staged) })
+                    Err(BrokenTurns { index, error: with_links(nothing, connected) })
                 }
                 false => Ok(figures),
             }
         };
-        taken.reports.into_iter().enumerate().map(figures).collect()
+        taken.reports.into_iter().enumerate().map(joined).collect()
     }
 }

@@ -148,7 +148,7 @@ fn domains_are_told_and_a_wrong_label_loudly() {
     let mut told = told::notes(row("paravirtual:vhost"), &vhost);
     told.extend(told::notes(row("paravirtual:vhost"), &open));
     told.extend(told::notes(row("paravirtual"), &domain.at(address("203.0.113.1"))));
-    let wrong = |row_: &str, tenant| told::wrong_label(row(row_), "libvirt:db", tenant);
+    let wrong = |row_: &str, measured| told::wrong_label(row(row_), "libvirt:db", measured);
     told.extend(wrong("paravirtual:userspace", &vhost));
     told.extend(wrong("emulated", &open));
     insta::assert_snapshot!(told.join("\n"));

@@ -1,7 +1,7 @@
-//! Domains that libvirt runs, as ends of a test.
+//! A domain that libvirt runs.
 //!
-//! The agent goes in by ssh; what lies between the guest's NIC and the host's wire is read from
-//! libvirt's XML, from QEMU's arguments and from the host's links. Nothing of a domain is changed.
+//! The agent goes in by ssh. What lies between the guest's NIC and the host's wire is read from libvirt's XML, from the
+//! arguments of QEMU and from the links of the host. Nothing of a domain is changed.
 
 mod error;
 mod host;
@@ -9,28 +9,38 @@ mod told;
 mod virsh;
 mod xml;
 
-use std::net::IpAddr;
+use std::{net::IpAddr, path::Path, rc::Rc};
 
 use vtax_host::inspect::link_hops;
 use vtax_model::{
     guest::{Backend, Flavour},
-    run::{DomainRecord, GuestMachine, Hop, Placement},
+    run::{DomainRecord, GuestMachine, Hop},
     study::Row,
 };
 use vtax_sys::process::ProcessId;
 
-use super::{ConnectedEnd, ConnectedEnds};
+use super::{super::agent::Agent, Attachment, GuestProcess};
 use crate::exit::Stop;
 use error::LibvirtError;
 use host::{LibvirtQemu, neighbours};
 use virsh::{AddressSource, Lease, Question, Virsh, VirshProgram, VirshRefusal, leases, qemu_version, words};
 use xml::{Described, XmlNic};
 
+/// A domain as an end.
+pub(in crate::study::ends) struct LibvirtEnd {
+    domain: Rc<Domain>,
+    /// The user to log in as.
+    user: Option<String>,
+    /// The address that the user has given.
+    given: Option<IpAddr>,
+    measured: Option<MeasuredDomain>,
+}
+
 /// A domain that runs.
-pub(super) struct Domain {
+pub(in crate::study::ends) struct Domain {
     described: Described,
-    /// What libvirt knows of its addresses, and who knew none.
     leases: Vec<Lease>,
+    /// The sources that knew no address of it, and what they said.
     silent: Vec<(AddressSource, String)>,
     /// QEMU's version.
     version: Option<String>,
@@ -38,23 +48,70 @@ pub(super) struct Domain {
     qemu: Option<LibvirtQemu>,
 }
 
-/// A domain in which an end is, by the NIC that is measured on.
-#[derive(Debug, Clone)]
-pub(super) struct MeasuredDomain {
-    pub(super) record: DomainRecord,
-    /// That is measured on.
+/// A domain with the NIC that is measured on.
+struct MeasuredDomain {
+    record: DomainRecord,
+    /// The address that is measured on.
     address: IpAddr,
     /// QEMU's version.
     version: Option<String>,
     /// Its QEMU, if that runs on this machine.
-    pub(super) process: Option<ProcessId>,
+    process: Option<ProcessId>,
     /// The host's links that its packets take, from the guest outwards.
-    pub(super) links: Vec<Hop>,
+    links: Vec<Hop>,
+}
+
+impl LibvirtEnd {
+    pub(in crate::study::ends) fn new(domain: Rc<Domain>, user: Option<&str>, given: Option<IpAddr>) -> LibvirtEnd {
+        LibvirtEnd { domain, user: user.map(str::to_owned), given, measured: None }
+    }
+}
+
+impl Attachment for LibvirtEnd {
+    /// ssh goes to an address that libvirt knows.
+    fn start_agent(&self, _: &str, program: &Path) -> Result<Agent, Stop> {
+        let address = self.domain.entrance(self.given)?;
+        let host = self.user.as_ref().map_or(address.to_string(), |user| format!("{user}@{address}"));
+        eprintln!("connecting to libvirt:{} by ssh:{host}", self.domain.described.record.name);
+        Agent::ssh(&host, program)
+    }
+
+    fn measure_on(&mut self, address: IpAddr) {
+        self.measured = Some(self.domain.at(address));
+    }
+
+    fn host_links(&self) -> &[Hop] {
+        self.measured.as_ref().map_or(&[], |measured| &measured.links)
+    }
+
+    fn nic(&self) -> Option<Flavour> {
+        self.domain()?.nic.as_ref()?.backend
+    }
+
+    fn qemu(&self) -> Option<GuestProcess> {
+        let MeasuredDomain { record, process, .. } = self.measured.as_ref()?;
+        Some(GuestProcess { name: record.name.clone(), process: (*process)?, accel: record.accel })
+    }
+
+    fn guest_machine(&self) -> Option<GuestMachine> {
+        let MeasuredDomain { record, version, .. } = self.measured.as_ref()?;
+        let qemu = version.clone().unwrap_or_else(|| "of unknown version".to_owned());
+        Some(GuestMachine { accel: record.accel, no_kvm: None, qemu })
+    }
+
+    fn domain(&self) -> Option<&DomainRecord> {
+        Some(&self.measured.as_ref()?.record)
+    }
+
+    fn notes(&self, row: Row, name: &str) -> Vec<String> {
+        let Some(domain) = &self.measured else { return Vec::new() };
+        told::notes(row, domain).into_iter().chain(told::wrong_label(row, name, domain)).collect()
+    }
 }
 
 impl Domain {
     /// Asks the user's libvirt.
-    pub(super) fn find(name: &str) -> Result<Domain, Stop> {
+    pub(in crate::study::ends) fn find(name: &str) -> Result<Domain, Stop> {
         Ok(Domain::of(&VirshProgram::user(), name)?)
     }
 
@@ -68,9 +125,8 @@ impl Domain {
         Ok(Domain { described, leases, silent, version, qemu })
     }
 
-    /// Where ssh is to knock: at the address that is measured on, if libvirt has seen it or knows no
-    /// other.
-    pub(super) fn entrance(&self, measured: Option<IpAddr>) -> Result<IpAddr, Stop> {
+    /// The address that ssh connects to: the address that is measured on, if libvirt has seen it or knows no other.
+    fn entrance(&self, measured: Option<IpAddr>) -> Result<IpAddr, Stop> {
         let seen = |address: &IpAddr| self.leases.iter().any(|lease| lease.address == *address);
         let first = self.leases.first().map(|lease| lease.address);
         let found = measured.filter(seen).or(first).or(measured);
@@ -81,7 +137,7 @@ impl Domain {
     }
 
     /// The domain with the NIC that has this address.
-    pub(super) fn at(&self, address: IpAddr) -> MeasuredDomain {
+    fn at(&self, address: IpAddr) -> MeasuredDomain {
         let nic = self.nic(address).map(|nic| self.served(nic));
         let here = self.qemu.as_ref().filter(|qemu| qemu.shares_our_links());
         let target = nic.as_ref().and_then(|nic| nic.target.as_ref());
@@ -94,9 +150,9 @@ impl Domain {
         }
     }
 
-    /// The only one; of several the one whose Ethernet address has been seen with the address, if only
-    /// since ssh has knocked there. A device that was handed over has an Ethernet address that libvirt
-    /// doesn't know.
+    /// The NIC that has this address: the only one, or the one whose Ethernet address has been seen with the address.
+    /// It may have been seen only since ssh has connected. libvirt doesn't know the Ethernet address of a device that
+    /// was handed over to the guest.
     fn nic(&self, address: IpAddr) -> Option<&XmlNic> {
         let nics = &self.described.nics;
         if let [only] = nics.as_slice() {
@@ -110,7 +166,7 @@ impl Domain {
         named.or(only_stranger)
     }
 
-    /// With who serves its rings, which the XML leaves open where libvirt chooses.
+    /// The NIC with the backend that serves its rings. The XML leaves the backend open where libvirt chooses it.
     fn served(&self, nic: &XmlNic) -> vtax_model::run::DomainNic {
         let vhost = nic.alias.as_ref().and_then(|alias| self.qemu.as_ref()?.has_vhost(alias));
         let taken = vhost.map(|vhost| Flavour::Backend(if vhost { Backend::Vhost } else { Backend::Userspace }));
@@ -139,7 +195,7 @@ impl DomainQuery<'_> {
         }
     }
 
-    /// Not knowing the domain is an answer too.
+    /// The error of a question that virsh refused. That libvirt doesn't know the domain is an answer too.
     fn refused(&self, refusal: VirshRefusal) -> LibvirtError {
         if !matches!(&refusal, VirshRefusal::Said(text) if text.contains("failed to get domain")) {
             return LibvirtError::refused(self.name, refusal);
@@ -156,14 +212,14 @@ impl DomainQuery<'_> {
     fn check_state(&self) -> Result<(), LibvirtError> {
         let state = self.virsh.ask(Question::State(self.name));
         let state = state.map_err(|refusal| LibvirtError::refused(self.name, refusal))?.trim().to_owned();
-        // Of a domain that runs and does nothing just now some libvirts say `idle`.
+        // Some versions of libvirt say `idle` of a domain that runs and does nothing just now.
         match ["running", "idle"].contains(&state.as_str()) {
             true => Ok(()),
             false => Err(LibvirtError::NotRunning { domain: self.name.to_owned(), state }),
         }
     }
 
-    /// The agent is asked last, and only if something isn't known yet: one that hangs takes its time.
+    /// The guest's agent is asked last, and only if something isn't known yet: an agent that hangs takes seconds.
     fn leases(&self, nics: &[XmlNic]) -> (Vec<Lease>, Vec<(AddressSource, String)>) {
         let (mut found, mut silent) = (Vec::new(), Vec::new());
         for source in [AddressSource::Lease, AddressSource::Arp, AddressSource::Agent] {
@@ -192,35 +248,6 @@ fn told(refusal: VirshRefusal) -> String {
         VirshRefusal::NoProgram(source) => source.to_string(),
         VirshRefusal::Said(text) => words(&text),
         VirshRefusal::Silent(patience) => format!("no answer in {patience:?}"),
-    }
-}
-
-impl ConnectedEnds {
-    /// What runs the domains of libvirt's in which ends are.
-    pub(crate) fn domain_machine(&self) -> Option<GuestMachine> {
-        let tenant = self.tenants().next().map(|(_, _, tenant)| tenant)?;
-        let qemu = tenant.version.clone().unwrap_or_else(|| "of unknown version".to_owned());
-        Some(GuestMachine { accel: tenant.record.accel, no_kvm: None, qemu })
-    }
-
-    /// What is to be known of the domains in which ends are, a sentence each. What makes a figure one
-    /// of something else is said at once.
-    pub(crate) fn domain_notes(&self) -> Vec<String> {
-        let mut notes: Vec<String> = self.tenants().flat_map(|(row, _, tenant)| told::notes(row, tenant)).collect();
-        let wrong = self.tenants().filter_map(|(row, party, tenant)| told::wrong_label(row, &party.name, tenant));
-        notes.extend(wrong);
-        notes.sort();
-        notes.dedup();
-        for warning in notes.iter().filter(|note| note.starts_with(Placement::WRONG_LABEL)) {
-            eprintln!("warning: {warning}");
-        }
-        notes
-    }
-
-    fn tenants(&self) -> impl Iterator<Item = (Row, &ConnectedEnd, &MeasuredDomain)> {
-        let parties =
-            self.rows.iter().flat_map(|staged| staged.pairs.iter().flatten().map(|party| (staged.row, party)));
-        parties.filter_map(|(row, party)| Some((row, party, party.tenant.as_deref()?)))
     }
 }
 

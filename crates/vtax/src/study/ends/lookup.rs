@@ -1,4 +1,4 @@
-//! Zones, hosts and guests of labs that stay up, as ends of a test.
+//! Finds zones, hosts and guests in labs that are up.
 
 use std::net::IpAddr;
 
@@ -35,7 +35,7 @@ pub(super) fn lab_of(world: &World, domain: &Name) -> Result<Name, Stop> {
     }
 }
 
-/// What of a lab goes by this name: a zone or guest once, a host once for each of its wires.
+/// The endpoints of a lab with this name: one of a zone or guest, and one of a host for each of its wires.
 pub(super) fn candidates(lab: &Lab, domain: &Name, address: Option<IpAddr>) -> Result<Vec<LabEndpoint>, Stop> {
     let named: Vec<&LabEndpoint> = lab.endpoints().iter().filter(|endpoint| endpoint.name == *domain).collect();
     let name = &lab.blueprint().lab;
@@ -58,7 +58,7 @@ pub(super) fn candidates(lab: &Lab, domain: &Name, address: Option<IpAddr>) -> R
     Ok(fitting)
 }
 
-/// Of two ends in one lab those that a wire joins, and rather one wire than two.
+/// A pair of these endpoints between which there is a path, rather on one wire than over two.
 pub(super) fn joined(lab: &Lab, ones: &[LabEndpoint], others: &[LabEndpoint]) -> Result<[LabEndpoint; 2], Stop> {
     let pairs = ones.iter().flat_map(|one| others.iter().map(move |other| (one, other)));
     let mut joined: Vec<_> = pairs.filter(|(one, other)| lab.blueprint().path(one, other).is_some()).collect();
@@ -73,7 +73,7 @@ pub(super) fn joined(lab: &Lab, ones: &[LabEndpoint], others: &[LabEndpoint]) ->
     }
 }
 
-/// Who is at the other end of an endpoint's wire: rather the host there than a zone.
+/// The domain at the other end of an endpoint's wire: the host there, or else a zone.
 pub(super) fn counterpart(lab: &Lab, of: &LabEndpoint) -> Result<Name, Stop> {
     let across = |other: &&LabEndpoint| other.wire == of.wire && other.host != of.host;
     let mut across: Vec<&LabEndpoint> = lab.endpoints().iter().filter(across).collect();

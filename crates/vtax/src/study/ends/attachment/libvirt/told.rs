@@ -11,8 +11,8 @@ use vtax_model::{
 use super::MeasuredDomain;
 
 /// What a domain is and what isn't known of it, a sentence each.
-pub(super) fn notes(row: Row, tenant: &MeasuredDomain) -> Vec<String> {
-    let record = &tenant.record;
+pub(super) fn notes(row: Row, measured: &MeasuredDomain) -> Vec<String> {
+    let record = &measured.record;
     let name = &record.name;
     let nic = record.nic.as_ref();
     let served = nic.map_or(String::new(), |nic| format!("; its NIC is {}", described(nic)));
@@ -20,11 +20,14 @@ pub(super) fn notes(row: Row, tenant: &MeasuredDomain) -> Vec<String> {
     let unlabelled = !matches!(row, Row::Engine(_)) && nic.is_some_and(|nic| nic.is_as(row).is_none());
     let unknown = [
         nic.is_none().then(|| {
-            format!("which of its NICs was measured, as it has several and libvirt has seen {} at none", tenant.address)
+            format!(
+                "which of its NICs was measured, as it has several and libvirt has seen {} at none",
+                measured.address
+            )
         }),
         unlabelled
             .then(|| format!("whether `{row}` is the right word for it, as its XML leaves open who serves the NIC")),
-        tenant
+        measured
             .process
             .is_none()
             .then(|| "its CPU time on the host, as no QEMU of it is seen on this machine".to_owned()),
@@ -34,8 +37,8 @@ pub(super) fn notes(row: Row, tenant: &MeasuredDomain) -> Vec<String> {
 }
 
 /// A wrong label is a wrong figure.
-pub(super) fn wrong_label(row: Row, end: &str, tenant: &MeasuredDomain) -> Option<String> {
-    let nic = tenant.record.nic.as_ref()?;
+pub(super) fn wrong_label(row: Row, end: &str, measured: &MeasuredDomain) -> Option<String> {
+    let nic = measured.record.nic.as_ref()?;
     (nic.is_as(row) == Some(false)).then(|| {
         let label = nic.label().unwrap_or_else(|| "of a method that vtax has no word for".to_owned());
         format!(

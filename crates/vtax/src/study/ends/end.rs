@@ -1,0 +1,81 @@
+//! One end of a pair, and the ends of a row.
+
+use std::{net::IpAddr, sync::Arc};
+
+use vtax_lab::{Lab, LabEndpoint};
+use vtax_model::{
+    endpoint::Pinning,
+    run::{EndRecord, Hop, PairRecord, RowEnds},
+    study::Row,
+    units::Mtu,
+};
+
+use super::{agent::Agent, attachment::Attachment};
+
+/// The ends of a row.
+pub(super) struct ConnectedRow {
+    pub(super) row: Row,
+    /// The MTU that these ends are for; without it, they are for every MTU.
+    pub(super) mtu: Option<Mtu>,
+    /// Initiator and responder of each pair. All pairs measure at the same time.
+    pub(super) pairs: Vec<[ConnectedEnd; 2]>,
+}
+
+/// One end of a pair.
+pub(super) struct ConnectedEnd {
+    pub(super) agent: Arc<Agent>,
+    /// The name that the user knows.
+    pub(super) name: String,
+    /// The address that its sockets are bound to.
+    pub(super) address: IpAddr,
+    pub(super) attachment: Box<dyn Attachment>,
+    /// The links by which its packets leave, the upper first. Empty in the lab of the run, which knows them.
+    pub(super) route: Vec<Hop>,
+    /// The context identifier of its machine, as the other end knows it.
+    pub(super) cid: Option<u32>,
+    /// The CPUs that the user wants for this end alone.
+    pub(super) pin: Option<Pinning>,
+    /// The CPUs that its threads are pinned to.
+    pub(super) cpus: Vec<u32>,
+}
+
+impl ConnectedRow {
+    pub(super) fn ends(&self) -> impl Iterator<Item = &ConnectedEnd> {
+        self.pairs.iter().flatten()
+    }
+
+    pub(super) fn record(&self) -> RowEnds {
+        let pair = |[initiator, responder]: &[ConnectedEnd; 2]| PairRecord {
+            initiator: initiator.record(),
+            responder: responder.record(),
+        };
+        RowEnds { method: self.row, mtu: self.mtu, pairs: self.pairs.iter().map(pair).collect() }
+    }
+}
+
+impl ConnectedEnd {
+    fn record(&self) -> EndRecord {
+        EndRecord {
+            name: self.name.clone(),
+            address: self.address.to_string(),
+            cpus: self.cpus.clone(),
+            environment: self.agent.elsewhere().cloned(),
+            domain: self.attachment.domain().cloned(),
+        }
+    }
+
+    /// The link by which its packets leave.
+    pub(super) fn link(&self) -> Option<&Hop> {
+        self.route.first()
+    }
+
+    pub(super) fn is_on_machine_of(&self, other: &ConnectedEnd) -> bool {
+        self.agent.machine() == other.agent.machine()
+    }
+}
+
+/// The lab that both ends are in, and their endpoints there.
+pub(super) fn common_lab(pair: &[ConnectedEnd; 2]) -> Option<(&Lab, [&LabEndpoint; 2])> {
+    let [from, to] = [pair[0].attachment.place()?, pair[1].attachment.place()?];
+    Arc::ptr_eq(&from.lab, &to.lab).then_some((&*from.lab, [&from.endpoint, &to.endpoint]))
+}

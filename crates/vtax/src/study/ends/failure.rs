@@ -1,0 +1,84 @@
+//! What a failed sample doesn't say itself: that a guest has died, or that a link is down.
+//!
+//! An end that gets no answer knows only that its peer is silent. The labs are asked which of their links carry
+//! packets. The agents are asked too, for they see their own links from inside: the NIC of a guest may have no carrier
+//! while its tap has one.
+
+use std::{
+    collections::BTreeSet,
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{
+    ConnectedEnds,
+    end::{ConnectedEnd, ConnectedRow, common_lab},
+};
+use crate::study::runner::SampleError;
+
+/// How long an agent may take to describe its links. An agent that hangs is itself why the sample failed.
+const ANSWER: Duration = Duration::from_secs(3);
+/// How long after its last byte a QEMU that dies may be seen to run.
+pub(super) const DYING: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(10);
+
+impl ConnectedEnds {
+    /// The death of a guest if there is one, else the error with the links that are down.
+    pub(super) fn explain(&self, error: SampleError, connected: &ConnectedRow) -> SampleError {
+        let (patience, partial) = match &error {
+            SampleError::Run { partial, .. } => (DYING, partial),
+            SampleError::Cell { partial, .. } => (Duration::ZERO, partial),
+        };
+        match self.dead_guest(patience) {
+            Some(death) => SampleError::Run { error: death, partial: partial.clone() },
+            None => with_links(error, connected),
+        }
+    }
+
+    /// The first guest that has ended, with what it said last. The streams of a guest are closed before its process has
+    /// ended.
+    pub(super) fn dead_guest(&self, patience: Duration) -> Option<anyhow::Error> {
+        let until = Instant::now() + patience;
+        loop {
+            if let Some(death) = self.ends().find_map(|end| end.attachment.death()) {
+                return Some(death);
+            }
+            if !self.has_lab_guests() || Instant::now() >= until {
+                return None;
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// The error, with the links between these ends that carry no packets now. A link that can't be asked about is left
+/// out.
+pub(super) fn with_links(error: SampleError, connected: &ConnectedRow) -> SampleError {
+    let SampleError::Cell { error, partial } = error else { return error };
+    let mut ends: Vec<&ConnectedEnd> = connected.ends().collect();
+    ends.sort_by_key(|end| (&end.name, end.address));
+    ends.dedup_by_key(|end| (&end.name, end.address));
+    let between = connected.pairs.iter().filter_map(down_between);
+    let down: BTreeSet<String> = between.chain(ends.into_iter().filter_map(down_at)).collect();
+    let down: Vec<String> = down.into_iter().collect();
+    match down.is_empty() {
+        true => SampleError::Cell { error, partial },
+        false => SampleError::Cell { error: format!("{error}. A link is down: {}", down.join("; ")), partial },
+    }
+}
+
+/// The first link of a lab between these ends that carries no packets.
+fn down_between(pair: &[ConnectedEnd; 2]) -> Option<String> {
+    let (lab, [from, to]) = common_lab(pair)?;
+    lab.check_links(from, to).err().map(|error| error.to_string())
+}
+
+/// The link that has the address of the end, if that carries no packets.
+fn down_at(end: &ConnectedEnd) -> Option<String> {
+    if !end.attachment.has_links_of_its_own() {
+        return None;
+    }
+    let facts = end.agent.link.describe(ANSWER).ok()?;
+    let link = facts.addresses.into_iter().find(|found| found.address == end.address)?;
+    (!link.running).then(|| format!("{} of {} is off or has no carrier", link.link, end.name))
+}

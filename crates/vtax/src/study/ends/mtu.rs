@@ -1,0 +1,53 @@
+//! The MTU of the lab of a run.
+
+use std::{collections::BTreeMap, panic::resume_unwind, thread};
+
+use vtax_agent::{
+    link::{AgentError, AgentLink},
+    protocol::{Attached, LinkSetup},
+};
+use vtax_model::units::Mtu;
+
+use super::{ConnectedEnds, end::ConnectedEnd, failure::DYING};
+use crate::study::runner::SampleError;
+
+impl ConnectedEnds {
+    /// Gives the lab of the run this MTU. The links of endpoints stay as they are. All guests change the MTU at the
+    /// same time, for a NIC may need seconds until it has its carrier again.
+    pub(super) fn fit(&mut self, mtu: Mtu) -> Result<(), SampleError> {
+        let Some(lab) = &self.lab else { return Ok(()) };
+        lab.set_mtu(mtu).map_err(SampleError::run)?;
+        let mut unfit = BTreeMap::new();
+        for (name, done) in self.attach_guests(mtu) {
+            match done {
+                Ok(_) => {}
+                Err(error) if error.is_death() => {
+                    return Err(SampleError::run(self.dead_guest(DYING).unwrap_or_else(|| error.into())));
+                }
+                // That a NIC can't have this MTU is no reason not to measure the others.
+                Err(error) => drop(unfit.insert(name.to_owned(), error.to_string())),
+            }
+        }
+        self.unfit = unfit;
+        Ok(())
+    }
+
+    fn attach_guests(&self, mtu: Mtu) -> Vec<(&str, Result<Attached, AgentError>)> {
+        let setup = |end: &ConnectedEnd| end.attachment.nic_setup(mtu);
+        let guests: BTreeMap<&str, (&AgentLink, LinkSetup)> =
+            self.ends().filter_map(|end| Some((end.name.as_str(), (&end.agent.link, setup(end)?)))).collect();
+        thread::scope(|scope| {
+            let mut threads = Vec::new();
+            for (name, (link, setup)) in guests {
+                threads.push((name, scope.spawn(move || link.attach(&setup))));
+            }
+            let done = threads.into_iter().map(|(name, thread)| (name, thread.join()));
+            done.map(|(name, done)| (name, done.unwrap_or_else(|panic| resume_unwind(panic)))).collect()
+        })
+    }
+
+    /// Why a sample between these ends isn't worth trying.
+    pub(super) fn unfit<'a>(&self, mut ends: impl Iterator<Item = &'a ConnectedEnd>) -> Option<String> {
+        ends.find_map(|end| self.unfit.get(&end.name).map(|why| format!("{}: {why}", end.name)))
+    }
+}

@@ -1,0 +1,52 @@
+//! The ends of a run that is resumed: the same, on the same CPUs, or it is refused.
+
+use anyhow::anyhow;
+use vtax_model::run::{EndRecord, RowEnds, RunHeader};
+
+use super::{ConnectedEnds, end::ConnectedEnd};
+use crate::study::session::same_machine;
+
+impl ConnectedEnds {
+    /// Takes the ends' CPUs from the plan of the run, if these are the ends with which the run was begun.
+    pub(crate) fn restore_cpus(&mut self, header: &RunHeader) -> anyhow::Result<()> {
+        self.shared_cpu = header.placement.path;
+        let are_endpoints = self.lab.is_none();
+        for connected in &mut self.rows {
+            let of_row = |ends: &&RowEnds| ends.method == connected.row && ends.mtu == connected.mtu;
+            let Some(then) = header.ends.iter().find(of_row).filter(|then| then.pairs.len() == connected.pairs.len())
+            else {
+                return Err(other(header, &format!("the ends of `{}`", connected.row)));
+            };
+            let pairs = connected.pairs.iter_mut().zip(&then.pairs);
+            for (end, record) in pairs.flat_map(|([from, to], pair)| [(from, &pair.initiator), (to, &pair.responder)]) {
+                if are_endpoints {
+                    same_end(header, end, record)?;
+                }
+                end.cpus.clone_from(&record.cpus);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn same_end(header: &RunHeader, now: &ConnectedEnd, then: &EndRecord) -> anyhow::Result<()> {
+    if now.name != then.name || now.address.to_string() != then.address {
+        let (was, name, address) = (format!("{} at {}", then.name, then.address), &now.name, now.address);
+        return Err(other(header, &format!("the end {was}, which is {name} at {address} now")));
+    }
+    if let (Some(domain), Some(before)) = (now.attachment.domain(), &then.domain)
+        && !domain.is_same_as(before)
+    {
+        return Err(other(header, &format!("the end {}, whose machine or NIC libvirt has changed since", then.name)));
+    }
+    match (now.agent.elsewhere(), &then.environment) {
+        (Some(now), Some(before)) => same_machine(&header.id, Some(&then.name), before, now),
+        (None, None) => Ok(()),
+        _ => Err(other(header, &format!("the end {}, which is on another machine now", then.name))),
+    }
+}
+
+fn other(header: &RunHeader, what: &str) -> anyhow::Error {
+    let id = &header.id;
+    anyhow!("the run {id} was begun with other ends: {what}; its samples would not belong together; start a new run")
+}
