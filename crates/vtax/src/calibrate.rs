@@ -60,12 +60,12 @@ pub(crate) struct Calibration {
 }
 
 /// Calibrates vtax on this machine, in a lab of its own.
-pub(crate) fn run(wanted: &CalibrationRequest, places: &Locations) -> Result<Calibration, Stop> {
+pub(crate) fn run(wanted: &CalibrationRequest, locations: &Locations) -> Result<Calibration, Stop> {
     let chosen = wanted.truths().or_input()?;
     let world = World::enter(Need::Ephemeral).or_infrastructure()?;
     let interrupt = Interrupt::catch().or_infrastructure()?;
     let clock = clock::measure();
-    let rig = Rig::build(&world, "calibrate", &truths::wires(), places)?;
+    let rig = Rig::build(&world, "calibrate", &truths::wires(), locations)?;
     let found = measure(&rig, wanted, &chosen, &interrupt);
     let cpus = rig.cpus();
     rig.down().or_infrastructure()?;

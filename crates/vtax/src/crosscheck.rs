@@ -1,14 +1,14 @@
 //! Our engine beside other tools, over one wire, interleaved in one run.
 //!
-//! Each round takes every contestant once, in random order, and what is compared is the ratio of
-//! two figures of one round: a machine that drifts moves both. Where two tools mean different
-//! things by a figure it is said, and what can be converted is (half a round trip is doubled).
+//! Each round measures with every tool once, in random order. Compared is the ratio of two figures of one round: a
+//! machine that drifts moves both. Where two tools mean different things by a figure, the report says so; a figure that
+//! can be converted is converted (half a round trip is doubled).
 
 mod contest;
 mod held;
 mod report;
-mod ring;
 mod tool;
+mod tool_process;
 mod tools;
 
 use std::collections::BTreeSet;
@@ -19,6 +19,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
 use vtax_lab::{Need, World};
 use vtax_model::{
+    options::CongestionControl,
+    result::Metric,
     run::Environment,
     stats::{Confidence, Pair, PairedTax, Summary},
     units::Span,
@@ -28,10 +30,11 @@ use crate::{
     exit::{Blamed, Stop},
     interrupt::Interrupt,
     locations::Locations,
+    rig::{PEER, Rig, SUT},
 };
 use contest::Contest;
-use ring::{Ring, ServerProcess};
 use tool::{ServerLifetime, TOOLS, Tool};
+use tool_process::{ToolProcess, WIRE};
 
 pub(crate) use held::Held;
 pub(crate) use report::render;
@@ -130,7 +133,7 @@ struct Ratio {
 }
 
 /// Compares our engine with whatever is installed.
-pub(crate) fn run(wanted: &CrosscheckRequest, places: &Locations) -> Result<Crosscheck, Stop> {
+pub(crate) fn run(wanted: &CrosscheckRequest, locations: &Locations) -> Result<Crosscheck, Stop> {
     let contests = wanted.contests().or_input()?;
     let tools = wanted.tools().or_input()?;
     let world = World::enter(Need::Ephemeral).or_infrastructure()?;
@@ -146,11 +149,14 @@ pub(crate) fn run(wanted: &CrosscheckRequest, places: &Locations) -> Result<Cros
     check_comparable(&contests, &here).or_input()?;
     let interrupt = Interrupt::catch().or_infrastructure()?;
     let seed = wanted.seed.map_or_else(random_seed, Ok).or_infrastructure()?;
-    let ring = Ring::build(&world, wanted.held.congestion, places)?;
+    let rig = Rig::build(&world, "crosscheck", &[(WIRE, None)], locations)?;
+    if let Some(name) = wanted.held.congestion {
+        set_congestion(&rig, name).or_input()?;
+    }
     let (_hold, idle_not_held) = held::hold(wanted.held.idle);
-    let fought = fight(&ring, &contests, &here, wanted.rounds, seed, &interrupt);
-    let cpus = ring.cpus();
-    ring.down().or_infrastructure()?;
+    let compared = compare(&rig, &contests, &here, wanted.rounds, seed, &interrupt);
+    let cpus = rig.cpus();
+    rig.down().or_infrastructure()?;
     Ok(Crosscheck {
         schema: SCHEMA,
         rounds: wanted.rounds,
@@ -161,7 +167,7 @@ pub(crate) fn run(wanted: &CrosscheckRequest, places: &Locations) -> Result<Cros
         idle_not_held,
         cpus,
         tools: records,
-        contests: fought.or_infrastructure()?,
+        contests: compared.or_infrastructure()?,
     })
 }
 
@@ -223,8 +229,15 @@ fn random_seed() -> anyhow::Result<u64> {
     Ok(u32::from_le_bytes(bytes).into())
 }
 
-fn fight(
-    ring: &Ring,
+fn set_congestion(rig: &Rig, name: CongestionControl) -> anyhow::Result<()> {
+    let ends = [rig.endpoint(SUT, WIRE)?, rig.endpoint(PEER, WIRE)?];
+    rig.lab.set_congestion(ends, name).with_context(|| {
+        format!("--congestion {name} (those that are loaded: /proc/sys/net/ipv4/tcp_available_congestion_control)")
+    })
+}
+
+fn compare(
+    rig: &Rig,
     contests: &[Contest],
     tools: &[&'static Tool],
     rounds: u32,
@@ -237,84 +250,85 @@ fn fight(
         if interrupt.asked() {
             break;
         }
-        let mut bout = Bout::new(ring, contest, tools)?;
+        let mut running = RunningContest::new(rig, contest, tools)?;
         for round in 1..=rounds {
             if interrupt.asked() {
                 break;
             }
             eprintln!("{contest}: round {round} of {rounds}");
-            bout.round(&mut rng)?;
+            running.round(&mut rng)?;
         }
-        records.push(bout.record());
+        records.push(running.record());
     }
     Ok(records)
 }
 
-/// One contest under way.
-struct Bout<'a> {
-    ring: &'a Ring,
+/// A contest whose rounds are being taken.
+struct RunningContest<'a> {
+    rig: &'a Rig,
     contest: &'a Contest,
     ours: Vec<f64>,
-    others: Vec<Contestant>,
+    others: Vec<RunningTool>,
     left_out: Vec<LeftOut>,
 }
 
-struct Contestant {
+/// Another tool in a contest.
+struct RunningTool {
     tool: &'static Tool,
-    /// Of a tool whose server serves client after client.
-    server: Option<ServerProcess>,
-    /// What it is expected to measure next, which tells how much it does in a short turn.
+    /// The server, if it serves client after client.
+    server: Option<ToolProcess>,
+    /// The figure that is expected next. It tells how much the tool does in a short turn.
     expected: f64,
     /// One entry a round, until it fails.
     figures: Vec<f64>,
     failed: Option<String>,
 }
 
-impl<'a> Bout<'a> {
-    fn new(ring: &'a Ring, contest: &'a Contest, tools: &[&'static Tool]) -> anyhow::Result<Bout<'a>> {
-        // A trial of ours tells how much the others do in a short turn, until they have figures of their own.
-        let expected = if contest.is_short() { ring.ours(contest)? } else { 1.0 };
-        let enter = |tool: &'static Tool| -> anyhow::Result<Contestant> {
+impl<'a> RunningContest<'a> {
+    fn new(rig: &'a Rig, contest: &'a Contest, tools: &[&'static Tool]) -> anyhow::Result<RunningContest<'a>> {
+        // One sample of ours tells how much the others do in a short turn, until they have figures of their own.
+        let expected = if contest.is_short() { ours(rig, contest)? } else { 1.0 };
+        let start = |tool: &'static Tool| -> anyhow::Result<RunningTool> {
             let server = match tool.lifetime {
-                ServerLifetime::Contest => Some(ring.serve(tool, contest)?),
+                ServerLifetime::Contest => Some(ToolProcess::server(rig, tool, contest)?),
                 ServerLifetime::Client => None,
             };
-            Ok(Contestant { tool, server, expected, figures: Vec::new(), failed: None })
+            Ok(RunningTool { tool, server, expected, figures: Vec::new(), failed: None })
         };
         let able = tools.iter().copied().filter(|tool| tool.takes(contest));
-        let others = able.map(enter).collect::<anyhow::Result<Vec<_>>>()?;
+        let others = able.map(start).collect::<anyhow::Result<Vec<_>>>()?;
         let left_out = |tool: &&'static Tool| Some(LeftOut { tool: tool.name, why: tool.left_out(contest)? });
         let left_out = tools.iter().filter_map(left_out).collect();
-        Ok(Bout { ring, contest, ours: Vec::new(), others, left_out })
+        Ok(RunningContest { rig, contest, ours: Vec::new(), others, left_out })
     }
 
-    /// Everyone once, ourselves among them, in random order.
+    /// Measures with every tool and our engine once, in random order.
     fn round(&mut self, rng: &mut Xoshiro256PlusPlus) -> anyhow::Result<()> {
         let mut order: Vec<Option<usize>> = (0..self.others.len()).map(Some).chain([None]).collect();
         order.shuffle(rng);
         for turn in order {
             match turn {
-                None => self.ours.push(self.ring.ours(self.contest)?),
-                Some(index) => self.others[index].turn(self.ring, self.contest),
+                None => self.ours.push(ours(self.rig, self.contest)?),
+                Some(index) => self.others[index].turn(self.rig, self.contest),
             }
         }
         Ok(())
     }
 
     fn record(self) -> ContestRecord {
-        let Bout { contest, ours, others, left_out, .. } = self;
+        let RunningContest { contest, ours, others, left_out, .. } = self;
         let others = others.into_iter().map(|other| other.record(contest, &ours)).collect();
         ContestRecord { name: contest.to_string(), unit: contest.unit(), contest: *contest, ours, others, left_out }
     }
 }
 
-impl Contestant {
+impl RunningTool {
     /// A tool that has failed once is left alone: its rounds would no longer pair with ours.
-    fn turn(&mut self, ring: &Ring, contest: &Contest) {
+    fn turn(&mut self, rig: &Rig, contest: &Contest) {
         if self.failed.is_some() {
             return;
         }
-        match self.measure(ring, contest) {
+        match self.measure(rig, contest) {
             Ok(figure) => {
                 self.figures.push(figure);
                 self.expected = figure;
@@ -323,12 +337,12 @@ impl Contestant {
         }
     }
 
-    fn measure(&self, ring: &Ring, contest: &Contest) -> anyhow::Result<f64> {
+    fn measure(&self, rig: &Rig, contest: &Contest) -> anyhow::Result<f64> {
         let _server = match self.server {
             Some(_) => None,
-            None => Some(ring.serve(self.tool, contest)?),
+            None => Some(ToolProcess::server(rig, self.tool, contest)?),
         };
-        let text = ring.client(self.tool, contest, contest.length(self.expected))?;
+        let text = ToolProcess::client(rig, self.tool, contest, contest.length(self.expected))?;
         (self.tool.read)(contest, &text).map_err(|why| anyhow!("{} said something else: {why}", self.tool.name))
     }
 
@@ -337,9 +351,18 @@ impl Contestant {
             self.figures.iter().zip(ours).map(|(theirs, ours)| Pair { baseline: *theirs, cell: *ours }).collect();
         let tax = PairedTax::of(&pairs, Confidence::P95).ok();
         let ratio = tax.map(|tax| Ratio { ratio: tax.ratio, low: tax.low, high: tax.high, p: tax.p.get() });
-        let Contestant { tool, figures, failed, .. } = self;
+        let RunningTool { tool, figures, failed, .. } = self;
         Other { tool: tool.name, figures, ratio, difference: (tool.difference)(contest), failed }
     }
+}
+
+/// The figure of our engine.
+fn ours(rig: &Rig, contest: &Contest) -> anyhow::Result<f64> {
+    let figures = rig.sample(&contest.spec(), WIRE)?;
+    Ok(match contest.metric() {
+        Metric::Goodput => figures.goodput_mbps(),
+        Metric::Rtt | Metric::Real | Metric::Cpu => figures.rtt_us(),
+    })
 }
 
 fn mean(figures: &[f64]) -> Option<f64> {

@@ -1,10 +1,6 @@
-//! Two hosts and the wires between them, with an agent on each: where vtax measures itself.
+//! A lab of two hosts with an agent on each and wires between them, in which vtax measures itself.
 
-use std::{
-    net::IpAddr,
-    process::{Command, Stdio},
-    time::Duration,
-};
+use std::net::IpAddr;
 
 use anyhow::{Context, anyhow};
 use vtax_agent::{
@@ -14,7 +10,13 @@ use vtax_agent::{
 use vtax_engine::{EndSetup, Station};
 use vtax_host::inspect;
 use vtax_lab::{GuestNeeds, Lab, LabEndpoint, World};
-use vtax_model::{located::Source, measurement::EndReport, run::Figures, topology::Topology, workload::TestSpec};
+use vtax_model::{
+    measurement::EndReport,
+    run::Figures,
+    topology::{Host, Name, Shape, Topology, Wire},
+    units::Mtu,
+    workload::TestSpec,
+};
 
 use crate::{
     exit::{Blamed, Stop},
@@ -28,10 +30,7 @@ pub(crate) const SUT: &str = "sut";
 /// The host that answers and receives.
 pub(crate) const PEER: &str = "peer";
 
-/// How long an agent may take to greet: it is a local process.
-const GREETING: Duration = Duration::from_secs(10);
-
-/// The hosts, and the CPU of each.
+/// The lab with its two agents, and the CPU of each agent.
 pub(crate) struct Rig {
     pub(crate) lab: Lab,
     agents: [AgentLink; 2],
@@ -41,22 +40,18 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    /// `wires`: `[[wire]]` tables of a lab file, all from [`SUT`] to [`PEER`].
-    pub(crate) fn build(world: &World, purpose: &str, wires: &str, places: &Locations) -> Result<Rig, Stop> {
-        let program = places.agent_program()?;
-        // A name of its own for each process, so that two can go on at once.
-        let hosts = format!(
-            "[lab]\nname = \"{purpose}-{}\"\n[[host]]\nname = \"{SUT}\"\n[[host]]\nname = \"{PEER}\"\n",
-            std::process::id()
-        );
-        let topology = Topology::parse(Source { name: purpose, text: &(hosts + wires) }).or_infrastructure()?;
-        let first = topology.wires.first().map(|wire| wire.name.to_string()).unwrap_or_default();
+    /// Builds the lab. Each wire goes from [`SUT`] to [`PEER`] and may have a limit.
+    pub(crate) fn build(
+        world: &World,
+        purpose: &str,
+        wires: &[(&str, Option<Shape>)],
+        locations: &Locations,
+    ) -> Result<Rig, Stop> {
+        let program = locations.agent_program()?;
+        let topology = topology(purpose, wires).or_infrastructure()?;
         let lab = labs::build(world, &topology, &GuestNeeds::new(&program, None))?;
         let start = |host: &str| -> anyhow::Result<AgentLink> {
-            let mut command = Command::new(&program);
-            command.arg("--stdio").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-            let child = lab.spawn(endpoint(&lab, host, &first)?, command)?;
-            Ok(AgentLink::from_child(host, child, GREETING)?)
+            labs::start_agent(host, &lab, endpoint(&lab, host, wires.first().map_or("", |(name, _)| name))?, &program)
         };
         let agents = [start(SUT).or_infrastructure()?, start(PEER).or_infrastructure()?];
         let is_virtual = inspect::environment(&inspect::SystemRoot::live()).hypervisor != "none";
@@ -74,8 +69,8 @@ impl Rig {
         self.cpus
     }
 
-    /// The same where small differences are looked for. On a virtual machine both ends share one CPU, as rows of a
-    /// study do whose path's own cost is measured: the hypervisor runs two virtual CPUs when it likes.
+    /// The CPUs for tests that look for small differences. On a virtual machine both ends share one CPU, because the
+    /// hypervisor runs two virtual CPUs at different moments. The rows of a study that take turns do the same.
     pub(crate) fn cpus_for_path(&self) -> Option<[u32; 2]> {
         self.cpus.map(|[first, second]| [first, if self.is_virtual { first } else { second }])
     }
@@ -90,7 +85,7 @@ impl Rig {
         endpoint(&self.lab, host, wire)
     }
 
-    /// What both ends saw.
+    /// Takes a sample, and returns the report of each end.
     pub(crate) fn reports(&self, spec: &TestSpec, wire: &str) -> anyhow::Result<(EndReport, EndReport)> {
         self.reports_on(spec, wire, self.cpus)
     }
@@ -115,18 +110,18 @@ impl Rig {
         Ok(SampleOrder { spec: *spec, initiator, responder, target, turns: None })
     }
 
-    /// A sample, both ends joined.
+    /// Takes a sample, and returns the figures of both ends.
     pub(crate) fn sample(&self, spec: &TestSpec, wire: &str) -> anyhow::Result<Figures> {
         self.sample_on(spec, wire, self.cpus)
     }
 
-    /// The same with the initiator and the responder on these CPUs.
+    /// Takes a sample with the initiator and the responder on these CPUs.
     pub(crate) fn sample_on(&self, spec: &TestSpec, wire: &str, cpus: Option<[u32; 2]>) -> anyhow::Result<Figures> {
         let (sent, received) = self.reports_on(spec, wire, cpus)?;
         Ok(Figures::join(spec, true, &sent, &received))
     }
 
-    /// A sample of each test, cut into slices: the tests take turns, in the orders that are given.
+    /// Takes a sample of each test, cut into slices. The tests take turns in the given orders.
     pub(crate) fn take_turns(
         &self,
         specs: &[TestSpec],
@@ -149,6 +144,23 @@ impl Rig {
             |(spec, (sent, received)): (&TestSpec, &(EndReport, EndReport))| Figures::join(spec, true, sent, received);
         Ok(specs.iter().zip(&taken.reports).map(join).collect())
     }
+}
+
+/// The lab's name has the number of this process in it, so that two commands can go on at once.
+fn topology(purpose: &str, wires: &[(&str, Option<Shape>)]) -> anyhow::Result<Topology> {
+    let ends: [Name; 2] = [SUT.parse()?, PEER.parse()?];
+    let wire = |(name, shape): &(&str, Option<Shape>)| -> anyhow::Result<Wire> {
+        Ok(Wire { name: name.parse()?, ends: ends.clone(), shape: *shape, nics: None })
+    };
+    Ok(Topology {
+        name: format!("{purpose}-{}", std::process::id()).parse()?,
+        addresses: None,
+        mtu: Mtu::ETHERNET,
+        hosts: ends.each_ref().map(|name| Host { name: name.clone(), switch: false }).into(),
+        wires: wires.iter().map(wire).collect::<anyhow::Result<_>>()?,
+        zones: Vec::new(),
+        guests: Vec::new(),
+    })
 }
 
 fn endpoint<'lab>(lab: &'lab Lab, host: &str, wire: &str) -> anyhow::Result<&'lab LabEndpoint> {

@@ -14,12 +14,13 @@ use vtax_model::{
     result::Disturbance,
     run::Figures,
     stats::{Centre, Confidence},
+    topology::Shape,
     units::{BitRate, ByteSize, Span},
     workload::{Direction, TestSpec, Transport, Warmup, Workload},
 };
 
 use super::load::LoadMeter;
-use crate::rig::{PEER, Rig, SUT};
+use crate::rig::{Rig, SUT};
 pub(crate) use verdict::TruthVerdict;
 
 /// The wire without a shape.
@@ -27,12 +28,12 @@ pub(crate) const PLAIN: &str = "plain";
 const SHAPED: [(&str, u64); 2] = [("at-100m", 100_000_000), ("at-1g", 1_000_000_000)];
 const LOSSY: &str = "lossy";
 
-/// The wires that the truths need, as lab tables.
-pub(super) fn wires() -> String {
-    let wire =
-        |name: &str, shape: &str| format!("[[wire]]\nname = \"{name}\"\nends = [\"{SUT}\", \"{PEER}\"]\n{shape}");
-    let shaped = SHAPED.map(|(name, bits)| wire(name, &format!("rate = \"{bits}\"\n")));
-    wire(PLAIN, "") + &shaped.concat() + &wire(LOSSY, "rate = \"10M\"\nqueue = \"16KiB\"\n")
+/// The wires that the truths need.
+pub(super) fn wires() -> Vec<(&'static str, Option<Shape>)> {
+    let shape = |bits, queue| BitRate::new(bits).map(|rate| Shape { rate, queue });
+    let shaped = SHAPED.map(|(name, bits)| (name, shape(bits, None)));
+    let lossy = (LOSSY, shape(10_000_000, Some(ByteSize(16 << 10))));
+    [(PLAIN, None)].into_iter().chain(shaped).chain([lossy]).collect()
 }
 
 /// Something that is known, and how it is measured.

@@ -1,80 +1,38 @@
-//! The wire, and everyone's ends on it: our agents, the others' servers and clients.
+//! Servers and clients of other tools, on the rig and the CPUs of our own agents.
 
 use std::{
-    process::{Child, Command, Stdio},
+    process::{Child, Command, Output, Stdio},
     thread,
     time::Duration,
 };
 
-use anyhow::{Context, bail};
-use vtax_lab::World;
-use vtax_model::{options::CongestionControl, result::Metric};
+use anyhow::bail;
 use vtax_sys::process::{Pid, ProcessId};
 
 use super::{
     contest::{Contest, Length},
     tool::{Tool, ToolCommand},
 };
-use crate::{
-    exit::{Blamed, Stop},
-    locations::Locations,
-    rig::{PEER, Rig, SUT},
-};
+use crate::rig::{PEER, Rig, SUT};
 
-const WIRE: &str = "wire";
+/// The wire of all tests.
+pub(super) const WIRE: &str = "wire";
 
-/// No tool says when it listens; this is what it is given.
+/// No tool says when it listens; this is how long vtax waits for it.
 const SERVER_START: Duration = Duration::from_millis(300);
 /// What a client may take beyond the time that it measures.
 const MARGIN: Duration = Duration::from_secs(15);
 
-/// Two hosts on a wire; ours and theirs have the same two CPUs.
-pub(super) struct Ring(Rig);
+/// A process of another tool. It is ended when this is dropped.
+pub(super) struct ToolProcess(Child);
 
-impl Ring {
-    pub(super) fn build(
-        world: &World,
-        congestion: Option<CongestionControl>,
-        places: &Locations,
-    ) -> Result<Ring, Stop> {
-        let wire = format!("[[wire]]\nname = \"{WIRE}\"\nends = [\"{SUT}\", \"{PEER}\"]\n");
-        let ring = Ring(Rig::build(world, "crosscheck", &wire, places)?);
-        if let Some(name) = congestion {
-            ring.set_congestion(name).or_input()?;
-        }
-        Ok(ring)
-    }
-
-    fn set_congestion(&self, name: CongestionControl) -> anyhow::Result<()> {
-        let ends = [self.0.endpoint(SUT, WIRE)?, self.0.endpoint(PEER, WIRE)?];
-        self.0.lab.set_congestion(ends, name).with_context(|| {
-            format!("--congestion {name} (those that are loaded: /proc/sys/net/ipv4/tcp_available_congestion_control)")
-        })
-    }
-
-    pub(super) fn down(self) -> anyhow::Result<()> {
-        self.0.down()
-    }
-
-    pub(super) fn cpus(&self) -> Option<[u32; 2]> {
-        self.0.cpus()
-    }
-
-    /// Our figure.
-    pub(super) fn ours(&self, contest: &Contest) -> anyhow::Result<f64> {
-        let figures = self.0.sample(&contest.spec(), WIRE)?;
-        Ok(match contest.metric() {
-            Metric::Goodput => figures.goodput_mbps(),
-            Metric::Rtt | Metric::Real | Metric::Cpu => figures.rtt_us(),
-        })
-    }
-
-    /// A server of another tool, at the far end.
-    pub(super) fn serve(&self, tool: &Tool, contest: &Contest) -> anyhow::Result<ServerProcess> {
-        let peer = self.0.endpoint(PEER, WIRE)?;
-        let mut command = self.pinned((tool.server)(contest, peer.address), 1);
+impl ToolProcess {
+    /// Starts a server at the end that answers.
+    pub(super) fn server(rig: &Rig, tool: &Tool, contest: &Contest) -> anyhow::Result<ToolProcess> {
+        let peer = rig.endpoint(PEER, WIRE)?;
+        let mut command = pinned(rig, (tool.server)(contest, peer.address), 1);
         command.stdout(Stdio::null()).stderr(Stdio::null());
-        let mut server = ServerProcess(self.0.lab.spawn(peer, command)?);
+        let mut server = ToolProcess(rig.lab.spawn(peer, command)?);
         thread::sleep(SERVER_START);
         match server.0.try_wait()? {
             Some(status) => bail!("the server of {} ended at once: {status}", tool.name),
@@ -82,14 +40,14 @@ impl Ring {
         }
     }
 
-    /// What its client prints. It is ended if it takes far longer than it was told to.
-    pub(super) fn client(&self, tool: &Tool, contest: &Contest, length: Length) -> anyhow::Result<String> {
-        let peer = self.0.endpoint(PEER, WIRE)?.address;
-        let mut command = self.pinned((tool.client)(contest, peer, length), 0);
+    /// Runs a client at the end that asks, and returns what it prints. A client that takes far longer than it was told
+    /// to is ended.
+    pub(super) fn client(rig: &Rig, tool: &Tool, contest: &Contest, length: Length) -> anyhow::Result<String> {
+        let peer = rig.endpoint(PEER, WIRE)?.address;
+        let mut command = pinned(rig, (tool.client)(contest, peer, length), 0);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut client = ServerProcess(self.0.lab.spawn(self.0.endpoint(SUT, WIRE)?, command)?);
-        let most = contest.duration.0 + contest.warmup.0 + MARGIN;
-        let output = client.output(most)?;
+        let mut client = ToolProcess(rig.lab.spawn(rig.endpoint(SUT, WIRE)?, command)?);
+        let output = client.output(contest.duration.0 + contest.warmup.0 + MARGIN)?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         match output.status.success() {
             true => Ok(text),
@@ -97,25 +55,9 @@ impl Ring {
         }
     }
 
-    fn pinned(&self, call: ToolCommand, side: usize) -> Command {
-        let mut words = match self.0.cpus() {
-            Some(cpus) => vec!["taskset".to_owned(), "-c".to_owned(), cpus[side].to_string()],
-            None => Vec::new(),
-        };
-        words.extend(call);
-        let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).stdin(Stdio::null());
-        command
-    }
-}
-
-/// A process of ours, ended with the value.
-pub(super) struct ServerProcess(Child);
-
-impl ServerProcess {
-    /// Both streams are small: a pipe holds them until the process has ended. It is waited for
-    /// asleep: looking every 10 ms kept the CPUs from deep sleep and made its round trips 4 % faster.
-    fn output(&mut self, most: Duration) -> anyhow::Result<std::process::Output> {
+    /// Waits for the end. Both streams are small: a pipe holds them until then. The wait is asleep: looking every 10 ms
+    /// kept the CPUs from deep sleep and made round trips 4 % faster.
+    fn output(&mut self, most: Duration) -> anyhow::Result<Output> {
         if !ProcessId::of(Pid(self.0.id()))?.wait_end(most)? {
             bail!("no end within {most:?}");
         }
@@ -123,17 +65,28 @@ impl ServerProcess {
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         read(self.0.stdout.take(), &mut stdout)?;
         read(self.0.stderr.take(), &mut stderr)?;
-        Ok(std::process::Output { status, stdout, stderr })
+        Ok(Output { status, stdout, stderr })
     }
+}
+
+fn pinned(rig: &Rig, call: ToolCommand, side: usize) -> Command {
+    let mut words = match rig.cpus() {
+        Some(cpus) => vec!["taskset".to_owned(), "-c".to_owned(), cpus[side].to_string()],
+        None => Vec::new(),
+    };
+    words.extend(call);
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).stdin(Stdio::null());
+    command
 }
 
 fn read(stream: Option<impl std::io::Read>, into: &mut Vec<u8>) -> std::io::Result<()> {
     stream.map_or(Ok(0), |mut stream| stream.read_to_end(into)).map(drop)
 }
 
-impl Drop for ServerProcess {
+impl Drop for ToolProcess {
     fn drop(&mut self) {
-        // It may have ended by itself, which the contest has noticed then.
+        // The process may have ended by itself, which the contest has noticed then.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
