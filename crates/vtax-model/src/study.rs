@@ -4,6 +4,9 @@
 //! (`data/studies/`).
 
 mod reader;
+mod sweep;
+
+pub use sweep::{SweepPoint, TestSizes};
 
 use std::{fmt, str::FromStr};
 

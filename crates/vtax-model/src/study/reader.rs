@@ -10,7 +10,10 @@ use toml::Spanned;
 
 use sampling::{PathTable, PlanTable, Plans, QuickTable};
 
-use super::{Row, Study, UnknownRow};
+use super::{
+    Row, Study, UnknownRow,
+    sweep::{SweepPoint, TestSizes},
+};
 use crate::{
     cell::{Cell, Instrument},
     endpoint::{self, Endpoint},
@@ -20,7 +23,7 @@ use crate::{
     options::TestOptions,
     topology::Name,
     units::{ByteSize, Mtu, Span},
-    workload::{Direction, TestKind, Transport, Workload, WorkloadError},
+    workload::{TestKind, Transport, Workload, WorkloadError},
 };
 
 #[derive(Deserialize)]
@@ -100,24 +103,6 @@ fn thousand_mebibytes() -> Spanned<ByteSize> {
 /// Reads a study file.
 pub(super) fn read(source: Source<'_>) -> Result<Study, FileError> {
     Reader { source, file: source.parse()? }.read()
-}
-
-/// A point of the sweep.
-#[derive(Clone, Copy)]
-struct Swept {
-    size: Option<ByteSize>,
-    gap: Option<Span>,
-    first_size: bool,
-    first_gap: bool,
-}
-
-impl Swept {
-    /// Tests without a size or a gap are the same at every point: they have the first.
-    fn concerns(self, workload: &Workload) -> bool {
-        let sized = !matches!(workload, Workload::Cc | Workload::File { .. });
-        let gapped = workload.kind() == TestKind::Rr;
-        (self.first_size || sized) && (self.first_gap || gapped)
-    }
 }
 
 struct Reader<'a> {
@@ -286,9 +271,9 @@ impl Reader<'_> {
                 self.source.error(&matrix.mtu.span(), message)
             })?;
             let workload = self.workload(transport, kind, swept.size, inner)?;
-            let options = self.options(row, swept.gap.filter(|_| kind == TestKind::Rr));
+            let options = self.options(row, swept.gap_of(kind));
             self.check_options(&options, transport, &workload, streams)?;
-            if swept.concerns(&workload) {
+            if swept.concerns(kind) {
                 cells.push(Cell {
                     row,
                     mtu,
@@ -320,23 +305,12 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The points of the sweep: each size with each gap.
-    fn sweep(&self) -> Result<Vec<Swept>, FileError> {
+    fn sweep(&self) -> Result<Vec<SweepPoint>, FileError> {
         let gaps = match &self.file.matrix.gaps {
             Some(gaps) => self.distinct("gaps", gaps)?.into_iter().map(Some).collect(),
             None => vec![None],
         };
-        let sizes = self.sizes()?;
-        let of_size = |(nth_size, size): (usize, &Option<ByteSize>)| {
-            let point = |(nth_gap, gap): (usize, &Option<Span>)| Swept {
-                size: *size,
-                gap: *gap,
-                first_size: nth_size == 0,
-                first_gap: nth_gap == 0,
-            };
-            gaps.iter().enumerate().map(point).collect::<Vec<_>>()
-        };
-        Ok(sizes.iter().enumerate().flat_map(of_size).collect())
+        Ok(SweepPoint::all(&self.sizes()?, &gaps))
     }
 
     /// The swept sizes; one variant that has none of its own, if nothing is swept.
@@ -433,25 +407,17 @@ impl Reader<'_> {
         mtu: Mtu,
     ) -> Result<Workload, FileError> {
         let matrix = &self.file.matrix;
-        let (request, response) =
-            size.map_or((*matrix.request.get_ref(), *matrix.response.get_ref()), |size| (size, size));
-        let stream = |direction| {
-            let message = match (size, transport, &matrix.udp_message) {
-                (Some(size), ..) => size,
-                (None, Transport::Udp, given) => given.as_ref().map_or(mtu.udp_payload(), |message| *message.get_ref()),
-                (None, ..) => *matrix.tcp_message.get_ref(),
-            };
-            Workload::Stream { message, direction }
+        let usual = match transport {
+            Transport::Udp => matrix.udp_message.as_ref().map_or(mtu.udp_payload(), |message| *message.get_ref()),
+            _ => *matrix.tcp_message.get_ref(),
         };
-        let workload = match kind {
-            TestKind::Rr => Workload::Rr { request, response },
-            TestKind::Crr => Workload::Crr { request, response },
-            TestKind::Cc => Workload::Cc,
-            TestKind::Stream => stream(Direction::Forward),
-            TestKind::Maerts => stream(Direction::Reverse),
-            TestKind::Bidirectional => stream(Direction::Both),
-            TestKind::File => Workload::File { size: *matrix.file.get_ref() },
+        let sizes = TestSizes {
+            request: size.unwrap_or(*matrix.request.get_ref()),
+            response: size.unwrap_or(*matrix.response.get_ref()),
+            message: size.unwrap_or(usual),
+            file: *matrix.file.get_ref(),
         };
+        let workload = sizes.workload(kind);
         workload.check(transport, mtu).map_err(|error| self.source.error(&self.blamed(&error, transport), error))?;
         Ok(workload)
     }

@@ -243,7 +243,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        server::run_lines::{VERSION, Written, text},
+        server::run_lines::{SentLine, text},
         store::tests::{header, sample},
     };
 
@@ -258,13 +258,13 @@ mod tests {
         let header = header("demo-1", "2026-01-01T00:00:00Z");
         let failure = Failure { cell: 0, arm: Arm::A, round: 1, error: "late".to_owned(), partial: None };
         let sample = sample(0, Arm::A, 1);
-        let plan = Written::Run { version: VERSION, header: &header };
-        let lines = [plan, Written::Failure(&failure), Written::Sample(&sample)];
+        let plan = SentLine::plan(&header);
+        let lines = [plan, SentLine::Failure(&failure), SentLine::Sample(&sample)];
         lines.iter().flat_map(|line| text(line).expect("memory")).collect()
     }
 
     fn end(state: RunState) -> Vec<u8> {
-        text(&Written::End(state)).expect("memory")
+        text(&SentLine::End(state)).expect("memory")
     }
 
     fn fetched(end: Result<AttemptEnd, Stop>) -> FetchedRun {
@@ -321,7 +321,7 @@ mod tests {
         let (_folder, store) = store();
         let mut arriving = ArrivingRun::new(&store, None);
         let other = header("demo-2", "2026-01-01T00:00:00Z");
-        let other = text(&Written::Run { version: VERSION, header: &other }).expect("memory");
+        let other = text(&SentLine::plan(&other)).expect("memory");
         assert!(arriving.take(&beginning()) && !arriving.take(&other), "the plan of another run");
         let (_, error) = fetched(arriving.close(Ok(130), Ok(())));
         assert!(error.is_some_and(|error| error.to_string().contains("second run")));
@@ -339,8 +339,8 @@ mod tests {
         let (old, writer) = (store.load("demo-1").expect("kept"), store.resume("demo-1").expect("nobody has it"));
         let mut again = ArrivingRun::new(&store, Some((old, writer)));
         let header = header("demo-1", "2026-01-01T00:00:00Z");
-        assert!(again.take(&text(&Written::Run { version: VERSION, header: &header }).expect("memory")));
-        assert!(again.take(&text(&Written::Sample(&sample(0, Arm::A, 2))).expect("memory")));
+        assert!(again.take(&text(&SentLine::plan(&header)).expect("memory")));
+        assert!(again.take(&text(&SentLine::Sample(&sample(0, Arm::A, 2))).expect("memory")));
         assert!(again.take(&end(RunState::Complete)));
         let (run, error) = fetched(again.close(Ok(0), Ok(())));
         assert_eq!((run.samples.len(), error.map(|error| error.to_string())), (2, None));
@@ -353,7 +353,7 @@ mod tests {
         assert!(arriving.take(&beginning()));
         let mut longer = header("demo-1", "2026-01-01T00:00:00Z");
         longer.set_rounds(77);
-        assert!(arriving.take(&text(&Written::Run { version: VERSION, header: &longer }).expect("memory")));
+        assert!(arriving.take(&text(&SentLine::plan(&longer)).expect("memory")));
         let kept = store.load("demo-1").expect("it is there");
         assert_eq!((kept.header.rounds(), kept.samples.len()), (77, 1));
     }

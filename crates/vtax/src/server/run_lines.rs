@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use vtax_model::run::{Failure, RunHeader, RunState, Sample};
 
 /// The version of these lines. A vtax reads only the lines of its own version.
-pub(super) const VERSION: u32 = 1;
+const VERSION: u32 = 1;
 /// The most bytes of a line. A sample with its histograms takes kilobytes.
 const LONGEST: usize = 64 << 20;
 
@@ -92,46 +92,30 @@ fn shown(line: &[u8]) -> String {
     String::from_utf8_lossy(&line[..line.len().min(SHOWN)]).into_owned()
 }
 
-/// A line to be written.
+/// A line that is to be sent.
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Written<'a> {
+pub(crate) enum SentLine<'a> {
     Run { version: u32, header: &'a RunHeader },
     Sample(&'a Sample),
     Failure(&'a Failure),
     End(RunState),
 }
 
-/// Writes lines to standard output, each at once.
-#[derive(Debug)]
-pub(crate) struct LineWriter(());
-
-impl LineWriter {
-    pub(crate) fn begin(header: &RunHeader) -> io::Result<LineWriter> {
-        put(&Written::Run { version: VERSION, header })?;
-        Ok(LineWriter(()))
+impl SentLine<'_> {
+    pub(crate) fn plan(header: &RunHeader) -> SentLine<'_> {
+        SentLine::Run { version: VERSION, header }
     }
 
-    pub(crate) fn sample(&mut self, sample: &Sample) -> io::Result<()> {
-        put(&Written::Sample(sample))
-    }
-
-    pub(crate) fn failure(&mut self, failure: &Failure) -> io::Result<()> {
-        put(&Written::Failure(failure))
-    }
-
-    pub(crate) fn end(self, state: RunState) -> io::Result<()> {
-        put(&Written::End(state))
+    /// Writes the line to standard output at once.
+    pub(crate) fn send(&self) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        out.write_all(&text(self)?)?;
+        out.flush()
     }
 }
 
-fn put(line: &Written<'_>) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(&text(line)?)?;
-    out.flush()
-}
-
-pub(super) fn text(line: &Written<'_>) -> io::Result<Vec<u8>> {
+pub(super) fn text(line: &SentLine<'_>) -> io::Result<Vec<u8>> {
     let mut text = serde_json::to_vec(line)?;
     text.push(b'\n');
     Ok(text)
@@ -150,7 +134,7 @@ mod tests {
 
     fn stream() -> Vec<u8> {
         let (first, second) = (failure(1), failure(2));
-        let lines = [Written::Failure(&first), Written::Failure(&second), Written::End(RunState::Complete)];
+        let lines = [SentLine::Failure(&first), SentLine::Failure(&second), SentLine::End(RunState::Complete)];
         lines.iter().flat_map(|line| text(line).expect("memory")).collect()
     }
 

@@ -9,9 +9,9 @@ use vtax_model::{
     method::DomainKind,
     options::{Engine, OptionError, Segments, TestOptions},
     stats::StoppingRule,
-    study::{Row, SamplingPlan, SamplingPlanError, Study},
+    study::{Row, SamplingPlan, SamplingPlanError, Study, SweepPoint, TestSizes},
     units::{ByteSize, Mtu, Span},
-    workload::{Direction, SpecError, TestKind, Transport, Workload, WorkloadError},
+    workload::{SpecError, TestKind, Transport, Workload, WorkloadError},
 };
 
 use super::{ChangedStudy, ends::room_of};
@@ -66,15 +66,6 @@ pub(crate) struct GivenPlan {
 pub(crate) struct KnownPath {
     mtu: Mtu,
     ipv6: bool,
-}
-
-/// A point of the sweep.
-#[derive(Debug, Clone, Copy)]
-struct Point {
-    size: Option<ByteSize>,
-    gap: Option<Span>,
-    first_size: bool,
-    first_gap: bool,
 }
 
 /// Requests and responses of one byte, as netperf and sparc-t7-1 have them.
@@ -191,21 +182,12 @@ impl MeasureRequest {
         Ok(cells)
     }
 
-    fn points(&self) -> Vec<Point> {
+    fn points(&self) -> Vec<SweepPoint> {
         let sizes: Vec<Option<ByteSize>> = match self.sizes.swept.as_slice() {
             [] => vec![None],
             swept => swept.iter().copied().map(Some).collect(),
         };
-        let point = |size: usize, gap: usize| Point {
-            size: sizes[size],
-            gap: self.gaps[gap],
-            first_size: size == 0,
-            first_gap: gap == 0,
-        };
-        (0..sizes.len())
-            .flat_map(|size| (0..self.gaps.len()).map(move |gap| (size, gap)))
-            .map(|(s, g)| point(s, g))
-            .collect()
+        SweepPoint::all(&sizes, &self.gaps)
     }
 
     fn cell(
@@ -213,10 +195,10 @@ impl MeasureRequest {
         way: KnownPath,
         test: Test,
         streams: u32,
-        (variant, point): (u32, Point),
+        (variant, point): (u32, SweepPoint),
         engine: Engine,
     ) -> anyhow::Result<Cell> {
-        let gap = point.gap.filter(|_| test.kind == TestKind::Rr);
+        let gap = point.gap_of(test.kind);
         let options = TestOptions { engine, gap, ..self.options };
         let workload = self.workload(way, test, point.size);
         let cell = Cell {
@@ -246,21 +228,14 @@ impl MeasureRequest {
         // Datagrams in flight are told apart by a number, which needs room.
         let several = self.options.burst.get() > 1 || self.options.arrivals.is_some();
         let least = if test.transport == Transport::Udp && several { NUMBER } else { BYTE };
-        let request = size.or(self.sizes.request).unwrap_or(least);
-        let response = size.or(self.sizes.response).unwrap_or(least);
         let usual = match test.transport {
             Transport::Udp => self.datagram(way),
             Transport::Tcp | Transport::Unix | Transport::Vsock => STREAM_MESSAGE,
         };
         let message = size.or(self.sizes.message).unwrap_or(usual);
-        match test.kind {
-            TestKind::Rr => Workload::Rr { request, response },
-            TestKind::Crr => Workload::Crr { request, response },
-            TestKind::Cc => Workload::Cc,
-            TestKind::Maerts => Workload::Stream { message, direction: Direction::Reverse },
-            TestKind::Bidirectional => Workload::Stream { message, direction: Direction::Both },
-            TestKind::Stream | TestKind::File => Workload::Stream { message, direction: Direction::Forward },
-        }
+        let request = size.or(self.sizes.request).unwrap_or(least);
+        let response = size.or(self.sizes.response).unwrap_or(least);
+        TestSizes { request, response, message, file: message }.workload(test.kind)
     }
 
     /// The largest datagram of the path, of which as many as asked for go with one call.
@@ -300,13 +275,6 @@ impl MeasureRequest {
             _ if !self.sizes.swept.is_empty() => "sizes",
             what => what,
         }
-    }
-}
-
-impl Point {
-    /// Tests without a size or a gap are the same at every point: they have the first.
-    fn concerns(self, kind: TestKind) -> bool {
-        (self.first_size || kind != TestKind::Cc) && (self.first_gap || kind == TestKind::Rr)
     }
 }
 

@@ -9,7 +9,7 @@ use super::runner::Sink;
 use crate::{
     exit::{Blamed, Stop},
     locations::{Locations, RunSite},
-    server::run_lines::LineWriter,
+    server::run_lines::SentLine,
     store::{RunWriter, Store},
 };
 
@@ -23,9 +23,11 @@ pub(super) enum RunStore {
 }
 
 /// Keeps one run while it is measured.
-pub(super) enum RunKeeper {
-    Here(Box<RunWriter>),
-    Outside(LineWriter),
+pub(super) trait RunKeeper: Sink {
+    /// Replaces the plan of the run.
+    fn replan(&mut self, header: &RunHeader) -> anyhow::Result<()>;
+    /// Ends this session of the run.
+    fn finish(self: Box<Self>, state: RunState, wall_seconds: f64) -> anyhow::Result<()>;
 }
 
 impl RunStore {
@@ -47,58 +49,74 @@ impl RunStore {
         }
     }
 
-    pub(super) fn create_run(&self, header: &RunHeader) -> Result<RunKeeper, Stop> {
+    pub(super) fn create_run(&self, header: &RunHeader) -> Result<Box<dyn RunKeeper>, Stop> {
         match self {
-            RunStore::Here(store) => Ok(RunKeeper::Here(Box::new(store.create_run(header)?))),
-            RunStore::Outside { .. } => LineWriter::begin(header).map(RunKeeper::Outside).or_infrastructure(),
+            RunStore::Here(store) => Ok(Box::new(store.create_run(header)?)),
+            RunStore::Outside { .. } => Ok(Box::new(RunSender::begin(header).or_infrastructure()?)),
         }
     }
 
     /// Goes on with a run. If `rounds` is given, the run has so many in all from now on.
-    pub(super) fn resume(&self, header: &RunHeader, rounds: Option<u32>) -> Result<RunKeeper, Stop> {
+    pub(super) fn resume(&self, header: &RunHeader, rounds: Option<u32>) -> Result<Box<dyn RunKeeper>, Stop> {
         match self {
             RunStore::Here(store) => {
                 let writer = match rounds {
                     Some(rounds) => store.extend(&header.id, rounds)?,
                     None => store.resume(&header.id)?,
                 };
-                Ok(RunKeeper::Here(Box::new(writer)))
+                Ok(Box::new(writer))
             }
             RunStore::Outside { .. } => self.create_run(header),
         }
     }
 }
 
-impl RunKeeper {
-    /// Replaces the plan of the run.
-    pub(super) fn replan(&mut self, header: &RunHeader) -> anyhow::Result<()> {
-        match self {
-            RunKeeper::Here(writer) => Ok(writer.replan(header)?),
-            RunKeeper::Outside(_) => Ok(LineWriter::begin(header).map(drop)?),
-        }
-    }
-
-    /// Ends this session of the run.
-    pub(super) fn finish(self, state: RunState, wall_seconds: f64) -> anyhow::Result<()> {
-        match self {
-            RunKeeper::Here(writer) => Ok(writer.finish(state, wall_seconds)?),
-            RunKeeper::Outside(writer) => Ok(writer.end(state)?),
-        }
-    }
-}
-
-impl Sink for RunKeeper {
+impl Sink for RunWriter {
     fn samples(&mut self, samples: &[Sample]) -> anyhow::Result<()> {
-        match self {
-            RunKeeper::Here(writer) => Ok(writer.samples(samples)?),
-            RunKeeper::Outside(writer) => Ok(samples.iter().try_for_each(|sample| writer.sample(sample))?),
-        }
+        Ok(RunWriter::samples(self, samples)?)
     }
 
     fn failure(&mut self, failure: &Failure) -> anyhow::Result<()> {
-        match self {
-            RunKeeper::Here(writer) => Ok(writer.failure(failure)?),
-            RunKeeper::Outside(writer) => Ok(writer.failure(failure)?),
-        }
+        Ok(RunWriter::failure(self, failure)?)
+    }
+}
+
+impl RunKeeper for RunWriter {
+    fn replan(&mut self, header: &RunHeader) -> anyhow::Result<()> {
+        Ok(RunWriter::replan(self, header)?)
+    }
+
+    fn finish(self: Box<Self>, state: RunState, wall_seconds: f64) -> anyhow::Result<()> {
+        Ok(RunWriter::finish(*self, state, wall_seconds)?)
+    }
+}
+
+/// Sends a run to the vtax outside.
+struct RunSender;
+
+impl RunSender {
+    fn begin(header: &RunHeader) -> anyhow::Result<RunSender> {
+        SentLine::plan(header).send()?;
+        Ok(RunSender)
+    }
+}
+
+impl Sink for RunSender {
+    fn samples(&mut self, samples: &[Sample]) -> anyhow::Result<()> {
+        Ok(samples.iter().try_for_each(|sample| SentLine::Sample(sample).send())?)
+    }
+
+    fn failure(&mut self, failure: &Failure) -> anyhow::Result<()> {
+        Ok(SentLine::Failure(failure).send()?)
+    }
+}
+
+impl RunKeeper for RunSender {
+    fn replan(&mut self, header: &RunHeader) -> anyhow::Result<()> {
+        Ok(SentLine::plan(header).send()?)
+    }
+
+    fn finish(self: Box<Self>, state: RunState, _: f64) -> anyhow::Result<()> {
+        Ok(SentLine::End(state).send()?)
     }
 }

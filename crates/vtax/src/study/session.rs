@@ -198,7 +198,7 @@ impl RunRequest {
 struct PreparedRun {
     run: Run,
     ends: ConnectedEnds,
-    keeper: RunKeeper,
+    keeper: Box<dyn RunKeeper>,
     /// Whether the first rounds are to tell what the plan can show.
     pilot: bool,
 }
@@ -344,14 +344,14 @@ struct Closed {
 }
 
 impl Session {
-    fn go(mut self, mut keeper: RunKeeper) -> Result<Closed, Stop> {
+    fn go(mut self, mut keeper: Box<dyn RunKeeper>) -> Result<Closed, Stop> {
         self.ends.break_off_on(&self.interrupt);
         eprintln!("run {}: {} samples to take", self.run.header.id, runner::samples_left(&self.run));
-        let ended = self.rounds(&mut keeper);
+        let ended = self.rounds(&mut *keeper);
         self.close(keeper, ended)
     }
 
-    fn rounds(&mut self, keeper: &mut RunKeeper) -> Ended {
+    fn rounds(&mut self, keeper: &mut dyn RunKeeper) -> Ended {
         let Session { run, ends, interrupt, shortfalls, .. } = self;
         let mut progress = RunProgress::new(runner::samples_left(run), interrupt);
         let early = if self.pilot { pilot(run, ends, keeper, &mut progress, shortfalls) } else { None };
@@ -365,7 +365,7 @@ impl Session {
     }
 
     /// Removes the lab first: whatever error the disk gives after that, the host is as it was.
-    fn close(self, keeper: RunKeeper, ended: Ended) -> Result<Closed, Stop> {
+    fn close(self, keeper: Box<dyn RunKeeper>, ended: Ended) -> Result<Closed, Stop> {
         let Session { mut run, ends, begun, shortfalls, .. } = self;
         let lab = ends.down();
         let seconds = begun.elapsed().as_secs_f64();
@@ -386,7 +386,7 @@ impl Session {
 fn pilot(
     run: &mut Run,
     ends: &mut ConnectedEnds,
-    keeper: &mut RunKeeper,
+    keeper: &mut dyn RunKeeper,
     progress: &mut RunProgress<'_>,
     shortfalls: &mut Vec<String>,
 ) -> Option<Ended> {

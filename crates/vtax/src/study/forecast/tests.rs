@@ -60,7 +60,7 @@ fn figures(header: &RunHeader, cell: usize, rtt: u64) -> Figures {
     Figures::join(&cell.spec(header.plan_of(cell.instrument)), true, &end, &end)
 }
 
-fn books(earlier: Option<&Run>) -> (tempfile::TempDir, RunStore) {
+fn run_store(earlier: Option<&Run>) -> (tempfile::TempDir, RunStore) {
     let folder = tempfile::tempdir().expect("a folder");
     let store = Store::open(folder.path()).expect("it opens");
     if let Some(run) = earlier {
@@ -72,8 +72,8 @@ fn books(earlier: Option<&Run>) -> (tempfile::TempDir, RunStore) {
 }
 
 fn lines(header: &RunHeader, earlier: Option<&Run>) -> String {
-    let (_folder, books) = books(earlier);
-    PlanForecast::of(header, &books).expect("readable").lines(header).join("\n")
+    let (_folder, store) = run_store(earlier);
+    PlanForecast::of(header, &store).expect("readable").lines(header).join("\n")
 }
 
 fn asked(text: &str) -> RunHeader {
@@ -106,11 +106,11 @@ fn a_plan_that_can_show_nothing_is_told_before_it_starts() {
 
 #[test]
 fn rounds_are_chosen_by_the_last_run() {
-    let (_folder, books) = books(Some(&measured(plan(20))));
+    let (_folder, store) = run_store(Some(&measured(plan(20))));
     let settled = |mut header: RunHeader| {
-        let foresight = PlanForecast::of(&header, &books).expect("readable");
-        foresight.settle(&mut header).map_err(|stop| stop.to_string())?;
-        assert!(header.unsettled.is_none() && !foresight.needs_pilot(&header));
+        let forecast = PlanForecast::of(&header, &store).expect("readable");
+        forecast.settle(&mut header).map_err(|stop| stop.to_string())?;
+        assert!(header.unsettled.is_none() && !forecast.needs_pilot(&header));
         Ok::<u32, String>(header.rounds())
     };
     assert_eq!(settled(asked("2m")), Ok(60), "two seconds a round");
@@ -121,13 +121,13 @@ fn rounds_are_chosen_by_the_last_run() {
 
 #[test]
 fn a_pilot_chooses_the_rounds_where_nothing_is_known() {
-    let (_folder, books) = books(None);
+    let (_folder, store) = run_store(None);
     let mut header = asked("0.5%");
-    let foresight = PlanForecast::of(&header, &books).expect("readable");
-    foresight.settle(&mut header).expect("a pilot");
-    assert!(foresight.needs_pilot(&header) && header.unsettled.is_some(), "also after a kill");
+    let forecast = PlanForecast::of(&header, &store).expect("readable");
+    forecast.settle(&mut header).expect("a pilot");
+    assert!(forecast.needs_pilot(&header) && header.unsettled.is_some(), "also after a kill");
     assert_eq!(header.rounds(), PILOT);
-    insta::assert_snapshot!(foresight.lines(&header).join("\n"), @"plan: 6 rounds first; they tell how many --show 0.5% needs");
+    insta::assert_snapshot!(forecast.lines(&header).join("\n"), @"plan: 6 rounds first; they tell how many --show 0.5% needs");
     let mut run = measured(header);
     let Piloted { line, shortfall } = settle_by_pilot(&mut run);
     insta::assert_snapshot!(line.expect("told"), @"--show 0.5%: after 6 rounds: 85 rounds, about 2 min 50 s in all; can show about 0.5 % in TCP RR");
