@@ -214,9 +214,9 @@ impl ConnectedEnds {
 
     fn station(&self, party: &ConnectedEnd, transport: Transport, one_machine: bool) -> Station {
         match transport {
-            Transport::Tcp | Transport::Udp => Station::Ip(party.address),
             Transport::Unix => Station::Unix(self.directory.clone()),
             Transport::Vsock => Station::Vsock(if one_machine { VSOCK_LOCAL } else { VSOCK_ANY }),
+            _ => Station::Ip(party.address),
         }
     }
 
