@@ -16,7 +16,7 @@ use crate::{
     file::{self, SourceFile},
     flow::{Flow, Session},
     place::{EndSetup, Schedule, Target},
-    role::{self, Connections, Role, admitted_flows, connection_sizes},
+    role::{self, Connections, Role, admitted_flows, connection_sizes, has_common_window},
     socket::{self, Listener, check_family},
     task::connections::Dial,
     token::Token,
@@ -58,9 +58,9 @@ impl Responder {
         let session = Session::new(&self.spec, self.token, cancel);
         cancel.watch(&self.listener.socket);
         let flows = self.admit(&session).map_err(|error| cancel.explain(error))?;
-        match self.spec.workload {
-            Workload::Crr { .. } | Workload::Cc => self.serve_connections(&session, &flows),
-            _ => self.serve_flows(session, &flows),
+        match has_common_window(&self.spec) {
+            true => self.serve_connections(&session, &flows),
+            false => self.serve_flows(session, &flows),
         }
     }
 
@@ -147,9 +147,9 @@ impl Initiator {
             _ => None,
         };
         let source = own.as_ref().or(source);
-        match self.session.spec.workload {
-            Workload::Crr { .. } | Workload::Cc => self.run_connections(schedule),
-            _ => self.run_flows(schedule, source),
+        match has_common_window(&self.session.spec) {
+            true => self.run_connections(schedule),
+            false => self.run_flows(schedule, source),
         }
         .map_err(|failed| Failed { error: cancel.explain(failed.error), ..failed })
     }
@@ -191,10 +191,7 @@ fn make_room(spec: &TestSpec) -> Result<(), EngineError> {
 /// Connections that may wait to be taken in. Where strangers may come during the test there is to be
 /// room beside them: past it the kernel drops a SYN, which is sent again a second later.
 fn backlog(spec: &TestSpec) -> u32 {
-    match spec.workload {
-        Workload::Crr { .. } | Workload::Cc => spec.streams.max(BACKLOG),
-        _ => admitted_flows(spec),
-    }
+    if has_common_window(spec) { spec.streams.max(BACKLOG) } else { admitted_flows(spec) }
 }
 
 fn directory(setup: &EndSetup) -> Result<&Path, EngineError> {

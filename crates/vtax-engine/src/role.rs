@@ -51,11 +51,17 @@ pub(crate) fn check(spec: &TestSpec) -> Result<(), EngineError> {
     pipelined::check(spec)
 }
 
+/// Whether the flows of a test have no marks of their own, so that both ends agree on the window over a
+/// connection beside them: see [`conduct`](crate::conduct).
+pub(crate) fn has_common_window(spec: &TestSpec) -> bool {
+    matches!(spec.workload, Workload::Crr { .. } | Workload::Cc)
+}
+
 /// Flows of a test that show the token at its start.
 pub(crate) fn admitted_flows(spec: &TestSpec) -> u32 {
     match spec.workload {
         // The one on which the window is agreed.
-        Workload::Crr { .. } | Workload::Cc => 1,
+        _ if has_common_window(spec) => 1,
         Workload::Stream { direction: Direction::Both, .. } => 2 * spec.streams,
         _ => spec.streams,
     }

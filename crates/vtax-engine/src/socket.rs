@@ -30,17 +30,15 @@ pub(crate) fn check_family(
         Err(EngineError::FamilyMismatch { transport, station: station.clone(), target, why })
     };
     match (transport, station, target) {
-        (Transport::Tcp | Transport::Udp, Station::Ip(own), Some(Target::Ip(other)))
-            if own.is_ipv4() != other.is_ipv4() =>
-        {
+        (_, Station::Ip(own), Some(Target::Ip(other))) if transport.is_ip() && own.is_ipv4() != other.is_ipv4() => {
             mismatch("one is IPv4, the other IPv6: give both ends addresses of one family")
         }
-        (Transport::Tcp | Transport::Udp, Station::Ip(_), None | Some(Target::Ip(_)))
-        | (Transport::Unix, Station::Unix(_), None | Some(Target::Unix(_)))
+        (_, Station::Ip(_), None | Some(Target::Ip(_))) if transport.is_ip() => Ok(()),
+        (Transport::Unix, Station::Unix(_), None | Some(Target::Unix(_)))
         | (Transport::Vsock, Station::Vsock(_), None | Some(Target::Vsock { .. })) => Ok(()),
-        (Transport::Tcp | Transport::Udp, ..) => mismatch("it runs between IP addresses"),
         (Transport::Unix, ..) => mismatch("it runs between a directory and a socket in one"),
         (Transport::Vsock, ..) => mismatch("it runs between context identifiers"),
+        _ => mismatch("it runs between IP addresses"),
     }
 }
 

@@ -11,6 +11,7 @@ pub(crate) mod rr;
 mod schedule;
 pub(crate) mod sink;
 pub(crate) mod source;
+pub(crate) mod transactions;
 
 pub(crate) use handover::segments;
 pub(crate) use line::FlowOnPoller;

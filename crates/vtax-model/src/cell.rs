@@ -111,8 +111,8 @@ impl Cell {
 
     /// Whether its samples can be cut into slices: one flow, of a test whose ends can tell where a slice ends.
     pub fn can_be_sliced(&self) -> bool {
-        let kind = matches!(self.workload.kind(), TestKind::Rr | TestKind::Stream) && self.transport.is_ip();
-        kind && self.streams == 1 && self.options.can_be_sliced()
+        let kind = self.workload.kind();
+        self.transport.has_slices(kind) && self.streams == 1 && self.options.can_be_sliced()
     }
 
     /// Makes it one of the path's own cost.

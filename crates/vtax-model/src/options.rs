@@ -368,7 +368,7 @@ impl TestOptions {
 
     /// Every option that was chosen is one of this test's.
     fn check_use(&self, transport: Transport, test: TestKind) -> Result<(), OptionError> {
-        let (rr, stream) = (test == TestKind::Rr, test.is_stream());
+        let (rr, stream) = (test == TestKind::Rr && transport.is_answered_by_agent(), test.is_stream());
         let udp_stream = stream && transport == Transport::Udp;
         let socket = &self.socket;
         let uses = [

@@ -32,6 +32,30 @@ impl Transport {
     pub fn is_ip(self) -> bool {
         matches!(self, Transport::Tcp | Transport::Udp)
     }
+
+    /// Whether it carries messages that may be lost, each of which must fit a packet.
+    pub fn is_datagram(self) -> bool {
+        matches!(self, Transport::Udp)
+    }
+
+    /// Whether the agent at the responder answers requests, and so can do with them as it was told.
+    pub fn is_answered_by_agent(self) -> bool {
+        true
+    }
+
+    /// Whether this test runs over it.
+    pub fn carries(self, kind: TestKind) -> bool {
+        match self {
+            // A datagram is part of no connection, and a file may not lose a part.
+            Transport::Udp => !matches!(kind, TestKind::Crr | TestKind::Cc | TestKind::File),
+            Transport::Tcp | Transport::Unix | Transport::Vsock => true,
+        }
+    }
+
+    /// Whether samples of a test can be cut into slices: the flow must have marks of its own.
+    pub fn has_slices(self, kind: TestKind) -> bool {
+        self.is_ip() && matches!(kind, TestKind::Rr | TestKind::Stream)
+    }
 }
 
 impl fmt::Display for Transport {
@@ -66,6 +90,17 @@ pub enum TestKind {
 }
 
 impl TestKind {
+    /// All of them, in the order of tables.
+    pub const ALL: [TestKind; 7] = [
+        TestKind::Rr,
+        TestKind::Crr,
+        TestKind::Cc,
+        TestKind::Stream,
+        TestKind::Maerts,
+        TestKind::Bidirectional,
+        TestKind::File,
+    ];
+
     /// Whether its figure is the time of a transaction.
     pub fn is_transactions(self) -> bool {
         matches!(self, TestKind::Rr | TestKind::Crr | TestKind::Cc)
@@ -172,10 +207,9 @@ impl Workload {
         for (what, size) in self.sizes() {
             check_size(what, size, transport, mtu)?;
         }
-        match (self, transport) {
-            (Workload::File { .. }, Transport::Udp) => Err(WorkloadError::FileOverUdp),
-            (Workload::Crr { .. } | Workload::Cc, Transport::Udp) => Err(WorkloadError::ConnectionOverUdp),
-            (Workload::Stream { message, .. }, Transport::Udp) if message.0 < UDP_STREAM_LEAST => {
+        match self {
+            _ if !transport.carries(self.kind()) => Err(WorkloadError::NotOver { test: self.kind(), transport }),
+            Workload::Stream { message, .. } if transport.is_datagram() && message.0 < UDP_STREAM_LEAST => {
                 Err(WorkloadError::NoRoomForSequence { message: *message })
             }
             _ => Ok(()),
@@ -206,8 +240,8 @@ fn check_size(what: &'static str, size: ByteSize, transport: Transport, mtu: Mtu
     }
     let most = match transport {
         _ if what == "file" => ByteSize(u64::MAX),
-        Transport::Udp => mtu.udp_payload(),
-        Transport::Tcp | Transport::Unix | Transport::Vsock => MESSAGE_MOST,
+        _ if transport.is_datagram() => mtu.udp_payload(),
+        _ => MESSAGE_MOST,
     };
     if size > most {
         return Err(WorkloadError::TooLarge { what, size, transport, most, mtu });
@@ -246,12 +280,19 @@ pub enum WorkloadError {
         /// As asked.
         message: ByteSize,
     },
-    /// A file needs a reliable transport.
-    #[error("a file can't be sent over UDP, which may lose parts of it; use transport \"tcp\"")]
-    FileOverUdp,
-    /// There is nothing to connect.
-    #[error("UDP has no connections to open and close; use transport \"tcp\", or test rr")]
-    ConnectionOverUdp,
+    /// The transport has no such test.
+    #[error("{test} doesn't run over {transport}; it has {}", carried(*transport))]
+    NotOver {
+        /// As asked.
+        test: TestKind,
+        /// The transport that can't carry it.
+        transport: Transport,
+    },
+}
+
+fn carried(transport: Transport) -> String {
+    let kinds = TestKind::ALL.into_iter().filter(|kind| transport.carries(*kind));
+    kinds.map(|kind| kind.to_string()).collect::<Vec<_>>().join(", ")
 }
 
 impl WorkloadError {
@@ -260,8 +301,8 @@ impl WorkloadError {
         match self {
             WorkloadError::Empty { what } | WorkloadError::TooLarge { what, .. } => what,
             WorkloadError::NoRoomForSequence { .. } => "message",
-            WorkloadError::FileOverUdp => "file",
-            WorkloadError::ConnectionOverUdp => "test",
+            WorkloadError::NotOver { test: TestKind::File, .. } => "file",
+            WorkloadError::NotOver { .. } => "test",
         }
     }
 }
@@ -313,8 +354,7 @@ impl TestSpec {
 
     fn check_slices(&self) -> Result<(), SpecError> {
         let Some(Sliced { passes, .. }) = self.slices else { return Ok(()) };
-        let kind = matches!(self.workload.kind(), TestKind::Rr | TestKind::Stream) && self.transport.is_ip();
-        match kind && self.streams == 1 && self.options.can_be_sliced() {
+        match self.transport.has_slices(self.workload.kind()) && self.streams == 1 && self.options.can_be_sliced() {
             true if (1..=SamplingPlan::PASSES_MOST).contains(&passes) => Ok(()),
             true => Err(SpecError::Passes(passes)),
             false => Err(SpecError::NoSlices),
@@ -444,7 +484,10 @@ mod tests {
 
     #[test]
     fn a_connection_needs_a_transport_that_has_them() {
-        assert_eq!(Workload::Cc.check(Transport::Udp, Mtu::ETHERNET), Err(WorkloadError::ConnectionOverUdp));
+        assert_eq!(
+            Workload::Cc.check(Transport::Udp, Mtu::ETHERNET),
+            Err(WorkloadError::NotOver { test: TestKind::Cc, transport: Transport::Udp })
+        );
         assert_eq!(Workload::Cc.check(Transport::Unix, Mtu::ETHERNET), Ok(()));
     }
 
@@ -467,6 +510,9 @@ mod tests {
     fn a_file_goes_over_tcp_only() {
         let file = Workload::File { size: ByteSize(1000 << 20) };
         assert_eq!(file.check(Transport::Tcp, Mtu::ETHERNET), Ok(()));
-        assert_eq!(file.check(Transport::Udp, Mtu::ETHERNET), Err(WorkloadError::FileOverUdp));
+        assert_eq!(
+            file.check(Transport::Udp, Mtu::ETHERNET),
+            Err(WorkloadError::NotOver { test: TestKind::File, transport: Transport::Udp })
+        );
     }
 }

@@ -17,9 +17,12 @@ use socket2::{SockAddr, Socket};
 use vtax_model::workload::Transport;
 use vtax_sys::{clock::now_ns, sock::set_bind_address_no_port};
 
-use super::MessageSizes;
+use super::{
+    MessageSizes,
+    transactions::{self, Transactions},
+};
 use crate::{
-    account::{Sender, ThreadRecorder},
+    account::ThreadRecorder,
     drive::{Habit, Io, Message, Poller, WaitUntil},
     error::EngineError,
     flow::{Session, ended, failed},
@@ -42,9 +45,7 @@ pub(crate) struct Dial<'a> {
     pub(crate) sizes: MessageSizes,
 }
 
-/// One connection after the other, until the thread's window is over. The connection that is under
-/// way then is finished and counts like any other, with all of its time, and the flow's time ends
-/// with it: an outage that lasts beyond the window is in the figures.
+/// Connections one after the other: see [`transactions`](super::transactions).
 pub(crate) async fn initiate<E: Poller>(
     engine: &E,
     desk: &ThreadRecorder<'_>,
@@ -52,56 +53,27 @@ pub(crate) async fn initiate<E: Poller>(
     index: u32,
     dial: &Dial<'_>,
 ) -> Result<(), EngineError> {
-    let mut begun = warm_up(engine, desk, slot, index, dial).await?;
-    let (_, closes) = desk.window();
-    while begun < closes {
-        let done = dial.transact(engine, slot, index).await?;
-        let now = now_ns();
-        desk.transaction(slot, now - begun, now)?;
-        drop(done);
-        begun = now_ns();
-        desk.ends(slot, begun);
-        dial.check_stopped()?;
-    }
-    desk.close()?;
-    desk.shared.one_has_finished();
-    Ok(())
+    transactions::run(desk, slot, &mut Connecting { engine, slot, index, dial }).await
 }
 
-/// Connects until the window is open, and returns when the flow's first connection begins in it. One
-/// that was under way all through the window of the thread's other flows is counted nevertheless.
-async fn warm_up<E: Poller>(
-    engine: &E,
-    desk: &ThreadRecorder<'_>,
+/// A flow of connections.
+struct Connecting<'a, E> {
+    engine: &'a E,
     slot: usize,
     index: u32,
-    dial: &Dial<'_>,
-) -> Result<u64, EngineError> {
-    let mut begun = now_ns();
-    desk.begun(begun);
-    while begun < desk.shared.window().0 {
-        drop(dial.transact(engine, slot, index).await?);
-        let now = now_ns();
-        if now >= desk.window().1 {
-            desk.open(slot, Sender::Here)?;
-            desk.began_before(slot, begun);
-            desk.transaction(slot, now - begun, now)?;
-            return Ok(now);
-        }
-        begun = now;
-        if !desk.warming(begun, 1) {
-            desk.shared.has_warmed_up();
-        }
-        dial.check_stopped()?;
+    dial: &'a Dial<'a>,
+}
+
+impl<E: Poller> Transactions for Connecting<'_, E> {
+    /// The socket, which is closed outside of the transaction's time.
+    type Done = Socket;
+
+    async fn next(&mut self) -> Result<Option<Socket>, EngineError> {
+        self.dial.transact(self.engine, self.slot, self.index).await.map(Some)
     }
-    desk.open(slot, Sender::Here)
 }
 
 impl Dial<'_> {
-    fn check_stopped(&self) -> Result<(), EngineError> {
-        if self.session.is_stopped() { Err(EngineError::Cancelled) } else { Ok(()) }
-    }
-
     /// Connects, and returns the socket when the transaction is over.
     async fn transact<E: Poller>(&self, engine: &E, slot: usize, index: u32) -> Result<Socket, EngineError> {
         let socket = self.socket()?;

@@ -76,9 +76,7 @@ struct Ends {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Test")]
 struct What {
-    /// tcp, udp, unix or vsock, and rr (request, response), crr (connect, request, response), cc
-    /// (connect, close), stream, maerts (stream from the responder) or bidirectional
-    #[arg(long, value_name = "TEST,…", value_delimiter = ',', default_value = "tcp-rr")]
+    #[arg(long, value_name = "TEST,…", value_delimiter = ',', default_value = "tcp-rr", help = values::tests_help())]
     test: Vec<Test>,
     /// rr, crr: bytes of each request [default: 1; UDP with several in flight: 8]
     #[arg(long, value_name = "SIZE")]

@@ -40,8 +40,8 @@ fn heads(test: TestKind, transport: Transport) -> Vec<&'static str> {
         false => vec!["mean [95 %]", "median"],
     };
     heads.extend(match (test.is_transactions(), transport) {
-        (true, Transport::Udp) => vec!["lost"],
-        (false, Transport::Udp) => vec!["lost", "overtaken"],
+        (true, datagrams) if datagrams.is_datagram() => vec!["lost"],
+        (false, datagrams) if datagrams.is_datagram() => vec!["lost", "overtaken"],
         (false, Transport::Tcp) => vec!["retransmits"],
         _ => vec![],
     });
@@ -69,7 +69,7 @@ fn round_trips(summary: &SummaryRecord, transport: Transport) -> Option<Vec<Stri
         three_digits(rtt.p999.value),
         three_digits(rtt.max),
     ];
-    texts.extend((transport == Transport::Udp).then(|| lost(summary)));
+    texts.extend(transport.is_datagram().then(|| lost(summary)));
     texts.push(rtt.mean.n.to_string());
     Some(texts)
 }
@@ -78,9 +78,9 @@ fn stream(summary: &SummaryRecord, transport: Transport) -> Option<Vec<String>> 
     let goodput = summary.goodput_mbps.as_ref()?;
     let mut texts = vec![estimate(goodput), three_digits(goodput.median)];
     match transport {
-        Transport::Udp => texts.extend([lost(summary), summary.reordered.to_string()]),
         Transport::Tcp => texts.push(summary.retransmits.to_string()),
-        Transport::Unix | Transport::Vsock => {}
+        _ if transport.is_datagram() => texts.extend([lost(summary), summary.reordered.to_string()]),
+        _ => {}
     }
     texts.push(goodput.n.to_string());
     Some(texts)

@@ -91,7 +91,7 @@ fn transaction_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
         rtt("max", |rtt| three_digits(rtt.max)),
     ];
     columns.extend(processor_columns(records, "CPU (µs)"));
-    columns.extend(udp_columns(records));
+    columns.extend(datagram_columns(records));
     columns.extend(series_column(records));
     columns.extend(hot_column(records));
     columns
@@ -112,7 +112,7 @@ fn stream_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
         let is_tcp = |l: &Line<'_>| l.record.cell.transport == Transport::Tcp;
         columns.push(Listed::once("", "retransmits", move |l| is_tcp(l).then(|| l.summary.retransmits.to_string())));
     }
-    columns.extend(udp_columns(records));
+    columns.extend(datagram_columns(records));
     if records.iter().filter_map(|record| record.summary.as_ref()).any(|summary| summary.reordered > 0) {
         columns.push(Listed::once("", "overtaken", |l| Some(l.summary.reordered.to_string())));
     }
@@ -134,14 +134,14 @@ fn processor_columns<'a>(records: &[&'a CellRecord], group: &'static str) -> Vec
     ]
 }
 
-fn udp_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
-    let is_udp = |record: &CellRecord| record.cell.transport == Transport::Udp;
-    if !records.iter().any(|record| is_udp(record)) {
+fn datagram_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
+    let counts = |record: &CellRecord| record.cell.transport.is_datagram();
+    if !records.iter().any(|record| counts(record)) {
         return Vec::new();
     }
-    let mut columns = vec![Listed::once("", "lost", move |l| is_udp(l.record).then(|| lost(l.summary)))];
+    let mut columns = vec![Listed::once("", "lost", move |l| counts(l.record).then(|| lost(l.summary)))];
     if records.iter().filter_map(|record| record.summary.as_ref()).any(|summary| summary.socket_drops > 0) {
-        let drops = move |l: &Line<'_>| is_udp(l.record).then(|| l.summary.socket_drops.to_string());
+        let drops = move |l: &Line<'_>| counts(l.record).then(|| l.summary.socket_drops.to_string());
         columns.push(Listed::once("", "socket full", drops));
     }
     columns

@@ -3,7 +3,6 @@
 use vtax_model::{
     result::{CellRecord, Estimate, PairSummary, ParallelSummary, ResultDocument},
     run::PairRecord,
-    workload::Transport,
 };
 
 use super::{
@@ -96,9 +95,10 @@ pub(super) fn extremes(parallel: &ParallelSummary) -> [Option<f64>; 2] {
 
 fn parts(document: &ResultDocument, record: &CellRecord, parallel: &ParallelSummary) -> Vec<SectionPart> {
     let transactions = record.cell.workload.kind().is_transactions();
-    let udp = record.cell.transport == Transport::Udp;
+    let datagrams = record.cell.transport.is_datagram();
     let rate = if transactions { "rate/s [95 %]" } else { "Mb/s [95 %]" };
-    let heads = [Some(rate), transactions.then_some("p50 (µs)"), transactions.then_some("p99"), udp.then_some("lost")];
+    let heads =
+        [Some(rate), transactions.then_some("p50 (µs)"), transactions.then_some("p99"), datagrams.then_some("lost")];
     let shown = heads.map(|head| head.is_some());
     let row = |label: String, texts: [String; 4]| {
         let figures = texts.into_iter().zip(shown).filter(|(_, shown)| *shown).map(|(text, _)| Figure::Text(text));

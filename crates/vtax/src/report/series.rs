@@ -4,7 +4,7 @@ use vtax_model::{
     measurement::Interval,
     result::{CellRecord, ResultDocument},
     run::{Figures as Measured, Sample},
-    workload::{TestKind, Transport},
+    workload::TestKind,
 };
 
 use super::{
@@ -138,14 +138,14 @@ type Text = (&'static str, fn(&[Joined]) -> String);
 fn columns(record: &CellRecord, intervals: &[Vec<Joined>]) -> Vec<Text> {
     let has = |is: fn(&Joined) -> bool| intervals.iter().flatten().any(is);
     let transactions = record.cell.workload.kind().is_transactions();
-    let udp = record.cell.transport == Transport::Udp;
+    let datagrams = record.cell.transport.is_datagram();
     let shown = |head: &'static str, is: bool, text: fn(&[Joined]) -> String| is.then_some((head, text));
     [
         shown(if transactions { "rate/s [lowest, highest]" } else { "Mb/s [lowest, highest]" }, true, rates),
         shown("p50 (µs)", has(|joined| joined.rtt.is_some()), |all| median_of(all, |joined| Some(joined.rtt?[0]))),
         shown("p99", has(|joined| joined.rtt.is_some()), |all| median_of(all, |joined| Some(joined.rtt?[1]))),
         shown("max", has(|joined| joined.rtt.is_some()), |all| highest(all, |joined| Some(joined.rtt?[2]))),
-        shown("lost", udp, |all| all.iter().map(|joined| joined.lost).sum::<u64>().to_string()),
+        shown("lost", datagrams, |all| all.iter().map(|joined| joined.lost).sum::<u64>().to_string()),
         shown("sent again", has(|joined| joined.retransmits > 0), |all| {
             all.iter().map(|joined| joined.retransmits).sum::<u64>().to_string()
         }),

@@ -244,7 +244,7 @@ fn a_baseline_that_differs_from_itself_is_told_of() {
     };
     run.samples.iter_mut().filter(|sample| is_biased(sample)).for_each(|sample| take(sample, 1.1));
     let text = render(&analyse(&run), &Options { detail: true, width: 1000, ..TERMINAL });
-    assert!(text.contains("differs from itself by more than chance in TCP RTT at MTU 1500 (+10.1 % ["), "{text}");
+    assert!(text.contains("differs from itself by more than chance in TCP RTT at MTU 1500 (+10.3 % ["), "{text}");
     assert!(!text.contains("UDP RTT at MTU"), "nothing else is told of: {text}");
 }
 

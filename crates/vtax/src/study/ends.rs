@@ -179,9 +179,9 @@ impl ConnectedEnds {
 
     fn station(&self, end: &ConnectedEnd, transport: Transport, one_machine: bool) -> Station {
         match transport {
-            Transport::Tcp | Transport::Udp => Station::Ip(end.address),
             Transport::Unix => Station::Unix(self.directory.clone()),
             Transport::Vsock => Station::Vsock(if one_machine { VSOCK_LOCAL } else { VSOCK_ANY }),
+            _ => Station::Ip(end.address),
         }
     }
 }

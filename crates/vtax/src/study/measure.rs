@@ -227,11 +227,8 @@ impl MeasureRequest {
     fn workload(&self, way: KnownPath, test: Test, size: Option<ByteSize>) -> Workload {
         // Datagrams in flight are told apart by a number, which needs room.
         let several = self.options.burst.get() > 1 || self.options.arrivals.is_some();
-        let least = if test.transport == Transport::Udp && several { NUMBER } else { BYTE };
-        let usual = match test.transport {
-            Transport::Udp => self.datagram(way),
-            Transport::Tcp | Transport::Unix | Transport::Vsock => STREAM_MESSAGE,
-        };
+        let least = if test.transport.is_datagram() && several { NUMBER } else { BYTE };
+        let usual = if test.transport.is_datagram() { self.datagram(way) } else { STREAM_MESSAGE };
         let message = size.or(self.sizes.message).unwrap_or(usual);
         let request = size.or(self.sizes.request).unwrap_or(least);
         let response = size.or(self.sizes.response).unwrap_or(least);

@@ -11,22 +11,19 @@ use vtax_model::{
 
 use crate::study::Test;
 
-const KINDS: [(&str, TestKind); 6] = [
-    ("rr", TestKind::Rr),
-    ("crr", TestKind::Crr),
-    ("cc", TestKind::Cc),
-    ("stream", TestKind::Stream),
-    ("maerts", TestKind::Maerts),
-    ("bidirectional", TestKind::Bidirectional),
-];
-
 /// A name that no test has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "unknown test `{0}`; there are tcp-rr, tcp-crr, tcp-cc, tcp-stream, tcp-maerts, tcp-bidirectional, the same with unix \
-     and vsock, and udp-rr, udp-stream, udp-maerts, udp-bidirectional"
-)]
+#[error("unknown test `{0}`; there are {known}", known = known_tests())]
 pub(crate) struct UnknownTest(String);
+
+/// `tcp-rr`, `udp-stream` and all others. A file is sent by a study only.
+fn known_tests() -> String {
+    let named = |transport: Transport| {
+        let kinds = TestKind::ALL.into_iter().filter(move |kind| *kind != TestKind::File && transport.carries(*kind));
+        kinds.map(move |kind| format!("{transport}-{kind}").to_ascii_lowercase())
+    };
+    Transport::ALL.into_iter().flat_map(named).collect::<Vec<_>>().join(", ")
+}
 
 impl FromStr for Test {
     type Err = UnknownTest;
@@ -34,12 +31,23 @@ impl FromStr for Test {
     /// As netperf writes it, too: `TCP_RR`.
     fn from_str(text: &str) -> Result<Self, UnknownTest> {
         let name = text.to_ascii_lowercase().replace('_', "-");
-        let transport =
-            |word: &str| Transport::ALL.into_iter().find(|known| known.to_string().to_ascii_lowercase() == word);
-        let kind = |word: &str| KINDS.iter().find(|(known, _)| *known == word).map(|(_, kind)| *kind);
-        let found = name.split_once('-').and_then(|(one, other)| Some((transport(one)?, kind(other)?)));
-        found.map(|(transport, kind)| Test { transport, kind }).ok_or_else(|| UnknownTest(text.to_owned()))
+        let is = |known: String, word: &str| known.eq_ignore_ascii_case(word);
+        let find = |(one, other): (&str, &str)| {
+            let transport = Transport::ALL.into_iter().find(|known| is(known.to_string(), one))?;
+            let kind = TestKind::ALL.into_iter().find(|known| is(known.to_string(), other))?;
+            (kind != TestKind::File).then_some(Test { transport, kind })
+        };
+        name.split_once('-').and_then(find).ok_or_else(|| UnknownTest(text.to_owned()))
     }
+}
+
+/// What `--test` takes.
+pub(crate) fn tests_help() -> String {
+    let transports = Transport::ALL.map(|transport| transport.to_string().to_ascii_lowercase()).join(", ");
+    format!(
+        "A transport and a test, as tcp-rr. Transports: {transports}. Tests: rr (request, response), crr (connect, \
+         request, response), cc (connect, close), stream, maerts (stream from the responder), bidirectional"
+    )
 }
 
 /// A list of engines, or all.

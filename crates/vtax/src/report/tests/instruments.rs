@@ -147,7 +147,7 @@ fn the_answer_is_last_on_a_terminal_and_first_in_markdown() {
     let text = render(&document, &TERMINAL);
     let answer = text.find("Answer: what it costs against native").expect("an answer");
     assert!(!text[answer..].contains('─'), "no table follows: {text}");
-    let first = "- TCP round trips, MTU 1500: vxlan costs +33.5 µs (+106 %), bridge +7.7 µs (+24 %)";
+    let first = "- TCP round trips, MTU 1500: vxlan costs +33 µs (+108 %), bridge +7.9 µs (+26 %)";
     assert!(text[answer..].contains(first), "the dearest first: {text}");
     let page = render(&document, &MARKDOWN);
     assert!(page.find("### Answer").expect("an answer") < page.find("**run**").expect("facts"), "{page}");

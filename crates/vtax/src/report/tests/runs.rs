@@ -2,7 +2,7 @@
 
 use vtax_model::{
     analysis::analyse,
-    cell::{Cell, Instrument},
+    cell::{Arm, Cell, Instrument},
     histogram::Histogram,
     located::Source,
     measurement::{EndReport, FileReport, Interval, IntervalRtt, MachineCpu, Slice, Stages, ThreadCpu},
@@ -132,18 +132,21 @@ fn path(method: Row, mtu: Mtu) -> PathRecord {
 
 fn take_round(run: &mut Run, round: u32) {
     let header = &run.header;
-    let samples = header.turns(round).into_iter().enumerate().map(|(order, turn)| {
+    let samples = header.turns(round).into_iter().map(|turn| {
         let cell = header.study.cells[turn.cell];
-        let jitter = 1.0 + 0.04 * (noise(round, order) - 0.5);
-        let figures = figures(&cell, slowdown(cell.row) * jitter, order);
+        // One for each cell and arm of each round, whatever their place in the round.
+        let cells = round as usize * header.study.cells.len() + turn.cell;
+        let number = cells * 2 + usize::from(turn.arm == Arm::APrime);
+        let jitter = 1.0 + 0.04 * (noise(round, number) - 0.5);
+        let figures = figures(&cell, slowdown(cell.row) * jitter, number);
         Sample { cell: turn.cell, arm: turn.arm, round, at: header.started.clone(), figures }
     });
     run.samples.extend(samples.collect::<Vec<_>>());
 }
 
 /// Between 0 and 1, the same each time (splitmix64).
-fn noise(round: u32, order: usize) -> f64 {
-    let mut x = (u64::from(round) << 32 | order as u64).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+fn noise(round: u32, number: usize) -> f64 {
+    let mut x = (u64::from(round) << 32 | number as u64).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     ((x ^ x >> 31) >> 11) as f64 / (1u64 << 53) as f64
@@ -170,28 +173,28 @@ fn slowdown(row: Row) -> f64 {
 }
 
 /// Half a second of both ends on one machine.
-fn figures(cell: &Cell, slower: f64, order: usize) -> Figures {
+fn figures(cell: &Cell, slower: f64, number: usize) -> Figures {
     let spec = cell.spec(&vtax_model::study::SamplingPlan {
         samples: 1,
         duration: Span::from_millis(500),
         warmup: Warmup::NONE,
         slices: None,
     });
-    let mut initiator = end(cell, slower, order);
+    let mut initiator = end(cell, slower, number);
     if cell.instrument == Instrument::Path {
-        initiator.slices = (0..4).map(|pass| slice(&initiator, pass, order)).collect();
+        initiator.slices = (0..4).map(|pass| slice(&initiator, pass, number)).collect();
     }
     let mut responder = initiator.clone();
     responder.series.iter_mut().for_each(|interval| interval.cwnd = None);
     if let Some(stages) = &mut responder.stages {
-        stages.turnaround = Some(times(0.9 * slower, order));
+        stages.turnaround = Some(times(0.9 * slower, number));
         stages.away = None;
         stages.without = 0;
     }
     Figures::join(&spec, true, &initiator, &responder)
 }
 
-fn end(cell: &Cell, slower: f64, order: usize) -> EndReport {
+fn end(cell: &Cell, slower: f64, number: usize) -> EndReport {
     let seconds = 0.5;
     let transport = if cell.transport == Transport::Tcp { 1.0 } else { 0.94 };
     let TestOptions { burst, arrivals, interval, stages, .. } = cell.options;
@@ -212,10 +215,10 @@ fn end(cell: &Cell, slower: f64, order: usize) -> EndReport {
         seconds,
         transactions,
         bytes: if rr { transactions * 2 } else { (seconds * mbps * 1e6 / 8.0) as u64 },
-        rtt: rr.then(|| times(rtt_us * queued, order)),
-        rtt_from_send: arrivals.map(|_| times(rtt_us, order)),
-        lost: if cell.transport == Transport::Udp { (order % 3) as u64 } else { 0 },
-        retransmits: if cell.transport == Transport::Tcp && !rr { (order % 5) as u64 } else { 0 },
+        rtt: rr.then(|| times(rtt_us * queued, number)),
+        rtt_from_send: arrivals.map(|_| times(rtt_us, number)),
+        lost: if cell.transport == Transport::Udp { (number % 3) as u64 } else { 0 },
+        retransmits: if cell.transport == Transport::Tcp && !rr { (number % 5) as u64 } else { 0 },
         threads: vec![thread],
         machine: MachineCpu {
             cpus: 2,
@@ -227,16 +230,16 @@ fn end(cell: &Cell, slower: f64, order: usize) -> EndReport {
             ..MachineCpu::default()
         },
         file: (kind == TestKind::File).then_some(file),
-        stages: stages.then(|| self::stages(rtt_us, order)),
+        stages: stages.then(|| self::stages(rtt_us, number)),
         ..EndReport::default()
     };
-    end.series = interval.map_or(vec![], |length| series(&end, cell, length.0.as_secs_f64(), order));
+    end.series = interval.map_or(vec![], |length| series(&end, cell, length.0.as_secs_f64(), number));
     end
 }
 
 /// A quarter of it, give or take 1 %.
-fn slice(end: &EndReport, pass: u32, order: usize) -> Slice {
-    let jitter = 1.0 + 0.02 * (noise(pass, order) - 0.5);
+fn slice(end: &EndReport, pass: u32, number: usize) -> Slice {
+    let jitter = 1.0 + 0.02 * (noise(pass, number) - 0.5);
     let share = |total: u64| (total as f64 / 4.0 / jitter) as u64;
     let cpu: f64 = end.threads.iter().map(|thread| thread.user + thread.system).sum();
     Slice {
@@ -267,10 +270,10 @@ fn price(cell: &Cell) -> f64 {
 }
 
 /// A rate that rises at first, in equal intervals.
-fn series(end: &EndReport, cell: &Cell, length: f64, order: usize) -> Vec<Interval> {
+fn series(end: &EndReport, cell: &Cell, length: f64, number: usize) -> Vec<Interval> {
     let count = (end.seconds / length).round() as u32;
     let interval = |index: u32| {
-        let rise = if index < 2 { 0.55 + 0.2 * f64::from(index) } else { 1.0 } * (0.97 + 0.06 * noise(index, order));
+        let rise = if index < 2 { 0.55 + 0.2 * f64::from(index) } else { 1.0 } * (0.97 + 0.06 * noise(index, number));
         let share = |total: u64| (total as f64 * rise / f64::from(count)) as u64;
         let stream = cell.transport == Transport::Tcp && end.rtt.is_none();
         let percentile = |rtt: &Histogram, percent| (rtt.percentile(percent) as f64 / rise) as u64;
@@ -295,23 +298,23 @@ fn series(end: &EndReport, cell: &Cell, length: f64, order: usize) -> Vec<Interv
     (0..count).map(interval).collect()
 }
 
-fn stages(rtt_us: f64, order: usize) -> Stages {
+fn stages(rtt_us: f64, number: usize) -> Stages {
     Stages {
-        send_to_qdisc: Some(times(1.6, order)),
-        qdisc_to_driver: Some(times(0.4, order)),
-        away: Some(times(rtt_us - 9.8, order)),
-        stack_to_receive: Some(times(7.4, order)),
+        send_to_qdisc: Some(times(1.6, number)),
+        qdisc_to_driver: Some(times(0.4, number)),
+        away: Some(times(rtt_us - 9.8, number)),
+        stack_to_receive: Some(times(7.4, number)),
         without: 3,
         ..Stages::default()
     }
 }
 
 /// A body around the mean and an ever thinner tail.
-fn times(mean_us: f64, order: usize) -> Histogram {
+fn times(mean_us: f64, number: usize) -> Histogram {
     let mut histogram = Histogram::new();
     for i in 0..2000u32 {
         let tail = 0.05 / (1.0 - f64::from(i) / 2000.0).powf(0.6);
-        histogram.record((mean_us * 1e3 * (0.8 + 0.1 * noise(i, order) + tail)) as u64);
+        histogram.record((mean_us * 1e3 * (0.8 + 0.1 * noise(i, number) + tail)) as u64);
     }
     histogram
 }
