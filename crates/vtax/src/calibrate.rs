@@ -1,9 +1,8 @@
 //! What vtax's figures are worth on this machine: the clock, the noise, and known truths.
 //!
-//! A measuring tool that has never been held against something known is an opinion. Here the
-//! truth is made: a wire that is shaped to a rate, a responder that waits, one that stalls, a wire
-//! that drops, a thread that works half of the time; and what our engine says of it is compared with
-//! what arithmetic says.
+//! The figures of a tool are worth something only if the tool has measured something known. So this command makes known
+//! truths: a wire that is shaped to a rate, a responder that waits, one that stalls, a wire that drops, a thread that
+//! works half of the time. It compares what our engine measures of them with what arithmetic says.
 
 mod clock;
 mod floors;
@@ -74,7 +73,7 @@ pub(crate) fn run(wanted: &CalibrationRequest, locations: &Locations) -> Result<
     Ok(Calibration { schema: SCHEMA, environment, cpus, clock, load, floors, truths })
 }
 
-/// What the rig was needed for.
+/// What was measured on the rig.
 struct Measured {
     load: Disturbance,
     floors: Vec<SelfComparison>,
@@ -113,7 +112,7 @@ impl CalibrationRequest {
 }
 
 impl Calibration {
-    /// Whether every truth was told.
+    /// Whether every truth was found.
     pub(crate) fn holds(&self) -> bool {
         self.truths.iter().all(TruthRecord::holds)
     }

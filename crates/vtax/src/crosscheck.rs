@@ -45,11 +45,11 @@ pub(crate) struct CrosscheckRequest {
     pub(crate) rounds: u32,
     pub(crate) duration: Span,
     pub(crate) held: Held,
-    /// Flows of the test with several.
+    /// The flows of the test that has several.
     pub(crate) streams: u32,
-    /// Parts of the contests' names; all if there are none.
+    /// Parts of the names of the wanted contests. Empty means all contests.
     pub(crate) only: Vec<String>,
-    /// The tools' names; all that are installed if there are none.
+    /// The names of the wanted tools. Empty means all that are installed.
     pub(crate) tools: Vec<String>,
     pub(crate) seed: Option<u64>,
 }
@@ -68,7 +68,7 @@ pub(crate) struct Crosscheck {
     environment: Environment,
     #[serde(flatten)]
     held: Held,
-    /// Why CPUs slept though they were not to.
+    /// Why CPUs could sleep although the user asked to keep them awake.
     #[serde(skip_serializing_if = "Option::is_none")]
     idle_not_held: Option<String>,
     /// CPU of the end that sends or asks, and of the other; absent if there were too few to pin.
@@ -101,7 +101,7 @@ struct ContestRecord {
     left_out: Vec<LeftOut>,
 }
 
-/// A tool that has the test, but not as short as it is.
+/// A tool that has the test, but can't run it for so short a time.
 #[derive(Debug, Clone, Serialize)]
 struct LeftOut {
     tool: &'static str,
@@ -112,9 +112,9 @@ struct LeftOut {
 #[derive(Debug, Serialize)]
 struct Other {
     tool: &'static str,
-    /// Its figures, round by round; in our unit and by our definition as far as that goes.
+    /// Its figures, round by round, in our unit and converted to our definition as far as possible.
     figures: Vec<f64>,
-    /// Ours over theirs, paired by round.
+    /// Our figure divided by the tool's, paired by round.
     #[serde(skip_serializing_if = "Option::is_none")]
     ratio: Option<Ratio>,
     difference: &'static str,
@@ -123,7 +123,7 @@ struct Other {
     failed: Option<String>,
 }
 
-/// Ours over theirs with its 95 % interval.
+/// Our figure divided by the tool's, with its 95 % interval.
 #[derive(Debug, Clone, Copy, Serialize)]
 struct Ratio {
     ratio: f64,
@@ -192,7 +192,7 @@ impl CrosscheckRequest {
     }
 }
 
-/// Those that are installed, and a record of each.
+/// The tools that are installed, and a record of every tool.
 fn survey(tools: &[&'static Tool]) -> (Vec<&'static Tool>, Vec<ToolRecord>) {
     let record = |tool: &&'static Tool| {
         let missing = tool.missing();
@@ -204,7 +204,7 @@ fn survey(tools: &[&'static Tool]) -> (Vec<&'static Tool>, Vec<ToolRecord>) {
     (here.map(|(tool, _)| *tool).collect(), records)
 }
 
-/// Whether anything is left to compare with.
+/// Refuses a comparison in which no tool can run any contest.
 fn check_comparable(contests: &[Contest], tools: &[&'static Tool]) -> anyhow::Result<()> {
     let able = |contest: &Contest| tools.iter().any(|tool| tool.takes(contest));
     if contests.iter().any(able) {
@@ -323,7 +323,7 @@ impl<'a> RunningContest<'a> {
 }
 
 impl RunningTool {
-    /// A tool that has failed once is left alone: its rounds would no longer pair with ours.
+    /// Measures with the tool once. A tool that has failed isn't called again: its rounds would no longer pair with ours.
     fn turn(&mut self, rig: &Rig, contest: &Contest) {
         if self.failed.is_some() {
             return;

@@ -19,7 +19,7 @@ type Action = Box<dyn Fn() + Send>;
 /// Whether the user has asked to stop, and what to do at once when they do.
 #[derive(Clone, Default)]
 pub(crate) struct Interrupt {
-    /// What becomes of what goes on.
+    /// What the user is told.
     told: &'static str,
     asked: Arc<AtomicUsize>,
     action: Arc<Mutex<Option<Action>>>,
@@ -31,7 +31,7 @@ impl Interrupt {
         Interrupt::catch_telling("what is measured is kept")
     }
 
-    /// The same, with other words to the user.
+    /// Does the same, and tells the user `told` after Ctrl-C.
     pub(crate) fn catch_telling(told: &'static str) -> anyhow::Result<Interrupt> {
         let interrupt = Interrupt { told, ..Interrupt::default() };
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("catching Ctrl-C")?;
@@ -44,7 +44,7 @@ impl Interrupt {
         self.asked.load(Ordering::Relaxed) > 0
     }
 
-    /// What breaks off the sample in flight; replaces what was set before.
+    /// Sets what is done at once when the user asks to stop. It replaces what was set before.
     pub(crate) fn on_ask(&self, action: impl Fn() + Send + 'static) {
         *self.action.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(action));
     }

@@ -1,11 +1,11 @@
-//! How long it takes until a guest measures or a server is up, told on standard error as it happens.
+//! Tells on standard error how long it takes until a guest measures or a server is up.
 
 use std::{
     cell::Cell,
     time::{Duration, Instant},
 };
 
-/// The phases of a run from its begin to its first sample, or of a server, one after another.
+/// The phases of a run from its begin to its first sample, or the phases of a server's boot.
 #[derive(Debug)]
 pub(crate) struct Phases {
     of: &'static str,
@@ -19,7 +19,7 @@ impl Phases {
         Phases::of("guests")
     }
 
-    /// The first phase begins now of what is named.
+    /// The first phase begins now. `of` is the word before each line.
     pub(crate) fn of(of: &'static str) -> Phases {
         let now = Instant::now();
         Phases { of, begun: now, last: Cell::new(now) }
@@ -30,7 +30,7 @@ impl Phases {
         self.done_at(what, Instant::now());
     }
 
-    /// The same, at a moment that has passed.
+    /// A phase was over at this moment, and the next began.
     pub(crate) fn done_at(&self, what: &str, now: Instant) {
         let phase = now.saturating_duration_since(self.last.replace(now));
         eprintln!("{}: {}", self.of, line(what, phase, now.saturating_duration_since(self.begun)));

@@ -1,4 +1,4 @@
-//! Standard input of a command that an agent runs: it is handed over with the order to run.
+//! Standard input for a command that an agent runs. It goes to the agent with the order to run the command.
 
 use std::io::{self, IsTerminal, Read};
 
@@ -8,10 +8,10 @@ use vtax_agent::limits::INPUT_MOST;
 
 use crate::exit::{Blamed, Stop};
 
-/// Who hears nothing for as long wants to know what is waited for.
+/// After this time without input vtax tells the user what it waits for.
 const SOON: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
-/// Standard input to its end; nothing of a terminal, which has none. `whom` is who gets it.
+/// Reads standard input to its end, or nothing if it is a terminal. `whom` names the command that gets it.
 pub(crate) fn read_for(whom: &str) -> Result<Vec<u8>, Stop> {
     let stdin = io::stdin();
     if stdin.is_terminal() {

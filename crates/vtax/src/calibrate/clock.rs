@@ -23,7 +23,7 @@ pub(crate) struct ClockRecord {
 
 /// Readings in a batch: some milliseconds, shorter than the scheduler's slice.
 const BATCH: u32 = 50_000;
-/// Of several batches the fastest: whatever else ran in between only makes them slower.
+/// The fastest of several batches counts: whatever else ran in between only makes a batch slower.
 const BATCHES: u32 = 20;
 
 pub(crate) fn measure() -> ClockRecord {
@@ -46,7 +46,7 @@ fn step() -> u64 {
     steps.min().unwrap_or(0)
 }
 
-/// Values spread as those of a path are, so that not one counter stays in the cache.
+/// The values are spread as round-trip times are, so that the counters don't all stay in the cache.
 fn recording() -> f64 {
     let mut histogram = Histogram::new();
     fastest(|| (0..BATCH).for_each(|n| histogram.record(40_000 + u64::from(n.wrapping_mul(2_654_435_761) % 60_000))))

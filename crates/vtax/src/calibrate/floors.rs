@@ -1,4 +1,4 @@
-//! What this machine calls a difference when there is none: every test against itself.
+//! The noise floor: each test is compared with itself, which shows differences where there are none.
 
 use rand::seq::SliceRandom;
 use serde::Serialize;
@@ -25,13 +25,13 @@ pub(crate) struct SelfComparison {
     pub(crate) rounds: usize,
     /// The mean of all samples, µs or Mb/s.
     pub(crate) mean: f64,
-    /// One of each pair over the other; which of them was measured first was drawn.
+    /// The ratio of the two samples of each pair. Their order was drawn.
     pub(crate) ratio: f64,
     pub(crate) low: f64,
     pub(crate) high: f64,
     /// The largest relative difference inside that interval.
     pub(crate) floor: f64,
-    /// What so many samples of each could show (relative), with 80 % power.
+    /// The smallest relative difference that so many samples could show with 80 % power.
     pub(crate) smallest_shown: Vec<ShownBySamples>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct ShownBySamples {
     pub(crate) difference: Option<f64>,
 }
 
-/// As many as people take.
+/// Usual numbers of samples.
 const SAMPLES: [usize; 4] = [5, 11, 18, 30];
 
 const WARMUP: Span = Span::from_millis(50);
@@ -53,7 +53,7 @@ fn tests() -> [(Transport, Workload); 4] {
     [(Transport::Tcp, rr), (Transport::Udp, rr), (Transport::Tcp, stream(1 << 20)), (Transport::Udp, stream(1472))]
 }
 
-/// The floor of each test; none if no rounds are wanted.
+/// The noise floor of each test. Empty if no rounds are wanted.
 pub(super) fn measure(
     rig: &Rig,
     rounds: u32,
@@ -64,7 +64,6 @@ pub(super) fn measure(
         return Ok(Vec::new());
     }
     let mut pairs: Vec<Vec<Pair>> = vec![Vec::new(); tests().len()];
-    // The order matters less than that it isn't always the same.
     let mut dice = dice();
     for round in 1..=rounds {
         if interrupt.asked() {

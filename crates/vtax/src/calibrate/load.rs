@@ -10,20 +10,20 @@ use vtax_sys::{
 
 use crate::rig::Rig;
 
-/// Reads the account of the machine, and of the programs that are vtax's own.
+/// Reads the CPU times of the machine and of vtax's own programs.
 pub(super) struct LoadMeter {
     machine: MachineMeter,
     programs: Vec<u32>,
 }
 
-/// Both accounts at one moment.
+/// These CPU times at one moment.
 pub(super) struct LoadReading {
     machine: MachineReading,
     own_user: Duration,
 }
 
 impl LoadMeter {
-    /// Of this process and the agents.
+    /// A meter that counts this process and the agents as vtax's own programs.
     pub(super) fn open(rig: &Rig) -> Result<LoadMeter, SysError> {
         let programs = rig.agent_processes().into_iter().chain([std::process::id()]).collect();
         Ok(LoadMeter { machine: MachineMeter::open()?, programs })
@@ -42,7 +42,8 @@ impl LoadMeter {
     }
 }
 
-/// As in reports of runs: what others did in the kernel can't be told from the work of the path that is measured.
+/// Only time in user mode counts as the load of others, as in reports of runs: their time in the kernel can't be told from
+/// the work of the measured path.
 fn shares(available: Duration, times: &MachineTimes, own_user: Duration) -> Disturbance {
     let share = |time: Duration| (!available.is_zero()).then(|| time.as_secs_f64() / available.as_secs_f64());
     // Ticks are coarse: over a short span vtax's own time may come out above that of all programs.

@@ -1,15 +1,15 @@
-//! Two samples one after the other, which of them first being drawn: a machine drifts, and what is always measured
-//! first would have its part of the drift in it.
+//! Takes two samples one after the other, in an order that is drawn. A machine drifts: if one sample were always the
+//! first, the drift would be in the difference.
 
 use rand::{Rng, SeedableRng, seq::SliceRandom};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// A source of orders that no other calibration has.
+/// The random numbers of this calibration.
 pub(super) fn dice() -> Xoshiro256PlusPlus {
     Xoshiro256PlusPlus::seed_from_u64(vtax_sys::clock::now_ns())
 }
 
-/// Takes both samples of a pair, 0 and 1, in a random order; returns them as they are numbered.
+/// Takes samples 0 and 1 of a pair in a random order, and returns sample 0 first.
 pub(super) fn shuffled<T>(
     dice: &mut impl Rng,
     mut take: impl FnMut(usize) -> anyhow::Result<T>,

@@ -1,4 +1,4 @@
-//! Truths that are made, and what our engine says of them.
+//! Known truths: each is made here, measured by our engine, and compared with what arithmetic says.
 
 mod delays;
 mod lengths;
@@ -44,21 +44,21 @@ pub(crate) struct Truth {
     find: fn(&Rig) -> anyhow::Result<Found>,
 }
 
-/// What arithmetic says, what we say, and how far they may be apart.
+/// What arithmetic expects, what vtax measured, and how far they may be apart.
 struct Found {
     unit: &'static str,
     expected: f64,
     measured: f64,
-    /// Of a figure that comes from pairs of samples: where the signed-rank test says that it is.
+    /// The interval of the signed-rank test, if the figure comes from pairs of samples.
     interval: Option<[f64; 2]>,
-    /// The least and the most that is still the truth.
+    /// The smallest and the largest figure that counts as the truth.
     accepted: [f64; 2],
-    /// What other programs had of the machine, where the truth itself knows that better than the meter.
+    /// The share of the machine that other programs took, if the truth knows it better than the meter.
     others: Option<f64>,
     detail: String,
 }
 
-/// A truth and what was said of it.
+/// A truth and what was measured of it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct TruthRecord {
     pub(crate) name: &'static str,
@@ -66,13 +66,13 @@ pub(crate) struct TruthRecord {
     pub(crate) unit: &'static str,
     pub(crate) expected: f64,
     pub(crate) measured: f64,
-    /// With 95 % confidence; of a figure that comes from pairs of samples.
+    /// With 95 % confidence, if the figure comes from pairs of samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) interval: Option<[f64; 2]>,
-    /// The least and the most that is still the truth.
+    /// The smallest and the largest figure that counts as the truth.
     pub(crate) accepted: [f64; 2],
     pub(crate) verdict: TruthVerdict,
-    /// What others took of the machine meanwhile.
+    /// What other programs took of the machine meanwhile.
     pub(crate) load: Disturbance,
     pub(crate) detail: String,
 }
@@ -92,15 +92,20 @@ impl Truth {
 }
 
 impl Found {
-    /// The centre of a figure that was taken in pairs.
+    /// A figure of one sample.
+    fn once(unit: &'static str, expected: f64, measured: f64, accepted: [f64; 2], detail: String) -> Found {
+        Found { unit, expected, measured, interval: None, accepted, others: None, detail }
+    }
+
+    /// The centre of a figure that was measured in pairs of samples.
     fn in_pairs(unit: &'static str, expected: f64, tolerance: f64, pairs: &[f64]) -> anyhow::Result<Found> {
         let Centre { value, low, high } = Centre::of(pairs, Confidence::P95)?;
         let accepted = [expected - tolerance, expected + tolerance];
-        let (interval, others, detail) = (Some([low, high]), None, String::new());
-        Ok(Found { unit, expected, measured: value, interval, accepted, others, detail })
+        let interval = Some([low, high]);
+        Ok(Found { interval, ..Found::once(unit, expected, value, accepted, String::new()) })
     }
 
-    /// The same as a factor of what is expected.
+    /// The centre of a figure that was measured in pairs of samples, as a factor of what is expected.
     fn in_proportion(unit: &'static str, expected: f64, tolerance: f64, factors: &[f64]) -> anyhow::Result<Found> {
         let figures: Vec<f64> = factors.iter().map(|factor| factor * expected).collect();
         Found::in_pairs(unit, expected, tolerance * expected, &figures)
@@ -183,7 +188,7 @@ const MTU: f64 = 1500.0;
 /// IPv4 and UDP headers; IPv4 and TCP headers with the timestamps option.
 const UDP_HEADERS: f64 = 28.0;
 const TCP_HEADERS: f64 = 52.0;
-/// Goodput within this of the truth.
+/// How far the goodput may be from the truth, as a share of it.
 const GOODPUT_TOLERANCE: f64 = 0.01;
 
 fn goodput(rig: &Rig, transport: Transport, (wire, bits): (&str, u64)) -> anyhow::Result<Found> {
@@ -202,15 +207,7 @@ fn goodput(rig: &Rig, transport: Transport, (wire, bits): (&str, u64)) -> anyhow
     let expected = bits as f64 / 1e6 * (MTU - headers) / (MTU + ETHERNET);
     let accepted = [1.0 - GOODPUT_TOLERANCE, 1.0 + GOODPUT_TOLERANCE].map(|factor| factor * expected);
     let detail = format!("{} bytes of payload in {} on the wire", MTU - headers, MTU + ETHERNET);
-    Ok(Found {
-        unit: "Mb/s",
-        expected,
-        measured: figures.goodput_mbps(),
-        interval: None,
-        accepted,
-        others: None,
-        detail,
-    })
+    Ok(Found::once("Mb/s", expected, figures.goodput_mbps(), accepted, detail))
 }
 
 fn rr(options: TestOptions, duration: Span) -> TestSpec {
@@ -238,7 +235,7 @@ fn stall(
     let options = TestOptions { arrivals, responder, ..TestOptions::default() };
     let figures = rig.sample(&rr(options, STALLED), PLAIN)?;
     let detail = format!("{} requests, 2,000 a second, due whether or not the responses came", figures.transactions);
-    Ok(Found { unit: "ms", expected, measured: figure(&figures)?, interval: None, accepted, others: None, detail })
+    Ok(Found::once("ms", expected, figure(&figures)?, accepted, detail))
 }
 
 fn longest(figures: &Figures) -> anyhow::Result<f64> {
@@ -249,24 +246,16 @@ fn p999(figures: &Figures) -> anyhow::Result<f64> {
     Ok(rtt(figures)?.p999 as f64 / 1e6)
 }
 
-/// One in flight: one request of thousands meets the stall, and p99.9 doesn't know.
+/// With one request in flight, only one of thousands meets the stall, and p99.9 doesn't show it.
 fn hidden_stall(rig: &Rig) -> anyhow::Result<Found> {
     let responder = Manners { stall: Some(STALL), ..Manners::default() };
     let figures = rig.sample(&rr(TestOptions { responder, ..TestOptions::default() }, STALLED), PLAIN)?;
     let detail =
         format!("{} requests, one in flight; the longest took {:.1} ms", figures.transactions, longest(&figures)?);
-    Ok(Found {
-        unit: "ms",
-        expected: 0.0,
-        measured: p999(&figures)?,
-        interval: None,
-        accepted: [0.0, 50.0],
-        others: None,
-        detail,
-    })
+    Ok(Found::once("ms", 0.0, p999(&figures)?, [0.0, 50.0], detail))
 }
 
-/// What the shaper has dropped against what our ends miss, over the whole flow: the same number.
+/// The datagrams that the shaper has dropped must be as many as those that our ends miss, over the whole flow.
 fn loss(rig: &Rig) -> anyhow::Result<Found> {
     let bitrate = BitRate::new(50_000_000);
     let workload = Workload::Stream { message: ByteSize(1000), direction: Direction::Forward };
@@ -282,13 +271,5 @@ fn loss(rig: &Rig) -> anyhow::Result<Found> {
         "{} sent, {} arrived, {} found no room in the socket; the shaper says it dropped {dropped}",
         sent.whole_flow, received.whole_flow, received.socket_drops
     );
-    Ok(Found {
-        unit: "datagrams",
-        expected: dropped,
-        measured,
-        interval: None,
-        accepted: [dropped, dropped],
-        others: None,
-        detail,
-    })
+    Ok(Found::once("datagrams", dropped, measured, [dropped, dropped], detail))
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Parser, ValueEnum};
 use vtax_model::{
     cell::Instrument,
     endpoint::Pins,
@@ -149,6 +149,13 @@ pub(crate) struct RunArgs {
     output: OutputOptions,
 }
 
+/// A command line of `vtax run` alone.
+#[derive(Parser)]
+struct RunLine {
+    #[command(flatten)]
+    args: RunArgs,
+}
+
 /// What the number of rounds is chosen for. How noisy rounds are and how long they take is known from the last run
 /// of the same study on this machine, else from the first rounds.
 #[derive(Debug, Clone, Copy, Default, Args)]
@@ -252,8 +259,6 @@ pub(crate) struct Precision {
 }
 
 impl Precision {
-    const NONE: Precision = Precision { confidence: None, width: None, min: 3, max: 30 };
-
     /// The rule, if one is asked for.
     pub(crate) fn rule(&self) -> Result<Option<StoppingRule>, Stop> {
         let precision = self.confidence.zip(self.width);
@@ -263,36 +268,6 @@ impl Precision {
 }
 
 impl RunArgs {
-    /// A built-in study with nothing changed.
-    fn of_study(study: &str, output: OutputOptions) -> RunArgs {
-        RunArgs {
-            study: Some(study.to_owned()),
-            resume: None,
-            quick: false,
-            samples: None,
-            aim: Aim::default(),
-            duration: None,
-            warmup: None,
-            both: false,
-            baseline: None,
-            methods: Vec::new(),
-            guests: None,
-            guest: None,
-            cable: Vec::new(),
-            mtu: Vec::new(),
-            endpoints: None,
-            instrument: None,
-            held: HeldOptions::default(),
-            pinned: Pinned::default(),
-            boot: Guests::default(),
-            size: None,
-            dir: PathBuf::from("/var/tmp"),
-            seed: None,
-            precision: Precision::NONE,
-            output,
-        }
-    }
-
     fn changes(&self) -> Result<study::Changes, Stop> {
         let endpoints = self.endpoints.as_deref().map(study::read_endpoints).transpose()?;
         Ok(study::Changes {
@@ -326,7 +301,8 @@ pub(crate) fn run(args: RunArgs, places: &Locations, site: &RunSite) -> Result<E
 
 /// Runs a built-in study with nothing changed.
 pub(crate) fn run_study(study: &str, output: OutputOptions, places: &Locations, site: &RunSite) -> Result<Exit, Stop> {
-    carry_out(&RunArgs::of_study(study, output), false, places, site)
+    let RunLine { args } = RunLine::parse_from(["run", study]);
+    carry_out(&RunArgs { output, ..args }, false, places, site)
 }
 
 fn carry_out(args: &RunArgs, server_cables: bool, places: &Locations, site: &RunSite) -> Result<Exit, Stop> {

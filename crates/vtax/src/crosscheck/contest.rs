@@ -29,7 +29,7 @@ const TCP_MESSAGES: [u64; 4] = [1500, 16 << 10, 128 << 10, 1 << 20];
 const UDP_MESSAGES: [u64; 2] = [64, 1472];
 /// iperf3 leaves out whole seconds at the start; congestion control needs that long to find its rate.
 const STREAM_WARMUP: Span = Span::from_millis(1000);
-/// What sockperf leaves out at the start of its own.
+/// What sockperf leaves out at the start.
 const RR_WARMUP: Span = Span::from_millis(400);
 /// A turn shorter than this is told to the other tools as a number of transactions or bytes.
 const SHORT: Duration = Duration::from_secs(1);
@@ -38,13 +38,13 @@ const SHORT: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Length {
     Seconds(u64),
-    /// Transactions of RR, bytes of a stream: what about the contest's time takes.
+    /// So many transactions or bytes that they take about the time of the contest.
     Count(u64),
 }
 
 impl Contest {
-    /// All of them; `streams` is the number of flows of the last. Short ones have no warm-up: no tool that
-    /// counts transactions or bytes leaves out less than a whole second of them.
+    /// All contests. `streams` is the number of flows of the last one. Short contests have no warm-up: a tool that counts
+    /// transactions or bytes can't leave out less than a whole second.
     pub(crate) fn all(duration: Span, streams: u32) -> Vec<Contest> {
         let warmup = |usual| if duration.0 < SHORT { Span::from_millis(0) } else { usual };
         let rr = |transport| {
@@ -88,12 +88,12 @@ impl Contest {
         matches!(self.workload, Workload::Rr { .. })
     }
 
-    /// Whole seconds, for those tools that take nothing else; at least one.
+    /// The time in whole seconds, at least one, for tools that take nothing else.
     pub(crate) fn seconds(&self) -> u64 {
         self.duration.0.as_secs().max(1)
     }
 
-    /// Whether tools that take whole seconds only can't have it.
+    /// Whether the contest is too short for tools that take only whole seconds.
     pub(crate) fn is_short(&self) -> bool {
         self.duration.0 < SHORT
     }

@@ -4,7 +4,7 @@ use serde::Serialize;
 use vtax_model::options::{CongestionControl, Idle};
 use vtax_sys::idle::{self, IdleHold};
 
-/// What is held still, as it was asked for.
+/// What the user wants to be the same for all tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct Held {
     /// Whether CPUs may sleep.
@@ -14,7 +14,7 @@ pub(crate) struct Held {
     pub(crate) congestion: Option<CongestionControl>,
 }
 
-/// Keeps CPUs from sleeping if that is asked for, for as long as the first lives; or tells why it may not.
+/// Keeps CPUs from sleeping for as long as the returned value lives, if the user asks for it; or tells why vtax may not.
 pub(super) fn hold(idle: Idle) -> (Option<IdleHold>, Option<String>) {
     match (idle == Idle::Poll).then(idle::hold).transpose() {
         Ok(hold) => (hold, None),

@@ -48,7 +48,7 @@ fn heading(crosscheck: &Crosscheck) -> String {
     text + "\n"
 }
 
-/// What was held still for all of them.
+/// What was the same for all tools.
 fn held(crosscheck: &Crosscheck) -> String {
     let idle = match (&crosscheck.idle_not_held, crosscheck.held.idle) {
         (Some(why), _) => format!("IDLE NOT HELD OFF: {why}"),
@@ -101,7 +101,7 @@ fn ratio(ratio: Ratio) -> String {
     format!("{:.3} [{:.3}, {:.3}]", ratio.ratio, ratio.low, ratio.high)
 }
 
-/// The number of its difference among the notes.
+/// The number of the note that tells the tool's difference.
 fn note(other: &Other, notes: &mut Vec<String>) -> usize {
     let text = format!("{}: {}", other.tool, other.difference);
     match notes.iter().position(|note| *note == text) {

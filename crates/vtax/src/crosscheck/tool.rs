@@ -10,13 +10,13 @@ use super::{
 /// A measuring tool that may be installed. All of it is data and pure functions.
 pub(crate) struct Tool {
     pub(crate) name: &'static str,
-    /// What must be in the PATH, the one that tells its version first.
+    /// The programs that must be in the PATH. The first one tells the version.
     pub(crate) programs: &'static [&'static str],
-    /// The argument that makes it tell.
+    /// The argument that makes it tell the version.
     pub(crate) version: &'static str,
     /// Whether it has this test.
     pub(crate) has: fn(&Contest) -> bool,
-    /// Why it can't measure for less than a second; none if it can be told a number instead.
+    /// Why it can't measure for less than a second. None if it can be told a number of transactions or bytes.
     pub(crate) whole_seconds: fn(&Contest) -> Option<&'static str>,
     /// How its server is started, and how long it lives.
     pub(crate) server: fn(&Contest, Ipv4Addr) -> ToolCommand,
@@ -45,7 +45,7 @@ pub(crate) const TOOLS: [&Tool; 5] =
     [&tools::iperf3::TOOL, &tools::sockperf::TOOL, &tools::qperf::TOOL, &tools::netperf::TOOL, &tools::neper::TOOL];
 
 impl Tool {
-    /// Why it is left out of a contest that it has.
+    /// Why it can't take part in this contest although it has the test.
     pub(crate) fn left_out(&self, contest: &Contest) -> Option<&'static str> {
         if contest.is_short() && (self.has)(contest) { (self.whole_seconds)(contest) } else { None }
     }
@@ -60,7 +60,7 @@ impl Tool {
         self.programs.iter().copied().filter(|program| find(program).is_none()).collect()
     }
 
-    /// The first line in which it names itself and a number.
+    /// The first line of its answer that has a number.
     pub(crate) fn version(&self) -> Option<String> {
         let output = Command::new(self.programs[0]).arg(self.version).output().ok()?;
         let text = [output.stdout, output.stderr].concat();
@@ -80,7 +80,7 @@ pub(crate) fn call(words: &[&str]) -> ToolCommand {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// The number behind the first `key`, which must be followed by it directly.
+/// The number directly behind the first `key`.
 pub(crate) fn number_after(text: &str, key: &str) -> Result<f64, String> {
     let rest = text.split_once(key).ok_or_else(|| format!("no `{key}` in what it said"))?.1.trim_start();
     let end = rest.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(rest.len());

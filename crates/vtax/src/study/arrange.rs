@@ -50,9 +50,9 @@ impl LabEnd {
 
 /// The lab for `rows` of `study`, under `name`.
 ///
-/// Each method has a wire of its own between the two hosts, so that all stand side by side for
-/// the whole run and none has to be rebuilt between samples: a bridge and a macvlan could not
-/// share one anyway. For the same reason each row of several pairs has a switch of its own.
+/// Each method has a wire of its own between the two hosts. So all methods are there for the whole run, and nothing has
+/// to be rebuilt between samples; a bridge and a macvlan couldn't share a wire anyway. For the same reason each row of
+/// several pairs has a switch of its own.
 pub(crate) fn arrange(study: &Study, name: Name, rows: &[Row]) -> Arrangement {
     let mut builder = Builder::new(study, name);
     let cabling = cabling(study, rows).of;
@@ -76,7 +76,7 @@ pub(crate) fn arrange(study: &Study, name: Name, rows: &[Row]) -> Arrangement {
 struct Builder<'a> {
     arrangement: Arrangement,
     defaults: &'a GuestDefaults,
-    /// That of the row whose turn it is, with its place among the study's.
+    /// The cable of the current row, and its index in `study.cables`.
     cable: Option<(usize, Cable)>,
 }
 
@@ -98,7 +98,7 @@ impl Builder<'_> {
         Ends { initiator, responder }
     }
 
-    /// As for zones: guests of each row have a wire of their own.
+    /// The guests of each row have a wire of their own, as zones have.
     fn guests(&mut self, row: Row, nic: Attach, both: bool) -> Ends {
         let [sut, peer] = self.two_hosts();
         let kind = short_name(row);
@@ -129,8 +129,8 @@ impl Builder<'_> {
         Ends { initiator: end(&sut, from), responder: end(far, to) }
     }
 
-    /// So many clients, whose rows they share, and as many of what the row stands for, all on one host
-    /// with one wire to the switch between them.
+    /// As many domains of the row as there are pairs, on one host with one wire to a switch, and as many clients behind
+    /// that switch. All rows share the clients.
     fn behind_switch(&mut self, row: Row, nic: Option<Attach>, pairs: u32) -> Vec<Ends> {
         let kind = short_name(row);
         let (sut, switch) = (self.host("sut", false), self.host(&format!("{kind}-switch"), true));
@@ -175,8 +175,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Traffic between two zones of one host: inside the host if both share its stack, else out
-    /// to a switch and back.
+    /// Two zones of one host. Their traffic stays inside the host if both share its stack; else it goes out to a switch
+    /// and back.
     fn one_host(&mut self, from: IpType, to: IpType) -> Ends {
         let (sut, switch) = (self.host("sut", false), self.host("switch", true));
         let initiator = self.instance(from, "from", &sut, &switch);
@@ -208,7 +208,7 @@ impl Builder<'_> {
         name
     }
 
-    /// The row's cable if it has one; rows that share one are on one wire.
+    /// The wire of the current row: its cable if it has one. Rows that share a cable are on one wire.
     fn wire(&mut self, wire: &str, from: &Name, to: &Name) -> Name {
         match self.cable.clone() {
             Some((nth, cable)) => self.made_wire(&format!("cable-{nth}"), from, to, Some(cable)),
@@ -237,7 +237,7 @@ impl Builder<'_> {
     }
 }
 
-/// A row's name in those of its domains and wires: of a kind of NIC without that of its method.
+/// The name of a row in the names of its domains and wires. The name of a kind of NIC is without its method.
 fn short_name(row: Row) -> String {
     row.flavour().map_or_else(|| row.to_string(), |flavour| flavour.to_string())
 }

@@ -13,11 +13,11 @@ use vtax_model::{
     study::{Row, Study},
 };
 
-/// The cables of a study's rows, by their places among the study's.
+/// The cables of a study's rows, by their index in `study.cables`.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Cabling {
     pub(super) of: BTreeMap<Row, usize>,
-    /// Rows that there is none for.
+    /// Rows for which there is no cable.
     pub(super) lacking: Vec<UnavailableRow>,
 }
 
@@ -29,7 +29,7 @@ pub(super) fn cabling(study: &Study, rows: &[Row]) -> Cabling {
         match (shared.copied(), row) {
             _ if count == 0 => cabling.lacking.extend(without(*row)),
             (Some(shared), _) => drop(cabling.of.insert(*row, shared)),
-            // They are compared on one path.
+            // Engines are compared on one path.
             (None, Row::Engine(_)) => drop(cabling.of.insert(*row, 0)),
             (None, _) if next < count => {
                 cabling.of.insert(*row, next);
@@ -43,7 +43,7 @@ pub(super) fn cabling(study: &Study, rows: &[Row]) -> Cabling {
 
 const NATIVE: Row = Row::Method(IoMethod::Native);
 
-/// Clients behind a switch are a row's own, and so is its cable then.
+/// A row with several pairs has clients behind a switch of its own, so it needs a cable of its own too.
 fn shares(study: &Study, row: Row) -> bool {
     row.method() == Some(IoMethod::SrIov) && study.pairs == 1
 }
@@ -61,7 +61,7 @@ fn too_few(count: usize) -> Unsupported {
     }
 }
 
-/// Rows that are of guests only, where zones are wanted.
+/// Why a row that is for guests only can't run where zones are wanted.
 pub(super) fn of_guests_only(study: &Study, row: Row) -> Option<Unsupported> {
     let method = row.method().filter(|_| study.domains == DomainKind::Zone)?;
     (!method.domains().contains(&DomainKind::Zone) && method != IoMethod::Native).then(|| Unsupported {

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::exit::{Blamed, Stop};
 
-/// The plan of a run; between which ends and on which CPUs is not known yet.
+/// The plan of a run. Its ends and their CPUs aren't known yet.
 pub(super) fn header(wanted: ChangedStudy, unavailable: Vec<UnavailableRow>) -> Result<RunHeader, Stop> {
     if let Some(row) = unavailable.iter().find(|row| row.method == wanted.study.baseline) {
         let others = available(&wanted.study, &unavailable);
@@ -97,8 +97,7 @@ fn needed(row: Row) -> Vec<IoMethod> {
     }
 }
 
-/// The rows of a study that none of its endpoints stands for. One that has some, but not at every
-/// MTU, is a mistake rather than a lack.
+/// The rows of a study that have no endpoints. A row that has endpoints only at some MTUs is an error.
 pub(super) fn without_endpoints(study: &Study) -> Result<Vec<UnavailableRow>, NoPairs> {
     let mut lacking = Vec::new();
     for row in &study.rows {
@@ -119,7 +118,7 @@ fn lacks(row: Row) -> UnavailableRow {
     UnavailableRow { method: row, unsupported: Unsupported { why, remedy } }
 }
 
-/// Of the cells of a row.
+/// The MTUs of the cells of a row.
 pub(super) fn mtus_of(study: &Study, row: Row) -> Vec<Mtu> {
     let mtus: BTreeSet<Mtu> = study.cells.iter().filter(|cell| cell.row == row).map(|cell| cell.mtu).collect();
     mtus.into_iter().collect()

@@ -1,8 +1,8 @@
-//! What a plan can show and how long it takes, told before its first sample; and how many rounds do what was
-//! asked for by `--show` and `--budget`.
+//! Tells before the first sample what a plan can show and how long it takes, and chooses the number of rounds for
+//! `--show` and `--budget`.
 //!
-//! The noise of a round and its time come from the last run of the study on this machine. If there is none, the
-//! first rounds of the run itself tell: they are a pilot, whose samples count.
+//! The noise of a round and its time come from the last run of the study on this machine. If there was no such run, the
+//! first rounds of the run itself are a pilot that tells them. The samples of a pilot count.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub(super) struct PlanForecast {
 }
 
 impl PlanForecast {
-    /// From the last run that is like it.
+    /// What the last run that is like this one tells.
     pub(super) fn of(header: &RunHeader, store: &RunStore) -> Result<PlanForecast, StoreError> {
         let RunStore::Here(store) = store else { return Ok(PlanForecast { known: None }) };
         let earlier = store.complete_plans(header.study.id.as_str())?;
@@ -40,7 +40,7 @@ impl PlanForecast {
         Ok(PlanForecast { known: None })
     }
 
-    /// Chooses the number of rounds if one is to be chosen: that of a pilot, if nothing is known.
+    /// Chooses the number of rounds if vtax is to choose it. If nothing is known, it is the number of a pilot's rounds.
     pub(super) fn settle(&self, header: &mut RunHeader) -> Result<(), Stop> {
         match (header.unsettled, &self.known) {
             (None, _) => Ok(()),
@@ -57,7 +57,7 @@ impl PlanForecast {
         }
     }
 
-    /// Whether the first rounds are to tell what the plan can show.
+    /// Whether the first rounds are a pilot.
     pub(super) fn needs_pilot(&self, header: &RunHeader) -> bool {
         let rounds = header.rounds_of(header.study.answering());
         let shows = header.least_rounds().is_some_and(|least| rounds >= least);
@@ -65,7 +65,7 @@ impl PlanForecast {
         header.unsettled.is_some() || tells
     }
 
-    /// The lines that say it. A plan that ends by its stopping rule says so in the report.
+    /// The forecast in lines. There is none for a plan that ends by its stopping rule, which the report tells.
     pub(super) fn lines(&self, header: &RunHeader) -> Vec<String> {
         if header.stopping.is_some() {
             return Vec::new();
@@ -91,7 +91,7 @@ impl PlanForecast {
     }
 }
 
-/// That `--quick` measures one of the two instruments only.
+/// The note that `--quick` measures only one of the two instruments.
 fn left_out(header: &RunHeader) -> Option<String> {
     let of_path = |cell: &Cell| cell.instrument == Instrument::Path;
     (header.quick && header.study.path.is_some() && !header.study.cells.iter().any(of_path)).then(|| {
@@ -99,7 +99,7 @@ fn left_out(header: &RunHeader) -> Option<String> {
     })
 }
 
-/// That a plan can show nothing, and what would.
+/// The warning that a plan has too few rounds to show anything.
 fn too_few(header: &RunHeader) -> Option<String> {
     let (rounds, least) = (header.rounds_of(header.study.answering()), header.least_rounds()?);
     let need = match header.family(header.study.answering()) {
@@ -111,15 +111,15 @@ fn too_few(header: &RunHeader) -> Option<String> {
     })
 }
 
-/// What came of a pilot.
+/// What a pilot has told.
 pub(super) struct Piloted {
-    /// What is to be said while the run goes on.
+    /// A line to print while the run goes on.
     pub(super) line: Option<String>,
-    /// Why no number of rounds does what was asked for.
+    /// Why no number of rounds reaches what the user asked for.
     pub(super) shortfall: Option<String>,
 }
 
-/// Says what the first rounds tell, and chooses the number of rounds if one is to be chosen.
+/// Reads what the first rounds tell, and chooses the number of rounds if vtax is to choose it.
 pub(super) fn settle_by_pilot(run: &mut Run) -> Piloted {
     let goal = run.header.unsettled.take();
     match (Experience::of(run, clock::seconds), goal) {
@@ -140,7 +140,7 @@ pub(super) fn settle_by_pilot(run: &mut Run) -> Piloted {
     }
 }
 
-/// At least the rounds that were taken already.
+/// Chooses the number of rounds for a goal, at least the rounds that were taken already.
 fn reach(run: &mut Run, known: &Experience, goal: Goal) -> Piloted {
     match known.rounds_for(&run.header, goal) {
         Ok(rounds) => {
@@ -167,7 +167,7 @@ fn after_pilot(header: &RunHeader, known: &Experience) -> String {
     format!("after {PILOT} rounds: {}{} in all{shows}", rounds(header), about(forecast.seconds))
 }
 
-/// `50 rounds`; of both instruments, if both are measured.
+/// `50 rounds`, or the rounds of both instruments if both are measured.
 fn rounds(header: &RunHeader) -> String {
     let has = |instrument| header.study.cells.iter().any(|cell| cell.instrument == instrument);
     let [path, system] = Instrument::ALL.map(|instrument| counted(header.rounds_of(instrument)));
@@ -188,7 +188,7 @@ fn about(seconds: Option<f64>) -> String {
     time.map(|time| format!(", about {}", minutes(time))).unwrap_or_default()
 }
 
-/// Nothing if nothing is compared, or in too few rounds.
+/// What the plan can show. None if nothing is compared, or in too few rounds.
 fn told(header: &RunHeader, shown: &[Resolution]) -> Option<String> {
     if too_few(header).is_some() {
         return None;

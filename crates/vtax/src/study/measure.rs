@@ -23,13 +23,13 @@ pub(crate) struct MeasureRequest {
     /// Responders, and initiators if any are named.
     pub(crate) endpoints: Vec<Endpoint>,
     pub(crate) tests: Vec<Test>,
-    /// The first of them is the baseline, or `blocking` if it is among them.
+    /// The baseline is `blocking` if it is one of them, else the first.
     pub(crate) engines: Vec<Engine>,
     pub(crate) streams: Vec<u32>,
     pub(crate) sizes: GivenSizes,
-    /// Swept by rr; none is a test without pauses.
+    /// The pauses that rr goes through. `None` is a test without pauses.
     pub(crate) gaps: Vec<Option<Span>>,
-    /// But for the engine and the gap.
+    /// The options without the engine and the gap.
     pub(crate) options: TestOptions,
     pub(crate) plan: GivenPlan,
     pub(crate) seed: Option<u64>,
@@ -43,17 +43,17 @@ pub(crate) struct Test {
     pub(crate) kind: TestKind,
 }
 
-/// Sizes as far as they are given.
+/// The sizes that the user has given.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct GivenSizes {
     pub(crate) request: Option<ByteSize>,
     pub(crate) response: Option<ByteSize>,
     pub(crate) message: Option<ByteSize>,
-    /// In place of the three.
+    /// The sizes to go through, in place of the three.
     pub(crate) swept: Vec<ByteSize>,
 }
 
-/// The sampling plan, as far as it is given.
+/// The sampling plan that the user has given.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct GivenPlan {
     pub(crate) samples: Option<u32>,
@@ -80,7 +80,7 @@ const DATAGRAM_MOST: u64 = 65_507;
 const SAMPLES_LEAST: u32 = 5;
 
 impl MeasureRequest {
-    /// Of a path of which nothing is known yet.
+    /// Stands for the MTU of a path that isn't known yet.
     pub(crate) const ANY_MTU: Mtu = Mtu::MAX;
 
     /// Whether this can be run anywhere.
@@ -148,7 +148,7 @@ impl MeasureRequest {
         format!("{}, {} to {}", tests.join(", "), ends(End::Initiator), ends(End::Responder))
     }
 
-    /// Every size and gap is some test's.
+    /// Refuses a size or gap that no test has.
     fn check_use(&self) -> anyhow::Result<()> {
         let any = |is: fn(TestKind) -> bool| self.tests.iter().any(|test| is(test.kind));
         let pairs = any(|kind| matches!(kind, TestKind::Rr | TestKind::Crr));
@@ -235,7 +235,7 @@ impl MeasureRequest {
         TestSizes { request, response, message, file: message }.workload(test.kind)
     }
 
-    /// The largest datagram of the path, of which as many as asked for go with one call.
+    /// The largest datagram of the path. One call must be able to send as many of them as `--gso` says.
     fn datagram(&self, way: KnownPath) -> ByteSize {
         let segments = self.options.gso.map_or(1, Segments::get);
         room_of(way.mtu, way.ipv6).udp_payload().min(ByteSize(DATAGRAM_MOST / u64::from(segments)))
@@ -294,8 +294,8 @@ fn option_flag(error: &OptionError) -> &'static str {
     }
 }
 
-/// The rounds with which so many comparisons can each be shown at 5 %: the exact signed-rank p is
-/// at least 2/2^n, times their number (Holm).
+/// The number of rounds after which each of so many comparisons can be significant at 5 %: the exact signed-rank p is at
+/// least 2/2^n, and Holm's correction multiplies it by the number of comparisons.
 fn rounds_for(comparisons: usize) -> u32 {
     let needed = (1..).find(|rounds| 2.0 * comparisons as f64 / 2f64.powi(*rounds) < 0.05);
     needed.map_or(SAMPLES_LEAST, |rounds| SAMPLES_LEAST.max(rounds as u32))

@@ -27,27 +27,27 @@ pub(crate) struct Changes {
     pub(crate) duration: Option<Span>,
     pub(crate) warmup: Option<Warmup>,
     pub(crate) both: bool,
-    /// The row that the others are held against, in place of the study's.
+    /// The row that the others are compared with, in place of the study's baseline.
     pub(crate) baseline: Option<Row>,
-    /// Pairs of each row, in place of what the study says.
+    /// The number of pairs of each row, in place of the study's.
     pub(crate) guests: Option<u32>,
-    /// Rows; a method is all kinds of it.
+    /// Only these rows. A method stands for all its kinds.
     pub(crate) methods: Vec<Row>,
     pub(crate) mtus: Vec<Mtu>,
-    /// Where to measure, in place of what the study says.
+    /// The endpoints to measure on, in place of the study's.
     pub(crate) endpoints: Vec<Endpoint>,
-    /// Cables between NICs, in place of wires that are made.
+    /// Cables between NICs, in place of veth pairs.
     pub(crate) cables: Vec<Cable>,
-    /// What methods attach that can attach guests and zones.
+    /// Whether methods attach guests or zones, if they can attach both.
     pub(crate) domains: Option<DomainKind>,
     pub(crate) size: Option<ByteSize>,
     pub(crate) seed: Option<u64>,
     pub(crate) stopping: Option<StoppingRule>,
-    /// What the number of rounds is chosen for.
+    /// The goal for which the number of rounds is chosen.
     pub(crate) goal: Option<Goal>,
     /// Only the cells of this instrument.
     pub(crate) instrument: Option<Instrument>,
-    /// What CPUs do while they have nothing to do, in place of what each instrument has them do.
+    /// What idle CPUs do, in place of what each instrument has them do.
     pub(crate) idle: Option<Idle>,
     /// TCP's congestion control, in place of what each instrument uses.
     pub(crate) congestion: Option<Congestion>,
@@ -141,7 +141,7 @@ impl Changes {
         Ok(())
     }
 
-    /// Each row takes a cable, so rows that the study only adds are left out unless they are asked for.
+    /// Each row takes a cable, so the extra rows of a study are left out unless the user names them.
     fn cable(&self, study: &mut Study) -> anyhow::Result<()> {
         if self.cables.is_empty() {
             return Ok(());
@@ -209,7 +209,7 @@ impl Changes {
         }
     }
 
-    /// What was asked for changes the plan of the instrument that answers the study.
+    /// The options change the plan of the instrument that answers the study.
     fn plans(&self, study: &Study) -> anyhow::Result<(SamplingPlan, Option<SamplingPlan>)> {
         let system = if self.quick { study.quick } else { study.plan };
         let path = study.plan_of(Instrument::Path, self.quick);
@@ -238,7 +238,7 @@ fn listed(rows: &[Row]) -> String {
     rows.iter().map(Row::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Fewer on a small machine, more on a large one.
+/// Changes the number of pairs, so that a study fits a small or a large machine.
 fn keep_guests(study: &mut Study, guests: u32) -> anyhow::Result<()> {
     if study.pairs < 2 || !study.endpoints.is_empty() {
         bail!("--guests: the rows of `{}` have no number of guests that could be changed; leave it out", study.id);
@@ -250,7 +250,7 @@ fn keep_guests(study: &mut Study, guests: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Every endpoint is one of the study's rows'.
+/// Takes these endpoints. Each must belong to a row of the study.
 fn stand_on(study: &mut Study, endpoints: &[Endpoint]) -> anyhow::Result<()> {
     let rows = endpoints.iter().filter_map(|endpoint| endpoint.method);
     if let Some(row) = { rows }.find(|row| !study.rows.contains(row)) {

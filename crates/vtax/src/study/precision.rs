@@ -1,4 +1,4 @@
-//! What is said of a run that ended before its means were known as well as was asked for.
+//! Tells when a run ended before its means were as precise as `--confidence` and `--width` ask.
 
 use vtax_model::{
     run::{Run, RunState, stopping_outcome},
@@ -7,11 +7,11 @@ use vtax_model::{
 
 use super::runner::label;
 
-/// Cells that are named; the others are counted.
+/// How many cells are named. The others are only counted.
 const NAMED: usize = 4;
 
-/// That `--confidence` and `--width` were not reached, in which cells, and what was reached there. Nothing of a
-/// run that can go on as it is.
+/// The warning that `--confidence` and `--width` were not reached, with the cells and what was reached there. None for a
+/// run that can go on.
 pub(super) fn imprecise(run: &Run) -> Option<String> {
     let rule = run.header.stopping.as_ref().filter(|_| run.state == RunState::Complete)?;
     let outcome = stopping_outcome(run);

@@ -1,7 +1,6 @@
 //! What the user sees while a run goes on: a bar on a terminal, plain lines elsewhere.
 //!
-//! Nothing is drawn while a sample is taken: the terminal, and the process that draws, would
-//! take CPU time from what is being measured.
+//! Nothing is drawn while a sample is taken: drawing would take CPU time from the measurement.
 
 use std::{
     io::IsTerminal,
@@ -33,14 +32,14 @@ impl<'a> RunProgress<'a> {
         RunProgress { bar, interrupt, begun: Instant::now(), last_line: None, total, done: 0, line: String::new() }
     }
 
-    /// Removes the bar, so that the tables stand alone.
+    /// Removes the bar before the tables are printed.
     pub(crate) fn clear(self) {
         if let Some(bar) = self.bar {
             bar.finish_and_clear();
         }
     }
 
-    /// So many samples more than were known of.
+    /// Adds samples to those that are left.
     pub(crate) fn grow(&mut self, samples: usize) {
         self.total += samples;
         if let Some(bar) = &self.bar {
@@ -48,7 +47,7 @@ impl<'a> RunProgress<'a> {
         }
     }
 
-    /// Samples that it was told of and that were not taken yet.
+    /// The number of samples that were not taken yet.
     pub(crate) fn left_over(&self) -> usize {
         self.total.saturating_sub(self.done)
     }
@@ -61,7 +60,7 @@ impl<'a> RunProgress<'a> {
         }
     }
 
-    /// By the pace so far; nothing is known before the first sample is done.
+    /// The time that is left, by the pace so far. None before the first sample is done.
     fn left(&self) -> Option<Duration> {
         let each = self.begun.elapsed().checked_div(u32::try_from(self.done).ok()?)?;
         each.checked_mul(u32::try_from(self.total.saturating_sub(self.done)).ok()?)

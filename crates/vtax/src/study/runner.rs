@@ -1,7 +1,7 @@
-//! The rounds of a run: which sample next, what to do when one fails, when to stop.
+//! The rounds of a run: which sample is next, what to do when a sample fails, when to stop.
 //!
-//! Knows neither labs nor agents nor databases: samples come from a [`Sampler`] and go to a
-//! [`Sink`], so that killed runs, failing cells and stopping rules are tested without any.
+//! This file knows no labs, agents or databases. Samples come from a [`Sampler`] and go to a [`Sink`], so that killed
+//! runs, failing cells and stopping rules can be tested without a lab.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,7 @@ pub(crate) trait Sampler {
 /// No row has a sample, because one of them failed.
 #[derive(Debug)]
 pub(crate) struct BrokenTurns {
-    /// Which.
+    /// The index of the row that failed.
     pub(crate) index: usize,
     pub(crate) error: SampleError,
 }
@@ -41,25 +41,25 @@ pub(crate) enum SampleError {
     #[error("{error}")]
     Cell {
         error: String,
-        /// What the ends had until then.
+        /// What the ends had measured until then.
         partial: Option<Box<PartialRecord>>,
     },
     /// Nothing more can be measured: an agent died, the lab is gone.
     #[error("{error}")]
     Run {
         error: anyhow::Error,
-        /// What the ends that live had until then.
+        /// What the ends that still live had measured until then.
         partial: Option<Box<PartialRecord>>,
     },
 }
 
 impl SampleError {
-    /// A failure of the cell of which nothing is left.
+    /// A failure of one cell. Nothing was measured.
     pub(crate) fn cell(error: impl Into<String>) -> SampleError {
         SampleError::Cell { error: error.into(), partial: None }
     }
 
-    /// The end of the run, outside of any sample.
+    /// An error that ends the run. Nothing was measured.
     pub(crate) fn run(error: impl Into<anyhow::Error>) -> SampleError {
         SampleError::Run { error: error.into(), partial: None }
     }
@@ -72,11 +72,11 @@ pub(crate) trait Sink {
     fn failure(&mut self, failure: &Failure) -> anyhow::Result<()>;
 }
 
-/// What is told to the user while a run goes on.
+/// Tells the user how a run goes on.
 pub(crate) trait Watcher {
     /// Before a sample.
     fn begin(&mut self, round: u32, cell: &str);
-    /// After it, or after so many that were taken together.
+    /// After a sample, or after so many that were taken together.
     fn end(&mut self, samples: usize);
     /// A sample failed.
     fn failed(&mut self, cell: &str, error: &str);
@@ -110,14 +110,14 @@ pub(crate) fn run_rounds(
     }
 }
 
-/// The samples of `header`'s plan that `run` lacks, at most.
+/// The number of samples of the plan that the run lacks.
 pub(crate) fn samples_left(run: &Run) -> usize {
     let done = taken(run);
     let left = |round| run.header.turns(round).iter().filter(|turn| !done.contains(&(round, **turn))).count();
     (1..=run.header.rounds()).map(left).sum()
 }
 
-/// What failed is tried again when a run is resumed.
+/// The samples that the run has. A sample that failed is tried again when the run is resumed.
 fn taken(run: &Run) -> BTreeSet<(u32, Turn)> {
     run.samples.iter().map(|s| (s.round, Turn { cell: s.cell, arm: s.arm })).collect()
 }
@@ -158,7 +158,7 @@ impl<'a> Rounds<'a> {
         Ok(if self.watcher.stop_asked() { RunState::Stopped } else { RunState::Complete })
     }
 
-    /// The samples of a round: those that take turns together, all others one by one.
+    /// The samples of a round in groups: rows that take turns are one group, every other sample is a group of its own.
     fn groups(&self, round: u32) -> Vec<Vec<Turn>> {
         let header = &self.run.header;
         let block = |turn: &Turn| header.study.cells[turn.cell].block();
@@ -233,7 +233,7 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Keeps why a sample could not be taken; an error that is the end of the run is returned.
+    /// Keeps why a sample could not be taken. Returns an error that ends the run.
     fn broke(&mut self, round: u32, turn: Turn, error: SampleError) -> anyhow::Result<()> {
         match error {
             SampleError::Cell { error, partial } => {
@@ -281,7 +281,7 @@ impl<'a> Rounds<'a> {
         Ok(())
     }
 
-    /// An earlier failure of the sample, as the sink does.
+    /// Forgets an earlier failure of the sample, as the sink does.
     fn forget(&mut self, round: u32, turn: Turn) {
         self.run.failures.retain(|f| (f.round, Turn { cell: f.cell, arm: f.arm }) != (round, turn));
     }
@@ -290,7 +290,8 @@ impl<'a> Rounds<'a> {
         self.failures.get(&cell).is_some_and(|count| *count >= GIVE_UP)
     }
 
-    /// Whether netperf's rule is met for every cell that has samples, of the instrument that answers the study.
+    /// Whether netperf's stopping rule is met for every cell that has samples and belongs to the instrument that answers
+    /// the study.
     fn precise_enough(&self, round: u32) -> bool {
         let Some(rule) = &self.run.header.stopping else { return false };
         if (round as usize) < rule.min() {
@@ -318,7 +319,7 @@ pub(super) fn label(cell: &Cell) -> String {
     format!("{} {}{size}{gap} MTU {}", cell.row, test_label(cell), cell.mtu)
 }
 
-/// The same of the cells of a block.
+/// A block as progress calls it.
 fn block_label(cell: &Cell) -> String {
     format!("{} MTU {}", test_label(cell), cell.mtu)
 }

@@ -45,7 +45,7 @@ pub(crate) enum RunSource {
     /// What is missing of an old one.
     Resumed {
         id: String,
-        /// So many in all, more than it was begun with.
+        /// The number of rounds in all, if the run gets more than it was begun with.
         rounds: Option<u32>,
     },
 }
@@ -54,7 +54,7 @@ pub(crate) enum RunSource {
 pub(crate) struct Conditions {
     /// The disk folder of file tests, and where Unix sockets are made.
     pub(crate) directory: PathBuf,
-    /// Of a new run; an old one has its own.
+    /// The wishes for a new run. A run that goes on has its own.
     pub(crate) pins: Pins,
     /// The kernel that guests boot, unless the study names one.
     pub(crate) kernel: Option<PathBuf>,
@@ -62,12 +62,12 @@ pub(crate) struct Conditions {
     pub(crate) server_cables: bool,
 }
 
-/// A session that is over.
+/// A session that has ended.
 pub(crate) struct Finished {
     pub(crate) document: ResultDocument,
     /// What ended it early, if it wasn't the user.
     pub(crate) error: Option<anyhow::Error>,
-    /// What was asked for and not reached, a sentence each.
+    /// What the user asked for and the run did not reach, a sentence each.
     pub(crate) shortfalls: Vec<String>,
     state_dir: PathBuf,
     /// Whether another vtax stores the run and prints its report.
@@ -157,7 +157,7 @@ enum RunRequest {
     Measure(Box<MeasureRequest>),
     Old {
         header: Box<RunHeader>,
-        /// So many rounds in all, if its plan is to be changed.
+        /// The number of rounds in all, if the plan is to be changed.
         rounds: Option<u32>,
     },
 }
@@ -184,7 +184,7 @@ impl RunRequest {
         }
     }
 
-    /// The privilege to build a lab, or to enter one; endpoints elsewhere need none.
+    /// Gets the privilege to build a lab or to enter one. Endpoints outside of labs need no privilege.
     fn world(&self) -> Result<Option<World>, Stop> {
         let in_lab = |endpoint: &Endpoint| matches!(endpoint.control, Control::Zone { .. });
         match self.endpoints().is_empty() || self.endpoints().iter().any(in_lab) {
@@ -419,12 +419,12 @@ impl Finished {
         Finished { document: analyse(run), error, shortfalls, state_dir, relayed }
     }
 
-    /// What was asked for and not reached, on standard error.
+    /// Tells on standard error what the user asked for and the run did not reach.
     pub(crate) fn warn_of_shortfalls(&self) {
         self.shortfalls.iter().for_each(|shortfall| eprintln!("warning: {shortfall}"));
     }
 
-    /// Where the result is and what the run took, on standard error.
+    /// Tells on standard error where the result is and how long the run took.
     pub(crate) fn epilogue(&self) {
         let document = &self.document;
         let measured: f64 = document.cells.iter().flat_map(|cell| &cell.samples).map(|s| s.figures.seconds).sum();

@@ -1,4 +1,4 @@
-//! When rows that take turns have them, and how much time is left between two turns.
+//! When rows that take turns have their turns, and the gap between two turns.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,15 +8,15 @@ use vtax_model::{
     workload::{Sliced, TestKind, TestSpec, Transport, Warmup},
 };
 
-/// How often rows take their turns again because most of them ran over their time.
+/// How often a round is measured again because most rows ran over their time.
 const TRIES: usize = 4;
 
-/// A gap is at most so many times as long as a slice. Beyond it an overrun is put up with, and told in the
-/// result: a machine that is busy with other things would stretch a run without end.
+/// A gap is at most so many times as long as a slice. Longer overruns are accepted and told in the result: a machine that
+/// is busy with other things would make the run longer and longer.
 const GAP_MOST: u32 = 8;
 
-/// How long after the measured time of a slice the next one begins, by transport and test: until then all of the
-/// slice has to have arrived. Learned from the overruns of this run.
+/// How long after the measured time of a slice the next slice begins, by transport and test. In this gap the rest of the
+/// slice arrives. The gaps are learned from the overruns of this run.
 #[derive(Debug, Default)]
 pub(crate) struct Gaps(BTreeMap<(Transport, TestKind), Duration>);
 
@@ -31,7 +31,7 @@ impl Gaps {
         self.0.get(&key).copied().unwrap_or(least).max(least)
     }
 
-    /// Has rows measured by a timetable, once more with longer gaps while most of them ran over their time.
+    /// Has rows measured by a timetable. While most of them run over their time, measures them again with longer gaps.
     pub(crate) fn measure<E>(
         &mut self,
         spec: &TestSpec,
@@ -49,9 +49,9 @@ impl Gaps {
         }
     }
 
-    /// Takes note of how long each row ran over its time. True if most did, and there is more to give: then the
-    /// gap was far too short, and the rows disturbed each other. A single one that is late now and then is met
-    /// by the median over slices and the ranks over rounds; it gets a little more time from now on.
+    /// Takes note of how long each row ran over its time. True if most rows did and the gap can still grow: then the gap
+    /// was far too short, and the rows disturbed each other. A single late row does little harm, for figures are medians
+    /// over slices and statistics use ranks over rounds. After it the gap grows a little.
     fn learn(&mut self, spec: &TestSpec, mut overruns: Vec<Duration>) -> bool {
         overruns.sort_unstable();
         let (gap, most) = (self.of(spec), spec.duration.0 * GAP_MOST);
@@ -75,7 +75,7 @@ fn overruns(taken: &ParallelReports) -> Vec<Duration> {
 pub(crate) struct Timetable<'a> {
     orders: &'a [Vec<usize>],
     rows: usize,
-    /// Of a warm-up, and of a slice with its lead; with the gap behind it.
+    /// The time of a warm-up, and of a slice with its lead. Both include the gap behind them.
     warmup: Duration,
     slot: Duration,
 }
@@ -100,7 +100,7 @@ impl<'a> Timetable<'a> {
         self.begins(self.orders.len(), 0)
     }
 
-    /// Of one row.
+    /// The turns of one row.
     pub(crate) fn turns(&self, row: usize) -> Turns {
         let begins = |(pass, order): (usize, &Vec<usize>)| {
             let place = order.iter().position(|of| *of == row).unwrap_or(0);
@@ -111,7 +111,7 @@ impl<'a> Timetable<'a> {
         Turns { warmup: all.pop().unwrap_or_default(), slices, slot: self.slot, ends: self.ends() }
     }
 
-    /// The test, with how long a flow may have to wait for its turn.
+    /// The test with the longest time that a flow may wait for its turn.
     pub(crate) fn spec(&self, spec: &TestSpec) -> TestSpec {
         let slices = spec.slices.map(|slices| Sliced { span: Span(self.ends()), ..slices });
         TestSpec { slices, warmup: Warmup::For(spec.warmup.most()), ..*spec }

@@ -25,9 +25,9 @@ fn waits(delay: Span) -> Manners {
     Manners { delay: Some(delay), ..Manners::default() }
 }
 
-/// A long delay, by pairs at the same pace: without the delay the initiator idles as long before each request, so
-/// that the path is as cold. Both ends poll: a program that sleeps longer is woken later, which is no part of the
-/// delay.
+/// Measures a long delay in pairs of samples at the same pace: without the delay the initiator idles as long before each
+/// request, so that the path is as cold. Both ends poll, because a program that sleeps longer is woken later, which is
+/// no part of the delay.
 pub(super) fn polling(rig: &Rig, delay: Span) -> anyhow::Result<Found> {
     const ROUNDS: usize = 7;
     let without = TestOptions { gap: Some(delay), ..TestOptions::default() };
@@ -44,9 +44,9 @@ pub(super) fn polling(rig: &Rig, delay: Span) -> anyhow::Result<Found> {
     Ok(Found { detail: format!("rise of p50 in {ROUNDS} pairs of samples, both ends polling"), ..found })
 }
 
-/// A delay as short as the cost of a virtual NIC, found as such a cost is found: by slices of milliseconds that
-/// take turns, with idle states held off. By p50, as the long ones: a round trip in which the scheduler gave the CPU
-/// to another program is one of hundreds in a slice, and makes the slice's mean that program's.
+/// Measures a delay as short as the cost of a virtual NIC, in the way in which such a cost is measured: by slices of
+/// milliseconds that take turns, with idle states held off. The figure is p50: if the scheduler gives the CPU to another
+/// program during one round trip of hundreds, that changes the mean of the slice.
 pub(super) fn in_turns(rig: &Rig, delay: Span) -> anyhow::Result<Found> {
     const ROUNDS: u32 = 25;
     const SLICES: Sliced = Sliced { passes: 8, span: Span::from_millis(0) };
@@ -83,7 +83,7 @@ pub(super) fn p50(figures: &Figures) -> anyhow::Result<f64> {
     Ok(rtt(figures)?.p50 as f64 / 1e3)
 }
 
-/// Where the ends are while small differences are looked for.
+/// The CPUs of the ends for tests that look for small differences, in words.
 pub(super) fn cpu_words(rig: &Rig) -> String {
     match rig.cpus_for_path() {
         Some([first, second]) if first == second => format!("both ends on CPU {first}"),
@@ -92,7 +92,7 @@ pub(super) fn cpu_words(rig: &Rig) -> String {
     }
 }
 
-/// Whether CPUs were kept from sleeping, as was asked for.
+/// Whether CPUs were kept from sleeping, in words.
 pub(super) fn idle_words<'a>(mut figures: impl Iterator<Item = &'a Figures>) -> String {
     let why = |figures: &Figures| {
         let ends = [&figures.ends.initiator, &figures.ends.responder];

@@ -21,9 +21,8 @@ const ROUNDS: usize = 7;
 const SPANS: [Span; 2] = [Span::from_millis(150), Span::from_millis(3_000)];
 const TOLERANCE: f64 = 0.03;
 
-/// Idle states are held off: whether CPUs sleep is a state of the machine that comes and goes, and one sample meets
-/// it where the next one doesn't. By p50: what happens once in a second, as another program's turn on the CPU, is in
-/// the mean of each long sample and of few short ones.
+/// Idle states are held off: whether CPUs sleep changes from one sample to the next. The figure is p50: what happens once
+/// in a second, as another program's turn on the CPU, is in the mean of each long sample and of few short ones.
 pub(super) fn short_and_long(rig: &Rig) -> anyhow::Result<Found> {
     let options = TestOptions { idle: Idle::Poll, ..TestOptions::default() };
     let mut dice = dice();

@@ -16,16 +16,16 @@ use crate::{
     rig::Rig,
 };
 
-/// Many short ones: what other programs do comes in bursts, which then are in few of the pairs.
+/// Many short samples: other programs work in bursts, which are then in few of the pairs.
 const ROUNDS: usize = 15;
 const SAMPLE: Span = Span::from_millis(300);
 const TOLERANCE: f64 = 0.03;
-/// So short that most of its turns begin and end between two ticks, and no whole part of a tick: else each tick would
-/// find it at work, or none, and its user time would be in the load or missing from it.
+/// So short that most of the spinner's turns begin and end between two ticks, and not a whole fraction of a tick. Else
+/// either each tick or no tick would find the spinner at work, and the load would have too much or too little of it.
 const PERIOD: Duration = Duration::from_micros(1_100);
 
-/// The CPU time that samples report with the spinner beside them, less what they report without it. The samples do
-/// next to nothing themselves: a request each 20 ms.
+/// The CPU time that a sample reports beside the spinner, less the CPU time of a sample without it. The samples do little
+/// themselves: a request each 20 ms.
 pub(super) fn half_the_time(rig: &Rig) -> anyhow::Result<Found> {
     let cpu = rig.cpus().map(|[_, second]| second);
     let quiet = TestOptions { gap: Some(Span::from_millis(20)), ..TestOptions::default() };
@@ -48,7 +48,7 @@ pub(super) fn half_the_time(rig: &Rig) -> anyhow::Result<Found> {
     Ok(Found { detail, others, ..found })
 }
 
-/// What `measure` says while the spinner works, and the share of a CPU that the spinner has had by its own clock.
+/// What `measure` returns while the spinner works, and the share of a CPU that the spinner has had by its own clock.
 fn beside_spinner<T>(cpu: Option<u32>, measure: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(T, f64)> {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -71,7 +71,7 @@ fn spin(is_over: &AtomicBool, cpu: Option<u32>) -> anyhow::Result<f64> {
         let turn = Instant::now();
         while turn.elapsed() < PERIOD / 2 {}
         let over = Instant::now();
-        // A turn that came too late isn't made up for.
+        // A late turn isn't made up for.
         next = if next + PERIOD > over { next + PERIOD } else { over + PERIOD / 2 };
         thread::sleep(next - over);
     }

@@ -1,4 +1,4 @@
-//! Whether a truth was told, and whether that can be said at all.
+//! Whether vtax found a truth, and whether that can be said at all.
 
 use serde::Serialize;
 use vtax_model::result::Disturbance;
@@ -6,16 +6,16 @@ use vtax_model::result::Disturbance;
 use super::{Found, TruthRecord};
 use crate::report;
 
-/// What is said of a truth.
+/// The verdict on a truth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum TruthVerdict {
-    /// The figure is within what is accepted, and known well enough to say so.
+    /// The figure is within the accepted range, and known well enough to say so.
     Holds,
-    /// It is not within, and known well enough to say so.
+    /// The figure is outside of the accepted range, and known well enough to say so.
     DoesNotHold,
-    /// Neither can be said, or the figure is wrong, and other programs or the hypervisor had so much of the machine
-    /// that this may be their doing.
+    /// Neither can be said, or the figure is wrong; and other programs or the hypervisor took so much of the machine that
+    /// this may be the cause.
     TooBusy,
     /// Neither can be said: the samples differ too much from each other.
     TooNoisy,
@@ -25,10 +25,10 @@ impl TruthVerdict {
     pub(super) fn of(found: &Found, load: &Disturbance) -> TruthVerdict {
         let Found { measured, interval, accepted: [least, most], .. } = *found;
         let is_within = (least..=most).contains(&measured);
-        // What is counted exactly is right or wrong, however busy the machine is.
+        // An exact count is right or wrong, however busy the machine is.
         let is_exact = least == most;
         let is_known = interval.is_none_or(|[low, high]| match is_within {
-            // By luck, if the interval is wider than all that is accepted.
+            // If the interval is wider than the accepted range, the figure is within it only by luck.
             true => high - low <= most - least,
             false => high < least || low > most,
         });

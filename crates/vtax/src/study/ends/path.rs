@@ -1,4 +1,4 @@
-//! What lies between the ends, and whether the study can be measured on it.
+//! The links between the ends, and whether the study can be measured on them.
 
 use anyhow::anyhow;
 use vtax_model::{
@@ -16,11 +16,11 @@ use super::{
 };
 use crate::exit::Stop;
 
-/// Bytes by which the header of IPv6 is longer than that of IPv4.
+/// How many bytes the header of IPv6 is longer than the header of IPv4.
 const IPV6_MORE: u32 = 20;
 
 impl ConnectedEnds {
-    /// What the packets of each pair go through, at each MTU of the study.
+    /// The links that the packets of each pair go through, at each MTU of the study.
     pub(crate) fn paths(&mut self, study: &Study) -> anyhow::Result<Vec<PathRecord>> {
         let mut paths = Vec::new();
         for mtu in mtus(study) {
@@ -44,7 +44,7 @@ impl ConnectedEnds {
         self.ends().any(|end| end.address.is_ipv6())
     }
 
-    /// Whether the cells of the study can be measured between these ends, before any is.
+    /// Checks before the first sample whether the cells of the study can be measured between these ends.
     pub(crate) fn check(&self, study: &Study) -> Result<(), Stop> {
         if self.lab.is_some() {
             return Ok(());
@@ -62,7 +62,7 @@ impl ConnectedEnds {
         Ok(())
     }
 
-    /// Shrinks the datagrams that were to fill a packet of IPv4, where they go over IPv6.
+    /// Shrinks datagrams that go over IPv6, if they were meant to fill a packet of IPv4.
     pub(crate) fn fit_ipv6(&self, study: &mut Study) {
         for cell in study.cells.iter_mut().filter(|cell| cell.transport == Transport::Udp) {
             let connected = self.connected(cell.row, Some(cell.mtu)).ok();

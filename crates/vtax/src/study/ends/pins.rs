@@ -110,16 +110,16 @@ impl Pinner<'_> {
         let mut automatic = Together::new();
         for pair in 0..connected.pairs.len() {
             let shared = self.machine(&connected.pairs[pair][0]).0 == self.machine(&connected.pairs[pair][1]).0;
-            for end in 0..2 {
-                let party = &mut connected.pairs[pair][end];
-                let (id, machine) = self.machine(party);
-                match self.asked(party, end, shared) {
-                    Pinning::Unpinned => self.settle(party, end, Vec::new())?,
+            for role in 0..2 {
+                let end = &mut connected.pairs[pair][role];
+                let (id, machine) = self.machine(end);
+                match self.asked(end, role, shared) {
+                    Pinning::Unpinned => self.settle(end, role, Vec::new())?,
                     Pinning::Cpus(cpus) => {
-                        check(&cpus, party, machine)?;
-                        self.settle(party, end, cpus)?;
+                        check(&cpus, end, machine)?;
+                        self.settle(end, role, cpus)?;
                     }
-                    Pinning::Auto => automatic.entry(id.to_owned()).or_default().push([pair, end]),
+                    Pinning::Auto => automatic.entry(id.to_owned()).or_default().push([pair, role]),
                 }
             }
         }
@@ -141,32 +141,32 @@ impl Pinner<'_> {
 
     /// Gives an end its CPUs. If the run pins the virtual CPUs of a guest, those get these CPUs, and the guest's threads
     /// get virtual CPUs.
-    fn settle(&mut self, party: &mut ConnectedEnd, end: usize, cpus: Vec<u32>) -> Result<(), Stop> {
-        if cpus.is_empty() || party.attachment.vcpus().is_none() {
-            party.cpus = cpus;
+    fn settle(&mut self, end: &mut ConnectedEnd, role: usize, cpus: Vec<u32>) -> Result<(), Stop> {
+        if cpus.is_empty() || end.attachment.vcpus().is_none() {
+            end.cpus = cpus;
             return Ok(());
         }
-        party.cpus = self.inside(party);
-        party.attachment.pin_vcpus(&cpus).or_infrastructure()?;
-        *self.vcpus.entry((end, cpus)).or_default() += 1;
+        end.cpus = self.inside(end);
+        end.attachment.pin_vcpus(&cpus).or_infrastructure()?;
+        *self.vcpus.entry((role, cpus)).or_default() += 1;
         Ok(())
     }
 
-    fn inside(&self, party: &ConnectedEnd) -> Vec<u32> {
-        let machine = &party.agent.facts.machine;
+    fn inside(&self, end: &ConnectedEnd) -> Vec<u32> {
+        let machine = &end.agent.facts.machine;
         let wish = PinWish { initiator: Some(self.threads(machine)), ..PinWish::default() };
         pin_plan(machine, &wish).initiator
     }
 
     /// What the user wants for one end: the wish for this end, else the wish for the run. If the run has one list for
     /// two ends on one machine, each end gets a half of it.
-    fn asked(&self, party: &ConnectedEnd, end: usize, shared: bool) -> Pinning {
-        let own = self.pins.responder.clone().filter(|_| end == 1);
-        match (party.pin.clone().or(own), &self.pins.policy) {
+    fn asked(&self, end: &ConnectedEnd, role: usize, shared: bool) -> Pinning {
+        let own = self.pins.responder.clone().filter(|_| role == 1);
+        match (end.pin.clone().or(own), &self.pins.policy) {
             (Some(own), _) => own,
             (None, Pinning::Cpus(cpus)) if shared && self.pins.responder.is_none() && cpus.len() > 1 => {
                 let (first, rest) = cpus.split_at(cpus.len() / 2);
-                Pinning::Cpus(if end == 0 { first } else { rest }.to_vec())
+                Pinning::Cpus(if role == 0 { first } else { rest }.to_vec())
             }
             (None, policy) => policy.clone(),
         }
@@ -234,12 +234,12 @@ fn where_vcpus_run(end: usize, cpus: &[u32], guests: usize) -> String {
     format!("The vCPUs of the {whose} run on {word} {}.", list.join(", "))
 }
 
-fn check(cpus: &[u32], party: &ConnectedEnd, machine: &Machine) -> Result<(), Stop> {
+fn check(cpus: &[u32], end: &ConnectedEnd, machine: &Machine) -> Result<(), Stop> {
     let usable: Vec<u32> = machine.cpus.iter().filter(|cpu| cpu.allowed).map(|cpu| cpu.number).collect();
     match cpus.iter().find(|cpu| !usable.contains(cpu)) {
         Some(missing) => {
             let has: Vec<String> = usable.iter().map(u32::to_string).collect();
-            let (name, has) = (&party.name, has.join(", "));
+            let (name, has) = (&end.name, has.join(", "));
             Err(Stop::input(anyhow!("--pin: {name} has no CPU {missing} that vtax may use; it has {has}")))
         }
         None => Ok(()),

@@ -1,7 +1,7 @@
-//! Rows that take turns: samples that are cut into slices.
+//! Measures rows that take turns: their samples are cut into slices.
 //!
-//! All rows connect before the first slice and are ended after the last one. Between these nothing is said on the
-//! control streams: each initiator has its schedule and keeps to it by its own clock.
+//! All rows connect before the first slice and are ended after the last one. In between nothing is sent on the control
+//! streams: each initiator has a schedule and keeps to it by its own clock.
 
 use std::mem;
 

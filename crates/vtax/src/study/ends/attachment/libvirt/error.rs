@@ -1,4 +1,4 @@
-//! What keeps a domain of libvirt's from being an end.
+//! Why a domain of libvirt can't be an end.
 
 use std::{io, time::Duration};
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::exit::Stop;
 
-/// Of the domain that is named first.
+/// Why the domain can't be an end.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LibvirtError {
     #[error(
@@ -62,7 +62,7 @@ impl From<LibvirtError> for Stop {
     }
 }
 
-/// Too many to be of use are not named.
+/// Names the domains that there are, but at most 20 of them.
 fn there_is(names: &[String]) -> String {
     const MOST: usize = 20;
     match names.len() {

@@ -7,15 +7,15 @@ use vtax_sys::process::{Pid, ProcessId};
 
 use super::virsh::Lease;
 
-/// The IPv4 neighbours of this machine that have one of these Ethernet addresses: what libvirt 9.0
-/// can't read of newer kernels (`virNetlinkGetNeighbor`: "wrong nlmsg len").
+/// The IPv4 neighbours of this machine that have one of these Ethernet addresses. libvirt 9.0 can't read them on newer
+/// kernels (`virNetlinkGetNeighbor`: "wrong nlmsg len").
 pub(super) fn neighbours(macs: &[&str]) -> Vec<Lease> {
     let table = fs::read_to_string("/proc/net/arp").unwrap_or_default();
     table.lines().filter_map(neighbour).filter(|lease| macs.contains(&lease.mac.as_str())).collect()
 }
 
-/// `192.0.2.2 0x1 0x2 52:54:00:11:22:33 * br0`: address, kind of link, flags, of which 2 is that it has
-/// answered (`ATF_COM`), Ethernet address (proc_net(5)).
+/// `192.0.2.2 0x1 0x2 52:54:00:11:22:33 * br0`: address, kind of link, flags, Ethernet address (proc_net(5)). The flag 2
+/// (`ATF_COM`) means that the neighbour has answered.
 fn neighbour(line: &str) -> Option<Lease> {
     const COMPLETE: u32 = 2;
     let fields: Vec<&str> = line.split_whitespace().collect();
@@ -33,16 +33,16 @@ pub(super) struct LibvirtQemu {
 }
 
 impl LibvirtQemu {
-    /// The process that has this UUID in its command line, which everybody may read; libvirt's own
-    /// files with its number only root.
+    /// Finds the process that has this UUID in its command line, which every user may read. Only root may read libvirt's
+    /// own files with the number of the process.
     pub(super) fn find(uuid: &str) -> Option<LibvirtQemu> {
         let entries = fs::read_dir("/proc").ok()?.flatten();
         let mut all = entries.filter_map(|entry| LibvirtQemu::read(&entry.path()));
-        // Between the two readings of a process its number may have gone to another.
+        // The number may have gone to another process between the two readings.
         all.find(|qemu| qemu.is(uuid) && qemu.process.exists())
     }
 
-    /// None of what isn't a process, or ends while it is read.
+    /// The QEMU of an entry of /proc. None if the entry isn't a process, or the process ends meanwhile.
     fn read(folder: &Path) -> Option<LibvirtQemu> {
         let pid = folder.file_name()?.to_str()?.parse().ok()?;
         let process = ProcessId::of(Pid(pid)).ok()?;
@@ -55,19 +55,19 @@ impl LibvirtQemu {
         !uuid.is_empty() && self.values("-uuid").any(|value| value == uuid)
     }
 
-    /// What comes after an option.
+    /// The values of an option.
     fn values(&self, option: &'static str) -> impl Iterator<Item = &str> {
         let pairs = self.arguments.windows(2).filter(move |pair| pair[0] == option);
         pairs.map(|pair| pair[1].as_str())
     }
 
-    /// Whether vhost serves the NIC that libvirt calls `alias`; none if there is no such NIC.
+    /// Whether vhost serves the NIC that libvirt calls `alias`. None if there is no such NIC.
     pub(super) fn has_vhost(&self, alias: &str) -> Option<bool> {
         let id = format!("host{alias}");
         self.values("-netdev").find_map(|netdev| vhost(netdev, &id))
     }
 
-    /// Whether its links are those of the namespace in which we are; if that can't be read, they are.
+    /// Whether its links are in the network namespace of vtax. If that can't be read, they are taken to be there.
     pub(super) fn shares_our_links(&self) -> bool {
         let network = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
         let theirs = network(&self.process.pid.to_string());

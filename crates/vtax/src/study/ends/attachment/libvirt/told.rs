@@ -36,7 +36,8 @@ pub(super) fn notes(row: Row, measured: &MeasuredDomain) -> Vec<String> {
     std::iter::once(whole).chain(unknown).collect()
 }
 
-/// A wrong label is a wrong figure.
+/// The warning that the study calls the end by another method than its NIC has. Its figures would be read as those of
+/// the wrong method.
 pub(super) fn wrong_label(row: Row, end: &str, measured: &MeasuredDomain) -> Option<String> {
     let nic = measured.record.nic.as_ref()?;
     (nic.is_as(row) == Some(false)).then(|| {

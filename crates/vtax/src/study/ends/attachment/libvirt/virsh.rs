@@ -1,8 +1,8 @@
-//! libvirt, asked by its own program.
+//! Asks libvirt by its own program, `virsh`.
 //!
-//! `virsh` rather than the C library: linking that would cost the static binary, and its wire protocol
-//! is private to it. The user's connection (`LIBVIRT_DEFAULT_URI`, libvirt.conf) is thus the one that
-//! they know. Every question but one goes over a read-only connection, which can't change anything.
+//! With libvirt's C library vtax could not be a static binary, and libvirt's wire protocol is private. virsh uses the
+//! connection that the user has set (`LIBVIRT_DEFAULT_URI`, libvirt.conf). Every question but one goes over a read-only
+//! connection, which can't change anything.
 
 use std::{
     ffi::OsString,
@@ -47,7 +47,7 @@ pub(super) enum AddressSource {
 }
 
 impl AddressSource {
-    /// As virsh and its users call it.
+    /// The name that virsh gives the source.
     pub(super) fn name(self) -> &'static str {
         match self {
             AddressSource::Lease => "lease",
@@ -58,11 +58,11 @@ impl AddressSource {
 }
 
 impl Question<'_> {
-    /// virsh's. A name comes after `--`, or one that begins with `-` would be an option.
+    /// The arguments of virsh. Names come after `--`: else a name that begins with `-` would be an option.
     fn arguments(&self) -> Vec<&str> {
         let read_only = !matches!(self, Question::Addresses(_, AddressSource::Agent));
         let mut arguments = vec!["-q"];
-        // libvirt lets nobody speak to a guest's agent who may not write, whatever is said.
+        // libvirt lets only a connection that may write talk to a guest's agent.
         arguments.extend(read_only.then_some("--readonly"));
         arguments.extend(match self {
             Question::Names => vec!["list", "--all", "--name"],
@@ -77,23 +77,23 @@ impl Question<'_> {
     }
 }
 
-/// Who answers.
+/// Answers questions about libvirt.
 pub(super) trait Virsh {
-    /// What was printed.
+    /// Returns what virsh prints.
     ///
     /// # Errors
-    /// It couldn't be asked, or had no answer.
+    /// virsh couldn't be started, or gave no answer.
     fn ask(&self, question: Question<'_>) -> Result<String, VirshRefusal>;
 }
 
-/// No answer.
+/// Why there is no answer.
 #[derive(Debug)]
 pub(super) enum VirshRefusal {
     /// virsh can't be started.
     NoProgram(io::Error),
     /// In virsh's own words.
     Said(String),
-    /// It was ended.
+    /// virsh didn't answer in time and was ended.
     Silent(Duration),
 }
 
@@ -113,7 +113,7 @@ impl VirshProgram {
 impl Virsh for VirshProgram {
     fn ask(&self, question: Question<'_>) -> Result<String, VirshRefusal> {
         let mut command = Command::new(&self.program);
-        // Its words are read, so they have to be those that are known.
+        // vtax reads the words of virsh, so they must not be translated.
         command.args(question.arguments()).env("LC_ALL", "C");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn().map_err(VirshRefusal::NoProgram)?;
@@ -139,7 +139,7 @@ impl Answering {
 
     fn answer(mut self) -> Result<String, VirshRefusal> {
         let taken = self.take();
-        // It has closed its streams, or is to be ended: in both cases it won't do any more.
+        // virsh has closed its streams, or has to be ended.
         let status = self.end();
         let (output, words) = taken?;
         match status {
@@ -167,29 +167,29 @@ impl Answering {
                 Ok(None) | Err(_) => break,
             }
         }
-        // Whether it still was there doesn't matter.
+        // It doesn't matter whether it was still running.
         let _ = self.child.kill();
         self.child.wait().ok()
     }
 }
 
-/// To its end, on a thread of its own: both streams have to be read at once, or who writes the other
-/// one waits.
+/// Reads a stream to its end on a thread of its own. Both streams must be read at the same time: else virsh waits when
+/// the pipe of the other stream is full.
 fn read(stream: Option<impl Read + Send + 'static>) -> Receiver<String> {
     let (send, receive) = channel();
     if let Some(stream) = stream {
         thread::spawn(move || {
             let mut bytes = Vec::new();
-            // What came until then is all there is.
+            // After an error, what was read until then is the answer.
             let _ = stream.take(ANSWER_MOST).read_to_end(&mut bytes);
-            // Nobody listens any more if it took too long.
+            // The receiver is gone if this took too long.
             let _ = send.send(String::from_utf8_lossy(&bytes).into_owned());
         });
     }
     receive
 }
 
-/// virsh's errors as one line, without the word before each.
+/// The errors of virsh in one line, without the word `error:`.
 pub(super) fn words(text: &str) -> String {
     let lines = text.lines().map(|line| line.trim().trim_start_matches("error: ")).filter(|line| !line.is_empty());
     lines.collect::<Vec<_>>().join(": ")
@@ -203,8 +203,8 @@ pub(super) struct Lease {
     pub(super) address: IpAddr,
 }
 
-/// `vnet0 52:54:00:11:22:33 ipv4 192.0.2.2/24`, a line each; those that lead nowhere from here are
-/// left out.
+/// Reads lines such as `vnet0 52:54:00:11:22:33 ipv4 192.0.2.2/24`. Addresses that can't be reached from here are left
+/// out.
 pub(super) fn leases(text: &str) -> Vec<Lease> {
     text.lines().filter_map(lease).filter(|lease| is_reachable(lease.address)).collect()
 }
@@ -218,13 +218,13 @@ fn lease(line: &str) -> Option<Lease> {
 fn is_reachable(address: IpAddr) -> bool {
     let of_its_link = match address {
         IpAddr::V4(address) => address.is_link_local(),
-        // Would need the link's name beside.
+        // A link-local address would need the name of the link too.
         IpAddr::V6(address) => address.is_unicast_link_local(),
     };
     !(of_its_link || address.is_loopback() || address.is_unspecified() || address.is_multicast())
 }
 
-/// QEMU's version of `Running hypervisor: QEMU 10.0.2`.
+/// The version of QEMU in `Running hypervisor: QEMU 10.0.2`.
 pub(super) fn qemu_version(text: &str) -> Option<String> {
     let line = text.lines().find_map(|line| line.trim().strip_prefix("Running hypervisor: QEMU "));
     line.map(|version| version.trim().to_owned()).filter(|version| !version.is_empty())

@@ -1,4 +1,4 @@
-//! A domain's XML, as far as a path's identity needs it (<https://libvirt.org/formatdomain.html>).
+//! Reads from a domain's XML what identifies a path (<https://libvirt.org/formatdomain.html>).
 
 use std::{collections::BTreeMap, str::FromStr};
 
@@ -17,7 +17,7 @@ const NODES_MOST: u32 = 100_000;
 /// What the XML says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Described {
-    /// Without its NIC.
+    /// The domain, without its NIC.
     pub(super) record: DomainRecord,
     pub(super) nics: Vec<XmlNic>,
 }
@@ -26,14 +26,14 @@ pub(super) struct Described {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct XmlNic {
     pub(super) facts: DomainNic,
-    /// libvirt's own name of it, as `net0`: QEMU's backend is `host` and this.
+    /// libvirt's name of the NIC, as `net0`. The name of QEMU's backend is `host` followed by it.
     pub(super) alias: Option<String>,
-    /// virtio-net at a tap, of which it isn't said who serves it: vhost, unless QEMU or the host
-    /// couldn't (`qemuInterfaceOpenVhostNet`).
+    /// Whether the NIC is virtio-net at a tap and the XML doesn't tell its backend. The backend is vhost, unless QEMU or
+    /// the host couldn't use it (`qemuInterfaceOpenVhostNet`).
     pub(super) open: bool,
 }
 
-/// XML that tells of no domain that vtax understands.
+/// Why vtax doesn't understand the XML.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum XmlError {
     #[error("{bytes} bytes of XML; no domain has more than {BYTES_MOST}")]
@@ -50,8 +50,7 @@ pub(super) enum XmlError {
     Hypervisor(String),
 }
 
-/// Reads what `virsh dumpxml` prints. Document types are refused, and with them all entities but XML's
-/// own five.
+/// Reads what `virsh dumpxml` prints. Document types are refused, and so are all entities but the five of XML itself.
 pub(super) fn read(text: &str) -> Result<Described, XmlError> {
     if text.len() > BYTES_MOST {
         return Err(XmlError::Long { bytes: text.len() });
@@ -95,14 +94,14 @@ fn described(domain: Node<'_, '_>) -> Result<Described, XmlError> {
     Ok(Described { record, nics: nics.collect::<Result<_, _>>()? })
 }
 
-/// Of those whose `cpuset` is everywhere the same.
+/// The number of virtual CPUs that have the `cpuset` of `<vcpu>`.
 fn count_of(vcpus: Option<Node<'_, '_>>) -> u32 {
     let text = vcpus.and_then(|vcpus| vcpus.attribute("current").or(vcpus.text()));
-    // More than Linux has CPUs are no virtual CPUs.
+    // Linux has at most 8192 CPUs.
     text.and_then(|text| text.trim().parse().ok()).unwrap_or(1).min(8192)
 }
 
-/// Each thread's CPUs, where they are said.
+/// The CPUs of each thread that is pinned.
 fn pins(
     tune: Option<Node<'_, '_>>,
     element: &'static str,
@@ -135,7 +134,7 @@ fn memory(domain: Node<'_, '_>) -> Result<ByteSize, XmlError> {
     count.checked_mul(bytes).map(ByteSize).ok_or_else(value)
 }
 
-/// What of a domain's devices may be its NIC.
+/// A device of the domain that may be its NIC.
 fn nic(device: Node<'_, '_>) -> Option<Result<XmlNic, XmlError>> {
     match device.tag_name().name() {
         "interface" => Some(interface(device)),
@@ -144,7 +143,7 @@ fn nic(device: Node<'_, '_>) -> Option<Result<XmlNic, XmlError>> {
     }
 }
 
-/// A PCI device that the guest drives itself. Whether it is a NIC libvirt doesn't tell.
+/// A PCI device that the guest drives itself. libvirt doesn't tell whether it is a NIC.
 fn handed_over(device: Node<'_, '_>) -> XmlNic {
     let (kind, method) = ("pci".to_owned(), Some(IoMethod::Assigned));
     let facts = DomainNic { kind, method, pci: source_pci(device), queues: 1, ..DomainNic::default() };
@@ -169,7 +168,7 @@ fn interface(interface: Node<'_, '_>) -> Result<XmlNic, XmlError> {
         tx_ring: number(said("tx_queue_size"), "size of a ring")?,
         packed: said("packed") == Some("on"),
         mtu: child(interface, "mtu").map_or(Ok(None), |mtu| number(mtu.attribute("size"), "MTU"))?,
-        // The bridge or link at which it really hangs comes before the name of libvirt's network.
+        // The bridge or link to which the NIC is connected comes before the name of libvirt's network.
         source: source.and_then(|source| {
             ["bridge", "dev", "network", "path", "name"].iter().find_map(|name| owned(source, name))
         }),
@@ -181,8 +180,8 @@ fn interface(interface: Node<'_, '_>) -> Result<XmlNic, XmlError> {
     Ok(XmlNic { facts, alias: alias(interface), open })
 }
 
-/// `<interface type='hostdev'>` is for virtual functions only: libvirt sets their address by the
-/// physical one.
+/// `<interface type='hostdev'>` is for virtual functions only: libvirt sets their Ethernet address by the physical
+/// function.
 fn method(kind: &str, model: Option<&str>) -> Option<IoMethod> {
     match (kind, model) {
         ("hostdev", _) => Some(IoMethod::SrIov),
@@ -202,7 +201,7 @@ fn backend(kind: &str, method: Option<IoMethod>, model: Option<&str>, driver: Op
         (IoMethod::Paravirtual, "vdpa", _) => None,
         (IoMethod::Paravirtual, _, Some("vhost")) if has_tap(kind) => Some(Flavour::Backend(Backend::Vhost)),
         (IoMethod::Paravirtual, _, Some("qemu")) => Some(Flavour::Backend(Backend::Userspace)),
-        // A socket, not a tap: vhost serves taps only.
+        // The backend is a socket, and vhost serves only taps.
         (IoMethod::Paravirtual, ..) if !has_tap(kind) => Some(Flavour::Backend(Backend::Userspace)),
         _ => None,
     }
