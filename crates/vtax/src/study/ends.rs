@@ -100,14 +100,13 @@ impl ConnectedEnds {
         self.ends().filter(|end| end.attachment.place().is_some()).filter_map(|end| end.attachment.guest_machine())
     }
 
-    /// What the user should know of the ends, a sentence each. A note that makes a figure one of something else is
-    /// printed at once.
+    /// What the user should know of the ends, a sentence each. Notes that say that a row has the wrong label are printed
+    /// at once.
     pub(crate) fn notes(&self) -> Vec<String> {
-        let of_row = |connected: &ConnectedRow| {
-            connected.ends().flat_map(|end| end.attachment.notes(connected.row, &end.name)).collect()
-        };
-        let mut notes: Vec<String> =
-            self.rows.iter().flat_map(|connected| -> Vec<String> { of_row(connected) }).collect();
+        let mut notes: Vec<String> = Vec::new();
+        for connected in &self.rows {
+            notes.extend(connected.ends().flat_map(|end| end.attachment.notes(connected.row, &end.name)));
+        }
         notes.sort();
         notes.dedup();
         for warning in notes.iter().filter(|note| note.starts_with(Placement::WRONG_LABEL)) {

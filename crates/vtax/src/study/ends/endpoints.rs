@@ -60,6 +60,9 @@ pub(crate) fn row_pairs<'a>(
     Ok(found)
 }
 
+/// A lab, and those of its endpoints that an endpoint of the user may mean.
+type Candidates = (Arc<Lab>, Vec<LabEndpoint>);
+
 /// Connects endpoints.
 pub(crate) struct EndpointConnector<'a> {
     /// Only if an endpoint is in a lab.
@@ -145,7 +148,7 @@ impl<'a> EndpointConnector<'a> {
         }))
     }
 
-    fn candidates(&mut self, endpoint: &Endpoint) -> Result<Option<(Arc<Lab>, Vec<LabEndpoint>)>, Stop> {
+    fn candidates(&mut self, endpoint: &Endpoint) -> Result<Option<Candidates>, Stop> {
         let Control::Zone { lab, domain } = &endpoint.control else { return Ok(None) };
         let lab = self.lab(lab.as_ref(), domain)?;
         let candidates = lookup::candidates(&lab, domain, endpoint.address)?;
