@@ -6,7 +6,7 @@ use std::time::Duration;
 use vtax_model::{
     options::{ArrivalProcess, TestOptions},
     units::ByteSize,
-    workload::{TestSpec, Transport, Warmup, Workload},
+    workload::{TestSpec, Warmup, Workload},
 };
 
 use crate::task::segments;
@@ -52,7 +52,7 @@ pub(crate) struct Patience {
 impl Patience {
     pub(crate) fn of(spec: &TestSpec) -> Patience {
         let slowed = slowed(&spec.options) + pauses(spec) + turns(spec);
-        let base = if spec.transport == Transport::Udp { SILENCE_UDP } else { SILENCE };
+        let base = if spec.transport.is_datagram() { SILENCE_UDP } else { SILENCE };
         let silence = match spec.workload {
             Workload::File { size } => for_disk(size),
             _ => base + slowed,
@@ -116,6 +116,7 @@ fn for_disk(size: ByteSize) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vtax_model::workload::Transport;
     use vtax_model::{
         options::{Arrivals, Manners, Segments},
         units::{BitRate, Span},

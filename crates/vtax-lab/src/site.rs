@@ -358,6 +358,9 @@ fn furnish(name: &Name) -> Result<Rtnl, LabError> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(LabError::file("set", setting)(error)),
         _ => {}
     }
+    // ICMP sockets for whoever runs as the namespace's root; at first nobody may have one, root neither.
+    let range = "/proc/sys/net/ipv4/ping_group_range";
+    fs::write(range, "0 0").map_err(LabError::file("set", range))?;
     let mut rtnl = Rtnl::open().map_err(LabError::kernel(name))?;
     let up = LinkChange { up: Some(true), ..LinkChange::default() };
     rtnl.set_link(LOOPBACK, &up).map_err(LabError::kernel(name))?;
