@@ -3,6 +3,7 @@
 pub(crate) mod accept;
 pub(crate) mod answers;
 pub(crate) mod connections;
+pub(crate) mod echo;
 mod handover;
 mod line;
 pub(crate) mod pipelined;

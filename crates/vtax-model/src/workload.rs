@@ -22,25 +22,28 @@ pub enum Transport {
     Unix,
     /// Stream sockets between a virtual machine and its host, vsock(7): no network stack, no MTU.
     Vsock,
+    /// Echo requests, which the kernel of the other end answers: ping(8).
+    Icmp,
 }
 
 impl Transport {
     /// All of them, in the order of tables.
-    pub const ALL: [Transport; 4] = [Transport::Tcp, Transport::Udp, Transport::Unix, Transport::Vsock];
+    pub const ALL: [Transport; 5] =
+        [Transport::Tcp, Transport::Udp, Transport::Unix, Transport::Vsock, Transport::Icmp];
 
     /// Whether it runs on IP, and so has addresses, ports and an MTU.
     pub fn is_ip(self) -> bool {
-        matches!(self, Transport::Tcp | Transport::Udp)
+        matches!(self, Transport::Tcp | Transport::Udp | Transport::Icmp)
     }
 
     /// Whether it carries messages that may be lost, each of which must fit a packet.
     pub fn is_datagram(self) -> bool {
-        matches!(self, Transport::Udp)
+        matches!(self, Transport::Udp | Transport::Icmp)
     }
 
     /// Whether the agent at the responder answers requests, and so can do with them as it was told.
     pub fn is_answered_by_agent(self) -> bool {
-        true
+        self != Transport::Icmp
     }
 
     /// Whether this test runs over it.
@@ -49,12 +52,13 @@ impl Transport {
             // A datagram is part of no connection, and a file may not lose a part.
             Transport::Udp => !matches!(kind, TestKind::Crr | TestKind::Cc | TestKind::File),
             Transport::Tcp | Transport::Unix | Transport::Vsock => true,
+            Transport::Icmp => kind == TestKind::Rr,
         }
     }
 
     /// Whether samples of a test can be cut into slices: the flow must have marks of its own.
     pub fn has_slices(self, kind: TestKind) -> bool {
-        self.is_ip() && matches!(kind, TestKind::Rr | TestKind::Stream)
+        matches!(self, Transport::Tcp | Transport::Udp) && matches!(kind, TestKind::Rr | TestKind::Stream)
     }
 }
 
@@ -65,6 +69,7 @@ impl fmt::Display for Transport {
             Transport::Udp => "UDP",
             Transport::Unix => "Unix",
             Transport::Vsock => "vsock",
+            Transport::Icmp => "ICMP",
         })
     }
 }
@@ -209,6 +214,9 @@ impl Workload {
         }
         match self {
             _ if !transport.carries(self.kind()) => Err(WorkloadError::NotOver { test: self.kind(), transport }),
+            Workload::Rr { request, response } if transport == Transport::Icmp && request != response => {
+                Err(WorkloadError::UnequalEcho { request: *request, response: *response })
+            }
             Workload::Stream { message, .. } if transport.is_datagram() && message.0 < UDP_STREAM_LEAST => {
                 Err(WorkloadError::NoRoomForSequence { message: *message })
             }
@@ -280,6 +288,16 @@ pub enum WorkloadError {
         /// As asked.
         message: ByteSize,
     },
+    /// A kernel echoes what it gets.
+    #[error(
+        "an ICMP echo is as long as its request; request {request} and response {response} differ: give both the same size"
+    )]
+    UnequalEcho {
+        /// As asked.
+        request: ByteSize,
+        /// As asked.
+        response: ByteSize,
+    },
     /// The transport has no such test.
     #[error("{test} doesn't run over {transport}; it has {}", carried(*transport))]
     NotOver {
@@ -301,6 +319,7 @@ impl WorkloadError {
         match self {
             WorkloadError::Empty { what } | WorkloadError::TooLarge { what, .. } => what,
             WorkloadError::NoRoomForSequence { .. } => "message",
+            WorkloadError::UnequalEcho { .. } => "response",
             WorkloadError::NotOver { test: TestKind::File, .. } => "file",
             WorkloadError::NotOver { .. } => "test",
         }
