@@ -12,7 +12,6 @@ mod schedule;
 pub(crate) mod sink;
 pub(crate) mod source;
 
-pub(crate) use handover::segments;
 pub(crate) use line::FlowOnPoller;
 
 use vtax_model::{units::ByteSize, workload::TestSpec};
