@@ -1,0 +1,106 @@
+//! Transports, kinds of test and directions.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The protocol under test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// One connection per flow.
+    Tcp,
+    /// Datagrams that carry a sequence number and, where they are long enough, the session's token.
+    Udp,
+    /// Stream sockets of the local domain, unix(7): two processes on one kernel, no network at all.
+    Unix,
+    /// Stream sockets between a virtual machine and its host, vsock(7): no network stack, no MTU.
+    Vsock,
+}
+
+impl Transport {
+    /// All of them, in the order of tables.
+    pub const ALL: [Transport; 4] = [Transport::Tcp, Transport::Udp, Transport::Unix, Transport::Vsock];
+
+    /// Whether it runs on IP, and so has addresses, ports and an MTU.
+    pub fn is_ip(self) -> bool {
+        matches!(self, Transport::Tcp | Transport::Udp)
+    }
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Transport::Tcp => "TCP",
+            Transport::Udp => "UDP",
+            Transport::Unix => "Unix",
+            Transport::Vsock => "vsock",
+        })
+    }
+}
+
+/// The kinds of test, without their sizes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TestKind {
+    /// Request and response: the round-trip time.
+    Rr,
+    /// Connect, request, response, close: what a short-lived connection costs.
+    Crr,
+    /// Connect and close.
+    Cc,
+    /// Bytes from the initiator, as fast as they go: the goodput at the receiver.
+    Stream,
+    /// The same from the responder (netperf's "stream" read backwards).
+    Maerts,
+    /// Both at once, on flows of their own.
+    Bidirectional,
+    /// A file from the sender's disk into a file at the receiver: real, user, sys.
+    File,
+}
+
+impl TestKind {
+    /// Whether its figure is the time of a transaction.
+    pub fn is_transactions(self) -> bool {
+        matches!(self, TestKind::Rr | TestKind::Crr | TestKind::Cc)
+    }
+
+    /// Whether its figure is a goodput.
+    pub fn is_stream(self) -> bool {
+        matches!(self, TestKind::Stream | TestKind::Maerts | TestKind::Bidirectional)
+    }
+}
+
+/// Who sends the bytes of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// The initiator.
+    #[default]
+    Forward,
+    /// The responder.
+    Reverse,
+    /// Each to the other, on flows of their own: `streams` of them in each direction.
+    Both,
+}
+
+impl Direction {
+    /// The usual one, which records leave out.
+    pub fn is_forward(&self) -> bool {
+        *self == Direction::Forward
+    }
+}
+
+impl fmt::Display for TestKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            TestKind::Rr => "RR",
+            TestKind::Crr => "CRR",
+            TestKind::Cc => "CC",
+            TestKind::Stream => "stream",
+            TestKind::Maerts => "maerts",
+            TestKind::Bidirectional => "bidirectional",
+            TestKind::File => "file",
+        })
+    }
+}
