@@ -29,6 +29,7 @@ mod options;
 mod patience;
 mod place;
 mod role;
+mod segments;
 mod sequence;
 mod socket;
 mod supply;

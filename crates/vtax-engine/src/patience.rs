@@ -9,7 +9,7 @@ use vtax_model::{
     workload::{TestSpec, Warmup, Workload},
 };
 
-use crate::task::segments;
+use crate::segments::segments;
 
 /// How long a responder waits for the first message: the initiator may hold its start back so that
 /// several pairs begin together.

@@ -14,7 +14,6 @@ pub(crate) mod sink;
 pub(crate) mod source;
 pub(crate) mod transactions;
 
-pub(crate) use handover::segments;
 pub(crate) use line::FlowOnPoller;
 
 use vtax_model::{units::ByteSize, workload::TestSpec};
