@@ -218,7 +218,8 @@ impl<'de> Deserialize<'de> for Span {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BitRate(u64);
 
-const RATE_FACTORS: [(&str, u64); 8] = [
+/// Decimal factors of rates.
+pub(crate) const RATE_FACTORS: [(&str, u64); 8] = [
     ("T", 1_000_000_000_000),
     ("t", 1_000_000_000_000),
     ("G", 1_000_000_000),

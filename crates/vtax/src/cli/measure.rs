@@ -9,7 +9,7 @@ use clap::Args;
 use vtax_agent::ssh;
 use vtax_model::{
     endpoint::{Control, End, Endpoint},
-    options::{Arrivals, Burst, CongestionControl, Dscp, Idle, Segments, SocketOptions, TestOptions},
+    options::{Arrivals, Burst, CongestionControl, Dscp, Idle, RequestRate, Segments, SocketOptions, TestOptions},
     study::SamplingPlan,
     units::{BitRate, ByteSize, Span},
     workload::Warmup,
@@ -113,10 +113,10 @@ struct Load {
     /// rr: requests of each flow in flight
     #[arg(long, value_name = "N", default_value = "1")]
     burst: Burst,
-    /// rr: so many requests a second over all flows, whether or not the responses came; times count
-    /// from when a request was due
+    /// rr: so many requests a second over all flows, as 500 or 10k, whether or not the responses came;
+    /// times count from when a request was due
     #[arg(long, value_name = "PER_SECOND")]
-    rate: Option<u32>,
+    rate: Option<RequestRate>,
     /// How the requests of --rate are spread
     #[arg(long, value_enum, default_value_t = ArrivalSpread::Poisson, requires = "rate")]
     arrivals: ArrivalSpread,

@@ -6,7 +6,7 @@ use vtax_model::{
     measurement::{IntervalRtt, WarmupReport},
     method::IoMethod,
     nic::{Channels, Coalescing, IrqFacts, Rings},
-    options::{ArrivalProcess, Arrivals, Burst, TestOptions},
+    options::{ArrivalProcess, Arrivals, Burst, RequestRate, TestOptions},
     run::{
         DomainNic, DomainRecord, EndRecord, Environment, Hop, IdleFacts, IdleState, PairFigures, PairRecord, Parallel,
         PartialRecord, PathRecord, RowEnds,
@@ -154,7 +154,9 @@ fn gap(millis: u64) -> TestOptions {
 }
 
 fn due(per_second: u32) -> TestOptions {
-    TestOptions { arrivals: Some(Arrivals { per_second, process: ArrivalProcess::Poisson }), ..plain() }
+    let process = ArrivalProcess::Poisson;
+    let arrivals = RequestRate::new(per_second).map(|per_second| Arrivals { per_second, process });
+    TestOptions { arrivals, ..plain() }
 }
 
 const RR: &str = r#"transports = ["tcp"]
