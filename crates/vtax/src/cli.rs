@@ -1,11 +1,13 @@
 //! The command line: parsing only, then one file a verb.
 
 mod agent;
+mod arguments;
 mod calibrate;
 mod crosscheck;
 mod demo;
 mod io;
 mod lab;
+mod lists;
 mod measure;
 mod methods;
 mod results;
@@ -15,7 +17,7 @@ mod studies;
 
 use std::{io::Write, path::PathBuf};
 
-use clap::{Parser, Subcommand};
+use clap::{FromArgMatches, Parser, Subcommand};
 use serde::Serialize;
 
 use vtax_model::server::ServerSpec;
@@ -79,7 +81,7 @@ impl Locations {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// What each way to attach a zone costs on this machine, in under two minutes
-    Demo(run::OutputOptions),
+    Demo(demo::DemoArgs),
     /// Run a study: a built-in one by name, or a file; or go on with a run
     Run(Box<run::RunArgs>),
     /// One test between any two ends, as netperf: this machine, ssh hosts, zones
@@ -138,6 +140,12 @@ impl Verb {
     }
 }
 
+/// Reads the command line, and ends the program where it can't be read.
+pub(crate) fn parse() -> CommandLine {
+    let matches = arguments::read(std::env::args_os()).unwrap_or_else(|error| error.exit());
+    CommandLine::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
+
 /// Carries out what the user asked for.
 pub(crate) fn dispatch(mut line: CommandLine) -> Result<Exit, Stop> {
     line.places.wants_cables = matches!(&line.verb, Verb::Run(args) if args.has_no_cables());
@@ -147,7 +155,7 @@ pub(crate) fn dispatch(mut line: CommandLine) -> Result<Exit, Stop> {
         return crate::server::relay(&order, line.verb.has_input());
     }
     match line.verb {
-        Verb::Demo(output) => demo::demo(output, places),
+        Verb::Demo(args) => demo::demo(args, places),
         Verb::Run(args) => run::run(*args, places),
         Verb::Calibrate(args) => calibrate::calibrate(args, places),
         Verb::Crosscheck(args) => crosscheck::crosscheck(args, places),

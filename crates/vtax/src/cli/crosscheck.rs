@@ -3,7 +3,7 @@
 use clap::Args;
 use vtax_model::{options::Idle, units::Span};
 
-use super::{Locations, print, print_json};
+use super::{Locations, arguments::whole, print, print_json};
 use crate::{
     crosscheck::{self, CrosscheckRequest, Held},
     exit::{Exit, Stop},
@@ -36,7 +36,7 @@ pub(crate) struct CrosscheckArgs {
     #[arg(long, value_delimiter = ',', value_name = "TOOL,…")]
     tools: Vec<String>,
     /// Seed of the order [default: random, in the result]
-    #[arg(long)]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     seed: Option<u64>,
     /// Print the result as JSON (vtax.crosscheck/v1)
     #[arg(long)]

@@ -15,7 +15,7 @@ use vtax_model::{
     workload::Warmup,
 };
 
-use super::{Locations, run};
+use super::{Locations, arguments::whole, run};
 use crate::{
     exit::{Blamed, Exit, Stop},
     study::{self, Conditions, GivenPlan, GivenSizes, MeasureRequest, RunSource, Test},
@@ -66,7 +66,7 @@ struct Ends {
     from_address: Vec<IpAddr>,
     /// vsock: the context identifier of each --to as the other end knows it; on one machine it needs
     /// none
-    #[arg(long, value_name = "CID")]
+    #[arg(long, value_name = "CID", value_parser = whole::<u32>)]
     to_cid: Vec<u32>,
     #[command(flatten)]
     pinned: run::Pinned,
@@ -91,10 +91,10 @@ struct What {
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', conflicts_with_all = ["request", "response", "message"])]
     sizes: Vec<ByteSize>,
     /// Flows at the same time; several numbers are swept
-    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1")]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1", value_parser = whole::<u32>)]
     streams: Vec<u32>,
     /// Threads that share the flows [default: one a flow (blocking), else one a CPU]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>)]
     threads: Option<u32>,
     /// blocking, epoll, busy-poll, io-uring, several of them, or all: in one run, interleaved and
     /// compared
@@ -182,7 +182,7 @@ struct View {
 #[command(next_help_heading = "Sampling")]
 struct Sampling {
     /// Samples of each test [default: 5; of several engines as many as can show a difference]
-    #[arg(long, value_name = "N", conflicts_with = "confidence")]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>, conflicts_with = "confidence")]
     samples: Option<u32>,
     /// Measured time of each sample [default: 1s]
     #[arg(long)]
@@ -195,7 +195,7 @@ struct Sampling {
     #[arg(long)]
     quick: bool,
     /// Seed of the order of the samples [default: random, in the result]
-    #[arg(long)]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     seed: Option<u64>,
     #[command(flatten)]
     precision: run::Precision,

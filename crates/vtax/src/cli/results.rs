@@ -2,10 +2,10 @@
 
 use anyhow::anyhow;
 use clap::Subcommand;
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::CellAlignment;
 use vtax_model::{analysis::analyse, result::ResultDocument};
 
-use super::{Locations, print, print_json, run::OutputOptions};
+use super::{Locations, lists, print, print_json, run::OutputOptions};
 use crate::{
     exit::{Exit, Stop},
     report::{self, Format},
@@ -53,7 +53,7 @@ pub(crate) enum ResultsVerb {
 }
 
 pub(crate) fn results(verb: ResultsVerb, places: &Locations) -> Result<Exit, Stop> {
-    let store = Store::open(&places.state_dir()?)?;
+    let store = Store::read(&places.state_dir()?)?;
     match verb {
         ResultsVerb::List { json } => list(&store, json)?,
         ResultsVerb::Show { id, output } => print(&report::render(&load(&store, &id)?, &output.options()))?,
@@ -101,8 +101,7 @@ fn list(store: &Store, json: bool) -> Result<(), Stop> {
 }
 
 fn table(runs: &[RunSummary]) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(["RUN", "STATE", "SAMPLES", "FAILED", "WALL s", "STUDY"]);
+    let mut table = lists::table(["RUN", "STATE", "SAMPLES", "FAILED", "WALL s", "STUDY"]);
     for run in runs {
         let quick = if run.quick { " (quick)" } else { "" };
         table.add_row([
@@ -119,5 +118,5 @@ fn table(runs: &[RunSummary]) -> String {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    format!("{}\n", table.trim_fmt())
+    lists::text(table, &[5])
 }

@@ -16,7 +16,7 @@ use vtax_model::{
     workload::Warmup,
 };
 
-use super::{Locations, print};
+use super::{Locations, arguments::whole, print};
 use crate::{
     exit::{Blamed, Exit, Stop},
     report::{self, Format},
@@ -67,11 +67,15 @@ impl Form {
     }
 }
 
-/// Columns of the terminal, within what reads well; the usual ones if the tables go elsewhere.
+/// The usual width if the tables don't go to a terminal.
 fn width() -> usize {
+    terminal_width().unwrap_or(report::Options::default().width)
+}
+
+/// Columns of the terminal, within what reads well; none if standard output is no terminal.
+pub(super) fn terminal_width() -> Option<usize> {
     let columns = rustix::termios::tcgetwinsize(std::io::stdout()).map(|size| usize::from(size.ws_col));
-    let known = columns.ok().filter(|columns| *columns > 0);
-    known.map_or(report::Options::default().width, |columns| columns.clamp(60, 140))
+    columns.ok().filter(|columns| *columns > 0).map(|columns| columns.clamp(60, 140))
 }
 
 #[derive(Debug, Args)]
@@ -87,7 +91,7 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     quick: bool,
     /// Rounds: samples of each cell [default: as the study says]
-    #[arg(long, value_name = "N", conflicts_with = "confidence")]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>, conflicts_with = "confidence")]
     samples: Option<u32>,
     #[command(flatten)]
     aim: Aim,
@@ -109,7 +113,7 @@ pub(crate) struct RunArgs {
     methods: Vec<Row>,
     /// Pairs of each row that measure at the same time, of a study that has several (vmdq: 8): so many
     /// clients, and as many guests
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>)]
     guests: Option<u32>,
     /// What `assigned` and `sr-iov` attach [default: guests]
     #[arg(long, value_enum, value_name = "KIND")]
@@ -141,7 +145,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     dir: PathBuf,
     /// Seed of the order of the samples [default: random, in the result]
-    #[arg(long)]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     seed: Option<u64>,
     #[command(flatten)]
     precision: Precision,
@@ -244,10 +248,10 @@ pub(crate) struct Precision {
     #[arg(long, value_name = "PERCENT", requires = "confidence")]
     width: Option<Width>,
     /// … after at least this many rounds
-    #[arg(long, value_name = "N", default_value_t = 3, requires = "confidence")]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = whole::<usize>, requires = "confidence")]
     min: usize,
     /// … and at most this many
-    #[arg(long, value_name = "N", default_value_t = 30, requires = "confidence")]
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = whole::<usize>, requires = "confidence")]
     max: usize,
 }
 
@@ -263,13 +267,13 @@ impl Precision {
 }
 
 impl RunArgs {
-    /// A built-in study with nothing changed.
-    pub(crate) fn of_study(study: &str, output: OutputOptions) -> RunArgs {
+    /// A built-in study as it is, but for the number of rounds.
+    pub(crate) fn of_study(study: &str, samples: Option<u32>, output: OutputOptions) -> RunArgs {
         RunArgs {
             study: Some(study.to_owned()),
             resume: None,
             quick: false,
-            samples: None,
+            samples,
             aim: Aim::default(),
             duration: None,
             warmup: None,

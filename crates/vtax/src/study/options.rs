@@ -10,8 +10,9 @@ use vtax_model::{
     method::DomainKind,
     options::{CongestionControl, Idle, OptionError},
     run::Goal,
+    spelling::suggestion,
     stats::StoppingRule,
-    study::{Row, SamplingPlan, Slices, Study},
+    study::{Row, SamplingPlan, Slices, Study, is_lab_file},
     topology::{Cable, NicName},
     units::{ByteSize, Mtu, Span},
     workload::{Transport, Warmup, Workload},
@@ -281,11 +282,21 @@ fn resize_files(study: &mut Study, size: ByteSize) -> anyhow::Result<()> {
 
 /// Reads a study file.
 pub(crate) fn read_file(path: &str) -> Result<Study, Stop> {
-    let known: Vec<&str> = Study::BUILT_IN.iter().map(|(id, _)| *id).collect();
+    let text = read_text(path)?;
+    if is_lab_file(&text) {
+        return Err(Stop::input(anyhow!("{path} is a lab, not a study; build it with: vtax lab up {path}")));
+    }
+    Study::parse(Source { name: path, text: &text }).or_input()
+}
+
+/// The text of the file of a study or a lab, which is no built-in study.
+pub(crate) fn read_text(path: &str) -> Result<String, Stop> {
+    let known = Study::BUILT_IN.map(|(id, _)| id);
     let text = std::fs::read_to_string(path).with_context(|| {
-        format!("`{path}` is neither a built-in study ({}) nor a file that can be read", known.join(", "))
+        let near = suggestion(path, known);
+        format!("`{path}` is neither a built-in study ({}) nor a file that can be read{near}", known.join(", "))
     });
-    Study::parse(Source { name: path, text: &text.or_input()? }).or_input()
+    text.or_input()
 }
 
 /// Reads a file of endpoints.
