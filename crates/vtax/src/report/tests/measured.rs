@@ -377,6 +377,18 @@ fn the_open_loop_has_both_clocks() {
 }
 
 #[test]
+fn a_rate_beyond_what_the_path_can_do_is_an_overload() {
+    let mut run = open_loop();
+    assert!(!shown(&run).contains("OVERLOAD"), "{}", shown(&run));
+    for sample in run.samples.iter_mut().filter(|sample| sample.cell == 1) {
+        let rtt = sample.figures.rtt_ns.as_mut().expect("round trips");
+        rtt.mean += 0.3e9 * sample.figures.seconds;
+    }
+    let text = shown(&run);
+    assert!(text.contains("! OVERLOAD: requests were due faster") && text.contains("10000/s due"), "{text}");
+}
+
+#[test]
 fn engines_are_compared() {
     snapshot("measure_engines", shown(&all_engines()));
     snapshot("measure_engines_narrow", render(&analyse(&all_engines()), &NARROW));
