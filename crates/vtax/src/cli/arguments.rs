@@ -4,19 +4,24 @@ use std::{any::TypeId, ffi::OsString, num::ParseIntError, path::PathBuf, str::Fr
 
 use clap::{Arg, ArgMatches, Command, CommandFactory, error::ContextKind};
 
-use super::CommandLine;
+use super::{CommandLine, examples::with_examples};
 
 /// Reads the words of the command line.
 pub(super) fn read(words: impl IntoIterator<Item = OsString>) -> Result<ArgMatches, clap::Error> {
-    command(CommandLine::command()).try_get_matches_from(words).map_err(|mut error| {
+    command(CommandLine::command(), "").try_get_matches_from(words).map_err(|mut error| {
         // clap advises to write `-- WORD`, which no verb of ours but exec takes, and that one has its usage line.
         error.remove(ContextKind::Suggested);
         error
     })
 }
 
-fn command(command: Command) -> Command {
-    command.mut_args(with_sign).mut_subcommands(self::command)
+/// The command of these words, and all below it.
+fn command(command: Command, words: &str) -> Command {
+    let below = |sub: Command| {
+        let words = format!("{words} {}", sub.get_name());
+        self::command(sub, words.trim_start())
+    };
+    with_examples(command.mut_args(with_sign), words).mut_subcommands(below)
 }
 
 /// Lets the value of an option begin with a minus, so that the option says what is wrong with `-5s`. A text or a
@@ -37,6 +42,17 @@ pub(super) struct NotWhole(ParseIntError);
 /// Reads a whole number that isn't negative.
 pub(super) fn whole<T: FromStr<Err = ParseIntError>>(text: &str) -> Result<T, NotWhole> {
     text.parse().map_err(NotWhole)
+}
+
+/// The words of every verb that does something.
+#[cfg(test)]
+pub(super) fn verbs() -> Vec<String> {
+    fn below(command: &Command, words: &str) -> Vec<String> {
+        let shown = command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help");
+        let subs: Vec<String> = shown.flat_map(|sub| below(sub, &format!("{words} {}", sub.get_name()))).collect();
+        if subs.is_empty() { vec![words.trim_start().to_owned()] } else { subs }
+    }
+    below(&CommandLine::command(), "")
 }
 
 #[cfg(test)]

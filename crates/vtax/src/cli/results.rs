@@ -22,17 +22,17 @@ pub(crate) enum ResultsVerb {
     },
     /// Print a run's tables
     Show {
-        /// The run: its id, a unique start of it, or `last`
+        /// The run: its id, the beginning of its id, or `last`
         #[arg(default_value = "last")]
         id: String,
         #[command(flatten)]
         output: OutputOptions,
     },
-    /// Hold two runs against each other, cell by cell
+    /// Compare two runs, cell by cell
     Compare {
-        /// The run that is held against the other
+        /// The earlier run: its id, the beginning of its id, or `last`
         before: String,
-        /// The other
+        /// The later run, named likewise
         after: String,
         /// The form of the comparison
         #[arg(long, value_enum, default_value_t = Format::Table)]
@@ -40,7 +40,7 @@ pub(crate) enum ResultsVerb {
     },
     /// Print the whole result, every sample and histogram: vtax.result/v1
     Export {
-        /// The run: its id, a unique start of it, or `last`
+        /// The run: its id, the beginning of its id, or `last`
         #[arg(default_value = "last")]
         id: String,
         /// As JSON

@@ -9,12 +9,12 @@ use vtax_model::{
     method::DomainKind,
     options::{Engine, OptionError, Segments, TestOptions},
     stats::StoppingRule,
-    study::{Row, SamplingPlan, SamplingPlanError, Study},
+    study::{Row, SamplingPlan, Study},
     units::{ByteSize, Mtu, Span},
     workload::{Direction, SpecError, TestKind, Transport, Workload, WorkloadError},
 };
 
-use super::{ChangedStudy, stage::room_of};
+use super::{ChangedStudy, options::blaming, stage::room_of};
 use crate::exit::{Blamed, Stop};
 
 /// What the command line asks for.
@@ -289,12 +289,7 @@ impl MeasureRequest {
         let comparisons = cells.len() - cells.len() / self.engines.len();
         let samples = self.plan.samples.unwrap_or_else(|| rounds_for(comparisons));
         let plan = SamplingPlan { samples, ..self.plan.sampling };
-        plan.check().map_err(|error| match error {
-            SamplingPlanError::NoSamples => anyhow!("--samples: {error}"),
-            SamplingPlanError::TooShort(_) | SamplingPlanError::ShortSlice(_) | SamplingPlanError::Passes(_) => {
-                anyhow!("--duration: {error}")
-            }
-        })?;
+        plan.check().map_err(|error| blaming(&error))?;
         Ok(plan)
     }
 

@@ -12,7 +12,7 @@ use vtax_model::{
     run::Goal,
     spelling::suggestion,
     stats::StoppingRule,
-    study::{Row, SamplingPlan, Slices, Study, is_lab_file},
+    study::{Row, SamplingPlan, SamplingPlanError, Slices, Study, is_lab_file},
     topology::{Cable, NicName},
     units::{ByteSize, Mtu, Span},
     workload::{Transport, Warmup, Workload},
@@ -230,8 +230,18 @@ impl Changes {
             warmup: self.warmup.unwrap_or(base.warmup),
             slices: base.slices.map(stretched),
         };
-        plan.check().map_err(|error| anyhow!("{error}"))?;
+        plan.check().map_err(|error| blaming(&error))?;
         Ok(plan)
+    }
+}
+
+/// Names the option that is wrong.
+pub(super) fn blaming(error: &SamplingPlanError) -> anyhow::Error {
+    match error {
+        SamplingPlanError::NoSamples => anyhow!("--samples: {error}"),
+        SamplingPlanError::TooShort(_) | SamplingPlanError::ShortSlice(_) | SamplingPlanError::Passes(_) => {
+            anyhow!("--duration: {error}")
+        }
     }
 }
 
@@ -292,11 +302,13 @@ pub(crate) fn read_file(path: &str) -> Result<Study, Stop> {
 /// The text of the file of a study or a lab, which is no built-in study.
 pub(crate) fn read_text(path: &str) -> Result<String, Stop> {
     let known = Study::BUILT_IN.map(|(id, _)| id);
-    let text = std::fs::read_to_string(path).with_context(|| {
+    std::fs::read_to_string(path).map_err(|error| {
         let near = suggestion(path, known);
-        format!("`{path}` is neither a built-in study ({}) nor a file that can be read{near}", known.join(", "))
-    });
-    text.or_input()
+        let known = known.join(", ");
+        Stop::input(anyhow!(
+            "`{path}` is neither a built-in study ({known}) nor a file that can be read ({error}){near}"
+        ))
+    })
 }
 
 /// Reads a file of endpoints.

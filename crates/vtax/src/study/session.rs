@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use vtax_agent::locate::{self, LocateError};
 use vtax_engine::{EngineError, check_congestion_control};
 use vtax_host::inspect;
@@ -201,6 +201,10 @@ impl RunRequest {
             match check_congestion_control(name) {
                 // In a lab an ordinary user is root, and may use each of them.
                 Err(EngineError::CongestionControl { source, .. }) if source.is_permission() && builds => {}
+                Err(EngineError::CongestionControl { source, available, .. }) if !source.is_permission() => bail!(
+                    "--congestion {name}: this kernel has no such congestion control; it has {available}: choose one of \
+                     these, or load the module tcp_{name}"
+                ),
                 checked => checked.with_context(|| format!("--congestion {name}"))?,
             }
         }

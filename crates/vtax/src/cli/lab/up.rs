@@ -41,18 +41,18 @@ pub(crate) struct UpArgs {
     /// A lab file, a study file or a built-in study
     #[arg(value_name = "FILE")]
     what: String,
-    /// What guests boot that name no kernel of their own: a bzImage, or the tree of an unpacked
-    /// package [default: $VTAX_KERNEL, else the running kernel, else that of `make kernel`]
+    /// The kernel for guests that name none of their own: a bzImage, or the folder of an unpacked package
+    /// [default: $VTAX_KERNEL, else the running kernel, else that of `make kernel`]
     #[arg(long, value_name = "FILE")]
     kernel: Option<PathBuf>,
-    /// How long the guests may take until their agents answer [default: 180s; under TCG, of guests
-    /// with a disk image, 900s]
+    /// How long to wait until the guests' agents answer [default: 180s; 900s for guests with a disk image under
+    /// TCG]
     #[arg(long, value_name = "TIME")]
     wait: Option<Span>,
     /// Print every step, with QEMU's arguments, and do nothing
     #[arg(long)]
     dry_run: bool,
-    /// Print what was built as JSON; with --dry-run, the plan
+    /// Print what was built, or with --dry-run the plan, as JSON
     #[arg(long)]
     json: bool,
 }
