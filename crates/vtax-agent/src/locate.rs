@@ -17,7 +17,7 @@ pub enum LocateError {
     /// The user has said where it is, and it isn't. Another one isn't taken in its place.
     #[error("{origin} names {}, which {why}; name the program vtax-agent of the same build", path.display())]
     Named {
-        /// Who named it.
+        /// The option or the variable that named it.
         origin: &'static str,
         /// What was named.
         path: PathBuf,
@@ -58,7 +58,7 @@ pub fn agent_program(named: Option<&Path>) -> Result<PathBuf, LocateError> {
 }
 
 fn search(named: Option<&Path>, variable: Option<&Path>, beside: Option<&Path>) -> Result<PathBuf, LocateError> {
-    let said = named.map(|path| ("the command line", path)).or(variable.map(|path| (VARIABLE, path)));
+    let said = named.map(|path| ("--agent", path)).or(variable.map(|path| (VARIABLE, path)));
     if let Some((origin, path)) = said {
         let path = path.to_owned();
         return match usable(&path) {
@@ -119,7 +119,7 @@ mod tests {
         let named = tree.path().join("gone");
         let error = search(Some(&named), Some(&beside), Some(tree.path())).expect_err("gone");
         assert!(matches!(error, LocateError::Named { why: Unusable::Unreadable(_), .. }));
-        assert!(error.to_string().contains("the command line names"), "{error}");
+        assert!(error.to_string().starts_with("--agent names"), "{error}");
         assert_eq!(search(None, Some(&beside), None).expect("there"), beside);
     }
 

@@ -41,5 +41,7 @@ pub use cancel::Cancel;
 pub use end::{Initiator, Responder};
 pub use error::{EngineError, Failed, compare_checksums};
 pub use file::SourceFile;
+pub use options::check_congestion_control;
 pub use place::{EndSetup, Schedule, Station, Target};
+pub use socket::check_vsock_loopback;
 pub use token::{Token, TokenError};

@@ -89,7 +89,7 @@ fn slowed(options: &TestOptions) -> Duration {
 fn pauses(spec: &TestSpec) -> Duration {
     let gap = spec.options.gap.map_or(Duration::ZERO, |gap| gap.0);
     let arrivals = spec.options.arrivals.map_or(Duration::ZERO, |arrivals| {
-        let mean = Duration::from_secs(spec.streams.into()) / arrivals.per_second.max(1);
+        let mean = Duration::from_secs(spec.streams.into()) / arrivals.per_second.get();
         match arrivals.process {
             ArrivalProcess::Poisson => mean * LONGEST_GAP,
             ArrivalProcess::Fixed => mean,
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
     use vtax_model::workload::Transport;
     use vtax_model::{
-        options::{Arrivals, Manners, Segments},
+        options::{Arrivals, Manners, RequestRate, Segments},
         units::{BitRate, Span},
         workload::Direction,
     };
@@ -148,8 +148,9 @@ mod tests {
         assert_eq!(stalled.lost_after, LOST_AFTER + Duration::from_millis(500));
         let idle = TestOptions { gap: Some(Span::from_millis(7_000)), ..TestOptions::default() };
         assert!(with(Transport::Tcp, RR, idle).silence >= Duration::from_secs(12));
-        let rare = Arrivals { per_second: 1, process: ArrivalProcess::Poisson };
-        let rare = with(Transport::Tcp, RR, TestOptions { arrivals: Some(rare), ..TestOptions::default() });
+        let process = ArrivalProcess::Poisson;
+        let arrivals = RequestRate::new(1).map(|per_second| Arrivals { per_second, process });
+        let rare = with(Transport::Tcp, RR, TestOptions { arrivals, ..TestOptions::default() });
         assert!(rare.silence > Duration::from_secs(200));
         let trickle = TestOptions { bitrate: BitRate::new(8_000), ..TestOptions::default() };
         let stream = Workload::Stream { message: ByteSize(10_000), direction: Direction::Forward };

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, fs};
 use ipnet::{IpNet, Ipv4Net};
 use serde::{Deserialize, Serialize};
 use vtax_model::topology::Name;
-use vtax_sys::{SysError, netlink::Rtnl, pci::PciAddress};
+use vtax_sys::{SysError, netlink::Rtnl, pci::PciAddress, userns};
 
 pub use guests::{GuestFacts, GuestNeeds, QemuFacts, SystemFacts};
 pub use pci::{Netdev, NoDevice, PciDevice, PciFacts};
@@ -34,6 +34,9 @@ pub struct Facts {
     /// Those that labs have, each with its owner: `LAB/DOMAIN`.
     #[serde(default)]
     pub lent: BTreeMap<PciAddress, String>,
+    /// Whether this process has the privilege of a user namespace only. PCI devices are out of its reach.
+    #[serde(default)]
+    pub ordinary_user: bool,
     /// What there is for guests; nothing if nobody has looked ([`Facts::with_guests`]).
     #[serde(default)]
     pub guests: Option<GuestFacts>,
@@ -74,6 +77,7 @@ impl Facts {
             most_namespaces: number("/proc/sys/user/max_net_namespaces").unwrap_or(u64::MAX),
             pci: PciFacts::gather()?,
             lent: io::lent(world)?,
+            ordinary_user: !userns::is_initial(),
             guests: None,
         })
     }

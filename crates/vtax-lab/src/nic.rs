@@ -163,6 +163,10 @@ fn hardware(attach: &Attach, facts: &Facts) -> Result<(), Unsupported> {
     let capable = |nic: &&&PciDevice| !matches!(attach, Attach::SrIov(_)) || nic.sriov.is_some();
     let capable: Vec<&PciDevice> = nics.iter().filter(capable).copied().collect();
     let kept = capable.iter().find_map(|nic| nic.kept.as_ref());
+    if facts.ordinary_user && !nics.is_empty() {
+        let why = "only root of the machine may hand over PCI devices";
+        return Err(unsupported(why, &format!("run as root, or {elsewhere}")));
+    }
     match (nics.is_empty(), capable.iter().any(|nic| nic.kept.is_none()), kept) {
         (true, ..) => Err(unsupported("this machine has no PCI NIC", elsewhere)),
         (_, false, None) => Err(unsupported("no NIC of this machine can have virtual functions", elsewhere)),
@@ -222,6 +226,16 @@ mod tests {
                 assert!(!why.is_empty() && !remedy.is_empty(), "{method}");
             }
         }
+    }
+
+    #[test]
+    fn an_ordinary_user_has_no_assigned_nic() {
+        let mut facts = facts();
+        facts.pci = crate::facts::pci::tests::facts();
+        assert_eq!(hardware(&Attach::Assigned, &facts), Ok(()));
+        facts.ordinary_user = true;
+        let refused = hardware(&Attach::Assigned, &facts).expect_err("not this user's");
+        assert!(refused.why.contains("only root") && refused.remedy.contains("run as root"), "{refused}");
     }
 
     #[test]

@@ -19,6 +19,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
 use vtax_lab::{Need, World};
 use vtax_model::{
+    result::Disturbance,
     run::Environment,
     stats::{Confidence, Pair, PairedTax, Summary},
     units::Span,
@@ -93,6 +94,8 @@ struct ContestRecord {
     contest: Contest,
     /// Our figures, round by round.
     ours: Vec<f64>,
+    /// What others took of the machine while our figures were measured: only then no other tool runs.
+    load: Disturbance,
     others: Vec<Other>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     left_out: Vec<LeftOut>,
@@ -255,6 +258,7 @@ struct Bout<'a> {
     ring: &'a Ring,
     contest: &'a Contest,
     ours: Vec<f64>,
+    loads: Vec<Disturbance>,
     others: Vec<Contestant>,
     left_out: Vec<LeftOut>,
 }
@@ -273,7 +277,7 @@ struct Contestant {
 impl<'a> Bout<'a> {
     fn new(ring: &'a Ring, contest: &'a Contest, tools: &[&'static Tool]) -> anyhow::Result<Bout<'a>> {
         // A trial of ours tells how much the others do in a short turn, until they have figures of their own.
-        let expected = if contest.is_short() { ring.ours(contest)? } else { 1.0 };
+        let expected = if contest.is_short() { ring.ours(contest)?.0 } else { 1.0 };
         let enter = |tool: &'static Tool| -> anyhow::Result<Contestant> {
             let server = match tool.lifetime {
                 ServerLifetime::Contest => Some(ring.serve(tool, contest)?),
@@ -285,7 +289,7 @@ impl<'a> Bout<'a> {
         let others = able.map(enter).collect::<anyhow::Result<Vec<_>>>()?;
         let left_out = |tool: &&'static Tool| Some(LeftOut { tool: tool.name, why: tool.left_out(contest)? });
         let left_out = tools.iter().filter_map(left_out).collect();
-        Ok(Bout { ring, contest, ours: Vec::new(), others, left_out })
+        Ok(Bout { ring, contest, ours: Vec::new(), loads: Vec::new(), others, left_out })
     }
 
     /// Everyone once, ourselves among them, in random order.
@@ -294,7 +298,11 @@ impl<'a> Bout<'a> {
         order.shuffle(rng);
         for turn in order {
             match turn {
-                None => self.ours.push(self.ring.ours(self.contest)?),
+                None => {
+                    let (figure, load) = self.ring.ours(self.contest)?;
+                    self.ours.push(figure);
+                    self.loads.push(load);
+                }
                 Some(index) => self.others[index].turn(self.ring, self.contest),
             }
         }
@@ -302,10 +310,20 @@ impl<'a> Bout<'a> {
     }
 
     fn record(self) -> ContestRecord {
-        let Bout { contest, ours, others, left_out, .. } = self;
+        let Bout { contest, ours, loads, others, left_out, .. } = self;
         let others = others.into_iter().map(|other| other.record(contest, &ours)).collect();
-        ContestRecord { name: contest.to_string(), unit: contest.unit(), contest: *contest, ours, others, left_out }
+        let (name, unit, load) = (contest.to_string(), contest.unit(), mean_load(&loads));
+        ContestRecord { name, unit, contest: *contest, ours, load, others, left_out }
     }
+}
+
+fn mean_load(loads: &[Disturbance]) -> Disturbance {
+    let mean_of = |share: fn(&Disturbance) -> Option<f64>| {
+        let shares: Option<Vec<f64>> = loads.iter().map(share).collect();
+        shares.filter(|shares| !shares.is_empty()).map(|shares| shares.iter().sum::<f64>() / shares.len() as f64)
+    };
+    let (other_programs, stolen) = (mean_of(|load| load.other_programs), mean_of(|load| load.stolen));
+    Disturbance { other_programs, stolen, guests_waited: None }
 }
 
 impl Contestant {

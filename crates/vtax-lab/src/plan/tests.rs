@@ -26,6 +26,7 @@ pub(crate) fn facts() -> Facts {
         most_namespaces: 10_000,
         pci: PciFacts::default(),
         lent: BTreeMap::new(),
+        ordinary_user: false,
         guests: Some(guest_facts()),
     }
 }

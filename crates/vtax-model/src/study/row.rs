@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{guest::Flavour, method::IoMethod, options::Engine};
+use crate::{guest::Flavour, method::IoMethod, options::Engine, spelling::nearest};
 
 /// What one row of a table stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -41,6 +41,8 @@ pub enum IpType {
 
 impl IpType {
     const ALL: [IpType; 2] = [IpType::Shared, IpType::Exclusive];
+    const PAIRS: [&str; 4] =
+        ["shared-to-shared", "shared-to-exclusive", "exclusive-to-shared", "exclusive-to-exclusive"];
 
     /// The name in rows.
     pub fn name(self) -> &'static str {
@@ -184,17 +186,41 @@ impl fmt::Display for RowKind {
     }
 }
 
-/// The text names no row.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "unknown row `{0}`; it is an I/O method ({methods}), a kind of NIC of a guest ({devices}), a queueing of guests ({queues}), a path ({paths}), a pair of zones as shared-to-exclusive, or an engine ({engines})",
-    methods = IoMethod::ALL.map(IoMethod::name).join(", "),
-    devices = Flavour::ALL.map(|flavour| Row::Device(flavour).to_string()).join(", "),
-    queues = Queueing::ALL.map(Queueing::name).join(", "),
-    paths = GuestPath::ALL.map(GuestPath::name).join(", "),
-    engines = Engine::ALL.map(Engine::name).join(", ")
-)]
+/// A text that names no row.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownRow(String);
+
+impl std::error::Error for UnknownRow {}
+
+impl fmt::Display for UnknownRow {
+    /// The whole list only if no name is near: it is long.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = |names: &[&'static str]| names.join(", ");
+        let devices = Flavour::ALL.map(|flavour| Row::Device(flavour).to_string());
+        let (methods, queues) = (IoMethod::ALL.map(IoMethod::name), Queueing::ALL.map(Queueing::name));
+        let (paths, engines) = (GuestPath::ALL.map(GuestPath::name), Engine::ALL.map(Engine::name));
+        let known = { methods }.into_iter().chain(queues).chain(paths).chain(engines).chain(IpType::PAIRS);
+        if let Some(name) = nearest(&self.0, known.chain(devices.iter().map(String::as_str))) {
+            return write!(
+                f,
+                "unknown row `{}`; did you mean `{name}`? (`vtax methods` lists the I/O methods)",
+                self.0
+            );
+        }
+        write!(
+            f,
+            "unknown row `{}`; it is an I/O method ({}), a kind of NIC of a guest ({}), a queueing of guests ({}), a path \
+             ({}), a pair of zones ({}), or an engine ({})",
+            self.0,
+            names(&methods),
+            devices.join(", "),
+            names(&queues),
+            names(&paths),
+            names(&IpType::PAIRS),
+            names(&engines)
+        )
+    }
+}
 
 impl FromStr for Row {
     type Err = UnknownRow;

@@ -10,7 +10,7 @@ use vtax_model::{
     study::Row,
 };
 
-use super::{Locations, lab::accelerator, print, print_json};
+use super::{Locations, lab::accelerator, print, print_json, run::terminal_width};
 use crate::{
     exit::{Blamed, Exit, Stop},
     study,
@@ -162,9 +162,13 @@ fn table(records: &[MethodRecord]) -> String {
         "HERE",
         "WHAT IT IS; IF IT IS NOT HERE, WHY, AND WHAT MENDS IT",
     ]);
-    table.set_width(100);
-    for record in records {
-        let text = format!("{}\n{}", record.summary, record.answer.text());
+    table.set_width(terminal_width().unwrap_or(100) as u16);
+    for (nth, record) in records.iter().enumerate() {
+        // What is lacking for several methods is said once: it may be as long as $PATH.
+        let earlier =
+            records[..nth].iter().find(|earlier| !earlier.answer.available && earlier.answer == record.answer);
+        let answer = earlier.map_or(record.answer.text(), |earlier| format!("as {}", earlier.method));
+        let text = format!("{}\n{answer}", record.summary);
         table.add_row([record.method.name(), record.answer.here(), text.trim_end()]);
         // Where no kind differs from its method, there is nothing to add.
         for kind in record.kinds.iter().filter(|_| record.kinds.iter().any(|kind| kind.answer != record.answer)) {

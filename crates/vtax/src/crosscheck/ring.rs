@@ -8,7 +8,10 @@ use std::{
 
 use anyhow::{Context, bail};
 use vtax_lab::World;
-use vtax_model::{options::CongestionControl, result::Metric};
+use vtax_model::{
+    options::CongestionControl,
+    result::{Disturbance, Metric},
+};
 use vtax_sys::process::{Pid, ProcessId};
 
 use super::{
@@ -16,6 +19,7 @@ use super::{
     tool::{Tool, ToolCommand},
 };
 use crate::{
+    calibrate::LoadMeter,
     cli::Locations,
     exit::{Blamed, Stop},
     rig::{PEER, Rig, SUT},
@@ -60,13 +64,16 @@ impl Ring {
         self.0.cpus()
     }
 
-    /// Our figure.
-    pub(super) fn ours(&self, contest: &Contest) -> anyhow::Result<f64> {
+    /// Our figure, and what others took of the machine meanwhile.
+    pub(super) fn ours(&self, contest: &Contest) -> anyhow::Result<(f64, Disturbance)> {
+        let meter = LoadMeter::open(&self.0)?;
+        let begun = meter.read()?;
         let figures = self.0.sample(&contest.spec(), WIRE)?;
-        Ok(match contest.metric() {
+        let figure = match contest.metric() {
             Metric::Goodput => figures.goodput_mbps(),
             Metric::Rtt | Metric::Real | Metric::Cpu => figures.rtt_us(),
-        })
+        };
+        Ok((figure, meter.since(&begun)?))
     }
 
     /// A server of another tool, at the far end.

@@ -132,7 +132,7 @@ pub(super) fn warnings(document: &ResultDocument) -> Vec<String> {
 fn not_reached(document: &ResultDocument) -> Option<String> {
     const ALMOST: f64 = 0.98;
     let behind = |record: &CellRecord| {
-        let due = f64::from(record.cell.options.arrivals?.per_second);
+        let due = f64::from(record.cell.options.arrivals?.per_second.get());
         let rate = record.summary.as_ref()?.transactions_per_s?.mean;
         (rate < due * ALMOST)
             .then(|| format!("{} ({} a second)", labels::name(document, &record.cell), three_digits(rate)))

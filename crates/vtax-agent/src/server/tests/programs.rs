@@ -56,7 +56,7 @@ fn a_guest_runs_programs_and_finds_its_links() {
     let all = Some(ByteSize(u64::MAX));
     let refused = [hostile(century, None), hostile(century, Some(WINDOW_MOST)), hostile(RUN_LIMIT, all)];
     assert!(refused.iter().all(|fault| fault.kind == FaultKind::Refused), "{refused:?}");
-    assert!(refused[1].message.contains("at most 30days"), "{}", refused[1]);
+    assert!(refused[1].message.contains("at most 720h"), "{}", refused[1]);
     let misread = LinkSetup { mac: "02-00".into(), mtu: Mtu::ETHERNET, addresses: Vec::new() };
     let misread = link.attach(&misread).expect_err("no address").to_string();
     assert!(misread.contains("set up its link") && misread.contains("02-00"), "{misread}");

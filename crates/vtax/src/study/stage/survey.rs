@@ -1,6 +1,7 @@
 //! What lies between the ends, and whether the study can be measured on it.
 
 use anyhow::anyhow;
+use vtax_engine::check_vsock_loopback;
 use vtax_model::{
     guest::Flavour,
     run::{Hop, PathRecord},
@@ -10,7 +11,7 @@ use vtax_model::{
 };
 
 use super::{ConnectedEnd, ConnectedEnds, EndsLab};
-use crate::exit::Stop;
+use crate::exit::{Blamed, Stop};
 
 /// Bytes by which the header of IPv6 is longer than that of IPv4.
 const IPV6_MORE: u32 = 20;
@@ -91,6 +92,9 @@ impl ConnectedEnds {
             Transport::Unix if apart => Err(Stop::input(anyhow!(
                 "Unix sockets join processes of one machine; {from} and {to} are on two; use tcp, udp or vsock"
             ))),
+            Transport::Vsock if !apart && self.agents.get(initiator).elsewhere().is_none() => {
+                check_vsock_loopback().or_infrastructure()
+            }
             Transport::Vsock if apart && responder.cid.is_none() => Err(Stop::input(anyhow!(
                 "vsock: by which context identifier does {from} reach {to}? Give its `cid` (--to-cid): of a guest \
                  what QEMU was told as guest-cid, of a guest's host 2"
