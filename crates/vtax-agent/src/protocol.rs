@@ -352,6 +352,8 @@ pub enum FaultKind {
     Engine,
     /// The machine that the agent runs on didn't do what it was asked.
     System,
+    /// The program that was to run doesn't exist on the agent's machine (ENOENT).
+    NotFound,
     /// A defect of the agent: the session panicked. Other sessions go on.
     Panicked,
 }

@@ -63,6 +63,7 @@ impl From<ProgramError> for Fault {
         let kind = match error {
             ProgramError::Unnamed => FaultKind::Refused,
             ProgramError::Cancelled { .. } => FaultKind::Cancelled,
+            ProgramError::Start(ref error) if error.is_missing() => FaultKind::NotFound,
             _ => FaultKind::System,
         };
         Fault::new(kind, error)
