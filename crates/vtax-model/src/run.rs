@@ -28,6 +28,7 @@ mod figures;
 mod goal;
 mod host_cpu;
 mod parallel;
+mod placement_note;
 mod precision;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -40,6 +41,7 @@ pub use figures::{BothEnds, CpuFigures, EndCpu, EndDetail, Figures, RttFigures, 
 pub use goal::{Difference, Goal, NoDifference};
 pub use host_cpu::{ClockReading, GuestCpu, HostCpu};
 pub use parallel::{PairFigures, PairReports, Parallel, Skew};
+pub use placement_note::PlacementNote;
 pub use precision::stopping_outcome;
 
 /// A run of a study.
@@ -221,13 +223,7 @@ pub struct Placement {
     pub guests: Option<GuestMachine>,
     /// What could not be had on this machine, and where vCPUs run, a sentence each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub notes: Vec<String>,
-}
-
-impl Placement {
-    /// How a note begins that says that a row's domains are not attached as the row has it: its figures
-    /// are those of something else.
-    pub const WRONG_LABEL: &str = "WRONG LABEL";
+    pub notes: Vec<PlacementNote>,
 }
 
 /// What the virtual machines of a run's guests are made by.
