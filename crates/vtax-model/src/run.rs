@@ -97,7 +97,7 @@ pub struct RunHeader {
     pub path_plan: Option<SamplingPlan>,
     /// Whether this is the short plan of `--quick`.
     pub quick: bool,
-    /// Of the order of the samples.
+    /// The seed of the order of the samples.
     pub seed: u64,
     /// When to stop before or after `plan.samples` rounds, if `--confidence` was given.
     pub stopping: Option<StoppingRule>,
