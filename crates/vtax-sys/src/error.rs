@@ -196,6 +196,11 @@ impl SysError {
         matches!(self.errno(), Some(libc::EPERM | libc::EACCES))
     }
 
+    /// True if what was asked for doesn't exist (ENOENT).
+    pub fn is_missing(&self) -> bool {
+        self.errno() == Some(libc::ENOENT)
+    }
+
     pub(crate) fn os(operation: &'static str, object: impl fmt::Display, errno: impl Into<io::Error>) -> Self {
         let errno = errno.into();
         let remedy = remedy_for(&errno);

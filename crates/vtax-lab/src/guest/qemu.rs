@@ -3,15 +3,14 @@
 use std::{
     collections::BTreeSet,
     env, fmt,
-    io::Read,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    sync::mpsc,
-    thread,
+    process::{Command, Stdio},
     time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
+
+use vtax_sys::deadline::{OutputError, output_within};
 
 use super::error::GuestError;
 
@@ -115,30 +114,15 @@ fn ask(path: &Path, arguments: &[&str]) -> Result<String, GuestError> {
     let fail = |why: String| GuestError::Qemu { path: path.to_owned(), why };
     let mut command = Command::new(path);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = command.spawn().map_err(|error| fail(format!("can't be started: {error}")))?;
-    let said = read_all(&mut child);
-    if said.is_none() {
-        // It may have ended by itself just now.
-        let _ = child.kill();
+    let output = output_within(&mut command, PATIENCE).map_err(|error| match error {
+        OutputError::Start(error) => fail(format!("can't be started: {error}")),
+        OutputError::Late(_) => fail(format!("doesn't answer `{}` within {PATIENCE:?}", arguments.join(" "))),
+        OutputError::Lost(error) => fail(format!("can't be waited for: {error}")),
+    })?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(fail(format!("fails at `{}`: {}", arguments.join(" "), output.status))),
     }
-    let status = child.wait().map_err(|error| fail(format!("can't be waited for: {error}")))?;
-    match said {
-        None => Err(fail(format!("doesn't answer `{}` within {PATIENCE:?}", arguments.join(" ")))),
-        Some(_) if !status.success() => Err(fail(format!("fails at `{}`: {status}", arguments.join(" ")))),
-        Some(said) => Ok(said),
-    }
-}
-
-fn read_all(child: &mut Child) -> Option<String> {
-    let mut stdout = child.stdout.take().expect("it was asked to be a pipe");
-    let (send, receive) = mpsc::channel();
-    // Ends when the child does: it holds the only other end.
-    thread::spawn(move || {
-        let mut bytes = Vec::new();
-        let _ = stdout.read_to_end(&mut bytes);
-        let _ = send.send(String::from_utf8_lossy(&bytes).into_owned());
-    });
-    receive.recv_timeout(PATIENCE).ok()
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ pub const SIGNIFICANCE: Significance = Significance::FIVE_PERCENT;
 pub struct Comparison<'a> {
     /// Cell over baseline.
     pub tax: &'a PairedTax,
-    /// Of the same figure (round-trip time, goodput, …) and the same baseline.
+    /// The noise floor of the same figure (round-trip time, goodput, …) and the same baseline.
     pub floor: Option<&'a NoiseFloor>,
 }
 

@@ -12,7 +12,7 @@ use vtax_model::{
     options::CongestionControl,
     result::{Disturbance, Metric},
 };
-use vtax_sys::process::{Pid, ProcessId};
+use vtax_sys::deadline::finish_within;
 
 use super::{
     contest::{Contest, Length},
@@ -94,9 +94,9 @@ impl Ring {
         let peer = self.0.endpoint(PEER, WIRE)?.address;
         let mut command = self.pinned((tool.client)(contest, peer, length), 0);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut client = ServerProcess(self.0.lab.spawn(self.0.endpoint(SUT, WIRE)?, command)?);
+        let client = self.0.lab.spawn(self.0.endpoint(SUT, WIRE)?, command)?;
         let most = contest.duration.0 + contest.warmup.0 + MARGIN;
-        let output = client.output(most)?;
+        let output = finish_within(client, most).with_context(|| tool.name)?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         match output.status.success() {
             true => Ok(text),
@@ -118,25 +118,6 @@ impl Ring {
 
 /// A process of ours, ended with the value.
 pub(super) struct ServerProcess(Child);
-
-impl ServerProcess {
-    /// Both streams are small: a pipe holds them until the process has ended. It is waited for
-    /// asleep: looking every 10 ms kept the CPUs from deep sleep and made its round trips 4 % faster.
-    fn output(&mut self, most: Duration) -> anyhow::Result<std::process::Output> {
-        if !ProcessId::of(Pid(self.0.id()))?.wait_end(most)? {
-            bail!("no end within {most:?}");
-        }
-        let status = self.0.wait()?;
-        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-        read(self.0.stdout.take(), &mut stdout)?;
-        read(self.0.stderr.take(), &mut stderr)?;
-        Ok(std::process::Output { status, stdout, stderr })
-    }
-}
-
-fn read(stream: Option<impl std::io::Read>, into: &mut Vec<u8>) -> std::io::Result<()> {
-    stream.map_or(Ok(0), |mut stream| stream.read_to_end(into)).map(drop)
-}
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {

@@ -41,6 +41,8 @@ fn a_guest_runs_programs_and_finds_its_links() {
     let link = stage.link();
     let ran = link.run(&["sh", "-c", "echo $0; exit 5"].map(str::to_owned), &[], RUN_LIMIT).expect("it runs");
     assert_eq!(ran, Ran { status: 5, stdout: "sh\n".into(), stderr: String::new() });
+    let missing = link.run(&["/no/such/program".to_owned()], &[], RUN_LIMIT).expect_err("it doesn't exist");
+    assert!(matches!(&missing, AgentError::Refused { fault, .. } if fault.kind == FaultKind::NotFound), "{missing:?}");
     let most = vec![0xff; INPUT_MOST.0 as usize];
     let counted = link.run(&["wc", "-c"].map(str::to_owned), &most, RUN_LIMIT).expect("it runs");
     assert_eq!(counted.stdout.trim(), INPUT_MOST.0.to_string());

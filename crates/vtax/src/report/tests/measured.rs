@@ -9,7 +9,7 @@ use vtax_model::{
     options::{ArrivalProcess, Arrivals, Burst, RequestRate, TestOptions},
     run::{
         DomainNic, DomainRecord, EndRecord, Environment, Hop, IdleFacts, IdleState, PairFigures, PairRecord, Parallel,
-        PartialRecord, PathRecord, RowEnds,
+        PartialRecord, PathRecord, PlacementNote, RowEnds,
     },
     study::Study,
     units::{ByteSize, Span},
@@ -119,7 +119,8 @@ fn run_of(study: Study) -> Run {
     let pairs = vec![pair("ssh:root@vm2", "10.0.0.2")];
     let ends = |method: &_| RowEnds { method: *method, mtu: None, pairs: pairs.clone() };
     run.header.ends = run.header.study.rows.iter().map(ends).collect();
-    run.header.placement.notes = vec!["CPU 0 takes the NIC's interrupts and is left to them".into()];
+    run.header.placement.notes =
+        vec![PlacementNote::Remark("CPU 0 takes the NIC's interrupts and is left to them".into())];
     run.header.paths.clear();
     for (index, sample) in run.samples.iter_mut().enumerate() {
         sample.figures.cpu.one_machine = false;

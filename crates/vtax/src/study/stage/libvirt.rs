@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use vtax_host::inspect::link_hops;
 use vtax_model::{
     guest::{Backend, Flavour},
-    run::{DomainRecord, GuestMachine, Hop, Placement},
+    run::{DomainRecord, GuestMachine, Hop, PlacementNote},
     study::Row,
 };
 use vtax_sys::process::ProcessId;
@@ -205,13 +205,14 @@ impl ConnectedEnds {
 
     /// What is to be known of the domains in which ends are, a sentence each. What makes a figure one
     /// of something else is said at once.
-    pub(crate) fn domain_notes(&self) -> Vec<String> {
-        let mut notes: Vec<String> = self.tenants().flat_map(|(row, _, tenant)| told::notes(row, tenant)).collect();
+    pub(crate) fn domain_notes(&self) -> Vec<PlacementNote> {
+        let mut notes: Vec<PlacementNote> =
+            self.tenants().flat_map(|(row, _, tenant)| told::notes(row, tenant)).collect();
         let wrong = self.tenants().filter_map(|(row, party, tenant)| told::wrong_label(row, &party.name, tenant));
         notes.extend(wrong);
         notes.sort();
         notes.dedup();
-        for warning in notes.iter().filter(|note| note.starts_with(Placement::WRONG_LABEL)) {
+        for warning in notes.iter().filter(|note| note.is_wrong_label()) {
             eprintln!("warning: {warning}");
         }
         notes

@@ -12,7 +12,7 @@ use vtax_model::{
     cell::Cell,
     endpoint::{Pinning, Pins},
     options::Engine,
-    run::Placement,
+    run::{Placement, PlacementNote},
     study::Study,
     workload::TestKind,
 };
@@ -31,6 +31,7 @@ impl ConnectedEnds {
         notes.extend(self.pin_vcpus().or_infrastructure()?);
         notes.sort();
         notes.dedup();
+        let notes = notes.into_iter().map(PlacementNote::Remark).collect();
         let (policy, responder_policy) = (pins.policy.clone(), pins.responder.clone());
         let [initiator, responder] = self.cpus_here();
         self.shared_cpu = self.cpu_for_both(&here.machine, pins);
