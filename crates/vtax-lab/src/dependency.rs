@@ -13,9 +13,10 @@ use vtax_model::{
 use vtax_sys::pci::PciAddress;
 
 use crate::{
+    blueprint::{Blueprint, PlannedGuest},
     guest::launch::{Boot, Launch, NicKind},
     place::LinkName,
-    plan::{Blueprint, Plan, PlannedGuest},
+    plan::Plan,
     step::LabStep,
 };
 

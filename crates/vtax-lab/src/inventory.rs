@@ -6,12 +6,12 @@ use vtax_journal::{Journal, JournalError, JournalState, Owner, Record, Snapshot,
 use vtax_model::{guest::Accelerator, server::ServerSpec, topology::Name, units::ByteSize};
 
 use crate::{
+    blueprint::Blueprint,
     dependency::Ties,
     error::LabError,
     guest::{launch::Launch, process::Qemu},
     io::MadeVfs,
     lab::{self, About},
-    plan::Blueprint,
     site::{Receipt, Site},
     step::LabStep,
     world::{self, World},

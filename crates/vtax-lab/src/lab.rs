@@ -12,12 +12,13 @@ use vtax_model::{options::CongestionControl, topology::Name, units::Mtu};
 use vtax_sys::{netlink::QdiscStats, netns::Outlive, process::ProcessId};
 
 use crate::{
+    blueprint::{Blueprint, LabEndpoint, PlannedGuest},
     error::LabError,
     guest::process::Qemu,
     inventory,
     path::{self, LabHop},
     place::Place,
-    plan::{Blueprint, LabEndpoint, Plan, PlannedGuest},
+    plan::Plan,
     processes,
     site::Site,
     step::LabStep,

@@ -26,6 +26,7 @@
 //!
 //! | module | for |
 //! |---|---|
+//! | [`blueprint`] | what a lab consists of, as data |
 //! | [`mod@plan`] | what will be done, as data |
 //! | `nic` | one file per I/O method: what it adds to a plan |
 //! | [`limit`] | what a wire's rate means for its ends |
@@ -38,6 +39,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod blueprint;
 pub mod dependency;
 pub mod error;
 pub mod facts;
@@ -57,6 +59,7 @@ pub mod step;
 mod verify;
 pub mod world;
 
+pub use blueprint::{LabEndpoint, PlannedGuest};
 pub use error::LabError;
 pub use facts::{Facts, GuestNeeds};
 pub use inventory::{CleanReport, GuestState, GuestSummary, LabState, LabSummary, clean, list};
@@ -65,5 +68,5 @@ pub use limit::Limit;
 pub use nic::{availability, guest_availability, no_cable};
 pub use path::LabHop;
 pub use place::{LinkName, Place};
-pub use plan::{LabEndpoint, NicError, Plan, PlanError, PlannedGuest, plan};
+pub use plan::{NicError, Plan, PlanError, plan};
 pub use world::{Need, World, keeper_main};

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use vtax_model::{guest::System, method::Unsupported, server::ServerSpec, topology::Name, units::ByteSize};
 
 use crate::{
+    blueprint::Blueprint,
     error::LabError,
     facts::{GuestFacts, GuestNeeds, QemuFacts},
     guest::{
@@ -19,7 +20,7 @@ use crate::{
         threads::GuestPins,
     },
     lab::Lab,
-    plan::{Blueprint, Plan},
+    plan::Plan,
     step::LabStep,
     world::World,
 };

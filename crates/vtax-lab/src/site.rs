@@ -26,11 +26,11 @@ use vtax_sys::{
 };
 
 use crate::{
+    blueprint::Blueprint,
     error::LabError,
     guest::process::Qemu,
     limit::Limit,
     place::{LinkName, Place},
-    plan::Blueprint,
     processes::{self, Census},
     step::{LabStep, LinkRecipe},
     verify,

@@ -13,10 +13,10 @@ use vtax_model::{topology::Name, units::Mtu};
 use vtax_sys::netlink::Link;
 
 use crate::{
+    blueprint::{Blueprint, PlannedLink},
     error::LabError,
     limit::Limit,
     place::Place,
-    plan::{Blueprint, PlannedLink},
     site::Site,
 };
 

@@ -15,11 +15,12 @@ pub use error::VfError;
 
 use super::{IoList, PRIMARY};
 use crate::{
+    blueprint::Blueprint,
     error::LabError,
     facts::PciDevice,
     inventory::{self, LabState, LabSummary},
     lab::{Lab, Lifetime},
-    plan::{Blueprint, Plan},
+    plan::Plan,
     step::{LabStep, VFIO, VfSettings},
     world::World,
 };

@@ -15,18 +15,19 @@ use vtax_model::{
 use vtax_sys::pci::PciAddress;
 
 use super::{
-    Blueprint, Far, LabEndpoint, Plan, PlanError, PlannedLink, PlannedWire, Tunnel, TunnelEnd,
+    Far, Plan, PlanError, Tunnel,
     addresses::Layout,
     checks,
     companions::Companions,
     functions::{Functions, Made},
-    guests::{self, Admitted, PlannedGuest},
+    guests::{self, Admitted},
     member::{Member, members},
     ports::{self, Port},
     segment::{self, Segment, WireEnd},
     tunnel::{self, TunnelEnds},
 };
 use crate::{
+    blueprint::{Blueprint, LabEndpoint, PlannedGuest, PlannedLink, PlannedWire, TunnelEnd},
     facts::{Facts, PciDevice},
     limit::Limit,
     nic::{self, AddressOf, Claim, GuestAttachment, Handler, ZoneAttachment, ZoneMethod},

@@ -6,17 +6,17 @@ use std::{
 };
 
 use ipnet::Ipv4Net;
-use serde::{Deserialize, Serialize};
 use vtax_model::{
-    guest::{Attach, Flavour, Mac},
+    guest::{Attach, Mac},
     method::DomainKind,
     topology::{Guest, Name, Topology},
     units::ByteSize,
 };
 use vtax_sys::{netlink::MacAddr, pci::PciAddress};
 
-use super::{Draft, LabEndpoint, PlanError, functions::Functions, ports::Port, segment::WireEnd};
+use super::{Draft, PlanError, functions::Functions, ports::Port, segment::WireEnd};
 use crate::{
+    blueprint::{LabEndpoint, PlannedGuest},
     facts::{Facts, GuestFacts},
     guest::{
         launch::{Boot, Launch, NicKind, NicLaunch, Seed},
@@ -26,36 +26,6 @@ use crate::{
     place::Place,
     step::LabStep,
 };
-
-/// A guest of a lab.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PlannedGuest {
-    /// Its name.
-    pub name: Name,
-    /// The host that it is on, in whose namespace QEMU runs.
-    pub host: Name,
-    /// How its NIC is made; of a paravirtual one with the backend that was chosen.
-    pub attach: Attach,
-    /// The address of its NIC, by which the agent in the guest finds it.
-    pub mac: Mac,
-    /// What the guest is to have on that NIC. The lab sets nothing inside of guests.
-    pub address: Ipv4Net,
-    /// The guests that are started before it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub masters: Vec<Name>,
-    /// The CPUs that its threads are pinned to.
-    #[serde(flatten)]
-    pub pins: GuestPins,
-    /// What was started, and where its sockets and logs are.
-    pub launch: Launch,
-}
-
-impl PlannedGuest {
-    /// Which kind of its method's NIC it has.
-    pub fn flavour(&self) -> Option<Flavour> {
-        self.attach.flavour()
-    }
-}
 
 /// A guest that the machine can have, by its address.
 #[derive(Debug, Clone)]

@@ -1,7 +1,7 @@
 //! Guests in plans.
 
 use vtax_model::{
-    guest::{Backend, EmulatedNic, System},
+    guest::{Backend, EmulatedNic, Flavour, System},
     method::Unsupported,
 };
 

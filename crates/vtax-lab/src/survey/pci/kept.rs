@@ -1,0 +1,58 @@
+//! What must never be taken from the host: what its user, its files or its agent hang on.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
+
+use vtax_sys::{netlink::IfIndex, pci::PciAddress};
+
+use super::seen::{Seen, SeenLink};
+
+/// Why, for each device that must stay; the first reason counts.
+pub(super) fn reasons(seen: &Seen) -> BTreeMap<PciAddress, String> {
+    let mut kept = BTreeMap::new();
+    for index in &seen.default_routes {
+        keep(&mut kept, seen, *index, |link| format!("it carries the default route ({link})"));
+    }
+    for link in sessions(seen) {
+        keep(&mut kept, seen, link.index, |link| format!("your ssh session goes through it ({link})"));
+    }
+    for (device, why) in &seen.in_use {
+        kept.entry(*device).or_insert_with(|| why.clone());
+    }
+    // Virtual functions go with their physical one.
+    for device in &seen.devices {
+        let why = device.virtfns.iter().find_map(|vf| Some((vf, kept.get(vf)?.clone())));
+        if let Some((vf, why)) = why {
+            kept.entry(device.address).or_insert_with(|| format!("its virtual function {vf} can't be spared: {why}"));
+        }
+    }
+    kept
+}
+
+fn keep(kept: &mut BTreeMap<PciAddress, String>, seen: &Seen, link: IfIndex, why: impl Fn(&str) -> String) {
+    let mut visited = BTreeSet::new();
+    let mut waiting = vec![link];
+    while let Some(link) = waiting.pop().and_then(|index| seen.link(index)) {
+        if !visited.insert(link.index) {
+            continue;
+        }
+        if let Some(device) = link.device {
+            kept.entry(device).or_insert_with(|| why(&link.name));
+        }
+        waiting.extend(below(seen, link));
+    }
+}
+
+/// The ports of a bridge or bond, and what a VLAN or macvlan stands on.
+fn below(seen: &Seen, link: &SeenLink) -> impl Iterator<Item = IfIndex> {
+    let ports = seen.links.iter().filter(|port| port.master == Some(link.index)).map(|port| port.index);
+    ports.chain(link.parent)
+}
+
+/// The links that have the addresses of sessions.
+fn sessions(seen: &Seen) -> impl Iterator<Item = &SeenLink> {
+    let own = |address: &IpAddr| seen.sessions.contains(address);
+    seen.links.iter().filter(move |link| link.addresses.iter().any(|net| own(&net.addr())))
+}

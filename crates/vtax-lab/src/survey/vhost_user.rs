@@ -1,0 +1,69 @@
+//! Programs that could serve the rings of virtio-net, and what each lacks for a lab. A backend takes the
+//! place of tap and switch, so it must itself have a place on the wire.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+/// A program, and how it is told whether it has what would be needed.
+struct Backend {
+    program: &'static str,
+    /// Is in the program's file if it was built with that.
+    trait_text: &'static str,
+    /// What is missing otherwise.
+    without: &'static str,
+    /// What is missing even so.
+    with: &'static str,
+}
+
+const BACKENDS: [Backend; 2] = [
+    Backend {
+        program: "passt",
+        trait_text: "vhost-user",
+        without: "has no option --vhost-user, which came with its version 2024_11_27, and would give a guest its host's sockets and no place on the wire",
+        with: "gives a guest its host's sockets and no place on the wire",
+    },
+    Backend {
+        program: "ovs-vswitchd",
+        trait_text: "dpdkvhostuserclient",
+        without: "is built without DPDK (Debian: openvswitch-switch-dpdk), and this version of vtax starts no Open vSwitch in a host",
+        with: "needs a database and a CPU that polls for each host, and this version of vtax starts no Open vSwitch there",
+    },
+];
+
+/// Those that are installed, each as a clause that says what is missing.
+pub(super) fn backends() -> Vec<String> {
+    let folders: Vec<PathBuf> = env::split_paths(&env::var_os("PATH").unwrap_or_default()).collect();
+    let found = |backend: &Backend| {
+        let path = folders.iter().map(|folder| folder.join(backend.program)).find(|path| path.is_file())?;
+        Some(backend.clause(&path))
+    };
+    BACKENDS.iter().filter_map(found).collect()
+}
+
+impl Backend {
+    /// Asked by its file: the one prints its help as an error, the other knows options of a database only.
+    fn clause(&self, path: &Path) -> String {
+        let program = fs::read(path).unwrap_or_default();
+        let has = program.windows(self.trait_text.len()).any(|window| window == self.trait_text.as_bytes());
+        format!("{} {}", self.program, if has { self.with } else { self.without })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_known_by_what_it_was_built_with() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let program = folder.path().join("passt");
+        let said = |contents: &[u8]| {
+            fs::write(&program, contents).expect("ours");
+            BACKENDS[0].clause(&program)
+        };
+        assert!(said(b"\x7fELF\0socket\0").starts_with("passt has no option --vhost-user"));
+        assert_eq!(said(b"\x7fELF\0vhost-user\0"), "passt gives a guest its host's sockets and no place on the wire");
+    }
+}
