@@ -28,7 +28,7 @@ use crate::{
     plan::{Draft, Uplink, vfio},
 };
 
-pub(crate) use guest::{Fitting, GuestAttachment, attach as attach_guest, claim, driver, fitting};
+pub(crate) use guest::{Fitting, GuestAttachment, attach as attach_guest, claim, fitting};
 
 /// How zones of one method come into a plan.
 pub(crate) struct ZoneMethod {

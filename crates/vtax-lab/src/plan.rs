@@ -25,7 +25,6 @@ use crate::{blueprint::Blueprint, facts::Facts, step::LabStep};
 
 pub(crate) use draft::{Draft, Uplink};
 pub use error::PlanError;
-pub(crate) use functions::driver as driver_of;
 pub use ports::NicError;
 pub(crate) use ports::{Port, vfio};
 pub(crate) use tunnel::{Far, Tunnel};

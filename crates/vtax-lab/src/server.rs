@@ -10,7 +10,7 @@ use vtax_model::{guest::System, method::Unsupported, server::ServerSpec, topolog
 use crate::{
     blueprint::Blueprint,
     error::LabError,
-    facts::{GuestFacts, GuestNeeds, QemuFacts},
+    facts::{GuestFacts, QemuFacts},
     guest::{
         GuestError,
         image::{self, Tools},
@@ -22,6 +22,7 @@ use crate::{
     lab::Lab,
     plan::Plan,
     step::LabStep,
+    survey::GuestNeeds,
     world::World,
 };
 

@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 use vtax_model::{guest::Mac, topology::Name, units::Mtu};
 use vtax_sys::pci::PciAddress;
 
-pub(crate) use pci::VFIO;
 pub use pci::{DriverState, LentVf, LinkState, VfSettings, VfState};
 
 use crate::{
+    facts::VFIO,
     guest::{arguments::arguments, launch::Launch, threads::GuestPins},
     limit::Limit,
     place::{LinkName, Place},

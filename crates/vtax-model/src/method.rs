@@ -159,6 +159,13 @@ pub struct Unsupported {
     pub remedy: String,
 }
 
+impl Unsupported {
+    /// A reason with its remedy.
+    pub fn new(why: impl Into<String>, remedy: impl Into<String>) -> Unsupported {
+        Unsupported { why: why.into(), remedy: remedy.into() }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,24 +1,18 @@
 //! The PCI devices of this machine: what could be handed over, under which names, and what must
 //! never be.
 
-mod kept;
-mod names;
-mod seen;
-#[cfg(test)]
-pub(crate) mod tests;
-
 use std::{fmt, net::IpAddr};
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
-use vtax_model::method::Unsupported;
+use vtax_model::{method::Unsupported, vf::driver_of_functions};
 use vtax_sys::{
     netlink::{MacAddr, Vf},
-    pci::{Device, PciAddress, PciTree, Sriov},
+    pci::{PciAddress, Sriov},
 };
 
-use self::{names::Names, seen::Seen};
-use crate::error::LabError;
+/// The driver that hands devices to programs, such as QEMU.
+pub(crate) const VFIO: &str = "vfio-pci";
 
 /// The PCI devices of this machine, bridges left out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -137,15 +131,6 @@ pub enum NoDevice {
 }
 
 impl PciFacts {
-    /// Looks at this machine, as it is seen from the network namespace of the calling thread.
-    ///
-    /// # Errors
-    /// sysfs can't be read, or the kernel doesn't tell of links.
-    pub fn gather() -> Result<PciFacts, LabError> {
-        let seen = Seen::gather(&PciTree::live()).map_err(LabError::kernel("the PCI devices"))?;
-        Ok(PciFacts::of(&seen))
-    }
-
     /// The function with this PCI address, network link, hardware address, or name in
     /// `vtax io list`; a device's name is that of its function if it has only one.
     ///
@@ -196,35 +181,15 @@ impl PciFacts {
         self.devices.iter().filter(|device| device.is_nic()).map(called).collect()
     }
 
-    fn of(seen: &Seen) -> PciFacts {
-        let names = Names::of(seen);
-        let kept = kept::reasons(seen);
-        let device = |device: &Device| PciDevice {
-            device: device.address,
-            name: names.function(device),
-            endpoint: names.endpoint(device),
-            root: names.root(device.root),
-            id: format!("{:04x}:{:04x}", device.vendor, device.device),
-            class: device.class,
-            driver: device.driver.clone(),
-            driver_override: device.driver_override.clone(),
-            group: device.iommu_group,
-            node: device.numa_node,
-            link: device.link.as_ref().map(|link| format!("{} x{}", link.speed, link.width)),
-            netdev: seen.netdev(device.address),
-            physfn: device.physfn,
-            virtfns: device.virtfns.clone(),
-            sriov: device.sriov,
-            vf: device.physfn.and_then(|pf| seen.vf(pf, device.address)),
-            kept: kept.get(&device.address).cloned(),
-        };
-        PciFacts {
-            iommu: seen.iommu,
-            vfio: seen.vfio(),
-            roots: names.roots(),
-            slots: names.slots(),
-            devices: seen.devices.iter().filter(|device| !device.is_bridge()).map(device).collect(),
+    /// The module that drives a NIC, or its virtual functions, in a zone or a guest.
+    pub(crate) fn driver(&self, nic: &PciDevice, of_functions: bool) -> Option<String> {
+        let own = nic.driver.as_deref()?;
+        if !of_functions {
+            return Some(own.to_owned());
         }
+        let there = self.devices.iter().filter(|device| device.physfn == Some(nic.device));
+        let mut bound = there.filter_map(|function| function.driver.clone()).filter(|driver| driver != VFIO);
+        bound.next().or_else(|| driver_of_functions(own).map(str::to_owned))
     }
 }
 

@@ -17,11 +17,11 @@ use super::{IoList, PRIMARY};
 use crate::{
     blueprint::Blueprint,
     error::LabError,
-    facts::PciDevice,
+    facts::{PciDevice, VFIO},
     inventory::{self, LabState, LabSummary},
     lab::{Lab, Lifetime},
     plan::Plan,
-    step::{LabStep, VFIO, VfSettings},
+    step::{LabStep, VfSettings},
     world::World,
 };
 

@@ -5,9 +5,10 @@ use vtax_model::topology::Name;
 
 use super::{AddressOf, Claim, ZoneAttachment, ZoneMethod};
 use crate::{
+    facts::VFIO,
     place::Place,
     plan::Draft,
-    step::{LabStep, LentVf, VFIO},
+    step::{LabStep, LentVf},
 };
 
 pub(super) const NIC: ZoneMethod = ZoneMethod { link: None, address: AddressOf::Wire, claim: Claim::Nothing, attach };

@@ -47,7 +47,7 @@ pub(crate) fn fitting(guest: &Guest, device: Option<&str>, facts: &Facts) -> Res
     let machine = machine(&guest.attach, facts)?;
     let (attach, flavour) = nic(&guest.attach, machine, facts)?;
     let qemu = machine.qemu.clone()?;
-    let boot = machine.boot(&guest.system, flavour.map(driver).or(device).unwrap_or_default())?;
+    let boot = machine.boot(&guest.system, flavour.map(Flavour::driver).or(device).unwrap_or_default())?;
     Ok(Fitting { qemu, boot, agent: machine.agent.clone(), attach, flavour })
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn supported(attach: &Attach, system: &System, facts: &Facts) -> Resu
     let machine = machine(attach, facts)?;
     let (_, flavour) = nic(attach, machine, facts)?;
     machine.qemu.clone()?;
-    flavour.map_or(Ok(()), |flavour| machine.boot(system, driver(flavour)).map(drop))
+    flavour.map_or(Ok(()), |flavour| machine.boot(system, flavour.driver()).map(drop))
 }
 
 /// Where a guest's NIC hangs on the host; nothing of a PCI device.
@@ -105,14 +105,6 @@ fn nic(attach: &Attach, machine: &GuestFacts, facts: &Facts) -> Result<(Attach, 
             Ok((*attach, Some(Flavour::Model(*model))))
         }
         Attach::SrIov(_) | Attach::Assigned | Attach::RootDomain => Ok((*attach, None)),
-    }
-}
-
-/// The module that drives the NIC in the guest.
-pub(crate) fn driver(flavour: Flavour) -> &'static str {
-    match flavour {
-        Flavour::Backend(_) => "virtio_net",
-        Flavour::Model(model) => model.driver(),
     }
 }
 

@@ -16,8 +16,8 @@ use super::{
     segment::WireEnd,
 };
 use crate::{
-    facts::{Facts, PciDevice, PciFacts},
-    step::{DriverState, LentVf, VFIO, VfSettings, VfState},
+    facts::{Facts, PciDevice},
+    step::{DriverState, LentVf, VfSettings, VfState},
 };
 
 /// The virtual functions of a lab.
@@ -85,7 +85,7 @@ impl Functions {
             ports::vfio(facts)?;
         }
         let of = || NicError::VfDriver(port.nic.driver.clone().unwrap_or_default());
-        let driver = driver(&port.nic, true, &facts.pci).ok_or_else(of)?;
+        let driver = facts.pci.driver(&port.nic, true).ok_or_else(of)?;
         let free = free(port, wanting.len(), facts)?;
         let pf = port.nic.device;
         if free.iter().all(|(_, _, was)| was.is_none()) {
@@ -150,43 +150,4 @@ fn was(function: &PciDevice) -> Option<VfState> {
     let settings = function.vf.as_ref().filter(|_| unused && function.kept.is_none())?;
     let driver = DriverState::of(function);
     Some(VfState { settings: VfSettings::found(settings), driver })
-}
-
-/// The module that drives a NIC, or its virtual functions, in a zone or a guest.
-pub(crate) fn driver(nic: &PciDevice, of_functions: bool, pci: &PciFacts) -> Option<String> {
-    let own = nic.driver.as_deref()?;
-    if !of_functions {
-        return Some(own.to_owned());
-    }
-    let there = pci.devices.iter().filter(|device| device.physfn == Some(nic.device));
-    let mut bound = there.filter_map(|function| function.driver.clone()).filter(|driver| driver != VFIO);
-    bound.next().or_else(|| named(own).map(str::to_owned))
-}
-
-/// The kernel says nowhere what will drive a function that isn't there yet. Some drivers serve both kinds,
-/// the others have a sister (`drivers/net/ethernet`).
-fn named(physical: &str) -> Option<&'static str> {
-    let names = [
-        ("igb", "igbvf"),
-        ("ixgbe", "ixgbevf"),
-        ("i40e", "iavf"),
-        ("ice", "iavf"),
-        ("idpf", "idpf"),
-        ("fm10k", "fm10k"),
-        ("mlx4_core", "mlx4_core"),
-        ("mlx5_core", "mlx5_core"),
-        ("bnxt_en", "bnxt_en"),
-        ("bnx2x", "bnx2x"),
-        ("qede", "qede"),
-        ("cxgb4", "cxgb4vf"),
-        ("be2net", "be2net"),
-        ("enic", "enic"),
-        ("sfc", "sfc"),
-        ("nfp", "nfp"),
-        ("ionic", "ionic"),
-        ("hinic", "hinic"),
-        ("hns3", "hns3"),
-        ("virtio-pci", "virtio-pci"),
-    ];
-    names.into_iter().find(|(name, _)| *name == physical).map(|(_, function)| function)
 }

@@ -20,8 +20,9 @@ use vtax_sys::{
 use super::{Site, kernel_name};
 use crate::{
     error::LabError,
+    facts::VFIO,
     place::Place,
-    step::{DriverState, LentVf, LinkState, VFIO, VfSettings, VfState},
+    step::{DriverState, LentVf, LinkState, VfSettings, VfState},
 };
 
 /// A driver's firmware may take seconds to answer.

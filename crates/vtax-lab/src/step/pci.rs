@@ -12,9 +12,6 @@ use vtax_sys::{
 
 use crate::facts::{Netdev, PciDevice};
 
-/// The driver by which a guest's QEMU gets at a device.
-pub(crate) const VFIO: &str = "vfio-pci";
-
 /// A virtual function that a zone or guest gets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LentVf {

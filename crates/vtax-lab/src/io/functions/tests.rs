@@ -1,7 +1,8 @@
 use super::*;
 use crate::{
-    facts::{PciFacts, pci::tests::facts},
+    facts::PciFacts,
     io::owners::Owners,
+    survey::pci_tests::facts,
     place::{LinkName, Place},
 };
 

@@ -1,0 +1,106 @@
+//! What guests are going to need of this machine, before anybody looks for it.
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
+
+use vtax_model::{
+    guest::{Attach, Flavour, GuestDefaults, System},
+    study::{Row, Study},
+    topology::{Cable, NicName, Topology},
+};
+
+use crate::facts::PciFacts;
+
+/// What is going to be asked for.
+#[derive(Debug, Clone)]
+pub struct GuestNeeds {
+    pub(super) agent: PathBuf,
+    pub(super) kernel: Option<PathBuf>,
+    pub(super) wanted: BTreeSet<(Option<PathBuf>, String)>,
+    pub(super) disks: BTreeSet<(PathBuf, String)>,
+    /// Guests with a NIC of the machine's, or a function of it: what drives that is found out there.
+    devices: Vec<Device>,
+}
+
+/// A NIC that guests get, or virtual functions of it.
+#[derive(Debug, Clone)]
+struct Device {
+    system: System,
+    nic: NicName,
+    functions: bool,
+}
+
+impl GuestNeeds {
+    /// Nothing yet. `agent` is the program that becomes the first process of guests; `kernel` is what
+    /// those boot that don't name a kernel of their own, and one is looked for if it is none.
+    pub fn new(agent: &Path, kernel: Option<&Path>) -> GuestNeeds {
+        let (wanted, disks, devices) = Default::default();
+        GuestNeeds { agent: agent.to_owned(), kernel: kernel.map(Path::to_owned), wanted, disks, devices }
+    }
+
+    /// What the guests of a lab need.
+    #[must_use]
+    pub fn of_lab(self, topology: &Topology) -> GuestNeeds {
+        topology.guests.iter().fold(self, |needs, guest| {
+            let wire = topology.wires.iter().find(|wire| wire.name == guest.wire);
+            let at = wire.and_then(|wire| wire.ends.iter().position(|host| *host == guest.host));
+            let nic = wire.and_then(|wire| wire.nics.clone()).zip(at).map(|(Cable(nics), at)| nics[at].clone());
+            needs.with(&guest.system, &guest.attach, nic.as_slice())
+        })
+    }
+
+    /// What the rows of a study need.
+    #[must_use]
+    pub fn of_study(self, study: &Study) -> GuestNeeds {
+        let nics = study.rows.iter().filter_map(|row| study.attach(*row));
+        let cabled: Vec<NicName> = study.cables.iter().flat_map(|Cable(nics)| nics.clone()).collect();
+        nics.fold(self, |needs, nic| needs.with(&study.guest.system, &nic, &cabled))
+    }
+
+    /// What every kind of NIC needs, as [`availability`](crate::availability) and
+    /// [`guest_availability`](crate::guest_availability) tell of them.
+    #[must_use]
+    pub fn of_methods(self) -> GuestNeeds {
+        let defaults = GuestDefaults::default();
+        let nics = Flavour::ALL.into_iter().filter_map(|flavour| defaults.attach(Row::Device(flavour)));
+        nics.fold(self, |needs, nic| needs.with(&defaults.system, &nic, &[]))
+    }
+
+    /// Whether there are no guests at all.
+    pub fn is_empty(&self) -> bool {
+        self.wanted.is_empty() && self.disks.is_empty() && self.devices.is_empty()
+    }
+
+    /// What a guest needs whose NIC that module drives in it.
+    #[must_use]
+    pub fn with_driver(mut self, system: &System, driver: &str) -> GuestNeeds {
+        let driver = driver.to_owned();
+        match system {
+            System::Own { kernel } => self.wanted.insert((kernel.clone(), driver)),
+            System::Disk { image } => self.disks.insert((image.clone(), driver)),
+        };
+        self
+    }
+
+    /// `cabled` are the NICs that it may get, if it gets one.
+    pub(super) fn with(mut self, system: &System, attach: &Attach, cabled: &[NicName]) -> GuestNeeds {
+        if !attach.is_device() {
+            // Each backend of virtio-net has the same driver.
+            return self.with_driver(system, attach.flavour().map_or("virtio_net", Flavour::driver));
+        }
+        let functions = matches!(attach, Attach::SrIov(_));
+        let device = |nic: &NicName| Device { system: system.clone(), nic: nic.clone(), functions };
+        self.devices.extend(cabled.iter().map(device));
+        self
+    }
+
+    /// With the drivers of the NICs, of those that this machine has.
+    pub(super) fn resolved(self, pci: &PciFacts) -> GuestNeeds {
+        let driver = |device: &Device| pci.driver(pci.find(device.nic.as_str()).ok()?, device.functions);
+        let found: Vec<(System, String)> =
+            self.devices.iter().filter_map(|device| Some((device.system.clone(), driver(device)?))).collect();
+        found.iter().fold(self, |needs, (system, driver)| needs.with_driver(system, driver))
+    }
+}
