@@ -25,7 +25,7 @@ use vtax_model::{
 use crate::{
     facts::{Facts, PciDevice},
     place::Place,
-    plan::{Draft, Uplink, vfio},
+    plan::{Draft, Uplink},
 };
 
 pub(crate) use guest::{Fitting, GuestAttachment, attach as attach_guest, claim, fitting};
@@ -126,10 +126,10 @@ pub(crate) fn supported(method: IoMethod, cable: bool, facts: &Facts) -> Result<
         Entry::Device(..) if !cable => Err(no_cable(method)),
         Entry::Device(Some(nic), _) => Ok(nic),
         Entry::Device(None, _) | Entry::Guest(_) => {
-            Err(unsupported(&format!("`{method}` attaches guests, not zones"), "make it a guest"))
+            Err(Unsupported::new(format!("`{method}` attaches guests, not zones"), "make it a guest"))
         }
         Entry::Host => {
-            Err(unsupported("`native` is the host itself and attaches no zone", "use the host's own endpoint"))
+            Err(Unsupported::new("`native` is the host itself and attaches no zone", "use the host's own endpoint"))
         }
     }
 }
@@ -164,27 +164,20 @@ fn hardware(attach: &Attach, facts: &Facts) -> Result<(), Unsupported> {
     let capable: Vec<&PciDevice> = nics.iter().filter(capable).copied().collect();
     let kept = capable.iter().find_map(|nic| nic.kept.as_ref());
     match (nics.is_empty(), capable.iter().any(|nic| nic.kept.is_none()), kept) {
-        (true, ..) => Err(unsupported("this machine has no PCI NIC", elsewhere)),
-        (_, false, None) => Err(unsupported("no NIC of this machine can have virtual functions", elsewhere)),
-        (_, false, Some(why)) => Err(unsupported(&format!("the only NIC here must not be taken: {why}"), elsewhere)),
-        (_, true, _) if matches!(attach, Attach::RootDomain) => for_guests(facts),
+        (true, ..) => Err(Unsupported::new("this machine has no PCI NIC", elsewhere)),
+        (_, false, None) => Err(Unsupported::new("no NIC of this machine can have virtual functions", elsewhere)),
+        (_, false, Some(why)) => {
+            Err(Unsupported::new(format!("the only NIC here must not be taken: {why}"), elsewhere))
+        }
+        (_, true, _) if matches!(attach, Attach::RootDomain) => facts.pci.for_guests(),
         (_, true, _) => Ok(()),
     }
 }
 
-/// What keeps guests here from PCI devices.
-pub(crate) fn for_guests(facts: &Facts) -> Result<(), Unsupported> {
-    vfio(facts).map_err(|error| {
-        let text = error.to_string();
-        let (why, remedy) = text.rsplit_once("; ").unwrap_or((&text, "use it in a zone"));
-        unsupported(why, remedy)
-    })
-}
-
 /// Why a method of PCI devices can't be had on a wire of the kernel's own.
 pub fn no_cable(method: IoMethod) -> Unsupported {
-    unsupported(
-        &format!("{method} hands out PCI devices, and the wire is a veth pair"),
+    Unsupported::new(
+        format!("{method} hands out PCI devices, and the wire is a veth pair"),
         "make it a cable between two NICs (`nics = [\"eno1\", \"eno2\"]` of a wire, --cable eno1,eno2 of a study), or take the emulated server (--server emulated)",
     )
 }
@@ -199,13 +192,9 @@ fn kernel_has(kind: &str, facts: &Facts) -> Result<(), Unsupported> {
         None => Ok(()),
         Some(why) => {
             let remedy = format!("load or install the module `{kind}` (CONFIG_{})", kind.to_ascii_uppercase());
-            Err(unsupported(why, &remedy))
+            Err(Unsupported::new(why, remedy))
         }
     }
-}
-
-fn unsupported(why: &str, remedy: &str) -> Unsupported {
-    Unsupported { why: why.to_owned(), remedy: remedy.to_owned() }
 }
 
 #[cfg(test)]

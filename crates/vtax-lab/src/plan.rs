@@ -26,7 +26,7 @@ use crate::{blueprint::Blueprint, facts::Facts, step::LabStep};
 pub(crate) use draft::{Draft, Uplink};
 pub use error::PlanError;
 pub use ports::NicError;
-pub(crate) use ports::{Port, vfio};
+pub(crate) use ports::Port;
 pub(crate) use tunnel::{Far, Tunnel};
 
 /// A lab as it will be built.

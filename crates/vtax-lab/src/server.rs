@@ -171,13 +171,13 @@ mod tests {
     use vtax_model::guest::Accelerator;
 
     use super::*;
-    use crate::guest::qemu::{QemuProgram, Version};
+    use crate::guest::{launch::QemuProgram, version::Version};
 
     fn facts() -> GuestFacts {
         let program =
             QemuProgram { path: "/usr/bin/qemu-system-x86_64".into(), version: Version { major: 8, minor: 0 } };
         let devices: BTreeSet<String> = DEVICES.iter().map(|device| (*device).to_owned()).collect();
-        let none = || Err(Unsupported { why: "nobody asks".to_owned(), remedy: "don't".to_owned() });
+        let none = || Err(Unsupported::new("nobody asks", "don't"));
         GuestFacts {
             qemu: Ok(QemuFacts { program, devices, accel: Accelerator::Tcg, no_kvm: None }),
             tap: none(),
@@ -207,7 +207,7 @@ mod tests {
         assert!(error.contains("(QEMU 8.0) has no igb; install QEMU 8.0 or later"), "{error}");
         let error = refuse("emulated:memory=6GiB", &facts());
         assert!(error.contains("6 GiB doesn't fit: 5120 MiB of memory are free; ask for less"), "{error}");
-        let none = Unsupported { why: "there is no QEMU".to_owned(), remedy: "install it".to_owned() };
+        let none = Unsupported::new("there is no QEMU", "install it");
         let error = refuse("emulated", &GuestFacts { qemu: Err(none), ..facts() });
         assert!(error.contains("can't be had: there is no QEMU"), "{error}");
         check(&ServerSpec::default(), &facts()).expect("it can be had");

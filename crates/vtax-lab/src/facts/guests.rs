@@ -9,7 +9,7 @@ use vtax_model::{
     units::ByteSize,
 };
 
-use crate::guest::{launch::Boot, qemu::QemuProgram};
+use crate::guest::launch::{Boot, QemuProgram};
 
 /// What this machine has for guests. What it hasn't is there with why and what mends it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,7 +71,7 @@ impl GuestFacts {
         found.map_or_else(
             || {
                 let why = format!("nobody has looked for a system with the driver `{driver}`");
-                Err(Unsupported { why, remedy: "ask for guests by the name of their method".to_owned() })
+                Err(Unsupported::new(why, "ask for guests by the name of their method"))
             },
             |facts| facts.boot.clone(),
         )

@@ -181,6 +181,18 @@ impl PciFacts {
         self.devices.iter().filter(|device| device.is_nic()).map(called).collect()
     }
 
+    /// Whether guests can have PCI devices here, or why not.
+    pub(crate) fn for_guests(&self) -> Result<(), Unsupported> {
+        if !self.iommu {
+            return Err(Unsupported::new(
+                "a guest can't have it without an IOMMU, which isn't active here",
+                "switch VT-d or AMD-Vi on in the firmware and boot with intel_iommu=on or amd_iommu=on",
+            ));
+        }
+        let refused = |vfio: Unsupported| Unsupported { why: format!("a guest can't have it: {}", vfio.why), ..vfio };
+        self.vfio.clone().map_err(refused)
+    }
+
     /// The module that drives a NIC, or its virtual functions, in a zone or a guest.
     pub(crate) fn driver(&self, nic: &PciDevice, of_functions: bool) -> Option<String> {
         let own = nic.driver.as_deref()?;
@@ -215,10 +227,7 @@ impl PciDevice {
 impl Default for PciFacts {
     /// Of a machine that nobody has looked at.
     fn default() -> PciFacts {
-        let unknown = Unsupported {
-            why: "nobody has looked for VFIO on this machine".to_owned(),
-            remedy: "look at it with `vtax io list`".to_owned(),
-        };
+        let unknown = Unsupported::new("nobody has looked for VFIO on this machine", "look at it with `vtax io list`");
         PciFacts { iommu: false, vfio: Err(unknown), roots: Vec::new(), slots: Vec::new(), devices: Vec::new() }
     }
 }

@@ -23,9 +23,8 @@ use super::{
     error::GuestError,
     image,
     kernel::Kernel,
-    launch::{Boot, Launch},
+    launch::{Boot, Launch, QemuProgram},
     process::Qemu,
-    qemu::QemuProgram,
 };
 
 const DEVICE: &str = "/dev/kvm";

@@ -16,7 +16,7 @@ use vtax_sys::pci;
 
 use super::{
     launch::{AGENT_PORT, Boot, Launch, NicKind, NicLaunch, SEED_SERIAL},
-    qemu::Version,
+    version::Version,
 };
 
 /// The label of the agent's character device in QEMU.

@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{error::GuestError, launch::DiskFormat};
+use super::{error::GuestError, launch::DiskFormat, missing::MissingForGuests};
 
 /// A sector. The magic numbers of all kinds of images lie in the first one.
 const SECTOR: usize = 512;
@@ -45,7 +45,7 @@ const OTHERS: [(usize, &[u8], &str, &str); 13] = [
 /// The image by its absolute path, and its format.
 ///
 /// # Errors
-/// [`GuestError::Disk`] with what is wrong with it.
+/// [`MissingForGuests::Disk`] with what is wrong with it.
 pub fn inspect(image: &Path) -> Result<(PathBuf, DiskFormat), GuestError> {
     let bad = |problem| refuse(image, problem);
     let disk = fs::canonicalize(image).map_err(|error| bad(unreadable(&error)))?;
@@ -62,7 +62,7 @@ type Problem = (String, &'static str);
 const NAME_ONE: &str = "name a qcow2 or raw image that can be read";
 
 fn refuse(image: &Path, (why, remedy): Problem) -> GuestError {
-    GuestError::Disk { path: image.to_owned(), why, remedy }
+    MissingForGuests::Disk { path: image.to_owned(), why, remedy }.into()
 }
 
 fn unreadable(error: &io::Error) -> Problem {

@@ -5,93 +5,17 @@ use std::{fmt, io, os::unix::process::ExitStatusExt, path::PathBuf, process::Exi
 use vtax_model::topology::Name;
 use vtax_sys::{SysError, process::Signal};
 
-use super::{last_words::LastWords, qemu::Version};
+use super::{last_words::LastWords, missing::MissingForGuests};
 
 /// Why a guest can't be made, started or talked to.
 #[derive(Debug, thiserror::Error)]
 pub enum GuestError {
-    /// There is no QEMU.
-    #[error(
-        "guests need QEMU, and there is no `qemu-system-x86_64` in {}; install it (Debian: qemu-system-x86), or set VTAX_QEMU to it",
-        Paths(.looked)
-    )]
-    NoQemu {
-        /// Where it was looked for.
-        looked: Vec<PathBuf>,
-    },
-    /// QEMU lacks what guests are started with.
-    #[error("{path} is QEMU {version}, and guests need {least} or later; set VTAX_QEMU to a newer one")]
-    OldQemu {
-        /// The program.
-        path: PathBuf,
-        /// What it says it is.
-        version: Version,
-        /// What is needed.
-        least: Version,
-    },
-    /// QEMU doesn't answer a simple question.
-    #[error("{path} {why}; set VTAX_QEMU to a `qemu-system-x86_64` that works")]
-    Qemu {
-        /// The program.
-        path: PathBuf,
-        /// What it did.
-        why: String,
-    },
-    /// There is no kernel for guests.
-    #[error("there is no kernel for guests: {}; name one with --kernel, or run `make kernel`", Reasons(.looked))]
-    NoKernel {
-        /// Each place, and why it has none.
-        looked: Vec<(PathBuf, String)>,
-    },
-    /// The kernel that was asked for can't be used.
-    #[error("kernel {path} {why}; name another with --kernel")]
-    Kernel {
-        /// The file or tree.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// A driver is missing.
-    #[error(
-        "kernel {release} has no driver `{module}`, neither built in nor in {}{}; use a kernel that has it (--kernel)",
-        directory.display(),
-        neededby(.needed_by)
-    )]
-    NoModule {
-        /// The module.
-        module: String,
-        /// The module that depends on it; none if the guest's devices need it.
-        needed_by: Option<String>,
-        /// The kernel.
-        release: String,
-        /// Where its modules are.
-        directory: PathBuf,
-    },
-    /// A kernel module can't be read.
-    #[error("module {path} {why}; unpack or install the kernel's package again")]
-    Module {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// The agent's program can't run in a guest.
-    #[error("{path} can't run in a guest: it {why}; build it with `make`")]
-    Agent {
-        /// The program.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: &'static str,
-    },
-    /// The user's disk image can't be booted.
-    #[error("the disk image {path} {why}; {remedy}")]
-    Disk {
-        /// As the user named it.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: String,
-        /// What to do.
-        remedy: &'static str,
+    /// This machine lacks something that guests need.
+    #[error("{why}; {}", why.remedy())]
+    Missing {
+        /// What it lacks.
+        #[from]
+        why: MissingForGuests,
     },
     /// A file or directory of ours can't be used.
     #[error("cannot {operation} {path}: {error}")]
@@ -103,9 +27,6 @@ pub enum GuestError {
         /// Why not.
         error: io::Error,
     },
-    /// There is no place for what is kept between runs.
-    #[error("no directory to keep images of guests in; set HOME or XDG_CACHE_HOME")]
-    NoCache,
     /// A socket's path is longer than the kernel takes.
     #[error(
         "guest `{guest}`: {path} is longer than the {longest} bytes that a socket's path can have; set XDG_RUNTIME_DIR to a shorter one"
@@ -250,10 +171,6 @@ impl GuestError {
     }
 }
 
-fn neededby(by: &Option<String>) -> String {
-    by.as_ref().map(|by| format!(" (`{by}` needs it)")).unwrap_or_default()
-}
-
 impl GuestError {
     /// Whether QEMU ended by a fault of its own: an assertion that failed, or a forbidden access to memory.
     pub fn is_crash(&self) -> bool {
@@ -274,30 +191,5 @@ impl fmt::Display for End {
             Some((_, Some(signal))) => write!(f, "was ended by signal {signal}"),
             _ => f.write_str("has ended"),
         }
-    }
-}
-
-struct Paths<'a>(&'a [PathBuf]);
-
-impl fmt::Display for Paths<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() {
-            return f.write_str("PATH, which is empty");
-        }
-        for (index, path) in self.0.iter().enumerate() {
-            write!(f, "{}{}", if index == 0 { "" } else { ", " }, path.display())?;
-        }
-        Ok(())
-    }
-}
-
-struct Reasons<'a>(&'a [(PathBuf, String)]);
-
-impl fmt::Display for Reasons<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, (path, why)) in self.0.iter().enumerate() {
-            write!(f, "{}{} {why}", if index == 0 { "" } else { ", " }, path.display())?;
-        }
-        Ok(())
     }
 }

@@ -13,7 +13,7 @@ use std::{
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::{cpio::Archive, elf::Elf, error::GuestError, kernel::Kernel, modules};
+use super::{cpio::Archive, elf::Elf, error::GuestError, kernel::Kernel, missing::MissingForGuests, modules};
 
 /// Where the agent finds which modules to load, a path a line, in order; one behind a `-` may fail.
 const LIST: &str = "etc/vtax/modules";
@@ -73,7 +73,7 @@ fn made_of(kernel: &Kernel, agent: &Path, tools: Tools) -> Vec<(PathBuf, Option<
 pub fn cache() -> Result<PathBuf, GuestError> {
     let folder = |variable| env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
-    Ok(base.ok_or(GuestError::NoCache)?.join("vtax"))
+    Ok(base.ok_or(MissingForGuests::NoCache)?.join("vtax"))
 }
 
 fn archive(kernel: &Kernel, agent: &Path, drivers: &[&str], tools: Tools) -> Result<Vec<u8>, GuestError> {
@@ -107,7 +107,7 @@ pub(crate) fn agent(path: &Path) -> Result<Vec<u8>, GuestError> {
         Some(elf) if elf.needs_loader() => "is not linked statically",
         Some(_) => return Ok(program),
     };
-    Err(GuestError::Agent { path: path.to_owned(), why })
+    Err(MissingForGuests::Agent { path: path.to_owned(), why }.into())
 }
 
 fn busybox() -> Option<Vec<u8>> {

@@ -9,7 +9,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::error::GuestError;
+use super::{error::GuestError, missing::MissingForGuests};
 
 /// Names a tree, as a kernel's package unpacks to: `boot/vmlinuz-*` and `lib/modules/*`.
 const VARIABLE: &str = "VTAX_KERNEL";
@@ -61,7 +61,8 @@ impl Places {
     fn find(&self, explicit: Option<&Path>) -> Result<Kernel, GuestError> {
         let named = explicit.or(self.named.as_deref());
         if let Some(path) = named {
-            return self.named(path).map_err(|why| GuestError::Kernel { path: path.to_owned(), why });
+            let refuse = |why| MissingForGuests::Kernel { path: path.to_owned(), why }.into();
+            return self.named(path).map_err(refuse);
         }
         let mut looked = Vec::new();
         let own = self.root.join("boot").join(format!("vmlinuz-{}", self.running));
@@ -75,7 +76,7 @@ impl Places {
                 Err(why) => looked.push((cache.clone(), why)),
             }
         }
-        Err(GuestError::NoKernel { looked })
+        Err(MissingForGuests::NoKernel { looked }.into())
     }
 
     fn named(&self, path: &Path) -> Result<Kernel, String> {

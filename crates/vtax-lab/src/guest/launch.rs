@@ -19,7 +19,7 @@ use vtax_model::{
 };
 use vtax_sys::{netlink::MacAddr, pci};
 
-use super::qemu::QemuProgram;
+use super::version::Version;
 use crate::place::LinkName;
 
 /// The name of the virtio-serial port on which the agent in a guest serves.
@@ -57,6 +57,15 @@ const SERVER_DRIVERS: [&str; 22] = [
 ];
 /// The serial number of the seed's disk, by which it is found in the guest.
 pub(super) const SEED_SERIAL: &str = "vtax-seed";
+
+/// The QEMU of this machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QemuProgram {
+    /// The program.
+    pub path: PathBuf,
+    /// What it says it is.
+    pub version: Version,
+}
 
 /// One guest, as QEMU is to start it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

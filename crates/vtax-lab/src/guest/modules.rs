@@ -15,7 +15,7 @@ use flate2::read::GzDecoder;
 use lzma_rust2::XzReader;
 use ruzstd::decoding::StreamingDecoder;
 
-use super::{elf::Elf, error::GuestError, kernel::Kernel};
+use super::{elf::Elf, error::GuestError, kernel::Kernel, missing::MissingForGuests};
 
 /// No module is that large; a damaged file may unpack to anything.
 const LARGEST: u64 = 64 << 20;
@@ -48,7 +48,7 @@ pub fn closure(kernel: &Kernel, wanted: &[&str]) -> Result<Vec<Module>, GuestErr
     search.optional = true;
     for name in wanted.iter().filter_map(|name| name.strip_prefix('-')) {
         match search.add(name, None) {
-            Err(GuestError::NoModule { .. }) => {}
+            Err(GuestError::Missing { why: MissingForGuests::NoModule { .. } }) => {}
             added => added?,
         }
     }
@@ -103,18 +103,18 @@ impl Stock<'_> {
     }
 
     fn read(&self, name: &str, needed_by: Option<&str>) -> Result<Module, GuestError> {
-        let path = self.files.get(name).ok_or_else(|| GuestError::NoModule {
+        let path = self.files.get(name).ok_or_else(|| MissingForGuests::NoModule {
             module: name.to_owned(),
             needed_by: needed_by.map(str::to_owned),
             release: self.kernel.release.clone(),
             directory: self.kernel.modules.clone(),
         })?;
         let bytes = fs::read(path).map_err(GuestError::file("read", path))?;
-        let fail = |why: String| GuestError::Module { path: path.clone(), why };
+        let fail = |why: String| MissingForGuests::Module { path: path.clone(), why };
         let object = unpack(path, &bytes).map_err(|error| fail(format!("can't be unpacked: {error}")))?;
         match Elf::parse(&object) {
             Some(_) => Ok(Module { name: name.to_owned(), object, optional: false }),
-            None => Err(fail("is no x86-64 object".to_owned())),
+            None => Err(fail("is no x86-64 object".to_owned()).into()),
         }
     }
 }

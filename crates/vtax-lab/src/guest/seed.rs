@@ -127,8 +127,8 @@ impl fmt::Display for SeedText<'_> {
 mod tests {
     use super::*;
     use crate::guest::{
-        launch::{Boot, DiskFormat, NicKind, NicLaunch},
-        qemu::{QemuProgram, Version},
+        launch::{Boot, DiskFormat, NicKind, NicLaunch, QemuProgram},
+        version::Version,
     };
     use crate::place::LinkName;
     use vtax_model::guest::{Accelerator, EmulatedNic};

@@ -3,7 +3,6 @@
 
 use vtax_model::{guest::EmulatedNic, method::Unsupported};
 
-use super::unsupported;
 use crate::{facts::QemuFacts, guest::launch::NicKind, place::LinkName};
 
 pub(super) fn supported(nic: EmulatedNic, qemu: &QemuFacts) -> Result<(), Unsupported> {
@@ -12,7 +11,7 @@ pub(super) fn supported(nic: EmulatedNic, qemu: &QemuFacts) -> Result<(), Unsupp
         true => Ok(()),
         false => {
             let why = format!("QEMU {} ({}) imitates no {device}", qemu.program.version, qemu.program.path.display());
-            Err(unsupported(&why, "use a newer QEMU, or another model"))
+            Err(Unsupported::new(why, "use a newer QEMU, or another model"))
         }
     }
 }

@@ -11,7 +11,7 @@ use vtax_model::{
     topology::Guest,
 };
 
-use super::{Claim, Handler, assigned, emulated, function, paravirtual, unsupported};
+use super::{Claim, Handler, assigned, emulated, function, paravirtual};
 use crate::{
     facts::{Facts, GuestFacts, QemuFacts},
     guest::launch::{Boot, NicKind},
@@ -83,7 +83,10 @@ fn machine<'a>(attach: &Attach, facts: &'a Facts) -> Result<&'a GuestFacts, Unsu
         super::kernel_has("bridge", facts)?;
     }
     facts.guests.as_ref().ok_or_else(|| {
-        unsupported("nobody has looked for QEMU and a kernel for guests", "ask for guests by the name of their method")
+        Unsupported::new(
+            "nobody has looked for QEMU and a kernel for guests",
+            "ask for guests by the name of their method",
+        )
     })
 }
 
@@ -91,7 +94,7 @@ fn nic(attach: &Attach, machine: &GuestFacts, facts: &Facts) -> Result<(Attach, 
     match vnet(attach) {
         Some(Vnet::Bridge) => machine.tap.clone()?,
         Some(Vnet::Macvtap) => machine.macvtap.clone()?,
-        None => super::for_guests(facts)?,
+        None => facts.pci.for_guests()?,
     }
     let qemu = machine.qemu.as_ref().map_err(Clone::clone)?;
     match attach {

@@ -6,7 +6,6 @@ use vtax_model::{
     method::Unsupported,
 };
 
-use super::unsupported;
 use crate::{facts::GuestFacts, guest::launch::NicKind, place::LinkName};
 
 /// The backend that is asked for, or else the best of this machine.
@@ -26,7 +25,7 @@ fn vhost_user(machine: &GuestFacts) -> Unsupported {
         [] => "no vhost-user backend is installed here (passt and ovs-vswitchd were looked for)".to_owned(),
         found => format!("no vhost-user backend here can be hung on a wire: {}", found.join(", and ")),
     };
-    unsupported(&why, "use backend = \"vhost\" or \"userspace\"")
+    Unsupported::new(why, "use backend = \"vhost\" or \"userspace\"")
 }
 
 pub(super) fn device(nic: &VirtioNic, tap: &LinkName) -> NicKind {

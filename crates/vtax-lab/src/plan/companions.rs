@@ -81,7 +81,7 @@ fn at_another_wire(end: &WireEnd, members: &[Member<'_>]) -> String {
 /// What the kernel moves with a function: the others of its IOMMU group, or all below its root complex.
 /// All of it goes to the guest, and all must be free.
 fn companions_of(port: &Port, whole_root: bool, facts: &Facts) -> Result<Vec<(PciDevice, Bond)>, NicError> {
-    ports::vfio(facts)?;
+    facts.pci.for_guests()?;
     let own = port.nic.device;
     let below = facts.pci.below(&port.nic.root).filter(|_| whole_root).filter(|device| device.device != own);
     let mut companions: Vec<(PciDevice, Bond)> = below.map(|device| (device.clone(), SAME_ROOT)).collect();

@@ -82,7 +82,7 @@ impl Functions {
         facts: &Facts,
     ) -> Result<(), NicError> {
         if wanting.iter().any(|domain| domain.guest) {
-            ports::vfio(facts)?;
+            facts.pci.for_guests()?;
         }
         let of = || NicError::VfDriver(port.nic.driver.clone().unwrap_or_default());
         let driver = facts.pci.driver(&port.nic, true).ok_or_else(of)?;

@@ -108,14 +108,9 @@ pub enum NicError {
     /// Nobody knows what drives the function in a guest.
     #[error("nothing is known of the driver that a guest needs for its virtual functions ({0}); use it in a zone")]
     VfDriver(String),
-    /// Guests need one.
-    #[error(
-        "a guest can't have it without an IOMMU, which isn't active here; switch VT-d or AMD-Vi on in the firmware and boot with intel_iommu=on or amd_iommu=on"
-    )]
-    NoIommu,
-    /// Guests need it.
-    #[error("a guest can't have it: {0}")]
-    NoVfio(Unsupported),
+    /// No guest can have a PCI device here.
+    #[error(transparent)]
+    NotForGuests(#[from] Unsupported),
     /// What is handed over with it can't be.
     #[error("{member} would go with it, being {bond}, and must stay: {why}; use a NIC elsewhere")]
     Bound {
@@ -171,14 +166,5 @@ fn port(name: &NicName, facts: &Facts) -> Result<Port, NicError> {
     match used {
         Some(by) => Err(NicError::InUse { link: netdev.name, by }),
         None => Ok(Port { nic: nic.clone(), netdev }),
-    }
-}
-
-/// What every guest needs that is to have a PCI device.
-pub(crate) fn vfio(facts: &Facts) -> Result<(), NicError> {
-    match (facts.pci.iommu, &facts.pci.vfio) {
-        (false, _) => Err(NicError::NoIommu),
-        (true, Err(why)) => Err(NicError::NoVfio(why.clone())),
-        (true, Ok(())) => Ok(()),
     }
 }

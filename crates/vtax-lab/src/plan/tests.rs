@@ -10,8 +10,8 @@ use crate::{
     blueprint::LabEndpoint,
     facts::{GuestFacts, InUse, PciFacts, QemuFacts, SystemFacts},
     guest::{
-        launch::Boot,
-        qemu::{QemuProgram, Version},
+        launch::{Boot, QemuProgram},
+        version::Version,
     },
     place::{LinkName, Place},
 };

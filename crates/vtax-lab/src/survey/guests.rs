@@ -27,8 +27,7 @@ use crate::{
         disk,
         image::{self, Tools},
         kernel::Kernel,
-        launch::Boot,
-        qemu::QemuProgram,
+        launch::{Boot, QemuProgram},
     },
     world::World,
 };
@@ -42,7 +41,7 @@ impl GuestFacts {
         }
         GuestFacts {
             qemu,
-            tap: probe_tap().map_err(refused),
+            tap: probe_tap().map_err(|error| refused_by_kernel(&error)),
             macvtap: probe_macvtap().map_err(no_macvtap),
             vhost: vhost(),
             vhost_user: vhost_user::backends(),
@@ -134,22 +133,23 @@ fn disk(needs: &GuestNeeds, image: &Path) -> Result<Boot, GuestError> {
 fn vhost() -> Result<(), Unsupported> {
     const DEVICE: &str = "/dev/vhost-net";
     let opened = OpenOptions::new().read(true).write(true).open(DEVICE);
-    opened.map(drop).map_err(|error| Unsupported {
-        why: format!("{DEVICE} can't be opened: {error}"),
-        remedy:
-            "load the module `vhost_net` (CONFIG_VHOST_NET) and let this user open it, or use backend = \"userspace\""
-                .to_owned(),
-    })
+    let refuse = |error| {
+        Unsupported::new(
+            format!("{DEVICE} can't be opened: {error}"),
+            "load the module `vhost_net` (CONFIG_VHOST_NET) and let this user open it, or use backend = \"userspace\"",
+        )
+    };
+    opened.map(drop).map_err(refuse)
 }
 
-/// A bridge with taps needs no file of the machine's.
+/// The remedy names the bridge as well, since a tap on a bridge needs no file of its own in `/dev`.
 fn no_macvtap(error: SysError) -> Unsupported {
     let Unsupported { why, remedy } = match error {
-        SysError::NoSuchKind { kind } => Unsupported {
-            why: format!("this kernel has no link kind {kind}"),
-            remedy: "load or install the module `macvtap` (CONFIG_MACVTAP)".to_owned(),
-        },
-        error => refused(error),
+        SysError::NoSuchKind { kind } => Unsupported::new(
+            format!("this kernel has no link kind {kind}"),
+            "load or install the module `macvtap` (CONFIG_MACVTAP)",
+        ),
+        error => refused_by_kernel(&error),
     };
     Unsupported { why: format!("vnet = \"macvtap\": {why}"), remedy: format!("{remedy}, or use vnet = \"bridge\"") }
 }
@@ -180,13 +180,17 @@ fn nodes() -> Vec<u32> {
     if nodes.is_empty() { vec![0] } else { nodes }
 }
 
-/// What the error says comes first, what mends it after its last semicolon.
-fn refused(error: impl std::error::Error) -> Unsupported {
-    let text = error.to_string();
-    match text.rsplit_once("; ") {
-        Some((why, remedy)) => Unsupported { why: why.to_owned(), remedy: remedy.to_owned() },
-        None => Unsupported { why: text, remedy: "mend that, or use a zone method (bridge comes nearest)".to_owned() },
+const NO_REMEDY: &str = "mend that, or use a zone method (bridge comes nearest)";
+
+fn refused(error: GuestError) -> Unsupported {
+    match error {
+        GuestError::Missing { why } => why.into(),
+        other => Unsupported::new(other.to_string(), NO_REMEDY),
     }
+}
+
+fn refused_by_kernel(error: &SysError) -> Unsupported {
+    Unsupported::new(error.why(), error.remedy().unwrap_or(NO_REMEDY))
 }
 
 #[cfg(test)]
@@ -194,6 +198,7 @@ mod tests {
     use vtax_model::guest::{Attach, EmulatedNic};
 
     use super::*;
+    use crate::guest::MissingForGuests;
 
     #[test]
     fn figures_of_memory_are_found_by_their_whole_name() {
@@ -219,9 +224,17 @@ mod tests {
     }
 
     #[test]
-    fn a_remedy_is_what_comes_last() {
-        let error = GuestError::NoQemu { looked: vec!["/bin".into()] };
-        let Unsupported { why, remedy } = refused(error);
-        assert!(why.starts_with("guests need QEMU") && remedy.starts_with("install it"), "{why}; {remedy}");
+    fn reason_and_remedy_are_told_apart_by_the_error() {
+        let missing = MissingForGuests::NoQemu { looked: vec!["/bin; x".into()] };
+        let text = GuestError::from(missing).to_string();
+        let Unsupported { why, remedy } = refused(MissingForGuests::NoQemu { looked: vec!["/bin; x".into()] }.into());
+        assert!(why.ends_with("in /bin; x") && remedy.starts_with("install it"), "{why}; {remedy}");
+        assert_eq!(text, format!("{why}; {remedy}"));
+        let errno = std::io::Error::from(std::io::ErrorKind::NotFound);
+        let remedy = Some("load tun; then try again");
+        let error = SysError::Os { operation: "open", object: "/dev/net/tun".to_owned(), errno, remedy };
+        let text = error.to_string();
+        let Unsupported { why, remedy } = refused_by_kernel(&error);
+        assert_eq!((format!("{why}; {remedy}"), remedy.as_str()), (text, "load tun; then try again"));
     }
 }

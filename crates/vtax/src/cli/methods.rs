@@ -3,6 +3,7 @@
 use clap::Args;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
+use vtax_agent::locate;
 use vtax_lab::{Facts, GuestNeeds, Need, World, availability, guest_availability};
 use vtax_model::{
     guest::{Accelerator, Attach, Flavour, GuestDefaults, System, VirtioNic, Vnet},
@@ -11,10 +12,7 @@ use vtax_model::{
 };
 
 use super::{Locations, lab::accelerator, print, print_json};
-use crate::{
-    exit::{Blamed, Exit, Stop},
-    study,
-};
+use crate::exit::{Blamed, Exit, Stop};
 
 #[derive(Debug, Args)]
 pub(crate) struct MethodsArgs {
@@ -72,10 +70,10 @@ struct Answer {
 pub(crate) fn methods(args: &MethodsArgs, places: &Locations) -> Result<Exit, Stop> {
     let world = World::enter(Need::Ephemeral).or_infrastructure()?;
     let facts = Facts::gather(&world).or_infrastructure()?;
-    let agent = study::agent_program(places);
+    let agent = locate::agent_program(places.agent.as_deref());
     let (facts, no_agent) = match &agent {
         Ok(agent) => (facts.with_guests(&world, &GuestNeeds::new(agent, None).of_methods()), None),
-        Err(stop) => (facts, Some(without_agent(stop))),
+        Err(error) => (facts, Some(error.unsupported())),
     };
     let records = records(&facts, no_agent.as_ref());
     match args.json {
@@ -83,13 +81,6 @@ pub(crate) fn methods(args: &MethodsArgs, places: &Locations) -> Result<Exit, St
         false => print(&format!("{}{}", table(&records), accelerator(&facts)))?,
     }
     Ok(Exit::Done)
-}
-
-/// Why there are no guests, in place of that nobody has looked.
-fn without_agent(stop: &Stop) -> Unsupported {
-    let text = stop.to_string();
-    let (why, remedy) = text.rsplit_once("; ").unwrap_or((&text, "build vtax-agent"));
-    Unsupported { why: why.to_owned(), remedy: remedy.to_owned() }
 }
 
 fn records(facts: &Facts, no_agent: Option<&Unsupported>) -> Vec<MethodRecord> {

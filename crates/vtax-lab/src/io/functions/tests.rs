@@ -2,8 +2,8 @@ use super::*;
 use crate::{
     facts::PciFacts,
     io::owners::Owners,
-    survey::pci_tests::facts,
     place::{LinkName, Place},
+    survey::pci_tests::facts,
 };
 
 const PF: &str = "pci_0/slot2/PF1";

@@ -120,7 +120,7 @@ impl Seen {
             (true, false, true) => ("vfio-pci is not loaded", "load it: modprobe vfio-pci"),
             (true, false, false) => ("this kernel has no vfio-pci", "use a kernel with CONFIG_VFIO_PCI"),
         };
-        Err(Unsupported { why: why.to_owned(), remedy: remedy.to_owned() })
+        Err(Unsupported::new(why, remedy))
     }
 }
 
