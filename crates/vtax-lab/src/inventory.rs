@@ -4,17 +4,17 @@ use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 use vtax_journal::{Journal, JournalError, JournalState, Owner, Record, Snapshot, scan};
 use vtax_model::{guest::Accelerator, server::ServerSpec, topology::Name, units::ByteSize};
+use vtax_sys::pci::PciAddress;
 
 use crate::{
     blueprint::Blueprint,
     dependency::Ties,
     error::LabError,
     guest::{launch::Launch, process::Qemu},
-    io::MadeVfs,
-    lab::{self, About},
-    site::{Receipt, Site},
+    record::LabRecord,
+    site::{self, Receipt, Site},
     step::LabStep,
-    world::{self, World},
+    world::World,
 };
 
 /// A lab in a list.
@@ -100,6 +100,15 @@ pub enum LabState {
     },
 }
 
+/// The virtual functions of a record in the list of labs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MadeVfs {
+    /// The physical function.
+    pub device: PciAddress,
+    /// How many of it.
+    pub count: u32,
+}
+
 /// What a cleaning did.
 #[derive(Debug, Default)]
 pub struct CleanReport {
@@ -147,10 +156,18 @@ pub fn clean(world: &World, only: Option<&Name>) -> Result<CleanReport, LabError
     Ok(report)
 }
 
+/// Makes this process the keeper of an ordinary user's kept labs. Returns when no lab needs it any more.
+///
+/// # Errors
+/// The kernel lets ordinary users have no user namespace, or another keeper lives already.
+pub fn keeper_main() -> Result<(), LabError> {
+    World::keep(|world| Ok(list(world)?.iter().any(|lab| matches!(lab.state, LabState::Alive | LabState::Kept))))
+}
+
 fn remove(world: &World, name: &Name) -> Result<(), LabError> {
     let journal = Journal::<LabStep>::open(&world.journals(), name.as_str())?;
     let mut site = Site::new(name, &world.lab_directory(name));
-    lab::undo(journal, &mut site).map_err(|errors| LabError::Remove(Box::new(errors)))
+    site::undo(journal, &mut site).map_err(|errors| LabError::Remove(Box::new(errors)))
 }
 
 fn summary(name: Name, snapshot: &Result<Snapshot<LabStep>, JournalError>) -> LabSummary {
@@ -168,10 +185,10 @@ fn summary(name: Name, snapshot: &Result<Snapshot<LabStep>, JournalError>) -> La
         Ok(snapshot) => snapshot,
         Err(error) => return LabSummary { state: LabState::Damaged { why: error.to_string() }, ..none },
     };
-    let about = lab::about(&snapshot.id, snapshot.header.as_ref()).ok();
-    let state = state_of(snapshot.state, about.as_ref()).into();
+    let record = LabRecord::read(&snapshot.id, snapshot.header.as_ref()).ok();
+    let state = record.as_ref().map_or(snapshot.state, |record| record.state(snapshot.state)).into();
     let owner = snapshot.header.as_ref().map(|header| header.owner.clone());
-    match about.map(|about| about.blueprint) {
+    match record.map(|record| record.blueprint) {
         Some(blueprint) => LabSummary {
             state,
             owner,
@@ -225,13 +242,6 @@ fn guest(record: &Record<LabStep>, ties: impl Fn(&Launch) -> Ties) -> Option<Gue
         server: launch.server,
         ties: ties(launch),
     })
-}
-
-/// A kept lab dies with the process whose namespaces it lives in.
-pub(crate) fn state_of(state: JournalState, about: Option<&About>) -> JournalState {
-    let keeper = about.and_then(|about| about.keeper.as_deref());
-    let dead = keeper.is_some_and(|keeper| !keeper.parse().is_ok_and(world::lives));
-    if state == JournalState::Kept && dead { JournalState::Abandoned } else { state }
 }
 
 impl From<JournalState> for LabState {

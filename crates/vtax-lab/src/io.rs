@@ -11,16 +11,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use vtax_sys::pci::PciAddress;
 
-pub use self::functions::{MadeVfs, NewVfs, Removal, VfError, VfPlan};
+pub use self::functions::{NewVfs, Removal, VfError, VfPlan};
 use self::owners::Owners;
+pub use self::owners::PRIMARY;
 use crate::{
     error::LabError,
     facts::{NoDevice, PciDevice, PciFacts},
     world::World,
 };
-
-/// Who has what no lab has.
-pub const PRIMARY: &str = "primary";
 
 /// All that is in the list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,9 +7,9 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use vtax_journal::{Header, Journal, JournalState, Snapshot, UndoErrors};
+use vtax_journal::{Journal, JournalState, Snapshot};
 use vtax_model::{options::CongestionControl, topology::Name, units::Mtu};
-use vtax_sys::{netlink::QdiscStats, netns::Outlive, process::ProcessId};
+use vtax_sys::{netlink::QdiscStats, netns::Outlive};
 
 use crate::{
     blueprint::{Blueprint, LabEndpoint, PlannedGuest},
@@ -20,7 +20,8 @@ use crate::{
     place::Place,
     plan::Plan,
     processes,
-    site::Site,
+    record::LabRecord,
+    site::{self, Site},
     step::LabStep,
     verify,
     world::World,
@@ -46,16 +47,6 @@ pub struct Lab {
     journal: Option<Journal<LabStep>>,
 }
 
-/// What a lab's journal says beside its steps.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct About {
-    pub(crate) blueprint: Blueprint,
-    /// The process whose namespaces a kept lab lives in, for a user without privilege.
-    pub(crate) keeper: Option<String>,
-}
-
-/// What a journal of a lab is called.
-const KIND: &str = "lab";
 /// Descriptors that are needed beside two for each namespace.
 const OTHER_FILES: u64 = 256;
 
@@ -102,12 +93,12 @@ impl Lab {
     /// There is none of that name, or it is abandoned.
     pub fn open(world: &World, name: &Name) -> Result<Lab, LabError> {
         let snapshot = Snapshot::<LabStep>::read(&world.journals(), name.as_str())?;
-        let about = about(name.as_str(), snapshot.header.as_ref())?;
-        if inventory::state_of(snapshot.state, Some(&about)) == JournalState::Abandoned {
+        let record = LabRecord::read(name.as_str(), snapshot.header.as_ref())?;
+        if record.state(snapshot.state) == JournalState::Abandoned {
             let remedy = "remove it with vtax lab clean";
             return Err(LabError::State { lab: name.clone(), state: JournalState::Abandoned, remedy });
         }
-        let blueprint = Arc::new(about.blueprint);
+        let blueprint = Arc::new(record.blueprint);
         let mut site = Site::new(name, &world.lab_directory(name));
         site.recall(&snapshot.records);
         reserve_files(&blueprint);
@@ -124,7 +115,7 @@ impl Lab {
             Some(journal) => journal,
             None => Journal::open(&self.world.journals(), self.blueprint.lab.as_str())?,
         };
-        undo(journal, &mut self.site()).map_err(|errors| LabError::Remove(Box::new(errors)))
+        site::undo(journal, &mut self.site()).map_err(|errors| LabError::Remove(Box::new(errors)))
     }
 
     /// What the lab consists of.
@@ -272,23 +263,9 @@ impl Drop for Lab {
     fn drop(&mut self) {
         if let Some(journal) = self.journal.take() {
             // What fails stays in the journal, for `clean`.
-            let _ = undo(journal, &mut self.site());
+            let _ = site::undo(journal, &mut self.site());
         }
     }
-}
-
-/// Undoes a lab's journal and removes its directory.
-pub(crate) fn undo(journal: Journal<LabStep>, site: &mut Site) -> Result<(), UndoErrors<LabError>> {
-    journal.undo(site)?;
-    site.remove_directory();
-    Ok(())
-}
-
-/// What the journal says of the lab.
-pub(crate) fn about(lab: &str, header: Option<&Header>) -> Result<About, LabError> {
-    let unreadable = |why: String| LabError::Blueprint { lab: lab.to_owned(), why };
-    let header = header.ok_or_else(|| unreadable("its journal has no header".to_owned()))?;
-    About::deserialize(&header.about).map_err(|error| unreadable(error.to_string()))
 }
 
 /// Takes name and addresses, in one action for all vtax of this user.
@@ -306,8 +283,8 @@ fn register(world: &World, blueprint: &Blueprint, lifetime: Lifetime) -> Result<
         Lifetime::Kept => world.living_keeper()?,
         Lifetime::Ephemeral => None,
     };
-    let about = About { blueprint: blueprint.clone(), keeper: keeper.as_ref().map(ProcessId::to_string) };
-    Ok(Journal::create(&world.journals(), blueprint.lab.as_str(), KIND, &about)?)
+    let record = LabRecord::new(blueprint, keeper);
+    Ok(Journal::create(&world.journals(), blueprint.lab.as_str(), LabRecord::KIND, &record)?)
 }
 
 /// Each open namespace takes two descriptors. Where the hard limit is lower, building says

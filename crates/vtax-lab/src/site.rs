@@ -1,6 +1,7 @@
 //! The kernel as a lab's steps see it: the lab's namespaces, each with an open connection, and its
 //! guests.
 
+mod apply;
 mod guests;
 mod macvtap;
 mod pci;
@@ -15,7 +16,7 @@ use std::{
 
 use ipnet::{IpNet, Ipv4Net};
 use serde::{Deserialize, Serialize};
-use vtax_journal::{Record, Step, Undone};
+use vtax_journal::{Record, Undone};
 use vtax_model::{nic::NicFacts, options::CongestionControl, topology::Name, units::Mtu};
 use vtax_sys::{
     netlink::{
@@ -25,6 +26,8 @@ use vtax_sys::{
     nic, sysctl,
 };
 
+pub(crate) use apply::undo;
+
 use crate::{
     blueprint::Blueprint,
     error::LabError,
@@ -33,7 +36,6 @@ use crate::{
     place::{LinkName, Place},
     processes::{self, Census},
     step::{LabStep, LinkRecipe},
-    verify,
 };
 
 /// `lo` is the first link of every namespace (`LOOPBACK_IFINDEX`).
@@ -308,12 +310,6 @@ impl Site {
         Ok(index)
     }
 
-    fn verify(&mut self) -> Result<(), LabError> {
-        let unknown = || LabError::Blueprint { lab: self.lab.to_string(), why: "its links are not known".to_owned() };
-        let blueprint = self.blueprint.clone().ok_or_else(unknown)?;
-        verify::up(self, &blueprint)
-    }
-
     fn add_address(&mut self, at: &Place, address: Ipv4Net) -> Result<(), LabError> {
         let index = self.index(at)?;
         let stack = self.stack(&at.namespace)?;
@@ -362,68 +358,6 @@ fn furnish(name: &Name) -> Result<Rtnl, LabError> {
     let up = LinkChange { up: Some(true), ..LinkChange::default() };
     rtnl.set_link(LOOPBACK, &up).map_err(LabError::kernel(name))?;
     Ok(rtnl)
-}
-
-impl Step for LabStep {
-    type World = Site;
-    type Receipt = Receipt;
-    type Error = LabError;
-
-    fn describe(&self) -> String {
-        match self {
-            // Its arguments are a page.
-            LabStep::StartGuest { host, launch, .. } => format!("guest {} in {host}", launch.name),
-            other => other.to_string(),
-        }
-    }
-
-    fn apply(&self, site: &mut Site) -> Result<Receipt, LabError> {
-        let done = match self {
-            LabStep::CreateNamespace { namespace } => return site.create_namespace(namespace),
-            LabStep::StartGuest { host, launch, pins } => return site.start_guest(host, launch, pins),
-            LabStep::CreateLink { at, kind, mtu } => site.create_link(at, kind, *mtu),
-            LabStep::EnableLink { at, bridge, mark } => site.enable_link(at, bridge.as_ref(), mark),
-            LabStep::AddAddress { at, address } => site.add_address(at, *address),
-            LabStep::AddRoute { namespace, to, via } => site.add_route(namespace, *to, *via),
-            LabStep::SetSysctl { namespace, key, value } => site.set_sysctl(namespace, key, value),
-            LabStep::LimitRate { at, limit } => site.limit_rate(at, *limit),
-            LabStep::TakeNic { device, at, mtu, .. } => site.take_nic(*device, at, *mtu),
-            LabStep::CreateVfs { device, at, count, functions, .. } => {
-                site.create_vfs(*device, at.as_ref(), *count, functions.as_deref())
-            }
-            LabStep::ProbeVfs { device, mtu } => site.probe_vfs(*device, *mtu),
-            LabStep::ConfigureVf { device, index, set } => site.configure_vf(*device, None, *index, set),
-            LabStep::LendVf { at, function } => site.lend_vf(at, function),
-            LabStep::AssignDevice { device, .. } => site.assign_device(*device),
-            LabStep::Verify => site.verify(),
-        };
-        done.map(|()| Receipt::default())
-    }
-
-    /// Links are looked at in bulk by [`LabStep::Verify`], their limits one by one; addresses and routes are
-    /// acknowledged by the kernel, and a sysctl is read back as it is written.
-    fn read_back(&self, receipt: &Receipt, site: &mut Site) -> Result<(), LabError> {
-        match self {
-            LabStep::CreateNamespace { namespace } => site.is_pinned(namespace, receipt),
-            LabStep::LimitRate { at, limit } => site.has_limit(at, *limit),
-            LabStep::ConfigureVf { device, index, set } => site.has_vf(*device, None, *index, set),
-            LabStep::LendVf { at, function } => site.has_vf(function.pf, Some(at), function.index, &function.set),
-            _ => Ok(()),
-        }
-    }
-
-    fn undo(&self, receipt: Option<&Receipt>, site: &mut Site) -> Result<Undone, LabError> {
-        match self {
-            LabStep::CreateNamespace { namespace } => site.remove_namespace(namespace, receipt),
-            LabStep::StartGuest { host, launch, .. } => site.remove_guest(host, launch, receipt),
-            LabStep::TakeNic { device, at, was, .. } => site.return_nic(*device, at, was.as_ref()),
-            LabStep::CreateVfs { device, count, autoprobe, .. } => site.destroy_vfs(*device, *count, *autoprobe),
-            LabStep::LendVf { at, function } => site.return_vf(at, function),
-            LabStep::AssignDevice { device, was } => site.return_device(*device, was),
-            LabStep::Verify => Ok(Undone::AlreadyGone),
-            _ => Ok(Undone::Contained),
-        }
-    }
 }
 
 fn kernel_name(place: &Place) -> Result<IfName, LabError> {

@@ -12,13 +12,13 @@
 mod keeper;
 mod run_directory;
 
-use std::{fs::File, path::PathBuf};
+use std::path::PathBuf;
 
 use vtax_model::topology::Name;
 use vtax_sys::{process::ProcessId, userns};
 
-pub use keeper::keeper_main;
 pub(crate) use keeper::lives;
+use run_directory::Admission;
 
 use crate::error::LabError;
 
@@ -36,12 +36,6 @@ pub enum Need {
 pub struct World {
     run: PathBuf,
     keeper: Option<ProcessId>,
-}
-
-/// Labs change one at a time, as far as their names and addresses go.
-#[derive(Debug)]
-pub(crate) struct Admission {
-    _lock: File,
 }
 
 impl World {
@@ -72,6 +66,13 @@ impl World {
         };
         entered.map_err(|error| LabError::Privilege(Box::new(error)))?;
         Ok(World { run, keeper })
+    }
+
+    /// Becomes the keeper, and stays it until `is_needed` says that no lab needs one any more.
+    pub(crate) fn keep(is_needed: impl Fn(&World) -> Result<bool, LabError>) -> Result<(), LabError> {
+        let (run, own) = keeper::begin()?;
+        let world = World { run, keeper: Some(own) };
+        keeper::stay(&world.run, || is_needed(&world))
     }
 
     /// Where journals are.

@@ -7,13 +7,12 @@ mod error;
 #[cfg(test)]
 mod tests;
 
-use serde::{Deserialize, Serialize};
 use vtax_model::{guest::Mac, topology::Name, units::Mtu, vf::VfOptions};
 use vtax_sys::pci::{PciAddress, PciTree, Sriov};
 
 pub use error::VfError;
 
-use super::{IoList, PRIMARY};
+use super::{IoList, owners::PRIMARY};
 use crate::{
     blueprint::Blueprint,
     error::LabError,
@@ -60,15 +59,6 @@ pub struct Removal {
     pub names: Vec<String>,
     /// That of those which vtax made.
     record: Option<LabSummary>,
-}
-
-/// The virtual functions of a record in the list of labs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MadeVfs {
-    /// The physical function.
-    pub device: PciAddress,
-    /// How many of it.
-    pub count: u32,
 }
 
 impl IoList {

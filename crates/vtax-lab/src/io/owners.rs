@@ -11,7 +11,6 @@ use vtax_sys::{
     pci::PciAddress,
 };
 
-use super::PRIMARY;
 use crate::{
     error::LabError,
     facts::{Netdev, PciFacts},
@@ -21,6 +20,9 @@ use crate::{
     step::LabStep,
     world::World,
 };
+
+/// The owner of a device that no lab has.
+pub const PRIMARY: &str = "primary";
 
 #[derive(Debug, Default)]
 pub(super) struct Owners(BTreeMap<PciAddress, FunctionOwner>);

@@ -2,16 +2,21 @@
 
 use std::{
     env,
-    fs::{self, DirBuilder, OpenOptions},
+    fs::{self, DirBuilder, File, OpenOptions},
     io,
     os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
 };
 
-use super::Admission;
 use crate::error::LabError;
 
 const ROOT: &str = "/run/vtax";
+
+/// Held by the one process of this user that may take names and addresses for a lab.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    _lock: File,
+}
 
 pub(super) fn of_root() -> Result<PathBuf, LabError> {
     prepare(PathBuf::from(ROOT))
