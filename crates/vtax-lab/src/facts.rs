@@ -10,7 +10,7 @@ use std::{
 
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
-use vtax_model::topology::Name;
+use vtax_model::{method::Unsupported, topology::Name};
 use vtax_sys::pci::PciAddress;
 
 pub use guests::{GuestFacts, QemuFacts, SystemFacts};
@@ -55,7 +55,15 @@ impl Facts {
     /// The qdisc that limits what a wire carries.
     pub const RATE_LIMIT: &'static str = "tbf";
 
-    /// Why links of this kind can't be made here.
+    /// Whether links of this kind can be made here.
+    pub(crate) fn has_link_kind(&self, kind: &str) -> Result<(), Unsupported> {
+        self.lacks(kind).map_or(Ok(()), |why| {
+            let remedy = format!("load or install the module `{kind}` (CONFIG_{})", kind.to_ascii_uppercase());
+            Err(Unsupported::new(why, remedy))
+        })
+    }
+
+    /// Why links of this kind, or qdiscs of it, can't be made here.
     pub(crate) fn lacks(&self, kind: &str) -> Option<&str> {
         self.kinds.get(kind)?.as_deref()
     }

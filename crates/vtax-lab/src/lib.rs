@@ -54,6 +54,7 @@ pub mod place;
 pub mod plan;
 mod processes;
 mod record;
+mod script;
 pub mod server;
 mod site;
 pub mod step;

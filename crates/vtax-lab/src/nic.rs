@@ -1,94 +1,31 @@
 //! The registry of I/O methods: one file each, a pure function that adds to a plan what
 //! attaches one zone or guest.
 
-mod assigned;
 mod bridge;
 mod emulated;
 mod exclusive;
+mod fitting;
 mod function;
 mod guest;
 mod ipvlan;
 mod macvlan;
+mod method;
 mod paravirtual;
 mod shared_ip;
 mod veth;
 mod vxlan;
 
-use ipnet::Ipv4Net;
 use vtax_model::{
     guest::{Attach, EmulatedNic, System, VirtioNic},
     method::{Availability, IoMethod, Unsupported},
-    topology::Zone,
     vf::VfOptions,
 };
 
-use crate::{
-    facts::{Facts, PciDevice},
-    place::Place,
-    plan::{Draft, Uplink},
-};
+use crate::facts::{Facts, PciDevice};
 
-pub(crate) use guest::{Fitting, GuestAttachment, attach as attach_guest, claim, fitting};
-
-/// How zones of one method come into a plan.
-pub(crate) struct ZoneMethod {
-    /// The kind of link that the kernel must have, beside the veth of the wire.
-    link: Option<&'static str>,
-    /// Where its address comes from.
-    pub(crate) address: AddressOf,
-    /// What it does to the wire's end that it hangs on.
-    pub(crate) claim: Claim,
-    /// Adds the steps, links and the endpoint of one zone.
-    pub(crate) attach: fn(&ZoneAttachment<'_>, &mut Draft<'_>),
-}
-
-/// Where a zone's address comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AddressOf {
-    /// A further address of the wire's network.
-    Wire,
-    /// The address that the host would have on the wire.
-    Host,
-    /// A network of two addresses of its own, routed by the host.
-    Routed,
-    /// A network of two addresses of its own, inside a tunnel.
-    Tunnel,
-}
-
-/// What a method does to the wire's end, by which methods clash.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Claim {
-    /// Nothing that another method would notice.
-    Nothing,
-    /// It takes the device's receive handler, of which there is one: so a device can be a
-    /// bridge's port, or have macvlans, or have ipvlans (`netdev_rx_handler_register`).
-    Receive(Handler),
-    /// It takes the end away.
-    All,
-}
-
-/// What receives in place of the device. Macvtaps have the one of macvlans, beside which they can be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Handler {
-    Bridge,
-    Macvlan,
-    Ipvlan,
-}
-
-/// A zone about to be attached.
-pub(crate) struct ZoneAttachment<'a> {
-    pub(crate) zone: &'a Zone,
-    pub(crate) uplink: &'a Uplink,
-    /// The zone's own address; of a tunnel, that of the tunnel's end.
-    pub(crate) address: Ipv4Net,
-}
-
-impl ZoneAttachment<'_> {
-    /// The link of a zone with a stack of its own.
-    pub(crate) fn link(&self) -> Place {
-        Place::new(&self.zone.name, crate::place::LinkName::zone())
-    }
-}
+pub(crate) use fitting::{Fitting, claim, fitting};
+pub(crate) use guest::GuestAttachment;
+pub(crate) use method::{AddressOf, AttachZone, Claim, Far, Handler, Tunnel, Uplink, ZoneAttachment, ZoneMethod};
 
 enum Entry {
     Host,
@@ -108,7 +45,7 @@ fn entry(method: IoMethod) -> Entry {
         IoMethod::Ipvlan => Entry::Zone(&ipvlan::NIC),
         IoMethod::Vxlan => Entry::Zone(&vxlan::NIC),
         IoMethod::Exclusive => Entry::Zone(&exclusive::NIC),
-        IoMethod::Assigned => Entry::Device(Some(&assigned::NIC), Attach::Assigned),
+        IoMethod::Assigned => Entry::Device(Some(&exclusive::NIC), Attach::Assigned),
         IoMethod::SrIov => Entry::Device(Some(&function::NIC), Attach::SrIov(VfOptions::default())),
         IoMethod::Paravirtual => Entry::Guest(Attach::Paravirtual(VirtioNic::default())),
         IoMethod::Emulated => Entry::Guest(Attach::Emulated { model: EmulatedNic::default() }),
@@ -122,7 +59,7 @@ pub(crate) fn supported(method: IoMethod, cable: bool, facts: &Facts) -> Result<
         wire(facts)?;
     }
     match entry(method) {
-        Entry::Zone(nic) => nic.link.map_or(Ok(nic), |kind| kernel_has(kind, facts).map(|()| nic)),
+        Entry::Zone(nic) => nic.link.map_or(Ok(nic), |kind| facts.has_link_kind(kind).map(|()| nic)),
         Entry::Device(..) if !cable => Err(no_cable(method)),
         Entry::Device(Some(nic), _) => Ok(nic),
         Entry::Device(None, _) | Entry::Guest(_) => {
@@ -152,7 +89,7 @@ pub fn availability(facts: &Facts) -> Vec<(IoMethod, Availability)> {
 /// Why not, and what mends it.
 pub fn guest_availability(attach: &Attach, system: &System, facts: &Facts) -> Result<(), Unsupported> {
     wire(facts)?;
-    guest::supported(attach, system, facts)
+    fitting::supported(attach, system, facts)
 }
 
 /// Whether this machine has any NIC for such a method.
@@ -184,17 +121,7 @@ pub fn no_cable(method: IoMethod) -> Unsupported {
 
 /// Every lab has wires.
 pub(crate) fn wire(facts: &Facts) -> Result<(), Unsupported> {
-    kernel_has("veth", facts)
-}
-
-fn kernel_has(kind: &str, facts: &Facts) -> Result<(), Unsupported> {
-    match facts.lacks(kind) {
-        None => Ok(()),
-        Some(why) => {
-            let remedy = format!("load or install the module `{kind}` (CONFIG_{})", kind.to_ascii_uppercase());
-            Err(Unsupported::new(why, remedy))
-        }
-    }
+    facts.has_link_kind("veth")
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod error;
 mod functions;
 mod guests;
 mod member;
+mod nic_error;
 mod ports;
 mod print;
 mod segment;
@@ -21,13 +22,11 @@ mod tunnel;
 use serde::{Deserialize, Serialize};
 use vtax_model::topology::Topology;
 
+use self::draft::Draft;
 use crate::{blueprint::Blueprint, facts::Facts, step::LabStep};
 
-pub(crate) use draft::{Draft, Uplink};
 pub use error::PlanError;
-pub use ports::NicError;
-pub(crate) use ports::Port;
-pub(crate) use tunnel::{Far, Tunnel};
+pub use nic_error::NicError;
 
 /// A lab as it will be built.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -44,5 +43,6 @@ pub struct Plan {
 /// Everything about the topology, this machine, or both together that makes the lab
 /// impossible; see [`PlanError`].
 pub fn plan(topology: &Topology, facts: &Facts) -> Result<Plan, PlanError> {
-    Draft::begin(topology, facts)?.build()
+    let (blueprint, steps) = Draft::begin(topology, facts)?.build()?.finish();
+    Ok(Plan { blueprint, steps })
 }

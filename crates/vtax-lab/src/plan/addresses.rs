@@ -12,7 +12,7 @@ use ipnet::Ipv4Net;
 use vtax_model::topology::{Name, Topology};
 
 use super::{
-    PlanError,
+    error::PlanError,
     member::Member,
     segment::{Segment, WireEnd},
     tunnel::TunnelEnds,

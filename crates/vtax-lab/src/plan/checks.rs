@@ -8,7 +8,7 @@ use vtax_model::{
     units::Mtu,
 };
 
-use super::{PlanError, member::Member, segment::WireEnd, tunnel::TunnelEnds};
+use super::{error::PlanError, member::Member, segment::WireEnd, tunnel::TunnelEnds};
 use crate::{
     facts::Facts,
     nic::{Claim, Handler},

@@ -10,9 +10,10 @@ use vtax_model::{
 use vtax_sys::pci::PciAddress;
 
 use super::{
-    PlanError,
+    error::PlanError,
     member::Member,
-    ports::{self, NicError, Port},
+    nic_error::NicError,
+    ports::{self, Port},
     segment::WireEnd,
 };
 use crate::facts::{Facts, PciDevice};
@@ -39,7 +40,7 @@ impl Companions {
         let mut owners: HashMap<PciAddress, &Name> = HashMap::new();
         for wire in &topology.wires {
             for (nth, host) in wire.ends.iter().enumerate() {
-                let end = WireEnd { host: host.clone(), wire: wire.name.clone() };
+                let end = WireEnd::of(host, &wire.name);
                 let (Some(port), Some(guest)) = (ports.get(&end), owner(topology, &end)) else { continue };
                 let name = &wire.nics.as_ref().expect("it has ports").0[nth];
                 let refuse = |error| ports::nic_error(wire, name, error);

@@ -10,7 +10,7 @@ use vtax_model::{
     units::{ByteSize, Mtu},
 };
 
-use super::NicError;
+use super::nic_error::NicError;
 
 /// Why a lab can't be planned.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

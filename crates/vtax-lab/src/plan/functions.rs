@@ -11,8 +11,9 @@ use vtax_model::{
 use vtax_sys::pci::PciAddress;
 
 use super::{
-    PlanError,
-    ports::{self, NicError, Port},
+    error::PlanError,
+    nic_error::NicError,
+    ports::{self, Port},
     segment::WireEnd,
 };
 use crate::{
@@ -58,7 +59,7 @@ impl Functions {
         let mut functions = Functions::default();
         for wire in &topology.wires {
             for (nth, host) in wire.ends.iter().enumerate() {
-                let end = WireEnd { host: host.clone(), wire: wire.name.clone() };
+                let end = WireEnd::of(host, &wire.name);
                 let wanting = wanting(topology, &end);
                 let Some(port) = ports.get(&end).filter(|_| !wanting.is_empty()) else { continue };
                 let name = &wire.nics.as_ref().expect("it has ports").0[nth];
@@ -69,8 +70,14 @@ impl Functions {
         Ok(functions)
     }
 
-    pub(super) fn get(&self, domain: &Name) -> Option<&LentVf> {
-        self.by_domain.get(domain)
+    /// The function of a domain that asked for one.
+    pub(super) fn get(&self, domain: &Name) -> &LentVf {
+        &self.by_domain[domain]
+    }
+
+    /// The module that drives the domain's function, if it has one.
+    pub(super) fn driver(&self, domain: &Name) -> Option<&str> {
+        self.by_domain.get(domain).map(|function| function.driver.as_str())
     }
 
     fn lend(

@@ -5,26 +5,17 @@ use std::{
     path::Path,
 };
 
-use ipnet::Ipv4Net;
 use vtax_model::{
     guest::{Attach, Mac},
-    method::DomainKind,
     topology::{Guest, Name, Topology},
     units::ByteSize,
 };
-use vtax_sys::{netlink::MacAddr, pci::PciAddress};
 
-use super::{Draft, PlanError, functions::Functions, ports::Port, segment::WireEnd};
+use super::{error::PlanError, functions::Functions, ports::Port, segment::WireEnd};
 use crate::{
-    blueprint::{LabEndpoint, PlannedGuest},
     facts::{Facts, GuestFacts},
-    guest::{
-        launch::{Boot, Launch, NicKind, NicLaunch, Seed},
-        threads::GuestPins,
-    },
-    nic::{self, Fitting, GuestAttachment},
-    place::Place,
-    step::LabStep,
+    guest::threads::GuestPins,
+    nic::{self, Fitting},
 };
 
 /// A guest that the machine can have, by its address.
@@ -41,7 +32,7 @@ pub(super) fn admit(
     functions: &Functions,
     facts: &Facts,
 ) -> Result<HashMap<Name, Admitted>, PlanError> {
-    let port = |guest: &Guest| ports.get(&WireEnd { host: guest.host.clone(), wire: guest.wire.clone() });
+    let port = |guest: &Guest| ports.get(&WireEnd::of(&guest.host, &guest.wire));
     let macs = macs(topology, |guest| match guest.attach {
         Attach::Assigned | Attach::RootDomain => port(guest).and_then(Port::mac),
         _ => None,
@@ -53,8 +44,7 @@ pub(super) fn admit(
             let (name, method) = (guest.name.clone(), guest.attach.method());
             return Err(PlanError::Unsupported { kind: "guest", name, method, unsupported });
         }
-        let function = functions.get(&guest.name).map(|function| function.driver.as_str());
-        let driver = function.or_else(|| port(guest)?.nic.driver.as_deref());
+        let driver = functions.driver(&guest.name).or_else(|| port(guest)?.nic.driver.as_deref());
         let fitting = nic::fitting(guest, driver, facts).map_err(|unsupported| PlanError::Unsupported {
             kind: "guest",
             name: guest.name.clone(),
@@ -121,70 +111,5 @@ fn placement(guest: &Guest, machine: &GuestFacts) -> Result<(), PlanError> {
     match guest.size.node.filter(|node| !machine.nodes.contains(node)) {
         Some(node) => missing("NUMA node", node, &machine.nodes),
         None => Ok(()),
-    }
-}
-
-/// A kernel of ours has the agent in its initramfs.
-fn seed(fitting: &Fitting, address: Ipv4Net) -> Option<Seed> {
-    match fitting.boot {
-        Boot::Kernel { .. } => None,
-        Boot::Disk { .. } => Some(Seed { agent: fitting.agent.clone(), address }),
-    }
-}
-
-impl Draft<'_> {
-    /// The guest itself, once its tap is there; the last step of it starts QEMU.
-    pub(crate) fn guest(
-        &mut self,
-        attachment: &GuestAttachment<'_>,
-        nic: NicKind,
-        devices: Vec<PciAddress>,
-        stack: Vec<Place>,
-    ) {
-        let GuestAttachment { guest, fitting, address, mac, .. } = attachment;
-        let launch = Launch {
-            name: guest.name.clone(),
-            directory: self.guests_directory().join(guest.name.as_str()),
-            qemu: fitting.qemu.program.clone(),
-            accel: fitting.qemu.accel,
-            vcpus: guest.size.vcpus,
-            memory: guest.size.memory,
-            hugepages: guest.size.hugepages,
-            node: guest.size.node,
-            boot: fitting.boot.clone(),
-            nics: vec![NicLaunch { mac: MacAddr(mac.octets()), kind: nic }],
-            devices,
-            server: None,
-            seed: seed(fitting, *address),
-        };
-        let start = LabStep::StartGuest {
-            host: guest.host.clone(),
-            launch: Box::new(launch.clone()),
-            pins: GuestPins::of(&guest.size),
-        };
-        let endpoint = LabEndpoint {
-            name: guest.name.clone(),
-            kind: DomainKind::Guest,
-            host: guest.host.clone(),
-            method: guest.attach.method(),
-            flavour: fitting.flavour,
-            wire: guest.wire.clone(),
-            address: address.addr(),
-            interface: stack[0].link.clone(),
-            namespace: guest.host.clone(),
-            mtu: self.blueprint().mtu,
-            stack: stack.clone(),
-        };
-        let planned = PlannedGuest {
-            name: guest.name.clone(),
-            host: guest.host.clone(),
-            attach: fitting.attach,
-            mac: *mac,
-            address: *address,
-            masters: guest.masters.clone(),
-            pins: GuestPins::of(&guest.size),
-            launch,
-        };
-        self.add_guest(planned, start, endpoint);
     }
 }

@@ -2,7 +2,7 @@
 
 use vtax_model::topology::{Name, Topology};
 
-use super::PlanError;
+use super::error::PlanError;
 
 /// Wires that are one network, and the hosts on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,9 +15,15 @@ pub(super) struct Segment {
 
 /// A host's end of a wire.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct WireEnd {
-    pub(crate) host: Name,
-    pub(crate) wire: Name,
+pub(super) struct WireEnd {
+    pub(super) host: Name,
+    pub(super) wire: Name,
+}
+
+impl WireEnd {
+    pub(super) fn of(host: &Name, wire: &Name) -> WireEnd {
+        WireEnd { host: host.clone(), wire: wire.clone() }
+    }
 }
 
 /// The segments of a topology, in the order of their first wires.
@@ -52,7 +58,7 @@ fn ends(topology: &Topology, wires: &[usize]) -> Result<Vec<WireEnd>, PlanError>
                 why: "there is no such host",
             };
             if !host.ok_or_else(missing)?.switch {
-                ends.push(WireEnd { host: name.clone(), wire: wire.name.clone() });
+                ends.push(WireEnd::of(name, &wire.name));
             }
         }
     }
