@@ -36,13 +36,13 @@ pub struct Blueprint {
     /// Its guests.
     #[serde(default)]
     pub guests: Vec<PlannedGuest>,
-    /// Its links, each after those that it stands on.
+    /// Its links. A link comes after the links that it stands on.
     pub links: Vec<PlannedLink>,
     /// Its wires.
     pub wires: Vec<PlannedWire>,
-    /// Where programs can be started and addressed.
+    /// The hosts, zones and guests as they are addressed on their wires.
     pub endpoints: Vec<LabEndpoint>,
-    /// For a zone with a tunnel to a host: the links that the host has on that tunnel.
+    /// For each zone whose tunnel ends at a host: the links of the host on that tunnel.
     pub tunnels: Vec<TunnelEnd>,
 }
 
@@ -51,7 +51,7 @@ pub struct Blueprint {
 pub struct PlannedLink {
     /// Where it is.
     pub place: Place,
-    /// Its kind in the kernel's words.
+    /// The kernel's name for its kind.
     pub kind: String,
     /// Bytes by which its MTU is below that of the wire.
     pub less: u32,
@@ -64,9 +64,9 @@ pub struct PlannedLink {
 pub struct PlannedWire {
     /// Its name.
     pub name: Name,
-    /// Its ends, where they really are: in the zone or guest, if it has the end to itself.
+    /// The links at its ends. An end is in the zone or guest if that has the end to itself.
     pub ends: [Place; 2],
-    /// The bridge that an end is a port of, if that end is on a switch.
+    /// For each end that is on a switch: the bridge that it is a port of.
     pub switches: [Option<Place>; 2],
     /// Its limit, if it has one.
     #[serde(default)]
@@ -80,24 +80,25 @@ pub struct LabEndpoint {
     pub name: Name,
     /// [`DomainKind::Primary`] for a host.
     pub kind: DomainKind,
-    /// The host that it is, or is on.
+    /// The host itself, or the host that the zone or guest is on.
     pub host: Name,
     /// How it is attached.
     pub method: IoMethod,
-    /// Of a guest, which kind of its method's NIC it has.
+    /// For a guest: the kind of its NIC within the method.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flavour: Option<Flavour>,
     /// The wire that it is attached to.
     pub wire: Name,
-    /// The address to bind to. For shared-ip that is the zone's own, not the host's.
+    /// The address to bind to. With shared-ip it is the zone's own address and not the host's.
     pub address: Ipv4Addr,
-    /// The link that has the address; of a guest, the one behind its NIC, or that of the host's NIC.
+    /// The link that has the address. For a guest, it is the link on the host behind the guest's NIC.
     pub interface: LinkName,
-    /// The namespace that its processes live in; for shared-ip the host's, for a guest that of QEMU.
+    /// The namespace that its processes live in. With shared-ip it is the host's; for a guest it is the one
+    /// that QEMU runs in.
     pub namespace: Name,
-    /// The largest packet that goes through, less than the wire's by the method's overhead.
+    /// The largest packet. It is the wire's MTU less the overhead of the method.
     pub mtu: Mtu,
-    /// The links from here to the wire, both included.
+    /// The links from here to the wire's end, in this order.
     pub stack: Vec<Place>,
 }
 
@@ -117,11 +118,11 @@ pub struct PlannedGuest {
     pub name: Name,
     /// The host that it is on, in whose namespace QEMU runs.
     pub host: Name,
-    /// How its NIC is made; of a paravirtual one with the backend that was chosen.
+    /// How its NIC is made. For a paravirtual NIC, the backend is filled in.
     pub attach: Attach,
     /// The address of its NIC, by which the agent in the guest finds it.
     pub mac: Mac,
-    /// What the guest is to have on that NIC. The lab sets nothing inside of guests.
+    /// The address that the guest is to give its NIC. The lab itself changes nothing inside guests.
     pub address: Ipv4Net,
     /// The guests that are started before it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -141,7 +142,7 @@ impl LabEndpoint {
 }
 
 impl PlannedLink {
-    /// The kind of a NIC's link, of which the kernel says none.
+    /// The kind of a NIC's link. The kernel has no name for it.
     pub(crate) const NIC: &str = "nic";
 }
 
@@ -163,7 +164,7 @@ impl Blueprint {
         }
     }
 
-    /// Whether a link is one end of a cable whose other end a guest has to itself.
+    /// Whether a link is one end of a cable and a guest has the other end to itself.
     pub(crate) fn ends_in_guest(&self, place: &Place) -> bool {
         let far = |wire: &PlannedWire| {
             let end = wire.ends.iter().position(|end| end == place)?;
@@ -183,8 +184,8 @@ impl Blueprint {
         self.endpoints.iter().find(|endpoint| endpoint.kind == DomainKind::Guest && endpoint.name == *guest)
     }
 
-    /// The host's endpoint on one of its wires. There is none on a wire that is exclusively a
-    /// zone's, nor on a switch.
+    /// The host's endpoint on one of its wires. A switch has none, and a host has none on a wire that belongs
+    /// to one zone alone.
     pub fn host(&self, host: &Name, wire: &Name) -> Option<&LabEndpoint> {
         let primary = |endpoint: &&LabEndpoint| endpoint.kind == DomainKind::Primary;
         self.endpoints.iter().filter(primary).find(|endpoint| endpoint.name == *host && endpoint.wire == *wire)

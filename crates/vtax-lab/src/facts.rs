@@ -17,25 +17,25 @@ pub use guests::{GuestFacts, QemuFacts, SystemFacts};
 pub(crate) use pci::VFIO;
 pub use pci::{Netdev, NoDevice, PciDevice, PciFacts};
 
-/// Facts about this machine, as data so that every plan can be tested anywhere.
+/// Facts about this machine. They are data, so that every plan can be tested anywhere.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
-    /// For each kind of link, and for the qdisc that limits rates: `None` if one of it can be made,
-    /// or why not.
+    /// Each kind of link, and the qdisc that limits rates, with the reason why none can be made; `None` if
+    /// one can be made.
     pub kinds: BTreeMap<String, Option<String>>,
     /// Address ranges that a lab must stay clear of.
     pub in_use: Vec<InUse>,
-    /// Names of the labs that exist, in whatever state.
+    /// Names of all labs, whatever their state is.
     pub labs: Vec<Name>,
     /// How many network namespaces this user may have (`user.max_net_namespaces`).
     pub most_namespaces: u64,
     /// PCI devices, which could be handed over.
     #[serde(default)]
     pub pci: PciFacts,
-    /// Those that labs have, each with its owner: `LAB/DOMAIN`.
+    /// The PCI devices that labs have, each with its owner: `LAB/DOMAIN`.
     #[serde(default)]
     pub lent: BTreeMap<PciAddress, String>,
-    /// What there is for guests; nothing if nobody has looked ([`Facts::with_guests`]).
+    /// What there is for guests. `None` means that nobody has looked ([`Facts::with_guests`]).
     #[serde(default)]
     pub guests: Option<GuestFacts>,
 }
@@ -63,7 +63,7 @@ impl Facts {
         })
     }
 
-    /// Why links of this kind, or qdiscs of it, can't be made here.
+    /// Why no link or qdisc of this kind can be made here.
     pub(crate) fn lacks(&self, kind: &str) -> Option<&str> {
         self.kinds.get(kind)?.as_deref()
     }

@@ -1,5 +1,5 @@
-//! The registry of I/O methods: one file each, a pure function that adds to a plan what
-//! attaches one zone or guest.
+//! The registry of I/O methods. A method has a file of its own with a pure function, which adds to a plan
+//! what attaches one zone or guest.
 
 mod bridge;
 mod emulated;
@@ -31,7 +31,7 @@ enum Entry {
     Host,
     Zone(&'static ZoneMethod),
     Guest(Attach),
-    /// A PCI device: for a zone so, for a guest so.
+    /// A PCI device: how a zone gets it, if it can, and how a guest gets it.
     Device(Option<&'static ZoneMethod>, Attach),
 }
 
@@ -71,8 +71,8 @@ pub(crate) fn supported(method: IoMethod, cable: bool, facts: &Facts) -> Result<
     }
 }
 
-/// Whether each method can be used on this machine: the same answer that the planner gives. Of the
-/// methods of guests only facts that were gathered [`with guests`](Facts::with_guests) tell.
+/// Whether each method can be used on this machine. The planner gives the same answer. For the methods of
+/// guests, the facts must have been gathered [`with guests`](Facts::with_guests).
 pub fn availability(facts: &Facts) -> Vec<(IoMethod, Availability)> {
     let answer = |method| match entry(method) {
         Entry::Host => wire(facts),
@@ -86,7 +86,7 @@ pub fn availability(facts: &Facts) -> Vec<(IoMethod, Availability)> {
 /// Whether guests with this very NIC, which boot this system, can be had here.
 ///
 /// # Errors
-/// Why not, and what mends it.
+/// The reason and the remedy.
 pub fn guest_availability(attach: &Attach, system: &System, facts: &Facts) -> Result<(), Unsupported> {
     wire(facts)?;
     fitting::supported(attach, system, facts)
@@ -111,7 +111,7 @@ fn hardware(attach: &Attach, facts: &Facts) -> Result<(), Unsupported> {
     }
 }
 
-/// Why a method of PCI devices can't be had on a wire of the kernel's own.
+/// Why a method of PCI devices can't be used on a wire that is a veth pair.
 pub fn no_cable(method: IoMethod) -> Unsupported {
     Unsupported::new(
         format!("{method} hands out PCI devices, and the wire is a veth pair"),
@@ -119,7 +119,7 @@ pub fn no_cable(method: IoMethod) -> Unsupported {
     )
 }
 
-/// Every lab has wires.
+/// Whether wires can be made here.
 pub(crate) fn wire(facts: &Facts) -> Result<(), Unsupported> {
     facts.has_link_kind("veth")
 }

@@ -1,5 +1,5 @@
-//! The links between two endpoints, as the kernel reports them: the identity of a path, which
-//! is part of every result that was measured on it.
+//! The links between two endpoints, as the kernel reports them. They identify the path, and every result has
+//! them.
 
 use serde::{Deserialize, Serialize};
 use vtax_model::nic::NicFacts;
@@ -44,7 +44,7 @@ pub(crate) fn hops(
 ) -> Result<Vec<LabHop>, LabError> {
     let places =
         blueprint.path(from, to).ok_or_else(|| LabError::NoPath { from: from.name.clone(), to: to.name.clone() })?;
-    // What is in a guest, its agent tells.
+    // The agent in a guest tells of the links there.
     let ours = places.into_iter().filter(|place| blueprint.links.iter().any(|link| link.place == *place));
     ours.map(|place| hop(site, blueprint, place)).collect()
 }

@@ -1,7 +1,7 @@
 //! What will be done, as data.
 //!
-//! [`plan()`] is pure: the same topology and facts give the same plan, and nothing is asked of
-//! the kernel. Everything that can be refused is refused here, before the first step.
+//! [`plan()`] is pure: the same topology and facts give the same plan, and the kernel is asked nothing.
+//! Everything that can be refused is refused here, before the first step.
 
 mod addresses;
 mod checks;
@@ -31,17 +31,16 @@ pub use nic_error::NicError;
 /// A lab as it will be built.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// What comes out.
+    /// What the lab will consist of.
     pub blueprint: Blueprint,
-    /// What is done for it, in this order.
+    /// The steps that build it, in this order.
     pub steps: Vec<LabStep>,
 }
 
 /// Plans a lab.
 ///
 /// # Errors
-/// Everything about the topology, this machine, or both together that makes the lab
-/// impossible; see [`PlanError`].
+/// Everything about the topology or this machine that makes the lab impossible; see [`PlanError`].
 pub fn plan(topology: &Topology, facts: &Facts) -> Result<Plan, PlanError> {
     let (blueprint, steps) = Draft::begin(topology, facts)?.build()?.finish();
     Ok(Plan { blueprint, steps })

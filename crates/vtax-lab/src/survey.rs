@@ -22,7 +22,7 @@ use crate::{
 };
 
 impl Facts {
-    /// Looks at this machine. Kinds of links are found out by making one of each in
+    /// Looks at this machine. To find out which kinds of links can be made, it makes one of each in
     /// namespaces that vanish at once.
     ///
     /// # Errors
@@ -56,14 +56,14 @@ impl Facts {
 
 fn why_not(kind: &str) -> Option<String> {
     vtax_sys::netlink::probe_kind(kind).err().map(|error| match error {
-        // Its remedy is the planner's to tell, for the method and not for the link.
+        // The planner tells the remedy, which is another for each method.
         SysError::NoSuchKind { kind } => format!("this kernel has no link kind {kind}"),
         error => format!("no {kind} link can be made here: {error}"),
     })
 }
 
-/// Addresses and routes of the namespace that we were started in. The default route is no
-/// use of an address.
+/// Addresses and routes of the namespace that vtax was started in. The default route doesn't count as a use
+/// of addresses.
 fn own_networks() -> Result<Vec<InUse>, SysError> {
     let mut rtnl = Rtnl::open()?;
     let links = rtnl.links()?;

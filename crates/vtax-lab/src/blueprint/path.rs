@@ -9,16 +9,16 @@ use super::{Blueprint, LabEndpoint};
 use crate::place::Place;
 
 impl Blueprint {
-    /// The links between two endpoints in the order in which a packet passes them; none
-    /// between endpoints that share a stack. Nothing if no wire joins them.
+    /// The links between two endpoints in the order in which a packet passes them. The list is empty if both
+    /// endpoints share a network stack. There is no list if no wire joins them.
     pub fn path(&self, from: &LabEndpoint, to: &LabEndpoint) -> Option<Vec<Place>> {
         let up = self.stack_towards(from, to);
         let down = self.stack_towards(to, from);
         let meet =
             up.iter().enumerate().find_map(|(i, place)| Some((i, down.iter().position(|other| other == place)?)));
         if let Some((i, j)) = meet {
-            // Packets between two zones turn in the switch that both hang on; a wire's end
-            // that both stand on passes them on without sending them.
+            // Packets between two zones turn in the switch that both hang on. If both stand on a wire's end,
+            // the end passes their packets on without sending them.
             let turn = (self.is_bridge(&up[i])).then(|| up[i].clone());
             return Some(up[..i].iter().cloned().chain(turn).chain(down[..j].iter().rev().cloned()).collect());
         }
@@ -26,8 +26,8 @@ impl Blueprint {
         Some(up.iter().cloned().chain(between).chain(down.iter().rev().cloned()).collect())
     }
 
-    /// The links from an endpoint to the wire. A host that talks to a zone in a tunnel does
-    /// so through its own end of that tunnel.
+    /// The links from an endpoint to the wire. A host talks to a zone in a tunnel through its own end of the
+    /// tunnel.
     fn stack_towards<'a>(&'a self, endpoint: &'a LabEndpoint, other: &LabEndpoint) -> &'a [Place] {
         let tunnelled = endpoint.kind == DomainKind::Primary && other.method == IoMethod::Vxlan;
         let end = self.tunnels.iter().filter(|_| tunnelled).find(|tunnel| tunnel.zone == other.name);

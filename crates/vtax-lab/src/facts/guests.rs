@@ -11,7 +11,7 @@ use vtax_model::{
 
 use crate::guest::launch::{Boot, QemuProgram};
 
-/// What this machine has for guests. What it hasn't is there with why and what mends it.
+/// What this machine has for guests. For what it lacks, the reason and the remedy are here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestFacts {
     /// The program that runs them.
@@ -22,13 +22,13 @@ pub struct GuestFacts {
     pub macvtap: Result<(), Unsupported>,
     /// Whether the kernel serves rings of virtio-net.
     pub vhost: Result<(), Unsupported>,
-    /// Programs that serve rings of virtio-net, each with what it lacks for a lab.
+    /// Programs that serve rings of virtio-net, each with the reason why a lab can't use it.
     pub vhost_user: Vec<String>,
     /// The agent's program, which goes into guests.
     pub agent: PathBuf,
-    /// What guests can boot: one entry for each system and driver that was asked for.
+    /// What guests can boot: one entry for each system and driver that a plan needs.
     pub systems: Vec<SystemFacts>,
-    /// What programs can still have without swapping (`MemAvailable`).
+    /// Memory that programs can get without swapping (`MemAvailable`).
     pub memory: ByteSize,
     /// Free huge pages of the usual size.
     pub huge_pages: ByteSize,
@@ -45,7 +45,7 @@ pub struct GuestFacts {
 pub struct QemuFacts {
     /// The program.
     pub program: QemuProgram,
-    /// What it can imitate.
+    /// The devices that it can imitate.
     pub devices: BTreeSet<String>,
     /// What runs the guests' instructions.
     pub accel: Accelerator,
@@ -56,11 +56,11 @@ pub struct QemuFacts {
 /// A system for guests with a certain NIC.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SystemFacts {
-    /// As it was asked for.
+    /// The system that the user asked for.
     pub system: System,
     /// The module that drives the NIC.
     pub driver: String,
-    /// What is booted, or why there is nothing.
+    /// What such a guest boots, or why there is nothing to boot.
     pub boot: Result<Boot, Unsupported>,
 }
 

@@ -1,4 +1,4 @@
-//! What goes to a guest together with the NIC that it is to have.
+//! The devices that a guest gets together with its NIC.
 
 use std::collections::HashMap;
 
@@ -18,18 +18,18 @@ use super::{
 };
 use crate::facts::{Facts, PciDevice};
 
-/// For each guest with a whole NIC, what else it gets.
+/// For each guest with a whole NIC, the other devices that it gets.
 #[derive(Debug, Default)]
 pub(super) struct Companions(HashMap<Name, Vec<PciDevice>>);
 
-/// Why something goes along.
+/// Why a device goes to the guest too.
 type Bond = &'static str;
 
 const SAME_GROUP: Bond = "in the same IOMMU group";
 const SAME_ROOT: Bond = "below the same root complex";
 
 impl Companions {
-    /// Nothing of them may be an end of another wire, or go to another guest as well.
+    /// Finds them. None may be at an end of another wire or go to another guest.
     pub(super) fn of(
         topology: &Topology,
         ports: &HashMap<WireEnd, Port>,
@@ -79,8 +79,8 @@ fn at_another_wire(end: &WireEnd, members: &[Member<'_>]) -> String {
     format!("it is the NIC of the wire `{}` at `{}`{}", end.wire, end.host, lends.unwrap_or_default())
 }
 
-/// What the kernel moves with a function: the others of its IOMMU group, or all below its root complex.
-/// All of it goes to the guest, and all must be free.
+/// The devices that the kernel hands over only together with a function: the others of its IOMMU group, or
+/// all below its root complex. All must be free, and the guest gets all of them.
 fn companions_of(port: &Port, whole_root: bool, facts: &Facts) -> Result<Vec<(PciDevice, Bond)>, NicError> {
     facts.pci.for_guests()?;
     let own = port.nic.device;

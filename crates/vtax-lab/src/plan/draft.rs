@@ -145,7 +145,7 @@ impl<'a> Draft<'a> {
         self.script.wire(PlannedWire { name: wire.name.clone(), ends, switches, shape: wire.shape });
     }
 
-    /// The link of a NIC; that of one which a guest gets is nowhere on the host.
+    /// The link of a NIC. If a guest gets the NIC, the host has no link of it.
     fn cable_end(&mut self, host: &Name, wire: &Wire, at: &Place) {
         if self.is_in_guest(at) {
             return;
@@ -159,7 +159,7 @@ impl<'a> Draft<'a> {
         self.topology.guests.iter().any(|guest| guest.name == end.namespace)
     }
 
-    /// Once their NICs are where they belong.
+    /// Makes virtual functions. Their NICs must be in the hosts' namespaces before.
     fn make_functions(&mut self) {
         for made in self.functions.made.clone() {
             let Made { pf: device, end, functions, autoprobe } = made;
@@ -255,7 +255,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Every stack on the segment learns the way to the zones that are routed by a host.
+    /// Gives every stack on the segment a route to the zones that a host routes.
     fn routes(&mut self, segment: &Segment) {
         for end in &segment.ends {
             let Some(block) = self.layout.block(end) else { continue };
@@ -266,7 +266,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Both ends of each wire with a rate: each limits what it sends.
+    /// Limits what each end of a wire with a rate sends.
     fn limits(&mut self) {
         let Blueprint { wires, mtu, .. } = self.script.blueprint().clone();
         for wire in wires {

@@ -1,4 +1,4 @@
-//! Virtual functions: which one of a NIC each zone and guest gets.
+//! Virtual functions: which one each zone and guest gets.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ use crate::{
 /// The virtual functions of a lab.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Functions {
-    /// The NICs that make new ones, in the order of wires.
+    /// The NICs that get new functions, in the order of wires.
     pub(super) made: Vec<Made>,
     by_domain: HashMap<Name, LentVf>,
 }
@@ -33,15 +33,15 @@ pub(super) struct Functions {
 #[derive(Debug, Clone)]
 pub(super) struct Made {
     pub(super) pf: PciAddress,
-    /// The end of the wire that it is.
+    /// The wire's end where the NIC is.
     pub(super) end: WireEnd,
-    /// Where they will be.
+    /// The addresses that they will have.
     pub(super) functions: Vec<PciAddress>,
-    /// Whether the kernel looked for drivers of new ones.
+    /// Whether the kernel gave new functions a driver before (`sriov_drivers_autoprobe`).
     pub(super) autoprobe: bool,
 }
 
-/// A zone or guest that is to have one.
+/// A zone or guest that is to get a function.
 struct Wanting<'a> {
     name: &'a Name,
     mac: Option<Mac>,
@@ -50,7 +50,7 @@ struct Wanting<'a> {
 }
 
 impl Functions {
-    /// One for each zone and guest of the method, and everything that can be refused of them.
+    /// Finds one for each zone and guest of the method, or refuses.
     pub(super) fn of(
         topology: &Topology,
         ports: &HashMap<WireEnd, Port>,
@@ -124,7 +124,7 @@ fn wanting<'a>(topology: &'a Topology, end: &WireEnd) -> Vec<Wanting<'a>> {
 
 type Free = (u32, PciAddress, Option<VfState>);
 
-/// As many as are wanted: new ones of a NIC that has none, else those that nobody uses.
+/// As many functions as are wanted. A NIC without functions gets new ones; otherwise unused ones are taken.
 fn free(port: &Port, wanted: usize, facts: &Facts) -> Result<Vec<Free>, NicError> {
     let sriov = port.nic.sriov.as_ref().ok_or(NicError::NoSriov)?;
     let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
@@ -147,8 +147,8 @@ fn free(port: &Port, wanted: usize, facts: &Facts) -> Result<Vec<Free>, NicError
     }
 }
 
-/// Nothing of a function that somebody uses: switched on, with an address, below another link, or with a
-/// guest's driver.
+/// The state of a function, if nobody uses it. A function is in use if its link is up, has an address or is
+/// below another link, or if a guest's driver has it.
 fn was(function: &PciDevice) -> Option<VfState> {
     let unused = match (&function.netdev, &function.driver) {
         (Some(netdev), _) => !netdev.up && netdev.addresses.is_empty() && netdev.upper.is_none(),

@@ -1,4 +1,4 @@
-//! The guests of a plan: what of them can be refused, and what QEMU is told.
+//! The guests of a plan: which of them can't be had, and what the others get.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -18,14 +18,14 @@ use crate::{
     nic::{self, Fitting},
 };
 
-/// A guest that the machine can have, by its address.
+/// What a guest gets on this machine, and the address of its NIC.
 #[derive(Debug, Clone)]
 pub(super) struct Admitted {
     pub(super) fitting: Fitting,
     pub(super) mac: Mac,
 }
 
-/// Everything that can be refused of guests, in the order of the topology.
+/// Checks all guests, in the order of the topology.
 pub(super) fn admit(
     topology: &Topology,
     ports: &HashMap<WireEnd, Port>,
@@ -63,7 +63,7 @@ pub(super) fn admit(
     Ok(admitted)
 }
 
-/// A directory that every path to a guest's sockets fits into, unix(7).
+/// The paths of all sockets in a guest's directory must fit into what unix(7) allows.
 fn check_path(guest: &Guest, directory: &Path) -> Result<(), PlanError> {
     const LONGEST: usize = 107 - "/console.sock".len();
     let path = directory.join(guest.name.as_str());
@@ -73,7 +73,7 @@ fn check_path(guest: &Guest, directory: &Path) -> Result<(), PlanError> {
     }
 }
 
-/// Those of NICs are their own.
+/// The addresses of the guests' NICs. A NIC of the machine keeps its own.
 fn macs(topology: &Topology, own: impl Fn(&Guest) -> Option<Mac>) -> Result<Vec<Mac>, PlanError> {
     let mut owners: BTreeMap<Mac, &Name> = BTreeMap::new();
     let claimed = topology.guests.iter().map(|guest @ Guest { name, mac, .. }| {

@@ -8,24 +8,24 @@ use crate::facts::NoDevice;
 /// Why a NIC can't be an end of a wire, or its functions can't be handed out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NicError {
-    /// Nothing here is called so, or several are.
+    /// No device has this name, or several have it.
     #[error("{0}")]
     Unknown(NoDevice),
-    /// Another kind of PCI device.
+    /// The device is no network controller.
     #[error("it is no network controller; name a NIC (vtax io list shows them)")]
     NotANic,
-    /// One can't be at the end of a cable.
+    /// The device is a virtual function, which can't be at the end of a cable.
     #[error("it is a virtual function; name its physical function {0}")]
     Virtual(PciAddress),
-    /// It carries what the user needs.
+    /// The host needs the device.
     #[error("it must not be taken: {0}; use another NIC")]
     Kept(String),
-    /// A lab has it.
+    /// A lab has the device.
     #[error(
         "{0} has it, and with it all virtual functions that it can have; take that lab down first (vtax lab down), or use another NIC"
     )]
     Lent(String),
-    /// Nothing drives it.
+    /// The device has no driver.
     #[error("it has no driver; load the one of its maker (modprobe), or bind it")]
     NoDriver,
     /// Its driver shows no link here.
@@ -33,7 +33,7 @@ pub enum NicError {
         "its driver {0} shows no network link here: a guest or another namespace has it; give it back first (vtax io list says who has it)"
     )]
     NoLink(String),
-    /// Somebody uses it.
+    /// Somebody uses the device's link.
     #[error("its link {link} is in use: {by}; remove that first")]
     InUse {
         /// The link.
@@ -41,38 +41,38 @@ pub enum NicError {
         /// What uses it.
         by: String,
     },
-    /// It is at the end of two wires.
+    /// The device would be at the ends of two wires.
     #[error("it is an end of the wire `{0}` already; name another")]
     Twice(String),
-    /// No hardware for it.
+    /// The hardware has no virtual functions.
     #[error("it can't have virtual functions; use a NIC with SR-IOV, or switch SR-IOV on in the firmware")]
     NoSriov,
-    /// More than it can have.
+    /// The lab needs more functions than the NIC can have.
     #[error("{wanted} virtual functions are wanted, and it can have {total}; use another NIC for the rest")]
     TooFewVfs {
-        /// By the lab.
+        /// How many the lab needs.
         wanted: u32,
-        /// Of the NIC.
+        /// How many the NIC can have.
         total: u32,
     },
-    /// Those that it has are somebody's.
+    /// The NIC has functions already, and too few of them are free.
     #[error(
         "{wanted} virtual functions are wanted, and of the {num} that it has {free} are free; end their users, or remove them all (vtax io destroy-vf) and the lab makes its own"
     )]
     VfsInUse {
-        /// By the lab.
+        /// How many the lab needs.
         wanted: u32,
-        /// That it has.
+        /// How many it has.
         num: u32,
-        /// Of these.
+        /// How many of these are free.
         free: u32,
     },
-    /// Some devices tell only once there are some.
+    /// The NIC doesn't tell the addresses of its functions before there are some.
     #[error(
         "it doesn't tell where its virtual functions will be; make them first (vtax io create-vf), and the lab uses those"
     )]
     VfsUnknown,
-    /// They would go with its driver.
+    /// A guest would get the NIC, and its virtual functions would be gone.
     #[error(
         "{name} has {num} virtual functions, which are gone when a guest gets it; end their users and remove them first (vtax io destroy-vf {name})"
     )]
@@ -82,13 +82,13 @@ pub enum NicError {
         /// How many.
         num: u32,
     },
-    /// Nobody knows what drives the function in a guest.
+    /// It is not known which driver the function needs in a guest.
     #[error("nothing is known of the driver that a guest needs for its virtual functions ({0}); use it in a zone")]
     VfDriver(String),
     /// No guest can have a PCI device here.
     #[error(transparent)]
     NotForGuests(#[from] Unsupported),
-    /// What is handed over with it can't be.
+    /// A device that would be handed over together with the NIC must stay.
     #[error("{member} would go with it, being {bond}, and must stay: {why}; use a NIC elsewhere")]
     Bound {
         /// The other device.

@@ -1,4 +1,4 @@
-//! The NICs at the ends of wires that are cables: which they are, and whether a lab may have them.
+//! The NICs at the ends of wires that are cables, and whether a lab may have them.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,7 +14,7 @@ use crate::facts::{Facts, Netdev, PciDevice};
 /// A NIC at an end of a wire.
 #[derive(Debug, Clone)]
 pub(super) struct Port {
-    /// As the machine has it.
+    /// The device.
     pub(super) nic: PciDevice,
     /// Its link, which is there and unused.
     pub(super) netdev: Netdev,

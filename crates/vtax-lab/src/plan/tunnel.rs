@@ -1,7 +1,7 @@
 //! Which tunnels there are, and between whom.
 //!
-//! A tunnel runs between two ends of one segment. Zones of `vxlan` at both are paired, the
-//! i-th with the i-th; a zone without a partner gets the other host itself.
+//! A tunnel runs between two ends of one segment. If both ends have zones of `vxlan`, the i-th zone of one
+//! end is paired with the i-th of the other. A zone without a partner is paired with the other host.
 
 use vtax_model::{
     method::IoMethod,
@@ -31,7 +31,7 @@ pub(super) fn pairs(topology: &Topology, segments: &[Segment]) -> Result<Vec<Tun
             let Some(zone) = zones.first() else { continue };
             let far = other_end(index, zone, &zones_at)?;
             let (far_end, partners) = &zones_at[far];
-            // The end that comes first made the pairs of both.
+            // The end that comes first has made the pairs of both ends already.
             let unpaired = if far < index { partners.len().min(zones.len()) } else { 0 };
             pairs.extend(zones.iter().enumerate().skip(unpaired).map(|(nth, zone)| TunnelEnds {
                 ends: [(*end).clone(), (*far_end).clone()],

@@ -12,7 +12,7 @@ impl Step for LabStep {
 
     fn describe(&self) -> String {
         match self {
-            // Its arguments are a page.
+            // The arguments of QEMU would fill a page.
             LabStep::StartGuest { host, launch, .. } => format!("guest {} in {host}", launch.name),
             other => other.to_string(),
         }
@@ -41,8 +41,8 @@ impl Step for LabStep {
         done.map(|()| Receipt::default())
     }
 
-    /// Links are looked at in bulk by [`LabStep::Verify`], their limits one by one; addresses and routes are
-    /// acknowledged by the kernel, and a sysctl is read back as it is written.
+    /// [`LabStep::Verify`] reads all links back at once. The kernel acknowledges addresses and routes, and a
+    /// sysctl is read back when it is written.
     fn read_back(&self, receipt: &Receipt, site: &mut Site) -> Result<(), LabError> {
         match self {
             LabStep::CreateNamespace { namespace } => site.is_pinned(namespace, receipt),

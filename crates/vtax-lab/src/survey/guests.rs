@@ -57,7 +57,7 @@ impl GuestFacts {
 }
 
 impl QemuFacts {
-    /// KVM is tried with the first system that there is.
+    /// Asks QEMU, and tries KVM with the first system that can be booted.
     fn gather(needs: &GuestNeeds, systems: &[SystemFacts]) -> Result<QemuFacts, GuestError> {
         let program = QemuProgram::find()?;
         let devices = program.devices()?;
@@ -66,7 +66,8 @@ impl QemuFacts {
     }
 }
 
-/// The trial needs a kernel and an initramfs, which guests with disks of their own don't have.
+/// The trial needs a kernel and an initramfs. Guests with disks of their own don't bring them, so an
+/// initramfs is made then.
 fn try_kvm(program: &QemuProgram, needs: &GuestNeeds, systems: &[SystemFacts]) -> AcceleratorChoice {
     let tcg = |error: GuestError| AcceleratorChoice {
         accel: Accelerator::Tcg,
@@ -101,9 +102,9 @@ fn systems(needs: &GuestNeeds) -> Vec<SystemFacts> {
     own.chain(disks).collect()
 }
 
-/// A translated guest has this machine's time stamp counter. Left to itself Linux measures it against a
-/// timer that QEMU serves late: of guests that boot together on busy CPUs, some then take a second for
-/// many, and give up waiting for what is on its way.
+/// Tells a guest under TCG the frequency of this machine's time stamp counter, which it shares. Otherwise
+/// Linux measures the frequency against a timer that QEMU serves late. When several guests boot together on
+/// busy CPUs, some then take one second for many, and give up too early whenever they wait.
 fn tell_clock(systems: &mut [SystemFacts]) {
     let Some(khz) = tsc_khz() else { return };
     for system in systems {
@@ -119,7 +120,7 @@ fn own_system(needs: &GuestNeeds, kernel: Option<&Path>, driver: &str) -> Result
     Ok(Boot::Kernel { kernel: kernel.bootable()?, initramfs, append: Vec::new() })
 }
 
-/// The agent's port, and the NIC.
+/// The drivers of the agent's port and of the NIC.
 fn drivers(nic: &str) -> [&str; 3] {
     ["virtio_pci", "virtio_console", nic]
 }

@@ -13,14 +13,14 @@ use vtax_model::{
 
 use crate::facts::PciFacts;
 
-/// What is going to be asked for.
+/// What guests need of this machine.
 #[derive(Debug, Clone)]
 pub struct GuestNeeds {
     pub(super) agent: PathBuf,
     pub(super) kernel: Option<PathBuf>,
     pub(super) wanted: BTreeSet<(Option<PathBuf>, String)>,
     pub(super) disks: BTreeSet<(PathBuf, String)>,
-    /// Guests with a NIC of the machine's, or a function of it: what drives that is found out there.
+    /// NICs of the machine that guests get. Their drivers are found out when the machine is looked at.
     devices: Vec<Device>,
 }
 
@@ -33,8 +33,8 @@ struct Device {
 }
 
 impl GuestNeeds {
-    /// Nothing yet. `agent` is the program that becomes the first process of guests; `kernel` is what
-    /// those boot that don't name a kernel of their own, and one is looked for if it is none.
+    /// No needs yet. `agent` is the program that becomes the first process of guests. `kernel` is for guests
+    /// that name no kernel of their own; if it is absent, a kernel is looked for.
     pub fn new(agent: &Path, kernel: Option<&Path>) -> GuestNeeds {
         let (wanted, disks, devices) = Default::default();
         GuestNeeds { agent: agent.to_owned(), kernel: kernel.map(Path::to_owned), wanted, disks, devices }
@@ -73,7 +73,7 @@ impl GuestNeeds {
         self.wanted.is_empty() && self.disks.is_empty() && self.devices.is_empty()
     }
 
-    /// What a guest needs whose NIC that module drives in it.
+    /// Adds what a guest needs if this module drives its NIC.
     #[must_use]
     pub fn with_driver(mut self, system: &System, driver: &str) -> GuestNeeds {
         let driver = driver.to_owned();
@@ -84,7 +84,7 @@ impl GuestNeeds {
         self
     }
 
-    /// `cabled` are the NICs that it may get, if it gets one.
+    /// Adds what a guest needs. `cabled` are the NICs that it may get.
     pub(super) fn with(mut self, system: &System, attach: &Attach, cabled: &[NicName]) -> GuestNeeds {
         if !attach.is_device() {
             // Each backend of virtio-net has the same driver.
@@ -96,7 +96,7 @@ impl GuestNeeds {
         self
     }
 
-    /// With the drivers of the NICs, of those that this machine has.
+    /// Adds the drivers of those NICs that this machine has.
     pub(super) fn resolved(self, pci: &PciFacts) -> GuestNeeds {
         let driver = |device: &Device| pci.driver(pci.find(device.nic.as_str()).ok()?, device.functions);
         let found: Vec<(System, String)> =
