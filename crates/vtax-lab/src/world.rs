@@ -1,10 +1,10 @@
 //! Privilege: where labs live.
 //!
-//! Root's labs live in the machine's own mount namespace, pinned below `/run/vtax`. An ordinary
-//! user's live in a user namespace, and so in one of its mount namespaces, which nobody else sees
-//! and which is gone with its last process. For labs that are to outlive the command that made
-//! them, a process of the user's, the *keeper*, holds these namespaces; every later command joins
-//! them. Inside, all goes on as for root: there is one way to build a lab.
+//! Root's labs live in the machine's own mount namespace, pinned below `/run/vtax`. An ordinary user's labs
+//! live in a user namespace, and so in one of its mount namespaces. Nobody else sees that, and it is gone
+//! with its last process. For labs that outlive the command that made them, a process of the user, the
+//! *keeper*, holds these namespaces, and every later command joins them. Inside, everything works as for
+//! root: there is one way to build a lab.
 //!
 //! `/run` (or the user's run-time directory) is the right place for journals too: it is emptied by
 //! the reboot that takes everything that they tell of.
@@ -90,12 +90,12 @@ impl World {
         self.labs().join(lab.as_str())
     }
 
-    /// Waits until no other vtax of this user takes a name or addresses.
+    /// Waits until no other vtax of this user is taking a name or addresses.
     pub(crate) fn admission(&self) -> Result<Admission, LabError> {
         run_directory::lock(&self.run)
     }
 
-    /// The keeper, which must still be there when a lab is to be kept.
+    /// The keeper. It is an error if it has ended, since a kept lab needs it.
     pub(crate) fn living_keeper(&self) -> Result<Option<ProcessId>, LabError> {
         match self.keeper {
             Some(keeper) if !keeper::lives(keeper) => Err(LabError::Keeper { why: "has just ended".to_owned() }),

@@ -27,7 +27,7 @@ pub enum GuestError {
         /// Why not.
         error: io::Error,
     },
-    /// A socket's path is longer than the kernel takes.
+    /// A socket's path is longer than the kernel allows.
     #[error(
         "guest `{guest}`: {path} is longer than the {longest} bytes that a socket's path can have; set XDG_RUNTIME_DIR to a shorter one"
     )]
@@ -52,17 +52,17 @@ pub enum GuestError {
     Ended {
         /// The guest.
         guest: Name,
-        /// How it ended, where this process is its parent.
+        /// How it ended. This is known only to the parent of QEMU's process.
         status: Option<ExitStatus>,
         /// What it said last.
         words: Box<LastWords>,
     },
-    /// The guest runs, but doesn't come to what was waited for.
+    /// The guest runs, but didn't do in time what vtax waited for.
     #[error("guest `{guest}` {missing} within {waited:?}{words}")]
     Late {
         /// The guest.
         guest: Name,
-        /// What it didn't do, as "has no agent that answers".
+        /// What it didn't do, such as "has no agent that answers".
         missing: &'static str,
         /// How long it had.
         waited: Duration,
@@ -89,7 +89,7 @@ pub enum GuestError {
         /// QEMU's process number.
         pid: u32,
     },
-    /// A process or thread of a guest can't be dealt with.
+    /// A process or thread of a guest can't be looked at or changed.
     #[error("guest `{guest}`: {error}")]
     Process {
         /// The guest.
@@ -111,7 +111,7 @@ pub enum GuestError {
         /// The kernel's answer.
         error: io::Error,
     },
-    /// vhost's threads are to be pinned and aren't there.
+    /// The user wants vhost's threads pinned, and there are too few of them.
     #[error(
         "guest `{guest}`: its vhost threads can't be pinned: {found} of {wanted} are there; remove `vhost_cpus`, or use backend = \"userspace\""
     )]
@@ -123,7 +123,7 @@ pub enum GuestError {
         /// How many there are.
         found: usize,
     },
-    /// A NIC whose queues QEMU gets open has another number of them.
+    /// QEMU got the wrong number of open queues for a NIC.
     #[error("guest `{guest}`: {nic} has {wanted} queues to be opened for it and was given {given}")]
     OpenQueues {
         /// The guest.
@@ -135,7 +135,7 @@ pub enum GuestError {
         /// How many there are.
         given: usize,
     },
-    /// QEMU's monitor is closed, or says what it should not.
+    /// QEMU's monitor is closed, or its answer makes no sense.
     #[error("guest `{guest}`: QEMU's monitor {why} at `{command}`")]
     Monitor {
         /// The guest.
@@ -172,7 +172,7 @@ impl GuestError {
 }
 
 impl GuestError {
-    /// Whether QEMU ended by a fault of its own: an assertion that failed, or a forbidden access to memory.
+    /// Whether QEMU crashed: an assertion failed, or it accessed memory that it must not.
     pub fn is_crash(&self) -> bool {
         const FAULTS: [Signal; 5] = [Signal::ABORT, Signal::SEGV, Signal::BUS, Signal::ILL, Signal::FPE];
         let GuestError::Ended { status: Some(status), .. } = self else { return false };
@@ -185,7 +185,7 @@ struct End(Option<ExitStatus>);
 impl fmt::Display for End {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.map(|status| (status.code(), status.signal())) {
-            // A guest that panics or powers itself off ends QEMU in good order.
+            // When a guest panics or powers itself off, QEMU ends without an error.
             Some((Some(0), _)) => f.write_str("has ended, because the guest has stopped"),
             Some((Some(code), _)) => write!(f, "has ended with status {code}"),
             Some((_, Some(signal))) => write!(f, "was ended by signal {signal}"),

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// A version of QEMU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Version {
-    /// The first number, one a year.
+    /// The first number. There is a new one each year.
     pub major: u32,
     /// The second.
     pub minor: u32,
@@ -17,12 +17,12 @@ impl Version {
     /// The oldest that guests are started with: the first that knows `on` and `off` for all
     /// options of a socket.
     pub const LEAST: Version = Version { major: 6, minor: 0 };
-    /// The first whose q35 can be without keyboard and mouse.
+    /// The first whose q35 can have no keyboard and mouse.
     pub(super) const NO_I8042: Version = Version { major: 7, minor: 1 };
     /// The first whose virtio-net knows segmentation of UDP.
     pub(super) const USO: Version = Version { major: 8, minor: 2 };
 
-    /// From what `--version` prints: "QEMU emulator version 10.0.2 (Debian 1:10.0.2+ds-2)".
+    /// Reads what `--version` prints: "QEMU emulator version 10.0.2 (Debian 1:10.0.2+ds-2)".
     pub(super) fn parse(text: &str) -> Option<Version> {
         let (_, behind) = text.split_once("version ")?;
         let mut numbers = behind.split(|c: char| !c.is_ascii_digit());

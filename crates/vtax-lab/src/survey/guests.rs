@@ -89,17 +89,14 @@ fn try_kvm(program: &QemuProgram, needs: &GuestNeeds, systems: &[SystemFacts]) -
 }
 
 fn systems(needs: &GuestNeeds) -> Vec<SystemFacts> {
-    let own = needs.wanted.iter().map(|(kernel, driver)| SystemFacts {
-        system: System::Own { kernel: kernel.clone() },
-        driver: driver.clone(),
-        boot: own_system(needs, kernel.as_deref(), driver).map_err(refused),
-    });
-    let disks = needs.disks.iter().map(|(image, driver)| SystemFacts {
-        system: System::Disk { image: image.clone() },
-        driver: driver.clone(),
-        boot: disk(needs, image).map_err(refused),
-    });
-    own.chain(disks).collect()
+    let facts = |(system, driver): &(System, String)| {
+        let boot = match system {
+            System::Own { kernel } => own_system(needs, kernel.as_deref(), driver),
+            System::Disk { image } => disk(needs, image),
+        };
+        SystemFacts { system: system.clone(), driver: driver.clone(), boot: boot.map_err(refused) }
+    };
+    needs.systems.iter().map(facts).collect()
 }
 
 /// Tells a guest under TCG the frequency of this machine's time stamp counter, which it shares. Otherwise
@@ -214,7 +211,7 @@ mod tests {
         let needs = GuestNeeds::new(Path::new("/agent"), None);
         assert!(needs.is_empty());
         let needs = needs.of_methods();
-        let drivers: Vec<&str> = needs.wanted.iter().map(|(_, driver)| driver.as_str()).collect();
+        let drivers: Vec<&str> = needs.systems.iter().map(|(_, driver)| driver.as_str()).collect();
         assert_eq!(drivers, ["8139cp", "e1000e", "igb", "virtio_net", "vmxnet3"]);
         let disk = System::Disk { image: "/no/such/image".into() };
         let needs =

@@ -18,8 +18,8 @@ use crate::facts::PciFacts;
 pub struct GuestNeeds {
     pub(super) agent: PathBuf,
     pub(super) kernel: Option<PathBuf>,
-    pub(super) wanted: BTreeSet<(Option<PathBuf>, String)>,
-    pub(super) disks: BTreeSet<(PathBuf, String)>,
+    /// Each system, with the module that drives a guest's NIC in it.
+    pub(super) systems: BTreeSet<(System, String)>,
     /// NICs of the machine that guests get. Their drivers are found out when the machine is looked at.
     devices: Vec<Device>,
 }
@@ -36,8 +36,8 @@ impl GuestNeeds {
     /// No needs yet. `agent` is the program that becomes the first process of guests. `kernel` is for guests
     /// that name no kernel of their own; if it is absent, a kernel is looked for.
     pub fn new(agent: &Path, kernel: Option<&Path>) -> GuestNeeds {
-        let (wanted, disks, devices) = Default::default();
-        GuestNeeds { agent: agent.to_owned(), kernel: kernel.map(Path::to_owned), wanted, disks, devices }
+        let (systems, devices) = Default::default();
+        GuestNeeds { agent: agent.to_owned(), kernel: kernel.map(Path::to_owned), systems, devices }
     }
 
     /// What the guests of a lab need.
@@ -70,17 +70,13 @@ impl GuestNeeds {
 
     /// Whether there are no guests at all.
     pub fn is_empty(&self) -> bool {
-        self.wanted.is_empty() && self.disks.is_empty() && self.devices.is_empty()
+        self.systems.is_empty() && self.devices.is_empty()
     }
 
     /// Adds what a guest needs if this module drives its NIC.
     #[must_use]
     pub fn with_driver(mut self, system: &System, driver: &str) -> GuestNeeds {
-        let driver = driver.to_owned();
-        match system {
-            System::Own { kernel } => self.wanted.insert((kernel.clone(), driver)),
-            System::Disk { image } => self.disks.insert((image.clone(), driver)),
-        };
+        self.systems.insert((system.clone(), driver.to_owned()));
         self
     }
 

@@ -33,10 +33,10 @@ pub(super) fn living(run: &Path) -> Option<ProcessId> {
     lives(keeper).then_some(keeper)
 }
 
-/// Whether a keeper still holds its namespaces. One that was killed holds nothing, though its
-/// number stays taken until its parent asks for it (where process 1 is no proper init, for ever).
+/// Whether a keeper still holds its namespaces. A keeper that was killed holds nothing. Its process number
+/// stays taken until its parent reaps it, which may be never if process 1 is no proper init.
 pub(crate) fn lives(keeper: ProcessId) -> bool {
-    // An error is about our means to wait, not about the keeper.
+    // An error means that waiting failed. It says nothing about the keeper.
     !keeper.wait_end(Duration::ZERO).unwrap_or_else(|_| !keeper.exists())
 }
 
@@ -46,14 +46,14 @@ pub(super) fn start(run: &Path) -> Result<ProcessId, LabError> {
     let program = env::current_exe().map_err(|error| failed(format!("has no program ({error})")))?;
     let mut command = Command::new(program);
     command.arg(VERB).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // Ctrl-C in the terminal that it was started from is not for it.
+    // Ctrl-C in the terminal that started the keeper must not end it.
     command.process_group(0);
     let child = command.spawn().map_err(|error| failed(format!("can't be started ({error})")))?;
     wait_ready(child)?;
     living(run).ok_or_else(|| failed("has just ended".to_owned()))
 }
 
-/// It says that it is ready, or its output ends with it.
+/// Waits until the keeper says that it is ready, or its output ends because it has ended.
 fn wait_ready(mut child: Child) -> Result<(), LabError> {
     let mut line = String::new();
     let output = child.stdout.take().map(BufReader::new);
@@ -63,7 +63,7 @@ fn wait_ready(mut child: Child) -> Result<(), LabError> {
     }
     let mut told = String::new();
     if let Some(mut errors) = child.stderr.take() {
-        // What can't be read is told by the exit status below.
+        // If this can't be read, the exit status below still says something.
         let _ = errors.read_to_string(&mut told);
     }
     let status = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());

@@ -22,8 +22,9 @@ pub(super) fn of_root() -> Result<PathBuf, LabError> {
     prepare(PathBuf::from(ROOT))
 }
 
-/// In the user's run-time directory (XDG Base Directory Specification), or in `/tmp`, where
-/// anybody may have put something of that name: it is used only if it is ours alone.
+/// The directory is in the user's run-time directory (XDG Base Directory Specification), or else in `/tmp`.
+/// In `/tmp` anybody may have made something of that name, so it is used only if it belongs to this user
+/// alone.
 pub(super) fn of_user() -> Result<PathBuf, LabError> {
     let given = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_dir());
     prepare(match given {
