@@ -17,7 +17,7 @@ mod vxlan;
 
 use vtax_model::{
     guest::{Attach, EmulatedNic, System, VirtioNic},
-    method::{Availability, IoMethod, Unsupported},
+    method::{IoMethod, Unsupported},
     vf::VfOptions,
 };
 
@@ -73,14 +73,14 @@ pub(crate) fn supported(method: IoMethod, cable: bool, facts: &Facts) -> Result<
 
 /// Whether each method can be used on this machine. The planner gives the same answer. For the methods of
 /// guests, the facts must have been gathered [`with guests`](Facts::with_guests).
-pub fn availability(facts: &Facts) -> Vec<(IoMethod, Availability)> {
+pub fn availability(facts: &Facts) -> Vec<(IoMethod, Result<(), Unsupported>)> {
     let answer = |method| match entry(method) {
         Entry::Host => wire(facts),
         Entry::Guest(attach) => guest_availability(&attach, &System::default(), facts),
         Entry::Zone(_) => supported(method, false, facts).map(drop),
         Entry::Device(_, attach) => hardware(&attach, facts),
     };
-    IoMethod::ALL.map(|method| (method, answer(method).map_or_else(Availability::No, |()| Availability::Yes))).into()
+    IoMethod::ALL.map(|method| (method, answer(method))).into()
 }
 
 /// Whether guests with this very NIC, which boot this system, can be had here.
@@ -134,7 +134,7 @@ mod tests {
         let answers = availability(&facts());
         assert_eq!(answers.len(), IoMethod::ALL.len());
         for (method, answer) in answers {
-            if let Availability::No(Unsupported { why, remedy }) = answer {
+            if let Err(Unsupported { why, remedy }) = answer {
                 assert!(!why.is_empty() && !remedy.is_empty(), "{method}");
             }
         }
@@ -147,8 +147,8 @@ mod tests {
         let text: Vec<String> = availability(&facts)
             .into_iter()
             .map(|(method, answer)| match answer {
-                Availability::Yes => format!("{method}: yes"),
-                Availability::No(why) => format!("{method}: {why}"),
+                Ok(()) => format!("{method}: yes"),
+                Err(why) => format!("{method}: {why}"),
             })
             .collect();
         insta::assert_snapshot!(text.join("\n"));
@@ -158,6 +158,6 @@ mod tests {
     fn without_veth_nothing_can_be_had() {
         let mut facts = facts();
         facts.kinds.insert("veth".into(), Some("no".into()));
-        assert!(availability(&facts).iter().all(|(_, answer)| *answer != Availability::Yes));
+        assert!(availability(&facts).iter().all(|(_, answer)| answer.is_err()));
     }
 }

@@ -13,8 +13,8 @@ use super::{
     error::PlanError,
     member::Member,
     nic_error::NicError,
-    ports::{self, Port},
-    segment::WireEnd,
+    ports::Port,
+    segment::{WireEnd, wire_ends},
 };
 use crate::facts::{Facts, PciDevice};
 
@@ -38,26 +38,22 @@ impl Companions {
     ) -> Result<Companions, PlanError> {
         let mut companions = Companions::default();
         let mut owners: HashMap<PciAddress, &Name> = HashMap::new();
-        for wire in &topology.wires {
-            for (nth, host) in wire.ends.iter().enumerate() {
-                let end = WireEnd::of(host, &wire.name);
-                let (Some(port), Some(guest)) = (ports.get(&end), owner(topology, &end)) else { continue };
-                let name = &wire.nics.as_ref().expect("it has ports").0[nth];
-                let refuse = |error| ports::nic_error(wire, name, error);
-                let whole_root = guest.attach == Attach::RootDomain;
-                let found = companions_of(port, whole_root, facts).map_err(refuse)?;
-                let own = (port.nic.device, if whole_root { SAME_ROOT } else { SAME_GROUP });
-                for (device, bond) in found.iter().map(|(other, bond)| (other.device, *bond)).chain([own]) {
-                    let wired = ports.iter().find(|(other, port)| **other != end && port.nic.device == device);
-                    let wired = wired.map(|(other, _)| at_another_wire(other, members));
-                    let taken = owners.insert(device, &guest.name).map(|other| format!("the guest `{other}` gets it"));
-                    if let Some(why) = wired.or(taken) {
-                        return Err(refuse(NicError::Bound { member: device.to_string(), bond, why }));
-                    }
+        for end in wire_ends(topology) {
+            let (Some(port), Some(guest)) = (ports.get(&end), owner(topology, &end)) else { continue };
+            let refuse = |error| port.refuse(&end, error);
+            let whole_root = guest.attach == Attach::RootDomain;
+            let found = companions_of(port, whole_root, facts).map_err(refuse)?;
+            let own = (port.nic.device, if whole_root { SAME_ROOT } else { SAME_GROUP });
+            for (device, bond) in found.iter().map(|(other, bond)| (other.device, *bond)).chain([own]) {
+                let wired = ports.iter().find(|(other, port)| **other != end && port.nic.device == device);
+                let wired = wired.map(|(other, _)| at_another_wire(other, members));
+                let taken = owners.insert(device, &guest.name).map(|other| format!("the guest `{other}` gets it"));
+                if let Some(why) = wired.or(taken) {
+                    return Err(refuse(NicError::Bound { member: device.to_string(), bond, why }));
                 }
-                let found = found.into_iter().map(|(companion, _)| companion).collect();
-                companions.0.insert(guest.name.clone(), found);
             }
+            let found = found.into_iter().map(|(companion, _)| companion).collect();
+            companions.0.insert(guest.name.clone(), found);
         }
         Ok(companions)
     }

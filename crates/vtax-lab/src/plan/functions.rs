@@ -13,8 +13,8 @@ use vtax_sys::pci::PciAddress;
 use super::{
     error::PlanError,
     nic_error::NicError,
-    ports::{self, Port},
-    segment::WireEnd,
+    ports::Port,
+    segment::{WireEnd, wire_ends},
 };
 use crate::{
     facts::{Facts, PciDevice},
@@ -57,15 +57,11 @@ impl Functions {
         facts: &Facts,
     ) -> Result<Functions, PlanError> {
         let mut functions = Functions::default();
-        for wire in &topology.wires {
-            for (nth, host) in wire.ends.iter().enumerate() {
-                let end = WireEnd::of(host, &wire.name);
-                let wanting = wanting(topology, &end);
-                let Some(port) = ports.get(&end).filter(|_| !wanting.is_empty()) else { continue };
-                let name = &wire.nics.as_ref().expect("it has ports").0[nth];
-                let lent = functions.lend(port, &end, &wanting, topology, facts);
-                lent.map_err(|error| ports::nic_error(wire, name, error))?;
-            }
+        for end in wire_ends(topology) {
+            let wanting = wanting(topology, &end);
+            let Some(port) = ports.get(&end).filter(|_| !wanting.is_empty()) else { continue };
+            let lent = functions.lend(port, &end, &wanting, topology, facts);
+            lent.map_err(|error| port.refuse(&end, error))?;
         }
         Ok(functions)
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use vtax_model::{
     guest::Mac,
-    topology::{Cable, NicName, Topology, Wire},
+    topology::{Cable, Name, NicName, Topology, Wire},
 };
 use vtax_sys::pci::PciAddress;
 
@@ -14,6 +14,8 @@ use crate::facts::{Facts, Netdev, PciDevice};
 /// A NIC at an end of a wire.
 #[derive(Debug, Clone)]
 pub(super) struct Port {
+    /// Its name as the user wrote it.
+    name: NicName,
     /// The device.
     pub(super) nic: PciDevice,
     /// Its link, which is there and unused.
@@ -25,6 +27,11 @@ impl Port {
     pub(super) fn mac(&self) -> Option<Mac> {
         self.netdev.mac?.to_string().parse().ok()
     }
+
+    /// The error that this NIC, which is at `end`, can't be used.
+    pub(super) fn refuse(&self, end: &WireEnd, error: NicError) -> PlanError {
+        nic_error(&end.wire, &self.name, error)
+    }
 }
 
 /// The NIC of each end that has one.
@@ -34,9 +41,9 @@ pub(super) fn ports(topology: &Topology, facts: &Facts) -> Result<HashMap<WireEn
     for wire in &topology.wires {
         let Some(Cable(nics)) = &wire.nics else { continue };
         for (host, name) in wire.ends.iter().zip(nics) {
-            let port = port(name, facts).map_err(|error| nic_error(wire, name, error))?;
+            let port = port(name, facts).map_err(|error| nic_error(&wire.name, name, error))?;
             if let Some(other) = taken.insert(port.nic.device, wire) {
-                return Err(nic_error(wire, name, NicError::Twice(other.name.to_string())));
+                return Err(nic_error(&wire.name, name, NicError::Twice(other.name.to_string())));
             }
             ports.insert(WireEnd::of(host, &wire.name), port);
         }
@@ -44,8 +51,8 @@ pub(super) fn ports(topology: &Topology, facts: &Facts) -> Result<HashMap<WireEn
     Ok(ports)
 }
 
-pub(super) fn nic_error(wire: &Wire, nic: &NicName, error: NicError) -> PlanError {
-    PlanError::Nic { wire: wire.name.clone(), nic: nic.clone(), error: Box::new(error) }
+fn nic_error(wire: &Name, nic: &NicName, error: NicError) -> PlanError {
+    PlanError::Nic { wire: wire.clone(), nic: nic.clone(), error: Box::new(error) }
 }
 
 /// A NIC that a lab may have.
@@ -69,6 +76,6 @@ fn port(name: &NicName, facts: &Facts) -> Result<Port, NicError> {
     let used = used.or_else(|| netdev.upper.as_ref().map(|upper| format!("{upper} stands on it")));
     match used {
         Some(by) => Err(NicError::InUse { link: netdev.name, by }),
-        None => Ok(Port { nic: nic.clone(), netdev }),
+        None => Ok(Port { name: name.clone(), nic: nic.clone(), netdev }),
     }
 }

@@ -26,6 +26,11 @@ impl WireEnd {
     }
 }
 
+/// The ends of all wires, in the order of wires.
+pub(super) fn wire_ends(topology: &Topology) -> impl Iterator<Item = WireEnd> {
+    topology.wires.iter().flat_map(|wire| wire.ends.iter().map(|host| WireEnd::of(host, &wire.name)))
+}
+
 /// The segments of a topology, in the order of their first wires.
 pub(super) fn segments(topology: &Topology) -> Result<Vec<Segment>, PlanError> {
     let mut segment_of: Vec<usize> = (0..topology.wires.len()).collect();

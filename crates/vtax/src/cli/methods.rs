@@ -7,7 +7,7 @@ use vtax_agent::locate;
 use vtax_lab::{Facts, GuestNeeds, Need, World, availability, guest_availability};
 use vtax_model::{
     guest::{Accelerator, Attach, Flavour, GuestDefaults, System, VirtioNic, Vnet},
-    method::{Availability, DomainKind, IoMethod, Unsupported},
+    method::{DomainKind, IoMethod, Unsupported},
     study::Row,
 };
 
@@ -85,18 +85,14 @@ pub(crate) fn methods(args: &MethodsArgs, places: &Locations) -> Result<Exit, St
 
 fn records(facts: &Facts, no_agent: Option<&Unsupported>) -> Vec<MethodRecord> {
     let qemu = facts.guests.as_ref().and_then(|guests| guests.qemu.as_ref().ok());
-    let record = |(method, availability): (IoMethod, Availability)| {
+    let record = |(method, availability): (IoMethod, Result<(), Unsupported>)| {
         let guests = method.domains() == [DomainKind::Guest];
         let qemu = qemu.filter(|_| guests);
         MethodRecord {
             method,
             summary: method.summary(),
             domains: method.domains(),
-            answer: match (availability, no_agent.filter(|_| guests)) {
-                (Availability::No(_), Some(lacking)) => Answer::no(lacking.clone()),
-                (Availability::No(unsupported), None) => Answer::no(unsupported),
-                (Availability::Yes, _) => Answer::YES,
-            },
+            answer: Answer::of(availability.map_err(|why| no_agent.filter(|_| guests).cloned().unwrap_or(why))),
             kinds: if facts.guests.is_some() { kinds(method, facts) } else { Vec::new() },
             vnets: if facts.guests.is_some() { vnets(method, facts) } else { Vec::new() },
             accel: qemu.map(|qemu| qemu.accel),
@@ -110,7 +106,7 @@ fn kinds(method: IoMethod, facts: &Facts) -> Vec<KindRecord> {
     let of_method = Flavour::ALL.into_iter().filter(|kind| kind.method() == method);
     let record = |kind| {
         let nic = GuestDefaults::default().attach(Row::Device(kind))?;
-        let answer = guest_availability(&nic, &System::default(), facts).map_or_else(Answer::no, |()| Answer::YES);
+        let answer = Answer::of(guest_availability(&nic, &System::default(), facts));
         Some(KindRecord { kind, answer })
     };
     of_method.filter_map(record).collect()
@@ -120,19 +116,15 @@ fn vnets(method: IoMethod, facts: &Facts) -> Vec<VnetRecord> {
     let of_method = [Vnet::Bridge, Vnet::Macvtap].into_iter().filter(|_| method == IoMethod::Paravirtual);
     let record = |vnet| {
         let nic = Attach::Paravirtual(VirtioNic { vnet, ..VirtioNic::default() });
-        VnetRecord {
-            vnet,
-            answer: guest_availability(&nic, &System::default(), facts).map_or_else(Answer::no, |()| Answer::YES),
-        }
+        VnetRecord { vnet, answer: Answer::of(guest_availability(&nic, &System::default(), facts)) }
     };
     of_method.map(record).collect()
 }
 
 impl Answer {
-    const YES: Answer = Answer { available: true, why: None, remedy: None };
-
-    fn no(Unsupported { why, remedy }: Unsupported) -> Answer {
-        Answer { available: false, why: Some(why), remedy: Some(remedy) }
+    fn of(availability: Result<(), Unsupported>) -> Answer {
+        let (why, remedy) = availability.err().map(|Unsupported { why, remedy }| (why, remedy)).unzip();
+        Answer { available: why.is_none(), why, remedy }
     }
 
     fn here(&self) -> &'static str {
