@@ -7,11 +7,13 @@ use vtax_model::{guest::Accelerator, located::Source, method::IoMethod, topology
 
 use super::*;
 use crate::{
+    blueprint::LabEndpoint,
     facts::{GuestFacts, InUse, PciFacts, QemuFacts, SystemFacts},
     guest::{
-        launch::Boot,
-        qemu::{QemuProgram, Version},
+        launch::{Boot, QemuProgram},
+        version::Version,
     },
+    place::{LinkName, Place},
 };
 
 mod guests;

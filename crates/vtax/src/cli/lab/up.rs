@@ -9,10 +9,10 @@ use anyhow::anyhow;
 use serde::Serialize;
 use vtax_lab::{
     Facts, GuestNeeds, Lab, LabEndpoint, Lifetime, Need, Plan, World,
+    blueprint::Blueprint,
     dependency::{self, GuestTies},
     facts::QemuFacts,
     plan,
-    plan::Blueprint,
 };
 use vtax_model::{
     guest::Accelerator,
