@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Steps and blueprint of a lab. What adds a link adds the step that makes it too.
-pub(crate) struct Script {
+pub(crate) struct PlanScript {
     blueprint: Blueprint,
     steps: Vec<LabStep>,
     /// How many vnets each host has so far.
@@ -27,11 +27,11 @@ pub(crate) struct Script {
     tunnel_mtu: Option<Mtu>,
 }
 
-impl Script {
+impl PlanScript {
     /// `blueprint` has no links, wires, guests and endpoints yet.
-    pub(crate) fn new(blueprint: Blueprint, tunnel_mtu: Option<Mtu>) -> Script {
+    pub(crate) fn new(blueprint: Blueprint, tunnel_mtu: Option<Mtu>) -> PlanScript {
         let (steps, vnets, sysctls) = Default::default();
-        Script { blueprint, steps, vnets, sysctls, tunnel_mtu }
+        PlanScript { blueprint, steps, vnets, sysctls, tunnel_mtu }
     }
 
     pub(crate) fn finish(self) -> (Blueprint, Vec<LabStep>) {

@@ -2,7 +2,7 @@
 //! switch belongs to the wire's end and is made with it.
 
 use super::method::{AddressOf, AttachZone, Claim, Handler, ZoneAttachment, ZoneMethod};
-use crate::{script::Script, step::LinkRecipe};
+use crate::{script::PlanScript, step::LinkRecipe};
 
 pub(super) const NIC: ZoneMethod = ZoneMethod {
     link: Some("bridge"),
@@ -11,7 +11,7 @@ pub(super) const NIC: ZoneMethod = ZoneMethod {
     attach: AttachZone::Plain(attach),
 };
 
-fn attach(zone: &ZoneAttachment<'_>, script: &mut Script) {
+fn attach(zone: &ZoneAttachment<'_>, script: &mut PlanScript) {
     let name = &zone.zone.name;
     let (inner, port) = (zone.link(), script.vnet(&zone.zone.host));
     script.namespace(name);

@@ -3,14 +3,14 @@
 
 use super::method::{AddressOf, AttachZone, Claim, ZoneAttachment, ZoneMethod};
 use crate::{
-    script::Script,
+    script::PlanScript,
     step::{LabStep, LentVf},
 };
 
 pub(super) const NIC: ZoneMethod =
     ZoneMethod { link: None, address: AddressOf::Wire, claim: Claim::Nothing, attach: AttachZone::Function(attach) };
 
-fn attach(zone: &ZoneAttachment<'_>, function: &LentVf, script: &mut Script) {
+fn attach(zone: &ZoneAttachment<'_>, function: &LentVf, script: &mut PlanScript) {
     let (name, link) = (&zone.zone.name, zone.link());
     script.step(LabStep::LendVf { at: zone.uplink.wire.clone(), function: Box::new(function.clone()) });
     script.namespace(name);

@@ -20,7 +20,7 @@ use crate::{
         threads::GuestPins,
     },
     place::Place,
-    script::Script,
+    script::PlanScript,
     step::{DriverState, LabStep, LentVf, LinkRecipe},
 };
 
@@ -37,19 +37,19 @@ pub(crate) struct GuestAttachment<'a> {
 
 impl GuestAttachment<'_> {
     /// `paravirtual`: virtio-net on a tap or a macvtap.
-    pub(crate) fn with_virtio(&self, nic: VirtioNic, script: &mut Script) {
+    pub(crate) fn with_virtio(&self, nic: VirtioNic, script: &mut PlanScript) {
         let tap = self.tap(nic.vnet, script);
         self.on_tap(NicKind::Virtio { tap: tap.link.clone(), nic }, tap, script);
     }
 
     /// `emulated`: a NIC that QEMU imitates, on a tap.
-    pub(crate) fn with_model(&self, model: EmulatedNic, script: &mut Script) {
+    pub(crate) fn with_model(&self, model: EmulatedNic, script: &mut PlanScript) {
         let tap = self.tap(Vnet::Bridge, script);
         self.on_tap(NicKind::Emulated { tap: tap.link.clone(), model }, tap, script);
     }
 
     /// `sr-iov`: a virtual function, which vfio-pci hands to QEMU.
-    pub(crate) fn with_function(&self, function: &LentVf, script: &mut Script) {
+    pub(crate) fn with_function(&self, function: &LentVf, script: &mut PlanScript) {
         let lent = LentVf { driver: VFIO.to_owned(), ..function.clone() };
         script.step(LabStep::LendVf { at: self.uplink.wire.clone(), function: Box::new(lent) });
         let nic = NicKind::Vfio { device: function.device, driver: function.driver.clone() };
@@ -58,7 +58,7 @@ impl GuestAttachment<'_> {
 
     /// `assigned` and `root-domain`: the NIC at the host's end of the wire, and the companions, which the
     /// kernel can only hand over together with it.
-    pub(crate) fn with_devices(&self, nic: &PciDevice, companions: &[PciDevice], script: &mut Script) {
+    pub(crate) fn with_devices(&self, nic: &PciDevice, companions: &[PciDevice], script: &mut PlanScript) {
         for device in std::iter::once(nic).chain(companions) {
             script.step(LabStep::AssignDevice { device: device.device, was: DriverState::of(device) });
         }
@@ -67,7 +67,7 @@ impl GuestAttachment<'_> {
         self.start(kind, others, vec![self.uplink.wire.clone()], script);
     }
 
-    fn tap(&self, vnet: Vnet, script: &mut Script) -> Place {
+    fn tap(&self, vnet: Vnet, script: &mut PlanScript) -> Place {
         let (name, tap) = (&self.guest.name, script.vnet(&self.guest.host));
         let (recipe, switch) = match vnet {
             Vnet::Macvtap => (LinkRecipe::Macvtap { parent: self.uplink.wire.clone(), mac: self.mac }, None),
@@ -80,12 +80,12 @@ impl GuestAttachment<'_> {
         tap
     }
 
-    fn on_tap(&self, nic: NicKind, tap: Place, script: &mut Script) {
+    fn on_tap(&self, nic: NicKind, tap: Place, script: &mut PlanScript) {
         self.start(nic, Vec::new(), self.uplink.below([tap]), script);
     }
 
     /// Adds the guest itself, once all that it opens is there. The last step starts QEMU.
-    fn start(&self, nic: NicKind, devices: Vec<PciAddress>, stack: Vec<Place>, script: &mut Script) {
+    fn start(&self, nic: NicKind, devices: Vec<PciAddress>, stack: Vec<Place>, script: &mut PlanScript) {
         let GuestAttachment { guest, fitting, address, mac, .. } = self;
         let (name, host, pins) = (&guest.name, &guest.host, GuestPins::of(&guest.size));
         let launch = self.launch(nic, devices);

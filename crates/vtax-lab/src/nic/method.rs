@@ -8,7 +8,7 @@ use vtax_model::{method::DomainKind, topology::Zone};
 use crate::{
     blueprint::LabEndpoint,
     place::{LinkName, Place},
-    script::Script,
+    script::PlanScript,
     step::{LentVf, LinkRecipe},
 };
 
@@ -27,13 +27,13 @@ pub(crate) struct ZoneMethod {
 /// Adds one zone to a plan. The variants differ in what the planner has to find for the zone before.
 pub(crate) enum AttachZone {
     /// Nothing.
-    Plain(fn(&ZoneAttachment<'_>, &mut Script)),
+    Plain(fn(&ZoneAttachment<'_>, &mut PlanScript)),
     /// The address of the host towards the zone.
-    Routed(fn(&ZoneAttachment<'_>, Ipv4Net, &mut Script)),
+    Routed(fn(&ZoneAttachment<'_>, Ipv4Net, &mut PlanScript)),
     /// The zone's tunnel.
-    Tunnel(fn(&ZoneAttachment<'_>, &Tunnel, &mut Script)),
+    Tunnel(fn(&ZoneAttachment<'_>, &Tunnel, &mut PlanScript)),
     /// The zone's virtual function.
-    Function(fn(&ZoneAttachment<'_>, &LentVf, &mut Script)),
+    Function(fn(&ZoneAttachment<'_>, &LentVf, &mut PlanScript)),
 }
 
 /// Where a zone's address comes from.
@@ -125,7 +125,7 @@ impl ZoneAttachment<'_> {
     }
 
     /// Adds a zone that has one link, which stands on the wire's end.
-    pub(super) fn on_wire(&self, kind: LinkRecipe, script: &mut Script) {
+    pub(super) fn on_wire(&self, kind: LinkRecipe, script: &mut PlanScript) {
         let (name, link) = (&self.zone.name, self.link());
         script.namespace(name);
         script.link(&link, kind, name);
@@ -135,13 +135,13 @@ impl ZoneAttachment<'_> {
     }
 
     /// Adds a zone that has the wire's end to itself. That end was made in the zone with the other wires.
-    pub(super) fn at_wire(&self, script: &mut Script) {
+    pub(super) fn at_wire(&self, script: &mut PlanScript) {
         script.address(&self.uplink.wire, self.address);
         self.endpoint(vec![self.uplink.wire.clone()], script);
     }
 
     /// Adds the zone's endpoint. The first of the links has the address.
-    pub(super) fn endpoint(&self, stack: Vec<Place>, script: &mut Script) {
+    pub(super) fn endpoint(&self, stack: Vec<Place>, script: &mut PlanScript) {
         let zone = self.zone;
         let mtu = script.mtu(zone.method);
         script.endpoint(LabEndpoint {

@@ -2,12 +2,12 @@
 //! their own, as a non-global zone with `ip-type=shared` does.
 
 use super::method::{AddressOf, AttachZone, Claim, ZoneAttachment, ZoneMethod};
-use crate::script::Script;
+use crate::script::PlanScript;
 
 pub(super) const NIC: ZoneMethod =
     ZoneMethod { link: None, address: AddressOf::Wire, claim: Claim::Nothing, attach: AttachZone::Plain(attach) };
 
-fn attach(zone: &ZoneAttachment<'_>, script: &mut Script) {
+fn attach(zone: &ZoneAttachment<'_>, script: &mut PlanScript) {
     script.address(&zone.uplink.stack[0], zone.address);
     zone.endpoint(zone.uplink.stack.clone(), script);
 }

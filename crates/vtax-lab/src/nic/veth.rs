@@ -4,12 +4,12 @@
 use ipnet::Ipv4Net;
 
 use super::method::{AddressOf, AttachZone, Claim, ZoneAttachment, ZoneMethod};
-use crate::{script::Script, step::LinkRecipe};
+use crate::{script::PlanScript, step::LinkRecipe};
 
 pub(super) const NIC: ZoneMethod =
     ZoneMethod { link: None, address: AddressOf::Routed, claim: Claim::Nothing, attach: AttachZone::Routed(attach) };
 
-fn attach(zone: &ZoneAttachment<'_>, router: Ipv4Net, script: &mut Script) {
+fn attach(zone: &ZoneAttachment<'_>, router: Ipv4Net, script: &mut PlanScript) {
     let (name, host) = (&zone.zone.name, &zone.zone.host);
     let (inner, outer) = (zone.link(), script.vnet(host));
     script.namespace(name);

@@ -7,7 +7,7 @@
 use super::method::{AddressOf, AttachZone, Claim, Far, Tunnel, ZoneAttachment, ZoneMethod};
 use crate::{
     place::{LinkName, Place},
-    script::Script,
+    script::PlanScript,
     step::LinkRecipe,
 };
 
@@ -18,7 +18,7 @@ pub(super) const NIC: ZoneMethod = ZoneMethod {
     attach: AttachZone::Tunnel(attach),
 };
 
-fn attach(zone: &ZoneAttachment<'_>, tunnel: &Tunnel, script: &mut Script) {
+fn attach(zone: &ZoneAttachment<'_>, tunnel: &Tunnel, script: &mut PlanScript) {
     let (name, inner) = (&zone.zone.name, zone.link());
     script.namespace(name);
     script.link(&inner, end(tunnel, zone.uplink.stack[0].clone()), name);
@@ -33,7 +33,7 @@ fn attach(zone: &ZoneAttachment<'_>, tunnel: &Tunnel, script: &mut Script) {
     zone.endpoint(zone.uplink.below([inner]), script);
 }
 
-fn far_end(zone: &ZoneAttachment<'_>, tunnel: &Tunnel, parent: Place, script: &mut Script) -> Place {
+fn far_end(zone: &ZoneAttachment<'_>, tunnel: &Tunnel, parent: Place, script: &mut PlanScript) -> Place {
     let outer = Place::new(&parent.namespace, LinkName::tunnel(tunnel.vni));
     let swapped = Tunnel { local: tunnel.remote, remote: tunnel.local, ..tunnel.clone() };
     script.link(&outer, end(&swapped, parent), &zone.zone.name);

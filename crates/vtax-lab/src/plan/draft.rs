@@ -32,7 +32,7 @@ use crate::{
         self, AddressOf, AttachZone, Claim, Far, GuestAttachment, Handler, Tunnel, Uplink, ZoneAttachment, ZoneMethod,
     },
     place::{LinkName, Place},
-    script::Script,
+    script::PlanScript,
     step::{LabStep, LinkRecipe, LinkState},
 };
 
@@ -51,7 +51,7 @@ pub(super) struct Draft<'a> {
     ports: HashMap<WireEnd, Port>,
     functions: Functions,
     companions: Companions,
-    script: Script,
+    script: PlanScript,
 }
 
 impl<'a> Draft<'a> {
@@ -81,7 +81,7 @@ impl<'a> Draft<'a> {
         checks::far_ends(&members, &pairs)?;
         let layout = Layout::of(topology, &members, &segments, &pairs, facts)?;
         let uplinks = uplinks(topology, &members, &segments);
-        let script = Script::new(blueprint(topology, layout.range), tunnel_mtu);
+        let script = PlanScript::new(blueprint(topology, layout.range), tunnel_mtu);
         let guests_directory = facts.guests_directory(&topology.name);
         Ok(Draft {
             topology,
@@ -100,7 +100,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Adds all steps in the order in which they are taken.
-    pub(super) fn build(mut self) -> Result<Script, PlanError> {
+    pub(super) fn build(mut self) -> Result<PlanScript, PlanError> {
         let topology = self.topology;
         topology.hosts.iter().for_each(|host| self.script.namespace(&host.name));
         self.exclusive_zones().iter().for_each(|zone| self.script.namespace(zone));
