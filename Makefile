@@ -15,7 +15,9 @@ demo: build
 
 build:
 	sh scripts/setup.sh build
-	cargo build --locked --release --package vtax --package vtax-agent
+	cargo build --locked --release --package vtax
+	cargo build --locked --profile agent --package vtax-agent
+	sh scripts/agent.sh target/$(TARGET)/agent/vtax-agent $(RELEASE)
 
 kernel:
 	sh scripts/setup.sh kernel

@@ -69,6 +69,49 @@ fn wrong_words_on_the_command_line_are_refused() {
 }
 
 #[test]
+fn the_time_of_each_study_is_told() {
+    let text = Bench::new().printed(&["studies"]);
+    let line = text.lines().find(|line| line.contains("sparc-t7-1")).expect("the study");
+    assert!(line.contains(" h ") && line.contains(" min"), "{line}");
+}
+
+#[test]
+fn a_lab_given_to_run_is_called_a_lab() {
+    let lab = "[lab]\nname = \"mine\"\n[[host]]\nname = \"a\"\n";
+    let told = Bench::with("lab.toml", lab).refused(&["run", "lab.toml"]);
+    assert_eq!(told, "vtax: lab.toml is a lab, not a study; build it with: vtax lab up lab.toml\n");
+}
+
+#[test]
+fn files_that_serde_refuses_are_refused_in_the_user_s_words() {
+    let told = Bench::with("mine.toml", "").refused(&["run", "mine.toml"]);
+    assert!(told.contains("mine.toml:1: the file is empty"), "{told}");
+    let told = Bench::with("mine.toml", &STUDY.replace("[1500]", "\"three\"")).refused(&["run", "mine.toml"]);
+    assert!(told.contains("mine.toml:6: `mtu`: this is the text \"three\"; write a list, in [ ]"), "{told}");
+}
+
+#[test]
+fn did_you_mean_is_asked_of_studies_and_methods() {
+    let told = Bench::new().refused(&["run", "demmo"]);
+    assert!(told.contains("did you mean `demo`?"), "{told}");
+    let told = Bench::new().refused(&["run", "demo", "--methods", "brigde"]);
+    assert!(told.contains("did you mean `bridge`?"), "{told}");
+}
+
+#[test]
+fn demo_takes_a_number_of_samples() {
+    assert!(Bench::new().refused(&["demo", "--samples", "0"]).contains("--samples: 0 samples measure nothing"));
+}
+
+#[test]
+fn reading_results_makes_no_store() {
+    let bench = Bench::new();
+    bench.printed(&["results", "list"]);
+    assert!(!bench.state().exists());
+    assert!(bench.refused(&["results", "show"]).contains("there are no runs"));
+}
+
+#[test]
 fn a_refused_run_leaves_nothing() {
     let bench = Bench::with("mine.toml", &STUDY.replace("1500", "67"));
     bench.refused(&["run", "mine.toml"]);

@@ -53,6 +53,34 @@ fn ends_that_cannot_reach_each_other_are_refused() {
     assert!(told.contains("no CPU 5000"), "{told}");
 }
 
+#[test]
+fn a_rate_of_nothing_is_refused_before_anything_runs() {
+    let told = refused(&["--rate", "0"]);
+    assert!(told.contains("`0` is not a rate of requests"), "{told}");
+}
+
+#[test]
+fn a_congestion_control_that_the_kernel_lacks_is_refused_before_the_run() {
+    let told = refused(&["--congestion", "reno2"]);
+    assert!(told.contains("--congestion reno2") && told.contains("this kernel has"), "{told}");
+    let bench = Bench::new();
+    let told = bench.refused(&["run", "demo", "--congestion", "reno2"]);
+    assert!(told.contains("--congestion reno2"), "{told}");
+}
+
+#[test]
+fn an_agent_that_is_not_there_is_named_with_its_option() {
+    assert!(refused(&["--agent", "/nonexistent"]).contains("--agent names /nonexistent"));
+}
+
+#[test]
+fn vsock_on_one_machine_names_no_port_that_nobody_gave() {
+    let output = Bench::new().vtax(&["measure", "--test", "vsock-rr", "--quick", "--duration", "20ms"]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+    assert!(!told.contains("4294967295"), "{told}");
+    assert!(output.status.success() || output.status.code() == Some(69) && told.contains("vsock_loopback"), "{told}");
+}
+
 const ENDPOINTS: &str = r#"
 [[endpoint]]
 end = "initiator"

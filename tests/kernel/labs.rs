@@ -70,6 +70,27 @@ fn exec_ends_as_the_command_does() {
 }
 
 #[test]
+fn the_console_of_a_zone_is_refused_with_what_to_do() {
+    let bench = Bench::with("lab.toml", &lab_file("t-zone", ""));
+    let _up = Up::new(&bench, "t-zone");
+    let told = bench.refused(&["lab", "console", "t-zone", "web-1"]);
+    assert!(told.contains("`web-1` is a zone") && told.contains("vtax lab exec t-zone web-1 -- sh"), "{told}");
+    let told = bench.refused(&["lab", "console", "t-zone", "nobody"]);
+    assert!(told.contains("has no guest `nobody`, nor any other guest"), "{told}");
+}
+
+#[test]
+fn a_lab_on_a_machine_without_qemu_exits_69() {
+    let guest = "[[guest]]\nname = \"g\"\nhost = \"sut\"\nmethod = \"paravirtual\"\n";
+    let bench = Bench::with("lab.toml", &(lab_file("t-noqemu", "") + guest));
+    let output = bench.command(&["lab", "up", "lab.toml"]).env("PATH", "/nonexistent").env_remove("VTAX_QEMU").output();
+    let output = output.expect("vtax runs");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(69), "{told}");
+    assert!(told.contains("guests need QEMU"), "{told}");
+}
+
+#[test]
 fn a_name_that_is_taken_is_refused() {
     let bench = Bench::with("lab.toml", &lab_file("t-taken", ""));
     let _up = Up::new(&bench, "t-taken");

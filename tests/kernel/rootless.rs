@@ -44,6 +44,19 @@ fn a_study_runs_without_root() {
 }
 
 #[test]
+fn an_ordinary_user_reads_results_where_only_root_writes_and_has_no_assigned_nic() {
+    let bench = open_bench();
+    let measured = ["measure", "--quick", "--duration", "20ms", "--warmup", "0s", "--json"];
+    super::bench::printed(&bench.vtax(&measured));
+    assert!(super::bench::printed(&vtax(&bench, &["results", "list"])).contains("TCP RR"));
+    assert!(super::bench::printed(&vtax(&bench, &["results", "show"])).contains("Round trips"));
+    let methods: serde_json::Value =
+        serde_json::from_str(&super::bench::printed(&vtax(&bench, &["methods", "--json"]))).expect("JSON");
+    let assigned = methods.as_array().expect("a list").iter().find(|it| it["method"] == "assigned").expect("listed");
+    assert_eq!(assigned["available"], false, "{assigned}");
+}
+
+#[test]
 fn a_lab_stays_up_without_root_until_it_is_taken_down() {
     let bench = open_bench();
     let runtime = bench.path().join("runtime");

@@ -28,7 +28,7 @@ pub struct Offset {
 }
 
 impl Offset {
-    /// Of this machine's own clock.
+    /// The offset of this machine's own clock.
     pub const NONE: Offset = Offset { ahead: 0, uncertainty: Duration::ZERO };
 
     /// How far off it may be.

@@ -127,6 +127,8 @@ fn set_up(place: &GuestSettings<'_>) -> Result<(), SelfSetupError> {
     }
     let loopback = "lo".parse()?;
     Rtnl::open()?.set_link(&loopback, &LinkChange { up: Some(true), ..LinkChange::default() })?;
+    // At first nobody may open an ICMP socket. A kernel without IPv4 has no such setting.
+    let _ = fs::write("/proc/sys/net/ipv4/ping_group_range", "0 0");
     reap_orphans()?;
     // Nobody else has limited it, and process 1 may raise the hard limit too. If it can't be, a
     // test with too many streams says so.

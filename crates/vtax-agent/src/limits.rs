@@ -138,10 +138,13 @@ pub struct Load {
 }
 
 impl Load {
-    /// Of an idle agent.
+    /// The load of an idle agent.
     pub const NONE: Load = Load { flows: 0, buffers: ByteSize(0) };
 
-    /// Of a test that an idle agent would take on.
+    /// The load of a test.
+    ///
+    /// # Errors
+    /// Not even an idle agent takes it on.
     pub fn of(spec: &TestSpec) -> Result<Load, LimitError> {
         spec.check(Mtu::MAX)?;
         check_time(spec)?;
@@ -152,7 +155,7 @@ impl Load {
         Load::NONE.plus(Load { flows, buffers: ByteSize(messages.saturating_add(state)) })
     }
 
-    /// Of making a file, or of moving one.
+    /// The load of making a file, or of moving one.
     pub fn of_file(size: ByteSize) -> Result<Load, LimitError> {
         if size > FILE_MOST {
             return Err(LimitError::File { asked: size });
@@ -192,7 +195,7 @@ impl Load {
     }
 }
 
-/// Of each end.
+/// The flows of each end.
 fn flows(spec: &TestSpec) -> u32 {
     match spec.workload {
         Workload::Stream { direction: Direction::Both, .. } => spec.streams.saturating_mul(2),

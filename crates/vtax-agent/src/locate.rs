@@ -1,10 +1,12 @@
 //! Where the agent's program is on this machine.
 
 use std::{
-    env, fs, io,
+    env, fmt, fs, io,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
+
+use vtax_model::method::Unsupported;
 
 /// The variable that names the agent's program.
 pub const VARIABLE: &str = "VTAX_AGENT";
@@ -12,12 +14,11 @@ pub const VARIABLE: &str = "VTAX_AGENT";
 const PROGRAM: &str = "vtax-agent";
 
 /// No agent to start.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 pub enum LocateError {
     /// The user has said where it is, and it isn't. Another one isn't taken in its place.
-    #[error("{origin} names {}, which {why}; name the program vtax-agent of the same build", path.display())]
     Named {
-        /// Who named it.
+        /// The option or the variable that named it.
         origin: &'static str,
         /// What was named.
         path: PathBuf,
@@ -25,15 +26,35 @@ pub enum LocateError {
         why: Unusable,
     },
     /// Not in any of the usual places.
-    #[error(
-        "the program {PROGRAM} isn't there; looked for {}; build it (cargo build -p vtax-agent) or name it in {VARIABLE}",
-        listed(looked)
-    )]
     Nowhere {
         /// The usual places.
         looked: Vec<PathBuf>,
     },
 }
+
+impl LocateError {
+    /// What is wrong, and what the user can do, each by itself.
+    pub fn unsupported(&self) -> Unsupported {
+        match self {
+            LocateError::Named { origin, path, why } => Unsupported::new(
+                format!("{origin} names {}, which {why}", path.display()),
+                "name the program vtax-agent of the same build",
+            ),
+            LocateError::Nowhere { looked } => Unsupported::new(
+                format!("the program {PROGRAM} isn't there; looked for {}", listed(looked)),
+                format!("build it (cargo build -p vtax-agent) or name it in {VARIABLE}"),
+            ),
+        }
+    }
+}
+
+impl fmt::Display for LocateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.unsupported().fmt(f)
+    }
+}
+
+impl std::error::Error for LocateError {}
 
 /// Why a file can't be started.
 #[derive(Debug, thiserror::Error)]
@@ -58,7 +79,7 @@ pub fn agent_program(named: Option<&Path>) -> Result<PathBuf, LocateError> {
 }
 
 fn search(named: Option<&Path>, variable: Option<&Path>, beside: Option<&Path>) -> Result<PathBuf, LocateError> {
-    let said = named.map(|path| ("the command line", path)).or(variable.map(|path| (VARIABLE, path)));
+    let said = named.map(|path| ("--agent", path)).or(variable.map(|path| (VARIABLE, path)));
     if let Some((origin, path)) = said {
         let path = path.to_owned();
         return match usable(&path) {
@@ -119,7 +140,7 @@ mod tests {
         let named = tree.path().join("gone");
         let error = search(Some(&named), Some(&beside), Some(tree.path())).expect_err("gone");
         assert!(matches!(error, LocateError::Named { why: Unusable::Unreadable(_), .. }));
-        assert!(error.to_string().contains("the command line names"), "{error}");
+        assert!(error.to_string().starts_with("--agent names"), "{error}");
         assert_eq!(search(None, Some(&beside), None).expect("there"), beside);
     }
 

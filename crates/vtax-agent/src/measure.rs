@@ -114,7 +114,7 @@ pub struct AgentPair<'link> {
 /// Samples that were taken at the same time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ParallelReports {
-    /// Of the initiator and of the responder of each pair.
+    /// The reports of the initiator and of the responder of each pair.
     pub reports: Vec<(EndReport, EndReport)>,
     /// How well the start was common.
     pub skew: Skew,
@@ -219,7 +219,7 @@ impl<'link> Sample<'link> {
         Ok(())
     }
 
-    /// Of the initiators; none for a single pair, which starts when it likes.
+    /// Reads the clocks of the initiators. A single pair needs none, because it starts at once.
     fn read_clocks(&self) -> Result<InitiatorClocks, MeasureError> {
         let mut clocks = Clocks::new();
         let mut of = Vec::new();
@@ -401,7 +401,7 @@ impl Limit {
     }
 }
 
-/// Of the first messages of initiators, each by its own clock.
+/// How far apart the first messages of the initiators are. Each moment is by the initiator's own clock.
 fn skew(starts: impl Iterator<Item = (u64, ClockOf)>) -> Skew {
     let starts: Vec<(u64, ClockOf)> = starts.map(|(at, clock)| (clock.1.ours(at), clock)).collect();
     let moments = || starts.iter().map(|(at, _)| *at);
@@ -412,7 +412,7 @@ fn skew(starts: impl Iterator<Item = (u64, ClockOf)>) -> Skew {
     Skew { spread: Duration::from_nanos(spread), uncertainty: joint_uncertainty(clocks) }
 }
 
-/// Of a difference between readings of any two of these clocks.
+/// The largest error of a difference between readings of any two of these clocks.
 fn joint_uncertainty(clocks: Vec<ClockOf>) -> Duration {
     let mut uncertainties: Vec<Duration> = clocks.iter().map(|(_, offset)| offset.uncertainty()).collect();
     uncertainties.sort_unstable_by(|a, b| b.cmp(a));

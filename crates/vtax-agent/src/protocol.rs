@@ -92,7 +92,7 @@ pub enum Request {
     },
     /// Answer when the responder of this session is done. [`Reply::Report`].
     Finish {
-        /// Of a [`Request::Listen`].
+        /// The session of a [`Request::Listen`].
         session: SessionId,
     },
     /// Connect the initiator of a new session; it sends nothing of the test yet.
@@ -112,7 +112,7 @@ pub enum Request {
     },
     /// Run a connected initiator to its end. [`Reply::Report`].
     Start {
-        /// Of a [`Request::Connect`] that has been answered.
+        /// The session of a [`Request::Connect`] that has been answered.
         session: SessionId,
         /// When, by the agent's monotonic clock; at once if that is past.
         #[serde(default)]
@@ -172,15 +172,15 @@ pub enum Request {
     /// So much of the outputs has been taken: as much may follow. No fault if there is no such
     /// session: it may just have ended. [`Reply::Done`].
     More {
-        /// Of a [`Request::Run`] with a window.
+        /// The session of a [`Request::Run`] with a window.
         session: SessionId,
-        /// Of both outputs together.
+        /// Bytes of both outputs together.
         taken: ByteSize,
     },
     /// Send a signal to the process group of a program. No fault if there is no such session: it
     /// may just have ended. [`Reply::Done`].
     Signal {
-        /// Of a [`Request::Run`].
+        /// The session of a [`Request::Run`].
         session: SessionId,
         /// Which.
         signal: Signal,
@@ -352,6 +352,8 @@ pub enum FaultKind {
     Engine,
     /// The machine that the agent runs on didn't do what it was asked.
     System,
+    /// The program that was to run doesn't exist on the agent's machine (ENOENT).
+    NotFound,
     /// A defect of the agent: the session panicked. Other sessions go on.
     Panicked,
 }

@@ -26,7 +26,7 @@ use crate::{
 
 /// How often a wait looks whether the test is over.
 const TICK: Duration = Duration::from_millis(100);
-/// How often the end of the warm-up is looked for.
+/// How often the end looks whether the warm-up is over.
 const GLANCE: Duration = Duration::from_millis(2);
 /// How long the connections that are under way when the window is over may take all together. Each
 /// of their waits has a deadline of its own, so a peer that is dead is told by the flow that waits.

@@ -31,7 +31,7 @@ use rustix::{
 use socket2::{SockAddr, Socket};
 use vtax_model::workload::{TestSpec, Workload};
 
-use crate::task::segments;
+use crate::segments::segments;
 
 /// What waits for the sockets of one thread.
 pub(crate) trait Poller {

@@ -302,6 +302,10 @@ impl EngineError {
     pub(crate) fn local(operation: &'static str, address: &Target, error: io::Error) -> EngineError {
         match errno(&error) {
             Some(Errno::ADDRINUSE) => EngineError::AddressInUse { address: address.clone() },
+            Some(Errno::ADDRNOTAVAIL) if matches!(address, Target::Vsock { cid: 1, .. }) => EngineError::Unsupported {
+                what: "vsock between two ends of one machine",
+                why: "the kernel has no vsock_loopback; load it as root: modprobe vsock_loopback",
+            },
             Some(Errno::ADDRNOTAVAIL) => EngineError::AddressNotHere { address: address.clone() },
             _ => EngineError::socket(operation, address, error),
         }

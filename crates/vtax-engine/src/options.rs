@@ -52,6 +52,17 @@ fn enlarge_receive_buffer(socket: &Socket) {
     let _ = forced.or_else(|_| sockopt::set_socket_recv_buffer_size(socket, RECEIVE_BUFFER));
 }
 
+/// Whether this kernel has a congestion control, and lets this process use it. The kernel loads a module for it, as
+/// it does for a test.
+///
+/// # Errors
+/// [`EngineError::CongestionControl`], with those that there are.
+pub fn check_congestion_control(name: CongestionControl) -> Result<(), EngineError> {
+    let target = Target::Ip((std::net::Ipv4Addr::UNSPECIFIED, 0).into());
+    let socket = Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+    choose_congestion_control(&socket.map_err(|error| EngineError::local("socket", &target, error))?, name)
+}
+
 fn choose_congestion_control(socket: &Socket, name: CongestionControl) -> Result<(), EngineError> {
     set_congestion_control(socket, name.name()).map_err(|source| EngineError::CongestionControl {
         name,
@@ -117,6 +128,8 @@ mod tests {
     #[test]
     fn an_unknown_congestion_control_is_named_with_those_that_are_there() {
         let wanted = SocketOptions { congestion: Some("no_such_one".parse().unwrap()), ..SocketOptions::default() };
+        assert!(check_congestion_control("no_such_one".parse().unwrap()).is_err());
+        assert!(check_congestion_control("reno".parse().unwrap()).is_ok(), "each kernel has it");
         let error = applied(Transport::Tcp, wanted).unwrap_err();
         assert!(matches!(error, EngineError::CongestionControl { .. }), "{error}");
         assert!(error.to_string().contains("reno"), "{error}");

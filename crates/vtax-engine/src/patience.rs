@@ -6,10 +6,10 @@ use std::time::Duration;
 use vtax_model::{
     options::{ArrivalProcess, TestOptions},
     units::ByteSize,
-    workload::{TestSpec, Transport, Warmup, Workload},
+    workload::{TestSpec, Warmup, Workload},
 };
 
-use crate::task::segments;
+use crate::segments::segments;
 
 /// How long a responder waits for the first message: the initiator may hold its start back so that
 /// several pairs begin together.
@@ -52,7 +52,7 @@ pub(crate) struct Patience {
 impl Patience {
     pub(crate) fn of(spec: &TestSpec) -> Patience {
         let slowed = slowed(&spec.options) + pauses(spec) + turns(spec);
-        let base = if spec.transport == Transport::Udp { SILENCE_UDP } else { SILENCE };
+        let base = if spec.transport.is_datagram() { SILENCE_UDP } else { SILENCE };
         let silence = match spec.workload {
             Workload::File { size } => for_disk(size),
             _ => base + slowed,
@@ -89,7 +89,7 @@ fn slowed(options: &TestOptions) -> Duration {
 fn pauses(spec: &TestSpec) -> Duration {
     let gap = spec.options.gap.map_or(Duration::ZERO, |gap| gap.0);
     let arrivals = spec.options.arrivals.map_or(Duration::ZERO, |arrivals| {
-        let mean = Duration::from_secs(spec.streams.into()) / arrivals.per_second.max(1);
+        let mean = Duration::from_secs(spec.streams.into()) / arrivals.per_second.get();
         match arrivals.process {
             ArrivalProcess::Poisson => mean * LONGEST_GAP,
             ArrivalProcess::Fixed => mean,
@@ -116,8 +116,9 @@ fn for_disk(size: ByteSize) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vtax_model::workload::Transport;
     use vtax_model::{
-        options::{Arrivals, Manners, Segments},
+        options::{Arrivals, Manners, RequestRate, Segments},
         units::{BitRate, Span},
         workload::Direction,
     };
@@ -147,8 +148,9 @@ mod tests {
         assert_eq!(stalled.lost_after, LOST_AFTER + Duration::from_millis(500));
         let idle = TestOptions { gap: Some(Span::from_millis(7_000)), ..TestOptions::default() };
         assert!(with(Transport::Tcp, RR, idle).silence >= Duration::from_secs(12));
-        let rare = Arrivals { per_second: 1, process: ArrivalProcess::Poisson };
-        let rare = with(Transport::Tcp, RR, TestOptions { arrivals: Some(rare), ..TestOptions::default() });
+        let process = ArrivalProcess::Poisson;
+        let arrivals = RequestRate::new(1).map(|per_second| Arrivals { per_second, process });
+        let rare = with(Transport::Tcp, RR, TestOptions { arrivals, ..TestOptions::default() });
         assert!(rare.silence > Duration::from_secs(200));
         let trickle = TestOptions { bitrate: BitRate::new(8_000), ..TestOptions::default() };
         let stream = Workload::Stream { message: ByteSize(10_000), direction: Direction::Forward };

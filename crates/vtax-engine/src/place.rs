@@ -91,6 +91,8 @@ impl fmt::Display for Target {
         match self {
             Target::Ip(address) => address.fmt(f),
             Target::Unix(path) => path.display().fmt(f),
+            // Not chosen yet (VMADDR_PORT_ANY).
+            Target::Vsock { cid, port: u32::MAX } => write!(f, "vsock {cid}"),
             Target::Vsock { cid, port } => write!(f, "vsock {cid}:{port}"),
         }
     }

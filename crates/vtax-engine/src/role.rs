@@ -20,7 +20,7 @@ use crate::{
     task::{
         FlowOnPoller, MessageSizes,
         accept::{self, Door, FlowPlaces, KEEPER},
-        answers, bytes, connections, is_pipelined, pipelined, rr, sink, source,
+        answers, bytes, connections, echo, is_pipelined, pipelined, rr, sink, source,
     },
 };
 
@@ -54,7 +54,7 @@ pub(crate) fn check(spec: &TestSpec) -> Result<(), EngineError> {
 /// Whether the flows of a test have no marks of their own, so that both ends agree on the window over a
 /// connection beside them: see [`conduct`](crate::conduct).
 pub(crate) fn has_common_window(spec: &TestSpec) -> bool {
-    matches!(spec.workload, Workload::Crr { .. } | Workload::Cc)
+    spec.transport == Transport::Icmp || matches!(spec.workload, Workload::Crr { .. } | Workload::Cc)
 }
 
 /// Flows of a test that show the token at its start.
@@ -155,7 +155,11 @@ impl Role<'_> {
     ) -> Result<(), EngineError> {
         match (&self.connections, self.flow(index)) {
             (Some(Connections::To(dial)), _) => {
-                connections::initiate(engine, desk, slot, u32::try_from(index).unwrap_or(u32::MAX), dial).await
+                let index = u32::try_from(index).unwrap_or(u32::MAX);
+                match self.spec().transport {
+                    Transport::Icmp => echo::initiate(engine, desk, slot, index, dial).await,
+                    _ => connections::initiate(engine, desk, slot, index, dial).await,
+                }
             }
             (Some(Connections::At(listener)), _) => {
                 let door = Door { listener, desk, places, sizes: connection_sizes(self.spec()) };
@@ -245,10 +249,12 @@ impl Role<'_> {
     }
 }
 
-/// Of crr; a connection of cc carries nothing but the token.
+/// Of crr and of an echo; a connection of cc carries nothing but the token.
 pub(crate) fn connection_sizes(spec: &TestSpec) -> MessageSizes {
     match spec.workload {
-        Workload::Crr { request, response } => MessageSizes::new(request, response),
+        Workload::Rr { request, response } | Workload::Crr { request, response } => {
+            MessageSizes::new(request, response)
+        }
         _ => MessageSizes { request: 0, response: 0 },
     }
 }

@@ -91,6 +91,16 @@ pub(crate) fn bind(socket: &Socket, to: &Target) -> Result<(), EngineError> {
     socket.bind(&address(to)?).map_err(|error| EngineError::local("bind", to, error))
 }
 
+/// Whether two ends of this machine can be joined by vsock.
+///
+/// # Errors
+/// What is missing, and what mends it.
+pub fn check_vsock_loopback() -> Result<(), EngineError> {
+    // VMADDR_CID_LOCAL, vsock(7).
+    let station = Station::Vsock(1);
+    bind(&create(Transport::Vsock, &station)?, &any_port(&station))
+}
+
 /// Where a bound socket is reached. A name is what it was bound to.
 pub(crate) fn local_target(socket: &Socket, bound: &Target) -> Result<Target, EngineError> {
     let address = socket.local_addr().map_err(|error| EngineError::local("getsockname", bound, error))?;

@@ -3,6 +3,7 @@
 pub(crate) mod accept;
 pub(crate) mod answers;
 pub(crate) mod connections;
+pub(crate) mod echo;
 mod handover;
 mod line;
 pub(crate) mod pipelined;
@@ -13,7 +14,6 @@ pub(crate) mod sink;
 pub(crate) mod source;
 pub(crate) mod transactions;
 
-pub(crate) use handover::segments;
 pub(crate) use line::FlowOnPoller;
 
 use vtax_model::{units::ByteSize, workload::TestSpec};

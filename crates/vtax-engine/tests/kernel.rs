@@ -1,8 +1,10 @@
 //! A link of MTU 1500, in a network namespace of its own: needs root.
 
 use std::{
+    fs,
     net::{IpAddr, Ipv4Addr},
     thread,
+    time::Duration,
 };
 
 use vtax_engine::{Cancel, EndSetup, EngineError, Initiator, Responder, Station, Token};
@@ -19,15 +21,19 @@ use vtax_sys::{
 
 /// Runs a UDP test in a namespace whose loopback carries 1500 bytes.
 fn over_ethernet(workload: Workload) -> Result<EndReport, EngineError> {
+    ethernet().run(|| run(Transport::Udp, workload)).unwrap()
+}
+
+fn ethernet() -> NetNs {
     let namespace = NetNs::scratch().unwrap();
     let change = LinkChange { up: Some(true), mtu: Some(1500), ..LinkChange::default() };
     let loopback: IfName = "lo".parse().unwrap();
     Rtnl::open_in(&namespace).unwrap().set_link(&loopback, &change).unwrap();
-    namespace.run(|| run(Transport::Udp, workload)).unwrap()
+    namespace
 }
 
-fn run(transport: Transport, workload: Workload) -> Result<EndReport, EngineError> {
-    let spec = TestSpec {
+fn spec(transport: Transport, workload: Workload) -> TestSpec {
+    TestSpec {
         transport,
         workload,
         streams: 1,
@@ -35,14 +41,21 @@ fn run(transport: Transport, workload: Workload) -> Result<EndReport, EngineErro
         duration: Span::from_millis(50),
         slices: None,
         options: TestOptions::default(),
-    };
+    }
+}
+
+fn run(transport: Transport, workload: Workload) -> Result<EndReport, EngineError> {
+    run_spec(&spec(transport, workload))
+}
+
+fn run_spec(spec: &TestSpec) -> Result<EndReport, EngineError> {
     let setup = EndSetup::new(Station::Ip(IpAddr::V4(Ipv4Addr::LOCALHOST)));
     let (token, cancel) = (Token::random(), Cancel::new());
-    let responder = Responder::bind(&spec, &setup, token).unwrap();
+    let responder = Responder::bind(spec, &setup, token).unwrap();
     let target = responder.target();
     thread::scope(|scope| {
         let served = scope.spawn(|| responder.serve(&cancel));
-        let connected = Initiator::connect(&spec, &setup, &target, token, &cancel);
+        let connected = Initiator::connect(spec, &setup, &target, token, &cancel);
         let initiated = connected
             .and_then(|end| end.run(vtax_engine::Schedule::default(), None, &cancel).map_err(|failed| failed.error));
         if initiated.is_err() {
@@ -280,4 +293,65 @@ fn run_test(
     });
     assert!(begun.elapsed() < std::time::Duration::from_secs(12), "{:?}", begun.elapsed());
     outcome
+}
+
+fn echo(size: u64) -> Workload {
+    Workload::Rr { request: ByteSize(size), response: ByteSize(size) }
+}
+
+/// As `ping` does, on each engine, with one flow and with several, of one byte and of a whole packet.
+#[test]
+fn the_kernel_answers_echo_requests() {
+    let run = || {
+        fs::write("/proc/sys/net/ipv4/ping_group_range", "0 0").unwrap();
+        for engine in Engine::ALL {
+            for (size, streams) in [(1, 1), (56, 3), (1472, 1)] {
+                let options = TestOptions { engine, ..TestOptions::default() };
+                let spec = TestSpec { streams, options, ..spec(Transport::Icmp, echo(size)) };
+                let report = run_spec(&spec).unwrap_or_else(|error| panic!("{engine} {size} {streams}: {error}"));
+                let rtt = report.rtt.as_ref().expect("transactions have times");
+                assert!(report.transactions > 100 && report.lost == 0, "{engine}: {}", report.transactions);
+                assert_eq!((rtt.count(), report.bytes), (report.transactions, report.transactions * 2 * size));
+            }
+        }
+    };
+    ethernet().run(run).unwrap();
+}
+
+#[test]
+fn who_may_not_open_icmp_sockets_is_told_what_to_do() {
+    let refused = ethernet().run(|| run(Transport::Icmp, echo(1))).unwrap().unwrap_err();
+    assert!(refused.to_string().contains("net.ipv4.ping_group_range"), "{refused}");
+}
+
+#[test]
+fn an_echo_that_would_be_fragmented_is_refused_with_the_mtu() {
+    let run = || {
+        fs::write("/proc/sys/net/ipv4/ping_group_range", "0 0").unwrap();
+        run(Transport::Icmp, echo(1473))
+    };
+    let refused = ethernet().run(run).unwrap().unwrap_err();
+    assert!(matches!(refused, EngineError::Oversize { mtu: 1500, most: ByteSize(1472), .. }), "{refused}");
+}
+
+/// The kernel of the other end stops to answer: what is lost is counted, and then the peer is silent.
+#[test]
+fn echoes_that_are_not_answered_are_lost() {
+    let run = || {
+        fs::write("/proc/sys/net/ipv4/ping_group_range", "0 0").unwrap();
+        let spec = TestSpec { duration: Span::from_millis(400), ..spec(Transport::Icmp, echo(8)) };
+        thread::scope(|scope| {
+            let here = NetNs::current().unwrap();
+            scope.spawn(move || {
+                thread::sleep(Duration::from_millis(150));
+                here.run(|| fs::write("/proc/sys/net/ipv4/icmp_echo_ignore_all", "1").unwrap()).unwrap();
+                thread::sleep(Duration::from_millis(900));
+                here.run(|| fs::write("/proc/sys/net/ipv4/icmp_echo_ignore_all", "0").unwrap()).unwrap();
+            });
+            run_spec(&spec)
+        })
+    };
+    let report = ethernet().run(run).unwrap().unwrap();
+    assert!(report.lost > 0 && report.transactions > 100, "{} of {}", report.lost, report.transactions);
+    assert!(report.seconds > 0.35, "the wait for what was lost counts: {}", report.seconds);
 }

@@ -1,7 +1,7 @@
 //! What each guest depends on, and whether it could move to another machine while it runs.
 //!
-//! As for `ldm`, only a guest whose I/O is all virtual can: what vfio-pci hands over keeps its state to
-//! itself. QEMU refuses that by name, and so do we, beforehand.
+//! As with `ldm`, a guest can only move if all its I/O is virtual. QEMU can't read the state of a device that
+//! vfio-pci handed over, and refuses to move such a guest. vtax says so before.
 
 use std::fmt;
 
@@ -13,18 +13,19 @@ use vtax_model::{
 use vtax_sys::pci::PciAddress;
 
 use crate::{
+    blueprint::{Blueprint, PlannedGuest},
     guest::launch::{Boot, Launch, NicKind},
     place::LinkName,
-    plan::{Blueprint, Plan, PlannedGuest},
+    plan::Plan,
     step::LabStep,
 };
 
-/// A guest's ties to its lab.
+/// What ties a guest to its lab.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ties {
-    /// Without each of these it has no network, or isn't started.
+    /// Without any one of these the guest has no network, or isn't started.
     pub depends_on: Vec<Dependency>,
-    /// Whether it could move.
+    /// Whether the guest could move.
     pub migration: Migration,
 }
 
@@ -32,14 +33,14 @@ pub struct Ties {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Dependency {
-    /// The service domain: the host whose link its vnet hangs on, a virtual switch or the wire's end.
+    /// The host that serves the guest's vnet: the vnet hangs on a virtual switch there, or on the wire's end.
     Switch {
         /// The host.
         host: Name,
         /// Its link.
         link: LinkName,
     },
-    /// The host that has the physical function of its virtual one.
+    /// The host that has the physical function of the guest's virtual function.
     PhysicalFunction {
         /// The host.
         host: Name,
@@ -58,7 +59,7 @@ pub enum Dependency {
 pub struct Migration {
     /// Nothing blocks it.
     pub live: bool,
-    /// What QEMU refuses to take along.
+    /// What QEMU refuses to move.
     pub blocked_by: Vec<Blocker>,
     /// What the other machine must have.
     pub needs: Vec<String>,
@@ -76,7 +77,7 @@ pub struct Blocker {
 const VFIO: &str = "QEMU can't read a device's state by vfio-pci; give the guest a paravirtual NIC";
 const NINE_P: &str = "QEMU doesn't migrate a guest that has files of its host mounted";
 
-/// A guest of a plan, and what ties it.
+/// A guest of a plan with its ties.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct GuestTies {
     /// The guest.
@@ -97,7 +98,7 @@ pub fn of_plan(plan: &Plan) -> Vec<GuestTies> {
 }
 
 impl Ties {
-    /// Of a guest that is started as `launch` says; `steps` are those of its lab.
+    /// The ties of a guest that `launch` starts. `steps` are the steps of its lab.
     pub(crate) fn of<'a>(launch: &Launch, blueprint: &Blueprint, steps: impl IntoIterator<Item = &'a LabStep>) -> Ties {
         let planned = blueprint.guests.iter().find(|guest| guest.name == launch.name);
         let attached = planned.and_then(|guest| service(guest, blueprint, steps));
@@ -111,7 +112,7 @@ impl Ties {
     }
 }
 
-/// Nothing of a guest with a whole NIC: no domain serves it.
+/// What serves the guest's NIC. Nothing serves a guest with a whole NIC.
 fn service<'a>(
     guest: &PlannedGuest,
     blueprint: &Blueprint,
@@ -143,13 +144,13 @@ fn blockers(launch: &Launch, attach: Option<&Attach>) -> Vec<Blocker> {
     });
     let devices = nics.chain(launch.devices.iter().map(|device| format!("PCI device {device}")));
     let devices = devices.map(|what| Blocker { what, why: VFIO.to_owned() });
-    // An emulated server's root is this machine's.
+    // An emulated server sees this machine's files.
     let files = launch.server.map(|_| Blocker { what: "its files, by 9p".to_owned(), why: NINE_P.to_owned() });
     devices.chain(files).collect()
 }
 
-/// What blocks nothing, but isn't everywhere. A seed blocks nothing either: QEMU refuses vvfat only where
-/// the guest may write to it (`vvfat_open`).
+/// What doesn't block a migration, but what not every machine has. A seed doesn't block one either: QEMU
+/// refuses vvfat only if the guest may write to it (`vvfat_open`).
 fn needs(launch: &Launch) -> Vec<String> {
     let processor = (launch.accel == Accelerator::Kvm).then_some("a processor with all that this one has (-cpu host)");
     let pages = launch.hugepages.then_some("as many free huge pages");

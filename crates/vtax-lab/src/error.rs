@@ -1,4 +1,4 @@
-//! What can go wrong with a lab that is planned well.
+//! What can go wrong with a lab after it was planned.
 
 use std::{fmt, io, path::PathBuf};
 
@@ -71,7 +71,7 @@ pub enum LabError {
         /// The other lab.
         by: Name,
     },
-    /// A link hasn't the MTU that it should have.
+    /// A link has another MTU than it should have.
     #[error("lab `{lab}`: the MTU of {place} is {found}, not {wanted}")]
     Mtu {
         /// The lab.
@@ -83,7 +83,7 @@ pub enum LabError {
         /// What it is.
         found: u32,
     },
-    /// A link is not as it was made.
+    /// A link is not as vtax made it.
     #[error("lab `{lab}`: link {place} {why}; take the lab down and up again")]
     Link {
         /// The lab.
@@ -93,31 +93,31 @@ pub enum LabError {
         /// What is wrong with it.
         why: &'static str,
     },
-    /// Virtual functions are not where the plan has them.
+    /// New virtual functions have other addresses than the plan expected.
     #[error(
         "the virtual functions of {device} are {found} and not {wanted}; make them first (vtax io create-vf), and the lab uses those"
     )]
     Moved {
         /// The NIC.
         device: PciAddress,
-        /// Addresses that it seemed to announce.
+        /// The addresses that the plan expected.
         wanted: String,
-        /// Those that they have.
+        /// The addresses that they have.
         found: String,
     },
-    /// Somebody has changed their number since.
+    /// Somebody has changed the number of virtual functions since.
     #[error(
         "{device} has {found} virtual functions, and this lab made {made}: they are another's and are left alone; remove them with vtax io destroy-vf, then clean again"
     )]
     OtherVfs {
         /// The NIC.
         device: PciAddress,
-        /// By the lab.
+        /// How many the lab made.
         made: u32,
-        /// Now.
+        /// How many there are now.
         found: u32,
     },
-    /// Accepted and not done.
+    /// The driver accepted a setting and didn't apply it.
     #[error("the driver of {device} doesn't give function {index} its {what}; leave that out, or use another NIC")]
     VfRefused {
         /// The NIC.
@@ -127,19 +127,19 @@ pub enum LabError {
         /// What was asked for.
         what: &'static str,
     },
-    /// Its link isn't where it was.
+    /// The link of a NIC isn't where it was.
     #[error("{device} has no network link here any more; look at `vtax io list -l`")]
     NoNicLink {
         /// The NIC.
         device: PciAddress,
     },
-    /// Nothing at the other end, or not switched on.
+    /// The NIC's cable ends nowhere, or the other end is switched off.
     #[error("the link of {device} gets no carrier; look at the cable, and at the NIC at its other end")]
     NoCarrier {
         /// The NIC.
         device: PciAddress,
     },
-    /// Packets are counted only where they may wait.
+    /// The kernel counts packets only where they may wait.
     #[error("lab `{lab}`: link {place} has no queue that counts what is lost; give its wire a rate")]
     Uncounted {
         /// The lab.
@@ -147,7 +147,7 @@ pub enum LabError {
         /// The link, with its host or zone.
         place: Place,
     },
-    /// The journal says nothing that this vtax understands.
+    /// This vtax doesn't understand the journal.
     #[error("lab `{lab}` was made by another version of vtax ({why}); use that one")]
     Blueprint {
         /// The lab.
@@ -155,7 +155,7 @@ pub enum LabError {
         /// What is missing.
         why: String,
     },
-    /// The lab is not one to work with.
+    /// The lab is in a state in which nobody can work with it.
     #[error("lab `{lab}` is {state}: {remedy}")]
     State {
         /// The lab.
@@ -165,7 +165,7 @@ pub enum LabError {
         /// What to do.
         remedy: &'static str,
     },
-    /// A namespace is not the one that the lab made.
+    /// The namespace is not the one that the lab made.
     #[error("`{namespace}` of lab `{lab}` is gone or was replaced; take the lab down and up again")]
     Replaced {
         /// The lab.
@@ -181,7 +181,7 @@ pub enum LabError {
         /// The other.
         to: Name,
     },
-    /// The directory for run-time files is not safely ours.
+    /// Others could change the directory for run-time files.
     #[error("{path} {why}; remove it, or set XDG_RUNTIME_DIR to a directory of your own")]
     RunDirectory {
         /// The directory.
@@ -189,7 +189,7 @@ pub enum LabError {
         /// What is wrong with it.
         why: &'static str,
     },
-    /// Neither root nor a user namespace can be had.
+    /// The user is not root and can't get a user namespace.
     #[error("labs need network namespaces: {0}")]
     Privilege(Box<SysError>),
     /// The process that holds kept labs for a user without privilege failed.

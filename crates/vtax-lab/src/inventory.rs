@@ -1,20 +1,20 @@
-//! All labs of this user, and what killed processes left of theirs.
+//! All labs of this user, and the removal of what killed processes left.
 
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 use vtax_journal::{Journal, JournalError, JournalState, Owner, Record, Snapshot, scan};
 use vtax_model::{guest::Accelerator, server::ServerSpec, topology::Name, units::ByteSize};
+use vtax_sys::pci::PciAddress;
 
 use crate::{
+    blueprint::Blueprint,
     dependency::Ties,
     error::LabError,
     guest::{launch::Launch, process::Qemu},
-    io::MadeVfs,
-    lab::{self, About},
-    plan::Blueprint,
-    site::{Receipt, Site},
+    record::LabRecord,
+    site::{self, Receipt, Site},
     step::LabStep,
-    world::{self, World},
+    world::World,
 };
 
 /// A lab in a list.
@@ -22,7 +22,7 @@ use crate::{
 pub struct LabSummary {
     /// Its name.
     pub name: Name,
-    /// What becomes of it.
+    /// Its state.
     #[serde(flatten)]
     pub state: LabState,
     /// Who made it and since when, as far as its journal says.
@@ -34,7 +34,7 @@ pub struct LabSummary {
     /// Its guests.
     #[serde(default)]
     pub guests: Vec<GuestSummary>,
-    /// If it is the record of virtual functions that were made by hand (`vtax io create-vf`), which.
+    /// The virtual functions, if this is a record of functions that were made by hand (`vtax io create-vf`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub functions: Option<MadeVfs>,
     /// Its addresses; an emulated server has none here.
@@ -48,22 +48,22 @@ pub struct GuestSummary {
     pub name: Name,
     /// The host that it is on.
     pub host: Name,
-    /// What becomes of it.
+    /// Its state.
     pub state: GuestState,
     /// QEMU's process, as long as it runs.
     pub pid: Option<u32>,
     /// Its RAM.
     pub memory: ByteSize,
-    /// What QEMU takes of the host's memory beside that, as long as it runs.
+    /// The host's memory that QEMU takes beside the guest's RAM, as long as QEMU runs.
     #[serde(default)]
     pub overhead: Option<ByteSize>,
     /// Its virtual CPUs.
     pub vcpus: u32,
-    /// What they are pinned to.
+    /// The host's CPUs that they are pinned to.
     pub cpus: Vec<u32>,
     /// What runs its instructions.
     pub accel: Accelerator,
-    /// If it is an emulated server, which.
+    /// What was asked for, if this guest is an emulated server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerSpec>,
     /// What it depends on, and whether it could migrate live.
@@ -71,7 +71,7 @@ pub struct GuestSummary {
     pub ties: Ties,
 }
 
-/// What becomes of a guest.
+/// The state of a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GuestState {
@@ -83,11 +83,11 @@ pub enum GuestState {
     Planned,
 }
 
-/// What becomes of a lab.
+/// The state of a lab.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "lowercase")]
 pub enum LabState {
-    /// A living process answers for it.
+    /// A living process holds its journal.
     Alive,
     /// It stays until it is taken down by name.
     Kept,
@@ -100,14 +100,23 @@ pub enum LabState {
     },
 }
 
-/// What a cleaning did.
+/// The virtual functions of a record in the list of labs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MadeVfs {
+    /// The physical function.
+    pub device: PciAddress,
+    /// How many functions were made.
+    pub count: u32,
+}
+
+/// What `clean` did.
 #[derive(Debug, Default)]
 pub struct CleanReport {
     /// The abandoned labs that were removed.
     pub removed: Vec<Name>,
-    /// The labs that were left alone: alive, or kept until they are taken down by name.
+    /// The labs that were left alone, because they are alive or kept.
     pub left: Vec<LabSummary>,
-    /// What could not be removed, or not even read.
+    /// Why labs could not be removed, or not even read.
     pub failures: Vec<LabError>,
 }
 
@@ -120,8 +129,8 @@ pub fn list(world: &World) -> Result<Vec<LabSummary>, LabError> {
     Ok(found.into_iter().filter_map(|(id, snapshot)| Some(summary(Name::try_from(id).ok()?, &snapshot))).collect())
 }
 
-/// Removes what killed processes left: labs that nobody answers for. Labs that are alive or
-/// kept are left alone, even if `only` names one.
+/// Removes abandoned labs, whose process was killed. Labs that are alive or kept are left alone, even if
+/// `only` names one.
 ///
 /// # Errors
 /// The directory of journals can't be read. What could not be removed is in the report.
@@ -137,7 +146,7 @@ pub fn clean(world: &World, only: Option<&Name>) -> Result<CleanReport, LabError
             (Err(error), _) => report.failures.push(error.into()),
             (Ok(_), LabState::Abandoned) => match remove(world, &name) {
                 Ok(()) => report.removed.push(name),
-                // It was adopted or finished by another vtax meanwhile.
+                // Another vtax has taken it over or removed it meanwhile.
                 Err(LabError::Journal(JournalError::Busy { .. } | JournalError::Missing { .. })) => {}
                 Err(error) => report.failures.push(error),
             },
@@ -147,10 +156,18 @@ pub fn clean(world: &World, only: Option<&Name>) -> Result<CleanReport, LabError
     Ok(report)
 }
 
+/// Makes this process the keeper of an ordinary user's kept labs. Returns when no lab needs it any more.
+///
+/// # Errors
+/// The kernel lets ordinary users have no user namespace, or another keeper lives already.
+pub fn keeper_main() -> Result<(), LabError> {
+    World::keep(|world| Ok(list(world)?.iter().any(|lab| matches!(lab.state, LabState::Alive | LabState::Kept))))
+}
+
 fn remove(world: &World, name: &Name) -> Result<(), LabError> {
     let journal = Journal::<LabStep>::open(&world.journals(), name.as_str())?;
     let mut site = Site::new(name, &world.lab_directory(name));
-    lab::undo(journal, &mut site).map_err(|errors| LabError::Remove(Box::new(errors)))
+    site::undo(journal, &mut site).map_err(|errors| LabError::Remove(Box::new(errors)))
 }
 
 fn summary(name: Name, snapshot: &Result<Snapshot<LabStep>, JournalError>) -> LabSummary {
@@ -168,10 +185,10 @@ fn summary(name: Name, snapshot: &Result<Snapshot<LabStep>, JournalError>) -> La
         Ok(snapshot) => snapshot,
         Err(error) => return LabSummary { state: LabState::Damaged { why: error.to_string() }, ..none },
     };
-    let about = lab::about(&snapshot.id, snapshot.header.as_ref()).ok();
-    let state = state_of(snapshot.state, about.as_ref()).into();
+    let record = LabRecord::read(&snapshot.id, snapshot.header.as_ref()).ok();
+    let state = record.as_ref().map_or(snapshot.state, |record| record.state(snapshot.state)).into();
     let owner = snapshot.header.as_ref().map(|header| header.owner.clone());
-    match about.map(|about| about.blueprint) {
+    match record.map(|record| record.blueprint) {
         Some(blueprint) => LabSummary {
             state,
             owner,
@@ -202,7 +219,7 @@ fn guests(blueprint: &Blueprint, records: &[Record<LabStep>]) -> Vec<GuestSummar
     records.iter().filter_map(of).collect()
 }
 
-/// Of a step that starts one.
+/// The guest that a step starts.
 fn guest(record: &Record<LabStep>, ties: impl Fn(&Launch) -> Ties) -> Option<GuestSummary> {
     let LabStep::StartGuest { host, launch, pins } = &record.step else { return None };
     let process = record.progress.receipt().and_then(Receipt::process);
@@ -225,13 +242,6 @@ fn guest(record: &Record<LabStep>, ties: impl Fn(&Launch) -> Ties) -> Option<Gue
         server: launch.server,
         ties: ties(launch),
     })
-}
-
-/// A kept lab dies with the process whose namespaces it lives in.
-pub(crate) fn state_of(state: JournalState, about: Option<&About>) -> JournalState {
-    let keeper = about.and_then(|about| about.keeper.as_deref());
-    let dead = keeper.is_some_and(|keeper| !keeper.parse().is_ok_and(world::lives));
-    if state == JournalState::Kept && dead { JournalState::Abandoned } else { state }
 }
 
 impl From<JournalState> for LabState {

@@ -11,18 +11,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use vtax_sys::pci::PciAddress;
 
-pub use self::functions::{MadeVfs, NewVfs, Removal, VfError, VfPlan};
+pub use self::functions::{NewVfs, Removal, VfError, VfPlan};
 use self::owners::Owners;
+pub use self::owners::PRIMARY;
 use crate::{
     error::LabError,
     facts::{NoDevice, PciDevice, PciFacts},
     world::World,
 };
 
-/// Who has what no lab has.
-pub const PRIMARY: &str = "primary";
-
-/// All that is in the list.
+/// The whole list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IoList {
     /// Root complexes, then slots and endpoints, then functions.
@@ -33,20 +31,21 @@ pub struct IoList {
 /// A line of the list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IoEntry {
-    /// The same at every boot.
+    /// Its name, the same at every boot.
     pub name: String,
     /// What it is.
     #[serde(rename = "type")]
     pub kind: IoKind,
-    /// The root complex that it is below.
+    /// The name of its root complex.
     pub bus: String,
-    /// `primary`, or `LAB/DOMAIN`; several with commas between them if its functions have several.
+    /// The domain that has it: `primary`, or `LAB/DOMAIN`. If its functions have several domains, commas
+    /// separate them.
     pub domain: String,
-    /// What it can do, if there is something to say.
+    /// Its status, if there is something to say.
     pub status: Option<IoStatus>,
-    /// Of a virtual function: who has the physical one, without whom it is nothing.
+    /// For a virtual function: the domain that has its physical function, if that is another one.
     pub depends_on: Option<String>,
-    /// The function; none of a complex, an empty slot, or an endpoint of several functions.
+    /// The function. A complex, an empty slot and an endpoint of several functions have none here.
     pub function: Option<PciDevice>,
 }
 
@@ -64,17 +63,17 @@ pub enum IoKind {
     Vf,
 }
 
-/// What an entry can do.
+/// The status of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum IoStatus {
-    /// An IOMMU is at work: what is below can be lent.
+    /// An IOMMU is active: the devices below can be lent.
     Iov,
     /// Something is in it.
     Occ,
     /// Nothing is in it.
     Emp,
-    /// It is of no use: no driver has it, and without an IOMMU group no guest can.
+    /// It can't be used: it has no driver, and without an IOMMU group no guest can have it.
     Inv,
 }
 
@@ -84,9 +83,8 @@ pub(crate) fn lent(world: &World) -> Result<BTreeMap<PciAddress, String>, LabErr
 }
 
 impl IoList {
-    /// The devices with their owners, as the journals of this user's labs tell. An ordinary user's
-    /// devices must be looked at before the world is entered, where there are no links of the
-    /// machine.
+    /// The devices with their owners, as the journals of this user's labs tell. An ordinary user must look at
+    /// the devices before the world is entered: the machine's links can't be seen in it.
     ///
     /// # Errors
     /// The journals can't be read.
@@ -96,8 +94,8 @@ impl IoList {
         Ok(IoList::of(facts, &owners))
     }
 
-    /// What a name stands for, with what is below it: an entry's name, a PCI address, a network
-    /// link or a hardware address.
+    /// The entries that a name stands for, and those below them. The name is an entry's name, a PCI address,
+    /// a network link or a hardware address.
     ///
     /// # Errors
     /// As [`PciFacts::find`].
@@ -109,7 +107,7 @@ impl IoList {
         self.facts.find(name).map(|device| self.named(&device.name))
     }
 
-    /// What the list was made of.
+    /// The facts that the list was made of.
     pub fn facts(&self) -> &PciFacts {
         &self.facts
     }
@@ -138,7 +136,7 @@ impl IoList {
     }
 }
 
-/// It is a domain's if all that is below it is.
+/// A complex belongs to a domain if everything below it does.
 fn complex(root: &str, facts: &PciFacts, owners: &Owners) -> IoEntry {
     let domains: BTreeSet<String> = facts.below(root).map(|device| owners.domain(device.device)).collect();
     let only = if domains.len() == 1 { domains.into_iter().next() } else { None };
@@ -153,8 +151,8 @@ fn complex(root: &str, facts: &PciFacts, owners: &Owners) -> IoEntry {
     }
 }
 
-/// The empty slots and the endpoints of a complex, by name; behind an endpoint of several functions
-/// those that can't have virtual ones.
+/// The empty slots and the endpoints of a complex, by name. Behind an endpoint of several functions come
+/// those of its functions that can't have virtual ones.
 fn endpoints(root: &str, facts: &PciFacts, owners: &Owners) -> Vec<IoEntry> {
     let physical = || facts.below(root).filter(|device| device.physfn.is_none());
     let names: BTreeSet<&str> = physical().map(|device| device.endpoint.as_str()).collect();
@@ -208,7 +206,7 @@ fn function(device: &PciDevice, kind: IoKind, owners: &Owners) -> IoEntry {
     }
 }
 
-/// By complex; there what is soldered on comes first, then slots by their numbers.
+/// The order of entries: by complex, then devices that are in no slot, then slots by their numbers.
 fn rank(name: &str) -> (u32, u32, String) {
     fn number(text: &str) -> u32 {
         text.split(|c: char| !c.is_ascii_digit()).next().and_then(|digits| digits.parse().ok()).unwrap_or(u32::MAX)
@@ -223,7 +221,7 @@ fn is_usable(device: &PciDevice) -> bool {
 }
 
 impl IoKind {
-    /// As it is in the list.
+    /// The word that the list shows.
     pub fn name(self) -> &'static str {
         match self {
             IoKind::Bus => "BUS",
@@ -235,7 +233,7 @@ impl IoKind {
 }
 
 impl IoStatus {
-    /// As it is in the list.
+    /// The word that the list shows.
     pub fn name(self) -> &'static str {
         match self {
             IoStatus::Iov => "IOV",

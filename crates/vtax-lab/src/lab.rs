@@ -7,19 +7,21 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use vtax_journal::{Header, Journal, JournalState, Snapshot, UndoErrors};
+use vtax_journal::{Journal, JournalState, Snapshot};
 use vtax_model::{options::CongestionControl, topology::Name, units::Mtu};
-use vtax_sys::{netlink::QdiscStats, netns::Outlive, process::ProcessId};
+use vtax_sys::{netlink::QdiscStats, netns::Outlive};
 
 use crate::{
+    blueprint::{Blueprint, LabEndpoint, PlannedGuest},
     error::LabError,
     guest::process::Qemu,
     inventory,
     path::{self, LabHop},
     place::Place,
-    plan::{Blueprint, LabEndpoint, Plan, PlannedGuest},
+    plan::Plan,
     processes,
-    site::Site,
+    record::LabRecord,
+    site::{self, Site},
     step::LabStep,
     verify,
     world::World,
@@ -28,42 +30,33 @@ use crate::{
 /// How long a lab is to last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Lifetime {
-    /// As long as the [`Lab`]; if its process is killed, until the next `clean`.
+    /// It lasts as long as the [`Lab`]. If the process is killed, it lasts until the next `clean`.
     Ephemeral,
-    /// From [`Lab::keep`] on, until someone takes it down by name; before that as an ephemeral one.
+    /// From [`Lab::keep`] on, it lasts until somebody takes it down by name. Before, it is like an ephemeral
+    /// one.
     Kept,
 }
 
-/// A lab that is up. Unless it is kept, it is taken down when this is dropped; call [`Lab::down`]
-/// to learn of failures.
+/// A lab that is up. When this is dropped, the lab is taken down unless it is kept. Call [`Lab::down`] to
+/// learn of failures.
 #[derive(Debug)]
 pub struct Lab {
     world: World,
     blueprint: Arc<Blueprint>,
     site: Mutex<Site>,
-    /// Held until the lab is kept: the journal's lock says that someone answers for it.
+    /// Held until the lab is kept. The journal's lock says that a living process owns the lab.
     journal: Option<Journal<LabStep>>,
 }
 
-/// What a lab's journal says beside its steps.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct About {
-    pub(crate) blueprint: Blueprint,
-    /// The process whose namespaces a kept lab lives in, for a user without privilege.
-    pub(crate) keeper: Option<String>,
-}
-
-/// What a journal of a lab is called.
-const KIND: &str = "lab";
-/// Descriptors that are needed beside two for each namespace.
+/// Descriptors that vtax needs beside the two for each namespace.
 const OTHER_FILES: u64 = 256;
 
 impl Lab {
     /// Builds a lab.
     ///
     /// # Errors
-    /// The step that failed, after all before it were undone, with every failure of that.
-    /// Nothing is left behind then, unless the error says so.
+    /// The step that failed, with every failure of undoing the steps before it. Nothing is left behind then,
+    /// unless the error says so.
     pub fn up(world: &World, plan: Plan, lifetime: Lifetime) -> Result<Lab, LabError> {
         let Plan { blueprint, steps } = plan;
         let journal = register(world, &blueprint, lifetime)?;
@@ -81,12 +74,12 @@ impl Lab {
         Ok(Lab { world: world.clone(), blueprint, site: Mutex::new(site), journal: Some(journal) })
     }
 
-    /// Leaves the lab where it is, until someone takes it down by name. To be called when all that
-    /// is wanted of it is there, its guests too: what a process leaves that was killed before this
-    /// is abandoned, and the next `clean` removes it.
+    /// Makes the lab permanent until somebody takes it down by name. Call this once everything in the lab is
+    /// there, its guests too. If the process is killed before, the lab is abandoned and the next `clean`
+    /// removes it.
     ///
     /// # Errors
-    /// That can't be written down, as the disk is full; nothing has changed.
+    /// The journal can't be written, for example because the disk is full. Nothing has changed.
     pub fn keep(&mut self) -> Result<(), LabError> {
         if let Some(journal) = &mut self.journal {
             journal.keep()?;
@@ -95,18 +88,18 @@ impl Lab {
         Ok(())
     }
 
-    /// A lab that is up already, to run programs in it, look at it or take it down.
+    /// Opens a lab that is up, to run programs in it, to look at it or to take it down.
     ///
     /// # Errors
-    /// There is none of that name, or it is abandoned.
+    /// There is no lab of that name, or it is abandoned.
     pub fn open(world: &World, name: &Name) -> Result<Lab, LabError> {
         let snapshot = Snapshot::<LabStep>::read(&world.journals(), name.as_str())?;
-        let about = about(name.as_str(), snapshot.header.as_ref())?;
-        if inventory::state_of(snapshot.state, Some(&about)) == JournalState::Abandoned {
+        let record = LabRecord::read(name.as_str(), snapshot.header.as_ref())?;
+        if record.state(snapshot.state) == JournalState::Abandoned {
             let remedy = "remove it with vtax lab clean";
             return Err(LabError::State { lab: name.clone(), state: JournalState::Abandoned, remedy });
         }
-        let blueprint = Arc::new(about.blueprint);
+        let blueprint = Arc::new(record.blueprint);
         let mut site = Site::new(name, &world.lab_directory(name));
         site.recall(&snapshot.records);
         reserve_files(&blueprint);
@@ -116,14 +109,14 @@ impl Lab {
     /// Takes the lab down and ends the processes that were started in it.
     ///
     /// # Errors
-    /// [`LabError::Remove`] with everything that could not be removed; it is tried again by
-    /// the next `clean`, or by `down`. An ephemeral lab of another living process stays.
+    /// [`LabError::Remove`] with everything that could not be removed. The next `clean` or `down` tries it
+    /// again. An ephemeral lab of another living process stays.
     pub fn down(mut self) -> Result<(), LabError> {
         let journal = match self.journal.take() {
             Some(journal) => journal,
             None => Journal::open(&self.world.journals(), self.blueprint.lab.as_str())?,
         };
-        undo(journal, &mut self.site()).map_err(|errors| LabError::Remove(Box::new(errors)))
+        site::undo(journal, &mut self.site()).map_err(|errors| LabError::Remove(Box::new(errors)))
     }
 
     /// What the lab consists of.
@@ -131,7 +124,7 @@ impl Lab {
         &self.blueprint
     }
 
-    /// Everything that can be addressed: first the hosts on their wires, then the zones and guests.
+    /// All endpoints: first the hosts on their wires, then the zones and guests.
     pub fn endpoints(&self) -> &[LabEndpoint] {
         &self.blueprint.endpoints
     }
@@ -146,12 +139,13 @@ impl Lab {
         self.blueprint.zone(zone)
     }
 
-    /// The guest's endpoint. Its namespace is that of QEMU: what is spawned there is not in the guest.
+    /// The guest's endpoint. Its namespace is the one of QEMU: a program that is spawned there is not in the
+    /// guest.
     pub fn guest_endpoint(&self, guest: &Name) -> Option<&LabEndpoint> {
         self.blueprint.guest(guest)
     }
 
-    /// The guests, and what each should have inside.
+    /// The guests, with the address that each should have.
     pub fn guests(&self) -> &[PlannedGuest] {
         &self.blueprint.guests
     }
@@ -170,7 +164,7 @@ impl Lab {
     /// Whether every guest still runs.
     ///
     /// # Errors
-    /// The first that doesn't, with what it said last.
+    /// The first guest that doesn't run, with its last messages.
     pub fn check_guests(&self) -> Result<(), LabError> {
         for guest in self.guests() {
             if let Some(death) = self.guest(&guest.name)?.death(Duration::ZERO) {
@@ -198,22 +192,22 @@ impl Lab {
         path::hops(&mut self.site(), &self.blueprint, from, to)
     }
 
-    /// Gives the wires this MTU, and every other link the one that goes with it, and reads
-    /// all of them back. Links inside guests are not the lab's.
+    /// Gives the wires this MTU and every other link the MTU that follows from it, and reads all of them
+    /// back. Links inside guests are not the lab's.
     ///
     /// # Errors
-    /// A link that refused, or that has another MTU afterwards, with its host or zone; a guest
-    /// that is gone.
+    /// A link that refused the MTU, or that has another one afterwards. Or a guest that doesn't run any more.
     pub fn set_mtu(&self, mtu: Mtu) -> Result<(), LabError> {
         self.check_guests()?;
         let set = verify::set_mtu(&mut self.site(), &self.blueprint, mtu);
-        // A tap whose guest has just gone has no carrier; that it is gone says more.
+        // A tap has no carrier after its guest has ended. The end of the guest is the better message.
         set.or_else(|error| self.check_guests().and(Err(error)))
     }
 
-    /// Has all TCP connections between two hosts on a wire use this congestion control, whichever program opens
-    /// them. Routes say so: `net.ipv4.tcp_congestion_control` of a namespace takes only those that the machine
-    /// allows to everybody (`tcp_allowed_congestion_control`), which cubic need not be. A host is given one once.
+    /// Makes all TCP connections between two hosts on a wire use this congestion control, whichever program
+    /// opens them. It is done by routes: `net.ipv4.tcp_congestion_control` of a namespace takes only what the
+    /// machine allows to everybody (`tcp_allowed_congestion_control`), and cubic need not be among that. Call
+    /// this once for a pair of hosts.
     ///
     /// # Errors
     /// This kernel doesn't have it.
@@ -226,11 +220,11 @@ impl Lab {
         Ok(())
     }
 
-    /// What the root qdisc of a link has let through and dropped since the lab is up; of a wire's
-    /// end (see [`LabEndpoint::wire_end`]) with a rate, every packet that the wire has lost.
+    /// What the root qdisc of a link has let through and dropped since the lab is up. At a wire's end (see
+    /// [`LabEndpoint::wire_end`]) with a rate, this counts every packet that the wire has lost.
     ///
     /// # Errors
-    /// The link is gone, or has no qdisc that counts, as any link without a rate.
+    /// The link is gone, or it has no qdisc that counts. A link without a rate has none.
     pub fn qdisc_drops(&self, link: &Place) -> Result<QdiscStats, LabError> {
         let qdisc = self.site().qdisc(link)?.filter(|qdisc| qdisc.kind != "noqueue");
         let (lab, place) = (self.blueprint.lab.clone(), link.clone());
@@ -239,8 +233,8 @@ impl Lab {
 
     /// Starts a program where the endpoint's processes live.
     ///
-    /// The kernel kills it when the *thread* that calls this ends, so call it from one that
-    /// lives as long as the program should. Whatever it started ends with the lab.
+    /// The kernel kills the program when the *thread* that calls this ends. So call it from a thread that
+    /// lives as long as the program should. Whatever the program starts ends with the lab.
     ///
     /// # Errors
     /// The program can't be started.
@@ -250,8 +244,8 @@ impl Lab {
         namespace.spawn(command, Outlive::No).map_err(LabError::kernel(&endpoint.name))
     }
 
-    /// Replaces this process by a program in the endpoint's namespace. Returns only if that
-    /// failed; end the process then.
+    /// Replaces this process by a program in the endpoint's namespace. It returns only if that failed; the
+    /// caller must end the process then.
     pub fn exec(&self, endpoint: &LabEndpoint, mut command: Command) -> LabError {
         processes::mark(&mut command, &self.blueprint.lab);
         let namespace = self.site().namespace(&endpoint.namespace);
@@ -261,7 +255,7 @@ impl Lab {
         }
     }
 
-    /// A thread that panicked with the lock left at worst an index unknown.
+    /// If a thread panicked while it held the lock, at worst the index of a link is unknown.
     fn site(&self) -> MutexGuard<'_, Site> {
         self.site.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -270,27 +264,13 @@ impl Lab {
 impl Drop for Lab {
     fn drop(&mut self) {
         if let Some(journal) = self.journal.take() {
-            // What fails stays in the journal, for `clean`.
-            let _ = undo(journal, &mut self.site());
+            // What could not be undone stays in the journal for the next `clean`.
+            let _ = site::undo(journal, &mut self.site());
         }
     }
 }
 
-/// Undoes a lab's journal and removes its directory.
-pub(crate) fn undo(journal: Journal<LabStep>, site: &mut Site) -> Result<(), UndoErrors<LabError>> {
-    journal.undo(site)?;
-    site.remove_directory();
-    Ok(())
-}
-
-/// What the journal says of the lab.
-pub(crate) fn about(lab: &str, header: Option<&Header>) -> Result<About, LabError> {
-    let unreadable = |why: String| LabError::Blueprint { lab: lab.to_owned(), why };
-    let header = header.ok_or_else(|| unreadable("its journal has no header".to_owned()))?;
-    About::deserialize(&header.about).map_err(|error| unreadable(error.to_string()))
-}
-
-/// Takes name and addresses, in one action for all vtax of this user.
+/// Takes the lab's name and addresses. No other vtax of this user can take any at the same time.
 fn register(world: &World, blueprint: &Blueprint, lifetime: Lifetime) -> Result<Journal<LabStep>, LabError> {
     let _admission = world.admission()?;
     for lab in inventory::list(world)? {
@@ -305,12 +285,12 @@ fn register(world: &World, blueprint: &Blueprint, lifetime: Lifetime) -> Result<
         Lifetime::Kept => world.living_keeper()?,
         Lifetime::Ephemeral => None,
     };
-    let about = About { blueprint: blueprint.clone(), keeper: keeper.as_ref().map(ProcessId::to_string) };
-    Ok(Journal::create(&world.journals(), blueprint.lab.as_str(), KIND, &about)?)
+    let record = LabRecord::new(blueprint, keeper);
+    Ok(Journal::create(&world.journals(), blueprint.lab.as_str(), LabRecord::KIND, &record)?)
 }
 
-/// Each open namespace takes two descriptors. Where the hard limit is lower, building says
-/// which namespace could not be opened.
+/// Each open namespace takes two descriptors. If the hard limit is lower, the build fails later and names the
+/// namespace that could not be opened.
 fn reserve_files(blueprint: &Blueprint) {
     let namespaces = blueprint.hosts.len() + blueprint.zones.len();
     let _ = vtax_sys::process::raise_open_files(OTHER_FILES + 2 * namespaces as u64);

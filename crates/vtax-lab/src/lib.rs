@@ -26,6 +26,7 @@
 //!
 //! | module | for |
 //! |---|---|
+//! | [`blueprint`] | what a lab consists of, as data |
 //! | [`mod@plan`] | what will be done, as data |
 //! | `nic` | one file per I/O method: what it adds to a plan |
 //! | [`limit`] | what a wire's rate means for its ends |
@@ -38,6 +39,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod blueprint;
 pub mod dependency;
 pub mod error;
 pub mod facts;
@@ -51,19 +53,24 @@ pub mod path;
 pub mod place;
 pub mod plan;
 mod processes;
+mod record;
+mod script;
 pub mod server;
 mod site;
 pub mod step;
+mod survey;
 mod verify;
 pub mod world;
 
+pub use blueprint::{LabEndpoint, PlannedGuest};
 pub use error::LabError;
-pub use facts::{Facts, GuestNeeds};
-pub use inventory::{CleanReport, GuestState, GuestSummary, LabState, LabSummary, clean, list};
+pub use facts::Facts;
+pub use inventory::{CleanReport, GuestState, GuestSummary, LabState, LabSummary, clean, keeper_main, list};
 pub use lab::{Lab, Lifetime};
 pub use limit::Limit;
 pub use nic::{availability, guest_availability, no_cable};
 pub use path::LabHop;
 pub use place::{LinkName, Place};
-pub use plan::{LabEndpoint, NicError, Plan, PlanError, PlannedGuest, plan};
-pub use world::{Need, World, keeper_main};
+pub use plan::{NicError, Plan, PlanError, plan};
+pub use survey::GuestNeeds;
+pub use world::{Need, World};

@@ -9,15 +9,15 @@ use vtax_model::{
 };
 use vtax_sys::netlink::Tbf;
 
-/// How long the queue is if nobody says: as much as a router of that rate would have.
+/// The length of the queue if the user gives none, as long as a router of that rate would have it.
 const QUEUE_MS: u64 = 50;
-/// And as many packets at least, so that a slow wire doesn't drop each second one.
+/// The queue holds at least this many packets, so that a slow wire doesn't drop every second packet.
 const QUEUE_PACKETS: u64 = 10;
 /// How much may leave at once after a pause. A kernel that looks at its timers 1,000 times a
 /// second can't keep a rate with less than 1 ms of it; with twice that, a sample of a second is
 /// off by 0.2 % at most.
 const BURST_MS: u64 = 2;
-/// One that leaves while the tokens for the next one come in.
+/// The burst holds at least two packets: one leaves while the tokens for the next one come in.
 const BURST_PACKETS: u64 = 2;
 
 /// A token bucket for one MTU.
@@ -32,10 +32,10 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// For packets of this MTU. A queue that is too short for one of them is as long as one.
+    /// The bucket for packets of this MTU. The queue holds at least one packet.
     ///
-    /// The burst is no longer than the queue: packets that a NIC would segment are cut up before
-    /// they are queued only if they are longer than the burst, and would else find no room.
+    /// The burst is not longer than the queue. The kernel cuts up packets for segmentation only if they are
+    /// longer than the burst, and packets that are not cut up must fit into the queue.
     pub(crate) fn of(shape: &Shape, mtu: Mtu) -> Limit {
         let packet = u64::from(mtu.get() + Shape::HEADER);
         let brings = |ms: u64| (u128::from(shape.rate.bytes()) * u128::from(ms) / 1000).min(u32::MAX.into()) as u64;

@@ -1,100 +1,37 @@
-//! The registry of I/O methods: one file each, a pure function that adds to a plan what
-//! attaches one zone or guest.
+//! The registry of I/O methods. A method has a file of its own with a pure function, which adds to a plan
+//! what attaches one zone or guest.
 
-mod assigned;
 mod bridge;
 mod emulated;
 mod exclusive;
+mod fitting;
 mod function;
 mod guest;
 mod ipvlan;
 mod macvlan;
+mod method;
 mod paravirtual;
 mod shared_ip;
 mod veth;
 mod vxlan;
 
-use ipnet::Ipv4Net;
 use vtax_model::{
     guest::{Attach, EmulatedNic, System, VirtioNic},
-    method::{Availability, IoMethod, Unsupported},
-    topology::Zone,
+    method::{IoMethod, Unsupported},
     vf::VfOptions,
 };
 
-use crate::{
-    facts::{Facts, PciDevice},
-    place::Place,
-    plan::{Draft, Uplink, vfio},
-};
+use crate::facts::{Facts, PciDevice};
 
-pub(crate) use guest::{Fitting, GuestAttachment, attach as attach_guest, claim, driver, fitting};
-
-/// How zones of one method come into a plan.
-pub(crate) struct ZoneMethod {
-    /// The kind of link that the kernel must have, beside the veth of the wire.
-    link: Option<&'static str>,
-    /// Where its address comes from.
-    pub(crate) address: AddressOf,
-    /// What it does to the wire's end that it hangs on.
-    pub(crate) claim: Claim,
-    /// Adds the steps, links and the endpoint of one zone.
-    pub(crate) attach: fn(&ZoneAttachment<'_>, &mut Draft<'_>),
-}
-
-/// Where a zone's address comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AddressOf {
-    /// A further address of the wire's network.
-    Wire,
-    /// The address that the host would have on the wire.
-    Host,
-    /// A network of two addresses of its own, routed by the host.
-    Routed,
-    /// A network of two addresses of its own, inside a tunnel.
-    Tunnel,
-}
-
-/// What a method does to the wire's end, by which methods clash.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Claim {
-    /// Nothing that another method would notice.
-    Nothing,
-    /// It takes the device's receive handler, of which there is one: so a device can be a
-    /// bridge's port, or have macvlans, or have ipvlans (`netdev_rx_handler_register`).
-    Receive(Handler),
-    /// It takes the end away.
-    All,
-}
-
-/// What receives in place of the device. Macvtaps have the one of macvlans, beside which they can be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Handler {
-    Bridge,
-    Macvlan,
-    Ipvlan,
-}
-
-/// A zone about to be attached.
-pub(crate) struct ZoneAttachment<'a> {
-    pub(crate) zone: &'a Zone,
-    pub(crate) uplink: &'a Uplink,
-    /// The zone's own address; of a tunnel, that of the tunnel's end.
-    pub(crate) address: Ipv4Net,
-}
-
-impl ZoneAttachment<'_> {
-    /// The link of a zone with a stack of its own.
-    pub(crate) fn link(&self) -> Place {
-        Place::new(&self.zone.name, crate::place::LinkName::zone())
-    }
-}
+pub(crate) use fitting::{Fitting, claim, fitting};
+pub(crate) use guest::GuestAttachment;
+pub(crate) use method::{AddressOf, AttachZone, Claim, Far, Handler, Tunnel, Uplink, ZoneAttachment, ZoneMethod};
 
 enum Entry {
     Host,
     Zone(&'static ZoneMethod),
     Guest(Attach),
-    /// A PCI device: for a zone so, for a guest so.
+    /// A PCI device: how a zone gets it, if it can, and how a guest gets it.
     Device(Option<&'static ZoneMethod>, Attach),
 }
 
@@ -108,7 +45,7 @@ fn entry(method: IoMethod) -> Entry {
         IoMethod::Ipvlan => Entry::Zone(&ipvlan::NIC),
         IoMethod::Vxlan => Entry::Zone(&vxlan::NIC),
         IoMethod::Exclusive => Entry::Zone(&exclusive::NIC),
-        IoMethod::Assigned => Entry::Device(Some(&assigned::NIC), Attach::Assigned),
+        IoMethod::Assigned => Entry::Device(Some(&exclusive::NIC), Attach::Assigned),
         IoMethod::SrIov => Entry::Device(Some(&function::NIC), Attach::SrIov(VfOptions::default())),
         IoMethod::Paravirtual => Entry::Guest(Attach::Paravirtual(VirtioNic::default())),
         IoMethod::Emulated => Entry::Guest(Attach::Emulated { model: EmulatedNic::default() }),
@@ -122,37 +59,37 @@ pub(crate) fn supported(method: IoMethod, cable: bool, facts: &Facts) -> Result<
         wire(facts)?;
     }
     match entry(method) {
-        Entry::Zone(nic) => nic.link.map_or(Ok(nic), |kind| kernel_has(kind, facts).map(|()| nic)),
+        Entry::Zone(nic) => nic.link.map_or(Ok(nic), |kind| facts.has_link_kind(kind).map(|()| nic)),
         Entry::Device(..) if !cable => Err(no_cable(method)),
         Entry::Device(Some(nic), _) => Ok(nic),
         Entry::Device(None, _) | Entry::Guest(_) => {
-            Err(unsupported(&format!("`{method}` attaches guests, not zones"), "make it a guest"))
+            Err(Unsupported::new(format!("`{method}` attaches guests, not zones"), "make it a guest"))
         }
         Entry::Host => {
-            Err(unsupported("`native` is the host itself and attaches no zone", "use the host's own endpoint"))
+            Err(Unsupported::new("`native` is the host itself and attaches no zone", "use the host's own endpoint"))
         }
     }
 }
 
-/// Whether each method can be used on this machine: the same answer that the planner gives. Of the
-/// methods of guests only facts that were gathered [`with guests`](Facts::with_guests) tell.
-pub fn availability(facts: &Facts) -> Vec<(IoMethod, Availability)> {
+/// Whether each method can be used on this machine. The planner gives the same answer. For the methods of
+/// guests, the facts must have been gathered [`with guests`](Facts::with_guests).
+pub fn availability(facts: &Facts) -> Vec<(IoMethod, Result<(), Unsupported>)> {
     let answer = |method| match entry(method) {
         Entry::Host => wire(facts),
         Entry::Guest(attach) => guest_availability(&attach, &System::default(), facts),
         Entry::Zone(_) => supported(method, false, facts).map(drop),
         Entry::Device(_, attach) => hardware(&attach, facts),
     };
-    IoMethod::ALL.map(|method| (method, answer(method).map_or_else(Availability::No, |()| Availability::Yes))).into()
+    IoMethod::ALL.map(|method| (method, answer(method))).into()
 }
 
 /// Whether guests with this very NIC, which boot this system, can be had here.
 ///
 /// # Errors
-/// Why not, and what mends it.
+/// The reason and the remedy.
 pub fn guest_availability(attach: &Attach, system: &System, facts: &Facts) -> Result<(), Unsupported> {
     wire(facts)?;
-    guest::supported(attach, system, facts)
+    fitting::supported(attach, system, facts)
 }
 
 /// Whether this machine has any NIC for such a method.
@@ -163,49 +100,32 @@ fn hardware(attach: &Attach, facts: &Facts) -> Result<(), Unsupported> {
     let capable = |nic: &&&PciDevice| !matches!(attach, Attach::SrIov(_)) || nic.sriov.is_some();
     let capable: Vec<&PciDevice> = nics.iter().filter(capable).copied().collect();
     let kept = capable.iter().find_map(|nic| nic.kept.as_ref());
+    if facts.ordinary_user && !nics.is_empty() {
+        let why = "only root of the machine may hand over PCI devices";
+        return Err(Unsupported::new(why, format!("run as root, or {elsewhere}")));
+    }
     match (nics.is_empty(), capable.iter().any(|nic| nic.kept.is_none()), kept) {
-        (true, ..) => Err(unsupported("this machine has no PCI NIC", elsewhere)),
-        (_, false, None) => Err(unsupported("no NIC of this machine can have virtual functions", elsewhere)),
-        (_, false, Some(why)) => Err(unsupported(&format!("the only NIC here must not be taken: {why}"), elsewhere)),
-        (_, true, _) if matches!(attach, Attach::RootDomain) => for_guests(facts),
+        (true, ..) => Err(Unsupported::new("this machine has no PCI NIC", elsewhere)),
+        (_, false, None) => Err(Unsupported::new("no NIC of this machine can have virtual functions", elsewhere)),
+        (_, false, Some(why)) => {
+            Err(Unsupported::new(format!("the only NIC here must not be taken: {why}"), elsewhere))
+        }
+        (_, true, _) if matches!(attach, Attach::RootDomain) => facts.pci.for_guests(),
         (_, true, _) => Ok(()),
     }
 }
 
-/// What keeps guests here from PCI devices.
-pub(crate) fn for_guests(facts: &Facts) -> Result<(), Unsupported> {
-    vfio(facts).map_err(|error| {
-        let text = error.to_string();
-        let (why, remedy) = text.rsplit_once("; ").unwrap_or((&text, "use it in a zone"));
-        unsupported(why, remedy)
-    })
-}
-
-/// Why a method of PCI devices can't be had on a wire of the kernel's own.
+/// Why a method of PCI devices can't be used on a wire that is a veth pair.
 pub fn no_cable(method: IoMethod) -> Unsupported {
-    unsupported(
-        &format!("{method} hands out PCI devices, and the wire is a veth pair"),
+    Unsupported::new(
+        format!("{method} hands out PCI devices, and the wire is a veth pair"),
         "make it a cable between two NICs (`nics = [\"eno1\", \"eno2\"]` of a wire, --cable eno1,eno2 of a study), or take the emulated server (--server emulated)",
     )
 }
 
-/// Every lab has wires.
+/// Whether wires can be made here.
 pub(crate) fn wire(facts: &Facts) -> Result<(), Unsupported> {
-    kernel_has("veth", facts)
-}
-
-fn kernel_has(kind: &str, facts: &Facts) -> Result<(), Unsupported> {
-    match facts.lacks(kind) {
-        None => Ok(()),
-        Some(why) => {
-            let remedy = format!("load or install the module `{kind}` (CONFIG_{})", kind.to_ascii_uppercase());
-            Err(unsupported(why, &remedy))
-        }
-    }
-}
-
-fn unsupported(why: &str, remedy: &str) -> Unsupported {
-    Unsupported { why: why.to_owned(), remedy: remedy.to_owned() }
+    facts.has_link_kind("veth")
 }
 
 #[cfg(test)]
@@ -218,10 +138,20 @@ mod tests {
         let answers = availability(&facts());
         assert_eq!(answers.len(), IoMethod::ALL.len());
         for (method, answer) in answers {
-            if let Availability::No(Unsupported { why, remedy }) = answer {
+            if let Err(Unsupported { why, remedy }) = answer {
                 assert!(!why.is_empty() && !remedy.is_empty(), "{method}");
             }
         }
+    }
+
+    #[test]
+    fn an_ordinary_user_has_no_assigned_nic() {
+        let mut facts = facts();
+        facts.pci = crate::survey::pci_tests::facts();
+        assert_eq!(hardware(&Attach::Assigned, &facts), Ok(()));
+        facts.ordinary_user = true;
+        let refused = hardware(&Attach::Assigned, &facts).expect_err("not this user's");
+        assert!(refused.why.contains("only root") && refused.remedy.contains("run as root"), "{refused}");
     }
 
     #[test]
@@ -231,8 +161,8 @@ mod tests {
         let text: Vec<String> = availability(&facts)
             .into_iter()
             .map(|(method, answer)| match answer {
-                Availability::Yes => format!("{method}: yes"),
-                Availability::No(why) => format!("{method}: {why}"),
+                Ok(()) => format!("{method}: yes"),
+                Err(why) => format!("{method}: {why}"),
             })
             .collect();
         insta::assert_snapshot!(text.join("\n"));
@@ -242,6 +172,6 @@ mod tests {
     fn without_veth_nothing_can_be_had() {
         let mut facts = facts();
         facts.kinds.insert("veth".into(), Some("no".into()));
-        assert!(availability(&facts).iter().all(|(_, answer)| *answer != Availability::Yes));
+        assert!(availability(&facts).iter().all(|(_, answer)| answer.is_err()));
     }
 }

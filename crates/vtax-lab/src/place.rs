@@ -5,14 +5,14 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use vtax_model::topology::Name;
 
-/// The name of a link of a lab, as `wire0`. Only the planner makes them, so they are short
-/// enough for the kernel.
+/// The name of a link of a lab, such as `wire0`. Only the planner makes these names, so they are short enough
+/// for the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LinkName(String);
 
 impl LinkName {
-    /// The link that a zone with a stack of its own has.
+    /// The link of a zone that has its own network stack.
     pub(crate) fn zone() -> LinkName {
         LinkName("eth0".to_owned())
     }
@@ -27,7 +27,7 @@ impl LinkName {
         LinkName(format!("vsw{index}"))
     }
 
-    /// The host's side of its `index`-th vnet: of a zone's veth pair, or a guest's tap.
+    /// The host's end of its `index`-th vnet: one end of a zone's veth pair, or a guest's tap.
     pub(crate) fn vnet(index: usize) -> LinkName {
         LinkName(format!("vnet{index}"))
     }

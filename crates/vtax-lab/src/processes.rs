@@ -1,8 +1,8 @@
-//! The processes that live in a lab: ours, which end with it, and strangers.
+//! The processes that live in a lab: those of the lab, which end with it, and foreign ones.
 //!
-//! A process is ours if it is in a namespace that the lab's journal names *and* carries the
-//! lab's mark in its environment, which every program that is started through the lab gets
-//! and hands on to its children.
+//! A process is the lab's if it is in a namespace that the lab's journal names *and* has the lab's mark in
+//! its environment. Every program that is started through the lab gets the mark, and hands it on to its
+//! children.
 
 use std::{collections::HashMap, fmt, fs, os::unix::fs::MetadataExt, process::Command, time::Duration};
 
@@ -16,11 +16,11 @@ use vtax_sys::{
 /// The variable that marks the processes of a lab; its value is the lab's name.
 pub(crate) const MARK: &str = "VTAX_LAB";
 
-/// Killed processes end within this, unless the kernel holds them.
+/// A killed process ends within this time, unless the kernel holds it.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// A guest's memory is given back within this, also where VFIO has locked it.
+/// The kernel frees a guest's memory within this time, even if VFIO has locked it.
 const GUEST: Duration = Duration::from_secs(60);
-/// A process may fork while it is looked for.
+/// A process may fork during the search, so the search is repeated.
 const ROUNDS: usize = 3;
 
 /// A process in a namespace of a lab that vtax did not start.
@@ -43,8 +43,8 @@ pub(crate) fn mark(command: &mut Command, lab: &Name) {
     command.env(MARK, lab.as_str());
 }
 
-/// Which namespaces have processes, from one look at all processes: a lab of a thousand
-/// zones must not take a thousand looks.
+/// Which namespaces have processes. One pass over all processes finds it out: a lab of a thousand zones must
+/// not take a thousand passes.
 #[derive(Debug)]
 pub(crate) struct Census {
     occupied: HashMap<String, u32>,
@@ -85,8 +85,8 @@ pub(crate) fn evict(namespace: &NetNs, lab: &Name) -> Result<Vec<Holder>, SysErr
     Ok(namespace.processes()?.into_iter().map(holder).collect())
 }
 
-/// Ends the lab's QEMU of a guest that nobody wrote down, as its start was cut short. It may hold a device
-/// already, which its driver would wait for until it ends.
+/// Ends the lab's QEMU of a guest whose start was cut short before the journal recorded it. QEMU may hold a
+/// device already, and the device's driver would wait until QEMU ends.
 pub(crate) fn end_guest(namespace: &NetNs, lab: &Name, guest: &Name) -> Result<bool, SysError> {
     let named = format!("guest={guest},");
     let is_its = |process: &ProcessId| {

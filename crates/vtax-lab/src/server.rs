@@ -1,15 +1,16 @@
-//! The emulated server: a lab of one guest, a whole machine with NICs cabled back to back.
+//! The emulated server: a lab of one guest, which is a whole machine with NICs that are cabled in pairs.
 //!
-//! It has no wires and no endpoints here; its own labs are built by the vtax that runs in it. As a lab
-//! it has what any other has: a journal, an owner, last words, and rootless worlds.
+//! The lab has no wires and no endpoints here: the vtax that runs in the server builds labs of its own. Like
+//! any other lab it has a journal, an owner and last words, and can be an ordinary user's.
 
 use std::path::{Path, PathBuf};
 
 use vtax_model::{guest::System, method::Unsupported, server::ServerSpec, topology::Name, units::ByteSize};
 
 use crate::{
+    blueprint::Blueprint,
     error::LabError,
-    facts::{GuestFacts, GuestNeeds, QemuFacts},
+    facts::{GuestFacts, QemuFacts},
     guest::{
         GuestError,
         image::{self, Tools},
@@ -19,18 +20,19 @@ use crate::{
         threads::GuestPins,
     },
     lab::Lab,
-    plan::{Blueprint, Plan},
+    plan::Plan,
     step::LabStep,
+    survey::GuestNeeds,
     world::World,
 };
 
-/// The lab of the server that is kept.
+/// The name of the kept server's lab.
 pub const KEPT: &str = "emulated";
 /// Its only guest.
 const GUEST: &str = "server";
-/// The namespace that QEMU lives in, without any link: the NICs' cables are QEMU's own.
+/// The namespace that QEMU runs in. It has no links, since QEMU itself connects the NICs.
 const HOST: &str = "host";
-/// What QEMU must be able to imitate.
+/// The devices that QEMU must be able to imitate.
 const DEVICES: [&str; 5] = ["igb", "intel-iommu", "pcie-root-port", "pxb-pcie", "virtio-9p-pci"];
 
 /// Why there can be no emulated server here.
@@ -39,10 +41,10 @@ pub enum ServerError {
     /// There is no QEMU, or nothing to boot.
     #[error("an emulated server can't be had: {0}")]
     Unsupported(Unsupported),
-    /// A file of it can't be made, or the kernel lacks a module.
+    /// One of its files can't be made, or the kernel lacks a module.
     #[error("an emulated server can't be had: {0}")]
     Guest(#[from] GuestError),
-    /// QEMU is too old, or was built without a part.
+    /// QEMU is too old, or was built without some device.
     #[error(
         "an emulated server can't be had: {} (QEMU {}) has no {}; install QEMU 8.0 or later, or set VTAX_QEMU to one",
         qemu.program.path.display(),
@@ -55,15 +57,15 @@ pub enum ServerError {
         /// The devices that it can't imitate.
         missing: Vec<&'static str>,
     },
-    /// More memory than there is.
+    /// The server needs more memory than there is.
     #[error(
         "an emulated server of {wanted} doesn't fit: {} MiB of memory are free; ask for less (--server emulated:memory=2GiB), or end what takes it",
         available.0 >> 20
     )]
     Memory {
-        /// What it was to have.
+        /// The memory that the user asked for.
         wanted: ByteSize,
-        /// What programs can still have without swapping.
+        /// The memory that programs can get without swapping.
         available: ByteSize,
     },
     /// The agent's program can't be run in it.
@@ -71,7 +73,7 @@ pub enum ServerError {
     Lab(#[from] LabError),
 }
 
-/// An emulated server as it will be.
+/// The plan of an emulated server.
 #[derive(Debug)]
 pub struct ServerPlan {
     /// The lab.
@@ -80,11 +82,11 @@ pub struct ServerPlan {
     pub qemu: QemuFacts,
 }
 
-/// Plans a server, and puts into the cache what it boots and what guests in it will boot: there, to
-/// unpack a kernel and its modules takes long.
+/// Plans a server. What the server boots, and what guests in it will boot, is put into the cache, since
+/// unpacking a kernel and its modules takes long in the server.
 ///
 /// # Errors
-/// What of QEMU, the kernel or the memory isn't there, with what mends it.
+/// What is missing of QEMU, the kernel or the memory, with the remedy.
 pub fn plan(
     lab: &Name,
     spec: &ServerSpec,
@@ -94,7 +96,7 @@ pub fn plan(
 ) -> Result<ServerPlan, ServerError> {
     let system = System::default();
     let needs = GuestNeeds::new(agent, kernel).of_methods();
-    // What drives a NIC that a guest is given, and a part of one.
+    // The drivers of a NIC that a guest in the server gets, and of a virtual function of one.
     let needs = ["igb", "igbvf"].into_iter().fold(needs, |needs, driver| needs.with_driver(&system, driver));
     let facts = GuestFacts::gather(world, &needs);
     let qemu = check(spec, &facts)?;
@@ -104,15 +106,15 @@ pub fn plan(
     Ok(ServerPlan { plan: lab_of(lab, launch(spec, &qemu, with_initramfs(boot, initramfs), directory)), qemu })
 }
 
-/// The server of a lab that is one.
+/// The server's QEMU, if the lab is an emulated server.
 ///
 /// # Errors
-/// [`LabError::NoGuest`]: it isn't one.
+/// [`LabError::NoGuest`]: the lab is no emulated server.
 pub fn server(lab: &Lab) -> Result<Qemu, LabError> {
     lab.guest(&name(GUEST))
 }
 
-/// What of this machine keeps it from having such a server.
+/// Checks that this machine can have such a server.
 fn check(spec: &ServerSpec, facts: &GuestFacts) -> Result<QemuFacts, ServerError> {
     let qemu = facts.qemu.clone().map_err(ServerError::Unsupported)?;
     let missing: Vec<_> = DEVICES.into_iter().filter(|device| !qemu.devices.contains(*device)).collect();
@@ -169,13 +171,13 @@ mod tests {
     use vtax_model::guest::Accelerator;
 
     use super::*;
-    use crate::guest::qemu::{QemuProgram, Version};
+    use crate::guest::{launch::QemuProgram, version::Version};
 
     fn facts() -> GuestFacts {
         let program =
             QemuProgram { path: "/usr/bin/qemu-system-x86_64".into(), version: Version { major: 8, minor: 0 } };
         let devices: BTreeSet<String> = DEVICES.iter().map(|device| (*device).to_owned()).collect();
-        let none = || Err(Unsupported { why: "nobody asks".to_owned(), remedy: "don't".to_owned() });
+        let none = || Err(Unsupported::new("nobody asks", "don't"));
         GuestFacts {
             qemu: Ok(QemuFacts { program, devices, accel: Accelerator::Tcg, no_kvm: None }),
             tap: none(),
@@ -205,7 +207,7 @@ mod tests {
         assert!(error.contains("(QEMU 8.0) has no igb; install QEMU 8.0 or later"), "{error}");
         let error = refuse("emulated:memory=6GiB", &facts());
         assert!(error.contains("6 GiB doesn't fit: 5120 MiB of memory are free; ask for less"), "{error}");
-        let none = Unsupported { why: "there is no QEMU".to_owned(), remedy: "install it".to_owned() };
+        let none = Unsupported::new("there is no QEMU", "install it");
         let error = refuse("emulated", &GuestFacts { qemu: Err(none), ..facts() });
         assert!(error.contains("can't be had: there is no QEMU"), "{error}");
         check(&ServerSpec::default(), &facts()).expect("it can be had");

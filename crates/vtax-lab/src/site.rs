@@ -1,6 +1,7 @@
-//! The kernel as a lab's steps see it: the lab's namespaces, each with an open connection, and its
-//! guests.
+//! The kernel as a lab's steps see it: the lab's namespaces, each with an open netlink connection, and the
+//! lab's guests.
 
+mod apply;
 mod guests;
 mod macvtap;
 mod pci;
@@ -15,7 +16,7 @@ use std::{
 
 use ipnet::{IpNet, Ipv4Net};
 use serde::{Deserialize, Serialize};
-use vtax_journal::{Record, Step, Undone};
+use vtax_journal::{Record, Undone};
 use vtax_model::{nic::NicFacts, options::CongestionControl, topology::Name, units::Mtu};
 use vtax_sys::{
     netlink::{
@@ -25,39 +26,40 @@ use vtax_sys::{
     nic, sysctl,
 };
 
+pub(crate) use apply::undo;
+
 use crate::{
+    blueprint::Blueprint,
     error::LabError,
     guest::process::Qemu,
     limit::Limit,
     place::{LinkName, Place},
-    plan::Blueprint,
     processes::{self, Census},
     step::{LabStep, LinkRecipe},
-    verify,
 };
 
 /// `lo` is the first link of every namespace (`LOOPBACK_IFINDEX`).
 const LOOPBACK: IfIndex = IfIndex(1);
 
-/// The namespaces of one lab: the world of its steps. Only the lab makes one.
+/// The namespaces and guests of one lab. The steps of the lab work on it.
 #[derive(Debug)]
 pub struct Site {
     lab: Name,
-    /// What [`LabStep::Verify`] holds the kernel against; not needed to remove a lab.
+    /// [`LabStep::Verify`] compares the kernel with it. It is not needed to remove a lab.
     blueprint: Option<Arc<Blueprint>>,
-    /// The lab's own.
+    /// The lab's own directory.
     directory: PathBuf,
     /// Where the namespaces are pinned.
     pins: PathBuf,
     /// Guests that were started, whether or not they still run.
     guests: HashMap<Name, Qemu>,
     stacks: HashMap<Name, Stack>,
-    /// What the journal says of namespaces that were made earlier.
+    /// The identities of namespaces that the journal recorded.
     recorded: HashMap<Name, String>,
     census: Option<Census>,
 }
 
-/// Where a lab's directory has its namespaces.
+/// The folder in a lab's directory where its namespaces are pinned.
 pub(crate) const PINS: &str = "netns";
 
 /// An open namespace.
@@ -65,30 +67,30 @@ pub(crate) const PINS: &str = "netns";
 struct Stack {
     namespace: Arc<NetNs>,
     rtnl: Rtnl,
-    /// An index never changes while the lab is up, so it is asked for once.
+    /// The indices of links. An index doesn't change while the lab is up, so the kernel is asked only once.
     indices: HashMap<LinkName, IfIndex>,
 }
 
-/// What a step gave: of a namespace its identity, of a guest that of its process.
+/// What the journal records of a step that was taken: the identity of a namespace, or of a guest's process.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Receipt(Option<String>);
 
 impl Site {
-    /// The lab's own directory is `directory`; it needn't exist.
+    /// `directory` is the lab's own. It needn't exist.
     pub(crate) fn new(lab: &Name, directory: &Path) -> Site {
         let (guests, stacks, recorded) = Default::default();
         let (lab, directory, pins) = (lab.clone(), directory.to_owned(), directory.join(PINS));
         Site { lab, blueprint: None, directory, pins, guests, stacks, recorded, census: None }
     }
 
-    /// Knows what is to be built.
+    /// Tells the site what is to be built.
     pub(crate) fn building(mut self, blueprint: &Arc<Blueprint>) -> Site {
         self.blueprint = Some(Arc::clone(blueprint));
         self
     }
 
-    /// Knows namespaces and guests by what a journal recorded.
+    /// Takes over the namespaces and guests that a journal recorded.
     pub(crate) fn recall(&mut self, records: &[Record<LabStep>]) {
         for record in records {
             let Some(receipt @ Receipt(Some(id))) = record.progress.receipt() else { continue };
@@ -104,8 +106,8 @@ impl Site {
         fs::create_dir_all(&self.pins).map_err(LabError::file("create", &self.pins))
     }
 
-    /// Removes the lab's directory if nothing is left in it; what is left is named by the
-    /// steps that failed.
+    /// Removes the lab's directory if it is empty. If it isn't, the steps that failed have named what is
+    /// left.
     pub(crate) fn remove_directory(&self) {
         let _ = fs::remove_dir(&self.pins);
         let _ = fs::remove_dir(&self.directory);
@@ -198,8 +200,8 @@ impl Site {
         Ok(if removed { Undone::Reverted } else { Undone::AlreadyGone })
     }
 
-    /// Nothing is to be done where nothing is pinned, or what is pinned isn't ours:
-    /// `remove_at` will say so.
+    /// Ends the processes in a namespace. Nothing is done if nothing is pinned, or if the lab didn't make
+    /// what is pinned: `remove_at` reports it.
     fn evict(&mut self, name: &Name, path: &Path, expected: Option<NsId>) -> Result<(), LabError> {
         let Ok(namespace) = NetNs::open(path) else { return Ok(()) };
         let ours = expected.is_none_or(|id| id == namespace.id());
@@ -243,7 +245,8 @@ impl Site {
         }
     }
 
-    /// Makes a link from the namespace `home`, where what it stands on is, into that of `at`.
+    /// Makes a link in the namespace of `at`. The request goes to the namespace `home`, where the link below
+    /// it is.
     fn make(&mut self, home: &Name, at: &Place, kind: LinkKind<'_>, mtu: Mtu) -> Result<(), LabError> {
         let target = self.namespace(&at.namespace)?;
         let into_ns = (*home != at.namespace).then_some(&*target);
@@ -272,11 +275,11 @@ impl Site {
 
     /// Makes the kernel see a wire's carrier at once.
     ///
-    /// It puts off events that it takes for not urgent, by up to a second, and until then the
-    /// link counts as down and forwards nothing as a bridge's port. The first links of two
-    /// namespaces have the same index, by which the kernel takes a veth for a link that stands
-    /// on itself, and so for not urgent unless its queue is to be changed
-    /// (`linkwatch_urgent_event`). A link that is opened for the second time has such a queue.
+    /// The kernel delays events that are not urgent by up to a second. Until then the link counts as down,
+    /// and as a bridge's port it forwards nothing. The first links of two namespaces have the same index. So
+    /// the kernel takes a veth link for one that stands on itself, and its event for not urgent unless its
+    /// queue is about to change (`linkwatch_urgent_event`). When a link is opened for the second time, its
+    /// queue changes.
     fn hasten(&mut self, at: &Place) -> Result<(), LabError> {
         let wires = self.blueprint.iter().flat_map(|blueprint| &blueprint.wires);
         if !wires.into_iter().any(|wire| wire.ends.contains(at)) {
@@ -308,12 +311,6 @@ impl Site {
         Ok(index)
     }
 
-    fn verify(&mut self) -> Result<(), LabError> {
-        let unknown = || LabError::Blueprint { lab: self.lab.to_string(), why: "its links are not known".to_owned() };
-        let blueprint = self.blueprint.clone().ok_or_else(unknown)?;
-        verify::up(self, &blueprint)
-    }
-
     fn add_address(&mut self, at: &Place, address: Ipv4Net) -> Result<(), LabError> {
         let index = self.index(at)?;
         let stack = self.stack(&at.namespace)?;
@@ -326,7 +323,7 @@ impl Site {
         self.stack(namespace)?.rtnl.add_route(&route).map_err(LabError::kernel(namespace))
     }
 
-    /// A route of one address, which goes before that of its network.
+    /// Adds a route to one address. The kernel prefers it to the route to the network.
     pub(crate) fn set_congestion(&mut self, by: &Place, to: Ipv4Addr, name: CongestionControl) -> Result<(), LabError> {
         let next_hop = NextHop::Link(self.index(by)?);
         let route = NewRoute { dest: IpAddr::V4(to).into(), next_hop, source: None, congestion: Some(name) };
@@ -346,84 +343,25 @@ impl Stack {
     }
 }
 
-/// What every new namespace gets, and the connection to it: done in one visit, as each visit
+/// Prepares a new namespace and opens the connection to it. Both are done in one visit, since each visit
 /// takes a thread.
 ///
-/// IPv6 is off for the links to come. A lab speaks IPv4 only, while the kernel would greet all
-/// neighbours by IPv6 from each new link: on a bridge of n zones n² packets, in the middle of
-/// whatever is measured. A kernel without IPv6 has nothing to switch off.
+/// IPv6 is off for all later links. A lab speaks IPv4 only. With IPv6, the kernel would greet all neighbours
+/// from each new link: on a bridge of n zones these are n² packets in the middle of a measurement. A kernel
+/// without IPv6 has nothing to switch off.
 fn furnish(name: &Name) -> Result<Rtnl, LabError> {
     let setting = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
     match fs::write(setting, "1") {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(LabError::file("set", setting)(error)),
         _ => {}
     }
+    // ICMP sockets for whoever runs as the namespace's root; at first nobody may have one, root neither.
+    let range = "/proc/sys/net/ipv4/ping_group_range";
+    fs::write(range, "0 0").map_err(LabError::file("set", range))?;
     let mut rtnl = Rtnl::open().map_err(LabError::kernel(name))?;
     let up = LinkChange { up: Some(true), ..LinkChange::default() };
     rtnl.set_link(LOOPBACK, &up).map_err(LabError::kernel(name))?;
     Ok(rtnl)
-}
-
-impl Step for LabStep {
-    type World = Site;
-    type Receipt = Receipt;
-    type Error = LabError;
-
-    fn describe(&self) -> String {
-        match self {
-            // Its arguments are a page.
-            LabStep::StartGuest { host, launch, .. } => format!("guest {} in {host}", launch.name),
-            other => other.to_string(),
-        }
-    }
-
-    fn apply(&self, site: &mut Site) -> Result<Receipt, LabError> {
-        let done = match self {
-            LabStep::CreateNamespace { namespace } => return site.create_namespace(namespace),
-            LabStep::StartGuest { host, launch, pins } => return site.start_guest(host, launch, pins),
-            LabStep::CreateLink { at, kind, mtu } => site.create_link(at, kind, *mtu),
-            LabStep::EnableLink { at, bridge, mark } => site.enable_link(at, bridge.as_ref(), mark),
-            LabStep::AddAddress { at, address } => site.add_address(at, *address),
-            LabStep::AddRoute { namespace, to, via } => site.add_route(namespace, *to, *via),
-            LabStep::SetSysctl { namespace, key, value } => site.set_sysctl(namespace, key, value),
-            LabStep::LimitRate { at, limit } => site.limit_rate(at, *limit),
-            LabStep::TakeNic { device, at, mtu, .. } => site.take_nic(*device, at, *mtu),
-            LabStep::CreateVfs { device, at, count, functions, .. } => {
-                site.create_vfs(*device, at.as_ref(), *count, functions.as_deref())
-            }
-            LabStep::ProbeVfs { device, mtu } => site.probe_vfs(*device, *mtu),
-            LabStep::ConfigureVf { device, index, set } => site.configure_vf(*device, None, *index, set),
-            LabStep::LendVf { at, function } => site.lend_vf(at, function),
-            LabStep::AssignDevice { device, .. } => site.assign_device(*device),
-            LabStep::Verify => site.verify(),
-        };
-        done.map(|()| Receipt::default())
-    }
-
-    /// Links are looked at in bulk by [`LabStep::Verify`], their limits one by one; addresses and routes are
-    /// acknowledged by the kernel, and a sysctl is read back as it is written.
-    fn read_back(&self, receipt: &Receipt, site: &mut Site) -> Result<(), LabError> {
-        match self {
-            LabStep::CreateNamespace { namespace } => site.is_pinned(namespace, receipt),
-            LabStep::LimitRate { at, limit } => site.has_limit(at, *limit),
-            LabStep::ConfigureVf { device, index, set } => site.has_vf(*device, None, *index, set),
-            LabStep::LendVf { at, function } => site.has_vf(function.pf, Some(at), function.index, &function.set),
-            _ => Ok(()),
-        }
-    }
-
-    fn undo(&self, receipt: Option<&Receipt>, site: &mut Site) -> Result<Undone, LabError> {
-        match self {
-            LabStep::CreateNamespace { namespace } => site.remove_namespace(namespace, receipt),
-            LabStep::StartGuest { host, launch, .. } => site.remove_guest(host, launch, receipt),
-            LabStep::TakeNic { device, at, was, .. } => site.return_nic(*device, at, was.as_ref()),
-            LabStep::CreateVfs { device, count, autoprobe, .. } => site.destroy_vfs(*device, *count, *autoprobe),
-            LabStep::LendVf { at, function } => site.return_vf(at, function),
-            LabStep::AssignDevice { device, was } => site.return_device(*device, was),
-            LabStep::Verify => Ok(Undone::AlreadyGone),
-            _ => Ok(Undone::Contained),
-        }
-    }
 }
 
 fn kernel_name(place: &Place) -> Result<IfName, LabError> {

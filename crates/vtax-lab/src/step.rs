@@ -1,8 +1,8 @@
 //! The steps that a lab is built of, as data.
 //!
-//! How the kernel takes them is in `site`. Links that are made lie inside namespaces that the same
-//! plan makes, so undoing means to drop the namespaces: the kernel removes what is in them.
-//! Guests are stopped before. Devices of the machine are given back as they were.
+//! `site` carries them out. Links that a plan makes are in namespaces that the same plan makes. So undoing
+//! means to remove the namespaces: the kernel removes what is in them. Guests are stopped before that.
+//! Devices of the machine are given back as they were.
 
 mod pci;
 
@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 use vtax_model::{guest::Mac, topology::Name, units::Mtu};
 use vtax_sys::pci::PciAddress;
 
-pub(crate) use pci::VFIO;
 pub use pci::{DriverState, LentVf, LinkState, VfSettings, VfState};
 
 use crate::{
+    facts::VFIO,
     guest::{arguments::arguments, launch::Launch, threads::GuestPins},
     limit::Limit,
     place::{LinkName, Place},
@@ -28,7 +28,7 @@ use crate::{
 pub enum LabStep {
     /// Makes a network namespace, pins it, and switches its `lo` on and IPv6 off.
     CreateNamespace {
-        /// Of a host or of a zone.
+        /// The host or zone that gets it.
         namespace: Name,
     },
     /// Makes a link; for a veth pair, both ends, each where it belongs.
@@ -37,10 +37,10 @@ pub enum LabStep {
         at: Place,
         /// What it is.
         kind: LinkRecipe,
-        /// Its MTU; of a veth pair, that of both ends.
+        /// Its MTU. Both ends of a veth pair have the same.
         mtu: Mtu,
     },
-    /// Marks a link as ours, puts it on its bridge and switches it on, in one request.
+    /// Marks a link as the lab's, puts it on its bridge and switches it on, in one request.
     EnableLink {
         /// The link.
         at: Place,
@@ -81,7 +81,8 @@ pub enum LabStep {
         /// The bucket.
         limit: Limit,
     },
-    /// Moves the link of a NIC, or of a virtual function, into a namespace under a name of the lab's.
+    /// Moves the link of a NIC or of a virtual function into a namespace, and renames it as the lab names
+    /// links.
     TakeNic {
         /// The device.
         device: PciAddress,
@@ -89,22 +90,23 @@ pub enum LabStep {
         at: Place,
         /// Its new MTU.
         mtu: Mtu,
-        /// What it was in this machine's own namespace; nothing of a function, whose link goes with its driver.
+        /// The link's state in this machine's own namespace. Absent for a virtual function, whose link goes
+        /// with its driver.
         was: Option<LinkState>,
     },
     /// Makes virtual functions, none of which gets a driver by itself.
     CreateVfs {
-        /// The NIC, which has none.
+        /// The NIC, which has no virtual functions yet.
         device: PciAddress,
-        /// Where its link is, switched on, if not in this machine's own namespace.
+        /// Where its link is, if that is not in this machine's own namespace. The link is switched on.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         at: Option<Place>,
         /// How many.
         count: u32,
-        /// Where they will be, if the plan relies on it.
+        /// The addresses that they will have, if the plan relies on them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         functions: Option<Vec<PciAddress>>,
-        /// Whether the kernel looked for drivers of new ones before.
+        /// Whether the kernel gave new functions a driver before (`sriov_drivers_autoprobe`).
         autoprobe: bool,
     },
     /// Lets the machine's drivers take all virtual functions of a NIC, as the kernel itself does with new
@@ -115,17 +117,17 @@ pub enum LabStep {
         /// The MTU of their links, if one is asked for.
         mtu: Option<Mtu>,
     },
-    /// Tells a NIC what a virtual function is kept to that the same plan makes.
+    /// Tells a NIC the settings of a virtual function that the same plan makes.
     ConfigureVf {
         /// The NIC, whose link is in this machine's own namespace.
         device: PciAddress,
         /// Which function.
         index: u32,
-        /// What is asked for.
+        /// The settings.
         set: VfSettings,
     },
-    /// Tells a NIC what a virtual function is kept to, and then gives that to a driver, which reads its
-    /// address only when it takes it.
+    /// Tells a NIC the settings of a virtual function, and then gives the function to a driver. The driver
+    /// reads the function's address when it takes the function.
     LendVf {
         /// Where the link of its NIC is.
         at: Place,
@@ -136,10 +138,10 @@ pub enum LabStep {
     AssignDevice {
         /// The device.
         device: PciAddress,
-        /// Who had it.
+        /// The driver and the link that it had.
         was: DriverState,
     },
-    /// Starts a guest, which opens its tap; its threads are pinned as soon as there are any.
+    /// Starts a guest, which opens its tap. Its threads are pinned as soon as they exist.
     StartGuest {
         /// The host in whose namespace QEMU runs.
         host: Name,
@@ -149,7 +151,7 @@ pub enum LabStep {
         #[serde(flatten)]
         pins: GuestPins,
     },
-    /// Looks at every link of the lab: marked, carrying packets, with the MTU it should have.
+    /// Checks that every link of the lab has its mark and its MTU, and carries packets.
     Verify,
 }
 
@@ -285,7 +287,7 @@ impl fmt::Display for LentVf {
     }
 }
 
-/// Who has a device now, if anybody.
+/// The driver that has the device now, if one has it.
 struct InPlaceOf<'a>(&'a DriverState);
 
 impl fmt::Display for InPlaceOf<'_> {

@@ -1,7 +1,6 @@
-//! Whether a lab's links are as they should be, and their MTU.
+//! Checks that a lab's links are as they should be, and sets their MTU.
 //!
-//! One list of links a namespace is all that is asked of the kernel, however many links of
-//! the lab are in it.
+//! The kernel is asked for one list of links per namespace, however many links of the lab are in it.
 
 use std::{
     collections::HashMap,
@@ -13,20 +12,20 @@ use vtax_model::{topology::Name, units::Mtu};
 use vtax_sys::netlink::Link;
 
 use crate::{
+    blueprint::{Blueprint, PlannedLink},
     error::LabError,
     limit::Limit,
     place::Place,
-    plan::{Blueprint, PlannedLink},
     site::Site,
 };
 
-/// Carrier changes are worked off by a kernel thread (`linkwatch`), at most a second late.
+/// A kernel thread (`linkwatch`) handles carrier changes, at most a second late.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The NICs at both ends of a cable agree on a speed first, after each change of the MTU of one again.
+/// The NICs at both ends of a cable agree on a speed first. They do it again after each change of an MTU.
 const PATIENCE_WITH_NICS: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Waits until every link carries packets; looks at its mark and its MTU.
+/// Waits until every link carries packets, and checks its mark and its MTU.
 pub(crate) fn up(site: &mut Site, blueprint: &Blueprint) -> Result<(), LabError> {
     await_all(site, blueprint, blueprint.mtu)
 }
@@ -53,10 +52,9 @@ pub(crate) fn carriers(site: &mut Site, blueprint: &Blueprint, places: &[Place])
 
 /// Gives every link the MTU that goes with this one of the wires.
 ///
-/// Links that stand on others can't have more than those, so what grows is changed from the
-/// wires upwards, and what shrinks from the zones downwards. The kernel follows up some of
-/// the changes by itself (a bridge takes the least of its ports, a macvlan shrinks with its
-/// wire), which does no harm.
+/// A link can't have a larger MTU than the link that it stands on. So a larger MTU is set from the wires
+/// upwards, and a smaller one from the zones downwards. The kernel makes some of the changes by itself: a
+/// bridge takes the least MTU of its ports, and a macvlan shrinks with its wire. That does no harm.
 pub(crate) fn set_mtu(site: &mut Site, blueprint: &Blueprint, mtu: Mtu) -> Result<(), LabError> {
     let found = Found::look(site, blueprint)?;
     let now = |planned: &PlannedLink| found.get(&planned.place).map_or(0, |link| link.mtu);
@@ -77,7 +75,7 @@ pub(crate) fn set_mtu(site: &mut Site, blueprint: &Blueprint, mtu: Mtu) -> Resul
     await_all(site, blueprint, mtu)
 }
 
-/// Gives the wires with a rate the burst and the queue that go with this MTU.
+/// Gives the wires with a rate the burst and the queue that follow from this MTU.
 fn limit_rates(site: &mut Site, blueprint: &Blueprint, mtu: Mtu) -> Result<(), LabError> {
     for wire in &blueprint.wires {
         let Some(shape) = &wire.shape else { continue };
@@ -126,7 +124,7 @@ impl Found {
 
     fn check(&self, planned: &PlannedLink, blueprint: &Blueprint, mtu: Mtu) -> Result<(), LabError> {
         let link = match self.carries(planned, blueprint) {
-            // It has a carrier once the guest is up that has the NIC at the other end.
+            // It gets a carrier when the guest that has the NIC at the other end is up.
             Err(_) if blueprint.ends_in_guest(&planned.place) => self.marked(planned, blueprint)?,
             link => link?,
         };
@@ -135,7 +133,7 @@ impl Found {
         if wanted == found { Ok(()) } else { Err(LabError::Mtu { lab, place, wanted, found }) }
     }
 
-    /// The link, if it is ours and carries packets.
+    /// The link, if it is the lab's and carries packets.
     fn carries(&self, planned: &PlannedLink, blueprint: &Blueprint) -> Result<&Link, LabError> {
         match self.marked(planned, blueprint)? {
             link if !link.running => Err(wrong(planned, blueprint, "has no carrier")),
@@ -143,7 +141,7 @@ impl Found {
         }
     }
 
-    /// The link, if it is ours and switched on.
+    /// The link, if it is the lab's and switched on.
     fn marked(&self, planned: &PlannedLink, blueprint: &Blueprint) -> Result<&Link, LabError> {
         match self.get(&planned.place) {
             None => Err(wrong(planned, blueprint, "is gone")),

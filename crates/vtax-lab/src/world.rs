@@ -1,10 +1,10 @@
 //! Privilege: where labs live.
 //!
-//! Root's labs live in the machine's own mount namespace, pinned below `/run/vtax`. An ordinary
-//! user's live in a user namespace, and so in one of its mount namespaces, which nobody else sees
-//! and which is gone with its last process. For labs that are to outlive the command that made
-//! them, a process of the user's, the *keeper*, holds these namespaces; every later command joins
-//! them. Inside, all goes on as for root: there is one way to build a lab.
+//! Root's labs live in the machine's own mount namespace, pinned below `/run/vtax`. An ordinary user's labs
+//! live in a user namespace, and so in one of its mount namespaces. Nobody else sees that, and it is gone
+//! with its last process. For labs that outlive the command that made them, a process of the user, the
+//! *keeper*, holds these namespaces, and every later command joins them. Inside, everything works as for
+//! root: there is one way to build a lab.
 //!
 //! `/run` (or the user's run-time directory) is the right place for journals too: it is emptied by
 //! the reboot that takes everything that they tell of.
@@ -12,13 +12,13 @@
 mod keeper;
 mod run_directory;
 
-use std::{fs::File, path::PathBuf};
+use std::path::PathBuf;
 
 use vtax_model::topology::Name;
 use vtax_sys::{process::ProcessId, userns};
 
-pub use keeper::keeper_main;
 pub(crate) use keeper::lives;
+use run_directory::Admission;
 
 use crate::error::LabError;
 
@@ -36,12 +36,6 @@ pub enum Need {
 pub struct World {
     run: PathBuf,
     keeper: Option<ProcessId>,
-}
-
-/// Labs change one at a time, as far as their names and addresses go.
-#[derive(Debug)]
-pub(crate) struct Admission {
-    _lock: File,
 }
 
 impl World {
@@ -74,6 +68,13 @@ impl World {
         Ok(World { run, keeper })
     }
 
+    /// Becomes the keeper, and stays it until `is_needed` says that no lab needs one any more.
+    pub(crate) fn keep(is_needed: impl Fn(&World) -> Result<bool, LabError>) -> Result<(), LabError> {
+        let (run, own) = keeper::begin()?;
+        let world = World { run, keeper: Some(own) };
+        keeper::stay(&world.run, || is_needed(&world))
+    }
+
     /// Where journals are.
     pub(crate) fn journals(&self) -> PathBuf {
         run_directory::journals(&self.run)
@@ -89,12 +90,12 @@ impl World {
         self.labs().join(lab.as_str())
     }
 
-    /// Waits until no other vtax of this user takes a name or addresses.
+    /// Waits until no other vtax of this user is taking a name or addresses.
     pub(crate) fn admission(&self) -> Result<Admission, LabError> {
         run_directory::lock(&self.run)
     }
 
-    /// The keeper, which must still be there when a lab is to be kept.
+    /// The keeper. It is an error if it has ended, since a kept lab needs it.
     pub(crate) fn living_keeper(&self) -> Result<Option<ProcessId>, LabError> {
         match self.keeper {
             Some(keeper) if !keeper::lives(keeper) => Err(LabError::Keeper { why: "has just ended".to_owned() }),

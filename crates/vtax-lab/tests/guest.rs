@@ -22,9 +22,8 @@ use vtax_lab::{
         arguments::nic_id,
         image::{self, Tools},
         kernel::Kernel,
-        launch::{Boot, DiskFormat, Launch, NicKind, NicLaunch, Seed},
+        launch::{Boot, DiskFormat, Launch, NicKind, NicLaunch, QemuProgram, Seed},
         process::Qemu,
-        qemu::QemuProgram,
         threads::GuestPins,
     },
 };

@@ -23,7 +23,7 @@ use vtax_lab::{
 };
 use vtax_model::{
     located::Source,
-    method::{Availability, IoMethod},
+    method::IoMethod,
     topology::{Name, Shape, Topology},
     units::{ByteSize, Mtu},
 };
@@ -116,7 +116,7 @@ fn assert_full_packets_cross(lab: &str, from: &LabEndpoint, to: &LabEndpoint, mt
 
 fn can(world: &World, method: IoMethod) -> bool {
     let answers = availability(&Facts::gather(world).expect("facts"));
-    answers.contains(&(method, Availability::Yes))
+    answers.contains(&(method, Ok(())))
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn a_method_that_the_kernel_lacks_is_refused_before_the_first_step() {
     let world = world();
     let facts = Facts::gather(&world).expect("facts");
     for (method, answer) in availability(&facts) {
-        if let (true, Availability::No(unsupported)) = (ZONE_METHODS.contains(&method), answer) {
+        if let (true, Err(unsupported)) = (ZONE_METHODS.contains(&method), answer) {
             let refused = plan(&topology("lacking", &zone("web", "sut", method)), &facts).expect_err("unsupported");
             assert_eq!(refused, PlanError::Unsupported { kind: "zone", name: name("web"), method, unsupported });
         }

@@ -13,9 +13,8 @@ use agent::agent;
 use vtax_lab::guest::{
     image::{self, Tools},
     kernel::Kernel,
-    launch::{Boot, Launch, Seed},
+    launch::{Boot, Launch, QemuProgram, Seed},
     process::Qemu,
-    qemu::QemuProgram,
     seed,
 };
 use vtax_model::guest::Accelerator;

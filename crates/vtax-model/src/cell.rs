@@ -59,7 +59,7 @@ pub struct Cell {
     /// What is compared.
     #[serde(rename = "method")]
     pub row: Row,
-    /// Of the wire.
+    /// The MTU of the wire.
     pub mtu: Mtu,
     /// The protocol.
     pub transport: Transport,
@@ -94,7 +94,7 @@ pub struct Block {
     pub test: TestKind,
     /// Flows at the same time.
     pub streams: u32,
-    /// Of the wire.
+    /// The MTU of the wire.
     pub mtu: Mtu,
     /// Which of the swept values.
     pub variant: u32,

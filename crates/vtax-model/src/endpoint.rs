@@ -7,6 +7,7 @@ use toml::Spanned;
 
 use crate::{
     located::{FileError, Source},
+    spelling::nearest,
     study::Row,
     topology::Name,
     units::Mtu,
@@ -167,7 +168,7 @@ pub enum Control {
 /// A text that names no way to an agent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{}` is no endpoint{why}; write local, ssh:HOST, ssh:USER@HOST, zone:NAME, zone:LAB/NAME, libvirt:NAME or libvirt:USER@NAME",
+    "`{}` is no endpoint{why} (ends are local, ssh:HOST, ssh:USER@HOST, zone:NAME, zone:LAB/NAME, libvirt:NAME, libvirt:USER@NAME)",
     text.escape_debug()
 )]
 pub struct BadControl {
@@ -189,8 +190,26 @@ impl FromStr for Control {
                 None => Ok(Control::Zone { lab: None, domain: name(zone)? }),
             },
             Some(("libvirt", domain)) => libvirt(domain).map_err(|why| bad(format!(": {why}"))),
-            _ => Err(bad(String::new())),
+            _ => Err(bad(meant(text))),
         }
+    }
+}
+
+/// `; did you mean …?`, of what is no endpoint.
+fn meant(text: &str) -> String {
+    let (way, host) = text.split_once(':').unwrap_or((text, ""));
+    let known = ["local", "ssh", "zone", "libvirt"];
+    match (text.parse::<IpAddr>(), nearest(way, known)) {
+        (Ok(address), _) if address.is_loopback() => {
+            format!(" but an address of this machine; did you mean `local`, or `ssh:{text}`?")
+        }
+        (Ok(_), _) => format!(" but an address; did you mean `ssh:{text}`?"),
+        (Err(_), Some("local")) => "; did you mean `local`?".to_owned(),
+        (Err(_), Some(way)) if !host.is_empty() => format!("; did you mean `{way}:{host}`?"),
+        _ if host.is_empty() && text.parse::<Name>().is_ok() => {
+            format!("; did you mean the host `ssh:{text}`, or `zone:{text}` of a lab?")
+        }
+        _ => String::new(),
     }
 }
 

@@ -91,7 +91,7 @@ impl fmt::Display for Accelerator {
 }
 
 /// What a guest boots.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum System {
     /// A kernel, and vtax's agent as its first process.

@@ -19,6 +19,7 @@ pub mod published;
 pub mod result;
 pub mod run;
 pub mod server;
+pub mod spelling;
 pub mod stats;
 pub mod study;
 pub mod topology;

@@ -1,5 +1,7 @@
 //! Errors in TOML files that name the file and the line.
 
+mod wording;
+
 use std::{fmt, ops::Range};
 
 use serde::de::DeserializeOwned;
@@ -30,8 +32,23 @@ impl Source<'_> {
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, FileError> {
         toml::from_str(self.text).map_err(|error| {
             let span = error.span().unwrap_or(0..0);
-            self.error(&span, error.message())
+            self.error(&span, self.in_words(error.message(), &span))
         })
+    }
+
+    fn in_words(&self, message: &str, span: &Range<usize>) -> String {
+        let is_blank = |line: &str| line.trim_start().starts_with('#') || line.trim().is_empty();
+        match self.text.lines().all(is_blank) {
+            true => "the file is empty; docs/studies.md and docs/labs.md have examples".to_owned(),
+            false => wording::in_words(message, self.key_of(span)),
+        }
+    }
+
+    /// The key on whose line a value stands.
+    fn key_of(&self, value: &Range<usize>) -> Option<&str> {
+        let before = self.text.get(..value.start)?;
+        let line = before.rsplit('\n').next()?;
+        Some(line.split_once('=')?.0.trim()).filter(|key| !key.is_empty())
     }
 
     /// An error about the bytes `span` of this file.

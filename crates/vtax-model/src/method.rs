@@ -139,16 +139,6 @@ impl FromStr for IoMethod {
     }
 }
 
-/// Whether a method can be used on this machine.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "available", rename_all = "lowercase")]
-pub enum Availability {
-    /// It can.
-    Yes,
-    /// It can't.
-    No(Unsupported),
-}
-
 /// Why a method can't be used here, and what would mend it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{why}; {remedy}")]
@@ -157,6 +147,13 @@ pub struct Unsupported {
     pub why: String,
     /// What the user can do.
     pub remedy: String,
+}
+
+impl Unsupported {
+    /// A reason with its remedy.
+    pub fn new(why: impl Into<String>, remedy: impl Into<String>) -> Unsupported {
+        Unsupported { why: why.into(), remedy: remedy.into() }
+    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! The default of each is what the tools call the test by its plain name: one in flight, as fast
 //! as it goes, the kernel's own settings, and a thread for each flow.
 
+mod arrivals;
 mod error;
 mod socket;
 
@@ -10,6 +11,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
+pub use arrivals::{ArrivalProcess, Arrivals, RequestRate};
 pub use error::OptionError;
 pub use socket::{CongestionControl, Dscp, SocketOptions};
 
@@ -246,36 +248,6 @@ impl FromStr for Segments {
     fn from_str(text: &str) -> Result<Self, OptionError> {
         let number: u32 = text.parse().map_err(|_| OptionError::NotANumber(text.to_owned()))?;
         Segments::try_from(number)
-    }
-}
-
-/// When requests are due in the open loop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Arrivals {
-    /// Requests a second, over all flows of the test.
-    pub per_second: u32,
-    /// How they are spread.
-    pub process: ArrivalProcess,
-}
-
-/// How the arrivals of an open loop are spread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ArrivalProcess {
-    /// Exponential gaps: independent users.
-    #[default]
-    Poisson,
-    /// Equal gaps.
-    Fixed,
-}
-
-impl fmt::Display for ArrivalProcess {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            ArrivalProcess::Poisson => "poisson",
-            ArrivalProcess::Fixed => "fixed",
-        })
     }
 }
 

@@ -142,7 +142,7 @@ pub struct PlanRecord {
     pub quick: bool,
     /// Rounds that are complete.
     pub rounds: u32,
-    /// Of the order of the samples.
+    /// The seed of the order of the samples.
     pub seed: u64,
     /// netperf's rule, if it was in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]

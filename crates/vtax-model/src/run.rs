@@ -28,6 +28,7 @@ mod figures;
 mod goal;
 mod host_cpu;
 mod parallel;
+mod placement_note;
 mod precision;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -40,6 +41,7 @@ pub use figures::{BothEnds, CpuFigures, EndCpu, EndDetail, Figures, RttFigures, 
 pub use goal::{Difference, Goal, NoDifference};
 pub use host_cpu::{ClockReading, GuestCpu, HostCpu};
 pub use parallel::{PairFigures, PairReports, Parallel, Skew};
+pub use placement_note::PlacementNote;
 pub use precision::stopping_outcome;
 
 /// A run of a study.
@@ -95,7 +97,7 @@ pub struct RunHeader {
     pub path_plan: Option<SamplingPlan>,
     /// Whether this is the short plan of `--quick`.
     pub quick: bool,
-    /// Of the order of the samples.
+    /// The seed of the order of the samples.
     pub seed: u64,
     /// When to stop before or after `plan.samples` rounds, if `--confidence` was given.
     pub stopping: Option<StoppingRule>,
@@ -221,13 +223,7 @@ pub struct Placement {
     pub guests: Option<GuestMachine>,
     /// What could not be had on this machine, and where vCPUs run, a sentence each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub notes: Vec<String>,
-}
-
-impl Placement {
-    /// How a note begins that says that a row's domains are not attached as the row has it: its figures
-    /// are those of something else.
-    pub const WRONG_LABEL: &str = "WRONG LABEL";
+    pub notes: Vec<PlacementNote>,
 }
 
 /// What the virtual machines of a run's guests are made by.

@@ -4,25 +4,26 @@
 //! (`data/studies/`).
 
 mod reader;
+mod row;
+mod sampling_plan;
 mod sweep;
 
 pub use sweep::{SweepPoint, TestSizes};
 
-use std::{fmt, str::FromStr};
-
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
+
+pub use row::{GuestPath, IpType, Queueing, Row, UnknownRow};
+pub use sampling_plan::{SamplingPlan, SamplingPlanError, Slices};
 
 use crate::{
     cell::{Cell, Instrument},
     endpoint::Endpoint,
-    guest::{Attach, Flavour, GuestDefaults},
+    guest::{Attach, GuestDefaults},
     located::{FileError, Source},
-    method::{DomainKind, IoMethod},
-    options::Engine,
+    method::DomainKind,
     topology::{Cable, Name},
-    units::{ByteSize, Span},
-    workload::{TestKind, Warmup},
+    units::ByteSize,
 };
 
 /// What a study asks, and how it samples the answer.
@@ -98,246 +99,6 @@ fn is_one(pairs: &u32) -> bool {
     *pairs == 1
 }
 
-/// What one row of a table stands for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub enum Row {
-    /// A domain attached by this method, on a wire between two hosts.
-    Method(IoMethod),
-    /// A guest attached by this kind of NIC, on a wire between two hosts: `paravirtual:userspace`.
-    Device(Flavour),
-    /// Guests that share a NIC, and who sorts the frames that come for them.
-    Queue(Queueing),
-    /// Two domains, each a host or a paravirtual guest.
-    Path(GuestPath),
-    /// Two zones on one host, whose traffic leaves the host unless both share its stack.
-    Zones {
-        /// The sender's stack.
-        from: IpType,
-        /// The receiver's stack.
-        to: IpType,
-    },
-    /// One path, measured by this engine.
-    Engine(Engine),
-}
-
-/// Whose network stack a zone uses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum IpType {
-    /// Its host's.
-    Shared,
-    /// Its own, on a wire of its own.
-    Exclusive,
-}
-
-impl IpType {
-    const ALL: [IpType; 2] = [IpType::Shared, IpType::Exclusive];
-
-    /// The name in rows.
-    pub fn name(self) -> &'static str {
-        match self {
-            IpType::Shared => "shared",
-            IpType::Exclusive => "exclusive",
-        }
-    }
-}
-
-/// Through how many queues the frames of a host's guests come off its wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Queueing {
-    /// All through one: the guests hang on a vsw, and the wire is its uplink.
-    Shared,
-    /// Through one of each guest: the wire's own driver sorts them by address, by a macvtap each.
-    PerGuest,
-    /// Through those of a virtual function of each guest: the NIC itself sorts them.
-    Function,
-}
-
-impl Queueing {
-    const ALL: [Queueing; 3] = [Queueing::Shared, Queueing::PerGuest, Queueing::Function];
-
-    /// The name in rows.
-    pub fn name(self) -> &'static str {
-        match self {
-            Queueing::Shared => "shared-queue",
-            Queueing::PerGuest => "queue-per-guest",
-            Queueing::Function => "vf-per-guest",
-        }
-    }
-}
-
-/// From whom to whom a stream goes, between two hosts unless it is said otherwise.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum GuestPath {
-    /// Both by their own stacks.
-    HostToHost,
-    /// To a guest of the other host.
-    HostToGuest,
-    /// Both on one vsw of one host.
-    GuestToGuest,
-    /// Each on a host of its own.
-    GuestToGuestAcrossHosts,
-}
-
-impl GuestPath {
-    const ALL: [GuestPath; 4] =
-        [GuestPath::HostToHost, GuestPath::HostToGuest, GuestPath::GuestToGuest, GuestPath::GuestToGuestAcrossHosts];
-
-    /// The name in rows.
-    pub fn name(self) -> &'static str {
-        match self {
-            GuestPath::HostToHost => "host-to-host",
-            GuestPath::HostToGuest => "host-to-guest",
-            GuestPath::GuestToGuest => "guest-to-guest",
-            GuestPath::GuestToGuestAcrossHosts => "guest-to-guest-across-hosts",
-        }
-    }
-}
-
-impl fmt::Display for Row {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Row::Method(method) => method.fmt(f),
-            Row::Device(flavour) => f.pad(&format!("{}:{flavour}", flavour.method())),
-            Row::Queue(queueing) => f.pad(queueing.name()),
-            Row::Path(path) => f.pad(path.name()),
-            Row::Zones { from, to } => f.pad(&format!("{}-to-{}", from.name(), to.name())),
-            Row::Engine(engine) => engine.fmt(f),
-        }
-    }
-}
-
-impl Row {
-    /// The I/O method that the row stands for.
-    pub fn method(self) -> Option<IoMethod> {
-        match self {
-            Row::Method(method) => Some(method),
-            Row::Device(flavour) => Some(flavour.method()),
-            Row::Queue(Queueing::Function) => Some(IoMethod::SrIov),
-            Row::Queue(_) => Some(IoMethod::Paravirtual),
-            Row::Path(_) | Row::Zones { .. } | Row::Engine(_) => None,
-        }
-    }
-
-    /// Which kind of NIC it is about, if it says.
-    pub fn flavour(self) -> Option<Flavour> {
-        match self {
-            Row::Device(flavour) => Some(flavour),
-            Row::Method(_) | Row::Queue(_) | Row::Path(_) | Row::Zones { .. } | Row::Engine(_) => None,
-        }
-    }
-
-    /// Whether it says what one end is and leaves the other to [`Study::both`].
-    pub fn may_be_both(self) -> bool {
-        matches!(self, Row::Method(_) | Row::Device(_))
-    }
-
-    /// Whether several pairs of it can stand behind one switch. A routed zone, a tunnel and a zone that
-    /// takes the wire's end away need a wire whose other end is their only peer.
-    pub fn may_be_paired(self) -> bool {
-        let alone = [IoMethod::Veth, IoMethod::Vxlan, IoMethod::Exclusive, IoMethod::Assigned, IoMethod::RootDomain];
-        self.method().is_some_and(|method| !alone.contains(&method))
-    }
-
-    /// Bytes of each packet on the wire that the domain can't use.
-    pub fn overhead(self) -> u32 {
-        self.method().map_or(0, IoMethod::overhead)
-    }
-
-    /// Rows of one study are of one kind: each kind has another lab.
-    fn kind(self) -> &'static str {
-        match self {
-            Row::Method(_) | Row::Device(_) | Row::Queue(_) => "methods need a wire between two hosts",
-            Row::Path(_) => "paths name both of their ends",
-            Row::Zones { .. } => "pairs of zones are on one host",
-            Row::Engine(_) => "engines share one path",
-        }
-    }
-}
-
-/// A row that is of no kind.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "unknown row `{0}`; it is an I/O method ({methods}), a kind of NIC of a guest ({devices}), a queueing of guests ({queues}), a path ({paths}), a pair of zones as shared-to-exclusive, or an engine ({engines})",
-    methods = IoMethod::ALL.map(IoMethod::name).join(", "),
-    devices = Flavour::ALL.map(|flavour| Row::Device(flavour).to_string()).join(", "),
-    queues = Queueing::ALL.map(Queueing::name).join(", "),
-    paths = GuestPath::ALL.map(GuestPath::name).join(", "),
-    engines = Engine::ALL.map(Engine::name).join(", ")
-)]
-pub struct UnknownRow(String);
-
-impl FromStr for Row {
-    type Err = UnknownRow;
-
-    fn from_str(text: &str) -> Result<Self, UnknownRow> {
-        if let Ok(method) = text.parse() {
-            return Ok(Row::Method(method));
-        }
-        if let Ok(engine) = text.parse() {
-            return Ok(Row::Engine(engine));
-        }
-        if let Some(flavour) = device(text) {
-            return Ok(Row::Device(flavour));
-        }
-        if let Some(queueing) = Queueing::ALL.into_iter().find(|queueing| queueing.name() == text) {
-            return Ok(Row::Queue(queueing));
-        }
-        if let Some(path) = GuestPath::ALL.into_iter().find(|path| path.name() == text) {
-            return Ok(Row::Path(path));
-        }
-        let ip_type = |name: &str| IpType::ALL.into_iter().find(|kind| kind.name() == name);
-        let pair = text.split_once("-to-").and_then(|(from, to)| Some((ip_type(from)?, ip_type(to)?)));
-        pair.map(|(from, to)| Row::Zones { from, to }).ok_or_else(|| UnknownRow(text.to_owned()))
-    }
-}
-
-fn device(text: &str) -> Option<Flavour> {
-    let (method, flavour) = text.split_once(':')?;
-    let flavour: Flavour = flavour.parse().ok()?;
-    (flavour.method().name() == method).then_some(flavour)
-}
-
-impl TryFrom<String> for Row {
-    type Error = UnknownRow;
-
-    fn try_from(text: String) -> Result<Self, UnknownRow> {
-        text.parse()
-    }
-}
-
-impl From<Row> for String {
-    fn from(row: Row) -> String {
-        row.to_string()
-    }
-}
-
-/// How often and how long each cell is sampled.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct SamplingPlan {
-    /// Rounds: samples of each cell.
-    pub samples: u32,
-    /// The measured time of a sample; of each of its slices, if it is cut into slices.
-    pub duration: Span,
-    /// Traffic before it.
-    pub warmup: Warmup,
-    /// How a sample is cut into slices; absent if it is measured in one piece.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub slices: Option<Slices>,
-}
-
-/// A sample that is cut into slices. All rows of a block connect at the beginning of a round and warm up one
-/// after the other. Then they take turns, `passes` times and each time in another random order, and each turn
-/// is a slice. What is compared is so measured within milliseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Slices {
-    /// Slices of a sample.
-    pub passes: u32,
-    /// The measured time of a slice of a stream: a stream needs longer slices than transactions do.
-    pub stream: Span,
-}
-
 impl Study {
     /// The instrument that answers the study's question, of those that its cells are measured by.
     pub fn answering(&self) -> Instrument {
@@ -386,57 +147,6 @@ impl Study {
     /// Reads a study file.
     pub fn parse(source: Source<'_>) -> Result<Study, FileError> {
         reader::read(source)
-    }
-}
-
-/// A sampling plan that gives no figures.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SamplingPlanError {
-    /// Zero rounds.
-    #[error("0 samples measure nothing; give at least 1")]
-    NoSamples,
-    /// A sample too short for its CPU figures.
-    #[error("duration {0} is too short for a rate; give at least {least}", least = SamplingPlan::SHORTEST)]
-    TooShort(Span),
-    /// A slice too short for a rate.
-    #[error("a slice of {0} is too short for a rate; give at least {least}", least = SamplingPlan::SHORTEST_SLICE)]
-    ShortSlice(Span),
-    /// No slice at all, or more than a sample may have.
-    #[error("{0} passes: give 1 to {most}", most = SamplingPlan::PASSES_MOST)]
-    Passes(u32),
-}
-
-impl SamplingPlan {
-    /// Below this the machine's CPU figures, which the kernel keeps in ticks of 10 ms, mean nothing.
-    pub const SHORTEST: Span = Span::from_millis(20);
-    /// Below this a slice holds too few transactions for its edges not to count.
-    pub const SHORTEST_SLICE: Span = Span::from_millis(1);
-    /// More slices in a sample gain nothing over more rounds.
-    pub const PASSES_MOST: u32 = 64;
-
-    /// The measured time of a sample, or of a slice, of a test.
-    pub fn duration_of(&self, test: TestKind) -> Span {
-        match self.slices {
-            Some(slices) if test.is_stream() => slices.stream,
-            _ => self.duration,
-        }
-    }
-
-    /// Whether figures can come of it.
-    pub fn check(&self) -> Result<(), SamplingPlanError> {
-        let shortest = |span: Span, least: Span| if span < least { Some(span) } else { None };
-        if self.samples == 0 {
-            return Err(SamplingPlanError::NoSamples);
-        }
-        let Some(Slices { passes, stream }) = self.slices else {
-            return shortest(self.duration, SamplingPlan::SHORTEST)
-                .map_or(Ok(()), |span| Err(SamplingPlanError::TooShort(span)));
-        };
-        if !(1..=SamplingPlan::PASSES_MOST).contains(&passes) {
-            return Err(SamplingPlanError::Passes(passes));
-        }
-        let short = shortest(self.duration.min(stream), SamplingPlan::SHORTEST_SLICE);
-        short.map_or(Ok(()), |span| Err(SamplingPlanError::ShortSlice(span)))
     }
 }
 

@@ -23,6 +23,9 @@ pub enum UnitError {
         "`{0}` is not a bit rate; write a number with its unit, as 100M, 1G or 2.5 Gbit/s (bits a second, M is 10^6)"
     )]
     BitRate(String),
+    /// Not a whole number.
+    #[error("`{0}` is not an MTU; write bytes as a whole number, as 1500 or 9000")]
+    NotMtu(String),
     /// Outside the range that an IPv4 link can have.
     #[error("MTU {0} is impossible: IPv4 links carry {min} to {max} bytes; usual values are 1500 and 9000", min = Mtu::MIN.0, max = Mtu::MAX.0)]
     Mtu(i64),
@@ -158,7 +161,7 @@ impl FromStr for Mtu {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        let bytes: i64 = text.parse().map_err(|_| UnitError::Size(text.to_owned()))?;
+        let bytes: i64 = text.parse().map_err(|_| UnitError::NotMtu(text.to_owned()))?;
         Mtu::try_from(bytes)
     }
 }
@@ -197,7 +200,13 @@ impl FromStr for Span {
 
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        humantime::format_duration(self.0).fmt(f)
+        // Days and months of humantime are hard to compare with the hours that were written.
+        let hours = self.0.as_secs() / 3600;
+        match self.0.checked_sub(Duration::from_secs(hours * 3600)) {
+            _ if hours < 24 => humantime::format_duration(self.0).fmt(f),
+            None | Some(Duration::ZERO) => write!(f, "{hours}h"),
+            Some(rest) => write!(f, "{hours}h {}", humantime::format_duration(rest)),
+        }
     }
 }
 
@@ -218,7 +227,8 @@ impl<'de> Deserialize<'de> for Span {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BitRate(u64);
 
-const RATE_FACTORS: [(&str, u64); 8] = [
+/// Decimal factors of rates.
+pub(crate) const RATE_FACTORS: [(&str, u64); 8] = [
     ("T", 1_000_000_000_000),
     ("t", 1_000_000_000_000),
     ("G", 1_000_000_000),
@@ -329,6 +339,19 @@ mod tests {
     }
 
     #[test]
+    fn a_thousand_hours_are_not_a_month_and_some_days() {
+        let told = |seconds| Span(Duration::from_secs(seconds)).to_string();
+        assert_eq!((told(3_600_000), told(86_400), told(90_061)), ("1000h".into(), "24h".into(), "25h 1m 1s".into()));
+        assert_eq!(told(5_400), "1h 30m");
+    }
+
+    #[test]
+    fn an_mtu_with_a_letter_is_no_size() {
+        let told = "1500x".parse::<Mtu>().expect_err("no number").to_string();
+        assert!(told.starts_with("`1500x` is not an MTU"), "{told}");
+    }
+
+    #[test]
     fn bit_rates_are_decimal() {
         let read = |text: &str| text.parse::<BitRate>().map(BitRate::bits);
         assert_eq!(read("100M"), Ok(100_000_000));
@@ -342,6 +365,12 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_span_survives_being_written(nanos in 0u64..1 << 60) {
+            let span = Span(Duration::from_nanos(nanos));
+            prop_assert_eq!(span.to_string().parse(), Ok(span));
+        }
+
         #[test]
         fn a_bit_rate_survives_being_written(bits in 1u64..1 << 52) {
             prop_assert_eq!(BitRate(bits).to_string().parse(), Ok(BitRate(bits)));

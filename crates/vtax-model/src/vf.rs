@@ -92,6 +92,21 @@ impl VfOptions {
 #[error("rate {0}: a virtual function has whole Mbit/s; round it")]
 pub struct BadRate(BitRate);
 
+/// The Linux module that drives the virtual functions of a NIC whose own module is `physical`. The kernel
+/// doesn't say it before there is a function. Some modules drive both, others have a module beside them
+/// (`drivers/net/ethernet`).
+pub fn driver_of_functions(physical: &str) -> Option<&str> {
+    match physical {
+        "igb" => Some("igbvf"),
+        "ixgbe" => Some("ixgbevf"),
+        "i40e" | "ice" => Some("iavf"),
+        "cxgb4" => Some("cxgb4vf"),
+        "be2net" | "bnx2x" | "bnxt_en" | "enic" | "fm10k" | "hinic" | "hns3" | "idpf" | "ionic" | "mlx4_core"
+        | "mlx5_core" | "nfp" | "qede" | "sfc" | "virtio-pci" => Some(physical),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

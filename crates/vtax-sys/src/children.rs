@@ -1,9 +1,9 @@
 //! Children in a process that may also be the one that orphans are given to.
 //!
 //! The first process of a machine has to wait for every process whose parent is gone, or zombies
-//! fill the table. But whoever waits for *any* child takes the status of a child that somebody
-//! else waits for (waitpid(2)). So children that are waited for are kept in a register: who reaps
-//! looks at the dead without taking them (`WNOWAIT`), and leaves those in the register alone.
+//! fill the table. But a thread that waits for *any* child takes the status of a child that another
+//! thread waits for (waitpid(2)). So a register has the children that somebody waits for. The thread
+//! that reaps looks at dead children without taking them (`WNOWAIT`), and leaves those in the register alone.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -27,8 +27,8 @@ struct Register {
     starts: u64,
 }
 
-/// A child that is waited for by whoever holds this. It leads a process group of its own; if it
-/// is dropped before it has ended, the whole group is killed.
+/// A child whose owner waits for it. It leads a process group of its own. If the owner drops it before it
+/// has ended, the whole group is killed.
 #[derive(Debug)]
 pub struct Kept {
     child: Child,
@@ -103,7 +103,7 @@ pub fn reap_orphans() -> Result<()> {
     started.map(drop).map_err(|errno| SysError::os("start", "a thread that reaps orphans", errno))
 }
 
-/// Waits until a child ends, and reaps it unless it is kept: then until it isn't any more.
+/// Waits until a child ends, and reaps it. If the child is kept, it waits until its owner has reaped it.
 fn reap_one() {
     let starts = register().starts;
     let Some(dead) = next_dead() else {
@@ -113,8 +113,8 @@ fn reap_one() {
     };
     let is_kept = |register: &mut Register| register.kept.contains(&dead.as_raw_nonzero().get().unsigned_abs());
     let register = CHANGED.wait_while(register(), is_kept).unwrap_or_else(PoisonError::into_inner);
-    // Still with the register held: so it isn't the number of a later child. If it was kept it is
-    // gone by now.
+    // The register is still held, so no later child can have this number. If the child was kept, its owner
+    // has reaped it by now, and this call finds nothing.
     let _ = rustix::process::waitpid(Some(dead), rustix::process::WaitOptions::NOHANG);
     drop(register);
 }

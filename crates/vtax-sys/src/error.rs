@@ -196,6 +196,27 @@ impl SysError {
         matches!(self.errno(), Some(libc::EPERM | libc::EACCES))
     }
 
+    /// True if what was asked for doesn't exist (ENOENT).
+    pub fn is_missing(&self) -> bool {
+        self.errno() == Some(libc::ENOENT)
+    }
+
+    /// What the user can do about it, where that is known.
+    pub fn remedy(&self) -> Option<&'static str> {
+        match self {
+            Self::Os { remedy, .. } | Self::Netlink { remedy, .. } => *remedy,
+            Self::NoQueue { remedy, .. } | Self::UserNamespaceRefused { remedy, .. } => Some(remedy),
+            _ => None,
+        }
+    }
+
+    /// The text without the remedy, which stands at its end.
+    pub fn why(&self) -> String {
+        let text = self.to_string();
+        let why = self.remedy().and_then(|remedy| text.strip_suffix(remedy)?.strip_suffix("; "));
+        why.map_or(text.clone(), str::to_owned)
+    }
+
     pub(crate) fn os(operation: &'static str, object: impl fmt::Display, errno: impl Into<io::Error>) -> Self {
         let errno = errno.into();
         let remedy = remedy_for(&errno);

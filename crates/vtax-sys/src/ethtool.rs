@@ -61,7 +61,7 @@ pub(crate) struct Driver {
 }
 
 impl Ethtool {
-    /// Of a link in the calling thread's network namespace.
+    /// Asks about a link in the calling thread's network namespace.
     pub(crate) fn of(link: &IfName) -> Option<Self> {
         let socket = Socket::new(Domain::IPV4, Type::DGRAM, None).ok()?;
         Some(Self { socket, link: link.clone() })

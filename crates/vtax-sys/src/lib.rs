@@ -3,8 +3,8 @@
 //! by a few thousand small requests one after the other, and a measuring thread
 //! must not share its CPU with an async runtime.
 //!
-//! No function runs an external program, and none decides policy: names,
-//! addresses and ownership marks come from the caller.
+//! No function decides policy: names, addresses, ownership marks and the
+//! programs to run come from the caller.
 //!
 //! | module | for |
 //! |---|---|
@@ -16,6 +16,7 @@
 //! | [`sock`] | socket options that `socket2` lacks, segments, stamps, zero copy |
 //! | [`ring`] | io_uring |
 //! | [`sysctl`], [`process`], [`inherit`] | `/proc/sys`, limits, processes that are ours, what they inherit |
+//! | [`deadline`] | programs that must end in time |
 //! | [`ssh`] | what sshd tells the programs of a session |
 //! | [`mount`], [`module`], [`children`], [`power`] | what the first process of a machine does |
 
@@ -25,6 +26,7 @@ compile_error!("vtax-sys speaks to the Linux kernel and to nothing else");
 pub mod children;
 pub mod clock;
 pub mod cpu;
+pub mod deadline;
 mod error;
 mod ethtool;
 pub mod idle;

@@ -34,6 +34,7 @@ mod name;
 mod probe;
 mod qdisc;
 mod reply;
+mod request;
 mod route;
 mod socket;
 mod tun;

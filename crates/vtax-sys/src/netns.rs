@@ -8,66 +8,28 @@
 //! A network namespace belongs to a *thread*. All work inside one is done on a
 //! scratch thread that ends afterwards, so the caller's thread never moves.
 
-use std::fmt;
+mod id;
+
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command};
-use std::str::FromStr;
 use std::thread;
 
 use rustix::mount::UnmountFlags;
 use rustix::process::Signal;
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 
+pub use id::NsId;
+
 use crate::error::{Result, SysError};
 use crate::process::{Pid, ProcessId};
 
 /// The calling thread's namespace. Not `/proc/self`, which is the main thread's.
 const OWN: &str = "/proc/thread-self/ns/net";
-
-/// Which namespace it is: the device and inode numbers of its file, as
-/// namespaces(7) says to compare them. Written as `DEVICE:INODE`.
-///
-/// The kernel may give the number of a namespace that is gone to a new one, so
-/// an identity proves something only about a namespace that is held open or
-/// pinned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct NsId {
-    device: u64,
-    inode: u64,
-}
-
-impl NsId {
-    fn of(metadata: &fs::Metadata) -> Self {
-        Self { device: metadata.dev(), inode: metadata.ino() }
-    }
-}
-
-impl fmt::Display for NsId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.device, self.inode)
-    }
-}
-
-impl FromStr for NsId {
-    type Err = SysError;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let parse = || {
-            let (device, inode) = text.split_once(':')?;
-            Some(Self { device: device.parse().ok()?, inode: inode.parse().ok()? })
-        };
-        parse().ok_or_else(|| SysError::Invalid {
-            what: "namespace identity",
-            value: text.into(),
-            why: "it is written DEVICE:INODE, two numbers",
-        })
-    }
-}
 
 /// What happens to a child when the one who started it dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -29,12 +29,12 @@ pub struct PciTree {
 }
 
 impl PciTree {
-    /// This machine's.
+    /// The devices of this machine.
     pub fn live() -> Self {
         Self::at(Path::new("/sys"))
     }
 
-    /// Of a directory that is laid out as `/sys`.
+    /// The devices in a directory that is laid out as `/sys`.
     pub fn at(sys: &Path) -> Self {
         Self { sys: sys.to_owned(), bus: sys.join("bus/pci") }
     }

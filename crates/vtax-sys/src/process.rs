@@ -4,6 +4,8 @@
 //! journal that is replayed after a reboot must not kill a stranger, so a
 //! process is named by its pid *and* its start time.
 
+mod pid;
+
 use std::fmt;
 use std::fs;
 use std::io;
@@ -19,24 +21,8 @@ use rustix::process::{PidfdFlags, Resource, Rlimit, WaitId, WaitIdOptions, WaitO
 
 use crate::error::{Result, SysError};
 
+pub use pid::Pid;
 pub use rustix::process::Signal;
-
-/// A process number, as in `/proc`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Pid(pub u32);
-
-impl Pid {
-    /// This process.
-    pub fn own() -> Self {
-        Self(std::process::id())
-    }
-}
-
-impl fmt::Display for Pid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
 
 /// One process for all time, at least until the next boot: its pid and when it
 /// started. Written as `PID@START`.

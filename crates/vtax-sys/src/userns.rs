@@ -80,6 +80,13 @@ pub fn have_net_admin() -> bool {
         .is_some_and(|held| held & wanted == wanted)
 }
 
+/// Whether this process is in the first user namespace, so that root there is root of the machine
+/// (user_namespaces(7)).
+pub fn is_initial() -> bool {
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    map.split_ascii_whitespace().eq(["0", "0", "4294967295"])
+}
+
 fn require_single_thread() -> Result<()> {
     let (operation, path) = ("read", "/proc/self/status");
     let status = fs::read_to_string(path).map_err(|e| SysError::os(operation, path, e))?;

@@ -25,9 +25,9 @@ use crate::{
 };
 use clock::ClockRecord;
 use floors::SelfComparison;
-use load::LoadMeter;
 use truths::{TRUTHS, Truth, TruthRecord};
 
+pub(crate) use load::LoadMeter;
 pub(crate) use report::render;
 
 /// What to find out, and how thoroughly.

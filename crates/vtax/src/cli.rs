@@ -1,11 +1,14 @@
 //! The command line: parsing only, then one file a verb.
 
 mod agent;
+mod arguments;
 mod calibrate;
 mod crosscheck;
 mod demo;
+mod examples;
 mod io;
 mod lab;
+mod lists;
 mod measure;
 mod methods;
 mod results;
@@ -15,7 +18,7 @@ mod studies;
 
 use std::io::Write;
 
-use clap::{Parser, Subcommand};
+use clap::{FromArgMatches, Parser, Subcommand};
 use serde::Serialize;
 
 use vtax_model::server::ServerSpec;
@@ -26,13 +29,15 @@ use crate::{
     server::{ServerRequest, Stay},
 };
 
-/// Measures what virtualization costs a network: for every way to attach a zone or a guest.
+/// Measures what virtualization costs a network, for every way to attach a zone or a guest.
+///
+/// A zone is a network namespace: a network stack of its own on the same kernel. A guest is a virtual machine.
 ///
 /// Data goes to standard output, progress and warnings to standard error.
 ///
-/// Exit codes: 0 done; 1 a study ran but cells failed, or it did not reach what --confidence or --show asked
-/// for; 2 the input is wrong and nothing was
-/// changed; 69 the machine lacks something; 130 stopped by Ctrl-C, with what was measured kept.
+/// Exit codes: 0, done. 1, a study ran, but cells failed, or it did not reach what --confidence or --show asked
+/// for. 2, the input is wrong and nothing was changed. 69, the machine lacks something. 130, Ctrl-C stopped it,
+/// and what was measured is kept.
 #[derive(Debug, Parser)]
 #[command(name = "vtax", version, max_term_width = 100)]
 pub(crate) struct CommandLine {
@@ -40,9 +45,9 @@ pub(crate) struct CommandLine {
     verb: Verb,
     #[command(flatten)]
     places: Locations,
-    /// Carry the verb out in an emulated server: QEMU imitates a whole machine with SR-IOV NICs cabled back to
-    /// back; it sees this machine's files. One that is up (`vtax server up`) is used, else one is booted for this
-    /// command
+    /// Run this command in an emulated server: QEMU imitates a whole machine with SR-IOV NICs, and cables join
+    /// the NICs in pairs. The server sees this machine's files. The command uses the server that is up (`vtax
+    /// server up`); if there is none, vtax boots one for this command
     #[arg(long, global = true, value_name = "emulated[:nics=8,…]", help_heading = "Places")]
     server: Option<ServerSpec>,
     #[command(flatten)]
@@ -51,27 +56,27 @@ pub(crate) struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// What each way to attach a zone costs on this machine, in under two minutes
-    Demo(run::OutputOptions),
-    /// Run a study: a built-in one by name, or a file; or go on with a run
+    /// Show what each way to attach a zone costs on this machine, in some two minutes
+    Demo(demo::DemoArgs),
+    /// Run a study, built-in or from a file, or go on with an earlier run
     Run(Box<run::RunArgs>),
-    /// One test between any two ends, as netperf: this machine, ssh hosts, zones
+    /// Run one test between two ends, as netperf does: this machine, ssh hosts, zones, guests
     Measure(Box<measure::MeasureArgs>),
-    /// List the built-in studies
+    /// List the built-in studies and how long each takes
     Studies(studies::StudiesArgs),
-    /// What the figures are worth on this machine: clock, noise floor, known truths
+    /// Check what the figures are worth on this machine: clock, noise floor, known truths
     Calibrate(calibrate::CalibrateArgs),
-    /// Our engine beside iperf3, sockperf, qperf, netperf and neper, where they are installed
+    /// Compare vtax's engine with iperf3, sockperf, qperf, netperf and neper, where they are installed
     Crosscheck(crosscheck::CrosscheckArgs),
-    /// List the I/O methods: which work here, and what keeps the others from it
+    /// List the I/O methods: which work on this machine, and what the others lack
     Methods(methods::MethodsArgs),
-    /// List the PCI devices: what could be handed over, what must stay, and who has what
+    /// List the PCI devices and make virtual functions of NICs
     #[command(subcommand)]
     Io(io::IoVerb),
-    /// Build, use and remove labs: hosts, wires, zones and guests of your own
+    /// Build, use and remove labs: hosts, wires, zones and guests from a file
     #[command(subcommand)]
     Lab(lab::LabVerb),
-    /// Keep an emulated server up for several commands (each with --server emulated)
+    /// Keep an emulated server up, for several commands with --server emulated
     #[command(subcommand)]
     Server(server::ServerVerb),
     /// List, show, compare and export what was measured
@@ -110,6 +115,12 @@ impl Verb {
     }
 }
 
+/// Reads the command line, and ends the program where it can't be read.
+pub(crate) fn parse() -> CommandLine {
+    let matches = arguments::read(std::env::args_os()).unwrap_or_else(|error| error.exit());
+    CommandLine::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
+
 /// Carries out what the user asked for.
 pub(crate) fn dispatch(line: CommandLine) -> Result<Exit, Stop> {
     let CommandLine { verb, places, server, relay } = line;
@@ -122,7 +133,7 @@ pub(crate) fn dispatch(line: CommandLine) -> Result<Exit, Stop> {
     }
     let site = &RunSite::of(relay, server);
     match verb {
-        Verb::Demo(output) => demo::demo(output, places, site),
+        Verb::Demo(args) => demo::demo(args, places, site),
         Verb::Run(args) => run::run(*args, places, site),
         Verb::Calibrate(args) => calibrate::calibrate(args, places),
         Verb::Crosscheck(args) => crosscheck::crosscheck(args, places),

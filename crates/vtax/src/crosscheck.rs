@@ -20,13 +20,14 @@ use serde::Serialize;
 use vtax_lab::{Need, World};
 use vtax_model::{
     options::CongestionControl,
-    result::Metric,
+    result::{Disturbance, Metric},
     run::Environment,
     stats::{Confidence, Pair, PairedTax, Summary},
     units::Span,
 };
 
 use crate::{
+    calibrate::LoadMeter,
     exit::{Blamed, Stop},
     interrupt::Interrupt,
     locations::Locations,
@@ -96,6 +97,8 @@ struct ContestRecord {
     contest: Contest,
     /// Our figures, round by round.
     ours: Vec<f64>,
+    /// What others took of the machine while our figures were measured: only then no other tool runs.
+    load: Disturbance,
     others: Vec<Other>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     left_out: Vec<LeftOut>,
@@ -268,6 +271,7 @@ struct RunningContest<'a> {
     rig: &'a Rig,
     contest: &'a Contest,
     ours: Vec<f64>,
+    loads: Vec<Disturbance>,
     others: Vec<RunningTool>,
     left_out: Vec<LeftOut>,
 }
@@ -287,7 +291,7 @@ struct RunningTool {
 impl<'a> RunningContest<'a> {
     fn new(rig: &'a Rig, contest: &'a Contest, tools: &[&'static Tool]) -> anyhow::Result<RunningContest<'a>> {
         // One sample of ours tells how much the others do in a short turn, until they have figures of their own.
-        let expected = if contest.is_short() { ours(rig, contest)? } else { 1.0 };
+        let expected = if contest.is_short() { ours(rig, contest)?.0 } else { 1.0 };
         let start = |tool: &'static Tool| -> anyhow::Result<RunningTool> {
             let server = match tool.lifetime {
                 ServerLifetime::Contest => Some(ToolProcess::server(rig, tool, contest)?),
@@ -299,7 +303,7 @@ impl<'a> RunningContest<'a> {
         let others = able.map(start).collect::<anyhow::Result<Vec<_>>>()?;
         let left_out = |tool: &&'static Tool| Some(LeftOut { tool: tool.name, why: tool.left_out(contest)? });
         let left_out = tools.iter().filter_map(left_out).collect();
-        Ok(RunningContest { rig, contest, ours: Vec::new(), others, left_out })
+        Ok(RunningContest { rig, contest, ours: Vec::new(), loads: Vec::new(), others, left_out })
     }
 
     /// Measures with every tool and our engine once, in random order.
@@ -308,7 +312,11 @@ impl<'a> RunningContest<'a> {
         order.shuffle(rng);
         for turn in order {
             match turn {
-                None => self.ours.push(ours(self.rig, self.contest)?),
+                None => {
+                    let (figure, load) = ours(self.rig, self.contest)?;
+                    self.ours.push(figure);
+                    self.loads.push(load);
+                }
                 Some(index) => self.others[index].turn(self.rig, self.contest),
             }
         }
@@ -316,10 +324,20 @@ impl<'a> RunningContest<'a> {
     }
 
     fn record(self) -> ContestRecord {
-        let RunningContest { contest, ours, others, left_out, .. } = self;
+        let RunningContest { contest, ours, loads, others, left_out, .. } = self;
         let others = others.into_iter().map(|other| other.record(contest, &ours)).collect();
-        ContestRecord { name: contest.to_string(), unit: contest.unit(), contest: *contest, ours, others, left_out }
+        let (name, unit, load) = (contest.to_string(), contest.unit(), mean_load(&loads));
+        ContestRecord { name, unit, contest: *contest, ours, load, others, left_out }
     }
+}
+
+fn mean_load(loads: &[Disturbance]) -> Disturbance {
+    let mean_of = |share: fn(&Disturbance) -> Option<f64>| {
+        let shares: Option<Vec<f64>> = loads.iter().map(share).collect();
+        shares.filter(|shares| !shares.is_empty()).map(|shares| shares.iter().sum::<f64>() / shares.len() as f64)
+    };
+    let (other_programs, stolen) = (mean_of(|load| load.other_programs), mean_of(|load| load.stolen));
+    Disturbance { other_programs, stolen, guests_waited: None }
 }
 
 impl RunningTool {
@@ -356,13 +374,16 @@ impl RunningTool {
     }
 }
 
-/// The figure of our engine.
-fn ours(rig: &Rig, contest: &Contest) -> anyhow::Result<f64> {
+/// The figure of our engine, and what others took of the machine meanwhile.
+fn ours(rig: &Rig, contest: &Contest) -> anyhow::Result<(f64, Disturbance)> {
+    let meter = LoadMeter::open(rig)?;
+    let begun = meter.read()?;
     let figures = rig.sample(&contest.spec(), WIRE)?;
-    Ok(match contest.metric() {
+    let figure = match contest.metric() {
         Metric::Goodput => figures.goodput_mbps(),
         Metric::Rtt | Metric::Real | Metric::Cpu => figures.rtt_us(),
-    })
+    };
+    Ok((figure, meter.since(&begun)?))
 }
 
 fn mean(figures: &[f64]) -> Option<f64> {

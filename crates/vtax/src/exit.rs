@@ -2,6 +2,8 @@
 
 use std::{fmt, process::ExitCode};
 
+use vtax_lab::{PlanError, no_cable};
+
 use crate::store::StoreError;
 
 /// An ending that is no error.
@@ -108,6 +110,21 @@ impl From<StoreError> for Stop {
     }
 }
 
+impl From<PlanError> for Stop {
+    fn from(error: PlanError) -> Stop {
+        if is_of_machine(&error) { Stop::infrastructure(error) } else { Stop::input(error) }
+    }
+}
+
+/// Whether this machine lacks what a lab needs. Otherwise the lab asks for what can't be.
+fn is_of_machine(error: &PlanError) -> bool {
+    match error {
+        PlanError::Unsupported { method, unsupported, .. } => *unsupported != no_cable(*method),
+        PlanError::NoWires(_) | PlanError::NoRate { .. } | PlanError::TooManyNamespaces { .. } => true,
+        _ => false,
+    }
+}
+
 /// Says whose the error is.
 pub(crate) trait Blamed<T> {
     /// The user's.
@@ -128,7 +145,22 @@ impl<T, E: Into<anyhow::Error>> Blamed<T> for Result<T, E> {
 
 #[cfg(test)]
 mod tests {
+    use vtax_model::method::{IoMethod, Unsupported};
+
     use super::*;
+
+    #[test]
+    fn missing_qemu_is_the_machine_s_and_a_missing_cable_the_user_s() {
+        let guest = |unsupported| PlanError::Unsupported {
+            kind: "guest",
+            name: "g".parse().expect("a name"),
+            method: IoMethod::Assigned,
+            unsupported,
+        };
+        let no_qemu = Unsupported { why: "guests need QEMU".to_owned(), remedy: "install it".to_owned() };
+        assert_eq!(Stop::from(guest(no_qemu)).blame, Blame::Infrastructure);
+        assert_eq!(Stop::from(guest(no_cable(IoMethod::Assigned))).blame, Blame::Input);
+    }
 
     #[test]
     fn a_cause_is_told_once() {

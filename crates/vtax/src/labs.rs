@@ -52,7 +52,7 @@ pub(crate) fn build(world: &World, topology: &Topology, needs: &GuestNeeds) -> R
 /// The plan of a lab on this machine as it is now. What guests need is looked for only if the lab has guests.
 fn plan_here(world: &World, topology: &Topology, needs: &GuestNeeds) -> Result<Plan, Stop> {
     let facts = Facts::gather(world).or_infrastructure()?.with_guests(world, &needs.clone().of_lab(topology));
-    plan(topology, &facts).or_input()
+    Ok(plan(topology, &facts)?)
 }
 
 /// Builds a lab. Another vtax may take the range of addresses between planning and building; then `plan` makes

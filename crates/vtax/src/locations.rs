@@ -31,9 +31,14 @@ impl Locations {
         })
     }
 
-    /// The program that measures in each domain.
+    /// Where the program is that measures in each domain.
+    pub(crate) fn find_agent(&self) -> Result<PathBuf, LocateError> {
+        locate::agent_program(self.agent.as_deref())
+    }
+
+    /// The same, for a command that can't do without it.
     pub(crate) fn agent_program(&self) -> Result<PathBuf, Stop> {
-        locate::agent_program(self.agent.as_deref()).map_err(|error| match error {
+        self.find_agent().map_err(|error| match error {
             LocateError::Named { .. } => Stop::input(error),
             _ => Stop::infrastructure(error),
         })

@@ -20,10 +20,8 @@ mod study;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 fn main() -> ExitCode {
-    let line = cli::CommandLine::parse();
+    let line = cli::parse();
     match cli::dispatch(line) {
         Ok(exit) => exit.code(),
         Err(stop) => stop.tell(),

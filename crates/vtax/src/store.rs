@@ -89,6 +89,14 @@ impl Store {
         Ok(Store { place, connection })
     }
 
+    /// Opens the store in `dir` to read it, also where it can't be written. It makes nothing: where no store is, it
+    /// is an empty one.
+    pub(crate) fn read(dir: &Path) -> Result<Store, StoreError> {
+        let place = StoreLocation::to_read(dir);
+        let connection = schema::connect_to_read(&place)?;
+        Ok(Store { place, connection })
+    }
+
     /// Keeps the plan of a new run, from now on under way.
     pub(crate) fn create_run(&self, header: &RunHeader) -> Result<RunWriter, StoreError> {
         RunWriter::create(&self.place, header)

@@ -20,9 +20,9 @@ pub struct MeasureError {
 /// the measured time wasn't over, or not at both ends.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Partial {
-    /// Of the initiator.
+    /// What the initiator had seen.
     pub initiator: Option<Box<EndReport>>,
-    /// Of the responder.
+    /// What the responder had seen.
     pub responder: Option<Box<EndReport>>,
 }
 

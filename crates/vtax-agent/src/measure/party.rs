@@ -19,9 +19,9 @@ pub(super) struct MeasuringAgent<'link> {
     pub(super) session: SessionId,
     pub(super) token: Token,
     state: State,
-    /// Of a responder that listens.
+    /// Where a responder listens.
     pub(super) target: Option<Target>,
-    /// Of an end that failed.
+    /// What an end had seen when it failed.
     partial: Option<EndReport>,
 }
 

@@ -71,7 +71,7 @@ struct Session {
     line: Line,
     /// Nobody will ask for the outcome any more.
     cancelled: bool,
-    /// Of a session that has ended.
+    /// How the session has ended, if it has.
     outcome: Option<CallOutcome>,
 }
 

@@ -35,7 +35,7 @@ const NO_HOME: &str = "/";
 const HOME: &str = "/root";
 /// What is taken of an output, and sent, at a time.
 const PIECE: usize = 32 << 10;
-/// How often a cancel is looked for.
+/// How often the session looks whether it was cancelled.
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
 /// A program that wasn't run, or not to its end.
@@ -63,6 +63,7 @@ impl From<ProgramError> for Fault {
         let kind = match error {
             ProgramError::Unnamed => FaultKind::Refused,
             ProgramError::Cancelled { .. } => FaultKind::Cancelled,
+            ProgramError::Start(ref error) if error.is_missing() => FaultKind::NotFound,
             _ => FaultKind::System,
         };
         Fault::new(kind, error)

@@ -5,9 +5,10 @@ use std::{
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
+
+use vtax_sys::deadline::output_within;
 
 use super::SshError;
 use crate::protocol::version_line;
@@ -78,14 +79,7 @@ fn version_of(path: &Path, deadline: Duration) -> Result<String, String> {
     let path = if path.is_absolute() { path.to_owned() } else { PathBuf::from(".").join(path) };
     let mut command = Command::new(path);
     command.arg("--version").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
-    let mut child = command.spawn().map_err(|error| format!("it can't be started ({error})"))?;
-    let until = Instant::now() + deadline;
-    while child.try_wait().is_ok_and(|status| status.is_none()) && Instant::now() < until {
-        thread::sleep(Duration::from_millis(1));
-    }
-    // If it has ended, this is nothing but an error.
-    let _ = child.kill();
-    let output = child.wait_with_output().map_err(|error| format!("it can't be read ({error})"))?;
+    let output = output_within(&mut command, deadline).map_err(|error| error.to_string())?;
     Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
 }
 

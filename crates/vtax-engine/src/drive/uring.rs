@@ -29,7 +29,7 @@ use std::{
 
 use rustix::io::Errno;
 use socket2::Socket;
-use vtax_model::workload::{TestSpec, Transport, Workload};
+use vtax_model::workload::{TestSpec, Workload};
 use vtax_sys::{
     clock::now_ns,
     ring::{Completion, Operation, Slots},
@@ -212,9 +212,9 @@ impl Lengths {
     /// The long messages of very many connections are sent in parts.
     fn new(spec: &TestSpec, flows: usize) -> Lengths {
         let (send, receive) = Buffers::lengths(spec);
-        let most = match spec.transport {
-            Transport::Udp => usize::MAX,
-            _ => (BUFFERS_MOST / flows.max(1)).max(LEAST_STREAM),
+        let most = match spec.transport.is_datagram() {
+            true => usize::MAX,
+            false => (BUFFERS_MOST / flows.max(1)).max(LEAST_STREAM),
         };
         Lengths { send: send.min(most), receive: receive.min(most) }
     }

@@ -11,25 +11,22 @@ use rustix::{
 use socket2::Socket;
 use vtax_model::{
     options::{Engine, Sending},
-    workload::{TestSpec, Transport, Workload},
+    workload::Transport,
 };
 use vtax_sys::{
     clock::now_ns,
     sock::{offload::set_udp_segment, zerocopy::ZeroCopySender},
 };
 
-use super::{FlowOnPoller, bytes};
+use super::FlowOnPoller;
 use crate::{
     account::after,
     drive::{Io, Message},
     error::EngineError,
     flow::Flow,
+    segments::segments,
     wire::Head,
 };
-
-/// The most bytes of one send call over UDP, whatever it is cut into: what an IPv4 packet holds,
-/// udp(7).
-const DATAGRAM_MOST: usize = 65_507;
 
 /// Completions are read after so many sends: one at a time would cost a system call for each send,
 /// later they would fill the room that the kernel has for them.
@@ -41,17 +38,6 @@ const LENT_WAIT: Duration = Duration::from_micros(200);
 /// How long a sender that has ended waits for the kernel to let go of what it was lent: until the
 /// peer has taken in all of it.
 const FAREWELL: Duration = Duration::from_secs(1);
-
-/// Datagrams that one send call of this test hands over: as many as asked for, or as 65,507 bytes
-/// hold, if that is less. One where datagrams aren't what is sent, or go one by one.
-pub(crate) fn segments(spec: &TestSpec) -> usize {
-    match (spec.workload, spec.options.gso) {
-        (Workload::Stream { message, .. }, Some(segments)) => {
-            (DATAGRAM_MOST / bytes(message).max(1)).clamp(1, segments.get() as usize)
-        }
-        _ => 1,
-    }
-}
 
 /// Hands over a message, or as much of it as the kernel takes at once.
 pub(super) enum Handover<'a> {
@@ -291,35 +277,4 @@ async fn send_file<I: Io>(line: &FlowOnPoller<'_, I>, file: &File, message: usiz
 
 fn errno_of(error: io::Error) -> Errno {
     Errno::from_io_error(&error).unwrap_or(Errno::IO)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use vtax_model::{
-        options::{Segments, TestOptions},
-        units::{ByteSize, Span},
-        workload::{Direction, Warmup},
-    };
-
-    #[test]
-    fn as_many_datagrams_as_fit_go_with_a_call() {
-        let count = |message, gso: Option<u32>| {
-            let gso = gso.map(|gso| Segments::try_from(gso).unwrap());
-            segments(&TestSpec {
-                slices: None,
-                transport: Transport::Udp,
-                workload: Workload::Stream { message: ByteSize(message), direction: Direction::Forward },
-                streams: 1,
-                warmup: Warmup::NONE,
-                duration: Span::from_millis(1),
-                options: TestOptions { gso, ..TestOptions::default() },
-            })
-        };
-        assert_eq!(count(1472, None), 1);
-        assert_eq!(count(1472, Some(10)), 10);
-        assert_eq!(count(1472, Some(64)), 44);
-        assert_eq!((count(8, Some(64)), count(32_753, Some(64)), count(32_754, Some(64))), (64, 2, 1));
-        assert_eq!(count(65_507, Some(2)), 1);
-    }
 }

@@ -3,7 +3,7 @@
 use std::{cell::Cell, time::Duration};
 
 use rustix::io::Errno;
-use vtax_model::{units::ByteSize, workload::Transport};
+use vtax_model::units::ByteSize;
 
 use crate::{
     account::ThreadRecorder,
@@ -32,6 +32,12 @@ impl<'a, I: Io> FlowOnPoller<'a, I> {
         line
     }
 
+    /// The same flow, whose messages go through something else first.
+    pub(crate) fn with_io<J>(self, wrap: impl FnOnce(I) -> J) -> FlowOnPoller<'a, J> {
+        let FlowOnPoller { io, flow, patience } = self;
+        FlowOnPoller { io: wrap(io), flow, patience }
+    }
+
     /// The same flow, each of whose messages is stamped by the kernel. Asks for it, which is to be
     /// done when the handshake is over.
     pub(crate) fn stamped(
@@ -43,7 +49,7 @@ impl<'a, I: Io> FlowOnPoller<'a, I> {
     }
 
     pub(crate) fn is_datagram(&self) -> bool {
-        self.flow.transport() == Transport::Udp
+        self.flow.transport().is_datagram()
     }
 
     pub(crate) fn set_patience(&self, patience: Duration) {

@@ -45,7 +45,7 @@ pub(crate) fn check(spec: &TestSpec) -> Result<(), EngineError> {
         _ if spec.transport != Transport::Udp => return Ok(()),
         None => u64::from(spec.options.burst.get()),
         Some(arrivals) => {
-            let per_flow = f64::from(arrivals.per_second) / f64::from(spec.streams.max(1));
+            let per_flow = f64::from(arrivals.per_second.get()) / f64::from(spec.streams.max(1));
             (per_flow * Patience::of(spec).silence.as_secs_f64()).ceil() as u64
         }
     };

@@ -23,7 +23,7 @@ pub(crate) struct DueTimes {
 impl DueTimes {
     /// Of the flow with this index among `flows`. Equal seeds give equal times.
     pub(crate) fn new(arrivals: Arrivals, flows: u32, index: u32, seed: u64) -> DueTimes {
-        let each = 1e9 / f64::from(arrivals.per_second.max(1));
+        let each = 1e9 / f64::from(arrivals.per_second.get());
         DueTimes {
             spacing: each * f64::from(flows),
             phase: each * f64::from(index),
@@ -72,9 +72,11 @@ impl DueTimes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vtax_model::options::RequestRate;
 
     fn dues(process: ArrivalProcess, flows: u32, index: u32, count: usize) -> Vec<u64> {
-        let mut schedule = DueTimes::new(Arrivals { per_second: 1_000, process }, flows, index, 42);
+        let per_second = RequestRate::new(1_000).expect("a rate");
+        let mut schedule = DueTimes::new(Arrivals { per_second, process }, flows, index, 42);
         schedule.restart(1_000_000);
         let next = |_| {
             let due = schedule.due();

@@ -11,11 +11,12 @@ use rustix::io::Errno;
 use vtax_model::{options::TestOptions, workload::Transport};
 use vtax_sys::clock::now_ns;
 
-use super::{FlowOnPoller, handover::Handover, segments};
+use super::{FlowOnPoller, handover::Handover};
 use crate::{
     account::{Sender, ThreadRecorder, after},
     drive::{Io, WaitUntil},
     error::EngineError,
+    segments::segments,
     wire::{FlowGreeting, GO},
 };
 

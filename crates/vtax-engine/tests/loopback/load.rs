@@ -5,7 +5,7 @@ use std::time::Duration;
 use vtax_engine::EngineError;
 use vtax_model::{
     measurement::EndReport,
-    options::{ArrivalProcess, Arrivals, Burst, Engine, Manners, SocketOptions, TestOptions},
+    options::{ArrivalProcess, Arrivals, Burst, Engine, Manners, RequestRate, SocketOptions, TestOptions},
     units::{BitRate, ByteSize, Span},
     workload::{TestSpec, Transport},
 };
@@ -21,7 +21,8 @@ fn ms(millis: u64) -> Span {
 }
 
 fn open_loop(per_second: u32, process: ArrivalProcess) -> TestOptions {
-    TestOptions { arrivals: Some(Arrivals { per_second, process }), ..TestOptions::default() }
+    let arrivals = RequestRate::new(per_second).map(|per_second| Arrivals { per_second, process });
+    TestOptions { arrivals, ..TestOptions::default() }
 }
 
 fn changed(spec: TestSpec, change: impl FnOnce(&mut TestOptions)) -> TestSpec {

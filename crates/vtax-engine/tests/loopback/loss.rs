@@ -9,7 +9,7 @@ use std::{
 use vtax_engine::{Cancel, Responder, Target, Token};
 use vtax_model::{
     measurement::EndReport,
-    options::{ArrivalProcess, Arrivals, Burst, Engine, TestOptions},
+    options::{ArrivalProcess, Arrivals, Burst, Engine, RequestRate, TestOptions},
     units::BitRate,
     workload::{TestSpec, Transport},
 };
@@ -190,7 +190,8 @@ fn losses_are_counted_by_engines_that_share_a_thread_too() {
 #[test]
 fn losses_among_several_in_flight_are_counted_exactly() {
     let burst = TestOptions { burst: Burst::try_from(4).unwrap(), ..TestOptions::default() };
-    let arrivals = Some(Arrivals { per_second: 200, process: ArrivalProcess::Fixed });
+    let process = ArrivalProcess::Fixed;
+    let arrivals = RequestRate::new(200).map(|per_second| Arrivals { per_second, process });
     let open = TestOptions { arrivals, ..TestOptions::default() };
     for (options, millis) in [(burst, 2_000), (open, 500)] {
         for engine in [Engine::Blocking, Engine::Epoll, Engine::IoUring] {

@@ -1,26 +1,19 @@
-//! The PCI devices of this machine: what could be handed over, under which names, and what must
-//! never be.
-
-mod kept;
-mod names;
-mod seen;
-#[cfg(test)]
-pub(crate) mod tests;
+//! The PCI devices of this machine: their names, which of them a lab may take, and which must stay.
 
 use std::{fmt, net::IpAddr};
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
-use vtax_model::method::Unsupported;
+use vtax_model::{method::Unsupported, vf::driver_of_functions};
 use vtax_sys::{
     netlink::{MacAddr, Vf},
-    pci::{Device, PciAddress, PciTree, Sriov},
+    pci::{PciAddress, Sriov},
 };
 
-use self::{names::Names, seen::Seen};
-use crate::error::LabError;
+/// The driver that hands devices to programs, such as QEMU.
+pub(crate) const VFIO: &str = "vfio-pci";
 
-/// The PCI devices of this machine, bridges left out.
+/// The PCI devices of this machine without its bridges.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PciFacts {
     /// An IOMMU is at work, so that devices can be handed to guests.
@@ -40,7 +33,7 @@ pub struct PciFacts {
 pub struct RootComplex {
     /// `pci_0`, `pci_1`, …: they are numbered in the order of their domains and first buses.
     pub name: String,
-    /// Which set of 256 buses.
+    /// The PCI domain: a set of 256 buses.
     pub domain: u32,
     /// Its first bus.
     pub bus: u8,
@@ -60,11 +53,11 @@ pub struct SlotFacts {
 /// A PCI function.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PciDevice {
-    /// Where it is at this boot.
+    /// Its address at this boot.
     pub device: PciAddress,
     /// Its name in `vtax io list`, the same at every boot.
     pub name: String,
-    /// The name of the whole device that it is a function of, be that in a slot or not.
+    /// The name of the whole device that it is a function of.
     pub endpoint: String,
     /// The name of its root complex.
     pub root: String,
@@ -74,9 +67,9 @@ pub struct PciDevice {
     pub class: u32,
     /// The driver that has it.
     pub driver: Option<String>,
-    /// The only driver that may take it, if somebody has said so.
+    /// The only driver that may take it, if somebody set `driver_override`.
     pub driver_override: Option<String>,
-    /// Its IOMMU group, another one at each boot.
+    /// Its IOMMU group. The number may change at each boot.
     pub group: Option<u32>,
     /// Its NUMA node, where there are several.
     pub node: Option<u32>,
@@ -84,13 +77,14 @@ pub struct PciDevice {
     pub link: Option<String>,
     /// Its network link, if that is in this network namespace.
     pub netdev: Option<Netdev>,
-    /// Of a virtual function: the physical one that it is of.
+    /// For a virtual function: its physical function.
     pub physfn: Option<PciAddress>,
     /// Its virtual functions, by their numbers.
     pub virtfns: Vec<PciAddress>,
-    /// What it says of virtual functions, if it can have any.
+    /// Its SR-IOV capability, if it has one.
     pub sriov: Option<Sriov>,
-    /// Of a virtual function: what its physical one keeps it to, if that one's link is here.
+    /// For a virtual function: the settings that its physical function enforces. They are known if the link
+    /// of the physical function is in this namespace.
     pub vf: Option<Vf>,
     /// Why it must not be taken from the host.
     pub kept: Option<String>,
@@ -105,31 +99,31 @@ pub struct Netdev {
     pub mac: Option<MacAddr>,
     /// Bytes.
     pub mtu: u32,
-    /// The largest MTU that its driver takes, if that says.
+    /// The largest MTU that its driver takes, if the driver says it.
     pub max_mtu: Option<u32>,
     /// Switched on.
     pub up: bool,
     /// Its IP addresses.
     pub addresses: Vec<IpNet>,
-    /// A link that stands on it: the bridge or bond that it is a port of, or a macvlan.
+    /// A link on top of it: a bridge or bond that it is a port of, or a macvlan.
     pub upper: Option<String>,
 }
 
-/// A name that is no device's, or several's.
+/// A name that no device has, or that several have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoDevice {
     /// No device has this name.
     #[error("there is no PCI device `{name}` on this machine; {}", Nics(.nics))]
     Unknown {
-        /// As given.
+        /// The name that the user gave.
         name: String,
-        /// What could have been meant.
+        /// The names of the NICs.
         nics: Vec<String>,
     },
     /// Several devices have it.
     #[error("`{name}` names {} devices; name one of {}", .candidates.len(), .candidates.join(", "))]
     Ambiguous {
-        /// As given.
+        /// The name that the user gave.
         name: String,
         /// Their names.
         candidates: Vec<String>,
@@ -137,17 +131,8 @@ pub enum NoDevice {
 }
 
 impl PciFacts {
-    /// Looks at this machine, as it is seen from the network namespace of the calling thread.
-    ///
-    /// # Errors
-    /// sysfs can't be read, or the kernel doesn't tell of links.
-    pub fn gather() -> Result<PciFacts, LabError> {
-        let seen = Seen::gather(&PciTree::live()).map_err(LabError::kernel("the PCI devices"))?;
-        Ok(PciFacts::of(&seen))
-    }
-
-    /// The function with this PCI address, network link, hardware address, or name in
-    /// `vtax io list`; a device's name is that of its function if it has only one.
+    /// The function with this PCI address, network link, hardware address, or name in `vtax io list`. The
+    /// name of a device with one function stands for that function.
     ///
     /// # Errors
     /// [`NoDevice`], with the names that could be meant.
@@ -196,40 +181,33 @@ impl PciFacts {
         self.devices.iter().filter(|device| device.is_nic()).map(called).collect()
     }
 
-    fn of(seen: &Seen) -> PciFacts {
-        let names = Names::of(seen);
-        let kept = kept::reasons(seen);
-        let device = |device: &Device| PciDevice {
-            device: device.address,
-            name: names.function(device),
-            endpoint: names.endpoint(device),
-            root: names.root(device.root),
-            id: format!("{:04x}:{:04x}", device.vendor, device.device),
-            class: device.class,
-            driver: device.driver.clone(),
-            driver_override: device.driver_override.clone(),
-            group: device.iommu_group,
-            node: device.numa_node,
-            link: device.link.as_ref().map(|link| format!("{} x{}", link.speed, link.width)),
-            netdev: seen.netdev(device.address),
-            physfn: device.physfn,
-            virtfns: device.virtfns.clone(),
-            sriov: device.sriov,
-            vf: device.physfn.and_then(|pf| seen.vf(pf, device.address)),
-            kept: kept.get(&device.address).cloned(),
-        };
-        PciFacts {
-            iommu: seen.iommu,
-            vfio: seen.vfio(),
-            roots: names.roots(),
-            slots: names.slots(),
-            devices: seen.devices.iter().filter(|device| !device.is_bridge()).map(device).collect(),
+    /// Whether guests can have PCI devices here, or why not.
+    pub(crate) fn for_guests(&self) -> Result<(), Unsupported> {
+        if !self.iommu {
+            return Err(Unsupported::new(
+                "a guest can't have it without an IOMMU, which isn't active here",
+                "switch VT-d or AMD-Vi on in the firmware and boot with intel_iommu=on or amd_iommu=on",
+            ));
         }
+        let refused = |vfio: Unsupported| Unsupported { why: format!("a guest can't have it: {}", vfio.why), ..vfio };
+        self.vfio.clone().map_err(refused)
+    }
+
+    /// The module that drives a NIC, or its virtual functions, in a zone or a guest.
+    pub(crate) fn driver(&self, nic: &PciDevice, of_functions: bool) -> Option<String> {
+        let own = nic.driver.as_deref()?;
+        if !of_functions {
+            return Some(own.to_owned());
+        }
+        let there = self.devices.iter().filter(|device| device.physfn == Some(nic.device));
+        let mut bound = there.filter_map(|function| function.driver.clone()).filter(|driver| driver != VFIO);
+        bound.next().or_else(|| driver_of_functions(own).map(str::to_owned))
     }
 }
 
 impl Netdev {
-    /// One that somebody gave it; those of IPv6 that each link gives itself come and go with it.
+    /// An address that somebody gave it. IPv6 link-local addresses don't count: the kernel gives each link
+    /// one.
     pub(crate) fn given_address(&self) -> Option<&IpNet> {
         self.addresses.iter().find(|net| !matches!(net.addr(), IpAddr::V6(address) if address.is_unicast_link_local()))
     }
@@ -248,17 +226,14 @@ impl PciDevice {
 }
 
 impl Default for PciFacts {
-    /// Of a machine that nobody has looked at.
+    /// The facts of a machine that nobody has looked at.
     fn default() -> PciFacts {
-        let unknown = Unsupported {
-            why: "nobody has looked for VFIO on this machine".to_owned(),
-            remedy: "look at it with `vtax io list`".to_owned(),
-        };
+        let unknown = Unsupported::new("nobody has looked for VFIO on this machine", "look at it with `vtax io list`");
         PciFacts { iommu: false, vfio: Err(unknown), roots: Vec::new(), slots: Vec::new(), devices: Vec::new() }
     }
 }
 
-/// By the name that its user knows first.
+/// The name that the user most likely knows comes first.
 fn called(device: &PciDevice) -> String {
     match &device.netdev {
         Some(netdev) => format!("{} ({})", netdev.name, device.name),

@@ -1,9 +1,8 @@
 //! Whether KVM runs a guest here.
 //!
-//! That `/dev/kvm` is there says little: in a virtual machine without nesting, or in one whose
-//! host emulates only a part of it, it opens, takes the first calls, and then no guest gets to
-//! its first process. So one guest is started and waited for. What came out holds until the
-//! next boot and is remembered so long.
+//! The file `/dev/kvm` alone says little. In a virtual machine without nesting, or on a host that emulates
+//! only a part of it, the file opens and the first calls work, and then no guest gets to its first process.
+//! So one guest is started and waited for. The result holds until the next boot and is stored until then.
 
 use std::{
     env,
@@ -23,19 +22,18 @@ use super::{
     error::GuestError,
     image,
     kernel::Kernel,
-    launch::{Boot, Launch},
+    launch::{Boot, Launch, QemuProgram},
     process::Qemu,
-    qemu::QemuProgram,
 };
 
 const DEVICE: &str = "/dev/kvm";
-/// With KVM a guest is up in about a second. One that takes longer than this is not helped.
+/// With KVM a guest is up in about a second. If it takes longer than this, KVM is no use.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// On a machine whose own instructions are translated, as an emulated server's, it takes many.
+/// On a machine that is emulated itself, as an emulated server is, a guest takes many seconds.
 const TRANSLATED_PATIENCE: Duration = Duration::from_secs(90);
 const MEMORY: ByteSize = ByteSize(256 << 20);
 
-/// What runs guests here.
+/// What runs guests' instructions here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AcceleratorChoice {
     /// The best that works.
@@ -50,11 +48,11 @@ impl AcceleratorChoice {
     }
 }
 
-/// Finds out, by a guest of this kernel and initramfs, unless it has been found out since the
-/// machine was booted.
+/// Starts a guest with this kernel and initramfs to find out, unless the result since the machine's boot is
+/// stored.
 ///
 /// # Errors
-/// The guest can't even be tried: no directory for it, no QEMU, an agent that ends at once.
+/// The trial itself fails: there is no directory for the guest or no QEMU, or the agent ends at once.
 pub fn probe(qemu: &QemuProgram, kernel: &Kernel, initramfs: &Path) -> Result<AcceleratorChoice, GuestError> {
     if let Err(error) = File::options().read(true).write(true).open(DEVICE) {
         return Ok(AcceleratorChoice::tcg(unusable(&error)));
@@ -114,7 +112,7 @@ fn patience() -> Duration {
     if cpus.contains("QEMU TCG CPU") { TRANSLATED_PATIENCE } else { PATIENCE }
 }
 
-/// A kernel that says that it panics has been run: this is not about KVM.
+/// A kernel that reports a panic has run. So KVM works, and the problem is another one.
 fn is_panic(error: &GuestError) -> bool {
     matches!(error, GuestError::Ended { words, .. } if words.console.iter().any(|line| line.contains("Kernel panic")))
 }
@@ -149,7 +147,7 @@ fn recall(memory: &Path, key: &str) -> Option<AcceleratorChoice> {
     }
 }
 
-/// If it can't be written, it is found out again next time.
+/// If the result can't be written, the next vtax tries again.
 fn remember(memory: &Path, key: &str, verdict: &AcceleratorChoice) {
     let why = verdict.why.as_deref().unwrap_or_default().replace('\n', " ");
     let folder = memory.parent().map(fs::create_dir_all);
@@ -158,8 +156,7 @@ fn remember(memory: &Path, key: &str, verdict: &AcceleratorChoice) {
     }
 }
 
-/// A directory for the sockets of a guest of a few seconds, in `/tmp`, because their paths
-/// must be short.
+/// The directory for the sockets of the guest. It is in `/tmp`, because the paths of sockets must be short.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -174,7 +171,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What stays is a few sockets in a directory for what may be removed.
+        // If this fails, a few sockets stay in `/tmp`.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

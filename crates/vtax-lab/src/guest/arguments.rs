@@ -1,9 +1,8 @@
-//! What QEMU is told: a pure function of the launch.
+//! The arguments of QEMU, as a pure function of the launch.
 //!
-//! The machine is a bare q35: nothing but what a measurement needs, so that it boots fast and
-//! nothing else wakes its threads. `-sandbox` is left out: its filter is run at each system
-//! call of QEMU, which is the path of a packet where QEMU itself serves the NIC, and a guest
-//! here runs what its user put into it.
+//! The machine is a bare q35. It has only what a measurement needs, so that it boots fast and nothing else
+//! wakes its threads. `-sandbox` is left out: its filter would run at each system call of QEMU, and so on the
+//! path of each packet where QEMU itself serves the NIC. A guest runs only what its user put into it.
 
 mod server;
 #[cfg(test)]
@@ -16,26 +15,26 @@ use vtax_sys::pci;
 
 use super::{
     launch::{AGENT_PORT, Boot, Launch, NicKind, NicLaunch, SEED_SERIAL},
-    qemu::Version,
+    version::Version,
 };
 
 /// The label of the agent's character device in QEMU.
 pub(super) const AGENT_CHARDEV: &str = "agent";
-/// That of the serial console's.
+/// The label of the serial console's character device in QEMU.
 pub(super) const CONSOLE_CHARDEV: &str = "console";
 
-/// The first number of a file that QEMU gets open, as it is printed and stored.
+/// The first number of an open file that QEMU gets, in what is printed and stored.
 const FIRST_FILE: RawFd = 10;
 
-/// The arguments, without the program. The queues that QEMU gets open have numbers from 10 up;
-/// only when it is started are these known, and all else is the same then.
+/// The arguments without the program. The open queues that QEMU gets are numbered from 10 up here. Their real
+/// numbers are known only when QEMU is started; all else is the same then.
 pub fn arguments(launch: &Launch) -> Vec<String> {
     let mut numbers = FIRST_FILE..;
     let queues = launch.handed_queues().into_iter().map(|queues| numbers.by_ref().take(queues as usize).collect());
     arguments_with(launch, &queues.collect::<Vec<_>>())
 }
 
-/// The arguments with the numbers of open queues, of each NIC its own.
+/// The arguments with the numbers of the open queues of each NIC.
 pub(super) fn arguments_with(launch: &Launch, queues: &[Vec<RawFd>]) -> Vec<String> {
     let mut list = Arguments::default();
     identity(&mut list, launch);
@@ -90,7 +89,7 @@ fn identity(list: &mut Arguments, launch: &Launch) {
 
 fn machine(list: &mut Arguments, launch: &Launch) {
     let ram = match launch.server {
-        // Its nodes have the RAM.
+        // The RAM belongs to the server's nodes.
         Some(_) => server::MACHINE,
         None => ",memory-backend=ram",
     };
@@ -126,7 +125,7 @@ fn cpu(launch: &Launch) -> &'static str {
     }
 }
 
-/// Devices that a q35 has and that cost a guest's boot: a SATA and an SMBus controller, and
+/// Switches off devices of a q35 that make a guest's boot longer: a SATA and an SMBus controller, and
 /// keyboard and mouse, which Linux waits for.
 fn bare(version: Version) -> &'static str {
     match version {
@@ -135,7 +134,7 @@ fn bare(version: Version) -> &'static str {
     }
 }
 
-/// A BIOS that finds no screen talks on the serial console, and so does the boot loader by it.
+/// A BIOS that finds no screen uses the serial console, and the boot loader uses it through the BIOS.
 fn firmware(boot: &Boot) -> &'static str {
     match boot {
         Boot::Kernel { .. } => "",
@@ -144,8 +143,8 @@ fn firmware(boot: &Boot) -> &'static str {
 }
 
 fn memory(launch: &Launch) -> String {
-    // A memfd can be shared with the program behind a vhost-user NIC, and be of huge pages
-    // without a hugetlbfs being mounted.
+    // A memfd can be shared with the program behind a vhost-user NIC. It can also have huge pages without a
+    // mounted hugetlbfs.
     let mut object = match launch.shares_memory() || launch.hugepages {
         true => "memory-backend-memfd,id=ram".to_owned(),
         false => "memory-backend-ram,id=ram".to_owned(),
@@ -198,8 +197,8 @@ fn boot(list: &mut Arguments, launch: &Launch) {
                 format!("if=none,id=disk,file={},format={},snapshot={snapshot}", quote(disk), format.name()),
             );
             list.add("-device", pci("virtio-blk-pci,drive=disk,bootindex=0"));
-            // If the disk doesn't boot, nothing else is tried, and the BIOS starts again: at that, QEMU
-            // is told to end.
+            // If the disk doesn't boot, the BIOS tries nothing else and starts again. QEMU is told to end at
+            // that.
             list.add("-boot", "strict=on,reboot-timeout=0");
             // Unlike the agent's kernel, the image's programs may need random numbers before
             // they have collected any.
@@ -208,15 +207,15 @@ fn boot(list: &mut Arguments, launch: &Launch) {
     }
 }
 
-/// The kernel's parameters. What they leave out is what a guest of a minute doesn't need and
-/// what costs its boot; none changes the path of a packet.
+/// The kernel's parameters. They leave out what a short-lived guest doesn't need and what makes its boot
+/// longer. None changes the path of a packet.
 fn command_line(launch: &Launch, append: &[String]) -> String {
     let hostname = format!("hostname={}", launch.name);
     let quick = [
         "console=ttyS0",
         "quiet",
         "loglevel=4",
-        // At a panic, end at once; QEMU is told not to start again.
+        // At a panic the kernel restarts at once, and QEMU is told to end instead of restarting.
         "panic=-1",
         "reboot=t",
         "net.ifnames=0",
@@ -228,9 +227,9 @@ fn command_line(launch: &Launch, append: &[String]) -> String {
     ];
     let steady: &[&str] = match launch.accel {
         Accelerator::Kvm => &[],
-        // Translated, the time stamp counter is that of the host. Without this Linux measures
-        // it against a timer that QEMU serves late, calls it unstable and falls back to a clock
-        // of which each reading leaves the guest.
+        // Under TCG the guest has the host's time stamp counter. Without this parameter Linux measures it
+        // against a timer that QEMU serves late, calls the counter unstable and uses another clock, and each
+        // reading of that leaves the guest.
         Accelerator::Tcg => &["tsc=reliable"],
     };
     let own = quick.iter().chain(steady).copied().chain([hostname.as_str()]);
@@ -246,7 +245,7 @@ fn command_line(launch: &Launch, append: &[String]) -> String {
     append.chain(own).chain(["--"]).chain(for_agent.iter().copied()).collect::<Vec<_>>().join(" ")
 }
 
-/// QEMU shows a directory as a FAT disk. cloud-init takes it by its volume name.
+/// QEMU shows a directory as a FAT disk. cloud-init finds it by its volume name.
 fn seed_disk(list: &mut Arguments, seed: &Path) {
     list.add(
         "-drive",
@@ -277,7 +276,8 @@ fn network(list: &mut Arguments, index: usize, nic: &NicLaunch, files: &[RawFd],
             list.add("-netdev", format!("{},vhost=off", open(index, tap.as_str())));
             list.add("-device", emulated(*model, &address));
         }
-        // Its address is its own; of a VF the host's PF says it.
+        // The device has its own address. A virtual function got its address from the host's physical
+        // function.
         NicKind::Vfio { device, .. } => list.add("-device", format!("{},id={}", assigned(*device), nic_id(index))),
     }
 }
@@ -316,12 +316,13 @@ fn virtio(address: &str, nic: &VirtioNic, version: Version) -> String {
     device
 }
 
-/// If not said, one for each queue and two for the rest, so that no queue shares its interrupt.
+/// If the user gives no number, there is one vector for each queue and two for the rest, so that no queue
+/// shares its interrupt.
 fn vectors(nic: &VirtioNic) -> u32 {
     nic.vectors.unwrap_or(2 * nic.queues + 2)
 }
 
-/// The device's feature bits for checksums and segmentation, both directions.
+/// The device's feature bits for checksums and segmentation in both directions.
 const OFFLOADS: [&str; 11] = [
     "csum",
     "gso",
@@ -336,10 +337,10 @@ const OFFLOADS: [&str; 11] = [
     "guest_ufo",
 ];
 
-/// Segmentation of UDP came later.
+/// Only later versions of QEMU know segmentation of UDP.
 const USO: [&str; 3] = ["host_uso", "guest_uso4", "guest_uso6"];
 
-/// A virtio device of the present standard, without a boot ROM.
+/// A virtio device of the current standard, without a boot ROM.
 fn pci(device: &str) -> String {
     let rom = if device.starts_with("virtio-net") { ",romfile=" } else { "" };
     format!("{device},disable-legacy=on{rom}")
@@ -349,7 +350,7 @@ fn emulated(model: EmulatedNic, address: &str) -> String {
     format!("{},{address},romfile=", model.name())
 }
 
-/// Its boot ROM would only be run by a BIOS that looks for a disk on the network.
+/// It has no boot ROM: only a BIOS that looks for a disk on the network would run one.
 fn assigned(device: pci::PciAddress) -> String {
     format!("vfio-pci,host={device},rombar=0")
 }

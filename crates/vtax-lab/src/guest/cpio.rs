@@ -23,7 +23,7 @@ struct Entry<'a> {
 }
 
 impl Archive {
-    /// A directory for everybody to read; the one above it must be there already.
+    /// Adds a directory that everybody can read. The directory above must be there already.
     pub(super) fn directory(&mut self, name: &str) {
         self.entry(&Entry { name, mode: DIRECTORY | 0o755, ..Entry::default() });
     }
@@ -49,7 +49,7 @@ impl Archive {
         self.bytes
     }
 
-    /// The same for the same content: no times, and inode numbers in order.
+    /// The same content gives the same bytes: there are no times, and inode numbers count up.
     fn entry(&mut self, entry: &Entry<'_>) {
         self.entries += 1;
         let size = u32::try_from(entry.data.len()).expect("nothing of 4 GiB goes into an initramfs");

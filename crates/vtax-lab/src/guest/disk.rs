@@ -1,8 +1,8 @@
-//! The user's disk image, as far as it is looked at before a guest starts: that it can be read, that
-//! it is of a kind that is booted here, and that what it is based on is there too.
+//! Checks of the user's disk image before a guest starts: that it can be read, that its format is one that
+//! vtax boots, and that the images that it is based on are there too.
 //!
-//! QEMU would say some of this, but later, when there is a lab to be taken down again; and a file that
-//! is no disk at all would only be waited for.
+//! QEMU would report some of this later, when a lab must be taken down again. With a file that is no disk at
+//! all, vtax would only wait for the guest.
 
 use std::{
     fs::{self, File},
@@ -11,21 +11,21 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{error::GuestError, launch::DiskFormat};
+use super::{error::GuestError, launch::DiskFormat, missing::MissingForGuests};
 
 /// A sector. The magic numbers of all kinds of images lie in the first one.
 const SECTOR: usize = 512;
-/// How the first sector of what a BIOS boots ends; so does that of a disk for UEFI, by its protective
-/// record (UEFI specification, 5.2.3).
+/// The last bytes of the first sector of a disk that a BIOS boots. A disk for UEFI has them too, in its
+/// protective record (UEFI specification, 5.2.3).
 const BOOT_RECORD: &[u8] = &[0x55, 0xaa];
-/// Images that are each based on the next. A longer chain is most likely a circle.
+/// The longest chain of images that are each based on the next. A longer one is most likely a circle.
 const CHAIN: usize = 64;
 /// The longest name of a file that a qcow2 is based on (docs/interop/qcow2.rst in QEMU).
 const NAME: u32 = 1023;
 const CONVERT: &str = "convert it: qemu-img convert -O qcow2 IMAGE disk.qcow2";
 const UNPACK: &str = "unpack it";
 
-/// Other kinds: where their magic number is, that number, what it tells, and what helps.
+/// Other kinds of files: the offset of the magic number, the number, what the file is, and the remedy.
 const OTHERS: [(usize, &[u8], &str, &str); 13] = [
     (0, b"KDMV", "is of VMware's format (VMDK)", CONVERT),
     (0, b"# Disk DescriptorFile", "is of VMware's format (VMDK)", CONVERT),
@@ -45,7 +45,7 @@ const OTHERS: [(usize, &[u8], &str, &str); 13] = [
 /// The image by its absolute path, and its format.
 ///
 /// # Errors
-/// [`GuestError::Disk`] with what is wrong with it.
+/// [`MissingForGuests::Disk`] with what is wrong with it.
 pub fn inspect(image: &Path) -> Result<(PathBuf, DiskFormat), GuestError> {
     let bad = |problem| refuse(image, problem);
     let disk = fs::canonicalize(image).map_err(|error| bad(unreadable(&error)))?;
@@ -62,7 +62,7 @@ type Problem = (String, &'static str);
 const NAME_ONE: &str = "name a qcow2 or raw image that can be read";
 
 fn refuse(image: &Path, (why, remedy): Problem) -> GuestError {
-    GuestError::Disk { path: image.to_owned(), why, remedy }
+    MissingForGuests::Disk { path: image.to_owned(), why, remedy }.into()
 }
 
 fn unreadable(error: &io::Error) -> Problem {
@@ -87,7 +87,7 @@ fn check(disk: &Path) -> Result<DiskFormat, Problem> {
     }
 }
 
-/// Nothing but a file or a disk is opened: a pipe would be waited for.
+/// Opens only files and disks. Opening a pipe would wait for a writer.
 fn first_sector(disk: &Path) -> io::Result<Vec<u8>> {
     let kind = fs::metadata(disk)?.file_type();
     if kind.is_dir() {
@@ -101,7 +101,7 @@ fn first_sector(disk: &Path) -> io::Result<Vec<u8>> {
     Ok(sector)
 }
 
-/// Looks at what a qcow2 is based on, to the last.
+/// Checks all images that a qcow2 is based on.
 fn follow(disk: &Path) -> Result<(), Problem> {
     let mut image = disk.to_owned();
     for _ in 0..CHAIN {
@@ -124,7 +124,8 @@ fn described(image: &Path, disk: &Path, why: String) -> String {
     if image == disk { why } else { format!("is based on {}, which {why}", image.display()) }
 }
 
-/// The file that a qcow2 is based on. Of what is no file (`nbd:`, `json:`) QEMU has to tell.
+/// The file that a qcow2 is based on. If it is based on something else (`nbd:`, `json:`), QEMU has to check
+/// that.
 fn base(image: &Path) -> Result<Option<PathBuf>, String> {
     let damaged = |error: io::Error| format!("is a damaged qcow2: {error}");
     let file = File::open(image).map_err(damaged)?;
@@ -146,8 +147,8 @@ fn base(image: &Path) -> Result<Option<PathBuf>, String> {
     }
 }
 
-/// As QEMU has it: what comes before a colon is a protocol, unless a slash comes first; a relative
-/// path starts where the image is.
+/// The rules are QEMU's: text before a colon is a protocol, unless a slash comes first, and a relative path
+/// starts at the image's directory.
 fn path_of(name: &str, image: &Path) -> Option<PathBuf> {
     let name = match name.split_once(':') {
         Some(("file", path)) => path,

@@ -1,90 +1,61 @@
-//! The little that must be known of an ELF file (elf(5)), 64 bits and little-endian.
+//! What must be known of an ELF file (elf(5)): whether it needs a loader, a section, a note.
 
-/// Program header of a dynamic loader's path.
-const PT_INTERP: u32 = 3;
-const EM_X86_64: u16 = 62;
+use object::{
+    Architecture, LittleEndian, Object as _, ObjectSection as _,
+    elf::PT_INTERP,
+    read::elf::{ElfFile64, ProgramHeader as _, SectionHeader as _},
+};
 
-/// A file of this machine's kind. Whatever it says of itself is checked against its length.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Elf<'a> {
-    bytes: &'a [u8],
-}
+/// A file of this machine's kind. The library checks all offsets and sizes in it against its length.
+pub(super) struct Elf<'a>(ElfFile64<'a, LittleEndian>);
 
 impl<'a> Elf<'a> {
     pub(super) fn parse(bytes: &'a [u8]) -> Option<Elf<'a>> {
-        // ELF, 64 bits, little-endian.
-        let elf = Elf { bytes };
-        (bytes.get(..6)? == b"\x7fELF\x02\x01" && elf.u16(18)? == EM_X86_64).then_some(elf)
+        let file = ElfFile64::parse(bytes).ok()?;
+        (file.architecture() == Architecture::X86_64).then_some(Elf(file))
     }
 
     /// Whether it needs a loader, and so the libraries of a whole system.
-    pub(super) fn needs_loader(self) -> bool {
-        let headers = self.table(32, 54, 56).unwrap_or_default();
-        headers.into_iter().any(|header| self.u32(header) == Some(PT_INTERP))
+    pub(super) fn needs_loader(&self) -> bool {
+        self.0.elf_program_headers().iter().any(|header| header.p_type(LittleEndian) == PT_INTERP)
     }
 
     /// What a section holds.
-    pub(super) fn section(self, name: &str) -> Option<&'a [u8]> {
-        let headers = self.table(40, 58, 60)?;
-        let names = self.content(*headers.get(usize::from(self.u16(62)?))?)?;
-        let wanted = headers.iter().find(|header| self.section_name(names, **header) == Some(name.as_bytes()))?;
-        self.content(*wanted)
+    pub(super) fn section(&self, name: &str) -> Option<&'a [u8]> {
+        self.0.section_by_name(name)?.data().ok()
     }
 
-    fn section_name(self, names: &'a [u8], header: usize) -> Option<&'a [u8]> {
-        let rest = names.get(usize::try_from(self.u32(header)?).ok()?..)?;
-        rest.split(|byte| *byte == 0).next()
-    }
-
-    /// A section's bytes, by the offset of its header.
-    fn content(self, header: usize) -> Option<&'a [u8]> {
-        let start = self.offset(header.checked_add(24)?)?;
-        let size = self.offset(header.checked_add(32)?)?;
-        self.bytes.get(start..start.checked_add(size)?)
-    }
-
-    /// Offsets of a table's entries. `start`, `size` and `count` are where the file's header
-    /// tells them.
-    fn table(self, start: usize, size: usize, count: usize) -> Option<Vec<usize>> {
-        let (start, size) = (self.offset(start)?, usize::from(self.u16(size)?));
-        (0..usize::from(self.u16(count)?)).map(|index| start.checked_add(size * index)).collect()
-    }
-
-    fn offset(self, at: usize) -> Option<usize> {
-        usize::try_from(u64::from_le_bytes(self.array(at)?)).ok()
-    }
-
-    fn u32(self, at: usize) -> Option<u32> {
-        Some(u32::from_le_bytes(self.array(at)?))
-    }
-
-    fn u16(self, at: usize) -> Option<u16> {
-        Some(u16::from_le_bytes(self.array(at)?))
-    }
-
-    fn array<const N: usize>(self, at: usize) -> Option<[u8; N]> {
-        self.bytes.get(at..at.checked_add(N)?)?.try_into().ok()
+    pub(super) fn has_note(&self, owner: &[u8], kind: u32) -> bool {
+        let sections = self.0.elf_section_table().iter();
+        let notes = sections.filter_map(|section| section.notes(LittleEndian, self.0.data()).ok()?);
+        // A damaged list of notes ends at its first damaged note.
+        let mut notes = notes.flat_map(|mut notes| std::iter::from_fn(move || notes.next().ok()?));
+        notes.any(|note| note.name() == owner && note.n_type(LittleEndian).0 == kind)
     }
 }
 
-/// An object of one section, for tests that need a kernel module.
+/// An object of one section, for tests that need a kernel module or a kernel.
 #[cfg(test)]
 pub(super) fn object(section: &str, content: &[u8]) -> Vec<u8> {
+    use object::elf::{EM_X86_64, SHT_NOTE, SHT_PROGBITS, SHT_STRTAB};
     const HEADER: usize = 64;
     let names = format!("\0{section}\0");
     let mut bytes = vec![0; HEADER];
-    bytes[..6].copy_from_slice(b"\x7fELF\x02\x01");
-    bytes[18..20].copy_from_slice(&EM_X86_64.to_le_bytes());
+    bytes[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+    bytes[18..20].copy_from_slice(&EM_X86_64.0.to_le_bytes());
     let (names_at, content_at) = (HEADER, HEADER + names.len());
     let table = content_at + content.len();
     bytes[40..48].copy_from_slice(&(table as u64).to_le_bytes());
-    bytes[58..60].copy_from_slice(&64u16.to_le_bytes());
-    bytes[60..62].copy_from_slice(&2u16.to_le_bytes());
+    // The size of a section's header, the number of the headers, and the one of the names.
+    bytes[58..64].copy_from_slice(&[64, 0, 3, 0, 1, 0]);
     bytes.extend_from_slice(names.as_bytes());
     bytes.extend_from_slice(content);
-    for (name, at, size) in [(0u32, names_at, names.len()), (1, content_at, content.len())] {
+    bytes.extend_from_slice(&[0; HEADER]);
+    let kind = if section == ".notes" { SHT_NOTE } else { SHT_PROGBITS };
+    for (name, kind, at, size) in [(0u32, SHT_STRTAB, names_at, names.len()), (1, kind, content_at, content.len())] {
         let mut header = [0; 64];
         header[..4].copy_from_slice(&name.to_le_bytes());
+        header[4..8].copy_from_slice(&kind.0.to_le_bytes());
         header[24..32].copy_from_slice(&(at as u64).to_le_bytes());
         header[32..40].copy_from_slice(&(size as u64).to_le_bytes());
         bytes.extend_from_slice(&header);
@@ -132,7 +103,7 @@ mod tests {
                 *byte = value;
             }
             if let Some(elf) = Elf::parse(&bytes) {
-                let _ = (elf.section(".modinfo"), elf.needs_loader());
+                let _ = (elf.section(".modinfo"), elf.needs_loader(), elf.has_note(b"Xen", 18));
             }
         }
     }

@@ -5,93 +5,17 @@ use std::{fmt, io, os::unix::process::ExitStatusExt, path::PathBuf, process::Exi
 use vtax_model::topology::Name;
 use vtax_sys::{SysError, process::Signal};
 
-use super::{last_words::LastWords, qemu::Version};
+use super::{last_words::LastWords, missing::MissingForGuests};
 
 /// Why a guest can't be made, started or talked to.
 #[derive(Debug, thiserror::Error)]
 pub enum GuestError {
-    /// There is no QEMU.
-    #[error(
-        "guests need QEMU, and there is no `qemu-system-x86_64` in {}; install it (Debian: qemu-system-x86), or set VTAX_QEMU to it",
-        Paths(.looked)
-    )]
-    NoQemu {
-        /// Where it was looked for.
-        looked: Vec<PathBuf>,
-    },
-    /// QEMU lacks what guests are started with.
-    #[error("{path} is QEMU {version}, and guests need {least} or later; set VTAX_QEMU to a newer one")]
-    OldQemu {
-        /// The program.
-        path: PathBuf,
-        /// What it says it is.
-        version: Version,
-        /// What is needed.
-        least: Version,
-    },
-    /// QEMU doesn't answer a simple question.
-    #[error("{path} {why}; set VTAX_QEMU to a `qemu-system-x86_64` that works")]
-    Qemu {
-        /// The program.
-        path: PathBuf,
-        /// What it did.
-        why: String,
-    },
-    /// There is no kernel for guests.
-    #[error("there is no kernel for guests: {}; name one with --kernel, or run `make kernel`", Reasons(.looked))]
-    NoKernel {
-        /// Each place, and why it has none.
-        looked: Vec<(PathBuf, String)>,
-    },
-    /// The kernel that was asked for can't be used.
-    #[error("kernel {path} {why}; name another with --kernel")]
-    Kernel {
-        /// The file or tree.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// A driver is missing.
-    #[error(
-        "kernel {release} has no driver `{module}`, neither built in nor in {}{}; use a kernel that has it (--kernel)",
-        directory.display(),
-        neededby(.needed_by)
-    )]
-    NoModule {
-        /// The module.
-        module: String,
-        /// The module that depends on it; none if the guest's devices need it.
-        needed_by: Option<String>,
-        /// The kernel.
-        release: String,
-        /// Where its modules are.
-        directory: PathBuf,
-    },
-    /// A kernel module can't be read.
-    #[error("module {path} {why}; unpack or install the kernel's package again")]
-    Module {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// The agent's program can't run in a guest.
-    #[error("{path} can't run in a guest: it {why}; build it with `make`")]
-    Agent {
-        /// The program.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: &'static str,
-    },
-    /// The user's disk image can't be booted.
-    #[error("the disk image {path} {why}; {remedy}")]
-    Disk {
-        /// As the user named it.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: String,
-        /// What to do.
-        remedy: &'static str,
+    /// This machine lacks something that guests need.
+    #[error("{why}; {}", why.remedy())]
+    Missing {
+        /// What it lacks.
+        #[from]
+        why: MissingForGuests,
     },
     /// A file or directory of ours can't be used.
     #[error("cannot {operation} {path}: {error}")]
@@ -103,10 +27,7 @@ pub enum GuestError {
         /// Why not.
         error: io::Error,
     },
-    /// There is no place for what is kept between runs.
-    #[error("no directory to keep images of guests in; set HOME or XDG_CACHE_HOME")]
-    NoCache,
-    /// A socket's path is longer than the kernel takes.
+    /// A socket's path is longer than the kernel allows.
     #[error(
         "guest `{guest}`: {path} is longer than the {longest} bytes that a socket's path can have; set XDG_RUNTIME_DIR to a shorter one"
     )]
@@ -131,17 +52,17 @@ pub enum GuestError {
     Ended {
         /// The guest.
         guest: Name,
-        /// How it ended, where this process is its parent.
+        /// How it ended. This is known only to the parent of QEMU's process.
         status: Option<ExitStatus>,
         /// What it said last.
         words: Box<LastWords>,
     },
-    /// The guest runs, but doesn't come to what was waited for.
+    /// The guest runs, but didn't do in time what vtax waited for.
     #[error("guest `{guest}` {missing} within {waited:?}{words}")]
     Late {
         /// The guest.
         guest: Name,
-        /// What it didn't do, as "has no agent that answers".
+        /// What it didn't do, such as "has no agent that answers".
         missing: &'static str,
         /// How long it had.
         waited: Duration,
@@ -168,7 +89,7 @@ pub enum GuestError {
         /// QEMU's process number.
         pid: u32,
     },
-    /// A process or thread of a guest can't be dealt with.
+    /// A process or thread of a guest can't be looked at or changed.
     #[error("guest `{guest}`: {error}")]
     Process {
         /// The guest.
@@ -190,7 +111,7 @@ pub enum GuestError {
         /// The kernel's answer.
         error: io::Error,
     },
-    /// vhost's threads are to be pinned and aren't there.
+    /// The user wants vhost's threads pinned, and there are too few of them.
     #[error(
         "guest `{guest}`: its vhost threads can't be pinned: {found} of {wanted} are there; remove `vhost_cpus`, or use backend = \"userspace\""
     )]
@@ -202,7 +123,7 @@ pub enum GuestError {
         /// How many there are.
         found: usize,
     },
-    /// A NIC whose queues QEMU gets open has another number of them.
+    /// QEMU got the wrong number of open queues for a NIC.
     #[error("guest `{guest}`: {nic} has {wanted} queues to be opened for it and was given {given}")]
     OpenQueues {
         /// The guest.
@@ -214,7 +135,7 @@ pub enum GuestError {
         /// How many there are.
         given: usize,
     },
-    /// QEMU's monitor is closed, or says what it should not.
+    /// QEMU's monitor is closed, or its answer makes no sense.
     #[error("guest `{guest}`: QEMU's monitor {why} at `{command}`")]
     Monitor {
         /// The guest.
@@ -250,12 +171,8 @@ impl GuestError {
     }
 }
 
-fn neededby(by: &Option<String>) -> String {
-    by.as_ref().map(|by| format!(" (`{by}` needs it)")).unwrap_or_default()
-}
-
 impl GuestError {
-    /// Whether QEMU ended by a fault of its own: an assertion that failed, or a forbidden access to memory.
+    /// Whether QEMU crashed: an assertion failed, or it accessed memory that it must not.
     pub fn is_crash(&self) -> bool {
         const FAULTS: [Signal; 5] = [Signal::ABORT, Signal::SEGV, Signal::BUS, Signal::ILL, Signal::FPE];
         let GuestError::Ended { status: Some(status), .. } = self else { return false };
@@ -268,36 +185,11 @@ struct End(Option<ExitStatus>);
 impl fmt::Display for End {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.map(|status| (status.code(), status.signal())) {
-            // A guest that panics or powers itself off ends QEMU in good order.
+            // When a guest panics or powers itself off, QEMU ends without an error.
             Some((Some(0), _)) => f.write_str("has ended, because the guest has stopped"),
             Some((Some(code), _)) => write!(f, "has ended with status {code}"),
             Some((_, Some(signal))) => write!(f, "was ended by signal {signal}"),
             _ => f.write_str("has ended"),
         }
-    }
-}
-
-struct Paths<'a>(&'a [PathBuf]);
-
-impl fmt::Display for Paths<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() {
-            return f.write_str("PATH, which is empty");
-        }
-        for (index, path) in self.0.iter().enumerate() {
-            write!(f, "{}{}", if index == 0 { "" } else { ", " }, path.display())?;
-        }
-        Ok(())
-    }
-}
-
-struct Reasons<'a>(&'a [(PathBuf, String)]);
-
-impl fmt::Display for Reasons<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, (path, why)) in self.0.iter().enumerate() {
-            write!(f, "{}{} {why}", if index == 0 { "" } else { ", " }, path.display())?;
-        }
-        Ok(())
     }
 }

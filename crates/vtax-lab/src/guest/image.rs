@@ -1,8 +1,7 @@
 //! What a guest boots besides the kernel: an initramfs with the agent as its first process.
 //!
-//! There is nothing else in it but the drivers of the guest's devices. The kernel unpacks it
-//! before it starts the agent, so each byte costs the boot; it isn't compressed, because to
-//! copy is faster than to unpack.
+//! It has nothing else but the drivers of the guest's devices. The kernel unpacks it before it starts the
+//! agent, so each byte makes the boot longer. It isn't compressed, because copying is faster than unpacking.
 
 use std::{
     env, fs,
@@ -13,11 +12,12 @@ use std::{
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::{cpio::Archive, elf::Elf, error::GuestError, kernel::Kernel, modules};
+use super::{cpio::Archive, elf::Elf, error::GuestError, kernel::Kernel, missing::MissingForGuests, modules};
 
-/// Where the agent finds which modules to load, a path a line, in order; one behind a `-` may fail.
+/// The list of modules that the agent loads, one path in a line, in this order. A module with a `-` in front
+/// may fail to load.
 const LIST: &str = "etc/vtax/modules";
-/// Images that are kept: those of the last few kernels, agents and sets of drivers.
+/// How many images are kept, for the last few kernels, agents and sets of drivers.
 const KEPT: usize = 16;
 /// The shell and tools that a guest gets on request.
 const BUSYBOX: [&str; 2] = ["/bin/busybox", "/usr/bin/busybox"];
@@ -27,14 +27,14 @@ const BUSYBOX: [&str; 2] = ["/bin/busybox", "/usr/bin/busybox"];
 pub enum Tools {
     /// The agent only.
     None,
-    /// The host's busybox as `/bin/busybox` and `/bin/sh`, if it has one that is linked
-    /// statically; it can be run by `vtax lab exec` and needs no other file.
+    /// The host's busybox as `/bin/busybox` and `/bin/sh`, if the host has one that is linked statically.
+    /// `vtax lab exec` can run it, and it needs no other file.
     Busybox,
 }
 
-/// The initramfs for a kernel, in the cache: `agent` is the program that becomes `/init`,
-/// `drivers` are names of modules ([`Launch::drivers`](super::launch::Launch::drivers)), as
-/// [`closure`](modules::closure) takes them. It is made once of the same files.
+/// Makes the initramfs for a kernel in the cache. `agent` is the program that becomes `/init`; `drivers` are
+/// names of modules ([`Launch::drivers`](super::launch::Launch::drivers)), as [`closure`](modules::closure)
+/// takes them. If the files are the same, the initramfs of an earlier call is used.
 ///
 /// # Errors
 /// The agent needs a loader, a driver is missing, or the cache can't be written.
@@ -48,10 +48,10 @@ pub fn build(kernel: &Kernel, agent: &Path, drivers: &[&str], tools: Tools) -> R
     }
 }
 
-/// The files that an image is made of, and this program, which makes it, each with its size and time.
-/// Where the kernel's modules change, so does their index, or else their directory.
+/// The files that an image is made of, and the program of this process, each with its size and time. If the
+/// kernel's modules change, their index or their directory changes too.
 ///
-/// They aren't read: in an emulated server that takes a minute, of files that were read outside of it.
+/// The contents aren't read: in an emulated server that would take a minute.
 fn made_of(kernel: &Kernel, agent: &Path, tools: Tools) -> Vec<(PathBuf, Option<(u64, SystemTime)>)> {
     let modules = ["", "modules.builtin", "modules.dep"].map(|file| kernel.modules.join(file));
     let mut files = vec![agent.to_owned(), env::current_exe().unwrap_or_default()];
@@ -66,14 +66,14 @@ fn made_of(kernel: &Kernel, agent: &Path, tools: Tools) -> Vec<(PathBuf, Option<
     files.into_iter().map(seen).collect()
 }
 
-/// The directory for what can be made again (XDG Base Directory Specification).
+/// The directory for files that can be made again (XDG Base Directory Specification).
 ///
 /// # Errors
 /// Neither `XDG_CACHE_HOME` nor `HOME` is set.
 pub fn cache() -> Result<PathBuf, GuestError> {
     let folder = |variable| env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
-    Ok(base.ok_or(GuestError::NoCache)?.join("vtax"))
+    Ok(base.ok_or(MissingForGuests::NoCache)?.join("vtax"))
 }
 
 fn archive(kernel: &Kernel, agent: &Path, drivers: &[&str], tools: Tools) -> Result<Vec<u8>, GuestError> {
@@ -107,7 +107,7 @@ pub(crate) fn agent(path: &Path) -> Result<Vec<u8>, GuestError> {
         Some(elf) if elf.needs_loader() => "is not linked statically",
         Some(_) => return Ok(program),
     };
-    Err(GuestError::Agent { path: path.to_owned(), why })
+    Err(MissingForGuests::Agent { path: path.to_owned(), why }.into())
 }
 
 fn busybox() -> Option<Vec<u8>> {
@@ -115,28 +115,29 @@ fn busybox() -> Option<Vec<u8>> {
     programs.into_iter().find(|program| Elf::parse(program).is_some_and(|elf| !elf.needs_loader()))
 }
 
-/// A file of the cache that is there already. Its age is that of its last use, to a quarter of an hour:
-/// in an emulated server, which sees the cache below an overlay, to write a file is to copy it.
+/// A file of the cache that is there already. The file's time is set to now, if it is older than a quarter of
+/// an hour. It isn't set more often, since in an emulated server the cache is below an overlay, and writing a
+/// file copies it.
 pub(super) fn recall(path: &Path) -> Option<PathBuf> {
     const RECENT: Duration = Duration::from_secs(900);
     let modified = fs::metadata(path).ok()?.modified();
     let recent = modified.is_ok_and(|time| time.elapsed().is_ok_and(|age| age < RECENT));
-    // A cache of another owner can be read all the same.
+    // A cache that another user owns can still be read.
     if !recent && let Ok(file) = fs::File::options().append(true).open(path) {
         let _ = file.set_modified(SystemTime::now());
     }
     path.is_file().then(|| path.to_owned())
 }
 
-/// Puts a file into a folder of the cache, at once or not at all, so that a reader never finds
-/// half of it; removes all but the `kept` youngest of the folder.
+/// Puts a file into a folder of the cache in one step, so that a reader never finds half of it. Of the
+/// folder's files, only the `kept` youngest stay.
 pub(super) fn store(folder: &Path, name: &str, content: &[u8], kept: usize) -> Result<PathBuf, GuestError> {
     let path = folder.join(name);
     fs::create_dir_all(folder).map_err(GuestError::file("create", folder))?;
     let partial = partial(folder);
     let written = fs::write(&partial, content).and_then(|()| fs::rename(&partial, &path));
     if let Err(error) = written {
-        // The error is what matters; half a file is removed with the oldest.
+        // The first error is the important one. Half a file is removed later with the oldest files.
         let _ = fs::remove_file(&partial);
         return Err(GuestError::file("write", &path)(error));
     }
@@ -151,7 +152,7 @@ fn partial(folder: &Path) -> PathBuf {
     folder.join(format!("{}-{writer}.part", std::process::id()))
 }
 
-/// That a file can't be removed costs space, no more.
+/// A file that can't be removed only takes space.
 fn prune(folder: &Path, kept: usize) {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut files: Vec<(SystemTime, PathBuf)> =

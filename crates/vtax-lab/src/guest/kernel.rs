@@ -9,9 +9,9 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::error::GuestError;
+use super::{error::GuestError, missing::MissingForGuests};
 
-/// Names a tree, as a kernel's package unpacks to: `boot/vmlinuz-*` and `lib/modules/*`.
+/// The variable that names a tree as an unpacked kernel package has it: `boot/vmlinuz-*` and `lib/modules/*`.
 const VARIABLE: &str = "VTAX_KERNEL";
 
 /// A kernel and its modules.
@@ -26,14 +26,12 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// The kernel for guests: the one that is named, as an image or as the tree of an unpacked
-    /// package; else that of `VTAX_KERNEL`; else the running one, if its image can be read;
-    /// else the one that `make kernel` has put into the cache. Of a tree with several, the
-    /// newest.
+    /// Finds the kernel for guests. The first of these is taken: the image or the tree of an unpacked package
+    /// that `explicit` names; the one that `VTAX_KERNEL` names; the running kernel, if its image can be read;
+    /// the kernel that `make kernel` put into the cache. If a tree has several kernels, the newest is taken.
     ///
     /// # Errors
-    /// What is named can't be used, or there is none; then everything that was looked at is
-    /// named.
+    /// The named kernel can't be used, or there is none; then the error names every place that was searched.
     pub fn find(explicit: Option<&Path>) -> Result<Kernel, GuestError> {
         Places::here().find(explicit)
     }
@@ -61,7 +59,8 @@ impl Places {
     fn find(&self, explicit: Option<&Path>) -> Result<Kernel, GuestError> {
         let named = explicit.or(self.named.as_deref());
         if let Some(path) = named {
-            return self.named(path).map_err(|why| GuestError::Kernel { path: path.to_owned(), why });
+            let refuse = |why| MissingForGuests::Kernel { path: path.to_owned(), why }.into();
+            return self.named(path).map_err(refuse);
         }
         let mut looked = Vec::new();
         let own = self.root.join("boot").join(format!("vmlinuz-{}", self.running));
@@ -75,14 +74,14 @@ impl Places {
                 Err(why) => looked.push((cache.clone(), why)),
             }
         }
-        Err(GuestError::NoKernel { looked })
+        Err(MissingForGuests::NoKernel { looked }.into())
     }
 
     fn named(&self, path: &Path) -> Result<Kernel, String> {
         if path.is_dir() { self.tree(path) } else { self.image(path) }
     }
 
-    /// The newest kernel of a tree. What is wrong with another one doesn't matter.
+    /// The newest kernel of a tree that can be used.
     fn tree(&self, tree: &Path) -> Result<Kernel, String> {
         let boot = tree.join("boot");
         let entries = fs::read_dir(&boot).map_err(|error| missing(&error))?;
@@ -121,7 +120,7 @@ fn missing(error: &io::Error) -> String {
 /// The release of a bzImage. Its header (Documentation/arch/x86/boot.rst) has at 0x20e the
 /// distance from 0x200 to a text of release, builder and time.
 fn release(image: &Path) -> Result<String, String> {
-    // The text is in the part for real mode, of at most 64 sectors.
+    // The text is in the part for real mode, which has at most 64 sectors.
     let mut setup = Vec::new();
     let file = File::open(image).map_err(|error| missing(&error))?;
     file.take(64 * 512).read_to_end(&mut setup).map_err(|error| missing(&error))?;
@@ -139,7 +138,7 @@ fn parse_release(setup: &[u8]) -> Option<String> {
     Some(release.to_owned())
 }
 
-/// Releases in order: by their numbers, so that 6.12 is after 6.9.
+/// Orders releases by their numbers, so that 6.12 comes after 6.9.
 fn age(release: &str) -> (Vec<u64>, String) {
     let numbers = release.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok());
     (numbers.collect(), release.to_owned())

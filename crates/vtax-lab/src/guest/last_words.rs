@@ -1,4 +1,4 @@
-//! What a guest and its QEMU leave behind for an error.
+//! The last messages of a guest and its QEMU, for errors.
 
 use std::{
     fmt,
@@ -9,7 +9,7 @@ use std::{
 
 use super::launch::Launch;
 
-/// How much is told of what was said last.
+/// How many lines an error shows.
 const LINES: usize = 12;
 const TAIL: u64 = 16 << 10;
 
@@ -23,13 +23,13 @@ pub struct LastWords {
 }
 
 impl LastWords {
-    /// By the logs of a guest.
+    /// Reads the logs of a guest.
     pub(super) fn of(launch: &Launch) -> LastWords {
         LastWords { console: tail(&launch.console_log()), qemu: tail(&launch.stderr_log()) }
     }
 
-    /// Why the guest has ended, if its kernel says so, behind the word that it has. The first process
-    /// is the agent: when nothing but that is left to be killed for memory, Linux gives up.
+    /// Why the guest has ended, if its kernel says so; the text follows the word "ended". The agent is the
+    /// guest's first process. Linux panics when it would have to kill that to free memory.
     pub(super) fn cause(&self) -> &'static str {
         let said = |part: &str| self.console.iter().any(|line| line.contains(part));
         if said("Kernel panic - not syncing: System is deadlocked on memory") {
@@ -56,13 +56,12 @@ impl fmt::Display for LastWords {
     }
 }
 
-/// The last lines of a log, without what only a terminal understands. A log that isn't there
-/// has said nothing.
+/// The last lines of a log, without control sequences. A log that isn't there has no lines.
 fn tail(path: &Path) -> Vec<String> {
     let text = read_tail(path).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let mut lines: Vec<String> = text.lines().map(printable).filter(|line| !line.is_empty()).collect();
-    // Behind this line comes a screen of registers.
+    // A screen of registers follows this line.
     if let Some(panic) = lines.iter().position(|line| line.contains("Kernel panic")) {
         lines.truncate(panic + 1);
     }

@@ -1,8 +1,8 @@
 //! What a guest is started with, as data.
 //!
-//! A [`Launch`] says everything that QEMU is told, so that a plan can carry it, print it and
-//! test it. Its directory holds what a running guest is reached by: sockets and logs with
-//! fixed names, which is how another process finds them after this one is gone.
+//! A [`Launch`] says everything that QEMU is told, so that a plan can store it, print it and test it. Its
+//! directory has the sockets and logs of the running guest under fixed names, so that another process finds
+//! them after this one has ended.
 
 use std::{
     path::{Path, PathBuf},
@@ -19,18 +19,18 @@ use vtax_model::{
 };
 use vtax_sys::{netlink::MacAddr, pci};
 
-use super::qemu::QemuProgram;
+use super::version::Version;
 use crate::place::LinkName;
 
-/// The name of the virtio-serial port on which the agent in a guest serves.
+/// The name of the virtio-serial port of the agent in a guest.
 pub const AGENT_PORT: &str = "org.vtax.agent.0";
 /// The name by which a server mounts the host's files.
 pub const ROOT_TAG: &str = "vtax-root";
-/// What the agent's port needs.
+/// The modules that the agent's port needs.
 const PORT_DRIVERS: [&str; 2] = ["virtio_pci", "virtio_console"];
-/// What a server needs to have the host's files, and links, NICs and guests of its own. Nothing loads
-/// them later: of this kernel there are no modules in the host's files. One that begins with `-` may
-/// be missing, or fail as it is for other CPUs.
+/// The modules that a server needs for the host's files, and for links, NICs and guests of its own. Nothing
+/// loads them later, since the host's files have no modules of this kernel. A module with a `-` in front may
+/// be missing, or fail because it is for other CPUs.
 const SERVER_DRIVERS: [&str; 22] = [
     "9p",
     "9pnet_virtio",
@@ -58,6 +58,15 @@ const SERVER_DRIVERS: [&str; 22] = [
 /// The serial number of the seed's disk, by which it is found in the guest.
 pub(super) const SEED_SERIAL: &str = "vtax-seed";
 
+/// The QEMU of this machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QemuProgram {
+    /// The program.
+    pub path: PathBuf,
+    /// Its version.
+    pub version: Version,
+}
+
 /// One guest, as QEMU is to start it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Launch {
@@ -69,12 +78,12 @@ pub struct Launch {
     pub qemu: QemuProgram,
     /// What runs the guest's instructions.
     pub accel: Accelerator,
-    /// Number of virtual CPUs, at least 1. They are one socket's cores, a thread each.
+    /// The number of virtual CPUs, at least 1. They are cores of one socket with one thread each.
     pub vcpus: u32,
     /// The guest's RAM.
     pub memory: ByteSize,
-    /// RAM in huge pages of the machine's default size, all of it reserved before the guest
-    /// starts: QEMU ends at once if there are too few.
+    /// Whether the RAM is in huge pages of the machine's default size. All of it is reserved before the guest
+    /// starts, and QEMU ends at once if there are too few.
     #[serde(default)]
     pub hugepages: bool,
     /// The NUMA node of the host that the RAM is bound to.
@@ -85,11 +94,11 @@ pub struct Launch {
     /// Its NICs, in the order in which the guest finds them.
     #[serde(default)]
     pub nics: Vec<NicLaunch>,
-    /// Further endpoints of the host's that it gets whole, each bound to vfio-pci: what else is below
+    /// Further devices of the host that it gets. Each is bound to vfio-pci: these are the other devices below
     /// the root complex or in the IOMMU group of its NIC.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<pci::PciAddress>,
-    /// What makes it a server that has guests of its own.
+    /// The options of an emulated server, if the guest is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerSpec>,
     /// What brings the agent into the system of a disk image.
@@ -97,7 +106,7 @@ pub struct Launch {
     pub seed: Option<Seed>,
 }
 
-/// What a small disk has on it beside the user's, with the volume name `CIDATA`: cloud-init's seed.
+/// The contents of a second, small disk with the volume name `CIDATA`: cloud-init's seed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seed {
     /// The agent's program.
@@ -139,7 +148,7 @@ pub enum Boot {
 pub enum DiskFormat {
     /// QEMU's own.
     Qcow2,
-    /// The plain blocks.
+    /// Plain blocks.
     Raw,
 }
 
@@ -159,29 +168,29 @@ pub struct NicLaunch {
 pub enum NicKind {
     /// virtio-net on a tap.
     Virtio {
-        /// A tap that exists in the namespace that QEMU is started in, made with a virtio-net
-        /// header, and with `multi_queue` exactly if there are several queues. With
-        /// [`Vnet::Macvtap`] it is a macvtap, of which QEMU gets the queues open.
+        /// A tap in the namespace that QEMU is started in. It has a virtio-net header, and has `multi_queue`
+        /// exactly if there are several queues. With [`Vnet::Macvtap`] it is a macvtap, and QEMU gets its
+        /// open queues.
         tap: LinkName,
-        /// The device; its rings are served by the host's kernel if the backend is vhost, else by
-        /// QEMU's main loop.
+        /// The device. The host's kernel serves its rings if the backend is vhost; otherwise QEMU's main loop
+        /// does.
         nic: VirtioNic,
     },
     /// virtio-net whose rings another program serves, in memory that it shares with the guest.
     VhostUser {
-        /// The socket on which that program listens already.
+        /// The socket on which that program listens.
         socket: PathBuf,
         /// The device.
         nic: VirtioNic,
     },
     /// A NIC of hardware, imitated by QEMU, on a tap.
     Emulated {
-        /// As for virtio-net; of one queue.
+        /// A tap as for virtio-net, with one queue.
         tap: LinkName,
         /// The hardware.
         model: EmulatedNic,
     },
-    /// A PCI function of the host's, whole or virtual, that the guest drives itself.
+    /// A PCI function of the host, physical or virtual, that the guest drives itself.
     Vfio {
         /// The function, bound to vfio-pci.
         device: pci::PciAddress,
@@ -201,7 +210,7 @@ impl Launch {
         self.directory.join("console.sock")
     }
 
-    /// All that the console has said.
+    /// The log of the console.
     pub fn console_log(&self) -> PathBuf {
         self.directory.join("console.log")
     }
@@ -211,7 +220,7 @@ impl Launch {
         self.directory.join("qmp.sock")
     }
 
-    /// What QEMU itself has said.
+    /// The log of QEMU's own messages.
     pub fn stderr_log(&self) -> PathBuf {
         self.directory.join("qemu.log")
     }
@@ -221,8 +230,8 @@ impl Launch {
         self.directory.join("seed")
     }
 
-    /// How long it may take to come up, on a machine that is busy with others of its kind. A kernel of
-    /// ours does in seconds; a distribution's system starts a hundred programs before the agent.
+    /// How long it may take to come up on a machine that is busy with other guests. A kernel of ours needs
+    /// seconds; a distribution's system starts a hundred programs before the agent.
     pub fn patience(&self) -> Duration {
         match (&self.boot, self.accel) {
             (Boot::Kernel { .. }, _) => Duration::from_secs(180),
@@ -231,7 +240,7 @@ impl Launch {
         }
     }
 
-    /// The drivers without which the guest is deaf or mute, as names of kernel modules.
+    /// The kernel modules that the agent's port and the guest's NICs need.
     pub fn drivers(&self) -> Vec<&str> {
         let mut drivers = if self.server.is_some() { server_drivers() } else { PORT_DRIVERS.to_vec() };
         for nic in &self.nics {
@@ -242,7 +251,7 @@ impl Launch {
         drivers
     }
 
-    /// How many queues QEMU gets open for each NIC, as it can't open them itself.
+    /// How many open queues QEMU gets for each NIC. QEMU can't open these itself.
     pub fn handed_queues(&self) -> Vec<u32> {
         self.nics.iter().map(|nic| nic.kind.macvtap().map_or(0, |(_, queues)| queues)).collect()
     }
@@ -262,7 +271,7 @@ impl Launch {
     }
 }
 
-/// As [`Launch::drivers`], of any server.
+/// The same as [`Launch::drivers`] of any server.
 pub(crate) fn server_drivers() -> Vec<&'static str> {
     PORT_DRIVERS.into_iter().chain(SERVER_DRIVERS).collect()
 }
@@ -294,7 +303,7 @@ impl NicKind {
         }
     }
 
-    /// The tap that it hangs on, if it hangs on one.
+    /// The tap that it hangs on, if there is one.
     pub fn tap(&self) -> Option<&LinkName> {
         match self {
             NicKind::Virtio { tap, .. } | NicKind::Emulated { tap, .. } => Some(tap),
@@ -304,7 +313,7 @@ impl NicKind {
 }
 
 impl DiskFormat {
-    /// By the file's first bytes: qcow2 begins with `QFI\xfb`.
+    /// Reads the format from the file's first bytes: qcow2 begins with `QFI\xfb`.
     ///
     /// # Errors
     /// It can't be read.

@@ -1,5 +1,5 @@
-//! What a guest takes of the host's memory beside its RAM: QEMU's own, by which fewer guests fit on a
-//! host than the sum of their RAM says.
+//! The host's memory that a guest takes beside its RAM. It is QEMU's own, and because of it fewer guests fit
+//! on a host than the sum of their RAM says.
 
 use std::{fs, io};
 
@@ -8,19 +8,19 @@ use vtax_sys::{SysError, process::ProcessId};
 
 use super::{error::GuestError, launch::Launch};
 
-/// A mapping as `/proc/PID/smaps` tells of it (proc_pid_smaps(5)).
+/// A mapping in `/proc/PID/smaps` (proc_pid_smaps(5)).
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Mapping {
-    /// Private, of no file, and neither executed nor a guard.
+    /// The mapping is private, has no file, and is neither executable nor a guard.
     plain: bool,
     size: u64,
-    /// What of it is resident and of no file, or no file's any more.
+    /// The resident part that belongs to no file, or no longer to one.
     anonymous: u64,
 }
 
-/// QEMU's resident anonymous memory that is not the guest's RAM: its heap, its stacks, and under TCG
-/// what it has translated. Pages of its program are left out, as all guests share them, and so is what
-/// the kernel keeps for it.
+/// QEMU's resident anonymous memory that is not the guest's RAM: its heap, its stacks, and under TCG the code
+/// that it has translated. The pages of its program are left out, since all guests share them. What the
+/// kernel keeps for QEMU is left out too.
 ///
 /// # Errors
 /// QEMU is gone, or isn't this user's.
@@ -31,8 +31,8 @@ pub fn overhead(launch: &Launch, process: ProcessId) -> Result<ByteSize, GuestEr
     Ok(ByteSize(beside_ram(&mappings(&text), launch.memory.0)))
 }
 
-/// RAM that is a file isn't anonymous. Other RAM is one mapping of just its size; where there are
-/// several, it is the one that has the most.
+/// RAM that is a file isn't anonymous. Other RAM is one mapping of exactly its size. If several mappings have
+/// that size, it is the one with the most resident memory.
 fn beside_ram(mappings: &[Mapping], ram: u64) -> u64 {
     let all: u64 = mappings.iter().map(|mapping| mapping.anonymous).sum();
     let likely = mappings.iter().filter(|mapping| mapping.plain && mapping.size == ram);
@@ -56,7 +56,7 @@ fn mappings(smaps: &str) -> Vec<Mapping> {
     mappings
 }
 
-/// Behind address, permissions, offset, device and inode comes the file's name.
+/// The file's name follows address, permissions, offset, device and inode.
 fn is_of_no_file(line: &str) -> bool {
     line.split_ascii_whitespace().nth(4) == Some("0")
 }

@@ -1,8 +1,8 @@
 //! The drivers that a guest needs: which modules they are in, and in which order they load.
 //!
-//! What a module depends on is read from the module itself (`depends=` in its section
-//! `.modinfo`, which the kernel's build writes there), not from `modules.dep`: that file is made
-//! by depmod(8) when a package is installed, and a package that is only unpacked lacks it.
+//! What a module depends on is read from the module itself: the kernel's build writes `depends=` into its
+//! section `.modinfo`. `modules.dep` isn't read, since depmod(8) makes it when a package is installed, and a
+//! package that is only unpacked lacks it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,11 +15,11 @@ use flate2::read::GzDecoder;
 use lzma_rust2::XzReader;
 use ruzstd::decoding::StreamingDecoder;
 
-use super::{elf::Elf, error::GuestError, kernel::Kernel};
+use super::{elf::Elf, error::GuestError, kernel::Kernel, missing::MissingForGuests};
 
-/// No module is that large; a damaged file may unpack to anything.
+/// No module is that large. The limit is for damaged files, which may unpack to anything.
 const LARGEST: u64 = 64 << 20;
-/// Directories of a kernel's modules in the order of depmod.d(5): what was added comes first.
+/// The directories of a kernel's modules in the order of depmod.d(5): added modules come first.
 const FOLDERS: [&str; 3] = ["updates", "extra", "kernel"];
 
 /// A module, ready to be loaded.
@@ -33,12 +33,12 @@ pub struct Module {
     pub optional: bool,
 }
 
-/// The modules that have `wanted` in them and all that they depend on, each behind those that
-/// it needs. What is built into the kernel is left out. One whose name begins with `-` is left out
-/// as well if it isn't there; it and what only such ones need come last and are optional.
+/// The modules `wanted` and all modules that they depend on. A module comes after those that it needs. What
+/// is built into the kernel is left out. A name that begins with `-` is left out as well if there is no such
+/// module; it and what only such modules need come last and are optional.
 ///
 /// # Errors
-/// One is neither built in nor there, or is no module.
+/// A module is neither built in nor there, or its file is no module.
 pub fn closure(kernel: &Kernel, wanted: &[&str]) -> Result<Vec<Module>, GuestError> {
     let stock = Stock::of(kernel)?;
     let mut search = Search { stock, seen: BTreeSet::new(), ordered: Vec::new(), optional: false };
@@ -48,7 +48,7 @@ pub fn closure(kernel: &Kernel, wanted: &[&str]) -> Result<Vec<Module>, GuestErr
     search.optional = true;
     for name in wanted.iter().filter_map(|name| name.strip_prefix('-')) {
         match search.add(name, None) {
-            Err(GuestError::NoModule { .. }) => {}
+            Err(GuestError::Missing { why: MissingForGuests::NoModule { .. } }) => {}
             added => added?,
         }
     }
@@ -103,18 +103,18 @@ impl Stock<'_> {
     }
 
     fn read(&self, name: &str, needed_by: Option<&str>) -> Result<Module, GuestError> {
-        let path = self.files.get(name).ok_or_else(|| GuestError::NoModule {
+        let path = self.files.get(name).ok_or_else(|| MissingForGuests::NoModule {
             module: name.to_owned(),
             needed_by: needed_by.map(str::to_owned),
             release: self.kernel.release.clone(),
             directory: self.kernel.modules.clone(),
         })?;
         let bytes = fs::read(path).map_err(GuestError::file("read", path))?;
-        let fail = |why: String| GuestError::Module { path: path.clone(), why };
+        let fail = |why: String| MissingForGuests::Module { path: path.clone(), why };
         let object = unpack(path, &bytes).map_err(|error| fail(format!("can't be unpacked: {error}")))?;
         match Elf::parse(&object) {
             Some(_) => Ok(Module { name: name.to_owned(), object, optional: false }),
-            None => Err(fail("is no x86-64 object".to_owned())),
+            None => Err(fail("is no x86-64 object".to_owned()).into()),
         }
     }
 }
@@ -143,7 +143,7 @@ fn name_of(path: &Path) -> Option<String> {
     matches!(ending, "" | ".xz" | ".zst" | ".gz").then(|| plain(name))
 }
 
-/// The kernel takes `-` and `_` in a module's name as the same.
+/// The kernel treats `-` and `_` in a module's name as the same.
 fn plain(name: &str) -> String {
     name.replace('-', "_")
 }
@@ -160,16 +160,16 @@ fn unpack(path: &Path, bytes: &[u8]) -> io::Result<Vec<u8>> {
     Ok(object)
 }
 
-/// What a module says of others.
+/// What a module says about other modules.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct About {
-    /// It can't be loaded without them.
+    /// The module can't be loaded without these.
     depends: Vec<String>,
-    /// It uses them if they are there, and asks for them only when modprobe(8) loads it.
+    /// The module uses these if they are there. Only modprobe(8) loads them with it.
     soft: Vec<String>,
 }
 
-/// From `.modinfo`: texts `key=value`, each with a zero behind it.
+/// Reads `.modinfo`: texts `key=value`, each with a zero byte behind it.
 fn about(object: &[u8]) -> About {
     let mut about = About::default();
     let section = Elf::parse(object).and_then(|elf| elf.section(".modinfo")).unwrap_or_default();
@@ -185,7 +185,7 @@ fn about(object: &[u8]) -> About {
     about
 }
 
-/// Of `pre: a b post: c`, those that come before.
+/// The modules before `post:` in `pre: a b post: c`.
 fn loaded_before(names: &str) -> impl Iterator<Item = String> + '_ {
     let mut before = false;
     names.split_whitespace().filter_map(move |word| match word {

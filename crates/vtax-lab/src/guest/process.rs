@@ -1,4 +1,4 @@
-//! A QEMU that runs: from its start to its end.
+//! A running QEMU, from its start to its end.
 
 use std::{
     fs::File,
@@ -32,29 +32,29 @@ use super::{
 
 /// `sun_path` with its zero, unix(7).
 const LONGEST_PATH: usize = 107;
-/// Between two looks for a socket that QEMU has not made yet.
+/// The pause between two looks for a socket that QEMU has not made yet.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Between two words to somebody who waits for a guest.
+/// The time between two messages to somebody who waits for a guest.
 const OFTEN: Duration = Duration::from_secs(15);
 /// The state of a guest that QEMU is about to start.
 const STARTING: &str = "prelaunch";
-/// A process ends within this after SIGKILL, unless the kernel holds it. Freeing the guest's
-/// memory takes a part of it.
+/// A process ends within this time after SIGKILL, unless the kernel holds it. Freeing the guest's memory
+/// takes a part of it.
 const KILLED: Duration = Duration::from_secs(10);
-/// The monitor of a QEMU that is alive closes because it is about to end.
+/// When a living QEMU closes its monitor, it ends within this time.
 const CLOSING: Duration = Duration::from_secs(2);
-/// A guest's QEMU. Dropping this doesn't end it: a lab outlives who made it.
+/// A guest's QEMU. Dropping this value doesn't end QEMU: a lab outlives the process that made it.
 #[derive(Debug)]
 pub struct Qemu {
     launch: Launch,
     process: ProcessId,
-    /// This value started it, and reaps it once it is stopped.
+    /// Whether this value started QEMU, and so has to reap it.
     started_here: bool,
 }
 
 impl Qemu {
-    /// Starts a guest whose taps QEMU opens by their names. `spawn` starts the program where those are;
-    /// what it adds to the command, a mark or a limit, is its own business.
+    /// Starts a guest whose taps QEMU opens by their names. `spawn` starts the program in the namespace of
+    /// the taps; it may add a mark or a limit to the command.
     ///
     /// # Errors
     /// The directory can't be used, or the program can't be started.
@@ -62,8 +62,8 @@ impl Qemu {
         Qemu::start_with(launch, Vec::new(), spawn)
     }
 
-    /// As [`Qemu::start`], with the queues that QEMU gets open, of each NIC as many as
-    /// [`Launch::handed_queues`] says. No other program gets them.
+    /// As [`Qemu::start`], with open queues for QEMU: for each NIC as many as [`Launch::handed_queues`] says.
+    /// No other program gets them.
     ///
     /// # Errors
     /// Too few or too many queues, and as [`Qemu::start`].
@@ -85,7 +85,7 @@ impl Qemu {
         Ok(Qemu { launch, process, started_here: true })
     }
 
-    /// A guest that another process, or this one earlier, has started.
+    /// A guest that another process has started, or this process earlier.
     pub fn attach(launch: Launch, process: ProcessId) -> Qemu {
         Qemu { launch, process, started_here: false }
     }
@@ -105,7 +105,7 @@ impl Qemu {
         matches!(self.process.wait_end(Duration::ZERO), Ok(false))
     }
 
-    /// How it ended, with what was said last, if it has ended or does so in time.
+    /// How it ended, with its last messages, if it has ended or ends in time.
     pub fn death(&self, patience: Duration) -> Option<GuestError> {
         self.process.wait_end(patience).unwrap_or(false).then(|| self.ended())
     }
@@ -114,7 +114,7 @@ impl Qemu {
     /// and the guest starts to boot.
     ///
     /// # Errors
-    /// QEMU has ended, or doesn't answer in time; both with what was said last.
+    /// QEMU has ended, or doesn't answer in time. The error has the last messages.
     pub fn wait_ready(&mut self, patience: Duration) -> Result<(), GuestError> {
         self.first_monitor(Instant::now() + patience, patience).map(|_| ())
     }
@@ -122,14 +122,14 @@ impl Qemu {
     /// Waits until the agent in the guest has opened its port.
     ///
     /// # Errors
-    /// QEMU has ended, as it does when the guest's kernel panics, or has stopped the guest, or
-    /// the time is over; all with what was said last.
+    /// QEMU has ended, which it does when the guest's kernel panics. Or QEMU has stopped the guest, or the
+    /// time is over. The error has the last messages.
     pub fn wait_agent(&mut self, patience: Duration) -> Result<(), GuestError> {
         self.wait_agent_telling(patience, |_, _| {})
     }
 
-    /// As [`Qemu::wait_agent`]; every 15 seconds `tell` gets to know how long it has been waited, and
-    /// the last line of the console.
+    /// As [`Qemu::wait_agent`]. Every 15 seconds, `tell` is called with the time that has passed and the last
+    /// line of the console.
     ///
     /// # Errors
     /// As [`Qemu::wait_agent`].
@@ -143,9 +143,8 @@ impl Qemu {
         let mut telling = begun + OFTEN;
         let mut monitor = self.first_monitor(deadline, patience)?;
         loop {
-            // Asked again after each event, of which one says that the port has been opened
-            // (VSERPORT_CHANGE) and another that the processors stand still (STOP): the answers
-            // are true of now.
+            // QEMU is asked again after each event, so that the answers are current. One event says that the
+            // port has been opened (VSERPORT_CHANGE), and another that the processors stand still (STOP).
             let now = monitor.is_port_open(AGENT_CHARDEV).and_then(|open| Ok((open, monitor.status()?)));
             match now.map_err(|error| self.explain(error))? {
                 (true, _) => return Ok(()),
@@ -164,7 +163,7 @@ impl Qemu {
         }
     }
 
-    /// A connection to the monitor, which others can't have until it is dropped.
+    /// A connection to the monitor. Nobody else can connect until it is dropped.
     ///
     /// # Errors
     /// QEMU has ended, or doesn't answer in time.
@@ -185,18 +184,18 @@ impl Qemu {
     /// Pins the virtual CPUs, as [`Threads::pin_vcpus`].
     ///
     /// # Errors
-    /// QEMU doesn't answer in time, or a CPU is not to be had.
+    /// QEMU doesn't answer in time, or the kernel refuses a CPU.
     pub fn pin_vcpus(&mut self, cpus: &[u32], patience: Duration) -> Result<(), GuestError> {
         let threads = self.threads(patience)?;
         threads.pin_vcpus(&self.launch.name, cpus)
     }
 
-    /// Pins its threads. Those of the virtual CPUs and QEMU's own are there once it is
-    /// [ready](Qemu::wait_ready); vhost's are, by Linux and QEMU as they are, and are missed here if
-    /// they should be there and are not.
+    /// Pins its threads. The threads of the virtual CPUs and QEMU's own exist once QEMU is
+    /// [ready](Qemu::wait_ready). With Linux and QEMU as they are today, vhost's exist then too, and it is an
+    /// error if some are missing.
     ///
     /// # Errors
-    /// QEMU doesn't answer in time, a CPU is not to be had, or a thread of vhost isn't there.
+    /// QEMU doesn't answer in time, the kernel refuses a CPU, or a thread of vhost isn't there.
     pub fn pin(&mut self, pins: &GuestPins, patience: Duration) -> Result<(), GuestError> {
         let threads = self.threads(patience)?;
         threads.pin(&self.launch.name, pins)?;
@@ -215,9 +214,9 @@ impl Qemu {
         memory::overhead(&self.launch, self.process)
     }
 
-    /// Ends QEMU: it is told to quit; after half of `patience` it gets SIGTERM, and at the end
-    /// SIGKILL. A guest whose disk is kept should have been powered off before. That it is
-    /// gone already is no error.
+    /// Ends QEMU. First it is told to quit; after half of `patience` it gets SIGTERM, and at the end SIGKILL.
+    /// A guest whose disk is kept should have been powered off before. It is no error if QEMU has ended
+    /// already.
     ///
     /// # Errors
     /// Not even SIGKILL ends it.
@@ -225,7 +224,7 @@ impl Qemu {
         let start = Instant::now();
         if self.is_alive() {
             let quit = self.monitor(patience / 4).and_then(|mut monitor| monitor.quit());
-            // Whoever doesn't take the command isn't waited for.
+            // If QEMU doesn't take the command, there is nothing to wait for.
             let left = (patience / 2).saturating_sub(start.elapsed());
             let ended = quit.is_ok() && self.wait_end(left)?;
             if !ended && !self.end_by(Signal::TERM, patience.saturating_sub(start.elapsed()))? {
@@ -259,7 +258,7 @@ impl Qemu {
         }
     }
 
-    /// The monitor's trouble may be that QEMU has just ended, which says more.
+    /// If the monitor fails because QEMU has just ended, that end is the better error.
     fn explain(&self, error: GuestError) -> GuestError {
         let by_death = matches!(error, GuestError::Monitor { .. } | GuestError::Process { .. });
         if by_death { self.death(CLOSING).unwrap_or(error) } else { error }
@@ -296,7 +295,7 @@ impl Qemu {
     }
 }
 
-/// In a process group of its own, so that Ctrl-C at the terminal is vtax's to deal with.
+/// QEMU is in a process group of its own, so that Ctrl-C at the terminal reaches only vtax.
 fn command(launch: &Launch, queues: Vec<Vec<OwnedFd>>) -> Result<Command, GuestError> {
     let path = launch.stderr_log();
     let log = File::create(&path).map_err(GuestError::file("create", &path))?;

@@ -2,66 +2,21 @@
 
 use std::{
     collections::BTreeSet,
-    env, fmt,
-    io::Read,
+    env,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    sync::mpsc,
-    thread,
+    process::{Command, Stdio},
     time::Duration,
 };
 
-use serde::{Deserialize, Serialize};
+use vtax_sys::deadline::{OutputError, output_within};
 
-use super::error::GuestError;
+use super::{error::GuestError, launch::QemuProgram, missing::MissingForGuests, version::Version};
 
 const PROGRAM: &str = "qemu-system-x86_64";
 /// Names the program, in place of the one in `PATH`.
 const VARIABLE: &str = "VTAX_QEMU";
 /// QEMU answers in milliseconds; a cold disk and a busy machine are allowed for.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// QEMU on this machine.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct QemuProgram {
-    /// The program.
-    pub path: PathBuf,
-    /// What it says it is.
-    pub version: Version,
-}
-
-/// A version of QEMU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Version {
-    /// The first number, one a year.
-    pub major: u32,
-    /// The second.
-    pub minor: u32,
-}
-
-impl Version {
-    /// The oldest that guests are started with: the first that knows `on` and `off` for all
-    /// options of a socket.
-    pub const LEAST: Version = Version { major: 6, minor: 0 };
-    /// The first whose q35 can be without keyboard and mouse.
-    pub(super) const NO_I8042: Version = Version { major: 7, minor: 1 };
-    /// The first whose virtio-net knows segmentation of UDP.
-    pub(super) const USO: Version = Version { major: 8, minor: 2 };
-
-    /// From what `--version` prints: "QEMU emulator version 10.0.2 (Debian 1:10.0.2+ds-2)".
-    fn parse(text: &str) -> Option<Version> {
-        let (_, behind) = text.split_once("version ")?;
-        let mut numbers = behind.split(|c: char| !c.is_ascii_digit());
-        let mut next = || numbers.next()?.parse().ok();
-        Some(Version { major: next()?, minor: next()? })
-    }
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.major, self.minor)
-    }
-}
 
 impl QemuProgram {
     /// The one that `VTAX_QEMU` names, or else the first in `PATH`.
@@ -75,7 +30,7 @@ impl QemuProgram {
         let folders: Vec<PathBuf> = env::split_paths(&env::var_os("PATH").unwrap_or_default()).collect();
         match folders.iter().map(|folder| folder.join(PROGRAM)).find(|path| path.is_file()) {
             Some(path) => QemuProgram::at(&path),
-            None => Err(GuestError::NoQemu { looked: folders }),
+            None => Err(MissingForGuests::NoQemu { looked: folders }.into()),
         }
     }
 
@@ -87,10 +42,11 @@ impl QemuProgram {
         let said = ask(path, &["--version"])?;
         let Some(version) = Version::parse(&said) else {
             let first = said.lines().next().unwrap_or_default();
-            return Err(GuestError::Qemu { path: path.to_owned(), why: format!("calls its version {first:?}") });
+            return Err(broken(path, format!("calls its version {first:?}")));
         };
         if version < Version::LEAST {
-            return Err(GuestError::OldQemu { path: path.to_owned(), version, least: Version::LEAST });
+            let (path, least) = (path.to_owned(), Version::LEAST);
+            return Err(MissingForGuests::OldQemu { path, version, least }.into());
         }
         Ok(QemuProgram { path: path.to_owned(), version })
     }
@@ -112,33 +68,22 @@ fn device_names(help: &str) -> BTreeSet<String> {
 
 /// What the program prints, within [`PATIENCE`].
 fn ask(path: &Path, arguments: &[&str]) -> Result<String, GuestError> {
-    let fail = |why: String| GuestError::Qemu { path: path.to_owned(), why };
+    let fail = |why| broken(path, why);
     let mut command = Command::new(path);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = command.spawn().map_err(|error| fail(format!("can't be started: {error}")))?;
-    let said = read_all(&mut child);
-    if said.is_none() {
-        // It may have ended by itself just now.
-        let _ = child.kill();
-    }
-    let status = child.wait().map_err(|error| fail(format!("can't be waited for: {error}")))?;
-    match said {
-        None => Err(fail(format!("doesn't answer `{}` within {PATIENCE:?}", arguments.join(" ")))),
-        Some(_) if !status.success() => Err(fail(format!("fails at `{}`: {status}", arguments.join(" ")))),
-        Some(said) => Ok(said),
+    let output = output_within(&mut command, PATIENCE).map_err(|error| match error {
+        OutputError::Start(error) => fail(format!("can't be started: {error}")),
+        OutputError::Late(_) => fail(format!("doesn't answer `{}` within {PATIENCE:?}", arguments.join(" "))),
+        OutputError::Lost(error) => fail(format!("can't be waited for: {error}")),
+    })?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(fail(format!("fails at `{}`: {}", arguments.join(" "), output.status))),
     }
 }
 
-fn read_all(child: &mut Child) -> Option<String> {
-    let mut stdout = child.stdout.take().expect("it was asked to be a pipe");
-    let (send, receive) = mpsc::channel();
-    // Ends when the child does: it holds the only other end.
-    thread::spawn(move || {
-        let mut bytes = Vec::new();
-        let _ = stdout.read_to_end(&mut bytes);
-        let _ = send.send(String::from_utf8_lossy(&bytes).into_owned());
-    });
-    receive.recv_timeout(PATIENCE).ok()
+fn broken(path: &Path, why: String) -> GuestError {
+    MissingForGuests::Qemu { path: path.to_owned(), why }.into()
 }
 
 #[cfg(test)]
@@ -154,16 +99,6 @@ mod tests {
         writer.args(["-c", "printf '#!/bin/sh\\n%s\\n' \"$1\" >\"$0\" && chmod 755 \"$0\""]).arg(&path).arg(script);
         assert!(writer.status().expect("a shell").success());
         path
-    }
-
-    #[test]
-    fn versions_are_read_as_the_distributions_write_them() {
-        let read = |text| Version::parse(text).map(|version| version.to_string());
-        assert_eq!(read("QEMU emulator version 10.0.2 (Debian 1:10.0.2+ds-2)\nCopyright").as_deref(), Some("10.0"));
-        assert_eq!(read("QEMU emulator version 9.2.50 (v9.2.0-123-gabc)").as_deref(), Some("9.2"));
-        assert_eq!(read("QEMU emulator version 8.2-rc1").as_deref(), Some("8.2"));
-        assert_eq!(read("hello"), None);
-        assert_eq!(read("version x.y"), None);
     }
 
     #[test]

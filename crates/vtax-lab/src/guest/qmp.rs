@@ -1,10 +1,9 @@
 //! QEMU's monitor: the QEMU Machine Protocol over its socket.
 //!
-//! One JSON object a line each way: QEMU greets, the client answers with `qmp_capabilities`,
-//! then each command has a reply with the command's `id`, and events come in between
-//! (docs/interop/qmp-spec in QEMU). The socket serves one client at a time; others wait
-//! without a word until that one goes. So a [`Monitor`] should be short-lived, and every wait
-//! has a deadline.
+//! Both sides send one JSON object per line. QEMU greets, and the client answers with `qmp_capabilities`.
+//! Then each command has a reply with the command's `id`, and events come in between (docs/interop/qmp-spec
+//! in QEMU). The socket serves one client at a time; others wait without any answer. So a [`Monitor`] should
+//! be short-lived, and every wait has a deadline.
 
 use std::{
     collections::VecDeque,
@@ -23,9 +22,9 @@ use super::{arguments::CONSOLE_CHARDEV, error::GuestError};
 
 /// QEMU answers in microseconds, unless its main loop is starved.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// No reply to what is asked here comes near it.
+/// The longest line that is read. No reply to the commands here is nearly as long.
 const LONGEST: usize = 1 << 20;
-/// Events are kept for who asks for them; older ones than these are forgotten.
+/// How many events are kept until somebody asks for them. Older ones are dropped.
 const KEPT: usize = 256;
 
 /// A connection to the monitor of one guest.
@@ -41,10 +40,10 @@ pub struct Monitor {
 /// Something that happened in QEMU.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct QmpEvent {
-    /// What, as `SHUTDOWN`, `VSERPORT_CHANGE`.
+    /// Its name, such as `SHUTDOWN` or `VSERPORT_CHANGE`.
     #[serde(rename = "event")]
     pub name: String,
-    /// More of it, as the event has it.
+    /// The data of the event.
     #[serde(default)]
     pub data: Map<String, Value>,
 }
@@ -52,7 +51,7 @@ pub struct QmpEvent {
 /// Whether the guest's processors run (`query-status`).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Status {
-    /// They do.
+    /// Whether they run.
     pub running: bool,
     /// The state in QEMU's words: `running`, `paused`, `internal-error` ….
     pub status: String,
@@ -64,7 +63,7 @@ pub struct Vcpu {
     /// Its number in the guest, from 0.
     #[serde(rename = "cpu-index")]
     pub index: u32,
-    /// The thread of the host that is it.
+    /// The thread of the host that runs it.
     #[serde(rename = "thread-id")]
     pub thread: u32,
 }
@@ -79,7 +78,7 @@ pub struct IoThread {
     pub thread: u32,
 }
 
-/// A line of QEMU: the greeting has none of these.
+/// A line from QEMU. The greeting has none of these fields.
 #[derive(Deserialize)]
 struct Line {
     #[serde(rename = "return")]
@@ -108,7 +107,7 @@ impl Monitor {
     /// Connects and greets.
     ///
     /// # Errors
-    /// Nobody listens, or QEMU doesn't greet within `patience`: it hangs, or another client is
+    /// Nobody listens, or QEMU doesn't greet within `patience` because it hangs or another client is
     /// connected.
     pub fn connect(guest: &Name, socket: &Path, patience: Duration) -> Result<Monitor, GuestError> {
         let deadline = Instant::now() + patience;
@@ -167,7 +166,7 @@ impl Monitor {
     /// QEMU doesn't answer.
     pub fn is_console_taken(&mut self) -> Result<bool, GuestError> {
         let ports: Vec<Port> = self.query("query-chardev")?;
-        // Of a socket without a client QEMU says so in the place of its name (`char-socket.c`).
+        // For a socket without a client, QEMU puts that into its name (`char-socket.c`).
         let free = |port: &Port| port.filename.starts_with("disconnected:");
         Ok(ports.iter().any(|port| port.label == CONSOLE_CHARDEV && !free(port)))
     }
@@ -180,7 +179,7 @@ impl Monitor {
         self.command("set_link", json!({ "name": nic, "up": up }))
     }
 
-    /// Presses the guest's power button. A guest without a daemon for it doesn't care.
+    /// Presses the guest's power button. A guest without a daemon for it ignores that.
     ///
     /// # Errors
     /// QEMU doesn't answer.
@@ -196,7 +195,7 @@ impl Monitor {
         self.command("quit", json!({}))
     }
 
-    /// The next event that has come or comes before the deadline; `None` if none does.
+    /// The next event that has come or comes before the deadline. `None` means that no event came.
     ///
     /// # Errors
     /// QEMU has closed the monitor, which it does when it ends.
@@ -227,7 +226,7 @@ impl Monitor {
             let line: Line = self.line(command, deadline)?;
             match line {
                 Line { event: Some(event), .. } => self.keep(Some(event)),
-                // The reply to a command for which nobody waits any longer.
+                // This is the reply to a command that nobody waits for any longer.
                 Line { id, .. } if id != Some(self.last) => {}
                 Line { error: Some(refusal), .. } => return Err(self.refused(command, refusal)),
                 Line { answer, .. } => {
@@ -266,7 +265,7 @@ impl Monitor {
         })
     }
 
-    /// The next line; `None` if the time runs out before it ends.
+    /// The next line. `None` means that the time ran out before the line ended.
     fn receive(&mut self, command: &str, deadline: Instant) -> Result<Option<Vec<u8>>, GuestError> {
         loop {
             if let Some(end) = self.pending.iter().position(|byte| *byte == b'\n') {
@@ -287,7 +286,7 @@ impl Monitor {
     }
 
     fn fill(&mut self, patience: Duration) -> io::Result<usize> {
-        // Zero would mean for ever.
+        // Zero would mean to wait for ever.
         self.stream.set_read_timeout(Some(patience.max(Duration::from_millis(1))))?;
         let mut bytes = [0; 4096];
         let count = self.stream.read(&mut bytes)?;
@@ -305,8 +304,8 @@ impl Monitor {
     }
 }
 
-/// Connecting blocks while the queue of those who wait is full, for as long as sending may
-/// (`SO_SNDTIMEO`, unix(7) over socket(7)).
+/// Connects. While the queue of waiting clients is full, connecting blocks as long as sending may block
+/// (`SO_SNDTIMEO`, unix(7) and socket(7)).
 fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_write_timeout(Some(patience.max(Duration::from_millis(1))))?;

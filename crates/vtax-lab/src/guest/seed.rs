@@ -1,12 +1,11 @@
-//! What brings the agent into a system that the user's disk image has: a second, small disk, as
-//! cloud-init looks for one (its data source NoCloud).
+//! How the agent gets into the system of a user's disk image: by a second, small disk of the form that
+//! cloud-init looks for (its data source NoCloud).
 //!
-//! Nothing else in that system is changed, and nothing is opened: no user, no password, no key. The
-//! NIC gets the lab's address at once, because a system whose NIC has none waits for one, for minutes,
-//! before it is up.
+//! Nothing else in that system is changed, and no user, password or key is added. The NIC gets the lab's
+//! address at once, because a system whose NIC has no address waits for one for minutes while it boots.
 //!
-//! A system without cloud-init doesn't look at the disk. One that has an agent already keeps that: the
-//! port has room for one, and the second ends.
+//! A system without cloud-init doesn't look at the disk. If an agent runs in the system already, it stays:
+//! the port has room for one agent, and the second one ends.
 
 use std::{
     fmt::{self, Write},
@@ -19,14 +18,15 @@ use super::{
     launch::{Launch, SEED_SERIAL, Seed},
 };
 
-/// The agent's program on the disk, a name that any FAT can hold.
+/// The name of the agent's program on the disk. Any FAT file system can hold it.
 const AGENT: &str = "AGENT";
-/// The kernel's source of random identities, random(4).
+/// The file from which the kernel gives random identities, random(4).
 const UUID: &str = "/proc/sys/kernel/random/uuid";
-/// The lab's NIC, as the guest's links are named.
+/// The name of the lab's NIC in the guest.
 const NIC: &str = "vtax0";
-/// And among what netplan makes of it. The first by name wins, and images have rules for all NICs,
-/// mostly DHCP, under names as `all-en`; those hold for a NIC of another name too, if `en*` was one.
+/// The name of the file that netplan makes of it. The first file by name wins. Images have rules for all
+/// NICs, mostly DHCP, under names such as `all-en`; such a rule also matches a NIC that was called `en*`
+/// before it was renamed.
 const ENTRY: &str = "0vtax";
 
 /// Fills the directory that the guest sees as a disk. Does nothing if the launch has no seed.
@@ -39,7 +39,8 @@ pub(super) fn write(launch: &Launch) -> Result<(), GuestError> {
     fs::create_dir_all(&directory).map_err(GuestError::file("create", &directory))?;
     let program = directory.join(AGENT);
     fs::copy(&seed.agent, &program).map_err(GuestError::file("copy the agent to", &program))?;
-    // To cloud-init a system with another identity is a new one, in which all is done that is done once.
+    // For cloud-init a system with another identity is a new one, in which it does everything that it does
+    // once.
     let identity = fs::read_to_string(UUID).map_err(GuestError::file("read", Path::new(UUID)))?;
     for (name, content) in files(launch, seed, identity.trim_end()) {
         let path = directory.join(name);
@@ -68,9 +69,9 @@ fn user_data() -> String {
     text
 }
 
-/// Starts the agent that is on the seed's disk, in whatever system: as a unit of systemd if that runs,
-/// else as a process of its own. It is run from a copy, since the disk may be taken to be one that
-/// nothing is run from, and so may be `/run`.
+/// Starts the agent from the seed's disk in any system: as a unit of systemd if that runs, otherwise as a
+/// process of its own. A copy is run, since the disk may be mounted so that no program on it can be run. The
+/// same may be true of `/run`.
 pub fn script() -> String {
     format!(
         r#"modprobe -q virtio_console 2>/dev/null
@@ -108,7 +109,7 @@ fn network(launch: &Launch, seed: &Seed) -> String {
     text
 }
 
-/// The seed of a launch for people: the dry run. Nothing if there is none.
+/// Prints the seed of a launch for the dry run; prints nothing if there is none.
 pub(crate) struct SeedText<'a>(pub(crate) &'a Launch);
 
 impl fmt::Display for SeedText<'_> {
@@ -127,8 +128,8 @@ impl fmt::Display for SeedText<'_> {
 mod tests {
     use super::*;
     use crate::guest::{
-        launch::{Boot, DiskFormat, NicKind, NicLaunch},
-        qemu::{QemuProgram, Version},
+        launch::{Boot, DiskFormat, NicKind, NicLaunch, QemuProgram},
+        version::Version,
     };
     use crate::place::LinkName;
     use vtax_model::guest::{Accelerator, EmulatedNic};
@@ -181,7 +182,7 @@ mod tests {
         assert!(write(&missing).expect_err("no agent").to_string().contains("cannot copy the agent to"));
     }
 
-    /// What a shell makes of it; what the commands do, a guest has to show.
+    /// A shell checks the syntax here. A test with a guest checks what the commands do.
     #[test]
     fn the_script_is_one() {
         let checked = std::process::Command::new("sh").args(["-n", "-c", &script()]).status().expect("a shell");

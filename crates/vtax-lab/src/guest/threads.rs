@@ -1,5 +1,5 @@
-//! The host's threads that a guest is made of: who runs its instructions and who moves its
-//! packets, to be pinned and to be accounted for.
+//! The host's threads that run a guest's instructions and move its packets. They are pinned, and their CPU
+//! time is counted.
 
 use std::{collections::BTreeMap, fmt, fs, io};
 
@@ -28,17 +28,17 @@ pub struct Threads {
     pub others: Vec<u32>,
 }
 
-/// The CPUs that a guest's threads are pinned to. Those that have none named run anywhere.
+/// The CPUs that a guest's threads are pinned to. A thread without CPUs runs anywhere.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestPins {
-    /// The virtual CPUs', the first to the first; it starts again with the first where there are more
-    /// of them.
+    /// For virtual CPUs: each gets one of these in turn, and the list starts again if there are more virtual
+    /// CPUs.
     #[serde(default)]
     pub cpus: Vec<u32>,
-    /// QEMU's own: each of its threads that is no virtual CPU may run on all of these.
+    /// For QEMU's other threads: each may run on all of these.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub io_cpus: Vec<u32>,
-    /// vhost's, one for each pair of queues, as the virtual CPUs'.
+    /// For vhost's threads, of which each pair of queues has one: each gets one of these in turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vhost_cpus: Vec<u32>,
 }
@@ -66,7 +66,7 @@ pub struct ThreadPlace {
 }
 
 impl GuestPins {
-    /// As a file says it.
+    /// As the file of a lab says it.
     pub fn of(size: &GuestSize) -> GuestPins {
         let GuestSize { cpus, io_cpus, vhost_cpus, .. } = size.clone();
         GuestPins { cpus, io_cpus, vhost_cpus }
@@ -123,8 +123,8 @@ impl Threads {
         Ok(threads)
     }
 
-    /// The threads of a guest now, by the names that QEMU gives them, without asking its monitor:
-    /// it can be read while a sample is taken. A thread for input and output is among the others.
+    /// The threads of a guest now, by the names that QEMU gives them. The monitor isn't asked, so this can be
+    /// used while a sample is taken. Threads for input and output are among the others.
     ///
     /// # Errors
     /// QEMU is gone.
@@ -145,10 +145,10 @@ impl Threads {
         std::iter::once(self.main).chain(vcpus).chain(rest).collect()
     }
 
-    /// Pins those threads that there are. Where the kernel has put each is read back.
+    /// Pins the threads that exist. The CPUs that the kernel gave to each are read back.
     ///
     /// # Errors
-    /// A CPU is not to be had.
+    /// The kernel refuses a CPU.
     pub fn pin(&self, guest: &Name, pins: &GuestPins) -> Result<(), GuestError> {
         for (role, thread) in self.roles() {
             let cpus = pins.of_role(role);
@@ -168,23 +168,23 @@ impl Threads {
     fn roles(&self) -> impl Iterator<Item = (ThreadRole, u32)> {
         let vcpus = self.vcpus.iter().map(|vcpu| (ThreadRole::Vcpu(vcpu.index), vcpu.thread));
         let own = std::iter::once(&self.main).chain(&self.io).chain(&self.others);
-        // They are made queue by queue, and the kernel counts up.
+        // The threads are made queue by queue, and the kernel counts their numbers up.
         let vhost = (0..).zip(&self.vhost).map(|(queue, thread)| (ThreadRole::Vhost(queue), *thread));
         vcpus.chain(own.map(|thread| (ThreadRole::Io, *thread))).chain(vhost)
     }
 
-    /// Pins each virtual CPU to a CPU of its own, the first to the first; if there are fewer
-    /// CPUs than virtual ones, it starts again with the first.
+    /// Pins each virtual CPU to one CPU. They are taken in turn; if there are fewer CPUs than virtual ones,
+    /// the list starts again.
     ///
     /// # Errors
-    /// A CPU is not to be had.
+    /// The kernel refuses a CPU.
     pub fn pin_vcpus(&self, guest: &Name, cpus: &[u32]) -> Result<(), GuestError> {
         self.pin(guest, &GuestPins { cpus: cpus.to_vec(), ..GuestPins::default() })
     }
 }
 
 impl GuestPins {
-    /// Where a thread is to run; anywhere if there is none.
+    /// The CPUs that a thread is to run on. It runs anywhere if the list is empty.
     fn of_role(&self, role: ThreadRole) -> &[u32] {
         let in_turn = |cpus: &'_ [u32], index: u32| index as usize % cpus.len().max(1);
         match role {
@@ -204,7 +204,7 @@ fn tasks(pid: u32) -> Result<BTreeMap<u32, String>, SysError> {
     let mut tasks = BTreeMap::new();
     for entry in fs::read_dir(&folder).map_err(fail)? {
         let entry = entry.map_err(fail)?;
-        // One that has ended since has no name.
+        // A thread that has ended since has no name.
         if let (Some(tid), Ok(name)) = (number(&entry), fs::read_to_string(entry.path().join("comm"))) {
             tasks.insert(tid, name.trim_end().to_owned());
         }
@@ -229,7 +229,7 @@ fn classify(main: u32, vcpus: Vec<Vcpu>, io: Vec<u32>, tasks: &BTreeMap<u32, Str
     threads
 }
 
-/// As the kernel names them: after the process that owns the device (`vhost_worker_create`).
+/// The kernel names vhost's threads after the process that owns the device (`vhost_worker_create`).
 fn vhost_name(pid: u32) -> String {
     format!("vhost-{pid}")
 }
@@ -256,7 +256,7 @@ fn kernel_threads(name: &str) -> Vec<u32> {
 /// offline or outside the cpuset.
 ///
 /// # Errors
-/// A CPU is not to be had, or the thread is gone.
+/// The kernel refuses a CPU, or the thread is gone.
 pub fn pin(guest: &Name, thread: &str, tid: u32, cpus: &[u32]) -> Result<(), GuestError> {
     pinned(tid, cpus).map_err(|error| GuestError::Pin {
         guest: guest.clone(),

@@ -78,25 +78,8 @@ fn read(payload: &[u8]) -> io::Result<Vec<u8>> {
     Ok(kernel)
 }
 
-/// Each note has the sizes of its name and content, its type, and both aligned to four bytes
-/// (elf(5)).
 fn has_pvh_entry(kernel: &[u8]) -> bool {
-    let mut notes = Elf::parse(kernel).and_then(|elf| elf.section(".notes")).unwrap_or_default();
-    while let Some((name, kind, rest)) = first_note(notes) {
-        if name == b"Xen\0" && kind == PVH_ENTRY {
-            return true;
-        }
-        notes = rest;
-    }
-    false
-}
-
-fn first_note(notes: &[u8]) -> Option<(&[u8], u32, &[u8])> {
-    let number = |at: usize| Some(u32::from_le_bytes(notes.get(at..at + 4)?.try_into().ok()?));
-    let (name, content) = (usize::try_from(number(0)?).ok()?, usize::try_from(number(4)?).ok()?);
-    let end =
-        12usize.checked_add(name.checked_next_multiple_of(4)?)?.checked_add(content.checked_next_multiple_of(4)?)?;
-    Some((notes.get(12..12usize.checked_add(name)?)?, number(8)?, notes.get(end..)?))
+    Elf::parse(kernel).is_some_and(|elf| elf.has_note(b"Xen", PVH_ENTRY))
 }
 
 #[cfg(test)]

@@ -1,26 +1,26 @@
-//! Virtual functions that a user makes and removes by hand, as by `ldm create-vf` and `destroy-vf`.
+//! Virtual functions that a user makes and removes by hand, as `ldm create-vf` and `destroy-vf` do.
 //!
-//! What is made is kept in a record of its own among the labs: it has the state before, so that to
-//! destroy them is to undo it, and what a killed vtax left is found and removed as any lab.
+//! A record among the labs says what was made and what the state was before. To remove the functions is to
+//! undo the record. What a killed vtax left is found and removed as with any lab.
 
 mod error;
 #[cfg(test)]
 mod tests;
 
-use serde::{Deserialize, Serialize};
 use vtax_model::{guest::Mac, topology::Name, units::Mtu, vf::VfOptions};
 use vtax_sys::pci::{PciAddress, PciTree, Sriov};
 
 pub use error::VfError;
 
-use super::{IoList, PRIMARY};
+use super::{IoList, owners::PRIMARY};
 use crate::{
+    blueprint::Blueprint,
     error::LabError,
-    facts::PciDevice,
+    facts::{PciDevice, VFIO},
     inventory::{self, LabState, LabSummary},
     lab::{Lab, Lifetime},
-    plan::{Blueprint, Plan},
-    step::{LabStep, VFIO, VfSettings},
+    plan::Plan,
+    step::{LabStep, VfSettings},
     world::World,
 };
 
@@ -44,7 +44,7 @@ pub struct VfPlan {
     pub device: PciAddress,
     /// Its name in the list.
     pub name: String,
-    /// Why making them may be felt, if it may.
+    /// Why somebody may notice that they are made, if there is a reason.
     pub warning: Option<String>,
     /// What will be done.
     pub plan: Plan,
@@ -55,23 +55,14 @@ pub struct VfPlan {
 pub struct Removal {
     /// The physical function.
     pub device: PciAddress,
-    /// The names of those that there are; none if only their record is left.
+    /// The names of the functions. The list is empty if only the record is left.
     pub names: Vec<String>,
-    /// That of those which vtax made.
+    /// The record, if vtax made them.
     record: Option<LabSummary>,
 }
 
-/// The virtual functions of a record in the list of labs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MadeVfs {
-    /// The physical function.
-    pub device: PciAddress,
-    /// How many of it.
-    pub count: u32,
-}
-
 impl IoList {
-    /// What makes virtual functions of `pf`.
+    /// The plan that makes virtual functions of `pf`.
     ///
     /// # Errors
     /// [`VfError`]; nothing has been changed.
@@ -98,7 +89,8 @@ impl IoList {
         })
     }
 
-    /// Whether all virtual functions of what is named, or of whose one is named, can be removed.
+    /// Checks that all virtual functions of a physical function can be removed. `name` is the physical
+    /// function, or its only virtual one.
     ///
     /// # Errors
     /// [`VfError`]: somebody uses one, or there are none.
@@ -125,7 +117,7 @@ impl IoList {
         Ok(Removal { device: device.device, names, record })
     }
 
-    /// A lab that has the physical function has its virtual ones, too.
+    /// A lab that has the physical function has its virtual functions too.
     fn at_home(&self, device: &PciDevice) -> Result<(), VfError> {
         match self.domain(device.device) {
             Some(owner) => Err(VfError::Lent { name: device.name.clone(), owner: owner.to_owned() }),
@@ -140,7 +132,7 @@ impl IoList {
         Some(entry.domain.as_str()).filter(|domain| *domain != PRIMARY)
     }
 
-    /// Who would miss a virtual function.
+    /// Who uses a virtual function.
     fn user(&self, function: &PciDevice) -> Option<String> {
         if let Some(domain) = self.domain(function.device) {
             return Some(format!("{domain} has it"));
@@ -172,7 +164,7 @@ impl VfPlan {
 }
 
 impl Removal {
-    /// Removes them, and puts back what was before those that vtax made.
+    /// Removes them. If vtax made them, the state before is put back.
     ///
     /// # Errors
     /// The kernel refused, with what it is about.
@@ -187,7 +179,7 @@ impl Removal {
         }
     }
 
-    /// Otherwise they are another's, who has removed ours.
+    /// Whether the functions are those that vtax made. If not, somebody has removed those and made others.
     fn is_as_recorded(&self) -> bool {
         let made = self.record.as_ref().and_then(|record| record.functions);
         made.is_some_and(|made| made.count as usize == self.names.len())
@@ -199,7 +191,7 @@ fn cleaned(world: &World, record: &Name) -> Result<(), LabError> {
     failures.into_iter().next().map_or(Ok(()), Err)
 }
 
-/// The name of the record of a physical function's new ones.
+/// The name of the record of a physical function's new virtual functions.
 fn record(device: PciAddress) -> Name {
     let text = format!("io-{device}").replace([':', '.'], "-");
     text.try_into().expect("it has hexadecimal digits and dashes, and no more than 32 of them")
@@ -228,7 +220,7 @@ fn possible(device: &PciDevice, sriov: Sriov, wanted: u32) -> Result<(), VfError
     }
 }
 
-/// What each is kept to: of what nothing is asked, the driver's own.
+/// The settings of each function. What the user doesn't ask for stays as the driver has it.
 fn settings(device: &PciDevice, wish: &NewVfs) -> Result<VfSettings, VfError> {
     let rate = wish.options.rate_mbit().map_err(VfError::Rate)?;
     let set = VfSettings {
@@ -261,7 +253,7 @@ fn steps(device: PciAddress, sriov: Sriov, count: u32, set: VfSettings, mtu: Opt
     let create = LabStep::CreateVfs { device, at: None, count, functions: None, autoprobe: sriov.autoprobe };
     let asked = if set == VfSettings::default() { 0 } else { count };
     let configure = (0..asked).map(|index| LabStep::ConfigureVf { device, index, set: set.clone() });
-    // Only now: a driver reads its function's address when it takes it.
+    // Drivers come last: a driver reads its function's address when it takes the function.
     let probe = sriov.autoprobe.then_some(LabStep::ProbeVfs { device, mtu });
     [create].into_iter().chain(configure).chain(probe).collect()
 }

@@ -1,5 +1,5 @@
-//! Which domain has which device, as the journals of labs tell. A lab that nobody answers for has
-//! its devices until it is cleaned away.
+//! Which domain has which device, as the journals of labs tell. An abandoned lab has its devices until it is
+//! cleaned.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,6 @@ use vtax_sys::{
     pci::PciAddress,
 };
 
-use super::PRIMARY;
 use crate::{
     error::LabError,
     facts::{Netdev, PciFacts},
@@ -22,6 +21,9 @@ use crate::{
     world::World,
 };
 
+/// The owner of a device that no lab has.
+pub const PRIMARY: &str = "primary";
+
 #[derive(Debug, Default)]
 pub(super) struct Owners(BTreeMap<PciAddress, FunctionOwner>);
 
@@ -29,12 +31,12 @@ pub(super) struct Owners(BTreeMap<PciAddress, FunctionOwner>);
 pub(super) struct FunctionOwner {
     lab: Name,
     domain: Name,
-    /// Where its link is, if the domain is no guest.
+    /// Where the device's link is. A guest's device has none here.
     at: Option<Place>,
 }
 
 impl Owners {
-    /// A journal that can't be read is `lab list`'s to tell of.
+    /// Journals that can't be read are left out: `lab list` tells of them.
     pub(super) fn of_labs(world: &World) -> Result<Owners, LabError> {
         let mut owners = Owners::default();
         for (id, snapshot) in scan::<LabStep>(&world.journals())? {
@@ -48,7 +50,7 @@ impl Owners {
         Ok(owners)
     }
 
-    /// What was done later counts: a NIC is the host's before it is a guest's.
+    /// The later step counts: a NIC belongs to the host before a guest gets it.
     pub(super) fn take(&mut self, lab: &Name, step: &LabStep) {
         match step {
             LabStep::TakeNic { device, at, .. } => {
@@ -71,7 +73,7 @@ impl Owners {
         self.0.keys().map(|device| (*device, self.domain(*device))).collect()
     }
 
-    /// Adds what links tell that are in labs: a link that can't be reached has told nothing.
+    /// Adds what the links that are in labs tell. A link that can't be reached is left out.
     pub(super) fn look_into(&self, world: &World, facts: &mut PciFacts) {
         for (device, owner) in &self.0 {
             let Some(at) = &owner.at else { continue };
@@ -93,7 +95,7 @@ impl Owners {
     }
 }
 
-/// Virtual functions, whole NICs, and what goes with those.
+/// The virtual functions and whole NICs of a guest, and what goes with those NICs.
 fn devices(launch: &Launch) -> impl Iterator<Item = PciAddress> {
     let nics = launch.nics.iter().filter_map(|nic| match &nic.kind {
         NicKind::Vfio { device, .. } => Some(*device),

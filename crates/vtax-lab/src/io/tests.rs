@@ -1,5 +1,5 @@
 use super::*;
-use crate::{facts::pci::tests::facts, place::Place, step::LabStep};
+use crate::{place::Place, step::LabStep, survey::pci_tests::facts};
 
 fn at(text: &str) -> PciAddress {
     text.parse().expect("an address")

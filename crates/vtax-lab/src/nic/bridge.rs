@@ -1,21 +1,23 @@
-//! `bridge`: a port of the host's virtual switch, of which the wire is a port as well. The
-//! switch itself belongs to the wire's end and is made with it.
+//! `bridge`: the zone's link is a port of the host's virtual switch, and the wire is another port. The
+//! switch belongs to the wire's end and is made with it.
 
-use super::{AddressOf, Claim, Handler, ZoneAttachment, ZoneMethod};
-use crate::{plan::Draft, step::LinkRecipe};
+use super::method::{AddressOf, AttachZone, Claim, Handler, ZoneAttachment, ZoneMethod};
+use crate::{script::PlanScript, step::LinkRecipe};
 
-pub(super) const NIC: ZoneMethod =
-    ZoneMethod { link: Some("bridge"), address: AddressOf::Wire, claim: Claim::Receive(Handler::Bridge), attach };
+pub(super) const NIC: ZoneMethod = ZoneMethod {
+    link: Some("bridge"),
+    address: AddressOf::Wire,
+    claim: Claim::Receive(Handler::Bridge),
+    attach: AttachZone::Plain(attach),
+};
 
-fn attach(zone: &ZoneAttachment<'_>, draft: &mut Draft<'_>) {
-    let (inner, port) = (zone.link(), draft.vnet(&zone.zone.host));
-    let switch = &zone.uplink.stack[0];
-    draft.namespace(&zone.zone.name);
-    draft.link(&port, LinkRecipe::Veth { peer: inner.clone() }, &zone.zone.name);
-    draft.enable(&port, Some(&switch.link), &zone.zone.name);
-    draft.enable(&inner, None, &zone.zone.name);
-    draft.address(&inner, zone.address);
-    let mut stack = vec![inner, port];
-    stack.extend(zone.uplink.stack.iter().cloned());
-    draft.zone_endpoint(zone, stack);
+fn attach(zone: &ZoneAttachment<'_>, script: &mut PlanScript) {
+    let name = &zone.zone.name;
+    let (inner, port) = (zone.link(), script.vnet(&zone.zone.host));
+    script.namespace(name);
+    script.link(&port, LinkRecipe::Veth { peer: inner.clone() }, name);
+    script.enable(&port, Some(&zone.uplink.stack[0].link), name);
+    script.enable(&inner, None, name);
+    script.address(&inner, zone.address);
+    zone.endpoint(zone.uplink.below([inner, port]), script);
 }

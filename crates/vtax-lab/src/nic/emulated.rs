@@ -1,22 +1,14 @@
-//! `emulated`: a NIC of hardware, imitated by QEMU, on a tap that is a port of the host's virtual
-//! switch.
+//! `emulated`: a NIC of hardware that QEMU imitates, on a tap that is a port of the host's virtual switch.
 
 use vtax_model::{guest::EmulatedNic, method::Unsupported};
 
-use super::unsupported;
-use crate::{facts::QemuFacts, guest::launch::NicKind, place::LinkName};
+use crate::facts::QemuFacts;
 
 pub(super) fn supported(nic: EmulatedNic, qemu: &QemuFacts) -> Result<(), Unsupported> {
     let device = nic.name();
-    match qemu.devices.contains(device) {
-        true => Ok(()),
-        false => {
-            let why = format!("QEMU {} ({}) imitates no {device}", qemu.program.version, qemu.program.path.display());
-            Err(unsupported(&why, "use a newer QEMU, or another model"))
-        }
+    if qemu.devices.contains(device) {
+        return Ok(());
     }
-}
-
-pub(super) fn device(nic: EmulatedNic, tap: &LinkName) -> NicKind {
-    NicKind::Emulated { tap: tap.clone(), model: nic }
+    let why = format!("QEMU {} ({}) imitates no {device}", qemu.program.version, qemu.program.path.display());
+    Err(Unsupported::new(why, "use a newer QEMU, or another model"))
 }

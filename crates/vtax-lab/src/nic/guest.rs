@@ -1,37 +1,28 @@
-//! What all guests need, whatever their NIC is: QEMU, a system to boot, and a tap on the host's virtual
-//! switch, or a macvtap on the wire's end in place of both, or a PCI device. The switch itself belongs to
-//! the wire's end and is made with it.
+//! How guests come into a plan: with a tap on the host's virtual switch, or with a macvtap on the wire's end,
+//! or with a PCI device. The switch belongs to the wire's end and is made with it.
 
 use std::path::PathBuf;
 
 use ipnet::Ipv4Net;
 use vtax_model::{
-    guest::{Attach, Flavour, Mac, System, Vnet},
-    method::Unsupported,
+    guest::{EmulatedNic, Mac, VirtioNic, Vnet},
+    method::DomainKind,
     topology::Guest,
 };
+use vtax_sys::{netlink::MacAddr, pci::PciAddress};
 
-use super::{Claim, Handler, assigned, emulated, function, paravirtual, unsupported};
+use super::{fitting::Fitting, method::Uplink};
 use crate::{
-    facts::{Facts, GuestFacts, QemuFacts},
-    guest::launch::{Boot, NicKind},
+    blueprint::{LabEndpoint, PlannedGuest},
+    facts::{PciDevice, VFIO},
+    guest::{
+        launch::{Boot, Launch, NicKind, NicLaunch, Seed},
+        threads::GuestPins,
+    },
     place::Place,
-    plan::{Draft, Uplink},
-    step::LinkRecipe,
+    script::PlanScript,
+    step::{DriverState, LabStep, LentVf, LinkRecipe},
 };
-
-/// What a guest gets on this machine.
-#[derive(Debug, Clone)]
-pub(crate) struct Fitting {
-    pub(crate) qemu: QemuFacts,
-    pub(crate) boot: Boot,
-    /// The agent's program.
-    pub(crate) agent: PathBuf,
-    /// As asked for, with the backend that is used here.
-    pub(crate) attach: Attach,
-    /// Nothing of a PCI device.
-    pub(crate) flavour: Option<Flavour>,
-}
 
 /// A guest about to be attached.
 pub(crate) struct GuestAttachment<'a> {
@@ -40,129 +31,111 @@ pub(crate) struct GuestAttachment<'a> {
     pub(crate) uplink: &'a Uplink,
     pub(crate) address: Ipv4Net,
     pub(crate) mac: Mac,
+    /// The guest's own directory.
+    pub(crate) directory: PathBuf,
 }
 
-/// What the guest gets here, or why it can't be had; `device` drives the PCI device that it is to have.
-pub(crate) fn fitting(guest: &Guest, device: Option<&str>, facts: &Facts) -> Result<Fitting, Unsupported> {
-    let machine = machine(&guest.attach, facts)?;
-    let (attach, flavour) = nic(&guest.attach, machine, facts)?;
-    let qemu = machine.qemu.clone()?;
-    let boot = machine.boot(&guest.system, flavour.map(driver).or(device).unwrap_or_default())?;
-    Ok(Fitting { qemu, boot, agent: machine.agent.clone(), attach, flavour })
-}
-
-/// Whether guests with such a NIC and system can be had here; of a PCI device, apart from its driver.
-pub(crate) fn supported(attach: &Attach, system: &System, facts: &Facts) -> Result<(), Unsupported> {
-    let machine = machine(attach, facts)?;
-    let (_, flavour) = nic(attach, machine, facts)?;
-    machine.qemu.clone()?;
-    flavour.map_or(Ok(()), |flavour| machine.boot(system, driver(flavour)).map(drop))
-}
-
-/// Where a guest's NIC hangs on the host; nothing of a PCI device.
-fn vnet(attach: &Attach) -> Option<Vnet> {
-    match attach {
-        Attach::Paravirtual(nic) => Some(nic.vnet),
-        Attach::Emulated { .. } => Some(Vnet::Bridge),
-        Attach::SrIov(_) | Attach::Assigned | Attach::RootDomain => None,
+impl GuestAttachment<'_> {
+    /// `paravirtual`: virtio-net on a tap or a macvtap.
+    pub(crate) fn with_virtio(&self, nic: VirtioNic, script: &mut PlanScript) {
+        let tap = self.tap(nic.vnet, script);
+        self.on_tap(NicKind::Virtio { tap: tap.link.clone(), nic }, tap, script);
     }
-}
 
-/// What a guest does to the wire's end.
-pub(crate) fn claim(attach: &Attach) -> Claim {
-    match (vnet(attach), attach) {
-        (Some(Vnet::Bridge), _) => Claim::Receive(Handler::Bridge),
-        (Some(Vnet::Macvtap), _) => Claim::Receive(Handler::Macvlan),
-        (None, Attach::Assigned | Attach::RootDomain) => Claim::All,
-        (None, _) => Claim::Nothing,
+    /// `emulated`: a NIC that QEMU imitates, on a tap.
+    pub(crate) fn with_model(&self, model: EmulatedNic, script: &mut PlanScript) {
+        let tap = self.tap(Vnet::Bridge, script);
+        self.on_tap(NicKind::Emulated { tap: tap.link.clone(), model }, tap, script);
     }
-}
 
-fn machine<'a>(attach: &Attach, facts: &'a Facts) -> Result<&'a GuestFacts, Unsupported> {
-    if vnet(attach) == Some(Vnet::Bridge) {
-        super::kernel_has("bridge", facts)?;
+    /// `sr-iov`: a virtual function, which vfio-pci hands to QEMU.
+    pub(crate) fn with_function(&self, function: &LentVf, script: &mut PlanScript) {
+        let lent = LentVf { driver: VFIO.to_owned(), ..function.clone() };
+        script.step(LabStep::LendVf { at: self.uplink.wire.clone(), function: Box::new(lent) });
+        let nic = NicKind::Vfio { device: function.device, driver: function.driver.clone() };
+        self.start(nic, Vec::new(), vec![self.uplink.wire.clone()], script);
     }
-    facts.guests.as_ref().ok_or_else(|| {
-        unsupported("nobody has looked for QEMU and a kernel for guests", "ask for guests by the name of their method")
-    })
-}
 
-fn nic(attach: &Attach, machine: &GuestFacts, facts: &Facts) -> Result<(Attach, Option<Flavour>), Unsupported> {
-    match vnet(attach) {
-        Some(Vnet::Bridge) => machine.tap.clone()?,
-        Some(Vnet::Macvtap) => machine.macvtap.clone()?,
-        None => super::for_guests(facts)?,
-    }
-    let qemu = machine.qemu.as_ref().map_err(Clone::clone)?;
-    match attach {
-        Attach::Paravirtual(nic) => {
-            let backend = paravirtual::backend(nic, machine)?;
-            let nic = vtax_model::guest::VirtioNic { backend: Some(backend), ..*nic };
-            Ok((Attach::Paravirtual(nic), Some(Flavour::Backend(backend))))
+    /// `assigned` and `root-domain`: the NIC at the host's end of the wire, and the companions, which the
+    /// kernel can only hand over together with it.
+    pub(crate) fn with_devices(&self, nic: &PciDevice, companions: &[PciDevice], script: &mut PlanScript) {
+        for device in std::iter::once(nic).chain(companions) {
+            script.step(LabStep::AssignDevice { device: device.device, was: DriverState::of(device) });
         }
-        Attach::Emulated { model } => {
-            emulated::supported(*model, qemu)?;
-            Ok((*attach, Some(Flavour::Model(*model))))
-        }
-        Attach::SrIov(_) | Attach::Assigned | Attach::RootDomain => Ok((*attach, None)),
+        let others = companions.iter().map(|companion| companion.device).collect();
+        let kind = NicKind::Vfio { device: nic.device, driver: nic.driver.clone().unwrap_or_default() };
+        self.start(kind, others, vec![self.uplink.wire.clone()], script);
     }
-}
 
-/// The module that drives the NIC in the guest.
-pub(crate) fn driver(flavour: Flavour) -> &'static str {
-    match flavour {
-        Flavour::Backend(_) => "virtio_net",
-        Flavour::Model(model) => model.driver(),
+    fn tap(&self, vnet: Vnet, script: &mut PlanScript) -> Place {
+        let (name, tap) = (&self.guest.name, script.vnet(&self.guest.host));
+        let (recipe, switch) = match vnet {
+            Vnet::Macvtap => (LinkRecipe::Macvtap { parent: self.uplink.wire.clone(), mac: self.mac }, None),
+            Vnet::Bridge => {
+                (LinkRecipe::Tap { queues: self.fitting.attach.queues() }, Some(&self.uplink.stack[0].link))
+            }
+        };
+        script.link(&tap, recipe, name);
+        script.enable(&tap, switch, name);
+        tap
     }
-}
 
-/// Adds the guest's side of the host, the guest and its endpoint.
-pub(crate) fn attach(guest: &GuestAttachment<'_>, draft: &mut Draft<'_>) {
-    let name = &guest.guest.name;
-    let physical = &guest.uplink.wire;
-    match guest.fitting.attach {
-        Attach::Paravirtual(nic) => {
-            let tap = tap(guest, draft);
-            let device = paravirtual::device(&nic, &tap.link);
-            on_tap(guest, draft, tap, device);
-        }
-        Attach::Emulated { model } => {
-            let tap = tap(guest, draft);
-            let device = emulated::device(model, &tap.link);
-            on_tap(guest, draft, tap, device);
-        }
-        Attach::SrIov(_) => {
-            let function = function::lend(draft, name, physical.clone());
-            let device = NicKind::Vfio { device: function.device, driver: function.driver };
-            draft.guest(guest, device, Vec::new(), vec![physical.clone()]);
-        }
-        Attach::Assigned | Attach::RootDomain => {
-            let (port, companions) = assigned::hand_over(draft, guest.guest);
-            let driver = port.nic.driver.unwrap_or_default();
-            let others = companions.iter().map(|companion| companion.device).collect();
-            draft.guest(guest, NicKind::Vfio { device: port.nic.device, driver }, others, vec![physical.clone()]);
-        }
+    fn on_tap(&self, nic: NicKind, tap: Place, script: &mut PlanScript) {
+        self.start(nic, Vec::new(), self.uplink.below([tap]), script);
     }
-}
 
-fn tap(guest: &GuestAttachment<'_>, draft: &mut Draft<'_>) -> Place {
-    let GuestAttachment { guest: asked, fitting, uplink, mac, .. } = guest;
-    let tap = draft.vnet(&asked.host);
-    match vnet(&fitting.attach) {
-        Some(Vnet::Macvtap) => {
-            draft.link(&tap, LinkRecipe::Macvtap { parent: uplink.wire.clone(), mac: *mac }, &asked.name);
-            draft.enable(&tap, None, &asked.name);
-        }
-        _ => {
-            let switch = &uplink.stack[0];
-            draft.link(&tap, LinkRecipe::Tap { queues: fitting.attach.queues() }, &asked.name);
-            draft.enable(&tap, Some(&switch.link), &asked.name);
+    /// Adds the guest itself, once all that it opens is there. The last step starts QEMU.
+    fn start(&self, nic: NicKind, devices: Vec<PciAddress>, stack: Vec<Place>, script: &mut PlanScript) {
+        let GuestAttachment { guest, fitting, address, mac, .. } = self;
+        let (name, host, pins) = (&guest.name, &guest.host, GuestPins::of(&guest.size));
+        let launch = self.launch(nic, devices);
+        script.step(LabStep::StartGuest { host: host.clone(), launch: Box::new(launch.clone()), pins: pins.clone() });
+        script.endpoint(LabEndpoint {
+            name: name.clone(),
+            kind: DomainKind::Guest,
+            host: host.clone(),
+            method: guest.attach.method(),
+            flavour: fitting.flavour,
+            wire: guest.wire.clone(),
+            address: address.addr(),
+            interface: stack[0].link.clone(),
+            namespace: host.clone(),
+            mtu: script.blueprint().mtu,
+            stack,
+        });
+        script.guest(PlannedGuest {
+            name: name.clone(),
+            host: host.clone(),
+            attach: fitting.attach,
+            mac: *mac,
+            address: *address,
+            masters: guest.masters.clone(),
+            pins,
+            launch,
+        });
+    }
+
+    fn launch(&self, nic: NicKind, devices: Vec<PciAddress>) -> Launch {
+        let GuestAttachment { guest, fitting, address, mac, directory, .. } = self;
+        let size = &guest.size;
+        Launch {
+            name: guest.name.clone(),
+            directory: directory.clone(),
+            qemu: fitting.qemu.program.clone(),
+            accel: fitting.qemu.accel,
+            vcpus: size.vcpus,
+            memory: size.memory,
+            hugepages: size.hugepages,
+            node: size.node,
+            boot: fitting.boot.clone(),
+            nics: vec![NicLaunch { mac: MacAddr(mac.octets()), kind: nic }],
+            devices,
+            server: None,
+            seed: match fitting.boot {
+                // The agent is in the initramfs.
+                Boot::Kernel { .. } => None,
+                Boot::Disk { .. } => Some(Seed { agent: fitting.agent.clone(), address: *address }),
+            },
         }
     }
-    tap
-}
-
-fn on_tap(guest: &GuestAttachment<'_>, draft: &mut Draft<'_>, tap: Place, device: NicKind) {
-    let stack = [vec![tap], guest.uplink.stack.clone()].concat();
-    draft.guest(guest, device, Vec::new(), stack);
 }

@@ -1,12 +1,14 @@
-//! `ipvlan`: a link that shares the wire's MAC address (l2 mode), made inside the zone. By
-//! the kernel's design it doesn't reach its own host.
+//! `ipvlan`: a link that shares the wire's MAC address (l2 mode), made inside the zone. By the kernel's
+//! design, the zone can't reach its own host over it.
 
-use super::{AddressOf, Claim, Handler, ZoneAttachment, ZoneMethod};
-use crate::{plan::Draft, step::LinkRecipe};
+use super::method::{AddressOf, AttachZone, Claim, Handler, ZoneMethod};
+use crate::step::LinkRecipe;
 
-pub(super) const NIC: ZoneMethod =
-    ZoneMethod { link: Some("ipvlan"), address: AddressOf::Wire, claim: Claim::Receive(Handler::Ipvlan), attach };
-
-fn attach(zone: &ZoneAttachment<'_>, draft: &mut Draft<'_>) {
-    draft.on_wire(zone, LinkRecipe::Ipvlan { parent: zone.uplink.wire.clone() });
-}
+pub(super) const NIC: ZoneMethod = ZoneMethod {
+    link: Some("ipvlan"),
+    address: AddressOf::Wire,
+    claim: Claim::Receive(Handler::Ipvlan),
+    attach: AttachZone::Plain(|zone, script| {
+        zone.on_wire(LinkRecipe::Ipvlan { parent: zone.uplink.wire.clone() }, script);
+    }),
+};

@@ -1,12 +1,14 @@
-//! `macvlan`: a link with a MAC address of its own directly on the wire, made inside the
-//! zone. By the kernel's design it doesn't reach its own host.
+//! `macvlan`: a link with a MAC address of its own directly on the wire, made inside the zone. By the
+//! kernel's design, the zone can't reach its own host over it.
 
-use super::{AddressOf, Claim, Handler, ZoneAttachment, ZoneMethod};
-use crate::{plan::Draft, step::LinkRecipe};
+use super::method::{AddressOf, AttachZone, Claim, Handler, ZoneMethod};
+use crate::step::LinkRecipe;
 
-pub(super) const NIC: ZoneMethod =
-    ZoneMethod { link: Some("macvlan"), address: AddressOf::Wire, claim: Claim::Receive(Handler::Macvlan), attach };
-
-fn attach(zone: &ZoneAttachment<'_>, draft: &mut Draft<'_>) {
-    draft.on_wire(zone, LinkRecipe::Macvlan { parent: zone.uplink.wire.clone() });
-}
+pub(super) const NIC: ZoneMethod = ZoneMethod {
+    link: Some("macvlan"),
+    address: AddressOf::Wire,
+    claim: Claim::Receive(Handler::Macvlan),
+    attach: AttachZone::Plain(|zone, script| {
+        zone.on_wire(LinkRecipe::Macvlan { parent: zone.uplink.wire.clone() }, script);
+    }),
+};

@@ -6,8 +6,7 @@ use vtax_model::{
     method::Unsupported,
 };
 
-use super::unsupported;
-use crate::{facts::GuestFacts, guest::launch::NicKind, place::LinkName};
+use crate::facts::GuestFacts;
 
 /// The backend that is asked for, or else the best of this machine.
 pub(super) fn backend(nic: &VirtioNic, machine: &GuestFacts) -> Result<Backend, Unsupported> {
@@ -19,16 +18,12 @@ pub(super) fn backend(nic: &VirtioNic, machine: &GuestFacts) -> Result<Backend, 
     }
 }
 
-/// A vhost-user backend takes the place of tap and switch, and none of those that there are can be hung
-/// on a lab's wire yet.
+/// A vhost-user backend takes the place of tap and switch. None of the known backends can be connected to a
+/// lab's wire yet.
 fn vhost_user(machine: &GuestFacts) -> Unsupported {
     let why = match machine.vhost_user.as_slice() {
         [] => "no vhost-user backend is installed here (passt and ovs-vswitchd were looked for)".to_owned(),
         found => format!("no vhost-user backend here can be hung on a wire: {}", found.join(", and ")),
     };
-    unsupported(&why, "use backend = \"vhost\" or \"userspace\"")
-}
-
-pub(super) fn device(nic: &VirtioNic, tap: &LinkName) -> NicKind {
-    NicKind::Virtio { tap: tap.clone(), nic: *nic }
+    Unsupported::new(why, "use backend = \"vhost\" or \"userspace\"")
 }

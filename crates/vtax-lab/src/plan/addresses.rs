@@ -12,7 +12,7 @@ use ipnet::Ipv4Net;
 use vtax_model::topology::{Name, Topology};
 
 use super::{
-    PlanError,
+    error::PlanError,
     member::Member,
     segment::{Segment, WireEnd},
     tunnel::TunnelEnds,
@@ -67,7 +67,7 @@ impl Layout {
         Ok(Layout { range, offsets })
     }
 
-    /// The host's address on its wire, had by the zone if the wire is exclusively its own.
+    /// The host's address on its wire. If the wire belongs to one zone alone, the zone has this address.
     pub(super) fn host(&self, end: &WireEnd) -> Ipv4Net {
         self.net(self.offsets.hosts[end])
     }
@@ -105,7 +105,7 @@ impl Offsets {
             here.map(|member| member.name.clone()).collect()
         };
         let on_wire: Vec<Name> = segment.ends.iter().flat_map(|end| zones(end, AddressOf::Wire)).collect();
-        // The network's own address and the broadcast address are not given away.
+        // The network's own address and the broadcast address stay unused.
         let network = self.network(segment.ends.len() + on_wire.len() + 2);
         let mut addresses = (network.offset + 1..).map(|offset| Slot { offset, ..network });
         self.hosts.extend(segment.ends.iter().cloned().zip(&mut addresses));

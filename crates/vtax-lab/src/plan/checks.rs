@@ -1,4 +1,4 @@
-//! What can be refused of a lab before anything is laid out.
+//! Checks of a lab before it is laid out.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,7 +8,7 @@ use vtax_model::{
     units::Mtu,
 };
 
-use super::{PlanError, member::Member, segment::WireEnd, tunnel::TunnelEnds};
+use super::{error::PlanError, member::Member, segment::WireEnd, tunnel::TunnelEnds};
 use crate::{
     facts::Facts,
     nic::{Claim, Handler},
@@ -17,7 +17,7 @@ use crate::{
 /// A bridge has ten bits for the numbers of its ports (`BR_PORT_BITS`), and none is 0.
 const MOST_PORTS: usize = 1023;
 
-/// Files are checked when they are read; a topology made by a program is checked here.
+/// A file is checked when it is read. A topology that a program made is checked here.
 pub(super) fn places<'a>(
     topology: &Topology,
     mut placed: impl Iterator<Item = (&'a Name, &'a Name, &'a Name)>,
@@ -48,7 +48,7 @@ pub(super) fn shapes(topology: &Topology, facts: &Facts) -> Result<(), PlanError
     }
 }
 
-/// Compares each zone and guest with the first of each kind before it on the same end.
+/// Compares each zone and guest with those before it on the same end. One of each method is enough.
 pub(super) fn clashes(members: &[Member<'_>]) -> Result<(), PlanError> {
     let mut before: HashMap<(&Name, &Name), Vec<&Member<'_>>> = HashMap::new();
     for member in members {
@@ -105,7 +105,7 @@ pub(super) fn tunnel_mtu(topology: &Topology) -> Result<Option<Mtu>, PlanError> 
     topology.mtu.less(zone.method.overhead()).map(Some).map_err(too_small)
 }
 
-/// A tunnel ends at an address of a host, which has none on a wire that it gave away.
+/// A tunnel ends at an address of a host. A host has no address on a wire that it gave away.
 pub(super) fn far_ends(members: &[Member<'_>], pairs: &[TunnelEnds]) -> Result<(), PlanError> {
     let given_away = |end: &WireEnd| members.iter().any(|member| member.is_at(end) && member.claim == Claim::All);
     match pairs.iter().find(|pair| pair.ends.iter().any(given_away)) {

@@ -1,4 +1,4 @@
-//! What goes to a guest together with the NIC that it is to have.
+//! The devices that a guest gets together with its NIC.
 
 use std::collections::HashMap;
 
@@ -10,25 +10,26 @@ use vtax_model::{
 use vtax_sys::pci::PciAddress;
 
 use super::{
-    PlanError,
+    error::PlanError,
     member::Member,
-    ports::{self, NicError, Port},
-    segment::WireEnd,
+    nic_error::NicError,
+    ports::Port,
+    segment::{WireEnd, wire_ends},
 };
 use crate::facts::{Facts, PciDevice};
 
-/// For each guest with a whole NIC, what else it gets.
+/// For each guest with a whole NIC, the other devices that it gets.
 #[derive(Debug, Default)]
 pub(super) struct Companions(HashMap<Name, Vec<PciDevice>>);
 
-/// Why something goes along.
+/// Why a device goes to the guest too.
 type Bond = &'static str;
 
 const SAME_GROUP: Bond = "in the same IOMMU group";
 const SAME_ROOT: Bond = "below the same root complex";
 
 impl Companions {
-    /// Nothing of them may be an end of another wire, or go to another guest as well.
+    /// Finds them. None may be at an end of another wire or go to another guest.
     pub(super) fn of(
         topology: &Topology,
         ports: &HashMap<WireEnd, Port>,
@@ -37,26 +38,22 @@ impl Companions {
     ) -> Result<Companions, PlanError> {
         let mut companions = Companions::default();
         let mut owners: HashMap<PciAddress, &Name> = HashMap::new();
-        for wire in &topology.wires {
-            for (nth, host) in wire.ends.iter().enumerate() {
-                let end = WireEnd { host: host.clone(), wire: wire.name.clone() };
-                let (Some(port), Some(guest)) = (ports.get(&end), owner(topology, &end)) else { continue };
-                let name = &wire.nics.as_ref().expect("it has ports").0[nth];
-                let refuse = |error| ports::nic_error(wire, name, error);
-                let whole_root = guest.attach == Attach::RootDomain;
-                let found = companions_of(port, whole_root, facts).map_err(refuse)?;
-                let own = (port.nic.device, if whole_root { SAME_ROOT } else { SAME_GROUP });
-                for (device, bond) in found.iter().map(|(other, bond)| (other.device, *bond)).chain([own]) {
-                    let wired = ports.iter().find(|(other, port)| **other != end && port.nic.device == device);
-                    let wired = wired.map(|(other, _)| at_another_wire(other, members));
-                    let taken = owners.insert(device, &guest.name).map(|other| format!("the guest `{other}` gets it"));
-                    if let Some(why) = wired.or(taken) {
-                        return Err(refuse(NicError::Bound { member: device.to_string(), bond, why }));
-                    }
+        for end in wire_ends(topology) {
+            let (Some(port), Some(guest)) = (ports.get(&end), owner(topology, &end)) else { continue };
+            let refuse = |error| port.refuse(&end, error);
+            let whole_root = guest.attach == Attach::RootDomain;
+            let found = companions_of(port, whole_root, facts).map_err(refuse)?;
+            let own = (port.nic.device, if whole_root { SAME_ROOT } else { SAME_GROUP });
+            for (device, bond) in found.iter().map(|(other, bond)| (other.device, *bond)).chain([own]) {
+                let wired = ports.iter().find(|(other, port)| **other != end && port.nic.device == device);
+                let wired = wired.map(|(other, _)| at_another_wire(other, members));
+                let taken = owners.insert(device, &guest.name).map(|other| format!("the guest `{other}` gets it"));
+                if let Some(why) = wired.or(taken) {
+                    return Err(refuse(NicError::Bound { member: device.to_string(), bond, why }));
                 }
-                let found = found.into_iter().map(|(companion, _)| companion).collect();
-                companions.0.insert(guest.name.clone(), found);
             }
+            let found = found.into_iter().map(|(companion, _)| companion).collect();
+            companions.0.insert(guest.name.clone(), found);
         }
         Ok(companions)
     }
@@ -78,10 +75,10 @@ fn at_another_wire(end: &WireEnd, members: &[Member<'_>]) -> String {
     format!("it is the NIC of the wire `{}` at `{}`{}", end.wire, end.host, lends.unwrap_or_default())
 }
 
-/// What the kernel moves with a function: the others of its IOMMU group, or all below its root complex.
-/// All of it goes to the guest, and all must be free.
+/// The devices that the kernel hands over only together with a function: the others of its IOMMU group, or
+/// all below its root complex. All must be free, and the guest gets all of them.
 fn companions_of(port: &Port, whole_root: bool, facts: &Facts) -> Result<Vec<(PciDevice, Bond)>, NicError> {
-    ports::vfio(facts)?;
+    facts.pci.for_guests()?;
     let own = port.nic.device;
     let below = facts.pci.below(&port.nic.root).filter(|_| whole_root).filter(|device| device.device != own);
     let mut companions: Vec<(PciDevice, Bond)> = below.map(|device| (device.clone(), SAME_ROOT)).collect();

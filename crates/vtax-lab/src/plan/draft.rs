@@ -1,41 +1,43 @@
-//! A plan in the making.
+//! Lays a lab out, and has every host, wire, zone and guest add its steps.
 
 use std::{
     collections::{HashMap, HashSet},
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
 use ipnet::Ipv4Net;
-use std::net::Ipv4Addr;
 use vtax_model::{
+    guest::Attach,
     method::{DomainKind, IoMethod},
     topology::{Guest, Name, Topology, Wire, Zone},
-    units::Mtu,
 };
-use vtax_sys::pci::PciAddress;
 
 use super::{
-    Blueprint, Far, LabEndpoint, Plan, PlanError, PlannedLink, PlannedWire, Tunnel, TunnelEnd,
     addresses::Layout,
     checks,
     companions::Companions,
+    error::PlanError,
     functions::{Functions, Made},
-    guests::{self, Admitted, PlannedGuest},
+    guests::{self, Admitted},
     member::{Member, members},
     ports::{self, Port},
     segment::{self, Segment, WireEnd},
     tunnel::{self, TunnelEnds},
 };
 use crate::{
-    facts::{Facts, PciDevice},
+    blueprint::{Blueprint, LabEndpoint, PlannedWire},
+    facts::Facts,
     limit::Limit,
-    nic::{self, AddressOf, Claim, GuestAttachment, Handler, ZoneAttachment, ZoneMethod},
+    nic::{
+        self, AddressOf, AttachZone, Claim, Far, GuestAttachment, Handler, Tunnel, Uplink, ZoneAttachment, ZoneMethod,
+    },
     place::{LinkName, Place},
-    step::{LabStep, LentVf, LinkRecipe, LinkState},
+    script::PlanScript,
+    step::{LabStep, LinkRecipe, LinkState},
 };
 
-/// A plan in the making.
-pub(crate) struct Draft<'a> {
+/// A lab that is laid out: nothing about it can be refused any more.
+pub(super) struct Draft<'a> {
     topology: &'a Topology,
     nics: Vec<&'static ZoneMethod>,
     guests: HashMap<Name, Admitted>,
@@ -49,21 +51,7 @@ pub(crate) struct Draft<'a> {
     ports: HashMap<WireEnd, Port>,
     functions: Functions,
     companions: Companions,
-    vnets: HashMap<Name, usize>,
-    sysctls: HashSet<(Name, &'static str)>,
-    /// What tunnels carry, if there are any.
-    tunnel_mtu: Option<Mtu>,
-    blueprint: Blueprint,
-    steps: Vec<LabStep>,
-}
-
-/// What a host has on one of its wires.
-#[derive(Debug, Clone)]
-pub(crate) struct Uplink {
-    /// The wire's end; in the zone if the wire is exclusively its own.
-    pub(crate) wire: Place,
-    /// The link with the host's address first, then those below it.
-    pub(crate) stack: Vec<Place>,
+    script: PlanScript,
 }
 
 impl<'a> Draft<'a> {
@@ -93,9 +81,8 @@ impl<'a> Draft<'a> {
         checks::far_ends(&members, &pairs)?;
         let layout = Layout::of(topology, &members, &segments, &pairs, facts)?;
         let uplinks = uplinks(topology, &members, &segments);
-        let blueprint = blueprint(topology, layout.range);
+        let script = PlanScript::new(blueprint(topology, layout.range), tunnel_mtu);
         let guests_directory = facts.guests_directory(&topology.name);
-        let (vnets, sysctls, steps) = Default::default();
         Ok(Draft {
             topology,
             nics,
@@ -108,18 +95,15 @@ impl<'a> Draft<'a> {
             ports,
             functions,
             companions,
-            vnets,
-            sysctls,
-            tunnel_mtu,
-            blueprint,
-            steps,
+            script,
         })
     }
 
-    pub(super) fn build(mut self) -> Result<Plan, PlanError> {
+    /// Adds all steps in the order in which they are taken.
+    pub(super) fn build(mut self) -> Result<PlanScript, PlanError> {
         let topology = self.topology;
-        topology.hosts.iter().for_each(|host| self.namespace(&host.name));
-        self.exclusive_zones().iter().for_each(|zone| self.namespace(zone));
+        topology.hosts.iter().for_each(|host| self.script.namespace(&host.name));
+        self.exclusive_zones().iter().for_each(|zone| self.script.namespace(zone));
         topology.wires.iter().for_each(|wire| self.wire(wire));
         self.make_functions();
         topology.hosts.iter().filter(|host| host.switch).for_each(|host| self.switch(&host.name));
@@ -136,8 +120,8 @@ impl<'a> Draft<'a> {
             self.routes(&segment);
         }
         self.limits();
-        self.steps.push(LabStep::Verify);
-        Ok(Plan { blueprint: self.blueprint, steps: self.steps })
+        self.script.step(LabStep::Verify);
+        Ok(self.script)
     }
 
     fn exclusive_zones(&self) -> Vec<Name> {
@@ -149,44 +133,44 @@ impl<'a> Draft<'a> {
     fn wire(&mut self, wire: &Wire) {
         let ends = wire.ends.clone().map(|host| self.wire_end(&host, wire));
         match &wire.nics {
-            None => self.link(&ends[0], LinkRecipe::Veth { peer: ends[1].clone() }, &wire.name),
+            None => self.script.link(&ends[0], LinkRecipe::Veth { peer: ends[1].clone() }, &wire.name),
             Some(_) => wire.ends.iter().zip(&ends).for_each(|(host, end)| self.cable_end(host, wire, end)),
         }
         let switches = wire.ends.clone().map(|host| self.is_switch(&host).then(|| switch_place(&host)));
         for (end, switch) in ends.iter().zip(&switches) {
             if switch.is_none() && self.bridge_above(end).is_none() && !self.is_in_guest(end) {
-                self.enable(end, None, &wire.name);
+                self.script.enable(end, None, &wire.name);
             }
         }
-        self.blueprint.wires.push(PlannedWire { name: wire.name.clone(), ends, switches, shape: wire.shape });
+        self.script.wire(PlannedWire { name: wire.name.clone(), ends, switches, shape: wire.shape });
     }
 
-    /// The link of a NIC; that of one which a guest gets is nowhere on the host.
+    /// The link of a NIC. If a guest gets the NIC, the host has no link of it.
     fn cable_end(&mut self, host: &Name, wire: &Wire, at: &Place) {
         if self.is_in_guest(at) {
             return;
         }
-        let port = &self.ports[&WireEnd { host: host.clone(), wire: wire.name.clone() }];
+        let port = &self.ports[&WireEnd::of(host, &wire.name)];
         let (device, was) = (port.nic.device, LinkState::of(&port.netdev));
-        self.take_nic(device, at, Some(was), &wire.name);
+        self.script.take_nic(device, at, Some(was), &wire.name);
     }
 
     fn is_in_guest(&self, end: &Place) -> bool {
         self.topology.guests.iter().any(|guest| guest.name == end.namespace)
     }
 
-    /// Once their NICs are where they belong.
+    /// Makes virtual functions. Their NICs must be in the hosts' namespaces before.
     fn make_functions(&mut self) {
         for made in self.functions.made.clone() {
             let Made { pf: device, end, functions, autoprobe } = made;
             let at = Some(self.uplinks[&end].wire.clone());
             let count = u32::try_from(functions.len()).expect("no more than its NIC can have");
-            self.steps.push(LabStep::CreateVfs { device, at, count, functions: Some(functions), autoprobe });
+            self.script.step(LabStep::CreateVfs { device, at, count, functions: Some(functions), autoprobe });
         }
     }
 
     fn wire_end(&self, host: &Name, wire: &Wire) -> Place {
-        let end = WireEnd { host: host.clone(), wire: wire.name.clone() };
+        let end = WireEnd::of(host, &wire.name);
         match self.uplinks.get(&end) {
             Some(uplink) => uplink.wire.clone(),
             None => Place::new(host, LinkName::wire(wire_index(self.topology, host, &wire.name))),
@@ -204,12 +188,12 @@ impl<'a> Draft<'a> {
 
     fn switch(&mut self, host: &Name) {
         let bridge = switch_place(host);
-        self.link(&bridge, LinkRecipe::Bridge, host);
-        self.enable(&bridge, None, host);
+        self.script.link(&bridge, LinkRecipe::Bridge, host);
+        self.script.enable(&bridge, None, host);
         let topology = self.topology;
         for wire in topology.wires.iter().filter(|wire| wire.ends.contains(host)) {
             let port = self.wire_end(host, wire);
-            self.enable(&port, Some(&bridge.link), &wire.name);
+            self.script.enable(&port, Some(&bridge.link), &wire.name);
         }
     }
 
@@ -217,16 +201,16 @@ impl<'a> Draft<'a> {
     fn host_end(&mut self, end: &WireEnd) {
         let uplink = self.uplinks[end].clone();
         if let [bridge, port] = uplink.stack.as_slice() {
-            self.link(bridge, LinkRecipe::Bridge, &end.wire);
-            self.enable(bridge, None, &end.wire);
-            self.enable(port, Some(&bridge.link), &end.wire);
+            self.script.link(bridge, LinkRecipe::Bridge, &end.wire);
+            self.script.enable(bridge, None, &end.wire);
+            self.script.enable(port, Some(&bridge.link), &end.wire);
         }
         if uplink.wire.namespace != end.host {
             return;
         }
         let address = self.layout.host(end);
-        self.address(&uplink.stack[0], address);
-        self.blueprint.endpoints.push(LabEndpoint {
+        self.script.address(&uplink.stack[0], address);
+        self.script.endpoint(LabEndpoint {
             name: end.host.clone(),
             kind: DomainKind::Primary,
             host: end.host.clone(),
@@ -236,43 +220,59 @@ impl<'a> Draft<'a> {
             address: address.addr(),
             interface: uplink.stack[0].link.clone(),
             namespace: end.host.clone(),
-            mtu: self.blueprint.mtu,
+            mtu: self.topology.mtu,
             stack: uplink.stack,
         });
     }
 
-    fn attach(&mut self, zone: &'a Zone, nic: &'static ZoneMethod) {
-        let end = WireEnd { host: zone.host.clone(), wire: zone.wire.clone() };
-        let uplink = self.uplinks[&end].clone();
+    fn attach(&mut self, zone: &Zone, nic: &ZoneMethod) {
+        let end = WireEnd::of(&zone.host, &zone.wire);
         let address = self.layout.zone(&zone.name).unwrap_or_else(|| self.layout.host(&end));
-        (nic.attach)(&ZoneAttachment { zone, uplink: &uplink, address }, self);
+        let attachment = ZoneAttachment { zone, uplink: &self.uplinks[&end], address };
+        match nic.attach {
+            AttachZone::Plain(attach) => attach(&attachment, &mut self.script),
+            AttachZone::Routed(attach) => attach(&attachment, self.layout.gateway(&zone.name), &mut self.script),
+            AttachZone::Tunnel(attach) => attach(&attachment, &self.tunnel(&zone.name), &mut self.script),
+            AttachZone::Function(attach) => attach(&attachment, self.functions.get(&zone.name), &mut self.script),
+        }
     }
 
-    fn attach_guest(&mut self, guest: &'a Guest) {
-        let end = WireEnd { host: guest.host.clone(), wire: guest.wire.clone() };
-        let uplink = self.uplinks[&end].clone();
+    fn attach_guest(&mut self, guest: &Guest) {
+        let end = WireEnd::of(&guest.host, &guest.wire);
         let address = self.layout.zone(&guest.name).unwrap_or_else(|| self.layout.host(&end));
         let Admitted { fitting, mac } = self.guests[&guest.name].clone();
-        nic::attach_guest(&GuestAttachment { guest, fitting, uplink: &uplink, address, mac }, self);
+        let (attach, uplink, directory) =
+            (fitting.attach, &self.uplinks[&end], self.guests_directory.join(guest.name.as_str()));
+        let attachment = GuestAttachment { guest, fitting, uplink, address, mac, directory };
+        match attach {
+            Attach::Paravirtual(nic) => attachment.with_virtio(nic, &mut self.script),
+            Attach::Emulated { model } => attachment.with_model(model, &mut self.script),
+            Attach::SrIov(_) => attachment.with_function(self.functions.get(&guest.name), &mut self.script),
+            Attach::Assigned | Attach::RootDomain => {
+                let companions = self.companions.get(&guest.name);
+                attachment.with_devices(&self.ports[&end].nic, companions, &mut self.script);
+            }
+        }
     }
 
-    /// Every stack on the segment learns the way to the zones that are routed by a host.
+    /// Gives every stack on the segment a route to the zones that a host routes.
     fn routes(&mut self, segment: &Segment) {
         for end in &segment.ends {
             let Some(block) = self.layout.block(end) else { continue };
             let via = self.layout.host(end).addr();
             for stack in self.stacks(segment, end) {
-                self.steps.push(LabStep::AddRoute { namespace: stack, to: block, via });
+                self.script.step(LabStep::AddRoute { namespace: stack, to: block, via });
             }
         }
     }
 
-    /// Both ends of each wire with a rate: each limits what it sends.
+    /// Limits what each end of a wire with a rate sends.
     fn limits(&mut self) {
-        for wire in &self.blueprint.wires {
+        let Blueprint { wires, mtu, .. } = self.script.blueprint().clone();
+        for wire in wires {
             let Some(shape) = &wire.shape else { continue };
-            let limit = Limit::of(shape, self.blueprint.mtu);
-            self.steps.extend(wire.ends.iter().map(|at| LabStep::LimitRate { at: at.clone(), limit }));
+            let limit = Limit::of(shape, mtu);
+            wire.ends.into_iter().for_each(|at| self.script.step(LabStep::LimitRate { at, limit }));
         }
     }
 
@@ -284,103 +284,15 @@ impl<'a> Draft<'a> {
         let zones = self.topology.zones.iter().zip(&self.nics).filter(|(zone, nic)| {
             on_wire(zone)
                 && matches!(nic.address, AddressOf::Wire | AddressOf::Host)
-                && self.blueprint.zone(&zone.name).is_some_and(|endpoint| endpoint.namespace == zone.name)
+                && self.script.blueprint().zone(&zone.name).is_some_and(|endpoint| endpoint.namespace == zone.name)
         });
         let mut seen = HashSet::from([&router.host]);
         let stacks = hosts.chain(zones.map(|(zone, _)| &zone.name));
         stacks.filter(|name| seen.insert(name)).cloned().collect()
     }
-}
-
-/// What the methods add to a plan.
-impl Draft<'_> {
-    pub(crate) fn namespace(&mut self, namespace: &Name) {
-        self.steps.push(LabStep::CreateNamespace { namespace: namespace.clone() });
-    }
-
-    /// A link; of a veth pair, both ends. `object` is what it is for.
-    pub(crate) fn link(&mut self, at: &Place, kind: LinkRecipe, object: &Name) {
-        let (less, mtu) = match (&kind, self.tunnel_mtu) {
-            (LinkRecipe::Vxlan { .. }, Some(inner)) => (IoMethod::Vxlan.overhead(), inner),
-            _ => (0, self.blueprint.mtu),
-        };
-        let mark = self.mark(object);
-        let planned = |place: &Place| PlannedLink {
-            place: place.clone(),
-            kind: kind.name().to_owned(),
-            less,
-            mark: mark.clone(),
-        };
-        let mut links = vec![planned(at)];
-        if let LinkRecipe::Veth { peer } = &kind {
-            links.push(planned(peer));
-        }
-        self.blueprint.links.extend(links);
-        self.steps.push(LabStep::CreateLink { at: at.clone(), kind, mtu });
-    }
-
-    /// The link of a NIC or of a virtual function.
-    pub(crate) fn take_nic(&mut self, device: PciAddress, at: &Place, was: Option<LinkState>, object: &Name) {
-        let planned =
-            PlannedLink { place: at.clone(), kind: PlannedLink::NIC.to_owned(), less: 0, mark: self.mark(object) };
-        self.blueprint.links.push(planned);
-        self.steps.push(LabStep::TakeNic { device, at: at.clone(), mtu: self.blueprint.mtu, was });
-    }
-
-    /// The virtual function of a zone or guest.
-    pub(crate) fn function(&self, domain: &Name) -> &LentVf {
-        self.functions.get(domain).expect("begin() found one for each that is to have one")
-    }
-
-    /// The NIC at the end of the wire that a guest hangs on.
-    pub(crate) fn port_of(&self, guest: &Guest) -> &Port {
-        &self.ports[&WireEnd { host: guest.host.clone(), wire: guest.wire.clone() }]
-    }
-
-    /// What a guest with a whole NIC gets beside it.
-    pub(crate) fn companions(&self, guest: &Name) -> &[PciDevice] {
-        self.companions.get(guest)
-    }
-
-    pub(crate) fn step(&mut self, step: LabStep) {
-        self.steps.push(step);
-    }
-
-    pub(crate) fn enable(&mut self, at: &Place, bridge: Option<&LinkName>, object: &Name) {
-        let mark = self.mark(object);
-        self.steps.push(LabStep::EnableLink { at: at.clone(), bridge: bridge.cloned(), mark });
-    }
-
-    pub(crate) fn address(&mut self, at: &Place, address: Ipv4Net) {
-        self.steps.push(LabStep::AddAddress { at: at.clone(), address });
-    }
-
-    pub(crate) fn default_route(&mut self, namespace: &Name, via: Ipv4Addr) {
-        self.steps.push(LabStep::AddRoute { namespace: namespace.clone(), to: Ipv4Net::default(), via });
-    }
-
-    /// Once for each namespace, however many zones need it.
-    pub(crate) fn sysctl(&mut self, namespace: &Name, key: &'static str, value: &str) {
-        if self.sysctls.insert((namespace.clone(), key)) {
-            let (namespace, value) = (namespace.clone(), value.to_owned());
-            self.steps.push(LabStep::SetSysctl { namespace, key: key.to_owned(), value });
-        }
-    }
-
-    /// The host's side of its next vnet.
-    pub(crate) fn vnet(&mut self, host: &Name) -> Place {
-        let next = self.vnets.entry(host.clone()).or_default();
-        *next += 1;
-        Place::new(host, LinkName::vnet(*next - 1))
-    }
-
-    /// The host's address towards a routed zone.
-    pub(crate) fn routed_gateway(&self, zone: &Name) -> Ipv4Net {
-        self.layout.gateway(zone)
-    }
 
     /// The tunnel of a zone.
-    pub(crate) fn tunnel(&self, zone: &Name) -> Tunnel {
+    fn tunnel(&self, zone: &Name) -> Tunnel {
         let of_zone = |pair: &&TunnelEnds| pair.near == *zone || pair.far.as_ref() == Some(zone);
         let found = self.pairs.iter().zip(1..).find(|(pair, _)| of_zone(pair));
         let (pair, vni) = found.expect("begin() made a pair for each zone with a tunnel");
@@ -391,61 +303,6 @@ impl Draft<'_> {
             None => Far::Host { uplink: self.uplinks[&pair.ends[1]].clone(), address: self.layout.far_host(zone) },
         };
         Tunnel { vni, local, remote, far }
-    }
-
-    /// The links of the host at the other end of a zone's tunnel.
-    pub(crate) fn far_stack(&mut self, zone: &Name, stack: Vec<Place>) {
-        self.blueprint.tunnels.push(TunnelEnd { zone: zone.clone(), stack });
-    }
-
-    /// A zone that has one link of its own, directly on the wire.
-    pub(crate) fn on_wire(&mut self, zone: &ZoneAttachment<'_>, kind: LinkRecipe) {
-        let link = zone.link();
-        self.namespace(&zone.zone.name);
-        self.link(&link, kind, &zone.zone.name);
-        self.enable(&link, None, &zone.zone.name);
-        self.address(&link, zone.address);
-        self.zone_endpoint(zone, vec![link, zone.uplink.wire.clone()]);
-    }
-
-    /// The zone's endpoint; the first of its links has the address.
-    pub(crate) fn zone_endpoint(&mut self, attachment: &ZoneAttachment<'_>, stack: Vec<Place>) {
-        let zone = attachment.zone;
-        let mtu = match (zone.method, self.tunnel_mtu) {
-            (IoMethod::Vxlan, Some(inner)) => inner,
-            _ => self.blueprint.mtu,
-        };
-        self.blueprint.endpoints.push(LabEndpoint {
-            name: zone.name.clone(),
-            kind: DomainKind::Zone,
-            host: zone.host.clone(),
-            method: zone.method,
-            flavour: None,
-            wire: zone.wire.clone(),
-            address: attachment.address.addr(),
-            interface: stack[0].link.clone(),
-            namespace: stack[0].namespace.clone(),
-            mtu,
-            stack,
-        });
-    }
-
-    pub(super) fn blueprint(&self) -> &Blueprint {
-        &self.blueprint
-    }
-
-    pub(super) fn guests_directory(&self) -> &Path {
-        &self.guests_directory
-    }
-
-    pub(super) fn add_guest(&mut self, guest: PlannedGuest, start: LabStep, endpoint: LabEndpoint) {
-        self.steps.push(start);
-        self.blueprint.guests.push(guest);
-        self.blueprint.endpoints.push(endpoint);
-    }
-
-    fn mark(&self, object: &Name) -> String {
-        format!("vtax:{}:{object}", self.blueprint.lab)
     }
 }
 
@@ -486,7 +343,7 @@ fn wire_index(topology: &Topology, host: &Name, wire: &Name) -> usize {
 }
 
 fn supported(zone: &Zone, ports: &HashMap<WireEnd, Port>, facts: &Facts) -> Result<&'static ZoneMethod, PlanError> {
-    let cable = ports.contains_key(&WireEnd { host: zone.host.clone(), wire: zone.wire.clone() });
+    let cable = ports.contains_key(&WireEnd::of(&zone.host, &zone.wire));
     nic::supported(zone.method, cable, facts).map_err(|unsupported| PlanError::Unsupported {
         kind: "zone",
         name: zone.name.clone(),

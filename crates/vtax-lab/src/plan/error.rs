@@ -10,37 +10,37 @@ use vtax_model::{
     units::{ByteSize, Mtu},
 };
 
-use super::NicError;
+use super::nic_error::NicError;
 
 /// Why a lab can't be planned.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// This machine doesn't have the zone's or guest's method.
+    /// This machine can't offer the zone's or guest's method.
     #[error("{kind} `{name}`: {method} can't be used here: {unsupported}")]
     Unsupported {
         /// `zone` or `guest`.
         kind: &'static str,
-        /// Which.
+        /// Its name.
         name: Name,
         /// Its method.
         method: IoMethod,
-        /// Why, and what to do.
+        /// The reason and the remedy.
         unsupported: Unsupported,
     },
-    /// A NIC can't be what it is to be.
+    /// A NIC can't be used as the topology says.
     #[error("wire `{wire}`: the NIC {nic}: {error}")]
     Nic {
         /// The wire that is a cable.
         wire: Name,
-        /// The NIC at an end of it, as its user names it.
+        /// The NIC at an end of it, as the user wrote it.
         nic: NicName,
         /// Why not.
         error: Box<NicError>,
     },
-    /// In which order guests would have to be started.
+    /// No order of starting the guests fits their masters.
     #[error(transparent)]
     Masters(#[from] BadMasters),
-    /// Not even wires can be made.
+    /// This machine can't even make wires.
     #[error("no lab can be built here: {0}")]
     NoWires(Unsupported),
     /// A wire has a rate, and the kernel can't keep it.
@@ -53,7 +53,7 @@ pub enum PlanError {
         /// What is missing.
         why: String,
     },
-    /// Two zones or guests want the same wire's end in ways that exclude each other.
+    /// Two zones or guests use the same wire's end in ways that exclude each other.
     #[error(
         "`{first}` ({first_method}) and `{second}` ({second_method}) clash on wire `{wire}` at `{host}`: {why}; give `{second}` a wire of its own"
     )]
@@ -73,7 +73,7 @@ pub enum PlanError {
         /// Why both can't be.
         why: &'static str,
     },
-    /// The name is not free.
+    /// Another lab has this name.
     #[error(
         "a lab named `{lab}` exists; take it down (vtax lab down {lab}), clean it if it is abandoned (vtax lab clean), or choose another name"
     )]
@@ -81,22 +81,22 @@ pub enum PlanError {
         /// The name.
         lab: Name,
     },
-    /// The range in the file is not free.
+    /// The range in the file is in use.
     #[error("the addresses {range} are in use: {by}; name another range, or none to have a free one chosen")]
     RangeInUse {
         /// The range of the file.
         range: Ipv4Net,
-        /// What it clashes with.
+        /// What uses it.
         by: String,
     },
-    /// The range in the file doesn't suffice.
+    /// The range in the file is too small.
     #[error("the range {range} is too small for lab `{lab}`, which needs a /{needed}; name a larger one")]
     RangeTooSmall {
         /// The lab.
         lab: Name,
         /// The range of the file.
         range: Ipv4Net,
-        /// The length of the prefix that would do.
+        /// The length of the prefix that is needed.
         needed: u8,
     },
     /// No range is free.
@@ -104,39 +104,39 @@ pub enum PlanError {
     NoFreeRange {
         /// The length of the prefix that is needed.
         needed: u8,
-        /// Where it was looked for.
+        /// The range that was searched.
         within: Ipv4Net,
     },
-    /// A tunnel leaves less than an IPv4 link must carry.
+    /// A tunnel leaves an MTU that is too small for IPv4.
     #[error("zone `{zone}`: a tunnel takes {overhead} bytes, so that MTU {mtu} leaves too little; use {least} or more", least = Mtu::MIN.get() + overhead)]
     MtuTooSmall {
         /// The zone.
         zone: Name,
         /// The wires' MTU.
         mtu: Mtu,
-        /// What the tunnel takes.
+        /// The bytes that the tunnel takes of each packet.
         overhead: u32,
     },
-    /// A tunnel has nowhere to go.
+    /// A tunnel has no other end.
     #[error("zone `{zone}`: its tunnel over wire `{wire}` has no other end: {why}")]
     NoTunnelEnd {
         /// The zone.
         zone: Name,
         /// Its wire.
         wire: Name,
-        /// Why, and what to do.
+        /// The reason and the remedy.
         why: &'static str,
     },
     /// The topology refers to something that isn't in it, or not where it would have to be.
     #[error("`{user}` names {what} `{name}`: {why}")]
     Unknown {
-        /// Who refers.
+        /// The object that refers to another.
         user: Name,
-        /// To what: "host", "wire".
+        /// The kind of the other object: "host" or "wire".
         what: &'static str,
         /// The name.
         name: Name,
-        /// What is wrong with it.
+        /// Why it can't be used.
         why: &'static str,
     },
     /// More namespaces than this user may have.
@@ -179,19 +179,19 @@ pub enum PlanError {
         /// The address of both.
         mac: Mac,
     },
-    /// The guests' memory is not there.
+    /// The guests need more memory than is free.
     #[error("the guests of lab `{lab}` have {wanted} of {} in all, and {available} are free; use fewer or smaller guests, {}", Pages(*huge), Relief(*huge))]
     Memory {
         /// The lab.
         lab: Name,
-        /// What they have together.
+        /// The memory of all guests together.
         wanted: ByteSize,
         /// What is free.
         available: ByteSize,
         /// Whether it is about huge pages.
         huge: bool,
     },
-    /// A socket there could have no name.
+    /// The path of a guest's directory is too long for sockets in it.
     #[error(
         "guest `{guest}`: the path of its directory, {path}, has more than {longest} bytes; use shorter names, or set XDG_RUNTIME_DIR to a shorter directory"
     )]
@@ -200,10 +200,10 @@ pub enum PlanError {
         guest: Name,
         /// The directory.
         path: PathBuf,
-        /// What its sockets leave of unix(7)'s limit.
+        /// The most bytes that the path may have, by unix(7).
         longest: usize,
     },
-    /// A guest is to be where this machine has nothing.
+    /// A guest names a CPU or NUMA node that this machine doesn't have.
     #[error("guest `{guest}` is to be on {what} {number}, and this machine has {there}; name one of these")]
     NoSuchPlace {
         /// The guest.
@@ -212,7 +212,7 @@ pub enum PlanError {
         what: &'static str,
         /// Its number.
         number: u32,
-        /// What there is, with commas.
+        /// The numbers that exist, with commas.
         there: String,
     },
 }

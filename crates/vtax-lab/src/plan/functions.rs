@@ -1,4 +1,4 @@
-//! Virtual functions: which one of a NIC each zone and guest gets.
+//! Virtual functions: which one each zone and guest gets.
 
 use std::collections::HashMap;
 
@@ -11,19 +11,20 @@ use vtax_model::{
 use vtax_sys::pci::PciAddress;
 
 use super::{
-    PlanError,
-    ports::{self, NicError, Port},
-    segment::WireEnd,
+    error::PlanError,
+    nic_error::NicError,
+    ports::Port,
+    segment::{WireEnd, wire_ends},
 };
 use crate::{
-    facts::{Facts, PciDevice, PciFacts},
-    step::{DriverState, LentVf, VFIO, VfSettings, VfState},
+    facts::{Facts, PciDevice},
+    step::{DriverState, LentVf, VfSettings, VfState},
 };
 
 /// The virtual functions of a lab.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Functions {
-    /// The NICs that make new ones, in the order of wires.
+    /// The NICs that get new functions, in the order of wires.
     pub(super) made: Vec<Made>,
     by_domain: HashMap<Name, LentVf>,
 }
@@ -32,15 +33,15 @@ pub(super) struct Functions {
 #[derive(Debug, Clone)]
 pub(super) struct Made {
     pub(super) pf: PciAddress,
-    /// The end of the wire that it is.
+    /// The wire's end where the NIC is.
     pub(super) end: WireEnd,
-    /// Where they will be.
+    /// The addresses that they will have.
     pub(super) functions: Vec<PciAddress>,
-    /// Whether the kernel looked for drivers of new ones.
+    /// Whether the kernel gave new functions a driver before (`sriov_drivers_autoprobe`).
     pub(super) autoprobe: bool,
 }
 
-/// A zone or guest that is to have one.
+/// A zone or guest that is to get a function.
 struct Wanting<'a> {
     name: &'a Name,
     mac: Option<Mac>,
@@ -49,28 +50,30 @@ struct Wanting<'a> {
 }
 
 impl Functions {
-    /// One for each zone and guest of the method, and everything that can be refused of them.
+    /// Finds one for each zone and guest of the method, or refuses.
     pub(super) fn of(
         topology: &Topology,
         ports: &HashMap<WireEnd, Port>,
         facts: &Facts,
     ) -> Result<Functions, PlanError> {
         let mut functions = Functions::default();
-        for wire in &topology.wires {
-            for (nth, host) in wire.ends.iter().enumerate() {
-                let end = WireEnd { host: host.clone(), wire: wire.name.clone() };
-                let wanting = wanting(topology, &end);
-                let Some(port) = ports.get(&end).filter(|_| !wanting.is_empty()) else { continue };
-                let name = &wire.nics.as_ref().expect("it has ports").0[nth];
-                let lent = functions.lend(port, &end, &wanting, topology, facts);
-                lent.map_err(|error| ports::nic_error(wire, name, error))?;
-            }
+        for end in wire_ends(topology) {
+            let wanting = wanting(topology, &end);
+            let Some(port) = ports.get(&end).filter(|_| !wanting.is_empty()) else { continue };
+            let lent = functions.lend(port, &end, &wanting, topology, facts);
+            lent.map_err(|error| port.refuse(&end, error))?;
         }
         Ok(functions)
     }
 
-    pub(super) fn get(&self, domain: &Name) -> Option<&LentVf> {
-        self.by_domain.get(domain)
+    /// The function of a domain that asked for one.
+    pub(super) fn get(&self, domain: &Name) -> &LentVf {
+        &self.by_domain[domain]
+    }
+
+    /// The module that drives the domain's function, if it has one.
+    pub(super) fn driver(&self, domain: &Name) -> Option<&str> {
+        self.by_domain.get(domain).map(|function| function.driver.as_str())
     }
 
     fn lend(
@@ -82,10 +85,10 @@ impl Functions {
         facts: &Facts,
     ) -> Result<(), NicError> {
         if wanting.iter().any(|domain| domain.guest) {
-            ports::vfio(facts)?;
+            facts.pci.for_guests()?;
         }
         let of = || NicError::VfDriver(port.nic.driver.clone().unwrap_or_default());
-        let driver = driver(&port.nic, true, &facts.pci).ok_or_else(of)?;
+        let driver = facts.pci.driver(&port.nic, true).ok_or_else(of)?;
         let free = free(port, wanting.len(), facts)?;
         let pf = port.nic.device;
         if free.iter().all(|(_, _, was)| was.is_none()) {
@@ -117,7 +120,7 @@ fn wanting<'a>(topology: &'a Topology, end: &WireEnd) -> Vec<Wanting<'a>> {
 
 type Free = (u32, PciAddress, Option<VfState>);
 
-/// As many as are wanted: new ones of a NIC that has none, else those that nobody uses.
+/// As many functions as are wanted. A NIC without functions gets new ones; otherwise unused ones are taken.
 fn free(port: &Port, wanted: usize, facts: &Facts) -> Result<Vec<Free>, NicError> {
     let sriov = port.nic.sriov.as_ref().ok_or(NicError::NoSriov)?;
     let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
@@ -140,8 +143,8 @@ fn free(port: &Port, wanted: usize, facts: &Facts) -> Result<Vec<Free>, NicError
     }
 }
 
-/// Nothing of a function that somebody uses: switched on, with an address, below another link, or with a
-/// guest's driver.
+/// The state of a function, if nobody uses it. A function is in use if its link is up, has an address or is
+/// below another link, or if a guest's driver has it.
 fn was(function: &PciDevice) -> Option<VfState> {
     let unused = match (&function.netdev, &function.driver) {
         (Some(netdev), _) => !netdev.up && netdev.addresses.is_empty() && netdev.upper.is_none(),
@@ -150,43 +153,4 @@ fn was(function: &PciDevice) -> Option<VfState> {
     let settings = function.vf.as_ref().filter(|_| unused && function.kept.is_none())?;
     let driver = DriverState::of(function);
     Some(VfState { settings: VfSettings::found(settings), driver })
-}
-
-/// The module that drives a NIC, or its virtual functions, in a zone or a guest.
-pub(crate) fn driver(nic: &PciDevice, of_functions: bool, pci: &PciFacts) -> Option<String> {
-    let own = nic.driver.as_deref()?;
-    if !of_functions {
-        return Some(own.to_owned());
-    }
-    let there = pci.devices.iter().filter(|device| device.physfn == Some(nic.device));
-    let mut bound = there.filter_map(|function| function.driver.clone()).filter(|driver| driver != VFIO);
-    bound.next().or_else(|| named(own).map(str::to_owned))
-}
-
-/// The kernel says nowhere what will drive a function that isn't there yet. Some drivers serve both kinds,
-/// the others have a sister (`drivers/net/ethernet`).
-fn named(physical: &str) -> Option<&'static str> {
-    let names = [
-        ("igb", "igbvf"),
-        ("ixgbe", "ixgbevf"),
-        ("i40e", "iavf"),
-        ("ice", "iavf"),
-        ("idpf", "idpf"),
-        ("fm10k", "fm10k"),
-        ("mlx4_core", "mlx4_core"),
-        ("mlx5_core", "mlx5_core"),
-        ("bnxt_en", "bnxt_en"),
-        ("bnx2x", "bnx2x"),
-        ("qede", "qede"),
-        ("cxgb4", "cxgb4vf"),
-        ("be2net", "be2net"),
-        ("enic", "enic"),
-        ("sfc", "sfc"),
-        ("nfp", "nfp"),
-        ("ionic", "ionic"),
-        ("hinic", "hinic"),
-        ("hns3", "hns3"),
-        ("virtio-pci", "virtio-pci"),
-    ];
-    names.into_iter().find(|(name, _)| *name == physical).map(|(_, function)| function)
 }

@@ -1,77 +1,38 @@
-//! The guests of a plan: what of them can be refused, and what QEMU is told.
+//! The guests of a plan: which of them can't be had, and what the others get.
 
 use std::{
     collections::{BTreeMap, HashMap},
     path::Path,
 };
 
-use ipnet::Ipv4Net;
-use serde::{Deserialize, Serialize};
 use vtax_model::{
-    guest::{Attach, Flavour, Mac},
-    method::DomainKind,
+    guest::{Attach, Mac},
     topology::{Guest, Name, Topology},
     units::ByteSize,
 };
-use vtax_sys::{netlink::MacAddr, pci::PciAddress};
 
-use super::{Draft, LabEndpoint, PlanError, functions::Functions, ports::Port, segment::WireEnd};
+use super::{error::PlanError, functions::Functions, ports::Port, segment::WireEnd};
 use crate::{
     facts::{Facts, GuestFacts},
-    guest::{
-        launch::{Boot, Launch, NicKind, NicLaunch, Seed},
-        threads::GuestPins,
-    },
-    nic::{self, Fitting, GuestAttachment},
-    place::Place,
-    step::LabStep,
+    guest::threads::GuestPins,
+    nic::{self, Fitting},
 };
 
-/// A guest of a lab.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PlannedGuest {
-    /// Its name.
-    pub name: Name,
-    /// The host that it is on, in whose namespace QEMU runs.
-    pub host: Name,
-    /// How its NIC is made; of a paravirtual one with the backend that was chosen.
-    pub attach: Attach,
-    /// The address of its NIC, by which the agent in the guest finds it.
-    pub mac: Mac,
-    /// What the guest is to have on that NIC. The lab sets nothing inside of guests.
-    pub address: Ipv4Net,
-    /// The guests that are started before it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub masters: Vec<Name>,
-    /// The CPUs that its threads are pinned to.
-    #[serde(flatten)]
-    pub pins: GuestPins,
-    /// What was started, and where its sockets and logs are.
-    pub launch: Launch,
-}
-
-impl PlannedGuest {
-    /// Which kind of its method's NIC it has.
-    pub fn flavour(&self) -> Option<Flavour> {
-        self.attach.flavour()
-    }
-}
-
-/// A guest that the machine can have, by its address.
+/// What a guest gets on this machine, and the address of its NIC.
 #[derive(Debug, Clone)]
 pub(super) struct Admitted {
     pub(super) fitting: Fitting,
     pub(super) mac: Mac,
 }
 
-/// Everything that can be refused of guests, in the order of the topology.
+/// Checks all guests, in the order of the topology.
 pub(super) fn admit(
     topology: &Topology,
     ports: &HashMap<WireEnd, Port>,
     functions: &Functions,
     facts: &Facts,
 ) -> Result<HashMap<Name, Admitted>, PlanError> {
-    let port = |guest: &Guest| ports.get(&WireEnd { host: guest.host.clone(), wire: guest.wire.clone() });
+    let port = |guest: &Guest| ports.get(&WireEnd::of(&guest.host, &guest.wire));
     let macs = macs(topology, |guest| match guest.attach {
         Attach::Assigned | Attach::RootDomain => port(guest).and_then(Port::mac),
         _ => None,
@@ -83,8 +44,7 @@ pub(super) fn admit(
             let (name, method) = (guest.name.clone(), guest.attach.method());
             return Err(PlanError::Unsupported { kind: "guest", name, method, unsupported });
         }
-        let function = functions.get(&guest.name).map(|function| function.driver.as_str());
-        let driver = function.or_else(|| port(guest)?.nic.driver.as_deref());
+        let driver = functions.driver(&guest.name).or_else(|| port(guest)?.nic.driver.as_deref());
         let fitting = nic::fitting(guest, driver, facts).map_err(|unsupported| PlanError::Unsupported {
             kind: "guest",
             name: guest.name.clone(),
@@ -103,7 +63,7 @@ pub(super) fn admit(
     Ok(admitted)
 }
 
-/// A directory that every path to a guest's sockets fits into, unix(7).
+/// The paths of all sockets in a guest's directory must fit into what unix(7) allows.
 fn check_path(guest: &Guest, directory: &Path) -> Result<(), PlanError> {
     const LONGEST: usize = 107 - "/console.sock".len();
     let path = directory.join(guest.name.as_str());
@@ -113,7 +73,7 @@ fn check_path(guest: &Guest, directory: &Path) -> Result<(), PlanError> {
     }
 }
 
-/// Those of NICs are their own.
+/// The addresses of the guests' NICs. A NIC of the machine keeps its own.
 fn macs(topology: &Topology, own: impl Fn(&Guest) -> Option<Mac>) -> Result<Vec<Mac>, PlanError> {
     let mut owners: BTreeMap<Mac, &Name> = BTreeMap::new();
     let claimed = topology.guests.iter().map(|guest @ Guest { name, mac, .. }| {
@@ -151,70 +111,5 @@ fn placement(guest: &Guest, machine: &GuestFacts) -> Result<(), PlanError> {
     match guest.size.node.filter(|node| !machine.nodes.contains(node)) {
         Some(node) => missing("NUMA node", node, &machine.nodes),
         None => Ok(()),
-    }
-}
-
-/// A kernel of ours has the agent in its initramfs.
-fn seed(fitting: &Fitting, address: Ipv4Net) -> Option<Seed> {
-    match fitting.boot {
-        Boot::Kernel { .. } => None,
-        Boot::Disk { .. } => Some(Seed { agent: fitting.agent.clone(), address }),
-    }
-}
-
-impl Draft<'_> {
-    /// The guest itself, once its tap is there; the last step of it starts QEMU.
-    pub(crate) fn guest(
-        &mut self,
-        attachment: &GuestAttachment<'_>,
-        nic: NicKind,
-        devices: Vec<PciAddress>,
-        stack: Vec<Place>,
-    ) {
-        let GuestAttachment { guest, fitting, address, mac, .. } = attachment;
-        let launch = Launch {
-            name: guest.name.clone(),
-            directory: self.guests_directory().join(guest.name.as_str()),
-            qemu: fitting.qemu.program.clone(),
-            accel: fitting.qemu.accel,
-            vcpus: guest.size.vcpus,
-            memory: guest.size.memory,
-            hugepages: guest.size.hugepages,
-            node: guest.size.node,
-            boot: fitting.boot.clone(),
-            nics: vec![NicLaunch { mac: MacAddr(mac.octets()), kind: nic }],
-            devices,
-            server: None,
-            seed: seed(fitting, *address),
-        };
-        let start = LabStep::StartGuest {
-            host: guest.host.clone(),
-            launch: Box::new(launch.clone()),
-            pins: GuestPins::of(&guest.size),
-        };
-        let endpoint = LabEndpoint {
-            name: guest.name.clone(),
-            kind: DomainKind::Guest,
-            host: guest.host.clone(),
-            method: guest.attach.method(),
-            flavour: fitting.flavour,
-            wire: guest.wire.clone(),
-            address: address.addr(),
-            interface: stack[0].link.clone(),
-            namespace: guest.host.clone(),
-            mtu: self.blueprint().mtu,
-            stack: stack.clone(),
-        };
-        let planned = PlannedGuest {
-            name: guest.name.clone(),
-            host: guest.host.clone(),
-            attach: fitting.attach,
-            mac: *mac,
-            address: *address,
-            masters: guest.masters.clone(),
-            pins: GuestPins::of(&guest.size),
-            launch,
-        };
-        self.add_guest(planned, start, endpoint);
     }
 }

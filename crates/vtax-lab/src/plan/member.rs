@@ -1,4 +1,4 @@
-//! What zones and guests have in common for a plan: each hangs on a wire's end of its host.
+//! What zones and guests have in common: each hangs on a wire's end of its host.
 
 use vtax_model::{
     method::IoMethod,
@@ -34,7 +34,7 @@ pub(super) fn members<'a>(topology: &'a Topology, nics: &[&'static ZoneMethod]) 
         host: &guest.host,
         wire: &guest.wire,
         method: guest.attach.method(),
-        // Of the wire's network, whatever they hang on.
+        // A guest's address is from the wire's network, whatever its NIC hangs on.
         address: AddressOf::Wire,
         claim: nic::claim(&guest.attach),
     });

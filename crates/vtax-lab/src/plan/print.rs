@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Blueprint, LabEndpoint, Plan};
+use super::Plan;
 use crate::{guest::seed::SeedText, step::LabStep};
 
 impl fmt::Display for Plan {
@@ -17,29 +17,5 @@ impl fmt::Display for Plan {
         }
         writeln!(f, "endpoints")?;
         self.blueprint.endpoints.iter().try_for_each(|endpoint| writeln!(f, "  {endpoint}"))
-    }
-}
-
-impl fmt::Display for Blueprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Blueprint { lab, addresses, mtu, hosts, zones, guests, wires, .. } = self;
-        let (hosts, wires, zones) = (hosts.len(), wires.len(), zones.len());
-        write!(f, "lab {lab}: hosts {hosts}, wires {wires}, zones {zones}, ")?;
-        if let [first, ..] = guests.as_slice() {
-            write!(f, "guests {} ({}), ", guests.len(), first.launch.accel)?;
-        }
-        write!(f, "addresses {addresses}, mtu {mtu}")
-    }
-}
-
-impl fmt::Display for LabEndpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LabEndpoint { name, method, flavour, address, mtu, stack, .. } = self;
-        let kind = flavour.map(|flavour| format!(":{flavour}")).unwrap_or_default();
-        write!(f, "{name} {address} {method}{kind} mtu {mtu} by ")?;
-        for (index, place) in stack.iter().enumerate() {
-            write!(f, "{}{place}", if index == 0 { "" } else { " > " })?;
-        }
-        Ok(())
     }
 }

@@ -1,8 +1,8 @@
-//! Which wires share a network: those that switches join.
+//! Which wires share a network: switches join wires.
 
 use vtax_model::topology::{Name, Topology};
 
-use super::PlanError;
+use super::error::PlanError;
 
 /// Wires that are one network, and the hosts on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,9 +15,20 @@ pub(super) struct Segment {
 
 /// A host's end of a wire.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct WireEnd {
-    pub(crate) host: Name,
-    pub(crate) wire: Name,
+pub(super) struct WireEnd {
+    pub(super) host: Name,
+    pub(super) wire: Name,
+}
+
+impl WireEnd {
+    pub(super) fn of(host: &Name, wire: &Name) -> WireEnd {
+        WireEnd { host: host.clone(), wire: wire.clone() }
+    }
+}
+
+/// The ends of all wires, in the order of wires.
+pub(super) fn wire_ends(topology: &Topology) -> impl Iterator<Item = WireEnd> {
+    topology.wires.iter().flat_map(|wire| wire.ends.iter().map(|host| WireEnd::of(host, &wire.name)))
 }
 
 /// The segments of a topology, in the order of their first wires.
@@ -52,7 +63,7 @@ fn ends(topology: &Topology, wires: &[usize]) -> Result<Vec<WireEnd>, PlanError>
                 why: "there is no such host",
             };
             if !host.ok_or_else(missing)?.switch {
-                ends.push(WireEnd { host: name.clone(), wire: wire.name.clone() });
+                ends.push(WireEnd::of(name, &wire.name));
             }
         }
     }

@@ -7,11 +7,13 @@ use vtax_model::{guest::Accelerator, located::Source, method::IoMethod, topology
 
 use super::*;
 use crate::{
+    blueprint::LabEndpoint,
     facts::{GuestFacts, InUse, PciFacts, QemuFacts, SystemFacts},
     guest::{
-        launch::Boot,
-        qemu::{QemuProgram, Version},
+        launch::{Boot, QemuProgram},
+        version::Version,
     },
+    place::{LinkName, Place},
 };
 
 mod guests;
@@ -26,6 +28,7 @@ pub(crate) fn facts() -> Facts {
         most_namespaces: 10_000,
         pci: PciFacts::default(),
         lent: BTreeMap::new(),
+        ordinary_user: false,
         guests: Some(guest_facts()),
     }
 }

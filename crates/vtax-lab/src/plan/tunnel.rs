@@ -1,45 +1,17 @@
 //! Which tunnels there are, and between whom.
 //!
-//! A tunnel runs between two ends of one segment. Zones of `vxlan` at both are paired, the
-//! i-th with the i-th; a zone without a partner gets the other host itself.
+//! A tunnel runs between two ends of one segment. If both ends have zones of `vxlan`, the i-th zone of one
+//! end is paired with the i-th of the other. A zone without a partner is paired with the other host.
 
-use std::net::Ipv4Addr;
-
-use ipnet::Ipv4Net;
 use vtax_model::{
     method::IoMethod,
     topology::{Name, Topology, Zone},
 };
 
 use super::{
-    PlanError, Uplink,
+    error::PlanError,
     segment::{Segment, WireEnd},
 };
-
-/// A tunnel as one of its zones sees it.
-#[derive(Debug, Clone)]
-pub(crate) struct Tunnel {
-    pub(crate) vni: u32,
-    /// Outer address here.
-    pub(crate) local: Ipv4Addr,
-    /// Outer address there.
-    pub(crate) remote: Ipv4Addr,
-    pub(crate) far: Far,
-}
-
-/// What is at a tunnel's other end.
-#[derive(Debug, Clone)]
-pub(crate) enum Far {
-    /// A zone, which brings its own end.
-    Zone,
-    /// A host, whose end must be made with the zone's.
-    Host {
-        /// What the host has on the wire.
-        uplink: Uplink,
-        /// The host's address in the tunnel.
-        address: Ipv4Net,
-    },
-}
 
 /// Two ends; the first is a zone's, the second a zone's or the host's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,7 +31,7 @@ pub(super) fn pairs(topology: &Topology, segments: &[Segment]) -> Result<Vec<Tun
             let Some(zone) = zones.first() else { continue };
             let far = other_end(index, zone, &zones_at)?;
             let (far_end, partners) = &zones_at[far];
-            // The end that comes first made the pairs of both.
+            // The end that comes first has made the pairs of both ends already.
             let unpaired = if far < index { partners.len().min(zones.len()) } else { 0 };
             pairs.extend(zones.iter().enumerate().skip(unpaired).map(|(nth, zone)| TunnelEnds {
                 ends: [(*end).clone(), (*far_end).clone()],

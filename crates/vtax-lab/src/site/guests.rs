@@ -1,5 +1,5 @@
-//! Guests as steps of a lab: QEMU is started in the namespace of its host and carries the lab's mark,
-//! so that it is found there even if nothing was written down.
+//! Guests as steps of a lab. QEMU is started in the namespace of its host and carries the lab's mark, so that
+//! it can be found there even if the journal doesn't know it.
 
 use std::{fs, io, time::Duration};
 
@@ -14,11 +14,11 @@ use crate::{
     processes,
 };
 
-/// QEMU answers in a fraction of a second, in a few on a machine that starts many, and later with a PCI
-/// device, for which it locks all of the guest's memory and maps it in the IOMMU: on the emulated server a
-/// page at a time. One that has ended is noticed at once.
+/// QEMU usually answers in a fraction of a second, and in a few seconds on a machine that starts many. With a
+/// PCI device it takes longer: QEMU locks all of the guest's memory and maps it in the IOMMU, in the emulated
+/// server page by page. If QEMU ends, that is noticed at once.
 const PATIENCE: Duration = Duration::from_secs(180);
-/// A guest has nothing to save: its disk is thrown away.
+/// A guest gets this much time to end. It has nothing to save, since its disk is thrown away.
 const STOP: Duration = Duration::from_secs(4);
 
 impl Site {
@@ -33,7 +33,7 @@ impl Site {
         self.guests.get(guest)
     }
 
-    /// It outlives this process, as the namespaces do: whoever undoes the journal ends it.
+    /// Starts QEMU. Like the namespaces it outlives this process; undoing the journal ends it.
     pub(super) fn start_guest(&mut self, host: &Name, launch: &Launch, pins: &GuestPins) -> Result<Receipt, LabError> {
         fs::create_dir_all(&launch.directory).map_err(LabError::file("create", &launch.directory))?;
         let namespace = self.namespace(host)?;
@@ -48,13 +48,14 @@ impl Site {
             true => Ok(()),
             false => qemu.pin(pins, PATIENCE),
         });
-        // Also if it isn't ready: it must be known by whoever undoes this.
+        // This comes first even if the guest isn't ready: undoing the step needs it.
         self.guests.insert(launch.name.clone(), qemu);
         ready?;
         Ok(receipt)
     }
 
-    /// One that was started and never written down is known by the lab's mark and its name.
+    /// Ends a guest. If the journal doesn't know its process, the lab's mark and the guest's name tell which
+    /// it is.
     pub(super) fn remove_guest(
         &mut self,
         host: &Name,
@@ -77,7 +78,7 @@ impl Site {
         Ok(undone)
     }
 
-    /// Sockets, logs, what a disk has written. Only below the lab's own directory.
+    /// Removes sockets, logs and what a disk has written, but only below the lab's own directory.
     fn remove_guest_directory(&self, launch: &Launch) -> Result<(), LabError> {
         if !launch.directory.starts_with(&self.directory) {
             return Ok(());
@@ -88,14 +89,14 @@ impl Site {
             }
             _ => {}
         }
-        // The last guest takes the directory of all with it.
+        // When the last guest goes, the directory of all guests is empty and goes too.
         let _ = launch.directory.parent().map(fs::remove_dir);
         Ok(())
     }
 }
 
 impl Receipt {
-    /// Of a guest: QEMU's.
+    /// QEMU's process, if this is the receipt of a guest.
     pub(crate) fn process(&self) -> Option<ProcessId> {
         self.0.as_ref()?.parse().ok()
     }

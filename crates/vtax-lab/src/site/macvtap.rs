@@ -1,4 +1,4 @@
-//! Macvtaps: made with an index whose file is theirs, and opened for QEMU.
+//! Macvtaps. Each is made with an index whose device file is its own, and is opened for QEMU.
 
 use std::os::fd::OwnedFd;
 
@@ -21,7 +21,7 @@ impl Site {
         Ok(())
     }
 
-    /// What QEMU gets open: of each NIC on a macvtap its queues.
+    /// The open queues that QEMU gets, for each NIC on a macvtap.
     pub(super) fn open_queues(&mut self, host: &Name, launch: &Launch) -> Result<Vec<Vec<OwnedFd>>, LabError> {
         launch.nics.iter().map(|nic| self.queues_of(host, nic)).collect()
     }

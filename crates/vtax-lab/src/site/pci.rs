@@ -1,7 +1,7 @@
-//! Devices of the machine as steps of a lab: taken, and given back as they were.
+//! Devices of the machine as steps of a lab. They are taken, and given back as they were.
 //!
-//! Links of NICs are found by their device, as names change: sysfs shows a device's link where the link
-//! is in the namespace of the reader, so a link that is in the lab is looked for there.
+//! The link of a NIC is found by its device, since names change. sysfs shows a device's link only to a reader
+//! in the link's own namespace. So a link that is in the lab is looked for there.
 
 use std::{
     thread,
@@ -20,13 +20,14 @@ use vtax_sys::{
 use super::{Site, kernel_name};
 use crate::{
     error::LabError,
+    facts::VFIO,
     place::Place,
-    step::{DriverState, LentVf, LinkState, VFIO, VfSettings, VfState},
+    step::{DriverState, LentVf, LinkState, VfSettings, VfState},
 };
 
 /// A driver's firmware may take seconds to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A module that udev loads is there within this.
+/// udev loads a driver's module within this time.
 const MODULE: Duration = Duration::from_secs(5);
 /// Between two looks.
 const GLANCE: Duration = Duration::from_millis(20);
@@ -44,7 +45,7 @@ impl Site {
         self.set_mtu(at, mtu.get())
     }
 
-    /// Nothing is recorded of a function: its link goes with its driver.
+    /// A virtual function has no saved state: its link goes with its driver.
     pub(super) fn return_nic(
         &mut self,
         device: PciAddress,
@@ -63,8 +64,8 @@ impl Site {
         Ok(if changed { Undone::Reverted } else { undone })
     }
 
-    /// Back from the lab's namespace. One that can't be opened is gone, and then the kernel has moved the
-    /// link back by itself (`default_device_exit_net`).
+    /// Moves the link back from the lab's namespace. If the namespace can't be opened, it is gone, and the
+    /// kernel has moved the link back by itself (`default_device_exit_net`).
     fn fetch(&mut self, at: &Place, was: &LinkState) -> Result<(), LabError> {
         let home = NetNs::current().map_err(LabError::kernel(at))?;
         let Ok(stack) = self.stack(&at.namespace) else { return Ok(()) };
@@ -80,7 +81,7 @@ impl Site {
         back.map_err(LabError::kernel(at))
     }
 
-    /// `functions`: where they must be, if something relies on it.
+    /// Makes virtual functions. They must have the addresses `functions`, if the plan relies on them.
     pub(super) fn create_vfs(
         &mut self,
         device: PciAddress,
@@ -91,12 +92,13 @@ impl Site {
         let (tree, wrong) = (PciTree::live(), LabError::kernel(device));
         let (mut rtnl, link) = self.physical(device, at)?;
         let running = rtnl.existing_link(&link).map_err(&wrong)?.running;
-        // Without a driver by itself: those for guests never get a link then.
+        // New functions get no driver by themselves, so that functions for guests never get a link.
         tree.set_autoprobe(device, false).map_err(&wrong)?;
         tree.set_numvfs(device, count).map_err(&wrong)?;
         if running || at.is_some() {
-            // The driver has started the NIC anew for it (igb_sriov_reinit), and until that is done answers no
-            // function: one that is bound meanwhile gets another address than it was given.
+            // The driver restarts the NIC for new functions (igb_sriov_reinit). Until the NIC is up it
+            // answers no function, and a function that is bound in the meantime gets another address than it
+            // was given.
             await_carrier(&mut rtnl, &link, device)?;
         }
         let Some(functions) = functions else { return Ok(()) };
@@ -109,10 +111,12 @@ impl Site {
         Err(LabError::Moved { device, wanted, found })
     }
 
-    /// One that no driver takes stays without, as the kernel leaves it.
+    /// Gives the functions to their drivers. A function that no driver takes stays without one, as with the
+    /// kernel itself.
     pub(super) fn probe_vfs(&mut self, device: PciAddress, mtu: Option<Mtu>) -> Result<(), LabError> {
         let (tree, wrong) = (PciTree::live(), LabError::kernel(device));
-        // Before, as the driver's module may only just be loading: it takes them when it comes.
+        // This comes first, since the driver's module may still be loading. It takes the functions when it is
+        // loaded.
         tree.set_autoprobe(device, true).map_err(&wrong)?;
         let functions = tree.device(device).map_err(&wrong)?.map(|found| found.virtfns).unwrap_or_default();
         let until = Instant::now() + MODULE;
@@ -130,7 +134,8 @@ impl Site {
         Ok(())
     }
 
-    /// Ours are those of the number that we made: others have been made since by somebody else.
+    /// Removes the virtual functions. If their number has changed, somebody else has made them, and they
+    /// stay.
     pub(super) fn destroy_vfs(&mut self, device: PciAddress, made: u32, autoprobe: bool) -> Result<Undone, LabError> {
         let (tree, wrong) = (PciTree::live(), LabError::kernel(device));
         let Some(found) = tree.device(device).map_err(&wrong)? else { return Ok(Undone::AlreadyGone) };
@@ -159,14 +164,14 @@ impl Site {
         let (mut rtnl, link) = self.physical(device, at)?;
         let found = function(&mut rtnl, &link, device, index)?;
         if set.rate.is_some() {
-            // A share of a rate that isn't known yet is refused (igb_ndo_set_vf_bw).
+            // The driver refuses a rate while the speed of the link isn't known (igb_ndo_set_vf_bw).
             await_carrier(&mut rtnl, &link, device)?;
         }
         let change = VfSettings::found(&found).change_to(set);
         rtnl.set_vf(&link, index, &change).map_err(LabError::kernel(device))
     }
 
-    /// Drivers accept what they don't do.
+    /// Reads the settings back, since drivers accept settings that they don't apply.
     pub(super) fn has_vf(
         &mut self,
         device: PciAddress,
@@ -190,22 +195,23 @@ impl Site {
         }
     }
 
-    /// Nothing is done about a function that goes with the NIC's other new ones.
+    /// Gives a function back. A function that the plan made needs nothing: it goes with the NIC's other new
+    /// functions.
     pub(super) fn return_vf(&mut self, at: &Place, function: &LentVf) -> Result<Undone, LabError> {
         let LentVf { pf, index, device, was, .. } = function;
         let Some(VfState { settings, driver }) = was else { return Ok(Undone::Contained) };
         let kept = self.keep_vf(*pf, at, *index, settings)?;
         if kept {
-            // Its driver reads its address only when it takes it.
+            // A driver reads a function's address only when it takes the function.
             PciTree::live().rebind(*device, None, None, PATIENCE).map_err(LabError::kernel(device))?;
         }
         let returned = self.return_device(*device, driver)?;
-        // Its driver has told the NIC of the address since, which may not have known it before.
+        // The driver has told the NIC the function's address since. The NIC may not have known it before.
         let kept_again = returned == Undone::Reverted && self.keep_vf(*pf, at, *index, settings)?;
         Ok(if kept || kept_again { Undone::Reverted } else { returned })
     }
 
-    /// Whether there was anything to change.
+    /// Puts the settings back. Returns whether there was anything to change.
     fn keep_vf(&mut self, device: PciAddress, at: &Place, index: u32, was: &VfSettings) -> Result<bool, LabError> {
         let (mut rtnl, link) = self.physical(device, Some(at))?;
         let found = VfSettings::found(&function(&mut rtnl, &link, device, index)?);
@@ -216,7 +222,7 @@ impl Site {
         Ok(true)
     }
 
-    /// The link of a NIC, and a connection to where it is.
+    /// The link of a NIC, and a connection to the link's namespace.
     fn physical(&mut self, device: PciAddress, at: Option<&Place>) -> Result<(Rtnl, IfName), LabError> {
         let wrong = LabError::kernel(device);
         let here = PciTree::live().netdev(device);
@@ -249,7 +255,7 @@ impl Site {
     }
 }
 
-/// In this machine's own namespace.
+/// Puts a link in this machine's own namespace back as it was.
 fn restore(found: &str, was: &LinkState) -> Result<bool, SysError> {
     let mut rtnl = Rtnl::open()?;
     let (found, name): (IfName, IfName) = (found.parse()?, was.name.parse()?);
@@ -260,7 +266,7 @@ fn restore(found: &str, was: &LinkState) -> Result<bool, SysError> {
         return Ok(false);
     }
     if found != name {
-        // Only a link that is switched off takes another name before Linux 6.2.
+        // Before Linux 6.2, only a link that is switched off can be renamed.
         rtnl.set_link(link.index, &LinkChange { up: Some(false), ..LinkChange::default() })?;
     }
     let rename = Some(name).filter(|name| *name != found);

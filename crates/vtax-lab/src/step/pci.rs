@@ -1,5 +1,5 @@
-//! What steps say of PCI devices. The state before is part of the step: it is on the disk before the
-//! first step is taken, so that it can be restored whatever dies when.
+//! What steps say of PCI devices. The state before is part of the step. So it is on the disk before the first
+//! step is taken, and can be restored whenever vtax is killed.
 
 use std::fmt;
 
@@ -12,30 +12,27 @@ use vtax_sys::{
 
 use crate::facts::{Netdev, PciDevice};
 
-/// The driver by which a guest's QEMU gets at a device.
-pub(crate) const VFIO: &str = "vfio-pci";
-
 /// A virtual function that a zone or guest gets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LentVf {
     /// The NIC that it is of.
     pub pf: PciAddress,
-    /// Which one of it.
+    /// Its index among the NIC's functions.
     pub index: u32,
-    /// Itself.
+    /// Its own PCI address.
     pub device: PciAddress,
-    /// Who is to drive it here.
+    /// The driver that it gets on this machine.
     pub driver: String,
-    /// What it is kept to.
+    /// The settings that its NIC enforces.
     pub set: VfSettings,
-    /// What it was; nothing of one that the same plan makes.
+    /// The state before. Absent if the same plan makes the function.
     pub was: Option<VfState>,
 }
 
 /// A virtual function before a lab has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VfState {
-    /// What its NIC kept it to.
+    /// The settings that its NIC enforced.
     pub settings: VfSettings,
     /// Who drove it.
     #[serde(flatten)]
@@ -47,7 +44,7 @@ pub struct VfState {
 pub struct DriverState {
     /// The driver that has it.
     pub driver: Option<String>,
-    /// The only one that may.
+    /// The only driver that may take it, if `driver_override` is set.
     pub driver_override: Option<String>,
     /// The link that its driver shows, if it is a NIC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -68,14 +65,14 @@ pub struct LinkState {
     pub mac: Option<MacAddr>,
 }
 
-/// What a virtual function is kept to; of what is absent nothing is said.
+/// The settings of a virtual function that its NIC enforces. An absent one is left as it is.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct VfSettings {
-    /// Its address; all zero lets it choose one.
+    /// Its address. If it is all zero, the function chooses one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mac: Option<MacAddr>,
-    /// The number of its VLAN and the priority of the tags; number 0 is none.
+    /// The number of its VLAN and the priority of the tags. Number 0 means no VLAN.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vlan: Option<(u16, u8)>,
     /// It may change its address.
@@ -84,7 +81,7 @@ pub struct VfSettings {
     /// Frames from another address are dropped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spoof_check: Option<bool>,
-    /// Least and most that it sends, in Mbit/s; 0 is none.
+    /// The least and the most that it sends, in Mbit/s. 0 means no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<(u32, u32)>,
 }
@@ -110,7 +107,7 @@ impl VfSettings {
     pub(crate) fn asked(mac: Option<Mac>, options: &VfOptions) -> VfSettings {
         VfSettings {
             mac: mac.map(|mac| MacAddr(mac.octets())),
-            // One that somebody else's function had is not the lab's.
+            // If the user asks for no VLAN, one that the function had before is removed.
             vlan: Some(options.vlan.map_or((0, 0), |vlan| (vlan.get(), 0))),
             trust: options.trust,
             spoof_check: options.spoof_check,
@@ -129,7 +126,8 @@ impl VfSettings {
         }
     }
 
-    /// What leads from here to there; what is alike is left alone, as drivers refuse to set what they can't.
+    /// The change that makes these settings the wanted ones. Settings that are equal are left alone, since
+    /// drivers refuse what they can't set.
     pub(crate) fn change_to(&self, wanted: &VfSettings) -> VfChange {
         fn differs<T: PartialEq>(from: &Option<T>, to: Option<T>) -> Option<T> {
             if *from == to { None } else { to }
@@ -144,7 +142,7 @@ impl VfSettings {
         }
     }
 
-    /// The first thing that is not as it should be.
+    /// The first setting that is not as it should be.
     pub(crate) fn missing_in(&self, found: &VfSettings) -> Option<&'static str> {
         fn lacks<T: PartialEq>(wanted: &Option<T>, found: &Option<T>) -> bool {
             wanted.is_some() && wanted != found

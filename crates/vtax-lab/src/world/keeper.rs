@@ -16,11 +16,8 @@ use vtax_sys::{
     userns,
 };
 
-use super::{World, run_directory};
-use crate::{
-    error::LabError,
-    inventory::{self, LabState},
-};
+use super::run_directory;
+use crate::error::LabError;
 
 /// The argument that makes a keeper of vtax.
 const VERB: &str = "lab-keeper";
@@ -36,10 +33,10 @@ pub(super) fn living(run: &Path) -> Option<ProcessId> {
     lives(keeper).then_some(keeper)
 }
 
-/// Whether a keeper still holds its namespaces. One that was killed holds nothing, though its
-/// number stays taken until its parent asks for it (where process 1 is no proper init, for ever).
+/// Whether a keeper still holds its namespaces. A keeper that was killed holds nothing. Its process number
+/// stays taken until its parent reaps it, which may be never if process 1 is no proper init.
 pub(crate) fn lives(keeper: ProcessId) -> bool {
-    // An error is about our means to wait, not about the keeper.
+    // An error means that waiting failed. It says nothing about the keeper.
     !keeper.wait_end(Duration::ZERO).unwrap_or_else(|_| !keeper.exists())
 }
 
@@ -49,14 +46,14 @@ pub(super) fn start(run: &Path) -> Result<ProcessId, LabError> {
     let program = env::current_exe().map_err(|error| failed(format!("has no program ({error})")))?;
     let mut command = Command::new(program);
     command.arg(VERB).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // Ctrl-C in the terminal that it was started from is not for it.
+    // Ctrl-C in the terminal that started the keeper must not end it.
     command.process_group(0);
     let child = command.spawn().map_err(|error| failed(format!("can't be started ({error})")))?;
     wait_ready(child)?;
     living(run).ok_or_else(|| failed("has just ended".to_owned()))
 }
 
-/// It says that it is ready, or its output ends with it.
+/// Waits until the keeper says that it is ready, or its output ends because it has ended.
 fn wait_ready(mut child: Child) -> Result<(), LabError> {
     let mut line = String::new();
     let output = child.stdout.take().map(BufReader::new);
@@ -66,27 +63,40 @@ fn wait_ready(mut child: Child) -> Result<(), LabError> {
     }
     let mut told = String::new();
     if let Some(mut errors) = child.stderr.take() {
-        // What can't be read is told by the exit status below.
+        // If this can't be read, the exit status below still says something.
         let _ = errors.read_to_string(&mut told);
     }
     let status = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
     Err(LabError::Keeper { why: format!("did not start ({status}): {}", told.trim()) })
 }
 
-/// Becomes the keeper: enters a user namespace and stays until no lab needs it.
-///
-/// # Errors
-/// The kernel lets ordinary users have no user namespace, or another keeper lives already.
-pub fn keeper_main() -> Result<(), LabError> {
+/// Enters a user namespace and makes this process the keeper. Returns the run-time directory with the keeper's
+/// number.
+pub(super) fn begin() -> Result<(PathBuf, ProcessId), LabError> {
     let run = run_directory::of_user()?;
     let own = ProcessId::of(Pid::own()).map_err(LabError::kernel("the keeper"))?;
     userns::enter_own().map_err(|error| LabError::Privilege(Box::new(error)))?;
-    // Only now: whoever reads its name joins its namespaces at once.
+    // Only now: a process that reads the keeper's name joins its namespaces at once.
     take_office(&run, own)?;
-    let world = World { run, keeper: Some(own) };
-    // The starter may be gone already; the keeper stays either way.
+    // The process that started the keeper may be gone already; the keeper stays either way.
     let _ = writeln!(std::io::stdout(), "{READY}");
-    keep(&world)
+    Ok((run, own))
+}
+
+/// Stays until no lab needs the keeper.
+pub(super) fn stay(run: &Path, is_needed: impl Fn() -> Result<bool, LabError>) -> Result<(), LabError> {
+    let begun = Instant::now();
+    let mut was_needed = false;
+    loop {
+        thread::sleep(GLANCE);
+        // A process that is about to make a lab holds this lock. It finds out that the keeper has gone.
+        let _admission = run_directory::lock(run)?;
+        let needed = is_needed()?;
+        if !needed && (was_needed || begun.elapsed() > GRACE) {
+            return leave_office(run);
+        }
+        was_needed |= needed;
+    }
 }
 
 fn take_office(run: &Path, own: ProcessId) -> Result<(), LabError> {
@@ -101,23 +111,6 @@ fn take_office(run: &Path, own: ProcessId) -> Result<(), LabError> {
 fn leave_office(run: &Path) -> Result<(), LabError> {
     let path = file(run);
     fs::remove_file(&path).map_err(LabError::file("remove", &path))
-}
-
-fn keep(world: &World) -> Result<(), LabError> {
-    let begun = Instant::now();
-    let mut needed = false;
-    loop {
-        thread::sleep(GLANCE);
-        // Whoever is about to make a lab holds this, and finds out that the keeper has gone.
-        let _admission = world.admission()?;
-        let labs = inventory::list(world)?;
-        let lives = |state: &LabState| matches!(state, LabState::Alive | LabState::Kept);
-        let any = labs.iter().any(|lab| lives(&lab.state));
-        if !any && (needed || begun.elapsed() > GRACE) {
-            return leave_office(&world.run);
-        }
-        needed |= any;
-    }
 }
 
 fn file(run: &Path) -> PathBuf {

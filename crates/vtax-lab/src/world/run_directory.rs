@@ -2,23 +2,29 @@
 
 use std::{
     env,
-    fs::{self, DirBuilder, OpenOptions},
+    fs::{self, DirBuilder, File, OpenOptions},
     io,
     os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
 };
 
-use super::Admission;
 use crate::error::LabError;
 
 const ROOT: &str = "/run/vtax";
+
+/// Held by the one process of this user that may take names and addresses for a lab.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    _lock: File,
+}
 
 pub(super) fn of_root() -> Result<PathBuf, LabError> {
     prepare(PathBuf::from(ROOT))
 }
 
-/// In the user's run-time directory (XDG Base Directory Specification), or in `/tmp`, where
-/// anybody may have put something of that name: it is used only if it is ours alone.
+/// The directory is in the user's run-time directory (XDG Base Directory Specification), or else in `/tmp`.
+/// In `/tmp` anybody may have made something of that name, so it is used only if it belongs to this user
+/// alone.
 pub(super) fn of_user() -> Result<PathBuf, LabError> {
     let given = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_dir());
     prepare(match given {

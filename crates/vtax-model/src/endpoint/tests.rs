@@ -116,3 +116,14 @@ fn a_plan_is_for_both_ends_or_for_each() {
         assert!(text.parse::<Pins>().is_err(), "{text}");
     }
 }
+
+#[test]
+fn did_you_mean_is_said_of_ends() {
+    let told = |text: &str| text.parse::<Control>().expect_err("no endpoint").to_string();
+    assert!(told("127.0.0.1").contains("did you mean `local`, or `ssh:127.0.0.1`?"), "{}", told("127.0.0.1"));
+    assert!(told("192.0.2.7").contains("did you mean `ssh:192.0.2.7`?"));
+    assert!(told("locl").contains("did you mean `local`?"));
+    assert!(told("shh:vm1").contains("did you mean `ssh:vm1`?"));
+    assert!(told("vm1").contains("`ssh:vm1`, or `zone:vm1`"));
+    assert!(told("").starts_with("`` is no endpoint (ends are local"), "{}", told(""));
+}

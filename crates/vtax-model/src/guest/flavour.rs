@@ -46,6 +46,14 @@ impl Flavour {
             Flavour::Model(_) => IoMethod::Emulated,
         }
     }
+
+    /// The Linux module that drives the NIC in the guest. Each backend of virtio-net has the same one.
+    pub fn driver(self) -> &'static str {
+        match self {
+            Flavour::Backend(_) => "virtio_net",
+            Flavour::Model(model) => model.driver(),
+        }
+    }
 }
 
 impl fmt::Display for Flavour {

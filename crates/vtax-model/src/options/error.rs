@@ -1,6 +1,6 @@
 //! Why a test can't have an option.
 
-use super::{BURST_MOST, Engine, Idle, Segments};
+use super::{BURST_MOST, Engine, FLOWS_MOST, Idle, Segments};
 use crate::workload::{TestKind, Transport};
 
 /// Options that a test can't have.
@@ -18,6 +18,9 @@ pub enum OptionError {
     /// None, or too many.
     #[error("{0} requests in flight: give 1 to {BURST_MOST}")]
     Burst(u32),
+    /// Not a number of requests a second, or none.
+    #[error("`{0}` is not a rate of requests; write how many a second, at least 1, as 500, 10k or 1M")]
+    Rate(String),
     /// One, or more than the kernel cuts.
     #[error("{0} datagrams a call: give 2 to {most}", most = Segments::MOST.0)]
     Segments(u32),
@@ -31,7 +34,11 @@ pub enum OptionError {
     #[error(
         "{asked} flows: the engine `{engine}` runs 1 to {most}{more}",
         most = engine.flows_most(),
-        more = if *engine == Engine::Blocking { "; use --engine epoll for more" } else { "" }
+        more = match (engine, asked) {
+            (Engine::Blocking, 1..=FLOWS_MOST) => format!("; use --engine epoll, which runs up to {FLOWS_MOST}"),
+            (Engine::Blocking, asked) if *asked > 0 => format!("; the other engines run up to {FLOWS_MOST}"),
+            _ => String::new(),
+        }
     )]
     Flows {
         /// As asked.

@@ -14,7 +14,10 @@ fn flows_are_bounded_by_the_engine() {
     assert_eq!(with(Engine::Epoll).check(Transport::Tcp, &RR, 10_000), Ok(()));
     assert!(refused(with(Engine::Epoll), Transport::Tcp, RR, 10_001).contains("1 to 10000"));
     assert!(refused(with(Engine::Blocking), Transport::Tcp, RR, 1025).contains("--engine epoll"));
-    assert!(refused(with(Engine::Blocking), Transport::Tcp, RR, 0).contains("0 flows"));
+    let none = refused(with(Engine::Blocking), Transport::Tcp, RR, 0);
+    assert!(none.contains("0 flows") && !none.contains("epoll"), "another engine runs no more of none: {none}");
+    let beyond = refused(with(Engine::Blocking), Transport::Tcp, RR, 100_001);
+    assert!(beyond.ends_with("the other engines run up to 10000"), "{beyond}");
     let both = Workload::Stream { message: ByteSize(1), direction: Direction::Both };
     assert!(with(Engine::Blocking).check(Transport::Tcp, &both, 513).is_err());
 }
@@ -46,6 +49,17 @@ fn an_option_of_another_test_is_named() {
 fn options_that_exclude_each_other_are_named() {
     let options = TestOptions { burst: Burst(4), gap: Some(Span::from_millis(1)), ..TestOptions::default() };
     assert!(refused(options, Transport::Tcp, RR, 1).starts_with("`burst` and `gap` exclude each other"));
+}
+
+#[test]
+fn a_rate_of_requests_is_at_least_one_and_may_have_a_suffix() {
+    let read = |text: &str| text.parse::<RequestRate>().map(RequestRate::get);
+    assert_eq!((read("500"), read("10k"), read("1M")), (Ok(500), Ok(10_000), Ok(1_000_000)));
+    for text in ["", "0", "k", "-1", "1.5k", "many", "0k", "5G", "18446744073709551615T"] {
+        let told = read(text).expect_err("no rate").to_string();
+        assert!(told.starts_with(&format!("`{text}` is not a rate")) && told.contains("10k"), "{told}");
+    }
+    assert!(toml::from_str::<Arrivals>("per_second = 0\nprocess = \"fixed\"").is_err());
 }
 
 #[test]

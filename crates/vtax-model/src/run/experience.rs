@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use super::{Difference, Goal, Run, RunHeader, SamplingPlan};
 use crate::{
-    cell::{Arm, Block, Instrument, Turn},
+    cell::{Arm, Block, Cell, Instrument, Turn, round_order},
     result::Metric,
     stats::{
         Pair, Preference,
         planning::{MOST_ROUNDS, least_rounds, noise, rounds_to_show, smallest_shown},
     },
-    study::Row,
+    study::{Row, Study},
     units::Span,
     workload::{TestKind, Transport, Warmup},
 };
@@ -152,14 +152,35 @@ impl RunHeader {
     /// last as long as they take.
     pub fn nominal_seconds(&self) -> Option<f64> {
         let of_turn = |turn: &Turn| {
-            let spec = self.study.cells[turn.cell].spec(self.plan_of(self.study.cells[turn.cell].instrument));
-            let Warmup::For(warmup) = spec.warmup else { return None };
-            let passes = spec.slices.map_or(1, |slices| slices.passes);
-            let measured = spec.duration.0.as_secs_f64() * f64::from(passes);
-            (spec.workload.kind() != TestKind::File).then_some(warmup.0.as_secs_f64() + measured)
+            let cell = &self.study.cells[turn.cell];
+            nominal_seconds(cell, self.plan_of(cell.instrument))
         };
         let turns = (1..=self.rounds()).flat_map(|round| self.turns(round));
-        turns.map(|turn| of_turn(&turn)).sum::<Option<f64>>().map(|seconds| seconds * 1.1)
+        turns.map(|turn| of_turn(&turn)).sum::<Option<f64>>().map(|seconds| seconds * BETWEEN_SAMPLES)
+    }
+}
+
+/// What is between samples takes a tenth of their time.
+const BETWEEN_SAMPLES: f64 = 1.1;
+
+/// Of a sample and its warm-up; none of a test that lasts as long as it takes.
+fn nominal_seconds(cell: &Cell, plan: &SamplingPlan) -> Option<f64> {
+    let spec = cell.spec(plan);
+    let Warmup::For(warmup) = spec.warmup else { return None };
+    let passes = spec.slices.map_or(1, |slices| slices.passes);
+    let measured = spec.duration.0.as_secs_f64() * f64::from(passes);
+    (spec.workload.kind() != TestKind::File).then_some(warmup.0.as_secs_f64() + measured)
+}
+
+impl Study {
+    /// As [`RunHeader::nominal_seconds`], if every row can run: of the study's own plan or of that of `--quick`.
+    pub fn nominal_seconds(&self, quick: bool) -> Option<f64> {
+        let of_turn = |turn: &Turn| match self.plan_of(self.cells[turn.cell].instrument, quick) {
+            Some(plan) => Some(f64::from(plan.samples) * nominal_seconds(&self.cells[turn.cell], &plan)?),
+            None => Some(0.0),
+        };
+        let turns = round_order(&self.cells, self.baseline, 0, 1);
+        turns.iter().map(of_turn).sum::<Option<f64>>().map(|seconds| seconds * BETWEEN_SAMPLES)
     }
 }
 

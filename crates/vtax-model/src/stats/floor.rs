@@ -19,14 +19,14 @@ pub struct NoiseFloor {
     pub high: f64,
     /// The far end of the interval.
     pub floor: LogDifference,
-    /// Of the signed-rank test of A' against A.
+    /// The p-value of the signed-rank test of A' against A.
     pub p: PValue,
-    /// Of each round.
+    /// The log ratio of each round.
     pub log_ratios: Vec<f64>,
 }
 
 impl NoiseFloor {
-    /// From the pairs (A, A') of two rounds or more: A as the baseline, A' as the cell.
+    /// Estimates from the pairs (A, A') of two rounds or more. A is the baseline, A' the cell.
     pub fn of(pairs: &[Pair], confidence: Confidence) -> Result<Self, StatsError> {
         let RatioEstimate { ratio, low, high, log_ratios, .. } = estimate(pairs, confidence)?;
         let [below, above] = [low, high].map(LogDifference::of_ratio);

@@ -47,13 +47,13 @@ pub struct PairedTax {
     pub log_sd: f64,
     /// What the interval is held to.
     pub confidence: Confidence,
-    /// Of each round.
+    /// The log ratio of each round.
     #[serde(skip)]
     pub log_ratios: Vec<f64>,
 }
 
 impl PairedTax {
-    /// Of two pairs or more.
+    /// Compares the two arms of two rounds or more.
     pub fn of(pairs: &[Pair], confidence: Confidence) -> Result<Self, StatsError> {
         let RatioEstimate { ratio, low, high, log_sd, log_ratios } = estimate(pairs, confidence)?;
         let p = signed_rank::p_value(&log_ratios);
@@ -105,7 +105,7 @@ pub(super) struct RatioEstimate {
     pub(super) log_ratios: Vec<f64>,
 }
 
-/// Of two pairs or more.
+/// Estimates the ratio from two pairs or more.
 pub(super) fn estimate(pairs: &[Pair], confidence: Confidence) -> Result<RatioEstimate, StatsError> {
     let log_ratios = log_ratios(pairs)?;
     let Centre { value, low, high } = Centre::of(&log_ratios, confidence)?;

@@ -126,7 +126,7 @@ struct Line {
     n: f64,
     mean: f64,
     slope: f64,
-    /// Of the slope.
+    /// The standard error of the slope.
     error: f64,
 }
 

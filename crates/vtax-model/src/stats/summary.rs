@@ -51,7 +51,7 @@ pub struct Spread {
 }
 
 impl Summary {
-    /// Of one sample or more, all finite.
+    /// Summarizes one sample or more; all must be finite.
     pub fn of(samples: &[f64], confidence: Confidence) -> Result<Self, StatsError> {
         if samples.is_empty() {
             return Err(StatsError::TooFew { figure: "a summary", given: 0, needed: 1 });
@@ -67,7 +67,7 @@ impl Summary {
 }
 
 impl Summary {
-    /// Of samples with the number of their round, one or more of each round.
+    /// Summarizes samples of which each comes with the number of its round.
     ///
     /// What is measured twice in a round (the baseline is) saw the same machine twice, and where that
     /// drifts between rounds two such samples don't count as two: at 2 % of noise and 3 % of drift
@@ -97,13 +97,13 @@ impl Spread {
     }
 }
 
-/// Of figures that can't be negative.
+/// The interval of figures that can't be negative.
 fn on_log_scale(mean: f64, margin: f64) -> (f64, f64) {
     let factor = (margin / mean).min(LARGEST_LOG).exp();
     (mean / factor, mean * factor)
 }
 
-/// Of at least one value; the mean of the middle two if their number is even.
+/// The median of at least one value. If their number is even, it is the mean of the middle two.
 pub fn median(samples: &[f64]) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);

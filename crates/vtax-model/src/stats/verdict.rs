@@ -14,7 +14,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{NoiseFloor, PValue, PairedTax, Significance, holm};
+use super::{NoiseFloor, PValue, PairedTax, Preference, Significance, holm};
 
 /// What every verdict is held to.
 pub const SIGNIFICANCE: Significance = Significance::FIVE_PERCENT;
@@ -24,7 +24,7 @@ pub const SIGNIFICANCE: Significance = Significance::FIVE_PERCENT;
 pub struct Comparison<'a> {
     /// Cell over baseline.
     pub tax: &'a PairedTax,
-    /// Of the same figure (round-trip time, goodput, …) and the same baseline.
+    /// The noise floor of the same figure (round-trip time, goodput, …) and the same baseline.
     pub floor: Option<&'a NoiseFloor>,
 }
 
@@ -41,16 +41,6 @@ pub enum Shift {
     NoneLarger,
     /// The interval leaves open a factor of two.
     TooNoisy,
-}
-
-/// What is good in a figure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Preference {
-    /// Round-trip time, CPU per transaction, losses.
-    LowerIsBetter,
-    /// Transactions or bytes per second.
-    HigherIsBetter,
 }
 
 /// The word in results.

@@ -25,7 +25,7 @@ pub struct Centre {
 }
 
 impl Centre {
-    /// Of two pairs or more: one finite difference of each.
+    /// Estimates from the differences of two pairs or more; all must be finite.
     pub fn of(differences: &[f64], confidence: Confidence) -> Result<Self, StatsError> {
         match differences.len() {
             given @ (0 | 1) => return Err(StatsError::TooFew { figure: "a paired difference", given, needed: 2 }),
@@ -53,7 +53,7 @@ pub(super) fn averages(differences: &[f64]) -> impl Iterator<Item = f64> {
 }
 
 impl WalshAverages {
-    /// Of at least one difference.
+    /// The averages of at least one difference.
     pub(super) fn of(differences: &[f64]) -> Self {
         let mut sorted: Vec<f64> = averages(differences).collect();
         sorted.sort_unstable_by(f64::total_cmp);

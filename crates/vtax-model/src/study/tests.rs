@@ -8,7 +8,9 @@ pub(crate) fn plain() -> Study {
     Study::parse(Source { name: "plain.toml", text }).expect("a study")
 }
 use crate::{
-    units::ByteSize,
+    method::IoMethod,
+    options::Engine,
+    units::{ByteSize, Span},
     workload::{Direction, TestKind, Workload},
 };
 

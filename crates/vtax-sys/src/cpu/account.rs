@@ -90,7 +90,7 @@ impl MachineMeter {
     }
 }
 
-/// Of one CPU; none if it has none.
+/// The files with the times of one CPU's idle states; none if it has no such states.
 fn states(cpu: u32) -> Option<Vec<File>> {
     let entries = fs::read_dir(format!("{CPUS}/cpu{cpu}/cpuidle")).ok()?;
     let files: Vec<File> = entries.filter_map(|entry| File::open(entry.ok()?.path().join("time")).ok()).collect();

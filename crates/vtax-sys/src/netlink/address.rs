@@ -3,13 +3,14 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use netlink_packet_route::AddressFamily;
 use netlink_packet_route::address::{
     AddressAttribute, AddressFlags, AddressHeader, AddressHeaderFlags, AddressMessage,
 };
-use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::name::IfIndex;
 use super::reply::attribute;
+use super::request::RtnlRequest;
 use super::socket::{CREATE, Rtnl, Subject};
 use crate::error::Result;
 
@@ -45,13 +46,13 @@ impl Rtnl {
             message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
         }
         let subject = Subject { operation: "add address", object: &format_args!("{address} to link number {link}") };
-        self.change(RouteNetlinkMessage::NewAddress(message), CREATE, subject)
+        self.change(&RtnlRequest::new(libc::RTM_NEWADDR, &message), CREATE, subject)
     }
 
     /// All addresses of all links of the namespace.
     pub fn addresses(&mut self) -> Result<Vec<InterfaceAddress>> {
         let subject = Subject { operation: "list addresses", object: &"of this network namespace" };
-        let all = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+        let all = RtnlRequest::new(libc::RTM_GETADDR, &AddressMessage::default());
         self.dump(&all, subject, InterfaceAddress::parse)
     }
 }

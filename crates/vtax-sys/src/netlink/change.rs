@@ -2,11 +2,11 @@
 
 use std::os::fd::{AsFd, AsRawFd};
 
-use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 
 use super::link::addressed_to;
 use super::name::{IfIndex, IfName, LinkRef, MacAddr};
+use super::request::RtnlRequest;
 use super::socket::{CHANGE, Rtnl, Subject};
 use crate::error::{Result, SysError};
 use crate::netns::NetNs;
@@ -88,7 +88,7 @@ impl Rtnl {
         let mut message = addressed_to(&self.by_index_if_renamed(&link, change)?);
         change.apply(&mut message);
         let subject = Subject { operation: "change link", object: &link };
-        self.change(RouteNetlinkMessage::SetLink(message), CHANGE, subject)
+        self.change(&RtnlRequest::new(libc::RTM_SETLINK, &message), CHANGE, subject)
     }
 
     /// A request has one attribute for a name: it says which link is meant or, if

@@ -3,13 +3,13 @@
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
 
-use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
     BridgeStpState, InfoBridge, InfoData, InfoIpVlan, InfoKind, InfoMacVlan, InfoMacVtap, InfoVeth, InfoVxlan,
     IpVlanMode, LinkAttribute, LinkInfo, LinkMessage, MacVlanMode, MacVtapMode,
 };
 
 use super::name::{IfIndex, IfName, MacAddr};
+use super::request::RtnlRequest;
 use super::socket::{CREATE, Rtnl, Subject};
 use crate::error::{Result, SysError};
 use crate::netns::NetNs;
@@ -218,7 +218,7 @@ impl Rtnl {
         message.header.index = index.0;
         message.attributes = attributes;
         let subject = Subject { operation, object: name };
-        let made = self.change(RouteNetlinkMessage::NewLink(message), CREATE, subject);
+        let made = self.change(&RtnlRequest::new(libc::RTM_NEWLINK, &message), CREATE, subject);
         made.map_err(|error| match error.errno() {
             // What `rtnl_newlink` answers to a kind that nobody registered.
             Some(libc::EOPNOTSUPP) => SysError::NoSuchKind { kind: kind.into() },

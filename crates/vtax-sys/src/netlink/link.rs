@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkHeader, LinkMessage};
 
 use super::name::{IfIndex, IfName, LinkRef, MacAddr};
 use super::reply::{attribute, number32, text};
+use super::request::RtnlRequest;
 use super::socket::{CHANGE, Rtnl, Subject};
 use crate::error::{Result, SysError};
 
@@ -126,7 +126,7 @@ impl Rtnl {
     /// All links of the namespace.
     pub fn links(&mut self) -> Result<Vec<Link>> {
         let subject = Subject { operation: "list links", object: &"of this network namespace" };
-        let all = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        let all = RtnlRequest::new(libc::RTM_GETLINK, &LinkMessage::default());
         self.dump(&all, subject, |body| Link::parse(body).map(Some).ok_or("a link without a name or MTU"))
     }
 
@@ -134,8 +134,8 @@ impl Rtnl {
     pub fn link(&mut self, link: impl Into<LinkRef>) -> Result<Option<Link>> {
         let link = link.into();
         let subject = Subject { operation: "look up link", object: &link };
-        let message = RouteNetlinkMessage::GetLink(addressed_to(&link));
-        self.get(message, subject, Link::parse)
+        let message = RtnlRequest::new(libc::RTM_GETLINK, &addressed_to(&link));
+        self.get(&message, subject, Link::parse)
     }
 
     /// Like [`Rtnl::link`], but a link that does not exist is an error:
@@ -149,8 +149,8 @@ impl Rtnl {
     pub fn delete_link(&mut self, link: impl Into<LinkRef>) -> Result<()> {
         let link = link.into();
         let subject = Subject { operation: "delete link", object: &link };
-        let message = RouteNetlinkMessage::DelLink(addressed_to(&link));
-        self.change(message, CHANGE, subject)
+        let message = RtnlRequest::new(libc::RTM_DELLINK, &addressed_to(&link));
+        self.change(&message, CHANGE, subject)
     }
 
     /// Deletes a link only if its alias starts with `mark`. It is deleted by the

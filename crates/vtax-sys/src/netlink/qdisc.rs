@@ -4,12 +4,12 @@
 //! link has lost.
 
 use netlink_packet_core::{DefaultNla, Emitable, NLM_F_CREATE, NLM_F_REPLACE};
-use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcHeader, TcMessage};
 use vtax_model::units::{BitRate, ByteSize};
 
 use super::name::IfIndex;
 use super::reply::{attribute, number32, text};
+use super::request::RtnlRequest;
 use super::socket::{Rtnl, Subject};
 use crate::error::Result;
 use crate::netns::NetNs;
@@ -95,7 +95,7 @@ impl Rtnl {
             vec![TcAttribute::Kind("tbf".into()), TcAttribute::Other(DefaultNla::new(TCA_OPTIONS, tbf.options()))];
         let subject = Subject { operation: "limit the rate of", object: &format_args!("link number {link}") };
         let flags = NLM_F_CREATE | NLM_F_REPLACE;
-        self.change(RouteNetlinkMessage::NewQueueDiscipline(message), flags, subject)
+        self.change(&RtnlRequest::new(libc::RTM_NEWQDISC, &message), flags, subject)
     }
 
     /// The root qdisc of a link. Nothing if there is no such link, or it has none but the one that
@@ -105,7 +105,7 @@ impl Rtnl {
     /// listens for changes (`qdisc_get_notify`).
     pub fn root_qdisc(&mut self, link: IfIndex) -> Result<Option<Qdisc>> {
         let subject = Subject { operation: "read the qdisc of", object: &format_args!("link number {link}") };
-        let all = RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default());
+        let all = RtnlRequest::new(libc::RTM_GETQDISC, &TcMessage::default());
         let found = self.dump(&all, subject, |body| match is_root_of(body, link) {
             true => Qdisc::parse(body).map(Some).ok_or("a qdisc without a kind"),
             false => Ok(None),

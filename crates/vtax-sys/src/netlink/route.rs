@@ -4,15 +4,16 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
+use netlink_packet_route::AddressFamily;
 use netlink_packet_route::route::{
     RouteAttribute, RouteHeader, RouteMessage, RouteMetric, RouteProtocol, RouteScope, RouteType,
 };
-use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use vtax_model::options::CongestionControl;
 
 use super::address::{family, ip};
 use super::name::IfIndex;
 use super::reply::{attribute, number32};
+use super::request::RtnlRequest;
 use super::socket::{CREATE, Rtnl, Subject};
 use crate::error::{Result, SysError};
 
@@ -69,7 +70,7 @@ impl Rtnl {
     pub fn add_route(&mut self, route: &NewRoute) -> Result<()> {
         route.check()?;
         let subject = Subject { operation: "add route", object: &format_args!("to {}", route.dest) };
-        self.change(RouteNetlinkMessage::NewRoute(route.message()), CREATE, subject)
+        self.change(&RtnlRequest::new(libc::RTM_NEWROUTE, &route.message()), CREATE, subject)
     }
 
     /// The routes to other machines, of *all* tables: VPN and policy routing keep
@@ -82,7 +83,7 @@ impl Rtnl {
             let subject = Subject { operation: "list routes", object: &"of this network namespace" };
             let mut message = RouteMessage::default();
             message.header.address_family = family;
-            let all = RouteNetlinkMessage::GetRoute(message);
+            let all = RtnlRequest::new(libc::RTM_GETROUTE, &message);
             routes.extend(self.dump(&all, subject, |body| Route::parse(body, family))?);
         }
         Ok(routes)
@@ -96,7 +97,7 @@ impl Rtnl {
             let subject = Subject { operation: "list routes", object: &"of this network namespace" };
             let mut message = RouteMessage::default();
             message.header.address_family = family;
-            let all = RouteNetlinkMessage::GetRoute(message);
+            let all = RtnlRequest::new(libc::RTM_GETROUTE, &message);
             let found = self.dump(&all, subject, |body| {
                 let route = Route::parse(body, family)?.filter(|route| route.dest.prefix_len() == 0);
                 Ok(route.map(|route| route.link.into_iter().chain(next_hops(body)).collect::<Vec<_>>()))
@@ -121,8 +122,8 @@ impl Rtnl {
     pub fn route_to(&mut self, from: Option<IpAddr>, to: IpAddr) -> Result<Option<Route>> {
         one_family(to, from)?;
         let subject = Subject { operation: "look up the route", object: &format_args!("to {to}") };
-        let request = RouteNetlinkMessage::GetRoute(lookup(from, to));
-        let found = self.get(request, subject, Route::taken);
+        let request = RtnlRequest::new(libc::RTM_GETROUTE, &lookup(from, to));
+        let found = self.get(&request, subject, Route::taken);
         match found {
             Err(error) if matches!(error.errno(), Some(libc::ENETUNREACH | libc::EHOSTUNREACH)) => Ok(None),
             other => Ok(other?.map(|route| Route { source: from.or(route.source), ..route })),

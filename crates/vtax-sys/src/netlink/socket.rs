@@ -5,14 +5,12 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
-};
-use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use socket2::SockRef;
 
 use super::reply::{Expected, KernelRefusal, NetlinkReply, replies};
+use super::request::RtnlRequest;
 use crate::error::{Result, SysError, remedy_for};
 use crate::netns::NetNs;
 
@@ -59,8 +57,8 @@ impl Rtnl {
     }
 
     /// A change: sent, carried out, acknowledged.
-    pub(super) fn change(&mut self, message: RouteNetlinkMessage, flags: u16, subject: Subject<'_>) -> Result<()> {
-        let expected = self.send(message, flags | NLM_F_ACK, subject)?;
+    pub(super) fn change(&mut self, request: &RtnlRequest, flags: u16, subject: Subject<'_>) -> Result<()> {
+        let expected = self.send(request, flags | NLM_F_ACK, subject)?;
         self.collect(expected, subject, &mut |_| Ok(())).map(|_| ())
     }
 
@@ -68,11 +66,11 @@ impl Rtnl {
     /// there is none (`ENODEV`).
     pub(super) fn get<T>(
         &mut self,
-        message: RouteNetlinkMessage,
+        request: &RtnlRequest,
         subject: Subject<'_>,
         parse: impl Fn(&[u8]) -> Option<T>,
     ) -> Result<Option<T>> {
-        let expected = self.send(message, NLM_F_ACK, subject)?;
+        let expected = self.send(request, NLM_F_ACK, subject)?;
         let mut found = None;
         let end = self.collect(expected, subject, &mut |body| {
             found = Some(parse(body).ok_or("an attribute is missing")?);
@@ -88,13 +86,13 @@ impl Rtnl {
     /// `Ok(None)` for objects that are of no interest.
     pub(super) fn dump<T>(
         &mut self,
-        message: &RouteNetlinkMessage,
+        request: &RtnlRequest,
         subject: Subject<'_>,
         parse: impl Fn(&[u8]) -> Result<Option<T>, &'static str>,
     ) -> Result<Vec<T>> {
         for _ in 0..DUMP_ATTEMPTS {
             let mut list = Vec::new();
-            let expected = self.send(message.clone(), NLM_F_DUMP, subject)?;
+            let expected = self.send(request, NLM_F_DUMP, subject)?;
             let interrupted = self.collect(expected, subject, &mut |body| {
                 list.extend(parse(body)?);
                 Ok(())
@@ -106,16 +104,9 @@ impl Rtnl {
         Err(SysError::Unstable { operation: subject.operation, attempts: DUMP_ATTEMPTS })
     }
 
-    fn send(&mut self, message: RouteNetlinkMessage, flags: u16, subject: Subject<'_>) -> Result<Expected> {
+    fn send(&mut self, request: &RtnlRequest, flags: u16, subject: Subject<'_>) -> Result<Expected> {
         self.sequence = self.sequence.wrapping_add(1);
-        let mut header = NetlinkHeader::default();
-        header.flags = NLM_F_REQUEST | flags;
-        header.sequence_number = self.sequence;
-        header.port_number = self.port;
-        let mut message = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(message));
-        message.finalize();
-        let mut bytes = vec![0; message.buffer_len()];
-        message.serialize(&mut bytes);
+        let bytes = request.bytes(flags, self.sequence, self.port);
         let kernel = SocketAddr::new(0, 0);
         let sent = retry(|| self.socket.send_to(&bytes, &kernel, 0));
         sent.map_err(|e| subject.os(e))?;

@@ -1,7 +1,6 @@
 //! Virtual functions, as the network link of their physical function has them: what a NIC does
 //! with the frames of each, whoever holds it.
 
-use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
     LinkAttribute, LinkExtentMask, LinkMessage, LinkVfInfo, VfInfo, VfInfoLinkState, VfInfoMac, VfInfoRate,
     VfInfoSpoofCheck, VfInfoTrust, VfInfoVlan, VfLinkState as Wire,
@@ -11,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::link::addressed_to;
 use super::name::{LinkRef, MacAddr};
 use super::reply::{attribute, each_attribute, number32};
+use super::request::RtnlRequest;
 use super::socket::{CHANGE, Rtnl, Subject};
 use crate::error::{Result, SysError};
 
@@ -92,7 +92,7 @@ impl Rtnl {
         let mut message = addressed_to(&link);
         // Counters would be most of the answer, whose nested lists have 64 KiB at most.
         message.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::Vf, LinkExtentMask::SkipStats]));
-        let found = self.get(RouteNetlinkMessage::GetLink(message), subject, Vf::parse_all)?;
+        let found = self.get(&RtnlRequest::new(libc::RTM_GETLINK, &message), subject, Vf::parse_all)?;
         found.ok_or_else(|| SysError::NoSuchLink { name: link.to_string() })
     }
 
@@ -108,7 +108,7 @@ impl Rtnl {
             let mut message: LinkMessage = addressed_to(&link);
             message.attributes.push(LinkAttribute::VfInfoList(vec![LinkVfInfo(vec![info])]));
             let subject = Subject { operation, object: &format_args!("VF {index} of link {link}") };
-            self.change(RouteNetlinkMessage::SetLink(message), CHANGE, subject).map_err(explain)?;
+            self.change(&RtnlRequest::new(libc::RTM_SETLINK, &message), CHANGE, subject).map_err(explain)?;
         }
         Ok(())
     }

@@ -70,7 +70,7 @@ impl fmt::Display for Root {
 }
 
 impl Root {
-    /// Of a directory's name, as `pci0000:80`.
+    /// Reads the name of a directory, such as `pci0000:80`.
     pub(super) fn of_directory(name: &str) -> Option<Self> {
         let (domain, bus) = name.strip_prefix("pci")?.split_once(':')?;
         Some(Self { domain: hex(domain, 4..=8)?, bus: byte(bus)? })
@@ -101,7 +101,7 @@ pub(super) fn byte(text: &str) -> Option<u8> {
     u8::try_from(hex(text, 2..=2)?).ok()
 }
 
-/// Of a bus, as `0000:01`, or of a device's place on it, as `0000:01:00`.
+/// Reads the address of a bus, such as `0000:01`, or of a device on it, such as `0000:01:00`.
 pub(super) fn place(text: &str) -> Option<(Root, Option<u8>)> {
     let mut parts = text.split(':');
     let bus = Root { domain: hex(parts.next()?, 4..=8)?, bus: byte(parts.next()?)? };

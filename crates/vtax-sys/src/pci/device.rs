@@ -37,7 +37,7 @@ pub struct Device {
     pub slot: Option<String>,
     /// Its network link, as [`Tree::netdev`](super::Tree::netdev) finds it.
     pub netdev: Option<String>,
-    /// Of a virtual function: the physical one that it is of.
+    /// The physical function that a virtual function belongs to.
     pub physfn: Option<PciAddress>,
     /// Its virtual functions, by their numbers.
     pub virtfns: Vec<PciAddress>,

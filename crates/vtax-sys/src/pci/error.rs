@@ -121,7 +121,7 @@ pub enum PciError {
     },
     /// The kernel lets only a driver that is named have it (`pci_device_can_probe`).
     #[error(
-        "no driver is looked for {device}, a virtual function of {pf}: name the driver, or switch \
+        "the kernel doesn't probe drivers for {device}, a virtual function of {pf}: name the driver, or switch \
          sriov_drivers_autoprobe of {pf} on"
     )]
     AutoprobeOff {

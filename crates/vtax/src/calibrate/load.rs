@@ -11,31 +11,31 @@ use vtax_sys::{
 use crate::rig::Rig;
 
 /// Reads the CPU times of the machine and of vtax's own programs.
-pub(super) struct LoadMeter {
+pub(crate) struct LoadMeter {
     machine: MachineMeter,
     programs: Vec<u32>,
 }
 
 /// These CPU times at one moment.
-pub(super) struct LoadReading {
+pub(crate) struct LoadReading {
     machine: MachineReading,
     own_user: Duration,
 }
 
 impl LoadMeter {
     /// A meter that counts this process and the agents as vtax's own programs.
-    pub(super) fn open(rig: &Rig) -> Result<LoadMeter, SysError> {
+    pub(crate) fn open(rig: &Rig) -> Result<LoadMeter, SysError> {
         let programs = rig.agent_processes().into_iter().chain([std::process::id()]).collect();
         Ok(LoadMeter { machine: MachineMeter::open()?, programs })
     }
 
-    pub(super) fn read(&self) -> Result<LoadReading, SysError> {
+    pub(crate) fn read(&self) -> Result<LoadReading, SysError> {
         let users = self.programs.iter().map(|pid| Ok(program_times(*pid)?.user));
         Ok(LoadReading { machine: self.machine.read()?, own_user: users.sum::<Result<_, SysError>>()? })
     }
 
     /// The load since an earlier reading.
-    pub(super) fn since(&self, opened: &LoadReading) -> Result<Disturbance, SysError> {
+    pub(crate) fn since(&self, opened: &LoadReading) -> Result<Disturbance, SysError> {
         let closed = self.read()?;
         let span = closed.machine.since(&opened.machine);
         Ok(shares(span.wall * span.cpus, &span.times, closed.own_user.saturating_sub(opened.own_user)))

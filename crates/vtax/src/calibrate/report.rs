@@ -48,14 +48,16 @@ fn heading(calibration: &Calibration) -> String {
 
 fn truths(truths: &[TruthRecord]) -> String {
     let mut text = "Known truths\n".to_owned();
+    let width = |words: fn(&TruthRecord) -> &str| truths.iter().map(|truth| words(truth).len()).max().unwrap_or(0);
+    let (name, verdict) = (width(|truth| truth.name), width(|truth| truth.verdict.words()));
+    let margin = " ".repeat(2 + name + 2 + verdict + 2);
     for truth in truths {
         let [least, most] = truth.accepted;
         let interval = truth.interval.map(|[low, high]| format!(" [{}, {}]", number(low), number(high)));
-        let _ = writeln!(text, "  {:<18} {:<6} {}", truth.name, truth.verdict.words(), truth.made);
+        let _ = writeln!(text, "  {:<name$}  {:<verdict$}  {}", truth.name, truth.verdict.words(), truth.made);
         let _ = writeln!(
             text,
-            "  {:<18}        is {}, we say {}{} {} (accepted: {})",
-            "",
+            "{margin}is {}, we say {}{} {} (accepted: {})",
             number(truth.expected),
             number(truth.measured),
             interval.unwrap_or_default(),
@@ -63,7 +65,7 @@ fn truths(truths: &[TruthRecord]) -> String {
             if least == most { "exactly that".to_owned() } else { format!("{} to {}", number(least), number(most)) }
         );
         for line in [Some(truth.detail.clone()), truth.why_not_judged()].into_iter().flatten() {
-            let _ = writeln!(text, "  {:<18}        {line}", "");
+            let _ = writeln!(text, "{margin}{line}");
         }
     }
     text + "\n"
@@ -81,22 +83,22 @@ fn number(value: f64) -> String {
 
 fn floors(floors: &[SelfComparison]) -> String {
     let mut text = format!("Noise floor: each test against itself, {} rounds\n", floors[0].rounds);
-    let samples = floors[0].smallest_shown.iter().map(|shown| format!("{:>8}", shown.samples)).collect::<String>();
+    let samples = floors[0].smallest_shown.iter().map(|shown| format!("{:>9}", shown.samples)).collect::<String>();
     let _ = writeln!(
         text,
-        "  {:<12} {:>14}  {:<24} {:>6}  smallest difference that so many samples show",
+        "  {:<12} {:>14}  {:<24} {:>9}   smallest difference that so many samples show",
         "", "mean", "one / other", "floor"
     );
-    let _ = writeln!(text, "  {:<12} {:>14}  {:<24} {:>6} {samples}", "", "", "", "");
+    let _ = writeln!(text, "  {:<12} {:>14}  {:<24} {:>9} {samples}", "", "", "", "");
     for floor in floors {
         let unit = if Metric::of(floor.test) == Metric::Goodput { "Mb/s" } else { "µs" };
         let interval = format!("{:.3} [{:.3}, {:.3}]", floor.ratio, floor.low, floor.high);
         let percent = |share: Option<f64>| share.map_or("-".to_owned(), |share| format!("{:.1} %", share * 100.0));
         let shown =
-            floor.smallest_shown.iter().map(|shown| format!("{:>8}", percent(shown.difference))).collect::<String>();
+            floor.smallest_shown.iter().map(|shown| format!("{:>9}", percent(shown.difference))).collect::<String>();
         let _ = writeln!(
             text,
-            "  {:<12} {:>14}  {interval:<24} {:>6} {shown}",
+            "  {:<12} {:>14}  {interval:<24} {:>9} {shown}",
             format!("{} {}", floor.transport, floor.test),
             format!("{} {unit}", number(floor.mean)),
             percent(Some(floor.floor)),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use serde::Serialize;
 use vtax_model::{
-    options::{ArrivalProcess, Arrivals, CongestionControl, Manners, SocketOptions, TestOptions},
+    options::{ArrivalProcess, Arrivals, CongestionControl, Manners, RequestRate, SocketOptions, TestOptions},
     result::Disturbance,
     run::Figures,
     stats::{Centre, Confidence},
@@ -230,7 +230,8 @@ fn stall(
     accepted: [f64; 2],
     figure: fn(&Figures) -> anyhow::Result<f64>,
 ) -> anyhow::Result<Found> {
-    let arrivals = Some(Arrivals { per_second: 2000, process: ArrivalProcess::Fixed });
+    let process = ArrivalProcess::Fixed;
+    let arrivals = RequestRate::new(2000).map(|per_second| Arrivals { per_second, process });
     let responder = Manners { stall: Some(STALL), ..Manners::default() };
     let options = TestOptions { arrivals, responder, ..TestOptions::default() };
     let figures = rig.sample(&rr(options, STALLED), PLAIN)?;

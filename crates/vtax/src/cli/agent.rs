@@ -16,8 +16,8 @@ const LOGIN: Duration = Duration::from_secs(30);
 pub(crate) enum AgentVerb {
     /// Start vtax-agent on another host by ssh, and say what it finds there
     Probe {
-        /// ssh:HOST or ssh:USER@HOST, as your ssh knows it; if vtax-agent of this version isn't in
-        /// its PATH, it is copied over and removed again
+        /// ssh:HOST or ssh:USER@HOST, as your ssh knows it. If vtax-agent of this version isn't in the PATH there,
+        /// vtax copies it over and removes it again
         #[arg(value_name = "ssh:HOST")]
         host: String,
         /// Print the facts as JSON

@@ -11,13 +11,13 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(crate) struct CalibrateArgs {
-    /// Rounds of the noise floor; 0 leaves it out
+    /// How many rounds the noise floor takes; with 0 it isn't measured
     #[arg(long, value_name = "N", default_value_t = 11, value_parser = clap::value_parser!(u32).range(0..=1000))]
     rounds: u32,
-    /// Measured time of each of its samples
+    /// Measured time of each sample of the noise floor
     #[arg(long, default_value = "300ms")]
     duration: Span,
-    /// Only truths whose name has one of these, as tcp-100m or delay
+    /// Check only truths whose name contains one of these texts, as tcp-100m or delay
     #[arg(long, value_delimiter = ',', value_name = "TRUTH,…")]
     only: Vec<String>,
     /// Print the result as JSON (vtax.calibration/v1)

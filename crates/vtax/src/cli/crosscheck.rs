@@ -3,7 +3,7 @@
 use clap::Args;
 use vtax_model::{options::Idle, units::Span};
 
-use super::{Locations, print, print_json};
+use super::{Locations, arguments::whole, print, print_json};
 use crate::{
     crosscheck::{self, CrosscheckRequest, Held},
     exit::{Exit, Stop},
@@ -12,31 +12,31 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(crate) struct CrosscheckArgs {
-    /// Rounds: figures of each tool for each test
+    /// How many rounds to take: in each, every tool measures every test once
     #[arg(long, value_name = "N", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Measured time of each figure: whole seconds, or 20ms to 999ms, which tools are told as a number of
-    /// transactions or bytes; nobody warms up then, and a tool that takes whole seconds only is left out
+    /// Measured time of each figure: whole seconds, or 20ms to 999ms. For less than a second, tools are given a
+    /// number of transactions or bytes, no tool warms up, and tools that only take whole seconds are left out
     #[arg(long, default_value = "1s", value_parser = turn)]
     duration: Span,
-    /// What CPUs do while they have nothing to do: `poll` keeps them from sleeping during the whole comparison,
-    /// `system` leaves them alone
+    /// What CPUs do while they have nothing to do: `poll` keeps them awake during the whole comparison, `system`
+    /// changes nothing
     #[arg(long, value_name = "poll|system", default_value = "system")]
     idle: Idle,
     /// TCP's congestion control of all tools by its name, or `system` for the machine's own
     #[arg(long, value_name = "NAME|system", default_value = "system")]
     congestion: Congestion,
-    /// Flows of the test with several flows
+    /// How many flows the test with several flows has
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=64))]
     streams: u32,
-    /// Only tests whose name has one of these, as tcp-rr or stream-16KiB
+    /// Run only tests whose name contains one of these texts, as tcp-rr or stream-16KiB
     #[arg(long, value_delimiter = ',', value_name = "TEST,…")]
     only: Vec<String>,
-    /// Only these tools
+    /// Compare only with these tools
     #[arg(long, value_delimiter = ',', value_name = "TOOL,…")]
     tools: Vec<String>,
-    /// Seed of the order [default: random, in the result]
-    #[arg(long)]
+    /// Seed of the random order [default: random; the result has it]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     seed: Option<u64>,
     /// Print the result as JSON (vtax.crosscheck/v1)
     #[arg(long)]

@@ -1,8 +1,19 @@
 //! `vtax demo`: the study that shows what vtax does.
 
-use super::{Locations, RunSite, run};
+use clap::Args;
+
+use super::{Locations, RunSite, arguments::whole, run};
 use crate::exit::{Exit, Stop};
 
-pub(crate) fn demo(output: run::OutputOptions, places: &Locations, site: &RunSite) -> Result<Exit, Stop> {
-    run::run_study("demo", output, places, site)
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Rounds: samples of each cell [default: as the study says; `vtax run demo` has more options]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>)]
+    samples: Option<u32>,
+    #[command(flatten)]
+    output: run::OutputOptions,
+}
+
+pub(crate) fn demo(args: DemoArgs, places: &Locations, site: &RunSite) -> Result<Exit, Stop> {
+    run::run_study("demo", args.samples, args.output, places, site)
 }

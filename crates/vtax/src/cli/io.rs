@@ -20,21 +20,22 @@ use crate::exit::{Blamed, Exit, Stop};
 pub(crate) enum IoVerb {
     /// List root complexes, slots, and physical and virtual functions, with the domains that have them
     ///
-    /// TYPE: BUS a root complex, PCIE a slot or endpoint, PF a physical function that can have
-    /// virtual ones, VF one of these. STATUS: IOV what is below can be lent; OCC occupied; EMP
-    /// empty; INV of no use. DOMAIN: primary is this machine itself, LAB/DOMAIN one of a lab.
+    /// TYPE: BUS is a root complex, PCIE a slot or endpoint, PF a physical function that can have virtual
+    /// functions, VF a virtual function. STATUS: IOV, a guest can have what is below; OCC, occupied; EMP, empty;
+    /// INV, of no use. DOMAIN: primary is this machine itself, LAB/DOMAIN a domain of a lab.
     ///
-    /// Names don't change when the machine boots again: slots and ports of the board, not buses.
+    /// Names are those of the board's slots and ports. Unlike bus numbers, they stay when the machine boots again.
     List(ListArgs),
-    /// Make virtual functions of a physical one, and leave them there
+    /// Make virtual functions of a physical function, and keep them
     ///
-    /// Each gets its driver, if the machine gives new ones theirs. Labs have functions of their own by
-    /// the method sr-iov; those that are made here are used by them, too, as long as nobody else does.
+    /// The kernel binds a driver to each, unless sriov_drivers_autoprobe is off. A lab with the method sr-iov
+    /// makes functions of its own. It also uses functions that were made here, as long as nobody else uses them.
     #[command(name = "create-vf")]
     Create(CreateArgs),
-    /// Remove all virtual functions of a physical one, as Linux removes them only together
+    /// Remove all virtual functions of a physical function; Linux only removes all of them together
     ///
-    /// The physical function is then as it was before create-vf. Functions that somebody uses are left.
+    /// The physical function is then as it was before create-vf. If somebody uses one of the functions, vtax
+    /// removes none.
     #[command(name = "destroy-vf")]
     Destroy(DestroyArgs),
 }
@@ -50,7 +51,7 @@ pub(crate) struct ListArgs {
     /// Print everything as JSON
     #[arg(long)]
     json: bool,
-    /// Only this one and what is below it: its name, PCI address, link or MAC address
+    /// List only this device and what is below it: its name, PCI address, link or MAC address
     name: Option<String>,
 }
 

@@ -24,15 +24,15 @@ use crate::{
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabVerb {
-    /// Build a lab, boot its guests, and leave it there
+    /// Build a lab, boot its guests and keep both
     Up(up::UpArgs),
     /// Remove a lab
     Down {
-        /// Its name, or the file that it was made from
+        /// The lab's name, or the file that it was made from
         #[arg(value_name = "LAB|FILE")]
         lab: String,
     },
-    /// List the labs and their guests: who owns them, and whether the owner lives
+    /// List the labs and their guests: who made them, and whether that process still runs
     List {
         /// Print the list as JSON
         #[arg(long)]
@@ -40,29 +40,29 @@ pub(crate) enum LabVerb {
     },
     /// Run a command in a host, zone or guest of a lab
     ///
-    /// In a guest, and in an emulated server, it gets standard input first, to its end and at most 512 KiB,
-    /// unless that is a terminal.
+    /// In a guest and in an emulated server, the command gets standard input only if that is no terminal: vtax
+    /// reads it to its end first, and takes at most 512 KiB.
     Exec {
         /// The lab's name, or the file that it was made from
         #[arg(value_name = "LAB|FILE")]
         lab: String,
-        /// A host, zone or guest of it
+        /// A host, zone or guest of the lab
         domain: Name,
         /// The command and its arguments
         #[arg(last = true, required = true)]
         command: Vec<OsString>,
     },
-    /// Join the terminal to the console of a guest, until Ctrl-]
+    /// Connect the terminal to the console of a guest; Ctrl-] leaves it
     Console {
         /// The lab's name, or the file that it was made from
         #[arg(value_name = "LAB|FILE")]
         lab: String,
-        /// A guest of it
+        /// A guest of the lab
         guest: Name,
     },
-    /// Remove what killed vtaxes left: labs whose owner is dead, and nothing else
+    /// Remove labs whose vtax was killed, and nothing else
     Clean {
-        /// Only this lab: its name, or the file that it was made from
+        /// Remove only this lab: its name, or the file that it was made from
         #[arg(value_name = "LAB|FILE")]
         lab: Option<String>,
     },

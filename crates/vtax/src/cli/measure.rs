@@ -9,13 +9,13 @@ use clap::Args;
 use vtax_agent::ssh;
 use vtax_model::{
     endpoint::{Control, End, Endpoint},
-    options::{Arrivals, Burst, CongestionControl, Dscp, Idle, Segments, SocketOptions, TestOptions},
+    options::{Arrivals, Burst, CongestionControl, Dscp, Idle, RequestRate, Segments, SocketOptions, TestOptions},
     study::SamplingPlan,
     units::{BitRate, ByteSize, Span},
     workload::Warmup,
 };
 
-use super::{Locations, RunSite, run};
+use super::{Locations, RunSite, arguments::whole, run};
 use crate::{
     exit::{Blamed, Exit, Stop},
     study::{self, Conditions, GivenPlan, GivenSizes, MeasureRequest, RunSource, Test},
@@ -49,24 +49,24 @@ pub(crate) struct MeasureArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Ends")]
 struct Ends {
-    /// Who answers or receives: local, ssh:HOST, libvirt:NAME of a virtual machine that
-    /// libvirt runs, zone:NAME or zone:LAB/NAME of a lab that is up, also for a host or guest of it;
-    /// given several times, as many pairs measure at the same time
+    /// The end that answers or receives: local, ssh:HOST, libvirt:NAME (a virtual machine that libvirt runs),
+    /// zone:NAME or zone:LAB/NAME (a zone, host or guest of a lab that is up). Give the option several times and
+    /// as many pairs measure at the same time
     #[arg(long, value_name = "END", default_value = "local")]
     to: Vec<Control>,
-    /// Who connects, asks or sends [default: local; for a zone, who is at the other end of its wire]
+    /// The end that connects, asks or sends [default: local; with --to zone:NAME the other end of its wire]
     #[arg(long, value_name = "END")]
     from: Vec<Control>,
-    /// The address to measure on, one for each --to [default: the one that ssh came to, a zone's
-    /// own, or by which this machine reaches the other end]
+    /// The address that --to measures on; one for each --to [default: the address that ssh connected to; that of
+    /// the zone; or that by which this machine reaches the other end]
     #[arg(long, value_name = "ADDRESS")]
     to_address: Vec<IpAddr>,
-    /// The same, one for each --from
+    /// The address that --from measures on; one for each --from [default: as for --to-address]
     #[arg(long, value_name = "ADDRESS")]
     from_address: Vec<IpAddr>,
-    /// vsock: the context identifier of each --to as the other end knows it; on one machine it needs
-    /// none
-    #[arg(long, value_name = "CID")]
+    /// vsock: the context identifier by which --from reaches --to; one for each --to. Two ends on one machine
+    /// need none
+    #[arg(long, value_name = "CID", value_parser = whole::<u32>)]
     to_cid: Vec<u32>,
     #[command(flatten)]
     pinned: run::Pinned,
@@ -87,21 +87,21 @@ struct What {
     /// Streams: bytes of each send call [default: 128KiB; UDP: what the path's MTU carries]
     #[arg(long, value_name = "SIZE")]
     message: Option<ByteSize>,
-    /// Each of these in place of the three, one after the other
+    /// Run the test once with each of these sizes, in place of --request, --response and --message
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', conflicts_with_all = ["request", "response", "message"])]
     sizes: Vec<ByteSize>,
-    /// Flows at the same time; several numbers are swept
-    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1")]
+    /// How many flows run at the same time; with several numbers the test is run with each
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1", value_parser = whole::<u32>)]
     streams: Vec<u32>,
-    /// Threads that share the flows [default: one a flow (blocking), else one a CPU]
-    #[arg(long, value_name = "N")]
+    /// How many threads share the flows [default: one a flow with the engine blocking, else one a CPU]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>)]
     threads: Option<u32>,
-    /// blocking, epoll, busy-poll, io-uring, several of them, or all: in one run, interleaved and
-    /// compared
+    /// How the ends wait for their sockets: blocking, epoll, busy-poll, io-uring, several of them, or all.
+    /// Several take turns in one run and are compared
     #[arg(long, value_name = "ENGINE,…", default_value = "blocking")]
     engine: Engines,
-    /// What the CPUs of both machines do while they have nothing to do: poll keeps them from sleeping while a
-    /// sample is measured, system leaves them alone
+    /// What the CPUs of both machines do while they have nothing to do: poll keeps them awake while a sample is
+    /// measured, system changes nothing
     #[arg(long, value_name = "poll|system", default_value = "system")]
     idle: Idle,
 }
@@ -110,18 +110,18 @@ struct What {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Load")]
 struct Load {
-    /// rr: requests of each flow in flight
+    /// rr: how many requests of each flow are in flight
     #[arg(long, value_name = "N", default_value = "1")]
     burst: Burst,
-    /// rr: so many requests a second over all flows, whether or not the responses came; times count
-    /// from when a request was due
+    /// rr: send so many requests a second over all flows, as 500 or 10k, whether or not the responses came. The
+    /// time of a request counts from the moment when it was due
     #[arg(long, value_name = "PER_SECOND")]
-    rate: Option<u32>,
+    rate: Option<RequestRate>,
     /// How the requests of --rate are spread
     #[arg(long, value_enum, default_value_t = ArrivalSpread::Poisson, requires = "rate")]
     arrivals: ArrivalSpread,
-    /// rr: each flow idles so long before each request, so that the path is cold; several are swept,
-    /// as 0,1ms,10ms
+    /// rr: how long each flow idles before each request, so that the path is cold. With several times, as
+    /// 0,1ms,10ms, the test is run with each
     #[arg(long, value_name = "TIME,…", value_delimiter = ',', default_value = "0")]
     gap: Vec<Gap>,
     /// Streams: each flow sends at this rate, as 100M
@@ -142,22 +142,22 @@ struct Load {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Sockets")]
 struct Sockets {
-    /// TCP_NODELAY [default: on for transactions, off for streams]
+    /// TCP_NODELAY: send small messages at once [default: on for transactions, off for streams]
     #[arg(long, value_enum)]
     nodelay: Option<Switch>,
-    /// SO_SNDBUF
+    /// SO_SNDBUF: bytes that may wait in a socket to be sent [default: the kernel's]
     #[arg(long, value_name = "SIZE")]
     send_buffer: Option<ByteSize>,
-    /// SO_RCVBUF
+    /// SO_RCVBUF: bytes that may wait in a socket to be read [default: the kernel's]
     #[arg(long, value_name = "SIZE")]
     receive_buffer: Option<ByteSize>,
-    /// TCP_CONGESTION, as cubic
+    /// TCP_CONGESTION: the congestion control, as cubic [default: the kernel's]
     #[arg(long, value_name = "NAME")]
     congestion: Option<CongestionControl>,
-    /// The code point of each packet, as ef or 46
+    /// The DSCP of each packet, as ef or 46
     #[arg(long)]
     dscp: Option<Dscp>,
-    /// SO_MAX_PACING_RATE, as 1G
+    /// SO_MAX_PACING_RATE: the rate at which a socket sends at most, as 1G
     #[arg(long, value_name = "RATE")]
     pacing: Option<BitRate>,
     /// SO_BUSY_POLL: how long a receive call polls the device before it sleeps, as 50us
@@ -169,10 +169,11 @@ struct Sockets {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Series and stages")]
 struct View {
-    /// A figure for each interval of this length, as 100ms
+    /// Also record a figure for each interval of this length, as 100ms
     #[arg(long, value_name = "TIME")]
     interval: Option<Span>,
-    /// rr: split the round trip by the kernel's time stamps (SO_TIMESTAMPING); it costs system calls
+    /// rr: split the round trip into stages by the kernel's time stamps (SO_TIMESTAMPING). This takes more system
+    /// calls, so the round trip is longer
     #[arg(long)]
     stages: bool,
 }
@@ -181,21 +182,21 @@ struct View {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Sampling")]
 struct Sampling {
-    /// Samples of each test [default: 5; of several engines as many as can show a difference]
-    #[arg(long, value_name = "N", conflicts_with = "confidence")]
+    /// How many samples to take of each test [default: 5; of several engines as many as can show a difference]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>, conflicts_with = "confidence")]
     samples: Option<u32>,
     /// Measured time of each sample [default: 1s]
     #[arg(long)]
     duration: Option<Span>,
-    /// Traffic before it: a time, as 10ms, or `steady`, until the figures are, or `steady:5s`, but
-    /// not for longer
+    /// Traffic before the measured time: a time, as 10ms; or `steady`, which waits until the figures are steady;
+    /// or `steady:5s`, which waits 5 s at most
     #[arg(long, default_value = "steady")]
     warmup: Warmup,
-    /// 3 samples of 200 ms
+    /// Take 3 samples of 200 ms
     #[arg(long)]
     quick: bool,
-    /// Seed of the order of the samples [default: random, in the result]
-    #[arg(long)]
+    /// Seed of the random order of the samples [default: random; the result has it]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     seed: Option<u64>,
     #[command(flatten)]
     precision: run::Precision,

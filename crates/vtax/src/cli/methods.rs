@@ -6,11 +6,11 @@ use serde::Serialize;
 use vtax_lab::{Facts, GuestNeeds, Need, World, availability, guest_availability};
 use vtax_model::{
     guest::{Accelerator, Attach, Flavour, GuestDefaults, System, VirtioNic, Vnet},
-    method::{Availability, DomainKind, IoMethod, Unsupported},
+    method::{DomainKind, IoMethod, Unsupported},
     study::Row,
 };
 
-use super::{Locations, lab::accelerator, print, print_json};
+use super::{Locations, lab::accelerator, print, print_json, run::terminal_width};
 use crate::exit::{Blamed, Exit, Stop};
 
 #[derive(Debug, Args)]
@@ -69,10 +69,10 @@ struct Answer {
 pub(crate) fn methods(args: &MethodsArgs, places: &Locations) -> Result<Exit, Stop> {
     let world = World::enter(Need::Ephemeral).or_infrastructure()?;
     let facts = Facts::gather(&world).or_infrastructure()?;
-    let agent = places.agent_program();
+    let agent = places.find_agent();
     let (facts, no_agent) = match &agent {
         Ok(agent) => (facts.with_guests(&world, &GuestNeeds::new(agent, None).of_methods()), None),
-        Err(stop) => (facts, Some(without_agent(stop))),
+        Err(error) => (facts, Some(error.unsupported())),
     };
     let records = records(&facts, no_agent.as_ref());
     match args.json {
@@ -82,27 +82,16 @@ pub(crate) fn methods(args: &MethodsArgs, places: &Locations) -> Result<Exit, St
     Ok(Exit::Done)
 }
 
-/// Why there are no guests, in place of that nobody has looked.
-fn without_agent(stop: &Stop) -> Unsupported {
-    let text = stop.to_string();
-    let (why, remedy) = text.rsplit_once("; ").unwrap_or((&text, "build vtax-agent"));
-    Unsupported { why: why.to_owned(), remedy: remedy.to_owned() }
-}
-
 fn records(facts: &Facts, no_agent: Option<&Unsupported>) -> Vec<MethodRecord> {
     let qemu = facts.guests.as_ref().and_then(|guests| guests.qemu.as_ref().ok());
-    let record = |(method, availability): (IoMethod, Availability)| {
+    let record = |(method, availability): (IoMethod, Result<(), Unsupported>)| {
         let guests = method.domains() == [DomainKind::Guest];
         let qemu = qemu.filter(|_| guests);
         MethodRecord {
             method,
             summary: method.summary(),
             domains: method.domains(),
-            answer: match (availability, no_agent.filter(|_| guests)) {
-                (Availability::No(_), Some(lacking)) => Answer::no(lacking.clone()),
-                (Availability::No(unsupported), None) => Answer::no(unsupported),
-                (Availability::Yes, _) => Answer::YES,
-            },
+            answer: Answer::of(availability.map_err(|why| no_agent.filter(|_| guests).cloned().unwrap_or(why))),
             kinds: if facts.guests.is_some() { kinds(method, facts) } else { Vec::new() },
             vnets: if facts.guests.is_some() { vnets(method, facts) } else { Vec::new() },
             accel: qemu.map(|qemu| qemu.accel),
@@ -116,7 +105,7 @@ fn kinds(method: IoMethod, facts: &Facts) -> Vec<KindRecord> {
     let of_method = Flavour::ALL.into_iter().filter(|kind| kind.method() == method);
     let record = |kind| {
         let nic = GuestDefaults::default().attach(Row::Device(kind))?;
-        let answer = guest_availability(&nic, &System::default(), facts).map_or_else(Answer::no, |()| Answer::YES);
+        let answer = Answer::of(guest_availability(&nic, &System::default(), facts));
         Some(KindRecord { kind, answer })
     };
     of_method.filter_map(record).collect()
@@ -126,19 +115,15 @@ fn vnets(method: IoMethod, facts: &Facts) -> Vec<VnetRecord> {
     let of_method = [Vnet::Bridge, Vnet::Macvtap].into_iter().filter(|_| method == IoMethod::Paravirtual);
     let record = |vnet| {
         let nic = Attach::Paravirtual(VirtioNic { vnet, ..VirtioNic::default() });
-        VnetRecord {
-            vnet,
-            answer: guest_availability(&nic, &System::default(), facts).map_or_else(Answer::no, |()| Answer::YES),
-        }
+        VnetRecord { vnet, answer: Answer::of(guest_availability(&nic, &System::default(), facts)) }
     };
     of_method.map(record).collect()
 }
 
 impl Answer {
-    const YES: Answer = Answer { available: true, why: None, remedy: None };
-
-    fn no(Unsupported { why, remedy }: Unsupported) -> Answer {
-        Answer { available: false, why: Some(why), remedy: Some(remedy) }
+    fn of(availability: Result<(), Unsupported>) -> Answer {
+        let (why, remedy) = availability.err().map(|Unsupported { why, remedy }| (why, remedy)).unzip();
+        Answer { available: why.is_none(), why, remedy }
     }
 
     fn here(&self) -> &'static str {
@@ -159,9 +144,13 @@ fn table(records: &[MethodRecord]) -> String {
         "HERE",
         "WHAT IT IS; IF IT IS NOT HERE, WHY, AND WHAT MENDS IT",
     ]);
-    table.set_width(100);
-    for record in records {
-        let text = format!("{}\n{}", record.summary, record.answer.text());
+    table.set_width(terminal_width().unwrap_or(100) as u16);
+    for (nth, record) in records.iter().enumerate() {
+        // What is lacking for several methods is said once: it may be as long as $PATH.
+        let earlier =
+            records[..nth].iter().find(|earlier| !earlier.answer.available && earlier.answer == record.answer);
+        let answer = earlier.map_or(record.answer.text(), |earlier| format!("as {}", earlier.method));
+        let text = format!("{}\n{answer}", record.summary);
         table.add_row([record.method.name(), record.answer.here(), text.trim_end()]);
         // Where no kind differs from its method, there is nothing to add.
         for kind in record.kinds.iter().filter(|_| record.kinds.iter().any(|kind| kind.answer != record.answer)) {

@@ -2,10 +2,10 @@
 
 use anyhow::anyhow;
 use clap::Subcommand;
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::CellAlignment;
 use vtax_model::{analysis::analyse, result::ResultDocument};
 
-use super::{Locations, print, print_json, run::OutputOptions};
+use super::{Locations, lists, print, print_json, run::OutputOptions};
 use crate::{
     exit::{Exit, Stop},
     report::{self, Format},
@@ -22,17 +22,17 @@ pub(crate) enum ResultsVerb {
     },
     /// Print a run's tables
     Show {
-        /// The run: its id, a unique start of it, or `last`
+        /// The run: its id, the beginning of its id, or `last`
         #[arg(default_value = "last")]
         id: String,
         #[command(flatten)]
         output: OutputOptions,
     },
-    /// Hold two runs against each other, cell by cell
+    /// Compare two runs, cell by cell
     Compare {
-        /// The run that is held against the other
+        /// The earlier run: its id, the beginning of its id, or `last`
         before: String,
-        /// The other
+        /// The later run, named likewise
         after: String,
         /// The form of the comparison
         #[arg(long, value_enum, default_value_t = Format::Table)]
@@ -40,7 +40,7 @@ pub(crate) enum ResultsVerb {
     },
     /// Print the whole result, every sample and histogram: vtax.result/v1
     Export {
-        /// The run: its id, a unique start of it, or `last`
+        /// The run: its id, the beginning of its id, or `last`
         #[arg(default_value = "last")]
         id: String,
         /// As JSON
@@ -53,7 +53,7 @@ pub(crate) enum ResultsVerb {
 }
 
 pub(crate) fn results(verb: ResultsVerb, places: &Locations) -> Result<Exit, Stop> {
-    let store = Store::open(&places.state_dir()?)?;
+    let store = Store::read(&places.state_dir()?)?;
     match verb {
         ResultsVerb::List { json } => list(&store, json)?,
         ResultsVerb::Show { id, output } => print(&report::render(&load(&store, &id)?, &output.options()))?,
@@ -101,8 +101,7 @@ fn list(store: &Store, json: bool) -> Result<(), Stop> {
 }
 
 fn table(runs: &[RunSummary]) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(["RUN", "STATE", "SAMPLES", "FAILED", "WALL s", "STUDY"]);
+    let mut table = lists::table(["RUN", "STATE", "SAMPLES", "FAILED", "WALL s", "STUDY"]);
     for run in runs {
         let quick = if run.quick { " (quick)" } else { "" };
         table.add_row([
@@ -119,5 +118,5 @@ fn table(runs: &[RunSummary]) -> String {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    format!("{}\n", table.trim_fmt())
+    lists::text(table, &[5])
 }

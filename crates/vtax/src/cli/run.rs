@@ -16,7 +16,7 @@ use vtax_model::{
     workload::Warmup,
 };
 
-use super::{Locations, RunSite, print};
+use super::{Locations, RunSite, arguments::whole, print};
 use crate::{
     exit::{Blamed, Exit, Stop},
     report::{self, Format},
@@ -26,8 +26,8 @@ use crate::{
 /// How a result is printed.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct OutputOptions {
-    /// Put the published figures of a classic study beside ours, also where ours are missing [default: if a row
-    /// that is held against the baseline has both]
+    /// Show the published figures of a classic study beside ours, also where ours are missing [default: only if a
+    /// row that is compared with the baseline has both]
     #[arg(long, overrides_with = "no_published")]
     published: bool,
     /// Leave the published figures out
@@ -40,7 +40,7 @@ pub(crate) struct OutputOptions {
 /// The form of a result.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Form {
-    /// Percentiles, losses and retransmits too
+    /// Also print percentiles, losses, retransmits and how to read the tables
     #[arg(long)]
     detail: bool,
     /// Print the result document (vtax.result/v1)
@@ -67,11 +67,15 @@ impl Form {
     }
 }
 
-/// Columns of the terminal, within what reads well; the usual ones if the tables go elsewhere.
+/// The usual width if the tables don't go to a terminal.
 fn width() -> usize {
+    terminal_width().unwrap_or(report::Options::default().width)
+}
+
+/// Columns of the terminal, within what reads well; none if standard output is no terminal.
+pub(super) fn terminal_width() -> Option<usize> {
     let columns = rustix::termios::tcgetwinsize(std::io::stdout()).map(|size| usize::from(size.ws_col));
-    let known = columns.ok().filter(|columns| *columns > 0);
-    known.map_or(report::Options::default().width, |columns| columns.clamp(60, 140))
+    columns.ok().filter(|columns| *columns > 0).map(|columns| columns.clamp(60, 140))
 }
 
 #[derive(Debug, Args)]
@@ -79,53 +83,52 @@ pub(crate) struct RunArgs {
     /// A built-in study (`vtax studies`) or a study file
     #[arg(required_unless_present = "resume")]
     study: Option<String>,
-    /// Go on with a run that was stopped or killed: its id, a unique start of it, or `last`. With --samples N
-    /// any run goes on, also a complete one, until it has N rounds in all
+    /// Go on with a run that was stopped or killed. ID is its id, the beginning of its id, or `last`. With
+    /// --samples N a complete run goes on too, until it has N rounds in all
     #[arg(long, value_name = "ID", conflicts_with_all = ["study", "quick", "duration", "warmup", "both", "baseline", "methods", "guests", "guest", "cable", "mtu", "endpoints", "instrument", "idle", "congestion", "pin", "size", "seed", "confidence", "show", "budget"])]
     resume: Option<String>,
     /// Short samples and few rounds: minutes, not hours
     #[arg(long)]
     quick: bool,
     /// Rounds: samples of each cell [default: as the study says]
-    #[arg(long, value_name = "N", conflicts_with = "confidence")]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>, conflicts_with = "confidence")]
     samples: Option<u32>,
     #[command(flatten)]
     aim: Aim,
     /// Measured time of each sample, as 30s or 200ms [default: as the study says]
     #[arg(long)]
     duration: Option<Span>,
-    /// Traffic before the measured time: a time, as 10ms, or `steady`, until the figures are, or
-    /// `steady:5s`, but not for longer [default: as the study says]
+    /// Traffic before the measured time: a time, as 10ms; or `steady`, which waits until the figures are
+    /// steady; or `steady:5s`, which waits 5 s at most [default: as the study says]
     #[arg(long)]
     warmup: Option<Warmup>,
-    /// Put the method at both ends of the wire, not at `sut` only
+    /// Attach a zone or guest by the method at both ends of the wire, not only at the host `sut`
     #[arg(long)]
     both: bool,
-    /// Hold the other rows against this one [default: as the study says]
+    /// Compare the other rows with this one [default: as the study says]
     #[arg(long, value_name = "ROW")]
     baseline: Option<Row>,
-    /// Only these rows, and the baseline; a method is every row of it
+    /// Run only these rows and the baseline. A method stands for all of its rows
     #[arg(long, value_delimiter = ',', value_name = "METHOD,…")]
     methods: Vec<Row>,
-    /// Pairs of each row that measure at the same time, of a study that has several (vmdq: 8): so many
-    /// clients, and as many guests
-    #[arg(long, value_name = "N")]
+    /// How many pairs of a client and a guest measure at the same time, in a study that has several (vmdq has 8)
+    #[arg(long, value_name = "N", value_parser = whole::<u32>)]
     guests: Option<u32>,
-    /// What `assigned` and `sr-iov` attach [default: guests]
+    /// Whether `assigned` and `sr-iov` attach guests or zones [default: guests]
     #[arg(long, value_enum, value_name = "KIND")]
     guest: Option<Domains>,
-    /// Two NICs of this machine that a cable joins back to back: the wire of a row, in place of a veth
-    /// pair; each by PCI address, link, MAC address or name in `vtax io list`. Once for each cable
+    /// Measure over a real cable and not over a veth pair. Name the two NICs of this machine that the cable joins,
+    /// by link, PCI address, MAC address or name in `vtax io list`. Give the option once for each cable
     #[arg(long, value_name = "NIC,NIC")]
     cable: Vec<Cable>,
-    /// Only these MTUs
+    /// Run only the cells with these MTUs
     #[arg(long, value_delimiter = ',', value_name = "MTU,…")]
     mtu: Vec<Mtu>,
-    /// Measure on the endpoints of this file (`[[endpoint]]` tables, see docs/studies.md) and not in a
-    /// lab; rows without endpoints are left out
+    /// Measure between the endpoints of this file and build no lab. The file has `[[endpoint]]` tables; see
+    /// docs/studies.md. Rows without endpoints are left out
     #[arg(long, value_name = "FILE")]
     endpoints: Option<String>,
-    /// Only this part of a study that has both [default: all of it]
+    /// Run only one part of a study that measures by both instruments [default: both parts]
     #[arg(long, value_enum, value_name = "INSTRUMENT")]
     instrument: Option<Instruments>,
     #[command(flatten)]
@@ -137,11 +140,11 @@ pub(crate) struct RunArgs {
     /// Size of the file of file tests, as 1000MiB
     #[arg(long)]
     size: Option<ByteSize>,
-    /// Disk folder of both ends of file tests, and of Unix sockets
+    /// Folder for the files of file tests and for Unix sockets, at both ends; on a disk
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     dir: PathBuf,
-    /// Seed of the order of the samples [default: random, in the result]
-    #[arg(long)]
+    /// Seed of the random order of the samples [default: random; the result has it]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     seed: Option<u64>,
     #[command(flatten)]
     precision: Precision,
@@ -160,7 +163,7 @@ struct RunLine {
 /// of the same study on this machine, else from the first rounds.
 #[derive(Debug, Clone, Copy, Default, Args)]
 struct Aim {
-    /// Take as many rounds as are needed to show a difference of this size in four of five such runs, as 2%
+    /// Take as many rounds as it takes to show a difference of this size, as 2%, in four of five such runs
     #[arg(long, value_name = "PERCENT", conflicts_with_all = ["samples", "confidence", "budget"])]
     show: Option<Difference>,
     /// Take as many rounds as fit into this time, as 2m
@@ -177,7 +180,7 @@ impl Aim {
 /// The two instruments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Instruments {
-    /// The path's own cost: idle states held off, slices, cubic
+    /// The path's own cost: CPUs don't sleep, TCP uses cubic, rows take turns within milliseconds
     Path,
     /// As the machine runs, which is what an application sees
     System,
@@ -195,8 +198,8 @@ impl From<Instruments> for Instrument {
 /// What of the machine's own behaviour is held still.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub(crate) struct HeldOptions {
-    /// What CPUs do while they have nothing to do: `poll` keeps them from sleeping while a sample is measured,
-    /// `system` leaves them alone [default: as the instrument has it]
+    /// What CPUs do while they have nothing to do: `poll` keeps them awake while a sample is measured, `system`
+    /// changes nothing [default: as the instrument has it]
     #[arg(long, value_name = "poll|system")]
     pub(crate) idle: Option<Idle>,
     /// TCP's congestion control by its name, or `system` for the machine's own [default: as the instrument
@@ -226,9 +229,9 @@ impl From<Domains> for DomainKind {
 /// Where the ends run.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Pinned {
-    /// CPUs of both ends: `auto`, apart from each other, near the NIC and off the busiest
-    /// interrupts; `none`; or a list, of which two ends on one machine get a half each; or one of
-    /// these for each end, as 0,1:2,3
+    /// CPUs of both ends. `auto` chooses CPUs near the NIC, away from the busiest interrupts, and others for
+    /// each end. `none` pins nothing. Of a list, as 0,1,2,3, two ends on one machine get a half each. 0,1:2,3 is
+    /// a list for each end
     #[arg(long, value_name = "auto|none|CPU,…", default_value_t)]
     pub(crate) pin: Pins,
 }
@@ -244,17 +247,17 @@ pub(crate) struct Guests {
 /// netperf's rule for stopping.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Precision {
-    /// Stop when each cell's mean is known with this confidence in per cent, as netperf's -I
+    /// Stop when each cell's mean is known with this confidence, in per cent, as netperf's -I does
     #[arg(long, value_name = "PERCENT", requires = "width")]
     confidence: Option<Confidence>,
-    /// … to within an interval of this full width, in per cent of the mean
+    /// With --confidence: the full width of the interval that is precise enough, in per cent of the mean
     #[arg(long, value_name = "PERCENT", requires = "confidence")]
     width: Option<Width>,
-    /// … after at least this many rounds
-    #[arg(long, value_name = "N", default_value_t = 3, requires = "confidence")]
+    /// With --confidence: take at least this many rounds
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = whole::<usize>, requires = "confidence")]
     min: usize,
-    /// … and at most this many
-    #[arg(long, value_name = "N", default_value_t = 30, requires = "confidence")]
+    /// With --confidence: take at most this many rounds
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = whole::<usize>, requires = "confidence")]
     max: usize,
 }
 
@@ -299,10 +302,16 @@ pub(crate) fn run(args: RunArgs, places: &Locations, site: &RunSite) -> Result<E
     carry_out(&args, server_cables, places, site)
 }
 
-/// Runs a built-in study with nothing changed.
-pub(crate) fn run_study(study: &str, output: OutputOptions, places: &Locations, site: &RunSite) -> Result<Exit, Stop> {
+/// Runs a built-in study with nothing changed but the number of rounds.
+pub(crate) fn run_study(
+    study: &str,
+    samples: Option<u32>,
+    output: OutputOptions,
+    places: &Locations,
+    site: &RunSite,
+) -> Result<Exit, Stop> {
     let RunLine { args } = RunLine::parse_from(["run", study]);
-    carry_out(&RunArgs { output, ..args }, false, places, site)
+    carry_out(&RunArgs { samples, output, ..args }, false, places, site)
 }
 
 fn carry_out(args: &RunArgs, server_cables: bool, places: &Locations, site: &RunSite) -> Result<Exit, Stop> {

@@ -17,24 +17,25 @@ use crate::{
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ServerVerb {
-    /// Boot an emulated server and leave it there
+    /// Boot an emulated server and keep it
     Up {
-        /// Its NICs, virtual functions of each from the start, NUMA nodes, sockets, CPUs and memory
+        /// How many NICs it has, how many virtual functions each NIC has from the start, its NUMA nodes, sockets,
+        /// CPUs and memory
         #[arg(value_name = "emulated[:nics=8,vfs=0,nodes=2,sockets=1,cpus=1,memory=4GiB]", default_value_t)]
         spec: ServerSpec,
-        /// What it boots: a bzImage, or the tree of an unpacked package [default: as of guests]
+        /// The kernel that it boots: a bzImage, or the folder of an unpacked package [default: as for guests]
         #[arg(long, value_name = "FILE")]
         kernel: Option<PathBuf>,
     },
-    /// Run a command in the server that is kept, which sees this machine's files and writes to memory
+    /// Run a command in the server. It sees this machine's files; what it writes is lost with the server
     Exec {
         /// The command and its arguments
         #[arg(last = true, required = true)]
         command: Vec<OsString>,
     },
-    /// Remove the server that is kept, with all that is in it
+    /// Remove the server and all that is in it
     Down,
-    /// List the emulated servers: which kind, and whose
+    /// List the emulated servers and who made them
     List {
         /// Print the list as JSON
         #[arg(long)]

@@ -1,14 +1,15 @@
 //! `vtax studies`.
 
-use clap::Args;
-use comfy_table::{Table, presets};
-use vtax_model::{
-    cell::Instrument,
-    study::{SamplingPlan, Study},
-};
+use std::time::Duration;
 
-use super::{print, print_json};
-use crate::exit::{Exit, Stop};
+use clap::Args;
+use vtax_model::study::Study;
+
+use super::{lists, print, print_json};
+use crate::{
+    exit::{Exit, Stop},
+    study::minutes,
+};
 
 #[derive(Debug, Args)]
 pub(crate) struct StudiesArgs {
@@ -26,30 +27,21 @@ pub(crate) fn studies(args: &StudiesArgs) -> Result<Exit, Stop> {
     Ok(Exit::Done)
 }
 
-/// That of the instrument that answers the study first.
-fn plans(study: &Study) -> Vec<SamplingPlan> {
-    let mut instruments = Instrument::ALL;
-    instruments.sort_by_key(|instrument| *instrument != study.answering());
-    instruments.into_iter().filter_map(|instrument| study.plan_of(instrument, false)).collect()
-}
-
-/// Rounds and the time of a sample; of one that is cut into slices, their number and the time of each.
-fn samples(plan: &SamplingPlan) -> String {
-    match plan.slices {
-        Some(slices) => format!("{} x {} x {}", plan.samples, slices.passes, plan.duration),
-        None => format!("{} x {}", plan.samples, plan.duration),
-    }
-}
-
 fn table(studies: &[Study]) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(["STUDY", "QUESTION", "CELLS", "SAMPLES"]);
+    let mut table = lists::table(["STUDY", "CELLS", "TIME", "--quick", "QUESTION"]);
     for study in studies {
-        let plans = plans(study).iter().map(samples).collect::<Vec<_>>().join(", ");
-        table.add_row([study.id.to_string(), study.question.clone(), study.cells.len().to_string(), plans]);
+        let [whole, quick] = [false, true].map(|quick| time(study, quick));
+        table.add_row([study.id.to_string(), study.cells.len().to_string(), whole, quick, study.question.clone()]);
     }
     format!(
-        "{}\n\nRun one with `vtax run STUDY`; write your own after the example in docs/studies.md.\n",
-        table.trim_fmt()
+        "{}\nTime: of all samples, if every row can run here. Run a study with `vtax run STUDY`; write your own after the \
+         example in docs/studies.md.\n",
+        lists::text(table, &[4])
     )
+}
+
+/// How long the samples take; nobody knows it of files before they are sent.
+fn time(study: &Study, quick: bool) -> String {
+    let seconds = study.nominal_seconds(quick).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.map_or("its files'".to_owned(), minutes)
 }

@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use vtax_model::{options::Idle, result::Metric};
 
+use crate::report::load;
+
 use super::{ContestRecord, Crosscheck, LeftOut, Other, Ratio, mean};
 
 /// The whole comparison as text for a terminal.
@@ -72,6 +74,8 @@ fn block(contest: &ContestRecord, notes: &mut Vec<String>) -> String {
         Metric::Rtt | Metric::Real | Metric::Cpu => "mean round trip",
     };
     let mut text = format!("{} ({what}, {}, {better})\n", contest.name, contest.unit);
+    let disturbed = if contest.load.is_much() { ": DISTURBED, compare again when the machine is idle" } else { "" };
+    let _ = writeln!(text, "  load: {}{disturbed}", load(&contest.load));
     let _ = writeln!(text, "  {:<9} {:>9}", "vtax", figure(&contest.ours));
     for other in &contest.others {
         let _ = writeln!(
@@ -125,7 +129,7 @@ fn figure(figures: &[f64]) -> String {
 mod tests {
     use super::*;
     use crate::crosscheck::{Contest, Held, SCHEMA, ToolRecord};
-    use vtax_model::{run::Environment, units::Span};
+    use vtax_model::{result::Disturbance, run::Environment, units::Span};
 
     fn other(tool: &'static str, figures: Vec<f64>, failed: Option<&str>) -> Other {
         let ratio = (figures.len() > 1).then_some(Ratio { ratio: 0.981, low: 0.93, high: 1.02, p: 0.2 });
@@ -144,7 +148,8 @@ mod tests {
         let record = |index: usize, others, left_out| {
             let contest: Contest = contests[index];
             let (name, unit, ours) = (contest.to_string(), contest.unit(), vec![90.0, 92.0]);
-            ContestRecord { name, unit, contest, ours, others, left_out }
+            let load = Disturbance { other_programs: Some(0.312), stolen: Some(0.02), guests_waited: None };
+            ContestRecord { name, unit, contest, ours, load, others, left_out }
         };
         let tool =
             |name, version: Option<&str>, missing| ToolRecord { name, version: version.map(str::to_owned), missing };

@@ -1,13 +1,13 @@
 //! Servers and clients of other tools, on the rig and the CPUs of our own agents.
 
 use std::{
-    process::{Child, Command, Output, Stdio},
+    process::{Child, Command, Stdio},
     thread,
     time::Duration,
 };
 
-use anyhow::bail;
-use vtax_sys::process::{Pid, ProcessId};
+use anyhow::{Context, bail};
+use vtax_sys::deadline::finish_within;
 
 use super::{
     contest::{Contest, Length},
@@ -46,26 +46,13 @@ impl ToolProcess {
         let peer = rig.endpoint(PEER, WIRE)?.address;
         let mut command = pinned(rig, (tool.client)(contest, peer, length), 0);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut client = ToolProcess(rig.lab.spawn(rig.endpoint(SUT, WIRE)?, command)?);
-        let output = client.output(contest.duration.0 + contest.warmup.0 + MARGIN)?;
+        let client = rig.lab.spawn(rig.endpoint(SUT, WIRE)?, command)?;
+        let output = finish_within(client, contest.duration.0 + contest.warmup.0 + MARGIN).context(tool.name)?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         match output.status.success() {
             true => Ok(text),
             false => bail!("{}: {}{}", tool.name, text.trim(), String::from_utf8_lossy(&output.stderr).trim()),
         }
-    }
-
-    /// Waits for the end. Both streams are small: a pipe holds them until then. The wait is asleep: looking every 10 ms
-    /// kept the CPUs from deep sleep and made round trips 4 % faster.
-    fn output(&mut self, most: Duration) -> anyhow::Result<Output> {
-        if !ProcessId::of(Pid(self.0.id()))?.wait_end(most)? {
-            bail!("no end within {most:?}");
-        }
-        let status = self.0.wait()?;
-        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-        read(self.0.stdout.take(), &mut stdout)?;
-        read(self.0.stderr.take(), &mut stderr)?;
-        Ok(Output { status, stdout, stderr })
     }
 }
 
@@ -78,10 +65,6 @@ fn pinned(rig: &Rig, call: ToolCommand, side: usize) -> Command {
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).stdin(Stdio::null());
     command
-}
-
-fn read(stream: Option<impl std::io::Read>, into: &mut Vec<u8>) -> std::io::Result<()> {
-    stream.map_or(Ok(0), |mut stream| stream.read_to_end(into)).map(drop)
 }
 
 impl Drop for ToolProcess {

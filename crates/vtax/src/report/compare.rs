@@ -13,10 +13,7 @@ use serde::Serialize;
 use vtax_model::{
     cell::{Cell, Instrument},
     result::{CellRecord, Metric, ResultDocument},
-    stats::{
-        PValue, Significance, holm,
-        verdict::{Preference, Verdict},
-    },
+    stats::{PValue, Preference, Significance, Verdict, holm},
     study::Row,
     workload::{TestKind, Transport},
 };

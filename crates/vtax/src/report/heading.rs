@@ -118,7 +118,7 @@ pub(super) fn warnings(document: &ResultDocument) -> Vec<String> {
         }),
         document.plan.quick.then(|| "Quick plan: short samples and few rounds, so wide intervals.".into()),
     ];
-    let wrong = document.placement.notes.iter().filter(|note| note.starts_with(Placement::WRONG_LABEL)).cloned();
+    let wrong = document.placement.notes.iter().filter(|note| note.is_wrong_label()).map(ToString::to_string);
     texts
         .into_iter()
         .flatten()
@@ -132,7 +132,7 @@ pub(super) fn warnings(document: &ResultDocument) -> Vec<String> {
 fn not_reached(document: &ResultDocument) -> Option<String> {
     const ALMOST: f64 = 0.98;
     let behind = |record: &CellRecord| {
-        let due = f64::from(record.cell.options.arrivals?.per_second);
+        let due = f64::from(record.cell.options.arrivals?.per_second.get());
         let rate = record.summary.as_ref()?.transactions_per_s?.mean;
         (rate < due * ALMOST)
             .then(|| format!("{} ({} a second)", labels::name(document, &record.cell), three_digits(rate)))
@@ -397,8 +397,8 @@ fn placement(document: &ResultDocument) -> String {
         (true, Some(other)) => format!("initiator {}; responder {}", asked(policy), asked(other)),
         (false, _) => format!("initiator on {}, responder on {}", cpus(initiator), cpus(responder)),
     };
-    let quiet = notes.iter().filter(|note| !note.starts_with(Placement::WRONG_LABEL));
-    quiet.for_each(|note| text += &format!(". {}", note.trim_end_matches('.')));
+    let quiet = notes.iter().filter(|note| !note.is_wrong_label());
+    quiet.for_each(|note| text += &format!(". {}", note.to_string().trim_end_matches('.')));
     text
 }
 

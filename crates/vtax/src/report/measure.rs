@@ -142,7 +142,7 @@ fn datagram_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
     let mut columns = vec![Listed::once("", "lost", move |l| counts(l.record).then(|| lost(l.summary)))];
     if records.iter().filter_map(|record| record.summary.as_ref()).any(|summary| summary.socket_drops > 0) {
         let drops = move |l: &Line<'_>| counts(l.record).then(|| l.summary.socket_drops.to_string());
-        columns.push(Listed::once("", "socket full", drops));
+        columns.push(Listed::once("", "socket full, with warm-up", drops));
     }
     columns
 }

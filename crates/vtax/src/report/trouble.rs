@@ -4,6 +4,7 @@ use vtax_model::{
     analysis::noise::needless_retransmits,
     options::Idle,
     result::{CellRecord, FloorRecord, ResultDocument},
+    run::Figures,
 };
 
 use super::{
@@ -15,7 +16,7 @@ use super::{
 
 /// A sentence each.
 pub(super) fn warnings(document: &ResultDocument) -> Vec<String> {
-    [not_held(document), biased(document), retransmits(document)].into_iter().flatten().collect()
+    [not_held(document), biased(document), retransmits(document), overloaded(document)].into_iter().flatten().collect()
 }
 
 /// Why CPUs were not kept from sleeping in a cell that asks for it.
@@ -73,4 +74,33 @@ fn retransmits(document: &ResultDocument) -> Option<String> {
         grouped(again.segments),
         percent(again.share),
     ))
+}
+
+/// In the open loop, more was due than the path can do: the times grow for as long as the sample lasts.
+fn overloaded(document: &ResultDocument) -> Option<String> {
+    let cells: Vec<String> = document
+        .cells
+        .iter()
+        .filter(|record| record.cell.options.arrivals.is_some() && is_overloaded(record))
+        .map(|record| labels::name(document, &record.cell))
+        .collect();
+    (!cells.is_empty()).then(|| {
+        format!(
+            "OVERLOAD: requests were due faster than the path answers them, in {}. Each waits for those before it, so the \
+             times tell how long the sample was, and not what a request costs. Give a lower --rate.",
+            cells.join("; ")
+        )
+    })
+}
+
+/// In steady state a wait doesn't depend on how long is measured. In overload it grows by a part of the sample's
+/// time: at a rate that is a tenth too high, to a tenth at the end and to a twentieth in the mean.
+fn is_overloaded(record: &CellRecord) -> bool {
+    const SHARE: f64 = 0.05;
+    let waited = |figures: &Figures| {
+        let rtt = figures.rtt_ns.as_ref()?;
+        Some((rtt.mean - rtt.hdr.percentile(0.0) as f64) / 1e9 / figures.seconds)
+    };
+    let shares: Vec<f64> = record.samples.iter().filter_map(|sample| waited(&sample.figures)).collect();
+    !shares.is_empty() && shares.iter().sum::<f64>() / shares.len() as f64 > SHARE
 }

@@ -86,6 +86,11 @@ impl StoreLocation {
         Ok(place)
     }
 
+    /// Makes nothing.
+    pub(super) fn to_read(dir: &Path) -> StoreLocation {
+        StoreLocation { dir: dir.to_owned() }
+    }
+
     pub(super) fn file(&self) -> PathBuf {
         self.dir.join("results.db")
     }

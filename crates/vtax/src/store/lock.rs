@@ -5,6 +5,7 @@
 
 use std::{
     fs::{self, File, Metadata, OpenOptions, TryLockError},
+    io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     thread,
@@ -43,7 +44,12 @@ impl RunLock {
     /// Whether a live process writes the run.
     pub(super) fn is_held(place: &StoreLocation, id: &str) -> Result<bool, StoreError> {
         let path = path(place, id);
-        match open(place, &path)?.try_lock_shared() {
+        // Who only reads may not be able to write there. Without the file nobody has ever held the lock.
+        let file = match File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            opened => opened.map_err(|error| place.io("opening a lock", &path, error))?,
+        };
+        match file.try_lock_shared() {
             Ok(()) => Ok(false),
             Err(TryLockError::WouldBlock) => Ok(true),
             Err(TryLockError::Error(error)) => Err(place.io("looking for a lock", &path, error)),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rusqlite::{Connection, ErrorCode, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 use super::{StoreError, error::StoreLocation};
 
@@ -53,6 +53,43 @@ pub(super) fn connect(place: &StoreLocation) -> Result<Connection, StoreError> {
     write_ahead(&connection).map_err(&doing)?;
     connection.pragma_update(None, "synchronous", "FULL").map_err(&doing)?;
     connection.pragma_update(None, "foreign_keys", true).map_err(&doing)?;
+    Ok(connection)
+}
+
+/// A connection that can't write. It is one to an empty database in memory, if there is no file yet.
+pub(super) fn connect_to_read(place: &StoreLocation) -> Result<Connection, StoreError> {
+    let doing = place.doing("reading the results");
+    let file = place.file();
+    if !file.try_exists().map_err(|source| place.io("looking for the results", &file, source))? {
+        return nothing(place);
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(&file, flags).map_err(&doing)?;
+    connection.busy_timeout(PATIENCE).map_err(&doing)?;
+    match version(&connection, place) {
+        // Nobody has written to it yet.
+        Ok(0) => nothing(place),
+        Ok(_) => Ok(connection),
+        // A database in WAL mode needs two files beside it. Where they aren't and can't be made, nobody is writing
+        // (<https://www.sqlite.org/wal.html>, "Read-Only Databases").
+        Err(StoreError::ReadOnly { .. }) => {
+            let uri = format!("file:{}?immutable=1", escaped(&file.to_string_lossy()));
+            let connection = Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_URI).map_err(&doing)?;
+            version(&connection, place).map(|_| connection)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The characters that end a path in a URI (<https://www.sqlite.org/uri.html>).
+fn escaped(path: &str) -> String {
+    path.replace('%', "%25").replace('?', "%3f").replace('#', "%23")
+}
+
+/// A store without runs.
+fn nothing(place: &StoreLocation) -> Result<Connection, StoreError> {
+    let mut connection = Connection::open_in_memory().map_err(place.doing("reading the results"))?;
+    migrate(&mut connection, place)?;
     Ok(connection)
 }
 

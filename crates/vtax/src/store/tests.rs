@@ -124,6 +124,22 @@ fn the_list_has_the_newest_first_and_tells_live_from_killed() {
 }
 
 #[test]
+fn results_are_read_where_they_cannot_be_written_and_reading_makes_nothing() {
+    let dir = folder();
+    let absent = dir.path().join("absent");
+    assert!(Store::read(&absent).expect("nothing to read").list().expect("empty").is_empty());
+    assert!(!absent.exists());
+    let (store, mut writer) = new_run(dir.path(), "demo-1-a");
+    writer.samples(&[sample(0, Arm::A, 1)]).expect("lands");
+    let beside = Store::read(dir.path()).expect("reads beside a writer");
+    assert_eq!(beside.list().expect("a list")[0].state, Condition::Running);
+    writer.finish(RunState::Complete, 1.0).expect("done");
+    drop((beside, store));
+    let read = Store::read(dir.path()).expect("reads");
+    assert_eq!(read.load("last").expect("the run").samples.len(), 1);
+}
+
+#[test]
 fn resuming_goes_on_and_adds_up_the_time() {
     let dir = folder();
     let (store, writer) = new_run(dir.path(), "demo-1");

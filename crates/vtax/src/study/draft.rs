@@ -7,7 +7,7 @@ use vtax_host::inspect;
 use vtax_lab::{Facts, availability, guest_availability};
 use vtax_model::{
     endpoint::{NoPairs, pairs},
-    method::{Availability, IoMethod, Unsupported},
+    method::{IoMethod, Unsupported},
     run::{Placement, RunHeader, UnavailableRow},
     study::{IpType, Row, Study},
     units::Mtu,
@@ -58,11 +58,8 @@ fn random() -> anyhow::Result<u64> {
 
 /// The rows of a study that this machine can't run.
 pub(crate) fn unavailable(study: &Study, facts: &Facts) -> Vec<UnavailableRow> {
-    let methods: BTreeMap<IoMethod, Availability> = availability(facts).into_iter().collect();
-    let lacking = |method: &IoMethod| match &methods[method] {
-        Availability::Yes => None,
-        Availability::No(unsupported) => Some(unsupported.clone()),
-    };
+    let methods: BTreeMap<IoMethod, Result<(), Unsupported>> = availability(facts).into_iter().collect();
+    let lacking = |method: &IoMethod| methods[method].clone().err();
     let uncabled = cabling(study, &study.rows).lacking;
     let cabled = |row: &Row| uncabled.iter().find(|lacking| lacking.method == *row);
     let of_row = |row: &Row| -> Option<Unsupported> {

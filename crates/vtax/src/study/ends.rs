@@ -29,7 +29,7 @@ use vtax_agent::measure::{AgentPair, MeasureError, ParallelReports, SampleOrder}
 use vtax_engine::{EndSetup, Station};
 use vtax_lab::Lab;
 use vtax_model::{
-    run::{Figures, GuestMachine, PairReports, PartialRecord, Placement, RowEnds},
+    run::{Figures, GuestMachine, PairReports, PartialRecord, PlacementNote, RowEnds},
     study::Row,
     units::Mtu,
     workload::{TestSpec, Transport},
@@ -102,14 +102,14 @@ impl ConnectedEnds {
 
     /// What the user should know of the ends, a sentence each. Notes that say that a row has the wrong label are printed
     /// at once.
-    pub(crate) fn notes(&self) -> Vec<String> {
-        let mut notes: Vec<String> = Vec::new();
+    pub(crate) fn notes(&self) -> Vec<PlacementNote> {
+        let mut notes: Vec<PlacementNote> = Vec::new();
         for connected in &self.rows {
             notes.extend(connected.ends().flat_map(|end| end.attachment.notes(connected.row, &end.name)));
         }
         notes.sort();
         notes.dedup();
-        for warning in notes.iter().filter(|note| note.starts_with(Placement::WRONG_LABEL)) {
+        for warning in notes.iter().filter(|note| note.is_wrong_label()) {
             eprintln!("warning: {warning}");
         }
         notes

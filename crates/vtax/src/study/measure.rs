@@ -9,12 +9,12 @@ use vtax_model::{
     method::DomainKind,
     options::{Engine, OptionError, Segments, TestOptions},
     stats::StoppingRule,
-    study::{Row, SamplingPlan, SamplingPlanError, Study, SweepPoint, TestSizes},
+    study::{Row, SamplingPlan, Study, SweepPoint, TestSizes},
     units::{ByteSize, Mtu, Span},
     workload::{SpecError, TestKind, Transport, Workload, WorkloadError},
 };
 
-use super::{ChangedStudy, ends::room_of};
+use super::{ChangedStudy, ends::room_of, options::blaming};
 use crate::exit::{Blamed, Stop};
 
 /// What the command line asks for.
@@ -98,7 +98,25 @@ impl MeasureRequest {
             eprintln!("warning: the links of the two ends don't tell their MTU; {} is assumed", Mtu::ETHERNET);
             Mtu::ETHERNET
         });
-        KnownPath { mtu, ipv6 }
+        let way = KnownPath { mtu, ipv6 };
+        self.shortened(way).iter().for_each(|note| eprintln!("{note}"));
+        way
+    }
+
+    /// That datagrams are shorter than the path could carry, so that as many as --gso asks for go with one call.
+    fn shortened(&self, way: KnownPath) -> Option<String> {
+        let is_udp = |test: &Test| test.transport == Transport::Udp && test.kind.is_stream();
+        let (segments, room) = (self.options.gso?, room_of(way.mtu, way.ipv6).udp_payload());
+        let chosen = self.sizes.message.is_some() || !self.sizes.swept.is_empty();
+        let message = self.datagram(way);
+        (self.tests.iter().any(is_udp) && !chosen && message < room).then(|| {
+            format!(
+                "note: --gso {}: each datagram has {message} and not {room}, so that {} of them go with one send call, \
+                 which takes {DATAGRAM_MOST} bytes; choose another size with --message",
+                segments.get(),
+                segments.get()
+            )
+        })
     }
 
     /// The study that is to be run on a path.
@@ -246,12 +264,7 @@ impl MeasureRequest {
         let comparisons = cells.len() - cells.len() / self.engines.len();
         let samples = self.plan.samples.unwrap_or_else(|| rounds_for(comparisons));
         let plan = SamplingPlan { samples, ..self.plan.sampling };
-        plan.check().map_err(|error| match error {
-            SamplingPlanError::NoSamples => anyhow!("--samples: {error}"),
-            SamplingPlanError::TooShort(_) | SamplingPlanError::ShortSlice(_) | SamplingPlanError::Passes(_) => {
-                anyhow!("--duration: {error}")
-            }
-        })?;
+        plan.check().map_err(|error| blaming(&error))?;
         Ok(plan)
     }
 
@@ -286,6 +299,7 @@ fn option_flag(error: &OptionError) -> &'static str {
         },
         OptionError::UnknownEngine(_) => "engine",
         OptionError::Burst(_) => "burst",
+        OptionError::Rate(_) => "rate",
         OptionError::Segments(_) => "gso",
         OptionError::CongestionControl(_) => "congestion",
         OptionError::Dscp(_) => "dscp",
@@ -374,5 +388,17 @@ mod tests {
         assert_eq!(message(&asked, 65535, false), 65_507);
         asked.options.gso = Some(Segments::MOST);
         assert_eq!(message(&asked, 65535, false), 65_507 / 64);
+    }
+
+    #[test]
+    fn gso_does_not_shorten_datagrams_silently() {
+        let way = |mtu| KnownPath { mtu: Mtu::try_from(mtu).expect("possible"), ipv6: false };
+        let mut asked = asked("udp-stream");
+        asked.options.gso = Segments::try_from(16).ok();
+        let told = asked.shortened(way(65_535)).expect("shorter");
+        assert!(told.contains("--gso 16") && told.contains("4094 B and not 65507 B"), "{told}");
+        assert_eq!(asked.shortened(way(1500)), None);
+        asked.sizes.message = Some(ByteSize(512));
+        assert_eq!(asked.shortened(way(65_535)), None);
     }
 }

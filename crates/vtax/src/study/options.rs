@@ -10,8 +10,9 @@ use vtax_model::{
     method::DomainKind,
     options::{CongestionControl, Idle, OptionError},
     run::Goal,
+    spelling::suggestion,
     stats::StoppingRule,
-    study::{Row, SamplingPlan, Slices, Study},
+    study::{Row, SamplingPlan, SamplingPlanError, Slices, Study, is_lab_file},
     topology::{Cable, NicName},
     units::{ByteSize, Mtu, Span},
     workload::{Transport, Warmup, Workload},
@@ -229,8 +230,18 @@ impl Changes {
             warmup: self.warmup.unwrap_or(base.warmup),
             slices: base.slices.map(stretched),
         };
-        plan.check().map_err(|error| anyhow!("{error}"))?;
+        plan.check().map_err(|error| blaming(&error))?;
         Ok(plan)
+    }
+}
+
+/// Names the option that is wrong.
+pub(super) fn blaming(error: &SamplingPlanError) -> anyhow::Error {
+    match error {
+        SamplingPlanError::NoSamples => anyhow!("--samples: {error}"),
+        SamplingPlanError::TooShort(_) | SamplingPlanError::ShortSlice(_) | SamplingPlanError::Passes(_) => {
+            anyhow!("--duration: {error}")
+        }
     }
 }
 
@@ -281,11 +292,23 @@ fn resize_files(study: &mut Study, size: ByteSize) -> anyhow::Result<()> {
 
 /// Reads a study file.
 pub(crate) fn read_file(path: &str) -> Result<Study, Stop> {
-    let known: Vec<&str> = Study::BUILT_IN.iter().map(|(id, _)| *id).collect();
-    let text = std::fs::read_to_string(path).with_context(|| {
-        format!("`{path}` is neither a built-in study ({}) nor a file that can be read", known.join(", "))
-    });
-    Study::parse(Source { name: path, text: &text.or_input()? }).or_input()
+    let text = read_text(path)?;
+    if is_lab_file(&text) {
+        return Err(Stop::input(anyhow!("{path} is a lab, not a study; build it with: vtax lab up {path}")));
+    }
+    Study::parse(Source { name: path, text: &text }).or_input()
+}
+
+/// The text of the file of a study or a lab, which is no built-in study.
+pub(crate) fn read_text(path: &str) -> Result<String, Stop> {
+    let known = Study::BUILT_IN.map(|(id, _)| id);
+    std::fs::read_to_string(path).map_err(|error| {
+        let near = suggestion(path, known);
+        let known = known.join(", ");
+        Stop::input(anyhow!(
+            "`{path}` is neither a built-in study ({known}) nor a file that can be read ({error}){near}"
+        ))
+    })
 }
 
 /// Reads a file of endpoints.

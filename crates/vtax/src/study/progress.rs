@@ -89,7 +89,7 @@ fn bar(total: usize) -> ProgressBar {
 }
 
 /// `9 s`, `1 min 05 s`, `1 h 02 min`.
-pub(super) fn minutes(time: Duration) -> String {
+pub(crate) fn minutes(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds / 60 {
         0 => format!("{seconds} s"),

@@ -1,16 +1,19 @@
 //! One session of a run: privilege, ends, agents, rounds, result; and everything put back.
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     time::Instant,
 };
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
+use vtax_engine::{EngineError, check_congestion_control};
 use vtax_host::inspect;
 use vtax_lab::{Facts, GuestNeeds, Need, World};
 use vtax_model::{
     analysis::analyse,
     endpoint::{Control, Endpoint, Pins},
+    options::CongestionControl,
     result::ResultDocument,
     run::{Environment, ExtendError, Run, RunHeader, RunState, UnavailableRow},
     server::ServerSpec,
@@ -94,6 +97,7 @@ pub(crate) fn run(
         _ => source,
     };
     let request = RunRequest::of(source, &store)?;
+    request.check_congestion().or_input()?;
     let agent = locations.agent_program()?;
     // Before the first thread: a process with threads can't enter a user namespace.
     let world = request.world()?;
@@ -182,6 +186,32 @@ impl RunRequest {
             RunRequest::Measure(asked) => &asked.endpoints,
             RunRequest::Old { header, .. } => &header.study.endpoints,
         }
+    }
+
+    /// That this kernel has the congestion controls that are asked for, before anything is built. Other machines'
+    /// kernels tell it when a test is begun.
+    fn check_congestion(&self) -> anyhow::Result<()> {
+        let names: BTreeSet<CongestionControl> = match self {
+            RunRequest::Study(wanted) => {
+                wanted.study.cells.iter().filter_map(|cell| cell.options.socket.congestion).collect()
+            }
+            RunRequest::Measure(asked) => asked.options.socket.congestion.into_iter().collect(),
+            RunRequest::Old { .. } => BTreeSet::new(),
+        };
+        let builds = self.endpoints().is_empty();
+        let is_here = |endpoint: &Endpoint| matches!(endpoint.control, Control::Local | Control::Zone { .. });
+        for name in names.into_iter().filter(|_| builds || self.endpoints().iter().any(is_here)) {
+            match check_congestion_control(name) {
+                // In a lab an ordinary user is root, and may use each of them.
+                Err(EngineError::CongestionControl { source, .. }) if source.is_permission() && builds => {}
+                Err(EngineError::CongestionControl { source, available, .. }) if !source.is_permission() => bail!(
+                    "--congestion {name}: this kernel has no such congestion control; it has {available}: choose one of \
+                     these, or load the module tcp_{name}"
+                ),
+                checked => checked.with_context(|| format!("--congestion {name}"))?,
+            }
+        }
+        Ok(())
     }
 
     /// Gets the privilege to build a lab or to enter one. Endpoints outside of labs need no privilege.

@@ -4,7 +4,6 @@ use std::{future::poll_fn, mem, task::Poll, time::Duration};
 
 use rustix::io::Errno;
 use socket2::{SockAddr, Socket};
-use vtax_model::workload::Transport;
 use vtax_sys::{clock::now_ns, ring::Operation};
 
 use super::{
@@ -110,7 +109,7 @@ impl UringIo<'_> {
         let look = look.take().expect("only one call succeeds");
         let slots = self.engine.slots.borrow();
         let result = look(&slots.receive_buffer(self.slot).expect("no receive is under way")[from..end]);
-        if end < to && self.engine.session.spec.transport != Transport::Udp {
+        if end < to && !self.engine.session.spec.transport.is_datagram() {
             self.place().arrived.set(Some(Ok(Bytes { from: end, to })));
         }
         Some(Ok(result))

@@ -7,7 +7,7 @@ use std::{
 use vtax_model::{
     options::{Engine as Kind, TestOptions},
     units::{ByteSize, Span},
-    workload::Warmup,
+    workload::{Transport, Warmup},
 };
 
 use super::{io::UringIo, *};

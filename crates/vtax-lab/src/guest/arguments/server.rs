@@ -1,8 +1,8 @@
 //! What makes a guest a server that can have guests of its own, with NICs to give them.
 //!
-//! An IOMMU that remaps interrupts wants them delivered by QEMU and not by KVM's model alone
-//! (`kernel-irqchip=split`), and one that VFIO inside is to use has to tell of its changes
-//! (`caching-mode`). The second root complex is a PCI expander bridge.
+//! An IOMMU that remaps interrupts needs QEMU, and not KVM alone, to deliver them (`kernel-irqchip=split`).
+//! If VFIO in the server is to use it, it has to report its changes (`caching-mode`). The second root complex
+//! is a PCI expander bridge.
 
 use vtax_model::{guest::Mac, server::ServerSpec};
 
@@ -11,31 +11,30 @@ use crate::guest::launch::ROOT_TAG;
 
 /// Options of the machine.
 pub(super) const MACHINE: &str = ",kernel-irqchip=split";
-/// With AMD's virtualization, which QEMU can translate, nested pages included; Intel's it can't.
+/// The CPU has AMD's virtualization. QEMU can emulate that with nested pages, and can't emulate Intel's.
 pub(super) const TRANSLATED_CPU: &str = "max,+svm,+npt";
-/// The server's own devices keep their addresses: only what VFIO has is translated. A kernel that has
-/// gone wrong ends, and doesn't measure on. Memory that is plugged in is used.
+/// The IOMMU translates only for devices that VFIO has; the server's own devices keep their addresses. A
+/// kernel with an internal error ends and doesn't go on measuring. Memory that is plugged in is used.
 pub(super) const KERNEL: [&str; 4] = ["intel_iommu=on", "iommu=pt", "oops=panic", "memhp_default_state=online"];
-/// Translated, a CPU that leaves a guest now and then loses word of an interrupt which comes at that very
-/// moment (`do_vmexit` clears a bit of `interrupt_request` without the lock under which others set some),
-/// and with a timer that has to be set anew each time it would stand still for ever after. One that ticks
-/// by itself makes it look again.
+/// Under TCG a CPU that leaves a guest sometimes loses an interrupt that arrives at that moment: `do_vmexit`
+/// clears a bit of `interrupt_request` without the lock under which others set bits. With a timer that must
+/// be set again each time, the CPU would then stand still for ever. A periodic timer wakes it again.
 pub(super) const TICKING: [&str; 2] = ["nohz=off", "highres=off"];
-/// PID 1 goes to live in the host's files.
+/// PID 1 makes the host's files its root.
 pub(super) const AGENT: [&str; 3] = ["--guest", "--root", ROOT_TAG];
 
-/// The first bus behind the expander: each complex has half of the 256.
+/// The first bus behind the expander. Each complex has half of the 256 buses.
 const SECOND_COMPLEX: u32 = 128;
 
-/// RAM as two kinds: what a board has from the start, and modules that are plugged in.
+/// RAM is of two kinds: the board's, which is there from the start, and modules that are plugged in.
 ///
-/// With RAM above 4 GiB from the start the firmware puts NICs' registers there, too (`pci_pad_mem64` of
-/// SeaBIOS), and those of virtual functions are out of reach then: QEMU 10.0 takes their addresses for 32
-/// bits, as `pcie_sriov_pf_init` makes them before it knows better.
+/// If there is RAM above 4 GiB from the start, the firmware puts the registers of NICs above it too
+/// (`pci_pad_mem64` of SeaBIOS). Then the registers of virtual functions can't be reached: QEMU 10.0 treats
+/// their addresses as 32 bits wide, because `pcie_sriov_pf_init` sets them up too early.
 pub(super) struct Ram {
-    /// MiB from the start.
+    /// MiB that are there from the start.
     board: u64,
-    /// MiB of each node's module; none if 0.
+    /// MiB of each node's module. 0 means that there is no module.
     module: u64,
 }
 
@@ -72,7 +71,7 @@ pub(super) fn nodes(list: &mut Arguments, spec: &ServerSpec) {
         let share = |all: u64| ((all * u64::from(node)).div_ceil(nodes), (all * u64::from(node + 1)).div_ceil(nodes));
         let ((first, next), (below, above)) = (share(u64::from(spec.cpus)), share(ram.board));
         list.add("-object", format!("memory-backend-memfd,id=ram{node},size={}M", above - below));
-        // Linux takes a node without CPUs: it has memory, and devices.
+        // Linux accepts a node without CPUs. It still has memory and devices.
         let cpus = if first < next { format!(",cpus={first}-{}", next - 1) } else { String::new() };
         list.add("-numa", format!("node,nodeid={node}{cpus},memdev=ram{node}"));
         if ram.module > 0 {
@@ -85,7 +84,7 @@ pub(super) fn nodes(list: &mut Arguments, spec: &ServerSpec) {
 /// The IOMMU, the host's files, the second root complex, and the NICs.
 pub(super) fn devices(list: &mut Arguments, spec: &ServerSpec) {
     list.add("-device", "intel-iommu,intremap=on,caching-mode=on");
-    // The firmware's way to plug devices calls each slot of the first root complex 0.
+    // Otherwise the firmware's hotplug gives each slot of the first root complex the number 0.
     list.add("-global", "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off");
     list.add("-fsdev", "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap");
     list.add("-device", pci(&format!("virtio-9p-pci,fsdev=root,mount_tag={ROOT_TAG},bus=pcie.0")));
@@ -98,7 +97,7 @@ pub(super) fn devices(list: &mut Arguments, spec: &ServerSpec) {
     }
 }
 
-/// A NIC in a slot of its own, at its end of the cable: a hub with two ports.
+/// A NIC in a slot of its own. The cable is a hub with two ports.
 fn nic(list: &mut Arguments, cable: u32, complex: u32, mac: Mac) {
     let bus = if complex == 0 { "pcie.0" } else { "complex1" };
     let slot = 2 * cable - 1 + complex;

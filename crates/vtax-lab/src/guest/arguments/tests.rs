@@ -4,10 +4,7 @@ use vtax_model::server::ServerSpec;
 
 use super::*;
 use crate::{
-    guest::{
-        launch::{DiskFormat, Seed},
-        qemu::QemuProgram,
-    },
+    guest::launch::{DiskFormat, QemuProgram, Seed},
     place::LinkName,
 };
 

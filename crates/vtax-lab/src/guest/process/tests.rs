@@ -5,8 +5,8 @@ use vtax_model::guest::{Accelerator, VirtioNic, Vnet};
 use super::*;
 use crate::{
     guest::{
-        launch::{Boot, NicKind, NicLaunch},
-        qemu::{QemuProgram, Version},
+        launch::{Boot, NicKind, NicLaunch, QemuProgram},
+        version::Version,
     },
     place::LinkName,
 };

@@ -1,8 +1,9 @@
 use super::*;
 use crate::{
-    facts::{PciFacts, pci::tests::facts},
+    facts::PciFacts,
     io::owners::Owners,
     place::{LinkName, Place},
+    survey::pci_tests::facts,
 };
 
 const PF: &str = "pci_0/slot2/PF1";

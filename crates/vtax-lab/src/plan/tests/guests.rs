@@ -1,7 +1,7 @@
 //! Guests in plans.
 
 use vtax_model::{
-    guest::{Backend, EmulatedNic, System},
+    guest::{Backend, EmulatedNic, Flavour, System},
     method::Unsupported,
 };
 
@@ -139,7 +139,7 @@ fn the_backend_is_the_best_of_the_machine_unless_it_is_named() {
 }
 
 fn no(why: &str) -> Unsupported {
-    Unsupported { why: why.to_owned(), remedy: "mend it".to_owned() }
+    Unsupported::new(why, "mend it")
 }
 
 #[test]

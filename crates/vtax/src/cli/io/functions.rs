@@ -21,22 +21,22 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(crate) struct CreateArgs {
-    /// How many; `max` for as many as there can be
+    /// How many to make; `max` for as many as there can be
     #[arg(short, long, value_name = "N|max", default_value = "1")]
     number: Number,
-    /// The MAC address of the only one
+    /// The MAC address, if only one is made
     #[arg(long)]
     mac: Option<Mac>,
-    /// The VLAN that the NIC puts the frames of each into and takes them out of
+    /// The VLAN of each: the NIC adds its tag to what the function sends, and removes it from what it gets
     #[arg(long, value_parser = vlan)]
     vlan: Option<Vlan>,
-    /// Whether each may take another address, and frames that aren't for it
+    /// Whether each may take another MAC address, and get frames that aren't for it
     #[arg(long)]
     trust: Option<Switch>,
-    /// Whether frames that one sends from another address are dropped
+    /// Whether the NIC drops frames that a function sends from another MAC address
     #[arg(long)]
     spoof_check: Option<Switch>,
-    /// What each may send at most, in whole Mbit/s, as `100M`
+    /// The rate at which each may send at most, in whole Mbit/s, as 100M
     #[arg(long)]
     rate: Option<BitRate>,
     /// The MTU of the link of each

@@ -12,7 +12,10 @@ use rustix::{
     io::Errno,
     termios::{OptionalActions, Termios, tcgetattr, tcsetattr},
 };
-use vtax_lab::{Lab, PlannedGuest, guest::process::Qemu};
+use vtax_lab::{
+    Lab, PlannedGuest,
+    guest::{launch::Boot, process::Qemu},
+};
 
 use super::guest;
 use crate::{
@@ -78,6 +81,9 @@ fn attend(stream: &UnixStream, guest: &PlannedGuest) -> io::Result<End> {
     let terminal = io::stdin().is_terminal();
     if terminal {
         eprintln!("this is the console of `{}`; Ctrl-] leaves it", guest.name);
+    }
+    if matches!(guest.launch.boot, Boot::Kernel { .. }) && guest.launch.server.is_none() {
+        eprintln!("vtax's own image has no shell here: it shows what the kernel and the agent say; see vtax lab exec");
     }
     // Given back before anything else is said.
     let _raw = terminal.then(Raw::enter).transpose()?;

@@ -162,11 +162,20 @@ pub(super) fn find<'lab>(lab: &'lab Lab, name: &Name) -> Option<&'lab PlannedGue
     lab.guests().iter().find(|guest| guest.name == *name)
 }
 
-/// That a lab has no such guest.
+/// That a lab has no such guest, or that the name is one of a domain without a console.
 pub(super) fn none(lab: &Lab, name: &Name) -> anyhow::Error {
+    let own = &lab.blueprint().lab;
+    if let Some(domain) = lab.endpoints().iter().find(|endpoint| endpoint.name == *name) {
+        let kind = if domain.host == domain.name { "host" } else { "zone" };
+        return anyhow!(
+            "`{name}` is a {kind} and has no console; run a command there: vtax lab exec {own} {name} -- sh"
+        );
+    }
     let names: Vec<&str> = lab.guests().iter().map(|guest| guest.name.as_str()).collect();
-    let has = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-    anyhow!("the lab `{}` has no guest `{name}`; it has {has}", lab.blueprint().lab)
+    match names.is_empty() {
+        true => anyhow!("the lab `{own}` has no guest `{name}`, nor any other guest"),
+        false => anyhow!("the lab `{own}` has no guest `{name}`; it has {}", names.join(", ")),
+    }
 }
 
 /// A guest that runs.

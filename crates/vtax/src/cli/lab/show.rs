@@ -1,10 +1,12 @@
 //! Tables of labs and guests.
 
-use comfy_table::{Table, presets};
+use comfy_table::Table;
 use jiff::Timestamp;
 use vtax_journal::Owner;
 use vtax_lab::{GuestState, GuestSummary, LabState, LabSummary, dependency::Ties};
 use vtax_model::server::ServerSpec;
+
+use crate::cli::lists::{self, table};
 
 const MIB: u64 = 1 << 20;
 
@@ -30,16 +32,19 @@ fn labs_table(labs: &[&LabSummary]) -> String {
             lab.owner.as_ref().map_or("-".to_owned(), maker),
         ]);
     }
-    shown(&table)
+    shown(table, &[6, 7])
 }
 
 /// Empty without lines.
-fn shown(table: &Table) -> String {
-    if table.is_empty() { String::new() } else { format!("{}\n", table.trim_fmt()) }
+fn shown(table: Table, wide: &[usize]) -> String {
+    if table.is_empty() { String::new() } else { lists::text(table, wide) }
 }
 
+/// The command without the folder of the program, which `--json` has.
 fn maker(owner: &Owner) -> String {
-    format!("{} (pid {})", owner.command, owner.pid)
+    let (program, words) = owner.command.split_once(' ').unwrap_or((&owner.command, ""));
+    let program = program.rsplit('/').next().unwrap_or(program);
+    format!("{} (pid {})", format!("{program} {words}").trim_end(), owner.pid)
 }
 
 fn since(owner: &Owner) -> String {
@@ -75,7 +80,7 @@ fn guests_table(labs: &[&LabSummary]) -> String {
     }
     match table.is_empty() {
         true => String::new(),
-        false => format!("{}\nbeside: what QEMU takes of the host's memory beside the guest's\n", table.trim_fmt()),
+        false => lists::text(table, &[]) + "beside: the host's memory that QEMU takes beside the guest's\n",
     }
 }
 
@@ -85,7 +90,7 @@ fn ties_table(labs: &[&LabSummary]) -> String {
     for (lab, guest) in labs.iter().flat_map(|lab| lab.guests.iter().map(move |guest| (lab, guest))) {
         table.add_row([vec![guest.name.to_string(), lab.name.to_string()], ties(&guest.ties)].concat());
     }
-    shown(&table)
+    shown(table, &[2, 3])
 }
 
 pub(super) fn ties(ties: &Ties) -> Vec<String> {
@@ -107,7 +112,7 @@ fn functions_table(records: &[&LabSummary]) -> String {
             record.owner.as_ref().map_or("-".to_owned(), maker),
         ]);
     }
-    shown(&table)
+    shown(table, &[4, 5])
 }
 
 /// The labs that are emulated servers, with what kind they are.
@@ -128,7 +133,7 @@ pub(in crate::cli) fn servers<'a>(servers: impl Iterator<Item = (&'a ServerSpec,
             lab.owner.as_ref().map_or("-".to_owned(), maker),
         ]);
     }
-    format!("{}\n", table.trim_fmt())
+    lists::text(table, &[8, 9])
 }
 
 fn beside(guest: &GuestSummary) -> String {
@@ -148,10 +153,4 @@ fn pins(guest: &GuestSummary) -> String {
         [] => "any".to_owned(),
         cpus => cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(","),
     }
-}
-
-pub(super) fn table<const N: usize>(header: [&str; N]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(header);
-    table
 }

@@ -9,10 +9,10 @@ use anyhow::anyhow;
 use serde::Serialize;
 use vtax_lab::{
     Facts, GuestNeeds, Lab, LabEndpoint, Lifetime, Need, Plan, World,
+    blueprint::Blueprint,
     dependency::{self, GuestTies},
     facts::QemuFacts,
     plan,
-    plan::Blueprint,
 };
 use vtax_model::{
     guest::Accelerator,
@@ -23,11 +23,15 @@ use vtax_sys::clock::boottime_ns;
 
 use super::{
     guest::{self, BootedGuest},
-    show::{self, table},
+    show,
     wanted::LabRequest,
 };
 use crate::{
-    cli::{Locations, RunSite, print, print_json},
+    cli::{
+        Locations, RunSite,
+        lists::{self, table},
+        print, print_json,
+    },
     exit::{Blamed, Exit, Stop},
     labs,
 };
@@ -37,18 +41,18 @@ pub(crate) struct UpArgs {
     /// A lab file, a study file or a built-in study
     #[arg(value_name = "FILE")]
     what: String,
-    /// What guests boot that name no kernel of their own: a bzImage, or the tree of an unpacked
-    /// package [default: $VTAX_KERNEL, else the running kernel, else that of `make kernel`]
+    /// The kernel for guests that name none of their own: a bzImage, or the folder of an unpacked package
+    /// [default: $VTAX_KERNEL, else the running kernel, else that of `make kernel`]
     #[arg(long, value_name = "FILE")]
     kernel: Option<PathBuf>,
-    /// How long the guests may take until their agents answer [default: 180s; under TCG, of guests
-    /// with a disk image, 900s]
+    /// How long to wait until the guests' agents answer [default: 180s; 900s for guests with a disk image under
+    /// TCG]
     #[arg(long, value_name = "TIME")]
     wait: Option<Span>,
     /// Print every step, with QEMU's arguments, and do nothing
     #[arg(long)]
     dry_run: bool,
-    /// Print what was built as JSON; with --dry-run, the plan
+    /// Print what was built, or with --dry-run the plan, as JSON
     #[arg(long)]
     json: bool,
 }
@@ -95,7 +99,7 @@ fn told_ties(ties: &[GuestTies]) -> String {
     for GuestTies { guest, ties } in ties {
         table.add_row([vec![guest.to_string()], show::ties(ties)].concat());
     }
-    if table.is_empty() { String::new() } else { format!("{}\n", table.trim_fmt()) }
+    if table.is_empty() { String::new() } else { lists::text(table, &[1, 2]) }
 }
 
 /// This machine, as far as the lab must know it.
@@ -117,7 +121,7 @@ impl LabSite {
     }
 
     fn plan(&self, topology: &Topology) -> Result<Plan, Stop> {
-        plan(topology, &self.facts).or_input()
+        Ok(plan(topology, &self.facts)?)
     }
 
     fn build(mut self, world: &World, topology: &Topology) -> Result<Rising, Stop> {
@@ -217,8 +221,8 @@ impl Built {
         }
         let name = &self.lab.blueprint().lab;
         let guests = if self.guests.is_empty() { String::new() } else { self.told_of_guests() };
-        let domains = table.trim_fmt();
-        format!("{domains}\n{guests}\nlab {name} is up; try: vtax lab exec{option} {name} DOMAIN -- COMMAND\n")
+        let domains = lists::text(table, &[]);
+        format!("{domains}{guests}\nlab {name} is up; try: vtax lab exec{option} {name} DOMAIN -- COMMAND\n")
     }
 
     fn told_of_guests(&self) -> String {
@@ -228,7 +232,7 @@ impl Built {
             table.add_row([vec![times.guest.to_string()], phases.into()].concat());
         }
         let meaning = "image: until there was what it boots; qemu: until that was started; agent: until it answered";
-        format!("\n{}\n{meaning}\n{}", table.trim_fmt(), accelerator(&self.ground.facts))
+        format!("\n{}{meaning}\n{}", lists::text(table, &[]), accelerator(&self.ground.facts))
     }
 }
 

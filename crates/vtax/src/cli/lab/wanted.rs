@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use anyhow::Context;
 use vtax_lab::{Facts, GuestNeeds};
 use vtax_model::{
     located::Source,
@@ -28,9 +27,7 @@ impl LabRequest {
         if let Some(study) = Study::built_in(what) {
             return Ok(LabRequest::Study(Box::new(study)));
         }
-        let text = std::fs::read_to_string(what)
-            .with_context(|| format!("`{what}` is neither a built-in study nor a file that can be read"))
-            .or_input()?;
+        let text = study::read_text(what)?;
         let source = Source { name: what, text: &text };
         match is_lab_file(&text) {
             true => Ok(LabRequest::Lab(Topology::parse(source).or_input()?)),

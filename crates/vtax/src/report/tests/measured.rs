@@ -6,10 +6,10 @@ use vtax_model::{
     measurement::{IntervalRtt, WarmupReport},
     method::IoMethod,
     nic::{Channels, Coalescing, IrqFacts, Rings},
-    options::{ArrivalProcess, Arrivals, Burst, TestOptions},
+    options::{ArrivalProcess, Arrivals, Burst, RequestRate, TestOptions},
     run::{
         DomainNic, DomainRecord, EndRecord, Environment, Hop, IdleFacts, IdleState, PairFigures, PairRecord, Parallel,
-        PartialRecord, PathRecord, RowEnds,
+        PartialRecord, PathRecord, PlacementNote, RowEnds,
     },
     study::Study,
     units::{ByteSize, Span},
@@ -119,7 +119,8 @@ fn run_of(study: Study) -> Run {
     let pairs = vec![pair("ssh:root@vm2", "10.0.0.2")];
     let ends = |method: &_| RowEnds { method: *method, mtu: None, pairs: pairs.clone() };
     run.header.ends = run.header.study.rows.iter().map(ends).collect();
-    run.header.placement.notes = vec!["CPU 0 takes the NIC's interrupts and is left to them".into()];
+    run.header.placement.notes =
+        vec![PlacementNote::Remark("CPU 0 takes the NIC's interrupts and is left to them".into())];
     run.header.paths.clear();
     for (index, sample) in run.samples.iter_mut().enumerate() {
         sample.figures.cpu.one_machine = false;
@@ -154,7 +155,9 @@ fn gap(millis: u64) -> TestOptions {
 }
 
 fn due(per_second: u32) -> TestOptions {
-    TestOptions { arrivals: Some(Arrivals { per_second, process: ArrivalProcess::Poisson }), ..plain() }
+    let process = ArrivalProcess::Poisson;
+    let arrivals = RequestRate::new(per_second).map(|per_second| Arrivals { per_second, process });
+    TestOptions { arrivals, ..plain() }
 }
 
 const RR: &str = r#"transports = ["tcp"]
@@ -372,6 +375,18 @@ fn the_open_loop_has_both_clocks() {
     let text = shown(&open_loop());
     assert!(text.contains("! RATE NOT REACHED"), "{text}");
     snapshot("measure_open_loop", text);
+}
+
+#[test]
+fn a_rate_beyond_what_the_path_can_do_is_an_overload() {
+    let mut run = open_loop();
+    assert!(!shown(&run).contains("OVERLOAD"), "{}", shown(&run));
+    for sample in run.samples.iter_mut().filter(|sample| sample.cell == 1) {
+        let rtt = sample.figures.rtt_ns.as_mut().expect("round trips");
+        rtt.mean += 0.3e9 * sample.figures.seconds;
+    }
+    let text = shown(&run);
+    assert!(text.contains("! OVERLOAD: requests were due faster") && text.contains("10000/s due"), "{text}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use vtax_agent::protocol::LinkSetup;
 use vtax_lab::{Lab, LabEndpoint};
 use vtax_model::{
     guest::{Accelerator, Flavour},
-    run::{DomainRecord, GuestMachine, Hop},
+    run::{DomainRecord, GuestMachine, Hop, PlacementNote},
     study::Row,
     units::Mtu,
 };
@@ -92,7 +92,7 @@ pub(super) trait Attachment {
     }
 
     /// What the user should know of the end as an end of `row`, a sentence each.
-    fn notes(&self, _row: Row, _name: &str) -> Vec<String> {
+    fn notes(&self, _row: Row, _name: &str) -> Vec<PlacementNote> {
         Vec::new()
     }
 }

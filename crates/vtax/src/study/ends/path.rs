@@ -1,6 +1,7 @@
 //! The links between the ends, and whether the study can be measured on them.
 
 use anyhow::anyhow;
+use vtax_engine::check_vsock_loopback;
 use vtax_model::{
     guest::Flavour,
     run::{Hop, PathRecord},
@@ -14,7 +15,7 @@ use super::{
     agent::ANSWER,
     end::{ConnectedEnd, common_lab},
 };
-use crate::exit::Stop;
+use crate::exit::{Blamed, Stop};
 
 /// How many bytes the header of IPv6 is longer than the header of IPv4.
 const IPV6_MORE: u32 = 20;
@@ -95,6 +96,9 @@ fn check_transport([initiator, responder]: &[ConnectedEnd; 2], transport: Transp
         Transport::Unix if apart => Err(Stop::input(anyhow!(
             "Unix sockets join processes of one machine; {from} and {to} are on two; use tcp, udp or vsock"
         ))),
+        Transport::Vsock if !apart && initiator.agent.elsewhere().is_none() => {
+            check_vsock_loopback().or_infrastructure()
+        }
         Transport::Vsock if apart && responder.cid.is_none() => Err(Stop::input(anyhow!(
             "vsock: by which context identifier does {from} reach {to}? Give its `cid` (--to-cid): of a guest \
              what QEMU was told as guest-cid, of a guest's host 2"

@@ -11,7 +11,7 @@ use vtax_model::{
     cell::Cell,
     endpoint::{Pinning, Pins},
     options::Engine,
-    run::Placement,
+    run::{Placement, PlacementNote},
     study::Study,
     workload::TestKind,
 };
@@ -34,6 +34,7 @@ impl ConnectedEnds {
         notes.extend(plan.vcpus.into_iter().map(|((end, cpus), guests)| where_vcpus_run(end, &cpus, guests)));
         notes.sort();
         notes.dedup();
+        let notes = notes.into_iter().map(PlacementNote::Remark).collect();
         let (policy, responder_policy) = (pins.policy.clone(), pins.responder.clone());
         let [initiator, responder] = self.cpus_here();
         self.shared_cpu = self.cpu_for_both(&here.machine, pins);

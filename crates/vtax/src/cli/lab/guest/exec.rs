@@ -15,7 +15,7 @@ use signal_hook::{
 use vtax_agent::{
     limits::WATCHED_MOST,
     link::{AgentError, AgentLink},
-    protocol::{SessionId, Signal, Stream},
+    protocol::{FaultKind, SessionId, Signal, Stream},
 };
 use vtax_lab::{
     Lab, PlannedGuest,
@@ -151,9 +151,8 @@ impl Drop for EndOfSignals {
     }
 }
 
-/// The agent says it as the kernel does (ENOENT).
 fn is_missing(error: &AgentError) -> bool {
-    matches!(error, AgentError::Refused { fault, .. } if fault.message.contains("(os error 2)"))
+    matches!(error, AgentError::Refused { fault, .. } if fault.kind == FaultKind::NotFound)
 }
 
 fn lacking(guest: &PlannedGuest, command: &[String], Missing(error): Missing) -> Stop {

@@ -14,7 +14,7 @@ use std::{net::IpAddr, path::Path, rc::Rc};
 use vtax_host::inspect::link_hops;
 use vtax_model::{
     guest::{Backend, Flavour},
-    run::{DomainRecord, GuestMachine, Hop},
+    run::{DomainRecord, GuestMachine, Hop, PlacementNote},
     study::Row,
 };
 use vtax_sys::process::ProcessId;
@@ -103,7 +103,7 @@ impl Attachment for LibvirtEnd {
         Some(&self.measured.as_ref()?.record)
     }
 
-    fn notes(&self, row: Row, name: &str) -> Vec<String> {
+    fn notes(&self, row: Row, name: &str) -> Vec<PlacementNote> {
         let Some(domain) = &self.measured else { return Vec::new() };
         told::notes(row, domain).into_iter().chain(told::wrong_label(row, name, domain)).collect()
     }

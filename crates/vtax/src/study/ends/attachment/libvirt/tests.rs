@@ -151,6 +151,7 @@ fn domains_are_told_and_a_wrong_label_loudly() {
     let wrong = |row_: &str, measured| told::wrong_label(row(row_), "libvirt:db", measured);
     told.extend(wrong("paravirtual:userspace", &vhost));
     told.extend(wrong("emulated", &open));
+    let told: Vec<String> = told.iter().map(ToString::to_string).collect();
     insta::assert_snapshot!(told.join("\n"));
     assert_eq!(wrong("paravirtual:vhost", &vhost).or(wrong("paravirtual", &vhost)).or(wrong("epoll", &vhost)), None);
     assert_eq!(wrong("paravirtual:vhost", &open), None, "it isn't known");

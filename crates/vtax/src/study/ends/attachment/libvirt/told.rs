@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use vtax_model::{
     method::IoMethod,
-    run::{DomainNic, DomainRecord, Placement},
+    run::{DomainNic, DomainRecord, PlacementNote},
     study::Row,
 };
 
 use super::MeasuredDomain;
 
 /// What a domain is and what isn't known of it, a sentence each.
-pub(super) fn notes(row: Row, measured: &MeasuredDomain) -> Vec<String> {
+pub(super) fn notes(row: Row, measured: &MeasuredDomain) -> Vec<PlacementNote> {
     let record = &measured.record;
     let name = &record.name;
     let nic = record.nic.as_ref();
@@ -33,20 +33,19 @@ pub(super) fn notes(row: Row, measured: &MeasuredDomain) -> Vec<String> {
             .then(|| "its CPU time on the host, as no QEMU of it is seen on this machine".to_owned()),
     ];
     let unknown = unknown.into_iter().flatten().map(|what| format!("Not known of libvirt's {name}: {what}"));
-    std::iter::once(whole).chain(unknown).collect()
+    std::iter::once(whole).chain(unknown).map(PlacementNote::Remark).collect()
 }
 
 /// The warning that the study calls the end by another method than its NIC has. Its figures would be read as those of
 /// the wrong method.
-pub(super) fn wrong_label(row: Row, end: &str, measured: &MeasuredDomain) -> Option<String> {
+pub(super) fn wrong_label(row: Row, end: &str, measured: &MeasuredDomain) -> Option<PlacementNote> {
     let nic = measured.record.nic.as_ref()?;
     (nic.is_as(row) == Some(false)).then(|| {
         let label = nic.label().unwrap_or_else(|| "of a method that vtax has no word for".to_owned());
-        format!(
-            "{}: the study calls {end} `{row}`, but its NIC is {label} ({}); the figures of this row are those of {label}",
-            Placement::WRONG_LABEL,
+        PlacementNote::WrongLabel(format!(
+            "the study calls {end} `{row}`, but its NIC is {label} ({}); the figures of this row are those of {label}",
             described(nic)
-        )
+        ))
     })
 }
 

@@ -6,19 +6,16 @@
 
 use std::{
     ffi::OsString,
-    io::{self, Read},
+    io,
     net::IpAddr,
-    process::{Child, Command, ExitStatus, Stdio},
-    sync::mpsc::{Receiver, RecvTimeoutError, channel},
-    thread,
-    time::{Duration, Instant},
+    process::{Command, Stdio},
+    time::Duration,
 };
+
+use vtax_sys::deadline::{OutputError, output_within};
 
 /// How long an answer may take: a guest's agent alone has 5 s (libvirt's `QEMU_AGENT_WAIT_TIME`).
 const PATIENCE: Duration = Duration::from_secs(20);
-/// No answer is longer than libvirt's messages can be (`VIR_NET_MESSAGE_MAX`).
-const ANSWER_MOST: u64 = 32 << 20;
-const PAUSE: Duration = Duration::from_millis(5);
 
 /// What libvirt is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,77 +113,17 @@ impl Virsh for VirshProgram {
         // vtax reads the words of virsh, so they must not be translated.
         command.args(question.arguments()).env("LC_ALL", "C");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let child = command.spawn().map_err(VirshRefusal::NoProgram)?;
-        Answering::of(child, self.patience).answer()
-    }
-}
-
-/// A virsh that runs.
-struct Answering {
-    child: Child,
-    patience: Duration,
-    until: Instant,
-    output: Receiver<String>,
-    errors: Receiver<String>,
-}
-
-impl Answering {
-    fn of(mut child: Child, patience: Duration) -> Answering {
-        let output = read(child.stdout.take());
-        let errors = read(child.stderr.take());
-        Answering { child, patience, until: Instant::now() + patience, output, errors }
-    }
-
-    fn answer(mut self) -> Result<String, VirshRefusal> {
-        let taken = self.take();
-        // virsh has closed its streams, or has to be ended.
-        let status = self.end();
-        let (output, words) = taken?;
-        match status {
-            Some(status) if status.success() => Ok(output),
-            _ => Err(VirshRefusal::Said(words)),
+        let output = output_within(&mut command, self.patience).map_err(|error| match error {
+            OutputError::Start(source) => VirshRefusal::NoProgram(source),
+            OutputError::Late(patience) => VirshRefusal::Silent(patience),
+            OutputError::Lost(source) => VirshRefusal::Said(source.to_string()),
+        })?;
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        match output.status.success() {
+            true => Ok(text(output.stdout)),
+            false => Err(VirshRefusal::Said(text(output.stderr))),
         }
     }
-
-    fn take(&self) -> Result<(String, String), VirshRefusal> {
-        let whole = |stream: &Receiver<String>| {
-            let taken = stream.recv_timeout(self.until.saturating_duration_since(Instant::now()));
-            taken.or_else(|error| match error {
-                RecvTimeoutError::Timeout => Err(VirshRefusal::Silent(self.patience)),
-                RecvTimeoutError::Disconnected => Ok(String::new()),
-            })
-        };
-        Ok((whole(&self.output)?, whole(&self.errors)?))
-    }
-
-    fn end(&mut self) -> Option<ExitStatus> {
-        loop {
-            match self.child.try_wait() {
-                Ok(Some(status)) => return Some(status),
-                Ok(None) if Instant::now() < self.until => thread::sleep(PAUSE),
-                Ok(None) | Err(_) => break,
-            }
-        }
-        // It doesn't matter whether it was still running.
-        let _ = self.child.kill();
-        self.child.wait().ok()
-    }
-}
-
-/// Reads a stream to its end on a thread of its own. Both streams must be read at the same time: else virsh waits when
-/// the pipe of the other stream is full.
-fn read(stream: Option<impl Read + Send + 'static>) -> Receiver<String> {
-    let (send, receive) = channel();
-    if let Some(stream) = stream {
-        thread::spawn(move || {
-            let mut bytes = Vec::new();
-            // After an error, what was read until then is the answer.
-            let _ = stream.take(ANSWER_MOST).read_to_end(&mut bytes);
-            // The receiver is gone if this took too long.
-            let _ = send.send(String::from_utf8_lossy(&bytes).into_owned());
-        });
-    }
-    receive
 }
 
 /// The errors of virsh in one line, without the word `error:`.
@@ -232,7 +169,7 @@ pub(super) fn qemu_version(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{fs, time::Instant};
 
     use proptest::prelude::*;
 

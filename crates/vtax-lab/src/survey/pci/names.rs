@@ -12,7 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use vtax_sys::pci::{Device, PciAddress, PciSlot, Root};
 
-use super::{RootComplex, SlotFacts, seen::Seen};
+use super::seen::Seen;
+use crate::facts::pci::{RootComplex, SlotFacts};
 
 pub(super) struct Names<'a> {
     seen: &'a Seen,

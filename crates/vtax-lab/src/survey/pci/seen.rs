@@ -1,4 +1,4 @@
-//! What is looked at, before anything is made of it.
+//! What sysfs, procfs and rtnetlink show, before it becomes facts.
 
 mod files;
 
@@ -17,11 +17,10 @@ use vtax_sys::{
     pci::{Device, PciAddress, PciSlot, PciTree},
 };
 
-use super::Netdev;
-use crate::guest::launch::AGENT_PORT;
-
-/// The driver that hands devices to programs.
-const VFIO: &str = "vfio-pci";
+use crate::{
+    facts::{Netdev, VFIO},
+    guest::launch::AGENT_PORT,
+};
 
 /// This machine as sysfs, procfs and rtnetlink show it.
 #[derive(Debug, Default)]
@@ -29,13 +28,13 @@ pub(super) struct Seen {
     pub(super) devices: Vec<Device>,
     pub(super) slots: Vec<PciSlot>,
     pub(super) links: Vec<SeenLink>,
-    /// Of each physical function whose link is here.
+    /// The settings of virtual functions, for each physical function whose link is here.
     pub(super) vfs: BTreeMap<PciAddress, Vec<Vf>>,
     /// The links of default routes.
     pub(super) default_routes: BTreeSet<IfIndex>,
     /// Own addresses of ssh sessions.
     pub(super) sessions: BTreeSet<IpAddr>,
-    /// Devices that hold what the host needs, with why.
+    /// Devices that the host needs, with the reason.
     pub(super) in_use: Vec<(PciAddress, String)>,
     pub(super) iommu: bool,
     /// vfio-pci is loaded.
@@ -121,7 +120,7 @@ impl Seen {
             (true, false, true) => ("vfio-pci is not loaded", "load it: modprobe vfio-pci"),
             (true, false, false) => ("this kernel has no vfio-pci", "use a kernel with CONFIG_VFIO_PCI"),
         };
-        Err(Unsupported { why: why.to_owned(), remedy: remedy.to_owned() })
+        Err(Unsupported::new(why, remedy))
     }
 }
 
@@ -130,7 +129,7 @@ impl SeenLink {
         let own = addresses.iter().filter(|address| address.link == link.index);
         SeenLink {
             addresses: own.map(|address| address.net).collect(),
-            // In another namespace a link may have the name of one that sysfs shows.
+            // A virtual link may have the name that sysfs shows for a device's link of another namespace.
             device: if link.kind.is_none() { tree.behind_link(link.name.as_str()) } else { None },
             name: link.name.to_string(),
             index: link.index,
@@ -144,15 +143,15 @@ impl SeenLink {
     }
 }
 
-/// File systems, swap, shares of the machine outside, and the way of its commands.
+/// The devices behind file systems, swap, shares of the machine outside, and its commands.
 fn in_use(tree: &PciTree) -> Vec<(PciAddress, String)> {
     let mut found = Vec::new();
     for disk in files::disks() {
         let devices = tree.behind_block(disk.major, disk.minor);
         found.extend(devices.into_iter().map(|device| (device, disk.why.clone())));
     }
-    // A share that is the root of what we see is in no list of mounts; one that isn't mounted is
-    // kept as well.
+    // If a share is the root of the file system that we see, no list of mounts has it. Shares that aren't
+    // mounted are kept too.
     for driver in ["9pnet_virtio", "virtiofs"] {
         let shares = tree.behind_virtio(driver);
         found.extend(

@@ -1,8 +1,10 @@
 //! A server made of data: two root complexes, a NIC of two ports with virtual functions in a slot,
 //! one without a slot behind a bridge, a disk, and a virtio NIC.
 
-use vtax_sys::netlink::IfIndex;
-use vtax_sys::pci::{PciSlot, Root};
+use vtax_sys::{
+    netlink::{IfIndex, MacAddr, Vf},
+    pci::{PciAddress, PciSlot, Root, Sriov},
+};
 
 use super::*;
 

@@ -1,19 +1,19 @@
-//! Programs that could serve the rings of virtio-net, and what each lacks for a lab. A backend takes the
-//! place of tap and switch, so it must itself have a place on the wire.
+//! Programs that could serve the rings of virtio-net, and the reason why a lab can't use them. A backend
+//! takes the place of tap and switch, so the backend itself must be connected to the wire.
 
 use std::{
     env, fs,
     path::{Path, PathBuf},
 };
 
-/// A program, and how it is told whether it has what would be needed.
+/// A program, and how vtax finds out whether it has the option that a lab would need.
 struct Backend {
     program: &'static str,
-    /// Is in the program's file if it was built with that.
+    /// This text is in the program's file if it was built with the option.
     trait_text: &'static str,
-    /// What is missing otherwise.
+    /// What a program without the option lacks.
     without: &'static str,
-    /// What is missing even so.
+    /// What a program with the option lacks.
     with: &'static str,
 }
 
@@ -32,7 +32,7 @@ const BACKENDS: [Backend; 2] = [
     },
 ];
 
-/// Those that are installed, each as a clause that says what is missing.
+/// The installed programs, each with what it lacks.
 pub(super) fn backends() -> Vec<String> {
     let folders: Vec<PathBuf> = env::split_paths(&env::var_os("PATH").unwrap_or_default()).collect();
     let found = |backend: &Backend| {
@@ -43,7 +43,8 @@ pub(super) fn backends() -> Vec<String> {
 }
 
 impl Backend {
-    /// Asked by its file: the one prints its help as an error, the other knows options of a database only.
+    /// The file is searched, since no option tells: one program prints its help as an error, the other has
+    /// its options in a database.
     fn clause(&self, path: &Path) -> String {
         let program = fs::read(path).unwrap_or_default();
         let has = program.windows(self.trait_text.len()).any(|window| window == self.trait_text.as_bytes());

@@ -1,4 +1,4 @@
-//! What must never be taken from the host: what its user, its files or its agent hang on.
+//! Devices that must never be taken from the host, because its user, its files or its agent need them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,7 +9,7 @@ use vtax_sys::{netlink::IfIndex, pci::PciAddress};
 
 use super::seen::{Seen, SeenLink};
 
-/// Why, for each device that must stay; the first reason counts.
+/// The reason for each device that must stay. If there are several, the first one is told.
 pub(super) fn reasons(seen: &Seen) -> BTreeMap<PciAddress, String> {
     let mut kept = BTreeMap::new();
     for index in &seen.default_routes {
@@ -21,7 +21,7 @@ pub(super) fn reasons(seen: &Seen) -> BTreeMap<PciAddress, String> {
     for (device, why) in &seen.in_use {
         kept.entry(*device).or_insert_with(|| why.clone());
     }
-    // Virtual functions go with their physical one.
+    // Without its physical function, a virtual function is gone.
     for device in &seen.devices {
         let why = device.virtfns.iter().find_map(|vf| Some((vf, kept.get(vf)?.clone())));
         if let Some((vf, why)) = why {

@@ -1,0 +1,49 @@
+//! How many datagrams one call sends.
+
+use vtax_model::workload::{TestSpec, Workload};
+
+/// The most bytes that one send call over UDP takes, even if the kernel cuts them into several datagrams:
+/// what one IPv4 packet holds, udp(7).
+const DATAGRAM_MOST: u64 = 65_507;
+
+/// The datagrams that one send call of this test hands to the kernel: as many as the test asks for, but
+/// no more than 65,507 bytes hold. It is 1 for tests that send no datagrams, or one datagram a call.
+pub(crate) fn segments(spec: &TestSpec) -> usize {
+    match (spec.workload, spec.options.gso) {
+        (Workload::Stream { message, .. }, Some(segments)) => {
+            (DATAGRAM_MOST / message.0.max(1)).clamp(1, segments.get().into()) as usize
+        }
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vtax_model::{
+        options::{Segments, TestOptions},
+        units::{ByteSize, Span},
+        workload::{Direction, Transport, Warmup},
+    };
+
+    #[test]
+    fn as_many_datagrams_as_fit_go_with_a_call() {
+        let count = |message, gso: Option<u32>| {
+            let gso = gso.map(|gso| Segments::try_from(gso).unwrap());
+            segments(&TestSpec {
+                slices: None,
+                transport: Transport::Udp,
+                workload: Workload::Stream { message: ByteSize(message), direction: Direction::Forward },
+                streams: 1,
+                warmup: Warmup::NONE,
+                duration: Span::from_millis(1),
+                options: TestOptions { gso, ..TestOptions::default() },
+            })
+        };
+        assert_eq!(count(1472, None), 1);
+        assert_eq!(count(1472, Some(10)), 10);
+        assert_eq!(count(1472, Some(64)), 44);
+        assert_eq!((count(8, Some(64)), count(32_753, Some(64)), count(32_754, Some(64))), (64, 2, 1));
+        assert_eq!(count(65_507, Some(2)), 1);
+    }
+}

@@ -1,0 +1,217 @@
+//! The lab as planned: its hosts, zones, guests, links, wires and endpoints.
+//!
+//! It is stored with the lab's journal, so that a later vtax knows what the lab consists of.
+
+mod path;
+
+use std::{fmt, net::Ipv4Addr};
+
+use ipnet::Ipv4Net;
+use serde::{Deserialize, Serialize};
+use vtax_model::{
+    guest::{Attach, Flavour, Mac},
+    method::{DomainKind, IoMethod},
+    topology::{Name, Shape},
+    units::Mtu,
+};
+
+use crate::{
+    guest::{launch::Launch, threads::GuestPins},
+    place::{LinkName, Place},
+};
+
+/// What a lab consists of.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Blueprint {
+    /// The lab's name.
+    pub lab: Name,
+    /// The MTU of its wires.
+    pub mtu: Mtu,
+    /// The range that all its addresses are from.
+    pub addresses: Ipv4Net,
+    /// Its hosts, switches among them.
+    pub hosts: Vec<Name>,
+    /// Its zones.
+    pub zones: Vec<Name>,
+    /// Its guests.
+    #[serde(default)]
+    pub guests: Vec<PlannedGuest>,
+    /// Its links. A link comes after the links that it stands on.
+    pub links: Vec<PlannedLink>,
+    /// Its wires.
+    pub wires: Vec<PlannedWire>,
+    /// The hosts, zones and guests as they are addressed on their wires.
+    pub endpoints: Vec<LabEndpoint>,
+    /// For each zone whose tunnel ends at a host: the links of the host on that tunnel.
+    pub tunnels: Vec<TunnelEnd>,
+}
+
+/// A link, and what its MTU has to be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedLink {
+    /// Where it is.
+    pub place: Place,
+    /// The kernel's name for its kind.
+    pub kind: String,
+    /// Bytes by which its MTU is below that of the wire.
+    pub less: u32,
+    /// Its mark.
+    pub mark: String,
+}
+
+/// A wire, by its two ends.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedWire {
+    /// Its name.
+    pub name: Name,
+    /// The links at its ends. An end is in the zone or guest if that has the end to itself.
+    pub ends: [Place; 2],
+    /// For each end that is on a switch: the bridge that it is a port of.
+    pub switches: [Option<Place>; 2],
+    /// Its limit, if it has one.
+    #[serde(default)]
+    pub shape: Option<Shape>,
+}
+
+/// Something that can be addressed: a host on one of its wires, a zone, or a guest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LabEndpoint {
+    /// The host's, the zone's or the guest's name.
+    pub name: Name,
+    /// [`DomainKind::Primary`] for a host.
+    pub kind: DomainKind,
+    /// The host itself, or the host that the zone or guest is on.
+    pub host: Name,
+    /// How it is attached.
+    pub method: IoMethod,
+    /// For a guest: the kind of its NIC within the method.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flavour: Option<Flavour>,
+    /// The wire that it is attached to.
+    pub wire: Name,
+    /// The address to bind to. With shared-ip it is the zone's own address and not the host's.
+    pub address: Ipv4Addr,
+    /// The link that has the address. For a guest, it is the link on the host behind the guest's NIC.
+    pub interface: LinkName,
+    /// The namespace that its processes live in. With shared-ip it is the host's; for a guest it is the one
+    /// that QEMU runs in.
+    pub namespace: Name,
+    /// The largest packet. It is the wire's MTU less the overhead of the method.
+    pub mtu: Mtu,
+    /// The links from here to the wire's end, in this order.
+    pub stack: Vec<Place>,
+}
+
+/// A host's links on the tunnel of a zone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TunnelEnd {
+    /// The zone at the other end.
+    pub zone: Name,
+    /// The host's links from the tunnel to the wire.
+    pub stack: Vec<Place>,
+}
+
+/// A guest of a lab.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedGuest {
+    /// Its name.
+    pub name: Name,
+    /// The host that it is on, in whose namespace QEMU runs.
+    pub host: Name,
+    /// How its NIC is made. For a paravirtual NIC, the backend is filled in.
+    pub attach: Attach,
+    /// The address of its NIC, by which the agent in the guest finds it.
+    pub mac: Mac,
+    /// The address that the guest is to give its NIC. The lab itself changes nothing inside guests.
+    pub address: Ipv4Net,
+    /// The guests that are started before it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub masters: Vec<Name>,
+    /// The CPUs that its threads are pinned to.
+    #[serde(flatten)]
+    pub pins: GuestPins,
+    /// What was started, and where its sockets and logs are.
+    pub launch: Launch,
+}
+
+impl LabEndpoint {
+    /// The end of the wire by which its packets leave.
+    pub fn wire_end(&self) -> &Place {
+        self.stack.last().expect("a stack ends at the wire")
+    }
+}
+
+impl PlannedLink {
+    /// The kind of a NIC's link. The kernel has no name for it.
+    pub(crate) const NIC: &str = "nic";
+}
+
+impl Blueprint {
+    /// A lab without hosts, links and addresses.
+    pub(crate) fn bare(lab: Name) -> Blueprint {
+        const NO_ADDRESSES: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 32);
+        Blueprint {
+            lab,
+            mtu: Mtu::ETHERNET,
+            addresses: NO_ADDRESSES,
+            hosts: Vec::new(),
+            zones: Vec::new(),
+            guests: Vec::new(),
+            links: Vec::new(),
+            wires: Vec::new(),
+            endpoints: Vec::new(),
+            tunnels: Vec::new(),
+        }
+    }
+
+    /// Whether a link is one end of a cable and a guest has the other end to itself.
+    pub(crate) fn ends_in_guest(&self, place: &Place) -> bool {
+        let far = |wire: &PlannedWire| {
+            let end = wire.ends.iter().position(|end| end == place)?;
+            Some(wire.ends[1 - end].clone())
+        };
+        let far = self.wires.iter().find_map(far);
+        far.is_some_and(|far| self.guests.iter().any(|guest| guest.name == far.namespace))
+    }
+
+    /// The zone's endpoint.
+    pub fn zone(&self, zone: &Name) -> Option<&LabEndpoint> {
+        self.endpoints.iter().find(|endpoint| endpoint.kind == DomainKind::Zone && endpoint.name == *zone)
+    }
+
+    /// The guest's endpoint.
+    pub fn guest(&self, guest: &Name) -> Option<&LabEndpoint> {
+        self.endpoints.iter().find(|endpoint| endpoint.kind == DomainKind::Guest && endpoint.name == *guest)
+    }
+
+    /// The host's endpoint on one of its wires. A switch has none, and a host has none on a wire that belongs
+    /// to one zone alone.
+    pub fn host(&self, host: &Name, wire: &Name) -> Option<&LabEndpoint> {
+        let primary = |endpoint: &&LabEndpoint| endpoint.kind == DomainKind::Primary;
+        self.endpoints.iter().filter(primary).find(|endpoint| endpoint.name == *host && endpoint.wire == *wire)
+    }
+}
+
+impl fmt::Display for Blueprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Blueprint { lab, addresses, mtu, hosts, zones, guests, wires, .. } = self;
+        let (hosts, wires, zones) = (hosts.len(), wires.len(), zones.len());
+        write!(f, "lab {lab}: hosts {hosts}, wires {wires}, zones {zones}, ")?;
+        if let [first, ..] = guests.as_slice() {
+            write!(f, "guests {} ({}), ", guests.len(), first.launch.accel)?;
+        }
+        write!(f, "addresses {addresses}, mtu {mtu}")
+    }
+}
+
+impl fmt::Display for LabEndpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LabEndpoint { name, method, flavour, address, mtu, stack, .. } = self;
+        let kind = flavour.map(|flavour| format!(":{flavour}")).unwrap_or_default();
+        write!(f, "{name} {address} {method}{kind} mtu {mtu} by ")?;
+        for (index, place) in stack.iter().enumerate() {
+            write!(f, "{}{place}", if index == 0 { "" } else { " > " })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,103 @@
+//! Whether a guest can be had on this machine, and what it gets there.
+
+use std::path::PathBuf;
+
+use vtax_model::{
+    guest::{Attach, Flavour, System, VirtioNic, Vnet},
+    method::Unsupported,
+    topology::Guest,
+};
+
+use super::{
+    emulated,
+    method::{Claim, Handler},
+    paravirtual,
+};
+use crate::{
+    facts::{Facts, GuestFacts, QemuFacts},
+    guest::launch::Boot,
+};
+
+/// What a guest gets on this machine.
+#[derive(Debug, Clone)]
+pub(crate) struct Fitting {
+    pub(crate) qemu: QemuFacts,
+    pub(crate) boot: Boot,
+    /// The agent's program.
+    pub(crate) agent: PathBuf,
+    /// As the user asked for it, with the backend that is used here.
+    pub(crate) attach: Attach,
+    /// Absent if the NIC is a PCI device.
+    pub(crate) flavour: Option<Flavour>,
+}
+
+/// What the guest gets here, or why it can't be had. `device` is the module that drives the PCI device that
+/// it is to have.
+pub(crate) fn fitting(guest: &Guest, device: Option<&str>, facts: &Facts) -> Result<Fitting, Unsupported> {
+    let machine = machine(&guest.attach, facts)?;
+    let (attach, flavour) = nic(&guest.attach, machine, facts)?;
+    let qemu = machine.qemu.clone()?;
+    let boot = machine.boot(&guest.system, flavour.map(Flavour::driver).or(device).unwrap_or_default())?;
+    Ok(Fitting { qemu, boot, agent: machine.agent.clone(), attach, flavour })
+}
+
+/// Whether guests with such a NIC and system can be had here. The driver of a PCI device is not looked at.
+pub(super) fn supported(attach: &Attach, system: &System, facts: &Facts) -> Result<(), Unsupported> {
+    let machine = machine(attach, facts)?;
+    let (_, flavour) = nic(attach, machine, facts)?;
+    machine.qemu.clone()?;
+    flavour.map_or(Ok(()), |flavour| machine.boot(system, flavour.driver()).map(drop))
+}
+
+/// Where a guest's NIC hangs on the host; nowhere if it is a PCI device.
+pub(super) fn vnet(attach: &Attach) -> Option<Vnet> {
+    match attach {
+        Attach::Paravirtual(nic) => Some(nic.vnet),
+        Attach::Emulated { .. } => Some(Vnet::Bridge),
+        Attach::SrIov(_) | Attach::Assigned | Attach::RootDomain => None,
+    }
+}
+
+/// What a guest does to the wire's end.
+pub(crate) fn claim(attach: &Attach) -> Claim {
+    match (vnet(attach), attach) {
+        (Some(Vnet::Bridge), _) => Claim::Receive(Handler::Bridge),
+        (Some(Vnet::Macvtap), _) => Claim::Receive(Handler::Macvlan),
+        (None, Attach::Assigned | Attach::RootDomain) => Claim::All,
+        (None, _) => Claim::Nothing,
+    }
+}
+
+fn machine<'a>(attach: &Attach, facts: &'a Facts) -> Result<&'a GuestFacts, Unsupported> {
+    if vnet(attach) == Some(Vnet::Bridge) {
+        facts.has_link_kind("bridge")?;
+    }
+    let nobody_looked = || {
+        Unsupported::new(
+            "nobody has looked for QEMU and a kernel for guests",
+            "ask for guests by the name of their method",
+        )
+    };
+    facts.guests.as_ref().ok_or_else(nobody_looked)
+}
+
+fn nic(attach: &Attach, machine: &GuestFacts, facts: &Facts) -> Result<(Attach, Option<Flavour>), Unsupported> {
+    match vnet(attach) {
+        Some(Vnet::Bridge) => machine.tap.clone()?,
+        Some(Vnet::Macvtap) => machine.macvtap.clone()?,
+        None => facts.pci.for_guests()?,
+    }
+    let qemu = machine.qemu.as_ref().map_err(Clone::clone)?;
+    match attach {
+        Attach::Paravirtual(nic) => {
+            let backend = paravirtual::backend(nic, machine)?;
+            let nic = VirtioNic { backend: Some(backend), ..*nic };
+            Ok((Attach::Paravirtual(nic), Some(Flavour::Backend(backend))))
+        }
+        Attach::Emulated { model } => {
+            emulated::supported(*model, qemu)?;
+            Ok((*attach, Some(Flavour::Model(*model))))
+        }
+        Attach::SrIov(_) | Attach::Assigned | Attach::RootDomain => Ok((*attach, None)),
+    }
+}

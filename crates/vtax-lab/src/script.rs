@@ -1,0 +1,129 @@
+//! The steps of a plan, and the blueprint that comes out of them, while both grow.
+
+use std::{
+    collections::{HashMap, HashSet},
+    net::Ipv4Addr,
+};
+
+use ipnet::Ipv4Net;
+use vtax_model::{method::IoMethod, topology::Name, units::Mtu};
+use vtax_sys::pci::PciAddress;
+
+use crate::{
+    blueprint::{Blueprint, LabEndpoint, PlannedGuest, PlannedLink, PlannedWire, TunnelEnd},
+    place::{LinkName, Place},
+    step::{LabStep, LinkRecipe, LinkState},
+};
+
+/// Steps and blueprint of a lab. What adds a link adds the step that makes it too.
+pub(crate) struct PlanScript {
+    blueprint: Blueprint,
+    steps: Vec<LabStep>,
+    /// How many vnets each host has so far.
+    vnets: HashMap<Name, usize>,
+    /// The settings that a step makes already.
+    sysctls: HashSet<(Name, &'static str)>,
+    /// What tunnels carry, if there are any.
+    tunnel_mtu: Option<Mtu>,
+}
+
+impl PlanScript {
+    /// `blueprint` has no links, wires, guests and endpoints yet.
+    pub(crate) fn new(blueprint: Blueprint, tunnel_mtu: Option<Mtu>) -> PlanScript {
+        let (steps, vnets, sysctls) = Default::default();
+        PlanScript { blueprint, steps, vnets, sysctls, tunnel_mtu }
+    }
+
+    pub(crate) fn finish(self) -> (Blueprint, Vec<LabStep>) {
+        (self.blueprint, self.steps)
+    }
+
+    pub(crate) fn blueprint(&self) -> &Blueprint {
+        &self.blueprint
+    }
+
+    /// The largest packet of a zone or guest of this method.
+    pub(crate) fn mtu(&self, method: IoMethod) -> Mtu {
+        let tunnel = self.tunnel_mtu.filter(|_| method == IoMethod::Vxlan);
+        tunnel.unwrap_or(self.blueprint.mtu)
+    }
+
+    pub(crate) fn step(&mut self, step: LabStep) {
+        self.steps.push(step);
+    }
+
+    pub(crate) fn namespace(&mut self, namespace: &Name) {
+        self.steps.push(LabStep::CreateNamespace { namespace: namespace.clone() });
+    }
+
+    pub(crate) fn wire(&mut self, wire: PlannedWire) {
+        self.blueprint.wires.push(wire);
+    }
+
+    /// A link, or both ends of a veth pair. The mark says that it is for `object`.
+    pub(crate) fn link(&mut self, at: &Place, kind: LinkRecipe, object: &Name) {
+        let method = if matches!(kind, LinkRecipe::Vxlan { .. }) { IoMethod::Vxlan } else { IoMethod::Native };
+        let mtu = self.mtu(method);
+        self.plan_link(at, kind.name(), method.overhead(), object);
+        if let LinkRecipe::Veth { peer } = &kind {
+            self.plan_link(peer, kind.name(), 0, object);
+        }
+        self.steps.push(LabStep::CreateLink { at: at.clone(), kind, mtu });
+    }
+
+    /// The link of a NIC or of a virtual function.
+    pub(crate) fn take_nic(&mut self, device: PciAddress, at: &Place, was: Option<LinkState>, object: &Name) {
+        self.plan_link(at, PlannedLink::NIC, 0, object);
+        self.steps.push(LabStep::TakeNic { device, at: at.clone(), mtu: self.blueprint.mtu, was });
+    }
+
+    pub(crate) fn enable(&mut self, at: &Place, bridge: Option<&LinkName>, object: &Name) {
+        let mark = self.mark(object);
+        self.steps.push(LabStep::EnableLink { at: at.clone(), bridge: bridge.cloned(), mark });
+    }
+
+    pub(crate) fn address(&mut self, at: &Place, address: Ipv4Net) {
+        self.steps.push(LabStep::AddAddress { at: at.clone(), address });
+    }
+
+    pub(crate) fn default_route(&mut self, namespace: &Name, via: Ipv4Addr) {
+        self.steps.push(LabStep::AddRoute { namespace: namespace.clone(), to: Ipv4Net::default(), via });
+    }
+
+    /// Sets it once for each namespace, even if several zones need it.
+    pub(crate) fn sysctl(&mut self, namespace: &Name, key: &'static str, value: &str) {
+        if self.sysctls.insert((namespace.clone(), key)) {
+            let (namespace, value) = (namespace.clone(), value.to_owned());
+            self.steps.push(LabStep::SetSysctl { namespace, key: key.to_owned(), value });
+        }
+    }
+
+    /// The host's side of its next vnet.
+    pub(crate) fn vnet(&mut self, host: &Name) -> Place {
+        let next = self.vnets.entry(host.clone()).or_default();
+        *next += 1;
+        Place::new(host, LinkName::vnet(*next - 1))
+    }
+
+    /// The links of the host at the other end of a zone's tunnel.
+    pub(crate) fn far_stack(&mut self, zone: &Name, stack: Vec<Place>) {
+        self.blueprint.tunnels.push(TunnelEnd { zone: zone.clone(), stack });
+    }
+
+    pub(crate) fn endpoint(&mut self, endpoint: LabEndpoint) {
+        self.blueprint.endpoints.push(endpoint);
+    }
+
+    pub(crate) fn guest(&mut self, guest: PlannedGuest) {
+        self.blueprint.guests.push(guest);
+    }
+
+    fn plan_link(&mut self, place: &Place, kind: &str, less: u32, object: &Name) {
+        let (place, kind, mark) = (place.clone(), kind.to_owned(), self.mark(object));
+        self.blueprint.links.push(PlannedLink { place, kind, less, mark });
+    }
+
+    fn mark(&self, object: &Name) -> String {
+        format!("vtax:{}:{object}", self.blueprint.lab)
+    }
+}

@@ -1,0 +1,81 @@
+//! How the steps of a lab are taken, read back and undone.
+
+use vtax_journal::{Journal, Step, UndoErrors, Undone};
+
+use super::{Receipt, Site};
+use crate::{error::LabError, step::LabStep, verify};
+
+impl Step for LabStep {
+    type World = Site;
+    type Receipt = Receipt;
+    type Error = LabError;
+
+    fn describe(&self) -> String {
+        match self {
+            // The arguments of QEMU would fill a page.
+            LabStep::StartGuest { host, launch, .. } => format!("guest {} in {host}", launch.name),
+            other => other.to_string(),
+        }
+    }
+
+    fn apply(&self, site: &mut Site) -> Result<Receipt, LabError> {
+        let done = match self {
+            LabStep::CreateNamespace { namespace } => return site.create_namespace(namespace),
+            LabStep::StartGuest { host, launch, pins } => return site.start_guest(host, launch, pins),
+            LabStep::CreateLink { at, kind, mtu } => site.create_link(at, kind, *mtu),
+            LabStep::EnableLink { at, bridge, mark } => site.enable_link(at, bridge.as_ref(), mark),
+            LabStep::AddAddress { at, address } => site.add_address(at, *address),
+            LabStep::AddRoute { namespace, to, via } => site.add_route(namespace, *to, *via),
+            LabStep::SetSysctl { namespace, key, value } => site.set_sysctl(namespace, key, value),
+            LabStep::LimitRate { at, limit } => site.limit_rate(at, *limit),
+            LabStep::TakeNic { device, at, mtu, .. } => site.take_nic(*device, at, *mtu),
+            LabStep::CreateVfs { device, at, count, functions, .. } => {
+                site.create_vfs(*device, at.as_ref(), *count, functions.as_deref())
+            }
+            LabStep::ProbeVfs { device, mtu } => site.probe_vfs(*device, *mtu),
+            LabStep::ConfigureVf { device, index, set } => site.configure_vf(*device, None, *index, set),
+            LabStep::LendVf { at, function } => site.lend_vf(at, function),
+            LabStep::AssignDevice { device, .. } => site.assign_device(*device),
+            LabStep::Verify => verify_all(site),
+        };
+        done.map(|()| Receipt::default())
+    }
+
+    /// [`LabStep::Verify`] reads all links back at once. The kernel acknowledges addresses and routes, and a
+    /// sysctl is read back when it is written.
+    fn read_back(&self, receipt: &Receipt, site: &mut Site) -> Result<(), LabError> {
+        match self {
+            LabStep::CreateNamespace { namespace } => site.is_pinned(namespace, receipt),
+            LabStep::LimitRate { at, limit } => site.has_limit(at, *limit),
+            LabStep::ConfigureVf { device, index, set } => site.has_vf(*device, None, *index, set),
+            LabStep::LendVf { at, function } => site.has_vf(function.pf, Some(at), function.index, &function.set),
+            _ => Ok(()),
+        }
+    }
+
+    fn undo(&self, receipt: Option<&Receipt>, site: &mut Site) -> Result<Undone, LabError> {
+        match self {
+            LabStep::CreateNamespace { namespace } => site.remove_namespace(namespace, receipt),
+            LabStep::StartGuest { host, launch, .. } => site.remove_guest(host, launch, receipt),
+            LabStep::TakeNic { device, at, was, .. } => site.return_nic(*device, at, was.as_ref()),
+            LabStep::CreateVfs { device, count, autoprobe, .. } => site.destroy_vfs(*device, *count, *autoprobe),
+            LabStep::LendVf { at, function } => site.return_vf(at, function),
+            LabStep::AssignDevice { device, was } => site.return_device(*device, was),
+            LabStep::Verify => Ok(Undone::AlreadyGone),
+            _ => Ok(Undone::Contained),
+        }
+    }
+}
+
+/// Undoes a lab's journal and removes its directory.
+pub(crate) fn undo(journal: Journal<LabStep>, site: &mut Site) -> Result<(), UndoErrors<LabError>> {
+    journal.undo(site)?;
+    site.remove_directory();
+    Ok(())
+}
+
+fn verify_all(site: &mut Site) -> Result<(), LabError> {
+    let unknown = || LabError::Blueprint { lab: site.lab.to_string(), why: "its links are not known".to_owned() };
+    let blueprint = site.blueprint.clone().ok_or_else(unknown)?;
+    verify::up(site, &blueprint)
+}

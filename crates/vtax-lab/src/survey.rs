@@ -1,0 +1,92 @@
+//! Looks at this machine, so that a plan can be made from data alone.
+
+mod guests;
+mod needs;
+mod pci;
+mod vhost_user;
+
+use std::fs;
+
+use ipnet::IpNet;
+use vtax_sys::{SysError, netlink::Rtnl, userns};
+
+pub use needs::GuestNeeds;
+#[cfg(test)]
+pub(crate) use pci::tests as pci_tests;
+
+use crate::{
+    error::LabError,
+    facts::{Facts, GuestFacts, InUse, PciFacts},
+    inventory, io,
+    world::World,
+};
+
+impl Facts {
+    /// Looks at this machine. To find out which kinds of links can be made, it makes one of each in
+    /// namespaces that vanish at once.
+    ///
+    /// # Errors
+    /// The kernel doesn't tell which addresses are in use, or the labs can't be listed.
+    pub fn gather(world: &World) -> Result<Facts, LabError> {
+        let labs = inventory::list(world)?;
+        let mut in_use = own_networks().map_err(LabError::kernel("this machine"))?;
+        in_use.extend(
+            labs.iter().filter_map(|lab| Some(InUse { net: lab.addresses?, by: format!("lab `{}`", lab.name) })),
+        );
+        let rate_limit = vtax_sys::netlink::probe_tbf().err().map(|error| error.to_string());
+        let kinds = Self::KINDS.into_iter().map(|kind| (kind.to_owned(), why_not(kind)));
+        Ok(Facts {
+            kinds: kinds.chain([(Self::RATE_LIMIT.to_owned(), rate_limit)]).collect(),
+            in_use,
+            labs: labs.into_iter().map(|lab| lab.name).collect(),
+            most_namespaces: number("/proc/sys/user/max_net_namespaces").unwrap_or(u64::MAX),
+            pci: PciFacts::gather()?,
+            lent: io::lent(world)?,
+            ordinary_user: !userns::is_initial(),
+            guests: None,
+        })
+    }
+
+    /// Looks at what this machine has for guests too, unless none are needed.
+    #[must_use]
+    pub fn with_guests(self, world: &World, needs: &GuestNeeds) -> Facts {
+        let guests = (!needs.is_empty()).then(|| GuestFacts::gather(world, &needs.clone().resolved(&self.pci)));
+        Facts { guests, ..self }
+    }
+}
+
+fn why_not(kind: &str) -> Option<String> {
+    vtax_sys::netlink::probe_kind(kind).err().map(|error| match error {
+        // The planner tells the remedy, which is another for each method.
+        SysError::NoSuchKind { kind } => format!("this kernel has no link kind {kind}"),
+        error => format!("no {kind} link can be made here: {error}"),
+    })
+}
+
+/// Addresses and routes of the namespace that vtax was started in. The default route doesn't count as a use
+/// of addresses.
+fn own_networks() -> Result<Vec<InUse>, SysError> {
+    let mut rtnl = Rtnl::open()?;
+    let links = rtnl.links()?;
+    let name = |index| links.iter().find(|link| link.index == index).map_or("?", |link| link.name.as_str());
+    let mut used = Vec::new();
+    for address in rtnl.addresses()? {
+        if let IpNet::V4(net) = address.net {
+            used.push(InUse { net: net.trunc(), by: format!("address {net} of {}", name(address.link)) });
+        }
+    }
+    for route in rtnl.routes()? {
+        match (route.dest, route.link) {
+            (IpNet::V4(net), Some(link)) if net.prefix_len() > 0 => {
+                used.push(InUse { net, by: format!("route to {net} on {}", name(link)) });
+            }
+            (IpNet::V4(net), None) if net.prefix_len() > 0 => used.push(InUse { net, by: format!("route to {net}") }),
+            _ => {}
+        }
+    }
+    Ok(used)
+}
+
+fn number(path: &str) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}

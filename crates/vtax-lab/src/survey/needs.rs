@@ -1,0 +1,102 @@
+//! What guests are going to need of this machine, before anybody looks for it.
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
+
+use vtax_model::{
+    guest::{Attach, Flavour, GuestDefaults, System},
+    study::{Row, Study},
+    topology::{Cable, NicName, Topology},
+};
+
+use crate::facts::PciFacts;
+
+/// What guests need of this machine.
+#[derive(Debug, Clone)]
+pub struct GuestNeeds {
+    pub(super) agent: PathBuf,
+    pub(super) kernel: Option<PathBuf>,
+    /// Each system, with the module that drives a guest's NIC in it.
+    pub(super) systems: BTreeSet<(System, String)>,
+    /// NICs of the machine that guests get. Their drivers are found out when the machine is looked at.
+    devices: Vec<Device>,
+}
+
+/// A NIC that guests get, or virtual functions of it.
+#[derive(Debug, Clone)]
+struct Device {
+    system: System,
+    nic: NicName,
+    functions: bool,
+}
+
+impl GuestNeeds {
+    /// No needs yet. `agent` is the program that becomes the first process of guests. `kernel` is for guests
+    /// that name no kernel of their own; if it is absent, a kernel is looked for.
+    pub fn new(agent: &Path, kernel: Option<&Path>) -> GuestNeeds {
+        let (systems, devices) = Default::default();
+        GuestNeeds { agent: agent.to_owned(), kernel: kernel.map(Path::to_owned), systems, devices }
+    }
+
+    /// What the guests of a lab need.
+    #[must_use]
+    pub fn of_lab(self, topology: &Topology) -> GuestNeeds {
+        topology.guests.iter().fold(self, |needs, guest| {
+            let wire = topology.wires.iter().find(|wire| wire.name == guest.wire);
+            let at = wire.and_then(|wire| wire.ends.iter().position(|host| *host == guest.host));
+            let nic = wire.and_then(|wire| wire.nics.clone()).zip(at).map(|(Cable(nics), at)| nics[at].clone());
+            needs.with(&guest.system, &guest.attach, nic.as_slice())
+        })
+    }
+
+    /// What the rows of a study need.
+    #[must_use]
+    pub fn of_study(self, study: &Study) -> GuestNeeds {
+        let nics = study.rows.iter().filter_map(|row| study.attach(*row));
+        let cabled: Vec<NicName> = study.cables.iter().flat_map(|Cable(nics)| nics.clone()).collect();
+        nics.fold(self, |needs, nic| needs.with(&study.guest.system, &nic, &cabled))
+    }
+
+    /// What every kind of NIC needs, as [`availability`](crate::availability) and
+    /// [`guest_availability`](crate::guest_availability) tell of them.
+    #[must_use]
+    pub fn of_methods(self) -> GuestNeeds {
+        let defaults = GuestDefaults::default();
+        let nics = Flavour::ALL.into_iter().filter_map(|flavour| defaults.attach(Row::Device(flavour)));
+        nics.fold(self, |needs, nic| needs.with(&defaults.system, &nic, &[]))
+    }
+
+    /// Whether there are no guests at all.
+    pub fn is_empty(&self) -> bool {
+        self.systems.is_empty() && self.devices.is_empty()
+    }
+
+    /// Adds what a guest needs if this module drives its NIC.
+    #[must_use]
+    pub fn with_driver(mut self, system: &System, driver: &str) -> GuestNeeds {
+        self.systems.insert((system.clone(), driver.to_owned()));
+        self
+    }
+
+    /// Adds what a guest needs. `cabled` are the NICs that it may get.
+    pub(super) fn with(mut self, system: &System, attach: &Attach, cabled: &[NicName]) -> GuestNeeds {
+        if !attach.is_device() {
+            // Each backend of virtio-net has the same driver.
+            return self.with_driver(system, attach.flavour().map_or("virtio_net", Flavour::driver));
+        }
+        let functions = matches!(attach, Attach::SrIov(_));
+        let device = |nic: &NicName| Device { system: system.clone(), nic: nic.clone(), functions };
+        self.devices.extend(cabled.iter().map(device));
+        self
+    }
+
+    /// Adds the drivers of those NICs that this machine has.
+    pub(super) fn resolved(self, pci: &PciFacts) -> GuestNeeds {
+        let driver = |device: &Device| pci.driver(pci.find(device.nic.as_str()).ok()?, device.functions);
+        let found: Vec<(System, String)> =
+            self.devices.iter().filter_map(|device| Some((device.system.clone(), driver(device)?))).collect();
+        found.iter().fold(self, |needs, (system, driver)| needs.with_driver(system, driver))
+    }
+}

@@ -1,0 +1,107 @@
+//! serde's messages in the words of somebody who writes TOML.
+//!
+//! serde and toml give an error's text only, no code. Its forms are those of the default methods of
+//! `serde::de::Error`; what has another form is left as it is.
+
+use crate::spelling::suggestion;
+
+/// What is wrong and what to write. `key` is the key whose value the error is about, if it is known.
+pub(super) fn in_words(message: &str, key: Option<&str>) -> String {
+    let words = wrong_type(message).or_else(|| unknown(message)).or_else(|| missing(message));
+    match (words, key) {
+        (Some(Worded::OfValue(text)), Some(key)) => format!("`{key}`: {text}"),
+        (Some(Worded::OfValue(text) | Worded::OfKey(text)), _) => text,
+        (None, _) => message.to_owned(),
+    }
+}
+
+/// Whether a text is about a key's value or about the key itself.
+enum Worded {
+    OfValue(String),
+    OfKey(String),
+}
+
+fn wrong_type(message: &str) -> Option<Worded> {
+    let told = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "))?;
+    let (found, expected) = told.rsplit_once(", expected ")?;
+    Some(Worded::OfValue(format!("this is {}; write {}", found_in_words(found), expected_in_words(expected))))
+}
+
+fn found_in_words(found: &str) -> String {
+    let renamed = [
+        ("string ", "the text "),
+        ("integer ", "the number "),
+        ("floating point ", "the number "),
+        ("boolean ", "the truth value "),
+    ];
+    let known = renamed.into_iter().find_map(|(serde, ours)| Some(format!("{ours}{}", found.strip_prefix(serde)?)));
+    known.unwrap_or_else(|| match found {
+        "sequence" => "a list, in [ ]".to_owned(),
+        "map" => "a table".to_owned(),
+        other => other.to_owned(),
+    })
+}
+
+fn expected_in_words(expected: &str) -> String {
+    match expected {
+        "i64" | "u64" | "i32" | "u32" | "usize" | "u16" | "u8" => "a whole number, without quotes".to_owned(),
+        "f64" | "f32" => "a number, without quotes".to_owned(),
+        "a boolean" => "true or false, without quotes".to_owned(),
+        "a string" => "a text, in quotes".to_owned(),
+        "a sequence" => "a list, in [ ]".to_owned(),
+        "a map" => "a table".to_owned(),
+        table if table.starts_with("struct ") => "a table".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+fn unknown(message: &str) -> Option<Worded> {
+    if let Some(told) = message.strip_prefix("unknown field ") {
+        return listed(told, "key").map(Worded::OfKey);
+    }
+    listed(message.strip_prefix("unknown variant ")?, "name").map(Worded::OfValue)
+}
+
+/// From `` `x`, expected one of `a`, `b` ``.
+fn listed(told: &str, what: &str) -> Option<String> {
+    let (written, expected) = told.split_once(", ")?;
+    let expected = expected.strip_prefix("expected ").unwrap_or(expected);
+    let names: Vec<&str> = expected.split('`').skip(1).step_by(2).collect();
+    let written = written.trim_matches('`');
+    let near = suggestion(written, names.iter().copied());
+    let known = match names.as_slice() {
+        [] => String::new(),
+        names => format!(" (known: {})", names.join(", ")),
+    };
+    Some(format!("`{written}` is no known {what} here{near}{known}"))
+}
+
+fn missing(message: &str) -> Option<Worded> {
+    let key = message.strip_prefix("missing field ")?;
+    Some(Worded::OfKey(format!("{key} is missing here; add it")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_expected_is_said_in_the_user_s_words() {
+        let of_mtu = |message: &str| in_words(message, Some("mtu"));
+        assert_eq!(
+            of_mtu("invalid type: string \"three\", expected a sequence"),
+            "`mtu`: this is the text \"three\"; write a list, in [ ]"
+        );
+        assert_eq!(
+            of_mtu("invalid type: string \"three\", expected i64"),
+            "`mtu`: this is the text \"three\"; write a whole number, without quotes"
+        );
+        assert_eq!(
+            of_mtu("unknown variant `brigde`, expected one of `bridge`, `veth`"),
+            "`mtu`: `brigde` is no known name here; did you mean `bridge`? (known: bridge, veth)"
+        );
+        assert_eq!(of_mtu("unknown field `x`, expected `y`"), "`x` is no known key here (known: y)");
+        assert_eq!(of_mtu("missing field `id`"), "`id` is missing here; add it");
+        assert_eq!(of_mtu("key with no value, expected `=`"), "key with no value, expected `=`");
+    }
+}

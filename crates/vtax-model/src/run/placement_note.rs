@@ -1,0 +1,63 @@
+//! Remarks about where the ends of a run are.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// How a wrong label begins where notes are one text each: in files and reports.
+const WRONG_LABEL: &str = "WRONG LABEL: ";
+
+/// A sentence about where the ends of a run are.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum PlacementNote {
+    /// What could not be had on this machine, or where vCPUs run.
+    Remark(String),
+    /// The domains of a row are not attached as the row says. The row's figures are those of another method.
+    WrongLabel(String),
+}
+
+impl PlacementNote {
+    /// Whether the row's figures are those of another method.
+    pub fn is_wrong_label(&self) -> bool {
+        matches!(self, PlacementNote::WrongLabel(_))
+    }
+}
+
+impl fmt::Display for PlacementNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PlacementNote::Remark(text) => f.write_str(text),
+            PlacementNote::WrongLabel(text) => write!(f, "{WRONG_LABEL}{text}"),
+        }
+    }
+}
+
+/// As a file has it.
+impl From<String> for PlacementNote {
+    fn from(text: String) -> PlacementNote {
+        match text.strip_prefix(WRONG_LABEL) {
+            Some(text) => PlacementNote::WrongLabel(text.to_owned()),
+            None => PlacementNote::Remark(text),
+        }
+    }
+}
+
+impl From<PlacementNote> for String {
+    fn from(note: PlacementNote) -> String {
+        note.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_are_texts_in_files() {
+        let notes = [PlacementNote::Remark("CPU 0 is busy.".into()), PlacementNote::WrongLabel("not a macvtap".into())];
+        let texts = serde_json::to_string(&notes).unwrap();
+        assert_eq!(texts, r#"["CPU 0 is busy.","WRONG LABEL: not a macvtap"]"#);
+        assert_eq!(serde_json::from_str::<Vec<PlacementNote>>(&texts).unwrap(), notes);
+    }
+}

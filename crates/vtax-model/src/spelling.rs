@@ -1,0 +1,32 @@
+//! "Did you mean": the known name that is nearest to what was written.
+
+/// The name among `known` that differs from `written` in the fewest letters: at most one, and one more for each
+/// four letters.
+pub fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let most = 1 + written.chars().count() / 4;
+    let scored = known.into_iter().map(|name| (strsim::osa_distance(written, name), name));
+    let (letters, name) = scored.min_by_key(|(letters, _)| *letters)?;
+    (letters <= most && letters < name.chars().count()).then_some(name)
+}
+
+/// `; did you mean X?`, or nothing if no known name is near.
+pub fn suggestion<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    nearest(written, known).map_or(String::new(), |name| format!("; did you mean `{name}`?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn did_you_mean_names_what_is_near_and_nothing_else() {
+        let known = ["bridge", "veth", "vxlan", "demo"];
+        assert_eq!(nearest("brigde", known), Some("bridge"));
+        assert_eq!(nearest("demmo", known), Some("demo"));
+        assert_eq!(nearest("vet", known), Some("veth"));
+        for other in ["", "x", "nothing.toml", "sriov"] {
+            assert_eq!(nearest(other, known), None, "{other}");
+        }
+        assert_eq!(suggestion("vxlam", known), "; did you mean `vxlan`?");
+    }
+}

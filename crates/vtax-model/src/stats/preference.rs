@@ -1,0 +1,13 @@
+//! Which way a figure gets better.
+
+use serde::{Deserialize, Serialize};
+
+/// What is good in a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Preference {
+    /// Round-trip time, CPU per transaction, losses.
+    LowerIsBetter,
+    /// Transactions or bytes per second.
+    HigherIsBetter,
+}

@@ -1,0 +1,268 @@
+//! What the rows of a table stand for.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{guest::Flavour, method::IoMethod, options::Engine, spelling::nearest};
+
+/// What one row of a table stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Row {
+    /// A domain attached by this method, on a wire between two hosts.
+    Method(IoMethod),
+    /// A guest attached by this kind of NIC, on a wire between two hosts: `paravirtual:userspace`.
+    Device(Flavour),
+    /// Guests that share a NIC, and who sorts the frames that come for them.
+    Queue(Queueing),
+    /// Two domains, each a host or a paravirtual guest.
+    Path(GuestPath),
+    /// Two zones on one host, whose traffic leaves the host unless both share its stack.
+    Zones {
+        /// The sender's stack.
+        from: IpType,
+        /// The receiver's stack.
+        to: IpType,
+    },
+    /// One path, measured by this engine.
+    Engine(Engine),
+}
+
+/// Whose network stack a zone uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum IpType {
+    /// Its host's.
+    Shared,
+    /// Its own, on a wire of its own.
+    Exclusive,
+}
+
+impl IpType {
+    const ALL: [IpType; 2] = [IpType::Shared, IpType::Exclusive];
+    const PAIRS: [&str; 4] =
+        ["shared-to-shared", "shared-to-exclusive", "exclusive-to-shared", "exclusive-to-exclusive"];
+
+    /// The name in rows.
+    pub fn name(self) -> &'static str {
+        match self {
+            IpType::Shared => "shared",
+            IpType::Exclusive => "exclusive",
+        }
+    }
+}
+
+/// Through how many queues the frames of a host's guests come off its wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Queueing {
+    /// All through one: the guests hang on a vsw, and the wire is its uplink.
+    Shared,
+    /// Through one of each guest: the wire's own driver sorts them by address, by a macvtap each.
+    PerGuest,
+    /// Through those of a virtual function of each guest: the NIC itself sorts them.
+    Function,
+}
+
+impl Queueing {
+    const ALL: [Queueing; 3] = [Queueing::Shared, Queueing::PerGuest, Queueing::Function];
+
+    /// The name in rows.
+    pub fn name(self) -> &'static str {
+        match self {
+            Queueing::Shared => "shared-queue",
+            Queueing::PerGuest => "queue-per-guest",
+            Queueing::Function => "vf-per-guest",
+        }
+    }
+}
+
+/// From whom to whom a stream goes, between two hosts unless it is said otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum GuestPath {
+    /// Both by their own stacks.
+    HostToHost,
+    /// To a guest of the other host.
+    HostToGuest,
+    /// Both on one vsw of one host.
+    GuestToGuest,
+    /// Each on a host of its own.
+    GuestToGuestAcrossHosts,
+}
+
+impl GuestPath {
+    const ALL: [GuestPath; 4] =
+        [GuestPath::HostToHost, GuestPath::HostToGuest, GuestPath::GuestToGuest, GuestPath::GuestToGuestAcrossHosts];
+
+    /// The name in rows.
+    pub fn name(self) -> &'static str {
+        match self {
+            GuestPath::HostToHost => "host-to-host",
+            GuestPath::HostToGuest => "host-to-guest",
+            GuestPath::GuestToGuest => "guest-to-guest",
+            GuestPath::GuestToGuestAcrossHosts => "guest-to-guest-across-hosts",
+        }
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Row::Method(method) => method.fmt(f),
+            Row::Device(flavour) => f.pad(&format!("{}:{flavour}", flavour.method())),
+            Row::Queue(queueing) => f.pad(queueing.name()),
+            Row::Path(path) => f.pad(path.name()),
+            Row::Zones { from, to } => f.pad(&format!("{}-to-{}", from.name(), to.name())),
+            Row::Engine(engine) => engine.fmt(f),
+        }
+    }
+}
+
+impl Row {
+    /// The I/O method that the row stands for.
+    pub fn method(self) -> Option<IoMethod> {
+        match self {
+            Row::Method(method) => Some(method),
+            Row::Device(flavour) => Some(flavour.method()),
+            Row::Queue(Queueing::Function) => Some(IoMethod::SrIov),
+            Row::Queue(_) => Some(IoMethod::Paravirtual),
+            Row::Path(_) | Row::Zones { .. } | Row::Engine(_) => None,
+        }
+    }
+
+    /// Which kind of NIC it is about, if it says.
+    pub fn flavour(self) -> Option<Flavour> {
+        match self {
+            Row::Device(flavour) => Some(flavour),
+            Row::Method(_) | Row::Queue(_) | Row::Path(_) | Row::Zones { .. } | Row::Engine(_) => None,
+        }
+    }
+
+    /// Whether it says what one end is and leaves the other to [`Study::both`](super::Study::both).
+    pub fn may_be_both(self) -> bool {
+        matches!(self, Row::Method(_) | Row::Device(_))
+    }
+
+    /// Whether several pairs of it can stand behind one switch. A routed zone, a tunnel and a zone that
+    /// takes the wire's end away need a wire whose other end is their only peer.
+    pub fn may_be_paired(self) -> bool {
+        let alone = [IoMethod::Veth, IoMethod::Vxlan, IoMethod::Exclusive, IoMethod::Assigned, IoMethod::RootDomain];
+        self.method().is_some_and(|method| !alone.contains(&method))
+    }
+
+    /// Bytes of each packet on the wire that the domain can't use.
+    pub fn overhead(self) -> u32 {
+        self.method().map_or(0, IoMethod::overhead)
+    }
+
+    /// What the row compares, which decides which lab it needs.
+    pub(super) fn kind(self) -> RowKind {
+        match self {
+            Row::Method(_) | Row::Device(_) | Row::Queue(_) => RowKind::Methods,
+            Row::Path(_) => RowKind::Paths,
+            Row::Zones { .. } => RowKind::Zones,
+            Row::Engine(_) => RowKind::Engines,
+        }
+    }
+}
+
+/// What the rows of a study compare. All rows of one study are of one kind, because each kind needs another lab.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RowKind {
+    Methods,
+    Paths,
+    Zones,
+    Engines,
+}
+
+impl fmt::Display for RowKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            RowKind::Methods => "methods need a wire between two hosts",
+            RowKind::Paths => "paths name both of their ends",
+            RowKind::Zones => "pairs of zones are on one host",
+            RowKind::Engines => "engines share one path",
+        })
+    }
+}
+
+/// A text that names no row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownRow(String);
+
+impl std::error::Error for UnknownRow {}
+
+impl fmt::Display for UnknownRow {
+    /// The whole list only if no name is near: it is long.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = |names: &[&'static str]| names.join(", ");
+        let devices = Flavour::ALL.map(|flavour| Row::Device(flavour).to_string());
+        let (methods, queues) = (IoMethod::ALL.map(IoMethod::name), Queueing::ALL.map(Queueing::name));
+        let (paths, engines) = (GuestPath::ALL.map(GuestPath::name), Engine::ALL.map(Engine::name));
+        let known = { methods }.into_iter().chain(queues).chain(paths).chain(engines).chain(IpType::PAIRS);
+        if let Some(name) = nearest(&self.0, known.chain(devices.iter().map(String::as_str))) {
+            return write!(
+                f,
+                "unknown row `{}`; did you mean `{name}`? (`vtax methods` lists the I/O methods)",
+                self.0
+            );
+        }
+        write!(
+            f,
+            "unknown row `{}`; it is an I/O method ({}), a kind of NIC of a guest ({}), a queueing of guests ({}), a path \
+             ({}), a pair of zones ({}), or an engine ({})",
+            self.0,
+            names(&methods),
+            devices.join(", "),
+            names(&queues),
+            names(&paths),
+            names(&IpType::PAIRS),
+            names(&engines)
+        )
+    }
+}
+
+impl FromStr for Row {
+    type Err = UnknownRow;
+
+    fn from_str(text: &str) -> Result<Self, UnknownRow> {
+        if let Ok(method) = text.parse() {
+            return Ok(Row::Method(method));
+        }
+        if let Ok(engine) = text.parse() {
+            return Ok(Row::Engine(engine));
+        }
+        if let Some(flavour) = device(text) {
+            return Ok(Row::Device(flavour));
+        }
+        if let Some(queueing) = Queueing::ALL.into_iter().find(|queueing| queueing.name() == text) {
+            return Ok(Row::Queue(queueing));
+        }
+        if let Some(path) = GuestPath::ALL.into_iter().find(|path| path.name() == text) {
+            return Ok(Row::Path(path));
+        }
+        let ip_type = |name: &str| IpType::ALL.into_iter().find(|kind| kind.name() == name);
+        let pair = text.split_once("-to-").and_then(|(from, to)| Some((ip_type(from)?, ip_type(to)?)));
+        pair.map(|(from, to)| Row::Zones { from, to }).ok_or_else(|| UnknownRow(text.to_owned()))
+    }
+}
+
+fn device(text: &str) -> Option<Flavour> {
+    let (method, flavour) = text.split_once(':')?;
+    let flavour: Flavour = flavour.parse().ok()?;
+    (flavour.method().name() == method).then_some(flavour)
+}
+
+impl TryFrom<String> for Row {
+    type Error = UnknownRow;
+
+    fn try_from(text: String) -> Result<Self, UnknownRow> {
+        text.parse()
+    }
+}
+
+impl From<Row> for String {
+    fn from(row: Row) -> String {
+        row.to_string()
+    }
+}

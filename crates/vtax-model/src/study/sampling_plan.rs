@@ -1,0 +1,82 @@
+//! How often and how long the cells of a study are sampled.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    units::Span,
+    workload::{Sliced, TestKind, Warmup},
+};
+
+/// How often and how long each cell is sampled.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct SamplingPlan {
+    /// Rounds: samples of each cell.
+    pub samples: u32,
+    /// The measured time of a sample; of each of its slices, if it is cut into slices.
+    pub duration: Span,
+    /// Traffic before it.
+    pub warmup: Warmup,
+    /// How a sample is cut into slices; absent if it is measured in one piece.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slices: Option<Slices>,
+}
+
+/// A sample that is cut into slices. All rows of a block connect at the beginning of a round and warm up one
+/// after the other. Then they take turns, `passes` times and each time in another random order, and each turn
+/// is a slice. What is compared is so measured within milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Slices {
+    /// Slices of a sample.
+    pub passes: u32,
+    /// The measured time of a slice of a stream: a stream needs longer slices than transactions do.
+    pub stream: Span,
+}
+
+/// A sampling plan that gives no figures.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SamplingPlanError {
+    /// Zero rounds.
+    #[error("0 samples measure nothing; give at least 1")]
+    NoSamples,
+    /// A sample too short for its CPU figures.
+    #[error("duration {0} is too short for a rate; give at least {least}", least = SamplingPlan::SHORTEST)]
+    TooShort(Span),
+    /// A slice too short for a rate.
+    #[error("a slice of {0} is too short for a rate; give at least {least}", least = SamplingPlan::SHORTEST_SLICE)]
+    ShortSlice(Span),
+    /// No slice at all, or more than a sample may have.
+    #[error("{0} passes: give 1 to {most}", most = Sliced::PASSES_MOST)]
+    Passes(u32),
+}
+
+impl SamplingPlan {
+    /// Below this the machine's CPU figures, which the kernel keeps in ticks of 10 ms, mean nothing.
+    pub const SHORTEST: Span = Span::from_millis(20);
+    /// Below this a slice holds too few transactions for its edges not to count.
+    pub const SHORTEST_SLICE: Span = Span::from_millis(1);
+
+    /// The measured time of a sample, or of a slice, of a test.
+    pub fn duration_of(&self, test: TestKind) -> Span {
+        match self.slices {
+            Some(slices) if test.is_stream() => slices.stream,
+            _ => self.duration,
+        }
+    }
+
+    /// Whether figures can come of it.
+    pub fn check(&self) -> Result<(), SamplingPlanError> {
+        let shortest = |span: Span, least: Span| if span < least { Some(span) } else { None };
+        if self.samples == 0 {
+            return Err(SamplingPlanError::NoSamples);
+        }
+        let Some(Slices { passes, stream }) = self.slices else {
+            return shortest(self.duration, SamplingPlan::SHORTEST)
+                .map_or(Ok(()), |span| Err(SamplingPlanError::TooShort(span)));
+        };
+        if !(1..=Sliced::PASSES_MOST).contains(&passes) {
+            return Err(SamplingPlanError::Passes(passes));
+        }
+        let short = shortest(self.duration.min(stream), SamplingPlan::SHORTEST_SLICE);
+        short.map_or(Ok(()), |span| Err(SamplingPlanError::ShortSlice(span)))
+    }
+}

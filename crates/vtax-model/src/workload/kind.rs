@@ -1,0 +1,146 @@
+//! Transports, kinds of test and directions.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The protocol under test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// One connection per flow.
+    Tcp,
+    /// Datagrams that carry a sequence number and, where they are long enough, the session's token.
+    Udp,
+    /// Stream sockets of the local domain, unix(7): two processes on one kernel, no network at all.
+    Unix,
+    /// Stream sockets between a virtual machine and its host, vsock(7): no network stack, no MTU.
+    Vsock,
+    /// Echo requests, which the kernel of the other end answers: ping(8).
+    Icmp,
+}
+
+impl Transport {
+    /// All of them, in the order of tables.
+    pub const ALL: [Transport; 5] =
+        [Transport::Tcp, Transport::Udp, Transport::Unix, Transport::Vsock, Transport::Icmp];
+
+    /// Whether it runs on IP, and so has addresses, ports and an MTU.
+    pub fn is_ip(self) -> bool {
+        matches!(self, Transport::Tcp | Transport::Udp | Transport::Icmp)
+    }
+
+    /// Whether it carries messages that may be lost, each of which must fit a packet.
+    pub fn is_datagram(self) -> bool {
+        matches!(self, Transport::Udp | Transport::Icmp)
+    }
+
+    /// Whether the agent at the responder answers requests, and so can do with them as it was told.
+    pub fn is_answered_by_agent(self) -> bool {
+        self != Transport::Icmp
+    }
+
+    /// Whether this test runs over it.
+    pub fn carries(self, kind: TestKind) -> bool {
+        match self {
+            // A datagram is part of no connection, and a file may not lose a part.
+            Transport::Udp => !matches!(kind, TestKind::Crr | TestKind::Cc | TestKind::File),
+            Transport::Tcp | Transport::Unix | Transport::Vsock => true,
+            Transport::Icmp => kind == TestKind::Rr,
+        }
+    }
+
+    /// Whether samples of a test can be cut into slices: the flow must have marks of its own.
+    pub fn has_slices(self, kind: TestKind) -> bool {
+        matches!(self, Transport::Tcp | Transport::Udp) && matches!(kind, TestKind::Rr | TestKind::Stream)
+    }
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Transport::Tcp => "TCP",
+            Transport::Udp => "UDP",
+            Transport::Unix => "Unix",
+            Transport::Vsock => "vsock",
+            Transport::Icmp => "ICMP",
+        })
+    }
+}
+
+/// The kinds of test, without their sizes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TestKind {
+    /// Request and response: the round-trip time.
+    Rr,
+    /// Connect, request, response, close: what a short-lived connection costs.
+    Crr,
+    /// Connect and close.
+    Cc,
+    /// Bytes from the initiator, as fast as they go: the goodput at the receiver.
+    Stream,
+    /// The same from the responder (netperf's "stream" read backwards).
+    Maerts,
+    /// Both at once, on flows of their own.
+    Bidirectional,
+    /// A file from the sender's disk into a file at the receiver: real, user, sys.
+    File,
+}
+
+impl TestKind {
+    /// All of them, in the order of tables.
+    pub const ALL: [TestKind; 7] = [
+        TestKind::Rr,
+        TestKind::Crr,
+        TestKind::Cc,
+        TestKind::Stream,
+        TestKind::Maerts,
+        TestKind::Bidirectional,
+        TestKind::File,
+    ];
+
+    /// Whether its figure is the time of a transaction.
+    pub fn is_transactions(self) -> bool {
+        matches!(self, TestKind::Rr | TestKind::Crr | TestKind::Cc)
+    }
+
+    /// Whether its figure is a goodput.
+    pub fn is_stream(self) -> bool {
+        matches!(self, TestKind::Stream | TestKind::Maerts | TestKind::Bidirectional)
+    }
+}
+
+/// Who sends the bytes of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// The initiator.
+    #[default]
+    Forward,
+    /// The responder.
+    Reverse,
+    /// Each to the other, on flows of their own: `streams` of them in each direction.
+    Both,
+}
+
+impl Direction {
+    /// The usual one, which records leave out.
+    pub fn is_forward(&self) -> bool {
+        *self == Direction::Forward
+    }
+}
+
+impl fmt::Display for TestKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            TestKind::Rr => "RR",
+            TestKind::Crr => "CRR",
+            TestKind::Cc => "CC",
+            TestKind::Stream => "stream",
+            TestKind::Maerts => "maerts",
+            TestKind::Bidirectional => "bidirectional",
+            TestKind::File => "file",
+        })
+    }
+}

@@ -1,0 +1,93 @@
+//! A test as both ends are told to run it.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Transport, Warmup, Workload, WorkloadError};
+use crate::{
+    options::{OptionError, TestOptions},
+    units::{Mtu, Span},
+};
+
+/// One test as both ends are told to run it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TestSpec {
+    /// The protocol.
+    pub transport: Transport,
+    /// The test and its sizes.
+    pub workload: Workload,
+    /// Flows at the same time, each on a 5-tuple of its own.
+    pub streams: u32,
+    /// Traffic before the measured time begins.
+    pub warmup: Warmup,
+    /// The measured time; of each slice, if there are slices. A file transfer ends when the file is there
+    /// instead.
+    pub duration: Span,
+    /// How the sample is cut into slices; absent if it is measured in one piece.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slices: Option<Sliced>,
+    /// Everything else; the default is what every tool calls the test by its plain name.
+    #[serde(default, skip_serializing_if = "TestOptions::is_plain")]
+    pub options: TestOptions,
+}
+
+/// A sample in slices, as both ends have to know it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sliced {
+    /// Slices of the sample.
+    pub passes: u32,
+    /// From the beginning of the warm-up of the first row until the end of the last slice of any row: for so
+    /// long a flow may have to wait for its turn.
+    pub span: Span,
+}
+
+impl Sliced {
+    /// More slices in a sample gain nothing over more rounds.
+    pub const PASSES_MOST: u32 = 64;
+}
+
+impl TestSpec {
+    /// What of each slice goes before its measured time, so that it begins under load.
+    pub fn lead(&self) -> Duration {
+        self.duration.0 / 10
+    }
+
+    /// Whether both ends can run it: sizes against the transport and an MTU, options against both.
+    pub fn check(&self, mtu: Mtu) -> Result<(), SpecError> {
+        self.workload.check(self.transport, mtu)?;
+        self.check_slices()?;
+        Ok(self.options.check(self.transport, &self.workload, self.streams)?)
+    }
+
+    fn check_slices(&self) -> Result<(), SpecError> {
+        let Some(Sliced { passes, .. }) = self.slices else { return Ok(()) };
+        match self.transport.has_slices(self.workload.kind()) && self.streams == 1 && self.options.can_be_sliced() {
+            true if (1..=Sliced::PASSES_MOST).contains(&passes) => Ok(()),
+            true => Err(SpecError::Passes(passes)),
+            false => Err(SpecError::NoSlices),
+        }
+    }
+
+    /// As [`TestOptions::rate_is_inverse`].
+    pub fn rate_is_inverse(&self) -> bool {
+        self.options.rate_is_inverse(self.workload.kind())
+    }
+}
+
+/// A test that can't be run anywhere.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SpecError {
+    /// Its sizes.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// Its options.
+    #[error(transparent)]
+    Options(#[from] OptionError),
+    /// A test whose ends can't tell where a slice ends.
+    #[error("slices are for rr and stream over TCP and UDP, of one flow that sends one message at a time")]
+    NoSlices,
+    /// No slice at all, or too many.
+    #[error("{0} slices in a sample: give 1 to {most}", most = Sliced::PASSES_MOST)]
+    Passes(u32),
+}

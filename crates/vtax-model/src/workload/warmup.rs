@@ -1,0 +1,96 @@
+//! Traffic before the measured time.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::units::{Span, UnitError};
+
+/// Traffic before the measured time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Warmup {
+    /// So long, whatever the figures do.
+    For(Span),
+    /// Until the figures are steady by [`stats::steady`](crate::stats), but no longer than `most`:
+    /// then the measured time begins all the same, and the report says so.
+    UntilSteady {
+        /// Written `steady:2s`; `steady` alone is [`Warmup::MOST`].
+        most: Span,
+    },
+}
+
+impl Warmup {
+    /// How long a steady state is waited for if nothing else is said.
+    pub const MOST: Span = Span::from_millis(3_000);
+    /// None at all.
+    pub const NONE: Warmup = Warmup::For(Span::from_millis(0));
+
+    /// The longest that it can take.
+    pub fn most(self) -> Span {
+        match self {
+            Warmup::For(span) | Warmup::UntilSteady { most: span } => span,
+        }
+    }
+}
+
+impl From<Span> for Warmup {
+    fn from(span: Span) -> Warmup {
+        Warmup::For(span)
+    }
+}
+
+impl std::str::FromStr for Warmup {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        match text.strip_prefix("steady") {
+            Some("") => Ok(Warmup::UntilSteady { most: Warmup::MOST }),
+            Some(most) => {
+                let most = most.strip_prefix(':').ok_or_else(|| UnitError::Span(text.to_owned()))?;
+                Ok(Warmup::UntilSteady { most: most.parse()? })
+            }
+            None => Ok(Warmup::For(text.parse()?)),
+        }
+    }
+}
+
+impl fmt::Display for Warmup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Warmup::For(span) => span.fmt(f),
+            Warmup::UntilSteady { most } => write!(f, "steady:{}", most.to_string().replace(' ', "")),
+        }
+    }
+}
+
+impl Serialize for Warmup {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Warmup {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warmup_is_a_time_or_a_state() {
+        let read = |text: &str| text.parse::<Warmup>();
+        assert_eq!(read("10ms"), Ok(Warmup::For(Span::from_millis(10))));
+        assert_eq!(read("steady"), Ok(Warmup::UntilSteady { most: Warmup::MOST }));
+        assert_eq!(read("steady:500ms"), Ok(Warmup::UntilSteady { most: Span::from_millis(500) }));
+        for text in ["", "steadily", "steady:", "10"] {
+            assert!(read(text).is_err(), "{text}");
+        }
+        for text in ["10ms", "steady:2s 500ms"] {
+            let warmup = text.replace(' ', "").parse::<Warmup>().expect("good");
+            assert_eq!(warmup.to_string().replace(' ', "").parse(), Ok(warmup));
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Programs that must end in time.
+//!
+//! The one who waits sleeps until the program writes or ends. Looking every few milliseconds would keep the
+//! CPUs from deep sleep, which changes what a measurement beside it shows.
+
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::{Child, Command, Output};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, ioctl_fionbio};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+/// No more of an output is kept. It is the largest message of libvirt (`VIR_NET_MESSAGE_MAX`).
+const KEPT_MOST: usize = 32 << 20;
+
+/// Why there is no output of a program.
+#[derive(Debug, thiserror::Error)]
+pub enum OutputError {
+    /// The kernel did not start it.
+    #[error("it can't be started ({0})")]
+    Start(#[source] io::Error),
+    /// It was killed.
+    #[error("it did not end within {0:?}")]
+    Late(Duration),
+    /// It was killed, because its end or its output can't be waited for.
+    #[error("it can't be followed ({0})")]
+    Lost(#[source] io::Error),
+}
+
+/// Starts a program and returns its status and what it wrote to those of its outputs that are pipes.
+///
+/// A program that takes longer than `limit` is killed.
+pub fn output_within(command: &mut Command, limit: Duration) -> Result<Output, OutputError> {
+    finish_within(command.spawn().map_err(OutputError::Start)?, limit)
+}
+
+/// The same for a program that runs already. Processes that it leaves behind are not waited for, even if they
+/// hold its pipes open.
+pub fn finish_within(mut child: Child, limit: Duration) -> Result<Output, OutputError> {
+    let followed = follow(&mut child, Instant::now() + limit);
+    if !matches!(followed, Ok(Some(_))) {
+        // It may have ended by itself just now.
+        let _ = child.kill();
+    }
+    let status = child.wait().map_err(OutputError::Lost)?;
+    let [stdout, stderr] = followed.map_err(OutputError::Lost)?.ok_or(OutputError::Late(limit))?;
+    Ok(Output { status, stdout, stderr })
+}
+
+/// What it wrote until its end; none if the deadline came first.
+fn follow(child: &mut Child, deadline: Instant) -> io::Result<Option<[Vec<u8>; 2]>> {
+    // Readable once the process has ended, pidfd_open(2).
+    let end = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
+    let pipes = [child.stdout.take().map(OwnedFd::from), child.stderr.take().map(OwnedFd::from)];
+    let [stdout, stderr] = pipes.map(PipeReader::of);
+    let mut pipes = [stdout?, stderr?];
+    loop {
+        let Some(ended) = wait(&end, &pipes, deadline)? else { return Ok(None) };
+        pipes.iter_mut().try_for_each(PipeReader::take)?;
+        if ended {
+            return Ok(Some(pipes.map(|pipe| pipe.bytes)));
+        }
+    }
+}
+
+/// Waits until there is something to read or the process has ended; true if it has ended.
+fn wait(end: &OwnedFd, pipes: &[PipeReader], deadline: Instant) -> io::Result<Option<bool>> {
+    let mut fds = vec![PollFd::new(end, PollFlags::IN)];
+    fds.extend(pipes.iter().filter_map(|pipe| pipe.file.as_ref()).map(|file| PollFd::new(file, PollFlags::IN)));
+    let left = deadline.saturating_duration_since(Instant::now());
+    let left = Timespec::try_from(left).map_err(|_| Errno::INVAL)?;
+    match poll(&mut fds, Some(&left)) {
+        Ok(0) => Ok(None),
+        Ok(_) => Ok(Some(!fds[0].revents().is_empty())),
+        Err(Errno::INTR) => Ok(Some(false)),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// One output of a program.
+struct PipeReader {
+    /// None once it is closed.
+    file: Option<std::fs::File>,
+    bytes: Vec<u8>,
+}
+
+impl PipeReader {
+    fn of(pipe: Option<OwnedFd>) -> io::Result<PipeReader> {
+        if let Some(pipe) = &pipe {
+            ioctl_fionbio(pipe.as_fd(), true)?;
+        }
+        Ok(PipeReader { file: pipe.map(Into::into), bytes: Vec::new() })
+    }
+
+    /// Reads what is there.
+    fn take(&mut self) -> io::Result<()> {
+        let mut buffer = [0; 16 << 10];
+        while let Some(file) = &mut self.file {
+            match file.read(&mut buffer) {
+                Ok(0) => self.file = None,
+                Ok(count) => {
+                    let room = KEPT_MOST - self.bytes.len();
+                    self.bytes.extend(&buffer[..count.min(room)]);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Stdio;
+
+    const SOON: Duration = Duration::from_secs(60);
+
+    fn shell(script: &str, limit: Duration) -> Result<Output, OutputError> {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        output_within(&mut command, limit)
+    }
+
+    #[test]
+    fn both_outputs_and_the_status_are_told() {
+        let output = shell("echo out; echo err >&2; exit 3", SOON).expect("it ends");
+        assert_eq!((&output.stdout[..], &output.stderr[..]), (&b"out\n"[..], &b"err\n"[..]));
+        assert_eq!(output.status.code(), Some(3));
+    }
+
+    #[test]
+    fn more_than_a_pipe_holds_is_read_on_both_outputs() {
+        let output = shell("head -c 300000 /dev/zero; head -c 300000 /dev/zero >&2", SOON).expect("it ends");
+        assert_eq!((output.stdout.len(), output.stderr.len()), (300_000, 300_000));
+    }
+
+    #[test]
+    fn a_program_that_takes_too_long_is_killed() {
+        let begun = Instant::now();
+        let late = shell("exec sleep 1000", Duration::from_millis(100)).expect_err("it sleeps");
+        assert!(matches!(late, OutputError::Late(_)), "{late}");
+        assert!(begun.elapsed() < SOON);
+    }
+
+    #[test]
+    fn what_it_leaves_behind_is_not_waited_for() {
+        let begun = Instant::now();
+        let output = shell("sleep 61 & echo $!", SOON * 2).expect("it ends");
+        assert!(begun.elapsed() < SOON);
+        let left: i32 = String::from_utf8_lossy(&output.stdout).trim().parse().expect("a process");
+        let left = Pid::from_raw(left).expect("a process");
+        rustix::process::kill_process(left, rustix::process::Signal::KILL).expect("it is there");
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_told() {
+        let error = output_within(&mut Command::new("/no/such/program"), SOON).expect_err("it isn't there");
+        assert!(matches!(error, OutputError::Start(_)), "{error}");
+    }
+}

@@ -1,0 +1,48 @@
+//! Which network namespace it is.
+
+use std::fmt;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::str::FromStr;
+
+use crate::error::{Result, SysError};
+
+/// Which namespace it is: the device and inode numbers of its file, as
+/// namespaces(7) says to compare them. Written as `DEVICE:INODE`.
+///
+/// The kernel may give the number of a namespace that is gone to a new one, so
+/// an identity proves something only about a namespace that is held open or
+/// pinned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NsId {
+    device: u64,
+    inode: u64,
+}
+
+impl NsId {
+    pub(super) fn of(metadata: &fs::Metadata) -> Self {
+        Self { device: metadata.dev(), inode: metadata.ino() }
+    }
+}
+
+impl fmt::Display for NsId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.device, self.inode)
+    }
+}
+
+impl FromStr for NsId {
+    type Err = SysError;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let parse = || {
+            let (device, inode) = text.split_once(':')?;
+            Some(Self { device: device.parse().ok()?, inode: inode.parse().ok()? })
+        };
+        parse().ok_or_else(|| SysError::Invalid {
+            what: "namespace identity",
+            value: text.into(),
+            why: "it is written DEVICE:INODE, two numbers",
+        })
+    }
+}

@@ -1,0 +1,94 @@
+//! How the command line is read, beside what clap does by itself.
+
+use std::{any::TypeId, ffi::OsString, num::ParseIntError, path::PathBuf, str::FromStr};
+
+use clap::{Arg, ArgMatches, Command, CommandFactory, error::ContextKind};
+
+use super::{CommandLine, examples::with_examples};
+
+/// Reads the words of the command line.
+pub(super) fn read(words: impl IntoIterator<Item = OsString>) -> Result<ArgMatches, clap::Error> {
+    command(CommandLine::command(), "").try_get_matches_from(words).map_err(|mut error| {
+        // clap advises to write `-- WORD`, which no verb of ours but exec takes, and that one has its usage line.
+        error.remove(ContextKind::Suggested);
+        error
+    })
+}
+
+/// The command of these words, and all below it.
+fn command(command: Command, words: &str) -> Command {
+    let below = |sub: Command| {
+        let words = format!("{words} {}", sub.get_name());
+        self::command(sub, words.trim_start())
+    };
+    with_examples(command.mut_args(with_sign), words).mut_subcommands(below)
+}
+
+/// Lets the value of an option begin with a minus, so that the option says what is wrong with `-5s`. A text or a
+/// path could be anything: there, what begins with a minus is an option whose predecessor has no value.
+fn with_sign(argument: Arg) -> Arg {
+    let parser = argument.get_value_parser().type_id();
+    let is_text =
+        [TypeId::of::<String>(), TypeId::of::<OsString>(), TypeId::of::<PathBuf>()].iter().any(|id| parser == *id);
+    let is_option = argument.get_long().is_some() && argument.get_action().takes_values();
+    if is_option && !is_text { argument.allow_hyphen_values(true) } else { argument }
+}
+
+/// A text that is no whole number.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("write a whole number, as 5{}", if matches!(.0.kind(), std::num::IntErrorKind::PosOverflow) { "; this one is too large" } else { "" })]
+pub(super) struct NotWhole(ParseIntError);
+
+/// Reads a whole number that isn't negative.
+pub(super) fn whole<T: FromStr<Err = ParseIntError>>(text: &str) -> Result<T, NotWhole> {
+    text.parse().map_err(NotWhole)
+}
+
+/// The words of every verb that does something.
+#[cfg(test)]
+pub(super) fn verbs() -> Vec<String> {
+    fn below(command: &Command, words: &str) -> Vec<String> {
+        let shown = command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help");
+        let subs: Vec<String> = shown.flat_map(|sub| below(sub, &format!("{words} {}", sub.get_name()))).collect();
+        if subs.is_empty() { vec![words.trim_start().to_owned()] } else { subs }
+    }
+    below(&CommandLine::command(), "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(words: &str) -> String {
+        let words = words.split(' ').map(OsString::from);
+        read(words).expect_err("refused").to_string()
+    }
+
+    #[test]
+    fn a_negative_duration_is_refused_by_its_option() {
+        for words in ["vtax measure --duration -5s", "vtax run demo --budget -5s", "vtax calibrate --duration -5s"] {
+            let told = refused(words);
+            assert!(told.contains("'-5s' for '--") && told.contains("not a length of time"), "{told}");
+        }
+    }
+
+    #[test]
+    fn no_tip_about_two_dashes_misleads() {
+        for words in ["vtax measure --nothing", "vtax demo --nothing", "vtax run demo -5s"] {
+            assert!(!refused(words).contains("tip: to pass"), "{}", refused(words));
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_is_said_in_words() {
+        let told = refused("vtax run demo --samples many");
+        assert!(told.contains("write a whole number") && !told.contains("invalid digit"), "{told}");
+        assert!(refused("vtax run demo --samples 99999999999").contains("too large"));
+        assert!(refused("vtax measure --streams 1,x").contains("write a whole number"));
+    }
+
+    #[test]
+    fn options_of_paths_take_no_option_for_their_value() {
+        assert!(refused("vtax demo --state --json").contains("--state"));
+    }
+}

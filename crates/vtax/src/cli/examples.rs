@@ -1,0 +1,121 @@
+//! Examples at the end of each verb's help.
+
+use clap::Command;
+
+/// The words of a verb, and commands with what each does.
+const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
+    (
+        "demo",
+        &[
+            ("vtax demo", "what each way to attach a zone costs here"),
+            ("vtax demo --samples 100", "more rounds show smaller differences"),
+        ],
+    ),
+    (
+        "run",
+        &[
+            ("vtax run vmdq --quick", "a built-in study, in minutes"),
+            ("vtax run mine.toml --samples 20", "a study file of your own, in 20 rounds"),
+            ("vtax run demo --methods bridge,veth --mtu 1500", "a part of a study"),
+            ("vtax run demo --show 2%", "as many rounds as it takes to show a difference of 2 %"),
+            ("vtax run --resume last", "go on with a run that was stopped"),
+        ],
+    ),
+    (
+        "measure",
+        &[
+            ("vtax measure", "the TCP round trip within this machine"),
+            ("vtax measure --to ssh:vm1 --test tcp-rr,tcp-stream", "round trip and bandwidth to another host"),
+            ("vtax measure --to zone:web --test udp-rr", "to a zone of a lab that is up"),
+            ("vtax measure --engine all", "four engines beside each other"),
+            ("vtax measure --rate 10k", "10,000 requests a second (open loop)"),
+        ],
+    ),
+    ("studies", &[("vtax studies", "the built-in studies, and how long each takes")]),
+    (
+        "calibrate",
+        &[("vtax calibrate", "everything"), ("vtax calibrate --only delay --rounds 0", "only the known delays")],
+    ),
+    (
+        "crosscheck",
+        &[
+            ("vtax crosscheck", "every tool that is installed"),
+            ("vtax crosscheck --tools iperf3 --only stream", "bandwidth beside iperf3"),
+        ],
+    ),
+    ("methods", &[("vtax methods", "what works on this machine"), ("vtax methods --json", "the same for programs")]),
+    ("io list", &[("vtax io list", "every PCI device"), ("vtax io list -l eno1", "all that is known of one NIC")]),
+    ("io create-vf", &[("vtax io create-vf eno1 --number 4", "four virtual functions of eno1")]),
+    ("io destroy-vf", &[("vtax io destroy-vf eno1", "remove them again")]),
+    (
+        "lab up",
+        &[
+            ("vtax lab up lab.toml --dry-run", "print each step and do nothing"),
+            ("vtax lab up lab.toml", "build the lab"),
+            ("vtax lab up demo", "the lab of a study, to look at"),
+        ],
+    ),
+    ("lab down", &[("vtax lab down rack", "remove the lab rack")]),
+    ("lab list", &[("vtax lab list", "every lab and its guests")]),
+    ("lab exec", &[("vtax lab exec rack web -- ip address", "run a command in the domain web of the lab rack")]),
+    ("lab console", &[("vtax lab console rack vm1", "the console of the guest vm1")]),
+    ("lab clean", &[("vtax lab clean", "remove the labs whose vtax was killed")]),
+    (
+        "server up",
+        &[
+            ("vtax server up", "an emulated server with eight NICs"),
+            ("vtax server up emulated:nics=2,memory=2GiB", "a smaller one"),
+        ],
+    ),
+    ("server exec", &[("vtax server exec -- lspci", "run a command in the server")]),
+    ("server down", &[("vtax server down", "remove the server")]),
+    ("server list", &[("vtax server list", "the emulated servers")]),
+    ("results list", &[("vtax results list", "every run")]),
+    (
+        "results show",
+        &[
+            ("vtax results show", "the last run"),
+            ("vtax results show demo-20260102 --detail", "all figures of a run, by the beginning of its id"),
+        ],
+    ),
+    ("results compare", &[("vtax results compare demo-20260102 last", "what has changed since an earlier run")]),
+    ("results export", &[("vtax results export last --csv", "one line a cell, for a spreadsheet")]),
+    ("agent probe", &[("vtax agent probe ssh:vm1", "whether vtax can measure on vm1")]),
+];
+
+/// The command `verb` with its examples, if it has some.
+pub(super) fn with_examples(command: Command, verb: &str) -> Command {
+    match EXAMPLES.iter().find(|(of, _)| *of == verb) {
+        Some((_, examples)) => command.after_help(text(examples)),
+        None => command,
+    }
+}
+
+fn text(examples: &[(&str, &str)]) -> String {
+    let width = examples.iter().map(|(words, _)| words.len()).max().unwrap_or(0);
+    let lines = examples.iter().map(|(words, what)| format!("\n  {words:width$}  # {what}"));
+    format!("Examples:{}", lines.collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::{super::arguments, *};
+
+    #[test]
+    fn every_example_is_a_command_line_that_vtax_takes() {
+        for (words, _) in EXAMPLES.iter().flat_map(|(_, examples)| *examples) {
+            let read = arguments::read(words.split(' ').map(OsString::from));
+            assert!(read.is_ok(), "{words}: {}", read.expect_err("refused"));
+        }
+    }
+
+    #[test]
+    fn every_verb_has_examples() {
+        let has = |verb: &str| EXAMPLES.iter().any(|(of, _)| *of == verb);
+        for verb in arguments::verbs() {
+            assert!(has(&verb), "{verb} has no example");
+        }
+    }
+}
