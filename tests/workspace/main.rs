@@ -1,5 +1,7 @@
 //! The shape of the house: which crate may know which, and on what terms we use others' work.
 
+mod shape;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,

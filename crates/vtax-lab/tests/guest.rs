@@ -2,6 +2,7 @@
 //! `VTAX_KERNEL`), the agent (`cargo build`, or `VTAX_AGENT`) and the right to make network
 //! namespaces and taps; without them they fail.
 
+#[path = "shared/agent.rs"]
 mod agent;
 
 use std::{

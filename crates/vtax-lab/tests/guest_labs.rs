@@ -2,8 +2,11 @@
 //! (`make kernel`, or `VTAX_KERNEL`), `/dev/net/tun` and the agent (`cargo build`, or `VTAX_AGENT`);
 //! without them they fail.
 
+#[path = "shared/agent.rs"]
 mod agent;
+#[path = "shared/build.rs"]
 mod build;
+#[path = "shared/traces.rs"]
 mod traces;
 
 use std::{

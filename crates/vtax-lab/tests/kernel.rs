@@ -3,7 +3,9 @@
 //! Each uses names of its own and looks only at what carries them, so that they can run at
 //! once, and beside other labs of this machine.
 
+#[path = "shared/build.rs"]
 mod build;
+#[path = "shared/traces.rs"]
 mod traces;
 
 use std::{

@@ -2,6 +2,7 @@
 //! system here; a shell does what its cloud-init would do: it runs the seed's script. Needs QEMU, a
 //! kernel for guests, a static busybox and the agent, as the tests of guests do.
 
+#[path = "shared/agent.rs"]
 mod agent;
 
 use std::{
