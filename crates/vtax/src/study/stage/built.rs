@@ -174,7 +174,7 @@ pub(crate) fn remove_abandoned(world: &World, name: &Name) -> Result<(), Stop> {
 /// The plan of a lab, by what this machine has now. What guests need is looked for if there are some.
 fn plan_here(world: &World, topology: &Topology, needs: &GuestNeeds) -> Result<Plan, Stop> {
     let facts = Facts::gather(world).or_infrastructure()?.with_guests(world, &needs.clone().of_lab(topology));
-    Ok(plan(topology, &facts)?)
+    plan(topology, &facts).map_err(|error| if needs.names_no_kernel() { Stop::input(error) } else { error.into() })
 }
 
 /// Builds a lab by what this machine has now.
