@@ -122,7 +122,7 @@ fn commands_run_inside(bench: &Bench, built: &Value) {
 fn the_console_is_shown(bench: &Bench) {
     let shown = bench.printed(&["lab", "console", "t-vm", "db"]);
     assert!(shown.contains("vtax-agent: ready"), "{shown}");
-    assert!(bench.refused(&["lab", "console", "t-vm", "sut"]).contains("it has db"));
+    assert!(bench.refused(&["lab", "console", "t-vm", "sut"]).contains("`sut` is a host and has no console"));
 }
 
 /// Where a guest has its sockets.

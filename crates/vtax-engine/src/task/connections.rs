@@ -45,7 +45,7 @@ pub(crate) struct Dial<'a> {
     pub(crate) sizes: MessageSizes,
 }
 
-/// Connections one after the other: see [`transactions`](super::transactions).
+/// Connections one after the other: see [`transactions`].
 pub(crate) async fn initiate<E: Poller>(
     engine: &E,
     desk: &ThreadRecorder<'_>,

@@ -33,6 +33,11 @@ struct Device {
 }
 
 impl GuestNeeds {
+    /// Whether the user has named a kernel that isn't there.
+    pub fn names_no_kernel(&self) -> bool {
+        self.kernel.as_ref().is_some_and(|kernel| !kernel.exists())
+    }
+
     /// No needs yet. `agent` is the program that becomes the first process of guests. `kernel` is for guests
     /// that name no kernel of their own; if it is absent, a kernel is looked for.
     pub fn new(agent: &Path, kernel: Option<&Path>) -> GuestNeeds {

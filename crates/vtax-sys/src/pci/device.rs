@@ -35,7 +35,7 @@ pub struct Device {
     /// The slot that it is in, where the firmware or the board names slots. A virtual function
     /// is in that of its physical function.
     pub slot: Option<String>,
-    /// Its network link, as [`Tree::netdev`](super::Tree::netdev) finds it.
+    /// Its network link, as [`PciTree::netdev`](super::PciTree::netdev) finds it.
     pub netdev: Option<String>,
     /// The physical function that a virtual function belongs to.
     pub physfn: Option<PciAddress>,

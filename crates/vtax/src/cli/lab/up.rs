@@ -107,6 +107,8 @@ struct LabSite {
     facts: Facts,
     /// How long it took to look, which is mostly what guests boot.
     looked: Duration,
+    /// Whether the user has named a kernel for guests that isn't there.
+    names_no_kernel: bool,
 }
 
 impl LabSite {
@@ -117,11 +119,13 @@ impl LabSite {
             Some(needs) => facts.with_guests(world, needs),
             None => facts,
         };
-        Ok(LabSite { facts, looked: begun.elapsed() })
+        let names_no_kernel = needs.is_some_and(GuestNeeds::names_no_kernel);
+        Ok(LabSite { facts, looked: begun.elapsed(), names_no_kernel })
     }
 
     fn plan(&self, topology: &Topology) -> Result<Plan, Stop> {
-        Ok(plan(topology, &self.facts)?)
+        plan(topology, &self.facts)
+            .map_err(|error| if self.names_no_kernel { Stop::input(error) } else { error.into() })
     }
 
     fn build(mut self, world: &World, topology: &Topology) -> Result<Rising, Stop> {
