@@ -217,15 +217,15 @@ fn modules_have_one_style() {
 #[test]
 fn a_circle_is_found() {
     let circles = |front: &str, last: &str| {
-        let ring = ["b", "c", "d", "e"].map(|next| format!("use crate::{next}::Thing;"));
+        let ring = ["b", "c", "d", "e"].map(|next| format!("use crate::{next}::In_{next};"));
         let texts = [&ring[0], &ring[1], &ring[2], &ring[3], last, front];
         let items = |text: &str| syn::parse_file(text).expect("Rust").items;
         let files = ["a", "b", "c", "d", "e", "front"].iter().zip(texts);
         Sources { files: files.map(|(name, text)| (vec![(*name).to_owned()], items(text))).collect() }.circles()
     };
     let five = [["a", "b", "c", "d", "e"]];
-    assert_eq!(circles("", "use crate::a::Thing;"), five);
+    assert_eq!(circles("", "use crate::a::In_a;"), five);
     // By a re-export, which is followed to the file behind it.
-    assert_eq!(circles("pub use crate::a::Thing;", "use super::front::Thing;"), five);
-    assert!(circles("", "#[cfg(test)] use crate::a::Thing;").is_empty());
+    assert_eq!(circles("pub use crate::a::In_a;", "use super::front::In_a;"), five);
+    assert!(circles("", "#[cfg(test)] use crate::a::In_a;").is_empty());
 }
