@@ -14,21 +14,12 @@ const FOLDER: &str = ".vtax-";
 
 /// A copy that can't remove itself.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum CarriedError {
-    /// Somebody else's folder: what is in it isn't ours to remove.
     #[error("{} is not in a folder made for it, so it isn't removed; leave --carried to vtax", path.display())]
-    NotOurs {
-        /// The running program.
-        path: PathBuf,
-    },
-    /// The kernel refused.
+    NotOurs { path: PathBuf },
     #[error("{} can't be removed: {source}", path.display())]
-    Stays {
-        /// The program or its folder.
-        path: PathBuf,
-        /// As the kernel says.
-        source: io::Error,
-    },
+    Stays { path: PathBuf, source: io::Error },
 }
 
 /// Removes the running program and its folder.

@@ -22,35 +22,18 @@ const LENGTH_BYTES: usize = 4;
 
 /// A control stream that didn't carry what it should.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum FrameError {
-    /// The stream is read by, or comes from, something that isn't vtax.
     #[error(
         "the control stream doesn't start as vtax's does but with \"{found}\"; something else writes to it (a login script that prints, a wrong program?)"
     )]
-    NotVtax {
-        /// The first bytes, escaped.
-        found: String,
-    },
-    /// A frame beyond the limit of its direction.
+    NotVtax { found: String },
     #[error("a frame of {length} on the control stream is over the limit of {most}")]
-    TooLong {
-        /// As declared by the sender, or as it would have been sent.
-        length: ByteSize,
-        /// The limit.
-        most: ByteSize,
-    },
-    /// The end of the stream inside a frame.
+    TooLong { length: ByteSize, most: ByteSize },
     #[error("the control stream was cut inside a frame: {got} of {expected} came")]
-    Truncated {
-        /// As declared.
-        expected: ByteSize,
-        /// What came.
-        got: ByteSize,
-    },
-    /// Not the JSON that the protocol has here.
+    Truncated { expected: ByteSize, got: ByteSize },
     #[error("a frame on the control stream isn't of this protocol: {0}")]
     Malformed(#[source] serde_json::Error),
-    /// The stream itself.
     #[error("the control stream failed: {0}")]
     Io(#[from] io::Error),
 }

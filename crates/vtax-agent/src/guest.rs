@@ -52,25 +52,14 @@ const MOUNTS: [(Pseudo, &str); 5] = [
 
 /// Why a guest can't be measured in.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum SelfSetupError {
-    /// Somebody started the agent so in a system that has an init already.
     #[error("this is process {pid} and not the first one of a guest; with --port it serves beside others")]
-    NotFirst {
-        /// This process.
-        pid: u32,
-    },
-    /// The image is not complete.
+    NotFirst { pid: u32 },
     #[error("the list of kernel modules {} can't be read: {source}", path.display())]
-    NoList {
-        /// Where it should be.
-        path: PathBuf,
-        /// As the kernel says.
-        source: io::Error,
-    },
-    /// As the kernel says.
+    NoList { path: PathBuf, source: io::Error },
     #[error(transparent)]
     System(#[from] SysError),
-    /// No way to a coordinator.
     #[error(transparent)]
     Port(#[from] PortError),
 }

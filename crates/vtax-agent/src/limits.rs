@@ -44,88 +44,41 @@ pub const CPUS_MOST: usize = 8192;
 
 /// An order beyond the limits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum LimitError {
-    /// Sizes, flows or options that no end can run.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// Nothing would be measured.
     #[error("a measured time of 0: nothing would be measured; give some seconds")]
     NoTime,
-    /// Too long.
     #[error("{asked} is longer than an agent runs anything: at most {TIME_MOST}, a test with its warm-up")]
-    Time {
-        /// Warm-up and measured time.
-        asked: Span,
-    },
-    /// The same for a program.
+    Time { asked: Span },
     #[error("{asked} is longer than an agent runs a program: at most {most}")]
-    ProgramTime {
-        /// As asked.
-        asked: Span,
-        /// With its outputs sent as they come, or at its end.
-        most: Span,
-    },
-    /// Too much on its way.
+    ProgramTime { asked: Span, most: Span },
     #[error("a window of {asked} for the outputs of a program in a guest: at most {WINDOW_MOST}")]
-    Window {
-        /// As asked.
-        asked: ByteSize,
-    },
-    /// Too much for a program's standard input.
+    Window { asked: ByteSize },
     #[error("{asked} on the standard input of a program in a guest: at most {INPUT_MOST}")]
-    Input {
-        /// As asked.
-        asked: ByteSize,
-    },
-    /// A series without an end.
+    Input { asked: ByteSize },
     #[error("an interval of 0 never ends; give some milliseconds, as --interval 100ms")]
     NoInterval,
-    /// A series too long for a report.
     #[error(
         "a series of {duration} in steps of {interval} has more than {INTERVALS_MOST} intervals; give at least {}",
         least_interval(*duration)
     )]
-    Intervals {
-        /// The measured time.
-        duration: Span,
-        /// As asked.
-        interval: Span,
-    },
-    /// Too large.
+    Intervals { duration: Span, interval: Span },
     #[error("a file of {asked} is beyond what an agent sends: at most {FILE_MOST}")]
-    File {
-        /// As asked.
-        asked: ByteSize,
-    },
-    /// Too many CPUs named.
+    File { asked: ByteSize },
     #[error("{asked} CPUs to pin to: no Linux has more than {CPUS_MOST}")]
-    Cpus {
-        /// As asked.
-        asked: usize,
-    },
-    /// Too many sessions.
+    Cpus { asked: usize },
     #[error("{SESSIONS_MOST} sessions are open on this agent already; finish or cancel some")]
     Sessions,
-    /// Too many flows.
     #[error(
         "{asked} streams, with {running} running already, are beyond what an agent runs: at most {FLOWS_MOST} at once"
     )]
-    Flows {
-        /// By this order.
-        asked: u32,
-        /// By the sessions before it.
-        running: u32,
-    },
-    /// Too much memory.
+    Flows { asked: u32, running: u32 },
     #[error(
         "message buffers of {asked}, with {running} in use already, are beyond what an agent holds: at most {BUFFERS_MOST}; use fewer streams or smaller messages"
     )]
-    Buffers {
-        /// By this order.
-        asked: ByteSize,
-        /// By the sessions before it.
-        running: ByteSize,
-    },
+    Buffers { asked: ByteSize, running: ByteSize },
 }
 
 /// What a session takes of an agent while it runs.

@@ -58,14 +58,12 @@ impl std::error::Error for LocateError {}
 
 /// Why a file can't be started.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum Unusable {
-    /// Missing or hidden.
     #[error("can't be read ({0})")]
     Unreadable(#[from] io::Error),
-    /// A directory, a device.
     #[error("is no file")]
     NoFile,
-    /// Without any x bit.
     #[error("is not executable (chmod +x)")]
     NotExecutable,
 }

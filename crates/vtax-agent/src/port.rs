@@ -38,30 +38,14 @@ const PIECE: usize = 64 << 10;
 
 /// A port that can't be had, or is lost.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum PortError {
-    /// No port of this name.
     #[error(
         "there is no virtio-serial port {name} after {waited:?} (ports: {present}); does the machine have it, and is the module virtio_console loaded?"
     )]
-    Missing {
-        /// As its device is to name it.
-        name: String,
-        /// How long it was waited for.
-        waited: std::time::Duration,
-        /// The names of those that are there.
-        present: String,
-    },
-    /// It is there, and can't be used.
+    Missing { name: String, waited: std::time::Duration, present: String },
     #[error("the virtio-serial port {name} ({device}) can't be opened: {source}{}", busy(source))]
-    Unusable {
-        /// Its name.
-        name: String,
-        /// Its device.
-        device: String,
-        /// As the kernel says.
-        source: io::Error,
-    },
-    /// It was taken away, or nobody can read it.
+    Unusable { name: String, device: String, source: io::Error },
     #[error("the virtio-serial port can't be read any more: {0}")]
     Lost(#[from] io::Error),
 }

@@ -319,12 +319,10 @@ pub struct Ran {
 /// Why a call was not done.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
+#[expect(missing_docs, reason = "the messages say it")]
 pub struct Fault {
-    /// For programs.
     pub kind: FaultKind,
-    /// For people: what was wrong, where, and what to do.
     pub message: String,
-    /// What the end of a test had seen until it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial: Option<Box<EndReport>>,
 }

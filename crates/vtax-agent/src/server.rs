@@ -34,22 +34,14 @@ const BACKLOG: usize = 64;
 
 /// Why an agent stopped other than by the end of its stream.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum ServeError {
-    /// Something else than a coordinator, or a broken stream.
     #[error(transparent)]
     Stream(#[from] FrameError),
-    /// Nobody there.
     #[error("the control stream ended before a coordinator said hello; the agent is started by vtax, not by hand")]
     Nobody,
-    /// A coordinator of another version. It has been told ours.
     #[error("the coordinator is vtax {} (protocol {}), this agent is {} (protocol {}); install the same version of both", theirs.version, theirs.protocol, ours.version, ours.protocol)]
-    OtherVersion {
-        /// This program's.
-        ours: Greeting,
-        /// The coordinator's.
-        theirs: Greeting,
-    },
-    /// No thread to read the stream with.
+    OtherVersion { ours: Greeting, theirs: Greeting },
     #[error("no thread can be started to read the control stream: {0}")]
     Thread(#[source] std::io::Error),
 }

@@ -11,193 +11,60 @@ use crate::{guest::GuestError, place::Place, processes::Holder};
 
 /// Why something could not be done with a lab.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum LabError {
-    /// The kernel refused.
     #[error("{object}: {error}")]
-    Kernel {
-        /// The host, zone or link.
-        object: String,
-        /// Its answer.
-        error: Box<SysError>,
-    },
-    /// A guest can't be started, or isn't there any more.
+    Kernel { object: String, error: Box<SysError> },
     #[error(transparent)]
     Guest(Box<GuestError>),
-    /// There is no guest of that name, or it was never started.
     #[error("lab `{lab}` has no guest `{guest}` that was started; vtax lab list shows its guests")]
-    NoGuest {
-        /// The lab.
-        lab: Name,
-        /// The guest.
-        guest: Name,
-    },
-    /// A file or directory of ours can't be used.
+    NoGuest { lab: Name, guest: Name },
     #[error("cannot {operation} {path}: {error}")]
-    File {
-        /// A verb phrase.
-        operation: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// Why not.
-        error: io::Error,
-    },
-    /// The lab's journal can't be used.
+    File { operation: &'static str, path: PathBuf, error: io::Error },
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// A step of building failed; what was built has been undone as far as possible.
     #[error("lab `{lab}` could not be built: {error}")]
-    Build {
-        /// The lab.
-        lab: Name,
-        /// The step, why, and what is left.
-        error: Box<ExecuteError<LabError>>,
-    },
-    /// Parts of a lab could not be removed; `vtax lab clean` tries again.
+    Build { lab: Name, error: Box<ExecuteError<LabError>> },
     #[error("lab {0}")]
     Remove(Box<UndoErrors<LabError>>),
-    /// Processes that vtax didn't start live in a namespace.
     #[error("`{namespace}` is still used by {}; end them", List(.holders))]
-    Occupied {
-        /// The host or zone.
-        namespace: Name,
-        /// The processes.
-        holders: Vec<Holder>,
-    },
-    /// Another lab took the range between planning and building.
+    Occupied { namespace: Name, holders: Vec<Holder> },
     #[error("the addresses {range} have just been taken by lab `{by}`; start again to have others chosen")]
-    RangeTaken {
-        /// The range.
-        range: Ipv4Net,
-        /// The other lab.
-        by: Name,
-    },
-    /// A link has another MTU than it should have.
+    RangeTaken { range: Ipv4Net, by: Name },
     #[error("lab `{lab}`: the MTU of {place} is {found}, not {wanted}")]
-    Mtu {
-        /// The lab.
-        lab: Name,
-        /// The link, with its host or zone.
-        place: Place,
-        /// What it should be.
-        wanted: u32,
-        /// What it is.
-        found: u32,
-    },
-    /// A link is not as vtax made it.
+    Mtu { lab: Name, place: Place, wanted: u32, found: u32 },
     #[error("lab `{lab}`: link {place} {why}; take the lab down and up again")]
-    Link {
-        /// The lab.
-        lab: Name,
-        /// The link, with its host or zone.
-        place: Place,
-        /// What is wrong with it.
-        why: &'static str,
-    },
-    /// New virtual functions have other addresses than the plan expected.
+    Link { lab: Name, place: Place, why: &'static str },
     #[error(
         "the virtual functions of {device} are {found} and not {wanted}; make them first (vtax io create-vf), and the lab uses those"
     )]
-    Moved {
-        /// The NIC.
-        device: PciAddress,
-        /// The addresses that the plan expected.
-        wanted: String,
-        /// The addresses that they have.
-        found: String,
-    },
-    /// Somebody has changed the number of virtual functions since.
+    Moved { device: PciAddress, wanted: String, found: String },
     #[error(
         "{device} has {found} virtual functions, and this lab made {made}: they are another's and are left alone; remove them with vtax io destroy-vf, then clean again"
     )]
-    OtherVfs {
-        /// The NIC.
-        device: PciAddress,
-        /// How many the lab made.
-        made: u32,
-        /// How many there are now.
-        found: u32,
-    },
-    /// The driver accepted a setting and didn't apply it.
+    OtherVfs { device: PciAddress, made: u32, found: u32 },
     #[error("the driver of {device} doesn't give function {index} its {what}; leave that out, or use another NIC")]
-    VfRefused {
-        /// The NIC.
-        device: PciAddress,
-        /// The function.
-        index: u32,
-        /// What was asked for.
-        what: &'static str,
-    },
-    /// The link of a NIC isn't where it was.
+    VfRefused { device: PciAddress, index: u32, what: &'static str },
     #[error("{device} has no network link here any more; look at `vtax io list -l`")]
-    NoNicLink {
-        /// The NIC.
-        device: PciAddress,
-    },
-    /// The NIC's cable ends nowhere, or the other end is switched off.
+    NoNicLink { device: PciAddress },
     #[error("the link of {device} gets no carrier; look at the cable, and at the NIC at its other end")]
-    NoCarrier {
-        /// The NIC.
-        device: PciAddress,
-    },
-    /// The kernel counts packets only where they may wait.
+    NoCarrier { device: PciAddress },
     #[error("lab `{lab}`: link {place} has no queue that counts what is lost; give its wire a rate")]
-    Uncounted {
-        /// The lab.
-        lab: Name,
-        /// The link, with its host or zone.
-        place: Place,
-    },
-    /// This vtax doesn't understand the journal.
+    Uncounted { lab: Name, place: Place },
     #[error("lab `{lab}` was made by another version of vtax ({why}); use that one")]
-    Blueprint {
-        /// The lab.
-        lab: String,
-        /// What is missing.
-        why: String,
-    },
-    /// The lab is in a state in which nobody can work with it.
+    Blueprint { lab: String, why: String },
     #[error("lab `{lab}` is {state}: {remedy}")]
-    State {
-        /// The lab.
-        lab: Name,
-        /// What it is.
-        state: JournalState,
-        /// What to do.
-        remedy: &'static str,
-    },
-    /// The namespace is not the one that the lab made.
+    State { lab: Name, state: JournalState, remedy: &'static str },
     #[error("`{namespace}` of lab `{lab}` is gone or was replaced; take the lab down and up again")]
-    Replaced {
-        /// The lab.
-        lab: Name,
-        /// The host or zone.
-        namespace: Name,
-    },
-    /// No links lead from one endpoint to the other.
+    Replaced { lab: Name, namespace: Name },
     #[error("no wire leads from `{from}` to `{to}`")]
-    NoPath {
-        /// One endpoint.
-        from: Name,
-        /// The other.
-        to: Name,
-    },
-    /// Others could change the directory for run-time files.
+    NoPath { from: Name, to: Name },
     #[error("{path} {why}; remove it, or set XDG_RUNTIME_DIR to a directory of your own")]
-    RunDirectory {
-        /// The directory.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: &'static str,
-    },
-    /// The user is not root and can't get a user namespace.
+    RunDirectory { path: PathBuf, why: &'static str },
     #[error("labs need network namespaces: {0}")]
     Privilege(Box<SysError>),
-    /// The process that holds kept labs for a user without privilege failed.
     #[error("the process that keeps labs {why}; run the command again, or run it as root")]
-    Keeper {
-        /// What it did.
-        why: String,
-    },
+    Keeper { why: String },
 }
 
 impl LabError {

@@ -37,38 +37,24 @@ const DEVICES: [&str; 5] = ["igb", "intel-iommu", "pcie-root-port", "pxb-pcie", 
 
 /// Why there can be no emulated server here.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum ServerError {
-    /// There is no QEMU, or nothing to boot.
     #[error("an emulated server can't be had: {0}")]
     Unsupported(Unsupported),
-    /// One of its files can't be made, or the kernel lacks a module.
     #[error("an emulated server can't be had: {0}")]
     Guest(#[from] GuestError),
-    /// QEMU is too old, or was built without some device.
     #[error(
         "an emulated server can't be had: {} (QEMU {}) has no {}; install QEMU 8.0 or later, or set VTAX_QEMU to one",
         qemu.program.path.display(),
         qemu.program.version,
         missing.join(", ")
     )]
-    Devices {
-        /// The program.
-        qemu: Box<QemuFacts>,
-        /// The devices that it can't imitate.
-        missing: Vec<&'static str>,
-    },
-    /// The server needs more memory than there is.
+    Devices { qemu: Box<QemuFacts>, missing: Vec<&'static str> },
     #[error(
         "an emulated server of {wanted} doesn't fit: {} MiB of memory are free; ask for less (--server emulated:memory=2GiB), or end what takes it",
         available.0 >> 20
     )]
-    Memory {
-        /// The memory that the user asked for.
-        wanted: ByteSize,
-        /// The memory that programs can get without swapping.
-        available: ByteSize,
-    },
-    /// The agent's program can't be run in it.
+    Memory { wanted: ByteSize, available: ByteSize },
     #[error(transparent)]
     Lab(#[from] LabError),
 }

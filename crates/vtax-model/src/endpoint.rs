@@ -93,31 +93,14 @@ pub fn pairs(endpoints: &[Endpoint], row: Row, mtu: Mtu) -> Result<Vec<[&Endpoin
 
 /// Endpoints that don't pair off for a row.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum NoPairs {
-    /// None stands for one of its ends.
     #[error("`{row}` has no {end} at MTU {mtu}; add an [[endpoint]] with end = \"{end}\"")]
-    Missing {
-        /// The row.
-        row: Row,
-        /// The MTU.
-        mtu: Mtu,
-        /// The end.
-        end: End,
-    },
-    /// More of one than of the other.
+    Missing { row: Row, mtu: Mtu, end: End },
     #[error(
         "`{row}` has {initiators} initiators and {responders} responders at MTU {mtu}; give as many of one as of the other, or one that serves all"
     )]
-    Uneven {
-        /// The row.
-        row: Row,
-        /// The MTU.
-        mtu: Mtu,
-        /// How many.
-        initiators: usize,
-        /// How many.
-        responders: usize,
-    },
+    Uneven { row: Row, mtu: Mtu, initiators: usize, responders: usize },
 }
 
 /// One of the two ends of a test.

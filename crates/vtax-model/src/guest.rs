@@ -357,57 +357,28 @@ impl GuestSize {
 
 /// A guest that can't be, by what was said of it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum BadGuest {
-    /// Too few or too many.
     #[error("{0} vCPUs: a guest has 1 to {most}", most = GuestSize::MOST_VCPUS)]
     Vcpus(u32),
-    /// Too little, or no whole number of MiB.
     #[error("memory {0}: a guest has whole MiB, and {least} at least", least = GuestSize::LEAST_MEMORY)]
     Memory(ByteSize),
-    /// CPUs that no vCPU would use.
     #[error("{pins} cpus for {vcpus} vcpus: name at most one for each")]
-    Pins {
-        /// CPUs.
-        pins: usize,
-        /// vCPUs.
-        vcpus: u32,
-    },
-    /// CPUs that no vhost thread would use.
+    Pins { pins: usize, vcpus: u32 },
     #[error("{pins} vhost_cpus for {queues} queues: a queue has one vhost thread; name at most one for each")]
-    VhostPins {
-        /// CPUs.
-        pins: usize,
-        /// Pairs of queues.
-        queues: u32,
-    },
-    /// The backend of another program has no tap.
+    VhostPins { pins: usize, queues: u32 },
     #[error("vnet = \"{0}\" is a kind of tap, and backend = \"vhost-user\" has none; remove one of the two")]
     NoTap(Vnet),
-    /// Queues that no vCPU would use, or none.
     #[error(
         "{queues} queues and {vcpus} vcpus: a NIC has 1 queue at least and one a vCPU at most; give the guest more vcpus, or the NIC fewer queues"
     )]
-    Queues {
-        /// Pairs of queues.
-        queues: u32,
-        /// vCPUs.
-        vcpus: u32,
-    },
-    /// More than a device can have.
+    Queues { queues: u32, vcpus: u32 },
     #[error("{0} vectors: a PCI device has at most {most}", most = Attach::MOST_VECTORS)]
     Vectors(u32),
-    /// Not what QEMU takes.
     #[error("{option} = {ring}: QEMU takes 256, 512 and 1024")]
-    Ring {
-        /// `rx_ring` or `tx_ring`.
-        option: &'static str,
-        /// Descriptors.
-        ring: u32,
-    },
-    /// More than QEMU has with a tap.
+    Ring { option: &'static str, ring: u32 },
     #[error("tx_ring = {0}: QEMU has 256 at most with a tap; remove it, or use backend = \"vhost-user\"")]
     TxRing(u32),
-    /// Of a virtual function.
     #[error(transparent)]
     Rate(BadRate),
 }

@@ -37,51 +37,26 @@ pub struct Histogram(hdrhistogram::Histogram<u64>);
 /// Why a text is not a histogram of ours.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum HistogramError {
-    /// Longer than the fullest histogram can be.
     #[error("the histogram's text has {length} characters, the fullest has {MAX_BASE64}: it was not written by vtax")]
-    TooLong {
-        /// Characters given.
-        length: usize,
-    },
-    /// Not base64 with padding (RFC 4648, section 4).
+    TooLong { length: usize },
     #[error("the histogram's text is not base64: {why}; export the result again")]
-    NotBase64 {
-        /// What the decoder found.
-        why: String,
-    },
-    /// The bytes are damaged or were written by something else.
+    NotBase64 { why: String },
     #[error("the histogram's {part} is wrong: the text is damaged or was not written by vtax; export the result again")]
-    Damaged {
-        /// The part of the container that doesn't hold.
-        part: &'static str,
-    },
-    /// A histogram, but one that ours can't be merged with.
+    Damaged { part: &'static str },
     #[error(
         "the histogram covers {low} to {high} with {digits} significant digits; vtax reads {LOWEST_NS} to {HIGHEST_NS} with {DIGITS}"
     )]
-    OtherRange {
-        /// Lowest value that it tells from zero.
-        low: u64,
-        /// Highest value that it holds.
-        high: u64,
-        /// Significant decimal digits.
-        digits: u32,
-    },
-    /// A small text that unpacks into more than the fullest histogram.
+    OtherRange { low: u64, high: u64, digits: u32 },
     #[error(
         "the histogram unpacks into more than any can hold: the text is damaged or hostile; export the result again"
     )]
     Inflated,
-    /// A list of counters that no interval leaves.
     #[error(
         "counter {index} of an interval's histogram is out of order, out of range or zero: the list is damaged; export the result again"
     )]
-    Counter {
-        /// The counter's number.
-        index: u32,
-    },
-    /// More recorded values than any sample can have.
+    Counter { index: u32 },
     #[error("the histogram claims more than {MAX_COUNT} transactions: the text is damaged; export the result again")]
     TooManyCounts,
 }

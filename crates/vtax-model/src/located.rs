@@ -18,12 +18,10 @@ pub struct Source<'a> {
 /// Something wrong in a file: what, and on which line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {message}")]
+#[expect(missing_docs, reason = "the messages say it")]
 pub struct FileError {
-    /// The file's name.
     pub file: String,
-    /// The line, counted from 1.
     pub line: usize,
-    /// What is wrong and what to do.
     pub message: String,
 }
 

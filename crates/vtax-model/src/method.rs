@@ -125,8 +125,8 @@ impl fmt::Display for IoMethod {
 /// A name that no I/O method has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown I/O method `{name}`; there are {known}", known = IoMethod::ALL.map(IoMethod::name).join(", "))]
+#[expect(missing_docs, reason = "the messages say it")]
 pub struct UnknownMethod {
-    /// As written.
     pub name: String,
 }
 
@@ -142,10 +142,9 @@ impl FromStr for IoMethod {
 /// Why a method can't be used here, and what would mend it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{why}; {remedy}")]
+#[expect(missing_docs, reason = "the messages say it")]
 pub struct Unsupported {
-    /// The reason, as found on this machine.
     pub why: String,
-    /// What the user can do.
     pub remedy: String,
 }
 

@@ -34,27 +34,16 @@ pub struct ServerSpec {
 
 /// What of `--server` can't be had.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum BadServer {
-    /// It isn't a server that can be made.
     #[error("`{0}` is no server; write emulated, or emulated:nics=8,vfs=0,nodes=2,sockets=1,cpus=1,memory=4GiB")]
     Kind(String),
-    /// A setting that there isn't, or without a value.
     #[error("`{0}` is no setting of an emulated server; it has {keys}, each as nics=8", keys = KEYS.join(", "))]
     Key(String),
-    /// A setting that is there twice.
     #[error("`{0}` is set twice")]
     Twice(&'static str),
-    /// A value outside of its range.
     #[error("{key} = {value} is not possible for an emulated server: {range}")]
-    Value {
-        /// The setting.
-        key: &'static str,
-        /// What was written.
-        value: String,
-        /// What it can be.
-        range: &'static str,
-    },
-    /// The memory can't be read.
+    Value { key: &'static str, value: String, range: &'static str },
     #[error("memory of an emulated server: {0}")]
     Memory(#[from] UnitError),
 }

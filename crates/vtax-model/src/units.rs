@@ -8,25 +8,20 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// A unit that could not be read from what the user wrote.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum UnitError {
-    /// Not a number with a known suffix.
     #[error("`{0}` is not a size; write bytes (64) or a number with KiB, MiB, GiB, kB, MB or GB")]
     Size(String),
-    /// A size too large to be counted in 64 bits.
     #[error("`{0}` is larger than any size that can be counted")]
     SizeOverflow(String),
-    /// Not a duration.
     #[error("`{0}` is not a length of time; write a number with its unit, as 30s, 250ms or 2m")]
     Span(String),
-    /// Not a rate.
     #[error(
         "`{0}` is not a bit rate; write a number with its unit, as 100M, 1G or 2.5 Gbit/s (bits a second, M is 10^6)"
     )]
     BitRate(String),
-    /// Not a whole number.
     #[error("`{0}` is not an MTU; write bytes as a whole number, as 1500 or 9000")]
     NotMtu(String),
-    /// Outside the range that an IPv4 link can have.
     #[error("MTU {0} is impossible: IPv4 links carry {min} to {max} bytes; usual values are 1500 and 9000", min = Mtu::MIN.0, max = Mtu::MAX.0)]
     Mtu(i64),
 }

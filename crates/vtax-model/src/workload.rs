@@ -120,53 +120,22 @@ fn check_size(what: &'static str, size: ByteSize, transport: Transport, mtu: Mtu
 
 /// Sizes that a transport can't carry.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum WorkloadError {
-    /// Zero bytes.
     #[error("{what} size 0: nothing would be sent; give at least 1 byte")]
-    Empty {
-        /// `request`, `response`, `message` or `file`.
-        what: &'static str,
-    },
-    /// More than one message of the transport holds.
+    Empty { what: &'static str },
     #[error("{what} size {size} is beyond what {transport} carries in one message at MTU {mtu}: at most {most}")]
-    TooLarge {
-        /// `request`, `response` or `message`.
-        what: &'static str,
-        /// As asked.
-        size: ByteSize,
-        /// The transport that refuses it.
-        transport: Transport,
-        /// The largest that goes.
-        most: ByteSize,
-        /// The path's MTU.
-        mtu: Mtu,
-    },
-    /// A UDP stream counts its losses by a sequence number in each datagram.
+    TooLarge { what: &'static str, size: ByteSize, transport: Transport, most: ByteSize, mtu: Mtu },
     #[error(
         "message size {message} leaves no room for the sequence number of a UDP stream; give at least {UDP_STREAM_LEAST} bytes"
     )]
-    NoRoomForSequence {
-        /// As asked.
-        message: ByteSize,
-    },
-    /// A kernel echoes what it gets.
+    NoRoomForSequence { message: ByteSize },
     #[error(
         "an ICMP echo is as long as its request; request {request} and response {response} differ: give both the same size"
     )]
-    UnequalEcho {
-        /// As asked.
-        request: ByteSize,
-        /// As asked.
-        response: ByteSize,
-    },
-    /// The transport has no such test.
+    UnequalEcho { request: ByteSize, response: ByteSize },
     #[error("{test} doesn't run over {transport}; it has {}", carried(*transport))]
-    NotOver {
-        /// As asked.
-        test: TestKind,
-        /// The transport that can't carry it.
-        transport: Transport,
-    },
+    NotOver { test: TestKind, transport: Transport },
 }
 
 fn carried(transport: Transport) -> String {

@@ -17,14 +17,12 @@ const KEPT_MOST: usize = 32 << 20;
 
 /// Why there is no output of a program.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum OutputError {
-    /// The kernel did not start it.
     #[error("it can't be started ({0})")]
     Start(#[source] io::Error),
-    /// It was killed.
     #[error("it did not end within {0:?}")]
     Late(Duration),
-    /// It was killed, because its end or its output can't be waited for.
     #[error("it can't be followed ({0})")]
     Lost(#[source] io::Error),
 }

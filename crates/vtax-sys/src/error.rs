@@ -20,161 +20,49 @@ pub type Result<T, E = SysError> = std::result::Result<T, E>;
 /// the message already contains it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum SysError {
-    /// A system call failed.
     #[error("cannot {operation} {object}: {errno}{}", Remedy(*remedy))]
-    Os {
-        /// A verb phrase, such as "open network namespace".
-        operation: &'static str,
-        /// What it was done to: a path, a pid, a name.
-        object: String,
-        /// The kernel's answer.
-        errno: io::Error,
-        /// What the user can do about it.
-        remedy: Option<&'static str>,
-    },
-    /// The kernel refused an rtnetlink request.
+    Os { operation: &'static str, object: String, errno: io::Error, remedy: Option<&'static str> },
     #[error("cannot {operation} {object}: {errno}{}{}", Detail(detail), Remedy(*remedy))]
     Netlink {
-        /// A verb phrase, such as "create veth link".
         operation: &'static str,
-        /// The link, address or route.
         object: String,
-        /// The kernel's answer.
         errno: io::Error,
-        /// The kernel's extended acknowledgement, in its own words.
         detail: Option<String>,
-        /// What the user can do about it.
         remedy: Option<&'static str>,
     },
-    /// The kernel did not answer in time.
     #[error("cannot {operation} {object}: no answer from the kernel within {waited:?}")]
-    Timeout {
-        /// What was tried.
-        operation: &'static str,
-        /// On what.
-        object: String,
-        /// How long we waited.
-        waited: Duration,
-    },
-    /// The kernel answered something that we cannot read.
+    Timeout { operation: &'static str, object: String, waited: Duration },
     #[error("cannot {operation} {object}: malformed answer from the kernel: {detail}")]
-    Malformed {
-        /// What was tried.
-        operation: &'static str,
-        /// On what: an object's name or a file in `/proc`.
-        object: String,
-        /// What is wrong with the answer.
-        detail: String,
-    },
+    Malformed { operation: &'static str, object: String, detail: String },
     /// The list changed each time while it was read (`NLM_F_DUMP_INTR`).
     #[error("cannot {operation}: the list changed while it was read, {attempts} times in a row")]
-    Unstable {
-        /// What was tried.
-        operation: &'static str,
-        /// How often.
-        attempts: u32,
-    },
-    /// A name, address or key does not have the form that the kernel wants.
+    Unstable { operation: &'static str, attempts: u32 },
     #[error("{value:?} is not a valid {what}: {why}")]
-    Invalid {
-        /// What it was meant to be.
-        what: &'static str,
-        /// As given.
-        value: String,
-        /// The rule that it breaks.
-        why: &'static str,
-    },
-    /// The named link does not exist in this network namespace.
+    Invalid { what: &'static str, value: String, why: &'static str },
     #[error("there is no link {name} in this network namespace")]
-    NoSuchLink {
-        /// The link that was looked for.
-        name: String,
-    },
-    /// The link does not carry our mark, so it was left alone.
+    NoSuchLink { name: String },
     #[error("link {name} was left alone: its alias is {alias:?} and does not start with our mark {mark:?}")]
-    NotOurs {
-        /// The link.
-        name: String,
-        /// What its alias should have started with.
-        mark: String,
-        /// The alias that it has.
-        alias: Option<String>,
-    },
-    /// This kernel has no such kind of link, and no module for it.
+    NotOurs { name: String, mark: String, alias: Option<String> },
     #[error("this kernel has no link kind {kind}: use a kernel that has it built in, or install its module")]
-    NoSuchKind {
-        /// Such as `ipvlan`.
-        kind: String,
-    },
-    /// A macvtap's queue is out of reach.
+    NoSuchKind { kind: String },
     #[error("cannot open a queue of {link} at {}: {why}; {remedy}", file.display())]
-    NoQueue {
-        /// The link.
-        link: String,
-        /// The link's own file.
-        file: PathBuf,
-        /// The kernel's answer, or what is wrong with the file.
-        why: String,
-        /// Whether the file is another link's.
-        foreign: bool,
-        /// What the user can do about it.
-        remedy: &'static str,
-    },
-    /// The path does not hold the network namespace that it should hold.
+    NoQueue { link: String, file: PathBuf, why: String, foreign: bool, remedy: &'static str },
     #[error("{path} was left alone: it holds {}, not {expected}", Found(*found))]
-    WrongNamespace {
-        /// The mount point.
-        path: String,
-        /// The namespace that the caller made there.
-        expected: NsId,
-        /// The one that is there now, if it is one at all.
-        found: Option<NsId>,
-    },
-    /// The path is not a network namespace.
+    WrongNamespace { path: String, expected: NsId, found: Option<NsId> },
     #[error("{path} is not a network namespace")]
-    NotANamespace {
-        /// The path that was opened.
-        path: String,
-    },
-    /// The kernel does not let this user have a user namespace.
+    NotANamespace { path: String },
     #[error("cannot enter a user namespace ({step}: {errno}): {reason}; {remedy}")]
-    UserNamespaceRefused {
-        /// The step that failed.
-        step: &'static str,
-        /// The kernel's answer.
-        errno: io::Error,
-        /// The setting that forbids it, as far as we can tell.
-        reason: &'static str,
-        /// What the user can do about it.
-        remedy: &'static str,
-    },
-    /// A process with several threads cannot change its user namespace.
+    UserNamespaceRefused { step: &'static str, errno: io::Error, reason: &'static str, remedy: &'static str },
     #[error("cannot change the user namespace: this process has {threads} threads; do it first")]
-    Threaded {
-        /// How many there are.
-        threads: u64,
-    },
-    /// A kernel setting did not take the value that was written.
+    Threaded { threads: u64 },
     #[error("kernel setting {key} did not take {wrote:?}: it reads back as {read:?}")]
-    SysctlNotTaken {
-        /// The setting, with slashes.
-        key: String,
-        /// The value that was written.
-        wrote: String,
-        /// The value that it has now.
-        read: String,
-    },
-    /// Only the first process of a machine switches it off.
+    SysctlNotTaken { key: String, wrote: String, read: String },
     #[error("the machine was not switched off: this is process {pid}, and that is for process 1 to do")]
-    NotFirst {
-        /// This process.
-        pid: Pid,
-    },
-    /// This process can have no io_uring.
+    NotFirst { pid: Pid },
     #[error(transparent)]
     NoRing(#[from] NoRing),
-    /// A PCI device can't be had or changed.
     #[error(transparent)]
     Pci(#[from] PciError),
 }

@@ -9,115 +9,34 @@ use crate::{
 
 /// An agent that couldn't be had, was lost, or didn't do as told. Each names the agent.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum AgentError {
-    /// The command couldn't be started.
     #[error("the agent of {name} can't be started: `{program}`: {source}")]
-    Start {
-        /// The agent.
-        name: String,
-        /// What was to be started.
-        program: String,
-        /// As the kernel says.
-        source: io::Error,
-    },
-    /// Whoever started the process kept its streams.
+    Start { name: String, program: String, source: io::Error },
     #[error(
         "the agent of {name} was started without pipes for its standard input and output; start it with Stdio::piped()"
     )]
-    NotPiped {
-        /// The agent.
-        name: String,
-    },
-    /// Nobody to connect to.
+    NotPiped { name: String },
     #[error("the agent of {name} can't be reached at {}: {why}; is its guest running?", path.display())]
-    NoSocket {
-        /// The agent.
-        name: String,
-        /// The host's end of its port.
-        path: PathBuf,
-        /// As the kernel says.
-        why: io::Error,
-    },
-    /// No descriptor for the link.
+    NoSocket { name: String, path: PathBuf, why: io::Error },
     #[error("no further descriptor can be had for the link to the agent of {name}: {source}")]
-    Descriptor {
-        /// The agent.
-        name: String,
-        /// As the kernel says.
-        source: io::Error,
-    },
-    /// No thread for the link.
+    Descriptor { name: String, source: io::Error },
     #[error("no thread can be started to talk to the agent of {name}: {source}")]
-    Thread {
-        /// The agent.
-        name: String,
-        /// As the kernel says.
-        source: io::Error,
-    },
-    /// Started, but it doesn't introduce itself.
+    Thread { name: String, source: io::Error },
     #[error("the agent of {name} didn't answer the greeting within {deadline:?}{}", quoted(stderr))]
-    Silent {
-        /// The agent.
-        name: String,
-        /// How long it was waited for.
-        deadline: Duration,
-        /// The last of what it wrote to standard error.
-        stderr: String,
-    },
-    /// Figures of two versions are not to be compared, and two protocols don't fit.
+    Silent { name: String, deadline: Duration, stderr: String },
     #[error("the agent of {name} is vtax-agent {} (protocol {}), this is vtax {} (protocol {}); install the same version of both", theirs.version, theirs.protocol, ours.version, ours.protocol)]
-    OtherVersion {
-        /// The agent.
-        name: String,
-        /// This program's.
-        ours: Greeting,
-        /// The agent's.
-        theirs: Greeting,
-    },
-    /// The agent, or the stream to it, is gone.
+    OtherVersion { name: String, ours: Greeting, theirs: Greeting },
     #[error("the agent of {name} is gone: {death}")]
-    Died {
-        /// The agent.
-        name: String,
-        /// How.
-        death: Death,
-    },
-    /// No answer in time. The agent may still be at it.
+    Died { name: String, death: Death },
     #[error("the agent of {name} didn't answer `{what}` within {deadline:?}")]
-    Deadline {
-        /// The agent.
-        name: String,
-        /// The request.
-        what: &'static str,
-        /// How long it was waited for.
-        deadline: Duration,
-    },
-    /// The agent says why it didn't.
+    Deadline { name: String, what: &'static str, deadline: Duration },
     #[error("the agent of {name} failed to {what}: {fault}")]
-    Refused {
-        /// The agent.
-        name: String,
-        /// The request.
-        what: &'static str,
-        /// Its words.
-        fault: Fault,
-    },
-    /// An answer to some other question: a defect of the agent.
+    Refused { name: String, what: &'static str, fault: Fault },
     #[error("the agent of {name} gave `{what}` an answer of another kind; this is a defect of vtax, please report it")]
-    OddReply {
-        /// The agent.
-        name: String,
-        /// The request.
-        what: &'static str,
-    },
-    /// A request that is too large to send.
+    OddReply { name: String, what: &'static str },
     #[error("the order for the agent of {name} can't be sent: {source}")]
-    Unsendable {
-        /// The agent.
-        name: String,
-        /// Why.
-        source: FrameError,
-    },
+    Unsendable { name: String, source: FrameError },
 }
 
 impl AgentError {

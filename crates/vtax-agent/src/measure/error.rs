@@ -7,12 +7,10 @@ use crate::link::AgentError;
 /// A sample that was not taken, or not as a whole.
 #[derive(Debug, thiserror::Error)]
 #[error("{cause}")]
+#[expect(missing_docs, reason = "the messages say it")]
 pub struct MeasureError {
-    /// Whose: the index into the pairs.
     pub pair: usize,
-    /// What went wrong.
     pub cause: Box<SampleFailure>,
-    /// What the ends of each pair had seen by then.
     pub partial: Vec<Partial>,
 }
 
@@ -35,40 +33,18 @@ impl Partial {
 
 /// Why a sample was not taken.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum SampleFailure {
-    /// An end failed. The others were cancelled; if the other end of this pair had troubles of
-    /// its own, they are told too.
     #[error("{error}{}", other.as_ref().map(|other| format!("; and {other}")).unwrap_or_default())]
-    End {
-        /// Which.
-        end: End,
-        /// Why.
-        error: AgentError,
-        /// What went wrong at the other end that isn't explained by the cancel.
-        other: Option<Box<AgentError>>,
-    },
-    /// What has arrived isn't what was sent.
+    End { end: End, error: AgentError, other: Option<Box<AgentError>> },
     #[error(
         "the file that arrived at {responder} has the checksum {received:016x}, the one that {initiator} sent has {sent:016x}: the path, or a disk, has changed it"
     )]
-    Checksum {
-        /// The initiator's agent.
-        initiator: String,
-        /// The responder's agent.
-        responder: String,
-        /// XXH3-64 at the initiator.
-        sent: u64,
-        /// XXH3-64 at the responder.
-        received: u64,
-    },
-    /// A report of a file transfer without the file's part: a defect of the agent.
+    Checksum { initiator: String, responder: String, sent: u64, received: u64 },
     #[error(
         "the agent of {agent} reports nothing of the file that it was to transfer; this is a defect of vtax, please report it"
     )]
-    NoFile {
-        /// The agent.
-        agent: String,
-    },
+    NoFile { agent: String },
 }
 
 impl SampleFailure {

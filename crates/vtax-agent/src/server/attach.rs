@@ -31,18 +31,14 @@ const IS_THERE: i32 = 17;
 /// A link that couldn't be set up.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AttachError {
-    /// Nothing in the guest has this address.
     #[error(
         "the guest has no link with the address {mac} after {PATIENCE:?} (it has {present}); does its kernel have the driver of this NIC, and is that loaded?"
     )]
     NoLink { mac: MacAddr, present: String },
-    /// Nothing at the other end.
     #[error("{link} ({mac}) of the guest has no carrier after {PATIENCE:?}; is its tap up, and a port of its bridge?")]
     NoCarrier { link: IfName, mac: MacAddr },
-    /// As the kernel says, or as the order was written.
     #[error("{0}; it was asked of the guest")]
     System(#[from] SysError),
-    /// Nobody waits for it any more.
     #[error("the link was not set up: cancelled")]
     Cancelled,
 }

@@ -41,19 +41,14 @@ const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 /// A program that wasn't run, or not to its end.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ProgramError {
-    /// An empty list.
     #[error("no program was named; give one, and its arguments")]
     Unnamed,
-    /// It isn't there, say.
     #[error("{0}; it was to run in the guest")]
     Start(#[from] SysError),
-    /// It was killed for it.
     #[error("`{program}` was killed in the guest: it ran longer than {limit}")]
     TooLong { program: String, limit: Span },
-    /// Its outputs, or its status.
     #[error("`{program}` was killed in the guest, as it can't be followed: {source}")]
     Lost { program: String, source: io::Error },
-    /// Nobody waits for it any more.
     #[error("`{program}` was killed in the guest: cancelled")]
     Cancelled { program: String },
 }

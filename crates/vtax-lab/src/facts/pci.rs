@@ -111,23 +111,12 @@ pub struct Netdev {
 
 /// A name that no device has, or that several have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum NoDevice {
-    /// No device has this name.
     #[error("there is no PCI device `{name}` on this machine; {}", Nics(.nics))]
-    Unknown {
-        /// The name that the user gave.
-        name: String,
-        /// The names of the NICs.
-        nics: Vec<String>,
-    },
-    /// Several devices have it.
+    Unknown { name: String, nics: Vec<String> },
     #[error("`{name}` names {} devices; name one of {}", .candidates.len(), .candidates.join(", "))]
-    Ambiguous {
-        /// The name that the user gave.
-        name: String,
-        /// Their names.
-        candidates: Vec<String>,
-    },
+    Ambiguous { name: String, candidates: Vec<String> },
 }
 
 impl PciFacts {

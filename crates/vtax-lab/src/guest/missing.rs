@@ -9,88 +9,30 @@ use super::version::Version;
 /// Something that guests need, and that this machine doesn't have or that doesn't work. The text is the
 /// reason alone; [`MissingForGuests::remedy`] says what the user can do.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum MissingForGuests {
-    /// There is no QEMU.
     #[error("guests need QEMU, and there is no `qemu-system-x86_64` in {}", Paths(.looked))]
-    NoQemu {
-        /// The folders that were searched.
-        looked: Vec<PathBuf>,
-    },
-    /// QEMU is older than what guests are started with.
+    NoQemu { looked: Vec<PathBuf> },
     #[error("{path} is QEMU {version}, and guests need {least} or later")]
-    OldQemu {
-        /// The program.
-        path: PathBuf,
-        /// Its version.
-        version: Version,
-        /// The oldest version that works.
-        least: Version,
-    },
-    /// QEMU doesn't answer a simple question.
+    OldQemu { path: PathBuf, version: Version, least: Version },
     #[error("{path} {why}")]
-    Qemu {
-        /// The program.
-        path: PathBuf,
-        /// What it did.
-        why: String,
-    },
-    /// There is no kernel for guests.
+    Qemu { path: PathBuf, why: String },
     #[error("there is no kernel for guests: {}", Reasons(.looked))]
-    NoKernel {
-        /// Each place that was searched, and why nothing there can be used.
-        looked: Vec<(PathBuf, String)>,
-    },
-    /// The kernel that the user named can't be used.
+    NoKernel { looked: Vec<(PathBuf, String)> },
     #[error("kernel {path} {why}")]
-    Kernel {
-        /// The file or tree.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// The kernel lacks a driver.
+    Kernel { path: PathBuf, why: String },
     #[error(
         "kernel {release} has no driver `{module}`, neither built in nor in {}{}",
         directory.display(),
         needed_by.as_ref().map(|by| format!(" (`{by}` needs it)")).unwrap_or_default()
     )]
-    NoModule {
-        /// The module.
-        module: String,
-        /// The module that depends on it. It is absent if the guest's devices need it.
-        needed_by: Option<String>,
-        /// The kernel.
-        release: String,
-        /// Where the kernel's modules are.
-        directory: PathBuf,
-    },
-    /// A kernel module can't be read.
+    NoModule { module: String, needed_by: Option<String>, release: String, directory: PathBuf },
     #[error("module {path} {why}")]
-    Module {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// The agent's program can't run in a guest.
+    Module { path: PathBuf, why: String },
     #[error("{path} can't run in a guest: it {why}")]
-    Agent {
-        /// The program.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: &'static str,
-    },
-    /// The user's disk image can't be booted.
+    Agent { path: PathBuf, why: &'static str },
     #[error("the disk image {path} {why}")]
-    Disk {
-        /// The path as the user wrote it.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: String,
-        /// What the user can do.
-        remedy: &'static str,
-    },
-    /// There is no directory for what is kept between runs.
+    Disk { path: PathBuf, why: String, remedy: &'static str },
     #[error("no directory to keep images of guests in")]
     NoCache,
 }

@@ -54,37 +54,19 @@ pub struct Resolution {
 
 /// Why no number of rounds does what was asked for.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum Unreachable {
-    /// There is nothing to show.
     #[error("{0}: only the baseline is measured, so nothing is compared; leave it out")]
     NothingCompared(Goal),
-    /// The noise is too much.
     #[error(
         "--show {asked}: too noisy by the run {run}: {MOST_ROUNDS} rounds, the most that a run may have, show {}; give a larger difference, or longer samples (--duration)",
         told(*.shown)
     )]
-    TooNoisy {
-        /// What was asked for.
-        asked: Difference,
-        /// Whose noise it is.
-        run: String,
-        /// What the most rounds can show.
-        shown: Option<f64>,
-    },
-    /// The time is too short for a round.
+    TooNoisy { asked: Difference, run: String, shown: Option<f64> },
     #[error(
         "--budget {asked}: too short for one round by the run {run}; {least} rounds, the fewest that can show a difference, take about {needed}"
     )]
-    TooShort {
-        /// What was asked for.
-        asked: Span,
-        /// Whose time it is.
-        run: String,
-        /// The fewest rounds that can show something.
-        least: u32,
-        /// What these take.
-        needed: Span,
-    },
+    TooShort { asked: Span, run: String, least: u32, needed: Span },
 }
 
 fn told(smallest: Option<f64>) -> String {

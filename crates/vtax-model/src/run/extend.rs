@@ -8,38 +8,18 @@ use crate::{
 
 /// Why a run can't get so many rounds.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum ExtendError {
-    /// Its plan has as many already, and all were taken.
     #[error("--samples {asked}: give more than {planned}, the number of rounds that the run {id} has")]
-    Complete {
-        /// The run.
-        id: String,
-        /// Rounds in all.
-        asked: u32,
-        /// Rounds of its plan.
-        planned: u32,
-    },
-    /// Its plan has as many already, and some are missing.
+    Complete { id: String, asked: u32, planned: u32 },
     #[error(
         "--samples {asked}: give more than {planned}, the number of rounds in the plan of the run {id}, or leave --samples out to take those that are missing"
     )]
-    Planned {
-        /// The run.
-        id: String,
-        /// Rounds in all.
-        asked: u32,
-        /// Rounds of its plan.
-        planned: u32,
-    },
-    /// Its stopping rule has ended it.
+    Planned { id: String, asked: u32, planned: u32 },
     #[error(
         "--samples: the run {id} has reached the precision that --confidence and --width asked for, so it takes no more rounds; start a new run"
     )]
-    Reached {
-        /// The run.
-        id: String,
-    },
-    /// Its stopping rule can't have so many rounds.
+    Reached { id: String },
     #[error("--samples: {0}")]
     Rule(#[from] StatsError),
 }

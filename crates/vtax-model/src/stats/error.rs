@@ -5,75 +5,26 @@ use std::fmt;
 /// Input that no figure can be made from.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum StatsError {
-    /// Too few samples or pairs for the figure.
     #[error("{figure} needs at least {needed} samples and has {given}: take more samples")]
-    TooFew {
-        /// What was to be computed.
-        figure: &'static str,
-        /// Samples given.
-        given: usize,
-        /// Samples needed.
-        needed: usize,
-    },
-    /// More pairs than the quadratic list of Walsh averages is made for.
+    TooFew { figure: &'static str, given: usize, needed: usize },
     #[error("a paired figure takes at most {limit} rounds and was given {given}: take longer samples instead of more")]
-    TooMany {
-        /// Pairs given.
-        given: usize,
-        /// Pairs taken at most.
-        limit: usize,
-    },
-    /// A sample is NaN, infinite, or beyond 1e100 in magnitude.
+    TooMany { given: usize, limit: usize },
     #[error("sample {number} is {value}, which no measurement can be: leave it out")]
-    NotFinite {
-        /// Which sample, counted from 1.
-        number: usize,
-        /// What it is.
-        value: f64,
-    },
-    /// An arm of a pair is zero, negative, NaN or infinite, so the pair has no ratio.
+    NotFinite { number: usize, value: f64 },
     #[error("the {arm} of pair {number} is {value}, and a ratio needs finite numbers above 0: leave the round out")]
-    NotPositive {
-        /// Which pair, counted from 1.
-        number: usize,
-        /// Which side of the pair.
-        arm: Side,
-        /// What it is.
-        value: f64,
-    },
-    /// A confidence level outside (50, 100).
+    NotPositive { number: usize, arm: Side, value: f64 },
     #[error("\"{given}\" is no confidence level: give percent above 50 and below 100, such as 95 or 99")]
-    Confidence {
-        /// As it was given.
-        given: String,
-    },
-    /// A width of an interval that is not above zero.
+    Confidence { given: String },
     #[error("\"{given}\" is no width: give the interval's full width in percent of the mean, above 0, such as 5")]
-    Width {
-        /// As it was given.
-        given: String,
-    },
-    /// A stopping rule that could never be met, or stops before there is an interval.
+    Width { given: String },
     #[error("cannot stop between {min} and {max} samples: give a minimum of at least 2 and a maximum not below it")]
-    Bounds {
-        /// Fewest samples.
-        min: usize,
-        /// Most samples.
-        max: usize,
-    },
-    /// A p-value outside (0, 1].
+    Bounds { min: usize, max: usize },
     #[error("{given} is no p-value: these are above 0 and at most 1")]
-    PValue {
-        /// As it was given.
-        given: f64,
-    },
-    /// A significance level outside (0, 0.5).
+    PValue { given: f64 },
     #[error("{given} is no significance level: give a number above 0 and below 0.5, such as 0.05")]
-    Significance {
-        /// As it was given.
-        given: f64,
-    },
+    Significance { given: f64 },
 }
 
 /// A side of a pair.

@@ -34,17 +34,14 @@ pub struct Slices {
 
 /// A sampling plan that gives no figures.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum SamplingPlanError {
-    /// Zero rounds.
     #[error("0 samples measure nothing; give at least 1")]
     NoSamples,
-    /// A sample too short for its CPU figures.
     #[error("duration {0} is too short for a rate; give at least {least}", least = SamplingPlan::SHORTEST)]
     TooShort(Span),
-    /// A slice too short for a rate.
     #[error("a slice of {0} is too short for a rate; give at least {least}", least = SamplingPlan::SHORTEST_SLICE)]
     ShortSlice(Span),
-    /// No slice at all, or more than a sample may have.
     #[error("{0} passes: give 1 to {most}", most = Sliced::PASSES_MOST)]
     Passes(u32),
 }

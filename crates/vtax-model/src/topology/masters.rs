@@ -4,29 +4,14 @@ use super::{Guest, Name};
 
 /// Masters that can't be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum BadMasters {
-    /// There is no such guest.
     #[error("the guest `{guest}` has the master `{master}`, which is no guest of the lab; name another, or remove it")]
-    Unknown {
-        /// Who names it.
-        guest: Name,
-        /// What it names.
-        master: Name,
-    },
-    /// More than a guest may have.
+    Unknown { guest: Name, master: Name },
     #[error("the guest `{guest}` has {count} masters; it may have {most}", most = Guest::MOST_MASTERS)]
-    TooMany {
-        /// Whose.
-        guest: Name,
-        /// How many.
-        count: usize,
-    },
-    /// Each waits for the next, and the last for the first.
+    TooMany { guest: Name, count: usize },
     #[error("dependency cycle: {}; remove one of these masters", .cycle.iter().map(Name::as_str).collect::<Vec<_>>().join(" -> "))]
-    Cycle {
-        /// The guests, the first again at the end.
-        cycle: Vec<Name>,
-    },
+    Cycle { cycle: Vec<Name> },
 }
 
 impl BadMasters {

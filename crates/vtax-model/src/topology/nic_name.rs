@@ -12,11 +12,10 @@ pub struct NicName(String);
 
 /// A text that names no NIC.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum BadNicName {
-    /// Of one port.
     #[error("`{0}` names no NIC: write its PCI address, its link, its MAC address or its name in `vtax io list`")]
     Name(String),
-    /// Of a cable.
     #[error("`{0}` is no cable: name the NICs at its two ends, as eno1,eno2")]
     Cable(String),
 }

@@ -77,17 +77,14 @@ impl TestSpec {
 
 /// A test that can't be run anywhere.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum SpecError {
-    /// Its sizes.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
-    /// Its options.
     #[error(transparent)]
     Options(#[from] OptionError),
-    /// A test whose ends can't tell where a slice ends.
     #[error("slices are for rr and stream over TCP and UDP, of one flow that sends one message at a time")]
     NoSlices,
-    /// No slice at all, or too many.
     #[error("{0} slices in a sample: give 1 to {most}", most = Sliced::PASSES_MOST)]
     Passes(u32),
 }

@@ -5,20 +5,18 @@ use std::io;
 
 /// Why this process can have no io_uring, with what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum NoRing {
     /// `ENOSYS`. A seccomp filter may say so too.
     #[error("this kernel has no io_uring (CONFIG_IO_URING), or a filter hides it: choose another engine or kernel")]
     Absent,
-    /// `kernel.io_uring_disabled` is 2.
     #[error("io_uring is switched off for everybody: set kernel.io_uring_disabled to 0, or choose another engine")]
     Disabled,
-    /// `kernel.io_uring_disabled` is 1.
     #[error(
         "io_uring is kept for root and the group kernel.io_uring_group: run as root, join that group, or set \
          kernel.io_uring_disabled to 0"
     )]
     Privileged,
-    /// A seccomp filter, as container runtimes have it by default.
     #[error(
         "a seccomp filter of this process forbids io_uring: run outside the container, give it a profile that \
          allows io_uring_setup, io_uring_enter and io_uring_register, or choose another engine"
@@ -29,18 +27,13 @@ pub enum NoRing {
         "there is no memory for io_uring's queues: raise the limit on locked memory (ulimit -l), or use fewer flows"
     )]
     Memory,
-    /// It lacks a timeout for the wait.
     #[error("the io_uring of this kernel is too old: Linux 5.11 is needed, or another engine")]
     TooOld,
     /// `EMFILE`: more slots than files may be open, or no file left for the ring itself.
     #[error("the limit on open files is too low for io_uring: raise it (ulimit -n), or use fewer flows")]
     Files,
-    /// Anything else, such as a security module that says no.
     #[error("the kernel refuses an io_uring: {}; choose another engine", io::Error::from_raw_os_error(*errno))]
-    Refused {
-        /// The kernel's answer.
-        errno: i32,
-    },
+    Refused { errno: i32 },
 }
 
 impl NoRing {

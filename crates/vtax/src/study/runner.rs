@@ -37,20 +37,10 @@ pub(crate) struct BrokenTurns {
 /// Why a sample could not be taken.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SampleError {
-    /// This cell failed; others may work.
     #[error("{error}")]
-    Cell {
-        error: String,
-        /// What the ends had measured until then.
-        partial: Option<Box<PartialRecord>>,
-    },
-    /// Nothing more can be measured: an agent died, the lab is gone.
+    Cell { error: String, partial: Option<Box<PartialRecord>> },
     #[error("{error}")]
-    Run {
-        error: anyhow::Error,
-        /// What the ends that still live had measured until then.
-        partial: Option<Box<PartialRecord>>,
-    },
+    Run { error: anyhow::Error, partial: Option<Box<PartialRecord>> },
 }
 
 impl SampleError {
