@@ -6,11 +6,12 @@ use std::time::Duration;
 use super::address::PciAddress;
 
 /// Why a PCI device wasn't handed over.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum PciError {
     #[error("there is no PCI device {device}: look at `vtax io list`; addresses change when cards are put in")]
+    #[diagnostic(code("no-such-device"))]
     NoDevice { device: PciAddress },
     #[error("{device} can't have virtual functions: choose a NIC with SR-IOV, or switch SR-IOV on in the firmware")]
     NoSriov { device: PciAddress },
