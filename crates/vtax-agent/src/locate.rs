@@ -57,7 +57,7 @@ impl fmt::Display for LocateError {
 impl std::error::Error for LocateError {}
 
 /// Why a file can't be started.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum Unusable {
     #[error("can't be read ({0})")]
