@@ -56,6 +56,12 @@ impl fmt::Display for LocateError {
 
 impl std::error::Error for LocateError {}
 
+impl miette::Diagnostic for LocateError {
+    fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        Some(Box::new("no-agent"))
+    }
+}
+
 /// Why a file can't be started.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]

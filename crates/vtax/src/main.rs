@@ -6,6 +6,7 @@ mod calibrate;
 mod cli;
 mod crosscheck;
 mod exit;
+mod explain;
 mod interrupt;
 mod labs;
 mod locations;
@@ -22,8 +23,9 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let line = cli::parse();
+    let json = line.json;
     match cli::dispatch(line) {
         Ok(exit) => exit.code(),
-        Err(stop) => stop.tell(),
+        Err(stop) => stop.tell(json),
     }
 }

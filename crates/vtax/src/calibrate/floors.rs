@@ -59,7 +59,7 @@ pub(super) fn measure(
     rounds: u32,
     duration: Span,
     interrupt: &Interrupt,
-) -> anyhow::Result<Vec<SelfComparison>> {
+) -> miette::Result<Vec<SelfComparison>> {
     if rounds == 0 {
         return Ok(Vec::new());
     }
@@ -85,7 +85,7 @@ pub(super) fn measure(
         .collect())
 }
 
-fn figure(rig: &Rig, transport: Transport, workload: Workload, duration: Span) -> anyhow::Result<f64> {
+fn figure(rig: &Rig, transport: Transport, workload: Workload, duration: Span) -> miette::Result<f64> {
     let warmup = Warmup::For(WARMUP);
     let spec =
         TestSpec { transport, workload, streams: 1, warmup, duration, slices: None, options: TestOptions::default() };

@@ -5,6 +5,10 @@ use std::{any::TypeId, ffi::OsString, num::ParseIntError, path::PathBuf, str::Fr
 use clap::{Arg, ArgMatches, Command, CommandFactory, error::ContextKind};
 
 use super::{CommandLine, examples::with_examples};
+use crate::explain;
+
+/// As clap ends, and as vtax does for input that is wrong.
+const USAGE_EXIT: u8 = 2;
 
 /// Reads the words of the command line.
 pub(super) fn read(words: impl IntoIterator<Item = OsString>) -> Result<ArgMatches, clap::Error> {
@@ -13,6 +17,23 @@ pub(super) fn read(words: impl IntoIterator<Item = OsString>) -> Result<ArgMatch
         error.remove(ContextKind::Suggested);
         error
     })
+}
+
+/// Says what clap couldn't read, or the help that was asked for, and ends the program.
+pub(super) fn end(error: &clap::Error, json: bool) -> ! {
+    if !error.use_stderr() {
+        error.exit();
+    }
+    let text = error.render().to_string();
+    let message = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
+    explain::tell(explain::USAGE, message, USAGE_EXIT, json);
+    std::process::exit(USAGE_EXIT.into())
+}
+
+/// Whether the verb was called with `--json`.
+pub(super) fn asks_for_json(matches: &ArgMatches) -> bool {
+    let asked = |matches: &ArgMatches| matches!(matches.try_get_one("json"), Ok(Some(true)));
+    asked(matches) || matches.subcommand().is_some_and(|(_, below)| asks_for_json(below))
 }
 
 /// The command of these words, and all below it.

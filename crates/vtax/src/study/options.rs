@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use anyhow::{Context, anyhow, bail};
+use miette::{Context, bail, miette};
 use vtax_model::{
     cell::Instrument,
     endpoint::Endpoint,
@@ -18,7 +18,7 @@ use vtax_model::{
     workload::{Transport, Warmup, Workload},
 };
 
-use crate::exit::{Blamed, Stop};
+use crate::exit::{Blamed, Doing, Stop};
 
 /// Changes to a study.
 #[derive(Debug, Clone, Default)]
@@ -92,7 +92,7 @@ impl Changes {
         Ok(ChangedStudy { study, plan, path_plan, quick, seed, stopping, goal })
     }
 
-    fn change(&self, study: &mut Study) -> anyhow::Result<()> {
+    fn change(&self, study: &mut Study) -> miette::Result<()> {
         if !self.endpoints.is_empty() {
             stand_on(study, &self.endpoints)?;
         }
@@ -109,30 +109,44 @@ impl Changes {
         }
         let both_named = study.pairs > 1 || !study.rows.iter().all(|row| row.may_be_both());
         if self.both && (both_named || !study.endpoints.is_empty()) {
-            bail!("--both: the rows of `{}` name both of their ends already; leave it out", study.id);
+            bail!(
+                code = "option-not-for-this",
+                "--both: the rows of `{}` name both of their ends already; leave it out",
+                study.id
+            );
         }
         study.both |= self.both;
         self.guests.map_or(Ok(()), |guests| keep_guests(study, guests))
     }
 
-    fn choose_baseline(&self, study: &mut Study) -> anyhow::Result<()> {
+    fn choose_baseline(&self, study: &mut Study) -> miette::Result<()> {
         let Some(baseline) = self.baseline else { return Ok(()) };
         if !study.rows.contains(&baseline) {
-            bail!("--baseline: `{}` has no row `{baseline}`; it has {}", study.id, listed(&study.rows));
+            bail!(
+                code = "not-in-study",
+                "--baseline: `{}` has no row `{baseline}`; it has {}",
+                study.id,
+                listed(&study.rows)
+            );
         }
         study.baseline = baseline;
         study.extra.retain(|row| *row != baseline);
         Ok(())
     }
 
-    fn keep_methods(&self, study: &mut Study) -> anyhow::Result<()> {
+    fn keep_methods(&self, study: &mut Study) -> miette::Result<()> {
         if self.methods.is_empty() {
             return Ok(());
         }
         let is = |row: &Row, asked: &Row| row == asked || row.method().map(Row::Method) == Some(*asked);
         for asked in &self.methods {
             if !study.rows.iter().any(|row| is(row, asked)) {
-                bail!("--methods: `{}` has no row `{asked}`; it has {}", study.id, listed(&study.rows));
+                bail!(
+                    code = "not-in-study",
+                    "--methods: `{}` has no row `{asked}`; it has {}",
+                    study.id,
+                    listed(&study.rows)
+                );
             }
         }
         let baseline = study.baseline;
@@ -143,18 +157,22 @@ impl Changes {
     }
 
     /// Each row takes a cable, so the extra rows of a study are left out unless the user names them.
-    fn cable(&self, study: &mut Study) -> anyhow::Result<()> {
+    fn cable(&self, study: &mut Study) -> miette::Result<()> {
         if self.cables.is_empty() {
             return Ok(());
         }
         let on_one_host = study.rows.iter().any(|row| matches!(row, Row::Zones { .. }));
         if on_one_host || !study.endpoints.is_empty() {
-            bail!("--cable: the rows of `{}` have no wire between two hosts; leave it out", study.id);
+            bail!(
+                code = "option-not-for-this",
+                "--cable: the rows of `{}` have no wire between two hosts; leave it out",
+                study.id
+            );
         }
         let mut nics: Vec<&NicName> = self.cables.iter().flat_map(|Cable(nics)| nics).collect();
         nics.sort();
         if let Some([nic, _]) = nics.array_windows().find(|[one, other]| one == other) {
-            bail!("--cable: the NIC {nic} is at the end of two cables; name each once");
+            bail!(code = "named-twice", "--cable: the NIC {nic} is at the end of two cables; name each once");
         }
         study.cables.clone_from(&self.cables);
         if self.methods.is_empty() {
@@ -165,23 +183,23 @@ impl Changes {
         Ok(())
     }
 
-    fn keep_mtus(&self, study: &mut Study) -> anyhow::Result<()> {
+    fn keep_mtus(&self, study: &mut Study) -> miette::Result<()> {
         let has = |mtu: &Mtu| study.cells.iter().any(|cell| cell.mtu == *mtu);
         if let Some(missing) = self.mtus.iter().find(|mtu| !has(mtu)) {
             let mut mtus: Vec<Mtu> = study.cells.iter().map(|cell| cell.mtu).collect();
             mtus.sort_unstable();
             mtus.dedup();
             let mtus: Vec<String> = mtus.iter().map(Mtu::to_string).collect();
-            bail!("--mtu: `{}` has nothing at {missing}; it has {}", study.id, mtus.join(", "));
+            bail!(code = "not-in-study", "--mtu: `{}` has nothing at {missing}; it has {}", study.id, mtus.join(", "));
         }
         study.cells.retain(|cell| self.mtus.is_empty() || self.mtus.contains(&cell.mtu));
         Ok(())
     }
 
-    fn keep_instrument(&self, study: &mut Study) -> anyhow::Result<()> {
+    fn keep_instrument(&self, study: &mut Study) -> miette::Result<()> {
         let Some(asked) = self.instrument else { return Ok(()) };
         if !study.cells.iter().any(|cell| cell.instrument == asked) {
-            bail!("--instrument {asked}: `{}` has no such part; leave it out", study.id);
+            bail!(code = "not-in-study", "--instrument {asked}: `{}` has no such part; leave it out", study.id);
         }
         study.cells.retain(|cell| cell.instrument == asked);
         if asked == Instrument::System {
@@ -211,7 +229,7 @@ impl Changes {
     }
 
     /// The options change the plan of the instrument that answers the study.
-    fn plans(&self, study: &Study) -> anyhow::Result<(SamplingPlan, Option<SamplingPlan>)> {
+    fn plans(&self, study: &Study) -> miette::Result<(SamplingPlan, Option<SamplingPlan>)> {
         let system = if self.quick { study.quick } else { study.plan };
         let path = study.plan_of(Instrument::Path, self.quick);
         match study.answering() {
@@ -220,7 +238,7 @@ impl Changes {
         }
     }
 
-    fn plan(&self, base: SamplingPlan) -> anyhow::Result<SamplingPlan> {
+    fn plan(&self, base: SamplingPlan) -> miette::Result<SamplingPlan> {
         let duration = self.duration.unwrap_or(base.duration);
         let longer = duration.0.as_secs_f64() / base.duration.0.as_secs_f64();
         let stretched = |slices: Slices| Slices { stream: Span(slices.stream.0.mul_f64(longer)), ..slices };
@@ -236,11 +254,11 @@ impl Changes {
 }
 
 /// Names the option that is wrong.
-pub(super) fn blaming(error: &SamplingPlanError) -> anyhow::Error {
+pub(super) fn blaming(error: &SamplingPlanError) -> miette::Report {
     match error {
-        SamplingPlanError::NoSamples => anyhow!("--samples: {error}"),
+        SamplingPlanError::NoSamples => miette!(code = "bad-plan", "--samples: {error}"),
         SamplingPlanError::TooShort(_) | SamplingPlanError::ShortSlice(_) | SamplingPlanError::Passes(_) => {
-            anyhow!("--duration: {error}")
+            miette!(code = "bad-plan", "--duration: {error}")
         }
     }
 }
@@ -250,22 +268,27 @@ fn listed(rows: &[Row]) -> String {
 }
 
 /// Changes the number of pairs, so that a study fits a small or a large machine.
-fn keep_guests(study: &mut Study, guests: u32) -> anyhow::Result<()> {
+fn keep_guests(study: &mut Study, guests: u32) -> miette::Result<()> {
     if study.pairs < 2 || !study.endpoints.is_empty() {
-        bail!("--guests: the rows of `{}` have no number of guests that could be changed; leave it out", study.id);
+        bail!(
+            code = "option-not-for-this",
+            "--guests: the rows of `{}` have no number of guests that could be changed; leave it out",
+            study.id
+        );
     }
     if !(1..=Study::MOST_PAIRS).contains(&guests) {
-        bail!("--guests {guests}: a row has 1 to {}", Study::MOST_PAIRS);
+        bail!(code = "bad-option", "--guests {guests}: a row has 1 to {}", Study::MOST_PAIRS);
     }
     study.pairs = guests;
     Ok(())
 }
 
 /// Takes these endpoints. Each must belong to a row of the study.
-fn stand_on(study: &mut Study, endpoints: &[Endpoint]) -> anyhow::Result<()> {
+fn stand_on(study: &mut Study, endpoints: &[Endpoint]) -> miette::Result<()> {
     let rows = endpoints.iter().filter_map(|endpoint| endpoint.method);
     if let Some(row) = { rows }.find(|row| !study.rows.contains(row)) {
         bail!(
+            code = "not-in-study",
             "--endpoints: an endpoint stands for `{row}`, which `{}` hasn't; it has {}",
             study.id,
             listed(&study.rows)
@@ -275,7 +298,7 @@ fn stand_on(study: &mut Study, endpoints: &[Endpoint]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn resize_files(study: &mut Study, size: ByteSize) -> anyhow::Result<()> {
+fn resize_files(study: &mut Study, size: ByteSize) -> miette::Result<()> {
     let mut files = 0;
     for cell in &mut study.cells {
         if let Workload::File { size: current } = &mut cell.workload {
@@ -285,7 +308,7 @@ fn resize_files(study: &mut Study, size: ByteSize) -> anyhow::Result<()> {
         }
     }
     if files == 0 {
-        bail!("--size: `{}` sends no file; leave it out", study.id);
+        bail!(code = "option-not-for-this", "--size: `{}` sends no file; leave it out", study.id);
     }
     Ok(())
 }
@@ -294,7 +317,10 @@ fn resize_files(study: &mut Study, size: ByteSize) -> anyhow::Result<()> {
 pub(crate) fn read_file(path: &str) -> Result<Study, Stop> {
     let text = read_text(path)?;
     if is_lab_file(&text) {
-        return Err(Stop::input(anyhow!("{path} is a lab, not a study; build it with: vtax lab up {path}")));
+        return Err(Stop::input(miette!(
+            code = "not-a-study",
+            "{path} is a lab, not a study; build it with: vtax lab up {path}"
+        )));
     }
     Study::parse(Source { name: path, text: &text }).or_input()
 }
@@ -305,7 +331,8 @@ pub(crate) fn read_text(path: &str) -> Result<String, Stop> {
     std::fs::read_to_string(path).map_err(|error| {
         let near = suggestion(path, known);
         let known = known.join(", ");
-        Stop::input(anyhow!(
+        Stop::input(miette!(
+            code = "no-such-study",
             "`{path}` is neither a built-in study ({known}) nor a file that can be read ({error}){near}"
         ))
     })
@@ -313,7 +340,7 @@ pub(crate) fn read_text(path: &str) -> Result<String, Stop> {
 
 /// Reads a file of endpoints.
 pub(crate) fn read_endpoints(path: &str) -> Result<Vec<Endpoint>, Stop> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("--endpoints: `{path}` can't be read"));
+    let text = std::fs::read_to_string(path).doing("file", || format!("--endpoints: `{path}` can't be read"));
     Endpoint::parse_file(Source { name: path, text: &text.or_input()? }).or_input()
 }
 
