@@ -25,7 +25,7 @@ use serde::Serialize;
 use vtax_model::server::ServerSpec;
 
 use crate::{
-    exit::{Blamed, Doing, Exit, Stop},
+    exit::{Blamed, Coded, Exit, Stop},
     locations::{Locations, Relay, RunSite},
     server::{ServerRequest, Stay},
 };
@@ -166,13 +166,13 @@ fn print(text: &str) -> Result<(), Stop> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(error).doing("file", || "writing to standard output").or_infrastructure()
+            Err(error).coded("file", || "writing to standard output").or_infrastructure()
         }
         _ => Ok(()),
     }
 }
 
 fn print_json(data: &impl Serialize) -> Result<(), Stop> {
-    let text = serde_json::to_string_pretty(data).doing("defect", || "writing JSON").or_infrastructure()?;
+    let text = serde_json::to_string_pretty(data).coded("defect", || "writing JSON").or_infrastructure()?;
     print(&(text + "\n"))
 }

@@ -28,7 +28,7 @@ use vtax_model::{
 
 use crate::{
     calibrate::LoadMeter,
-    exit::{Blamed, Doing, Stop},
+    exit::{Blamed, Coded, Stop},
     interrupt::Interrupt,
     locations::Locations,
     rig::{PEER, Rig, SUT},
@@ -239,7 +239,7 @@ fn check_comparable(contests: &[Contest], tools: &[&'static Tool]) -> miette::Re
 fn random_seed() -> miette::Result<u64> {
     let mut bytes = [0; 4];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
-        .doing("kernel", || "drawing a random seed")?;
+        .coded("kernel", || "drawing a random seed")?;
     Ok(u32::from_le_bytes(bytes).into())
 }
 

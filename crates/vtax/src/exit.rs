@@ -158,12 +158,12 @@ impl<T, E: Into<Report>> Blamed<T> for Result<T, E> {
 }
 
 /// Says what vtax was doing when something failed that has no code of its own.
-pub(crate) trait Doing<T> {
-    fn doing<W: fmt::Display>(self, code: &'static str, what: impl FnOnce() -> W) -> miette::Result<T>;
+pub(crate) trait Coded<T> {
+    fn coded<W: fmt::Display>(self, code: &'static str, what: impl FnOnce() -> W) -> miette::Result<T>;
 }
 
-impl<T, E: fmt::Display> Doing<T> for Result<T, E> {
-    fn doing<W: fmt::Display>(self, code: &'static str, what: impl FnOnce() -> W) -> miette::Result<T> {
+impl<T, E: fmt::Display> Coded<T> for Result<T, E> {
+    fn coded<W: fmt::Display>(self, code: &'static str, what: impl FnOnce() -> W) -> miette::Result<T> {
         self.map_err(|error| miette!(code = code, "{}: {error}", what()))
     }
 }

@@ -8,7 +8,7 @@ use std::{
     thread,
 };
 
-use crate::exit::Doing;
+use crate::exit::Coded;
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::Signals,
@@ -34,7 +34,7 @@ impl Interrupt {
     /// Does the same, and tells the user `told` after Ctrl-C.
     pub(crate) fn catch_telling(told: &'static str) -> miette::Result<Interrupt> {
         let interrupt = Interrupt { told, ..Interrupt::default() };
-        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).doing("kernel", || "catching Ctrl-C")?;
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).coded("kernel", || "catching Ctrl-C")?;
         let caught = interrupt.clone();
         thread::spawn(move || signals.forever().for_each(|signal| caught.signalled(signal)));
         Ok(interrupt)

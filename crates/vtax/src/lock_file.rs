@@ -7,7 +7,7 @@ use std::{
     process,
 };
 
-use crate::exit::Doing;
+use crate::exit::Coded;
 
 /// Holds the lock until it is dropped.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ impl LockFile {
     /// The file can't be made, locked or written.
     pub(crate) fn take(path: &Path) -> miette::Result<Result<LockFile, String>> {
         let open = File::options().read(true).write(true).create(true).truncate(false).open(path);
-        let mut lock = open.doing("file", || format!("opening {}", path.display()))?;
+        let mut lock = open.coded("file", || format!("opening {}", path.display()))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -30,11 +30,11 @@ impl LockFile {
                 return Ok(Err(format!("process {}", holder.trim())));
             }
             Err(TryLockError::Error(error)) => {
-                return Err(error).doing("file", || format!("locking {}", path.display()));
+                return Err(error).coded("file", || format!("locking {}", path.display()));
             }
         }
         let noted = lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| write!(lock, "{}", process::id()));
-        noted.doing("file", || format!("writing {}", path.display()))?;
+        noted.coded("file", || format!("writing {}", path.display()))?;
         Ok(Ok(LockFile { _lock: lock }))
     }
 }

@@ -36,7 +36,7 @@ use vtax_lab::{
 use vtax_model::{run::EmulatedServer, server::ServerSpec, topology::Name, units::Span};
 
 use crate::{
-    exit::{Blamed, Doing, Stop},
+    exit::{Blamed, Coded, Stop},
     interrupt::Interrupt,
     labs::{remove_abandoned, told_of_boot},
     locations::Locations,
@@ -344,11 +344,11 @@ fn write_machine(qemu: &Qemu, why_not_kvm: Option<String>) -> miette::Result<()>
     let machine = EmulatedServer { spec, accel: launch.accel, qemu: launch.qemu.version.to_string(), why_not_kvm };
     let path = launch.directory.join(MACHINE);
     fs::write(&path, serde_json::to_vec(&machine).expect("a machine is JSON"))
-        .doing("file", || format!("writing {}", path.display()))
+        .coded("file", || format!("writing {}", path.display()))
 }
 
 fn read_machine(qemu: &Qemu) -> miette::Result<EmulatedServer> {
     let path = qemu.launch().directory.join(MACHINE);
-    let text = fs::read(&path).doing("file", || format!("reading {}", path.display()))?;
-    serde_json::from_slice(&text).doing("file", || format!("reading {}", path.display()))
+    let text = fs::read(&path).coded("file", || format!("reading {}", path.display()))?;
+    serde_json::from_slice(&text).coded("file", || format!("reading {}", path.display()))
 }

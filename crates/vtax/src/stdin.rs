@@ -6,7 +6,7 @@ use miette::ensure;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use vtax_agent::limits::INPUT_MOST;
 
-use crate::exit::{Blamed, Doing, Stop};
+use crate::exit::{Blamed, Coded, Stop};
 
 /// After this time without input vtax tells the user what it waits for.
 const SOON: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
@@ -21,7 +21,7 @@ pub(crate) fn read_for(whom: &str) -> Result<Vec<u8>, Stop> {
         eprintln!("vtax: reading standard input to its end, for {whom}; </dev/null gives it none");
     }
     let mut input = Vec::new();
-    let read = stdin.lock().take(INPUT_MOST.0 + 1).read_to_end(&mut input).doing("file", || "reading standard input");
+    let read = stdin.lock().take(INPUT_MOST.0 + 1).read_to_end(&mut input).coded("file", || "reading standard input");
     read.or_infrastructure()?;
     fits(&input, whom).or_input()?;
     Ok(input)

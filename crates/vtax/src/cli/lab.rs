@@ -17,7 +17,7 @@ use self::wanted::lab_name;
 pub(super) use self::{show::servers, up::accelerator};
 use super::{Locations, RunSite, io, print, print_json};
 use crate::{
-    exit::{Blamed, Doing, Exit, Stop},
+    exit::{Blamed, Coded, Exit, Stop},
     labs,
     server::Stay,
 };
@@ -133,7 +133,7 @@ fn exec(lab: &str, domain: &Name, command: &[OsString]) -> Result<Exit, Stop> {
         .spawn(endpoint, run)
         .or_infrastructure()?
         .wait()
-        .doing("kernel", || "waiting for the command")
+        .coded("kernel", || "waiting for the command")
         .or_infrastructure()?;
     Ok(Exit::Child(child_code(status)))
 }

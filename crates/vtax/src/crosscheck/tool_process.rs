@@ -14,7 +14,7 @@ use super::{
     tool::{Tool, ToolCommand},
 };
 use crate::{
-    exit::Doing,
+    exit::Coded,
     rig::{PEER, Rig, SUT},
 };
 
@@ -37,7 +37,7 @@ impl ToolProcess {
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let mut server = ToolProcess(rig.lab.spawn(peer, command)?);
         thread::sleep(SERVER_START);
-        match server.0.try_wait().doing("tool-failed", || tool.name)? {
+        match server.0.try_wait().coded("tool-failed", || tool.name)? {
             Some(status) => bail!(code = "tool-failed", "the server of {} ended at once: {status}", tool.name),
             None => Ok(server),
         }
@@ -51,7 +51,7 @@ impl ToolProcess {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let client = rig.lab.spawn(rig.endpoint(SUT, WIRE)?, command)?;
         let output =
-            finish_within(client, contest.duration.0 + contest.warmup.0 + MARGIN).doing("tool-failed", || tool.name)?;
+            finish_within(client, contest.duration.0 + contest.warmup.0 + MARGIN).coded("tool-failed", || tool.name)?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         match output.status.success() {
             true => Ok(text),

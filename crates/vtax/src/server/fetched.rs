@@ -15,7 +15,7 @@ use super::{
     run_lines::{LineReader, RelayedLine},
 };
 use crate::{
-    exit::{Blamed, Doing, Stop, and_then},
+    exit::{Blamed, Coded, Stop, and_then},
     store::{RunWriter, Store},
 };
 
@@ -117,7 +117,7 @@ impl HandedRun {
         let folder = request.locations.state_dir().map_err(Stop::into_report)?;
         let path = folder.join(format!("{}.relay.json", run.header.id));
         fs::write(&path, serde_json::to_vec(run).expect("a run is JSON"))
-            .doing("file", || format!("writing {}", path.display()))?;
+            .coded("file", || format!("writing {}", path.display()))?;
         Ok(HandedRun(std::path::absolute(&path).unwrap_or(path)))
     }
 }

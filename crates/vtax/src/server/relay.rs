@@ -11,7 +11,7 @@ use vtax_agent::protocol::Stream;
 
 use super::{EmulatedServerUp, ServerRequest, Stay};
 use crate::{
-    exit::{Blamed, Doing, Exit, Stop},
+    exit::{Blamed, Coded, Exit, Stop},
     stdin,
 };
 
@@ -76,7 +76,7 @@ pub(super) fn put(stream: Stream, bytes: &[u8]) {
 /// The words that run this program in the server as it was called here. `from` is the file of the run that is to
 /// go on.
 pub(super) fn command(from: Option<&Path>, arguments: Vec<String>) -> miette::Result<Vec<String>> {
-    let program = text(env::current_exe().doing("file", || "finding this program")?.into_os_string())?;
+    let program = text(env::current_exe().coded("file", || "finding this program")?.into_os_string())?;
     let mut words = vec![program, "--relay".to_owned()];
     if let Some(from) = from {
         words.extend(["--relay-from".to_owned(), text(from.as_os_str().to_owned())?]);
@@ -86,7 +86,7 @@ pub(super) fn command(from: Option<&Path>, arguments: Vec<String>) -> miette::Re
 
 /// The words that run a program in the current directory with the environment that is passed on.
 fn with_environment(program: Vec<String>) -> miette::Result<Vec<String>> {
-    let folder = text(env::current_dir().doing("file", || "finding the current directory")?.into_os_string())?;
+    let folder = text(env::current_dir().coded("file", || "finding the current directory")?.into_os_string())?;
     let mut command = vec!["/usr/bin/env".to_owned(), "-C".to_owned(), folder, STATE.to_owned()];
     for name in PASSED {
         if let Some(value) = env::var_os(name) {

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use serde::{Deserialize, Serialize};
 use vtax_model::run::{Failure, RunHeader, RunState, Sample};
 
-use crate::exit::Doing;
+use crate::exit::Coded;
 
 /// The version of these lines. A vtax reads only the lines of its own version.
 const VERSION: u32 = 1;
@@ -117,7 +117,7 @@ impl SentLine<'_> {
     pub(crate) fn send(&self) -> miette::Result<()> {
         let mut out = io::stdout().lock();
         let sent = text(self).and_then(|text| out.write_all(&text)).and_then(|()| out.flush());
-        sent.doing("file", || "writing to standard output")
+        sent.coded("file", || "writing to standard output")
     }
 }
 

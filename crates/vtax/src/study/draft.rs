@@ -18,7 +18,7 @@ use super::{
     cabling::{cabling, of_guests_only},
     clock,
 };
-use crate::exit::{Blamed, Doing, Stop};
+use crate::exit::{Blamed, Coded, Stop};
 
 /// The plan of a run. Its ends and their CPUs aren't known yet.
 pub(super) fn header(wanted: ChangedStudy, unavailable: Vec<UnavailableRow>) -> Result<RunHeader, Stop> {
@@ -58,7 +58,7 @@ pub(super) fn header(wanted: ChangedStudy, unavailable: Vec<UnavailableRow>) -> 
 fn random() -> miette::Result<u64> {
     let mut bytes = [0; 8];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
-        .doing("kernel", || "drawing a random seed")?;
+        .coded("kernel", || "drawing a random seed")?;
     Ok(u64::from_le_bytes(bytes))
 }
 

@@ -18,7 +18,7 @@ use vtax_model::{
     workload::{Transport, Warmup, Workload},
 };
 
-use crate::exit::{Blamed, Doing, Stop};
+use crate::exit::{Blamed, Coded, Stop};
 
 /// Changes to a study.
 #[derive(Debug, Clone, Default)]
@@ -340,7 +340,7 @@ pub(crate) fn read_text(path: &str) -> Result<String, Stop> {
 
 /// Reads a file of endpoints.
 pub(crate) fn read_endpoints(path: &str) -> Result<Vec<Endpoint>, Stop> {
-    let text = std::fs::read_to_string(path).doing("file", || format!("--endpoints: `{path}` can't be read"));
+    let text = std::fs::read_to_string(path).coded("file", || format!("--endpoints: `{path}` can't be read"));
     Endpoint::parse_file(Source { name: path, text: &text.or_input()? }).or_input()
 }
 

@@ -7,7 +7,7 @@ use vtax_model::run::{Failure, Run, RunHeader, RunState, Sample};
 
 use super::runner::Sink;
 use crate::{
-    exit::{Blamed, Doing, Stop},
+    exit::{Blamed, Coded, Stop},
     locations::{Locations, RunSite},
     server::run_lines::SentLine,
     store::{RunWriter, Store},
@@ -46,8 +46,8 @@ impl RunStore {
                     .as_deref()
                     .ok_or_else(|| miette!(code = "defect", "--relay needs --relay-from to go on with a run"))
                     .or_input()?;
-                let text = fs::read(old).doing("file", || format!("reading {}", old.display())).or_input()?;
-                serde_json::from_slice(&text).doing("file", || format!("reading {}", old.display())).or_input()
+                let text = fs::read(old).coded("file", || format!("reading {}", old.display())).or_input()?;
+                serde_json::from_slice(&text).coded("file", || format!("reading {}", old.display())).or_input()
             }
         }
     }

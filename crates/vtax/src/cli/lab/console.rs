@@ -19,7 +19,7 @@ use vtax_lab::{
 
 use super::guest;
 use crate::{
-    exit::{Blamed, Doing, Exit, Stop},
+    exit::{Blamed, Coded, Exit, Stop},
     lock_file::LockFile,
 };
 
@@ -39,12 +39,12 @@ pub(super) fn console(lab: &Lab, guest: &PlannedGuest) -> Result<Exit, Stop> {
     let path = guest.launch.console_socket();
     let stream = UnixStream::connect(&path);
     let stream =
-        stream.doing("file", || format!("connecting to the console of `{}` at {}", guest.name, path.display()));
+        stream.coded("file", || format!("connecting to the console of `{}` at {}", guest.name, path.display()));
     let stream = stream.or_infrastructure()?;
     for line in qemu.last_words().console {
         println!("{line}");
     }
-    let end = attend(&stream, guest).doing("file", || "copying the console").or_infrastructure()?;
+    let end = attend(&stream, guest).coded("file", || "copying the console").or_infrastructure()?;
     match end {
         End::Escape => eprintln!("the console of `{}` was left; the guest goes on", guest.name),
         End::Guest => eprintln!("the guest `{}` has ended", guest.name),

@@ -27,7 +27,7 @@ use vtax_model::{topology::Name, units::Mtu};
 use vtax_sys::{clock::boottime_ns, process::Signal};
 
 use crate::{
-    exit::{Blamed, Doing, Stop},
+    exit::{Blamed, Coded, Stop},
     labs,
 };
 
@@ -113,7 +113,7 @@ struct StopOnSignal {
 impl StopOnSignal {
     fn of(guests: &Arc<Vec<Qemu>>) -> miette::Result<StopOnSignal> {
         let guests = Arc::clone(guests);
-        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).doing("kernel", || "catching Ctrl-C")?;
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).coded("kernel", || "catching Ctrl-C")?;
         let stop = StopOnSignal { asked: Arc::default(), signals: signals.handle() };
         let asked = Arc::clone(&stop.asked);
         thread::spawn(move || {

@@ -29,7 +29,7 @@ use super::{
     lookup,
 };
 use crate::{
-    exit::{Blamed, Doing, Stop},
+    exit::{Blamed, Coded, Stop},
     labs,
 };
 
@@ -274,7 +274,7 @@ fn source_address(peer: IpAddr) -> miette::Result<IpAddr> {
         socket.connect((peer, DISCARD))?;
         Ok(socket.local_addr()?.ip())
     };
-    source().doing("no-route", || format!("this machine has no way to {peer}"))
+    source().coded("no-route", || format!("this machine has no way to {peer}"))
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use vtax_lab::{
 
 use super::{connect, explain, running};
 use crate::{
-    exit::{Blamed, Doing, Exit, Stop},
+    exit::{Blamed, Coded, Exit, Stop},
     stdin,
 };
 
@@ -44,7 +44,7 @@ pub(in crate::cli::lab) fn exec(lab: &Lab, guest: &PlannedGuest, command: &[OsSt
     let ran = run(&link, &command, &input, &mut failure).map_err(|error| lacking(guest, &command, error))?;
     let status = match (ran, failure) {
         (_, Some(error)) if error.kind() != io::ErrorKind::BrokenPipe => {
-            return Err(error).doing("file", || "writing what the command wrote").or_infrastructure();
+            return Err(error).coded("file", || "writing what the command wrote").or_infrastructure();
         }
         (Ok(status), _) => status,
         (Err(_), Some(_)) => UNREAD,
@@ -103,7 +103,7 @@ fn run(
 
 fn attend(link: &AgentLink, command: &[String], input: &[u8], failure: &mut Option<io::Error>) -> Result<i32, Failed> {
     let mut signals =
-        Signals::new([SIGINT, SIGTERM, SIGHUP]).doing("kernel", || "catching Ctrl-C").map_err(Failed::Signals)?;
+        Signals::new([SIGINT, SIGTERM, SIGHUP]).coded("kernel", || "catching Ctrl-C").map_err(Failed::Signals)?;
     let running = link.start(command, input, WATCHED_MOST).map_err(Failed::Agent)?;
     let session = running.session();
     thread::scope(|scope| {
