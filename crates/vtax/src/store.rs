@@ -25,7 +25,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use vtax_model::run::{Run, RunHeader, RunState};
 
 pub(crate) use error::StoreError;
-use error::{Coded, StoreLocation};
+use error::{Doing, StoreLocation};
 use lock::RunLock;
 pub(crate) use writer::RunWriter;
 
@@ -189,7 +189,7 @@ const COMPLETE: &str = "
 
 const NEWEST_FIRST: &str = "SELECT id FROM run ORDER BY started DESC, rowid DESC";
 
-fn read_run(snapshot: &Transaction<'_>, id: &str, doing: &Coded<'_>) -> Result<Run, StoreError> {
+fn read_run(snapshot: &Transaction<'_>, id: &str, doing: &Doing<'_>) -> Result<Run, StoreError> {
     let (header, state, wall_seconds): (String, String, f64) = snapshot
         .query_row("SELECT header, state, wall_seconds FROM run WHERE id = ?1", [id], |row| row.try_into())
         .map_err(doing)?;
@@ -206,7 +206,7 @@ fn read_run(snapshot: &Transaction<'_>, id: &str, doing: &Coded<'_>) -> Result<R
 fn read_bodies<T: DeserializeOwned>(
     snapshot: &Transaction<'_>,
     id: &str,
-    doing: &Coded<'_>,
+    doing: &Doing<'_>,
     table: &'static str,
 ) -> Result<Vec<T>, StoreError> {
     let query = format!("SELECT body FROM {table} WHERE run = ?1 ORDER BY landed");
@@ -223,7 +223,7 @@ fn read_state(text: &str, id: &str) -> Result<RunState, StoreError> {
     from_json(&format!("{text:?}"), id, "state")
 }
 
-fn state_of(connection: &Connection, id: &str, doing: &Coded<'_>) -> Result<Option<(RunState, f64)>, StoreError> {
+fn state_of(connection: &Connection, id: &str, doing: &Doing<'_>) -> Result<Option<(RunState, f64)>, StoreError> {
     let found: Option<(String, f64)> = connection
         .query_row("SELECT state, wall_seconds FROM run WHERE id = ?1", [id], |row| row.try_into())
         .optional()

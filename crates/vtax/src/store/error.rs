@@ -92,7 +92,7 @@ pub(super) struct StoreLocation {
 }
 
 /// Turns an error of SQLite into ours, knowing what was being done.
-pub(super) type Coded<'a> = dyn Fn(rusqlite::Error) -> StoreError + 'a;
+pub(super) type Doing<'a> = dyn Fn(rusqlite::Error) -> StoreError + 'a;
 
 impl StoreLocation {
     /// Makes the directory if it isn't there.

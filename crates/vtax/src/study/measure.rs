@@ -1,6 +1,6 @@
 //! `vtax measure` as a study: its rows are engines, its matrix the tests and what is swept.
 
-use miette::{bail, miette};
+use miette::bail;
 use vtax_agent::limits::{LimitError, Load};
 use vtax_model::{
     cell::{Cell, Instrument},
@@ -240,7 +240,10 @@ impl MeasureRequest {
         let checked = spec.check(room_of(way.mtu, way.ipv6)).map_err(LimitError::Spec);
         match checked.and_then(|()| Load::of(&spec)) {
             Ok(_) => Ok(()),
-            Err(error) => Err(miette!(code = "bad-option", "--{}: {error}", self.flag(&error))),
+            Err(error) => {
+                let told = format!("--{}: {error}", self.flag(&error));
+                Err(miette::Report::new(error).wrap_err(told))
+            }
         }
     }
 
@@ -266,7 +269,7 @@ impl MeasureRequest {
         let comparisons = cells.len() - cells.len() / self.engines.len();
         let samples = self.plan.samples.unwrap_or_else(|| rounds_for(comparisons));
         let plan = SamplingPlan { samples, ..self.plan.sampling };
-        plan.check().map_err(|error| blaming(&error))?;
+        plan.check().map_err(blaming)?;
         Ok(plan)
     }
 

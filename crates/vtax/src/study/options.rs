@@ -248,19 +248,19 @@ impl Changes {
             warmup: self.warmup.unwrap_or(base.warmup),
             slices: base.slices.map(stretched),
         };
-        plan.check().map_err(|error| blaming(&error))?;
+        plan.check().map_err(blaming)?;
         Ok(plan)
     }
 }
 
 /// Names the option that is wrong.
-pub(super) fn blaming(error: &SamplingPlanError) -> miette::Report {
-    match error {
-        SamplingPlanError::NoSamples => miette!(code = "bad-plan", "--samples: {error}"),
-        SamplingPlanError::TooShort(_) | SamplingPlanError::ShortSlice(_) | SamplingPlanError::Passes(_) => {
-            miette!(code = "bad-plan", "--duration: {error}")
-        }
-    }
+pub(super) fn blaming(error: SamplingPlanError) -> miette::Report {
+    let option = match error {
+        SamplingPlanError::NoSamples => "samples",
+        SamplingPlanError::TooShort(_) | SamplingPlanError::ShortSlice(_) | SamplingPlanError::Passes(_) => "duration",
+    };
+    let told = format!("--{option}: {error}");
+    miette::Report::new(error).wrap_err(told)
 }
 
 fn listed(rows: &[Row]) -> String {
