@@ -18,6 +18,7 @@ mod server;
 mod stdin;
 mod store;
 mod study;
+mod whole_number;
 
 use std::process::ExitCode;
 

@@ -1,6 +1,6 @@
 //! How the command line is read, beside what clap does by itself.
 
-use std::{any::TypeId, ffi::OsString, num::ParseIntError, path::PathBuf, str::FromStr};
+use std::{any::TypeId, ffi::OsString, path::PathBuf};
 
 use clap::{Arg, ArgMatches, Command, CommandFactory, error::ContextKind};
 
@@ -53,16 +53,6 @@ fn with_sign(argument: Arg) -> Arg {
         [TypeId::of::<String>(), TypeId::of::<OsString>(), TypeId::of::<PathBuf>()].iter().any(|id| parser == *id);
     let is_option = argument.get_long().is_some() && argument.get_action().takes_values();
     if is_option && !is_text { argument.allow_hyphen_values(true) } else { argument }
-}
-
-/// A text that is no whole number.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("write a whole number, as 5{}", if matches!(.0.kind(), std::num::IntErrorKind::PosOverflow) { "; this one is too large" } else { "" })]
-pub(super) struct NotWhole(ParseIntError);
-
-/// Reads a whole number that isn't negative.
-pub(super) fn whole<T: FromStr<Err = ParseIntError>>(text: &str) -> Result<T, NotWhole> {
-    text.parse().map_err(NotWhole)
 }
 
 /// The words of every verb that does something.

@@ -15,10 +15,11 @@ use vtax_model::{
     workload::Warmup,
 };
 
-use super::{Locations, RunSite, arguments::whole, run};
+use super::{Locations, RunSite, run};
 use crate::{
     exit::{Blamed, Exit, Stop},
     study::{self, Conditions, GivenPlan, GivenSizes, MeasureRequest, RunSource, Test},
+    whole_number::whole,
 };
 use values::{ArrivalSpread, Engines, Gap, Send, Switch};
 
@@ -199,7 +200,7 @@ struct Sampling {
     #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     seed: Option<u64>,
     #[command(flatten)]
-    precision: run::Precision,
+    precision: study::Precision,
     /// Folder of Unix sockets at both ends
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     dir: PathBuf,
