@@ -13,7 +13,7 @@ use std::{
 const FOLDER: &str = ".vtax-";
 
 /// A copy that can't remove itself.
-#[derive(Debug, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum CarriedError {
     #[error("{} is not in a folder made for it, so it isn't removed; leave --carried to vtax", path.display())]

@@ -21,7 +21,7 @@ pub const REPLY_MOST: ByteSize = ByteSize(16 << 20);
 const LENGTH_BYTES: usize = 4;
 
 /// A control stream that didn't carry what it should.
-#[derive(Debug, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum FrameError {
     #[error(

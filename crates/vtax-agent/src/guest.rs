@@ -51,7 +51,7 @@ const MOUNTS: [(Pseudo, &str); 5] = [
 ];
 
 /// Why a guest can't be measured in.
-#[derive(Debug, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum SelfSetupError {
     #[error("this is process {pid} and not the first one of a guest; with --port it serves beside others")]

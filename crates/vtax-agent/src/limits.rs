@@ -43,7 +43,7 @@ const FLOW_STATE: ByteSize = ByteSize(4 << 10);
 pub const CPUS_MOST: usize = 8192;
 
 /// An order beyond the limits.
-#[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum LimitError {
     #[error(transparent)]

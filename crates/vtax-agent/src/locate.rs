@@ -63,7 +63,7 @@ impl miette::Diagnostic for LocateError {
 }
 
 /// Why a file can't be started.
-#[derive(Debug, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum Unusable {
     #[error("can't be read ({0})")]

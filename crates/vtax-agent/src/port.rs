@@ -37,7 +37,7 @@ const WAITING_MOST: usize = 8 << 20;
 const PIECE: usize = 64 << 10;
 
 /// A port that can't be had, or is lost.
-#[derive(Debug, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum PortError {
     #[error(

@@ -317,7 +317,7 @@ pub struct Ran {
 }
 
 /// Why a call was not done.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 #[expect(missing_docs, reason = "the messages say it")]
 pub struct Fault {

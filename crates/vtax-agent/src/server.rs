@@ -33,7 +33,7 @@ use crate::{
 const BACKLOG: usize = 64;
 
 /// Why an agent stopped other than by the end of its stream.
-#[derive(Debug, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum ServeError {
     #[error(transparent)]

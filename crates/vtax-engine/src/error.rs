@@ -14,7 +14,7 @@ use vtax_sys::ring::NoRing;
 use crate::place::{Station, Target};
 
 /// Why an end of a test has no report.
-#[derive(Debug, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum EngineError {
@@ -107,7 +107,7 @@ pub enum EngineError {
 }
 
 /// Why a test ended before its time, and what was measured until then.
-#[derive(Debug, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 #[expect(missing_docs, reason = "the messages say it")]
 pub struct Failed {

@@ -5,7 +5,7 @@ use std::{fmt, io, path::PathBuf};
 use crate::{line::FORMAT, owner::Owner, snapshot::JournalState};
 
 /// Why a journal could not be made, read or written.
-#[derive(Debug, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum JournalError {
     #[error("cannot {operation} {path}: {source}")]

@@ -10,7 +10,7 @@ use vtax_sys::{SysError, pci::PciAddress};
 use crate::{guest::GuestError, place::Place, processes::Holder};
 
 /// Why something could not be done with a lab.
-#[derive(Debug, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum LabError {
     #[error("{object}: {error}")]

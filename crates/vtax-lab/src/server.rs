@@ -36,7 +36,7 @@ const HOST: &str = "host";
 const DEVICES: [&str; 5] = ["igb", "intel-iommu", "pcie-root-port", "pxb-pcie", "virtio-9p-pci"];
 
 /// Why there can be no emulated server here.
-#[derive(Debug, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum ServerError {
     #[error("an emulated server can't be had: {0}")]

@@ -92,7 +92,7 @@ pub fn pairs(endpoints: &[Endpoint], row: Row, mtu: Mtu) -> Result<Vec<[&Endpoin
 }
 
 /// Endpoints that don't pair off for a row.
-#[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum NoPairs {
     #[error("`{row}` has no {end} at MTU {mtu}; add an [[endpoint]] with end = \"{end}\"")]
@@ -149,7 +149,7 @@ pub enum Control {
 }
 
 /// A text that names no way to an agent.
-#[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{}` is no endpoint{why} (ends are local, ssh:HOST, ssh:USER@HOST, zone:NAME, zone:LAB/NAME, libvirt:NAME, libvirt:USER@NAME)",
     text.escape_debug()
@@ -249,7 +249,7 @@ pub enum Pinning {
 }
 
 /// A text that names no CPUs.
-#[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no pin plan; write auto, none, or CPUs as 0,2 or 4-7; 0,1:2,3 is a plan for each end")]
 pub struct BadPinning(String);
 

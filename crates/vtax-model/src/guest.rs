@@ -356,7 +356,7 @@ impl GuestSize {
 }
 
 /// A guest that can't be, by what was said of it.
-#[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum BadGuest {
     #[error("{0} vCPUs: a guest has 1 to {most}", most = GuestSize::MOST_VCPUS)]

@@ -35,7 +35,7 @@ use text::MAX_BASE64;
 pub struct Histogram(hdrhistogram::Histogram<u64>);
 
 /// Why a text is not a histogram of ours.
-#[derive(Clone, Debug, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum HistogramError {

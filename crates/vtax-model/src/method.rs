@@ -123,7 +123,7 @@ impl fmt::Display for IoMethod {
 }
 
 /// A name that no I/O method has.
-#[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown I/O method `{name}`; there are {known}", known = IoMethod::ALL.map(IoMethod::name).join(", "))]
 #[expect(missing_docs, reason = "the messages say it")]
 pub struct UnknownMethod {
@@ -140,7 +140,7 @@ impl FromStr for IoMethod {
 }
 
 /// Why a method can't be used here, and what would mend it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{why}; {remedy}")]
 #[expect(missing_docs, reason = "the messages say it")]
 pub struct Unsupported {

@@ -33,7 +33,7 @@ pub struct ServerSpec {
 }
 
 /// What of `--server` can't be had.
-#[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum BadServer {
     #[error("`{0}` is no server; write emulated, or emulated:nics=8,vfs=0,nodes=2,sockets=1,cpus=1,memory=4GiB")]

@@ -74,7 +74,7 @@ pub use nic_name::{BadNicName, Cable, NicName};
 pub struct Name(String);
 
 /// A name that vtax doesn't take.
-#[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a name: use 1 to 32 lower-case letters, digits and `-`, a letter first")]
 pub struct BadName(String);
 

@@ -7,7 +7,7 @@ use std::{fmt, str::FromStr, time::Duration};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// A unit that could not be read from what the user wrote.
-#[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum UnitError {
     #[error("`{0}` is not a size; write bytes (64) or a number with KiB, MiB, GiB, kB, MB or GB")]

@@ -12,7 +12,7 @@ use crate::units::BitRate;
 pub struct Vlan(u16);
 
 /// A number that no VLAN has.
-#[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0} is not a VLAN: they are numbered from 1 to 4094")]
 pub struct BadVlan(i64);
 
@@ -88,7 +88,7 @@ impl VfOptions {
 }
 
 /// A rate that no VF can be kept to.
-#[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("rate {0}: a virtual function has whole Mbit/s; round it")]
 pub struct BadRate(BitRate);
 

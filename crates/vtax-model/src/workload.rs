@@ -119,7 +119,7 @@ fn check_size(what: &'static str, size: ByteSize, transport: Transport, mtu: Mtu
 }
 
 /// Sizes that a transport can't carry.
-#[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum WorkloadError {
     #[error("{what} size 0: nothing would be sent; give at least 1 byte")]

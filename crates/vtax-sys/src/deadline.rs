@@ -16,7 +16,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 const KEPT_MOST: usize = 32 << 20;
 
 /// Why there is no output of a program.
-#[derive(Debug, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum OutputError {
     #[error("it can't be started ({0})")]

@@ -18,7 +18,7 @@ pub type Result<T, E = SysError> = std::result::Result<T, E>;
 ///
 /// The kernel's answer is a field named `errno`, not an error `source`, because
 /// the message already contains it.
-#[derive(Debug, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum SysError {

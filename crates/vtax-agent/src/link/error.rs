@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// An agent that couldn't be had, was lost, or didn't do as told. Each names the agent.
-#[derive(Debug, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum AgentError {
     #[error("the agent of {name} can't be started: `{program}`: {source}")]

@@ -5,7 +5,7 @@ use vtax_model::{endpoint::End, measurement::EndReport};
 use crate::link::AgentError;
 
 /// A sample that was not taken, or not as a whole.
-#[derive(Debug, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 #[error("{cause}")]
 #[expect(missing_docs, reason = "the messages say it")]
 pub struct MeasureError {
@@ -32,7 +32,7 @@ impl Partial {
 }
 
 /// Why a sample was not taken.
-#[derive(Debug, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum SampleFailure {
     #[error("{error}{}", other.as_ref().map(|other| format!("; and {other}")).unwrap_or_default())]

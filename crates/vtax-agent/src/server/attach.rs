@@ -29,7 +29,7 @@ const NO_SETTING: i32 = 2;
 const IS_THERE: i32 = 17;
 
 /// A link that couldn't be set up.
-#[derive(Debug, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum AttachError {
     #[error(
         "the guest has no link with the address {mac} after {PATIENCE:?} (it has {present}); does its kernel have the driver of this NIC, and is that loaded?"

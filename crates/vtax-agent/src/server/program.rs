@@ -39,7 +39,7 @@ const PIECE: usize = 32 << 10;
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
 /// A program that wasn't run, or not to its end.
-#[derive(Debug, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum ProgramError {
     #[error("no program was named; give one, and its arguments")]
     Unnamed,

@@ -5,7 +5,7 @@ use std::{fmt, io, path::PathBuf, process::ExitStatus, time::Duration};
 use crate::link::AgentError;
 
 /// A host that ssh must not be given.
-#[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum SshHostError {
     #[error("the name of the remote host is empty; give it as ssh takes it: HOST or USER@HOST")]
@@ -35,7 +35,7 @@ impl fmt::Display for SshStep {
 }
 
 /// No agent on a remote host.
-#[derive(Debug, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum SshError {
     #[error(transparent)]

@@ -110,7 +110,7 @@ pub struct Netdev {
 }
 
 /// A name that no device has, or that several have.
-#[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum NoDevice {
     #[error("there is no PCI device `{name}` on this machine; {}", Nics(.nics))]

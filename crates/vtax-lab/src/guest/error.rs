@@ -8,7 +8,7 @@ use vtax_sys::{SysError, process::Signal};
 use super::{last_words::LastWords, missing::MissingForGuests};
 
 /// Why a guest can't be made, started or talked to.
-#[derive(Debug, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum GuestError {
     #[error("{why}; {}", why.remedy())]

@@ -8,7 +8,7 @@ use super::version::Version;
 
 /// Something that guests need, and that this machine doesn't have or that doesn't work. The text is the
 /// reason alone; [`MissingForGuests::remedy`] says what the user can do.
-#[derive(Debug, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum MissingForGuests {
     #[error("guests need QEMU, and there is no `qemu-system-x86_64` in {}", Paths(.looked))]

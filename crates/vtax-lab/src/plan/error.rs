@@ -13,7 +13,7 @@ use vtax_model::{
 use super::nic_error::NicError;
 
 /// Why a lab can't be planned.
-#[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum PlanError {
     #[error("{kind} `{name}`: {method} can't be used here: {unsupported}")]

@@ -6,7 +6,7 @@ use vtax_sys::pci::PciAddress;
 use crate::facts::NoDevice;
 
 /// Why a NIC can't be an end of a wire, or its functions can't be handed out.
-#[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum NicError {
     #[error("{0}")]

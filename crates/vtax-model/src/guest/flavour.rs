@@ -63,7 +63,7 @@ impl fmt::Display for Flavour {
 }
 
 /// A name that no backend and no model has.
-#[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown kind of NIC `{0}`; there are {known}", known = Flavour::ALL.map(Flavour::name).join(", "))]
 pub struct UnknownFlavour(String);
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct Mac([u8; 6]);
 
 /// A text or address that no NIC can have.
-#[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not a NIC's address; write six pairs of hexadecimal digits, the first pair even, as 02:00:5e:10:00:01"
 )]

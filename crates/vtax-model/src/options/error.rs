@@ -4,7 +4,7 @@ use super::{BURST_MOST, Engine, FLOWS_MOST, Idle, Segments};
 use crate::workload::{TestKind, Transport};
 
 /// Options that a test can't have.
-#[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum OptionError {
     #[error("unknown engine `{0}`; there are {known}", known = Engine::ALL.map(Engine::name).join(", "))]

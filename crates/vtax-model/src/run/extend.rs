@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// Why a run can't get so many rounds.
-#[derive(Debug, Clone, PartialEq, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum ExtendError {
     #[error("--samples {asked}: give more than {planned}, the number of rounds that the run {id} has")]

@@ -40,7 +40,7 @@ impl Difference {
 }
 
 /// What is no difference that could be looked for.
-#[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no difference in per cent; give one above 0 and at most 100, as 2% or 0.5%")]
 pub struct NoDifference(String);
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// Input that no figure can be made from.
-#[derive(Clone, Debug, PartialEq, miette::Diagnostic, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum StatsError {

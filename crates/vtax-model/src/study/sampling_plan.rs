@@ -33,7 +33,7 @@ pub struct Slices {
 }
 
 /// A sampling plan that gives no figures.
-#[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum SamplingPlanError {
     #[error("0 samples measure nothing; give at least 1")]

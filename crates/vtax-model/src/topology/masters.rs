@@ -3,7 +3,7 @@
 use super::{Guest, Name};
 
 /// Masters that can't be.
-#[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum BadMasters {
     #[error("the guest `{guest}` has the master `{master}`, which is no guest of the lab; name another, or remove it")]

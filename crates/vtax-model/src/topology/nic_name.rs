@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct NicName(String);
 
 /// A text that names no NIC.
-#[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum BadNicName {
     #[error("`{0}` names no NIC: write its PCI address, its link, its MAC address or its name in `vtax io list`")]

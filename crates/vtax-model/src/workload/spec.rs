@@ -76,7 +76,7 @@ impl TestSpec {
 }
 
 /// A test that can't be run anywhere.
-#[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum SpecError {
     #[error(transparent)]

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 
 /// Why this process can have no io_uring, with what to do about it.
-#[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum NoRing {
     /// `ENOSYS`. A seccomp filter may say so too.

@@ -5,7 +5,7 @@ use vtax_model::{units::Mtu, vf::BadRate};
 use crate::facts::NoDevice;
 
 /// Why virtual functions can't be made or removed. Nothing has been changed.
-#[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum VfError {
     #[error(transparent)]
