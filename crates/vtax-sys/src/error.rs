@@ -50,9 +50,6 @@ pub enum SysError {
     #[error("there is no link {name} in this network namespace")]
     #[diagnostic(code("no-such-link"))]
     NoSuchLink { name: String },
-    #[error("link {name} was left alone: its alias is {alias:?} and does not start with our mark {mark:?}")]
-    #[diagnostic(code("link-not-ours"))]
-    NotOurs { name: String, mark: String, alias: Option<String> },
     #[error("this kernel has no link kind {kind}: use a kernel that has it built in, or install its module")]
     #[diagnostic(code("no-such-link-kind"))]
     NoSuchKind { kind: String },

@@ -43,7 +43,7 @@ mod vf;
 pub use address::InterfaceAddress;
 pub use change::LinkChange;
 pub use create::{LinkKind, NewLink};
-pub use link::{Link, LinkStats, OperState};
+pub use link::Link;
 pub use macvtap::{NewMacvtap, open_macvtap, probe_macvtap};
 pub use name::{IfIndex, IfName, LinkRef, MacAddr};
 pub use probe::probe_kind;

@@ -4,9 +4,6 @@
 //! The stamps of what was sent come on the socket's error queue and are read between two
 //! transactions. By then those of a request are there, for its response has come; those of a
 //! response may come later, if the qdisc holds it back, and are looked for once more.
-//!
-//! Stamps of the network card aren't asked for: they are of its own clock, and there is no other
-//! moment of that clock at which a stage of one end could begin or end.
 
 use std::{cell::RefCell, mem, time::Duration};
 
@@ -39,7 +36,7 @@ pub(crate) struct StampedFlow<'a, I> {
 impl<'a, I: Io> StampedFlow<'a, I> {
     /// Asks for the stamps of a flow on which nothing of the test has been said.
     pub(crate) fn new(io: I, flow: &'a Flow, desk: &'a ThreadRecorder<'a>) -> Result<StampedFlow<'a, I>, EngineError> {
-        enable_stamps(&*flow.socket, false)?;
+        enable_stamps(&*flow.socket)?;
         Ok(StampedFlow { io, flow, desk, trace: RefCell::default() })
     }
 }
@@ -80,7 +77,7 @@ impl Trace {
     /// Gives the stamps that were found to their messages.
     fn sort(&mut self) {
         for stamp in self.found.drain(..) {
-            if matches!(stamp.stage, SentStage::Hardware | SentStage::Acked) {
+            if stamp.stage == SentStage::Acked {
                 continue;
             }
             if is_behind(self.now.id, stamp.id) {
@@ -143,7 +140,7 @@ impl<I: Io> Io for StampedFlow<'_, I> {
             let got = receive_stamped(socket, &mut buffer[..most], flags);
             let moment = realtime_ns();
             let got = got.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-            self.trace.borrow_mut().received(got.software, moment);
+            self.trace.borrow_mut().received(got.arrival, moment);
             Ok(look.take().expect("only one call succeeds")(&buffer[..got.bytes]))
         };
         self.io.receive_by(until, call).await
