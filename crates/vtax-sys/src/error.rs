@@ -126,6 +126,10 @@ impl SysError {
         Self::Os { operation, object: object.to_string(), errno, remedy }
     }
 
+    pub(crate) fn invalid(what: &'static str, value: impl fmt::Display, why: &'static str) -> Self {
+        Self::Invalid { what, value: value.to_string(), why }
+    }
+
     pub(crate) fn malformed(operation: &'static str, object: impl fmt::Display, detail: impl fmt::Display) -> Self {
         Self::Malformed { operation, object: object.to_string(), detail: detail.to_string() }
     }

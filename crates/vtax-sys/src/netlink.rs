@@ -45,6 +45,7 @@ pub use change::LinkChange;
 pub use create::{LinkKind, NewLink};
 pub use link::Link;
 pub use macvtap::{NewMacvtap, open_macvtap, probe_macvtap};
+pub(crate) use name::ioctl_request;
 pub use name::{IfIndex, IfName, LinkRef, MacAddr};
 pub use probe::probe_kind;
 pub use qdisc::{Qdisc, QdiscStats, Tbf, probe_tbf};

@@ -132,11 +132,7 @@ impl FromStr for ProcessId {
             let (pid, start) = text.split_once('@')?;
             Some(Self { pid: Pid(pid.parse().ok()?), start_ticks: start.parse().ok()? })
         };
-        parse().ok_or_else(|| SysError::Invalid {
-            what: "process identity",
-            value: text.into(),
-            why: "it is written PID@START, two numbers",
-        })
+        parse().ok_or_else(|| SysError::invalid("process identity", text, "it is written PID@START, two numbers"))
     }
 }
 
