@@ -7,11 +7,8 @@
 
 use std::{cell::RefCell, mem, time::Duration};
 
-use rustix::{
-    io::Errno,
-    net::{RecvFlags, SendFlags},
-};
-use socket2::{SockAddr, Socket};
+use rustix::io::Errno;
+use socket2::Socket;
 use vtax_model::workload::Transport;
 use vtax_sys::{
     clock::realtime_ns,
@@ -20,7 +17,7 @@ use vtax_sys::{
 
 use crate::{
     account::{Moments, ThreadRecorder},
-    drive::{Either, Io, Message, WaitUntil},
+    drive::{Io, Message, WaitUntil, errno_of},
     error::EngineError,
     flow::Flow,
 };
@@ -139,7 +136,7 @@ impl<I: Io> Io for StampedFlow<'_, I> {
             let most = most.min(buffer.len());
             let got = receive_stamped(socket, &mut buffer[..most], flags);
             let moment = realtime_ns();
-            let got = got.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+            let got = got.map_err(errno_of)?;
             self.trace.borrow_mut().received(got.arrival, moment);
             Ok(look.take().expect("only one call succeeds")(&buffer[..got.bytes]))
         };
@@ -154,40 +151,8 @@ impl<I: Io> Io for StampedFlow<'_, I> {
         true
     }
 
-    async fn send_by<R>(
-        &self,
-        call: impl FnMut(&Socket, &mut [u8], SendFlags) -> Result<R, Errno>,
-    ) -> Result<R, Errno> {
-        self.io.send_by(call).await
-    }
-
-    async fn receive_by<R>(
-        &self,
-        until: WaitUntil,
-        call: impl FnMut(&Socket, &mut [u8], RecvFlags) -> Result<R, Errno>,
-    ) -> Result<R, Errno> {
-        self.io.receive_by(until, call).await
-    }
-
-    async fn send_or_receive<R>(
-        &self,
-        message: Message<'_>,
-        most: usize,
-        look: impl FnOnce(&[u8]) -> R,
-    ) -> Result<Either<R>, Errno> {
-        self.io.send_or_receive(message, most, look).await
-    }
-
     async fn sleep(&self, until: u64) -> Result<(), Errno> {
         self.io.sleep(until).await
-    }
-
-    async fn connect(&self, target: &SockAddr) -> Result<(), Errno> {
-        self.io.connect(target).await
-    }
-
-    async fn accept(&self) -> Result<Socket, Errno> {
-        self.io.accept().await
     }
 
     fn set_patience(&self, patience: Duration) {

@@ -22,7 +22,7 @@ fn switch_on() -> UdpSocket {
     enable_stamps(&socket).unwrap();
     for _ in 0..1000 {
         socket.send(&[0]).unwrap();
-        if receive_stamped(&socket, &mut [0; 1], RecvFlags::empty()).unwrap().software.is_some() {
+        if receive_stamped(&socket, &mut [0; 1], RecvFlags::empty()).unwrap().arrival.is_some() {
             return socket;
         }
         sent_stamps(&socket, &mut vec![]).unwrap();
