@@ -4,7 +4,8 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Deserializer, Serialize, de};
+use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 /// A unit that could not be read from what the user wrote.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -30,7 +31,7 @@ pub enum UnitError {
 ///
 /// Written plain (`64`), with a binary suffix (`KiB`, `MiB`, `GiB`; also `K`,
 /// `M`, `G`, as iperf3 means them) or with a decimal one (`kB`, `MB`, `GB`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct ByteSize(pub u64);
 
 const SUFFIXES: [(&str, u64); 12] = [
@@ -76,12 +77,6 @@ impl fmt::Display for ByteSize {
     }
 }
 
-impl Serialize for ByteSize {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_u64(self.0)
-    }
-}
-
 impl<'de> Deserialize<'de> for ByteSize {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(ByteSizeVisitor)
@@ -112,7 +107,8 @@ impl de::Visitor<'_> for ByteSizeVisitor {
 }
 
 /// The largest IP packet, in bytes, that a link carries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "i64")]
 pub struct Mtu(u32);
 
 impl Mtu {
@@ -167,14 +163,8 @@ impl fmt::Display for Mtu {
     }
 }
 
-impl<'de> Deserialize<'de> for Mtu {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Mtu::try_from(i64::deserialize(deserializer)?).map_err(de::Error::custom)
-    }
-}
-
 /// A length of time as people write it: `30s`, `250ms`, `2m`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 pub struct Span(pub Duration);
 
 impl Span {
@@ -205,21 +195,8 @@ impl fmt::Display for Span {
     }
 }
 
-impl Serialize for Span {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Span {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(de::Error::custom)
-    }
-}
-
 /// Bits per second, in decimal multiples as links have them: `100M`, `1G`, `2.5 Gbit/s`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 pub struct BitRate(u64);
 
 /// Decimal factors of rates.
@@ -280,18 +257,6 @@ impl fmt::Display for BitRate {
             Some((factor, unit)) => write!(f, "{} {unit}bit/s", self.0 / factor),
             None => write!(f, "{} bit/s", self.0),
         }
-    }
-}
-
-impl Serialize for BitRate {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for BitRate {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
     }
 }
 

@@ -43,7 +43,7 @@ pub enum Workload {
         #[serde(rename = "message_bytes")]
         message: ByteSize,
         /// Who sends.
-        #[serde(default, skip_serializing_if = "Direction::is_forward")]
+        #[serde(default, skip_serializing_if = "crate::is_default")]
         direction: Direction,
     },
     /// One file, disk to disk.

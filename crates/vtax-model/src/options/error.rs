@@ -40,3 +40,13 @@ pub enum OptionError {
     #[error("`{first}` and `{second}` exclude each other: {why}")]
     Clash { first: &'static str, second: &'static str, why: &'static str },
 }
+
+impl OptionError {
+    pub(super) fn unknown_engine(text: &str) -> OptionError {
+        OptionError::UnknownEngine(text.to_owned())
+    }
+
+    pub(super) fn unknown_idle(text: &str) -> OptionError {
+        OptionError::UnknownIdle(text.to_owned())
+    }
+}

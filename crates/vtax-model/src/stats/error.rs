@@ -1,6 +1,6 @@
 //! What the statistics refuse.
 
-use std::fmt;
+use strum::Display;
 
 /// Input that no figure can be made from.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -28,21 +28,13 @@ pub enum StatsError {
 }
 
 /// A side of a pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
+#[strum(serialize_all = "lowercase")]
 pub enum Side {
     /// What is compared with.
     Baseline,
     /// What is compared.
     Cell,
-}
-
-impl fmt::Display for Side {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Baseline => "baseline",
-            Self::Cell => "cell",
-        })
-    }
 }
 
 /// Far beyond any unit, and small enough for its square to be finite.

@@ -28,7 +28,7 @@ pub struct TestSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slices: Option<Sliced>,
     /// Everything else; the default is what every tool calls the test by its plain name.
-    #[serde(default, skip_serializing_if = "TestOptions::is_plain")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub options: TestOptions,
 }
 
