@@ -51,7 +51,11 @@ impl Endpoint {
     pub fn parse_file(source: Source<'_>) -> Result<Vec<Endpoint>, FileError> {
         let file: EndpointFile = source.parse()?;
         match file.endpoint.get_ref().is_empty() {
-            true => Err(source.error(&file.endpoint.span(), "there is no [[endpoint]] here; give two at least")),
+            true => Err(source.error(
+                &file.endpoint.span(),
+                "no-endpoint",
+                "there is no [[endpoint]] here; give two at least",
+            )),
             false => Ok(file.endpoint.into_inner()),
         }
     }
@@ -90,14 +94,16 @@ pub fn pairs(endpoints: &[Endpoint], row: Row, mtu: Mtu) -> Result<Vec<[&Endpoin
 }
 
 /// Endpoints that don't pair off for a row.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum NoPairs {
     #[error("`{row}` has no {end} at MTU {mtu}; add an [[endpoint]] with end = \"{end}\"")]
+    #[diagnostic(code("no-endpoint"))]
     Missing { row: Row, mtu: Mtu, end: End },
     #[error(
         "`{row}` has {initiators} initiators and {responders} responders at MTU {mtu}; give as many of one as of the other, or one that serves all"
     )]
+    #[diagnostic(code("uneven-endpoints"))]
     Uneven { row: Row, mtu: Mtu, initiators: usize, responders: usize },
 }
 
@@ -138,11 +144,12 @@ pub enum Control {
 }
 
 /// A text that names no way to an agent.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error(
     "`{}` is no endpoint{why} (ends are local, ssh:HOST, ssh:USER@HOST, zone:NAME, zone:LAB/NAME, libvirt:NAME, libvirt:USER@NAME)",
     text.escape_debug()
 )]
+#[diagnostic(code("bad-endpoint"))]
 pub struct BadControl {
     text: String,
     why: String,
@@ -223,8 +230,9 @@ pub enum Pinning {
 }
 
 /// A text that names no CPUs.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error("`{0}` is no pin plan; write auto, none, or CPUs as 0,2 or 4-7; 0,1:2,3 is a plan for each end")]
+#[diagnostic(code("bad-pin-plan"))]
 pub struct BadPinning(String);
 
 /// As many as Linux can be built for (`NR_CPUS`).

@@ -334,30 +334,40 @@ impl GuestSize {
 }
 
 /// A guest that can't be, by what was said of it.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum BadGuest {
     #[error("{0} vCPUs: a guest has 1 to {most}", most = GuestSize::MOST_VCPUS)]
+    #[diagnostic(code("out-of-range"))]
     Vcpus(u32),
     #[error("memory {0}: a guest has whole MiB, and {least} at least", least = GuestSize::LEAST_MEMORY)]
+    #[diagnostic(code("bad-memory"))]
     Memory(ByteSize),
     #[error("{pins} cpus for {vcpus} vcpus: name at most one for each")]
+    #[diagnostic(code("too-many-pins"))]
     Pins { pins: usize, vcpus: u32 },
     #[error("{pins} vhost_cpus for {queues} queues: a queue has one vhost thread; name at most one for each")]
+    #[diagnostic(code("too-many-pins"))]
     VhostPins { pins: usize, queues: u32 },
     #[error("vnet = \"{0}\" is a kind of tap, and backend = \"vhost-user\" has none; remove one of the two")]
+    #[diagnostic(code("options-clash"))]
     NoTap(Vnet),
     #[error(
         "{queues} queues and {vcpus} vcpus: a NIC has 1 queue at least and one a vCPU at most; give the guest more vcpus, or the NIC fewer queues"
     )]
+    #[diagnostic(code("too-many-queues"))]
     Queues { queues: u32, vcpus: u32 },
     #[error("{0} vectors: a PCI device has at most {most}", most = Attach::MOST_VECTORS)]
+    #[diagnostic(code("out-of-range"))]
     Vectors(u32),
     #[error("{option} = {ring}: QEMU takes 256, 512 and 1024")]
+    #[diagnostic(code("bad-ring"))]
     Ring { option: &'static str, ring: u32 },
     #[error("tx_ring = {0}: QEMU has 256 at most with a tap; remove it, or use backend = \"vhost-user\"")]
+    #[diagnostic(code("bad-ring"))]
     TxRing(u32),
     #[error(transparent)]
+    #[diagnostic(transparent)]
     Rate(BadRate),
 }
 

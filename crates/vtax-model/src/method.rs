@@ -119,8 +119,9 @@ impl IoMethod {
 }
 
 /// A name that no I/O method has.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error("unknown I/O method `{name}`; there are {known}", known = IoMethod::ALL.map(IoMethod::name).join(", "))]
+#[diagnostic(code("unknown-name"))]
 #[expect(missing_docs, reason = "the messages say it")]
 pub struct UnknownMethod {
     pub name: String,
@@ -133,8 +134,9 @@ impl UnknownMethod {
 }
 
 /// Why a method can't be used here, and what would mend it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error, miette::Diagnostic)]
 #[error("{why}; {remedy}")]
+#[diagnostic(code("not-available-here"))]
 #[expect(missing_docs, reason = "the messages say it")]
 pub struct Unsupported {
     pub why: String,

@@ -32,18 +32,23 @@ pub struct ServerSpec {
 }
 
 /// What of `--server` can't be had.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum BadServer {
     #[error("`{0}` is no server; write emulated, or emulated:nics=8,vfs=0,nodes=2,sockets=1,cpus=1,memory=4GiB")]
+    #[diagnostic(code("bad-server"))]
     Kind(String),
     #[error("`{0}` is no setting of an emulated server; it has {keys}, each as nics=8", keys = KEYS.join(", "))]
+    #[diagnostic(code("bad-server"))]
     Key(String),
     #[error("`{0}` is set twice")]
+    #[diagnostic(code("bad-server"))]
     Twice(&'static str),
     #[error("{key} = {value} is not possible for an emulated server: {range}")]
+    #[diagnostic(code("bad-server"))]
     Value { key: &'static str, value: String, range: &'static str },
     #[error("memory of an emulated server: {0}")]
+    #[diagnostic(code("bad-server"))]
     Memory(#[from] UnitError),
 }
 

@@ -75,8 +75,9 @@ pub use nic_name::{BadNicName, Cable, NicName};
 pub struct Name(String);
 
 /// A name that vtax doesn't take.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error("`{0}` is not a name: use 1 to 32 lower-case letters, digits and `-`, a letter first")]
+#[diagnostic(code("bad-name"))]
 pub struct BadName(String);
 
 impl Name {

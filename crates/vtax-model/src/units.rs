@@ -8,22 +8,28 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 /// A unit that could not be read from what the user wrote.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum UnitError {
     #[error("`{0}` is not a size; write bytes (64) or a number with KiB, MiB, GiB, kB, MB or GB")]
+    #[diagnostic(code("bad-size"))]
     Size(String),
     #[error("`{0}` is larger than any size that can be counted")]
+    #[diagnostic(code("bad-size"))]
     SizeOverflow(String),
     #[error("`{0}` is not a length of time; write a number with its unit, as 30s, 250ms or 2m")]
+    #[diagnostic(code("bad-time"))]
     Span(String),
     #[error(
         "`{0}` is not a bit rate; write a number with its unit, as 100M, 1G or 2.5 Gbit/s (bits a second, M is 10^6)"
     )]
+    #[diagnostic(code("bad-rate"))]
     BitRate(String),
     #[error("`{0}` is not an MTU; write bytes as a whole number, as 1500 or 9000")]
+    #[diagnostic(code("bad-mtu"))]
     NotMtu(String),
     #[error("MTU {0} is impossible: IPv4 links carry {min} to {max} bytes; usual values are 1500 and 9000", min = Mtu::MIN.0, max = Mtu::MAX.0)]
+    #[diagnostic(code("bad-mtu"))]
     Mtu(i64),
 }
 

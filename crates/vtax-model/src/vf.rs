@@ -13,8 +13,9 @@ use crate::units::BitRate;
 pub struct Vlan(u16);
 
 /// A number that no VLAN has.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error("{0} is not a VLAN: they are numbered from 1 to 4094")]
+#[diagnostic(code("bad-vlan"))]
 pub struct BadVlan(i64);
 
 impl Vlan {
@@ -75,8 +76,9 @@ impl VfOptions {
 }
 
 /// A rate that no VF can be kept to.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error("rate {0}: a virtual function has whole Mbit/s; round it")]
+#[diagnostic(code("bad-rate"))]
 pub struct BadRate(BitRate);
 
 /// The Linux module that drives the virtual functions of a NIC whose own module is `physical`. The kernel

@@ -60,8 +60,9 @@ impl fmt::Display for Flavour {
 }
 
 /// A name that no backend and no model has.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error("unknown kind of NIC `{0}`; there are {known}", known = Flavour::ALL.map(Flavour::name).join(", "))]
+#[diagnostic(code("unknown-name"))]
 pub struct UnknownFlavour(String);
 
 impl FromStr for Flavour {

@@ -9,10 +9,11 @@ use serde_with::{DeserializeFromStr, SerializeDisplay};
 pub struct Mac([u8; 6]);
 
 /// A text or address that no NIC can have.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error(
     "`{0}` is not a NIC's address; write six pairs of hexadecimal digits, the first pair even, as 02:00:5e:10:00:01"
 )]
+#[diagnostic(code("bad-address"))]
 pub struct BadMac(String);
 
 impl Mac {

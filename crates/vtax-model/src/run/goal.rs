@@ -38,8 +38,9 @@ impl Difference {
 }
 
 /// What is no difference that could be looked for.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error("`{0}` is no difference in per cent; give one above 0 and at most 100, as 2% or 0.5%")]
+#[diagnostic(code("bad-difference"))]
 pub struct NoDifference(String);
 
 impl TryFrom<f64> for Difference {

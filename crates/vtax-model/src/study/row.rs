@@ -171,39 +171,30 @@ pub(super) enum RowKind {
 }
 
 /// A text that names no row.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
+#[error("unknown row `{_0}`; {}", known_rows(_0))]
+#[diagnostic(code("unknown-name"))]
 pub struct UnknownRow(String);
 
-impl std::error::Error for UnknownRow {}
-
-impl fmt::Display for UnknownRow {
-    /// The whole list only if no name is near: it is long.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = |names: &[&'static str]| names.join(", ");
-        let devices = Flavour::ALL.map(|flavour| Row::Device(flavour).to_string());
-        let (methods, queues) = (IoMethod::ALL.map(IoMethod::name), Queueing::ALL.map(Queueing::name));
-        let (paths, engines) = (GuestPath::ALL.map(GuestPath::name), Engine::ALL.map(Engine::name));
-        let known = { methods }.into_iter().chain(queues).chain(paths).chain(engines).chain(IpType::PAIRS);
-        if let Some(name) = nearest(&self.0, known.chain(devices.iter().map(String::as_str))) {
-            return write!(
-                f,
-                "unknown row `{}`; did you mean `{name}`? (`vtax methods` lists the I/O methods)",
-                self.0
-            );
-        }
-        write!(
-            f,
-            "unknown row `{}`; it is an I/O method ({}), a kind of NIC of a guest ({}), a queueing of guests ({}), a path \
-             ({}), a pair of zones ({}), or an engine ({})",
-            self.0,
-            names(&methods),
-            devices.join(", "),
-            names(&queues),
-            names(&paths),
-            names(&IpType::PAIRS),
-            names(&engines)
-        )
+/// The name that is meant, or the whole list, which is long, if no name is near.
+fn known_rows(text: &str) -> String {
+    let devices = Flavour::ALL.map(|flavour| Row::Device(flavour).to_string());
+    let (methods, queues) = (IoMethod::ALL.map(IoMethod::name), Queueing::ALL.map(Queueing::name));
+    let (paths, engines) = (GuestPath::ALL.map(GuestPath::name), Engine::ALL.map(Engine::name));
+    let known = { methods }.into_iter().chain(queues).chain(paths).chain(engines).chain(IpType::PAIRS);
+    if let Some(name) = nearest(text, known.chain(devices.iter().map(String::as_str))) {
+        return format!("did you mean `{name}`? (`vtax methods` lists the I/O methods)");
     }
+    format!(
+        "it is an I/O method ({}), a kind of NIC of a guest ({}), a queueing of guests ({}), a path ({}), a pair of \
+         zones ({}), or an engine ({})",
+        methods.join(", "),
+        devices.join(", "),
+        queues.join(", "),
+        paths.join(", "),
+        IpType::PAIRS.join(", "),
+        engines.join(", ")
+    )
 }
 
 impl FromStr for Row {

@@ -11,12 +11,14 @@ use serde_with::DeserializeFromStr;
 pub struct NicName(String);
 
 /// A text that names no NIC.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum BadNicName {
     #[error("`{0}` names no NIC: write its PCI address, its link, its MAC address or its name in `vtax io list`")]
+    #[diagnostic(code("bad-nic-name"))]
     Name(String),
     #[error("`{0}` is no cable: name the NICs at its two ends, as eno1,eno2")]
+    #[diagnostic(code("bad-cable"))]
     Cable(String),
 }
 
