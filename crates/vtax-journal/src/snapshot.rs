@@ -41,7 +41,7 @@ pub struct Record<S: Step> {
 /// How far a step got.
 #[derive(Debug)]
 pub enum StepProgress<R> {
-    /// It was to be done; nobody knows whether it began.
+    /// It was to be done; whether it began is not known.
     Intended,
     /// It was done, and this is what it gave.
     Done(R),
@@ -59,7 +59,7 @@ impl<R> StepProgress<R> {
     }
 }
 
-/// Whether somebody answers for a journal.
+/// Whether a journal has an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JournalState {

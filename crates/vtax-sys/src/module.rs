@@ -16,7 +16,7 @@ const OPERATION: &str = "load kernel module";
 /// returns whether it wasn't there before. When this returns, its devices have been probed.
 ///
 /// # Errors
-/// As finit_module(2) has them: `ENOEXEC` and `EINVAL` for a module of another kernel or one that
+/// The errors of finit_module(2): `ENOEXEC` and `EINVAL` for a module of another kernel or one that
 /// is compressed, `ENOENT` also if it needs a symbol that no loaded module has.
 pub fn load(path: &Path, parameters: &str) -> Result<bool> {
     let parameters = CString::new(parameters)
@@ -52,7 +52,7 @@ mod tests {
         assert!(error.to_string().contains("/lib/modules/no_such.ko"), "{error}");
     }
 
-    /// Whoever may not load modules, or whose kernel has none, is refused before the file is read.
+    /// Without the privilege, or on a kernel without modules, the kernel refuses before it reads the file.
     #[test]
     fn a_file_that_is_no_module_is_named() {
         let file = tempfile::NamedTempFile::new().unwrap();

@@ -13,18 +13,15 @@ use crate::error::{Result, SysError};
 
 /// A file system without a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are the kernel's")]
 pub enum Pseudo {
-    /// Processes and settings.
     Proc,
-    /// Devices and their drivers.
     Sysfs,
     /// Device nodes, kept by the kernel.
     Devtmpfs,
     /// Terminals; a set of its own for each mount.
     Devpts,
-    /// Files in memory.
     Tmpfs,
-    /// Control groups, version 2.
     Cgroup2,
 }
 

@@ -172,7 +172,7 @@ impl<'a, I: Io> Source<'a, I> {
     /// So that the receiver knows that it has taken in all that arrived.
     async fn say_end(&mut self) -> Result<(), EngineError> {
         if self.line.flow.transport() != Transport::Udp {
-            // Fails if the receiver is gone, who then needs no telling.
+            // Fails if the receiver is gone, and then it needs no telling.
             let _ = self.line.flow.socket.shutdown(std::net::Shutdown::Write);
             return Ok(());
         }

@@ -13,7 +13,7 @@ use super::sysfs::{entries, number, target_name, text};
 pub struct Device {
     /// Where it is at this boot.
     pub address: PciAddress,
-    /// Who made it, by the number that the PCI-SIG gives.
+    /// The maker, by the number that the PCI-SIG gives.
     pub vendor: u16,
     /// What it is, by the maker's own number.
     pub device: u16,
@@ -21,7 +21,7 @@ pub struct Device {
     pub class: u32,
     /// The driver that has it.
     pub driver: Option<String>,
-    /// The only driver that may take it, if somebody has said so.
+    /// The only driver that may take it, if one was named (`driver_override`).
     pub driver_override: Option<String>,
     /// The devices with this number can only be assigned together; another one at each boot.
     pub iommu_group: Option<u32>,
@@ -177,7 +177,7 @@ impl PciSlot {
     }
 }
 
-/// An empty text was written to it by somebody who thought that this clears it; it does.
+/// An empty text clears it, too.
 pub(super) fn driver_override(directory: &Path) -> Option<String> {
     text(&directory.join("driver_override")).filter(|name| !name.is_empty() && name != "(null)")
 }
