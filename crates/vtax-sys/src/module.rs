@@ -26,8 +26,9 @@ pub fn load(path: &Path, parameters: &str) -> Result<bool> {
         Ok(()) => Ok(true),
         Err(rustix::io::Errno::EXIST) => Ok(false),
         Err(errno) => {
-            let (errno, object) = (io::Error::from(errno), path.display().to_string());
-            Err(SysError::Os { operation: OPERATION, object, remedy: remedy(&errno), errno })
+            let errno = io::Error::from(errno);
+            let remedy = remedy(&errno);
+            Err(SysError::refused(OPERATION, path.display(), errno, remedy))
         }
     }
 }

@@ -254,7 +254,7 @@ fn not_written(file: &Path, errno: io::Error) -> SysError {
         Some(libc::EACCES | libc::EPERM) => Some("PCI devices are root's: run as root"),
         _ => remedy_for(&errno),
     };
-    SysError::Os { operation: "write to", object: file.display().to_string(), errno, remedy }
+    SysError::refused("write to", file.display(), errno, remedy)
 }
 
 /// Looks at least once.
