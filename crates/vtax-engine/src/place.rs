@@ -26,16 +26,14 @@ pub enum Station {
 /// Where a responder is reached.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum Target {
-    /// Address and port.
     Ip(SocketAddr),
-    /// The socket's name.
     Unix(PathBuf),
     /// Context identifier of the machine, and port.
     Vsock {
         /// The responder's machine, by the number that the initiator's machine knows it by.
         cid: u32,
-        /// 32 bits wide.
         port: u32,
     },
 }

@@ -18,23 +18,20 @@ use crate::{
 
 /// A journal as it was when it was looked at.
 #[derive(Debug)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Snapshot<S: Step> {
-    /// Its name.
     pub id: String,
-    /// What becomes of it.
     pub state: JournalState,
     /// Absent if its owner died before the first line was written; nothing was done then.
     pub header: Option<Header>,
-    /// The job, in its order.
     pub records: Vec<Record<S>>,
 }
 
 /// A step and how far it got.
 #[derive(Debug)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Record<S: Step> {
-    /// The step.
     pub step: S,
-    /// How far it got.
     pub progress: StepProgress<S::Receipt>,
 }
 

@@ -118,7 +118,7 @@ impl Door<'_> {
             let (_, closes) = self.desk.shared.window();
             if closes != u64::MAX {
                 self.desk.ends(KEEPER, closes);
-                self.desk.strangers(self.places.unproven.borrow().len());
+                self.desk.report().strangers += self.places.unproven.borrow().len() as u64;
                 return self.desk.close();
             }
             self.places.make_room(engine, now_ns());
@@ -176,7 +176,7 @@ impl Door<'_> {
         let shown = self.token(&io).await;
         self.places.settle(slot);
         let Some(more) = shown else {
-            self.desk.strangers(1);
+            self.desk.report().strangers += 1;
             return None;
         };
         self.request(&io, more).await?;

@@ -232,7 +232,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
         if let Load::Open(schedule) = &mut self.load {
             while schedule.due() < closes {
                 schedule.advance();
-                self.desk.lost(1);
+                self.desk.report().lost += 1;
             }
         }
         Ok(())
@@ -408,7 +408,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
             if !first.answered {
                 self.unanswered -= 1;
                 self.outlasted += now.saturating_sub(self.closes);
-                self.desk.lost(u64::from(self.counted));
+                self.desk.report().lost += u64::from(self.counted);
             }
             self.pending.pop_front();
             self.first += 1;

@@ -66,9 +66,11 @@ pub(crate) async fn send<I: Io>(
     }
     desk.close()?;
     source.outlast_receiver().await?;
-    desk.whole_flow(source.handover.datagrams(), 0);
+    desk.report().whole_flow += source.handover.datagrams();
     let (sends, copied) = source.handover.settle(&source.line).await;
-    desk.zerocopy(sends, copied);
+    let mut report = desk.report();
+    report.zerocopy_sends += sends;
+    report.zerocopy_copied += copied;
     Ok(())
 }
 

@@ -19,12 +19,11 @@ pub struct Machine {
 
 /// A CPU as the kernel counts them: a hardware thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Cpu {
-    /// The kernel's number.
     pub number: u32,
     /// Whether this thread may run there (sched_setaffinity(2), cpuset(7)).
     pub allowed: bool,
-    /// Its NUMA node.
     pub node: u32,
     /// Its core, by the lowest number of a CPU in it.
     pub core: u32,

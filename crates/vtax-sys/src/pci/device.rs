@@ -10,6 +10,7 @@ use super::sysfs::{entries, number, target_name, text};
 
 /// A PCI function as it is now.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Device {
     /// Where it is at this boot.
     pub address: PciAddress,
@@ -19,7 +20,6 @@ pub struct Device {
     pub device: u16,
     /// Class, subclass and programming interface: `0x020000` for Ethernet.
     pub class: u32,
-    /// The driver that has it.
     pub driver: Option<String>,
     /// The only driver that may take it, if one was named (`driver_override`).
     pub driver_override: Option<String>,
@@ -27,7 +27,6 @@ pub struct Device {
     pub iommu_group: Option<u32>,
     /// None where the machine has only one node, or doesn't say.
     pub numa_node: Option<u32>,
-    /// Its root complex.
     pub root: Root,
     /// Device and function at each level below the root complex, its own last: the same at every
     /// boot, unlike bus numbers.
@@ -39,11 +38,8 @@ pub struct Device {
     pub netdev: Option<String>,
     /// The physical function that a virtual function belongs to.
     pub physfn: Option<PciAddress>,
-    /// Its virtual functions, by their numbers.
     pub virtfns: Vec<PciAddress>,
-    /// What it says of virtual functions, if it can have any.
     pub sriov: Option<Sriov>,
-    /// How it is connected, if it is by PCI Express.
     pub link: Option<PciLink>,
 }
 

@@ -68,10 +68,9 @@ impl Operation {
 
 /// The end of a request.
 #[derive(Debug)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Completion {
-    /// The slot of the request.
     pub slot: usize,
-    /// What the request was for.
     pub operation: Operation,
     /// Bytes, which may be fewer than asked for; 0 of a receive is the end of the stream; 0 of
     /// anything else. `ECANCELED` if it was cancelled.
