@@ -11,6 +11,7 @@ use std::{
 use rustix::{io::Errno, net::sockopt};
 use socket2::{Domain, SockAddr, Socket, Type};
 use vtax_model::workload::{TestSpec, Transport};
+use vtax_sys::sock::set_bind_address_no_port;
 
 use crate::{
     error::EngineError,
@@ -19,7 +20,7 @@ use crate::{
     token::Token,
 };
 
-/// Of each transport the stations, and of IP the targets, of one family.
+/// Checks that the station, and over IP the target too, is of the family that the transport needs.
 pub(crate) fn check_family(
     transport: Transport,
     station: &Station,
@@ -69,13 +70,24 @@ fn any_port(station: &Station) -> Target {
     }
 }
 
-/// As the kernel wants it.
+/// The address in the form that the kernel wants.
 pub(crate) fn address(target: &Target) -> Result<SockAddr, EngineError> {
     match target {
         Target::Ip(address) => Ok((*address).into()),
         Target::Vsock { cid, port } => Ok(SockAddr::vsock(*cid, *port)),
         Target::Unix(path) => SockAddr::unix(path).map_err(|error| EngineError::socket("name a socket", target, error)),
     }
+}
+
+/// A socket of an initiator, to be connected to `target`.
+pub(crate) fn dialling(spec: &TestSpec, station: &Station, target: &Target) -> Result<Socket, EngineError> {
+    let socket = create(spec.transport, station)?;
+    options::apply(&socket, spec, target)?;
+    if spec.transport == Transport::Tcp {
+        set_bind_address_no_port(&socket)?;
+    }
+    bind_to(&socket, station)?;
+    Ok(socket)
 }
 
 /// Binds an initiator's socket to its station. A socket of the Unix domain needs no name, one of
@@ -92,9 +104,6 @@ pub(crate) fn bind(socket: &Socket, to: &Target) -> Result<(), EngineError> {
 }
 
 /// Whether two ends of this machine can be joined by vsock.
-///
-/// # Errors
-/// What is missing, and what mends it.
 pub fn check_vsock_loopback() -> Result<(), EngineError> {
     // VMADDR_CID_LOCAL, vsock(7).
     let station = Station::Vsock(1);

@@ -32,8 +32,7 @@ impl Token {
         &self.0
     }
 
-    /// For random numbers that differ from test to test and need not be secret from whoever holds
-    /// the token.
+    /// For random numbers that differ from test to test and need not be secret from a holder of the token.
     pub(crate) fn seed(&self) -> u64 {
         let (first, _) = self.0.split_first_chunk().expect("16 > 8");
         u64::from_le_bytes(*first)
@@ -59,8 +58,9 @@ impl fmt::Debug for Token {
 }
 
 /// Text that is no token. It doesn't repeat the text, which may be nearly one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
 #[error("a token is 32 hexadecimal digits")]
+#[diagnostic(code("bad-token"))]
 pub struct TokenError;
 
 impl FromStr for Token {

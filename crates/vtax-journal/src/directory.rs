@@ -1,10 +1,9 @@
 //! The directory that journals live in.
 //!
-//! Whether a journal is alive is asked by trying its lock, and asking means to hold that lock
-//! for a moment. A second lock, on the file `.lock` of the directory, makes "look and act"
-//! one action: it is held for the moment in which a journal is made, opened, looked at or
-//! removed, never while steps run. So a new file without a lock can't be mistaken for an
-//! abandoned one, and two vtax can't both adopt the same.
+//! Whether a journal is alive is asked by trying its lock, and asking means to hold that lock for a moment. A
+//! second lock, on the file `.lock` of the directory, makes "look and act" one action: it is held for the
+//! moment in which a journal is made, opened, looked at or removed, never while steps run. So a new file
+//! without a lock can't be mistaken for an abandoned one, and two vtax can't both adopt the same.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -15,14 +14,14 @@ use crate::error::JournalError;
 
 const SUFFIX: &str = "journal";
 
-/// The directory while nobody else looks at it.
+/// The directory, locked against other processes.
 pub(crate) struct Directory {
     path: PathBuf,
     _lock: File,
 }
 
 impl Directory {
-    /// Waits for the directory's lock, which nobody holds for long.
+    /// Waits for the directory's lock, which no process holds for long.
     pub(crate) fn enter(path: &Path) -> Result<Directory, JournalError> {
         fs::create_dir_all(path).map_err(io("create", path))?;
         let name = path.join(".lock");

@@ -5,35 +5,35 @@ use std::{fmt, io, path::PathBuf};
 use crate::{line::FORMAT, owner::Owner, snapshot::JournalState};
 
 /// Why a journal could not be made, read or written.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum JournalError {
     #[error("cannot {operation} {path}: {source}")]
+    #[diagnostic(code("file"))]
     Io { operation: &'static str, path: PathBuf, source: io::Error },
     #[error("`{id}` can't name a journal: use letters, digits, `-` and `_`")]
+    #[diagnostic(code("bad-name"))]
     BadId { id: String },
-    #[error("the name `{id}` is taken: {state}{}", Whose(.owner))]
+    #[error("the name `{id}` is taken: {state}{}", whose(.owner))]
+    #[diagnostic(code("name-taken"))]
     Taken { id: String, state: JournalState, owner: Option<Box<Owner>> },
     #[error("there is no `{id}` in {directory}")]
+    #[diagnostic(code("nothing-of-that-name"))]
     Missing { id: String, directory: PathBuf },
-    #[error("`{id}` is in use{}; end that process first", Whose(.owner))]
+    #[error("`{id}` is in use{}; end that process first", whose(.owner))]
+    #[diagnostic(code("name-in-use"))]
     Busy { id: String, owner: Option<Box<Owner>> },
     #[error("{path}:{line}: {why}; undo by hand what the file lists, then remove it")]
+    #[diagnostic(code("damaged-journal"))]
     Corrupt { path: PathBuf, line: usize, why: String },
     #[error("{path} has format {found}, this vtax writes format {FORMAT}; use the vtax that made it")]
+    #[diagnostic(code("journal-version"))]
     Format { path: PathBuf, found: u64 },
 }
 
 /// ` (made by pid 12, `vtax run demo`)`.
-struct Whose<'a>(&'a Option<Box<Owner>>);
-
-impl fmt::Display for Whose<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(owner) => write!(f, " (made by pid {}, `{}`)", owner.pid, owner.command),
-            None => Ok(()),
-        }
-    }
+fn whose(owner: &Option<Box<Owner>>) -> String {
+    owner.as_ref().map_or(String::new(), |owner| format!(" (made by pid {}, `{}`)", owner.pid, owner.command))
 }
 
 /// Which of its parts made a step fail.
@@ -50,7 +50,7 @@ pub enum StepCause<E> {
 
 /// A step failed; what was done before it has been undone as far as possible.
 #[derive(Debug, thiserror::Error)]
-#[error("{step}: {cause}{}", Left(.left))]
+#[error("{step}: {cause}{}", listed(.left))]
 #[expect(missing_docs, reason = "the messages say it")]
 pub struct ExecuteError<E: fmt::Display> {
     pub step: String,
@@ -71,7 +71,7 @@ pub struct UndoError<E> {
 /// Every reason why a journal is not undone. The journal is still there; undo it again when
 /// the reasons are gone.
 #[derive(Debug, thiserror::Error)]
-#[error("`{id}` is not undone in full{}{}", Also(.steps), Removal(.file))]
+#[error("`{id}` is not undone in full{}{}", listed(.steps), listed(.file))]
 #[expect(missing_docs, reason = "the messages say it")]
 pub struct UndoErrors<E: fmt::Display> {
     pub id: String,
@@ -79,26 +79,22 @@ pub struct UndoErrors<E: fmt::Display> {
     pub file: Option<JournalError>,
 }
 
-struct Also<'a, E>(&'a [UndoError<E>]);
-
-impl<E: fmt::Display> fmt::Display for Also<'_, E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|error| write!(f, "; {error}"))
+impl<E: miette::Diagnostic> miette::Diagnostic for ExecuteError<E> {
+    fn code(&self) -> Option<Box<dyn fmt::Display + '_>> {
+        match &self.cause {
+            StepCause::Apply(error) => error.code(),
+            StepCause::ReadBack(_) => Some(Box::new("change-not-kept")),
+            StepCause::Journal(error) => error.code(),
+        }
     }
 }
 
-struct Left<'a, E: fmt::Display>(&'a Option<Box<UndoErrors<E>>>);
-
-impl<E: fmt::Display> fmt::Display for Left<'_, E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|errors| write!(f, "; {errors}"))
+impl<E: std::error::Error> miette::Diagnostic for UndoErrors<E> {
+    fn code(&self) -> Option<Box<dyn fmt::Display + '_>> {
+        Some(Box::new("not-undone"))
     }
 }
 
-struct Removal<'a>(&'a Option<JournalError>);
-
-impl fmt::Display for Removal<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|error| write!(f, "; {error}"))
-    }
+fn listed<T: fmt::Display>(errors: impl IntoIterator<Item = T>) -> String {
+    errors.into_iter().map(|error| format!("; {error}")).collect()
 }

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::mem::MaybeUninit;
-use std::num::NonZeroU64;
 use std::time::Duration;
 
 use crate::error::{Result, SysError};
@@ -17,9 +16,8 @@ pub fn now_ns() -> u64 {
     nanoseconds(read(libc::CLOCK_MONOTONIC))
 }
 
-/// Nanoseconds since 1970 (`CLOCK_REALTIME`), as the kernel's stamps of packets
-/// count them. It is set and steered: a difference of two readings is a duration
-/// only if nobody set the clock between them.
+/// Nanoseconds since 1970 (`CLOCK_REALTIME`), as the kernel's stamps of packets count them. It is set and
+/// steered: a difference of two readings is a duration only if nobody set the clock between them.
 #[inline]
 pub fn realtime_ns() -> u64 {
     nanoseconds(read(libc::CLOCK_REALTIME))
@@ -33,26 +31,11 @@ pub fn boottime_ns() -> u64 {
     nanoseconds(read(libc::CLOCK_BOOTTIME))
 }
 
-/// By how much the kernel may delay a sleep of the calling thread to serve several
-/// with one interrupt, 50 µs if nobody set it; at least 1 ns. Threads with a
-/// real-time policy have none. Sleeps, timeouts of poll and epoll and of io_uring
-/// are meant, prctl(2) `PR_SET_TIMERSLACK`.
-pub fn set_timer_slack(slack: Duration) -> Result<()> {
-    // Zero would stand for the default.
-    let nanoseconds = NonZeroU64::new(slack.as_nanos().try_into().unwrap_or(u64::MAX)).unwrap_or(NonZeroU64::MIN);
-    rustix::thread::set_current_timer_slack(Some(nanoseconds))
-        .map_err(|e| SysError::os("set", "the timer slack of this thread", e))
-}
-
 /// The resolution that the kernel claims, usually 1 ns. The step that a reader
 /// sees is the cost of a reading, which has to be measured.
 pub fn resolution() -> Duration {
-    let mut resolution = MaybeUninit::uninit();
-    // SAFETY: the pointer is valid for a timespec; the clock always exists.
-    let status = unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC, resolution.as_mut_ptr()) };
-    assert_eq!(status, 0, "CLOCK_MONOTONIC exists on every Linux");
-    // SAFETY: the call succeeded, so the timespec is filled in.
-    to_duration(unsafe { resolution.assume_init() })
+    let resolution = rustix::time::clock_getres(rustix::time::ClockId::Monotonic);
+    Duration::new(resolution.tv_sec as u64, resolution.tv_nsec as u32)
 }
 
 /// Steps of the time stamp counter in a millisecond, measured over 20 ms; none if the kernel doesn't
@@ -67,7 +50,7 @@ pub fn tsc_khz() -> Option<u32> {
         let steps = unsafe { std::arch::x86_64::_rdtsc() };
         (now_ns() - before, before, steps)
     };
-    // Of several the one that was interrupted the least.
+    // The reading that was interrupted the least is the shortest one.
     let read = || (0..8).map(|_| reading()).min().expect("eight of them");
     clocksource().ok().filter(|source| ["tsc", "kvm-clock"].contains(&source.as_str()))?;
     let (_, from_ns, from) = read();
@@ -152,18 +135,5 @@ mod tests {
     fn the_time_since_boot_is_never_behind_the_monotonic_one() {
         let before = now_ns();
         assert!(boottime_ns() >= before);
-    }
-
-    /// In a thread of its own, whose slack nobody else needs.
-    #[test]
-    fn the_slack_is_the_threads_own() {
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                set_timer_slack(Duration::from_micros(7)).unwrap();
-                assert_eq!(rustix::thread::current_timer_slack().unwrap(), 7000);
-                set_timer_slack(Duration::ZERO).unwrap();
-                assert_eq!(rustix::thread::current_timer_slack().unwrap(), 1);
-            });
-        });
     }
 }

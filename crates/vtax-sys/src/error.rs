@@ -18,13 +18,15 @@ pub type Result<T, E = SysError> = std::result::Result<T, E>;
 ///
 /// The kernel's answer is a field named `errno`, not an error `source`, because
 /// the message already contains it.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum SysError {
-    #[error("cannot {operation} {object}: {errno}{}", Remedy(*remedy))]
+    #[error("cannot {operation} {object}: {errno}{}", after_all(*remedy))]
+    #[diagnostic(code("kernel"))]
     Os { operation: &'static str, object: String, errno: io::Error, remedy: Option<&'static str> },
-    #[error("cannot {operation} {object}: {errno}{}{}", Detail(detail), Remedy(*remedy))]
+    #[error("cannot {operation} {object}: {errno}{}{}", in_the_kernels_words(detail), after_all(*remedy))]
+    #[diagnostic(code("kernel"))]
     Netlink {
         operation: &'static str,
         object: String,
@@ -32,38 +34,61 @@ pub enum SysError {
         detail: Option<String>,
         remedy: Option<&'static str>,
     },
+    /// As the two above, where the kernel's number is `EPERM` or `EACCES`.
+    #[error("cannot {operation} {object}: {errno}{}{}", in_the_kernels_words(detail), after_all(*remedy))]
+    #[diagnostic(code("no-privilege"))]
+    NotPermitted {
+        operation: &'static str,
+        object: String,
+        errno: io::Error,
+        detail: Option<String>,
+        remedy: Option<&'static str>,
+    },
     #[error("cannot {operation} {object}: no answer from the kernel within {waited:?}")]
+    #[diagnostic(code("not-in-time"))]
     Timeout { operation: &'static str, object: String, waited: Duration },
     #[error("cannot {operation} {object}: malformed answer from the kernel: {detail}")]
+    #[diagnostic(code("unreadable-answer"))]
     Malformed { operation: &'static str, object: String, detail: String },
     /// The list changed each time while it was read (`NLM_F_DUMP_INTR`).
     #[error("cannot {operation}: the list changed while it was read, {attempts} times in a row")]
+    #[diagnostic(code("list-keeps-changing"))]
     Unstable { operation: &'static str, attempts: u32 },
     #[error("{value:?} is not a valid {what}: {why}")]
+    #[diagnostic(code("bad-value"))]
     Invalid { what: &'static str, value: String, why: &'static str },
     #[error("there is no link {name} in this network namespace")]
+    #[diagnostic(code("no-such-link"))]
     NoSuchLink { name: String },
-    #[error("link {name} was left alone: its alias is {alias:?} and does not start with our mark {mark:?}")]
-    NotOurs { name: String, mark: String, alias: Option<String> },
     #[error("this kernel has no link kind {kind}: use a kernel that has it built in, or install its module")]
+    #[diagnostic(code("no-such-link-kind"))]
     NoSuchKind { kind: String },
     #[error("cannot open a queue of {link} at {}: {why}; {remedy}", file.display())]
+    #[diagnostic(code("no-macvtap-queue"))]
     NoQueue { link: String, file: PathBuf, why: String, foreign: bool, remedy: &'static str },
-    #[error("{path} was left alone: it holds {}, not {expected}", Found(*found))]
-    WrongNamespace { path: String, expected: NsId, found: Option<NsId> },
+    #[error("{path} was left alone: it holds network namespace {found}, not {expected}")]
+    #[diagnostic(code("wrong-namespace"))]
+    WrongNamespace { path: String, expected: NsId, found: NsId },
     #[error("{path} is not a network namespace")]
+    #[diagnostic(code("not-a-namespace"))]
     NotANamespace { path: String },
     #[error("cannot enter a user namespace ({step}: {errno}): {reason}; {remedy}")]
+    #[diagnostic(code("no-user-namespace"))]
     UserNamespaceRefused { step: &'static str, errno: io::Error, reason: &'static str, remedy: &'static str },
     #[error("cannot change the user namespace: this process has {threads} threads; do it first")]
+    #[diagnostic(code("defect"))]
     Threaded { threads: u64 },
     #[error("kernel setting {key} did not take {wrote:?}: it reads back as {read:?}")]
+    #[diagnostic(code("setting-not-taken"))]
     SysctlNotTaken { key: String, wrote: String, read: String },
     #[error("the machine was not switched off: this is process {pid}, and that is for process 1 to do")]
+    #[diagnostic(code("not-first-process"))]
     NotFirst { pid: Pid },
     #[error(transparent)]
+    #[diagnostic(transparent)]
     NoRing(#[from] NoRing),
     #[error(transparent)]
+    #[diagnostic(transparent)]
     Pci(#[from] PciError),
 }
 
@@ -71,9 +96,10 @@ impl SysError {
     /// The kernel's error number, where the kernel said no.
     pub fn errno(&self) -> Option<i32> {
         match self {
-            Self::Os { errno, .. } | Self::Netlink { errno, .. } | Self::UserNamespaceRefused { errno, .. } => {
-                errno.raw_os_error()
-            }
+            Self::Os { errno, .. }
+            | Self::Netlink { errno, .. }
+            | Self::NotPermitted { errno, .. }
+            | Self::UserNamespaceRefused { errno, .. } => errno.raw_os_error(),
             _ => None,
         }
     }
@@ -92,7 +118,7 @@ impl SysError {
     /// What the user can do about it, where that is known.
     pub fn remedy(&self) -> Option<&'static str> {
         match self {
-            Self::Os { remedy, .. } | Self::Netlink { remedy, .. } => *remedy,
+            Self::Os { remedy, .. } | Self::Netlink { remedy, .. } | Self::NotPermitted { remedy, .. } => *remedy,
             Self::NoQueue { remedy, .. } | Self::UserNamespaceRefused { remedy, .. } => Some(remedy),
             _ => None,
         }
@@ -108,7 +134,25 @@ impl SysError {
     pub(crate) fn os(operation: &'static str, object: impl fmt::Display, errno: impl Into<io::Error>) -> Self {
         let errno = errno.into();
         let remedy = remedy_for(&errno);
-        Self::Os { operation, object: object.to_string(), errno, remedy }
+        Self::refused(operation, object, errno, remedy)
+    }
+
+    /// A system call that failed, with what to do about that.
+    pub(crate) fn refused(
+        operation: &'static str,
+        object: impl fmt::Display,
+        errno: io::Error,
+        remedy: Option<&'static str>,
+    ) -> Self {
+        let object = object.to_string();
+        match errno.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => Self::NotPermitted { operation, object, errno, detail: None, remedy },
+            _ => Self::Os { operation, object, errno, remedy },
+        }
+    }
+
+    pub(crate) fn invalid(what: &'static str, value: impl fmt::Display, why: &'static str) -> Self {
+        Self::Invalid { what, value: value.to_string(), why }
     }
 
     pub(crate) fn malformed(operation: &'static str, object: impl fmt::Display, detail: impl fmt::Display) -> Self {
@@ -127,34 +171,12 @@ pub(crate) fn remedy_for(errno: &io::Error) -> Option<&'static str> {
     }
 }
 
-struct Remedy(Option<&'static str>);
-
-impl fmt::Display for Remedy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
-    }
+fn after_all(remedy: Option<&str>) -> String {
+    remedy.map_or(String::new(), |remedy| format!("; {remedy}"))
 }
 
-struct Detail<'a>(&'a Option<String>);
-
-impl fmt::Display for Detail<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(detail) => write!(f, " (the kernel says: {detail})"),
-            None => Ok(()),
-        }
-    }
-}
-
-struct Found(Option<NsId>);
-
-impl fmt::Display for Found {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(id) => write!(f, "network namespace {id}"),
-            None => f.write_str("no network namespace"),
-        }
-    }
+fn in_the_kernels_words(detail: &Option<String>) -> String {
+    detail.as_ref().map_or(String::new(), |detail| format!(" (the kernel says: {detail})"))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use vtax_model::{
 use vtax_sys::{
     clock::{boottime_ns, now_ns},
     cpu::{CpuTimes, MachineMeter, MachineReading, MachineSpan, thread_times},
-    sock::{BbrPhase, TcpInfo, bbr, tcp_info},
+    sock::{TcpInfo, bbr_starts_up, tcp_info},
 };
 
 use crate::{error::EngineError, flow::Flow};
@@ -16,7 +16,7 @@ use crate::{error::EngineError, flow::Flow};
 /// thread), and what TCP tells of its flows.
 pub(crate) struct Meter<'a> {
     flows: Vec<&'a Flow>,
-    /// Those that this end sends on.
+    /// The flows that this end sends on.
     senders: Vec<&'a Flow>,
     machine: Option<MachineMeter>,
     cpu: Option<u32>,
@@ -68,8 +68,8 @@ impl<'a> Meter<'a> {
         let mut slow = None;
         let streams = |flow: &&Flow| flow.session.spec.workload.kind().is_stream();
         for flow in over_tcp(&self.senders).filter(streams) {
-            let is_slow = match bbr(&*flow.socket)? {
-                Some(bbr) => bbr.phase() == BbrPhase::Startup,
+            let is_slow = match bbr_starts_up(&*flow.socket)? {
+                Some(starts_up) => starts_up,
                 None => is_in_slow_start(&tcp_info(&*flow.socket)?),
             };
             *slow.get_or_insert(0) += u32::from(is_slow);

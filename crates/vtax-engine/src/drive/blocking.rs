@@ -1,7 +1,7 @@
 //! A thread for each flow, in blocking calls: a request and its response are two system calls.
 //!
 //! Coarse waits are the socket's own timeout, which costs nothing; only an exact one takes a
-//! ppoll(2). Whoever wants to end such a thread shuts its socket down.
+//! ppoll(2). Such a thread is ended by shutting its socket down.
 
 use std::{
     cell::Cell,
@@ -21,7 +21,7 @@ use socket2::{SockAddr, Socket};
 use vtax_sys::clock::now_ns;
 
 use crate::{
-    drive::{Buffers, Either, Habit, Io, Message, Poller, SPIN, WaitUntil},
+    drive::{Buffers, Either, Habit, Io, Message, Poller, SPIN, WaitUntil, errno_of},
     flow::Session,
     options::set_timeout,
 };
@@ -46,10 +46,6 @@ impl<'a> Blocking<'a> {
             Poll::Ready(result) => result,
             Poll::Pending => unreachable!("no call of this engine leaves anything pending"),
         }
-    }
-
-    fn is_stopped(&self) -> bool {
-        self.session.is_stopped()
     }
 }
 
@@ -127,7 +123,7 @@ impl Io for BlockingIo<'_> {
             if left <= SPIN {
                 break;
             }
-            if self.engine.is_stopped() {
+            if self.engine.session.is_stopped() {
                 return Err(Errno::CANCELED);
             }
             thread::sleep(Duration::from_nanos(left - SPIN).min(NAP));
@@ -137,14 +133,11 @@ impl Io for BlockingIo<'_> {
     }
 
     async fn connect(&self, target: &SockAddr) -> Result<(), Errno> {
-        match self.socket.connect(target) {
-            Ok(()) => Ok(()),
+        self.socket.connect(target).map_err(|error| match errno_of(error) {
             // The timeout for sending is that for connecting too, socket(7).
-            Err(error) => match Errno::from_io_error(&error).unwrap_or(Errno::IO) {
-                Errno::INPROGRESS | Errno::AGAIN => Err(Errno::TIMEDOUT),
-                errno => Err(errno),
-            },
-        }
+            Errno::INPROGRESS | Errno::AGAIN => Errno::TIMEDOUT,
+            errno => errno,
+        })
     }
 
     fn set_patience(&self, patience: Duration) {
@@ -156,7 +149,7 @@ impl Io for BlockingIo<'_> {
 }
 
 impl BlockingIo<'_> {
-    /// Of a receive call, once it is time for it.
+    /// The flags of a receive call; waits until it is time for the call.
     #[inline]
     fn flags(&self, until: WaitUntil) -> Result<RecvFlags, Errno> {
         match until {
@@ -192,7 +185,7 @@ fn wait(fds: &mut [PollFd<'_>], patience: Duration) -> Result<(), Errno> {
     }
 }
 
-/// For what must be exact. Whoever spins burns a CPU.
+/// Waits by spinning, for what must be exact. It keeps a CPU busy all the time.
 ///
 /// Without the instruction that tells the CPU so: a hypervisor takes a virtual CPU away that pauses
 /// again and again (pause-loop exiting), and gives it back some tens of µs too late.

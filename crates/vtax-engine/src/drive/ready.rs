@@ -12,7 +12,6 @@ mod io;
 
 use std::{
     cell::{Cell, RefCell},
-    future::Future,
     mem,
     os::fd::OwnedFd,
 };
@@ -33,7 +32,7 @@ use vtax_sys::clock::now_ns;
 use crate::{
     drive::{
         Buffers, SPIN,
-        flows::Flows,
+        flows::{FlowTask, Flows},
         waits::{TICK, Waits},
     },
     error::EngineError,
@@ -46,7 +45,7 @@ const FUEL: u32 = 32;
 /// Events that are taken at a time.
 const EVENTS: usize = 256;
 
-/// As many flows a busy-polling thread asks one by one.
+/// The most flows that a busy-polling thread asks one by one.
 const SWEEP_MOST: usize = 8;
 
 /// The event data of the listener; others are the number of their slot.
@@ -116,10 +115,7 @@ impl<'a> EpollPoller<'a> {
 
     /// Runs the flows, the n-th in slot n, until all are done or one has failed; those that accept
     /// connections, until the first is done.
-    pub(crate) fn run<F>(&self, flows: impl Iterator<Item = F>) -> Result<(), EngineError>
-    where
-        F: Future<Output = Result<(), EngineError>>,
-    {
+    pub(crate) fn run(&self, flows: impl Iterator<Item = impl FlowTask>) -> Result<(), EngineError> {
         let mut flows = if self.listener.is_some() { Flows::led(flows) } else { Flows::new(flows) };
         let mut events = Vec::with_capacity(EVENTS);
         let mut turn: Vec<usize> = (0..self.slots.len()).collect();
@@ -141,7 +137,9 @@ impl<'a> EpollPoller<'a> {
                     self.take(&mut flows, event)?;
                 }
                 let now = now_ns();
-                self.fire_timers(&mut flows, now)?;
+                while let Some(slot) = self.waits.take_due(now) {
+                    self.poll(&mut flows, slot)?;
+                }
                 now
             };
             if now >= next_tick || self.ticked.take() {
@@ -152,18 +150,12 @@ impl<'a> EpollPoller<'a> {
     }
 
     #[inline]
-    fn poll<F>(&self, flows: &mut Flows<F>, slot: usize) -> Result<(), EngineError>
-    where
-        F: Future<Output = Result<(), EngineError>>,
-    {
+    fn poll(&self, flows: &mut Flows<impl FlowTask>, slot: usize) -> Result<(), EngineError> {
         self.slots[slot].fuel.set(FUEL);
         flows.poll(slot)
     }
 
-    fn take<F>(&self, flows: &mut Flows<F>, event: Event) -> Result<(), EngineError>
-    where
-        F: Future<Output = Result<(), EngineError>>,
-    {
+    fn take(&self, flows: &mut Flows<impl FlowTask>, event: Event) -> Result<(), EngineError> {
         match event.data.u64() {
             LISTENER => self.hand_out_connection(flows),
             TICKER => {
@@ -176,19 +168,14 @@ impl<'a> EpollPoller<'a> {
 
     /// Lets one of the waiting flows accept. If more connections are there the thread is told again.
     /// When no flow waits the connections have to, and the thread mustn't be told of them all the time.
-    fn hand_out_connection<F>(&self, flows: &mut Flows<F>) -> Result<(), EngineError>
-    where
-        F: Future<Output = Result<(), EngineError>>,
-    {
-        let Some(slot) = self.acceptors.borrow_mut().pop() else { return self.stop_listening() };
+    fn hand_out_connection(&self, flows: &mut Flows<impl FlowTask>) -> Result<(), EngineError> {
+        let Some(slot) = self.acceptors.borrow_mut().pop() else {
+            self.listening.set(false);
+            let deleted = self.listener.map_or(Ok(()), |listener| epoll::delete(&self.epoll, listener));
+            return deleted.map_err(failed_to_wait);
+        };
         self.slots[slot].queued.set(false);
         self.poll(flows, slot)
-    }
-
-    fn stop_listening(&self) -> Result<(), EngineError> {
-        self.listening.set(false);
-        let deleted = self.listener.map_or(Ok(()), |listener| epoll::delete(&self.epoll, listener));
-        deleted.map_err(failed_to_wait)
     }
 
     /// Sleeps, if it may, until there are events, a moment is near or the tick is over.
@@ -213,24 +200,9 @@ impl<'a> EpollPoller<'a> {
         Ok(())
     }
 
-    fn fire_timers<F>(&self, flows: &mut Flows<F>, now: u64) -> Result<(), EngineError>
-    where
-        F: Future<Output = Result<(), EngineError>>,
-    {
-        while let Some(slot) = self.waits.take_due(now) {
-            self.poll(flows, slot)?;
-        }
-        Ok(())
-    }
-
     /// Wakes the flows whose patience is over.
-    fn tick<F>(&self, flows: &mut Flows<F>) -> Result<(), EngineError>
-    where
-        F: Future<Output = Result<(), EngineError>>,
-    {
-        if self.session.is_stopped() {
-            return Err(EngineError::Cancelled);
-        }
+    fn tick(&self, flows: &mut Flows<impl FlowTask>) -> Result<(), EngineError> {
+        self.session.check_stopped()?;
         let mut expired = vec![];
         self.waits.tick(|slot| expired.push(slot));
         expired.into_iter().try_for_each(|slot| self.poll(flows, slot))
@@ -250,9 +222,10 @@ fn ticker(epoll: &OwnedFd) -> Result<OwnedFd, Errno> {
 
 /// One that isn't read doesn't go off again, timerfd_create(2).
 fn heed(timer: &OwnedFd) -> Result<(), Errno> {
-    rustix::io::read(timer, &mut [0; 8])
-        .map(drop)
-        .or_else(|errno| if errno == Errno::AGAIN { Ok(()) } else { Err(errno) })
+    match rustix::io::read(timer, &mut [0; 8]) {
+        Ok(_) | Err(Errno::AGAIN) => Ok(()),
+        Err(errno) => Err(errno),
+    }
 }
 
 fn interrupted<T: Default>(errno: Errno) -> Result<T, Errno> {

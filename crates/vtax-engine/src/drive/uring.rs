@@ -22,7 +22,6 @@ mod requests;
 
 use std::{
     cell::{Cell, RefCell},
-    future::Future,
     io as std_io, mem,
     time::Duration,
 };
@@ -38,7 +37,7 @@ use vtax_sys::{
 use crate::{
     drive::{
         Buffers, SPIN,
-        flows::Flows,
+        flows::{FlowTask, Flows},
         waits::{TICK, Waits},
     },
     error::EngineError,
@@ -55,7 +54,7 @@ const LEAST_STREAM: usize = 16 << 10;
 /// The engine of one thread.
 pub(crate) struct Uring<'a> {
     session: &'a Session,
-    /// Those of the flows, and one for the listener and the tick.
+    /// A slot for each flow, and one for the listener and the tick.
     slots: RefCell<Slots>,
     places: Vec<FlowSlot>,
     waits: Waits,
@@ -64,7 +63,8 @@ pub(crate) struct Uring<'a> {
     ticked: Cell<bool>,
     /// Where connections come from, if the flows of this test accept any.
     listener: Option<&'a Socket>,
-    lengths: Lengths,
+    /// Room for what is received.
+    receive_most: usize,
     /// Each connection is of one transaction.
     connects: bool,
 }
@@ -75,8 +75,8 @@ impl<'a> Uring<'a> {
         flows: usize,
         listener: Option<&'a Socket>,
     ) -> Result<Uring<'a>, EngineError> {
-        let lengths = Lengths::new(&session.spec, flows);
-        let mut slots = Slots::new(flows + 1, lengths.send, lengths.receive)?;
+        let (send, receive) = lengths(&session.spec, flows);
+        let mut slots = Slots::new(flows + 1, send, receive)?;
         // Pages of its own: see `Buffers::new`.
         (0..flows).filter_map(|slot| slots.send_buffer(slot).map(|buffer| buffer.fill(0x55))).for_each(drop);
         listener.map_or(Ok(()), |listener| slots.attach(flows, listener)).map_err(failed)?;
@@ -88,17 +88,14 @@ impl<'a> Uring<'a> {
             woken: RefCell::default(),
             ticked: Cell::new(false),
             listener,
-            lengths,
+            receive_most: receive,
             connects: matches!(session.spec.workload, Workload::Crr { .. } | Workload::Cc),
         })
     }
 
     /// Runs the flows, the n-th in slot n, until all are done or one has failed; those that accept
     /// connections, until the first is done.
-    pub(crate) fn run<F>(&self, flows: impl Iterator<Item = F>) -> Result<(), EngineError>
-    where
-        F: Future<Output = Result<(), EngineError>>,
-    {
+    pub(crate) fn run(&self, flows: impl Iterator<Item = impl FlowTask>) -> Result<(), EngineError> {
         let mut flows = if self.listener.is_some() { Flows::led(flows) } else { Flows::new(flows) };
         let mut turn: Vec<usize> = (0..self.places.len()).collect();
         let mut done = Vec::new();
@@ -173,9 +170,7 @@ impl<'a> Uring<'a> {
 
     /// Wakes the flows whose patience is over.
     fn tick(&self) -> Result<(), EngineError> {
-        if self.session.is_stopped() {
-            return Err(EngineError::Cancelled);
-        }
+        self.session.check_stopped()?;
         let mut woken = self.woken.borrow_mut();
         self.waits.tick(|slot| woken.push(slot));
         self.begin_tick()
@@ -202,22 +197,15 @@ impl<'a> Uring<'a> {
     }
 }
 
-/// Of the two buffers of a slot.
-struct Lengths {
-    send: usize,
-    receive: usize,
-}
-
-impl Lengths {
-    /// The long messages of very many connections are sent in parts.
-    fn new(spec: &TestSpec, flows: usize) -> Lengths {
-        let (send, receive) = Buffers::lengths(spec);
-        let most = match spec.transport.is_datagram() {
-            true => usize::MAX,
-            false => (BUFFERS_MOST / flows.max(1)).max(LEAST_STREAM),
-        };
-        Lengths { send: send.min(most), receive: receive.min(most) }
-    }
+/// The lengths of a slot's buffers to send and to receive. The long messages of very many connections are sent in
+/// parts.
+fn lengths(spec: &TestSpec, flows: usize) -> (usize, usize) {
+    let (send, receive) = Buffers::lengths(spec);
+    let most = match spec.transport.is_datagram() {
+        true => usize::MAX,
+        false => (BUFFERS_MOST / flows.max(1)).max(LEAST_STREAM),
+    };
+    (send.min(most), receive.min(most))
 }
 
 /// What the table of slots refuses by itself, without a number, is a mistake of this engine.

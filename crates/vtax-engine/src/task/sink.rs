@@ -55,9 +55,7 @@ pub(crate) async fn receive<I: Io>(
         sink.show_life(now);
     }
     desk.open(slot, Sender::Here)?;
-    if let Some(sequence) = &mut sink.tally.sequence {
-        sequence.open();
-    }
+    sink.tally.sequence.iter_mut().for_each(Sequence::open);
     let (_, closes) = desk.window();
     while now < closes {
         let len = sink.receive().await?;
@@ -65,14 +63,11 @@ pub(crate) async fn receive<I: Io>(
         desk.bytes(slot, len, now)?;
         sink.show_life(now);
     }
-    desk.lost(sink.tally.sequence.as_ref().map_or(0, Sequence::lost));
-    desk.reordered(sink.tally.sequence.as_ref().map_or(0, Sequence::reordered));
-    desk.close()?;
+    sink.tally.close(desk)?;
     desk.shared.one_has_finished();
     sink.wait_for_others(desk).await?;
     sink.drain().await?;
-    desk.whole_flow(sink.tally.arrived, sink.drops()?);
-    Ok(())
+    sink.count_whole_flow(desk)
 }
 
 struct Sink<'a, I> {
@@ -100,6 +95,16 @@ impl Tally {
         let fresh = self.sequence.as_mut().is_some_and(|sequence| sequence.arrived(number));
         self.arrived += u64::from(fresh);
         fresh.then_some(self.message)
+    }
+
+    /// Ends the window.
+    fn close(&self, desk: &ThreadRecorder<'_>) -> Result<(), EngineError> {
+        if let Some(sequence) = &self.sequence {
+            let mut report = desk.report();
+            report.lost += sequence.lost();
+            report.reordered += sequence.reordered();
+        }
+        desk.close()
     }
 }
 
@@ -223,14 +228,10 @@ impl<'a, I: Io> Sink<'a, I> {
                 Err(_) | Ok(Some(0)) => break,
                 Ok(_) => {}
             }
-            self.check_stopped()?;
+            self.line.flow.session.check_stopped()?;
             self.show_life(now_ns());
         }
         Ok(())
-    }
-
-    fn check_stopped(&self) -> Result<(), EngineError> {
-        if self.line.flow.session.is_stopped() { Err(EngineError::Cancelled) } else { Ok(()) }
     }
 
     /// Says that it is enough, until the sender has ended or is silent.
@@ -255,7 +256,7 @@ impl<'a, I: Io> Sink<'a, I> {
             if now >= latest {
                 break;
             }
-            self.check_stopped()?;
+            self.line.flow.session.check_stopped()?;
         }
         Ok(())
     }
@@ -268,11 +269,13 @@ impl<'a, I: Io> Sink<'a, I> {
         };
     }
 
-    fn drops(&self) -> Result<u64, EngineError> {
-        match self.line.is_datagram() {
-            true => Ok(receive_drops(&*self.line.flow.socket)?.into()),
-            false => Ok(0),
+    fn count_whole_flow(&self, desk: &ThreadRecorder<'_>) -> Result<(), EngineError> {
+        let mut report = desk.report();
+        report.whole_flow += self.tally.arrived;
+        if self.line.is_datagram() {
+            report.socket_drops += u64::from(receive_drops(&*self.line.flow.socket)?);
         }
+        Ok(())
     }
 }
 

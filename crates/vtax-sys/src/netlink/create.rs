@@ -22,10 +22,9 @@ const LARGEST_VNI: u32 = (1 << 24) - 1;
 /// The kernel takes no alias at creation, so the ownership mark must be set by
 /// [`Rtnl::set_link`] right afterwards.
 #[derive(Debug, Clone)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct NewLink<'a> {
-    /// Its name, in the namespace where it will be.
     pub name: IfName,
-    /// What it is.
     pub kind: LinkKind<'a>,
     /// Bytes; the kind's own default otherwise.
     pub mtu: Option<u32>,
@@ -41,10 +40,10 @@ pub struct NewLink<'a> {
 /// The kinds of links that a lab is made of. A `parent` is a link in the
 /// namespace of the *connection*, wherever the new link goes.
 #[derive(Debug, Clone)]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum LinkKind<'a> {
     /// A wire: two links, each receiving what the other sends.
     Veth {
-        /// Name of the other end.
         peer: IfName,
         /// Where the other end goes; the namespace of the connection otherwise.
         peer_ns: Option<&'a NetNs>,
@@ -55,28 +54,15 @@ pub enum LinkKind<'a> {
     Bridge,
     /// A link with a MAC address of its own on a parent (bridge mode: those on
     /// one parent reach each other, but not the parent's own stack).
-    Macvlan {
-        /// The link it stands on.
-        parent: IfIndex,
-    },
+    Macvlan { parent: IfIndex },
     /// The same for a program, see [`NewMacvtap`](super::NewMacvtap).
-    Macvtap {
-        /// The link it stands on.
-        parent: IfIndex,
-    },
-    /// A link with an IP address of its own on a parent whose MAC address it
-    /// shares (mode l2).
-    Ipvlan {
-        /// The link it stands on.
-        parent: IfIndex,
-    },
+    Macvtap { parent: IfIndex },
+    /// A link with an IP address of its own on a parent whose MAC address it shares (mode l2).
+    Ipvlan { parent: IfIndex },
     /// An Ethernet link in UDP datagrams to one remote end.
     Vxlan {
-        /// VXLAN network identifier, below 2^24.
         vni: u32,
-        /// Our outer address.
         local: IpAddr,
-        /// The other end's outer address, of the same family.
         remote: IpAddr,
         /// UDP port at both ends; 4789 is the registered one.
         port: u16,
@@ -91,8 +77,7 @@ pub enum LinkKind<'a> {
 }
 
 impl<'a> NewLink<'a> {
-    /// With the kernel's own MTU and hardware address, in the namespace of the
-    /// connection.
+    /// With the kernel's own MTU and hardware address, in the namespace of the connection.
     pub fn new(name: IfName, kind: LinkKind<'a>) -> Self {
         Self { name, kind, mtu: None, mac: None, index: None, into_ns: None }
     }
@@ -105,7 +90,7 @@ impl<'a> NewLink<'a> {
         if let LinkKind::Macvlan { parent } | LinkKind::Macvtap { parent } | LinkKind::Ipvlan { parent } = self.kind {
             attributes.push(LinkAttribute::Link(parent.0));
         }
-        let mut info = vec![LinkInfo::Kind(self.kind.info_kind())];
+        let mut info = vec![LinkInfo::Kind(InfoKind::Other(self.kind.name().into()))];
         info.extend(self.kind.info_data().map(LinkInfo::Data));
         attributes.push(LinkAttribute::LinkInfo(info));
         attributes
@@ -124,22 +109,6 @@ impl LinkKind<'_> {
             Self::Vxlan { .. } => "vxlan",
             Self::Dummy => "dummy",
         }
-    }
-
-    fn operation(&self) -> &'static str {
-        match self {
-            Self::Veth { .. } => "create veth link",
-            Self::Bridge => "create bridge",
-            Self::Macvlan { .. } => "create macvlan link",
-            Self::Macvtap { .. } => "create macvtap link",
-            Self::Ipvlan { .. } => "create ipvlan link",
-            Self::Vxlan { .. } => "create vxlan link",
-            Self::Dummy => "create dummy link",
-        }
-    }
-
-    fn info_kind(&self) -> InfoKind {
-        InfoKind::Other(self.name().into())
     }
 
     fn info_data(&self) -> Option<InfoData> {
@@ -182,11 +151,9 @@ impl LinkKind<'_> {
 
     fn check(&self) -> Result<()> {
         match self {
-            Self::Vxlan { vni, .. } if *vni > LARGEST_VNI => Err(SysError::Invalid {
-                what: "VXLAN network identifier",
-                value: vni.to_string(),
-                why: "it has 24 bits, so 16777215 is the largest",
-            }),
+            Self::Vxlan { vni, .. } if *vni > LARGEST_VNI => {
+                Err(SysError::invalid("VXLAN network identifier", vni, "it has 24 bits, so 16777215 is the largest"))
+            }
             _ => Ok(()),
         }
     }
@@ -200,24 +167,23 @@ impl Rtnl {
     /// [`SysError::NoSuchKind`] if this kernel has no such links.
     pub fn create_link(&mut self, link: &NewLink<'_>) -> Result<()> {
         link.kind.check()?;
-        let operation = link.kind.operation();
-        let index = link.index.unwrap_or(IfIndex(0));
-        self.create(link.kind.name(), operation, &link.name, index, link.attributes())
+        let (kind, name) = (link.kind.name(), &link.name);
+        let what = if kind == "bridge" { "" } else { "link " };
+        let subject = Subject { operation: "create", object: &format_args!("{kind} {what}{name}") };
+        self.create(kind, subject, link.index.unwrap_or(IfIndex(0)), link.attributes())
     }
 
     /// Index 0 leaves the choice to the kernel.
     pub(super) fn create(
         &mut self,
         kind: &str,
-        operation: &'static str,
-        name: &IfName,
+        subject: Subject<'_>,
         index: IfIndex,
         attributes: Vec<LinkAttribute>,
     ) -> Result<()> {
         let mut message = LinkMessage::default();
         message.header.index = index.0;
         message.attributes = attributes;
-        let subject = Subject { operation, object: name };
         let made = self.change(&RtnlRequest::new(libc::RTM_NEWLINK, &message), CREATE, subject);
         made.map_err(|error| match error.errno() {
             // What `rtnl_newlink` answers to a kind that nobody registered.

@@ -1,5 +1,5 @@
-//! Virtual functions, as the network link of their physical function has them: what a NIC does
-//! with the frames of each, whoever holds it.
+//! Virtual functions, as the network link of their physical function shows them: what a NIC does
+//! with the frames of each.
 
 use netlink_packet_route::link::{
     LinkAttribute, LinkExtentMask, LinkMessage, LinkVfInfo, VfInfo, VfInfoLinkState, VfInfoMac, VfInfoRate,
@@ -56,11 +56,11 @@ pub struct Vf {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum VfLinkState {
-    /// How it is.
+    /// The real state.
     Auto,
-    /// That it is always up, so that virtual functions reach each other without it.
+    /// Always up, so that virtual functions reach each other without a cable.
     Enable,
-    /// That it is always down.
+    /// Always down.
     Disable,
 }
 
@@ -83,9 +83,6 @@ pub struct VfChange {
 
 impl Rtnl {
     /// The virtual functions of the physical function that has this link, by number.
-    ///
-    /// # Errors
-    /// [`SysError::NoSuchLink`].
     pub fn vfs(&mut self, link: impl Into<LinkRef>) -> Result<Vec<Vf>> {
         let link = link.into();
         let subject = Subject { operation: "list virtual functions of", object: &link };
@@ -139,24 +136,25 @@ impl VfChange {
 }
 
 /// The kernel gives no text for these.
-fn explain(error: SysError) -> SysError {
-    let SysError::Netlink { operation, object, errno, detail, remedy } = error else { return error };
-    let remedy = match errno.raw_os_error() {
-        // A share of the link's speed, which igb doesn't know while there is no carrier.
-        Some(libc::EINVAL) if operation == SET_RATE => {
-            Some("switch the link of the physical function on, and ask for no more than its speed")
-        }
-        Some(libc::EOPNOTSUPP) => Some("this driver can't: leave that setting out, or use another NIC"),
-        Some(libc::EINVAL | libc::ERANGE) => {
-            Some("see that the NIC has this many VFs, and that the value is one that its driver takes")
-        }
-        _ => remedy,
-    };
-    SysError::Netlink { operation, object, errno, detail, remedy }
+fn explain(mut error: SysError) -> SysError {
+    if let SysError::Netlink { operation, errno, remedy, .. } = &mut error {
+        *remedy = match errno.raw_os_error() {
+            // A share of the link's speed, which igb doesn't know while there is no carrier.
+            Some(libc::EINVAL) if *operation == SET_RATE => {
+                Some("switch the link of the physical function on, and ask for no more than its speed")
+            }
+            Some(libc::EOPNOTSUPP) => Some("this driver can't: leave that setting out, or use another NIC"),
+            Some(libc::EINVAL | libc::ERANGE) => {
+                Some("see that the NIC has this many VFs, and that the value is one that its driver takes")
+            }
+            _ => *remedy,
+        };
+    }
+    error
 }
 
 impl Vf {
-    /// Those of a message about a link; none if it has no list of them.
+    /// The virtual functions in a message about a link; none if the message has no list of them.
     fn parse_all(body: &[u8]) -> Option<Vec<Self>> {
         let attributes = body.get(HEADER..)?;
         let Some(list) = attribute(attributes, libc::IFLA_VFINFO_LIST) else { return Some(Vec::new()) };

@@ -26,14 +26,13 @@ impl ControlMessages {
         Self { bytes: [0; 256], filled: 0 }
     }
 
-    /// Those of the last [`receive`].
+    /// The control messages of the last [`receive`].
     pub(super) fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
         entries(&self.bytes[..self.filled])
     }
 }
 
-/// Receives into `buffer`, and the control messages into `control`. Returns the
-/// number of bytes.
+/// Receives into `buffer`, and the control messages into `control`. Returns the number of bytes.
 #[inline]
 pub(super) fn receive(
     socket: impl AsFd,
@@ -59,8 +58,7 @@ pub(super) fn receive(
     Ok(received as usize)
 }
 
-/// One entry of the socket's error queue, without its data. None when it is empty.
-/// Never blocks.
+/// One entry of the socket's error queue, without its data. None when it is empty. Never blocks.
 pub(super) fn receive_error(socket: impl AsFd, control: &mut ControlMessages) -> io::Result<Option<()>> {
     match receive(socket, &mut [], control, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) {
         Ok(_) => Ok(Some(())),

@@ -3,10 +3,7 @@
 use std::time::Duration;
 
 use rustix::io::Errno;
-use vtax_sys::{
-    clock::now_ns,
-    ring::{Operation, ReceiveUntil},
-};
+use vtax_sys::{clock::now_ns, ring::Operation};
 
 use super::{SendProgress, Uring, errno_of};
 use crate::drive::Message;
@@ -39,12 +36,8 @@ impl Uring<'_> {
     }
 
     fn submit_send(&self, slot: usize, from: usize, to: usize) -> Result<(), Errno> {
-        let mut slots = self.slots.borrow_mut();
-        match self.places[slot].is_last.get() {
-            true => slots.submit_last_send(slot, from..to),
-            false => slots.submit_send(slot, from..to),
-        }
-        .map_err(errno_of)?;
+        let is_last = self.places[slot].is_last.get();
+        self.slots.borrow_mut().submit_send(slot, from..to, is_last).map_err(errno_of)?;
         self.places[slot].sending.set(SendProgress::UnderWay { from, to });
         Ok(())
     }
@@ -55,17 +48,17 @@ impl Uring<'_> {
         if self.slots.borrow().is_in_flight(slot, Operation::Receive) {
             return self.hand_over(slot);
         }
-        let most = most.min(self.lengths.receive);
+        let most = most.min(self.receive_most);
         let mut slots = self.slots.borrow_mut();
         let SendProgress::Queued { len } = self.places[slot].sending.get() else {
-            return slots.submit_receive(slot, 0..most, ReceiveUntil::Any).map_err(errno_of);
+            return slots.submit_receive(slot, 0..most).map_err(errno_of);
         };
-        slots.submit_exchange(slot, 0..len, 0..most, ReceiveUntil::Any).map_err(errno_of)?;
+        slots.submit_exchange(slot, 0..len, 0..most).map_err(errno_of)?;
         self.places[slot].sending.set(SendProgress::UnderWay { from: 0, to: len });
         Ok(())
     }
 
-    /// True if somebody waits for that, or has to hear of it.
+    /// True if the flow waits for that, or has to learn of a failure.
     pub(super) fn has_sent(&self, slot: usize, result: Result<usize, Errno>) -> bool {
         let place = &self.places[slot];
         let SendProgress::UnderWay { from, to } = place.sending.replace(SendProgress::Nothing) else { return false };
@@ -98,7 +91,7 @@ impl Uring<'_> {
         let place = &self.places[slot];
         place.leaving.set(!self.connects && self.hand_over(slot).is_ok() && place.is_sending());
         if !place.leaving.get() {
-            // As in `see_off`.
+            // What the kernel doesn't let go of in time goes with the ring.
             let _ = self.vacate(slot);
         }
     }

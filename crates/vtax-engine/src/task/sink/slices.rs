@@ -30,8 +30,7 @@ pub(crate) async fn receive<I: Io>(
     }
     desk.shared.one_has_finished();
     while sink.take(WaitUntil::Patience).await? != Some(0) {}
-    desk.whole_flow(sink.tally.arrived, sink.drops()?);
-    Ok(())
+    sink.count_whole_flow(desk)
 }
 
 /// A part of a slice.
@@ -75,9 +74,7 @@ impl<I: Io> Sink<'_, I> {
 
     fn end_slice(&mut self, desk: &ThreadRecorder<'_>, open: bool) -> Result<(), EngineError> {
         if open {
-            desk.lost(self.tally.sequence.as_ref().map_or(0, Sequence::lost));
-            desk.reordered(self.tally.sequence.as_ref().map_or(0, Sequence::reordered));
-            desk.close()?;
+            self.tally.close(desk)?;
         }
         match self.line.is_datagram() {
             true => self.line.flow.greet(FlowGreeting::Paused),
