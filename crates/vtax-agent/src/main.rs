@@ -65,11 +65,12 @@ fn main() -> ExitCode {
     match words[..] {
         ["--stdio"] => serve(),
         ["--port"] => serve_port(),
-        ["--guest", ref options @ ..] if let Some(place) = place(options) => serve_guest(&place),
+        ["--guest", ref options @ ..] if let Some(place) = place(options) => {
+            let Err(error) = guest::live(&place);
+            fail(&error.to_string())
+        }
         ["--stdio", "--carried"] => {
-            if let Err(why) = carried::remove_self() {
-                fail(&why.to_string());
-            }
+            carried::remove_self().unwrap_or_else(|error| fail(&error.to_string()));
             serve()
         }
         ["--version" | "-V"] => println!("{}", version_line()),
@@ -98,15 +99,8 @@ fn serve() -> ! {
 
 fn serve_port() -> ! {
     let _ = raise_open_files(OPEN_FILES);
-    match guest::serve(AgentRights::Guest) {
-        Ok(()) => process::exit(0),
-        Err(error) => fail(&error.to_string()),
-    }
-}
-
-fn serve_guest(place: &GuestSettings<'_>) -> ! {
-    let Err(error) = guest::live(place);
-    fail(&error.to_string())
+    guest::serve(AgentRights::Guest).unwrap_or_else(|error| fail(&error.to_string()));
+    process::exit(0)
 }
 
 /// From what follows `--guest`, in any order.

@@ -50,12 +50,10 @@ const START_MOST: Duration = Duration::from_secs(5);
 
 /// A sample to be taken.
 #[derive(Debug, Clone)]
+#[expect(missing_docs, reason = "the types say it")]
 pub struct SampleOrder {
-    /// The test.
     pub spec: TestSpec,
-    /// Where the initiator stands.
     pub initiator: EndSetup,
-    /// Where the responder stands.
     pub responder: EndSetup,
     /// At what the initiator reaches the responder. Port or name are the responder's choice.
     pub target: Station,
@@ -102,12 +100,10 @@ impl SampleOrder {
 
 /// A sample and the agents that take it.
 #[derive(Debug)]
+#[expect(missing_docs, reason = "the types say it")]
 pub struct AgentPair<'link> {
-    /// Connects, and drives the test.
     pub initiator: &'link AgentLink,
-    /// Is connected to.
     pub responder: &'link AgentLink,
-    /// What to do.
     pub order: SampleOrder,
 }
 
@@ -120,10 +116,8 @@ pub struct ParallelReports {
     pub skew: Skew,
 }
 
-/// Takes a sample: the reports of the initiator and of the responder.
-///
-/// It returns when both ends are done, or as soon as one has failed and the other has been
-/// told. To end it early from another thread, cancel on either link (`cancel_all`).
+/// Takes a sample: the reports of the initiator and of the responder. To end it early from another thread,
+/// cancel on either link.
 pub fn measure(
     initiator: &AgentLink,
     responder: &AgentLink,
@@ -133,28 +127,26 @@ pub fn measure(
     Ok(all.reports.pop().expect("one report of each end for each pair"))
 }
 
-/// Takes a sample of each pair, all at the same time. One pair alone starts at once.
-///
-/// If one fails they all do: figures of a load that was not the whole one are worth nothing.
+/// Takes a sample of each pair, all at the same time. If one fails they all do: figures of a part of the load
+/// are worth nothing.
 pub fn measure_all(pairs: &[AgentPair<'_>]) -> Result<ParallelReports, MeasureError> {
     measure_watched(pairs, |_| ())
 }
 
-/// The same. `on_start` is told when the initiators start, once all are asked to: that is then, a
-/// moment ago or soon.
+/// Like [`measure_all`]. Once all initiators are asked to start, `on_start` is told when they do.
 pub fn measure_watched(
     pairs: &[AgentPair<'_>],
     on_start: impl FnOnce(Instant),
 ) -> Result<ParallelReports, MeasureError> {
     let mut sample = Sample::of(pairs);
     sample.prepare()?;
-    let clocks = sample.read_clocks()?;
+    let (clocks, margin) = sample.read_clocks()?;
     sample.listen()?;
     sample.connect()?;
-    sample.run(&clocks, on_start)?;
+    sample.run(&clocks, margin, on_start)?;
     sample.check_files()?;
     let reports = sample.reports();
-    let skew = skew(reports.iter().map(|(initiator, _)| initiator.started_ns).zip(clocks.iter().copied()));
+    let skew = skew(reports.iter().map(|(initiator, _)| initiator.started_ns).zip(clocks));
     Ok(ParallelReports { reports, skew })
 }
 
@@ -219,17 +211,22 @@ impl<'link> Sample<'link> {
         Ok(())
     }
 
-    /// Reads the clocks of the initiators. A single pair needs none, because it starts at once.
-    fn read_clocks(&self) -> Result<InitiatorClocks, MeasureError> {
-        let mut clocks = Clocks::new();
-        let mut of = Vec::new();
-        let alone = matches!(self.pairs, [AgentPair { order: SampleOrder { turns: None, .. }, .. }]);
-        for (index, pair) in self.pairs.iter().enumerate().filter(|_| !alone) {
-            let id = clocks.of(pair.initiator);
-            let id = id.map_err(|error| self.failure(index, SampleFailure::alone(End::Initiator, error)))?;
-            of.push((id, clocks.offset(id)));
+    /// Reads the clocks of the initiators, and says how long before the common start they are to be
+    /// told of it. A single pair needs neither, because it starts at once.
+    fn read_clocks(&self) -> Result<(Vec<ClockOf>, Duration), MeasureError> {
+        let take_turns = self.pairs.iter().any(|pair| pair.order.turns.is_some());
+        if self.pairs.len() == 1 && !take_turns {
+            return Ok((Vec::new(), Duration::ZERO));
         }
-        Ok(InitiatorClocks { of, slowest: clocks.slowest })
+        let mut clocks = Clocks::new();
+        let ids = self.pairs.iter().enumerate().map(|(index, pair)| {
+            let id = clocks.of(pair.initiator);
+            id.map_err(|error| self.failure(index, SampleFailure::alone(End::Initiator, error)))
+        });
+        let ids = ids.collect::<Result<Vec<_>, _>>()?;
+        let least = if take_turns { TURNS_MARGIN } else { START_MARGIN };
+        let margin = (least + 4 * clocks.slowest).min(START_MOST);
+        Ok((ids.into_iter().map(|id| (id, clocks.offset(id))).collect(), margin))
     }
 
     fn listen(&mut self) -> Result<(), MeasureError> {
@@ -260,12 +257,16 @@ impl<'link> Sample<'link> {
         self.settle(End::Initiator, Limit::of(CONNECT))
     }
 
-    fn run(&mut self, clocks: &InitiatorClocks, on_start: impl FnOnce(Instant)) -> Result<(), MeasureError> {
-        let margin = clocks.margin(self.pairs.iter().any(|pair| pair.order.turns.is_some()));
+    fn run(
+        &mut self,
+        clocks: &[ClockOf],
+        margin: Duration,
+        on_start: impl FnOnce(Instant),
+    ) -> Result<(), MeasureError> {
         let begin = Instant::now() + margin;
         let start = now_ns().saturating_add(nanoseconds(margin));
         self.ask(End::Initiator, |party, pair| {
-            let theirs = clocks.of.get(party.pair).map(|(_, offset)| offset.theirs(start));
+            let theirs = clocks.get(party.pair).map(|(_, offset)| offset.theirs(start));
             let schedule = match (&pair.order.turns, theirs) {
                 (Some(turns), Some(start)) => turns.schedule(start),
                 (_, at) => Schedule { at, ..Schedule::default() },
@@ -360,27 +361,6 @@ impl<'link> Sample<'link> {
     fn reports(self) -> Vec<(EndReport, EndReport)> {
         let mut reports = self.parties.into_iter().filter_map(MeasuringAgent::into_report);
         std::iter::from_fn(|| Some((reports.next()?, reports.next()?))).collect()
-    }
-}
-
-/// What the initiators' clocks were found to be.
-struct InitiatorClocks {
-    of: Vec<ClockOf>,
-    slowest: Duration,
-}
-
-impl InitiatorClocks {
-    fn iter(&self) -> impl Iterator<Item = &ClockOf> {
-        self.of.iter()
-    }
-
-    /// For orders to arrive before the moment that they name.
-    fn margin(&self, take_turns: bool) -> Duration {
-        let least = if take_turns { TURNS_MARGIN } else { START_MARGIN };
-        match self.of.is_empty() {
-            true => Duration::ZERO,
-            false => (least + 4 * self.slowest).min(START_MOST),
-        }
     }
 }
 

@@ -1,16 +1,15 @@
 //! An agent on a remote host, which need not have one.
 //!
-//! The user's own ssh does it: names, keys, ports, jump hosts are as `~/.ssh/config` has them.
-//! What is fixed is what a control stream needs: no terminal (it would change bytes), and no
-//! questions, as nobody is there to answer them on it.
+//! The user's own ssh logs in, so names, keys, ports and jump hosts are as `~/.ssh/config` has them. Only
+//! what a control stream needs is fixed: no terminal (it would change bytes), and no questions.
 //!
-//! One login: ssh runs a script there that looks for a vtax-agent of this very version. If there
-//! is none, it asks for one, gets its bytes on standard input and starts it. The copy removes
-//! itself when it starts (see [`carried`](crate::carried)), so nothing is left whatever dies then.
+//! ssh runs a script there that looks for a vtax-agent of this very version. If there is none, the script
+//! asks for one, gets its bytes on standard input and starts it. The copy removes itself when it starts (see
+//! [`carried`](crate::carried)).
 //!
-//! The script says how far it is in lines that begin with a mark of this login's own; whatever
-//! else is printed, a banner or a message of the day, is passed over. Nothing of the protocol is
-//! said before the script is done, so that no tool which reads too far can swallow some of it.
+//! The script says how far it is in lines that begin with a mark of this login; everything else that is
+//! printed is passed over. Nothing of the protocol is said before the script is done, so that no tool which
+//! reads too far can swallow some of it.
 
 mod error;
 mod pipes;

@@ -35,15 +35,8 @@ pub(crate) struct ChildProcess {
 }
 
 impl ChildProcess {
-    pub(super) fn none() -> ChildProcess {
-        ChildProcess::without_child(None)
-    }
-
-    pub(super) fn of_socket(socket: UnixStream) -> ChildProcess {
-        ChildProcess::without_child(Some(socket))
-    }
-
-    fn without_child(socket: Option<UnixStream>) -> ChildProcess {
+    /// At the other end there is a socket, or some other stream.
+    pub(super) fn without_child(socket: Option<UnixStream>) -> ChildProcess {
         let (words, listener) = (Arc::default(), Mutex::default());
         ChildProcess { id: None, socket, child: Mutex::default(), words, listener }
     }
