@@ -49,7 +49,7 @@ pub const CPUS_MOST: usize = 8192;
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum LimitError {
     #[error(transparent)]
-    #[diagnostic(code("impossible-test"))]
+    #[diagnostic(transparent)]
     Spec(#[from] SpecError),
     #[error("a measured time of 0: nothing would be measured; give some seconds")]
     #[diagnostic(code("no-test-time"))]

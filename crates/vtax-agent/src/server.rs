@@ -9,7 +9,6 @@ mod desk;
 mod engine;
 mod facts;
 mod orders;
-mod panics;
 mod program;
 mod session;
 
@@ -81,7 +80,6 @@ pub fn serve(
     let mut reader = BufReader::new(reader);
     greet(&mut reader, &mut writer)?;
     let (events, inbox) = mpsc::sync_channel(BACKLOG);
-    panics::tell_owner(events.clone());
     let calls = events.clone();
     let read = move || read_calls(&mut reader, &calls);
     thread::Builder::new().name("control".into()).spawn(read).map_err(ServeError::Thread)?;

@@ -85,8 +85,6 @@ pub(super) enum OwnerEvent {
     News { session: SessionId, news: CallOutcome },
     /// A session's last event.
     SessionEnded { session: SessionId, outcome: CallOutcome },
-    /// One of the sessions, nobody knows which, can't go on.
-    AllEnded(CallOutcome),
 }
 
 /// The owner's table and tools.
@@ -161,7 +159,6 @@ impl<W: Write> SessionOwner<W> {
                 OwnerEvent::StreamEnded(end) => return end.map(|()| Parting::Over),
                 OwnerEvent::News { session, news } => self.news(session, news)?,
                 OwnerEvent::SessionEnded { session, outcome } => self.ended(session, outcome)?,
-                OwnerEvent::AllEnded(outcome) => self.all_ended(&outcome)?,
             }
         }
         Ok(Parting::Over)
@@ -332,15 +329,6 @@ impl<W: Write> SessionOwner<W> {
         place.remove();
         for id in waiting.into_iter().flatten() {
             self.answer(id, outcome.clone())?;
-        }
-        Ok(())
-    }
-
-    fn all_ended(&mut self, outcome: &CallOutcome) -> Answered {
-        let running = self.sessions.iter().filter(|(_, session)| session.runs());
-        for session in running.map(|(id, _)| *id).collect::<Vec<_>>() {
-            self.sessions[&session].cancel.cancel();
-            self.ended(session, outcome.clone())?;
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    panic::{self, AssertUnwindSafe},
     path::PathBuf,
     sync::{
         Arc,
@@ -18,7 +19,7 @@ use super::{
     desk::OwnerEvent,
     engine::{TestEngine, TestPart},
     orders::OrderReceiver,
-    panics, program,
+    program,
 };
 use crate::protocol::{CallOutcome, Fault, FaultKind, LinkSetup, ProgramSpec, Reply, SessionId};
 
@@ -54,11 +55,7 @@ pub(super) fn start(
     let run = move || {
         // The owner is gone only if the whole agent is about to be.
         let tell = |news| drop(events.send(OwnerEvent::News { session, news }));
-        panics::watch(session, events.clone());
-        let outcome = match run_task(task, &*engine, &cancel, tell) {
-            Ok(reply) => CallOutcome::Done(reply),
-            Err(fault) => CallOutcome::Failed(fault),
-        };
+        let outcome = run_guarded(|| run_task(task, &*engine, &cancel, tell));
         let _ = events.send(OwnerEvent::SessionEnded { session, outcome });
     };
     thread::Builder::new().name("session".into()).spawn(run).map(drop)
@@ -87,6 +84,21 @@ fn run_task(task: Task, engine: &dyn TestEngine, cancel: &Cancel, tell: impl Fn(
             Reply::Ran(program::run(program, &orders, cancel, |output| tell(CallOutcome::Output(output)))?)
         }
     })
+}
+
+/// A panic is a defect of one session. It must not take the others with it, nor leave the
+/// coordinator waiting.
+fn run_guarded(run: impl FnOnce() -> Result<Reply, Fault>) -> CallOutcome {
+    match panic::catch_unwind(AssertUnwindSafe(run)) {
+        Ok(Ok(reply)) => CallOutcome::Done(reply),
+        Ok(Err(fault)) => CallOutcome::Failed(fault),
+        Err(payload) => {
+            let text = payload.downcast_ref::<&str>().copied();
+            let said = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
+            let why = format!("the session panicked: {said}; this is a defect of vtax, please report it");
+            CallOutcome::Failed(Fault::new(FaultKind::Panicked, "defect", why))
+        }
+    }
 }
 
 impl From<Failed> for Fault {
