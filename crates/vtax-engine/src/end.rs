@@ -81,14 +81,8 @@ impl Responder {
     /// The listener of the flow that was admitted takes in the test's connections, too.
     fn serve_connections(&self, session: &Arc<Session>, flows: &[Flow]) -> Result<EndReport, Failed> {
         let door = &*self.listener.socket;
-        let role = Role {
-            session: session.clone(),
-            initiates: false,
-            flows: &[],
-            connections: Some(Connections::At(door)),
-            directory: None,
-            source: None,
-        };
+        let (session, connections) = (session.clone(), Some(Connections::At(door)));
+        let role = Role { session, initiates: false, flows: &[], connections, directory: None, source: None };
         let control = &flows[0];
         crew::run(&role, &self.setup, Schedule::default(), |shared| {
             control.say_ready()?;
@@ -110,9 +104,6 @@ pub struct Initiator {
 
 impl Initiator {
     /// Connects all flows to a responder that serves at `target`; nothing of the test is sent yet.
-    ///
-    /// # Errors
-    /// If the test can't be run here, or there is nobody who takes part in it.
     pub fn connect(
         spec: &TestSpec,
         setup: &EndSetup,
@@ -168,14 +159,8 @@ impl Initiator {
             address: socket::address(&self.target)?,
             sizes: connection_sizes(&self.session.spec),
         };
-        let role = Role {
-            session: self.session.clone(),
-            initiates: true,
-            flows: &[],
-            connections: Some(Connections::To(dial)),
-            directory: None,
-            source: None,
-        };
+        let (session, connections) = (self.session.clone(), Some(Connections::To(dial)));
+        let role = Role { session, initiates: true, flows: &[], connections, directory: None, source: None };
         crew::run(&role, &self.setup, schedule, |shared| conduct::lead(&self.flows[0], shared))
     }
 }

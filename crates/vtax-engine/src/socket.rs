@@ -11,6 +11,7 @@ use std::{
 use rustix::{io::Errno, net::sockopt};
 use socket2::{Domain, SockAddr, Socket, Type};
 use vtax_model::workload::{TestSpec, Transport};
+use vtax_sys::sock::set_bind_address_no_port;
 
 use crate::{
     error::EngineError,
@@ -78,6 +79,17 @@ pub(crate) fn address(target: &Target) -> Result<SockAddr, EngineError> {
     }
 }
 
+/// A socket of an initiator, to be connected to `target`.
+pub(crate) fn dialling(spec: &TestSpec, station: &Station, target: &Target) -> Result<Socket, EngineError> {
+    let socket = create(spec.transport, station)?;
+    options::apply(&socket, spec, target)?;
+    if spec.transport == Transport::Tcp {
+        set_bind_address_no_port(&socket)?;
+    }
+    bind_to(&socket, station)?;
+    Ok(socket)
+}
+
 /// Binds an initiator's socket to its station. A socket of the Unix domain needs no name, one of
 /// vsock has only one address that it could have.
 pub(crate) fn bind_to(socket: &Socket, station: &Station) -> Result<(), EngineError> {
@@ -92,9 +104,6 @@ pub(crate) fn bind(socket: &Socket, to: &Target) -> Result<(), EngineError> {
 }
 
 /// Whether two ends of this machine can be joined by vsock.
-///
-/// # Errors
-/// What is missing, and what mends it.
 pub fn check_vsock_loopback() -> Result<(), EngineError> {
     // VMADDR_CID_LOCAL, vsock(7).
     let station = Station::Vsock(1);

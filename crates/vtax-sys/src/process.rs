@@ -1,8 +1,7 @@
 //! Processes that are ours to end, and the limits of this one.
 //!
-//! A pid alone is not a name: the kernel gives it to somebody else later. A
-//! journal that is replayed after a reboot must not kill a stranger, so a
-//! process is named by its pid *and* its start time.
+//! A pid alone is not a name: the kernel gives it to somebody else later. A journal that is replayed after a
+//! reboot must not kill a stranger, so a process is named by its pid *and* its start time.
 
 mod pid;
 
@@ -30,16 +29,12 @@ pub use rustix::process::Signal;
 pub struct ProcessId {
     /// The number, which is used again after the process is gone.
     pub pid: Pid,
-    /// Clock ticks from boot to the start of the process: field 22 of
-    /// `/proc/PID/stat`, see proc_pid_stat(5).
+    /// Clock ticks from boot to the start of the process: field 22 of `/proc/PID/stat`, see proc_pid_stat(5).
     pub start_ticks: u64,
 }
 
 impl ProcessId {
     /// The process that has this pid now.
-    ///
-    /// # Errors
-    /// `ENOENT` if there is none.
     pub fn of(pid: Pid) -> Result<Self> {
         let path = format!("/proc/{pid}/stat");
         // Not UTF-8: the program chose its own name.
@@ -54,8 +49,7 @@ impl ProcessId {
         Self::of(self.pid).is_ok_and(|now| now == self)
     }
 
-    /// Sends a signal to this very process, and to none that got its pid.
-    /// Returns false if it is gone.
+    /// Sends a signal to this very process, and to none that got its pid. Returns false if it is gone.
     pub fn signal(self, signal: Signal) -> Result<bool> {
         let Some(handle) = self.open()? else {
             return Ok(false);
@@ -132,29 +126,8 @@ impl FromStr for ProcessId {
             let (pid, start) = text.split_once('@')?;
             Some(Self { pid: Pid(pid.parse().ok()?), start_ticks: start.parse().ok()? })
         };
-        parse().ok_or_else(|| SysError::Invalid {
-            what: "process identity",
-            value: text.into(),
-            why: "it is written PID@START, two numbers",
-        })
+        parse().ok_or_else(|| SysError::invalid("process identity", text, "it is written PID@START, two numbers"))
     }
-}
-
-/// How many files this process may have open at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OpenFiles {
-    /// What holds now; none if it is unlimited.
-    pub soft: Option<u64>,
-    /// As far as [`raise_open_files`] can go; none if it is unlimited. Raising it needs
-    /// `CAP_SYS_RESOURCE`, and is done by who starts the process (`ulimit -Hn`,
-    /// `LimitNOFILE=` of a service).
-    pub hard: Option<u64>,
-}
-
-/// This process's limits on open files.
-pub fn open_files() -> OpenFiles {
-    let limit = rustix::process::getrlimit(Resource::Nofile);
-    OpenFiles { soft: limit.current, hard: limit.maximum }
 }
 
 /// Raises this process's limit on open files to `wanted`, or as near to it as
@@ -173,9 +146,8 @@ pub fn raise_open_files(wanted: u64) -> Result<u64> {
     Ok(reachable)
 }
 
-/// Bytes that a user without privilege may still write to the file system of
-/// `path`: the blocks that statvfs(3) calls available, not the free ones, of
-/// which some are kept for root.
+/// Bytes that a user without privilege may still write to the file system of `path`: the blocks that
+/// statvfs(3) calls available, not the free ones, of which some are kept for root.
 pub fn disk_free(path: &Path) -> Result<u64> {
     let stat = rustix::fs::statvfs(path).map_err(|e| SysError::os("ask the free space at", path.display(), e))?;
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
@@ -267,9 +239,10 @@ mod tests {
 
     #[test]
     fn the_limit_on_files_can_be_raised_as_far_as_the_hard_one() {
-        let hard = open_files().hard.expect("fs.nr_open bounds it");
+        let limit = || rustix::process::getrlimit(Resource::Nofile);
+        let hard = limit().maximum.expect("fs.nr_open bounds it");
         assert_eq!(raise_open_files(u64::MAX).unwrap(), hard);
-        assert_eq!(open_files(), OpenFiles { soft: Some(hard), hard: Some(hard) });
+        assert_eq!(limit().current, Some(hard));
     }
 
     #[test]

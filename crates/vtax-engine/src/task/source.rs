@@ -75,9 +75,7 @@ pub(crate) async fn send<I: Io>(
 async fn await_go<I: Io>(line: &FlowOnPoller<'_, I>) -> Result<(), EngineError> {
     if !line.is_datagram() {
         let told = line.receive_all(1).await?;
-        let peer = &line.flow.peer;
-        let what = "something else than the word to begin";
-        return if told == GO { Ok(()) } else { Err(EngineError::Protocol { peer: peer.clone(), what }) };
+        return if told == GO { Ok(()) } else { Err(line.flow.strange("something else than the word to begin")) };
     }
     loop {
         let session = &line.flow.session;
@@ -111,8 +109,7 @@ impl<'a, I: Io> Source<'a, I> {
         Source { line, handover, message, pace, heard: now, listens_at: now + LISTEN, enough: false }
     }
 
-    /// Hands a message, or as many as go with one call, to the kernel, or as much of it as it takes
-    /// at once.
+    /// Hands a message, or as many as go with one call, to the kernel, or as much of it as it takes at once.
     #[inline]
     async fn send(&mut self) -> Result<usize, EngineError> {
         if let Some(pace) = &self.pace {
@@ -167,9 +164,7 @@ impl<'a, I: Io> Source<'a, I> {
             }
             now = now_ns();
         }
-        if self.line.flow.session.is_stopped() {
-            return Err(EngineError::Cancelled);
-        }
+        self.line.flow.session.check_stopped()?;
         self.handover.end(self.line.flow)?;
         self.say_end().await
     }
@@ -193,9 +188,8 @@ impl<'a, I: Io> Source<'a, I> {
     }
 }
 
-/// Evenly spaced messages, or calls that hand over several. One that is late is followed by the next
-/// in its own time, or at once if it is due; those before that are given up, so that there is never
-/// a burst.
+/// Evenly spaced messages, or calls that hand over several. One that is late is followed by the next in its
+/// own time, or at once if it is due; those before that are given up, so that there is never a burst.
 struct Pace {
     message: f64,
     spacing: f64,

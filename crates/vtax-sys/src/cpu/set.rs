@@ -72,11 +72,7 @@ impl FromStr for CpuSet {
             match (first.parse::<u32>(), last.parse::<u32>()) {
                 (Ok(first), Ok(last)) if first <= last && last < MOST => cpus.extend(first..=last),
                 _ => {
-                    return Err(SysError::Invalid {
-                        what: "list of CPUs",
-                        value: text.into(),
-                        why: "it is written as in 0-3,8",
-                    });
+                    return Err(SysError::invalid("list of CPUs", text, "it is written as in 0-3,8"));
                 }
             }
         }
@@ -84,9 +80,8 @@ impl FromStr for CpuSet {
     }
 }
 
-/// The calling thread's mask. The C library's `cpu_set_t` ends at 1024 CPUs, so
-/// the buffer grows until the kernel, which refuses one that is too short, is
-/// content.
+/// The calling thread's mask. The C library's `cpu_set_t` ends at 1024 CPUs, so the buffer grows until the
+/// kernel, which refuses one that is too short, is content.
 pub(super) fn affinity() -> io::Result<CpuSet> {
     let mut words = 16;
     loop {

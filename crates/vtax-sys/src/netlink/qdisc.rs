@@ -1,7 +1,6 @@
 //! Queueing disciplines at the root of a link: shaping one to a rate, and its counters.
 //!
-//! Each packet that a link sends passes its root qdisc, so what that drops is exactly what the
-//! link has lost.
+//! Each packet that a link sends passes its root qdisc, so what that drops is exactly what the link has lost.
 
 use netlink_packet_core::{DefaultNla, Emitable, NLM_F_CREATE, NLM_F_REPLACE};
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcHeader, TcMessage};
@@ -58,8 +57,7 @@ pub struct Tbf {
 pub struct Qdisc {
     /// Such as `tbf` or `noqueue`.
     pub kind: String,
-    /// Of a `tbf`, what it was told. The kernel keeps the burst as a time, so it is read back
-    /// rounded.
+    /// Of a `tbf`, what it was told. The kernel keeps the burst as a time, so it is read back rounded.
     pub tbf: Option<Tbf>,
     /// Its counters since it was made.
     pub stats: QdiscStats,
@@ -76,10 +74,6 @@ pub struct QdiscStats {
     pub drops: u32,
     /// How often a packet had to wait for its time.
     pub overlimits: u32,
-    /// Packets that wait now; those inside a GSO packet don't count.
-    pub waiting: u32,
-    /// Bytes that wait now.
-    pub backlog: u32,
 }
 
 impl Rtnl {
@@ -198,8 +192,6 @@ impl QdiscStats {
             bytes: number64(basic).unwrap_or(0),
             // Told only when the old field has overflowed.
             packets: number64(find(TCA_STATS_PKT64)).unwrap_or(packets.into()),
-            waiting: queue(0),
-            backlog: queue(1),
             drops: queue(2),
             overlimits: queue(4),
         }
@@ -262,7 +254,7 @@ mod tests {
         body.extend(emitted(&attributes));
         let qdisc = Qdisc::parse(&body).unwrap();
         assert!(qdisc.kind == "tbf" && qdisc.tbf.is_some_and(|found| found.is(&asked)), "{qdisc:?}");
-        let stats = QdiscStats { packets: 5, bytes: 7, drops: 3, overlimits: 6, waiting: 1, backlog: 2 };
+        let stats = QdiscStats { packets: 5, bytes: 7, drops: 3, overlimits: 6 };
         assert_eq!(qdisc.stats, stats);
     }
 

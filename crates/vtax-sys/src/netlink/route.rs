@@ -73,48 +73,45 @@ impl Rtnl {
         self.change(&RtnlRequest::new(libc::RTM_NEWROUTE, &route.message()), CREATE, subject)
     }
 
-    /// The routes to other machines, of *all* tables: VPN and policy routing keep
-    /// theirs in others than the main one, and their ranges are in use as well.
-    /// Left out are those that the kernel keeps for our own addresses, broadcast
-    /// and multicast.
+    /// The routes to other machines, of *all* tables: VPN and policy routing keep theirs in others than the
+    /// main one, and their ranges are in use as well. Left out are those that the kernel keeps for our own
+    /// addresses, broadcast and multicast.
     pub fn routes(&mut self) -> Result<Vec<Route>> {
-        let mut routes = Vec::new();
-        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
-            let subject = Subject { operation: "list routes", object: &"of this network namespace" };
-            let mut message = RouteMessage::default();
-            message.header.address_family = family;
-            let all = RtnlRequest::new(libc::RTM_GETROUTE, &message);
-            routes.extend(self.dump(&all, subject, |body| Route::parse(body, family))?);
-        }
-        Ok(routes)
+        self.dump_routes(Route::parse)
     }
 
     /// The links of all default routes, of both families and all tables; of a multipath route, all
     /// of its links.
     pub fn default_route_links(&mut self) -> Result<BTreeSet<IfIndex>> {
-        let mut links = BTreeSet::new();
+        let found = self.dump_routes(|body, family| {
+            let route = Route::parse(body, family)?.filter(|route| route.dest.prefix_len() == 0);
+            Ok(route.map(|route| route.link.into_iter().chain(next_hops(body)).collect::<Vec<_>>()))
+        })?;
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    fn dump_routes<T>(
+        &mut self,
+        parse: impl Fn(&[u8], AddressFamily) -> Result<Option<T>, &'static str>,
+    ) -> Result<Vec<T>> {
+        let subject = Subject { operation: "list routes", object: &"of this network namespace" };
+        let mut routes = Vec::new();
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
-            let subject = Subject { operation: "list routes", object: &"of this network namespace" };
             let mut message = RouteMessage::default();
             message.header.address_family = family;
             let all = RtnlRequest::new(libc::RTM_GETROUTE, &message);
-            let found = self.dump(&all, subject, |body| {
-                let route = Route::parse(body, family)?.filter(|route| route.dest.prefix_len() == 0);
-                Ok(route.map(|route| route.link.into_iter().chain(next_hops(body)).collect::<Vec<_>>()))
-            })?;
-            links.extend(found.into_iter().flatten());
+            routes.extend(self.dump(&all, subject, |body| parse(body, family))?);
         }
-        Ok(links)
+        Ok(routes)
     }
 
     /// The route that the kernel takes *now* for a packet to `to`, by all its rules and tables
     /// (`RTM_GETROUTE`); none if it has no way there, or none from an IPv4 address `from` that
     /// isn't ours. To an address of our own it leads over `lo`.
     ///
-    /// `from` is the address that the sender has bound. The answer's `source` is that one, else
-    /// the one that the kernel would choose. Ports and the like, by which the kernel spreads flows
-    /// over the ways of a multipath route, are not told to it; nor is a link, without which
-    /// a link-local `to` is ambiguous.
+    /// `from` is the address that the sender has bound. The answer's `source` is that one, else the one that
+    /// the kernel would choose. Ports and the like, by which the kernel spreads flows over the ways of a
+    /// multipath route, are not told to it; nor is a link, without which a link-local `to` is ambiguous.
     ///
     /// # Errors
     /// [`SysError::Invalid`] if addresses of IPv4 and IPv6 are mixed; `EACCES` or `EINVAL` if a
@@ -162,11 +159,9 @@ fn lookup(from: Option<IpAddr>, to: IpAddr) -> RouteMessage {
 fn one_family(dest: IpAddr, others: impl IntoIterator<Item = IpAddr>) -> Result<()> {
     match others.into_iter().find(|other| other.is_ipv4() != dest.is_ipv4()) {
         None => Ok(()),
-        Some(other) => Err(SysError::Invalid {
-            what: "address in a route",
-            value: other.to_string(),
-            why: "all addresses of a route are of one family",
-        }),
+        Some(other) => {
+            Err(SysError::invalid("address in a route", other, "all addresses of a route are of one family"))
+        }
     }
 }
 
@@ -201,7 +196,7 @@ impl NewRoute {
         });
         let source = self.source.map(|source| RouteAttribute::PrefSource(source.into()));
         message.attributes.extend(source);
-        let congestion = self.congestion.map(|name| RouteMetric::CcAlgo(name.into()));
+        let congestion = self.congestion.map(|name| RouteMetric::CcAlgo(name.name().to_owned()));
         message.attributes.extend(congestion.map(|metric| RouteAttribute::Metrics(vec![metric])));
         message
     }
@@ -218,9 +213,8 @@ impl Route {
         Self::read(body).map(Some)
     }
 
-    /// The answer to a lookup. What is for ourselves goes over `lo`; for IPv6 the kernel names the
-    /// link that has the address (`addrconf_f6i_alloc`) though it doesn't send by it
-    /// (`ip6_rt_get_dev_rcu`).
+    /// The answer to a lookup. What is for ourselves goes over `lo`; for IPv6 the kernel names the link that
+    /// has the address (`addrconf_f6i_alloc`) though it doesn't send by it (`ip6_rt_get_dev_rcu`).
     fn taken(body: &[u8]) -> Option<Self> {
         let route = Self::read(body).ok()?;
         let own = RouteHeader::parse(body).ok()?.kind == RouteType::Local;

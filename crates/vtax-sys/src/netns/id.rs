@@ -10,9 +10,8 @@ use crate::error::{Result, SysError};
 /// Which namespace it is: the device and inode numbers of its file, as
 /// namespaces(7) says to compare them. Written as `DEVICE:INODE`.
 ///
-/// The kernel may give the number of a namespace that is gone to a new one, so
-/// an identity proves something only about a namespace that is held open or
-/// pinned.
+/// The kernel may give the number of a namespace that is gone to a new one, so an identity proves something
+/// only about a namespace that is held open or pinned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NsId {
     device: u64,
@@ -20,7 +19,7 @@ pub struct NsId {
 }
 
 impl NsId {
-    pub(super) fn of(metadata: &fs::Metadata) -> Self {
+    pub(crate) fn of(metadata: &fs::Metadata) -> Self {
         Self { device: metadata.dev(), inode: metadata.ino() }
     }
 }
@@ -39,10 +38,6 @@ impl FromStr for NsId {
             let (device, inode) = text.split_once(':')?;
             Some(Self { device: device.parse().ok()?, inode: inode.parse().ok()? })
         };
-        parse().ok_or_else(|| SysError::Invalid {
-            what: "namespace identity",
-            value: text.into(),
-            why: "it is written DEVICE:INODE, two numbers",
-        })
+        parse().ok_or_else(|| SysError::invalid("namespace identity", text, "it is written DEVICE:INODE, two numbers"))
     }
 }

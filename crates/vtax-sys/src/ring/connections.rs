@@ -30,9 +30,6 @@ impl Slots {
 
     /// Queues the taking in of a connection that comes to the socket in slot `door`, which listens.
     /// When it is complete, [`Slots::take_accepted`] has it.
-    ///
-    /// # Errors
-    /// As [`Slots::submit_connect`], of the slot's last one.
     pub fn submit_accept(&mut self, slot: usize, door: usize) -> io::Result<()> {
         self.check_socket(door)?;
         if slot >= self.slots.len() {
@@ -54,7 +51,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::time::{Duration, Instant};
 
-    use super::super::{Completion, ReceiveUntil};
+    use super::super::Completion;
     use super::*;
 
     const PATIENCE: Option<Duration> = Some(Duration::from_secs(10));
@@ -100,9 +97,9 @@ mod tests {
         assert!(slots.take_accepted(1).is_none());
         slots.attach(1, &accepted).unwrap();
         slots.send_buffer(0).unwrap().copy_from_slice(b"ping");
-        slots.submit_send(0, 0..4).unwrap();
+        slots.submit_send(0, 0..4, false).unwrap();
         assert_eq!(wait_one(&mut slots).operation, Operation::Send);
-        slots.submit_receive(1, 0..4, ReceiveUntil::Full).unwrap();
+        slots.submit_receive(1, 0..4).unwrap();
         assert_eq!(wait_one(&mut slots).operation, Operation::Receive);
         assert_eq!(slots.receive_buffer(1).unwrap(), b"ping");
     }
