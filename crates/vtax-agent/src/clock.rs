@@ -87,7 +87,7 @@ impl Exchange {
 /// The clocks of several agents, each told once.
 #[derive(Debug)]
 pub(crate) struct Clocks {
-    /// With the boot id of each.
+    /// The boot id of each clock, and its offset.
     known: Vec<(String, Offset)>,
     /// The longest of the exchanges that were made.
     pub(crate) slowest: Duration,

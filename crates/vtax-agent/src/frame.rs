@@ -43,9 +43,8 @@ pub enum FrameError {
     Io(#[from] io::Error),
 }
 
-/// Reads the bytes that come before the first frame; `None` if the stream ended without any.
-///
-/// Byte by byte: a stranger is known by the first wrong one, whether or not he says more.
+/// Reads the bytes that come before the first frame, one by one, because a stranger may never send a second;
+/// `None` if the stream ended without any.
 pub fn read_magic<R: Read>(reader: &mut BufReader<R>) -> Result<Option<()>, FrameError> {
     for (position, expected) in MAGIC.into_iter().enumerate() {
         let next = read_upto(reader, 1)?;
@@ -58,7 +57,7 @@ pub fn read_magic<R: Read>(reader: &mut BufReader<R>) -> Result<Option<()>, Fram
     Ok(Some(()))
 }
 
-/// What a stranger says is the best hint at who it is: as much of it as has come already.
+/// Quotes as much as has come already: it is the best hint at what it is.
 fn not_vtax(right: &[u8], wrong: &[u8], buffered: &[u8]) -> FrameError {
     let shown = &buffered[..buffered.len().min(64)];
     let found = [right, wrong, shown].concat();

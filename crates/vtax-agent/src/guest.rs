@@ -116,10 +116,10 @@ fn set_up(place: &GuestSettings<'_>) -> Result<(), SelfSetupError> {
     }
     let loopback = "lo".parse()?;
     Rtnl::open()?.set_link(&loopback, &LinkChange { up: Some(true), ..LinkChange::default() })?;
-    // At first nobody may open an ICMP socket. A kernel without IPv4 has no such setting.
+    // By default no process may open an ICMP socket. A kernel without IPv4 has no such setting.
     let _ = fs::write("/proc/sys/net/ipv4/ping_group_range", "0 0");
     reap_orphans()?;
-    // Nobody else has limited it, and process 1 may raise the hard limit too. If it can't be, a
+    // Process 1 may raise the hard limit too. If it can't, a
     // test with too many streams says so.
     let limit = Rlimit { current: Some(place.open_files), maximum: Some(place.open_files) };
     let _ = setrlimit(Resource::Nofile, limit);

@@ -1,7 +1,6 @@
 //! What an agent takes on.
 //!
-//! An agent may stand on a machine that others use, and whoever holds its control stream may
-//! be wrong. No order makes it start threads, hold memory or run without bound.
+//! An agent may be on a machine that others use, and its coordinator may be wrong. No order makes it start threads, hold memory or run without bound.
 
 use std::{thread::available_parallelism, time::Duration};
 
@@ -145,7 +144,7 @@ impl Load {
         Ok(Load { flows: 1, buffers: ByteSize(outputs + input.0) })
     }
 
-    /// With another session beside it, if the agent can take both.
+    /// The load of both sessions, if the agent can take both.
     pub fn plus(self, asked: Load) -> Result<Load, LimitError> {
         let flows = self.flows.saturating_add(asked.flows);
         let buffers = ByteSize(self.buffers.0.saturating_add(asked.buffers.0));
@@ -209,7 +208,7 @@ fn check_series(spec: &TestSpec) -> Result<(), LimitError> {
     Ok(())
 }
 
-/// In whole milliseconds, as nobody wants another.
+/// In whole milliseconds.
 fn least_interval(duration: Span) -> Span {
     let most = Duration::from_millis(1).as_nanos() * INTERVALS_MOST;
     Span::from_millis(duration.0.as_nanos().div_ceil(most).try_into().unwrap_or(u64::MAX))

@@ -122,7 +122,7 @@ impl AgentLink {
         Ok(AgentLink { hello, calls: AtomicU64::new(1), sessions: AtomicU64::new(1), wire })
     }
 
-    /// As given when it was connected.
+    /// The name that was given when it was connected.
     pub fn name(&self) -> &str {
         self.wire.name()
     }

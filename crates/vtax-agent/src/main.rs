@@ -103,7 +103,7 @@ fn serve_port() -> ! {
     process::exit(0)
 }
 
-/// From what follows `--guest`, in any order.
+/// What follows `--guest`, in any order.
 fn place<'a>(options: &[&'a str]) -> Option<GuestSettings<'a>> {
     let usual = GuestSettings { modules: Path::new(MODULES), root: None, open_files: OPEN_FILES };
     options.chunks(2).try_fold(usual, |place, option| match *option {
@@ -118,7 +118,7 @@ fn fail(why: &str) -> ! {
     process::exit(FAILED)
 }
 
-/// As plain files: a frame is one write, and no line buffer looks for newlines in it.
+/// Opens them as plain files: a frame is one write, and no line buffer looks for newlines in it.
 fn open_streams() -> io::Result<(File, File)> {
     let reader = io::stdin().as_fd().try_clone_to_owned()?;
     let writer = io::stdout().as_fd().try_clone_to_owned()?;

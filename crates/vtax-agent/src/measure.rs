@@ -2,8 +2,7 @@
 //! such pairs that start at one moment.
 //!
 //! All pairs go through the same steps together: prepare, listen, connect, run. Responders are
-//! asked for their reports as soon as they are bound, so that whoever fails, and in whichever
-//! step, is known at once.
+//! asked for their reports as soon as they are bound, so that a failure of either end is known at once.
 
 mod error;
 mod party;
@@ -43,7 +42,7 @@ const GIVE_UP: Duration = Duration::from_secs(3);
 const FILE_PACE: u64 = 1_000_000;
 /// How long before a common start the orders are sent, beside the time that they take.
 const START_MARGIN: Duration = Duration::from_millis(50);
-/// The same for pairs that take turns, which do so many times: one that comes too late is told as an overrun.
+/// The same for pairs that take turns. They do so many times, and one that comes too late is an overrun.
 const TURNS_MARGIN: Duration = Duration::from_millis(5);
 /// The most that is allowed for them to arrive: a responder doesn't wait for ever.
 const START_MOST: Duration = Duration::from_secs(5);
@@ -321,7 +320,7 @@ impl<'link> Sample<'link> {
         }
     }
 
-    /// `late`: who was, if it was the time that was up after `most` and not an end that failed.
+    /// `late` is the end that was late after `most`, if no end failed before.
     fn verdict(&mut self, late: Option<Blame>, most: Duration) -> MeasureError {
         let waited = late.as_ref().map(|_| most);
         let mut errors: Vec<Blame> = Vec::new();
@@ -338,7 +337,7 @@ impl<'link> Sample<'link> {
         self.failure(pair, SampleFailure::End { end, error, other })
     }
 
-    /// With what every end has seen until now.
+    /// The error, with what every end has seen until now.
     fn failure(&self, pair: usize, cause: SampleFailure) -> MeasureError {
         let partial = self.parties.chunks(2).map(|ends| Partial {
             initiator: ends[0].seen().cloned().map(Box::new),

@@ -275,9 +275,10 @@ impl Fault {
         Fault { kind, message, code: Some(code.to_owned()), partial: None }
     }
 
-    /// What the error says, and its code.
+    /// What the error says, and its code. The code of a session that was cancelled tells the kind, too.
     pub fn of(kind: FaultKind, error: &impl Diagnostic) -> Fault {
         let code = error.code().map(|code| code.to_string());
+        let kind = if code.as_deref() == Some("cancelled") { FaultKind::Cancelled } else { kind };
         Fault { kind, message: error.to_string(), code, partial: None }
     }
 }

@@ -27,7 +27,7 @@ use crate::{
     protocol::{Call, CallId, Greeting, Introduction, Opening},
 };
 
-/// Events that may wait for the owner; past it, whoever sends the next one waits. It bounds
+/// Events that may wait for the owner; beyond that, the thread that sends the next one waits. It bounds
 /// what a flood of calls can make the agent hold.
 const BACKLOG: usize = 64;
 
@@ -56,7 +56,7 @@ pub enum AgentRights {
     Visitor,
     /// A guest that is there to be measured in: its links are set up and its programs run on order.
     Guest,
-    /// The same, and the agent is its first process, which also switches it off.
+    /// A guest whose first process is the agent, which also switches it off.
     Init,
 }
 
@@ -86,7 +86,7 @@ pub fn serve(
     Ok(SessionOwner::new(writer, engine, standing, events).run(&inbox)?)
 }
 
-/// Says who we are to anyone who greets, so that a coordinator of another version can name
+/// Answers any greeting with our own versions, so that a coordinator of another version can name
 /// both; then refuses it.
 fn greet<R: Read>(reader: &mut BufReader<R>, writer: &mut impl Write) -> Result<(), ServeError> {
     frame::read_magic(reader)?.ok_or(ServeError::Nobody)?;
@@ -104,7 +104,7 @@ fn write_whole(writer: &mut impl Write, bytes: &[u8]) -> Result<(), FrameError> 
     Ok(writer.flush()?)
 }
 
-/// Until the stream or the owner is gone.
+/// Reads until the stream or the owner is gone.
 fn read_calls(reader: &mut impl Read, events: &SyncSender<OwnerEvent>) {
     loop {
         let event = match next_call(reader) {

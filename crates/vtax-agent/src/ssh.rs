@@ -123,7 +123,7 @@ struct Login<'a> {
 }
 
 impl Login<'_> {
-    /// Until an agent runs there that waits to be greeted.
+    /// Answers the script until an agent runs there that waits to be greeted.
     fn proceed(mut self) -> Result<Pipes, SshError> {
         let mut stage = SshStep::Login;
         for _ in 0..=COPIES_MOST {
@@ -170,7 +170,7 @@ impl Login<'_> {
         SshError::NoPlace { host: self.host.to_owned(), tried }
     }
 
-    /// With what was printed instead of the script's next line.
+    /// The error, with what was printed instead of the script's next line.
     fn blame(&self, stage: SshStep, error: PipeError, noise: &[u8]) -> SshError {
         let host = self.host.to_owned();
         match error {
@@ -190,7 +190,7 @@ impl Login<'_> {
     }
 }
 
-/// As much as helps to know where it comes from.
+/// The beginning, which helps to find out what printed it.
 fn quoted(bytes: &[u8]) -> String {
     bytes[..bytes.len().min(80)].escape_ascii().to_string()
 }

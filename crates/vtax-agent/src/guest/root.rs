@@ -49,7 +49,7 @@ pub(super) fn live_in(tag: &str, say: impl Fn(&str)) -> Result<(), SysError> {
     Ok(())
 }
 
-/// The old root stays below, and nobody's way leads there.
+/// The old root stays below, out of reach.
 fn cover() -> Result<(), SysError> {
     env::set_current_dir(ROOT).map_err(|errno| failed("go to", ROOT, errno))?;
     move_to(Path::new("."), Path::new("/"))?;

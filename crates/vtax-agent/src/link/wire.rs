@@ -38,7 +38,7 @@ pub(crate) enum Past {
 /// The answer to a call or an output before it, or the reason why there never will be one.
 #[derive(Debug)]
 pub(crate) struct Incoming {
-    /// As the caller marked it.
+    /// The mark that the caller gave.
     pub(crate) tag: usize,
     /// The agent's words, or its end.
     pub(crate) outcome: Result<CallOutcome, Death>,
@@ -167,19 +167,19 @@ impl Shared {
         }
     }
 
-    /// An answer that nobody waits for is to a caller who gave up, or to the last shutdown. Who
+    /// An answer without a caller is to one that gave up, or to the last shutdown. A caller that
     /// gets an output waits on.
     fn deliver(&self, Answer { id, outcome }: Answer) {
         let Callers::Waiting(callers) = &mut *lock(&self.callers) else { return };
         let send = |caller: &Caller, outcome| caller.answer_to.send(Incoming { tag: caller.tag, outcome: Ok(outcome) });
-        // An error is a caller who gave up.
+        // An error means that the caller gave up.
         let _ = match &outcome {
             CallOutcome::Output(_) => callers.get(&id).map(|caller| send(caller, outcome)),
             CallOutcome::Done(_) | CallOutcome::Failed(_) => callers.remove(&id).map(|caller| send(&caller, outcome)),
         };
     }
 
-    /// Tells everyone who waits, and keeps the news for everyone who will call. The first
+    /// Tells every caller that waits, and keeps the news for later calls. The first
     /// cause counts: others follow from it.
     fn die(&self, stream: Option<FrameError>) -> Death {
         let death = self.autopsy(stream);
@@ -215,8 +215,8 @@ fn read(mut reader: BufReader<impl Read>, shared: &Shared, introduce: &Introduce
     }
 }
 
-/// The same for a stream in which others have been before: up to the hello that is meant for us,
-/// whatever is read is theirs.
+/// The same for a stream that carried earlier conversations: everything before the hello that is meant for us
+/// belongs to those.
 fn read_ours(mut stream: Conversations<impl Read>, key: &str, shared: &Shared, introduce: &Introduce) {
     let end = loop {
         match stream.next_one() {
@@ -241,7 +241,7 @@ fn read_ours(mut stream: Conversations<impl Read>, key: &str, shared: &Shared, i
     present(end, shared, introduce);
 }
 
-/// Tells who waits for the hello; false if there is nobody to listen to, or for.
+/// Tells the caller that waits for the hello; false if there is no agent, or no caller any more.
 fn present(first: Result<First, FrameError>, shared: &Shared, introduce: &Introduce) -> bool {
     let introduced = match first {
         Ok(First::Ours(Introduction { hello, .. })) => Ok(hello),
@@ -263,7 +263,7 @@ fn follow(mut reader: BufReader<impl Read>, shared: &Shared) {
 /// What an agent's stream begins with.
 enum First {
     Ours(Introduction),
-    /// Of another version only the greeting can be relied on.
+    /// An agent of another version: only its greeting can be relied on.
     Others(Greeting),
     End,
 }
@@ -286,7 +286,7 @@ fn read_answers(reader: &mut impl Read, shared: &Shared) -> Result<(), FrameErro
     Ok(())
 }
 
-/// The writer's life: until the link is dropped, which closes the stream, or nobody reads. A
+/// The writer's life: it ends when the link is dropped, which closes the stream, or nobody reads. A
 /// broken pipe is how a dead agent looks from here; the reader knows better what became of it.
 fn write(mut writer: impl Write, shared: &Shared, outbox: &Receiver<Vec<u8>>) {
     while let Ok(frame) = outbox.recv() {

@@ -2,7 +2,7 @@
 //!
 //! - Reading gives 0 bytes, and goes on giving them, while nobody is connected at the host.
 //! - poll(2) reports a hang-up all that time, so it can't be waited with for somebody to connect.
-//!   But each event on the port wakes who waits, and an edge-triggered epoll(7) reports just these.
+//!   But an edge-triggered epoll(7) reports each event on the port.
 //! - Without `O_NONBLOCK` a write to a full port turns in a loop, on a CPU that is being measured; and with
 //!   nobody connected it waits for the next coordinator, which would get what was meant for the last one.
 //!   So the port is opened with `O_NONBLOCK`.
@@ -116,7 +116,7 @@ impl PortReader {
         Ok(PortReader { file, events, absence: Absence::default(), told: false })
     }
 
-    /// For the next event, whatever it is.
+    /// Waits for the next event, whatever it is.
     fn wait(&self, most: Option<Duration>) -> io::Result<()> {
         let most = most.and_then(|most| Timespec::try_from(most).ok());
         match epoll::wait(&self.events, &mut [MaybeUninit::uninit(); 1], most.as_ref()) {

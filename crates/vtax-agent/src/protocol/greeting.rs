@@ -1,4 +1,4 @@
-//! How a conversation begins: who is there, and of which version.
+//! The first frames of both sides: what they are, and their versions.
 
 use serde::{Deserialize, Serialize};
 use vtax_engine::Token;
@@ -34,7 +34,7 @@ pub struct Opening {
     #[expect(missing_docs, reason = "the type says it")]
     #[serde(flatten)]
     pub greeting: Greeting,
-    /// The agent repeats it beside its [`Hello`]; empty if nobody will look.
+    /// The agent repeats it beside its [`Hello`]; may be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub key: String,
 }
@@ -57,7 +57,7 @@ pub struct Introduction {
     pub key: String,
 }
 
-/// A greeting, and who the agent is.
+/// A greeting, and which process on which machine the agent is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     #[expect(missing_docs, reason = "the type says it")]

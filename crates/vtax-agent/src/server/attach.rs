@@ -48,11 +48,7 @@ pub(super) enum AttachError {
 
 impl From<AttachError> for Fault {
     fn from(error: AttachError) -> Fault {
-        let kind = match error {
-            AttachError::Cancelled => FaultKind::Cancelled,
-            _ => FaultKind::System,
-        };
-        Fault::of(kind, &error)
+        Fault::of(FaultKind::System, &error)
     }
 }
 
@@ -84,7 +80,7 @@ fn carrier(kernel: &mut Rtnl, link: IfIndex) -> Result<Option<()>, SysError> {
     Ok((link.running && link.lower_up).then_some(()))
 }
 
-/// Until there is something, or the patience is over.
+/// Looks until there is something, or [`PATIENCE`] is over.
 fn await_some<T>(
     cancel: &Cancel,
     mut look: impl FnMut() -> Result<Option<T>, SysError>,

@@ -105,7 +105,7 @@ struct Session {
     /// The call to be answered with the outcome.
     finish: Option<CallId>,
     line: Line,
-    /// Nobody will ask for the outcome any more.
+    /// The coordinator will not ask for the outcome any more.
     cancelled: bool,
     /// How the session has ended, if it has.
     outcome: Option<CallOutcome>,
@@ -138,7 +138,7 @@ impl<W: Write> SessionOwner<W> {
         SessionOwner { writer, engine: Arc::new(engine), standing, events, sessions: BTreeMap::new() }
     }
 
-    /// Until the stream ends or can't be written to.
+    /// Runs until the stream ends or can't be written to.
     pub(super) fn run(mut self, inbox: &Receiver<OwnerEvent>) -> Result<Parting, FrameError> {
         let end = self.take_events(inbox);
         self.farewell(inbox);
@@ -315,8 +315,8 @@ impl<W: Write> SessionOwner<W> {
         Ok(None)
     }
 
-    /// Whoever waits is answered with the outcome; if nobody does it is kept, unless it was
-    /// cancelled: then nobody will.
+    /// Answers the calls that wait with the outcome. If none waits, the outcome is kept until one does, unless
+    /// the session was cancelled.
     fn ended(&mut self, session: SessionId, outcome: CallOutcome) -> Answered {
         let Entry::Occupied(mut place) = self.sessions.entry(session) else {
             return Ok(());

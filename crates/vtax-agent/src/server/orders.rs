@@ -22,7 +22,7 @@ use crate::protocol::Signal;
 pub(super) enum ProgramOrder {
     /// So much more of the outputs may be sent.
     More(ByteSize),
-    /// For the process group.
+    /// A signal for the process group.
     Signal(Signal),
 }
 

@@ -24,7 +24,7 @@ use crate::{
     protocol::{Fault, FaultKind, ProgramOutput, ProgramSpec, Ran, Signal, Stream},
 };
 
-/// Where programs are looked for if nobody has said so: the kernel gives its first process no PATH.
+/// The PATH of programs if the agent has none: the kernel gives its first process no PATH.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// The HOME that the kernel gives its first process, and the one that programs get instead if the
 /// guest has it: they are root's.
@@ -59,7 +59,6 @@ impl From<ProgramError> for Fault {
     fn from(error: ProgramError) -> Fault {
         let kind = match error {
             ProgramError::Unnamed => FaultKind::Refused,
-            ProgramError::Cancelled { .. } => FaultKind::Cancelled,
             ProgramError::Start(ref error) if error.is_missing() => FaultKind::NotFound,
             _ => FaultKind::System,
         };
@@ -153,7 +152,7 @@ impl Running {
         Ok(self.ended && self.outlets.iter().all(Outlet::is_empty))
     }
 
-    /// For anything to happen, at most a tick; true if the program has just ended.
+    /// Waits for anything to happen, at most a tick; true if the program has just ended.
     fn wait(&self, orders: &OrderReceiver) -> io::Result<bool> {
         let mut fds = vec![PollFd::new(orders, PollFlags::IN)];
         if self.window != Some(0) {
@@ -205,7 +204,7 @@ struct Input {
 }
 
 impl Input {
-    /// As much as the pipe has room for; behind the last byte it is closed.
+    /// Gives as much as the pipe has room for, and closes it after the last byte.
     fn give(&mut self) -> io::Result<()> {
         while let Some(pipe) = &mut self.pipe {
             match pipe.write(&self.bytes[self.given..]) {
@@ -227,7 +226,7 @@ impl Input {
 /// One of its outputs.
 struct Outlet {
     stream: Stream,
-    /// Until its end.
+    /// None after its end.
     pipe: Option<io::PipeReader>,
     /// After the end of the program: what it has left in the pipe.
     left: Option<u64>,
@@ -283,7 +282,7 @@ impl Outlet {
     }
 }
 
-/// As a shell has it.
+/// The status as a shell has it.
 fn status(status: ExitStatus) -> i32 {
     const KILLED: i32 = 128;
     status.code().or_else(|| status.signal().map(|signal| KILLED + signal)).unwrap_or(KILLED)

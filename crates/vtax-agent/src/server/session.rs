@@ -109,10 +109,6 @@ impl From<Failed> for Fault {
 
 impl From<EngineError> for Fault {
     fn from(error: EngineError) -> Fault {
-        let kind = match error {
-            EngineError::Cancelled => FaultKind::Cancelled,
-            _ => FaultKind::Engine,
-        };
-        Fault::of(kind, &error)
+        Fault::of(FaultKind::Engine, &error)
     }
 }

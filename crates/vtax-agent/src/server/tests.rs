@@ -215,6 +215,7 @@ fn a_panic_is_an_answer_and_not_the_end() {
     let panicked = fault(&link, run(1));
     assert_eq!(panicked.kind, FaultKind::Panicked);
     assert!(panicked.message.contains("on purpose"), "{panicked}");
+    assert_eq!(miette::Diagnostic::code(&panicked).map(|code| code.to_string()), Some("defect".to_owned()));
     assert!(matches!(initiate(&link, 2, rr(REPORTS)).wait(SOON), Ok(Reply::Report(_))));
 }
 

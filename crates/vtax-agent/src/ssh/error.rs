@@ -22,9 +22,9 @@ pub enum SshHostError {
 /// What was under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SshStep {
-    /// Until the script on the host has said its first line.
+    /// It ends with the first line of the script on the host.
     Login,
-    /// Until the agent that was sent is started.
+    /// It ends when the agent that was sent is started.
     Copy,
 }
 
