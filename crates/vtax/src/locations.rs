@@ -41,9 +41,9 @@ impl Locations {
 
     /// The same, for a command that can't do without it.
     pub(crate) fn agent_program(&self) -> Result<PathBuf, Stop> {
-        self.find_agent().map_err(|error| match error {
-            LocateError::Named { .. } => Stop::input(error),
-            _ => Stop::infrastructure(error),
+        self.find_agent().map_err(|error| match error.named {
+            true => Stop::input(error),
+            false => Stop::infrastructure(error),
         })
     }
 }
