@@ -25,7 +25,7 @@ const FILES: [(&str, &str); 5] = [
 pub struct Published {
     /// The study.
     pub id: String,
-    /// As the source has it.
+    /// The source's title.
     pub title: String,
     /// On what they were measured.
     pub testbed: String,

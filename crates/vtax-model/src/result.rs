@@ -90,7 +90,7 @@ pub struct Disturbance {
     pub other_programs: Option<f64>,
     /// Time that the hypervisor below gave to others (steal), of machines that are no guests of the run.
     pub stolen: Option<f64>,
-    /// The same of the guests that measured: time in which they wanted to run and their host ran others, which
+    /// The share of the guests that measured: time in which they wanted to run and their host ran others, which
     /// may be each other. A share of their own CPU time; absent if no end was in one, or only in such as run
     /// under TCG, which doesn't tell them.
     pub guests_waited: Option<f64>,
@@ -132,7 +132,7 @@ pub struct PlanRecord {
     /// Samples, duration and warm-up.
     #[serde(flatten)]
     pub sampling: SamplingPlan,
-    /// The same of the cells that tell the path's own cost.
+    /// The plan of the cells that tell the path's own cost.
     pub path: Option<SamplingPlan>,
     /// The instrument that answers the study's question. Documents that vtax wrote before it had this don't say.
     pub answer: Option<Instrument>,

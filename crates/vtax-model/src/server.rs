@@ -31,7 +31,7 @@ pub struct ServerSpec {
     pub memory: ByteSize,
 }
 
-/// What of `--server` can't be had.
+/// Why `--server` can't be as it was asked for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum BadServer {

@@ -138,7 +138,8 @@ fn machines(run: &Run, sample: &Sample) -> Vec<Watched> {
     }
 }
 
-/// Of both ends; those of several pairs are alike. A machine whose host wasn't watched is as good as one.
+/// The kinds of the two ends' machines; those of several pairs are alike. A machine whose host wasn't watched counts
+/// as a host.
 fn kinds(run: &Run, sample: &Sample) -> [Kind; 2] {
     let Some(host) = &sample.figures.host_cpu else { return [Kind::Host; 2] };
     let ends = ends(run, &run.header.study.cells[sample.cell]);

@@ -44,7 +44,7 @@ impl CongestionControl {
     /// without loss its rate is the path's.
     pub const CUBIC: CongestionControl = CongestionControl { bytes: *b"cubic\0\0\0\0\0\0\0\0\0\0", length: 5 };
 
-    /// As the kernel has it.
+    /// The kernel's name for it.
     pub fn name(&self) -> &str {
         std::str::from_utf8(&self.bytes[..self.length.into()]).expect("made of ASCII letters only")
     }

@@ -79,7 +79,7 @@ impl HostCpu {
         self.sum(|guest| guest.vhost)
     }
 
-    /// What QEMU did beside.
+    /// The rest of QEMU.
     pub fn qemu(&self) -> f64 {
         self.sum(|guest| guest.qemu)
     }
@@ -89,7 +89,7 @@ impl HostCpu {
         self.softirq + self.irq
     }
 
-    /// Of all guests; none if one of them doesn't know.
+    /// Exits of all guests; `None` if those of one guest aren't known.
     pub fn exits(&self) -> Option<u64> {
         self.guests.iter().map(|guest| guest.exits).sum()
     }

@@ -59,7 +59,7 @@ struct StudyFile {
 #[serde(deny_unknown_fields)]
 struct Matrix {
     methods: Vec<Spanned<String>>,
-    /// Those of `methods` that are left out on cables between real NICs unless somebody asks for them.
+    /// The methods that are left out on cables between real NICs unless somebody asks for them.
     #[serde(default)]
     extra: Vec<Spanned<String>>,
     mtu: Spanned<Vec<Mtu>>,
@@ -121,35 +121,27 @@ impl Reader<'_> {
         let mut cells = self.cells(&rows)?;
         self.plant(&mut cells)?;
         let Plans { plan, quick, path, quick_path } = self.plans()?;
-        let quick_file = self.quick_file(&cells)?;
-        let answer = self.answer()?;
-        let endpoints = self.endpoints(&rows)?;
-        let guest = self.guest(&rows)?;
-        let pairs = self.pairs(&rows)?;
-        let extra = self.extra(&rows, baseline)?;
-        let (cables, domains) = (Vec::new(), DomainKind::Guest);
-        let StudyFile { id, title, question, both, addresses, .. } = self.file;
         Ok(Study {
-            id,
-            title,
-            question,
+            quick_file: self.quick_file(&cells)?,
+            answer: self.answer()?,
+            endpoints: self.endpoints(&rows)?,
+            guest: self.guest(&rows)?,
+            pairs: self.pairs(&rows)?,
+            extra: self.extra(&rows, baseline)?,
+            cables: Vec::new(),
+            domains: DomainKind::Guest,
+            id: self.file.id,
+            title: self.file.title,
+            question: self.file.question,
+            both: self.file.both,
+            addresses: self.file.addresses,
             rows,
-            extra,
             baseline,
-            both,
-            pairs,
-            addresses,
-            endpoints,
-            cables,
-            domains,
-            guest,
             cells,
             plan,
             quick,
             path,
             quick_path,
-            answer,
-            quick_file,
         })
     }
 
@@ -266,7 +258,7 @@ impl Reader<'_> {
         let mtus = self.distinct("mtu", &matrix.mtu)?;
         let transports = self.distinct("transports", &matrix.transports)?;
         let tests = self.distinct("tests", &matrix.tests)?;
-        let streams = self.streams()?;
+        let streams = self.distinct("streams", &matrix.streams)?;
         let sweep = self.sweep()?;
         let mut cells = Vec::new();
         for (&transport, &kind, &streams, (variant, swept), &mtu, &row) in
@@ -332,7 +324,7 @@ impl Reader<'_> {
         Ok(self.distinct("sizes", sizes)?.into_iter().map(Some).collect())
     }
 
-    /// As the file has them, but for what the row and the sweep say.
+    /// The options of the file, except for what the row and the sweep say.
     fn options(&self, row: Row, gap: Option<Span>) -> TestOptions {
         let written = self.file.options.as_ref();
         let mut options = written.map_or(TestOptions::default(), |options| *options.get_ref());
@@ -401,10 +393,6 @@ impl Reader<'_> {
             return Err(self.source.coded("named-twice", &list.span(), message));
         }
         Ok(values.clone())
-    }
-
-    fn streams(&self) -> Result<Vec<u32>, FileError> {
-        self.distinct("streams", &self.file.matrix.streams)
     }
 
     fn workload(

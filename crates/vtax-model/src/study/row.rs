@@ -121,7 +121,7 @@ impl Row {
         }
     }
 
-    /// Which kind of NIC it is about, if it says.
+    /// Which kind of NIC the row is about, if it says.
     pub fn flavour(self) -> Option<Flavour> {
         match self {
             Row::Device(flavour) => Some(flavour),
