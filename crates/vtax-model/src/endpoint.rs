@@ -115,6 +115,15 @@ pub enum End {
     Responder,
 }
 
+/// Something of each of the two ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Ends<T> {
+    /// The end that connects, asks and sends.
+    pub initiator: T,
+    /// The end that is connected to, answers and receives.
+    pub responder: T,
+}
+
 /// How the agent of an endpoint is reached: `local`, `ssh:USER@HOST`, `zone:LAB/NAME`,
 /// `libvirt:USER@NAME`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]

@@ -11,7 +11,7 @@ use strum::Display;
 
 use crate::{
     cell::{Arm, Instrument, Turn, round_order},
-    endpoint::Pinning,
+    endpoint::{Ends, Pinning},
     guest::Accelerator,
     guest::Flavour,
     measurement::EndReport,
@@ -179,14 +179,8 @@ pub struct RowEnds {
     pub pairs: Vec<PairRecord>,
 }
 
-/// Two ends.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PairRecord {
-    /// Connects, asks, sends.
-    pub initiator: EndRecord,
-    /// Is connected to, answers, receives.
-    pub responder: EndRecord,
-}
+/// Two ends, as they were found.
+pub type PairRecord = Ends<EndRecord>;
 
 /// One end, as it was found.
 #[skip_serializing_none]

@@ -4,16 +4,10 @@ use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
 use super::Estimate;
-use crate::measurement::Stages;
+use crate::{endpoint::Ends, measurement::Stages};
 
 /// µs of CPU of each end's machine: for a transaction, or for 1,024 bytes of a stream or a file.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct CpuAtEnds {
-    /// The end that connects.
-    pub initiator: Estimate,
-    /// The end that is connected to.
-    pub responder: Estimate,
-}
+pub type CpuAtEnds = Ends<Estimate>;
 
 /// What went before the measured times.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

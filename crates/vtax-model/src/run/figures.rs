@@ -5,6 +5,7 @@ use serde_with::skip_serializing_none;
 
 use super::{HostCpu, Parallel};
 use crate::{
+    endpoint::Ends,
     histogram::{self, Histogram, SparseHistogram},
     measurement::{EndReport, FileReport, Interval, MachineCpu, SessionCpu, Slice, Stages, ThreadCpu, WarmupReport},
     workload::{TestKind, TestSpec},
@@ -49,13 +50,7 @@ pub struct Figures {
 }
 
 /// What each end reports beyond the joined figures.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct BothEnds {
-    /// The end that connects.
-    pub initiator: EndDetail,
-    /// The end that is connected to.
-    pub responder: EndDetail,
-}
+pub type BothEnds = Ends<EndDetail>;
 
 /// Parts of an end's report that are kept as they came.
 #[skip_serializing_none]
