@@ -69,7 +69,7 @@ pub struct Cell {
     pub instrument: Instrument,
 }
 
-/// All of a cell but its row: cells of one block are held against one baseline.
+/// All of a cell but its row: cells of one block are compared with one baseline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Block {
     /// The protocol.
@@ -121,7 +121,7 @@ impl Cell {
 /// Which of the two arms of the baseline a sample belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Arm {
-    /// The figure that the other rows are held against; every other row has this arm only.
+    /// The figure that the other rows are compared with; every other row has this arm only.
     A,
     /// The baseline once more in the same round, treated as if it were another row: what it
     /// differs by from A is noise.

@@ -131,7 +131,7 @@ pub struct VirtioNic {
     /// What serves its rings; [`Backend::Vhost`] if absent and the host can, else
     /// [`Backend::Userspace`].
     pub backend: Option<Backend>,
-    /// How its tap hangs on the host's wire.
+    /// How its tap is connected to the host's wire.
     #[serde(skip_serializing_if = "crate::is_default")]
     pub vnet: Vnet,
     /// Pairs of queues, at most one a vCPU.
@@ -181,7 +181,7 @@ pub enum Backend {
     VhostUser,
 }
 
-/// How a paravirtual NIC's tap hangs on the host's wire.
+/// How a paravirtual NIC's tap is connected to the host's wire.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, Display, IntoStaticStr,
 )]

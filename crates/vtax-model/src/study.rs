@@ -43,7 +43,7 @@ pub struct Study {
     /// them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extra: Vec<Row>,
-    /// The row that the others are held against.
+    /// The row that the others are compared with.
     pub baseline: Row,
     /// Whether the method stands at both ends of the wire or at `sut` only, against a native peer.
     pub both: bool,

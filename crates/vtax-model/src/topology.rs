@@ -140,7 +140,7 @@ pub struct Zone {
     /// The address of its virtual function; one of its own by its lab and name if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<Mac>,
-    /// What its virtual function is kept to.
+    /// The settings of its virtual function.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub vf: VfOptions,
 }

@@ -126,7 +126,7 @@ impl GuestOptions {
         }
     }
 
-    /// What a virtual function is kept to.
+    /// The settings of a virtual function.
     pub(crate) fn vf(&self) -> VfOptions {
         VfOptions {
             vlan: value(&self.vlan),

@@ -72,7 +72,7 @@ pub struct DomainNic {
     pub packed: bool,
     /// Its MTU, if libvirt says it.
     pub mtu: Option<u32>,
-    /// What it hangs on: a bridge, a network, a link, a socket.
+    /// What it is connected to: a bridge, a network, a link, a socket.
     pub source: Option<String>,
     /// The host's link that was made for it: a tap or a macvtap. Another one after each start.
     pub target: Option<String>,

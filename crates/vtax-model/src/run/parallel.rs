@@ -168,26 +168,21 @@ fn cpu(pairs: &[PairReports<'_>], seconds: f64) -> CpuFigures {
     for pair in pairs.iter().filter(|pair| !initiators.contains_key(pair.machines[1])) {
         responders.entry(pair.machines[1]).or_insert(pair.responder);
     }
-    let threads = |of: fn(&PairReports<'_>) -> Vec<ThreadCpu>| pairs.iter().flat_map(of).collect();
     let busy = |machines: &BTreeMap<&str, &EndReport>| {
         machines.values().fold(MachineCpu { busy: Some(0.0), ..MachineCpu::default() }, |sum, report| {
             sum.and(report.machine, report.seconds, seconds)
         })
     };
+    let ends = |machines: &BTreeMap<&str, &EndReport>, end: fn(&PairReports<'_>) -> Vec<ThreadCpu>| EndCpu {
+        threads: pairs.iter().flat_map(end).collect(),
+        machine: busy(machines),
+        seconds,
+        session: None,
+    };
     CpuFigures {
         one_machine: responders.is_empty(),
-        initiator: EndCpu {
-            threads: threads(|pair| pair.initiator.threads.clone()),
-            machine: busy(&initiators),
-            seconds,
-            session: None,
-        },
-        responder: EndCpu {
-            threads: threads(|pair| pair.responder.threads.clone()),
-            machine: busy(&responders),
-            seconds,
-            session: None,
-        },
+        initiator: ends(&initiators, |pair| pair.initiator.threads.clone()),
+        responder: ends(&responders, |pair| pair.responder.threads.clone()),
     }
 }
 

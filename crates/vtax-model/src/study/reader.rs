@@ -229,7 +229,7 @@ impl Reader<'_> {
         match cells.is_empty() {
             true => {
                 let message = "nothing of the matrix is left by `tests` and `mtu` of [plan]";
-                Err(self.source.coded("nothing-measured", &self.file.plan.samples.span(), message))
+                Err(self.source.coded("empty-matrix", &self.file.plan.samples.span(), message))
             }
             false => Ok(cells),
         }

@@ -222,7 +222,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What the virtual function of a zone is kept to.
+    /// The settings of a zone's virtual function.
     fn vf(&self, table: &ZoneTable) -> Result<VfOptions, FileError> {
         let method = *table.method.get_ref();
         if let Some((option, span)) = table.vf_options().into_iter().find(|_| method != IoMethod::SrIov) {
@@ -313,7 +313,7 @@ impl Reader<'_> {
         match single.chain(zones).chain(guests).find(|(name, _)| !taken.insert(*name)) {
             Some((name, span)) => {
                 let message = format!("the name `{name}` is taken; give each host, wire, zone and guest its own");
-                Err(self.source.coded("name-taken", &span, message))
+                Err(self.source.coded("same-name", &span, message))
             }
             None => Ok(()),
         }
