@@ -194,7 +194,7 @@ impl NewRoute {
         });
         let source = self.source.map(|source| RouteAttribute::PrefSource(source.into()));
         message.attributes.extend(source);
-        let congestion = self.congestion.map(|name| RouteMetric::CcAlgo(name.name().to_owned()));
+        let congestion = self.congestion.map(|name| RouteMetric::CcAlgo(name.to_string()));
         message.attributes.extend(congestion.map(|metric| RouteAttribute::Metrics(vec![metric])));
         message
     }

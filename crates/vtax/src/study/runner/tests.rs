@@ -234,7 +234,7 @@ fn rows_that_cannot_run_take_no_samples() {
 }
 
 fn rule(min: usize, max: usize) -> StoppingRule {
-    let width = Width::from_percent(5.0).expect("a width");
+    let width = Width::try_from(5.0).expect("a width");
     StoppingRule::new(Confidence::P99, width, min, max).expect("a rule")
 }
 
