@@ -36,12 +36,14 @@ const HOST: &str = "host";
 const DEVICES: [&str; 5] = ["igb", "intel-iommu", "pcie-root-port", "pxb-pcie", "virtio-9p-pci"];
 
 /// Why there can be no emulated server here.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum ServerError {
     #[error("an emulated server can't be had: {0}")]
+    #[diagnostic(code("no-emulated-server"))]
     Unsupported(Unsupported),
     #[error("an emulated server can't be had: {0}")]
+    #[diagnostic(forward(0))]
     Guest(#[from] GuestError),
     #[error(
         "an emulated server can't be had: {} (QEMU {}) has no {}; install QEMU 8.0 or later, or set VTAX_QEMU to one",
@@ -49,13 +51,16 @@ pub enum ServerError {
         qemu.program.version,
         missing.join(", ")
     )]
+    #[diagnostic(code("qemu-too-old"))]
     Devices { qemu: Box<QemuFacts>, missing: Vec<&'static str> },
     #[error(
         "an emulated server of {wanted} doesn't fit: {} MiB of memory are free; ask for less (--server emulated:memory=2GiB), or end what takes it",
         available.0 >> 20
     )]
+    #[diagnostic(code("not-enough-memory"))]
     Memory { wanted: ByteSize, available: ByteSize },
     #[error(transparent)]
+    #[diagnostic(transparent)]
     Lab(#[from] LabError),
 }
 

@@ -110,12 +110,14 @@ pub struct Netdev {
 }
 
 /// A name that no device has, or that several have.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum NoDevice {
     #[error("there is no PCI device `{name}` on this machine; {}", Nics(.nics))]
+    #[diagnostic(code("no-such-device"))]
     Unknown { name: String, nics: Vec<String> },
     #[error("`{name}` names {} devices; name one of {}", .candidates.len(), .candidates.join(", "))]
+    #[diagnostic(code("ambiguous-device"))]
     Ambiguous { name: String, candidates: Vec<String> },
 }
 

@@ -8,47 +8,61 @@ use vtax_sys::{SysError, process::Signal};
 use super::{last_words::LastWords, missing::MissingForGuests};
 
 /// Why a guest can't be made, started or talked to.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum GuestError {
     #[error("{why}; {}", why.remedy())]
+    #[diagnostic(forward(why))]
     Missing {
         #[from]
         why: MissingForGuests,
     },
     #[error("cannot {operation} {path}: {error}")]
+    #[diagnostic(code("file"))]
     File { operation: &'static str, path: PathBuf, error: io::Error },
     #[error(
         "guest `{guest}`: {path} is longer than the {longest} bytes that a socket's path can have; set XDG_RUNTIME_DIR to a shorter one"
     )]
+    #[diagnostic(code("path-too-long"))]
     SocketPath { guest: Name, path: PathBuf, longest: usize },
     #[error("guest `{guest}`: {error}")]
+    #[diagnostic(forward(error))]
     Start { guest: Name, error: Box<SysError> },
     #[error("guest `{guest}` is gone: QEMU {}{}{words}", End(*.status), words.cause())]
+    #[diagnostic(code("guest-gone"))]
     Ended { guest: Name, status: Option<ExitStatus>, words: Box<LastWords> },
     #[error("guest `{guest}` {missing} within {waited:?}{words}")]
+    #[diagnostic(code("not-in-time"))]
     Late { guest: Name, missing: &'static str, waited: Duration, words: Box<LastWords> },
     #[error("guest `{guest}` stands still: its state is `{state}` to QEMU{words}")]
+    #[diagnostic(code("guest-stopped"))]
     Stopped { guest: Name, state: String, words: Box<LastWords> },
     #[error(
         "guest `{guest}`: QEMU (process {pid}) is still there after SIGKILL: the kernel holds it; look at /proc/{pid}/stack"
     )]
+    #[diagnostic(code("qemu-not-ended"))]
     Unkillable { guest: Name, pid: u32 },
     #[error("guest `{guest}`: {error}")]
+    #[diagnostic(forward(error))]
     Process { guest: Name, error: Box<SysError> },
     #[error(
         "guest `{guest}`: cannot pin {thread} to CPU {cpus}: {error}; name CPUs that are online and in this process's cpuset"
     )]
+    #[diagnostic(code("cpu-not-allowed"))]
     Pin { guest: Name, thread: String, cpus: String, error: io::Error },
     #[error(
         "guest `{guest}`: its vhost threads can't be pinned: {found} of {wanted} are there; remove `vhost_cpus`, or use backend = \"userspace\""
     )]
+    #[diagnostic(code("no-vhost-threads"))]
     NoVhost { guest: Name, wanted: usize, found: usize },
     #[error("guest `{guest}`: {nic} has {wanted} queues to be opened for it and was given {given}")]
+    #[diagnostic(code("defect"))]
     OpenQueues { guest: Name, nic: String, wanted: usize, given: usize },
     #[error("guest `{guest}`: QEMU's monitor {why} at `{command}`")]
+    #[diagnostic(code("qemu-monitor-lost"))]
     Monitor { guest: Name, command: String, why: String },
     #[error("guest `{guest}`: QEMU refuses `{command}`: {description} ({class})")]
+    #[diagnostic(code("qemu-refuses-command"))]
     Refused { guest: Name, command: String, class: String, description: String },
 }
 
