@@ -14,24 +14,29 @@ use vtax_sys::ring::NoRing;
 use crate::place::{Station, Target};
 
 /// Why an end of a test has no report.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum EngineError {
     #[error("the test was cancelled")]
+    #[diagnostic(code("cancelled"))]
     Cancelled,
     #[error(transparent)]
     Spec(#[from] SpecError),
     #[error("{what} can't be done here: {why}")]
+    #[diagnostic(code("not-possible-here"))]
     Unsupported { what: &'static str, why: &'static str },
     #[error("{transport} from {station} to {target}: {why}")]
+    #[diagnostic(code("address-mismatch"))]
     FamilyMismatch { transport: Transport, station: Station, target: String, why: &'static str },
     #[error(
         "{address} is in use, or all ports of this address are; end the program that holds it (ss -tulpn shows it)"
     )]
+    #[diagnostic(code("address-in-use"))]
     AddressInUse { address: Target },
     /// EADDRNOTAVAIL while binding.
     #[error("{address} is no address of this domain (ip address shows them); give one that its interface has")]
+    #[diagnostic(code("address-not-here"))]
     AddressNotHere { address: Target },
     /// EADDRNOTAVAIL while connecting: no local port is left for this target.
     #[error(
@@ -39,76 +44,100 @@ pub enum EngineError {
          (TIME_WAIT; ss -tan shows them). Widen net.ipv4.ip_local_port_range, set net.ipv4.tcp_tw_reuse=1, wait a \
          minute, or ask for fewer connections"
     )]
+    #[diagnostic(code("no-free-port"))]
     PortsExhausted { target: Target },
     /// EMFILE or ENFILE, or a limit that can't be enough.
     #[error("{operation}: out of file descriptors; {remedy}")]
+    #[diagnostic(code("too-many-files"))]
     Descriptors { operation: &'static str, remedy: String },
     /// ECONNREFUSED while connecting, or an ICMP port unreachable.
     #[error("nothing listens at {target}; start the responder first and give the port that it was bound to")]
+    #[diagnostic(code("nothing-listens"))]
     NothingListens { target: Target },
     #[error("{target} can't be reached: {source}; check the route, the firewall and that the link is up")]
+    #[diagnostic(code("not-reachable"))]
     Unreachable { target: Target, source: io::Error },
     #[error(
         "{target} refused flow {flow}: it belongs to another test; give both ends the same token, flow count and transport"
     )]
+    #[diagnostic(code("flow-refused"))]
     Refused { target: Target, flow: u32 },
     #[error(
         "{target} did not answer flow {flow} within {waited:?}; check that it runs, that both ends have the same token, and the firewall"
     )]
+    #[diagnostic(code("no-answer"))]
     Unanswered { target: Target, flow: u32, waited: Duration },
     #[error(
         "{arrived} of {expected} flows came to {address} within {waited:?}; check that the initiator runs and the firewall"
     )]
+    #[diagnostic(code("flows-missing"))]
     FlowsMissing { address: Target, arrived: usize, expected: usize, waited: Duration },
     #[error("{peer} went away during the test ({operation}: {cause}); see why its process ended")]
+    #[diagnostic(code("peer-gone"))]
     PeerGone { peer: Target, operation: &'static str, cause: String },
     #[error("{peer} has been silent for {waited:?} ({operation}); check its host and the links in between")]
+    #[diagnostic(code("peer-silent"))]
     PeerSilent { peer: Target, operation: &'static str, waited: Duration },
     #[error("the machine was suspended for {seconds:.3} s during the test: its figures are void; run it again")]
+    #[diagnostic(code("machine-suspended"))]
     Suspended { seconds: f64 },
     #[error(
         "a {what} of {size} needs packets of {packet} bytes, the path to {peer} carries {mtu}; give at most {most} or raise the MTU at every hop"
     )]
+    #[diagnostic(code("packet-too-large"))]
     Oversize { what: &'static str, size: ByteSize, packet: u64, peer: Target, mtu: u32, most: ByteSize },
     #[error(
         "congestion control `{name}`: {source}; this kernel has {available} (net.ipv4.tcp_available_congestion_control), \
          users without privilege may choose {allowed} (net.ipv4.tcp_allowed_congestion_control)"
     )]
+    #[diagnostic(code("no-congestion-control"))]
     CongestionControl { name: CongestionControl, available: String, allowed: String, source: Box<vtax_sys::SysError> },
     #[error("nothing was completed in the measured {duration:?}: {what}; give a longer duration or smaller messages")]
+    #[diagnostic(code("nothing-measured"))]
     NothingMeasured { what: &'static str, duration: Duration },
     #[error("{peer} sent what this engine never sends ({what}); run the same version at both ends")]
+    #[diagnostic(code("agent-version"))]
     Protocol { peer: Target, what: &'static str },
     #[error("{operation} ({peer}): {source}")]
+    #[diagnostic(code("kernel"))]
     Socket { operation: &'static str, peer: Target, source: io::Error },
     #[error("measuring thread {thread}: {source}; ask for fewer streams or raise the process limit (ulimit -u)")]
+    #[diagnostic(code("too-many-threads"))]
     Thread { thread: usize, source: io::Error },
     #[error(transparent)]
+    #[diagnostic(transparent)]
     NoRing(#[from] NoRing),
     #[error(transparent)]
+    #[diagnostic(transparent)]
     System(#[from] vtax_sys::SysError),
     #[error("a file test needs a directory at each end; give the one whose disk is to be measured")]
+    #[diagnostic(code("no-directory"))]
     NoDirectory,
     #[error(
         "{directory}: the test needs {needed}, free are {free}; free some space, or give another directory or a smaller file"
     )]
+    #[diagnostic(code("disk-full"))]
     NoSpace { directory: PathBuf, needed: ByteSize, free: ByteSize },
     /// ENOSPC or EDQUOT while writing, although there was room at the start.
     #[error(
         "{directory}: the disk became full after {written} of {needed} ({source}); free some space, or give another directory or a smaller file"
     )]
+    #[diagnostic(code("disk-full"))]
     DiskFull { directory: PathBuf, needed: ByteSize, written: ByteSize, source: io::Error },
     #[error("{operation} in {directory}: {source}")]
+    #[diagnostic(code("file"))]
     File { operation: &'static str, directory: PathBuf, source: io::Error },
     #[error(
         "the received file differs from the sent one (XXH3-64 {received:016x}, sent {sent:016x}); suspect a NIC's offloads, memory or the disk"
     )]
+    #[diagnostic(code("file-differs"))]
     ChecksumMismatch { sent: u64, received: u64 },
 }
 
 /// Why a test ended before its time, and what was measured until then.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[error("{error}")]
+#[diagnostic(forward(error))]
 #[expect(missing_docs, reason = "the messages say it")]
 pub struct Failed {
     #[source]

@@ -59,8 +59,9 @@ impl fmt::Debug for Token {
 }
 
 /// Text that is no token. It doesn't repeat the text, which may be nearly one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
 #[error("a token is 32 hexadecimal digits")]
+#[diagnostic(code("bad-token"))]
 pub struct TokenError;
 
 impl FromStr for Token {

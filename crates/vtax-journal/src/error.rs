@@ -5,22 +5,29 @@ use std::{fmt, io, path::PathBuf};
 use crate::{line::FORMAT, owner::Owner, snapshot::JournalState};
 
 /// Why a journal could not be made, read or written.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum JournalError {
     #[error("cannot {operation} {path}: {source}")]
+    #[diagnostic(code("file"))]
     Io { operation: &'static str, path: PathBuf, source: io::Error },
     #[error("`{id}` can't name a journal: use letters, digits, `-` and `_`")]
+    #[diagnostic(code("bad-name"))]
     BadId { id: String },
     #[error("the name `{id}` is taken: {state}{}", Whose(.owner))]
+    #[diagnostic(code("name-taken"))]
     Taken { id: String, state: JournalState, owner: Option<Box<Owner>> },
     #[error("there is no `{id}` in {directory}")]
+    #[diagnostic(code("nothing-of-that-name"))]
     Missing { id: String, directory: PathBuf },
     #[error("`{id}` is in use{}; end that process first", Whose(.owner))]
+    #[diagnostic(code("name-in-use"))]
     Busy { id: String, owner: Option<Box<Owner>> },
     #[error("{path}:{line}: {why}; undo by hand what the file lists, then remove it")]
+    #[diagnostic(code("damaged-journal"))]
     Corrupt { path: PathBuf, line: usize, why: String },
     #[error("{path} has format {found}, this vtax writes format {FORMAT}; use the vtax that made it")]
+    #[diagnostic(code("journal-version"))]
     Format { path: PathBuf, found: u64 },
 }
 
@@ -77,6 +84,22 @@ pub struct UndoErrors<E: fmt::Display> {
     pub id: String,
     pub steps: Vec<UndoError<E>>,
     pub file: Option<JournalError>,
+}
+
+impl<E: miette::Diagnostic> miette::Diagnostic for ExecuteError<E> {
+    fn code(&self) -> Option<Box<dyn fmt::Display + '_>> {
+        match &self.cause {
+            StepCause::Apply(error) => error.code(),
+            StepCause::ReadBack(_) => Some(Box::new("change-not-kept")),
+            StepCause::Journal(error) => error.code(),
+        }
+    }
+}
+
+impl<E: std::error::Error> miette::Diagnostic for UndoErrors<E> {
+    fn code(&self) -> Option<Box<dyn fmt::Display + '_>> {
+        Some(Box::new("not-undone"))
+    }
 }
 
 struct Also<'a, E>(&'a [UndoError<E>]);

@@ -16,14 +16,17 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 const KEPT_MOST: usize = 32 << 20;
 
 /// Why there is no output of a program.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum OutputError {
     #[error("it can't be started ({0})")]
+    #[diagnostic(code("program-not-started"))]
     Start(#[source] io::Error),
     #[error("it did not end within {0:?}")]
+    #[diagnostic(code("not-in-time"))]
     Late(Duration),
     #[error("it can't be followed ({0})")]
+    #[diagnostic(code("kernel"))]
     Lost(#[source] io::Error),
 }
 

@@ -18,13 +18,15 @@ pub type Result<T, E = SysError> = std::result::Result<T, E>;
 ///
 /// The kernel's answer is a field named `errno`, not an error `source`, because
 /// the message already contains it.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum SysError {
     #[error("cannot {operation} {object}: {errno}{}", Remedy(*remedy))]
+    #[diagnostic(code("kernel"))]
     Os { operation: &'static str, object: String, errno: io::Error, remedy: Option<&'static str> },
     #[error("cannot {operation} {object}: {errno}{}{}", Detail(detail), Remedy(*remedy))]
+    #[diagnostic(code("kernel"))]
     Netlink {
         operation: &'static str,
         object: String,
@@ -33,37 +35,53 @@ pub enum SysError {
         remedy: Option<&'static str>,
     },
     #[error("cannot {operation} {object}: no answer from the kernel within {waited:?}")]
+    #[diagnostic(code("not-in-time"))]
     Timeout { operation: &'static str, object: String, waited: Duration },
     #[error("cannot {operation} {object}: malformed answer from the kernel: {detail}")]
+    #[diagnostic(code("unreadable-answer"))]
     Malformed { operation: &'static str, object: String, detail: String },
     /// The list changed each time while it was read (`NLM_F_DUMP_INTR`).
     #[error("cannot {operation}: the list changed while it was read, {attempts} times in a row")]
+    #[diagnostic(code("list-keeps-changing"))]
     Unstable { operation: &'static str, attempts: u32 },
     #[error("{value:?} is not a valid {what}: {why}")]
+    #[diagnostic(code("bad-value"))]
     Invalid { what: &'static str, value: String, why: &'static str },
     #[error("there is no link {name} in this network namespace")]
+    #[diagnostic(code("no-such-link"))]
     NoSuchLink { name: String },
     #[error("link {name} was left alone: its alias is {alias:?} and does not start with our mark {mark:?}")]
+    #[diagnostic(code("link-not-ours"))]
     NotOurs { name: String, mark: String, alias: Option<String> },
     #[error("this kernel has no link kind {kind}: use a kernel that has it built in, or install its module")]
+    #[diagnostic(code("no-such-link-kind"))]
     NoSuchKind { kind: String },
     #[error("cannot open a queue of {link} at {}: {why}; {remedy}", file.display())]
+    #[diagnostic(code("no-macvtap-queue"))]
     NoQueue { link: String, file: PathBuf, why: String, foreign: bool, remedy: &'static str },
     #[error("{path} was left alone: it holds {}, not {expected}", Found(*found))]
+    #[diagnostic(code("wrong-namespace"))]
     WrongNamespace { path: String, expected: NsId, found: Option<NsId> },
     #[error("{path} is not a network namespace")]
+    #[diagnostic(code("not-a-namespace"))]
     NotANamespace { path: String },
     #[error("cannot enter a user namespace ({step}: {errno}): {reason}; {remedy}")]
+    #[diagnostic(code("no-user-namespace"))]
     UserNamespaceRefused { step: &'static str, errno: io::Error, reason: &'static str, remedy: &'static str },
     #[error("cannot change the user namespace: this process has {threads} threads; do it first")]
+    #[diagnostic(code("defect"))]
     Threaded { threads: u64 },
     #[error("kernel setting {key} did not take {wrote:?}: it reads back as {read:?}")]
+    #[diagnostic(code("setting-not-taken"))]
     SysctlNotTaken { key: String, wrote: String, read: String },
     #[error("the machine was not switched off: this is process {pid}, and that is for process 1 to do")]
+    #[diagnostic(code("not-first-process"))]
     NotFirst { pid: Pid },
     #[error(transparent)]
+    #[diagnostic(transparent)]
     NoRing(#[from] NoRing),
     #[error(transparent)]
+    #[diagnostic(transparent)]
     Pci(#[from] PciError),
 }
 

@@ -4,35 +4,43 @@ use std::fs;
 use std::io;
 
 /// Why this process can have no io_uring, with what to do about it.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum NoRing {
     /// `ENOSYS`. A seccomp filter may say so too.
     #[error("this kernel has no io_uring (CONFIG_IO_URING), or a filter hides it: choose another engine or kernel")]
+    #[diagnostic(code("no-io-uring"))]
     Absent,
     #[error("io_uring is switched off for everybody: set kernel.io_uring_disabled to 0, or choose another engine")]
+    #[diagnostic(code("io-uring-forbidden"))]
     Disabled,
     #[error(
         "io_uring is kept for root and the group kernel.io_uring_group: run as root, join that group, or set \
          kernel.io_uring_disabled to 0"
     )]
+    #[diagnostic(code("io-uring-forbidden"))]
     Privileged,
     #[error(
         "a seccomp filter of this process forbids io_uring: run outside the container, give it a profile that \
          allows io_uring_setup, io_uring_enter and io_uring_register, or choose another engine"
     )]
+    #[diagnostic(code("io-uring-forbidden"))]
     Filtered,
     /// `ENOMEM`; kernels before 5.12 count the queues as locked memory.
     #[error(
         "there is no memory for io_uring's queues: raise the limit on locked memory (ulimit -l), or use fewer flows"
     )]
+    #[diagnostic(code("out-of-memory"))]
     Memory,
     #[error("the io_uring of this kernel is too old: Linux 5.11 is needed, or another engine")]
+    #[diagnostic(code("kernel-too-old"))]
     TooOld,
     /// `EMFILE`: more slots than files may be open, or no file left for the ring itself.
     #[error("the limit on open files is too low for io_uring: raise it (ulimit -n), or use fewer flows")]
+    #[diagnostic(code("too-many-files"))]
     Files,
     #[error("the kernel refuses an io_uring: {}; choose another engine", io::Error::from_raw_os_error(*errno))]
+    #[diagnostic(code("no-io-uring"))]
     Refused { errno: i32 },
 }
 
