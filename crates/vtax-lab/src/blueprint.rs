@@ -22,23 +22,19 @@ use crate::{
 
 /// What a lab consists of.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Blueprint {
-    /// The lab's name.
     pub lab: Name,
-    /// The MTU of its wires.
     pub mtu: Mtu,
     /// The range that all its addresses are from.
     pub addresses: Ipv4Net,
     /// Its hosts, switches among them.
     pub hosts: Vec<Name>,
-    /// Its zones.
     pub zones: Vec<Name>,
-    /// Its guests.
     #[serde(default)]
     pub guests: Vec<PlannedGuest>,
     /// Its links. A link comes after the links that it stands on.
     pub links: Vec<PlannedLink>,
-    /// Its wires.
     pub wires: Vec<PlannedWire>,
     /// The hosts, zones and guests as they are addressed on their wires.
     pub endpoints: Vec<LabEndpoint>,
@@ -208,10 +204,7 @@ impl fmt::Display for LabEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let LabEndpoint { name, method, flavour, address, mtu, stack, .. } = self;
         let kind = flavour.map(|flavour| format!(":{flavour}")).unwrap_or_default();
-        write!(f, "{name} {address} {method}{kind} mtu {mtu} by ")?;
-        for (index, place) in stack.iter().enumerate() {
-            write!(f, "{}{place}", if index == 0 { "" } else { " > " })?;
-        }
-        Ok(())
+        let stack = stack.iter().map(Place::to_string).collect::<Vec<_>>().join(" > ");
+        write!(f, "{name} {address} {method}{kind} mtu {mtu} by {stack}")
     }
 }

@@ -34,7 +34,7 @@ pub enum LabError {
     #[error("lab {0}")]
     #[diagnostic(transparent)]
     Remove(Box<UndoErrors<LabError>>),
-    #[error("`{namespace}` is still used by {}; end them", List(.holders))]
+    #[error("`{namespace}` is still used by {}; end them", list(.holders))]
     #[diagnostic(code("namespace-in-use"))]
     Occupied { namespace: Name, holders: Vec<Holder> },
     #[error("the addresses {range} have just been taken by lab `{by}`; start again to have others chosen")]
@@ -100,15 +100,7 @@ impl LabError {
             _ => false,
         }
     }
-}
 
-impl From<GuestError> for LabError {
-    fn from(error: GuestError) -> LabError {
-        LabError::Guest(Box::new(error))
-    }
-}
-
-impl LabError {
     /// What the kernel said about an object.
     pub(crate) fn kernel(object: impl fmt::Display) -> impl Fn(SysError) -> LabError {
         move |error| LabError::Kernel { object: object.to_string(), error: Box::new(error) }
@@ -120,13 +112,12 @@ impl LabError {
     }
 }
 
-struct List<'a>(&'a [Holder]);
-
-impl fmt::Display for List<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, holder) in self.0.iter().enumerate() {
-            write!(f, "{}{holder}", if index == 0 { "" } else { ", " })?;
-        }
-        Ok(())
+impl From<GuestError> for LabError {
+    fn from(error: GuestError) -> LabError {
+        LabError::Guest(Box::new(error))
     }
+}
+
+fn list(holders: &[Holder]) -> String {
+    holders.iter().map(Holder::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -19,19 +19,15 @@ use crate::{
 
 /// A lab in a list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct LabSummary {
-    /// Its name.
     pub name: Name,
-    /// Its state.
     #[serde(flatten)]
     pub state: LabState,
     /// Who made it and since when, as far as its journal says.
     pub owner: Option<Owner>,
-    /// Its hosts.
     pub hosts: Vec<Name>,
-    /// Its zones.
     pub zones: Vec<Name>,
-    /// Its guests.
     #[serde(default)]
     pub guests: Vec<GuestSummary>,
     /// The virtual functions, if this is a record of functions that were made by hand (`vtax io create-vf`).
@@ -43,25 +39,20 @@ pub struct LabSummary {
 
 /// A guest in a list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct GuestSummary {
-    /// Its name.
     pub name: Name,
-    /// The host that it is on.
     pub host: Name,
-    /// Its state.
     pub state: GuestState,
     /// QEMU's process, as long as it runs.
     pub pid: Option<u32>,
-    /// Its RAM.
     pub memory: ByteSize,
     /// The host's memory that QEMU takes beside the guest's RAM, as long as QEMU runs.
     #[serde(default)]
     pub overhead: Option<ByteSize>,
-    /// Its virtual CPUs.
     pub vcpus: u32,
     /// The host's CPUs that they are pinned to.
     pub cpus: Vec<u32>,
-    /// What runs its instructions.
     pub accel: Accelerator,
     /// What was asked for, if this guest is an emulated server.
     #[serde(default, skip_serializing_if = "Option::is_none")]

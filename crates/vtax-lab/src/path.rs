@@ -14,21 +14,16 @@ use crate::{
 
 /// One link on a path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct LabHop {
     /// The link, and the host or zone that it is in.
     #[serde(flatten)]
     pub place: Place,
-    /// Its kind, as "veth".
     pub kind: String,
-    /// Bytes.
     pub mtu: u32,
-    /// Its hardware address.
     pub mac: Option<String>,
-    /// Transmit queues.
     pub tx_queues: Option<u32>,
-    /// Receive queues.
     pub rx_queues: Option<u32>,
-    /// The root qdisc, as "noqueue".
     pub qdisc: Option<String>,
     /// Driver, offloads, rings, interrupts.
     #[serde(default)]

@@ -81,7 +81,9 @@ impl Bench {
 
     /// The taps are made by QEMU itself, in the namespace.
     fn start(&self, launch: Launch) -> Guest {
-        Guest(Qemu::start(launch, |command| self.namespace.spawn(command, Outlive::No)).expect("QEMU starts"))
+        Guest(
+            Qemu::start(launch, Vec::new(), |command| self.namespace.spawn(command, Outlive::No)).expect("QEMU starts"),
+        )
     }
 }
 
@@ -268,9 +270,7 @@ fn disk(bench: &Bench, boot: Option<&[u8]>) -> Launch {
     }
     fs::write(&disk, content).expect("ours");
     let mut launch = bench.launch(&agent(), Vec::new());
-    let format = DiskFormat::of(&disk).expect("it can be read");
-    assert_eq!(format, DiskFormat::Raw);
-    launch.boot = Boot::Disk { disk, format, keep: true };
+    launch.boot = Boot::Disk { disk, format: DiskFormat::Raw, keep: true };
     launch.seed = Some(Seed { agent: agent(), address: "198.18.0.3/24".parse().expect("an address") });
     launch
 }
@@ -281,7 +281,7 @@ fn a_disk_whose_system_says_nothing_keeps_its_guest_waiting() {
     let bench = Bench::new();
     // cli; hlt; jmp to the hlt
     let launch = disk(&bench, Some(&[0xfa, 0xf4, 0xeb, 0xfd]));
-    let mut guest = Guest(Qemu::start(launch, spawn_plainly).expect("QEMU starts"));
+    let mut guest = Guest(Qemu::start(launch, Vec::new(), spawn_plainly).expect("QEMU starts"));
     guest.0.wait_ready(PATIENCE).expect("QEMU takes every option");
     assert!(guest.0.launch().seed_directory().join("user-data").is_file());
     guest.0.stop(END).expect("it ends");
@@ -290,7 +290,7 @@ fn a_disk_whose_system_says_nothing_keeps_its_guest_waiting() {
 #[test]
 fn a_disk_that_does_not_boot_is_not_waited_for() {
     let bench = Bench::new();
-    let mut guest = Guest(Qemu::start(disk(&bench, None), spawn_plainly).expect("QEMU starts"));
+    let mut guest = Guest(Qemu::start(disk(&bench, None), Vec::new(), spawn_plainly).expect("QEMU starts"));
     let error = guest.0.wait_agent(PATIENCE).expect_err("there is no system").to_string();
     assert!(error.contains("is gone") && error.contains("No bootable device"), "{error}");
 }

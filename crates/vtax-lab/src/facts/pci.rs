@@ -1,6 +1,6 @@
 //! The PCI devices of this machine: their names, which of them a lab may take, and which must stay.
 
-use std::{fmt, net::IpAddr};
+use std::net::IpAddr;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -92,18 +92,14 @@ pub struct PciDevice {
 
 /// A network link of a PCI device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Netdev {
-    /// Its name.
     pub name: String,
-    /// Its hardware address.
     pub mac: Option<MacAddr>,
-    /// Bytes.
     pub mtu: u32,
     /// The largest MTU that its driver takes, if the driver says it.
     pub max_mtu: Option<u32>,
-    /// Switched on.
     pub up: bool,
-    /// Its IP addresses.
     pub addresses: Vec<IpNet>,
     /// A link on top of it: a bridge or bond that it is a port of, or a macvlan.
     pub upper: Option<String>,
@@ -113,7 +109,7 @@ pub struct Netdev {
 #[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum NoDevice {
-    #[error("there is no PCI device `{name}` on this machine; {}", Nics(.nics))]
+    #[error("there is no PCI device `{name}` on this machine; {}", named(.nics))]
     #[diagnostic(code("no-such-device"))]
     Unknown { name: String, nics: Vec<String> },
     #[error("`{name}` names {} devices; name one of {}", .candidates.len(), .candidates.join(", "))]
@@ -232,13 +228,9 @@ fn called(device: &PciDevice) -> String {
     }
 }
 
-struct Nics<'a>(&'a [String]);
-
-impl fmt::Display for Nics<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            [] => f.write_str("it has no NIC on a PCI bus that could be meant"),
-            nics => write!(f, "name one of {} (`vtax io list` shows them)", nics.join(", ")),
-        }
+fn named(nics: &[String]) -> String {
+    match nics {
+        [] => "it has no NIC on a PCI bus that could be meant".to_owned(),
+        nics => format!("name one of {} (`vtax io list` shows them)", nics.join(", ")),
     }
 }

@@ -94,7 +94,7 @@ fn try_guest(qemu: &QemuProgram, kernel: &Kernel, initramfs: &Path) -> Result<Ac
         server: None,
         seed: None,
     };
-    let mut guest = Qemu::start(launch, |mut command| {
+    let mut guest = Qemu::start(launch, Vec::new(), |mut command| {
         let object = qemu.path.display().to_string();
         command.spawn().map_err(|errno| SysError::Os { operation: "start", object, errno, remedy: None })
     })?;

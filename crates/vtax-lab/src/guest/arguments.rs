@@ -10,7 +10,7 @@ mod tests;
 
 use std::{os::fd::RawFd, path::Path};
 
-use vtax_model::guest::{Accelerator, Backend, EmulatedNic, VirtioNic, Vnet};
+use vtax_model::guest::{Accelerator, Backend, VirtioNic, Vnet};
 use vtax_sys::pci;
 
 use super::{
@@ -143,19 +143,12 @@ fn firmware(boot: &Boot) -> &'static str {
 }
 
 fn memory(launch: &Launch) -> String {
-    // A memfd can be shared with the program behind a vhost-user NIC. It can also have huge pages without a
-    // mounted hugetlbfs.
-    let mut object = match launch.shares_memory() || launch.hugepages {
-        true => "memory-backend-memfd,id=ram".to_owned(),
-        false => "memory-backend-ram,id=ram".to_owned(),
+    // A memfd can have huge pages without a mounted hugetlbfs.
+    let (backend, pages) = match launch.hugepages {
+        true => ("memfd", ",hugetlb=on,prealloc=on"),
+        false => ("ram", ""),
     };
-    object += &format!(",size={}", launch.memory.0);
-    if launch.shares_memory() {
-        object += ",share=on";
-    }
-    if launch.hugepages {
-        object += ",hugetlb=on,prealloc=on";
-    }
+    let mut object = format!("memory-backend-{backend},id=ram,size={}{pages}", launch.memory.0);
     if let Some(node) = launch.node {
         object += &format!(",host-nodes={node},policy=bind");
     }
@@ -257,24 +250,18 @@ fn seed_disk(list: &mut Arguments, seed: &Path) {
 fn network(list: &mut Arguments, index: usize, nic: &NicLaunch, files: &[RawFd], version: Version) {
     let address = format!("netdev=net{index},id={},mac={}", nic_id(index), nic.mac);
     match &nic.kind {
-        NicKind::Virtio { nic, .. } if nic.vnet == Vnet::Macvtap => {
-            let vhost = on_off(nic.backend == Some(Backend::Vhost));
-            list.add("-netdev", format!("tap,id=net{index},{},vhost={vhost}", handed(files)));
-            list.add("-device", virtio(&address, nic, version));
-        }
         NicKind::Virtio { tap, nic } => {
             let vhost = on_off(nic.backend == Some(Backend::Vhost));
-            list.add("-netdev", format!("{},vhost={vhost}{}", open(index, tap.as_str()), queues(nic)));
-            list.add("-device", virtio(&address, nic, version));
-        }
-        NicKind::VhostUser { socket, nic } => {
-            list.add("-chardev", format!("socket,id=backend{index},path={}", quote(socket)));
-            list.add("-netdev", format!("vhost-user,id=net{index},chardev=backend{index}{}", queues(nic)));
+            let netdev = match nic.vnet {
+                Vnet::Macvtap => format!("tap,id=net{index},{},vhost={vhost}", handed(files)),
+                Vnet::Bridge => format!("{},vhost={vhost}{}", open(index, tap.as_str()), queues(nic)),
+            };
+            list.add("-netdev", netdev);
             list.add("-device", virtio(&address, nic, version));
         }
         NicKind::Emulated { tap, model } => {
             list.add("-netdev", format!("{},vhost=off", open(index, tap.as_str())));
-            list.add("-device", emulated(*model, &address));
+            list.add("-device", format!("{},{address},romfile=", model.name()));
         }
         // The device has its own address. A virtual function got its address from the host's physical
         // function.
@@ -344,10 +331,6 @@ const USO: [&str; 3] = ["host_uso", "guest_uso4", "guest_uso6"];
 fn pci(device: &str) -> String {
     let rom = if device.starts_with("virtio-net") { ",romfile=" } else { "" };
     format!("{device},disable-legacy=on{rom}")
-}
-
-fn emulated(model: EmulatedNic, address: &str) -> String {
-    format!("{},{address},romfile=", model.name())
 }
 
 /// It has no boot ROM: only a BIOS that looks for a disk on the network would run one.

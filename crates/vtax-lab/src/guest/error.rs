@@ -1,6 +1,6 @@
 //! Why a guest can't be made, started or talked to.
 
-use std::{fmt, io, os::unix::process::ExitStatusExt, path::PathBuf, process::ExitStatus, time::Duration};
+use std::{io, os::unix::process::ExitStatusExt, path::PathBuf, process::ExitStatus, time::Duration};
 
 use vtax_model::topology::Name;
 use vtax_sys::{SysError, process::Signal};
@@ -28,7 +28,7 @@ pub enum GuestError {
     #[error("guest `{guest}`: {error}")]
     #[diagnostic(forward(error))]
     Start { guest: Name, error: Box<SysError> },
-    #[error("guest `{guest}` is gone: QEMU {}{}{words}", End(*.status), words.cause())]
+    #[error("guest `{guest}` is gone: QEMU {}{}{words}", ended(*.status), words.cause())]
     #[diagnostic(code("guest-gone"))]
     Ended { guest: Name, status: Option<ExitStatus>, words: Box<LastWords> },
     #[error("guest `{guest}` {missing} within {waited:?}{words}")]
@@ -76,9 +76,7 @@ impl GuestError {
         let guest = guest.clone();
         move |error| GuestError::Process { guest, error: Box::new(error) }
     }
-}
 
-impl GuestError {
     /// Whether QEMU crashed: an assertion failed, or it accessed memory that it must not.
     pub fn is_crash(&self) -> bool {
         const FAULTS: [Signal; 5] = [Signal::ABORT, Signal::SEGV, Signal::BUS, Signal::ILL, Signal::FPE];
@@ -87,16 +85,12 @@ impl GuestError {
     }
 }
 
-struct End(Option<ExitStatus>);
-
-impl fmt::Display for End {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.map(|status| (status.code(), status.signal())) {
-            // When a guest panics or powers itself off, QEMU ends without an error.
-            Some((Some(0), _)) => f.write_str("has ended, because the guest has stopped"),
-            Some((Some(code), _)) => write!(f, "has ended with status {code}"),
-            Some((_, Some(signal))) => write!(f, "was ended by signal {signal}"),
-            _ => f.write_str("has ended"),
-        }
+fn ended(status: Option<ExitStatus>) -> String {
+    match status.map(|status| (status.code(), status.signal())) {
+        // When a guest panics or powers itself off, QEMU ends without an error.
+        Some((Some(0), _)) => "has ended, because the guest has stopped".to_owned(),
+        Some((Some(code), _)) => format!("has ended with status {code}"),
+        Some((_, Some(signal))) => format!("was ended by signal {signal}"),
+        _ => "has ended".to_owned(),
     }
 }

@@ -4,10 +4,7 @@
 //! directory has the sockets and logs of the running guest under fixed names, so that another process finds
 //! them after this one has ended.
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{path::PathBuf, time::Duration};
 
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
@@ -69,18 +66,15 @@ pub struct QemuProgram {
 
 /// One guest, as QEMU is to start it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Launch {
-    /// The guest's name.
     pub name: Name,
     /// The guest's own directory, which must exist: QEMU makes its sockets and logs there.
     pub directory: PathBuf,
-    /// QEMU.
     pub qemu: QemuProgram,
-    /// What runs the guest's instructions.
     pub accel: Accelerator,
     /// The number of virtual CPUs, at least 1. They are cores of one socket with one thread each.
     pub vcpus: u32,
-    /// The guest's RAM.
     pub memory: ByteSize,
     /// Whether the RAM is in huge pages of the machine's default size. All of it is reserved before the guest
     /// starts, and QEMU ends at once if there are too few.
@@ -89,7 +83,6 @@ pub struct Launch {
     /// The NUMA node of the host that the RAM is bound to.
     #[serde(default)]
     pub node: Option<u32>,
-    /// What it boots.
     pub boot: Boot,
     /// Its NICs, in the order in which the guest finds them.
     #[serde(default)]
@@ -156,7 +149,6 @@ pub enum DiskFormat {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NicLaunch {
     /// Its hardware address, by which the agent in the guest finds it.
-    #[serde(with = "as_text")]
     pub mac: MacAddr,
     /// What it is.
     pub kind: NicKind,
@@ -174,13 +166,6 @@ pub enum NicKind {
         tap: LinkName,
         /// The device. The host's kernel serves its rings if the backend is vhost; otherwise QEMU's main loop
         /// does.
-        nic: VirtioNic,
-    },
-    /// virtio-net whose rings another program serves, in memory that it shares with the guest.
-    VhostUser {
-        /// The socket on which that program listens.
-        socket: PathBuf,
-        /// The device.
         nic: VirtioNic,
     },
     /// A NIC of hardware, imitated by QEMU, on a tap.
@@ -264,11 +249,6 @@ impl Launch {
         };
         self.nics.iter().map(of).sum()
     }
-
-    /// Whether RAM must be a file that another process can map.
-    pub(super) fn shares_memory(&self) -> bool {
-        self.nics.iter().any(|nic| matches!(nic.kind, NicKind::VhostUser { .. }))
-    }
 }
 
 /// The same as [`Launch::drivers`] of any server.
@@ -280,18 +260,9 @@ impl NicKind {
     /// The Linux module that drives it in the guest.
     pub fn driver(&self) -> &str {
         match self {
-            NicKind::Virtio { .. } | NicKind::VhostUser { .. } => "virtio_net",
+            NicKind::Virtio { .. } => "virtio_net",
             NicKind::Emulated { model, .. } => model.driver(),
             NicKind::Vfio { driver, .. } => driver,
-        }
-    }
-
-    /// QEMU's name of the device.
-    pub fn device(&self) -> &'static str {
-        match self {
-            NicKind::Virtio { .. } | NicKind::VhostUser { .. } => "virtio-net-pci",
-            NicKind::Emulated { model, .. } => model.name(),
-            NicKind::Vfio { .. } => "vfio-pci",
         }
     }
 
@@ -307,45 +278,16 @@ impl NicKind {
     pub fn tap(&self) -> Option<&LinkName> {
         match self {
             NicKind::Virtio { tap, .. } | NicKind::Emulated { tap, .. } => Some(tap),
-            NicKind::VhostUser { .. } | NicKind::Vfio { .. } => None,
+            NicKind::Vfio { .. } => None,
         }
     }
 }
 
 impl DiskFormat {
-    /// Reads the format from the file's first bytes: qcow2 begins with `QFI\xfb`.
-    ///
-    /// # Errors
-    /// It can't be read.
-    pub fn of(disk: &Path) -> std::io::Result<DiskFormat> {
-        use std::io::Read;
-        let mut magic = Vec::new();
-        std::fs::File::open(disk)?.take(4).read_to_end(&mut magic)?;
-        Ok(if magic == *b"QFI\xfb" { DiskFormat::Qcow2 } else { DiskFormat::Raw })
-    }
-
     pub(super) fn name(self) -> &'static str {
         match self {
             DiskFormat::Qcow2 => "qcow2",
             DiskFormat::Raw => "raw",
         }
-    }
-}
-
-mod as_text {
-    use std::{fmt, str::FromStr};
-
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    pub(super) fn serialize<S: Serializer>(value: &impl fmt::Display, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(value)
-    }
-
-    pub(super) fn deserialize<'de, T, D>(deserializer: D) -> Result<T, D::Error>
-    where
-        T: FromStr<Err: fmt::Display>,
-        D: Deserializer<'de>,
-    {
-        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
     }
 }

@@ -1,6 +1,6 @@
 //! What guests need and this machine lacks.
 
-use std::{fmt, path::PathBuf};
+use std::path::PathBuf;
 
 use vtax_model::method::Unsupported;
 
@@ -11,7 +11,7 @@ use super::version::Version;
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum MissingForGuests {
-    #[error("guests need QEMU, and there is no `qemu-system-x86_64` in {}", Paths(.looked))]
+    #[error("guests need QEMU, and there is no `qemu-system-x86_64` in {}", paths(.looked))]
     #[diagnostic(code("no-qemu"))]
     NoQemu { looked: Vec<PathBuf> },
     #[error("{path} is QEMU {version}, and guests need {least} or later")]
@@ -20,7 +20,7 @@ pub enum MissingForGuests {
     #[error("{path} {why}")]
     #[diagnostic(code("qemu-broken"))]
     Qemu { path: PathBuf, why: String },
-    #[error("there is no kernel for guests: {}", Reasons(.looked))]
+    #[error("there is no kernel for guests: {}", reasons(.looked))]
     #[diagnostic(code("no-guest-kernel"))]
     NoKernel { looked: Vec<(PathBuf, String)> },
     #[error("kernel {path} {why}")]
@@ -71,23 +71,13 @@ impl From<MissingForGuests> for Unsupported {
     }
 }
 
-struct Paths<'a>(&'a [PathBuf]);
-
-impl fmt::Display for Paths<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() {
-            return f.write_str("PATH, which is empty");
-        }
-        let paths: Vec<String> = self.0.iter().map(|path| path.display().to_string()).collect();
-        f.write_str(&paths.join(", "))
+fn paths(looked: &[PathBuf]) -> String {
+    match looked {
+        [] => "PATH, which is empty".to_owned(),
+        _ => looked.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "),
     }
 }
 
-struct Reasons<'a>(&'a [(PathBuf, String)]);
-
-impl fmt::Display for Reasons<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let reasons: Vec<String> = self.0.iter().map(|(path, why)| format!("{} {why}", path.display())).collect();
-        f.write_str(&reasons.join(", "))
-    }
+fn reasons(looked: &[(PathBuf, String)]) -> String {
+    looked.iter().map(|(path, why)| format!("{} {why}", path.display())).collect::<Vec<_>>().join(", ")
 }

@@ -43,6 +43,7 @@ const STARTING: &str = "prelaunch";
 const KILLED: Duration = Duration::from_secs(10);
 /// When a living QEMU closes its monitor, it ends within this time.
 const CLOSING: Duration = Duration::from_secs(2);
+
 /// A guest's QEMU. Dropping this value doesn't end QEMU: a lab outlives the process that made it.
 #[derive(Debug)]
 pub struct Qemu {
@@ -53,21 +54,13 @@ pub struct Qemu {
 }
 
 impl Qemu {
-    /// Starts a guest whose taps QEMU opens by their names. `spawn` starts the program in the namespace of
-    /// the taps; it may add a mark or a limit to the command.
+    /// Starts a guest. `spawn` starts the program in the namespace of the taps, which QEMU opens by their names;
+    /// it may add a mark or a limit to the command. `queues` are open queues for QEMU: for each NIC as many as
+    /// [`Launch::handed_queues`] says. No other program gets them.
     ///
     /// # Errors
-    /// The directory can't be used, or the program can't be started.
-    pub fn start(launch: Launch, spawn: impl FnOnce(Command) -> Result<Child, SysError>) -> Result<Qemu, GuestError> {
-        Qemu::start_with(launch, Vec::new(), spawn)
-    }
-
-    /// As [`Qemu::start`], with open queues for QEMU: for each NIC as many as [`Launch::handed_queues`] says.
-    /// No other program gets them.
-    ///
-    /// # Errors
-    /// Too few or too many queues, and as [`Qemu::start`].
-    pub fn start_with(
+    /// The directory can't be used, there are too few or too many queues, or the program can't be started.
+    pub fn start(
         launch: Launch,
         queues: Vec<Vec<OwnedFd>>,
         spawn: impl FnOnce(Command) -> Result<Child, SysError>,
@@ -179,15 +172,6 @@ impl Qemu {
     pub fn threads(&mut self, patience: Duration) -> Result<Threads, GuestError> {
         let mut monitor = self.monitor(patience)?;
         Threads::of(&self.launch.name, self.process, &mut monitor).map_err(|error| self.explain(error))
-    }
-
-    /// Pins the virtual CPUs, as [`Threads::pin_vcpus`].
-    ///
-    /// # Errors
-    /// QEMU doesn't answer in time, or the kernel refuses a CPU.
-    pub fn pin_vcpus(&mut self, cpus: &[u32], patience: Duration) -> Result<(), GuestError> {
-        let threads = self.threads(patience)?;
-        threads.pin_vcpus(&self.launch.name, cpus)
     }
 
     /// Pins its threads. The threads of the virtual CPUs and QEMU's own exist once QEMU is

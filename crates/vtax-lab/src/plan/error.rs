@@ -1,6 +1,6 @@
 //! Why a lab can't be planned.
 
-use std::{fmt, path::PathBuf};
+use std::path::PathBuf;
 
 use ipnet::Ipv4Net;
 use vtax_model::{
@@ -83,7 +83,7 @@ pub enum PlanError {
     #[error("guests `{first}` and `{second}` would both have the address {mac}; give one of them another (`mac = `)")]
     #[diagnostic(code("same-address"))]
     SameMac { first: Name, second: Name, mac: Mac },
-    #[error("the guests of lab `{lab}` have {wanted} of {} in all, and {available} are free; use fewer or smaller guests, {}", Pages(*huge), Relief(*huge))]
+    #[error("the guests of lab `{lab}` have {wanted} of {} in all, and {available} are free; use fewer or smaller guests, {}", pages(*huge), relief(*huge))]
     #[diagnostic(code("not-enough-memory"))]
     Memory { lab: Name, wanted: ByteSize, available: ByteSize, huge: bool },
     #[error(
@@ -96,18 +96,10 @@ pub enum PlanError {
     NoSuchPlace { guest: Name, what: &'static str, number: u32, there: String },
 }
 
-struct Pages(bool);
-
-impl fmt::Display for Pages {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0 { "huge pages" } else { "memory" })
-    }
+fn pages(huge: bool) -> &'static str {
+    if huge { "huge pages" } else { "memory" }
 }
 
-struct Relief(bool);
-
-impl fmt::Display for Relief {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0 { "or reserve more (vm.nr_hugepages)" } else { "or end other programs" })
-    }
+fn relief(huge: bool) -> &'static str {
+    if huge { "or reserve more (vm.nr_hugepages)" } else { "or end other programs" }
 }

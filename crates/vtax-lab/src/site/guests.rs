@@ -39,7 +39,7 @@ impl Site {
         let namespace = self.namespace(host)?;
         let queues = self.open_queues(host, launch)?;
         let lab = self.lab.clone();
-        let mut qemu = Qemu::start_with(launch.clone(), queues, |mut command| {
+        let mut qemu = Qemu::start(launch.clone(), queues, |mut command| {
             processes::mark(&mut command, &lab);
             namespace.spawn(command, Outlive::Yes)
         })?;

@@ -14,16 +14,14 @@ use crate::facts::{Netdev, PciDevice};
 
 /// A virtual function that a zone or guest gets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct LentVf {
     /// The NIC that it is of.
     pub pf: PciAddress,
-    /// Its index among the NIC's functions.
     pub index: u32,
-    /// Its own PCI address.
     pub device: PciAddress,
     /// The driver that it gets on this machine.
     pub driver: String,
-    /// The settings that its NIC enforces.
     pub set: VfSettings,
     /// The state before. Absent if the same plan makes the function.
     pub was: Option<VfState>,
@@ -53,14 +51,11 @@ pub struct DriverState {
 
 /// A NIC's link, as its user has set it up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct LinkState {
-    /// Its name.
     pub name: String,
-    /// Bytes.
     pub mtu: u32,
-    /// Whether it is switched on.
     pub up: bool,
-    /// Its hardware address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<MacAddr>,
 }

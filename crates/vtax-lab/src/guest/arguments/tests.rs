@@ -86,7 +86,6 @@ fn each_kind_of_nic() {
         NicKind::Virtio { tap: tap(), nic: options },
         NicKind::Virtio { tap: tap(), nic: vhost(VirtioNic { vnet: Vnet::Macvtap, ..options }) },
         NicKind::Virtio { tap: tap(), nic: VirtioNic { vnet: Vnet::Macvtap, queues: 3, ..options } },
-        NicKind::VhostUser { socket: "/run/passt.sock".into(), nic: VirtioNic { queues: 2, ..options } },
         NicKind::Emulated { tap: tap(), model: EmulatedNic::E1000e },
         NicKind::Emulated { tap: tap(), model: EmulatedNic::Igb },
         NicKind::Emulated { tap: tap(), model: EmulatedNic::Vmxnet3 },
@@ -182,14 +181,6 @@ fn an_older_qemu_gets_no_option_that_it_does_not_know() {
     launch.qemu.version = Version::LEAST;
     let text = lines(&launch);
     assert!(!text.contains("uso") && !text.contains("i8042"), "{text}");
-}
-
-#[test]
-fn memory_is_shared_with_a_vhost_user_backend_only() {
-    let user = NicKind::VhostUser { socket: "/run/s".into(), nic: VirtioNic::default() };
-    assert!(lines(&with_nic(user)).contains("memory-backend-memfd,id=ram,size=268435456,share=on"));
-    let kernel = NicKind::Virtio { tap: tap(), nic: vhost(VirtioNic::default()) };
-    assert!(!lines(&with_nic(kernel)).contains("share=on"));
 }
 
 #[test]
