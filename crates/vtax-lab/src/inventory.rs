@@ -112,19 +112,13 @@ pub struct CleanReport {
 }
 
 /// All labs of this user, by name.
-///
-/// # Errors
-/// The directory of journals can't be read.
 pub fn list(world: &World) -> Result<Vec<LabSummary>, LabError> {
     let found = scan::<LabStep>(&world.journals())?;
     Ok(found.into_iter().filter_map(|(id, snapshot)| Some(summary(Name::try_from(id).ok()?, &snapshot))).collect())
 }
 
 /// Removes abandoned labs, whose process was killed. Labs that are alive or kept are left alone, even if
-/// `only` names one.
-///
-/// # Errors
-/// The directory of journals can't be read. What could not be removed is in the report.
+/// `only` names one. What could not be removed is in the report.
 pub fn clean(world: &World, only: Option<&Name>) -> Result<CleanReport, LabError> {
     let mut report = CleanReport::default();
     for (id, snapshot) in scan::<LabStep>(&world.journals())? {
@@ -148,9 +142,6 @@ pub fn clean(world: &World, only: Option<&Name>) -> Result<CleanReport, LabError
 }
 
 /// Makes this process the keeper of an ordinary user's kept labs. Returns when no lab needs it any more.
-///
-/// # Errors
-/// The kernel lets ordinary users have no user namespace, or another keeper lives already.
 pub fn keeper_main() -> Result<(), LabError> {
     World::keep(|world| Ok(list(world)?.iter().any(|lab| matches!(lab.state, LabState::Alive | LabState::Kept))))
 }

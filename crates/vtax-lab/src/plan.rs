@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use vtax_model::topology::Topology;
 
 use self::draft::Draft;
-use crate::{blueprint::Blueprint, facts::Facts, step::LabStep};
+use crate::{blueprint::Blueprint, facts::Facts, script::PlanScript, step::LabStep};
 
 pub use error::PlanError;
 pub use nic_error::NicError;
@@ -38,10 +38,7 @@ pub struct Plan {
 }
 
 /// Plans a lab.
-///
-/// # Errors
-/// Everything about the topology or this machine that makes the lab impossible; see [`PlanError`].
 pub fn plan(topology: &Topology, facts: &Facts) -> Result<Plan, PlanError> {
-    let (blueprint, steps) = Draft::begin(topology, facts)?.build()?.finish();
+    let PlanScript { blueprint, steps, .. } = Draft::begin(topology, facts)?.build()?;
     Ok(Plan { blueprint, steps })
 }

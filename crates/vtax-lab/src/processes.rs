@@ -75,12 +75,7 @@ pub(crate) fn evict(namespace: &NetNs, lab: &Name) -> Result<Vec<Holder>, SysErr
         if ours.is_empty() {
             return Ok(strangers.iter().map(|process| holder(*process)).collect());
         }
-        for process in &ours {
-            process.signal(Signal::KILL)?;
-        }
-        for process in &ours {
-            process.wait_end(PATIENCE)?;
-        }
+        kill(&ours, PATIENCE)?;
     }
     Ok(namespace.processes()?.into_iter().map(holder).collect())
 }
@@ -95,13 +90,14 @@ pub(crate) fn end_guest(namespace: &NetNs, lab: &Name, guest: &Name) -> Result<b
     };
     let running = namespace.processes()?.into_iter().filter(|process| is_marked(process.pid, lab) && is_its(process));
     let running: Vec<ProcessId> = running.collect();
-    for process in &running {
-        process.signal(Signal::KILL)?;
-    }
-    for process in &running {
-        process.wait_end(GUEST)?;
-    }
+    kill(&running, GUEST)?;
     Ok(!running.is_empty())
+}
+
+/// All of them get the signal before the first is waited for.
+fn kill(processes: &[ProcessId], patience: Duration) -> Result<(), SysError> {
+    processes.iter().try_for_each(|process| process.signal(Signal::KILL).map(drop))?;
+    processes.iter().try_for_each(|process| process.wait_end(patience).map(drop))
 }
 
 fn is_marked(pid: Pid, lab: &Name) -> bool {

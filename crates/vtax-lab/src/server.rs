@@ -75,9 +75,6 @@ pub struct ServerPlan {
 
 /// Plans a server. What the server boots, and what guests in it will boot, is put into the cache, since
 /// unpacking a kernel and its modules takes long in the server.
-///
-/// # Errors
-/// What is missing of QEMU, the kernel or the memory, with the remedy.
 pub fn plan(
     lab: &Name,
     spec: &ServerSpec,

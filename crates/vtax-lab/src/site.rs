@@ -20,7 +20,7 @@ use vtax_journal::{Record, Undone};
 use vtax_model::{nic::NicFacts, options::CongestionControl, topology::Name, units::Mtu};
 use vtax_sys::{
     netlink::{
-        IfIndex, IfName, Link, LinkChange, LinkKind, NewLink as KernelLink, NewRoute, NewTap, NextHop, Qdisc, Rtnl,
+        IfIndex, IfName, Link, LinkChange, LinkKind, NewLink as KernelLink, NewRoute, NewTap, NextHop, Qdisc, Rtnl, Tbf,
     },
     netns::{NetNs, NsId},
     nic, sysctl,
@@ -32,7 +32,6 @@ use crate::{
     blueprint::Blueprint,
     error::LabError,
     guest::process::Qemu,
-    limit::Limit,
     place::{LinkName, Place},
     processes::{self, Census},
     step::{LabStep, LinkRecipe},
@@ -140,22 +139,19 @@ impl Site {
         self.stack(&place.namespace)?.rtnl.root_qdisc(index).map_err(LabError::kernel(place))
     }
 
-    pub(crate) fn limit_rate(&mut self, place: &Place, limit: Limit) -> Result<(), LabError> {
+    pub(crate) fn limit_rate(&mut self, place: &Place, limit: Tbf) -> Result<(), LabError> {
         let index = self.index(place)?;
-        self.stack(&place.namespace)?.rtnl.set_tbf(index, &limit.into()).map_err(LabError::kernel(place))
+        self.stack(&place.namespace)?.rtnl.set_tbf(index, &limit).map_err(LabError::kernel(place))
     }
 
     /// Reads a limit back.
-    pub(crate) fn has_limit(&mut self, place: &Place, limit: Limit) -> Result<(), LabError> {
+    pub(crate) fn has_limit(&mut self, place: &Place, limit: Tbf) -> Result<(), LabError> {
         let found = self.qdisc(place)?.and_then(|qdisc| qdisc.tbf);
-        if found.is_some_and(|tbf| tbf.is(&limit.into())) {
+        if found.is_some_and(|tbf| tbf.is(&limit)) {
             return Ok(());
         }
-        Err(LabError::Link {
-            lab: self.lab.clone(),
-            place: place.clone(),
-            why: "doesn't have the rate that it was given",
-        })
+        let (lab, place) = (self.lab.clone(), place.clone());
+        Err(LabError::Link { lab, place, why: "doesn't have the rate that it was given" })
     }
 
     fn stack(&mut self, name: &Name) -> Result<&mut Stack, LabError> {

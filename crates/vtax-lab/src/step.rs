@@ -11,14 +11,13 @@ use std::{fmt, net::Ipv4Addr};
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 use vtax_model::{guest::Mac, topology::Name, units::Mtu};
-use vtax_sys::pci::PciAddress;
+use vtax_sys::{netlink::Tbf, pci::PciAddress};
 
 pub use pci::{DriverState, LentVf, LinkState, VfSettings, VfState};
 
 use crate::{
     facts::VFIO,
     guest::{arguments::arguments, launch::Launch, threads::GuestPins},
-    limit::Limit,
     place::{LinkName, Place},
 };
 
@@ -49,7 +48,7 @@ pub enum LabStep {
     /// Sets a kernel setting of a namespace.
     SetSysctl { namespace: Name, key: String, value: String },
     /// Limits what a link sends, by a token bucket at its root.
-    LimitRate { at: Place, limit: Limit },
+    LimitRate { at: Place, limit: Tbf },
     /// Moves the link of a NIC or of a virtual function into a namespace, and renames it as the lab names
     /// links.
     TakeNic {
@@ -161,7 +160,10 @@ impl fmt::Display for LabStep {
             }
             LabStep::AddRoute { namespace, to, via } => write!(f, "route of {namespace} to {to} via {via}"),
             LabStep::SetSysctl { namespace, key, value } => write!(f, "sysctl of {namespace}: {key} = {value}"),
-            LabStep::LimitRate { at, limit } => write!(f, "limit of {at}: {limit}"),
+            LabStep::LimitRate { at, limit } => {
+                let Tbf { rate, burst, queue } = limit;
+                write!(f, "limit of {at}: {rate}, burst {burst}, queue {queue}")
+            }
             LabStep::TakeNic { device, at, mtu, was } => {
                 let name = was.as_ref().map(|was| format!(" ({})", was.name)).unwrap_or_default();
                 write!(f, "link {at}: NIC {device}{name}, mtu {mtu}")

@@ -14,7 +14,7 @@ use vtax_sys::netlink::Link;
 use crate::{
     blueprint::{Blueprint, PlannedLink},
     error::LabError,
-    limit::Limit,
+    limit::bucket,
     place::Place,
     site::Site,
 };
@@ -79,7 +79,7 @@ pub(crate) fn set_mtu(site: &mut Site, blueprint: &Blueprint, mtu: Mtu) -> Resul
 fn limit_rates(site: &mut Site, blueprint: &Blueprint, mtu: Mtu) -> Result<(), LabError> {
     for wire in &blueprint.wires {
         let Some(shape) = &wire.shape else { continue };
-        let limit = Limit::of(shape, mtu);
+        let limit = bucket(shape, mtu);
         for end in &wire.ends {
             site.limit_rate(end, limit)?;
             site.has_limit(end, limit)?;

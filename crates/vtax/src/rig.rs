@@ -164,7 +164,7 @@ fn topology(purpose: &str, wires: &[(&str, Option<Shape>)]) -> anyhow::Result<To
 }
 
 fn endpoint<'lab>(lab: &'lab Lab, host: &str, wire: &str) -> anyhow::Result<&'lab LabEndpoint> {
-    let found = lab.host_endpoint(&host.parse()?, &wire.parse()?);
+    let found = lab.blueprint().host(&host.parse()?, &wire.parse()?);
     found.ok_or_else(|| anyhow!("the host {host} of the lab has no wire {wire}"))
 }
 

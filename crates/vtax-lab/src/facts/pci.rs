@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use vtax_model::{method::Unsupported, vf::driver_of_functions};
 use vtax_sys::{
-    netlink::{MacAddr, Vf},
+    netlink::{InterfaceAddress, Link, MacAddr, Vf},
     pci::{PciAddress, Sriov},
 };
 
@@ -120,9 +120,6 @@ pub enum NoDevice {
 impl PciFacts {
     /// The function with this PCI address, network link, hardware address, or name in `vtax io list`. The
     /// name of a device with one function stands for that function.
-    ///
-    /// # Errors
-    /// [`NoDevice`], with the names that could be meant.
     pub fn find(&self, name: &str) -> Result<&PciDevice, NoDevice> {
         let by = |matches: &dyn Fn(&PciDevice) -> bool| -> Vec<&PciDevice> {
             self.devices.iter().filter(|device| matches(device)).collect()
@@ -193,6 +190,21 @@ impl PciFacts {
 }
 
 impl Netdev {
+    /// A link as the kernel describes it, with those of `addresses` that it has. Nothing is known of a link on
+    /// top of it.
+    pub(crate) fn of(link: &Link, addresses: &[InterfaceAddress]) -> Netdev {
+        let own = addresses.iter().filter(|address| address.link == link.index);
+        Netdev {
+            name: link.name.to_string(),
+            mac: link.mac,
+            mtu: link.mtu,
+            max_mtu: link.max_mtu,
+            up: link.up,
+            addresses: own.map(|address| address.net).collect(),
+            upper: None,
+        }
+    }
+
     /// An address that somebody gave it. IPv6 link-local addresses don't count: the kernel gives each link
     /// one.
     pub(crate) fn given_address(&self) -> Option<&IpNet> {

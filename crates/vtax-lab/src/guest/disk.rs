@@ -43,9 +43,6 @@ const OTHERS: [(usize, &[u8], &str, &str); 13] = [
 ];
 
 /// The image by its absolute path, and its format.
-///
-/// # Errors
-/// [`MissingForGuests::Disk`] with what is wrong with it.
 pub fn inspect(image: &Path) -> Result<(PathBuf, DiskFormat), GuestError> {
     let bad = |problem| refuse(image, problem);
     let disk = fs::canonicalize(image).map_err(|error| bad(unreadable(&error)))?;

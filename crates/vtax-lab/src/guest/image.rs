@@ -33,11 +33,7 @@ pub enum Tools {
 }
 
 /// Makes the initramfs for a kernel in the cache. `agent` is the program that becomes `/init`; `drivers` are
-/// names of modules ([`Launch::drivers`](super::launch::Launch::drivers)), as [`closure`](modules::closure)
-/// takes them. If the files are the same, the initramfs of an earlier call is used.
-///
-/// # Errors
-/// The agent needs a loader, a driver is missing, or the cache can't be written.
+/// names of modules, as [`closure`](modules::closure) takes them. If the files are the same, the initramfs of an earlier call is used.
 pub fn build(kernel: &Kernel, agent: &Path, drivers: &[&str], tools: Tools) -> Result<PathBuf, GuestError> {
     let folder = cache()?.join("images");
     let made_of = made_of(kernel, agent, tools);
@@ -67,9 +63,6 @@ fn made_of(kernel: &Kernel, agent: &Path, tools: Tools) -> Vec<(PathBuf, Option<
 }
 
 /// The directory for files that can be made again (XDG Base Directory Specification).
-///
-/// # Errors
-/// Neither `XDG_CACHE_HOME` nor `HOME` is set.
 pub fn cache() -> Result<PathBuf, GuestError> {
     let folder = |variable| env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));

@@ -29,9 +29,6 @@ impl Kernel {
     /// Finds the kernel for guests. The first of these is taken: the image or the tree of an unpacked package
     /// that `explicit` names; the one that `VTAX_KERNEL` names; the running kernel, if its image can be read;
     /// the kernel that `make kernel` put into the cache. If a tree has several kernels, the newest is taken.
-    ///
-    /// # Errors
-    /// The named kernel can't be used, or there is none; then the error names every place that was searched.
     pub fn find(explicit: Option<&Path>) -> Result<Kernel, GuestError> {
         Places::here().find(explicit)
     }

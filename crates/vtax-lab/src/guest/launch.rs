@@ -225,17 +225,6 @@ impl Launch {
         }
     }
 
-    /// The kernel modules that the agent's port and the guest's NICs need.
-    pub fn drivers(&self) -> Vec<&str> {
-        let mut drivers = if self.server.is_some() { server_drivers() } else { PORT_DRIVERS.to_vec() };
-        for nic in &self.nics {
-            if !drivers.contains(&nic.kind.driver()) {
-                drivers.push(nic.kind.driver());
-            }
-        }
-        drivers
-    }
-
     /// How many open queues QEMU gets for each NIC. QEMU can't open these itself.
     pub fn handed_queues(&self) -> Vec<u32> {
         self.nics.iter().map(|nic| nic.kind.macvtap().map_or(0, |(_, queues)| queues)).collect()
@@ -251,21 +240,12 @@ impl Launch {
     }
 }
 
-/// The same as [`Launch::drivers`] of any server.
+/// The kernel modules that a server needs.
 pub(crate) fn server_drivers() -> Vec<&'static str> {
     PORT_DRIVERS.into_iter().chain(SERVER_DRIVERS).collect()
 }
 
 impl NicKind {
-    /// The Linux module that drives it in the guest.
-    pub fn driver(&self) -> &str {
-        match self {
-            NicKind::Virtio { .. } => "virtio_net",
-            NicKind::Emulated { model, .. } => model.driver(),
-            NicKind::Vfio { driver, .. } => driver,
-        }
-    }
-
     /// The macvtap that it hangs on, with its number of queues.
     pub fn macvtap(&self) -> Option<(&LinkName, u32)> {
         match self {

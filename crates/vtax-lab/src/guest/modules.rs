@@ -36,9 +36,6 @@ pub struct Module {
 /// The modules `wanted` and all modules that they depend on. A module comes after those that it needs. What
 /// is built into the kernel is left out. A name that begins with `-` is left out as well if there is no such
 /// module; it and what only such modules need come last and are optional.
-///
-/// # Errors
-/// A module is neither built in nor there, or its file is no module.
 pub fn closure(kernel: &Kernel, wanted: &[&str]) -> Result<Vec<Module>, GuestError> {
     let stock = Stock::of(kernel)?;
     let mut search = Search { stock, seen: BTreeSet::new(), ordered: Vec::new(), optional: false };

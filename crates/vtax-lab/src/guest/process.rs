@@ -57,9 +57,6 @@ impl Qemu {
     /// Starts a guest. `spawn` starts the program in the namespace of the taps, which QEMU opens by their names;
     /// it may add a mark or a limit to the command. `queues` are open queues for QEMU: for each NIC as many as
     /// [`Launch::handed_queues`] says. No other program gets them.
-    ///
-    /// # Errors
-    /// The directory can't be used, there are too few or too many queues, or the program can't be started.
     pub fn start(
         launch: Launch,
         queues: Vec<Vec<OwnedFd>>,
@@ -103,29 +100,19 @@ impl Qemu {
         self.process.wait_end(patience).unwrap_or(false).then(|| self.ended())
     }
 
-    /// Waits until QEMU answers at its monitor: its arguments are good, its devices are there,
-    /// and the guest starts to boot.
-    ///
-    /// # Errors
-    /// QEMU has ended, or doesn't answer in time. The error has the last messages.
+    /// Waits until QEMU answers at its monitor: its arguments are good, its devices are there, and the guest
+    /// starts to boot. The error has the last messages.
     pub fn wait_ready(&mut self, patience: Duration) -> Result<(), GuestError> {
         self.first_monitor(Instant::now() + patience, patience).map(|_| ())
     }
 
-    /// Waits until the agent in the guest has opened its port.
-    ///
-    /// # Errors
-    /// QEMU has ended, which it does when the guest's kernel panics. Or QEMU has stopped the guest, or the
-    /// time is over. The error has the last messages.
+    /// Waits until the agent in the guest has opened its port. The error has the last messages.
     pub fn wait_agent(&mut self, patience: Duration) -> Result<(), GuestError> {
         self.wait_agent_telling(patience, |_, _| {})
     }
 
     /// As [`Qemu::wait_agent`]. Every 15 seconds, `tell` is called with the time that has passed and the last
     /// line of the console.
-    ///
-    /// # Errors
-    /// As [`Qemu::wait_agent`].
     pub fn wait_agent_telling(
         &mut self,
         patience: Duration,
@@ -157,18 +144,12 @@ impl Qemu {
     }
 
     /// A connection to the monitor. Nobody else can connect until it is dropped.
-    ///
-    /// # Errors
-    /// QEMU has ended, or doesn't answer in time.
     pub fn monitor(&mut self, patience: Duration) -> Result<Monitor, GuestError> {
         let monitor = Monitor::connect(&self.launch.name, &self.launch.qmp_socket(), patience);
         monitor.map_err(|error| self.explain(error))
     }
 
     /// The host's threads that the guest is made of.
-    ///
-    /// # Errors
-    /// QEMU has ended, or doesn't answer in time.
     pub fn threads(&mut self, patience: Duration) -> Result<Threads, GuestError> {
         let mut monitor = self.monitor(patience)?;
         Threads::of(&self.launch.name, self.process, &mut monitor).map_err(|error| self.explain(error))
@@ -177,9 +158,6 @@ impl Qemu {
     /// Pins its threads. The threads of the virtual CPUs and QEMU's own exist once QEMU is
     /// [ready](Qemu::wait_ready). With Linux and QEMU as they are today, vhost's exist then too, and it is an
     /// error if some are missing.
-    ///
-    /// # Errors
-    /// QEMU doesn't answer in time, the kernel refuses a CPU, or a thread of vhost isn't there.
     pub fn pin(&mut self, pins: &GuestPins, patience: Duration) -> Result<(), GuestError> {
         let threads = self.threads(patience)?;
         threads.pin(&self.launch.name, pins)?;
@@ -191,19 +169,13 @@ impl Qemu {
     }
 
     /// The memory that QEMU takes beside the guest's RAM, see [`memory::overhead`].
-    ///
-    /// # Errors
-    /// QEMU is gone, or isn't this user's.
     pub fn overhead(&self) -> Result<ByteSize, GuestError> {
         memory::overhead(&self.launch, self.process)
     }
 
     /// Ends QEMU. First it is told to quit; after half of `patience` it gets SIGTERM, and at the end SIGKILL.
     /// A guest whose disk is kept should have been powered off before. It is no error if QEMU has ended
-    /// already.
-    ///
-    /// # Errors
-    /// Not even SIGKILL ends it.
+    /// already. It fails only if not even SIGKILL ends it.
     pub fn stop(&mut self, patience: Duration) -> Result<(), GuestError> {
         let start = Instant::now();
         if self.is_alive() {

@@ -20,9 +20,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 impl QemuProgram {
     /// The one that `VTAX_QEMU` names, or else the first in `PATH`.
-    ///
-    /// # Errors
-    /// There is none, it doesn't answer, or it is older than [`Version::LEAST`].
     pub fn find() -> Result<QemuProgram, GuestError> {
         if let Some(path) = env::var_os(VARIABLE) {
             return QemuProgram::at(Path::new(&path));
@@ -35,9 +32,6 @@ impl QemuProgram {
     }
 
     /// This very one.
-    ///
-    /// # Errors
-    /// It doesn't answer, or is too old.
     pub fn at(path: &Path) -> Result<QemuProgram, GuestError> {
         let said = ask(path, &["--version"])?;
         let Some(version) = Version::parse(&said) else {
@@ -52,9 +46,6 @@ impl QemuProgram {
     }
 
     /// The names of the devices that it can imitate.
-    ///
-    /// # Errors
-    /// It doesn't answer.
     pub fn devices(&self) -> Result<BTreeSet<String>, GuestError> {
         Ok(device_names(&ask(&self.path, &["-device", "help"])?))
     }

@@ -30,9 +30,6 @@ const NIC: &str = "vtax0";
 const ENTRY: &str = "0vtax";
 
 /// Fills the directory that the guest sees as a disk. Does nothing if the launch has no seed.
-///
-/// # Errors
-/// The agent can't be read, or the directory can't be written.
 pub(super) fn write(launch: &Launch) -> Result<(), GuestError> {
     let Some(seed) = &launch.seed else { return Ok(()) };
     let directory = launch.seed_directory();

@@ -106,9 +106,6 @@ fn list(cpus: &[u32]) -> String {
 impl Threads {
     /// The threads of a guest now. Those of vhost are made as soon as QEMU opens the device
     /// (`VHOST_SET_OWNER`), before its monitor answers.
-    ///
-    /// # Errors
-    /// The monitor doesn't answer, or QEMU is gone.
     pub fn of(guest: &Name, process: ProcessId, monitor: &mut Monitor) -> Result<Threads, GuestError> {
         let mut vcpus = monitor.vcpus()?;
         vcpus.sort_by_key(|vcpu| vcpu.index);
@@ -118,9 +115,6 @@ impl Threads {
 
     /// The threads of a guest now, by the names that QEMU gives them. The monitor isn't asked, so this can be
     /// used while a sample is taken.
-    ///
-    /// # Errors
-    /// QEMU is gone.
     pub fn by_name(process: ProcessId) -> Result<Threads, SysError> {
         let tasks = tasks(process.pid.0)?;
         let vcpus = tasks.iter().filter_map(|(tid, name)| Some(Vcpu { index: vcpu(name)?, thread: *tid })).collect();
@@ -143,9 +137,6 @@ impl Threads {
     }
 
     /// Pins the threads that exist. The CPUs that the kernel gave to each are read back.
-    ///
-    /// # Errors
-    /// The kernel refuses a CPU.
     pub fn pin(&self, guest: &Name, pins: &GuestPins) -> Result<(), GuestError> {
         for (role, thread) in self.roles() {
             let cpus = pins.of_role(role);

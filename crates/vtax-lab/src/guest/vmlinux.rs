@@ -27,9 +27,6 @@ const PVH_ENTRY: u32 = 18;
 impl Kernel {
     /// What QEMU is to be given: the unpacked kernel, from the cache, or the image itself if
     /// it is packed in a way that isn't known here or has no entry for PVH.
-    ///
-    /// # Errors
-    /// The image can't be read, or the cache can't be written.
     pub fn bootable(&self) -> Result<PathBuf, GuestError> {
         let packed = fs::read(&self.image).map_err(GuestError::file("read", &self.image))?;
         let folder = image::cache()?.join("kernels");

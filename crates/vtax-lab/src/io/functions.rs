@@ -91,9 +91,6 @@ impl IoList {
 
     /// Checks that all virtual functions of a physical function can be removed. `name` is the physical
     /// function, or its only virtual one.
-    ///
-    /// # Errors
-    /// [`VfError`]: somebody uses one, or there are none.
     pub fn removal(&self, name: &str, labs: &[LabSummary]) -> Result<Removal, VfError> {
         let named = self.facts.find(name).map_err(VfError::Unknown)?;
         let device = named.physfn.and_then(|pf| self.facts.device(pf)).unwrap_or(named);
@@ -165,9 +162,6 @@ impl VfPlan {
 
 impl Removal {
     /// Removes them. If vtax made them, the state before is put back.
-    ///
-    /// # Errors
-    /// The kernel refused, with what it is about.
     pub fn carry_out(&self, world: &World) -> Result<(), LabError> {
         if !self.is_as_recorded() {
             PciTree::live().set_numvfs(self.device, 0).map_err(LabError::kernel(self.device))?;

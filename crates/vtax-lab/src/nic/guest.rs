@@ -90,7 +90,7 @@ impl GuestAttachment<'_> {
         let (name, host, pins) = (&guest.name, &guest.host, GuestPins::of(&guest.size));
         let launch = self.launch(nic, devices);
         script.step(LabStep::StartGuest { host: host.clone(), launch: Box::new(launch.clone()), pins: pins.clone() });
-        script.endpoint(LabEndpoint {
+        script.blueprint.endpoints.push(LabEndpoint {
             name: name.clone(),
             kind: DomainKind::Guest,
             host: host.clone(),
@@ -100,10 +100,10 @@ impl GuestAttachment<'_> {
             address: address.addr(),
             interface: stack[0].link.clone(),
             namespace: host.clone(),
-            mtu: script.blueprint().mtu,
+            mtu: script.blueprint.mtu,
             stack,
         });
-        script.guest(PlannedGuest {
+        script.blueprint.guests.push(PlannedGuest {
             name: name.clone(),
             host: host.clone(),
             attach: fitting.attach,

@@ -144,7 +144,7 @@ impl ZoneAttachment<'_> {
     pub(super) fn endpoint(&self, stack: Vec<Place>, script: &mut PlanScript) {
         let zone = self.zone;
         let mtu = script.mtu(zone.method);
-        script.endpoint(LabEndpoint {
+        script.blueprint.endpoints.push(LabEndpoint {
             name: zone.name.clone(),
             kind: DomainKind::Zone,
             host: zone.host.clone(),

@@ -96,6 +96,14 @@ pub enum PlanError {
     NoSuchPlace { guest: Name, what: &'static str, number: u32, there: String },
 }
 
+impl PlanError {
+    /// Why a zone or guest can't have its method.
+    pub(super) fn unsupported(kind: &'static str, name: &Name, method: IoMethod) -> impl Fn(Unsupported) -> PlanError {
+        let name = name.clone();
+        move |unsupported| PlanError::Unsupported { kind, name: name.clone(), method, unsupported }
+    }
+}
+
 fn pages(huge: bool) -> &'static str {
     if huge { "huge pages" } else { "memory" }
 }

@@ -124,30 +124,25 @@ impl VfSettings {
     /// The change that makes these settings the wanted ones. Settings that are equal are left alone, since
     /// drivers refuse what they can't set.
     pub(crate) fn change_to(&self, wanted: &VfSettings) -> VfChange {
-        fn differs<T: PartialEq>(from: &Option<T>, to: Option<T>) -> Option<T> {
-            if *from == to { None } else { to }
-        }
         VfChange {
-            mac: differs(&self.mac, wanted.mac),
-            vlan: differs(&self.vlan, wanted.vlan),
-            spoof_check: differs(&self.spoof_check, wanted.spoof_check),
-            trust: differs(&self.trust, wanted.trust),
+            mac: wanted.mac.filter(|_| self.mac != wanted.mac),
+            vlan: wanted.vlan.filter(|_| self.vlan != wanted.vlan),
+            spoof_check: wanted.spoof_check.filter(|_| self.spoof_check != wanted.spoof_check),
+            trust: wanted.trust.filter(|_| self.trust != wanted.trust),
             link_state: None,
-            rate: differs(&self.rate, wanted.rate),
+            rate: wanted.rate.filter(|_| self.rate != wanted.rate),
         }
     }
 
     /// The first setting that is not as it should be.
     pub(crate) fn missing_in(&self, found: &VfSettings) -> Option<&'static str> {
-        fn lacks<T: PartialEq>(wanted: &Option<T>, found: &Option<T>) -> bool {
-            wanted.is_some() && wanted != found
-        }
+        let VfChange { mac, vlan, spoof_check, trust, rate, .. } = found.change_to(self);
         let checks = [
-            ("address", lacks(&self.mac, &found.mac)),
-            ("VLAN", lacks(&self.vlan, &found.vlan)),
-            ("trust", lacks(&self.trust, &found.trust)),
-            ("spoof check", lacks(&self.spoof_check, &found.spoof_check)),
-            ("rate", lacks(&self.rate, &found.rate)),
+            ("address", mac.is_some()),
+            ("VLAN", vlan.is_some()),
+            ("trust", trust.is_some()),
+            ("spoof check", spoof_check.is_some()),
+            ("rate", rate.is_some()),
         ];
         checks.into_iter().find(|(_, lacks)| *lacks).map(|(what, _)| what)
     }
