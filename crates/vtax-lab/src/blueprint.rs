@@ -44,14 +44,13 @@ pub struct Blueprint {
 
 /// A link, and what its MTU has to be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct PlannedLink {
-    /// Where it is.
     pub place: Place,
     /// The kernel's name for its kind.
     pub kind: String,
     /// Bytes by which its MTU is below that of the wire.
     pub less: u32,
-    /// Its mark.
     pub mark: String,
 }
 
@@ -71,19 +70,17 @@ pub struct PlannedWire {
 
 /// Something that can be addressed: a host on one of its wires, a zone, or a guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct LabEndpoint {
-    /// The host's, the zone's or the guest's name.
     pub name: Name,
     /// [`DomainKind::Primary`] for a host.
     pub kind: DomainKind,
     /// The host itself, or the host that the zone or guest is on.
     pub host: Name,
-    /// How it is attached.
     pub method: IoMethod,
     /// For a guest: the kind of its NIC within the method.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flavour: Option<Flavour>,
-    /// The wire that it is attached to.
     pub wire: Name,
     /// The address to bind to. With shared-ip it is the zone's own address and not the host's.
     pub address: Ipv4Addr,
@@ -109,8 +106,8 @@ pub struct TunnelEnd {
 
 /// A guest of a lab.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct PlannedGuest {
-    /// Its name.
     pub name: Name,
     /// The host that it is on, in whose namespace QEMU runs.
     pub host: Name,
@@ -120,10 +117,8 @@ pub struct PlannedGuest {
     pub mac: Mac,
     /// The address that the guest is to give its NIC. The lab itself changes nothing inside guests.
     pub address: Ipv4Net,
-    /// The guests that are started before it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub masters: Vec<Name>,
-    /// The CPUs that its threads are pinned to.
     #[serde(flatten)]
     pub pins: GuestPins,
     /// What was started, and where its sockets and logs are.

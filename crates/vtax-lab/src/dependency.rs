@@ -44,12 +44,10 @@ pub enum Dependency {
 
 /// Whether a guest could move to another machine while it runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Migration {
-    /// Nothing blocks it.
     pub live: bool,
-    /// What QEMU refuses to move.
     pub blocked_by: Vec<Blocker>,
-    /// What the other machine must have.
     pub needs: Vec<String>,
 }
 

@@ -65,12 +65,10 @@ pub struct GuestSummary {
 /// The state of a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum GuestState {
-    /// QEMU runs.
     Running,
-    /// It was started and has ended.
     Ended,
-    /// It has not been started yet.
     Planned,
 }
 
@@ -93,21 +91,18 @@ pub enum LabState {
 
 /// The virtual functions of a record in the list of labs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct MadeVfs {
-    /// The physical function.
     pub device: PciAddress,
-    /// How many functions were made.
     pub count: u32,
 }
 
 /// What `clean` did.
 #[derive(Debug, Default)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct CleanReport {
-    /// The abandoned labs that were removed.
     pub removed: Vec<Name>,
-    /// The labs that were left alone, because they are alive or kept.
     pub left: Vec<LabSummary>,
-    /// Why labs could not be removed, or not even read.
     pub failures: Vec<LabError>,
 }
 

@@ -30,10 +30,9 @@ pub use nic_error::NicError;
 
 /// A lab as it will be built.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Plan {
-    /// What the lab will consist of.
     pub blueprint: Blueprint,
-    /// The steps that build it, in this order.
     pub steps: Vec<LabStep>,
 }
 

@@ -25,10 +25,9 @@ const ROUNDS: usize = 3;
 
 /// A process in a namespace of a lab that vtax did not start.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Holder {
-    /// Its number.
     pub pid: u32,
-    /// Its program's name.
     pub program: String,
 }
 

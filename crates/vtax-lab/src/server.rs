@@ -66,10 +66,9 @@ pub enum ServerError {
 
 /// The plan of an emulated server.
 #[derive(Debug)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct ServerPlan {
-    /// The lab.
     pub plan: Plan,
-    /// QEMU, and what runs the server's instructions.
     pub qemu: QemuFacts,
 }
 

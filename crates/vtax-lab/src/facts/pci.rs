@@ -15,16 +15,14 @@ pub(crate) const VFIO: &str = "vfio-pci";
 
 /// The PCI devices of this machine without its bridges.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct PciFacts {
     /// An IOMMU is at work, so that devices can be handed to guests.
     pub iommu: bool,
     /// Whether vfio-pci can take devices, or why not.
     pub vfio: Result<(), Unsupported>,
-    /// The root complexes, in the order of their names.
     pub roots: Vec<RootComplex>,
-    /// The slots that have names.
     pub slots: Vec<SlotFacts>,
-    /// All functions, by address.
     pub devices: Vec<PciDevice>,
 }
 
@@ -52,20 +50,18 @@ pub struct SlotFacts {
 
 /// A PCI function.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct PciDevice {
-    /// Its address at this boot.
     pub device: PciAddress,
     /// Its name in `vtax io list`, the same at every boot.
     pub name: String,
     /// The name of the whole device that it is a function of.
     pub endpoint: String,
-    /// The name of its root complex.
     pub root: String,
     /// Maker and model, by their numbers: `8086:10c9`.
     pub id: String,
     /// Class, subclass and programming interface.
     pub class: u32,
-    /// The driver that has it.
     pub driver: Option<String>,
     /// The only driver that may take it, if somebody set `driver_override`.
     pub driver_override: Option<String>,
@@ -79,9 +75,7 @@ pub struct PciDevice {
     pub netdev: Option<Netdev>,
     /// For a virtual function: its physical function.
     pub physfn: Option<PciAddress>,
-    /// Its virtual functions, by their numbers.
     pub virtfns: Vec<PciAddress>,
-    /// Its SR-IOV capability, if it has one.
     pub sriov: Option<Sriov>,
     /// For a virtual function: the settings that its physical function enforces. They are known if the link
     /// of the physical function is in this namespace.

@@ -57,10 +57,9 @@ pub(super) const SEED_SERIAL: &str = "vtax-seed";
 
 /// The QEMU of this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct QemuProgram {
-    /// The program.
     pub path: PathBuf,
-    /// Its version.
     pub version: Version,
 }
 
@@ -111,12 +110,12 @@ pub struct Seed {
 /// What a guest boots.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "boot", rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum Boot {
     /// A kernel with an initramfs of ours, whose first process is the agent.
     Kernel {
         /// A bzImage, or what [`Kernel::bootable`](super::kernel::Kernel::bootable) makes of it.
         kernel: PathBuf,
-        /// An initramfs, as [`image::build`](super::image::build) makes it.
         initramfs: PathBuf,
         /// More kernel parameters, before those of ours.
         #[serde(default)]
@@ -124,9 +123,7 @@ pub enum Boot {
     },
     /// The user's own disk image.
     Disk {
-        /// The image.
         disk: PathBuf,
-        /// Its format.
         format: DiskFormat,
         /// Whether the guest's writes stay in the image. Otherwise they go to a temporary file
         /// that is removed with the guest.
@@ -157,6 +154,7 @@ pub struct NicLaunch {
 /// What a NIC is and how the host serves it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum NicKind {
     /// virtio-net on a tap.
     Virtio {
@@ -172,12 +170,10 @@ pub enum NicKind {
     Emulated {
         /// A tap as for virtio-net, with one queue.
         tap: LinkName,
-        /// The hardware.
         model: EmulatedNic,
     },
     /// A PCI function of the host, physical or virtual, that the guest drives itself.
     Vfio {
-        /// The function, bound to vfio-pci.
         device: pci::PciAddress,
         /// The module that drives it in the guest.
         driver: String,

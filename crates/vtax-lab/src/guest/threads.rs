@@ -54,12 +54,10 @@ pub enum ThreadRole {
 
 /// Where a thread may run.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct ThreadPlace {
-    /// What it does.
     pub role: ThreadRole,
-    /// Its number in `/proc`.
     pub thread: u32,
-    /// The CPUs that the kernel lets it run on.
     pub cpus: Vec<u32>,
 }
 

@@ -26,27 +26,23 @@ use crate::{
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct NewVfs {
     /// How many; as many as there can be if absent.
     pub count: Option<u32>,
-    /// The address of the only one.
     pub mac: Option<Mac>,
-    /// What each is kept to.
     pub options: VfOptions,
-    /// Of the link of each.
     pub mtu: Option<Mtu>,
 }
 
 /// New virtual functions, checked and not yet made.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct VfPlan {
-    /// The physical function.
     pub device: PciAddress,
-    /// Its name in the list.
     pub name: String,
     /// Why somebody may notice that they are made, if there is a reason.
     pub warning: Option<String>,
-    /// What will be done.
     pub plan: Plan,
 }
 
