@@ -65,10 +65,10 @@ pub(crate) fn follow(control: &Flow, shared: &Shared) -> Result<(), EngineError>
     prepare(control)?;
     let patience = shared.session.patience;
     let spec = &shared.session.spec;
-    await_byte(control, shared, Mark::Open as u8, patience.first + spec.warmup.most().0 + patience.silence)?;
+    await_byte(control, shared, Mark::Open, patience.first + spec.warmup.most().0 + patience.silence)?;
     shared.open_at(now_ns());
     control.say(Mark::Open as u8)?;
-    await_byte(control, shared, Mark::Close as u8, spec.duration.0 + LAST_CONNECTIONS + patience.silence)?;
+    await_byte(control, shared, Mark::Close, spec.duration.0 + LAST_CONNECTIONS + patience.silence)?;
     shared.close_at(now_ns());
     control.say(Mark::Close as u8)
 }
@@ -80,31 +80,26 @@ fn prepare(control: &Flow) -> Result<(), EngineError> {
 
 fn pause(time: Duration, shared: &Shared) -> Result<(), EngineError> {
     thread::sleep(time);
-    if shared.session.is_stopped() { Err(EngineError::Cancelled) } else { Ok(()) }
+    shared.session.check_stopped()
 }
 
 fn exchange(control: &Flow, shared: &Shared, mark: Mark) -> Result<(), EngineError> {
     control.say(mark as u8)?;
-    await_byte(control, shared, mark as u8, shared.session.patience.silence)
+    await_byte(control, shared, mark, shared.session.patience.silence)
 }
 
-fn await_byte(control: &Flow, shared: &Shared, expected: u8, patience: Duration) -> Result<(), EngineError> {
+fn await_byte(control: &Flow, shared: &Shared, mark: Mark, patience: Duration) -> Result<(), EngineError> {
     let begun = Instant::now();
     while begun.elapsed() < patience {
         let mut byte = [0];
         match recv(&*control.socket, &mut byte, RecvFlags::empty()) {
             Ok((0, _)) => return Err(control.ended("receive")),
-            Ok(_) if byte == [expected] => return Ok(()),
-            Ok(_) => {
-                let what = "a wrong mark of the window";
-                return Err(EngineError::Protocol { peer: control.peer.clone(), what });
-            }
+            Ok(_) if byte == [mark as u8] => return Ok(()),
+            Ok(_) => return Err(control.strange("a wrong mark of the window")),
             Err(Errno::AGAIN | Errno::INTR) => {}
             Err(errno) => return Err(control.failed("receive", errno, TICK)),
         }
-        if shared.session.is_stopped() {
-            return Err(EngineError::Cancelled);
-        }
+        shared.session.check_stopped()?;
     }
     Err(control.failed("receive", Errno::AGAIN, patience))
 }

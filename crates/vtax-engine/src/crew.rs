@@ -147,7 +147,7 @@ impl<'a> Crew<'a> {
             }
         };
         let (mut ledger, meter) = desk.into_ledger();
-        ledger.session = session;
+        ledger.report.session = session;
         Some((ledger, meter))
     }
 
@@ -191,9 +191,7 @@ impl<'a> Crew<'a> {
         let Some(start) = self.shared.schedule.at else { return Ok(()) };
         let early = start.saturating_sub(u64::try_from(START_EARLY.as_nanos()).unwrap_or(0));
         while now_ns() < early {
-            if self.shared.session.is_stopped() {
-                return Err(EngineError::Cancelled);
-            }
+            self.shared.session.check_stopped()?;
             thread::sleep(Duration::from_nanos(early.saturating_sub(now_ns())).min(Duration::from_millis(50)));
         }
         spin_until(start);

@@ -20,12 +20,13 @@ mod waits;
 
 use std::{
     cell::RefCell,
+    io,
     ops::{Deref, DerefMut},
     time::Duration,
 };
 
 use rustix::{
-    io::Errno,
+    io::{Errno, retry_on_intr},
     net::{RecvFlags, SendFlags, recv, send},
 };
 use socket2::{SockAddr, Socket};
@@ -92,20 +93,25 @@ pub(crate) trait Io {
         false
     }
 
-    /// Sends as [`send`](Self::send) does, or if there is no room for it, takes what has come.
+    /// Sends as [`send`](Self::send) does, or if there is no room for it, takes what has come. A wrapper whose
+    /// workloads have one message under way has no such call, nor one to connect.
     async fn send_or_receive<R>(
         &self,
-        message: Message<'_>,
-        most: usize,
-        look: impl FnOnce(&[u8]) -> R,
-    ) -> Result<Either<R>, Errno>;
+        _message: Message<'_>,
+        _most: usize,
+        _look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Either<R>, Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
 
     /// Waits for a moment of [`now_ns`](vtax_sys::clock::now_ns), as exactly as spinning through
     /// the last [`SPIN`] makes it.
     async fn sleep(&self, until: u64) -> Result<(), Errno>;
 
     /// Connects, on a socket that is new.
-    async fn connect(&self, target: &SockAddr) -> Result<(), Errno>;
+    async fn connect(&self, _target: &SockAddr) -> Result<(), Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
 
     /// Takes in a connection, on a socket that listens and that all flows of the thread share. An
     /// engine with a thread for each flow has no such call, nor the next: see
@@ -148,6 +154,11 @@ pub(crate) struct Message<'a> {
     pub(crate) len: usize,
     /// Whether the kernel may hold back the last segment, for the end of the connection follows.
     pub(crate) more: bool,
+}
+
+/// The number of a call's error.
+pub(crate) fn errno_of(error: io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }
 
 impl<'a> Message<'a> {
@@ -237,12 +248,7 @@ impl Buffers {
             buffer[..message.head.len()].copy_from_slice(message.head);
         }
         let flags = if message.more { flags | SendFlags::MORE } else { flags };
-        loop {
-            match send(socket, &buffer[message.from..message.len], flags | SendFlags::NOSIGNAL) {
-                Err(Errno::INTR) => {}
-                other => return other,
-            }
-        }
+        retry_on_intr(|| send(socket, &buffer[message.from..message.len], flags | SendFlags::NOSIGNAL))
     }
 
     #[inline]
@@ -253,12 +259,7 @@ impl Buffers {
         mut call: impl FnMut(&Socket, &mut [u8], SendFlags) -> Result<R, Errno>,
     ) -> Result<R, Errno> {
         let mut buffer = self.outgoing.borrow_mut();
-        loop {
-            match call(socket, &mut buffer, flags) {
-                Err(Errno::INTR) => {}
-                other => return other,
-            }
-        }
+        retry_on_intr(|| call(socket, &mut buffer, flags))
     }
 
     #[inline]
@@ -269,12 +270,7 @@ impl Buffers {
         mut call: impl FnMut(&Socket, &mut [u8], RecvFlags) -> Result<R, Errno>,
     ) -> Result<R, Errno> {
         let mut buffer = self.incoming.borrow_mut();
-        loop {
-            match call(socket, &mut buffer, flags) {
-                Err(Errno::INTR) => {}
-                other => return other,
-            }
-        }
+        retry_on_intr(|| call(socket, &mut buffer, flags))
     }
 
     #[inline]
@@ -287,12 +283,7 @@ impl Buffers {
     ) -> Result<R, Errno> {
         let mut buffer = self.incoming.borrow_mut();
         let most = most.min(buffer.len());
-        loop {
-            match recv(socket, &mut buffer[..most], flags) {
-                Ok((len, _)) => return Ok(look(&buffer[..len.min(most)])),
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno),
-            }
-        }
+        let (len, _) = retry_on_intr(|| recv(socket, &mut buffer[..most], flags))?;
+        Ok(look(&buffer[..len.min(most)]))
     }
 }

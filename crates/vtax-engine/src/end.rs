@@ -81,14 +81,8 @@ impl Responder {
     /// The listener of the flow that was admitted takes in the test's connections, too.
     fn serve_connections(&self, session: &Arc<Session>, flows: &[Flow]) -> Result<EndReport, Failed> {
         let door = &*self.listener.socket;
-        let role = Role {
-            session: session.clone(),
-            initiates: false,
-            flows: &[],
-            connections: Some(Connections::At(door)),
-            directory: None,
-            source: None,
-        };
+        let (session, connections) = (session.clone(), Some(Connections::At(door)));
+        let role = Role { session, initiates: false, flows: &[], connections, directory: None, source: None };
         let control = &flows[0];
         crew::run(&role, &self.setup, Schedule::default(), |shared| {
             control.say_ready()?;
@@ -168,14 +162,8 @@ impl Initiator {
             address: socket::address(&self.target)?,
             sizes: connection_sizes(&self.session.spec),
         };
-        let role = Role {
-            session: self.session.clone(),
-            initiates: true,
-            flows: &[],
-            connections: Some(Connections::To(dial)),
-            directory: None,
-            source: None,
-        };
+        let (session, connections) = (self.session.clone(), Some(Connections::To(dial)));
+        let role = Role { session, initiates: true, flows: &[], connections, directory: None, source: None };
         crew::run(&role, &self.setup, schedule, |shared| conduct::lead(&self.flows[0], shared))
     }
 }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use rustix::{
-    io::Errno,
+    io::{Errno, retry_on_intr},
     net::{self, RecvFlags, SendFlags},
 };
 use vtax_model::{measurement::FileReport, units::ByteSize};
@@ -132,8 +132,7 @@ pub(crate) fn send(flow: &Flow, desk: &ThreadRecorder<'_>, source: &SourceFile) 
     let mut answer = [0];
     pipe.receive_some(&mut answer)?;
     if answer != [WRITTEN] {
-        let what = "a wrong acknowledgement of the file";
-        return Err(EngineError::Protocol { peer: flow.peer.clone(), what });
+        return Err(flow.strange("a wrong acknowledgement of the file"));
     }
     let end = now_ns();
     desk.close()?;
@@ -190,24 +189,18 @@ impl<'a> Pipe<'a> {
 
     fn send_all(&self, mut message: &[u8]) -> Result<(), EngineError> {
         while !message.is_empty() {
-            match net::send(&*self.flow.socket, message, SendFlags::NOSIGNAL) {
-                Ok(len) => message = &message[len..],
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(self.flow.failed("send", errno, self.patience)),
-            }
+            let sent = retry_on_intr(|| net::send(&*self.flow.socket, message, SendFlags::NOSIGNAL));
+            message = &message[sent.map_err(|errno| self.flow.failed("send", errno, self.patience))?..];
         }
         Ok(())
     }
 
     /// What there is, at least a byte.
     fn receive_some(&self, buffer: &mut [u8]) -> Result<usize, EngineError> {
-        loop {
-            match net::recv(&*self.flow.socket, &mut *buffer, RecvFlags::empty()) {
-                Ok((0, _)) => return Err(self.flow.ended("receive")),
-                Ok((len, _)) => return Ok(len),
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(self.flow.failed("receive", errno, self.patience)),
-            }
+        match retry_on_intr(|| net::recv(&*self.flow.socket, &mut *buffer, RecvFlags::empty())) {
+            Ok((0, _)) => Err(self.flow.ended("receive")),
+            Ok((len, _)) => Ok(len),
+            Err(errno) => Err(self.flow.failed("receive", errno, self.patience)),
         }
     }
 }

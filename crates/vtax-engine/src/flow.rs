@@ -10,7 +10,7 @@ use std::{
 };
 
 use rustix::{
-    io::Errno,
+    io::{Errno, retry_on_intr},
     net::{RecvFlags, SendFlags, recv, send},
 };
 use socket2::{Socket, TcpKeepalive};
@@ -51,6 +51,11 @@ impl Session {
     /// Whether there is no sense in going on, here or for [`Cancel`]'s sake.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed) || self.cancel.is_cancelled()
+    }
+
+    #[inline]
+    pub(crate) fn check_stopped(&self) -> Result<(), EngineError> {
+        if self.is_stopped() { Err(EngineError::Cancelled) } else { Ok(()) }
     }
 }
 
@@ -97,6 +102,12 @@ impl Flow {
         ended(&self.peer, operation)
     }
 
+    /// The other end doesn't follow the protocol of this engine.
+    #[cold]
+    pub(crate) fn strange(&self, what: &'static str) -> EngineError {
+        EngineError::Protocol { peer: self.peer.clone(), what }
+    }
+
     pub(crate) fn option(&self, operation: &'static str, result: io::Result<()>) -> Result<(), EngineError> {
         result.map_err(|error| EngineError::socket(operation, &self.peer, error))
     }
@@ -134,13 +145,8 @@ impl Flow {
 
     /// Says a byte on a connection on which next to nothing has been said.
     pub(crate) fn say(&self, byte: u8) -> Result<(), EngineError> {
-        loop {
-            return match send(&*self.socket, &[byte], SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
-                Ok(_) => Ok(()),
-                Err(Errno::INTR) => continue,
-                Err(errno) => Err(self.failed("handshake", errno, Duration::ZERO)),
-            };
-        }
+        let said = retry_on_intr(|| send(&*self.socket, &[byte], SendFlags::NOSIGNAL | SendFlags::DONTWAIT));
+        said.map(drop).map_err(|errno| self.failed("handshake", errno, Duration::ZERO))
     }
 
     /// Says a greeting; one that finds no room is as good as lost on the way.
@@ -170,9 +176,7 @@ impl Flow {
                 Err(Errno::AGAIN | Errno::INTR) => break,
                 Err(errno) => return Err(self.failed("handshake", errno, Duration::ZERO)),
             }
-            if self.session.is_stopped() {
-                return Err(EngineError::Cancelled);
-            }
+            self.session.check_stopped()?;
         }
         Ok(heard)
     }

@@ -11,6 +11,7 @@ use std::{
 use rustix::{io::Errno, net::sockopt};
 use socket2::{Domain, SockAddr, Socket, Type};
 use vtax_model::workload::{TestSpec, Transport};
+use vtax_sys::sock::set_bind_address_no_port;
 
 use crate::{
     error::EngineError,
@@ -76,6 +77,17 @@ pub(crate) fn address(target: &Target) -> Result<SockAddr, EngineError> {
         Target::Vsock { cid, port } => Ok(SockAddr::vsock(*cid, *port)),
         Target::Unix(path) => SockAddr::unix(path).map_err(|error| EngineError::socket("name a socket", target, error)),
     }
+}
+
+/// A socket of an initiator, to be connected to `target`.
+pub(crate) fn dialling(spec: &TestSpec, station: &Station, target: &Target) -> Result<Socket, EngineError> {
+    let socket = create(spec.transport, station)?;
+    options::apply(&socket, spec, target)?;
+    if spec.transport == Transport::Tcp {
+        set_bind_address_no_port(&socket)?;
+    }
+    bind_to(&socket, station)?;
+    Ok(socket)
 }
 
 /// Binds an initiator's socket to its station. A socket of the Unix domain needs no name, one of

@@ -88,6 +88,8 @@ fn wire(here: &NetNs, there: &NetNs, links: [&str; 2], addresses: [&str; 2]) {
 }
 
 fn sent_bytes(ns: &NetNs, link: &str) -> u64 {
-    let mut rtnl = Rtnl::open_in(ns).expect("a connection");
-    rtnl.existing_link(&name(link)).expect("it is there").stats.tx_bytes
+    let table = ns.run(|| std::fs::read_to_string("/proc/thread-self/net/dev")).expect("inside").expect("it is there");
+    let counters = table.lines().find_map(|line| line.trim().strip_prefix(link)?.strip_prefix(':'));
+    // Eight columns of what was received come first.
+    counters.and_then(|counters| counters.split_whitespace().nth(8)?.parse().ok()).expect("a counter")
 }

@@ -14,13 +14,13 @@ pub enum JournalError {
     #[error("`{id}` can't name a journal: use letters, digits, `-` and `_`")]
     #[diagnostic(code("bad-name"))]
     BadId { id: String },
-    #[error("the name `{id}` is taken: {state}{}", Whose(.owner))]
+    #[error("the name `{id}` is taken: {state}{}", whose(.owner))]
     #[diagnostic(code("name-taken"))]
     Taken { id: String, state: JournalState, owner: Option<Box<Owner>> },
     #[error("there is no `{id}` in {directory}")]
     #[diagnostic(code("nothing-of-that-name"))]
     Missing { id: String, directory: PathBuf },
-    #[error("`{id}` is in use{}; end that process first", Whose(.owner))]
+    #[error("`{id}` is in use{}; end that process first", whose(.owner))]
     #[diagnostic(code("name-in-use"))]
     Busy { id: String, owner: Option<Box<Owner>> },
     #[error("{path}:{line}: {why}; undo by hand what the file lists, then remove it")]
@@ -32,15 +32,8 @@ pub enum JournalError {
 }
 
 /// ` (made by pid 12, `vtax run demo`)`.
-struct Whose<'a>(&'a Option<Box<Owner>>);
-
-impl fmt::Display for Whose<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(owner) => write!(f, " (made by pid {}, `{}`)", owner.pid, owner.command),
-            None => Ok(()),
-        }
-    }
+fn whose(owner: &Option<Box<Owner>>) -> String {
+    owner.as_ref().map_or(String::new(), |owner| format!(" (made by pid {}, `{}`)", owner.pid, owner.command))
 }
 
 /// Which of its parts made a step fail.
@@ -57,7 +50,7 @@ pub enum StepCause<E> {
 
 /// A step failed; what was done before it has been undone as far as possible.
 #[derive(Debug, thiserror::Error)]
-#[error("{step}: {cause}{}", Left(.left))]
+#[error("{step}: {cause}{}", listed(.left))]
 #[expect(missing_docs, reason = "the messages say it")]
 pub struct ExecuteError<E: fmt::Display> {
     pub step: String,
@@ -78,7 +71,7 @@ pub struct UndoError<E> {
 /// Every reason why a journal is not undone. The journal is still there; undo it again when
 /// the reasons are gone.
 #[derive(Debug, thiserror::Error)]
-#[error("`{id}` is not undone in full{}{}", Also(.steps), Removal(.file))]
+#[error("`{id}` is not undone in full{}{}", listed(.steps), listed(.file))]
 #[expect(missing_docs, reason = "the messages say it")]
 pub struct UndoErrors<E: fmt::Display> {
     pub id: String,
@@ -102,26 +95,6 @@ impl<E: std::error::Error> miette::Diagnostic for UndoErrors<E> {
     }
 }
 
-struct Also<'a, E>(&'a [UndoError<E>]);
-
-impl<E: fmt::Display> fmt::Display for Also<'_, E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|error| write!(f, "; {error}"))
-    }
-}
-
-struct Left<'a, E: fmt::Display>(&'a Option<Box<UndoErrors<E>>>);
-
-impl<E: fmt::Display> fmt::Display for Left<'_, E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|errors| write!(f, "; {errors}"))
-    }
-}
-
-struct Removal<'a>(&'a Option<JournalError>);
-
-impl fmt::Display for Removal<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|error| write!(f, "; {error}"))
-    }
+fn listed<T: fmt::Display>(errors: impl IntoIterator<Item = T>) -> String {
+    errors.into_iter().map(|error| format!("; {error}")).collect()
 }

@@ -1,13 +1,11 @@
 //! Cells: the points of a study's matrix, and the order in which they are sampled.
 
-use std::{
-    fmt,
-    hash::{Hash, Hasher},
-};
+use std::hash::{Hash, Hasher};
 
 use rand::{Rng, SeedableRng, seq::SliceRandom};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
+use strum::{Display, IntoStaticStr};
 
 use crate::{
     options::{CongestionControl, Idle, TestOptions},
@@ -18,8 +16,11 @@ use crate::{
 
 /// Under which conditions a cell is measured. Figures of two instruments answer two questions and are
 /// never compared with each other, nor printed in one table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, Display, IntoStaticStr,
+)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Instrument {
     /// The path's own cost: idle states are held off, TCP runs cubic, samples are cut into slices, and both
     /// ends share one CPU where the machine's CPUs are shared with others.
@@ -36,20 +37,7 @@ impl Instrument {
 
     /// The name in options, files and results.
     pub fn name(self) -> &'static str {
-        match self {
-            Instrument::Path => "path",
-            Instrument::System => "system",
-        }
-    }
-
-    fn is_system(&self) -> bool {
-        *self == Instrument::System
-    }
-}
-
-impl fmt::Display for Instrument {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+        self.into()
     }
 }
 
@@ -69,20 +57,16 @@ pub struct Cell {
     /// Flows at the same time.
     pub streams: u32,
     /// Engine, load, socket options.
-    #[serde(default, skip_serializing_if = "TestOptions::is_plain")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub options: TestOptions,
     /// Which of the swept values (sizes, gaps, rates) of this kind of test, from 0. Cells of one
     /// variant are compared with each other; their sizes may differ, where a method's overhead
     /// leaves less room.
-    #[serde(default, skip_serializing_if = "is_first")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub variant: u32,
     /// Under which conditions it is measured.
-    #[serde(default, skip_serializing_if = "Instrument::is_system")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub instrument: Instrument,
-}
-
-fn is_first(variant: &u32) -> bool {
-    *variant == 0
 }
 
 /// All of a cell but its row: cells of one block are held against one baseline.

@@ -3,6 +3,8 @@
 use std::{fmt, net::IpAddr, str::FromStr};
 
 use serde::{Deserialize, Serialize};
+use serde_with::{DeserializeFromStr, SerializeDisplay, skip_serializing_none};
+use strum::Display;
 use toml::Spanned;
 
 use crate::{
@@ -17,29 +19,25 @@ use crate::{
 ///
 /// A row measures between its initiators and its responders: the first with the first, the second
 /// with the second, all of them at the same time. One alone at an end serves all of the other.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Endpoint {
     /// The row that it stands for; if absent, every row that has none of its own at this end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<Row>,
     /// Which end of the row.
     pub end: End,
     /// How the agent there is reached.
     pub control: Control,
     /// The address to measure on; if absent, the one at which `control` reaches it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<IpAddr>,
     /// The MTU of the path on which that address is; if absent, it serves every MTU of the study.
     /// Whatever is said here, the link is asked, and a cell of another MTU isn't measured on it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<Mtu>,
     /// Which CPUs its threads are pinned to; if absent, as the run has it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pin: Option<Pinning>,
     /// vsock: the context identifier of its machine as the other end knows it (vsock(7)). Two ends on
     /// one machine need none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cid: Option<u32>,
 }
 
@@ -53,7 +51,11 @@ impl Endpoint {
     pub fn parse_file(source: Source<'_>) -> Result<Vec<Endpoint>, FileError> {
         let file: EndpointFile = source.parse()?;
         match file.endpoint.get_ref().is_empty() {
-            true => Err(source.error(&file.endpoint.span(), "there is no [[endpoint]] here; give two at least")),
+            true => Err(source.error(
+                &file.endpoint.span(),
+                "no-endpoint",
+                "there is no [[endpoint]] here; give two at least",
+            )),
             false => Ok(file.endpoint.into_inner()),
         }
     }
@@ -92,20 +94,23 @@ pub fn pairs(endpoints: &[Endpoint], row: Row, mtu: Mtu) -> Result<Vec<[&Endpoin
 }
 
 /// Endpoints that don't pair off for a row.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum NoPairs {
     #[error("`{row}` has no {end} at MTU {mtu}; add an [[endpoint]] with end = \"{end}\"")]
+    #[diagnostic(code("no-endpoint"))]
     Missing { row: Row, mtu: Mtu, end: End },
     #[error(
         "`{row}` has {initiators} initiators and {responders} responders at MTU {mtu}; give as many of one as of the other, or one that serves all"
     )]
+    #[diagnostic(code("uneven-endpoints"))]
     Uneven { row: Row, mtu: Mtu, initiators: usize, responders: usize },
 }
 
 /// One of the two ends of a test.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Display)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum End {
     /// Connects, asks, sends.
     Initiator,
@@ -113,19 +118,9 @@ pub enum End {
     Responder,
 }
 
-impl fmt::Display for End {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            End::Initiator => "initiator",
-            End::Responder => "responder",
-        })
-    }
-}
-
 /// How the agent of an endpoint is reached: `local`, `ssh:USER@HOST`, `zone:LAB/NAME`,
 /// `libvirt:USER@NAME`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 pub enum Control {
     /// A process of this machine, in the namespace of vtax.
     Local,
@@ -149,11 +144,12 @@ pub enum Control {
 }
 
 /// A text that names no way to an agent.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error(
     "`{}` is no endpoint{why} (ends are local, ssh:HOST, ssh:USER@HOST, zone:NAME, zone:LAB/NAME, libvirt:NAME, libvirt:USER@NAME)",
     text.escape_debug()
 )]
+#[diagnostic(code("bad-endpoint"))]
 pub struct BadControl {
     text: String,
     why: String,
@@ -207,20 +203,6 @@ fn libvirt(text: &str) -> Result<Control, &'static str> {
     }
 }
 
-impl TryFrom<String> for Control {
-    type Error = BadControl;
-
-    fn try_from(text: String) -> Result<Self, BadControl> {
-        text.parse()
-    }
-}
-
-impl From<Control> for String {
-    fn from(control: Control) -> String {
-        control.to_string()
-    }
-}
-
 impl fmt::Display for Control {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -235,8 +217,7 @@ impl fmt::Display for Control {
 }
 
 /// Which CPUs the threads of an end are pinned to.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, PartialEq, Eq, Default, SerializeDisplay, DeserializeFromStr)]
 pub enum Pinning {
     /// Chosen by the machine's topology: ends apart from each other, near the NIC, off the busiest
     /// interrupts.
@@ -249,8 +230,9 @@ pub enum Pinning {
 }
 
 /// A text that names no CPUs.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error("`{0}` is no pin plan; write auto, none, or CPUs as 0,2 or 4-7; 0,1:2,3 is a plan for each end")]
+#[diagnostic(code("bad-pin-plan"))]
 pub struct BadPinning(String);
 
 /// As many as Linux can be built for (`NR_CPUS`).
@@ -275,20 +257,6 @@ fn cpus_of(part: &str) -> Option<Vec<u32>> {
     let (first, last) = part.split_once('-').unwrap_or((part, part));
     let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
     (first <= last && last < CPUS_MOST).then(|| (first..=last).collect())
-}
-
-impl TryFrom<String> for Pinning {
-    type Error = BadPinning;
-
-    fn try_from(text: String) -> Result<Self, BadPinning> {
-        text.parse()
-    }
-}
-
-impl From<Pinning> for String {
-    fn from(pinning: Pinning) -> String {
-        pinning.to_string()
-    }
 }
 
 impl fmt::Display for Pinning {

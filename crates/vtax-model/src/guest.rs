@@ -4,9 +4,11 @@ mod flavour;
 mod mac;
 mod table;
 
-use std::{fmt, path::PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+use strum::{Display, EnumString, IntoStaticStr};
 
 pub use flavour::{Flavour, UnknownFlavour};
 pub use mac::{BadMac, Mac};
@@ -27,7 +29,7 @@ pub struct GuestSize {
     /// Its RAM, whole MiB.
     pub memory: ByteSize,
     /// Whether the RAM is of huge pages.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub hugepages: bool,
     /// The host's CPUs that the vCPUs are pinned to, in turn; unpinned if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -42,10 +44,6 @@ pub struct GuestSize {
     /// The NUMA node that the RAM is from; any if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
-}
-
-fn is_false(flag: &bool) -> bool {
-    !flag
 }
 
 impl GuestSize {
@@ -72,22 +70,14 @@ impl Default for GuestSize {
 }
 
 /// Who runs the instructions of a virtual machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Display)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "UPPERCASE")]
 pub enum Accelerator {
     /// The CPU itself, by the kernel's KVM.
     Kvm,
     /// QEMU's translator: nothing that is timed in such a guest is true of a real one.
     Tcg,
-}
-
-impl fmt::Display for Accelerator {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Accelerator::Kvm => "KVM",
-            Accelerator::Tcg => "TCG",
-        })
-    }
 }
 
 /// What a guest boots.
@@ -134,20 +124,19 @@ pub enum Attach {
 }
 
 /// A virtio-net device.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct VirtioNic {
     /// Who serves its rings; [`Backend::Vhost`] if absent and the host can, else
     /// [`Backend::Userspace`].
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub backend: Option<Backend>,
     /// How its tap hangs on the host's wire.
-    #[serde(skip_serializing_if = "Vnet::is_usual")]
+    #[serde(skip_serializing_if = "crate::is_default")]
     pub vnet: Vnet,
     /// Pairs of queues, at most one a vCPU.
     pub queues: u32,
     /// MSI-X vectors; one for each queue and two more if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub vectors: Option<u32>,
     /// The packed ring of virtio 1.1.
     pub packed: bool,
@@ -156,10 +145,8 @@ pub struct VirtioNic {
     /// A packet may lie in several receive buffers.
     pub mrg_rxbuf: bool,
     /// Descriptors of a receive queue; QEMU's own number (256) if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rx_ring: Option<u32>,
     /// Descriptors of a transmit queue; QEMU's own number (256) if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tx_ring: Option<u32>,
 }
 
@@ -180,8 +167,11 @@ impl Default for VirtioNic {
 }
 
 /// Who serves the rings of a virtio-net device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, EnumString, IntoStaticStr,
+)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum Backend {
     /// The host's kernel (vhost-net).
     Vhost,
@@ -192,8 +182,11 @@ pub enum Backend {
 }
 
 /// How a paravirtual NIC's tap hangs on the host's wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, Display, IntoStaticStr,
+)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Vnet {
     /// By a vsw: a bridge that the wire's end is a port of, and that takes every frame.
     #[default]
@@ -206,26 +199,16 @@ pub enum Vnet {
 impl Vnet {
     /// The name in files and tables.
     pub fn name(self) -> &'static str {
-        match self {
-            Vnet::Bridge => "bridge",
-            Vnet::Macvtap => "macvtap",
-        }
-    }
-
-    fn is_usual(&self) -> bool {
-        *self == Vnet::default()
-    }
-}
-
-impl fmt::Display for Vnet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+        self.into()
     }
 }
 
 /// Hardware that a hypervisor imitates.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, EnumString, IntoStaticStr,
+)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum EmulatedNic {
     /// Intel 82574L.
     #[default]
@@ -241,12 +224,7 @@ pub enum EmulatedNic {
 impl EmulatedNic {
     /// The name in files and tables, and of QEMU's device.
     pub fn name(self) -> &'static str {
-        match self {
-            EmulatedNic::E1000e => "e1000e",
-            EmulatedNic::Igb => "igb",
-            EmulatedNic::Vmxnet3 => "vmxnet3",
-            EmulatedNic::Rtl8139 => "rtl8139",
-        }
+        self.into()
     }
 
     /// The Linux module that drives it. QEMU's rtl8139 is the C+ revision, which `8139too` leaves to
@@ -356,30 +334,40 @@ impl GuestSize {
 }
 
 /// A guest that can't be, by what was said of it.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum BadGuest {
     #[error("{0} vCPUs: a guest has 1 to {most}", most = GuestSize::MOST_VCPUS)]
+    #[diagnostic(code("out-of-range"))]
     Vcpus(u32),
     #[error("memory {0}: a guest has whole MiB, and {least} at least", least = GuestSize::LEAST_MEMORY)]
+    #[diagnostic(code("bad-memory"))]
     Memory(ByteSize),
     #[error("{pins} cpus for {vcpus} vcpus: name at most one for each")]
+    #[diagnostic(code("too-many-pins"))]
     Pins { pins: usize, vcpus: u32 },
     #[error("{pins} vhost_cpus for {queues} queues: a queue has one vhost thread; name at most one for each")]
+    #[diagnostic(code("too-many-pins"))]
     VhostPins { pins: usize, queues: u32 },
     #[error("vnet = \"{0}\" is a kind of tap, and backend = \"vhost-user\" has none; remove one of the two")]
+    #[diagnostic(code("options-clash"))]
     NoTap(Vnet),
     #[error(
         "{queues} queues and {vcpus} vcpus: a NIC has 1 queue at least and one a vCPU at most; give the guest more vcpus, or the NIC fewer queues"
     )]
+    #[diagnostic(code("too-many-queues"))]
     Queues { queues: u32, vcpus: u32 },
     #[error("{0} vectors: a PCI device has at most {most}", most = Attach::MOST_VECTORS)]
+    #[diagnostic(code("out-of-range"))]
     Vectors(u32),
     #[error("{option} = {ring}: QEMU takes 256, 512 and 1024")]
+    #[diagnostic(code("bad-ring"))]
     Ring { option: &'static str, ring: u32 },
     #[error("tx_ring = {0}: QEMU has 256 at most with a tap; remove it, or use backend = \"vhost-user\"")]
+    #[diagnostic(code("bad-ring"))]
     TxRing(u32),
     #[error(transparent)]
+    #[diagnostic(transparent)]
     Rate(BadRate),
 }
 
@@ -414,16 +402,11 @@ pub struct GuestDefaults {
     /// The NIC of `emulated` rows.
     pub model: EmulatedNic,
     /// The virtual functions of `sr-iov` rows.
-    #[serde(skip_serializing_if = "VfOptions::is_plain")]
+    #[serde(skip_serializing_if = "crate::is_default")]
     pub vf: VfOptions,
 }
 
 impl GuestDefaults {
-    /// Whether nothing was said.
-    pub fn is_plain(&self) -> bool {
-        *self == GuestDefaults::default()
-    }
-
     /// The NIC of a row's guests; none if the row has no guests.
     pub fn attach(&self, row: Row) -> Option<Attach> {
         let GuestDefaults { virtio, model, vf, .. } = self;

@@ -35,29 +35,36 @@ use text::MAX_BASE64;
 pub struct Histogram(hdrhistogram::Histogram<u64>);
 
 /// Why a text is not a histogram of ours.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum HistogramError {
     #[error("the histogram's text has {length} characters, the fullest has {MAX_BASE64}: it was not written by vtax")]
+    #[diagnostic(code("damaged-histogram"))]
     TooLong { length: usize },
     #[error("the histogram's text is not base64: {why}; export the result again")]
+    #[diagnostic(code("damaged-histogram"))]
     NotBase64 { why: String },
     #[error("the histogram's {part} is wrong: the text is damaged or was not written by vtax; export the result again")]
+    #[diagnostic(code("damaged-histogram"))]
     Damaged { part: &'static str },
     #[error(
         "the histogram covers {low} to {high} with {digits} significant digits; vtax reads {LOWEST_NS} to {HIGHEST_NS} with {DIGITS}"
     )]
+    #[diagnostic(code("foreign-histogram"))]
     OtherRange { low: u64, high: u64, digits: u32 },
     #[error(
         "the histogram unpacks into more than any can hold: the text is damaged or hostile; export the result again"
     )]
+    #[diagnostic(code("damaged-histogram"))]
     Inflated,
     #[error(
         "counter {index} of an interval's histogram is out of order, out of range or zero: the list is damaged; export the result again"
     )]
+    #[diagnostic(code("damaged-histogram"))]
     Counter { index: u32 },
     #[error("the histogram claims more than {MAX_COUNT} transactions: the text is damaged; export the result again")]
+    #[diagnostic(code("damaged-histogram"))]
     TooManyCounts,
 }
 

@@ -4,6 +4,7 @@ mod wording;
 
 use std::{fmt, ops::Range};
 
+use miette::Diagnostic;
 use serde::de::DeserializeOwned;
 
 /// A text that a user wrote, and where it came from.
@@ -23,6 +24,14 @@ pub struct FileError {
     pub file: String,
     pub line: usize,
     pub message: String,
+    code: String,
+}
+
+/// By hand, because the code is that of what is wrong on the line.
+impl Diagnostic for FileError {
+    fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        Some(Box::new(&self.code))
+    }
 }
 
 impl Source<'_> {
@@ -30,15 +39,19 @@ impl Source<'_> {
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, FileError> {
         toml::from_str(self.text).map_err(|error| {
             let span = error.span().unwrap_or(0..0);
-            self.error(&span, self.in_words(error.message(), &span))
+            let (code, message) = self.in_words(error.message(), &span);
+            self.error(&span, code, message)
         })
     }
 
-    fn in_words(&self, message: &str, span: &Range<usize>) -> String {
+    fn in_words(&self, message: &str, span: &Range<usize>) -> (&'static str, String) {
         let is_blank = |line: &str| line.trim_start().starts_with('#') || line.trim().is_empty();
-        match self.text.lines().all(is_blank) {
-            true => "the file is empty; docs/studies.md and docs/labs.md have examples".to_owned(),
-            false => wording::in_words(message, self.key_of(span)),
+        if self.text.lines().all(is_blank) {
+            return ("empty-file", "the file is empty; docs/studies.md and docs/labs.md have examples".to_owned());
+        }
+        match self.text.parse::<toml::Table>() {
+            Ok(_) => wording::in_words(message, self.key_of(span)),
+            Err(_) => ("not-toml", message.to_owned()),
         }
     }
 
@@ -49,13 +62,20 @@ impl Source<'_> {
         Some(line.split_once('=')?.0.trim()).filter(|key| !key.is_empty())
     }
 
-    /// An error about the bytes `span` of this file.
-    pub fn error(&self, span: &Range<usize>, message: impl fmt::Display) -> FileError {
+    /// An error about the bytes `span` of this file, which has its own code.
+    pub(crate) fn refuse(&self, span: &Range<usize>, error: impl Diagnostic) -> FileError {
+        let code = error.code().map_or(String::new(), |code| code.to_string());
+        self.error(span, &code, error)
+    }
+
+    /// A sentence about the bytes `span` of this file, with the code by which `docs/errors` explains it.
+    pub(crate) fn error(&self, span: &Range<usize>, code: &str, message: impl fmt::Display) -> FileError {
         let before = self.text.as_bytes().get(..span.start).unwrap_or_default();
         FileError {
             file: self.name.to_owned(),
             line: 1 + before.iter().filter(|byte| **byte == b'\n').count(),
             message: message.to_string(),
+            code: code.to_owned(),
         }
     }
 }

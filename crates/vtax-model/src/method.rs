@@ -1,12 +1,27 @@
 //! I/O methods: how a domain is attached to its host's wire.
 
-use std::{fmt, str::FromStr};
-
 use serde::{Deserialize, Serialize};
+use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
 /// How a domain is attached to its host's wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    Display,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case", parse_err_ty = UnknownMethod, parse_err_fn = UnknownMethod::new)]
 pub enum IoMethod {
     /// The host's own stack on the wire: what the others are held against.
     Native,
@@ -37,14 +52,15 @@ pub enum IoMethod {
 }
 
 /// What can own an endpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DomainKind {
     /// The host itself.
     Primary,
     /// Processes in a network stack.
     Zone,
-    /// A virtual machine.
+    /// A virtual machine: what a method attaches that can attach zones too, unless a study says otherwise.
+    #[default]
     Guest,
 }
 
@@ -52,35 +68,21 @@ use DomainKind::{Guest, Primary, Zone};
 
 impl IoMethod {
     /// Every method, in the order of tables.
-    pub const ALL: [IoMethod; 13] = [
-        IoMethod::Native,
-        IoMethod::Assigned,
-        IoMethod::SrIov,
-        IoMethod::Paravirtual,
-        IoMethod::Emulated,
-        IoMethod::RootDomain,
-        IoMethod::SharedIp,
-        IoMethod::Veth,
-        IoMethod::Bridge,
-        IoMethod::Macvlan,
-        IoMethod::Ipvlan,
-        IoMethod::Vxlan,
-        IoMethod::Exclusive,
-    ];
+    pub const ALL: [IoMethod; 13] = *IoMethod::VARIANTS.as_array().expect("there are thirteen");
 
     /// The name in files, on the command line and in tables.
     pub fn name(self) -> &'static str {
-        self.facts().0
+        self.into()
     }
 
     /// One line for people.
     pub fn summary(self) -> &'static str {
-        self.facts().1
+        self.facts().0
     }
 
     /// The kinds of domain that can be attached this way.
     pub fn domains(self) -> &'static [DomainKind] {
-        self.facts().2
+        self.facts().1
     }
 
     /// Whether the domain gets a PCI device.
@@ -97,51 +99,44 @@ impl IoMethod {
         }
     }
 
-    fn facts(self) -> (&'static str, &'static str, &'static [DomainKind]) {
+    fn facts(self) -> (&'static str, &'static [DomainKind]) {
         match self {
-            IoMethod::Native => ("native", "the host's own stack on the wire", &[Primary]),
-            IoMethod::Assigned => ("assigned", "a whole PCI endpoint handed to the domain", &[Guest, Zone]),
-            IoMethod::SrIov => ("sr-iov", "a virtual function of the NIC", &[Guest, Zone]),
-            IoMethod::Paravirtual => ("paravirtual", "virtio-net to a virtual switch of the host", &[Guest]),
-            IoMethod::Emulated => ("emulated", "a NIC that the hypervisor imitates", &[Guest]),
-            IoMethod::RootDomain => ("root-domain", "everything below one PCIe root complex", &[Guest]),
-            IoMethod::SharedIp => ("shared-ip", "the host's stack, an address of its own", &[Zone]),
-            IoMethod::Veth => ("veth", "own stack behind a veth pair, routed by the host", &[Zone]),
-            IoMethod::Bridge => ("bridge", "own stack on a bridge with the wire", &[Zone]),
-            IoMethod::Macvlan => ("macvlan", "own stack, own MAC address on the wire", &[Zone]),
-            IoMethod::Ipvlan => ("ipvlan", "own stack, the wire's MAC address (l2)", &[Zone]),
-            IoMethod::Vxlan => ("vxlan", "own stack on a tunnel over the wire", &[Zone]),
-            IoMethod::Exclusive => ("exclusive", "own stack, a wire's end moved into the zone", &[Zone]),
+            IoMethod::Native => ("the host's own stack on the wire", &[Primary]),
+            IoMethod::Assigned => ("a whole PCI endpoint handed to the domain", &[Guest, Zone]),
+            IoMethod::SrIov => ("a virtual function of the NIC", &[Guest, Zone]),
+            IoMethod::Paravirtual => ("virtio-net to a virtual switch of the host", &[Guest]),
+            IoMethod::Emulated => ("a NIC that the hypervisor imitates", &[Guest]),
+            IoMethod::RootDomain => ("everything below one PCIe root complex", &[Guest]),
+            IoMethod::SharedIp => ("the host's stack, an address of its own", &[Zone]),
+            IoMethod::Veth => ("own stack behind a veth pair, routed by the host", &[Zone]),
+            IoMethod::Bridge => ("own stack on a bridge with the wire", &[Zone]),
+            IoMethod::Macvlan => ("own stack, own MAC address on the wire", &[Zone]),
+            IoMethod::Ipvlan => ("own stack, the wire's MAC address (l2)", &[Zone]),
+            IoMethod::Vxlan => ("own stack on a tunnel over the wire", &[Zone]),
+            IoMethod::Exclusive => ("own stack, a wire's end moved into the zone", &[Zone]),
         }
     }
 }
 
-impl fmt::Display for IoMethod {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
 /// A name that no I/O method has.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error("unknown I/O method `{name}`; there are {known}", known = IoMethod::ALL.map(IoMethod::name).join(", "))]
+#[diagnostic(code("unknown-name"))]
 #[expect(missing_docs, reason = "the messages say it")]
 pub struct UnknownMethod {
     pub name: String,
 }
 
-impl FromStr for IoMethod {
-    type Err = UnknownMethod;
-
-    fn from_str(name: &str) -> Result<Self, UnknownMethod> {
-        let found = IoMethod::ALL.into_iter().find(|method| method.name() == name);
-        found.ok_or_else(|| UnknownMethod { name: name.to_owned() })
+impl UnknownMethod {
+    fn new(name: &str) -> UnknownMethod {
+        UnknownMethod { name: name.to_owned() }
     }
 }
 
 /// Why a method can't be used here, and what would mend it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error, miette::Diagnostic)]
 #[error("{why}; {remedy}")]
+#[diagnostic(code("not-available-here"))]
 #[expect(missing_docs, reason = "the messages say it")]
 pub struct Unsupported {
     pub why: String,

@@ -6,40 +6,33 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 /// A link as its driver and sysfs describe it (ethtool(8), `/sys/class/net`).
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NicFacts {
     /// The driver, as `veth`, `ixgbe`, `virtio_net`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
     /// The driver's version.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub driver_version: Option<String>,
     /// The firmware's version.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub firmware: Option<String>,
     /// Where it is plugged in, as `0000:3b:00.1`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub bus: Option<String>,
     /// 10^6 bits a second, as negotiated.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub speed_mbps: Option<u32>,
     /// The NUMA node that it is plugged into.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub numa_node: Option<u32>,
     /// Offloads by the kernel's names (`tx-tcp-segmentation`), and whether they are on.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub offloads: BTreeMap<String, bool>,
     /// Queues in use.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub channels: Option<Channels>,
     /// Descriptors of each queue.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rings: Option<Rings>,
     /// How long interrupts are held back.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub coalescing: Option<Coalescing>,
     /// Its interrupts and where they may go.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -7,9 +7,11 @@ mod arrivals;
 mod error;
 mod socket;
 
-use std::{fmt, str::FromStr};
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+use strum::{Display, EnumString, IntoStaticStr};
 
 pub use arrivals::{ArrivalProcess, Arrivals, RequestRate};
 pub use error::OptionError;
@@ -30,58 +32,56 @@ pub const BURST_MOST: u32 = 4096;
 pub const INTERVALS_MOST: u128 = 10_000;
 
 /// Everything about a test but its transport, sizes, flows and times.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TestOptions {
     /// What waits for the sockets.
-    #[serde(skip_serializing_if = "is_default")]
+    #[serde(skip_serializing_if = "crate::is_default")]
     pub engine: Engine,
     /// Threads that share the flows; one a flow (blocking), else one a CPU of the end.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<u32>,
     /// RR: requests of each flow in flight.
-    #[serde(skip_serializing_if = "is_default")]
+    #[serde(skip_serializing_if = "crate::is_default")]
     pub burst: Burst,
     /// RR: requests are due at moments of their own, whether or not the responses came (open loop).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub arrivals: Option<Arrivals>,
     /// RR: the flow idles so long before each request, so that the path is cold.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub gap: Option<Span>,
     /// Stream: each flow sends at this rate, evenly spaced, and never catches up in bursts.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub bitrate: Option<BitRate>,
     /// Stream: how the bytes get from the program to the kernel.
-    #[serde(skip_serializing_if = "is_default")]
+    #[serde(skip_serializing_if = "crate::is_default")]
     pub sending: Sending,
     /// UDP stream: datagrams that one send call hands over (UDP_SEGMENT, udp(7)); fewer if 65,507
     /// bytes don't hold as many.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub gso: Option<Segments>,
     /// UDP stream: several datagrams may come with one receive call (UDP_GRO, udp(7)).
-    #[serde(skip_serializing_if = "is_default")]
+    #[serde(skip_serializing_if = "crate::is_default")]
     pub gro: bool,
     /// What is set on the sockets of both ends.
-    #[serde(skip_serializing_if = "is_default")]
+    #[serde(skip_serializing_if = "crate::is_default")]
     pub socket: SocketOptions,
     /// A series of figures, one for each interval of this length.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<Span>,
     /// RR: take each message's time stamps (SO_TIMESTAMPING) and split the round trip by them. It
     /// costs system calls: the round-trip times of such a sample are not those of a plain one.
-    #[serde(skip_serializing_if = "is_default")]
+    #[serde(skip_serializing_if = "crate::is_default")]
     pub stages: bool,
     /// RR: what the responder does besides answering; known truths to calibrate against.
-    #[serde(skip_serializing_if = "is_default")]
+    #[serde(skip_serializing_if = "crate::is_default")]
     pub responder: Manners,
     /// What CPUs do while they have nothing to do.
-    #[serde(skip_serializing_if = "is_default")]
+    #[serde(skip_serializing_if = "crate::is_default")]
     pub idle: Idle,
 }
 
 /// What the CPUs of both ends do while they have nothing to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, EnumString, IntoStaticStr,
+)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase", parse_err_ty = OptionError, parse_err_fn = OptionError::unknown_idle)]
 pub enum Idle {
     /// What the machine has them do: they may sleep, and waking them takes its time.
     #[default]
@@ -97,29 +97,29 @@ impl Idle {
 
     /// The name in options and files.
     pub fn name(self) -> &'static str {
-        match self {
-            Idle::System => "system",
-            Idle::Poll => "poll",
-        }
+        self.into()
     }
-}
-
-impl FromStr for Idle {
-    type Err = OptionError;
-
-    fn from_str(text: &str) -> Result<Self, OptionError> {
-        let known = Idle::ALL.into_iter().find(|idle| idle.name() == text);
-        known.ok_or_else(|| OptionError::UnknownIdle(text.to_owned()))
-    }
-}
-
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }
 
 /// What waits for the sockets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Default,
+    Serialize,
+    Deserialize,
+    Display,
+    EnumString,
+    IntoStaticStr,
+)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case", parse_err_ty = OptionError, parse_err_fn = OptionError::unknown_engine)]
 pub enum Engine {
     /// A thread for each flow, in blocking calls: two system calls a transaction.
     #[default]
@@ -138,12 +138,7 @@ impl Engine {
 
     /// The name in options, files and tables.
     pub fn name(self) -> &'static str {
-        match self {
-            Engine::Blocking => "blocking",
-            Engine::Epoll => "epoll",
-            Engine::BusyPoll => "busy-poll",
-            Engine::IoUring => "io-uring",
-        }
+        self.into()
     }
 
     /// The most flows that one end runs with it.
@@ -155,24 +150,9 @@ impl Engine {
     }
 }
 
-impl fmt::Display for Engine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Engine {
-    type Err = OptionError;
-
-    fn from_str(text: &str) -> Result<Self, OptionError> {
-        let known = Engine::ALL.into_iter().find(|engine| engine.name() == text);
-        known.ok_or_else(|| OptionError::UnknownEngine(text.to_owned()))
-    }
-}
-
 /// Requests of one flow in flight: 1 to [`BURST_MOST`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "u32", into = "u32")]
+#[serde(try_from = "u32")]
 pub struct Burst(u32);
 
 impl Burst {
@@ -197,12 +177,6 @@ impl TryFrom<u32> for Burst {
     }
 }
 
-impl From<Burst> for u32 {
-    fn from(burst: Burst) -> u32 {
-        burst.0
-    }
-}
-
 impl FromStr for Burst {
     type Err = OptionError;
 
@@ -214,7 +188,7 @@ impl FromStr for Burst {
 
 /// Datagrams of one send call: 2 to 64, as many as the kernel cuts (`UDP_MAX_SEGMENTS`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "u32", into = "u32")]
+#[serde(try_from = "u32")]
 pub struct Segments(u32);
 
 impl Segments {
@@ -236,12 +210,6 @@ impl TryFrom<u32> for Segments {
     }
 }
 
-impl From<Segments> for u32 {
-    fn from(segments: Segments) -> u32 {
-        segments.0
-    }
-}
-
 impl FromStr for Segments {
     type Err = OptionError;
 
@@ -252,8 +220,9 @@ impl FromStr for Segments {
 }
 
 /// How the bytes of a stream get from the program to the kernel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, Display)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Sending {
     /// send(2): copied.
     #[default]
@@ -264,34 +233,18 @@ pub enum Sending {
     SendFile,
 }
 
-impl fmt::Display for Sending {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Sending::Copy => "copy",
-            Sending::ZeroCopy => "zerocopy",
-            Sending::SendFile => "sendfile",
-        })
-    }
-}
-
 /// What a responder does besides answering.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Manners {
     /// It answers so long after a request came, exactly: it spins.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<Span>,
     /// It does nothing at all for so long, once, in the middle of the measured time.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub stall: Option<Span>,
 }
 
 impl TestOptions {
-    /// Whether nothing was chosen.
-    pub fn is_plain(&self) -> bool {
-        *self == TestOptions::default()
-    }
-
     /// Whether the mean time of a transaction is the inverse of each flow's rate: one in flight, and no pause
     /// between. Otherwise the rate says how many there were, not how long each took; that of crr contains the
     /// closing of each connection, which is no part of its response time.

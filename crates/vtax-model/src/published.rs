@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use crate::{
     cell::{Cell, Instrument},
@@ -61,18 +62,16 @@ struct PublishedCell {
 }
 
 /// A figure that a source has for a cell.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PublishedFigure {
     /// The machine, and in which state, if the source has several: `large, tuned`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
     /// In the unit of what its test is compared by: mean RTT in µs, Mb/s, seconds.
     pub value: f64,
     /// Files: CPU seconds in user space.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<f64>,
     /// Files: CPU seconds in the kernel.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sys: Option<f64>,
 }
 

@@ -8,6 +8,7 @@ mod host_cpu;
 mod tax;
 
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 pub use ends::{CpuAtEnds, EndStages, PairSummary, ParallelSummary, StageFigures, StagesSummary, WarmupSummary};
 pub use host_cpu::{GuestClock, HostCpuSummary};
@@ -61,11 +62,11 @@ pub struct ResultDocument {
     pub disturbance: Disturbance,
     /// Whether a version of vtax took the CPU figures, or some of them, that had the kernel's timer ticks
     /// only: they are 8 to 41 % too low.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub cpu_by_ticks: bool,
     /// Samples whose machine seemed to have worked less than the measuring threads on it: the threads'
     /// time is taken for it, which is a lower bound.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub cpu_raised: u64,
     /// The baseline against itself, one entry for each block of the matrix and metric.
     pub noise_floor: Vec<FloorRecord>,
@@ -80,20 +81,18 @@ pub struct ResultDocument {
 
 /// CPU time that went elsewhere while samples were taken, as shares (0 to 1) of all CPU time of the
 /// machines.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Disturbance {
     /// User-space time of programs other than the two ends. The CPU figures contain it, and what
     /// those programs did in the kernel, which can't be told from the path's own work.
     /// Absent if nobody could look: see [`SessionCpu`](crate::measurement::SessionCpu).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub other_programs: Option<f64>,
     /// Time that the hypervisor below gave to others (steal), of machines that are no guests of the run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stolen: Option<f64>,
     /// The same of the guests that measured: time in which they wanted to run and their host ran others, which
     /// may be each other. A share of their own CPU time; absent if no end was in one, or only in such as run
     /// under TCG, which doesn't tell them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guests_waited: Option<f64>,
 }
 
@@ -127,16 +126,15 @@ impl Disturbance {
 }
 
 /// The sampling plan in force.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct PlanRecord {
     /// Samples, duration and warm-up.
     #[serde(flatten)]
     pub sampling: SamplingPlan,
     /// The same of the cells that tell the path's own cost.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<SamplingPlan>,
     /// The instrument that answers the study's question. Documents that vtax wrote before it had this don't say.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<Instrument>,
     /// Whether `--quick` shortened it.
     pub quick: bool,
@@ -145,7 +143,6 @@ pub struct PlanRecord {
     /// The seed of the order of the samples.
     pub seed: u64,
     /// netperf's rule, if it was in force.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopping: Option<StoppingRule>,
 }
 
@@ -157,36 +154,31 @@ impl PlanRecord {
 }
 
 /// One cell of the matrix and all that was found about it.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CellRecord {
     /// Method, MTU, transport, test and sizes, streams.
     #[serde(flatten)]
     pub cell: Cell,
     /// Which kind of NIC the guests have, if the row has guests: by the row, else as they were made.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend: Option<Flavour>,
     /// Whether and why not.
     #[serde(flatten)]
     pub status: CellStatus,
     /// What its packets went through.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathRecord>,
     /// Between which ends.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ends: Option<RowEnds>,
     /// In the order in which they landed; the baseline has two a round.
     pub samples: Vec<Sample>,
     /// Over the samples.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<SummaryRecord>,
     /// Against the baseline, by the metric that the test is judged by; the baseline itself has none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tax: Option<TaxRecord>,
     /// Against the baseline by each metric; `tax` is the first of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub taxes: Vec<TaxRecord>,
     /// The published figure, if the source has one alone: µs (RR) or Mb/s (stream).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<f64>,
     /// The published figures, if the source has them of several machines.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -228,6 +220,7 @@ pub enum CellStatus {
 }
 
 /// An estimate over samples with its 95 % interval.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
     /// Mean over samples.
@@ -235,64 +228,51 @@ pub struct Estimate {
     /// Median over samples.
     pub median: f64,
     /// Lower end of the interval of the mean; absent with fewer than two samples.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low: Option<f64>,
     /// Upper end of the interval of the mean.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub high: Option<f64>,
     /// Samples.
     pub n: usize,
 }
 
 /// A percentile of all transactions of a cell, with the interval of the samples' percentiles.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Percentile {
     /// From the merged histogram.
     pub value: f64,
     /// Lower end of the 95 % interval over samples; absent with fewer than two samples.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low: Option<f64>,
     /// Upper end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub high: Option<f64>,
 }
 
 /// A cell's figures over its samples.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SummaryRecord {
     /// RR.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transactions_per_s: Option<Estimate>,
     /// RR.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_us: Option<RttSummary>,
     /// Open loop: the same from the moment at which each request was really sent, as a closed loop
     /// tells it, while `rtt_us` is from the moment at which it was due.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_from_send_us: Option<RttSummary>,
     /// Stream and file: 10^6 bits per second at the receiver.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goodput_mbps: Option<Estimate>,
     /// Stream and file: the same as the time of 1,024 bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ns_per_kb: Option<Estimate>,
     /// RR: µs of CPU of the measuring threads of both ends: what the two ends execute themselves.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_threads_us_per_transaction: Option<Estimate>,
     /// Stream and file: ns of it for 1,024 bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_threads_ns_per_kb: Option<Estimate>,
     /// RR: µs of CPU, both ends' machines.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_us_per_transaction: Option<Estimate>,
     /// Stream and file: µs of CPU per 1,024 bytes, both ends' machines.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_us_per_kb: Option<Estimate>,
     /// The two figures before, told apart by ends; absent if both were on one machine.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_us_at_ends: Option<CpuAtEnds>,
     /// File: the sender's elapsed seconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<FileSummary>,
     /// UDP messages lost, over all samples.
     pub lost: u64,
@@ -308,28 +288,16 @@ pub struct SummaryRecord {
     pub socket_drops: u64,
     /// crr and cc: connections to the responder's port that ended without having shown the test's
     /// token, warm-up with them, over all samples.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub strangers: u64,
     /// What went before the measured times.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warmup: Option<WarmupSummary>,
     /// Where the time of the round trips went.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stages: Option<StagesSummary>,
     /// Pairs that measured at the same time; the other figures are of all together.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parallel: Option<ParallelSummary>,
     /// What guests cost their host.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_cpu: Option<HostCpuSummary>,
-}
-
-fn is_false(flag: &bool) -> bool {
-    !flag
-}
-
-fn is_none(count: &u64) -> bool {
-    *count == 0
 }
 
 /// Round-trip times of a cell, in µs.

@@ -3,9 +3,9 @@
 //! This is what the store keeps. Every figure of a report is computed from it, so that a
 //! better analysis can be applied to an old run.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+use strum::Display;
 
 use crate::{
     cell::{Arm, Cell, Instrument, Turn, round_order},
@@ -60,8 +60,9 @@ pub struct Run {
 }
 
 /// How far a run came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Display)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum RunState {
     /// Under way, or killed: `vtax run --resume` goes on.
     Running,
@@ -69,16 +70,6 @@ pub enum RunState {
     Stopped,
     /// Every sample of the plan was taken or has failed.
     Complete,
-}
-
-impl fmt::Display for RunState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            RunState::Running => "running",
-            RunState::Stopped => "stopped",
-            RunState::Complete => "complete",
-        })
-    }
 }
 
 /// The whole effective plan of a run, fixed before its first sample.
@@ -175,6 +166,7 @@ pub struct PairRecord {
 }
 
 /// One end, as it was found.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndRecord {
     /// As the user knows it: `ssh:root@vm1`, `zone bridge-sut`, `host sut`, `local`.
@@ -184,10 +176,8 @@ pub struct EndRecord {
     /// The CPUs that its threads were pinned to, in turn; empty means unpinned.
     pub cpus: Vec<u32>,
     /// Its machine, if that isn't the one on which vtax ran.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub environment: Option<Environment>,
     /// The virtual machine that it is, if libvirt runs it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<DomainRecord>,
 }
 
@@ -203,23 +193,21 @@ pub struct UnavailableRow {
 
 /// Which CPUs the measuring threads of each end on this machine were pinned to; empty means
 /// unpinned. Ends elsewhere have theirs in their [`EndRecord`].
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Placement {
     /// What was asked for: of both ends, or of the initiator.
     pub policy: Pinning,
     /// What was asked for the responder, if something else.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub responder_policy: Option<Pinning>,
     /// Sends requests or the stream.
     pub initiator: Vec<u32>,
     /// Answers or receives.
     pub responder: Vec<u32>,
     /// The one CPU of both ends where the path's own cost is measured, if they share one.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<u32>,
     /// What runs the instructions of the run's guests, if it has any.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub guests: Option<GuestMachine>,
     /// What could not be had on this machine, and where vCPUs run, a sentence each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -307,13 +295,12 @@ pub struct Failure {
 }
 
 /// What the ends had when a sample broke off.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PartialRecord {
     /// The end that connects.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub initiator: Option<EndReport>,
     /// The end that is connected to.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub responder: Option<EndReport>,
 }

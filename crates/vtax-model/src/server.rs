@@ -4,7 +4,7 @@
 
 use std::{fmt, str::FromStr};
 
-use serde::{Deserialize, Serialize};
+use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 use crate::{
     guest::Mac,
@@ -12,8 +12,7 @@ use crate::{
 };
 
 /// An emulated server, as `emulated[:nics=8,vfs=0,nodes=2,sockets=1,cpus=1,memory=4GiB]` has it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, SerializeDisplay, DeserializeFromStr)]
 pub struct ServerSpec {
     /// NICs, an even number from 2 to 16: each two are the ends of a cable.
     pub nics: u32,
@@ -33,18 +32,23 @@ pub struct ServerSpec {
 }
 
 /// What of `--server` can't be had.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum BadServer {
     #[error("`{0}` is no server; write emulated, or emulated:nics=8,vfs=0,nodes=2,sockets=1,cpus=1,memory=4GiB")]
+    #[diagnostic(code("bad-server"))]
     Kind(String),
     #[error("`{0}` is no setting of an emulated server; it has {keys}, each as nics=8", keys = KEYS.join(", "))]
+    #[diagnostic(code("bad-server"))]
     Key(String),
     #[error("`{0}` is set twice")]
+    #[diagnostic(code("bad-server"))]
     Twice(&'static str),
     #[error("{key} = {value} is not possible for an emulated server: {range}")]
+    #[diagnostic(code("bad-server"))]
     Value { key: &'static str, value: String, range: &'static str },
     #[error("memory of an emulated server: {0}")]
+    #[diagnostic(code("bad-server"))]
     Memory(#[from] UnitError),
 }
 
@@ -158,20 +162,6 @@ impl fmt::Display for ServerSpec {
     }
 }
 
-impl TryFrom<String> for ServerSpec {
-    type Error = BadServer;
-
-    fn try_from(text: String) -> Result<Self, BadServer> {
-        text.parse()
-    }
-}
-
-impl From<ServerSpec> for String {
-    fn from(spec: ServerSpec) -> String {
-        spec.to_string()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -219,7 +209,7 @@ mod tests {
     #[test]
     fn each_cable_joins_two_nics_of_its_own() {
         let text: Vec<String> =
-            spec("emulated:nics=4").expect("it can be had").cables().flatten().map(String::from).collect();
+            spec("emulated:nics=4").expect("it can be had").cables().flatten().map(|mac| mac.to_string()).collect();
         assert_eq!(text, ["02:76:74:00:00:01", "02:76:74:00:00:02", "02:76:74:00:01:01", "02:76:74:00:01:02"]);
     }
 

@@ -13,7 +13,7 @@
 //!
 //! [`Steady`] tells when a warm-up has ended; [`StoppingRule`] is netperf's rule of when to stop sampling, and is a precision, not a verdict.
 //!
-//! `trial.rs` tries all of it on studies whose truth is known, and `independent.rs` holds figures
+//! `tests/trial.rs` tries all of it on studies whose truth is known, and `tests/independent.rs` holds figures
 //! against another implementation's.
 //!
 //! Floats are checked to be finite where they come in ([`StatsError`]), nothing reads a clock, and
@@ -24,8 +24,6 @@ pub mod difference;
 pub mod error;
 pub mod floor;
 pub mod holm;
-#[cfg(test)]
-mod independent;
 pub mod p_value;
 pub mod paired;
 pub mod planning;
@@ -38,9 +36,7 @@ pub mod stopping;
 mod student;
 pub mod summary;
 #[cfg(test)]
-mod synthetic;
-#[cfg(test)]
-mod trial;
+mod tests;
 pub mod verdict;
 mod walsh;
 

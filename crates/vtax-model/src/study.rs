@@ -12,6 +12,7 @@ pub use sweep::{SweepPoint, TestSizes};
 
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 pub use row::{GuestPath, IpType, Queueing, Row, UnknownRow};
 pub use sampling_plan::{SamplingPlan, SamplingPlanError, Slices};
@@ -27,6 +28,7 @@ use crate::{
 };
 
 /// What a study asks, and how it samples the answer.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Study {
     /// Short name; names the lab and the published figures too.
@@ -50,6 +52,7 @@ pub struct Study {
     #[serde(default = "one_pair", skip_serializing_if = "is_one")]
     pub pairs: u32,
     /// The range for the lab's addresses, if the file names one.
+    #[serialize_always]
     pub addresses: Option<Ipv4Net>,
     /// Where to measure, if not in a lab that is built for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -58,10 +61,10 @@ pub struct Study {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cables: Vec<Cable>,
     /// What methods attach that can attach guests and zones: [`DomainKind::Guest`] or [`DomainKind::Zone`].
-    #[serde(default = "guests", skip_serializing_if = "are_guests")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub domains: DomainKind,
     /// What the guests of its rows are like.
-    #[serde(default, skip_serializing_if = "GuestDefaults::is_plain")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub guest: GuestDefaults,
     /// Every cell, row by row.
     pub cells: Vec<Cell>,
@@ -70,25 +73,13 @@ pub struct Study {
     /// The same for `--quick`.
     pub quick: SamplingPlan,
     /// The plan of the cells that tell the path's own cost, if the study has such cells.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<SamplingPlan>,
     /// The same for `--quick`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quick_path: Option<SamplingPlan>,
     /// Which instrument answers the question; the path's own cost where it is measured, if the file doesn't say.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<Instrument>,
     /// The size of the files of `--quick`, if it isn't that of the cells.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quick_file: Option<ByteSize>,
-}
-
-fn guests() -> DomainKind {
-    DomainKind::Guest
-}
-
-fn are_guests(domains: &DomainKind) -> bool {
-    *domains == DomainKind::Guest
 }
 
 fn one_pair() -> u32 {

@@ -56,6 +56,7 @@ use std::{fmt, str::FromStr};
 
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use crate::{
     guest::{Attach, GuestSize, Mac, System},
@@ -70,12 +71,13 @@ pub use nic_name::{BadNicName, Cable, NicName};
 
 /// The name of a lab, host, wire, zone or guest: 1 to 32 letters, digits and `-`, a letter first.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[serde(try_from = "String")]
 pub struct Name(String);
 
 /// A name that vtax doesn't take.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error("`{0}` is not a name: use 1 to 32 lower-case letters, digits and `-`, a letter first")]
+#[diagnostic(code("bad-name"))]
 pub struct BadName(String);
 
 impl Name {
@@ -100,12 +102,6 @@ impl FromStr for Name {
 
     fn from_str(text: &str) -> Result<Self, BadName> {
         Name::try_from(text.to_owned())
-    }
-}
-
-impl From<Name> for String {
-    fn from(name: Name) -> String {
-        name.0
     }
 }
 
@@ -145,6 +141,7 @@ pub struct Host {
 }
 
 /// A wire between two hosts.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wire {
     /// Its name.
@@ -152,10 +149,8 @@ pub struct Wire {
     /// The hosts at its ends.
     pub ends: [Name; 2],
     /// Its limit, if it is to have one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shape: Option<Shape>,
     /// The ports of NICs at its ends, if it is a cable between two: the first at the first end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nics: Option<Cable>,
 }
 
@@ -193,7 +188,7 @@ pub struct Zone {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<Mac>,
     /// What its virtual function is kept to.
-    #[serde(default, skip_serializing_if = "VfOptions::is_plain")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub vf: VfOptions,
 }
 

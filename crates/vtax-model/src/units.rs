@@ -4,25 +4,32 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Deserializer, Serialize, de};
+use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 /// A unit that could not be read from what the user wrote.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum UnitError {
     #[error("`{0}` is not a size; write bytes (64) or a number with KiB, MiB, GiB, kB, MB or GB")]
+    #[diagnostic(code("bad-size"))]
     Size(String),
     #[error("`{0}` is larger than any size that can be counted")]
+    #[diagnostic(code("bad-size"))]
     SizeOverflow(String),
     #[error("`{0}` is not a length of time; write a number with its unit, as 30s, 250ms or 2m")]
+    #[diagnostic(code("bad-time"))]
     Span(String),
     #[error(
         "`{0}` is not a bit rate; write a number with its unit, as 100M, 1G or 2.5 Gbit/s (bits a second, M is 10^6)"
     )]
+    #[diagnostic(code("bad-rate"))]
     BitRate(String),
     #[error("`{0}` is not an MTU; write bytes as a whole number, as 1500 or 9000")]
+    #[diagnostic(code("bad-mtu"))]
     NotMtu(String),
     #[error("MTU {0} is impossible: IPv4 links carry {min} to {max} bytes; usual values are 1500 and 9000", min = Mtu::MIN.0, max = Mtu::MAX.0)]
+    #[diagnostic(code("bad-mtu"))]
     Mtu(i64),
 }
 
@@ -30,7 +37,7 @@ pub enum UnitError {
 ///
 /// Written plain (`64`), with a binary suffix (`KiB`, `MiB`, `GiB`; also `K`,
 /// `M`, `G`, as iperf3 means them) or with a decimal one (`kB`, `MB`, `GB`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct ByteSize(pub u64);
 
 const SUFFIXES: [(&str, u64); 12] = [
@@ -76,12 +83,6 @@ impl fmt::Display for ByteSize {
     }
 }
 
-impl Serialize for ByteSize {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_u64(self.0)
-    }
-}
-
 impl<'de> Deserialize<'de> for ByteSize {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(ByteSizeVisitor)
@@ -112,7 +113,8 @@ impl de::Visitor<'_> for ByteSizeVisitor {
 }
 
 /// The largest IP packet, in bytes, that a link carries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "i64")]
 pub struct Mtu(u32);
 
 impl Mtu {
@@ -167,14 +169,8 @@ impl fmt::Display for Mtu {
     }
 }
 
-impl<'de> Deserialize<'de> for Mtu {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Mtu::try_from(i64::deserialize(deserializer)?).map_err(de::Error::custom)
-    }
-}
-
 /// A length of time as people write it: `30s`, `250ms`, `2m`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 pub struct Span(pub Duration);
 
 impl Span {
@@ -205,21 +201,8 @@ impl fmt::Display for Span {
     }
 }
 
-impl Serialize for Span {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Span {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(de::Error::custom)
-    }
-}
-
 /// Bits per second, in decimal multiples as links have them: `100M`, `1G`, `2.5 Gbit/s`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 pub struct BitRate(u64);
 
 /// Decimal factors of rates.
@@ -280,18 +263,6 @@ impl fmt::Display for BitRate {
             Some((factor, unit)) => write!(f, "{} {unit}bit/s", self.0 / factor),
             None => write!(f, "{} bit/s", self.0),
         }
-    }
-}
-
-impl Serialize for BitRate {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for BitRate {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
     }
 }
 

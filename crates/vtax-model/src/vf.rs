@@ -3,17 +3,19 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use crate::units::BitRate;
 
 /// The number of a VLAN (IEEE 802.1Q): 1 to 4094.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "i64", into = "u16")]
+#[serde(try_from = "i64")]
 pub struct Vlan(u16);
 
 /// A number that no VLAN has.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error("{0} is not a VLAN: they are numbered from 1 to 4094")]
+#[diagnostic(code("bad-vlan"))]
 pub struct BadVlan(i64);
 
 impl Vlan {
@@ -34,12 +36,6 @@ impl TryFrom<i64> for Vlan {
     }
 }
 
-impl From<Vlan> for u16 {
-    fn from(vlan: Vlan) -> u16 {
-        vlan.0
-    }
-}
-
 impl fmt::Display for Vlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
@@ -47,31 +43,23 @@ impl fmt::Display for Vlan {
 }
 
 /// What a VF is kept to, beside its address; what is absent stays as the driver has it.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct VfOptions {
     /// The NIC puts its frames into this VLAN and takes them out; its domain sees none of it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub vlan: Option<Vlan>,
     /// It may take another address and frames that aren't for it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub trust: Option<bool>,
     /// Frames that it sends from another address are dropped.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub spoof_check: Option<bool>,
     /// What it may send at most; the kernel takes whole Mbit/s.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<BitRate>,
 }
 
 impl VfOptions {
     /// What the kernel counts rates in.
     const MBIT: u64 = 1_000_000;
-
-    /// Whether nothing is asked for.
-    pub fn is_plain(&self) -> bool {
-        *self == VfOptions::default()
-    }
 
     /// The rate in the kernel's unit, Mbit/s.
     ///
@@ -88,8 +76,9 @@ impl VfOptions {
 }
 
 /// A rate that no VF can be kept to.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error("rate {0}: a virtual function has whole Mbit/s; round it")]
+#[diagnostic(code("bad-rate"))]
 pub struct BadRate(BitRate);
 
 /// The Linux module that drives the virtual functions of a NIC whose own module is `physical`. The kernel

@@ -43,7 +43,7 @@ pub enum Workload {
         #[serde(rename = "message_bytes")]
         message: ByteSize,
         /// Who sends.
-        #[serde(default, skip_serializing_if = "Direction::is_forward")]
+        #[serde(default, skip_serializing_if = "crate::is_default")]
         direction: Direction,
     },
     /// One file, disk to disk.
@@ -119,22 +119,27 @@ fn check_size(what: &'static str, size: ByteSize, transport: Transport, mtu: Mtu
 }
 
 /// Sizes that a transport can't carry.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum WorkloadError {
     #[error("{what} size 0: nothing would be sent; give at least 1 byte")]
+    #[diagnostic(code("message-too-small"))]
     Empty { what: &'static str },
     #[error("{what} size {size} is beyond what {transport} carries in one message at MTU {mtu}: at most {most}")]
+    #[diagnostic(code("message-too-large"))]
     TooLarge { what: &'static str, size: ByteSize, transport: Transport, most: ByteSize, mtu: Mtu },
     #[error(
         "message size {message} leaves no room for the sequence number of a UDP stream; give at least {UDP_STREAM_LEAST} bytes"
     )]
+    #[diagnostic(code("message-too-small"))]
     NoRoomForSequence { message: ByteSize },
     #[error(
         "an ICMP echo is as long as its request; request {request} and response {response} differ: give both the same size"
     )]
+    #[diagnostic(code("unequal-echo"))]
     UnequalEcho { request: ByteSize, response: ByteSize },
     #[error("{test} doesn't run over {transport}; it has {}", carried(*transport))]
+    #[diagnostic(code("test-not-carried"))]
     NotOver { test: TestKind, transport: Transport },
 }
 

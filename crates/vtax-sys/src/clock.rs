@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::mem::MaybeUninit;
-use std::num::NonZeroU64;
 use std::time::Duration;
 
 use crate::error::{Result, SysError};
@@ -31,17 +30,6 @@ pub fn realtime_ns() -> u64 {
 #[inline]
 pub fn boottime_ns() -> u64 {
     nanoseconds(read(libc::CLOCK_BOOTTIME))
-}
-
-/// By how much the kernel may delay a sleep of the calling thread to serve several
-/// with one interrupt, 50 µs if nobody set it; at least 1 ns. Threads with a
-/// real-time policy have none. Sleeps, timeouts of poll and epoll and of io_uring
-/// are meant, prctl(2) `PR_SET_TIMERSLACK`.
-pub fn set_timer_slack(slack: Duration) -> Result<()> {
-    // Zero would stand for the default.
-    let nanoseconds = NonZeroU64::new(slack.as_nanos().try_into().unwrap_or(u64::MAX)).unwrap_or(NonZeroU64::MIN);
-    rustix::thread::set_current_timer_slack(Some(nanoseconds))
-        .map_err(|e| SysError::os("set", "the timer slack of this thread", e))
 }
 
 /// The resolution that the kernel claims, usually 1 ns. The step that a reader
@@ -152,18 +140,5 @@ mod tests {
     fn the_time_since_boot_is_never_behind_the_monotonic_one() {
         let before = now_ns();
         assert!(boottime_ns() >= before);
-    }
-
-    /// In a thread of its own, whose slack nobody else needs.
-    #[test]
-    fn the_slack_is_the_threads_own() {
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                set_timer_slack(Duration::from_micros(7)).unwrap();
-                assert_eq!(rustix::thread::current_timer_slack().unwrap(), 7000);
-                set_timer_slack(Duration::ZERO).unwrap();
-                assert_eq!(rustix::thread::current_timer_slack().unwrap(), 1);
-            });
-        });
     }
 }

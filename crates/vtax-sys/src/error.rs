@@ -22,10 +22,10 @@ pub type Result<T, E = SysError> = std::result::Result<T, E>;
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum SysError {
-    #[error("cannot {operation} {object}: {errno}{}", Remedy(*remedy))]
+    #[error("cannot {operation} {object}: {errno}{}", after_all(*remedy))]
     #[diagnostic(code("kernel"))]
     Os { operation: &'static str, object: String, errno: io::Error, remedy: Option<&'static str> },
-    #[error("cannot {operation} {object}: {errno}{}{}", Detail(detail), Remedy(*remedy))]
+    #[error("cannot {operation} {object}: {errno}{}{}", in_the_kernels_words(detail), after_all(*remedy))]
     #[diagnostic(code("kernel"))]
     Netlink {
         operation: &'static str,
@@ -50,18 +50,15 @@ pub enum SysError {
     #[error("there is no link {name} in this network namespace")]
     #[diagnostic(code("no-such-link"))]
     NoSuchLink { name: String },
-    #[error("link {name} was left alone: its alias is {alias:?} and does not start with our mark {mark:?}")]
-    #[diagnostic(code("link-not-ours"))]
-    NotOurs { name: String, mark: String, alias: Option<String> },
     #[error("this kernel has no link kind {kind}: use a kernel that has it built in, or install its module")]
     #[diagnostic(code("no-such-link-kind"))]
     NoSuchKind { kind: String },
     #[error("cannot open a queue of {link} at {}: {why}; {remedy}", file.display())]
     #[diagnostic(code("no-macvtap-queue"))]
     NoQueue { link: String, file: PathBuf, why: String, foreign: bool, remedy: &'static str },
-    #[error("{path} was left alone: it holds {}, not {expected}", Found(*found))]
+    #[error("{path} was left alone: it holds network namespace {found}, not {expected}")]
     #[diagnostic(code("wrong-namespace"))]
-    WrongNamespace { path: String, expected: NsId, found: Option<NsId> },
+    WrongNamespace { path: String, expected: NsId, found: NsId },
     #[error("{path} is not a network namespace")]
     #[diagnostic(code("not-a-namespace"))]
     NotANamespace { path: String },
@@ -129,6 +126,10 @@ impl SysError {
         Self::Os { operation, object: object.to_string(), errno, remedy }
     }
 
+    pub(crate) fn invalid(what: &'static str, value: impl fmt::Display, why: &'static str) -> Self {
+        Self::Invalid { what, value: value.to_string(), why }
+    }
+
     pub(crate) fn malformed(operation: &'static str, object: impl fmt::Display, detail: impl fmt::Display) -> Self {
         Self::Malformed { operation, object: object.to_string(), detail: detail.to_string() }
     }
@@ -145,34 +146,12 @@ pub(crate) fn remedy_for(errno: &io::Error) -> Option<&'static str> {
     }
 }
 
-struct Remedy(Option<&'static str>);
-
-impl fmt::Display for Remedy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
-    }
+fn after_all(remedy: Option<&str>) -> String {
+    remedy.map_or(String::new(), |remedy| format!("; {remedy}"))
 }
 
-struct Detail<'a>(&'a Option<String>);
-
-impl fmt::Display for Detail<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(detail) => write!(f, " (the kernel says: {detail})"),
-            None => Ok(()),
-        }
-    }
-}
-
-struct Found(Option<NsId>);
-
-impl fmt::Display for Found {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(id) => write!(f, "network namespace {id}"),
-            None => f.write_str("no network namespace"),
-        }
-    }
+fn in_the_kernels_words(detail: &Option<String>) -> String {
+    detail.as_ref().map_or(String::new(), |detail| format!(" (the kernel says: {detail})"))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use std::os::fd::AsRawFd;
 use socket2::{Domain, Socket, Type};
 use vtax_model::nic::{Channels, Coalescing, Rings};
 
-use crate::netlink::IfName;
+use crate::netlink::{IfName, ioctl_request};
 
 /// A command, and the words of 32 bits in the structure that the kernel reads and fills in. All
 /// of these have a fixed length.
@@ -163,11 +163,7 @@ impl Ethtool {
     /// # Safety
     /// The buffer begins with a command and is as long as all that the kernel will write for it.
     unsafe fn call(&self, buffer: &mut [u32]) -> io::Result<()> {
-        // SAFETY: the structure consists of integers, and of pointers that may be null.
-        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-        for (to, from) in request.ifr_name.iter_mut().zip(self.link.as_str().bytes()) {
-            *to = from.cast_signed();
-        }
+        let mut request = ioctl_request(self.link.as_str());
         request.ifr_ifru.ifru_data = buffer.as_mut_ptr().cast();
         // SAFETY: the request is valid, its name ends with a zero because no `IfName` is longer
         // than 15 bytes, and the caller answers for the length of the buffer.

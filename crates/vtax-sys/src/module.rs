@@ -19,22 +19,16 @@ const OPERATION: &str = "load kernel module";
 /// As finit_module(2) has them: `ENOEXEC` and `EINVAL` for a module of another kernel or one that
 /// is compressed, `ENOENT` also if it needs a symbol that no loaded module has.
 pub fn load(path: &Path, parameters: &str) -> Result<bool> {
-    let fail = |errno: io::Error| SysError::Os {
-        operation: OPERATION,
-        object: path.display().to_string(),
-        remedy: remedy(&errno),
-        errno,
-    };
-    let parameters = CString::new(parameters).map_err(|_| SysError::Invalid {
-        what: "parameter of a kernel module",
-        value: parameters.into(),
-        why: "it contains a zero",
-    })?;
+    let parameters = CString::new(parameters)
+        .map_err(|_| SysError::invalid("parameter of a kernel module", parameters, "it contains a zero"))?;
     let file = File::open(path).map_err(|errno| SysError::os(OPERATION, path.display(), errno))?;
     match rustix::system::finit_module(&file, &parameters, 0) {
         Ok(()) => Ok(true),
         Err(rustix::io::Errno::EXIST) => Ok(false),
-        Err(errno) => Err(fail(errno.into())),
+        Err(errno) => {
+            let (errno, object) = (io::Error::from(errno), path.display().to_string());
+            Err(SysError::Os { operation: OPERATION, object, remedy: remedy(&errno), errno })
+        }
     }
 }
 

@@ -58,15 +58,7 @@ impl Pseudo {
 /// Mounts it, on a directory that is made if need be. One that the kernel has mounted there
 /// already (`CONFIG_DEVTMPFS_MOUNT`) stays.
 pub fn mount(what: Pseudo, target: &Path) -> Result<()> {
-    let operation = match what {
-        Pseudo::Proc => "mount proc on",
-        Pseudo::Sysfs => "mount sysfs on",
-        Pseudo::Devtmpfs => "mount devtmpfs on",
-        Pseudo::Devpts => "mount devpts on",
-        Pseudo::Tmpfs => "mount tmpfs on",
-        Pseudo::Cgroup2 => "mount cgroup2 on",
-    };
-    let fail = |errno| SysError::os(operation, target.display(), errno);
+    let fail = |errno| SysError::os("mount", format_args!("{} on {}", what.name(), target.display()), errno);
     fs::create_dir_all(target).map_err(fail)?;
     match rustix::mount::mount(what.name(), target, what.name(), what.flags(), what.options()) {
         // The same file system, at its own root (`do_add_mount`).
@@ -118,9 +110,8 @@ fn overlay_options(lower: &Path, upper: &Path, work: &Path) -> Result<CString> {
     for (key, path) in [("lowerdir", lower), ("upperdir", upper), ("workdir", work)] {
         let bytes = path.as_os_str().as_bytes();
         if bytes.iter().any(|byte| b",:\\\0".contains(byte)) {
-            let value = path.display().to_string();
             let why = "a comma, colon, backslash or zero in it would end it";
-            return Err(SysError::Invalid { what: "directory of an overlay", value, why });
+            return Err(SysError::invalid("directory of an overlay", path.display(), why));
         }
         options.extend_from_slice(if options.is_empty() { b"" } else { b"," });
         options.extend([key.as_bytes(), b"=", bytes].concat());

@@ -243,7 +243,7 @@ impl Pinned {
     fn check(&self, path: &Path, expected: Option<NsId>) -> Result<()> {
         match (self, expected) {
             (Self::Namespace(found), Some(expected)) if *found != expected => {
-                Err(SysError::WrongNamespace { path: path.display().to_string(), expected, found: Some(*found) })
+                Err(SysError::WrongNamespace { path: path.display().to_string(), expected, found: *found })
             }
             _ => Ok(()),
         }

@@ -132,29 +132,8 @@ impl FromStr for ProcessId {
             let (pid, start) = text.split_once('@')?;
             Some(Self { pid: Pid(pid.parse().ok()?), start_ticks: start.parse().ok()? })
         };
-        parse().ok_or_else(|| SysError::Invalid {
-            what: "process identity",
-            value: text.into(),
-            why: "it is written PID@START, two numbers",
-        })
+        parse().ok_or_else(|| SysError::invalid("process identity", text, "it is written PID@START, two numbers"))
     }
-}
-
-/// How many files this process may have open at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OpenFiles {
-    /// What holds now; none if it is unlimited.
-    pub soft: Option<u64>,
-    /// As far as [`raise_open_files`] can go; none if it is unlimited. Raising it needs
-    /// `CAP_SYS_RESOURCE`, and is done by who starts the process (`ulimit -Hn`,
-    /// `LimitNOFILE=` of a service).
-    pub hard: Option<u64>,
-}
-
-/// This process's limits on open files.
-pub fn open_files() -> OpenFiles {
-    let limit = rustix::process::getrlimit(Resource::Nofile);
-    OpenFiles { soft: limit.current, hard: limit.maximum }
 }
 
 /// Raises this process's limit on open files to `wanted`, or as near to it as
@@ -267,9 +246,10 @@ mod tests {
 
     #[test]
     fn the_limit_on_files_can_be_raised_as_far_as_the_hard_one() {
-        let hard = open_files().hard.expect("fs.nr_open bounds it");
+        let limit = || rustix::process::getrlimit(Resource::Nofile);
+        let hard = limit().maximum.expect("fs.nr_open bounds it");
         assert_eq!(raise_open_files(u64::MAX).unwrap(), hard);
-        assert_eq!(open_files(), OpenFiles { soft: Some(hard), hard: Some(hard) });
+        assert_eq!(limit().current, Some(hard));
     }
 
     #[test]

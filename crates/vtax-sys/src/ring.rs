@@ -27,16 +27,6 @@ pub use slots::{Completion, Operation, Slots};
 /// The longest wait that is told to the kernel.
 const FOREVER: Duration = Duration::from_secs(1 << 30);
 
-/// When a receive is complete.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReceiveUntil {
-    /// Something has come: a datagram, or any part of a stream.
-    Any,
-    /// The buffer is full (`MSG_WAITALL`), or the stream has ended. Kernels before 5.19 may
-    /// stop earlier: compare the lengths.
-    Full,
-}
-
 /// Whether this process can have an io_uring.
 ///
 /// # Errors
@@ -47,15 +37,6 @@ pub fn probe() -> Result<(), NoRing> {
 
 /// A whole request or an error, since what is linked to a short one is cancelled anyway.
 const SEND_FLAGS: libc::c_int = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
-
-impl ReceiveUntil {
-    fn flags(self) -> libc::c_int {
-        match self {
-            Self::Any => 0,
-            Self::Full => libc::MSG_WAITALL,
-        }
-    }
-}
 
 /// A result is a signed integer, and so is the longest length that makes sense.
 fn length(bytes: usize) -> u32 {

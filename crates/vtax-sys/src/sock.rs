@@ -14,12 +14,12 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use crate::error::{Result, SysError};
 
-pub use bbr::{Bbr, BbrPhase, bbr};
+pub use bbr::bbr_starts_up;
 pub use options::{
     congestion_control, pacing_rate, receive_drops, set_bind_address_no_port, set_busy_poll, set_congestion_control,
     set_dscp, set_pacing_rate, set_receive_space, set_send_space,
 };
-pub use tcp_info::{TcpInfo, TcpState, tcp_info};
+pub use tcp_info::{TcpInfo, tcp_info};
 
 /// Makes the kernel send every datagram with "don't fragment" and refuse one that
 /// is longer than the path's MTU with `EMSGSIZE`, for IPv4 and IPv6 (ip(7),
@@ -47,15 +47,6 @@ pub fn path_mtu(socket: impl AsFd) -> Result<u32> {
     let object = "MTU of a socket's path";
     let mtu = get_int(socket, level, option).map_err(|e| SysError::os("read the", object, e))?;
     u32::try_from(mtu).map_err(|e| SysError::malformed("read the", object, e))
-}
-
-/// The CPU on which the last packet of this socket was received, socket(7); none
-/// if there has been no packet. Tells whether receive processing and the reader
-/// share a CPU.
-pub fn incoming_cpu(socket: impl AsFd) -> Result<Option<u32>> {
-    let cpu = get_int(socket.as_fd(), libc::SOL_SOCKET, libc::SO_INCOMING_CPU)
-        .map_err(|e| SysError::os("read option", "INCOMING_CPU of a socket", e))?;
-    Ok(u32::try_from(cpu).ok())
 }
 
 fn family(socket: impl AsFd) -> Result<libc::c_int> {
@@ -144,15 +135,5 @@ mod tests {
         assert_eq!(path_mtu(&socket).unwrap_err().errno(), Some(libc::ENOTCONN));
         socket.connect("127.0.0.1:9").unwrap();
         assert_eq!(path_mtu(&socket).unwrap(), LOOPBACK_MTU);
-    }
-
-    #[test]
-    fn the_receiving_cpu_is_known_after_a_packet() {
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        socket.connect(socket.local_addr().unwrap()).unwrap();
-        socket.send(b"x").unwrap();
-        socket.recv(&mut [0]).unwrap();
-        let online = crate::cpu::online_cpus().unwrap();
-        assert!(incoming_cpu(&socket).unwrap().is_some_and(|cpu| online.contains(cpu)));
     }
 }

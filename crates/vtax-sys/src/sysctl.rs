@@ -39,11 +39,11 @@ impl FromStr for SysctlKey {
         if path.split('/').all(sound) {
             Ok(Self(path))
         } else {
-            Err(SysError::Invalid {
-                what: "name of a kernel setting",
-                value: text.into(),
-                why: "it is written with dots or slashes, as in net.ipv4.ip_forward",
-            })
+            Err(SysError::invalid(
+                "name of a kernel setting",
+                text,
+                "it is written with dots or slashes, as in net.ipv4.ip_forward",
+            ))
         }
     }
 }

@@ -74,8 +74,6 @@ fn datagrams_cross_a_wire_between_two_namespaces() {
     configure(&right, "w1", "192.0.2.2/30");
     exchange(&udp(&left, "192.0.2.1:0"), &udp(&right, "192.0.2.2:0"));
 
-    let stats = link(&mut Rtnl::open_in(&left).unwrap(), "w0").stats;
-    assert!(stats.tx_packets >= 1 && stats.rx_packets >= 1, "{stats:?}");
     let mut rtnl = Rtnl::open_in(&right).unwrap();
     let index = link(&mut rtnl, "w1").index;
     let nets: Vec<_> = rtnl.addresses().unwrap();
@@ -325,24 +323,6 @@ fn links_that_are_not_there_are_told_apart_from_errors() {
     let error = rtnl.existing_link(&name("none")).unwrap_err();
     assert!(matches!(error, SysError::NoSuchLink { .. }), "{error}");
     assert_eq!(rtnl.delete_link(&name("none")).unwrap_err().errno(), Some(libc::ENODEV));
-    assert!(!rtnl.delete_link_marked(&name("none"), "vtax:").unwrap());
-}
-
-#[test]
-fn only_a_link_with_our_mark_is_deleted() {
-    let ns = scratch();
-    let mut rtnl = Rtnl::open_in(&ns).unwrap();
-    rtnl.create_link(&NewLink::new(name("br"), LinkKind::Bridge)).unwrap();
-    for alias in [None, Some("other:1")] {
-        let change = LinkChange { alias: alias.map(Into::into), ..LinkChange::default() };
-        rtnl.set_link(&name("br"), &change).unwrap();
-        let error = rtnl.delete_link_marked(&name("br"), "vtax:").unwrap_err();
-        assert!(matches!(error, SysError::NotOurs { .. }), "{error}");
-    }
-    let ours = LinkChange { alias: Some("vtax:lab1:br".into()), ..LinkChange::default() };
-    rtnl.set_link(&name("br"), &ours).unwrap();
-    assert!(rtnl.delete_link_marked(&name("br"), "vtax:lab1").unwrap());
-    assert_eq!(rtnl.link(&name("br")).unwrap(), None);
 }
 
 /// Some 100 KiB, of which the kernel sends at most 32 at a time. Not more of them:

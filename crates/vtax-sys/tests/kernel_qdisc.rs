@@ -85,12 +85,10 @@ fn every_packet_arrives_or_is_counted_as_dropped() {
     while received < SENT && receiver.recv(&mut buffer).is_ok() {
         received += 1;
     }
-    let QdiscStats { packets, bytes, drops, overlimits, waiting, backlog } =
-        rtnl.root_qdisc(wire).unwrap().unwrap().stats;
+    let QdiscStats { packets, bytes, drops, overlimits } = rtnl.root_qdisc(wire).unwrap().unwrap().stats;
     assert_eq!(SENT - received, u64::from(drops));
     assert!(drops > 0 && received > 20 && overlimits > 0, "{received} arrived, {drops} dropped");
     // 8 bytes of UDP header, 20 of IP, 14 of Ethernet; and an ARP request or two.
     assert!((received..received + 3).contains(&packets), "{packets} of {received}");
     assert!((received * (PAYLOAD + 42)..received * (PAYLOAD + 42) + 200).contains(&bytes), "{bytes}");
-    assert_eq!((waiting, backlog), (0, 0));
 }

@@ -115,7 +115,7 @@ impl<'a> ThreadRecorder<'a> {
         let slot = self.shared.schedule.slot;
         if slot > 0 && start > 0 {
             let mut ledger = self.ledger.borrow_mut();
-            ledger.overrun = ledger.overrun.max(now.saturating_sub(start + slot));
+            ledger.report.overrun_ns = ledger.report.overrun_ns.max(now.saturating_sub(start + slot));
         }
     }
 
@@ -147,7 +147,7 @@ impl<'a> ThreadRecorder<'a> {
     /// What a transaction of the open loop took from the moment at which it was really sent.
     #[inline]
     pub(crate) fn sent_and_answered(&self, rtt: u64) {
-        if let Some(histogram) = &mut self.ledger.borrow_mut().rtt_from_send {
+        if let Some(histogram) = &mut self.ledger.borrow_mut().report.rtt_from_send {
             histogram.record(rtt);
         }
     }
@@ -181,36 +181,36 @@ impl<'a> ThreadRecorder<'a> {
     }
 
     pub(crate) fn lost(&self, lost: u64) {
-        self.ledger.borrow_mut().lost += lost;
+        self.ledger.borrow_mut().report.lost += lost;
     }
 
     pub(crate) fn reordered(&self, reordered: u64) {
-        self.ledger.borrow_mut().reordered += reordered;
+        self.ledger.borrow_mut().report.reordered += reordered;
     }
 
     /// Datagrams of a whole stream, and those that the socket had no room for.
     pub(crate) fn whole_flow(&self, datagrams: u64, dropped: u64) {
-        let mut ledger = self.ledger.borrow_mut();
-        ledger.whole_flow += datagrams;
-        ledger.socket_drops += dropped;
+        let report = &mut self.ledger.borrow_mut().report;
+        report.whole_flow += datagrams;
+        report.socket_drops += dropped;
     }
 
     /// Connections that ended without having shown the token.
     pub(crate) fn strangers(&self, strangers: usize) {
-        self.ledger.borrow_mut().strangers += strangers as u64;
+        self.ledger.borrow_mut().report.strangers += strangers as u64;
     }
 
     /// Send calls of a whole stream whose bytes were lent, and those of them that were copied.
     pub(crate) fn zerocopy(&self, sends: u64, copied: u64) {
-        let mut ledger = self.ledger.borrow_mut();
-        ledger.zerocopy.0 += sends;
-        ledger.zerocopy.1 += copied;
+        let report = &mut self.ledger.borrow_mut().report;
+        report.zerocopy_sends += sends;
+        report.zerocopy_copied += copied;
     }
 
     /// The moments of a message of the window, if stages were asked for.
     pub(crate) fn passage(&self, moments: &Moments) {
         let initiates = matches!(self.shared.unit, Counted::Transactions(_));
-        stages::record(self.ledger.borrow_mut().stages.get_or_insert_default(), moments, initiates);
+        stages::record(self.ledger.borrow_mut().report.stages.get_or_insert_default(), moments, initiates);
     }
 
     /// A flow's time ends here, whatever its last transaction did.
@@ -222,7 +222,7 @@ impl<'a> ThreadRecorder<'a> {
         let mut ledger = self.ledger.borrow_mut();
         if let (Some(opened), Some(closed)) = (&ledger.opened, &ledger.closed) {
             let used = self.meter.thread_cpu(opened, closed);
-            ledger.file = Some(file(used.user, used.system));
+            ledger.report.file = Some(file(used.user, used.system));
         }
     }
 
@@ -256,7 +256,7 @@ impl<'a> ThreadRecorder<'a> {
     fn turn_over(&self, ledger: &mut ThreadCounts, now: u64) -> Result<(), EngineError> {
         let totals = self.totals(ledger)?;
         if let Some(series) = &mut ledger.series {
-            let rtt = ledger.rtt.as_mut().map(|rtt| series.rtt.close_into(rtt)).unwrap_or_default();
+            let rtt = ledger.report.rtt.as_mut().map(|rtt| series.rtt.close_into(rtt)).unwrap_or_default();
             series.turn_over(now, totals, rtt);
             ledger.turn = series.turn();
         }
@@ -271,7 +271,7 @@ impl<'a> ThreadRecorder<'a> {
         self.turn_over(ledger, now)?;
         let totals = self.totals(ledger)?;
         if let Some(series) = &mut ledger.series {
-            let rtt = ledger.rtt.as_mut().map(|rtt| series.rtt.close_into(rtt)).unwrap_or_default();
+            let rtt = ledger.report.rtt.as_mut().map(|rtt| series.rtt.close_into(rtt)).unwrap_or_default();
             series.close(now, totals, rtt);
             ledger.turn = u64::MAX;
         }

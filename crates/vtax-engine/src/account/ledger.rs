@@ -2,7 +2,7 @@
 
 use vtax_model::{
     histogram::Histogram,
-    measurement::{EndReport, FileReport, SessionCpu, Slice, Stages, ThreadCpu},
+    measurement::{EndReport, Slice, ThreadCpu},
     workload::{Direction, TestSpec, Workload},
 };
 
@@ -13,6 +13,7 @@ use super::{
 };
 
 /// The account of one thread.
+#[derive(Default)]
 pub(crate) struct ThreadCounts {
     pub(super) unit: Counted,
     /// When the first message went or came; 0 before.
@@ -26,31 +27,16 @@ pub(crate) struct ThreadCounts {
     pub(super) openers: (u32, usize),
     pub(super) counts: Vec<Count>,
     pub(super) done: u64,
-    pub(super) rtt: Option<Histogram>,
-    pub(super) rtt_from_send: Option<Histogram>,
-    pub(super) lost: u64,
-    pub(super) reordered: u64,
-    pub(super) whole_flow: u64,
-    pub(super) socket_drops: u64,
-    /// Connections that ended without having shown the token.
-    pub(super) strangers: u64,
-    /// Sends, and those of them that were copied.
-    pub(super) zerocopy: (u64, u64),
-    pub(super) stages: Option<Stages>,
+    /// This thread's part of the end's report, without times and costs.
+    pub(crate) report: EndReport,
     pub(super) in_slow_start: Option<u32>,
     pub(super) series: Option<Series>,
     /// When the series' interval ends; `u64::MAX` without a series.
     pub(super) turn: u64,
     pub(super) watch: Option<Watch>,
-    pub(super) file: Option<FileReport>,
     /// A responder that is to stall has done so.
     pub(super) stalled: bool,
-    /// Those that have ended, with what they cost.
-    pub(super) slices: Vec<Slice>,
     pub(super) cost: Cost,
-    pub(super) overrun: u64,
-    /// From the first slice's warm-up to the last slice's end.
-    pub(crate) session: Option<SessionCpu>,
 }
 
 /// What the slices that have ended cost the thread.
@@ -82,12 +68,13 @@ pub(crate) enum Sender {
 }
 
 /// What is counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Counted {
     /// Transactions of so many bytes, for whose times there is a histogram (initiator).
     Transactions(u64),
     /// The same, whose times the other end knows (responder).
     Answers(u64),
+    #[default]
     Bytes,
     /// Bytes, in flows of either way.
     BytesBothWays,
@@ -113,35 +100,14 @@ impl Counted {
 impl ThreadCounts {
     pub(crate) fn new(unit: Counted, flows: usize, open_loop: bool) -> ThreadCounts {
         let times = matches!(unit, Counted::Transactions(_));
+        let rtt_from_send = (times && open_loop).then(Histogram::new);
         ThreadCounts {
             unit,
-            begun: 0,
-            start: 0,
             closes: u64::MAX,
-            opened: None,
-            closed: None,
-            openers: (0, 0),
-            counts: vec![Count::default(); flows],
-            done: 0,
-            rtt: times.then(Histogram::new),
-            rtt_from_send: (times && open_loop).then(Histogram::new),
-            lost: 0,
-            reordered: 0,
-            whole_flow: 0,
-            socket_drops: 0,
-            strangers: 0,
-            zerocopy: (0, 0),
-            stages: None,
-            in_slow_start: None,
-            series: None,
             turn: u64::MAX,
-            watch: None,
-            file: None,
-            stalled: false,
-            slices: Vec::new(),
-            cost: Cost::default(),
-            overrun: 0,
-            session: None,
+            counts: vec![Count::default(); flows],
+            report: EndReport { rtt: times.then(Histogram::new), rtt_from_send, ..EndReport::default() },
+            ..ThreadCounts::default()
         }
     }
 
@@ -159,8 +125,8 @@ impl ThreadCounts {
             Counted::Transactions(each) | Counted::Answers(each) => (done, done * each),
             Counted::Bytes | Counted::BytesBothWays => (0, done),
         };
-        let lost = self.lost - std::mem::replace(&mut self.cost.lost, self.lost);
-        self.slices.push(Slice { seconds, transactions, bytes, cpu, lost, retransmits });
+        let lost = self.report.lost - std::mem::replace(&mut self.cost.lost, self.report.lost);
+        self.report.slices.push(Slice { seconds, transactions, bytes, cpu, lost, retransmits });
         self.cost.cpu.user += used.user;
         self.cost.cpu.system += used.system;
         self.cost.cpu.cpu = used.cpu;
@@ -179,7 +145,7 @@ impl ThreadCounts {
 
     #[inline]
     pub(super) fn record(&mut self, rtt: u64) {
-        match (&mut self.series, &mut self.rtt) {
+        match (&mut self.series, &mut self.report.rtt) {
             (Some(series), _) => series.rtt.record(rtt),
             (None, Some(histogram)) => histogram.record(rtt),
             (None, None) => {}
@@ -201,7 +167,7 @@ impl ThreadCounts {
             Counted::Bytes => (0, self.done),
             Counted::BytesBothWays => (0, self.sum(Sender::Here)),
         };
-        Totals { transactions, bytes, lost: self.lost, ..Totals::default() }
+        Totals { transactions, bytes, lost: self.report.lost, ..Totals::default() }
     }
 
     pub(super) fn sum(&self, way: Sender) -> u64 {
@@ -211,34 +177,19 @@ impl ThreadCounts {
     /// Takes the values that are only in the series' present interval into the whole.
     pub(super) fn gather(&mut self) {
         let totals = self.totals();
-        if let (Some(series), Some(rtt)) = (&mut self.series, &mut self.rtt) {
+        if let (Some(series), Some(rtt)) = (&mut self.series, &mut self.report.rtt) {
             let late = series.rtt.close_into(rtt);
             series.add_late(totals, &late);
         }
     }
 
-    /// The counts that this thread's part of the report has, without times and costs.
+    /// This thread's part of the report, without times and costs.
     pub(super) fn counted(&mut self) -> EndReport {
         let totals = self.totals();
-        let both = self.unit == Counted::BytesBothWays;
-        EndReport {
-            started_ns: self.begun,
-            transactions: totals.transactions,
-            bytes: totals.bytes,
-            sent_bytes: if both { self.sum(Sender::There) } else { 0 },
-            rtt: self.rtt.take(),
-            rtt_from_send: self.rtt_from_send.take(),
-            lost: self.lost,
-            reordered: self.reordered,
-            whole_flow: self.whole_flow,
-            socket_drops: self.socket_drops,
-            strangers: self.strangers,
-            zerocopy_sends: self.zerocopy.0,
-            zerocopy_copied: self.zerocopy.1,
-            stages: self.stages.take(),
-            file: self.file,
-            ..EndReport::default()
-        }
+        let sent_bytes = if self.unit == Counted::BytesBothWays { self.sum(Sender::There) } else { 0 };
+        let Totals { transactions, bytes, .. } = totals;
+        let report = std::mem::take(&mut self.report);
+        EndReport { started_ns: self.begun, transactions, bytes, sent_bytes, ..report }
     }
 }
 

@@ -7,7 +7,7 @@ use vtax_model::{
 use vtax_sys::{
     clock::{boottime_ns, now_ns},
     cpu::{CpuTimes, MachineMeter, MachineReading, MachineSpan, thread_times},
-    sock::{BbrPhase, TcpInfo, bbr, tcp_info},
+    sock::{TcpInfo, bbr_starts_up, tcp_info},
 };
 
 use crate::{error::EngineError, flow::Flow};
@@ -68,8 +68,8 @@ impl<'a> Meter<'a> {
         let mut slow = None;
         let streams = |flow: &&Flow| flow.session.spec.workload.kind().is_stream();
         for flow in over_tcp(&self.senders).filter(streams) {
-            let is_slow = match bbr(&*flow.socket)? {
-                Some(bbr) => bbr.phase() == BbrPhase::Startup,
+            let is_slow = match bbr_starts_up(&*flow.socket)? {
+                Some(starts_up) => starts_up,
                 None => is_in_slow_start(&tcp_info(&*flow.socket)?),
             };
             *slow.get_or_insert(0) += u32::from(is_slow);

@@ -1,9 +1,6 @@
 //! The report of an end, from the ledgers of its threads.
 
-use vtax_model::{
-    histogram::Histogram,
-    measurement::{EndReport, FileReport, WarmupReport},
-};
+use vtax_model::measurement::{EndReport, FileReport, WarmupReport};
 
 use super::{
     ledger::{Count, Sender, ThreadCounts},
@@ -21,11 +18,8 @@ pub(crate) fn merge(threads: Vec<(ThreadCounts, Meter<'_>)>, shared: &Shared) ->
     let begun = threads.iter().map(|(ledger, _)| ledger.begun).filter(|begun| *begun > 0).min().unwrap_or(0);
     sum.warmup = warmup(&threads, shared);
     for (mut ledger, meter) in threads {
-        sum = add(sum, ledger.counted())?;
         add_costs(&mut sum, &ledger, &meter);
-        sum.overrun_ns = sum.overrun_ns.max(ledger.overrun);
-        sum.slices.append(&mut ledger.slices);
-        sum.session = session::joined(sum.session, ledger.session);
+        sum = add(sum, ledger.counted())?;
         counts.append(&mut ledger.counts);
         bins.extend(ledger.series.map(|series| series.bins));
     }
@@ -57,7 +51,7 @@ fn warmup(threads: &[(ThreadCounts, Meter<'_>)], shared: &Shared) -> WarmupRepor
 }
 
 fn add_costs(sum: &mut EndReport, ledger: &ThreadCounts, meter: &Meter<'_>) {
-    if !ledger.slices.is_empty() {
+    if !ledger.report.slices.is_empty() {
         sum.retransmits += ledger.cost.retransmits;
         sum.threads.push(ledger.cost.cpu);
     }
@@ -93,8 +87,8 @@ fn add(mut sum: EndReport, thread: EndReport) -> Result<EndReport, EngineError> 
     sum.transactions += thread.transactions;
     sum.bytes += thread.bytes;
     sum.sent_bytes += thread.sent_bytes;
-    sum.rtt = merge_rtt(sum.rtt, thread.rtt);
-    sum.rtt_from_send = merge_rtt(sum.rtt_from_send, thread.rtt_from_send);
+    sum.rtt = stages::sum(sum.rtt, thread.rtt);
+    sum.rtt_from_send = stages::sum(sum.rtt_from_send, thread.rtt_from_send);
     sum.lost = sum.lost.saturating_add(thread.lost);
     sum.reordered += thread.reordered;
     sum.whole_flow += thread.whole_flow;
@@ -104,17 +98,10 @@ fn add(mut sum: EndReport, thread: EndReport) -> Result<EndReport, EngineError> 
     sum.zerocopy_copied += thread.zerocopy_copied;
     sum.stages = stages::merge(sum.stages, thread.stages);
     sum.file = merge_file(sum.file, thread.file)?;
+    sum.slices.extend(thread.slices);
+    sum.session = session::joined(sum.session, thread.session);
+    sum.overrun_ns = sum.overrun_ns.max(thread.overrun_ns);
     Ok(sum)
-}
-
-fn merge_rtt(sum: Option<Histogram>, thread: Option<Histogram>) -> Option<Histogram> {
-    match (sum, thread) {
-        (Some(mut sum), Some(thread)) => {
-            sum.merge(&thread);
-            Some(sum)
-        }
-        (sum, thread) => sum.or(thread),
-    }
 }
 
 /// Every flow carries the same file, so their checksums are the same too.
@@ -132,6 +119,7 @@ fn merge_file(sum: Option<FileReport>, flow: Option<FileReport>) -> Result<Optio
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vtax_model::histogram::Histogram;
 
     fn count(done: u64, seconds: u64, way: Sender) -> Count {
         Count { start: 7, last: 7 + seconds * 1_000_000_000, done, way }

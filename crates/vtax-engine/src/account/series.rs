@@ -33,12 +33,7 @@ pub(crate) struct Totals {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Bin {
     seconds: f64,
-    transactions: u64,
-    bytes: u64,
-    lost: u64,
-    retransmits: u64,
-    windows: (u64, u32),
-    cpu: f64,
+    totals: Totals,
     pub(super) rtt: SparseHistogram,
 }
 
@@ -74,24 +69,15 @@ impl Series {
 
     fn push(&mut self, length: u64, totals: Totals, rtt: SparseHistogram) {
         let before = std::mem::replace(&mut self.before, totals);
-        self.bins.push(Bin {
-            seconds: length as f64 / 1e9,
-            transactions: totals.transactions - before.transactions,
-            bytes: totals.bytes - before.bytes,
-            lost: totals.lost.saturating_sub(before.lost),
-            retransmits: totals.retransmits.wrapping_sub(before.retransmits),
-            windows: totals.windows,
-            cpu: totals.cpu - before.cpu,
-            rtt,
-        });
+        self.bins.push(Bin { seconds: length as f64 / 1e9, totals: totals.since(&before), rtt });
     }
 
     /// What was completed after the window was closed, but was due in it, belongs to the last.
     pub(super) fn add_late(&mut self, totals: Totals, rtt: &SparseHistogram) {
         let Some(last) = self.bins.last_mut() else { return };
-        last.transactions += totals.transactions - self.before.transactions;
-        last.bytes += totals.bytes - self.before.bytes;
-        last.lost += totals.lost.saturating_sub(self.before.lost);
+        last.totals.transactions += totals.transactions - self.before.transactions;
+        last.totals.bytes += totals.bytes - self.before.bytes;
+        last.totals.lost += totals.lost.saturating_sub(self.before.lost);
         last.rtt.merge(rtt);
     }
 }
@@ -110,20 +96,37 @@ pub(super) fn join(length: f64, threads: Vec<Vec<Bin>>) -> Vec<Interval> {
     joined.iter().enumerate().map(|(index, bin)| bin.interval(index as f64 * length)).collect()
 }
 
-impl Bin {
-    fn add(&mut self, other: &Bin) {
-        self.seconds = self.seconds.max(other.seconds);
+impl Totals {
+    fn since(&self, before: &Totals) -> Totals {
+        Totals {
+            transactions: self.transactions - before.transactions,
+            bytes: self.bytes - before.bytes,
+            lost: self.lost.saturating_sub(before.lost),
+            retransmits: self.retransmits.wrapping_sub(before.retransmits),
+            windows: self.windows,
+            cpu: self.cpu - before.cpu,
+        }
+    }
+
+    fn add(&mut self, other: &Totals) {
         self.transactions += other.transactions;
         self.bytes += other.bytes;
         self.lost += other.lost;
         self.retransmits += other.retransmits;
         self.windows = (self.windows.0 + other.windows.0, self.windows.1 + other.windows.1);
         self.cpu += other.cpu;
+    }
+}
+
+impl Bin {
+    fn add(&mut self, other: &Bin) {
+        self.seconds = self.seconds.max(other.seconds);
+        self.totals.add(&other.totals);
         self.rtt.merge(&other.rtt);
     }
 
     fn interval(&self, at: f64) -> Interval {
-        let (segments, flows) = self.windows;
+        let Totals { transactions, bytes, lost, retransmits, windows: (segments, flows), cpu } = self.totals;
         let rtt_ns = (!self.rtt.is_empty()).then(|| IntervalRtt {
             p50: self.rtt.percentile(50.0),
             p90: self.rtt.percentile(90.0),
@@ -133,13 +136,13 @@ impl Bin {
         Interval {
             at,
             seconds: self.seconds,
-            transactions: self.transactions,
-            bytes: self.bytes,
+            transactions,
+            bytes,
             rtt_ns,
-            lost: self.lost,
-            retransmits: self.retransmits,
+            lost,
+            retransmits,
             cwnd: (flows > 0).then(|| segments as f64 / f64::from(flows)),
-            cpu: self.cpu,
+            cpu,
         }
     }
 }
@@ -171,11 +174,11 @@ mod tests {
         series.turn_over(1_230, totals(5), rtt(&[10; 5]));
         assert_eq!(series.turn(), u64::MAX);
         series.close(1_260, totals(7), rtt(&[20; 2]));
-        let counts: Vec<u64> = series.bins.iter().map(|bin| bin.transactions).collect();
+        let counts: Vec<u64> = series.bins.iter().map(|bin| bin.totals.transactions).collect();
         assert_eq!(counts, [5, 0, 2]);
         assert!((series.bins[2].seconds - 60e-9).abs() < 1e-15);
         series.add_late(totals(8), &rtt(&[90]));
-        assert_eq!((series.bins[2].transactions, series.bins[2].rtt.max()), (3, 90));
+        assert_eq!((series.bins[2].totals.transactions, series.bins[2].rtt.max()), (3, 90));
     }
 
     #[test]

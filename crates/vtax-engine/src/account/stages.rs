@@ -56,26 +56,32 @@ pub(super) fn record(stages: &mut Stages, moments: &Moments, initiates: bool) {
 }
 
 /// Adds what another thread has.
-pub(super) fn merge(sum: Option<Stages>, thread: Option<Stages>) -> Option<Stages> {
-    let (Some(sum), Some(thread)) = (&sum, &thread) else { return sum.or(thread) };
-    let add = |of: fn(&Stages) -> &Option<Histogram>| match (of(sum), of(thread)) {
-        (Some(sum), Some(thread)) => {
-            let mut both = sum.clone();
-            both.merge(thread);
-            Some(both)
-        }
-        (sum, thread) => sum.as_ref().or(thread.as_ref()).cloned(),
+pub(super) fn merge(one: Option<Stages>, other: Option<Stages>) -> Option<Stages> {
+    let (one, other) = match (one, other) {
+        (Some(one), Some(other)) => (one, other),
+        (one, other) => return one.or(other),
     };
     Some(Stages {
-        send_to_qdisc: add(|stages| &stages.send_to_qdisc),
-        qdisc_to_driver: add(|stages| &stages.qdisc_to_driver),
-        driver_to_wire: add(|stages| &stages.driver_to_wire),
-        away: add(|stages| &stages.away),
-        wire_to_stack: add(|stages| &stages.wire_to_stack),
-        stack_to_receive: add(|stages| &stages.stack_to_receive),
-        turnaround: add(|stages| &stages.turnaround),
-        without: sum.without + thread.without,
+        send_to_qdisc: sum(one.send_to_qdisc, other.send_to_qdisc),
+        qdisc_to_driver: sum(one.qdisc_to_driver, other.qdisc_to_driver),
+        driver_to_wire: sum(one.driver_to_wire, other.driver_to_wire),
+        away: sum(one.away, other.away),
+        wire_to_stack: sum(one.wire_to_stack, other.wire_to_stack),
+        stack_to_receive: sum(one.stack_to_receive, other.stack_to_receive),
+        turnaround: sum(one.turnaround, other.turnaround),
+        without: one.without + other.without,
     })
+}
+
+/// The values of both.
+pub(super) fn sum(one: Option<Histogram>, other: Option<Histogram>) -> Option<Histogram> {
+    match (one, other) {
+        (Some(mut one), Some(other)) => {
+            one.merge(&other);
+            Some(one)
+        }
+        (one, other) => one.or(other),
+    }
 }
 
 #[cfg(test)]

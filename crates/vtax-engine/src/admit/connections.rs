@@ -20,7 +20,6 @@ use super::{Watched, admission, arrival};
 use crate::{
     error::EngineError,
     flow::{Flow, Session},
-    options,
     place::{Station, Target},
     socket::{self, Listener},
     wire::{HELLO_LEN, READY, hello, read_hello},
@@ -248,12 +247,7 @@ impl Dialling<'_> {
 
     fn begin(&self) -> Result<Begun, EngineError> {
         let spec = &self.session.spec;
-        let socket = socket::create(spec.transport, self.station)?;
-        options::apply(&socket, spec, self.target)?;
-        if spec.transport == Transport::Tcp {
-            vtax_sys::sock::set_bind_address_no_port(&socket)?;
-        }
-        socket::bind_to(&socket, self.station)?;
+        let socket = socket::dialling(spec, self.station, self.target)?;
         let connecting = |error| EngineError::connecting(self.target, error);
         socket.set_nonblocking(true).map_err(connecting)?;
         let begun = socket.connect(&socket::address(self.target)?);
@@ -300,21 +294,14 @@ fn await_ready(flow: &Flow, deadline: Instant, waited: Duration) -> Result<(), E
         match recv(&*flow.socket, &mut answer, RecvFlags::DONTWAIT) {
             Ok((0, _)) => return Err(refused(flow, flow.ended("handshake"))),
             Ok(_) if answer == [READY] => return Ok(()),
-            Ok(_) => {
-                let what = "a wrong answer to the handshake";
-                return Err(EngineError::Protocol { peer: flow.peer.clone(), what });
-            }
+            Ok(_) => return Err(flow.strange("a wrong answer to the handshake")),
             Err(Errno::AGAIN | Errno::INTR) => {}
             Err(errno) => return Err(refused(flow, flow.failed("handshake", errno, waited))),
         }
-        let watched = match &mut watched {
-            Some(watched) => watched,
-            None => {
-                let fresh = Watched::new()?;
-                fresh.add(&*flow.socket, 0, EventFlags::IN)?;
-                watched.insert(fresh)
-            }
-        };
+        if watched.is_none() {
+            watched.insert(Watched::new()?).add(&*flow.socket, 0, EventFlags::IN)?;
+        }
+        let watched = watched.as_mut().expect("it was just made");
         watched.wait(deadline.saturating_duration_since(Instant::now()), &flow.session.cancel)?;
     }
     Err(EngineError::Unanswered { target: flow.peer.clone(), flow: flow.index, waited })

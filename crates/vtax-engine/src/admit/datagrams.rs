@@ -131,9 +131,7 @@ fn absent(target: &Target, waited: Duration, error: EngineError) -> EngineError 
 }
 
 fn connect_one(index: u32, station: &Station, target: &Target, session: &Arc<Session>) -> Result<Flow, EngineError> {
-    let socket = socket::create(session.spec.transport, station)?;
-    options::apply(&socket, &session.spec, target)?;
-    socket::bind_to(&socket, station)?;
+    let socket = socket::dialling(&session.spec, station, target)?;
     socket.connect(&socket::address(target)?).map_err(|error| EngineError::connecting(target, error))?;
     let flow = Flow::new(index, socket, target.clone(), session);
     flow.check_datagrams()?;
@@ -169,11 +167,8 @@ impl<'a> Waiting<'a> {
         while let Some(first) = self.state.iter().position(|state| *state != State::Ready) {
             if begun.elapsed() >= self.patience {
                 let flow = &self.flows[first];
-                return Err(EngineError::Unanswered {
-                    target: flow.peer.clone(),
-                    flow: flow.index,
-                    waited: self.patience,
-                });
+                let (target, waited) = (flow.peer.clone(), self.patience);
+                return Err(EngineError::Unanswered { target, flow: flow.index, waited });
             }
             // A flow that was heard is answered by its own socket, should the word that it is ready
             // have been lost: seldom enough to be asked for seldom.

@@ -21,7 +21,7 @@ use socket2::{SockAddr, Socket};
 use vtax_sys::clock::now_ns;
 
 use crate::{
-    drive::{Buffers, Either, Habit, Io, Message, Poller, SPIN, WaitUntil},
+    drive::{Buffers, Either, Habit, Io, Message, Poller, SPIN, WaitUntil, errno_of},
     flow::Session,
     options::set_timeout,
 };
@@ -46,10 +46,6 @@ impl<'a> Blocking<'a> {
             Poll::Ready(result) => result,
             Poll::Pending => unreachable!("no call of this engine leaves anything pending"),
         }
-    }
-
-    fn is_stopped(&self) -> bool {
-        self.session.is_stopped()
     }
 }
 
@@ -127,7 +123,7 @@ impl Io for BlockingIo<'_> {
             if left <= SPIN {
                 break;
             }
-            if self.engine.is_stopped() {
+            if self.engine.session.is_stopped() {
                 return Err(Errno::CANCELED);
             }
             thread::sleep(Duration::from_nanos(left - SPIN).min(NAP));
@@ -137,14 +133,11 @@ impl Io for BlockingIo<'_> {
     }
 
     async fn connect(&self, target: &SockAddr) -> Result<(), Errno> {
-        match self.socket.connect(target) {
-            Ok(()) => Ok(()),
+        self.socket.connect(target).map_err(|error| match errno_of(error) {
             // The timeout for sending is that for connecting too, socket(7).
-            Err(error) => match Errno::from_io_error(&error).unwrap_or(Errno::IO) {
-                Errno::INPROGRESS | Errno::AGAIN => Err(Errno::TIMEDOUT),
-                errno => Err(errno),
-            },
-        }
+            Errno::INPROGRESS | Errno::AGAIN => Errno::TIMEDOUT,
+            errno => errno,
+        })
     }
 
     fn set_patience(&self, patience: Duration) {

@@ -6,6 +6,13 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
+use crate::error::EngineError;
+
+/// What a flow does, from its beginning to its end.
+pub(crate) trait FlowTask: Future<Output = Result<(), EngineError>> {}
+
+impl<F: Future<Output = Result<(), EngineError>>> FlowTask for F {}
+
 /// The n-th flow is in slot n.
 pub(crate) struct Flows<F> {
     left: Vec<Option<Pin<Box<F>>>>,
@@ -14,7 +21,7 @@ pub(crate) struct Flows<F> {
     led: bool,
 }
 
-impl<F: Future<Output = Result<(), E>>, E> Flows<F> {
+impl<F: FlowTask> Flows<F> {
     pub(crate) fn new(flows: impl Iterator<Item = F>) -> Flows<F> {
         let left: Vec<_> = flows.map(|flow| Some(Box::pin(flow))).collect();
         Flows { alive: left.len(), left, led: false }
@@ -31,7 +38,7 @@ impl<F: Future<Output = Result<(), E>>, E> Flows<F> {
 
     /// Lets a flow go on, if it isn't over.
     #[inline]
-    pub(crate) fn poll(&mut self, slot: usize) -> Result<(), E> {
+    pub(crate) fn poll(&mut self, slot: usize) -> Result<(), EngineError> {
         let Some(flow) = &mut self.left[slot] else { return Ok(()) };
         if let Poll::Ready(result) = flow.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             self.left[slot] = None;

@@ -12,7 +12,6 @@ mod io;
 
 use std::{
     cell::{Cell, RefCell},
-    future::Future,
     mem,
     os::fd::OwnedFd,
 };
@@ -33,7 +32,7 @@ use vtax_sys::clock::now_ns;
 use crate::{
     drive::{
         Buffers, SPIN,
-        flows::Flows,
+        flows::{FlowTask, Flows},
         waits::{TICK, Waits},
     },
     error::EngineError,
@@ -116,10 +115,7 @@ impl<'a> EpollPoller<'a> {
 
     /// Runs the flows, the n-th in slot n, until all are done or one has failed; those that accept
     /// connections, until the first is done.
-    pub(crate) fn run<F>(&self, flows: impl Iterator<Item = F>) -> Result<(), EngineError>
-    where
-        F: Future<Output = Result<(), EngineError>>,
-    {
+    pub(crate) fn run(&self, flows: impl Iterator<Item = impl FlowTask>) -> Result<(), EngineError> {
         let mut flows = if self.listener.is_some() { Flows::led(flows) } else { Flows::new(flows) };
         let mut events = Vec::with_capacity(EVENTS);
         let mut turn: Vec<usize> = (0..self.slots.len()).collect();
@@ -152,18 +148,12 @@ impl<'a> EpollPoller<'a> {
     }
 
     #[inline]
-    fn poll<F>(&self, flows: &mut Flows<F>, slot: usize) -> Result<(), EngineError>
-    where
-        F: Future<Output = Result<(), EngineError>>,
-    {
+    fn poll(&self, flows: &mut Flows<impl FlowTask>, slot: usize) -> Result<(), EngineError> {
         self.slots[slot].fuel.set(FUEL);
         flows.poll(slot)
     }
 
-    fn take<F>(&self, flows: &mut Flows<F>, event: Event) -> Result<(), EngineError>
-    where
-        F: Future<Output = Result<(), EngineError>>,
-    {
+    fn take(&self, flows: &mut Flows<impl FlowTask>, event: Event) -> Result<(), EngineError> {
         match event.data.u64() {
             LISTENER => self.hand_out_connection(flows),
             TICKER => {
@@ -176,10 +166,7 @@ impl<'a> EpollPoller<'a> {
 
     /// Lets one of the waiting flows accept. If more connections are there the thread is told again.
     /// When no flow waits the connections have to, and the thread mustn't be told of them all the time.
-    fn hand_out_connection<F>(&self, flows: &mut Flows<F>) -> Result<(), EngineError>
-    where
-        F: Future<Output = Result<(), EngineError>>,
-    {
+    fn hand_out_connection(&self, flows: &mut Flows<impl FlowTask>) -> Result<(), EngineError> {
         let Some(slot) = self.acceptors.borrow_mut().pop() else { return self.stop_listening() };
         self.slots[slot].queued.set(false);
         self.poll(flows, slot)
@@ -213,10 +200,7 @@ impl<'a> EpollPoller<'a> {
         Ok(())
     }
 
-    fn fire_timers<F>(&self, flows: &mut Flows<F>, now: u64) -> Result<(), EngineError>
-    where
-        F: Future<Output = Result<(), EngineError>>,
-    {
+    fn fire_timers(&self, flows: &mut Flows<impl FlowTask>, now: u64) -> Result<(), EngineError> {
         while let Some(slot) = self.waits.take_due(now) {
             self.poll(flows, slot)?;
         }
@@ -224,13 +208,8 @@ impl<'a> EpollPoller<'a> {
     }
 
     /// Wakes the flows whose patience is over.
-    fn tick<F>(&self, flows: &mut Flows<F>) -> Result<(), EngineError>
-    where
-        F: Future<Output = Result<(), EngineError>>,
-    {
-        if self.session.is_stopped() {
-            return Err(EngineError::Cancelled);
-        }
+    fn tick(&self, flows: &mut Flows<impl FlowTask>) -> Result<(), EngineError> {
+        self.session.check_stopped()?;
         let mut expired = vec![];
         self.waits.tick(|slot| expired.push(slot));
         expired.into_iter().try_for_each(|slot| self.poll(flows, slot))

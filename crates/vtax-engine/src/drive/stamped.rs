@@ -4,17 +4,11 @@
 //! The stamps of what was sent come on the socket's error queue and are read between two
 //! transactions. By then those of a request are there, for its response has come; those of a
 //! response may come later, if the qdisc holds it back, and are looked for once more.
-//!
-//! Stamps of the network card aren't asked for: they are of its own clock, and there is no other
-//! moment of that clock at which a stage of one end could begin or end.
 
 use std::{cell::RefCell, mem, time::Duration};
 
-use rustix::{
-    io::Errno,
-    net::{RecvFlags, SendFlags},
-};
-use socket2::{SockAddr, Socket};
+use rustix::io::Errno;
+use socket2::Socket;
 use vtax_model::workload::Transport;
 use vtax_sys::{
     clock::realtime_ns,
@@ -23,7 +17,7 @@ use vtax_sys::{
 
 use crate::{
     account::{Moments, ThreadRecorder},
-    drive::{Either, Io, Message, WaitUntil},
+    drive::{Io, Message, WaitUntil, errno_of},
     error::EngineError,
     flow::Flow,
 };
@@ -39,7 +33,7 @@ pub(crate) struct StampedFlow<'a, I> {
 impl<'a, I: Io> StampedFlow<'a, I> {
     /// Asks for the stamps of a flow on which nothing of the test has been said.
     pub(crate) fn new(io: I, flow: &'a Flow, desk: &'a ThreadRecorder<'a>) -> Result<StampedFlow<'a, I>, EngineError> {
-        enable_stamps(&*flow.socket, false)?;
+        enable_stamps(&*flow.socket)?;
         Ok(StampedFlow { io, flow, desk, trace: RefCell::default() })
     }
 }
@@ -80,7 +74,7 @@ impl Trace {
     /// Gives the stamps that were found to their messages.
     fn sort(&mut self) {
         for stamp in self.found.drain(..) {
-            if matches!(stamp.stage, SentStage::Hardware | SentStage::Acked) {
+            if stamp.stage == SentStage::Acked {
                 continue;
             }
             if is_behind(self.now.id, stamp.id) {
@@ -142,8 +136,8 @@ impl<I: Io> Io for StampedFlow<'_, I> {
             let most = most.min(buffer.len());
             let got = receive_stamped(socket, &mut buffer[..most], flags);
             let moment = realtime_ns();
-            let got = got.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-            self.trace.borrow_mut().received(got.software, moment);
+            let got = got.map_err(errno_of)?;
+            self.trace.borrow_mut().received(got.arrival, moment);
             Ok(look.take().expect("only one call succeeds")(&buffer[..got.bytes]))
         };
         self.io.receive_by(until, call).await
@@ -157,40 +151,8 @@ impl<I: Io> Io for StampedFlow<'_, I> {
         true
     }
 
-    async fn send_by<R>(
-        &self,
-        call: impl FnMut(&Socket, &mut [u8], SendFlags) -> Result<R, Errno>,
-    ) -> Result<R, Errno> {
-        self.io.send_by(call).await
-    }
-
-    async fn receive_by<R>(
-        &self,
-        until: WaitUntil,
-        call: impl FnMut(&Socket, &mut [u8], RecvFlags) -> Result<R, Errno>,
-    ) -> Result<R, Errno> {
-        self.io.receive_by(until, call).await
-    }
-
-    async fn send_or_receive<R>(
-        &self,
-        message: Message<'_>,
-        most: usize,
-        look: impl FnOnce(&[u8]) -> R,
-    ) -> Result<Either<R>, Errno> {
-        self.io.send_or_receive(message, most, look).await
-    }
-
     async fn sleep(&self, until: u64) -> Result<(), Errno> {
         self.io.sleep(until).await
-    }
-
-    async fn connect(&self, target: &SockAddr) -> Result<(), Errno> {
-        self.io.connect(target).await
-    }
-
-    async fn accept(&self) -> Result<Socket, Errno> {
-        self.io.accept().await
     }
 
     fn set_patience(&self, patience: Duration) {

@@ -22,7 +22,6 @@ mod requests;
 
 use std::{
     cell::{Cell, RefCell},
-    future::Future,
     io as std_io, mem,
     time::Duration,
 };
@@ -38,7 +37,7 @@ use vtax_sys::{
 use crate::{
     drive::{
         Buffers, SPIN,
-        flows::Flows,
+        flows::{FlowTask, Flows},
         waits::{TICK, Waits},
     },
     error::EngineError,
@@ -95,10 +94,7 @@ impl<'a> Uring<'a> {
 
     /// Runs the flows, the n-th in slot n, until all are done or one has failed; those that accept
     /// connections, until the first is done.
-    pub(crate) fn run<F>(&self, flows: impl Iterator<Item = F>) -> Result<(), EngineError>
-    where
-        F: Future<Output = Result<(), EngineError>>,
-    {
+    pub(crate) fn run(&self, flows: impl Iterator<Item = impl FlowTask>) -> Result<(), EngineError> {
         let mut flows = if self.listener.is_some() { Flows::led(flows) } else { Flows::new(flows) };
         let mut turn: Vec<usize> = (0..self.places.len()).collect();
         let mut done = Vec::new();
@@ -173,9 +169,7 @@ impl<'a> Uring<'a> {
 
     /// Wakes the flows whose patience is over.
     fn tick(&self) -> Result<(), EngineError> {
-        if self.session.is_stopped() {
-            return Err(EngineError::Cancelled);
-        }
+        self.session.check_stopped()?;
         let mut woken = self.woken.borrow_mut();
         self.waits.tick(|slot| woken.push(slot));
         self.begin_tick()

@@ -92,8 +92,7 @@ impl<'a, I: Io> Answers<'a, I> {
     #[inline]
     async fn request_bytes(&mut self) -> Result<Mark, EngineError> {
         let first = self.line.receive_all(self.sizes.request).await?;
-        let peer = &self.line.flow.peer;
-        Stamp::mark_of(&[first]).ok_or_else(|| EngineError::Protocol { peer: peer.clone(), what: "an unknown mark" })
+        Stamp::mark_of(&[first]).ok_or_else(|| self.line.flow.strange("an unknown mark"))
     }
 
     /// An idle peer is noticed, a hello whose answer was lost is answered again, and all else that

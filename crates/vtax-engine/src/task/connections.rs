@@ -15,7 +15,7 @@
 use rustix::io::Errno;
 use socket2::{SockAddr, Socket};
 use vtax_model::workload::Transport;
-use vtax_sys::{clock::now_ns, sock::set_bind_address_no_port};
+use vtax_sys::clock::now_ns;
 
 use super::{
     MessageSizes,
@@ -26,7 +26,6 @@ use crate::{
     drive::{Habit, Io, Message, Poller, WaitUntil},
     error::EngineError,
     flow::{Session, ended, failed},
-    options,
     place::{Station, Target},
     socket,
     wire::{HELLO_LEN, hello},
@@ -76,7 +75,7 @@ impl<E: Poller> Transactions for Connecting<'_, E> {
 impl Dial<'_> {
     /// Connects, and returns the socket when the transaction is over.
     async fn transact<E: Poller>(&self, engine: &E, slot: usize, index: u32) -> Result<Socket, EngineError> {
-        let socket = self.socket()?;
+        let socket = socket::dialling(&self.session.spec, self.station, self.target)?;
         {
             let io = engine.io(slot, &socket, Habit::Turns);
             io.set_patience(self.session.patience.silence);
@@ -84,16 +83,6 @@ impl Dial<'_> {
             self.request(&io, index).await?;
             self.receive(&io, self.sizes.response).await?;
         }
-        Ok(socket)
-    }
-
-    fn socket(&self) -> Result<Socket, EngineError> {
-        let socket = socket::create(self.session.spec.transport, self.station)?;
-        options::apply(&socket, &self.session.spec, self.target)?;
-        if self.session.spec.transport == Transport::Tcp {
-            set_bind_address_no_port(&socket)?;
-        }
-        socket::bind_to(&socket, self.station)?;
         Ok(socket)
     }
 

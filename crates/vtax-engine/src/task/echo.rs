@@ -8,7 +8,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use rustix::io::Errno;
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{
     FlowOnPoller,
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     account::ThreadRecorder,
-    drive::{Either, Habit, Io, Message, Poller, WaitUntil},
+    drive::{Habit, Io, Message, Poller, WaitUntil},
     error::EngineError,
     flow::Flow,
     options,
@@ -127,21 +127,8 @@ impl<I: Io> Io for EchoIo<I> {
         self.io.receive(HEADER + most, until, |message| look(self.types.payload(message))).await
     }
 
-    async fn send_or_receive<R>(
-        &self,
-        _: Message<'_>,
-        _: usize,
-        _: impl FnOnce(&[u8]) -> R,
-    ) -> Result<Either<R>, Errno> {
-        Err(Errno::OPNOTSUPP)
-    }
-
     async fn sleep(&self, until: u64) -> Result<(), Errno> {
         self.io.sleep(until).await
-    }
-
-    async fn connect(&self, target: &SockAddr) -> Result<(), Errno> {
-        self.io.connect(target).await
     }
 
     fn set_patience(&self, patience: Duration) {

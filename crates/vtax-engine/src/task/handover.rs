@@ -1,7 +1,7 @@
 //! How the bytes of a stream get from the program to the kernel: each call of a sender is one of
 //! these.
 
-use std::{fs::File, io, mem, time::Duration};
+use std::{fs::File, mem, time::Duration};
 
 use rustix::{
     fs::sendfile,
@@ -21,7 +21,7 @@ use vtax_sys::{
 use super::FlowOnPoller;
 use crate::{
     account::after,
-    drive::{Io, Message},
+    drive::{Io, Message, errno_of},
     error::EngineError,
     flow::Flow,
     segments::segments,
@@ -206,9 +206,7 @@ impl<'a> Lent<'a> {
                 Err(errno) => return Err(line.failed("send", errno)),
             }
             let session = &line.flow.session;
-            if session.is_stopped() {
-                return Err(EngineError::Cancelled);
-            }
+            session.check_stopped()?;
             if now_ns() >= *latest.get_or_insert_with(|| after(now_ns(), session.patience.silence)) {
                 return Err(line.failed("send", Errno::AGAIN));
             }
@@ -273,8 +271,4 @@ impl Drop for Lent<'_> {
 async fn send_file<I: Io>(line: &FlowOnPoller<'_, I>, file: &File, message: usize) -> Result<usize, EngineError> {
     let call = |socket: &Socket, _: &mut [u8], _| sendfile(socket, file, Some(&mut 0), message);
     line.io.send_by(call).await.map_err(|errno| line.failed("sendfile", errno))
-}
-
-fn errno_of(error: io::Error) -> Errno {
-    Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }

@@ -382,9 +382,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
     #[cold]
     fn nothing_came(&mut self, now: u64) -> Result<(), EngineError> {
         let session = &self.requests.line.flow.session;
-        if session.is_stopped() {
-            return Err(EngineError::Cancelled);
-        }
+        session.check_stopped()?;
         let silence = session.patience.silence;
         if !self.pending.is_empty() && now >= after(self.heard, silence) {
             let (peer, operation) = (self.requests.line.flow.peer.clone(), "wait for a response");

@@ -55,9 +55,7 @@ pub(crate) async fn receive<I: Io>(
         sink.show_life(now);
     }
     desk.open(slot, Sender::Here)?;
-    if let Some(sequence) = &mut sink.tally.sequence {
-        sequence.open();
-    }
+    sink.tally.sequence.iter_mut().for_each(Sequence::open);
     let (_, closes) = desk.window();
     while now < closes {
         let len = sink.receive().await?;
@@ -65,9 +63,7 @@ pub(crate) async fn receive<I: Io>(
         desk.bytes(slot, len, now)?;
         sink.show_life(now);
     }
-    desk.lost(sink.tally.sequence.as_ref().map_or(0, Sequence::lost));
-    desk.reordered(sink.tally.sequence.as_ref().map_or(0, Sequence::reordered));
-    desk.close()?;
+    sink.tally.close(desk)?;
     desk.shared.one_has_finished();
     sink.wait_for_others(desk).await?;
     sink.drain().await?;
@@ -100,6 +96,15 @@ impl Tally {
         let fresh = self.sequence.as_mut().is_some_and(|sequence| sequence.arrived(number));
         self.arrived += u64::from(fresh);
         fresh.then_some(self.message)
+    }
+
+    /// Ends the window.
+    fn close(&self, desk: &ThreadRecorder<'_>) -> Result<(), EngineError> {
+        if let Some(sequence) = &self.sequence {
+            desk.lost(sequence.lost());
+            desk.reordered(sequence.reordered());
+        }
+        desk.close()
     }
 }
 
@@ -223,14 +228,10 @@ impl<'a, I: Io> Sink<'a, I> {
                 Err(_) | Ok(Some(0)) => break,
                 Ok(_) => {}
             }
-            self.check_stopped()?;
+            self.line.flow.session.check_stopped()?;
             self.show_life(now_ns());
         }
         Ok(())
-    }
-
-    fn check_stopped(&self) -> Result<(), EngineError> {
-        if self.line.flow.session.is_stopped() { Err(EngineError::Cancelled) } else { Ok(()) }
     }
 
     /// Says that it is enough, until the sender has ended or is silent.
@@ -255,7 +256,7 @@ impl<'a, I: Io> Sink<'a, I> {
             if now >= latest {
                 break;
             }
-            self.check_stopped()?;
+            self.line.flow.session.check_stopped()?;
         }
         Ok(())
     }

@@ -75,9 +75,7 @@ pub(crate) async fn send<I: Io>(
 async fn await_go<I: Io>(line: &FlowOnPoller<'_, I>) -> Result<(), EngineError> {
     if !line.is_datagram() {
         let told = line.receive_all(1).await?;
-        let peer = &line.flow.peer;
-        let what = "something else than the word to begin";
-        return if told == GO { Ok(()) } else { Err(EngineError::Protocol { peer: peer.clone(), what }) };
+        return if told == GO { Ok(()) } else { Err(line.flow.strange("something else than the word to begin")) };
     }
     loop {
         let session = &line.flow.session;
@@ -167,9 +165,7 @@ impl<'a, I: Io> Source<'a, I> {
             }
             now = now_ns();
         }
-        if self.line.flow.session.is_stopped() {
-            return Err(EngineError::Cancelled);
-        }
+        self.line.flow.session.check_stopped()?;
         self.handover.end(self.line.flow)?;
         self.say_end().await
     }

@@ -36,7 +36,7 @@ pub(crate) async fn run<T: Transactions>(
         drop(done);
         begun = now_ns();
         desk.ends(slot, begun);
-        check_stopped(desk)?;
+        desk.shared.session.check_stopped()?;
     }
     desk.close()?;
     desk.shared.one_has_finished();
@@ -61,7 +61,7 @@ async fn warm_up<T: Transactions>(desk: &ThreadRecorder<'_>, slot: usize, flow: 
         if !desk.warming(begun, 1) {
             desk.shared.has_warmed_up();
         }
-        check_stopped(desk)?;
+        desk.shared.session.check_stopped()?;
     }
     desk.open(slot, Sender::Here)
 }
@@ -75,8 +75,4 @@ fn count(desk: &ThreadRecorder<'_>, slot: usize, begun: u64, done: bool) -> Resu
             Ok(())
         }
     }
-}
-
-fn check_stopped(desk: &ThreadRecorder<'_>) -> Result<(), EngineError> {
-    if desk.shared.session.is_stopped() { Err(EngineError::Cancelled) } else { Ok(()) }
 }

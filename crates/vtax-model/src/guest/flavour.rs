@@ -2,14 +2,13 @@
 
 use std::{fmt, str::FromStr};
 
-use serde::{Deserialize, Serialize};
+use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 use super::{Backend, EmulatedNic};
 use crate::method::IoMethod;
 
 /// Which of its method's kinds a guest's NIC is: a backend of `paravirtual`, a model of `emulated`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 pub enum Flavour {
     /// Of `paravirtual`.
     Backend(Backend),
@@ -32,10 +31,8 @@ impl Flavour {
     /// The name in files and tables, without that of the method.
     pub fn name(self) -> &'static str {
         match self {
-            Flavour::Backend(Backend::Vhost) => "vhost",
-            Flavour::Backend(Backend::Userspace) => "userspace",
-            Flavour::Backend(Backend::VhostUser) => "vhost-user",
-            Flavour::Model(model) => model.name(),
+            Flavour::Backend(backend) => backend.into(),
+            Flavour::Model(model) => model.into(),
         }
     }
 
@@ -63,29 +60,16 @@ impl fmt::Display for Flavour {
 }
 
 /// A name that no backend and no model has.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error("unknown kind of NIC `{0}`; there are {known}", known = Flavour::ALL.map(Flavour::name).join(", "))]
+#[diagnostic(code("unknown-name"))]
 pub struct UnknownFlavour(String);
 
 impl FromStr for Flavour {
     type Err = UnknownFlavour;
 
     fn from_str(name: &str) -> Result<Self, UnknownFlavour> {
-        let found = Flavour::ALL.into_iter().find(|flavour| flavour.name() == name);
-        found.ok_or_else(|| UnknownFlavour(name.to_owned()))
-    }
-}
-
-impl TryFrom<String> for Flavour {
-    type Error = UnknownFlavour;
-
-    fn try_from(name: String) -> Result<Self, UnknownFlavour> {
-        name.parse()
-    }
-}
-
-impl From<Flavour> for String {
-    fn from(flavour: Flavour) -> String {
-        flavour.name().to_owned()
+        let backend = name.parse().map(Flavour::Backend);
+        backend.or_else(|_| name.parse().map(Flavour::Model)).map_err(|_| UnknownFlavour(name.to_owned()))
     }
 }

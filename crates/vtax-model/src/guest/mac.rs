@@ -2,18 +2,18 @@
 
 use std::{fmt, str::FromStr};
 
-use serde::{Deserialize, Serialize};
+use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 /// The Ethernet address of a guest's NIC: of one station, not of a group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 pub struct Mac([u8; 6]);
 
 /// A text or address that no NIC can have.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error(
     "`{0}` is not a NIC's address; write six pairs of hexadecimal digits, the first pair even, as 02:00:5e:10:00:01"
 )]
+#[diagnostic(code("bad-address"))]
 pub struct BadMac(String);
 
 impl Mac {
@@ -48,20 +48,6 @@ impl FromStr for Mac {
         let octets = octets.and_then(|octets| <[u8; 6]>::try_from(octets).ok());
         let of_a_station = |octets: &[u8; 6]| octets[0] & 1 == 0 && *octets != [0; 6];
         octets.filter(of_a_station).map(Mac).ok_or_else(|| BadMac(text.to_owned()))
-    }
-}
-
-impl TryFrom<String> for Mac {
-    type Error = BadMac;
-
-    fn try_from(text: String) -> Result<Self, BadMac> {
-        text.parse()
-    }
-}
-
-impl From<Mac> for String {
-    fn from(mac: Mac) -> String {
-        mac.to_string()
     }
 }
 

@@ -16,13 +16,11 @@ pub struct IntervalHistogram {
     highest: usize,
 }
 
-/// The counters of one interval that are not zero: 16 bytes each, some hundred for a steady path.
+/// The counters of one interval that are not zero, each with its number and its count, in rising order: 16 bytes
+/// each, some hundred for a steady path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Vec<(u32, u64)>", into = "Vec<(u32, u64)>")]
-pub struct SparseHistogram {
-    /// Number of the counter and its count, in rising order.
-    used: Vec<(u32, u64)>,
-}
+#[serde(try_from = "Vec<(u32, u64)>")]
+pub struct SparseHistogram(Vec<(u32, u64)>);
 
 impl IntervalHistogram {
     /// Nothing recorded.
@@ -55,7 +53,7 @@ impl IntervalHistogram {
             0 => None,
             count => Some((index as u32, count)),
         });
-        SparseHistogram { used: used.collect() }
+        SparseHistogram(used.collect())
     }
 }
 
@@ -69,7 +67,7 @@ impl SparseHistogram {
     /// The counters of a whole histogram that are not zero.
     pub fn of(whole: &Histogram) -> Self {
         let used = whole.recorded().map(|(value, count)| (counter_of(value.min(HIGHEST_NS)) as u32, count));
-        Self { used: used.collect() }
+        Self(used.collect())
     }
 
     /// With all of its counters.
@@ -81,12 +79,12 @@ impl SparseHistogram {
 
     /// Recorded values.
     pub fn count(&self) -> u64 {
-        self.used.iter().map(|(_, count)| count).sum()
+        self.0.iter().map(|(_, count)| count).sum()
     }
 
     /// No value was recorded.
     pub fn is_empty(&self) -> bool {
-        self.used.is_empty()
+        self.0.is_empty()
     }
 
     /// The value in nanoseconds that `percent` of the values don't exceed, as
@@ -98,28 +96,28 @@ impl SparseHistogram {
             sum += count;
             sum >= wanted
         };
-        let found = self.used.iter().find(reaches).or(self.used.last());
+        let found = self.0.iter().find(reaches).or(self.0.last());
         let edge = if percent <= 0.0 { value_at } else { upper_edge };
         found.map_or(0, |(index, _)| edge(*index as usize))
     }
 
     /// Upper edge of the last bucket used, in nanoseconds; 0 if empty.
     pub fn max(&self) -> u64 {
-        self.used.last().map_or(0, |(index, _)| upper_edge(*index as usize))
+        self.0.last().map_or(0, |(index, _)| upper_edge(*index as usize))
     }
 
     /// Adds all that `other` holds, such as the same interval of another thread.
     pub fn merge(&mut self, other: &Self) {
-        let mut merged = Vec::with_capacity(self.used.len() + other.used.len());
-        let (mut left, mut right) = (self.used.iter().peekable(), other.used.iter().peekable());
+        let mut merged = Vec::with_capacity(self.0.len() + other.0.len());
+        let (mut left, mut right) = (self.0.iter().peekable(), other.0.iter().peekable());
         while let Some((index, count)) = next_of(&mut left, &mut right) {
             merged.push((index, count));
         }
-        self.used = merged;
+        self.0 = merged;
     }
 
     pub(super) fn counters(&self) -> impl Iterator<Item = (usize, u64)> {
-        self.used.iter().map(|(index, count)| (*index as usize, *count))
+        self.0.iter().map(|(index, count)| (*index as usize, *count))
     }
 }
 
@@ -145,13 +143,7 @@ impl TryFrom<Vec<(u32, u64)>> for SparseHistogram {
             left = left.checked_sub(count).ok_or(HistogramError::TooManyCounts)?;
             from = index + 1;
         }
-        Ok(Self { used })
-    }
-}
-
-impl From<SparseHistogram> for Vec<(u32, u64)> {
-    fn from(interval: SparseHistogram) -> Self {
-        interval.used
+        Ok(Self(used))
     }
 }
 

@@ -5,26 +5,29 @@
 
 use crate::spelling::suggestion;
 
-/// What is wrong and what to write. `key` is the key whose value the error is about, if it is known.
-pub(super) fn in_words(message: &str, key: Option<&str>) -> String {
+/// The code of what is wrong, and a sentence: what is wrong and what to write. `key` is the key whose value the error is
+/// about, if it is known.
+pub(super) fn in_words(message: &str, key: Option<&str>) -> (&'static str, String) {
     let words = wrong_type(message).or_else(|| unknown(message)).or_else(|| missing(message));
     match (words, key) {
-        (Some(Worded::OfValue(text)), Some(key)) => format!("`{key}`: {text}"),
-        (Some(Worded::OfValue(text) | Worded::OfKey(text)), _) => text,
-        (None, _) => message.to_owned(),
+        (Some(Worded { code, text, is_of_value: true }), Some(key)) => (code, format!("`{key}`: {text}")),
+        (Some(Worded { code, text, .. }), _) => (code, text),
+        (None, _) => ("bad-value", message.to_owned()),
     }
 }
 
-/// Whether a text is about a key's value or about the key itself.
-enum Worded {
-    OfValue(String),
-    OfKey(String),
+struct Worded {
+    code: &'static str,
+    text: String,
+    /// It is about a key's value, and not about the key itself.
+    is_of_value: bool,
 }
 
 fn wrong_type(message: &str) -> Option<Worded> {
     let told = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "))?;
     let (found, expected) = told.rsplit_once(", expected ")?;
-    Some(Worded::OfValue(format!("this is {}; write {}", found_in_words(found), expected_in_words(expected))))
+    let text = format!("this is {}; write {}", found_in_words(found), expected_in_words(expected));
+    Some(Worded { code: "wrong-type", text, is_of_value: true })
 }
 
 fn found_in_words(found: &str) -> String {
@@ -57,9 +60,10 @@ fn expected_in_words(expected: &str) -> String {
 
 fn unknown(message: &str) -> Option<Worded> {
     if let Some(told) = message.strip_prefix("unknown field ") {
-        return listed(told, "key").map(Worded::OfKey);
+        return Some(Worded { code: "unknown-key", text: listed(told, "key")?, is_of_value: false });
     }
-    listed(message.strip_prefix("unknown variant ")?, "name").map(Worded::OfValue)
+    let text = listed(message.strip_prefix("unknown variant ")?, "name")?;
+    Some(Worded { code: "unknown-name", text, is_of_value: true })
 }
 
 /// From `` `x`, expected one of `a`, `b` ``.
@@ -78,7 +82,7 @@ fn listed(told: &str, what: &str) -> Option<String> {
 
 fn missing(message: &str) -> Option<Worded> {
     let key = message.strip_prefix("missing field ")?;
-    Some(Worded::OfKey(format!("{key} is missing here; add it")))
+    Some(Worded { code: "missing-key", text: format!("{key} is missing here; add it"), is_of_value: false })
 }
 
 #[cfg(test)]
@@ -87,7 +91,7 @@ mod tests {
 
     #[test]
     fn what_was_expected_is_said_in_the_user_s_words() {
-        let of_mtu = |message: &str| in_words(message, Some("mtu"));
+        let of_mtu = |message: &str| in_words(message, Some("mtu")).1;
         assert_eq!(
             of_mtu("invalid type: string \"three\", expected a sequence"),
             "`mtu`: this is the text \"three\"; write a list, in [ ]"

@@ -3,6 +3,7 @@
 use std::{fmt, num::NonZeroU32, str::FromStr};
 
 use serde::{Deserialize, Serialize};
+use strum::Display;
 
 use super::OptionError;
 use crate::units::RATE_FACTORS;
@@ -18,8 +19,9 @@ pub struct Arrivals {
 }
 
 /// How the arrivals of an open loop are spread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, Display)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum ArrivalProcess {
     /// Exponential gaps: independent users.
     #[default]
@@ -28,18 +30,9 @@ pub enum ArrivalProcess {
     Fixed,
 }
 
-impl fmt::Display for ArrivalProcess {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            ArrivalProcess::Poisson => "poisson",
-            ArrivalProcess::Fixed => "fixed",
-        })
-    }
-}
-
 /// Requests a second, at least one. Written plain (`500`) or with a decimal suffix: `10k`, `1M`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "u32", into = "u32")]
+#[serde(try_from = "u32")]
 pub struct RequestRate(NonZeroU32);
 
 impl RequestRate {
@@ -62,12 +55,6 @@ impl TryFrom<u32> for RequestRate {
 
     fn try_from(rate: u32) -> Result<Self, OptionError> {
         RequestRate::new(rate).ok_or_else(|| OptionError::Rate(rate.to_string()))
-    }
-}
-
-impl From<RequestRate> for u32 {
-    fn from(rate: RequestRate) -> u32 {
-        rate.get()
     }
 }
 

@@ -4,24 +4,32 @@ use super::{BURST_MOST, Engine, FLOWS_MOST, Idle, Segments};
 use crate::workload::{TestKind, Transport};
 
 /// Options that a test can't have.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum OptionError {
     #[error("unknown engine `{0}`; there are {known}", known = Engine::ALL.map(Engine::name).join(", "))]
+    #[diagnostic(code("unknown-name"))]
     UnknownEngine(String),
     #[error("unknown idle `{0}`; there are {known}", known = Idle::ALL.map(Idle::name).join(", "))]
+    #[diagnostic(code("unknown-name"))]
     UnknownIdle(String),
     #[error("`{0}` is not a number")]
+    #[diagnostic(code("not-a-number"))]
     NotANumber(String),
     #[error("{0} requests in flight: give 1 to {BURST_MOST}")]
+    #[diagnostic(code("out-of-range"))]
     Burst(u32),
     #[error("`{0}` is not a rate of requests; write how many a second, at least 1, as 500, 10k or 1M")]
+    #[diagnostic(code("bad-rate"))]
     Rate(String),
     #[error("{0} datagrams a call: give 2 to {most}", most = Segments::MOST.0)]
+    #[diagnostic(code("out-of-range"))]
     Segments(u32),
     #[error("`{0}` is no congestion control; the kernel lists its own in net.ipv4.tcp_available_congestion_control")]
+    #[diagnostic(code("bad-congestion-control"))]
     CongestionControl(String),
     #[error("`{0}` is no DSCP; give 0 to 63 or a name as cs1, af21, ef")]
+    #[diagnostic(code("bad-dscp"))]
     Dscp(String),
     #[error(
         "{asked} flows: the engine `{engine}` runs 1 to {most}{more}",
@@ -32,11 +40,25 @@ pub enum OptionError {
             _ => String::new(),
         }
     )]
+    #[diagnostic(code("too-many-flows"))]
     Flows { asked: u32, engine: Engine },
     #[error("{threads} threads for {flows} flows: {why}")]
+    #[diagnostic(code("wrong-thread-count"))]
     Threads { threads: u32, flows: u32, why: &'static str },
     #[error("`{option}` is for {of}, not for {transport} {test}; leave it out")]
+    #[diagnostic(code("option-not-for-test"))]
     NotForTest { option: &'static str, of: &'static str, transport: Transport, test: TestKind },
     #[error("`{first}` and `{second}` exclude each other: {why}")]
+    #[diagnostic(code("options-clash"))]
     Clash { first: &'static str, second: &'static str, why: &'static str },
+}
+
+impl OptionError {
+    pub(super) fn unknown_engine(text: &str) -> OptionError {
+        OptionError::UnknownEngine(text.to_owned())
+    }
+
+    pub(super) fn unknown_idle(text: &str) -> OptionError {
+        OptionError::UnknownIdle(text.to_owned())
+    }
 }

@@ -3,41 +3,35 @@
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
+use serde_with::{DeserializeFromStr, SerializeDisplay, skip_serializing_none};
 
 use super::OptionError;
 use crate::units::{BitRate, ByteSize, Span};
 
 /// Socket options of both ends; what is absent is the kernel's own choice, but for TCP_NODELAY.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SocketOptions {
     /// TCP_NODELAY; if absent on for transactions (nobody wants Nagle in a round-trip time) and off
     /// for streams.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub nodelay: Option<bool>,
     /// SO_SNDBUF, as asked: the kernel doubles it for its own needs (socket(7)).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub send_buffer: Option<ByteSize>,
     /// SO_RCVBUF, as asked.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub receive_buffer: Option<ByteSize>,
     /// TCP_CONGESTION.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub congestion: Option<CongestionControl>,
     /// The differentiated services code point of each packet.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub dscp: Option<Dscp>,
     /// SO_MAX_PACING_RATE: TCP paces itself, UDP needs the fq qdisc.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub pacing: Option<BitRate>,
     /// SO_BUSY_POLL: how long a blocking call polls the device queue before it sleeps, in whole µs.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub busy_poll: Option<Span>,
 }
 
 /// The name of a TCP congestion control, at most 15 bytes (`TCP_CA_NAME_MAX`).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 pub struct CongestionControl {
     bytes: [u8; CongestionControl::MOST],
     length: u8,
@@ -70,20 +64,6 @@ impl FromStr for CongestionControl {
     }
 }
 
-impl TryFrom<String> for CongestionControl {
-    type Error = OptionError;
-
-    fn try_from(text: String) -> Result<Self, OptionError> {
-        text.parse()
-    }
-}
-
-impl From<CongestionControl> for String {
-    fn from(name: CongestionControl) -> String {
-        name.name().to_owned()
-    }
-}
-
 impl fmt::Display for CongestionControl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
@@ -97,8 +77,7 @@ impl fmt::Debug for CongestionControl {
 }
 
 /// A differentiated services code point (RFC 2474): 0 to 63, or by name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 pub struct Dscp(u8);
 
 /// RFC 2474, RFC 2597, RFC 3246, RFC 8622.
@@ -142,20 +121,6 @@ impl FromStr for Dscp {
         let named = CODE_POINTS.iter().find(|(name, _)| name.eq_ignore_ascii_case(text)).map(|(_, point)| *point);
         let point = named.or_else(|| text.parse().ok()).filter(|point| *point < 64);
         point.map(Dscp).ok_or_else(|| OptionError::Dscp(text.to_owned()))
-    }
-}
-
-impl TryFrom<String> for Dscp {
-    type Error = OptionError;
-
-    fn try_from(text: String) -> Result<Self, OptionError> {
-        text.parse()
-    }
-}
-
-impl From<Dscp> for String {
-    fn from(dscp: Dscp) -> String {
-        dscp.to_string()
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the two ends told beyond the joined figures, over the samples of a cell.
 
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use super::Estimate;
 
@@ -43,29 +44,23 @@ pub struct StagesSummary {
 }
 
 /// The stages of one end's messages; what it had no stamps for is absent.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EndStages {
     /// From the send call to the qdisc.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub send_to_qdisc: Option<StageFigures>,
     /// From the qdisc until the driver has it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub qdisc_to_driver: Option<StageFigures>,
     /// From the driver until it leaves the NIC.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub driver_to_wire: Option<StageFigures>,
     /// Initiator: the wires and the whole other end.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub away: Option<StageFigures>,
     /// From the NIC until the stack has the packet.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub wire_to_stack: Option<StageFigures>,
     /// From the stack until the receive call has returned.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub stack_to_receive: Option<StageFigures>,
     /// Responder: from the receive call's return to the send call.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub turnaround: Option<StageFigures>,
     /// Messages that lacked a stamp; they are in none of these.
     pub without: u64,
@@ -98,23 +93,19 @@ pub struct ParallelSummary {
 }
 
 /// One of several pairs, over the samples.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct PairSummary {
     /// Transactions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transactions_per_s: Option<Estimate>,
     /// Streams: 10^6 bits per second.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goodput_mbps: Option<Estimate>,
     /// Mean round trip, µs, over samples: the inverse of each flow's rate; absent where that isn't the
     /// mean.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_us: Option<f64>,
     /// Median transaction, µs: the median of the samples' medians, as no pair's histogram is kept.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p50_us: Option<f64>,
     /// The median of the samples' 99th percentiles, µs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_us: Option<f64>,
     /// UDP messages that never arrived.
     pub lost: u64,

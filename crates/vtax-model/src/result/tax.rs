@@ -1,6 +1,7 @@
 //! What a cell costs over its baseline, by each of its metrics, and what the baseline differs from itself.
 
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use crate::{
     cell::Instrument,
@@ -118,6 +119,7 @@ pub struct Delta {
 }
 
 /// A cell against its baseline cell by one metric, paired round by round.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TaxRecord {
     /// What is compared.
@@ -142,19 +144,16 @@ pub struct TaxRecord {
     /// What is shown.
     pub verdict: Verdict,
     /// None larger: by how much the cell is worse at most, as a share of the baseline's figure.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_most: Option<f64>,
     /// Nothing shown: the smallest difference, as a share of the baseline's figure by which the cell is worse, that
     /// four of five studies as noisy as this one would show; absent if the rounds are too few to show any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub could_show: Option<f64>,
     /// Rounds with both cells.
     pub pairs: usize,
     /// What the baseline may differ from itself by; absent if it was not measured twice.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor: Option<f64>,
     /// A warning: a difference is shown, and the baseline may differ from itself by as much.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub within_floor: bool,
 }
 
@@ -171,7 +170,7 @@ pub struct FloorRecord {
     /// The block.
     pub streams: u32,
     /// The block: which of the swept values.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub variant: u32,
     /// The block: under which conditions.
     #[serde(default)]
@@ -198,10 +197,6 @@ pub struct FloorRecord {
     pub pairs: usize,
     /// A' and A differ by more than chance (at 5 %, after Holm over the floors of its family): something other
     /// than the method makes a difference there.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub biased: bool,
-}
-
-fn is_zero(variant: &u32) -> bool {
-    *variant == 0
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use crate::{
     guest::{Accelerator, Flavour},
@@ -12,6 +13,7 @@ use crate::{
 };
 
 /// A domain of libvirt's.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DomainRecord {
     /// As libvirt knows it.
@@ -30,23 +32,21 @@ pub struct DomainRecord {
     #[serde(default)]
     pub hugepages: bool,
     /// The NUMA nodes that it is from, as the kernel lists them; any if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<String>,
     /// The host's CPUs on which each virtual CPU may run, as the kernel lists them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub vcpu_pins: BTreeMap<u32, String>,
     /// The same of QEMU's other threads, which serve what neither vhost nor an I/O thread does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub emulator_pin: Option<String>,
     /// The same of each I/O thread.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub io_pins: BTreeMap<u32, String>,
     /// The NIC that is measured on; absent if it isn't known which one that is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nic: Option<DomainNic>,
 }
 
 /// A NIC of a domain.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct DomainNic {
     /// The type of libvirt's `<interface>`: `network`, `bridge`, `direct`, `hostdev`, `vhostuser`,
@@ -54,39 +54,29 @@ pub struct DomainNic {
     #[serde(rename = "type")]
     pub kind: String,
     /// The Ethernet address in the guest, if it is told.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<String>,
     /// What the guest sees, as `virtio` or `e1000e`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// Its I/O method; absent if vtax has no word for it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<IoMethod>,
     /// Which of that method's kinds; absent if vtax has no word for it or it isn't known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend: Option<Flavour>,
     /// Pairs of queues.
     pub queues: u32,
     /// Descriptors of a receive queue, if it was said.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rx_ring: Option<u32>,
     /// Descriptors of a transmit queue, if it was said.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tx_ring: Option<u32>,
     /// The packed ring of virtio 1.1.
     #[serde(default)]
     pub packed: bool,
     /// If it was said.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,
     /// What it hangs on: a bridge, a network, a link, a socket.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// The host's link that was made for it: a tap or a macvtap. Another one after each start.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
     /// The host's PCI address of a device that was handed over.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pci: Option<String>,
 }
 

@@ -4,10 +4,12 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use crate::guest::Accelerator;
 
 /// The machine on which a run was made. Texts are empty where the kernel doesn't tell.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Environment {
@@ -35,7 +37,6 @@ pub struct Environment {
     pub numa_nodes: u32,
     /// Whether the kernel moves memory between nodes by itself (`kernel.numa_balancing`): 0 for
     /// no, else the sum of 1 (towards its users) and 2 (between tiers).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub numa_balancing: Option<u32>,
     /// Bytes of memory.
     pub memory_bytes: u64,
@@ -60,10 +61,10 @@ pub struct Environment {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub turbo: String,
     /// What the CPUs do when they have nothing to do, if the kernel tells.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub idle: Option<IdleFacts>,
     /// The longest exit latency in µs of an idle state that isn't disabled, of any CPU; if the
     /// kernel tells.
+    #[serialize_always]
     pub deepest_idle_us: Option<u32>,
     /// Simultaneous multithreading: `on`, `off`, `notsupported`.
     pub smt: String,
@@ -73,7 +74,6 @@ pub struct Environment {
     pub mitigations: Vec<(String, String)>,
     /// Whether irqbalance, which moves interrupts between CPUs, is running; absent where other
     /// processes can't be seen, as in a container.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub irqbalance: Option<bool>,
     /// TCP congestion control.
     pub congestion_control: String,
@@ -84,7 +84,6 @@ pub struct Environment {
     /// `root` or `user namespace`.
     pub privilege: String,
     /// The emulated server that this machine is, if it is one.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<EmulatedServer>,
 }
 

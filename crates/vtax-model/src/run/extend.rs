@@ -7,20 +7,24 @@ use crate::{
 };
 
 /// Why a run can't get so many rounds.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum ExtendError {
     #[error("--samples {asked}: give more than {planned}, the number of rounds that the run {id} has")]
+    #[diagnostic(code("rounds-already-planned"))]
     Complete { id: String, asked: u32, planned: u32 },
     #[error(
         "--samples {asked}: give more than {planned}, the number of rounds in the plan of the run {id}, or leave --samples out to take those that are missing"
     )]
+    #[diagnostic(code("rounds-already-planned"))]
     Planned { id: String, asked: u32, planned: u32 },
     #[error(
         "--samples: the run {id} has reached the precision that --confidence and --width asked for, so it takes no more rounds; start a new run"
     )]
+    #[diagnostic(code("precision-reached"))]
     Reached { id: String },
     #[error("--samples: {0}")]
+    #[diagnostic(code("bad-precision"))]
     Rule(#[from] StatsError),
 }
 

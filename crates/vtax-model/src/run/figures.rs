@@ -1,6 +1,7 @@
 //! What one sample measured, both ends joined.
 
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use super::{HostCpu, Parallel};
 use crate::{
@@ -11,6 +12,7 @@ use crate::{
 
 /// What a sample measured. RR counts come from the initiator, those of a stream or a file from
 /// the receiver.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// The measured time of the end that counted.
@@ -20,10 +22,8 @@ pub struct Figures {
     /// Payload bytes: received (stream, file), both directions (RR). Bidirectional: received by both.
     pub bytes: u64,
     /// Round-trip times in nanoseconds; in the open loop from the moment the request was due.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_ns: Option<RttFigures>,
     /// Open loop: from the moment it was really sent, as a closed loop tells it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_from_send_ns: Option<RttFigures>,
     /// UDP messages that never arrived.
     pub lost: u64,
@@ -34,16 +34,13 @@ pub struct Figures {
     /// What it cost.
     pub cpu: CpuFigures,
     /// File transfers: the sender's `time`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<FileReport>,
     /// What only one end knows; of the first pair, if there are several.
     #[serde(default)]
     pub ends: BothEnds,
     /// Several pairs that measured at the same time; everything above is of all together.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parallel: Option<Parallel>,
     /// What the guests of the row cost, as their host saw it; absent if it has none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_cpu: Option<HostCpu>,
     /// The slices, if the sample was cut into some. A figure of the sample is then the median of its slices'
     /// figures.
@@ -63,15 +60,11 @@ pub struct SliceFigures {
     /// CPU seconds of the measuring threads of both ends, for these transactions or bytes.
     pub cpu: f64,
     /// UDP messages that never arrived.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub lost: u64,
     /// TCP segments sent again, both ends.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub retransmits: u64,
-}
-
-fn is_zero(count: &u64) -> bool {
-    *count == 0
 }
 
 /// What each end reports beyond the joined figures.
@@ -84,6 +77,7 @@ pub struct BothEnds {
 }
 
 /// Parts of an end's report that are kept as they came.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EndDetail {
@@ -93,20 +87,18 @@ pub struct EndDetail {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub series: Vec<Interval>,
     /// Where the time of the messages went.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub stages: Option<Stages>,
     /// UDP streams: datagrams of the whole flow, sent or arrived.
     pub whole_flow: u64,
     /// UDP: datagrams that the socket had no room for.
     pub socket_drops: u64,
     /// Slices: by how many nanoseconds this end ran over its time, at worst.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "crate::is_default")]
     pub overrun_ns: u64,
     /// Why idle states were not held off although they were to be.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_not_held: Option<String>,
     /// crr and cc: connections that ended without having shown the token.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "crate::is_default")]
     pub strangers: u64,
 }
 

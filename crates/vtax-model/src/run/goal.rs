@@ -27,21 +27,20 @@ impl fmt::Display for Goal {
 
 /// A difference in per cent, above 0 and at most 100: `2%`.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
-#[serde(try_from = "f64", into = "f64")]
-pub struct Difference {
-    percent: f64,
-}
+#[serde(try_from = "f64")]
+pub struct Difference(f64);
 
 impl Difference {
     /// The logarithm of the ratio.
     pub fn log(self) -> f64 {
-        (self.percent / 100.0).ln_1p()
+        (self.0 / 100.0).ln_1p()
     }
 }
 
 /// What is no difference that could be looked for.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error("`{0}` is no difference in per cent; give one above 0 and at most 100, as 2% or 0.5%")]
+#[diagnostic(code("bad-difference"))]
 pub struct NoDifference(String);
 
 impl TryFrom<f64> for Difference {
@@ -49,13 +48,7 @@ impl TryFrom<f64> for Difference {
 
     fn try_from(percent: f64) -> Result<Self, NoDifference> {
         let good = percent > 0.0 && percent <= 100.0;
-        good.then_some(Difference { percent }).ok_or_else(|| NoDifference(percent.to_string()))
-    }
-}
-
-impl From<Difference> for f64 {
-    fn from(difference: Difference) -> f64 {
-        difference.percent
+        good.then_some(Difference(percent)).ok_or_else(|| NoDifference(percent.to_string()))
     }
 }
 
@@ -72,7 +65,7 @@ impl FromStr for Difference {
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}%", self.percent)
+        write!(f, "{}%", self.0)
     }
 }
 

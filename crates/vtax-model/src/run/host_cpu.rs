@@ -4,6 +4,7 @@
 //! instructions, who moved its packets. Its host's does.
 
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use crate::guest::Accelerator;
 
@@ -34,6 +35,7 @@ pub struct HostCpu {
 }
 
 /// What one guest cost its host, in CPU seconds. Here the parts don't overlap.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GuestCpu {
     /// The guest, or libvirt's domain.
@@ -50,10 +52,8 @@ pub struct GuestCpu {
     /// The rest of QEMU; under KVM the vCPUs' threads outside the guest too.
     pub qemu: f64,
     /// How often its vCPUs have left it; absent where KVM has no counters for us.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exits: Option<u64>,
     /// Its clock before the sample, if it has told.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<ClockReading>,
 }
 

@@ -9,21 +9,19 @@ use super::StatsError;
 
 /// A confidence level above 50 % and below 100 %, written and stored in percent ("95", "99.9").
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
-#[serde(try_from = "f64", into = "f64")]
-pub struct Confidence {
-    percent: f64,
-}
+#[serde(try_from = "f64")]
+pub struct Confidence(f64);
 
 impl Confidence {
     /// 95 %.
-    pub const P95: Self = Self { percent: 95.0 };
+    pub const P95: Self = Self(95.0);
     /// 99 %.
-    pub const P99: Self = Self { percent: 99.0 };
+    pub const P99: Self = Self(99.0);
 
     /// From percent: `95.0`, and not `0.95`, which is refused.
     pub fn from_percent(percent: f64) -> Result<Self, StatsError> {
         if percent > 50.0 && percent < 100.0 {
-            Ok(Self { percent })
+            Ok(Self(percent))
         } else {
             Err(StatsError::Confidence { given: percent.to_string() })
         }
@@ -31,17 +29,17 @@ impl Confidence {
 
     /// In percent.
     pub fn percent(self) -> f64 {
-        self.percent
+        self.0
     }
 
     /// As a fraction: 0.95.
     pub fn level(self) -> f64 {
-        self.percent / 100.0
+        self.0 / 100.0
     }
 
     /// The share that lies beyond one end of a two-sided interval: 0.025.
     pub fn tail(self) -> f64 {
-        (100.0 - self.percent) / 200.0
+        (100.0 - self.0) / 200.0
     }
 }
 
@@ -57,7 +55,7 @@ impl FromStr for Confidence {
 
 impl fmt::Display for Confidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} %", self.percent)
+        write!(f, "{} %", self.0)
     }
 }
 
@@ -66,12 +64,6 @@ impl TryFrom<f64> for Confidence {
 
     fn try_from(percent: f64) -> Result<Self, StatsError> {
         Self::from_percent(percent)
-    }
-}
-
-impl From<Confidence> for f64 {
-    fn from(confidence: Confidence) -> Self {
-        confidence.percent
     }
 }
 

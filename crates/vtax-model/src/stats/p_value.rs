@@ -6,7 +6,7 @@ use super::StatsError;
 
 /// How likely a difference at least this large is if there is none: above 0, at most 1.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
-#[serde(try_from = "f64", into = "f64")]
+#[serde(try_from = "f64")]
 pub struct PValue(f64);
 
 impl PValue {
@@ -34,12 +34,6 @@ impl TryFrom<f64> for PValue {
 
     fn try_from(p: f64) -> Result<Self, StatsError> {
         Self::new(p)
-    }
-}
-
-impl From<PValue> for f64 {
-    fn from(p: PValue) -> Self {
-        p.0
     }
 }
 

@@ -135,7 +135,7 @@ fn ratio(log: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::synthetic::{Draws, OutcomeCounts, Rounds};
+    use crate::stats::tests::synthetic::{Draws, OutcomeCounts, Rounds};
     use crate::stats::walsh::MAX_PAIRS;
     use proptest::prelude::*;
 

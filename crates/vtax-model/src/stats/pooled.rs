@@ -14,7 +14,7 @@
 //! `g · s · (2 t² + 1) / 6n` (Hall, "On the removal of skewness by transformation", Journal of the
 //! Royal Statistical Society B 54(1), 1992), and the other is left where it is.
 //!
-//! **How well it holds** (`trial.rs`): at 5 to 30 samples that differ in level by 5 % and in the
+//! **How well it holds** (`tests/trial.rs`): at 5 to 30 samples that differ in level by 5 % and in the
 //! weight of their tail by two thirds of it, with and without drift between rounds, a 95 % interval of
 //! p50, p99 or p99.9 holds the truth in 93.5 % of draws or more. Where the tail's weight varies by 130 %
 //! of itself (most samples lack it, a few consist of it), p99 is held in 91 to 93 %: no interval can

@@ -12,7 +12,7 @@
 //! that needs it. How much must be added was found by trying studies of 8 to 50 rounds with normal,
 //! heavy-tailed, skewed and mixed noise, families of 1 to 40, and is [`allowance`]: with it four of five is
 //! kept within 5 points from 30 rounds on. Fewer rounds say rather too much (up to 95 of 100 studies under normal
-//! noise), and 75 of 100 where one of ten samples is disturbed (`trial/verdicts.rs`).
+//! noise), and 75 of 100 where one of ten samples is disturbed (`tests/trial/verdicts.rs`).
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -71,7 +71,7 @@ fn allowance(known: usize, rank: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::synthetic::Draws;
+    use crate::stats::tests::synthetic::Draws;
 
     fn shown(rounds: usize, noise: f64, pairs: usize, family: usize) -> Option<f64> {
         let log_ratios = Draws::seeded(10).samples(rounds, |z| noise * z);

@@ -156,7 +156,7 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::synthetic::{Draws, OutcomeCounts};
+    use crate::stats::tests::synthetic::{Draws, OutcomeCounts};
     use proptest::prelude::*;
 
     fn accepted(series: impl IntoIterator<Item = f64>) -> Option<(usize, u64)> {

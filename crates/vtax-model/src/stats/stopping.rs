@@ -19,16 +19,14 @@ use super::{Confidence, StatsError, student};
 
 /// The full width of an interval relative to its mean, in percent, above 0: "5" is ±2.5 %.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
-#[serde(try_from = "f64", into = "f64")]
-pub struct Width {
-    percent: f64,
-}
+#[serde(try_from = "f64")]
+pub struct Width(f64);
 
 impl Width {
     /// From percent: `5.0`.
     pub fn from_percent(percent: f64) -> Result<Self, StatsError> {
         if percent > 0.0 && percent.is_finite() {
-            Ok(Self { percent })
+            Ok(Self(percent))
         } else {
             Err(StatsError::Width { given: percent.to_string() })
         }
@@ -36,7 +34,7 @@ impl Width {
 
     /// In percent.
     pub fn percent(self) -> f64 {
-        self.percent
+        self.0
     }
 }
 
@@ -52,7 +50,7 @@ impl FromStr for Width {
 
 impl fmt::Display for Width {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} %", self.percent)
+        write!(f, "{} %", self.0)
     }
 }
 
@@ -64,15 +62,9 @@ impl TryFrom<f64> for Width {
     }
 }
 
-impl From<Width> for f64 {
-    fn from(width: Width) -> Self {
-        width.percent
-    }
-}
-
 /// Sample until the mean is known this well, but neither too few nor too many.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Unchecked", into = "Unchecked")]
+#[serde(try_from = "Unchecked")]
 pub struct StoppingRule {
     confidence: Confidence,
     width: Width,
@@ -81,7 +73,7 @@ pub struct StoppingRule {
 }
 
 /// The fields before their order is known.
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Unchecked {
     confidence: Confidence,
@@ -147,7 +139,7 @@ impl StoppingRule {
         }
         let achieved = relative_width(samples, self.confidence);
         Ok(match achieved {
-            Some(achieved) if achieved <= self.width.percent => Decision::Reached { achieved },
+            Some(achieved) if achieved <= self.width.0 => Decision::Reached { achieved },
             _ if samples.len() < self.max => Decision::Continue,
             _ => Decision::Exhausted { achieved },
         })
@@ -166,13 +158,6 @@ impl TryFrom<Unchecked> for StoppingRule {
 
     fn try_from(rule: Unchecked) -> Result<Self, StatsError> {
         Self::new(rule.confidence, rule.width, rule.min, rule.max)
-    }
-}
-
-impl From<StoppingRule> for Unchecked {
-    fn from(rule: StoppingRule) -> Self {
-        let StoppingRule { confidence, width, min, max } = rule;
-        Self { confidence, width, min, max }
     }
 }
 

@@ -9,7 +9,7 @@
 //! samples the percentile bootstrap and BCa (Efron & Tibshirani, "An Introduction to the Bootstrap", 1993,
 //! chapters 13 and 14) resample too little spread: over normal samples a 95 % interval holds the mean in 84 %
 //! of draws at n = 5 and 90 % at n = 11, this one in 95 %, and in 93 % or more over samples with a lognormal
-//! skew of σ = 0.3 or with Student's t of 3 degrees of freedom (the tests here and in `trial.rs` show it). The
+//! skew of σ = 0.3 or with Student's t of 3 degrees of freedom (the tests here and in `tests/trial.rs` show it). The
 //! bootstrap-t has the right coverage too, but one outlier among equal samples makes intervals many times
 //! wider than any sample. Over strongly skewed samples all are too narrow: this one holds the mean of a
 //! lognormal with σ = 1 in 88 to 91 % for n = 5 to 50 (`mean ± t · s / √n` in 82 to 90 %), and least where one of ten
@@ -71,7 +71,7 @@ impl Summary {
     ///
     /// What is measured twice in a round (the baseline is) saw the same machine twice, and where that
     /// drifts between rounds two such samples don't count as two: at 2 % of noise and 3 % of drift
-    /// Student's interval of all samples holds the mean in 86 % of draws (`trial.rs`). So the interval is
+    /// Student's interval of all samples holds the mean in 86 % of draws (`tests/trial.rs`). So the interval is
     /// that of the rounds' means; with one sample in each round it is [`Summary::of`]'s.
     pub fn of_rounds(samples: &[(u32, f64)], confidence: Confidence) -> Result<Self, StatsError> {
         let values: Vec<f64> = samples.iter().map(|(_, value)| *value).collect();
@@ -119,7 +119,7 @@ pub(super) fn median_of_sorted(sorted: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::synthetic::{Draws, OutcomeCounts};
+    use crate::stats::tests::synthetic::{Draws, OutcomeCounts};
 
     #[test]
     fn figures_of_known_samples() {

@@ -116,7 +116,7 @@ impl Reader<'_> {
         let baseline = self.row(&self.file.baseline)?;
         if !rows.contains(&baseline) {
             let message = format!("the baseline `{baseline}` is not among the methods; add it to `methods`");
-            return Err(self.source.error(&self.file.baseline.span(), message));
+            return Err(self.source.error(&self.file.baseline.span(), "row-not-in-study", message));
         }
         let mut cells = self.cells(&rows)?;
         self.plant(&mut cells)?;
@@ -157,7 +157,7 @@ impl Reader<'_> {
         let mut rows: Vec<Row> = Vec::new();
         for written in &self.file.matrix.methods {
             let row = self.row(written)?;
-            self.check_row(&rows, row).map_err(|message| self.source.error(&written.span(), message))?;
+            self.check_row(&rows, row).map_err(|(code, message)| self.source.error(&written.span(), code, message))?;
             rows.push(row);
         }
         Ok(rows)
@@ -167,7 +167,7 @@ impl Reader<'_> {
         let extra = |written: &Spanned<String>| match self.row(written)? {
             row if row == baseline || !rows.contains(&row) => {
                 let message = format!("`{row}` is in `extra`, and must be among the methods and not the baseline");
-                Err(self.source.error(&written.span(), message))
+                Err(self.source.error(&written.span(), "row-not-in-study", message))
             }
             row => Ok(row),
         };
@@ -175,18 +175,20 @@ impl Reader<'_> {
     }
 
     fn row(&self, written: &Spanned<String>) -> Result<Row, FileError> {
-        written.get_ref().parse().map_err(|error: UnknownRow| self.source.error(&written.span(), error))
+        written.get_ref().parse().map_err(|error: UnknownRow| self.source.refuse(&written.span(), error))
     }
 
-    fn check_row(&self, earlier: &[Row], row: Row) -> Result<(), String> {
+    fn check_row(&self, earlier: &[Row], row: Row) -> Result<(), (&'static str, String)> {
         if earlier.contains(&row) {
-            return Err(format!("`{row}` stands here twice; name each once"));
+            return Err(("named-twice", format!("`{row}` stands here twice; name each once")));
         }
         if let Some(other) = earlier.iter().find(|other| other.kind() != row.kind()) {
-            return Err(format!("`{row}` clashes with `{other}`: {}, {}; make two studies", row.kind(), other.kind()));
+            let (one, two) = (row.kind(), other.kind());
+            return Err(("rows-clash", format!("`{row}` clashes with `{other}`: {one}, {two}; make two studies")));
         }
         if self.file.both && !row.may_be_both() {
-            return Err(format!("`both` is of I/O methods and clashes with `{row}`; remove `both`"));
+            let message = format!("`both` is for I/O methods and clashes with `{row}`; remove `both`");
+            return Err(("options-clash", message));
         }
         Ok(())
     }
@@ -211,7 +213,8 @@ impl Reader<'_> {
             }
             _ => return Ok(pairs),
         };
-        Err(self.source.error(&written.span(), message))
+        let code = if (1..=Study::MOST_PAIRS).contains(&pairs) { "options-clash" } else { "out-of-range" };
+        Err(self.source.error(&written.span(), code, message))
     }
 
     fn cells(&self, rows: &[Row]) -> Result<Vec<Cell>, FileError> {
@@ -230,7 +233,7 @@ impl Reader<'_> {
         if cells.is_empty() || self.file.pairs.is_some() {
             let message =
                 "[path] is for rr and stream over TCP and UDP, of one flow and one pair; remove it, or add such tests";
-            return Err(self.source.error(&path.samples.span(), message));
+            return Err(self.source.error(&path.samples.span(), "no-slices", message));
         }
         cells.iter_mut().for_each(Cell::hold_still);
         Ok(cells)
@@ -248,7 +251,7 @@ impl Reader<'_> {
         match cells.is_empty() {
             true => {
                 let message = "nothing of the matrix is left by `tests` and `mtu` of [plan]";
-                Err(self.source.error(&self.file.plan.samples.span(), message))
+                Err(self.source.error(&self.file.plan.samples.span(), "nothing-measured", message))
             }
             false => Ok(cells),
         }
@@ -268,7 +271,7 @@ impl Reader<'_> {
         {
             let inner = mtu.less(row.overhead()).map_err(|error| {
                 let message = format!("`{row}` takes {} bytes of each packet: {error}", row.overhead());
-                self.source.error(&matrix.mtu.span(), message)
+                self.source.error(&matrix.mtu.span(), "bad-mtu", message)
             })?;
             let workload = self.workload(transport, kind, swept.size, inner)?;
             let options = self.options(row, swept.gap_of(kind));
@@ -292,13 +295,13 @@ impl Reader<'_> {
     /// Adds the known costs to the rr cells of their rows.
     fn plant(&self, cells: &mut [Cell]) -> Result<(), FileError> {
         for (name, delay) in &self.file.planted {
-            let refused = |message: String| self.source.error(&delay.span(), message);
-            let row: Row = name.parse().map_err(|error: UnknownRow| refused(error.to_string()))?;
+            let row: Row = name.parse().map_err(|error: UnknownRow| self.source.refuse(&delay.span(), error))?;
             let is_asked = |cell: &&mut Cell| cell.row == row && cell.workload.kind() == TestKind::Rr;
             let mut asked = cells.iter_mut().filter(is_asked).peekable();
             if asked.peek().is_none() {
                 let why = "only the rr test of one of the methods can have a known cost";
-                return Err(refused(format!("nothing can be planted in `{name}`: {why}; add both, or remove this")));
+                let message = format!("nothing can be planted in `{name}`: {why}; add both, or remove this");
+                return Err(self.source.error(&delay.span(), "nothing-planted", message));
             }
             asked.for_each(|cell| cell.options.responder.delay = Some(*delay.get_ref()));
         }
@@ -321,7 +324,7 @@ impl Reader<'_> {
         let singles = [&matrix.request, &matrix.response, &matrix.tcp_message].into_iter().chain(&matrix.udp_message);
         if singles.into_iter().any(written) {
             let message = "`sizes` clashes with the sizes of single tests: it gives all of them; leave one out";
-            return Err(self.source.error(&sizes.span(), message));
+            return Err(self.source.error(&sizes.span(), "options-clash", message));
         }
         Ok(self.distinct("sizes", sizes)?.into_iter().map(Some).collect())
     }
@@ -348,7 +351,7 @@ impl Reader<'_> {
     ) -> Result<(), FileError> {
         let written = self.file.options.as_ref();
         let span = written.map_or(self.file.matrix.streams.span(), Spanned::span);
-        options.check(transport, workload, streams).map_err(|error| self.source.error(&span, error))
+        options.check(transport, workload, streams).map_err(|error| self.source.refuse(&span, error))
     }
 
     /// Every row has both ends, and as many of one as of the other or one that serves all.
@@ -358,13 +361,13 @@ impl Reader<'_> {
         for endpoint in written {
             if let Some(row) = endpoint.get_ref().method.filter(|row| !rows.contains(row)) {
                 let message = format!("the endpoint stands for `{row}`, which is not among the methods; add it there");
-                return Err(self.source.error(&endpoint.span(), message));
+                return Err(self.source.error(&endpoint.span(), "row-not-in-study", message));
             }
         }
         let endpoints: Vec<Endpoint> = written.iter().map(|endpoint| endpoint.get_ref().clone()).collect();
         let mtus = self.file.matrix.mtu.get_ref();
         for (row, mtu) in rows.iter().flat_map(|row| mtus.iter().map(move |mtu| (*row, *mtu))) {
-            endpoint::pairs(&endpoints, row, mtu).map_err(|error| self.source.error(&first.span(), error))?;
+            endpoint::pairs(&endpoints, row, mtu).map_err(|error| self.source.refuse(&first.span(), error))?;
         }
         Ok(endpoints)
     }
@@ -378,7 +381,7 @@ impl Reader<'_> {
         for nic in rows.iter().filter_map(|row| guest.attach(*row)) {
             nic.check(&guest.size).map_err(|error| {
                 let span = options.blamed(&error).unwrap_or(table.span());
-                self.source.error(&span, error)
+                self.source.refuse(&span, error)
             })?;
         }
         Ok(guest)
@@ -387,10 +390,12 @@ impl Reader<'_> {
     fn distinct<T: Ord + Copy>(&self, what: &str, list: &Spanned<Vec<T>>) -> Result<Vec<T>, FileError> {
         let values = list.get_ref();
         if values.is_empty() {
-            return Err(self.source.error(&list.span(), format!("`{what}` is empty; give at least one")));
+            let message = format!("`{what}` is empty; give at least one");
+            return Err(self.source.error(&list.span(), "empty-list", message));
         }
         if values.iter().collect::<BTreeSet<_>>().len() < values.len() {
-            return Err(self.source.error(&list.span(), format!("`{what}` has a value twice; name each once")));
+            let message = format!("`{what}` has a value twice; name each once");
+            return Err(self.source.error(&list.span(), "named-twice", message));
         }
         Ok(values.clone())
     }
@@ -418,7 +423,7 @@ impl Reader<'_> {
             file: *matrix.file.get_ref(),
         };
         let workload = sizes.workload(kind);
-        workload.check(transport, mtu).map_err(|error| self.source.error(&self.blamed(&error, transport), error))?;
+        workload.check(transport, mtu).map_err(|error| self.source.refuse(&self.blamed(&error, transport), error))?;
         Ok(workload)
     }
 

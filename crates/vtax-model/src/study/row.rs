@@ -2,13 +2,13 @@
 
 use std::{fmt, str::FromStr};
 
-use serde::{Deserialize, Serialize};
+use serde_with::{DeserializeFromStr, SerializeDisplay};
+use strum::{Display, EnumString, IntoStaticStr};
 
 use crate::{guest::Flavour, method::IoMethod, options::Engine, spelling::nearest};
 
 /// What one row of a table stands for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 pub enum Row {
     /// A domain attached by this method, on a wire between two hosts.
     Method(IoMethod),
@@ -30,8 +30,8 @@ pub enum Row {
 }
 
 /// Whose network stack a zone uses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum IpType {
     /// Its host's.
     Shared,
@@ -40,27 +40,26 @@ pub enum IpType {
 }
 
 impl IpType {
-    const ALL: [IpType; 2] = [IpType::Shared, IpType::Exclusive];
     const PAIRS: [&str; 4] =
         ["shared-to-shared", "shared-to-exclusive", "exclusive-to-shared", "exclusive-to-exclusive"];
 
     /// The name in rows.
     pub fn name(self) -> &'static str {
-        match self {
-            IpType::Shared => "shared",
-            IpType::Exclusive => "exclusive",
-        }
+        self.into()
     }
 }
 
 /// Through how many queues the frames of a host's guests come off its wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, EnumString, IntoStaticStr)]
 pub enum Queueing {
     /// All through one: the guests hang on a vsw, and the wire is its uplink.
+    #[strum(to_string = "shared-queue")]
     Shared,
     /// Through one of each guest: the wire's own driver sorts them by address, by a macvtap each.
+    #[strum(to_string = "queue-per-guest")]
     PerGuest,
     /// Through those of a virtual function of each guest: the NIC itself sorts them.
+    #[strum(to_string = "vf-per-guest")]
     Function,
 }
 
@@ -69,16 +68,13 @@ impl Queueing {
 
     /// The name in rows.
     pub fn name(self) -> &'static str {
-        match self {
-            Queueing::Shared => "shared-queue",
-            Queueing::PerGuest => "queue-per-guest",
-            Queueing::Function => "vf-per-guest",
-        }
+        self.into()
     }
 }
 
 /// From whom to whom a stream goes, between two hosts unless it is said otherwise.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum GuestPath {
     /// Both by their own stacks.
     HostToHost,
@@ -96,12 +92,7 @@ impl GuestPath {
 
     /// The name in rows.
     pub fn name(self) -> &'static str {
-        match self {
-            GuestPath::HostToHost => "host-to-host",
-            GuestPath::HostToGuest => "host-to-guest",
-            GuestPath::GuestToGuest => "guest-to-guest",
-            GuestPath::GuestToGuestAcrossHosts => "guest-to-guest-across-hosts",
-        }
+        self.into()
     }
 }
 
@@ -167,59 +158,43 @@ impl Row {
 }
 
 /// What the rows of a study compare. All rows of one study are of one kind, because each kind needs another lab.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Display)]
 pub(super) enum RowKind {
+    #[strum(to_string = "methods need a wire between two hosts")]
     Methods,
+    #[strum(to_string = "paths name both of their ends")]
     Paths,
+    #[strum(to_string = "pairs of zones are on one host")]
     Zones,
+    #[strum(to_string = "engines share one path")]
     Engines,
 }
 
-impl fmt::Display for RowKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            RowKind::Methods => "methods need a wire between two hosts",
-            RowKind::Paths => "paths name both of their ends",
-            RowKind::Zones => "pairs of zones are on one host",
-            RowKind::Engines => "engines share one path",
-        })
-    }
-}
-
 /// A text that names no row.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
+#[error("unknown row `{_0}`; {}", known_rows(_0))]
+#[diagnostic(code("unknown-name"))]
 pub struct UnknownRow(String);
 
-impl std::error::Error for UnknownRow {}
-
-impl fmt::Display for UnknownRow {
-    /// The whole list only if no name is near: it is long.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = |names: &[&'static str]| names.join(", ");
-        let devices = Flavour::ALL.map(|flavour| Row::Device(flavour).to_string());
-        let (methods, queues) = (IoMethod::ALL.map(IoMethod::name), Queueing::ALL.map(Queueing::name));
-        let (paths, engines) = (GuestPath::ALL.map(GuestPath::name), Engine::ALL.map(Engine::name));
-        let known = { methods }.into_iter().chain(queues).chain(paths).chain(engines).chain(IpType::PAIRS);
-        if let Some(name) = nearest(&self.0, known.chain(devices.iter().map(String::as_str))) {
-            return write!(
-                f,
-                "unknown row `{}`; did you mean `{name}`? (`vtax methods` lists the I/O methods)",
-                self.0
-            );
-        }
-        write!(
-            f,
-            "unknown row `{}`; it is an I/O method ({}), a kind of NIC of a guest ({}), a queueing of guests ({}), a path \
-             ({}), a pair of zones ({}), or an engine ({})",
-            self.0,
-            names(&methods),
-            devices.join(", "),
-            names(&queues),
-            names(&paths),
-            names(&IpType::PAIRS),
-            names(&engines)
-        )
+/// The name that is meant, or the whole list, which is long, if no name is near.
+fn known_rows(text: &str) -> String {
+    let devices = Flavour::ALL.map(|flavour| Row::Device(flavour).to_string());
+    let (methods, queues) = (IoMethod::ALL.map(IoMethod::name), Queueing::ALL.map(Queueing::name));
+    let (paths, engines) = (GuestPath::ALL.map(GuestPath::name), Engine::ALL.map(Engine::name));
+    let known = { methods }.into_iter().chain(queues).chain(paths).chain(engines).chain(IpType::PAIRS);
+    if let Some(name) = nearest(text, known.chain(devices.iter().map(String::as_str))) {
+        return format!("did you mean `{name}`? (`vtax methods` lists the I/O methods)");
     }
+    format!(
+        "it is an I/O method ({}), a kind of NIC of a guest ({}), a queueing of guests ({}), a path ({}), a pair of \
+         zones ({}), or an engine ({})",
+        methods.join(", "),
+        devices.join(", "),
+        queues.join(", "),
+        paths.join(", "),
+        IpType::PAIRS.join(", "),
+        engines.join(", ")
+    )
 }
 
 impl FromStr for Row {
@@ -235,14 +210,13 @@ impl FromStr for Row {
         if let Some(flavour) = device(text) {
             return Ok(Row::Device(flavour));
         }
-        if let Some(queueing) = Queueing::ALL.into_iter().find(|queueing| queueing.name() == text) {
+        if let Ok(queueing) = text.parse() {
             return Ok(Row::Queue(queueing));
         }
-        if let Some(path) = GuestPath::ALL.into_iter().find(|path| path.name() == text) {
+        if let Ok(path) = text.parse() {
             return Ok(Row::Path(path));
         }
-        let ip_type = |name: &str| IpType::ALL.into_iter().find(|kind| kind.name() == name);
-        let pair = text.split_once("-to-").and_then(|(from, to)| Some((ip_type(from)?, ip_type(to)?)));
+        let pair = text.split_once("-to-").and_then(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));
         pair.map(|(from, to)| Row::Zones { from, to }).ok_or_else(|| UnknownRow(text.to_owned()))
     }
 }
@@ -251,18 +225,4 @@ fn device(text: &str) -> Option<Flavour> {
     let (method, flavour) = text.split_once(':')?;
     let flavour: Flavour = flavour.parse().ok()?;
     (flavour.method().name() == method).then_some(flavour)
-}
-
-impl TryFrom<String> for Row {
-    type Error = UnknownRow;
-
-    fn try_from(text: String) -> Result<Self, UnknownRow> {
-        text.parse()
-    }
-}
-
-impl From<Row> for String {
-    fn from(row: Row) -> String {
-        row.to_string()
-    }
 }

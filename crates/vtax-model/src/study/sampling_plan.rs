@@ -33,16 +33,20 @@ pub struct Slices {
 }
 
 /// A sampling plan that gives no figures.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum SamplingPlanError {
     #[error("0 samples measure nothing; give at least 1")]
+    #[diagnostic(code("out-of-range"))]
     NoSamples,
     #[error("duration {0} is too short for a rate; give at least {least}", least = SamplingPlan::SHORTEST)]
+    #[diagnostic(code("sample-too-short"))]
     TooShort(Span),
     #[error("a slice of {0} is too short for a rate; give at least {least}", least = SamplingPlan::SHORTEST_SLICE)]
+    #[diagnostic(code("sample-too-short"))]
     ShortSlice(Span),
     #[error("{0} passes: give 1 to {most}", most = Sliced::PASSES_MOST)]
+    #[diagnostic(code("out-of-range"))]
     Passes(u32),
 }
 

@@ -3,14 +3,17 @@
 use super::{Guest, Name};
 
 /// Masters that can't be.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum BadMasters {
     #[error("the guest `{guest}` has the master `{master}`, which is no guest of the lab; name another, or remove it")]
+    #[diagnostic(code("bad-masters"))]
     Unknown { guest: Name, master: Name },
     #[error("the guest `{guest}` has {count} masters; it may have {most}", most = Guest::MOST_MASTERS)]
+    #[diagnostic(code("bad-masters"))]
     TooMany { guest: Name, count: usize },
     #[error("dependency cycle: {}; remove one of these masters", .cycle.iter().map(Name::as_str).collect::<Vec<_>>().join(" -> "))]
+    #[diagnostic(code("bad-masters"))]
     Cycle { cycle: Vec<Name> },
 }
 

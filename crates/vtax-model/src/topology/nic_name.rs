@@ -3,20 +3,22 @@
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
+use serde_with::DeserializeFromStr;
 
 /// A port of a NIC, as its user names it: by its PCI address (`0000:3b:00.0`), its link (`eno1`), its
 /// hardware address, or its name in `vtax io list`. Which it is, is found out on the machine.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, DeserializeFromStr)]
 pub struct NicName(String);
 
 /// A text that names no NIC.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum BadNicName {
     #[error("`{0}` names no NIC: write its PCI address, its link, its MAC address or its name in `vtax io list`")]
+    #[diagnostic(code("bad-nic-name"))]
     Name(String),
     #[error("`{0}` is no cable: name the NICs at its two ends, as eno1,eno2")]
+    #[diagnostic(code("bad-cable"))]
     Cable(String),
 }
 
@@ -38,20 +40,6 @@ impl FromStr for NicName {
             true => Ok(NicName(text.to_owned())),
             false => Err(BadNicName::Name(text.to_owned())),
         }
-    }
-}
-
-impl TryFrom<String> for NicName {
-    type Error = BadNicName;
-
-    fn try_from(text: String) -> Result<Self, BadNicName> {
-        text.parse()
-    }
-}
-
-impl From<NicName> for String {
-    fn from(name: NicName) -> String {
-        name.0
     }
 }
 

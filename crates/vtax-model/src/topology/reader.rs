@@ -115,13 +115,13 @@ impl Reader<'_> {
         for end in ends {
             if !hosts.iter().any(|host| host.name == *end) {
                 let message = format!("wire `{}` ends at `{end}`, which is not a [[host]]", table.name.get_ref());
-                return Err(self.source.error(&table.ends.span(), message));
+                return Err(self.source.error(&table.ends.span(), "no-such-host", message));
             }
         }
         if ends[0] == ends[1] {
             let message =
                 format!("wire `{}` has both ends at `{}`; a wire joins two hosts", table.name.get_ref(), ends[0]);
-            return Err(self.source.error(&table.ends.span(), message));
+            return Err(self.source.error(&table.ends.span(), "wire-to-itself", message));
         }
         let (shape, nics) = (self.shape(table)?, self.nics(table)?);
         Ok(Wire { name: table.name.get_ref().clone(), ends: ends.clone(), shape, nics })
@@ -130,40 +130,38 @@ impl Reader<'_> {
     fn nics(&self, table: &WireTable) -> Result<Option<Cable>, FileError> {
         let Some(nics) = &table.nics else { return Ok(None) };
         let name = table.name.get_ref();
-        let message = match (nics.get_ref(), table.rate) {
+        let (code, message) = match (nics.get_ref(), table.rate) {
             (Cable([one, other]), _) if one == other => {
-                format!("wire `{name}` has `{one}` at both ends; name the NICs that the cable joins")
+                ("bad-cable", format!("wire `{name}` has `{one}` at both ends; name the NICs that the cable joins"))
             }
-            (_, Some(_)) => format!("wire `{name}` is a cable and has the rate of its NICs; remove `rate`"),
+            (_, Some(_)) => {
+                ("options-clash", format!("wire `{name}` is a cable and has the rate of its NICs; remove `rate`"))
+            }
             (nics, None) => return Ok(Some(nics.clone())),
         };
-        Err(self.source.error(&nics.span(), message))
+        Err(self.source.error(&nics.span(), code, message))
     }
 
     fn check_masters(&self, topology: &Topology) -> Result<(), FileError> {
         topology.guests_by_masters().map(drop).map_err(|error| {
             let tables: Vec<&Spanned<Name>> = self.file.guest.iter().map(|table| &table.name).collect();
-            self.source.error(&written(error.guest(), &tables), error)
+            self.source.refuse(&written(error.guest(), &tables), error)
         })
     }
 
     fn shape(&self, table: &WireTable) -> Result<Option<Shape>, FileError> {
         let mtu = self.file.lab.mtu;
         let packet = mtu.get() + Shape::HEADER;
-        match (table.rate, &table.queue) {
-            (None, Some(queue)) => Err(self.source.error(
-                &queue.span(),
-                format!("wire `{}` has a queue and no rate; give it one, or remove the queue", table.name.get_ref()),
-            )),
-            (Some(_), Some(queue)) if queue.get_ref().0 < packet.into() => Err(self.source.error(
-                &queue.span(),
-                format!(
-                    "a queue of {} holds no packet of mtu {mtu}, which has {packet} bytes; make it longer",
-                    queue.get_ref()
-                ),
-            )),
-            (rate, queue) => Ok(rate.map(|rate| Shape { rate, queue: queue.as_ref().map(|queue| *queue.get_ref()) })),
-        }
+        let Some(written) = &table.queue else { return Ok(table.rate.map(|rate| Shape { rate, queue: None })) };
+        let (name, queue) = (table.name.get_ref(), *written.get_ref());
+        let message = match table.rate {
+            None => format!("wire `{name}` has a queue and no rate; give it one, or remove the queue"),
+            Some(_) if queue.0 < packet.into() => {
+                format!("a queue of {queue} holds no packet of mtu {mtu}, which has {packet} bytes; make it longer")
+            }
+            Some(rate) => return Ok(Some(Shape { rate, queue: Some(queue) })),
+        };
+        Err(self.source.error(&written.span(), "bad-queue", message))
     }
 
     fn zones(&self, hosts: &[Host], wires: &[Wire]) -> Result<Vec<Zone>, FileError> {
@@ -202,13 +200,13 @@ impl Reader<'_> {
         let attach = options.attach(&table.method, self.source)?;
         attach.check(&size).map_err(|error| {
             let span = options.blamed(&error).unwrap_or(table.name.span());
-            self.source.error(&span, error)
+            self.source.refuse(&span, error)
         })?;
         let mac = self.mac(table.mac.as_ref(), count)?;
         if let Some(written) = table.mac.as_ref().filter(|_| matches!(attach, Attach::Assigned | Attach::RootDomain)) {
             let message =
                 format!("a guest with the whole NIC ({}) has the NIC's own address; remove `mac`", attach.method());
-            return Err(self.source.error(&written.span(), message));
+            return Err(self.source.error(&written.span(), "options-clash", message));
         }
         let masters = table.masters.clone().unwrap_or_default();
         Ok(Guest { name: table.name.get_ref().clone(), host, wire, attach, mac, size, system, masters })
@@ -218,7 +216,7 @@ impl Reader<'_> {
         match written {
             Some(mac) if count > 1 => {
                 let message = "several domains can't have one address; remove `mac`, and each gets its own";
-                Err(self.source.error(&mac.span(), message))
+                Err(self.source.error(&mac.span(), "options-clash", message))
             }
             mac => Ok(mac.map(|mac| *mac.get_ref())),
         }
@@ -229,7 +227,7 @@ impl Reader<'_> {
         let method = *table.method.get_ref();
         if let Some((option, span)) = table.vf_options().into_iter().find(|_| method != IoMethod::SrIov) {
             let message = format!("`{option}` is of virtual functions (sr-iov), and this zone is {method}; remove it");
-            return Err(self.source.error(&span, message));
+            return Err(self.source.error(&span, "option-not-for-method", message));
         }
         let vf = VfOptions {
             vlan: table.vlan.as_ref().map(|vlan| *vlan.get_ref()),
@@ -238,7 +236,7 @@ impl Reader<'_> {
             rate: table.rate.as_ref().map(|rate| *rate.get_ref()),
         };
         let span = table.rate.as_ref().map_or(table.name.span(), Spanned::span);
-        vf.rate_mbit().map(|_| vf).map_err(|error| self.source.error(&span, error))
+        vf.rate_mbit().map(|_| vf).map_err(|error| self.source.refuse(&span, error))
     }
 
     fn host(&self, member: &Member<'_>, hosts: &[Host]) -> Result<Name, FileError> {
@@ -248,43 +246,40 @@ impl Reader<'_> {
             Some(host) if !host.switch => Ok(host.name.clone()),
             Some(_) => {
                 let message = format!("`{wanted}` is a switch and can't own a {kind}; name another host");
-                Err(self.source.error(&span, message))
+                Err(self.source.error(&span, "host-is-switch", message))
             }
             None => {
                 let message = format!("{kind} `{}` is on `{wanted}`, which is not a [[host]]", name.get_ref());
-                Err(self.source.error(&span, message))
+                Err(self.source.error(&span, "no-such-host", message))
             }
         }
     }
 
     fn wire_of(&self, member: &Member<'_>, host: &Name, wires: &[Wire]) -> Result<Name, FileError> {
         let mine: Vec<&Name> = wires.iter().filter(|wire| wire.ends.contains(host)).map(|wire| &wire.name).collect();
-        let refuse = |span: Range<usize>, message: String| Err(self.source.error(&span, message));
-        match (member.wire, mine.as_slice()) {
-            (Some(wire), mine) if mine.contains(&wire.get_ref()) => Ok(wire.get_ref().clone()),
-            (Some(wire), _) => refuse(wire.span(), format!("host `{host}` has no wire `{}`", wire.get_ref())),
-            (None, [only]) => Ok((*only).clone()),
+        let (span, code, message) = match (member.wire, mine.as_slice()) {
+            (Some(wire), mine) if mine.contains(&wire.get_ref()) => return Ok(wire.get_ref().clone()),
+            (None, [only]) => return Ok((*only).clone()),
+            (Some(wire), _) => (wire.span(), "no-such-wire", format!("host `{host}` has no wire `{}`", wire.get_ref())),
             (None, []) => {
-                refuse(member.host.span(), format!("host `{host}` has no wire; add a [[wire]] that ends there"))
+                let message = format!("host `{host}` has no wire; add a [[wire]] that ends there");
+                (member.host.span(), "no-such-wire", message)
             }
             (None, _) => {
-                refuse(member.host.span(), format!("host `{host}` has several wires; name one with `wire = `"))
+                let message = format!("host `{host}` has several wires; name one with `wire = `");
+                (member.host.span(), "several-wires", message)
             }
-        }
+        };
+        Err(self.source.error(&span, code, message))
     }
 
     fn zone_method(&self, table: &ZoneTable) -> Result<IoMethod, FileError> {
-        let method = *table.method.get_ref();
-        if method == IoMethod::Native {
-            return Err(self
-                .source
-                .error(&table.method.span(), "`native` is the host itself and needs no [[zone]]; remove this zone"));
-        }
-        if !method.domains().contains(&DomainKind::Zone) {
-            let message = format!("`{method}` attaches guests, not zones; make it a [[guest]]");
-            return Err(self.source.error(&table.method.span(), message));
-        }
-        Ok(method)
+        let message = match *table.method.get_ref() {
+            IoMethod::Native => "`native` is the host itself and needs no [[zone]]; remove this zone".to_owned(),
+            method if method.domains().contains(&DomainKind::Zone) => return Ok(method),
+            method => format!("`{method}` attaches guests, not zones; make it a [[guest]]"),
+        };
+        Err(self.source.error(&table.method.span(), "method-not-for-domain", message))
     }
 
     fn names(&self, member: &Member<'_>, so_far: usize) -> Result<Vec<Name>, FileError> {
@@ -293,38 +288,32 @@ impl Reader<'_> {
         let most = Topology::MOST_ZONES.saturating_sub(so_far);
         let Some(number) = usize::try_from(number).ok().filter(|n| (1..=most).contains(n)) else {
             let message = format!("count {number}: a lab has 1 to {} zones and guests in all", Topology::MOST_ZONES);
-            return Err(self.source.error(&member.count.map_or(member.name.span(), Spanned::span), message));
+            let span = member.count.map_or(member.name.span(), Spanned::span);
+            return Err(self.source.error(&span, "out-of-range", message));
         };
         if member.count.is_none() {
             return Ok(vec![base.clone()]);
         }
         let numbered = (1..=number).map(|i| Name::try_from(format!("{base}-{i}")));
-        numbered.collect::<Result<_, _>>().map_err(|error| self.source.error(&member.name.span(), error))
+        numbered.collect::<Result<_, _>>().map_err(|error| self.source.refuse(&member.name.span(), error))
     }
 
     fn check_names(&self, zones: &[Zone], guests: &[Guest]) -> Result<(), FileError> {
         let mut taken = BTreeSet::new();
-        let mut claim = |name: &Name, span: Range<usize>| match taken.insert(name.clone()) {
-            true => Ok(()),
-            false => Err(self
-                .source
-                .error(&span, format!("the name `{name}` is taken; give each host, wire, zone and guest its own"))),
-        };
-        for table in &self.file.host {
-            claim(table.name.get_ref(), table.name.span())?;
+        let LabFile { host, wire, zone, guest, .. } = &self.file;
+        let single = host.iter().map(|table| &table.name).chain(wire.iter().map(|table| &table.name));
+        let single = single.map(|name| (name.get_ref(), name.span()));
+        let of_zones: Vec<&Spanned<Name>> = zone.iter().map(|table| &table.name).collect();
+        let of_guests: Vec<&Spanned<Name>> = guest.iter().map(|table| &table.name).collect();
+        let zones = zones.iter().map(|zone| (&zone.name, written(&zone.name, &of_zones)));
+        let guests = guests.iter().map(|guest| (&guest.name, written(&guest.name, &of_guests)));
+        match single.chain(zones).chain(guests).find(|(name, _)| !taken.insert(*name)) {
+            Some((name, span)) => {
+                let message = format!("the name `{name}` is taken; give each host, wire, zone and guest its own");
+                Err(self.source.error(&span, "name-taken", message))
+            }
+            None => Ok(()),
         }
-        for table in &self.file.wire {
-            claim(table.name.get_ref(), table.name.span())?;
-        }
-        let tables: Vec<&Spanned<Name>> = self.file.zone.iter().map(|table| &table.name).collect();
-        for zone in zones {
-            claim(&zone.name, written(&zone.name, &tables))?;
-        }
-        let tables: Vec<&Spanned<Name>> = self.file.guest.iter().map(|table| &table.name).collect();
-        for guest in guests {
-            claim(&guest.name, written(&guest.name, &tables))?;
-        }
-        Ok(())
     }
 }
 

@@ -1,20 +1,22 @@
 //! Transports, kinds of test and directions.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
+use strum::{Display, VariantArray};
 
 /// The protocol under test.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Display)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "UPPERCASE")]
 pub enum Transport {
     /// One connection per flow.
     Tcp,
     /// Datagrams that carry a sequence number and, where they are long enough, the session's token.
     Udp,
     /// Stream sockets of the local domain, unix(7): two processes on one kernel, no network at all.
+    #[strum(to_string = "Unix")]
     Unix,
     /// Stream sockets between a virtual machine and its host, vsock(7): no network stack, no MTU.
+    #[strum(to_string = "vsock")]
     Vsock,
     /// Echo requests, which the kernel of the other end answers: ping(8).
     Icmp,
@@ -56,27 +58,19 @@ impl Transport {
     }
 }
 
-impl fmt::Display for Transport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Transport::Tcp => "TCP",
-            Transport::Udp => "UDP",
-            Transport::Unix => "Unix",
-            Transport::Vsock => "vsock",
-            Transport::Icmp => "ICMP",
-        })
-    }
-}
-
 /// The kinds of test, without their sizes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Display, VariantArray)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum TestKind {
     /// Request and response: the round-trip time.
+    #[strum(to_string = "RR")]
     Rr,
     /// Connect, request, response, close: what a short-lived connection costs.
+    #[strum(to_string = "CRR")]
     Crr,
     /// Connect and close.
+    #[strum(to_string = "CC")]
     Cc,
     /// Bytes from the initiator, as fast as they go: the goodput at the receiver.
     Stream,
@@ -90,15 +84,7 @@ pub enum TestKind {
 
 impl TestKind {
     /// All of them, in the order of tables.
-    pub const ALL: [TestKind; 7] = [
-        TestKind::Rr,
-        TestKind::Crr,
-        TestKind::Cc,
-        TestKind::Stream,
-        TestKind::Maerts,
-        TestKind::Bidirectional,
-        TestKind::File,
-    ];
+    pub const ALL: [TestKind; 7] = *TestKind::VARIANTS.as_array().expect("there are seven");
 
     /// Whether its figure is the time of a transaction.
     pub fn is_transactions(self) -> bool {
@@ -122,25 +108,4 @@ pub enum Direction {
     Reverse,
     /// Each to the other, on flows of their own: `streams` of them in each direction.
     Both,
-}
-
-impl Direction {
-    /// The usual one, which records leave out.
-    pub fn is_forward(&self) -> bool {
-        *self == Direction::Forward
-    }
-}
-
-impl fmt::Display for TestKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            TestKind::Rr => "RR",
-            TestKind::Crr => "CRR",
-            TestKind::Cc => "CC",
-            TestKind::Stream => "stream",
-            TestKind::Maerts => "maerts",
-            TestKind::Bidirectional => "bidirectional",
-            TestKind::File => "file",
-        })
-    }
 }

@@ -28,7 +28,7 @@ pub struct TestSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slices: Option<Sliced>,
     /// Everything else; the default is what every tool calls the test by its plain name.
-    #[serde(default, skip_serializing_if = "TestOptions::is_plain")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub options: TestOptions,
 }
 
@@ -76,15 +76,19 @@ impl TestSpec {
 }
 
 /// A test that can't be run anywhere.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum SpecError {
     #[error(transparent)]
+    #[diagnostic(transparent)]
     Workload(#[from] WorkloadError),
     #[error(transparent)]
+    #[diagnostic(transparent)]
     Options(#[from] OptionError),
     #[error("slices are for rr and stream over TCP and UDP, of one flow that sends one message at a time")]
+    #[diagnostic(code("no-slices"))]
     NoSlices,
     #[error("{0} slices in a sample: give 1 to {most}", most = Sliced::PASSES_MOST)]
+    #[diagnostic(code("out-of-range"))]
     Passes(u32),
 }

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 use crate::units::{Span, UnitError};
 
 /// Traffic before the measured time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 pub enum Warmup {
     /// So long, whatever the figures do.
     For(Span),
@@ -60,18 +60,6 @@ impl fmt::Display for Warmup {
             Warmup::For(span) => span.fmt(f),
             Warmup::UntilSteady { most } => write!(f, "steady:{}", most.to_string().replace(' ', "")),
         }
-    }
-}
-
-impl Serialize for Warmup {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Warmup {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
 }
 

@@ -72,11 +72,7 @@ impl FromStr for CpuSet {
             match (first.parse::<u32>(), last.parse::<u32>()) {
                 (Ok(first), Ok(last)) if first <= last && last < MOST => cpus.extend(first..=last),
                 _ => {
-                    return Err(SysError::Invalid {
-                        what: "list of CPUs",
-                        value: text.into(),
-                        why: "it is written as in 0-3,8",
-                    });
+                    return Err(SysError::invalid("list of CPUs", text, "it is written as in 0-3,8"));
                 }
             }
         }

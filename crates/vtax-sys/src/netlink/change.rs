@@ -66,11 +66,9 @@ impl LinkChange<'_> {
 
     fn check(&self) -> Result<()> {
         match &self.alias {
-            Some(alias) if alias.len() > LONGEST_ALIAS || alias.contains('\0') => Err(SysError::Invalid {
-                what: "link alias",
-                value: alias.clone(),
-                why: "it has at most 255 bytes and no zero among them",
-            }),
+            Some(alias) if alias.len() > LONGEST_ALIAS || alias.contains('\0') => {
+                Err(SysError::invalid("link alias", alias, "it has at most 255 bytes and no zero among them"))
+            }
             _ => Ok(()),
         }
     }

@@ -105,7 +105,7 @@ impl<'a> NewLink<'a> {
         if let LinkKind::Macvlan { parent } | LinkKind::Macvtap { parent } | LinkKind::Ipvlan { parent } = self.kind {
             attributes.push(LinkAttribute::Link(parent.0));
         }
-        let mut info = vec![LinkInfo::Kind(self.kind.info_kind())];
+        let mut info = vec![LinkInfo::Kind(InfoKind::Other(self.kind.name().into()))];
         info.extend(self.kind.info_data().map(LinkInfo::Data));
         attributes.push(LinkAttribute::LinkInfo(info));
         attributes
@@ -124,22 +124,6 @@ impl LinkKind<'_> {
             Self::Vxlan { .. } => "vxlan",
             Self::Dummy => "dummy",
         }
-    }
-
-    fn operation(&self) -> &'static str {
-        match self {
-            Self::Veth { .. } => "create veth link",
-            Self::Bridge => "create bridge",
-            Self::Macvlan { .. } => "create macvlan link",
-            Self::Macvtap { .. } => "create macvtap link",
-            Self::Ipvlan { .. } => "create ipvlan link",
-            Self::Vxlan { .. } => "create vxlan link",
-            Self::Dummy => "create dummy link",
-        }
-    }
-
-    fn info_kind(&self) -> InfoKind {
-        InfoKind::Other(self.name().into())
     }
 
     fn info_data(&self) -> Option<InfoData> {
@@ -182,11 +166,9 @@ impl LinkKind<'_> {
 
     fn check(&self) -> Result<()> {
         match self {
-            Self::Vxlan { vni, .. } if *vni > LARGEST_VNI => Err(SysError::Invalid {
-                what: "VXLAN network identifier",
-                value: vni.to_string(),
-                why: "it has 24 bits, so 16777215 is the largest",
-            }),
+            Self::Vxlan { vni, .. } if *vni > LARGEST_VNI => {
+                Err(SysError::invalid("VXLAN network identifier", vni, "it has 24 bits, so 16777215 is the largest"))
+            }
             _ => Ok(()),
         }
     }
@@ -200,24 +182,23 @@ impl Rtnl {
     /// [`SysError::NoSuchKind`] if this kernel has no such links.
     pub fn create_link(&mut self, link: &NewLink<'_>) -> Result<()> {
         link.kind.check()?;
-        let operation = link.kind.operation();
-        let index = link.index.unwrap_or(IfIndex(0));
-        self.create(link.kind.name(), operation, &link.name, index, link.attributes())
+        let (kind, name) = (link.kind.name(), &link.name);
+        let what = if kind == "bridge" { "" } else { "link " };
+        let subject = Subject { operation: "create", object: &format_args!("{kind} {what}{name}") };
+        self.create(kind, subject, link.index.unwrap_or(IfIndex(0)), link.attributes())
     }
 
     /// Index 0 leaves the choice to the kernel.
     pub(super) fn create(
         &mut self,
         kind: &str,
-        operation: &'static str,
-        name: &IfName,
+        subject: Subject<'_>,
         index: IfIndex,
         attributes: Vec<LinkAttribute>,
     ) -> Result<()> {
         let mut message = LinkMessage::default();
         message.header.index = index.0;
         message.attributes = attributes;
-        let subject = Subject { operation, object: name };
         let made = self.change(&RtnlRequest::new(libc::RTM_NEWLINK, &message), CREATE, subject);
         made.map_err(|error| match error.errno() {
             // What `rtnl_newlink` answers to a kind that nobody registered.

@@ -1,7 +1,5 @@
 //! Links as the kernel reports them.
 
-use std::fmt;
-
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkHeader, LinkMessage};
 
 use super::name::{IfIndex, IfName, LinkRef, MacAddr};
@@ -26,8 +24,6 @@ pub struct Link {
     pub kind: Option<String>,
     /// Bytes of the largest packet, without the Ethernet header.
     pub mtu: u32,
-    /// Smallest MTU that the driver takes, if it says.
-    pub min_mtu: Option<u32>,
     /// Largest MTU that the driver takes, if it says.
     pub max_mtu: Option<u32>,
     /// Switched on by the administrator (`IFF_UP`).
@@ -36,8 +32,6 @@ pub struct Link {
     pub running: bool,
     /// There is a carrier (`IFF_LOWER_UP`).
     pub lower_up: bool,
-    /// The state by RFC 2863.
-    pub oper_state: OperState,
     /// The bridge, bond or VRF that it is a port of.
     pub master: Option<IfIndex>,
     /// The link that it stands on, or a veth's other end. The index may be one of
@@ -57,69 +51,6 @@ pub struct Link {
     pub tx_queue_length: Option<u32>,
     /// The root qdisc, such as `noqueue`.
     pub qdisc: Option<String>,
-    /// Counters since the link was made.
-    pub stats: LinkStats,
-}
-
-/// A link's 64-bit counters (`struct rtnl_link_stats64`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[allow(missing_docs, reason = "the names say it all")]
-pub struct LinkStats {
-    pub rx_packets: u64,
-    pub tx_packets: u64,
-    pub rx_bytes: u64,
-    pub tx_bytes: u64,
-    pub rx_errors: u64,
-    pub tx_errors: u64,
-    pub rx_dropped: u64,
-    pub tx_dropped: u64,
-}
-
-/// The operational state of RFC 2863.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OperState {
-    /// The driver does not tell; `lo` and many virtual links.
-    Unknown,
-    /// Hardware is missing.
-    NotPresent,
-    /// No carrier, or switched off.
-    Down,
-    /// The link below is down.
-    LowerLayerDown,
-    /// In a test.
-    Testing,
-    /// Waits for something, such as 802.1X.
-    Dormant,
-    /// Carries packets.
-    Up,
-}
-
-impl OperState {
-    fn reported(value: u8) -> Self {
-        match value {
-            1 => Self::NotPresent,
-            2 => Self::Down,
-            3 => Self::LowerLayerDown,
-            4 => Self::Testing,
-            5 => Self::Dormant,
-            6 => Self::Up,
-            _ => Self::Unknown,
-        }
-    }
-}
-
-impl fmt::Display for OperState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Unknown => "unknown",
-            Self::NotPresent => "not present",
-            Self::Down => "down",
-            Self::LowerLayerDown => "lower layer down",
-            Self::Testing => "testing",
-            Self::Dormant => "dormant",
-            Self::Up => "up",
-        })
-    }
 }
 
 impl Rtnl {
@@ -152,26 +83,6 @@ impl Rtnl {
         let message = RtnlRequest::new(libc::RTM_DELLINK, &addressed_to(&link));
         self.change(&message, CHANGE, subject)
     }
-
-    /// Deletes a link only if its alias starts with `mark`. It is deleted by the
-    /// index that was looked at, so not one that took its name meanwhile.
-    /// Returns false if there is no such link.
-    ///
-    /// # Errors
-    /// [`SysError::NotOurs`], and nothing is touched, without the mark.
-    pub fn delete_link_marked(&mut self, link: impl Into<LinkRef>, mark: &str) -> Result<bool> {
-        let Some(link) = self.link(link)? else {
-            return Ok(false);
-        };
-        let ours = link.alias.as_deref().is_some_and(|alias| alias.starts_with(mark));
-        if mark.is_empty() || !ours {
-            return Err(SysError::NotOurs { name: link.name.to_string(), mark: mark.into(), alias: link.alias });
-        }
-        match self.delete_link(link.index) {
-            Err(error) if error.errno() == Some(libc::ENODEV) => Ok(false),
-            other => other.map(|()| true),
-        }
-    }
 }
 
 /// A message that names an existing link and asks for nothing yet.
@@ -197,14 +108,10 @@ impl Link {
             name: IfName::reported(find(libc::IFLA_IFNAME)?),
             kind: find(libc::IFLA_LINKINFO).and_then(|info| attribute(info, IFLA_INFO_KIND)).and_then(text),
             mtu: number(libc::IFLA_MTU)?,
-            min_mtu: number(libc::IFLA_MIN_MTU).filter(|mtu| *mtu > 0),
             max_mtu: number(libc::IFLA_MAX_MTU).filter(|mtu| *mtu > 0),
             up: flag(LinkFlags::Up),
             running: flag(LinkFlags::Running),
             lower_up: flag(LinkFlags::LowerUp),
-            oper_state: find(libc::IFLA_OPERSTATE)
-                .and_then(|value| value.first())
-                .map_or(OperState::Unknown, |state| OperState::reported(*state)),
             master: number(libc::IFLA_MASTER).map(IfIndex),
             parent: number(libc::IFLA_LINK).filter(|parent| *parent > 0).map(IfIndex),
             parent_elsewhere: find(libc::IFLA_LINK_NETNSID).is_some(),
@@ -214,28 +121,7 @@ impl Link {
             rx_queues: number(libc::IFLA_NUM_RX_QUEUES),
             tx_queue_length: number(libc::IFLA_TXQLEN),
             qdisc: find(libc::IFLA_QDISC).and_then(text),
-            stats: find(libc::IFLA_STATS64).map(LinkStats::parse).unwrap_or_default(),
         })
-    }
-}
-
-impl LinkStats {
-    /// The structure grows at its end; what is missing counts as zero.
-    fn parse(bytes: &[u8]) -> Self {
-        let mut counters =
-            bytes.chunks_exact(8).map(|chunk| u64::from_ne_bytes(chunk.try_into().expect("chunks have eight bytes")));
-        let mut next = || counters.next().unwrap_or(0);
-        // Fields of a struct expression are evaluated as they are written here.
-        Self {
-            rx_packets: next(),
-            tx_packets: next(),
-            rx_bytes: next(),
-            tx_bytes: next(),
-            rx_errors: next(),
-            tx_errors: next(),
-            rx_dropped: next(),
-            tx_dropped: next(),
-        }
     }
 }
 
@@ -243,7 +129,7 @@ impl LinkStats {
 mod tests {
     use super::*;
     use netlink_packet_core::Emitable;
-    use netlink_packet_route::link::{InfoKind, LinkInfo, State};
+    use netlink_packet_route::link::{InfoKind, LinkInfo};
     use proptest::prelude::*;
 
     fn bytes(attributes: Vec<LinkAttribute>) -> Vec<u8> {
@@ -264,7 +150,6 @@ mod tests {
             LinkAttribute::MaxMtu(0),
             LinkAttribute::IfAlias("vtax:1".into()),
             LinkAttribute::Controller(3),
-            LinkAttribute::OperState(State::Up),
             LinkAttribute::Address(vec![2, 0, 0, 0, 0, 1]),
             LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Bridge)]),
         ]))
@@ -274,7 +159,6 @@ mod tests {
         assert_eq!((link.master, link.max_mtu), (Some(IfIndex(3)), None));
         assert_eq!(link.kind.as_deref(), Some("bridge"));
         assert_eq!(link.alias.as_deref(), Some("vtax:1"));
-        assert_eq!(link.oper_state, OperState::Up);
         assert_eq!(link.mac.unwrap().to_string(), "02:00:00:00:00:01");
     }
 
@@ -294,19 +178,10 @@ mod tests {
         assert_eq!(link.unwrap().mac, None);
     }
 
-    #[test]
-    fn counters_are_in_the_order_of_the_kernel() {
-        let bytes: Vec<u8> = (1..=8_u64).flat_map(u64::to_ne_bytes).collect();
-        let stats = LinkStats::parse(&bytes);
-        assert_eq!((stats.rx_packets, stats.tx_packets, stats.rx_bytes), (1, 2, 3));
-        assert_eq!((stats.rx_errors, stats.rx_dropped, stats.tx_dropped), (5, 7, 8));
-        assert_eq!(LinkStats::parse(&bytes[..20]).tx_packets, 2);
-    }
-
     proptest! {
         #[test]
         fn hostile_reports_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = (Link::parse(&bytes), LinkStats::parse(&bytes));
+            let _ = Link::parse(&bytes);
         }
     }
 }

@@ -13,8 +13,10 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use super::create::{LinkKind, NewLink};
-use super::name::{IfIndex, IfName, MacAddr};
+use super::name::{IfIndex, IfName, MacAddr, ioctl_request};
+use super::probe::parent;
 use super::socket::Rtnl;
+use super::tun::outcome;
 use crate::error::{Result, SysError};
 use crate::netns::NetNs;
 
@@ -95,10 +97,7 @@ pub fn open_macvtap(rtnl: &mut Rtnl, name: &IfName, mac: MacAddr, queues: u32) -
 pub fn probe_macvtap() -> Result<()> {
     let scratch = NetNs::scratch()?;
     let mut rtnl = Rtnl::open_in(&scratch)?;
-    let (parent, name): (IfName, IfName) = ("parent".parse()?, "probe".parse()?);
-    let kind = LinkKind::Veth { peer: "other".parse()?, peer_ns: None, peer_mtu: None };
-    rtnl.create_link(&NewLink::new(parent.clone(), kind))?;
-    let parent = rtnl.existing_link(&parent)?.index;
+    let (parent, name) = (parent(&mut rtnl)?, "probe".parse()?);
     // Two that probe at once must not look for one file.
     let [.., a, b, c] = std::process::id().to_be_bytes();
     NewMacvtap { name, parent, mac: MacAddr([0x02, 0, 0, a, b, c]), mtu: 1500 }.create(&mut rtnl)?;
@@ -131,8 +130,7 @@ fn open_queue(name: &IfName, mac: MacAddr, index: IfIndex, multi_queue: bool) ->
 ///
 /// `TUNGETIFF` would tell the name only, and links of two hosts have the same names.
 fn owner(file: &File) -> io::Result<(Vec<u8>, MacAddr)> {
-    // SAFETY: the structure consists of integers, and of pointers that may be null.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    let mut request = ioctl_request("");
     // SAFETY: the request is a valid `struct ifreq`; the kernel writes no more than that (`tap_ioctl`).
     outcome(unsafe { libc::ioctl(file.as_raw_fd(), libc::SIOCGIFHWADDR as _, &raw mut request) })?;
     let name = request.ifr_name.iter().map(|letter| letter.cast_unsigned()).take_while(|letter| *letter != 0);
@@ -148,16 +146,11 @@ fn furnish(file: &File, multi_queue: bool) -> io::Result<()> {
     if multi_queue {
         flags |= libc::IFF_MULTI_QUEUE;
     }
-    // SAFETY: the structure consists of integers, and of pointers that may be null.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    let mut request = ioctl_request("");
     // The field is a C `short`, in which these flags fit.
     request.ifr_ifru.ifru_flags = (flags as u16).cast_signed();
     // SAFETY: the request is a valid `struct ifreq`, of which the kernel reads the flags (`tap_ioctl`).
     outcome(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) })
-}
-
-fn outcome(status: libc::c_int) -> io::Result<()> {
-    if status < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// An index or its file is another link's.

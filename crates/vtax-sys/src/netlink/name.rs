@@ -30,6 +30,16 @@ impl IfName {
     }
 }
 
+/// An ioctl's request about the link of this name, which has at most 15 bytes so that a zero follows.
+pub(crate) fn ioctl_request(name: &str) -> libc::ifreq {
+    // SAFETY: the structure consists of integers, and of pointers that may be null.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from.cast_signed();
+    }
+    request
+}
+
 impl fmt::Display for IfName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -48,7 +58,7 @@ impl FromStr for IfName {
             _ if text.contains(['/', ':', '%']) => "it contains a slash, colon or percent sign",
             _ => return Ok(Self(text.to_owned())),
         };
-        Err(SysError::Invalid { what: "link name", value: text.into(), why })
+        Err(SysError::invalid("link name", text, why))
     }
 }
 
@@ -128,10 +138,12 @@ impl FromStr for MacAddr {
             plain.then(|| u8::from_str_radix(part, 16).ok())?
         };
         let octets: Option<Vec<u8>> = text.split(':').map(octet).collect();
-        octets.and_then(|octets| octets.try_into().ok()).map(Self).ok_or_else(|| SysError::Invalid {
-            what: "Ethernet address",
-            value: text.into(),
-            why: "it is six pairs of hexadecimal digits with colons between them",
+        octets.and_then(|octets| octets.try_into().ok()).map(Self).ok_or_else(|| {
+            SysError::invalid(
+                "Ethernet address",
+                text,
+                "it is six pairs of hexadecimal digits with colons between them",
+            )
         })
     }
 }

@@ -7,7 +7,7 @@ use netlink_packet_route::link::{InfoData, InfoKind, InfoVxlan, LinkAttribute, L
 
 use super::create::{LinkKind, NewLink};
 use super::name::{IfIndex, IfName};
-use super::socket::Rtnl;
+use super::socket::{Rtnl, Subject};
 use crate::error::Result;
 use crate::netns::NetNs;
 
@@ -25,8 +25,8 @@ pub fn probe_kind(kind: &str) -> Result<()> {
     let scratch = NetNs::scratch()?;
     let mut rtnl = Rtnl::open_in(&scratch)?;
     let mut attributes = Vec::new();
-    if needs_parent(kind) {
-        attributes.push(LinkAttribute::Link(parent(&mut rtnl)?));
+    if ["macvlan", "macvtap", "ipvlan", "ipvtap"].contains(&kind) {
+        attributes.push(LinkAttribute::Link(parent(&mut rtnl)?.0));
     }
     let name: IfName = "probe".parse()?;
     let mut info = vec![LinkInfo::Kind(InfoKind::Other(kind.into()))];
@@ -37,16 +37,14 @@ pub fn probe_kind(kind: &str) -> Result<()> {
     }
     attributes.push(LinkAttribute::IfName(name.as_str().into()));
     attributes.push(LinkAttribute::LinkInfo(info));
-    rtnl.create(kind, "try link kind", &name, IfIndex(0), attributes)
+    let subject = Subject { operation: "try link kind", object: &name };
+    rtnl.create(kind, subject, IfIndex(0), attributes)
 }
 
-fn needs_parent(kind: &str) -> bool {
-    ["macvlan", "macvtap", "ipvlan", "ipvtap"].contains(&kind)
-}
-
-fn parent(rtnl: &mut Rtnl) -> Result<u32> {
+/// A link for others to stand on.
+pub(super) fn parent(rtnl: &mut Rtnl) -> Result<IfIndex> {
     let kind = LinkKind::Veth { peer: "other".parse()?, peer_ns: None, peer_mtu: None };
     let name: IfName = "parent".parse()?;
     rtnl.create_link(&NewLink::new(name.clone(), kind))?;
-    Ok(rtnl.existing_link(&name)?.index.0)
+    Ok(rtnl.existing_link(&name)?.index)
 }

@@ -76,10 +76,6 @@ pub struct QdiscStats {
     pub drops: u32,
     /// How often a packet had to wait for its time.
     pub overlimits: u32,
-    /// Packets that wait now; those inside a GSO packet don't count.
-    pub waiting: u32,
-    /// Bytes that wait now.
-    pub backlog: u32,
 }
 
 impl Rtnl {
@@ -198,8 +194,6 @@ impl QdiscStats {
             bytes: number64(basic).unwrap_or(0),
             // Told only when the old field has overflowed.
             packets: number64(find(TCA_STATS_PKT64)).unwrap_or(packets.into()),
-            waiting: queue(0),
-            backlog: queue(1),
             drops: queue(2),
             overlimits: queue(4),
         }
@@ -262,7 +256,7 @@ mod tests {
         body.extend(emitted(&attributes));
         let qdisc = Qdisc::parse(&body).unwrap();
         assert!(qdisc.kind == "tbf" && qdisc.tbf.is_some_and(|found| found.is(&asked)), "{qdisc:?}");
-        let stats = QdiscStats { packets: 5, bytes: 7, drops: 3, overlimits: 6, waiting: 1, backlog: 2 };
+        let stats = QdiscStats { packets: 5, bytes: 7, drops: 3, overlimits: 6 };
         assert_eq!(qdisc.stats, stats);
     }
 

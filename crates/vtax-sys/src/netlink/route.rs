@@ -78,33 +78,32 @@ impl Rtnl {
     /// Left out are those that the kernel keeps for our own addresses, broadcast
     /// and multicast.
     pub fn routes(&mut self) -> Result<Vec<Route>> {
-        let mut routes = Vec::new();
-        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
-            let subject = Subject { operation: "list routes", object: &"of this network namespace" };
-            let mut message = RouteMessage::default();
-            message.header.address_family = family;
-            let all = RtnlRequest::new(libc::RTM_GETROUTE, &message);
-            routes.extend(self.dump(&all, subject, |body| Route::parse(body, family))?);
-        }
-        Ok(routes)
+        self.dump_routes(Route::parse)
     }
 
     /// The links of all default routes, of both families and all tables; of a multipath route, all
     /// of its links.
     pub fn default_route_links(&mut self) -> Result<BTreeSet<IfIndex>> {
-        let mut links = BTreeSet::new();
+        let found = self.dump_routes(|body, family| {
+            let route = Route::parse(body, family)?.filter(|route| route.dest.prefix_len() == 0);
+            Ok(route.map(|route| route.link.into_iter().chain(next_hops(body)).collect::<Vec<_>>()))
+        })?;
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    fn dump_routes<T>(
+        &mut self,
+        parse: impl Fn(&[u8], AddressFamily) -> Result<Option<T>, &'static str>,
+    ) -> Result<Vec<T>> {
+        let subject = Subject { operation: "list routes", object: &"of this network namespace" };
+        let mut routes = Vec::new();
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
-            let subject = Subject { operation: "list routes", object: &"of this network namespace" };
             let mut message = RouteMessage::default();
             message.header.address_family = family;
             let all = RtnlRequest::new(libc::RTM_GETROUTE, &message);
-            let found = self.dump(&all, subject, |body| {
-                let route = Route::parse(body, family)?.filter(|route| route.dest.prefix_len() == 0);
-                Ok(route.map(|route| route.link.into_iter().chain(next_hops(body)).collect::<Vec<_>>()))
-            })?;
-            links.extend(found.into_iter().flatten());
+            routes.extend(self.dump(&all, subject, |body| parse(body, family))?);
         }
-        Ok(links)
+        Ok(routes)
     }
 
     /// The route that the kernel takes *now* for a packet to `to`, by all its rules and tables
@@ -162,11 +161,9 @@ fn lookup(from: Option<IpAddr>, to: IpAddr) -> RouteMessage {
 fn one_family(dest: IpAddr, others: impl IntoIterator<Item = IpAddr>) -> Result<()> {
     match others.into_iter().find(|other| other.is_ipv4() != dest.is_ipv4()) {
         None => Ok(()),
-        Some(other) => Err(SysError::Invalid {
-            what: "address in a route",
-            value: other.to_string(),
-            why: "all addresses of a route are of one family",
-        }),
+        Some(other) => {
+            Err(SysError::invalid("address in a route", other, "all addresses of a route are of one family"))
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 
-use super::name::IfName;
+use super::name::{IfName, ioctl_request};
 use crate::error::{Result, SysError};
 use crate::netns::NetNs;
 
@@ -34,44 +34,31 @@ impl NewTap {
     /// `ENOENT` or `EACCES` if `/dev/net/tun` isn't there or not permitted; `EBUSY` if the name is
     /// taken.
     pub fn create_in(&self, namespace: &NetNs) -> Result<()> {
-        namespace.run(|| self.attach()?.keep(&self.name))?
+        namespace.run(|| {
+            let tap = self.attach()?;
+            // SAFETY: this ioctl takes a number and touches no memory of ours.
+            let status = unsafe { libc::ioctl(tap.as_raw_fd(), libc::TUNSETPERSIST as _, 1) };
+            outcome(status).map_err(|error| refused("keep tap", &self.name, error))
+        })?
     }
 
     /// The tap, in the namespace of the calling thread, for as long as this end of it is open.
-    fn attach(&self) -> Result<Tap> {
+    fn attach(&self) -> Result<File> {
         let file = OpenOptions::new().read(true).write(true).open(DEVICE);
-        let tap = Tap { file: file.map_err(|error| refused("open", DEVICE, error))? };
+        let tap = file.map_err(|error| refused("open", DEVICE, error))?;
         let mut flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_TUN_EXCL;
         if self.multi_queue {
             flags |= libc::IFF_MULTI_QUEUE;
         }
         // The field is a C `short`, and the highest of these flags is its sign.
         let flags = (flags as u16).cast_signed();
-        // SAFETY: the structure consists of integers, and of pointers that may be null.
-        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-        for (to, from) in request.ifr_name.iter_mut().zip(self.name.as_str().bytes()) {
-            *to = from.cast_signed();
-        }
+        let mut request = ioctl_request(self.name.as_str());
         request.ifr_ifru.ifru_flags = flags;
         // SAFETY: the request is a valid `struct ifreq`, whose name ends with a zero because no
         // `IfName` is longer than 15 bytes; the kernel reads and writes no more than that structure.
-        let status = unsafe { libc::ioctl(tap.file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) };
+        let status = unsafe { libc::ioctl(tap.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) };
         outcome(status).map_err(|error| refused("create tap", &self.name, error))?;
         Ok(tap)
-    }
-}
-
-/// A program's end of a tap.
-struct Tap {
-    file: File,
-}
-
-impl Tap {
-    /// The link shall outlive this end.
-    fn keep(&self, name: &IfName) -> Result<()> {
-        // SAFETY: this ioctl takes a number and touches no memory of ours.
-        let status = unsafe { libc::ioctl(self.file.as_raw_fd(), libc::TUNSETPERSIST as _, 1) };
-        outcome(status).map_err(|error| refused("keep tap", name, error))
     }
 }
 
@@ -84,7 +71,7 @@ pub fn probe_tap() -> Result<()> {
     NetNs::scratch()?.run(|| NewTap { name, multi_queue: true }.attach().map(drop))?
 }
 
-fn outcome(status: libc::c_int) -> io::Result<()> {
+pub(super) fn outcome(status: libc::c_int) -> io::Result<()> {
     if status < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 

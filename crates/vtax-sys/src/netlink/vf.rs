@@ -139,20 +139,21 @@ impl VfChange {
 }
 
 /// The kernel gives no text for these.
-fn explain(error: SysError) -> SysError {
-    let SysError::Netlink { operation, object, errno, detail, remedy } = error else { return error };
-    let remedy = match errno.raw_os_error() {
-        // A share of the link's speed, which igb doesn't know while there is no carrier.
-        Some(libc::EINVAL) if operation == SET_RATE => {
-            Some("switch the link of the physical function on, and ask for no more than its speed")
-        }
-        Some(libc::EOPNOTSUPP) => Some("this driver can't: leave that setting out, or use another NIC"),
-        Some(libc::EINVAL | libc::ERANGE) => {
-            Some("see that the NIC has this many VFs, and that the value is one that its driver takes")
-        }
-        _ => remedy,
-    };
-    SysError::Netlink { operation, object, errno, detail, remedy }
+fn explain(mut error: SysError) -> SysError {
+    if let SysError::Netlink { operation, errno, remedy, .. } = &mut error {
+        *remedy = match errno.raw_os_error() {
+            // A share of the link's speed, which igb doesn't know while there is no carrier.
+            Some(libc::EINVAL) if *operation == SET_RATE => {
+                Some("switch the link of the physical function on, and ask for no more than its speed")
+            }
+            Some(libc::EOPNOTSUPP) => Some("this driver can't: leave that setting out, or use another NIC"),
+            Some(libc::EINVAL | libc::ERANGE) => {
+                Some("see that the NIC has this many VFs, and that the value is one that its driver takes")
+            }
+            _ => *remedy,
+        };
+    }
+    error
 }
 
 impl Vf {

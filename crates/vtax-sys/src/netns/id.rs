@@ -39,10 +39,6 @@ impl FromStr for NsId {
             let (device, inode) = text.split_once(':')?;
             Some(Self { device: device.parse().ok()?, inode: inode.parse().ok()? })
         };
-        parse().ok_or_else(|| SysError::Invalid {
-            what: "namespace identity",
-            value: text.into(),
-            why: "it is written DEVICE:INODE, two numbers",
-        })
+        parse().ok_or_else(|| SysError::invalid("namespace identity", text, "it is written DEVICE:INODE, two numbers"))
     }
 }

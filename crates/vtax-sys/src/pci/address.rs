@@ -41,10 +41,8 @@ impl FromStr for PciAddress {
     type Err = SysError;
 
     fn from_str(text: &str) -> Result<Self, SysError> {
-        parse(text).ok_or_else(|| SysError::Invalid {
-            what: "PCI address",
-            value: text.to_owned(),
-            why: "it is domain:bus:device.function in hexadecimal, as 0000:3b:00.1",
+        parse(text).ok_or_else(|| {
+            SysError::invalid("PCI address", text, "it is domain:bus:device.function in hexadecimal, as 0000:3b:00.1")
         })
     }
 }

@@ -14,7 +14,7 @@ use super::device::driver_override;
 use super::error::PciError;
 use super::sysfs::{number, text};
 use super::{PciTree, Sriov};
-use crate::error::{Result, SysError};
+use crate::error::{Result, SysError, remedy_for};
 
 /// How often it is looked whether something has happened. sysfs has no event for it.
 const GLANCE: Duration = Duration::from_millis(5);
@@ -114,19 +114,10 @@ impl PciTree {
     /// [`PciError::NoSriov`]; `ENOENT` before Linux 4.12.
     pub fn set_autoprobe(&self, pf: PciAddress, on: bool) -> Result<()> {
         self.sriov(pf)?;
-        let file = self.directory(pf).join("sriov_drivers_autoprobe");
-        let wrote = u32::from(on).to_string();
-        write(&file, &wrote)?;
-        match text(&file) {
-            Some(read) if read == wrote => Ok(()),
-            read => Err(PciError::NotKept {
-                device: pf,
-                file: "sriov_drivers_autoprobe",
-                wrote,
-                read: read.unwrap_or_default(),
-            }
-            .into()),
-        }
+        let (file, wrote) = ("sriov_drivers_autoprobe", u32::from(on).to_string());
+        let path = self.directory(pf).join(file);
+        write(&path, &wrote)?;
+        kept(pf, file, &wrote, text(&path))
     }
 
     fn known(&self, device: PciAddress) -> Result<(), PciError> {
@@ -161,16 +152,7 @@ impl PciTree {
         }
         // A lone newline clears it (`driver_set_override`).
         write(&directory.join("driver_override"), &format!("{}\n", wanted.unwrap_or_default()))?;
-        match driver_override(&directory) {
-            read if read.as_deref() == wanted => Ok(()),
-            read => Err(PciError::NotKept {
-                device,
-                file: "driver_override",
-                wrote: wanted.unwrap_or_default().to_owned(),
-                read: read.unwrap_or_default(),
-            }
-            .into()),
-        }
+        kept(device, "driver_override", wanted.unwrap_or_default(), driver_override(&directory))
     }
 
     fn unbind(&self, device: PciAddress, patience: Duration) -> Result<()> {
@@ -262,6 +244,11 @@ fn write(file: &Path, value: &str) -> Result<()> {
     written(file, value).map_err(|errno| not_written(file, errno))
 }
 
+fn kept(device: PciAddress, file: &'static str, wrote: &str, read: Option<String>) -> Result<()> {
+    let read = read.unwrap_or_default();
+    if read == wrote { Ok(()) } else { Err(PciError::NotKept { device, file, wrote: wrote.to_owned(), read }.into()) }
+}
+
 /// In one call, as each call is a change of its own; and without making a file where sysfs has none.
 fn written(file: &Path, value: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).truncate(true).open(file)?;
@@ -269,21 +256,12 @@ fn written(file: &Path, value: &str) -> io::Result<()> {
 }
 
 fn not_written(file: &Path, errno: io::Error) -> SysError {
-    match errno.raw_os_error() {
-        Some(libc::EROFS) => SysError::Os {
-            operation: "write to",
-            object: file.display().to_string(),
-            errno,
-            remedy: Some("/sys is read-only, as containers have it: run vtax on the host itself"),
-        },
-        Some(libc::EACCES | libc::EPERM) => SysError::Os {
-            operation: "write to",
-            object: file.display().to_string(),
-            errno,
-            remedy: Some("PCI devices are root's: run as root"),
-        },
-        _ => SysError::os("write to", file.display(), errno),
-    }
+    let remedy = match errno.raw_os_error() {
+        Some(libc::EROFS) => Some("/sys is read-only, as containers have it: run vtax on the host itself"),
+        Some(libc::EACCES | libc::EPERM) => Some("PCI devices are root's: run as root"),
+        _ => remedy_for(&errno),
+    };
+    SysError::Os { operation: "write to", object: file.display().to_string(), errno, remedy }
 }
 
 /// Looks at least once.

@@ -54,7 +54,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::time::{Duration, Instant};
 
-    use super::super::{Completion, ReceiveUntil};
+    use super::super::Completion;
     use super::*;
 
     const PATIENCE: Option<Duration> = Some(Duration::from_secs(10));
@@ -100,9 +100,9 @@ mod tests {
         assert!(slots.take_accepted(1).is_none());
         slots.attach(1, &accepted).unwrap();
         slots.send_buffer(0).unwrap().copy_from_slice(b"ping");
-        slots.submit_send(0, 0..4).unwrap();
+        slots.submit_send(0, 0..4, false).unwrap();
         assert_eq!(wait_one(&mut slots).operation, Operation::Send);
-        slots.submit_receive(1, 0..4, ReceiveUntil::Full).unwrap();
+        slots.submit_receive(1, 0..4).unwrap();
         assert_eq!(wait_one(&mut slots).operation, Operation::Receive);
         assert_eq!(slots.receive_buffer(1).unwrap(), b"ping");
     }

@@ -16,7 +16,7 @@ use socket2::SockAddr;
 
 use memory::Memory;
 
-use super::{NoRing, ReceiveUntil, SEND_FLAGS, Uring, is_passing, length};
+use super::{NoRing, SEND_FLAGS, Uring, is_passing, length};
 
 /// Requests that are handed over at once. The queue is emptied whenever it is full.
 const SUBMISSIONS: u32 = 1024;
@@ -62,6 +62,7 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// By their numbers.
     const ALL: [Operation; 5] = [Self::Send, Self::Receive, Self::Timer, Self::Accept, Self::Connect];
 }
 
@@ -188,30 +189,21 @@ impl Slots {
         (!self.slots.get(slot)?.busy[operation as usize]).then_some(())
     }
 
-    /// Queues a send of this part of the slot's send buffer.
+    /// Queues a send of this part of the slot's send buffer. If it `is_last`, the end of the connection follows,
+    /// and the kernel may hold back the last segment (`MSG_MORE`).
     ///
     /// # Errors
     /// `ResourceBusy` while the slot's last send is in flight; `InvalidInput` if there is no such
     /// slot or part; `NotConnected` if it has no socket; the kernel's, if it takes no more.
-    pub fn submit_send(&mut self, slot: usize, part: Range<usize>) -> io::Result<()> {
-        let request = self.send_request(slot, &part, SEND_FLAGS)?;
+    pub fn submit_send(&mut self, slot: usize, part: Range<usize>, is_last: bool) -> io::Result<()> {
+        let request = self.send_request(slot, &part, is_last)?;
         // SAFETY: the buffer stays until the request is complete: see `Drop`.
         unsafe { self.submit(slot, Operation::Send, request) }
     }
 
-    /// As [`Slots::submit_send`]; the kernel may hold back the last segment, for the end of the
-    /// connection follows (`MSG_MORE`).
-    ///
-    /// # Errors
-    /// As [`Slots::submit_send`].
-    pub fn submit_last_send(&mut self, slot: usize, part: Range<usize>) -> io::Result<()> {
-        let request = self.send_request(slot, &part, SEND_FLAGS | libc::MSG_MORE)?;
-        // SAFETY: as above.
-        unsafe { self.submit(slot, Operation::Send, request) }
-    }
-
-    fn send_request(&self, slot: usize, part: &Range<usize>, flags: libc::c_int) -> io::Result<squeue::Entry> {
+    fn send_request(&self, slot: usize, part: &Range<usize>, is_last: bool) -> io::Result<squeue::Entry> {
         self.check_part(slot, part, self.memory.send_length)?;
+        let flags = if is_last { SEND_FLAGS | libc::MSG_MORE } else { SEND_FLAGS };
         // SAFETY: the part is within the buffer.
         let start = unsafe { self.memory.send(slot).add(part.start) };
         Ok(opcode::Send::new(Fixed(slot as u32), start, length(part.len())).flags(flags).build())
@@ -221,17 +213,17 @@ impl Slots {
     ///
     /// # Errors
     /// As [`Slots::submit_send`], of the slot's last receive.
-    pub fn submit_receive(&mut self, slot: usize, part: Range<usize>, until: ReceiveUntil) -> io::Result<()> {
-        let request = self.receive_request(slot, &part, until)?;
+    pub fn submit_receive(&mut self, slot: usize, part: Range<usize>) -> io::Result<()> {
+        let request = self.receive_request(slot, &part)?;
         // SAFETY: the buffer stays until the request is complete: see `Drop`.
         unsafe { self.submit(slot, Operation::Receive, request) }
     }
 
-    fn receive_request(&self, slot: usize, part: &Range<usize>, until: ReceiveUntil) -> io::Result<squeue::Entry> {
+    fn receive_request(&self, slot: usize, part: &Range<usize>) -> io::Result<squeue::Entry> {
         self.check_part(slot, part, self.memory.receive_length)?;
         // SAFETY: the part is within the buffer.
         let start = unsafe { self.memory.receive(slot).add(part.start) };
-        Ok(opcode::Recv::new(Fixed(slot as u32), start, length(part.len())).flags(until.flags()).build())
+        Ok(opcode::Recv::new(Fixed(slot as u32), start, length(part.len())).build())
     }
 
     /// Queues a send and a receive that begins when all of it was sent. If that goes well, the
@@ -241,15 +233,9 @@ impl Slots {
     ///
     /// # Errors
     /// As [`Slots::submit_send`] and [`Slots::submit_receive`].
-    pub fn submit_exchange(
-        &mut self,
-        slot: usize,
-        request: Range<usize>,
-        response: Range<usize>,
-        until: ReceiveUntil,
-    ) -> io::Result<()> {
-        let send = self.send_request(slot, &request, SEND_FLAGS)?;
-        let receive = self.receive_request(slot, &response, until)?;
+    pub fn submit_exchange(&mut self, slot: usize, request: Range<usize>, response: Range<usize>) -> io::Result<()> {
+        let send = self.send_request(slot, &request, false)?;
+        let receive = self.receive_request(slot, &response)?;
         let busy = &self.slots[slot].busy;
         if busy[Operation::Send as usize] || busy[Operation::Receive as usize] {
             return Err(io::ErrorKind::ResourceBusy.into());
@@ -294,20 +280,13 @@ impl Slots {
     /// # Errors
     /// `InvalidInput` if there is no such slot; the kernel's, if it takes no more.
     pub fn cancel(&mut self, slot: usize) -> io::Result<()> {
-        Operation::ALL.into_iter().try_for_each(|operation| self.cancel_one(slot, operation))
-    }
-
-    /// As [`Slots::cancel`], of one request; does nothing if there is none.
-    ///
-    /// # Errors
-    /// As [`Slots::cancel`].
-    pub fn cancel_one(&mut self, slot: usize, operation: Operation) -> io::Result<()> {
-        if !self.slots.get(slot).ok_or_else(no_such_slot)?.busy[operation as usize] {
-            return Ok(());
+        let busy = self.slots.get(slot).ok_or_else(no_such_slot)?.busy;
+        for operation in Operation::ALL.into_iter().filter(|operation| busy[*operation as usize]) {
+            let request = opcode::AsyncCancel::new(tag(slot, operation as u64)).build();
+            // SAFETY: it has no buffer.
+            unsafe { self.push(&[request.user_data(tag(slot, CANCEL_TAG))])? };
         }
-        let request = opcode::AsyncCancel::new(tag(slot, operation as u64)).build();
-        // SAFETY: it has no buffer.
-        unsafe { self.push(&[request.user_data(tag(slot, CANCEL_TAG))]) }
+        Ok(())
     }
 
     /// Hands over what is queued, waits until `least` requests are complete or the time is up, and
@@ -455,14 +434,7 @@ fn tag(slot: usize, operation: u64) -> u64 {
 
 /// None of a cancellation's.
 fn read_tag(tag: u64) -> Option<(usize, Operation)> {
-    let operation = match tag & ((1 << TAG_BITS) - 1) {
-        0 => Operation::Send,
-        1 => Operation::Receive,
-        2 => Operation::Timer,
-        3 => Operation::Accept,
-        4 => Operation::Connect,
-        _ => return None,
-    };
+    let operation = *Operation::ALL.get((tag & ((1 << TAG_BITS) - 1)) as usize)?;
     Some(((tag >> TAG_BITS) as usize, operation))
 }
 

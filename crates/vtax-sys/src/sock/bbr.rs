@@ -1,80 +1,36 @@
-//! What the congestion control BBR tells of itself (`TCP_CC_INFO`): a stream's
-//! steady state starts behind BBR's startup, and the congestion window alone does
-//! not show its end.
+//! What the congestion control BBR tells of itself (`TCP_CC_INFO`): a stream's steady state starts behind BBR's
+//! startup, and the congestion window alone does not show its end.
 
 use std::os::fd::AsFd;
-use std::time::Duration;
 
 use super::{congestion_control, get_bytes};
 use crate::error::{Result, SysError};
 
-/// Gains are fixed point numbers with eight bits behind the point (`BBR_UNIT`).
-const UNIT: f64 = 256.0;
+/// A pacing gain of 2, as the kernel writes it: with eight bits behind the point (`BBR_UNIT`). The gain is 2.89 in
+/// the startup (`bbr_high_gain` of `net/ipv4/tcp_bbr.c`) and 2.77 in versions 2 and 3, and at most 1.25 later.
+const STARTUP_GAIN: u32 = 2 << 8;
 
-/// What BBR believes of the path: `struct tcp_bbr_info` of `linux/inet_diag.h`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Bbr {
-    /// Bytes per second that the path is estimated to carry.
-    pub bandwidth: u64,
-    /// Smallest round trip time of late; none before the first sample.
-    pub min_rtt: Option<Duration>,
-    /// Pacing rate over the estimated bandwidth.
-    pub pacing_gain: f64,
-    /// Congestion window over the estimated product of bandwidth and delay.
-    pub window_gain: f64,
-}
-
-/// What BBR is doing, told by its pacing gain.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BbrPhase {
-    /// Doubling its rate every round trip, until that brings no more.
-    Startup,
-    /// Letting the queue run empty that the startup has made.
-    Drain,
-    /// At the path's rate.
-    Steady,
-}
-
-impl Bbr {
-    /// The gains are 2.89 and 0.35 in `net/ipv4/tcp_bbr.c` (`bbr_high_gain`,
-    /// `bbr_drain_gain`), 2.77 and 0.35 to 0.5 in versions 2 and 3; in the steady
-    /// state they are between 0.75 and 1.25. They are 1 before the first sample of the
-    /// bandwidth.
-    pub fn phase(&self) -> BbrPhase {
-        match self.pacing_gain {
-            _ if self.bandwidth == 0 => BbrPhase::Startup,
-            gain if gain >= 2.0 => BbrPhase::Startup,
-            gain if gain <= 0.6 => BbrPhase::Drain,
-            _ => BbrPhase::Steady,
-        }
-    }
-
-    fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let ([low, high, min_rtt, pacing_gain, window_gain], _) = bytes.as_chunks::<4>().0.split_first_chunk::<5>()?;
-        let number = |bytes: &[u8; 4]| u32::from_ne_bytes(*bytes);
-        Some(Self {
-            bandwidth: u64::from(number(high)) << 32 | u64::from(number(low)),
-            min_rtt: Some(number(min_rtt)).filter(|rtt| *rtt != u32::MAX).map(|rtt| Duration::from_micros(rtt.into())),
-            pacing_gain: f64::from(number(pacing_gain)) / UNIT,
-            window_gain: f64::from(number(window_gain)) / UNIT,
-        })
-    }
-}
-
-/// What BBR tells of a TCP socket; none if another congestion control is at work.
-pub fn bbr(socket: impl AsFd) -> Result<Option<Bbr>> {
+/// Whether BBR is still in its startup on this TCP socket: it doubles its rate every round trip, until that brings
+/// no more. None if another congestion control is at work.
+pub fn bbr_starts_up(socket: impl AsFd) -> Result<Option<bool>> {
     let (operation, object) = ("read", "TCP_CC_INFO of a socket");
     let socket = socket.as_fd();
-    // Vegas and DCTCP answer with structures of their own, of which one can't be
-    // told from another.
+    // Vegas and DCTCP answer with structures of their own, which can't be told apart.
     if !congestion_control(socket)?.starts_with("bbr") {
         return Ok(None);
     }
     let mut info = [0; 64];
     let filled = get_bytes(socket, libc::IPPROTO_TCP, libc::TCP_CC_INFO, &mut info)
         .map_err(|e| SysError::os(operation, object, e))?;
-    let bbr = Bbr::from_bytes(&info[..filled]);
-    bbr.map(Some).ok_or_else(|| SysError::malformed(operation, object, format!("{filled} bytes")))
+    let starts_up = starts_up(&info[..filled]);
+    starts_up.map(Some).ok_or_else(|| SysError::malformed(operation, object, format!("{filled} bytes")))
+}
+
+/// Reads `struct tcp_bbr_info` of `linux/inet_diag.h`. The gain is 1 before the first sample of the bandwidth.
+fn starts_up(info: &[u8]) -> Option<bool> {
+    let (words, _) = info.as_chunks::<4>().0.split_first_chunk::<5>()?;
+    let [low, high, _, pacing_gain, _] = words.map(u32::from_ne_bytes);
+    Some((low, high) == (0, 0) || pacing_gain >= STARTUP_GAIN)
 }
 
 #[cfg(test)]
@@ -87,7 +43,7 @@ mod tests {
     fn reno_tells_nothing_of_bbr() {
         let (client, _server) = tcp_pair();
         set_congestion_control(&client, "reno").unwrap();
-        assert_eq!(bbr(&client).unwrap(), None);
+        assert_eq!(bbr_starts_up(&client).unwrap(), None);
     }
 
     /// Not every kernel has BBR; the parser is tried below on any.
@@ -97,31 +53,22 @@ mod tests {
         if set_congestion_control(&client, "bbr").is_err() {
             return;
         }
-        assert_eq!(bbr(&client).unwrap().unwrap().phase(), BbrPhase::Startup);
+        assert_eq!(bbr_starts_up(&client).unwrap(), Some(true));
         client.write_all(&[0; 100]).unwrap();
         server.read_exact(&mut [0; 100]).unwrap();
         server.write_all(&[0]).unwrap();
         client.read_exact(&mut [0]).unwrap();
-        let told = bbr(&client).unwrap().unwrap();
-        assert!(told.bandwidth > 0 && told.min_rtt.is_some(), "{told:?}");
-        assert_eq!(told.phase(), BbrPhase::Startup, "{told:?}");
+        assert_eq!(bbr_starts_up(&client).unwrap(), Some(true));
     }
 
     #[test]
-    fn each_phase_is_known_by_its_gain() {
-        let phase = |gain: u32| {
-            let words = [5, 1, u32::MAX, gain, 512].map(u32::to_ne_bytes);
-            let bbr = Bbr::from_bytes(words.as_flattened()).unwrap();
-            assert_eq!((bbr.bandwidth, bbr.min_rtt, bbr.window_gain), ((1 << 32) + 5, None, 2.0));
-            bbr.phase()
-        };
-        assert_eq!(phase(739), BbrPhase::Startup);
-        assert_eq!(phase(88), BbrPhase::Drain);
-        for steady in [192, 230, 256, 320] {
-            assert_eq!(phase(steady), BbrPhase::Steady);
+    fn the_startup_is_known_by_its_gain() {
+        let read = |low: u32, gain: u32| starts_up([low, 0, u32::MAX, gain, 512].map(u32::to_ne_bytes).as_flattened());
+        assert_eq!((read(5, 739), read(5, 709)), (Some(true), Some(true)));
+        for later in [88, 192, 230, 256, 320] {
+            assert_eq!(read(5, later), Some(false));
         }
-        assert_eq!(Bbr::from_bytes(&[0; 19]), None);
-        let (bandwidth, min_rtt, pacing_gain, window_gain) = (0, None, 1.0, 1.0);
-        assert_eq!(Bbr { bandwidth, min_rtt, pacing_gain, window_gain }.phase(), BbrPhase::Startup);
+        assert_eq!(read(0, 256), Some(true), "no sample yet");
+        assert_eq!(starts_up(&[0; 19]), None);
     }
 }

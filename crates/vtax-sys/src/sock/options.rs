@@ -48,8 +48,7 @@ pub fn congestion_control(socket: impl AsFd) -> Result<String> {
 /// [`SysError::Invalid`] for more than 63.
 pub fn set_dscp(socket: impl AsFd, dscp: u8) -> Result<()> {
     if dscp > 63 {
-        let why = "it has six bits: 0 to 63";
-        return Err(SysError::Invalid { what: "DSCP", value: dscp.to_string(), why });
+        return Err(SysError::invalid("DSCP", dscp, "it has six bits: 0 to 63"));
     }
     let (socket, byte) = (socket.as_fd(), dscp << 2);
     let set = match family(socket)? {
@@ -96,10 +95,8 @@ pub fn pacing_rate(socket: impl AsFd) -> Result<Option<u64>> {
 pub fn set_busy_poll(socket: impl AsFd, time: Duration, prefer: bool) -> Result<()> {
     let object = "BUSY_POLL of a socket";
     // The kernel takes no more than a signed integer holds.
-    let micros = i32::try_from(time.as_micros()).map_err(|_| SysError::Invalid {
-        what: "time of busy polling",
-        value: format!("{time:?}"),
-        why: "it is longer than 35 minutes",
+    let micros = i32::try_from(time.as_micros()).map_err(|_| {
+        SysError::invalid("time of busy polling", format_args!("{time:?}"), "it is longer than 35 minutes")
     })?;
     SockRef::from(&socket).set_busy_poll(micros.unsigned_abs()).map_err(|e| SysError::os("set option", object, e))?;
     if prefer {

@@ -1,6 +1,6 @@
 //! The calls of a flow on this engine: tried without blocking, and again when there is a reason to.
 
-use std::{future::poll_fn, io, mem, task::Poll, time::Duration};
+use std::{future::poll_fn, mem, task::Poll, time::Duration};
 
 use rustix::{
     event::epoll::{self, EventData, EventFlags},
@@ -11,7 +11,7 @@ use socket2::{SockAddr, Socket};
 use vtax_sys::clock::now_ns;
 
 use super::{EpollPoller, LISTENER, Slot};
-use crate::drive::{Either, Habit, Io, Message, Poller, WaitUntil};
+use crate::drive::{Either, Habit, Io, Message, Poller, WaitUntil, errno_of};
 
 impl Poller for EpollPoller<'_> {
     type Io<'a>
@@ -254,8 +254,4 @@ impl Io for ReadyIo<'_> {
     fn set_patience(&self, patience: Duration) {
         self.engine.waits.set_patience(self.slot, patience);
     }
-}
-
-fn errno_of(error: io::Error) -> Errno {
-    Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }

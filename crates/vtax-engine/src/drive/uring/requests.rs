@@ -3,10 +3,7 @@
 use std::time::Duration;
 
 use rustix::io::Errno;
-use vtax_sys::{
-    clock::now_ns,
-    ring::{Operation, ReceiveUntil},
-};
+use vtax_sys::{clock::now_ns, ring::Operation};
 
 use super::{SendProgress, Uring, errno_of};
 use crate::drive::Message;
@@ -39,12 +36,8 @@ impl Uring<'_> {
     }
 
     fn submit_send(&self, slot: usize, from: usize, to: usize) -> Result<(), Errno> {
-        let mut slots = self.slots.borrow_mut();
-        match self.places[slot].is_last.get() {
-            true => slots.submit_last_send(slot, from..to),
-            false => slots.submit_send(slot, from..to),
-        }
-        .map_err(errno_of)?;
+        let is_last = self.places[slot].is_last.get();
+        self.slots.borrow_mut().submit_send(slot, from..to, is_last).map_err(errno_of)?;
         self.places[slot].sending.set(SendProgress::UnderWay { from, to });
         Ok(())
     }
@@ -58,9 +51,9 @@ impl Uring<'_> {
         let most = most.min(self.lengths.receive);
         let mut slots = self.slots.borrow_mut();
         let SendProgress::Queued { len } = self.places[slot].sending.get() else {
-            return slots.submit_receive(slot, 0..most, ReceiveUntil::Any).map_err(errno_of);
+            return slots.submit_receive(slot, 0..most).map_err(errno_of);
         };
-        slots.submit_exchange(slot, 0..len, 0..most, ReceiveUntil::Any).map_err(errno_of)?;
+        slots.submit_exchange(slot, 0..len, 0..most).map_err(errno_of)?;
         self.places[slot].sending.set(SendProgress::UnderWay { from: 0, to: len });
         Ok(())
     }

@@ -5,7 +5,7 @@ use vtax_sys::sock::offload::receive_segmented;
 
 use super::{Came, Sink, Tally, read};
 use crate::{
-    drive::{Io, WaitUntil},
+    drive::{Io, WaitUntil, errno_of},
     error::EngineError,
     task::FlowOnPoller,
     wire::FlowGreeting,
@@ -31,7 +31,7 @@ impl<I: Io> Sink<'_, I> {
         let (line, tally) = (&self.line, &mut self.tally);
         let came = line.io.receive_by(until, |socket, buffer, flags| {
             let got = receive_segmented(socket, buffer, flags);
-            let got = got.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+            let got = got.map_err(errno_of)?;
             Ok(Batch::of(line, tally, &buffer[..got.bytes], got.segment))
         });
         match (came.await, until) {

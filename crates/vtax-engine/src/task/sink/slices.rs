@@ -75,9 +75,7 @@ impl<I: Io> Sink<'_, I> {
 
     fn end_slice(&mut self, desk: &ThreadRecorder<'_>, open: bool) -> Result<(), EngineError> {
         if open {
-            desk.lost(self.tally.sequence.as_ref().map_or(0, Sequence::lost));
-            desk.reordered(self.tally.sequence.as_ref().map_or(0, Sequence::reordered));
-            desk.close()?;
+            self.tally.close(desk)?;
         }
         match self.line.is_datagram() {
             true => self.line.flow.greet(FlowGreeting::Paused),

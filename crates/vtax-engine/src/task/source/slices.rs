@@ -89,7 +89,7 @@ impl<I: Io> Source<'_, I> {
         flow.option("TCP_NODELAY", flow.socket.set_tcp_nodelay(keeps))?;
         match self.line.receive_all(1).await? {
             PAUSED => Ok(()),
-            _ => Err(EngineError::Protocol { peer: flow.peer.clone(), what: "something else than the end of a slice" }),
+            _ => Err(flow.strange("something else than the end of a slice")),
         }
     }
 
@@ -106,9 +106,7 @@ impl<I: Io> Source<'_, I> {
                 Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(errno) => return Err(self.line.failed("receive", errno)),
             }
-            if flow.session.is_stopped() {
-                return Err(EngineError::Cancelled);
-            }
+            flow.session.check_stopped()?;
             if now_ns() >= latest {
                 return Err(flow.failed("end a slice", Errno::AGAIN, flow.session.patience.silence));
             }

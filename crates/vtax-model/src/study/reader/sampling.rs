@@ -69,7 +69,7 @@ impl Reader<'_> {
         };
         if let (None, Some(quick)) = (&self.file.path, &self.file.quick_path) {
             let message = "[quick_path] shortens [path], and there is none; add [path], or remove [quick_path]";
-            return Err(self.source.error(&quick.samples.span(), message));
+            return Err(self.source.error(&quick.samples.span(), "path-not-measured", message));
         }
         let [path, quick_path] = [self.path(&self.file.path)?, self.path(&self.file.quick_path)?];
         Ok(Plans { plan, quick, path, quick_path })
@@ -87,7 +87,7 @@ impl Reader<'_> {
                 SamplingPlanError::NoSamples => samples.span(),
                 _ => duration.span(),
             };
-            self.source.error(&span, error)
+            self.source.refuse(&span, error)
         })?;
         Ok(plan)
     }
@@ -99,7 +99,7 @@ impl Reader<'_> {
             (Instrument::Path, None) => {
                 let message = "`answer` is \"path\", and nothing measures the path's own cost; add a [path] table, or \
                                write \"system\"";
-                Err(self.source.error(&written.span(), message))
+                Err(self.source.error(&written.span(), "path-not-measured", message))
             }
             (instrument, _) => Ok(Some(instrument)),
         }
@@ -109,12 +109,11 @@ impl Reader<'_> {
         let Some(file) = self.file.quick.as_ref().and_then(|quick| quick.file.as_ref()) else { return Ok(None) };
         let size = *file.get_ref();
         let Some(cell) = cells.iter().find(|cell| cell.workload.kind() == TestKind::File) else {
-            return Err(self
-                .source
-                .error(&file.span(), "`file` is the size of files, and no test of the study sends one"));
+            let message = "`file` is the size of files, and no test of the study sends one";
+            return Err(self.source.error(&file.span(), "option-not-for-test", message));
         };
         let checked = Workload::File { size }.check(cell.transport, cell.mtu);
-        checked.map(|()| Some(size)).map_err(|error| self.source.error(&file.span(), error))
+        checked.map(|()| Some(size)).map_err(|error| self.source.refuse(&file.span(), error))
     }
 
     fn path(&self, table: &Option<PathTable>) -> Result<Option<SamplingPlan>, FileError> {
@@ -133,7 +132,7 @@ impl Reader<'_> {
                 SamplingPlanError::ShortSlice(span) if span == slices.stream => table.stream_duration.span(),
                 SamplingPlanError::TooShort(_) | SamplingPlanError::ShortSlice(_) => table.duration.span(),
             };
-            self.source.error(&span, error)
+            self.source.refuse(&span, error)
         })?;
         Ok(Some(plan))
     }

@@ -36,9 +36,9 @@ fn two_thousand_flows_carry_their_own_bytes() {
         for slot in 0..FLOWS {
             let request = (slot as u64 * 10 + round).to_ne_bytes();
             asking.send_buffer(slot).unwrap().copy_from_slice(&request);
-            asking.submit_send(slot, 0..8).unwrap();
-            asking.submit_receive(slot, 0..8, ReceiveUntil::Full).unwrap();
-            answering.submit_receive(slot, 0..8, ReceiveUntil::Full).unwrap();
+            asking.submit_send(slot, 0..8, false).unwrap();
+            asking.submit_receive(slot, 0..8).unwrap();
+            answering.submit_receive(slot, 0..8).unwrap();
         }
         assert_eq!(asking.wait(FLOWS, PATIENCE, &mut Vec::new()).unwrap(), FLOWS);
         for done in wait_all(&mut answering) {
@@ -46,7 +46,7 @@ fn two_thousand_flows_carry_their_own_bytes() {
             let request: [u8; 8] = answering.receive_buffer(done.slot).unwrap().try_into().unwrap();
             assert_eq!(u64::from_ne_bytes(request), done.slot as u64 * 10 + round);
             answering.send_buffer(done.slot).unwrap().copy_from_slice(&request);
-            answering.submit_send(done.slot, 0..8).unwrap();
+            answering.submit_send(done.slot, 0..8, false).unwrap();
         }
         assert_eq!(wait_all(&mut answering).len(), FLOWS);
         assert_eq!(wait_all(&mut asking).len(), FLOWS);
@@ -61,10 +61,10 @@ fn two_thousand_flows_carry_their_own_bytes() {
 fn buffers_in_flight_are_not_handed_out_nor_used_twice() {
     let (ours, theirs) = pairs(1);
     let mut slots = attached(&ours, 4, 4);
-    slots.submit_receive(0, 0..4, ReceiveUntil::Any).unwrap();
+    slots.submit_receive(0, 0..4).unwrap();
     assert!(slots.receive_buffer(0).is_none());
     assert!(slots.send_buffer(0).is_some());
-    let busy = slots.submit_receive(0, 0..4, ReceiveUntil::Any).unwrap_err();
+    let busy = slots.submit_receive(0, 0..4).unwrap_err();
     assert_eq!(busy.kind(), io::ErrorKind::ResourceBusy);
     assert_eq!(slots.attach(0, &theirs[0]).unwrap_err().kind(), io::ErrorKind::ResourceBusy);
     io::Write::write_all(&mut &theirs[0], b"ab").unwrap();
@@ -76,12 +76,12 @@ fn buffers_in_flight_are_not_handed_out_nor_used_twice() {
 fn what_is_outside_is_refused() {
     let (ours, _theirs) = pairs(1);
     let mut slots = Slots::new(1, 4, 4).unwrap();
-    assert_eq!(slots.submit_send(0, 0..4).unwrap_err().kind(), io::ErrorKind::NotConnected);
+    assert_eq!(slots.submit_send(0, 0..4, false).unwrap_err().kind(), io::ErrorKind::NotConnected);
     slots.attach(0, &ours[0]).unwrap();
     #[expect(clippy::reversed_empty_ranges, reason = "a caller's mistake")]
     for part in [0..5, 5..5, 3..2] {
-        assert_eq!(slots.submit_send(0, part.clone()).unwrap_err().kind(), io::ErrorKind::InvalidInput);
-        let refused = slots.submit_receive(0, part, ReceiveUntil::Full).unwrap_err();
+        assert_eq!(slots.submit_send(0, part.clone(), false).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        let refused = slots.submit_receive(0, part).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
     }
     assert_eq!(slots.submit_timer(1, 0).unwrap_err().kind(), io::ErrorKind::InvalidInput);
@@ -108,7 +108,7 @@ fn timers_come_in_the_order_of_their_times() {
 fn a_wait_ends_at_its_timeout() {
     let (ours, _theirs) = pairs(1);
     let mut slots = attached(&ours, 0, 1);
-    slots.submit_receive(0, 0..1, ReceiveUntil::Any).unwrap();
+    slots.submit_receive(0, 0..1).unwrap();
     let begun = Instant::now();
     assert_eq!(slots.wait(1, Some(Duration::from_millis(80)), &mut Vec::new()).unwrap(), 0);
     assert!(begun.elapsed() >= Duration::from_millis(80));
@@ -121,7 +121,7 @@ fn a_wait_ends_at_its_timeout() {
 fn spinning_sees_what_comes() {
     let (ours, theirs) = pairs(1);
     let mut slots = attached(&ours, 0, 1);
-    slots.submit_receive(0, 0..1, ReceiveUntil::Any).unwrap();
+    slots.submit_receive(0, 0..1).unwrap();
     let mut done = Vec::new();
     slots.wait(0, None, &mut done).unwrap();
     io::Write::write_all(&mut &theirs[0], b"x").unwrap();
@@ -138,7 +138,7 @@ fn cancelling_ends_all_of_a_slot_and_nothing_else() {
     let (ours, _theirs) = pairs(2);
     let mut slots = attached(&ours, 0, 1);
     for slot in [0, 1] {
-        slots.submit_receive(slot, 0..1, ReceiveUntil::Any).unwrap();
+        slots.submit_receive(slot, 0..1).unwrap();
         slots.submit_timer(slot, u64::MAX / 2).unwrap();
     }
     slots.cancel(0).unwrap();
@@ -157,8 +157,8 @@ fn dropping_with_requests_in_flight_gives_everything_back() {
     let (ours, mut theirs) = pairs(50);
     let mut slots = attached(&ours, 1 << 20, 8);
     for slot in 0..50 {
-        slots.submit_send(slot, 0..1 << 20).unwrap();
-        slots.submit_receive(slot, 0..8, ReceiveUntil::Full).unwrap();
+        slots.submit_send(slot, 0..1 << 20, false).unwrap();
+        slots.submit_receive(slot, 0..8).unwrap();
     }
     slots.wait(0, None, &mut Vec::new()).unwrap();
     let begun = Instant::now();
@@ -176,13 +176,13 @@ fn an_attached_socket_is_open_until_it_is_detached() {
     let (ours, theirs) = pairs(1);
     let mut slots = attached(&ours, 1, 1);
     drop(ours);
-    slots.submit_send(0, 0..1).unwrap();
+    slots.submit_send(0, 0..1, false).unwrap();
     assert_eq!(wait_all(&mut slots)[0].result.as_ref().unwrap(), &1);
     theirs[0].set_read_timeout(PATIENCE).unwrap();
     assert_eq!((&theirs[0]).read(&mut [0; 2]).unwrap(), 1);
     slots.detach(0).unwrap();
     assert_eq!((&theirs[0]).read(&mut [0; 2]).unwrap(), 0);
-    assert!(slots.submit_send(0, 0..1).is_err());
+    assert!(slots.submit_send(0, 0..1, false).is_err());
 }
 
 #[test]
@@ -190,17 +190,17 @@ fn an_exchange_is_one_completion_and_one_call() {
     let (ours, theirs) = pairs(1);
     let (mut asking, mut answering) = (attached(&ours, 4, 4), attached(&theirs, 4, 4));
     assert!(asking.skips, "Linux 5.17 or later is needed for this test");
-    answering.submit_receive(0, 0..4, ReceiveUntil::Full).unwrap();
+    answering.submit_receive(0, 0..4).unwrap();
     for _ in 0..20 {
-        asking.submit_exchange(0, 0..4, 0..4, ReceiveUntil::Full).unwrap();
-        assert_eq!(asking.submit_send(0, 0..4).unwrap_err().kind(), io::ErrorKind::ResourceBusy);
+        asking.submit_exchange(0, 0..4, 0..4).unwrap();
+        assert_eq!(asking.submit_send(0, 0..4, false).unwrap_err().kind(), io::ErrorKind::ResourceBusy);
         assert!(asking.is_paired(0));
         assert!(asking.send_buffer(0).is_none() && asking.receive_buffer(0).is_none());
         // Hands it over.
         assert_eq!(asking.wait(0, None, &mut Vec::new()).unwrap(), 0);
         let before = answering.enters();
         assert_eq!(wait_all(&mut answering).len(), 1);
-        answering.submit_exchange(0, 0..4, 0..4, ReceiveUntil::Full).unwrap();
+        answering.submit_exchange(0, 0..4, 0..4).unwrap();
         assert_eq!(answering.wait(0, None, &mut Vec::new()).unwrap(), 0);
         assert_eq!(answering.enters(), before + 2);
         let done = wait_all(&mut asking);
@@ -219,7 +219,7 @@ fn an_exchange_whose_send_fails_has_two_completions() {
     let mut slots = attached(&ours, 4, 4);
     drop(theirs);
     for _ in 0..3 {
-        slots.submit_exchange(0, 0..4, 0..4, ReceiveUntil::Full).unwrap();
+        slots.submit_exchange(0, 0..4, 0..4).unwrap();
         let done = wait_all(&mut slots);
         let ends: Vec<_> = done.iter().map(|done| (done.operation, errno(done))).collect();
         assert_eq!(ends, [(Operation::Send, Some(libc::EPIPE)), (Operation::Receive, Some(libc::ECANCELED))]);
@@ -235,7 +235,7 @@ fn an_exchange_is_cancelled_whole() {
     for length in [4 << 20, 4] {
         let (ours, _theirs) = pairs(1);
         let mut slots = attached(&ours, length, 4);
-        slots.submit_exchange(0, 0..length, 0..4, ReceiveUntil::Full).unwrap();
+        slots.submit_exchange(0, 0..length, 0..4).unwrap();
         assert_eq!(slots.wait(1, Some(Duration::from_millis(80)), &mut Vec::new()).unwrap(), 0);
         let deadline = Instant::now() + Duration::from_secs(10);
         let mut done = Vec::new();

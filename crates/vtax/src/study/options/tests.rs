@@ -88,7 +88,7 @@ fn quick_leaves_out_the_further_block_of_sparc_t7_1_and_not_the_demo_s_answer() 
 fn idle_and_congestion_are_of_every_cell_if_asked_for() {
     let changes = Changes { idle: Some(Idle::System), congestion: Some(Congestion::System), ..Changes::default() };
     let cells = apply("demo", changes).expect("good changes").study.cells;
-    assert!(cells.iter().all(|cell| cell.options.is_plain()));
+    assert!(cells.iter().all(|cell| cell.options == Default::default()));
     let cubic = |cell: &vtax_model::cell::Cell| cell.options.socket.congestion.is_some();
     let demo = Study::built_in("demo").expect("built in").cells;
     assert!(

@@ -3,30 +3,30 @@
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-use super::Pair;
+use crate::stats::Pair;
 
 /// Places in a round: the baseline twice, the cell, and three other cells.
 const PLACES: usize = 6;
 
 /// Seeded random numbers.
-pub(super) struct Draws(Xoshiro256PlusPlus);
+pub(crate) struct Draws(Xoshiro256PlusPlus);
 
 /// A study of one cell beside a baseline that is measured twice.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rounds {
-    pub(super) rounds: usize,
+pub(crate) struct Rounds {
+    pub(crate) rounds: usize,
     /// Standard deviation of a sample's logarithm.
-    pub(super) noise: f64,
+    pub(crate) noise: f64,
     /// How far the machine wanders in a round: standard deviation of its logarithm's step.
-    pub(super) drift: f64,
+    pub(crate) drift: f64,
     /// The truth: cell over baseline.
-    pub(super) ratio: f64,
+    pub(crate) ratio: f64,
 }
 
 /// How the machine changes from round to round, all arms of a round alike; each with the standard
 /// deviation of its logarithm.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Drift {
+pub(crate) enum Drift {
     None,
     /// Every round finds it elsewhere around the same level.
     Around(f64),
@@ -36,7 +36,7 @@ pub(super) enum Drift {
 
 /// How the noise of a sample is distributed, around no particular centre.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum NoiseShape {
+pub(crate) enum NoiseShape {
     Normal,
     /// Student's t with 3 degrees of freedom.
     HeavyTails,
@@ -47,27 +47,27 @@ pub(super) enum NoiseShape {
 }
 
 impl NoiseShape {
-    pub(super) const ALL: [Self; 4] = [Self::Normal, Self::HeavyTails, Self::Skew, Self::Mixed];
+    pub(crate) const ALL: [Self; 4] = [Self::Normal, Self::HeavyTails, Self::Skew, Self::Mixed];
 }
 
 /// What such a study measured.
 #[derive(Clone)]
-pub(super) struct SyntheticStudy {
-    pub(super) cell: Vec<Pair>,
-    pub(super) repeat: Vec<Pair>,
+pub(crate) struct SyntheticStudy {
+    pub(crate) cell: Vec<Pair>,
+    pub(crate) repeat: Vec<Pair>,
 }
 
 impl Draws {
-    pub(super) fn seeded(seed: u64) -> Self {
+    pub(crate) fn seeded(seed: u64) -> Self {
         Self(Xoshiro256PlusPlus::seed_from_u64(seed))
     }
 
     /// Samples made from standard normal numbers.
-    pub(super) fn samples(&mut self, n: usize, make: impl Fn(f64) -> f64) -> Vec<f64> {
+    pub(crate) fn samples(&mut self, n: usize, make: impl Fn(f64) -> f64) -> Vec<f64> {
         (0..n).map(|_| make(self.normal())).collect()
     }
 
-    pub(super) fn shaped(&mut self, shape: NoiseShape) -> f64 {
+    pub(crate) fn shaped(&mut self, shape: NoiseShape) -> f64 {
         let z = self.normal();
         match shape {
             NoiseShape::Normal => z,
@@ -87,7 +87,7 @@ impl Draws {
     }
 
     /// Log ratios of `arms` arms to one baseline, round by round, all alike but for noise of 2 %.
-    pub(super) fn log_ratios(&mut self, rounds: usize, arms: usize, shape: NoiseShape) -> Vec<Vec<f64>> {
+    pub(crate) fn log_ratios(&mut self, rounds: usize, arms: usize, shape: NoiseShape) -> Vec<Vec<f64>> {
         let mut of_arms = vec![Vec::with_capacity(rounds); arms];
         for _ in 0..rounds {
             let baseline = self.shaped(shape);
@@ -97,7 +97,7 @@ impl Draws {
     }
 
     /// Logarithm of the machine's level in each round.
-    pub(super) fn machine(&mut self, rounds: usize, drift: Drift) -> Vec<f64> {
+    pub(crate) fn machine(&mut self, rounds: usize, drift: Drift) -> Vec<f64> {
         let mut level = 0.0;
         let round = |_| match drift {
             Drift::None => 0.0,
@@ -110,14 +110,14 @@ impl Draws {
         (0..rounds).map(round).collect()
     }
 
-    pub(super) fn resampled_mean(&mut self, samples: &[f64]) -> f64 {
+    pub(crate) fn resampled_mean(&mut self, samples: &[f64]) -> f64 {
         let draw = |_| samples[self.below(samples.len())];
         (0..samples.len()).map(draw).sum::<f64>() / samples.len() as f64
     }
 
     /// The machine's speed is a random walk from place to place, through rounds and within them;
     /// who is measured at which place is drawn.
-    pub(super) fn study(&mut self, plan: Rounds) -> SyntheticStudy {
+    pub(crate) fn study(&mut self, plan: Rounds) -> SyntheticStudy {
         let mut study = SyntheticStudy { cell: Vec::new(), repeat: Vec::new() };
         let mut machine = 0.0;
         let step = plan.drift / (PLACES as f64).sqrt();
@@ -150,7 +150,7 @@ impl Draws {
     }
 
     /// Box & Muller (1958).
-    pub(super) fn normal(&mut self) -> f64 {
+    pub(crate) fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.uniform()).cos()
     }
@@ -158,28 +158,28 @@ impl Draws {
 
 /// How often something was so.
 #[derive(Debug)]
-pub(super) struct OutcomeCounts {
+pub(crate) struct OutcomeCounts {
     hits: u32,
     of: u32,
 }
 
 impl OutcomeCounts {
-    pub(super) fn of(trials: u32, mut trial: impl FnMut() -> bool) -> Self {
+    pub(crate) fn of(trials: u32, mut trial: impl FnMut() -> bool) -> Self {
         Self { hits: (0..trials).map(|_| u32::from(trial())).sum(), of: trials }
     }
 
-    pub(super) fn rate(&self) -> f64 {
+    pub(crate) fn rate(&self) -> f64 {
         f64::from(self.hits) / f64::from(self.of)
     }
 
     /// Within three standard errors of the rate: wrong by chance in 0.3 % of seeds, and the seeds
     /// are fixed.
-    pub(super) fn is_near(&self, rate: f64) -> bool {
+    pub(crate) fn is_near(&self, rate: f64) -> bool {
         (self.rate() - rate).abs() <= self.slack(rate)
     }
 
     /// Not above the rate by more than three standard errors (1.5 points for 5 % of 2,000).
-    pub(super) fn is_at_most(&self, rate: f64) -> bool {
+    pub(crate) fn is_at_most(&self, rate: f64) -> bool {
         self.rate() <= rate + self.slack(rate)
     }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::stats::{
-    Comparison, Finding, NoiseFloor, Pair, Shift, Significance, judge, judge_family, synthetic::NoiseShape,
+    Comparison, Finding, NoiseFloor, Pair, Shift, Significance, judge, judge_family, tests::synthetic::NoiseShape,
 };
 
 fn tax(log_ratios: &[f64], shift: f64) -> PairedTax {

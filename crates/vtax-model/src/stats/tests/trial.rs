@@ -18,8 +18,8 @@ use std::sync::LazyLock;
 use statrs::distribution::{ContinuousCDF, Normal};
 
 use super::synthetic::{Draws, Drift, NoiseShape, OutcomeCounts, Rounds, SyntheticStudy};
-use super::{Confidence, PairedTax, Summary, percentile_intervals, student};
 use crate::histogram::Histogram;
+use crate::stats::{Confidence, PairedTax, Summary, percentile_intervals, student};
 
 mod verdicts;
 
