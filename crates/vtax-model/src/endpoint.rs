@@ -50,14 +50,11 @@ impl Endpoint {
     /// Reads a file of `[[endpoint]]` tables and nothing else.
     pub fn parse_file(source: Source<'_>) -> Result<Vec<Endpoint>, FileError> {
         let file: EndpointFile = source.parse()?;
-        match file.endpoint.get_ref().is_empty() {
-            true => Err(source.error(
-                &file.endpoint.span(),
-                "no-endpoint",
-                "there is no [[endpoint]] here; give two at least",
-            )),
-            false => Ok(file.endpoint.into_inner()),
+        if file.endpoint.get_ref().is_empty() {
+            let message = "there is no [[endpoint]] here; give two at least";
+            return Err(source.coded("no-endpoint", &file.endpoint.span(), message));
         }
+        Ok(file.endpoint.into_inner())
     }
 }
 
@@ -103,7 +100,7 @@ pub enum NoPairs {
     #[error(
         "`{row}` has {initiators} initiators and {responders} responders at MTU {mtu}; give as many of one as of the other, or one that serves all"
     )]
-    #[diagnostic(code("uneven-endpoints"))]
+    #[diagnostic(code("ends-not-paired"))]
     Uneven { row: Row, mtu: Mtu, initiators: usize, responders: usize },
 }
 

@@ -338,33 +338,33 @@ impl GuestSize {
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum BadGuest {
     #[error("{0} vCPUs: a guest has 1 to {most}", most = GuestSize::MOST_VCPUS)]
-    #[diagnostic(code("out-of-range"))]
+    #[diagnostic(code("bad-guest"))]
     Vcpus(u32),
     #[error("memory {0}: a guest has whole MiB, and {least} at least", least = GuestSize::LEAST_MEMORY)]
-    #[diagnostic(code("bad-memory"))]
+    #[diagnostic(code("bad-guest"))]
     Memory(ByteSize),
     #[error("{pins} cpus for {vcpus} vcpus: name at most one for each")]
-    #[diagnostic(code("too-many-pins"))]
+    #[diagnostic(code("bad-guest"))]
     Pins { pins: usize, vcpus: u32 },
     #[error("{pins} vhost_cpus for {queues} queues: a queue has one vhost thread; name at most one for each")]
-    #[diagnostic(code("too-many-pins"))]
+    #[diagnostic(code("bad-guest"))]
     VhostPins { pins: usize, queues: u32 },
     #[error("vnet = \"{0}\" is a kind of tap, and backend = \"vhost-user\" has none; remove one of the two")]
-    #[diagnostic(code("options-clash"))]
+    #[diagnostic(code("bad-guest"))]
     NoTap(Vnet),
     #[error(
         "{queues} queues and {vcpus} vcpus: a NIC has 1 queue at least and one a vCPU at most; give the guest more vcpus, or the NIC fewer queues"
     )]
-    #[diagnostic(code("too-many-queues"))]
+    #[diagnostic(code("bad-guest"))]
     Queues { queues: u32, vcpus: u32 },
     #[error("{0} vectors: a PCI device has at most {most}", most = Attach::MOST_VECTORS)]
-    #[diagnostic(code("out-of-range"))]
+    #[diagnostic(code("bad-guest"))]
     Vectors(u32),
     #[error("{option} = {ring}: QEMU takes 256, 512 and 1024")]
-    #[diagnostic(code("bad-ring"))]
+    #[diagnostic(code("bad-guest"))]
     Ring { option: &'static str, ring: u32 },
     #[error("tx_ring = {0}: QEMU has 256 at most with a tap; remove it, or use backend = \"vhost-user\"")]
-    #[diagnostic(code("bad-ring"))]
+    #[diagnostic(code("bad-guest"))]
     TxRing(u32),
     #[error(transparent)]
     #[diagnostic(transparent)]

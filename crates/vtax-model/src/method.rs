@@ -136,7 +136,7 @@ impl UnknownMethod {
 /// Why a method can't be used here, and what would mend it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error, miette::Diagnostic)]
 #[error("{why}; {remedy}")]
-#[diagnostic(code("not-available-here"))]
+#[diagnostic(code("method-unavailable"))]
 #[expect(missing_docs, reason = "the messages say it")]
 pub struct Unsupported {
     pub why: String,

@@ -106,7 +106,7 @@ impl GuestOptions {
         match (&self.image, &self.kernel) {
             (Some(_), Some(kernel)) => {
                 let message = "a disk image boots a kernel of its own; remove `kernel`, or `image`";
-                Err(source.error(&kernel.span(), "options-clash", message))
+                Err(source.coded("options-clash", &kernel.span(), message))
             }
             (Some(image), None) => Ok(System::Disk { image: image.get_ref().clone() }),
             (None, kernel) => Ok(System::Own { kernel: value(kernel) }),
@@ -156,14 +156,14 @@ impl GuestOptions {
                 let message = format!(
                     "a [[guest]] is paravirtual, emulated, sr-iov, assigned or root-domain; {other} is not a way to attach one"
                 );
-                return Err(source.error(&method.span(), "method-not-for-domain", message));
+                return Err(source.coded("method-not-for-domain", &method.span(), message));
             }
         };
         match self.of_other_methods(*method.get_ref()) {
             Some((option, span, other)) => {
                 let message =
                     format!("`{option}` is of {other} guests, and this one is {}; remove it", method.get_ref());
-                Err(source.error(&span, "option-not-for-method", message))
+                Err(source.coded("option-not-for-this", &span, message))
             }
             None => Ok(attach),
         }

@@ -116,7 +116,7 @@ impl Reader<'_> {
         let baseline = self.row(&self.file.baseline)?;
         if !rows.contains(&baseline) {
             let message = format!("the baseline `{baseline}` is not among the methods; add it to `methods`");
-            return Err(self.source.error(&self.file.baseline.span(), "row-not-in-study", message));
+            return Err(self.source.coded("not-in-study", &self.file.baseline.span(), message));
         }
         let mut cells = self.cells(&rows)?;
         self.plant(&mut cells)?;
@@ -157,7 +157,7 @@ impl Reader<'_> {
         let mut rows: Vec<Row> = Vec::new();
         for written in &self.file.matrix.methods {
             let row = self.row(written)?;
-            self.check_row(&rows, row).map_err(|(code, message)| self.source.error(&written.span(), code, message))?;
+            self.check_row(&rows, row, written)?;
             rows.push(row);
         }
         Ok(rows)
@@ -167,7 +167,7 @@ impl Reader<'_> {
         let extra = |written: &Spanned<String>| match self.row(written)? {
             row if row == baseline || !rows.contains(&row) => {
                 let message = format!("`{row}` is in `extra`, and must be among the methods and not the baseline");
-                Err(self.source.error(&written.span(), "row-not-in-study", message))
+                Err(self.source.coded("not-in-study", &written.span(), message))
             }
             row => Ok(row),
         };
@@ -178,17 +178,20 @@ impl Reader<'_> {
         written.get_ref().parse().map_err(|error: UnknownRow| self.source.refuse(&written.span(), error))
     }
 
-    fn check_row(&self, earlier: &[Row], row: Row) -> Result<(), (&'static str, String)> {
+    fn check_row(&self, earlier: &[Row], row: Row, written: &Spanned<String>) -> Result<(), FileError> {
+        let span = written.span();
         if earlier.contains(&row) {
-            return Err(("named-twice", format!("`{row}` stands here twice; name each once")));
+            let message = format!("`{row}` stands here twice; name each once");
+            return Err(self.source.coded("named-twice", &span, message));
         }
         if let Some(other) = earlier.iter().find(|other| other.kind() != row.kind()) {
             let (one, two) = (row.kind(), other.kind());
-            return Err(("rows-clash", format!("`{row}` clashes with `{other}`: {one}, {two}; make two studies")));
+            let message = format!("`{row}` clashes with `{other}`: {one}, {two}; make two studies");
+            return Err(self.source.coded("rows-clash", &span, message));
         }
         if self.file.both && !row.may_be_both() {
             let message = format!("`both` is for I/O methods and clashes with `{row}`; remove `both`");
-            return Err(("options-clash", message));
+            return Err(self.source.coded("options-clash", &span, message));
         }
         Ok(())
     }
@@ -214,7 +217,7 @@ impl Reader<'_> {
             _ => return Ok(pairs),
         };
         let code = if (1..=Study::MOST_PAIRS).contains(&pairs) { "options-clash" } else { "out-of-range" };
-        Err(self.source.error(&written.span(), code, message))
+        Err(self.source.coded(code, &written.span(), message))
     }
 
     fn cells(&self, rows: &[Row]) -> Result<Vec<Cell>, FileError> {
@@ -233,7 +236,7 @@ impl Reader<'_> {
         if cells.is_empty() || self.file.pairs.is_some() {
             let message =
                 "[path] is for rr and stream over TCP and UDP, of one flow and one pair; remove it, or add such tests";
-            return Err(self.source.error(&path.samples.span(), "no-slices", message));
+            return Err(self.source.coded("no-slices", &path.samples.span(), message));
         }
         cells.iter_mut().for_each(Cell::hold_still);
         Ok(cells)
@@ -251,7 +254,7 @@ impl Reader<'_> {
         match cells.is_empty() {
             true => {
                 let message = "nothing of the matrix is left by `tests` and `mtu` of [plan]";
-                Err(self.source.error(&self.file.plan.samples.span(), "nothing-measured", message))
+                Err(self.source.coded("nothing-measured", &self.file.plan.samples.span(), message))
             }
             false => Ok(cells),
         }
@@ -271,7 +274,7 @@ impl Reader<'_> {
         {
             let inner = mtu.less(row.overhead()).map_err(|error| {
                 let message = format!("`{row}` takes {} bytes of each packet: {error}", row.overhead());
-                self.source.error(&matrix.mtu.span(), "bad-mtu", message)
+                self.source.coded("mtu-too-small", &matrix.mtu.span(), message)
             })?;
             let workload = self.workload(transport, kind, swept.size, inner)?;
             let options = self.options(row, swept.gap_of(kind));
@@ -301,7 +304,7 @@ impl Reader<'_> {
             if asked.peek().is_none() {
                 let why = "only the rr test of one of the methods can have a known cost";
                 let message = format!("nothing can be planted in `{name}`: {why}; add both, or remove this");
-                return Err(self.source.error(&delay.span(), "nothing-planted", message));
+                return Err(self.source.coded("nothing-planted", &delay.span(), message));
             }
             asked.for_each(|cell| cell.options.responder.delay = Some(*delay.get_ref()));
         }
@@ -324,7 +327,7 @@ impl Reader<'_> {
         let singles = [&matrix.request, &matrix.response, &matrix.tcp_message].into_iter().chain(&matrix.udp_message);
         if singles.into_iter().any(written) {
             let message = "`sizes` clashes with the sizes of single tests: it gives all of them; leave one out";
-            return Err(self.source.error(&sizes.span(), "options-clash", message));
+            return Err(self.source.coded("options-clash", &sizes.span(), message));
         }
         Ok(self.distinct("sizes", sizes)?.into_iter().map(Some).collect())
     }
@@ -361,7 +364,7 @@ impl Reader<'_> {
         for endpoint in written {
             if let Some(row) = endpoint.get_ref().method.filter(|row| !rows.contains(row)) {
                 let message = format!("the endpoint stands for `{row}`, which is not among the methods; add it there");
-                return Err(self.source.error(&endpoint.span(), "row-not-in-study", message));
+                return Err(self.source.coded("not-in-study", &endpoint.span(), message));
             }
         }
         let endpoints: Vec<Endpoint> = written.iter().map(|endpoint| endpoint.get_ref().clone()).collect();
@@ -391,11 +394,11 @@ impl Reader<'_> {
         let values = list.get_ref();
         if values.is_empty() {
             let message = format!("`{what}` is empty; give at least one");
-            return Err(self.source.error(&list.span(), "empty-list", message));
+            return Err(self.source.coded("empty-list", &list.span(), message));
         }
         if values.iter().collect::<BTreeSet<_>>().len() < values.len() {
             let message = format!("`{what}` has a value twice; name each once");
-            return Err(self.source.error(&list.span(), "named-twice", message));
+            return Err(self.source.coded("named-twice", &list.span(), message));
         }
         Ok(values.clone())
     }

@@ -89,6 +89,6 @@ pub enum SpecError {
     #[diagnostic(code("no-slices"))]
     NoSlices,
     #[error("{0} slices in a sample: give 1 to {most}", most = Sliced::PASSES_MOST)]
-    #[diagnostic(code("out-of-range"))]
+    #[diagnostic(code("bad-option"))]
     Passes(u32),
 }
