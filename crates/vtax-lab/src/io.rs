@@ -9,6 +9,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 use vtax_sys::pci::PciAddress;
 
 pub use self::functions::{NewVfs, Removal, VfError, VfPlan};
@@ -50,8 +51,9 @@ pub struct IoEntry {
 }
 
 /// What an entry is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "UPPERCASE")]
+#[strum(serialize_all = "UPPERCASE", const_into_str)]
 pub enum IoKind {
     /// A root complex.
     Bus,
@@ -64,8 +66,9 @@ pub enum IoKind {
 }
 
 /// The status of an entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "UPPERCASE")]
+#[strum(serialize_all = "UPPERCASE", const_into_str)]
 pub enum IoStatus {
     /// An IOMMU is active: the devices below can be lent.
     Iov,
@@ -198,28 +201,4 @@ fn rank(name: &str) -> (u32, u32, String) {
 
 fn is_usable(device: &PciDevice) -> bool {
     device.driver.is_some() || device.group.is_some()
-}
-
-impl IoKind {
-    /// The word that the list shows.
-    pub fn name(self) -> &'static str {
-        match self {
-            IoKind::Bus => "BUS",
-            IoKind::Pcie => "PCIE",
-            IoKind::Pf => "PF",
-            IoKind::Vf => "VF",
-        }
-    }
-}
-
-impl IoStatus {
-    /// The word that the list shows.
-    pub fn name(self) -> &'static str {
-        match self {
-            IoStatus::Iov => "IOV",
-            IoStatus::Occ => "OCC",
-            IoStatus::Emp => "EMP",
-            IoStatus::Inv => "INV",
-        }
-    }
 }

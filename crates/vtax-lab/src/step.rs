@@ -10,6 +10,7 @@ use std::{fmt, net::Ipv4Addr};
 
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 use vtax_model::{guest::Mac, topology::Name, units::Mtu};
 use vtax_sys::{netlink::Tbf, pci::PciAddress};
 
@@ -99,8 +100,9 @@ pub enum LabStep {
 }
 
 /// What a new link is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(tag = "kind", rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase", const_into_str)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum LinkRecipe {
     /// One end of a wire.
@@ -108,6 +110,7 @@ pub enum LinkRecipe {
     /// A virtual switch.
     Bridge,
     /// A link whose other end is a guest's NIC.
+    #[strum(serialize = "tun")]
     Tap {
         /// Pairs of queues, at least 1.
         queues: u32,
@@ -130,19 +133,6 @@ pub enum LinkRecipe {
 impl LinkRecipe {
     /// The UDP port of VXLAN (RFC 7348).
     pub const VXLAN_PORT: u16 = 4789;
-
-    /// The kernel's name of this kind.
-    pub fn name(&self) -> &'static str {
-        match self {
-            LinkRecipe::Veth { .. } => "veth",
-            LinkRecipe::Bridge => "bridge",
-            LinkRecipe::Tap { .. } => "tun",
-            LinkRecipe::Macvlan { .. } => "macvlan",
-            LinkRecipe::Macvtap { .. } => "macvtap",
-            LinkRecipe::Ipvlan { .. } => "ipvlan",
-            LinkRecipe::Vxlan { .. } => "vxlan",
-        }
-    }
 }
 
 impl fmt::Display for LabStep {

@@ -8,6 +8,7 @@ use std::{path::PathBuf, time::Duration};
 
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 use vtax_model::{
     guest::{Accelerator, Backend, EmulatedNic, VirtioNic, Vnet},
     server::ServerSpec,
@@ -133,8 +134,9 @@ pub enum Boot {
 }
 
 /// The format of a disk image.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum DiskFormat {
     /// QEMU's own.
     Qcow2,
@@ -255,15 +257,6 @@ impl NicKind {
         match self {
             NicKind::Virtio { tap, .. } | NicKind::Emulated { tap, .. } => Some(tap),
             NicKind::Vfio { .. } => None,
-        }
-    }
-}
-
-impl DiskFormat {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            DiskFormat::Qcow2 => "qcow2",
-            DiskFormat::Raw => "raw",
         }
     }
 }

@@ -22,11 +22,11 @@ fn owners(steps: &[LabStep]) -> Owners {
 }
 
 fn lines(entries: &[&IoEntry]) -> Vec<String> {
-    let status = |entry: &IoEntry| entry.status.map_or("", IoStatus::name);
+    let status = |entry: &IoEntry| entry.status.map_or("", |status| status.into_str());
     entries
         .iter()
         .map(|it| {
-            format!("{} {} {} {} {}", it.name, it.kind.name(), it.bus, it.domain, status(it)).trim_end().to_owned()
+            format!("{} {} {} {} {}", it.name, it.kind.into_str(), it.bus, it.domain, status(it)).trim_end().to_owned()
         })
         .collect()
 }

@@ -17,16 +17,16 @@ use super::nic_error::NicError;
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum PlanError {
     #[error("{kind} `{name}`: {method} can't be used here: {unsupported}")]
-    #[diagnostic(code("method-unavailable"))]
+    #[diagnostic(forward(unsupported))]
     Unsupported { kind: &'static str, name: Name, method: IoMethod, unsupported: Unsupported },
     #[error("wire `{wire}`: the NIC {nic}: {error}")]
     #[diagnostic(forward(error))]
     Nic { wire: Name, nic: NicName, error: Box<NicError> },
     #[error(transparent)]
-    #[diagnostic(code("bad-masters"))]
+    #[diagnostic(transparent)]
     Masters(#[from] BadMasters),
     #[error("no lab can be built here: {0}")]
-    #[diagnostic(code("method-unavailable"))]
+    #[diagnostic(forward(0))]
     NoWires(Unsupported),
     #[error(
         "wire `{wire}` can't have a rate here: {why}; load or install the module `sch_tbf` (CONFIG_NET_SCH_TBF), or remove the rate"
@@ -78,7 +78,7 @@ pub enum PlanError {
     #[diagnostic(code("bridge-full"))]
     BridgeFull { host: Name, ports: usize, most: usize },
     #[error("guest `{guest}`: {error}")]
-    #[diagnostic(code("bad-guest"))]
+    #[diagnostic(forward(error))]
     BadGuest { guest: Name, error: BadGuest },
     #[error("guests `{first}` and `{second}` would both have the address {mac}; give one of them another (`mac = `)")]
     #[diagnostic(code("same-address"))]

@@ -65,7 +65,7 @@ pub enum NicError {
     #[diagnostic(code("unknown-function-driver"))]
     VfDriver(String),
     #[error(transparent)]
-    #[diagnostic(code("method-unavailable"))]
+    #[diagnostic(transparent)]
     NotForGuests(#[from] Unsupported),
     #[error("{member} would go with it, being {bond}, and must stay: {why}; use a NIC elsewhere")]
     #[diagnostic(code("companion-must-stay"))]

@@ -39,7 +39,7 @@ pub enum VfError {
     #[diagnostic(code("one-address-for-several"))]
     OneAddress { count: u32 },
     #[error(transparent)]
-    #[diagnostic(code("bad-rate"))]
+    #[diagnostic(transparent)]
     Rate(BadRate),
     #[error("{name} has no network link here, by which its functions would get their settings; leave those out")]
     #[diagnostic(code("no-network-link"))]
