@@ -14,8 +14,7 @@ use crate::error::EngineError;
 
 /// A switch that makes a running test return [`Cancelled`](crate::EngineError::Cancelled) soon.
 ///
-/// Clones are the same switch. It stays thrown: a test that is started with it afterwards
-/// returns at once.
+/// Clones are the same switch. It stays thrown: a test that is started with it afterwards returns at once.
 #[derive(Clone, Default)]
 pub struct Cancel(Arc<State>);
 

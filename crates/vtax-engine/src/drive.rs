@@ -113,9 +113,8 @@ pub(crate) trait Io {
         Err(Errno::OPNOTSUPP)
     }
 
-    /// Takes in a connection, on a socket that listens and that all flows of the thread share. An
-    /// engine with a thread for each flow has no such call, nor the next: see
-    /// [`accept`](crate::task::accept).
+    /// Takes in a connection, on a socket that listens and that all flows of the thread share. An engine with
+    /// a thread for each flow has no such call, nor the next: see [`accept`](crate::task::accept).
     async fn accept(&self) -> Result<Socket, Errno> {
         Err(Errno::OPNOTSUPP)
     }

@@ -104,9 +104,6 @@ pub struct Initiator {
 
 impl Initiator {
     /// Connects all flows to a responder that serves at `target`; nothing of the test is sent yet.
-    ///
-    /// # Errors
-    /// If the test can't be run here, or there is nobody who takes part in it.
     pub fn connect(
         spec: &TestSpec,
         setup: &EndSetup,

@@ -22,6 +22,7 @@ pub enum EngineError {
     #[diagnostic(code("cancelled"))]
     Cancelled,
     #[error(transparent)]
+    #[diagnostic(transparent)]
     Spec(#[from] SpecError),
     #[error("{what} can't be done here: {why}")]
     #[diagnostic(code("not-possible-here"))]

@@ -11,6 +11,10 @@ use std::{
     time::Duration,
 };
 
+use rand_xoshiro::{
+    SplitMix64,
+    rand_core::{Rng, SeedableRng},
+};
 use rustix::{
     io::{Errno, retry_on_intr},
     net::{self, RecvFlags, SendFlags},
@@ -63,14 +67,15 @@ impl SourceFile {
     }
 
     fn fill(&self, cancel: &Cancel) -> Result<(), EngineError> {
-        let mut noise = Noise::new();
+        // Content that no compression on the way makes smaller.
+        let mut noise = SplitMix64::seed_from_u64(Token::random().seed());
         let mut chunk = vec![0; CHUNK];
         let mut written = 0;
         while written < self.size.0 {
             if cancel.is_cancelled() {
                 return Err(EngineError::Cancelled);
             }
-            noise.fill(&mut chunk);
+            noise.fill_bytes(&mut chunk);
             let len = part(self.size.0 - written);
             self.file.write_all_at(&chunk[..len], written).map_err(|error| self.failed("write", error, written))?;
             written += len as u64;
@@ -80,28 +85,6 @@ impl SourceFile {
 
     fn failed(&self, operation: &'static str, error: io::Error, done: u64) -> EngineError {
         file_error(operation, &self.directory, self.size, error, done)
-    }
-}
-
-/// SplitMix64 (Steele, Lea, Flood 2014): content that no compression on the way makes smaller.
-struct Noise(u64);
-
-impl Noise {
-    fn new() -> Noise {
-        Noise(Token::random().seed())
-    }
-
-    fn fill(&mut self, chunk: &mut [u8]) {
-        for word in chunk.chunks_exact_mut(8) {
-            word.copy_from_slice(&self.next().to_le_bytes());
-        }
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let word = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
     }
 }
 

@@ -104,9 +104,6 @@ pub(crate) fn bind(socket: &Socket, to: &Target) -> Result<(), EngineError> {
 }
 
 /// Whether two ends of this machine can be joined by vsock.
-///
-/// # Errors
-/// What is missing, and what mends it.
 pub fn check_vsock_loopback() -> Result<(), EngineError> {
     // VMADDR_CID_LOCAL, vsock(7).
     let station = Station::Vsock(1);

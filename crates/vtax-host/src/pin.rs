@@ -92,8 +92,7 @@ struct Room<'a> {
 type Ends = [Vec<u32>; 2];
 
 impl Room<'_> {
-    /// The fewest concessions that give each thread a CPU. Without enough CPUs for that, all there
-    /// are.
+    /// The fewest concessions that give each thread a CPU. Without enough CPUs for that, all there are.
     fn choose(&self) -> Ends {
         let each_thread = |ends: &Ends| ends.iter().zip(self.threads).all(|(cpus, threads)| cpus.len() == threads);
         let each_end = |ends: &Ends| ends.iter().zip(self.threads).all(|(cpus, n)| n == 0 || !cpus.is_empty());
@@ -190,8 +189,7 @@ fn groups(pool: &[&Cpu], cores: bool) -> Vec<Vec<u32>> {
     groups.into_iter().map(|(_, group)| group).collect()
 }
 
-/// Gives each group to the end that has the least for its threads; none gets more groups than it
-/// has threads.
+/// Gives each group to the end that has the least for its threads; none gets more groups than it has threads.
 fn deal(groups: Vec<Vec<u32>>, threads: [usize; 2]) -> [Vec<Vec<u32>>; 2] {
     let mut dealt = [Vec::new(), Vec::new()];
     for group in groups {

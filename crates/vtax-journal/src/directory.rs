@@ -1,10 +1,9 @@
 //! The directory that journals live in.
 //!
-//! Whether a journal is alive is asked by trying its lock, and asking means to hold that lock
-//! for a moment. A second lock, on the file `.lock` of the directory, makes "look and act"
-//! one action: it is held for the moment in which a journal is made, opened, looked at or
-//! removed, never while steps run. So a new file without a lock can't be mistaken for an
-//! abandoned one, and two vtax can't both adopt the same.
+//! Whether a journal is alive is asked by trying its lock, and asking means to hold that lock for a moment. A
+//! second lock, on the file `.lock` of the directory, makes "look and act" one action: it is held for the
+//! moment in which a journal is made, opened, looked at or removed, never while steps run. So a new file
+//! without a lock can't be mistaken for an abandoned one, and two vtax can't both adopt the same.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},

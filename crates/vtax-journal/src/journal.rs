@@ -41,8 +41,7 @@ pub struct UndoCounts {
 }
 
 impl<S: Step> Journal<S> {
-    /// Starts the journal `id` of a job of this `kind`; `about` is what the owner wants to
-    /// find again.
+    /// Starts the journal `id` of a job of this `kind`; `about` is what the owner wants to find again.
     ///
     /// # Errors
     /// [`JournalError::Taken`] if there is one of that name, alive, kept or abandoned.
@@ -161,9 +160,6 @@ impl<S: Step> Journal<S> {
     }
 
     /// Marks the job as one that may outlive this process, until it is undone by name.
-    ///
-    /// # Errors
-    /// It could not be written; the journal is as before.
     pub fn keep(&mut self) -> Result<(), JournalError> {
         self.log.append([JournalLine::Kept])?;
         self.log.file.sync_all().map_err(directory::io("sync", &self.log.path))
@@ -193,9 +189,6 @@ impl<S: Step> Journal<S> {
 
     /// Removes a journal without steps, in which nothing was going to be done. One with steps
     /// stays; returns whether it went.
-    ///
-    /// # Errors
-    /// The file can't be removed.
     pub fn discard_if_empty(self) -> Result<bool, JournalError> {
         let empty = self.records.is_empty();
         if empty {

@@ -7,8 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// The process that made a journal, for people to read. Whether it lives is told by the lock
-/// alone.
+/// The process that made a journal, for people to read. Whether it lives is told by the lock alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
     /// Its process id.

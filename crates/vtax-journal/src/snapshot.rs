@@ -83,9 +83,6 @@ impl fmt::Display for JournalState {
 
 impl<S: Step> Snapshot<S> {
     /// Looks at the journal `id`.
-    ///
-    /// # Errors
-    /// [`JournalError::Missing`], or what is wrong with the file.
     pub fn read(directory: &Path, id: &str) -> Result<Snapshot<S>, JournalError> {
         Snapshot::read_in(&Directory::enter(directory)?, id)
     }
@@ -115,11 +112,7 @@ impl<S: Step> Snapshot<S> {
 /// What is found under each name of a directory.
 pub type Scan<S> = Vec<(String, Result<Snapshot<S>, JournalError>)>;
 
-/// Looks at every journal of a directory, by name; one that can't be read doesn't hide the
-/// others.
-///
-/// # Errors
-/// The directory itself can't be read.
+/// Looks at every journal of a directory, by name; one that can't be read doesn't hide the others.
 pub fn scan<S: Step>(directory: &Path) -> Result<Scan<S>, JournalError> {
     let directory = Directory::enter(directory)?;
     let ids = directory.ids()?.into_iter();

@@ -25,9 +25,6 @@ pub trait Step: fmt::Debug + Serialize + DeserializeOwned {
 
     /// Looks whether the change is really there. A step whose change is acknowledged by the
     /// kernel, or checked in bulk later, needs no more than the default.
-    ///
-    /// # Errors
-    /// The change is not there, or it can't be seen.
     fn read_back(&self, receipt: &Self::Receipt, world: &mut Self::World) -> Result<(), Self::Error> {
         let _ = (receipt, world);
         Ok(())
@@ -38,9 +35,6 @@ pub trait Step: fmt::Debug + Serialize + DeserializeOwned {
     /// Without a receipt the step failed or was cut short, perhaps before it did anything.
     /// What is found then may be a stranger's that was there before; the step must be able
     /// to tell (by the kernel's mark, by a path that only its owner writes) and leave it.
-    ///
-    /// # Errors
-    /// The change is still there.
     fn undo(&self, receipt: Option<&Self::Receipt>, world: &mut Self::World) -> Result<Undone, Self::Error>;
 }
 

@@ -49,8 +49,7 @@ impl Kept {
         Ok(Self { child, ended: false })
     }
 
-    /// Waits for its end, and gives it out of the register. Processes that it has left in its
-    /// group go on.
+    /// Waits for its end, and gives it out of the register. Processes that it has left in its group go on.
     pub fn wait(mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait();
         self.ended = status.is_ok();

@@ -16,9 +16,8 @@ pub fn now_ns() -> u64 {
     nanoseconds(read(libc::CLOCK_MONOTONIC))
 }
 
-/// Nanoseconds since 1970 (`CLOCK_REALTIME`), as the kernel's stamps of packets
-/// count them. It is set and steered: a difference of two readings is a duration
-/// only if nobody set the clock between them.
+/// Nanoseconds since 1970 (`CLOCK_REALTIME`), as the kernel's stamps of packets count them. It is set and
+/// steered: a difference of two readings is a duration only if nobody set the clock between them.
 #[inline]
 pub fn realtime_ns() -> u64 {
     nanoseconds(read(libc::CLOCK_REALTIME))

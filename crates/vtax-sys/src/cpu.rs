@@ -24,9 +24,8 @@ const ONLINE: &str = "/sys/devices/system/cpu/online";
 /// CPU time that was used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CpuTimes {
-    /// In our own code. The kernel knows the *split* only from its timer tick
-    /// unless it is built with precise accounting (`VIRT_CPU_ACCOUNTING_GEN`), so
-    /// for short spans only `total` is to be trusted.
+    /// In our own code. The kernel knows the *split* only from its timer tick unless it is built with precise
+    /// accounting (`VIRT_CPU_ACCOUNTING_GEN`), so for short spans only `total` is to be trusted.
     pub user: Duration,
     /// In the kernel on our behalf.
     pub system: Duration,

@@ -202,8 +202,7 @@ fn select_offloads(names: &[String], states: &[Feature]) -> BTreeMap<String, boo
     known.map(|(name, state)| (name.clone(), state.on)).collect()
 }
 
-/// A text of at most that length, without the zeros behind it. Drivers write "N/A" where they
-/// know nothing.
+/// A text of at most that length, without the zeros behind it. Drivers write "N/A" where they know nothing.
 fn text(bytes: &[u8]) -> Option<String> {
     let text = bytes.split(|byte| *byte == 0).next()?;
     let text = String::from_utf8_lossy(text).trim().to_owned();

@@ -1,7 +1,6 @@
-//! The Linux mechanism under vtax, and the only crate of the workspace with
-//! `unsafe` code. Everything is synchronous: a lab of a hundred zones is built
-//! by a few thousand small requests one after the other, and a measuring thread
-//! must not share its CPU with an async runtime.
+//! The Linux mechanism under vtax, and the only crate of the workspace with `unsafe` code. Everything is
+//! synchronous: a lab of a hundred zones is built by a few thousand small requests one after the other, and a
+//! measuring thread must not share its CPU with an async runtime.
 //!
 //! No function decides policy: names, addresses, ownership marks and the
 //! programs to run come from the caller.

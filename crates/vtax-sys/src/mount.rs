@@ -125,11 +125,7 @@ pub fn move_to(from: &Path, to: &Path) -> Result<()> {
     moved.map_err(|errno| SysError::os("move the mount", format_args!("{} to {}", from.display(), to.display()), errno))
 }
 
-/// Makes a directory the root of this process and of those that it starts from now on, and goes
-/// there.
-///
-/// # Errors
-/// `ENOENT`, `ENOTDIR`, `EPERM`.
+/// Makes a directory the root of this process and of those that it starts from now on, and goes there.
 pub fn enter_root(path: &Path) -> Result<()> {
     let fail = |errno: rustix::io::Errno| SysError::os("make the root directory of", path.display(), errno);
     rustix::process::chroot(path).map_err(fail)?;

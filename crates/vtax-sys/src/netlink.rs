@@ -1,13 +1,11 @@
 //! A narrow, synchronous rtnetlink: just the requests that a lab needs.
 //!
-//! Requests are written with the types of `netlink-packet-route`, which change
-//! with every release of that crate, so none of them shows in this interface.
-//! Answers are read attribute by attribute, and only those that we use: that
-//! crate's readers refuse a whole message for one attribute of a newer kernel.
+//! Requests are written with the types of `netlink-packet-route`, which change with every release of that
+//! crate, so none of them shows in this interface. Answers are read attribute by attribute, and only those
+//! that we use: that crate's readers refuse a whole message for one attribute of a newer kernel.
 //!
-//! Each change asks for an acknowledgement and waits for it. Sequence number,
-//! port and sender of each answer are checked. An error carries the operation,
-//! the object and the kernel's own words (`NETLINK_EXT_ACK`).
+//! Each change asks for an acknowledgement and waits for it. Sequence number, port and sender of each answer
+//! are checked. An error carries the operation, the object and the kernel's own words (`NETLINK_EXT_ACK`).
 //!
 //! ```no_run
 //! use vtax_sys::netlink::{LinkChange, LinkKind, NewLink, Rtnl};

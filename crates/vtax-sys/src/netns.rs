@@ -1,9 +1,8 @@
 //! Network namespaces: the hosts and zones of a local lab.
 //!
-//! A namespace lives as long as something refers to it: a process, an open file
-//! descriptor, or a mount. [`NetNs::scratch`] keeps one alive by a descriptor
-//! only, so it cannot outlive us; [`NetNs::create_at`] pins one to a path by a
-//! bind mount, as `ip netns add` does, so that it survives until it is removed.
+//! A namespace lives as long as something refers to it: a process, an open file descriptor, or a mount.
+//! [`NetNs::scratch`] keeps one alive by a descriptor only, so it cannot outlive us; [`NetNs::create_at`]
+//! pins one to a path by a bind mount, as `ip netns add` does, so that it survives until it is removed.
 //!
 //! A network namespace belongs to a *thread*. All work inside one is done on a
 //! scratch thread that ends afterwards, so the caller's thread never moves.
@@ -38,11 +37,9 @@ pub enum Outlive {
     Yes,
     /// The kernel kills the child (`PR_SET_PDEATHSIG`).
     ///
-    /// The "parent" here is the *thread* that called [`NetNs::spawn`], see
-    /// prctl(2): the child is killed as soon as that thread ends, even if the
-    /// process goes on. So start such children from a thread that lives as long
-    /// as they should, and never from inside [`NetNs::run`]. A set-user-id
-    /// program escapes it.
+    /// The "parent" here is the *thread* that called [`NetNs::spawn`], see prctl(2): the child is killed as
+    /// soon as that thread ends, even if the process goes on. So start such children from a thread that lives
+    /// as long as they should, and never from inside [`NetNs::run`]. A set-user-id program escapes it.
     No,
 }
 
@@ -74,8 +71,7 @@ impl NetNs {
         Ok(Self { file, id })
     }
 
-    /// A new namespace that lives as long as this handle, and whatever process
-    /// or link is put into it.
+    /// A new namespace that lives as long as this handle, and whatever process or link is put into it.
     pub fn scratch() -> Result<Self> {
         on_scratch_thread(|| {
             unshare_network().map_err(|e| SysError::os("create", "a network namespace", e))?;
@@ -86,13 +82,12 @@ impl NetNs {
     /// A new namespace, pinned at `path`, which must not exist yet and whose
     /// directory must. Nothing in it is up, not even `lo`.
     ///
-    /// The file system of `path` need not be a shared mount. `ip netns add` makes
-    /// its directory one, because a mount namespace that is cloned later holds a
-    /// copy of our mount, which would keep the namespace alive after we unmount
-    /// ours. Since Linux 3.18 removing the file drops the mounts on it in *all*
-    /// mount namespaces ("vfs: Lazily remove mounts on unlinked files and
-    /// directories"), and [`NetNs::remove_at`] removes the file. Other processes see the namespace only if they share our mount
-    /// namespace or get its mounts by propagation; ours get a descriptor.
+    /// The file system of `path` need not be a shared mount. `ip netns add` makes its directory one, because
+    /// a mount namespace that is cloned later holds a copy of our mount, which would keep the namespace alive
+    /// after we unmount ours. Since Linux 3.18 removing the file drops the mounts on it in *all* mount
+    /// namespaces ("vfs: Lazily remove mounts on unlinked files and directories"), and [`NetNs::remove_at`]
+    /// removes the file. Other processes see the namespace only if they share our mount namespace or get its
+    /// mounts by propagation; ours get a descriptor.
     ///
     /// # Errors
     /// `EEXIST` if the path is taken. Nothing is left behind on failure.
@@ -110,26 +105,25 @@ impl NetNs {
         })
     }
 
-    /// Unpins the namespace at `path` and removes the file. The namespace itself
-    /// goes when its last process, descriptor and mount do. Returns false if
-    /// there was nothing at `path`.
+    /// Unpins the namespace at `path` and removes the file. The namespace itself goes when its last process,
+    /// descriptor and mount do. Returns false if there was nothing at `path`.
     ///
-    /// With `expected`, only that namespace is removed. An empty file there is
-    /// what an interrupted create or remove leaves; it pins nothing and is
-    /// removed as well.
+    /// With `expected`, only that namespace is removed. An empty file there is what an interrupted create or
+    /// remove leaves; it pins nothing and is removed as well.
     ///
     /// # Errors
     /// [`SysError::WrongNamespace`] or [`SysError::NotANamespace`], and nothing
     /// is touched, if something else is there.
     pub fn remove_at(path: &Path, expected: Option<NsId>) -> Result<bool> {
         let fail = |e| SysError::os("remove network namespace at", path.display(), e);
-        let pinned = match fs::symlink_metadata(path) {
+        let metadata = match fs::symlink_metadata(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
-            Err(e) => return Err(fail(e)),
-            Ok(metadata) => Pinned::at(path, &metadata)?,
+            metadata => metadata.map_err(fail)?,
         };
-        pinned.check(path, expected)?;
-        if let Pinned::Namespace(_) = pinned {
+        if let Some(found) = pinned(path, &metadata)? {
+            if let Some(expected) = expected.filter(|expected| *expected != found) {
+                return Err(SysError::WrongNamespace { path: path.display().to_string(), expected, found });
+            }
             let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
             rustix::mount::unmount(path, flags).map_err(|e| fail(e.into()))?;
         }
@@ -145,9 +139,8 @@ impl NetNs {
     /// Runs `work` on a thread of its own inside the namespace and returns what
     /// it returns. A panic in `work` goes on in the caller.
     ///
-    /// Sockets keep the namespace they were made in, so a socket made by `work`
-    /// can be used by any thread afterwards. `/proc/net` is the main thread's
-    /// view; `work` should read `/proc/thread-self/net`.
+    /// Sockets keep the namespace they were made in, so a socket made by `work` can be used by any thread
+    /// afterwards. `/proc/net` is the main thread's view; `work` should read `/proc/thread-self/net`.
     ///
     /// # Errors
     /// Only if the namespace cannot be entered; then `work` has not run.
@@ -166,9 +159,8 @@ impl NetNs {
         command.spawn().map_err(|e| SysError::os("start program", program, e))
     }
 
-    /// Replaces this process by a program inside the namespace; returns only if
-    /// that failed. The calling thread may then already be in the namespace, so
-    /// the caller should report and exit.
+    /// Replaces this process by a program inside the namespace; returns only if that failed. The calling
+    /// thread may then already be in the namespace, so the caller should report and exit.
     pub fn exec(&self, mut command: Command) -> SysError {
         let program = command.get_program().to_string_lossy().into_owned();
         self.attach(&mut command, Outlive::Yes);
@@ -221,32 +213,15 @@ impl AsFd for NetNs {
     }
 }
 
-/// What is mounted at a path.
-enum Pinned {
-    Namespace(NsId),
-    EmptyFile,
-}
-
-impl Pinned {
-    fn at(path: &Path, metadata: &fs::Metadata) -> Result<Self> {
-        let foreign = || SysError::NotANamespace { path: path.display().to_string() };
-        if !metadata.is_file() {
-            return Err(foreign());
-        }
-        match NetNs::open(path) {
-            Ok(namespace) => Ok(Self::Namespace(namespace.id)),
-            Err(SysError::NotANamespace { .. }) if metadata.len() == 0 => Ok(Self::EmptyFile),
-            Err(error) => Err(error),
-        }
+/// The namespace that is pinned at a path; none if there is an empty file.
+fn pinned(path: &Path, metadata: &fs::Metadata) -> Result<Option<NsId>> {
+    if !metadata.is_file() {
+        return Err(SysError::NotANamespace { path: path.display().to_string() });
     }
-
-    fn check(&self, path: &Path, expected: Option<NsId>) -> Result<()> {
-        match (self, expected) {
-            (Self::Namespace(found), Some(expected)) if *found != expected => {
-                Err(SysError::WrongNamespace { path: path.display().to_string(), expected, found: *found })
-            }
-            _ => Ok(()),
-        }
+    match NetNs::open(path) {
+        Ok(namespace) => Ok(Some(namespace.id)),
+        Err(SysError::NotANamespace { .. }) if metadata.len() == 0 => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -276,8 +251,7 @@ fn is_network_namespace(file: BorrowedFd<'_>) -> bool {
     kind == libc::CLONE_NEWNET
 }
 
-/// Asks for death with the parent, and dies now if the parent died before the
-/// kernel knew of our wish.
+/// Asks for death with the parent, and dies now if the parent died before the kernel knew of our wish.
 fn die_with(parent: rustix::process::Pid) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     if rustix::process::getppid() == Some(parent) { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ESRCH)) }

@@ -7,6 +7,7 @@ use vtax_model::nic::{IrqFacts, NicFacts};
 
 use crate::ethtool::Ethtool;
 use crate::netlink::IfName;
+use crate::pci::sysfs::{entries, number, text};
 
 /// Describes a link of the calling thread's network namespace, as far as driver and kernel tell.
 /// Nothing fails: what is not told is absent, and of a link that is not there all is.
@@ -53,17 +54,16 @@ impl Device {
 
     /// A machine with one node says -1.
     fn numa_node(&self) -> Option<u32> {
-        read(&self.directory.join("numa_node"))?.parse().ok()
+        number(&self.directory.join("numa_node"))
     }
 
     /// Ascending by number. A device with message-signalled interrupts has a file for each of
     /// them; the one in `irq` is then one of these, or not used.
     fn irqs(&self) -> Vec<IrqFacts> {
-        let signalled = fs::read_dir(self.directory.join("msi_irqs")).into_iter().flatten().flatten();
-        let mut numbers: Vec<u32> = signalled.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        let signalled = entries(&self.directory.join("msi_irqs"));
+        let mut numbers: Vec<u32> = signalled.filter_map(|(name, _)| name.parse().ok()).collect();
         if numbers.is_empty() {
-            let only: Option<u32> = read(&self.directory.join("irq")).and_then(|number| number.parse().ok());
-            numbers.extend(only.filter(|number| *number > 0));
+            numbers.extend(number(&self.directory.join("irq")).filter(|number| *number > 0));
         }
         numbers.sort_unstable();
         numbers.into_iter().filter_map(|number| self.irq(number)).collect()
@@ -71,14 +71,10 @@ impl Device {
 
     fn irq(&self, number: u32) -> Option<IrqFacts> {
         let directory = self.root.join("proc/irq").join(number.to_string());
-        let affinity = read(&directory.join("smp_affinity_list"))?;
-        let effective = read(&directory.join("effective_affinity_list")).filter(|list| !list.is_empty());
+        let affinity = text(&directory.join("smp_affinity_list"))?;
+        let effective = text(&directory.join("effective_affinity_list")).filter(|list| !list.is_empty());
         Some(IrqFacts { number, affinity, effective })
     }
-}
-
-fn read(path: &Path) -> Option<String> {
-    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }
 
 #[cfg(test)]

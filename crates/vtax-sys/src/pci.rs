@@ -9,7 +9,7 @@ mod behind;
 mod changes;
 mod device;
 mod error;
-mod sysfs;
+pub(crate) mod sysfs;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,9 +40,6 @@ impl PciTree {
     }
 
     /// All devices, bridges among them, by address; none on a machine without PCI.
-    ///
-    /// # Errors
-    /// sysfs can't be read.
     pub fn devices(&self) -> Result<Vec<Device>> {
         let directory = self.bus.join("devices");
         let slots = self.slots();
@@ -56,9 +53,6 @@ impl PciTree {
     }
 
     /// The device with this address, if there is one.
-    ///
-    /// # Errors
-    /// sysfs can't be read.
     pub fn device(&self, address: PciAddress) -> Result<Option<Device>> {
         let directory = self.directory(address);
         match directory.try_exists() {

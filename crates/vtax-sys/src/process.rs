@@ -1,8 +1,7 @@
 //! Processes that are ours to end, and the limits of this one.
 //!
-//! A pid alone is not a name: the kernel gives it to somebody else later. A
-//! journal that is replayed after a reboot must not kill a stranger, so a
-//! process is named by its pid *and* its start time.
+//! A pid alone is not a name: the kernel gives it to somebody else later. A journal that is replayed after a
+//! reboot must not kill a stranger, so a process is named by its pid *and* its start time.
 
 mod pid;
 
@@ -30,16 +29,12 @@ pub use rustix::process::Signal;
 pub struct ProcessId {
     /// The number, which is used again after the process is gone.
     pub pid: Pid,
-    /// Clock ticks from boot to the start of the process: field 22 of
-    /// `/proc/PID/stat`, see proc_pid_stat(5).
+    /// Clock ticks from boot to the start of the process: field 22 of `/proc/PID/stat`, see proc_pid_stat(5).
     pub start_ticks: u64,
 }
 
 impl ProcessId {
     /// The process that has this pid now.
-    ///
-    /// # Errors
-    /// `ENOENT` if there is none.
     pub fn of(pid: Pid) -> Result<Self> {
         let path = format!("/proc/{pid}/stat");
         // Not UTF-8: the program chose its own name.
@@ -54,8 +49,7 @@ impl ProcessId {
         Self::of(self.pid).is_ok_and(|now| now == self)
     }
 
-    /// Sends a signal to this very process, and to none that got its pid.
-    /// Returns false if it is gone.
+    /// Sends a signal to this very process, and to none that got its pid. Returns false if it is gone.
     pub fn signal(self, signal: Signal) -> Result<bool> {
         let Some(handle) = self.open()? else {
             return Ok(false);
@@ -152,9 +146,8 @@ pub fn raise_open_files(wanted: u64) -> Result<u64> {
     Ok(reachable)
 }
 
-/// Bytes that a user without privilege may still write to the file system of
-/// `path`: the blocks that statvfs(3) calls available, not the free ones, of
-/// which some are kept for root.
+/// Bytes that a user without privilege may still write to the file system of `path`: the blocks that
+/// statvfs(3) calls available, not the free ones, of which some are kept for root.
 pub fn disk_free(path: &Path) -> Result<u64> {
     let stat = rustix::fs::statvfs(path).map_err(|e| SysError::os("ask the free space at", path.display(), e))?;
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))

@@ -1,13 +1,10 @@
-//! io_uring(7): one system call for a whole transaction, or for those of thousands
-//! of flows.
+//! io_uring(7): one system call for a whole transaction, or for those of thousands of flows.
 //!
-//! The kernel reads and writes the buffers of a request after the call that
-//! submits it has returned. So [`Slots`] owns the buffers of all its flows, and
-//! hands them out only while the kernel does not use them.
+//! The kernel reads and writes the buffers of a request after the call that submits it has returned. So
+//! [`Slots`] owns the buffers of all its flows, and hands them out only while the kernel does not use them.
 //!
-//! A ring belongs to the thread that made it. The kernel then does the work of
-//! completions when that thread asks for them and not in the midst of something
-//! else (`IORING_SETUP_DEFER_TASKRUN`, Linux 6.1).
+//! A ring belongs to the thread that made it. The kernel then does the work of completions when that thread
+//! asks for them and not in the midst of something else (`IORING_SETUP_DEFER_TASKRUN`, Linux 6.1).
 
 mod connections;
 mod refusal;
@@ -28,9 +25,6 @@ pub use slots::{Completion, Operation, Slots};
 const FOREVER: Duration = Duration::from_secs(1 << 30);
 
 /// Whether this process can have an io_uring.
-///
-/// # Errors
-/// Why not, and what to do.
 pub fn probe() -> Result<(), NoRing> {
     Uring::new(8, 16).map(drop)
 }
@@ -75,9 +69,8 @@ impl Uring {
         Err(refused.map_or(NoRing::Absent, |error| NoRing::of(&error)))
     }
 
-    /// Hands over what is queued and waits for `want` completions. `Ok` may also
-    /// mean that something was handed over and the wait timed out or was
-    /// interrupted.
+    /// Hands over what is queued and waits for `want` completions. `Ok` may also mean that something was
+    /// handed over and the wait timed out or was interrupted.
     fn enter(&self, want: usize, timeout: Option<Duration>) -> io::Result<()> {
         let submitter = self.ring.submitter();
         self.enters.set(self.enters.get() + 1);

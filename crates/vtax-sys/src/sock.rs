@@ -33,8 +33,7 @@ pub fn set_dont_fragment(socket: impl AsFd) -> Result<()> {
     set_int(socket, level, option, value).map_err(|e| SysError::os("set option", "MTU_DISCOVER of a socket", e))
 }
 
-/// The MTU in bytes that the kernel knows for the path of a *connected* socket,
-/// headers of IP included.
+/// The MTU in bytes that the kernel knows for the path of a *connected* socket, headers of IP included.
 ///
 /// # Errors
 /// `ENOTCONN` if it is not connected.
@@ -108,8 +107,7 @@ mod tests {
         (one, other)
     }
 
-    /// 65536, but the kernel never counts on more than an IPv4 packet's longest
-    /// (`IP_MAX_MTU`).
+    /// 65536, but the kernel never counts on more than an IPv4 packet's longest (`IP_MAX_MTU`).
     pub(super) const LOOPBACK_MTU: u32 = 65535;
 
     /// A datagram on loopback, whose MTU is 65536, can't be longer than 65507

@@ -1,6 +1,5 @@
-//! Kernel settings under `/proc/sys`. Those below `net` exist once for each
-//! network namespace, and the *reading thread* decides whose are seen, so they
-//! are always read and written inside a given namespace.
+//! Kernel settings under `/proc/sys`. Those below `net` exist once for each network namespace, and the
+//! *reading thread* decides whose are seen, so they are always read and written inside a given namespace.
 
 use std::fmt;
 use std::fs;
@@ -11,9 +10,8 @@ use crate::netns::NetNs;
 
 /// The name of a setting, such as `net.ipv4.ip_forward`.
 ///
-/// As with sysctl(8), the first separator decides: in `net/ipv4/conf/eth0.1/…`
-/// the dots are part of the names; in `net.ipv4.conf.eth0/1.…` a slash stands
-/// for a dot.
+/// As with sysctl(8), the first separator decides: in `net/ipv4/conf/eth0.1/…` the dots are part of the
+/// names; in `net.ipv4.conf.eth0/1.…` a slash stands for a dot.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SysctlKey(String);
 
@@ -59,8 +57,7 @@ pub fn read(namespace: &NetNs, key: &SysctlKey) -> Result<String> {
 /// Sets a value, reads it back, and returns the one that was there before.
 ///
 /// # Errors
-/// [`SysError::SysctlNotTaken`] if it reads back otherwise; the kernel clamps
-/// some settings without a word.
+/// [`SysError::SysctlNotTaken`] if it reads back otherwise; the kernel clamps some settings without a word.
 pub fn write(namespace: &NetNs, key: &SysctlKey, value: &str) -> Result<String> {
     namespace.run(|| {
         let before = read_here(key)?;

@@ -11,23 +11,21 @@ use rustix::mount::MountPropagationFlags;
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 
 use crate::error::{Result, SysError};
+use crate::netns::NsId;
 use crate::process::Pid;
 
 /// Bits of the kernel's capability sets, from `linux/capability.h`.
 const CAP_NET_ADMIN: u32 = 12;
 const CAP_SYS_ADMIN: u32 = 21;
 
-/// Moves this process into a new user, mount and network namespace in which it
-/// is root, with only its own user and group mapped. Mounts made from then on
-/// stay inside.
+/// Moves this process into a new user, mount and network namespace in which it is root, with only its own
+/// user and group mapped. Mounts made from then on stay inside.
 ///
-/// Call it first thing: the kernel refuses it to a process with threads. After
-/// an error the process may be half inside, with no privilege anywhere; report
-/// and exit.
+/// Call it first thing: the kernel refuses it to a process with threads. After an error the process may be
+/// half inside, with no privilege anywhere; report and exit.
 ///
 /// # Errors
-/// [`SysError::Threaded`], or [`SysError::UserNamespaceRefused`] with the
-/// kernel setting that forbids it.
+/// [`SysError::Threaded`], or [`SysError::UserNamespaceRefused`] with the kernel setting that forbids it.
 pub fn enter_own() -> Result<()> {
     require_single_thread()?;
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
@@ -47,15 +45,13 @@ pub fn enter_own() -> Result<()> {
 /// a keeper that holds a lab open. The working directory is kept.
 ///
 /// # Errors
-/// [`SysError::Threaded`]; `EPERM` if the keeper belongs to another user;
-/// `ENOENT` if it is gone.
+/// [`SysError::Threaded`]; `EPERM` if the keeper belongs to another user; `ENOENT` if it is gone.
 pub fn join(keeper: Pid) -> Result<()> {
     require_single_thread()?;
     let directory = std::env::current_dir().map_err(|e| SysError::os("find", "the working directory", e))?;
     let namespaces =
         [("user", LinkNameSpaceType::User), ("mnt", LinkNameSpaceType::Mount), ("net", LinkNameSpaceType::Network)];
-    // All are opened before the first is entered: afterwards /proc might be
-    // another one.
+    // All are opened before the first is entered: afterwards /proc might be another one.
     let mut open = Vec::new();
     for (name, kind) in namespaces {
         if let Some(file) = differing_namespace(keeper, name)? {
@@ -101,9 +97,8 @@ fn require_single_thread() -> Result<()> {
 fn differing_namespace(keeper: Pid, name: &'static str) -> Result<Option<File>> {
     let open = |path: String| File::open(&path).map_err(|e| SysError::os("open namespace", &path, e));
     let id = |file: &File| {
-        file.metadata()
-            .map_err(|e| SysError::os("identify namespace", name, e))
-            .map(|m| (std::os::unix::fs::MetadataExt::dev(&m), std::os::unix::fs::MetadataExt::ino(&m)))
+        let metadata = file.metadata().map_err(|e| SysError::os("identify namespace", name, e));
+        metadata.map(|metadata| NsId::of(&metadata))
     };
     let theirs = open(format!("/proc/{keeper}/ns/{name}"))?;
     let ours = open(format!("/proc/self/ns/{name}"))?;
@@ -120,8 +115,7 @@ fn refused(step: &'static str, errno: io::Error) -> SysError {
     SysError::UserNamespaceRefused { step, errno, reason, remedy }
 }
 
-/// The kernel settings that can forbid user namespaces; `None` where the kernel
-/// doesn't have the setting.
+/// The kernel settings that can forbid user namespaces; `None` where the kernel doesn't have the setting.
 #[derive(Debug, Default)]
 struct Limits {
     /// `user.max_user_namespaces`, user_namespaces(7).

@@ -22,9 +22,8 @@ impl Moments {
         self.qdisc.is_some() && self.driver.is_some()
     }
 
-    /// The times between them, in the order of the message's way at this end; none if a moment is
-    /// absent or before the one that precedes it, for then the clock was set, or the stamp is
-    /// another message's.
+    /// The times between them, in the order of the message's way at this end; none if a moment is absent or
+    /// before the one that precedes it, for then the clock was set, or the stamp is another message's.
     fn stages(&self, initiates: bool) -> Option<[u64; 4]> {
         let (sent, came) = ([self.send?, self.qdisc?, self.driver?], [self.arrival?, self.received?]);
         let way = match initiates {

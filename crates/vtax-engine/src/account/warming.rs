@@ -45,8 +45,7 @@ impl Warming {
         self.watched.load(Ordering::Relaxed).then(|| self.steady.load(Ordering::Relaxed))
     }
 
-    /// Counts what a thread, which began at `begun`, has completed at `now`; false if the warm-up
-    /// is over.
+    /// Counts what a thread, which began at `begun`, has completed at `now`; false if the warm-up is over.
     #[inline]
     pub(super) fn goes_on(&self, thread: usize, begun: u64, now: u64, units: u64, watch: &mut Option<Watch>) -> bool {
         let in_time = now < after(begun, self.plan.most().0);

@@ -1,10 +1,9 @@
 //! UDP flows.
 //!
-//! The responder's first socket is connected to nobody and hears the hellos. For each flow it
-//! makes another one on the same port that is connected to the initiator's socket; the kernel
-//! prefers it for datagrams from there (`compute_score` in net/ipv4/udp.c). The first socket
-//! stays open, and is not read any more, until the test is over: so a stranger's datagram meets a
-//! socket and is neither answered nor refused by ICMP.
+//! The responder's first socket is connected to nobody and hears the hellos. For each flow it makes another
+//! one on the same port that is connected to the initiator's socket; the kernel prefers it for datagrams from
+//! there (`compute_score` in net/ipv4/udp.c). The first socket stays open, and is not read any more, until
+//! the test is over: so a stranger's datagram meets a socket and is neither answered nor refused by ICMP.
 
 use std::{
     sync::Arc,

@@ -1,5 +1,4 @@
-//! How the bytes of a stream get from the program to the kernel: each call of a sender is one of
-//! these.
+//! How the bytes of a stream get from the program to the kernel: each call of a sender is one of these.
 
 use std::{fs::File, mem, time::Duration};
 

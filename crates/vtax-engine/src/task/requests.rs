@@ -112,8 +112,7 @@ impl<'a, I: Io> Requests<'a, I> {
         datagram.len() == self.sizes.response && shows_token(datagram, token) && !is_greeting
     }
 
-    /// A response that comes after it was counted as lost shows that the timeout is too short for
-    /// this path.
+    /// A response that comes after it was counted as lost shows that the timeout is too short for this path.
     #[cold]
     fn ignore(&mut self, len: usize) -> Result<(), EngineError> {
         if len == 0 && self.line.flow.session.is_stopped() {

@@ -109,8 +109,7 @@ impl<'a, I: Io> Source<'a, I> {
         Source { line, handover, message, pace, heard: now, listens_at: now + LISTEN, enough: false }
     }
 
-    /// Hands a message, or as many as go with one call, to the kernel, or as much of it as it takes
-    /// at once.
+    /// Hands a message, or as many as go with one call, to the kernel, or as much of it as it takes at once.
     #[inline]
     async fn send(&mut self) -> Result<usize, EngineError> {
         if let Some(pace) = &self.pace {
@@ -189,9 +188,8 @@ impl<'a, I: Io> Source<'a, I> {
     }
 }
 
-/// Evenly spaced messages, or calls that hand over several. One that is late is followed by the next
-/// in its own time, or at once if it is due; those before that are given up, so that there is never
-/// a burst.
+/// Evenly spaced messages, or calls that hand over several. One that is late is followed by the next in its
+/// own time, or at once if it is due; those before that are given up, so that there is never a burst.
 struct Pace {
     message: f64,
     spacing: f64,

@@ -15,8 +15,7 @@ pub(super) fn build(tree: &SystemRoot) -> String {
     tree.text("proc/sys/kernel/version").unwrap_or_default()
 }
 
-/// From the build's words (`UTS_VERSION`, init/Makefile), which don't tell voluntary preemption
-/// from none.
+/// From the build's words (`UTS_VERSION`, init/Makefile), which don't tell voluntary preemption from none.
 pub(super) fn preemption(tree: &SystemRoot) -> String {
     let build = build(tree);
     let word = build.split_whitespace().find(|word| word.starts_with("PREEMPT"));

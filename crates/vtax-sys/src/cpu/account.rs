@@ -62,9 +62,6 @@ pub struct MachineSpan {
 
 impl MachineMeter {
     /// Opens what there is of the CPUs that are online now.
-    ///
-    /// # Errors
-    /// If the kernel doesn't say which those are.
     pub fn open() -> Result<MachineMeter> {
         let online: Vec<u32> = online_cpus()?.iter().collect();
         let states: Option<Vec<Vec<File>>> = online.iter().map(|cpu| states(*cpu)).collect();
@@ -74,9 +71,6 @@ impl MachineMeter {
     }
 
     /// Costs the reading of `/proc/stat` and a system call for each idle state of each CPU.
-    ///
-    /// # Errors
-    /// If `/proc/stat` can't be read.
     pub fn read(&self) -> Result<MachineReading> {
         let at = now_ns();
         let in_states = self.in_states();

@@ -10,10 +10,9 @@ const STAT: &str = "/proc/stat";
 /// Time of all CPUs together since boot, or over a span after
 /// [`MachineTimes::since`]. The parts don't overlap, so they can be added.
 ///
-/// Source: proc_stat(5). The kernel counts `guest` within `user` and
-/// `guest_nice` within `nice` as well (`account_guest_time`), so both are
-/// subtracted here; tools that don't, count the time of a host's guests twice.
-/// Columns that an old kernel lacks are zero.
+/// Source: proc_stat(5). The kernel counts `guest` within `user` and `guest_nice` within `nice` as well
+/// (`account_guest_time`), so both are subtracted here; tools that don't, count the time of a host's guests
+/// twice. Columns that an old kernel lacks are zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MachineTimes {
     /// Programs, without guests.

@@ -80,9 +80,8 @@ impl FromStr for CpuSet {
     }
 }
 
-/// The calling thread's mask. The C library's `cpu_set_t` ends at 1024 CPUs, so
-/// the buffer grows until the kernel, which refuses one that is too short, is
-/// content.
+/// The calling thread's mask. The C library's `cpu_set_t` ends at 1024 CPUs, so the buffer grows until the
+/// kernel, which refuses one that is too short, is content.
 pub(super) fn affinity() -> io::Result<CpuSet> {
     let mut words = 16;
     loop {

@@ -45,9 +45,6 @@ impl TaskTimes {
 }
 
 /// CPU time of one thread, by its number in `/proc`, whichever process it is of.
-///
-/// # Errors
-/// It has ended, or its line can't be understood.
 pub fn task_times(tid: u32) -> Result<TaskTimes> {
     // A thread's directory has its own figures below `task`, those of its process above.
     let folder = format!("/proc/{tid}/task/{tid}");
@@ -57,9 +54,6 @@ pub fn task_times(tid: u32) -> Result<TaskTimes> {
 }
 
 /// CPU time of a process in ticks: of all its threads, also of those that have ended.
-///
-/// # Errors
-/// It has ended, or its line can't be understood.
 pub fn program_times(pid: u32) -> Result<TaskTimes> {
     stat_times(&format!("/proc/{pid}"))
 }
@@ -72,9 +66,8 @@ fn stat_times(folder: &str) -> Result<TaskTimes> {
     parse(&stat, hertz).ok_or_else(|| SysError::malformed("read", &path, "no times in fields 14 and 15"))
 }
 
-/// How often guests of this process have left for the host, since they were made: the counters of
-/// KVM in debugfs, one directory `PID-FD` a guest. None if there are no such counters, or they are
-/// not for us.
+/// How often guests of this process have left for the host, since they were made: the counters of KVM in
+/// debugfs, one directory `PID-FD` a guest. None if there are no such counters, or they are not for us.
 pub fn kvm_exits(pid: u32) -> Option<u64> {
     exits_below(Path::new(KVM), pid)
 }

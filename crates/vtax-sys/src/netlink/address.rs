@@ -27,8 +27,7 @@ pub struct InterfaceAddress {
 }
 
 impl Rtnl {
-    /// Gives a link an address; the kernel adds the route to its network when the
-    /// link is up.
+    /// Gives a link an address; the kernel adds the route to its network when the link is up.
     ///
     /// An IPv6 address is usable at once: without duplicate address detection,
     /// which would hold it back for a second or more.
@@ -66,8 +65,7 @@ impl InterfaceAddress {
             return Ok(None);
         }
         let attributes = &body[HEADER..];
-        // On a point-to-point link IFA_ADDRESS is the *other* end; IPv6 has no
-        // IFA_LOCAL otherwise.
+        // On a point-to-point link IFA_ADDRESS is the *other* end; IPv6 has no IFA_LOCAL otherwise.
         let own = attribute(attributes, libc::IFA_LOCAL).or_else(|| attribute(attributes, libc::IFA_ADDRESS));
         let net = own.and_then(ip).and_then(|address| IpNet::new(address, header.prefix_len).ok()).ok_or(malformed)?;
         let link = IfIndex(header.index);

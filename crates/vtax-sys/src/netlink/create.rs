@@ -64,8 +64,7 @@ pub enum LinkKind<'a> {
         /// The link it stands on.
         parent: IfIndex,
     },
-    /// A link with an IP address of its own on a parent whose MAC address it
-    /// shares (mode l2).
+    /// A link with an IP address of its own on a parent whose MAC address it shares (mode l2).
     Ipvlan {
         /// The link it stands on.
         parent: IfIndex,
@@ -91,8 +90,7 @@ pub enum LinkKind<'a> {
 }
 
 impl<'a> NewLink<'a> {
-    /// With the kernel's own MTU and hardware address, in the namespace of the
-    /// connection.
+    /// With the kernel's own MTU and hardware address, in the namespace of the connection.
     pub fn new(name: IfName, kind: LinkKind<'a>) -> Self {
         Self { name, kind, mtu: None, mac: None, index: None, into_ns: None }
     }

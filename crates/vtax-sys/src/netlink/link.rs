@@ -69,8 +69,7 @@ impl Rtnl {
         self.get(&message, subject, Link::parse)
     }
 
-    /// Like [`Rtnl::link`], but a link that does not exist is an error:
-    /// [`SysError::NoSuchLink`].
+    /// Like [`Rtnl::link`], but a link that does not exist is an error: [`SysError::NoSuchLink`].
     pub fn existing_link(&mut self, link: impl Into<LinkRef>) -> Result<Link> {
         let link = link.into();
         self.link(link.clone())?.ok_or_else(|| SysError::NoSuchLink { name: link.to_string() })

@@ -91,9 +91,6 @@ pub fn open_macvtap(rtnl: &mut Rtnl, name: &IfName, mac: MacAddr, queues: u32) -
 }
 
 /// Makes a macvtap in a namespace that goes at once and opens it, to see whether that is possible.
-///
-/// # Errors
-/// Why not.
 pub fn probe_macvtap() -> Result<()> {
     let scratch = NetNs::scratch()?;
     let mut rtnl = Rtnl::open_in(&scratch)?;

@@ -10,9 +10,8 @@ use crate::error::{Result, SysError};
 /// `IFNAMSIZ` with its terminating zero.
 const LONGEST: usize = 15;
 
-/// The name of a link: 1 to 15 bytes that the kernel takes as they are
-/// (`dev_valid_name`): no slash, colon or white space, not `.` or `..`. Nor a
-/// percent sign, which would make the kernel invent a name.
+/// The name of a link: 1 to 15 bytes that the kernel takes as they are (`dev_valid_name`): no slash, colon or
+/// white space, not `.` or `..`. Nor a percent sign, which would make the kernel invent a name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct IfName(String);
 

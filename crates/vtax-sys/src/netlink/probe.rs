@@ -18,9 +18,8 @@ use crate::netns::NetNs;
 /// without veth the answer for those is that veth is missing.
 ///
 /// # Errors
-/// [`SysError::NoSuchKind`](crate::SysError::NoSuchKind) if this kernel does not
-/// have it. Any other error says nothing about the kind: the privilege is
-/// missing, or the kind wants settings that we don't know.
+/// [`SysError::NoSuchKind`](crate::SysError::NoSuchKind) if this kernel does not have it. Any other error
+/// says nothing about the kind: the privilege is missing, or the kind wants settings that we don't know.
 pub fn probe_kind(kind: &str) -> Result<()> {
     let scratch = NetNs::scratch()?;
     let mut rtnl = Rtnl::open_in(&scratch)?;

@@ -1,7 +1,6 @@
 //! Queueing disciplines at the root of a link: shaping one to a rate, and its counters.
 //!
-//! Each packet that a link sends passes its root qdisc, so what that drops is exactly what the
-//! link has lost.
+//! Each packet that a link sends passes its root qdisc, so what that drops is exactly what the link has lost.
 
 use netlink_packet_core::{DefaultNla, Emitable, NLM_F_CREATE, NLM_F_REPLACE};
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcHeader, TcMessage};
@@ -58,8 +57,7 @@ pub struct Tbf {
 pub struct Qdisc {
     /// Such as `tbf` or `noqueue`.
     pub kind: String,
-    /// Of a `tbf`, what it was told. The kernel keeps the burst as a time, so it is read back
-    /// rounded.
+    /// Of a `tbf`, what it was told. The kernel keeps the burst as a time, so it is read back rounded.
     pub tbf: Option<Tbf>,
     /// Its counters since it was made.
     pub stats: QdiscStats,

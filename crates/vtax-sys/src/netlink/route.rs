@@ -73,10 +73,9 @@ impl Rtnl {
         self.change(&RtnlRequest::new(libc::RTM_NEWROUTE, &route.message()), CREATE, subject)
     }
 
-    /// The routes to other machines, of *all* tables: VPN and policy routing keep
-    /// theirs in others than the main one, and their ranges are in use as well.
-    /// Left out are those that the kernel keeps for our own addresses, broadcast
-    /// and multicast.
+    /// The routes to other machines, of *all* tables: VPN and policy routing keep theirs in others than the
+    /// main one, and their ranges are in use as well. Left out are those that the kernel keeps for our own
+    /// addresses, broadcast and multicast.
     pub fn routes(&mut self) -> Result<Vec<Route>> {
         self.dump_routes(Route::parse)
     }
@@ -110,10 +109,9 @@ impl Rtnl {
     /// (`RTM_GETROUTE`); none if it has no way there, or none from an IPv4 address `from` that
     /// isn't ours. To an address of our own it leads over `lo`.
     ///
-    /// `from` is the address that the sender has bound. The answer's `source` is that one, else
-    /// the one that the kernel would choose. Ports and the like, by which the kernel spreads flows
-    /// over the ways of a multipath route, are not told to it; nor is a link, without which
-    /// a link-local `to` is ambiguous.
+    /// `from` is the address that the sender has bound. The answer's `source` is that one, else the one that
+    /// the kernel would choose. Ports and the like, by which the kernel spreads flows over the ways of a
+    /// multipath route, are not told to it; nor is a link, without which a link-local `to` is ambiguous.
     ///
     /// # Errors
     /// [`SysError::Invalid`] if addresses of IPv4 and IPv6 are mixed; `EACCES` or `EINVAL` if a
@@ -198,7 +196,7 @@ impl NewRoute {
         });
         let source = self.source.map(|source| RouteAttribute::PrefSource(source.into()));
         message.attributes.extend(source);
-        let congestion = self.congestion.map(|name| RouteMetric::CcAlgo(name.into()));
+        let congestion = self.congestion.map(|name| RouteMetric::CcAlgo(name.name().to_owned()));
         message.attributes.extend(congestion.map(|metric| RouteAttribute::Metrics(vec![metric])));
         message
     }
@@ -215,9 +213,8 @@ impl Route {
         Self::read(body).map(Some)
     }
 
-    /// The answer to a lookup. What is for ourselves goes over `lo`; for IPv6 the kernel names the
-    /// link that has the address (`addrconf_f6i_alloc`) though it doesn't send by it
-    /// (`ip6_rt_get_dev_rcu`).
+    /// The answer to a lookup. What is for ourselves goes over `lo`; for IPv6 the kernel names the link that
+    /// has the address (`addrconf_f6i_alloc`) though it doesn't send by it (`ip6_rt_get_dev_rcu`).
     fn taken(body: &[u8]) -> Option<Self> {
         let route = Self::read(body).ok()?;
         let own = RouteHeader::parse(body).ok()?.kind == RouteType::Local;

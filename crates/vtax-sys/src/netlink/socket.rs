@@ -62,8 +62,7 @@ impl Rtnl {
         self.collect(expected, subject, &mut |_| Ok(())).map(|_| ())
     }
 
-    /// One object, by a request that names it. Nothing if the kernel says that
-    /// there is none (`ENODEV`).
+    /// One object, by a request that names it. Nothing if the kernel says that there is none (`ENODEV`).
     pub(super) fn get<T>(
         &mut self,
         request: &RtnlRequest,
@@ -113,9 +112,8 @@ impl Rtnl {
         Ok(Expected { sequence: self.sequence, port: self.port })
     }
 
-    /// Reads answers until the last one. Returns whether the list changed while
-    /// it was read. All of a list is read even if an object in it is malformed,
-    /// so that the next request does not find the rest.
+    /// Reads answers until the last one. Returns whether the list changed while it was read. All of a list is
+    /// read even if an object in it is malformed, so that the next request does not find the rest.
     fn collect(
         &mut self,
         expected: Expected,

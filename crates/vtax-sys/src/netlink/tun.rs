@@ -14,8 +14,7 @@ use crate::netns::NetNs;
 
 const DEVICE: &str = "/dev/net/tun";
 
-/// A tap to make. It comes without addresses and switched off, and has no carrier until a program
-/// opens it.
+/// A tap to make. It comes without addresses and switched off, and has no carrier until a program opens it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewTap {
     /// Its name.
@@ -26,13 +25,11 @@ pub struct NewTap {
 }
 
 impl NewTap {
-    /// Makes the tap in this namespace, where it stays until the namespace goes or it is deleted.
-    /// Its packets have a virtio-net header before them (`IFF_VNET_HDR`), which a program that
-    /// opens it can switch off.
+    /// Makes the tap in this namespace, where it stays until the namespace goes or it is deleted. Its packets
+    /// have a virtio-net header before them (`IFF_VNET_HDR`), which a program that opens it can switch off.
     ///
     /// # Errors
-    /// `ENOENT` or `EACCES` if `/dev/net/tun` isn't there or not permitted; `EBUSY` if the name is
-    /// taken.
+    /// `ENOENT` or `EACCES` if `/dev/net/tun` isn't there or not permitted; `EBUSY` if the name is taken.
     pub fn create_in(&self, namespace: &NetNs) -> Result<()> {
         namespace.run(|| {
             let tap = self.attach()?;
@@ -63,9 +60,6 @@ impl NewTap {
 }
 
 /// Makes a tap in a namespace that goes at once, to see whether that is possible.
-///
-/// # Errors
-/// Why not.
 pub fn probe_tap() -> Result<()> {
     let name: IfName = "probe".parse()?;
     NetNs::scratch()?.run(|| NewTap { name, multi_queue: true }.attach().map(drop))?

@@ -83,9 +83,6 @@ pub struct VfChange {
 
 impl Rtnl {
     /// The virtual functions of the physical function that has this link, by number.
-    ///
-    /// # Errors
-    /// [`SysError::NoSuchLink`].
     pub fn vfs(&mut self, link: impl Into<LinkRef>) -> Result<Vec<Vf>> {
         let link = link.into();
         let subject = Subject { operation: "list virtual functions of", object: &link };

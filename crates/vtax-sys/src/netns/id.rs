@@ -10,9 +10,8 @@ use crate::error::{Result, SysError};
 /// Which namespace it is: the device and inode numbers of its file, as
 /// namespaces(7) says to compare them. Written as `DEVICE:INODE`.
 ///
-/// The kernel may give the number of a namespace that is gone to a new one, so
-/// an identity proves something only about a namespace that is held open or
-/// pinned.
+/// The kernel may give the number of a namespace that is gone to a new one, so an identity proves something
+/// only about a namespace that is held open or pinned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NsId {
     device: u64,
@@ -20,7 +19,7 @@ pub struct NsId {
 }
 
 impl NsId {
-    pub(super) fn of(metadata: &fs::Metadata) -> Self {
+    pub(crate) fn of(metadata: &fs::Metadata) -> Self {
         Self { device: metadata.dev(), inode: metadata.ino() }
     }
 }

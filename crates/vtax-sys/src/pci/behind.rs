@@ -66,8 +66,7 @@ fn below(directory: &Path) -> Vec<PathBuf> {
     let partition = directory.join("partition").exists();
     let whole = if partition { directory.parent().unwrap_or(directory) } else { directory };
     let slaves = entries(&whole.join("slaves")).map(|(_, path)| path);
-    // A disk with several controllers is a device of its subsystem, and the controllers are
-    // links beside it.
+    // A disk with several controllers is a device of its subsystem, and the controllers are links beside it.
     let subsystem = whole.parent().filter(|parent| parent.join("subsysnqn").exists());
     let controllers = subsystem.into_iter().flat_map(entries).filter(|(_, path)| path.is_symlink());
     let controllers = controllers.filter(|(name, _)| name.starts_with("nvme")).map(|(_, path)| path);

@@ -33,9 +33,6 @@ impl PciTree {
     }
 
     /// Puts a device back as it was: with this driver or none, and with this `driver_override`.
-    ///
-    /// # Errors
-    /// As [`PciTree::bind`].
     pub fn rebind(
         &self,
         device: PciAddress,
@@ -76,9 +73,6 @@ impl PciTree {
     }
 
     /// Waits for the network link of a device that a driver has just taken, and returns its name.
-    ///
-    /// # Errors
-    /// [`PciError::NoNetdev`].
     pub fn await_netdev(&self, device: PciAddress, patience: Duration) -> Result<String> {
         self.known(device)?;
         let found = until(Instant::now() + patience, || self.netdev(device));
@@ -90,9 +84,8 @@ impl PciTree {
     /// no change. Removing one that a guest holds can block until it lets go: stop guests first.
     ///
     /// # Errors
-    /// [`PciError::NoSriov`], [`PciError::TooManyVfs`], [`PciError::VfsExist`],
-    /// [`PciError::NoPfDriver`], [`PciError::NoRoom`], [`PciError::VfsInUse`];
-    /// [`PciError::FewerVfs`]: what there is stays.
+    /// [`PciError::NoSriov`], [`PciError::TooManyVfs`], [`PciError::VfsExist`], [`PciError::NoPfDriver`],
+    /// [`PciError::NoRoom`], [`PciError::VfsInUse`]; [`PciError::FewerVfs`]: what there is stays.
     pub fn set_numvfs(&self, pf: PciAddress, n: u32) -> Result<()> {
         let before = self.sriov(pf)?;
         if before.num == n {

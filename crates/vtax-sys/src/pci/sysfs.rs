@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 /// A file's text without the newline; nothing if it can't be read, as many attributes can't when
 /// the hardware has no answer.
-pub(super) fn text(path: &Path) -> Option<String> {
+pub(crate) fn text(path: &Path) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_owned())
 }
 
 /// A number as the kernel writes it: decimal, or hexadecimal behind `0x`.
-pub(super) fn number(path: &Path) -> Option<u32> {
+pub(crate) fn number(path: &Path) -> Option<u32> {
     let text = text(path)?;
     match text.strip_prefix("0x") {
         Some(digits) => u32::from_str_radix(digits, 16).ok(),
@@ -19,12 +19,12 @@ pub(super) fn number(path: &Path) -> Option<u32> {
 }
 
 /// The last part of what a symbolic link points to, as of `driver` and `iommu_group`.
-pub(super) fn target_name(path: &Path) -> Option<String> {
+pub(crate) fn target_name(path: &Path) -> Option<String> {
     Some(fs::read_link(path).ok()?.file_name()?.to_str()?.to_owned())
 }
 
 /// Names and paths in a directory, in no order.
-pub(super) fn entries(directory: &Path) -> impl Iterator<Item = (String, PathBuf)> + use<> {
+pub(crate) fn entries(directory: &Path) -> impl Iterator<Item = (String, PathBuf)> + use<> {
     let found = fs::read_dir(directory).into_iter().flatten().flatten();
     found.filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.path())))
 }

@@ -30,9 +30,6 @@ impl Slots {
 
     /// Queues the taking in of a connection that comes to the socket in slot `door`, which listens.
     /// When it is complete, [`Slots::take_accepted`] has it.
-    ///
-    /// # Errors
-    /// As [`Slots::submit_connect`], of the slot's last one.
     pub fn submit_accept(&mut self, slot: usize, door: usize) -> io::Result<()> {
         self.check_socket(door)?;
         if slot >= self.slots.len() {

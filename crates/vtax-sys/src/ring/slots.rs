@@ -152,9 +152,6 @@ impl Slots {
 
     /// Takes the socket out of a slot. It is closed if that was the last handle; kernels before
     /// 6.1 do that a little later.
-    ///
-    /// # Errors
-    /// As [`Slots::attach`].
     pub fn detach(&mut self, slot: usize) -> io::Result<()> {
         self.replace(slot, -1)?;
         self.slots[slot].attached = false;
@@ -210,9 +207,6 @@ impl Slots {
     }
 
     /// Queues a receive into this part of the slot's receive buffer.
-    ///
-    /// # Errors
-    /// As [`Slots::submit_send`], of the slot's last receive.
     pub fn submit_receive(&mut self, slot: usize, part: Range<usize>) -> io::Result<()> {
         let request = self.receive_request(slot, &part)?;
         // SAFETY: the buffer stays until the request is complete: see `Drop`.
@@ -230,9 +224,6 @@ impl Slots {
     /// receive's completion is that of both, so that waiting for one completion waits for the
     /// transaction; before Linux 5.17 each has its own. After a send that failed or fell short both
     /// have one, `ECANCELED` of the receive.
-    ///
-    /// # Errors
-    /// As [`Slots::submit_send`] and [`Slots::submit_receive`].
     pub fn submit_exchange(&mut self, slot: usize, request: Range<usize>, response: Range<usize>) -> io::Result<()> {
         let send = self.send_request(slot, &request, false)?;
         let receive = self.receive_request(slot, &response)?;
@@ -258,9 +249,6 @@ impl Slots {
     /// Queues a timer that ends at this reading of [`now_ns`](crate::clock::now_ns), at once if
     /// that is past. Cancelling one searches all of them: for a deadline per request of thousands
     /// of flows, keep the order of deadlines and give [`Slots::wait`] the next.
-    ///
-    /// # Errors
-    /// `ResourceBusy` while the slot's last timer runs, and as [`Slots::submit_send`].
     pub fn submit_timer(&mut self, slot: usize, at_ns: u64) -> io::Result<()> {
         let place = self.slots.get_mut(slot).ok_or_else(no_such_slot)?;
         if place.busy[Operation::Timer as usize] {
@@ -276,9 +264,6 @@ impl Slots {
     /// Queues the cancellation of what the slot has in flight. Each of these requests completes
     /// nevertheless, with `ECANCELED` or with what it has done. One that is just being retried by
     /// the kernel may go on: cancel it again.
-    ///
-    /// # Errors
-    /// `InvalidInput` if there is no such slot; the kernel's, if it takes no more.
     pub fn cancel(&mut self, slot: usize) -> io::Result<()> {
         let busy = self.slots.get(slot).ok_or_else(no_such_slot)?.busy;
         for operation in Operation::ALL.into_iter().filter(|operation| busy[*operation as usize]) {
@@ -289,17 +274,12 @@ impl Slots {
         Ok(())
     }
 
-    /// Hands over what is queued, waits until `least` requests are complete or the time is up, and
-    /// adds all completions that are there to `done`. With `least` 0 it does not wait; it does
-    /// not even enter the kernel when there is nothing to hand over and nothing to fetch, so it
-    /// is fit for spinning.
+    /// Hands over what is queued, waits until `least` requests are complete or the time is up, and adds all
+    /// completions that are there to `done`. With `least` 0 it does not wait; it does not even enter the
+    /// kernel when there is nothing to hand over and nothing to fetch, so it is fit for spinning.
     ///
-    /// Returns how many were added. They may be fewer than `least` after a signal or a
-    /// cancellation, and are no more than are in flight: only with a timeout does it wait for
-    /// nothing.
-    ///
-    /// # Errors
-    /// The kernel's. What is in flight stays so.
+    /// Returns how many were added. They may be fewer than `least` after a signal or a cancellation, and are
+    /// no more than are in flight: only with a timeout does it wait for nothing.
     pub fn wait(&mut self, least: usize, timeout: Option<Duration>, done: &mut Vec<Completion>) -> io::Result<usize> {
         let least = if timeout.is_none() { least.min(self.in_flight) } else { least };
         if least > 0 || self.has_work() {

@@ -32,8 +32,7 @@ impl ControlMessages {
     }
 }
 
-/// Receives into `buffer`, and the control messages into `control`. Returns the
-/// number of bytes.
+/// Receives into `buffer`, and the control messages into `control`. Returns the number of bytes.
 #[inline]
 pub(super) fn receive(
     socket: impl AsFd,
@@ -59,8 +58,7 @@ pub(super) fn receive(
     Ok(received as usize)
 }
 
-/// One entry of the socket's error queue, without its data. None when it is empty.
-/// Never blocks.
+/// One entry of the socket's error queue, without its data. None when it is empty. Never blocks.
 pub(super) fn receive_error(socket: impl AsFd, control: &mut ControlMessages) -> io::Result<Option<()>> {
     match receive(socket, &mut [], control, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) {
         Ok(_) => Ok(Some(())),

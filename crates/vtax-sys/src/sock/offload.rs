@@ -51,9 +51,6 @@ pub fn set_udp_gro(socket: impl AsFd, on: bool) -> Result<()> {
 
 /// Receives one datagram, or several that were coalesced. What does not fit into the buffer is
 /// lost: 64 KiB are always enough.
-///
-/// # Errors
-/// As of recv(2).
 #[inline]
 pub fn receive_segmented(socket: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -> io::Result<Segmented> {
     let mut control = ControlMessages::new();

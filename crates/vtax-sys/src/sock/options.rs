@@ -40,12 +40,8 @@ pub fn congestion_control(socket: impl AsFd) -> Result<String> {
     sockopt::tcp_congestion(socket).map_err(|e| SysError::os("read option", "TCP_CONGESTION of a socket", e))
 }
 
-/// Sets the differentiated services code point of each packet that is sent, for
-/// IPv4 and IPv6 (RFC 2474: the upper six bits of the byte, of which the lower two
-/// belong to congestion notification).
-///
-/// # Errors
-/// [`SysError::Invalid`] for more than 63.
+/// Sets the differentiated services code point of each packet that is sent, for IPv4 and IPv6 (RFC 2474: the
+/// upper six bits of the byte, of which the lower two belong to congestion notification).
 pub fn set_dscp(socket: impl AsFd, dscp: u8) -> Result<()> {
     if dscp > 63 {
         return Err(SysError::invalid("DSCP", dscp, "it has six bits: 0 to 63"));
@@ -58,9 +54,8 @@ pub fn set_dscp(socket: impl AsFd, dscp: u8) -> Result<()> {
     set.map_err(|e| SysError::os("set option", "DSCP of a socket", e))
 }
 
-/// Limits the rate in bytes per second at which a socket's data is sent
-/// (`SO_MAX_PACING_RATE`); none lifts the limit. TCP paces itself. For UDP the `fq`
-/// qdisc does it, and without that one the limit has no effect.
+/// Limits the rate in bytes per second at which a socket's data is sent (`SO_MAX_PACING_RATE`); none lifts
+/// the limit. TCP paces itself. For UDP the `fq` qdisc does it, and without that one the limit has no effect.
 ///
 /// The kernel counts whole frames with TCP/IP headers for TCP and the bytes that
 /// the qdisc sees for UDP, so the payload's rate is a little below. A kernel older than
@@ -82,10 +77,9 @@ pub fn pacing_rate(socket: impl AsFd) -> Result<Option<u64>> {
     })
 }
 
-/// Lets a blocking call on the socket poll the queue of its network device for so
-/// long, in whole microseconds, before it sleeps (`SO_BUSY_POLL`, socket(7)).
-/// `prefer` asks for `SO_PREFER_BUSY_POLL` (Linux 5.11) too: the device's interrupt
-/// stays off while the program polls, if `gro_flush_timeout` and
+/// Lets a blocking call on the socket poll the queue of its network device for so long, in whole
+/// microseconds, before it sleeps (`SO_BUSY_POLL`, socket(7)). `prefer` asks for `SO_PREFER_BUSY_POLL` (Linux
+/// 5.11) too: the device's interrupt stays off while the program polls, if `gro_flush_timeout` and
 /// `napi_defer_hard_irqs` of the device are set.
 ///
 /// Has no effect on packets of a device without NAPI, such as loopback.
@@ -106,10 +100,9 @@ pub fn set_busy_poll(socket: impl AsFd, time: Duration, prefer: bool) -> Result<
     Ok(())
 }
 
-/// Asks for a send buffer of so many bytes, beyond `net.core.wmem_max` if we may
-/// (`SO_SNDBUFFORCE` needs `CAP_NET_ADMIN`). Returns what the kernel granted, in
-/// the same terms: half of what it reads back, since it doubles each request for
-/// the sake of its own structures (socket(7)).
+/// Asks for a send buffer of so many bytes, beyond `net.core.wmem_max` if we may (`SO_SNDBUFFORCE` needs
+/// `CAP_NET_ADMIN`). Returns what the kernel granted, in the same terms: half of what it reads back, since it
+/// doubles each request for the sake of its own structures (socket(7)).
 pub fn set_send_space(socket: impl AsFd, bytes: usize) -> Result<usize> {
     let socket = socket.as_fd();
     sockopt::set_socket_send_buffer_size_force(socket, bytes)
@@ -119,9 +112,8 @@ pub fn set_send_space(socket: impl AsFd, bytes: usize) -> Result<usize> {
         .map_err(|e| SysError::os("set option", "SNDBUF of a socket", e))
 }
 
-/// As [`set_send_space`], of the receive buffer and `net.core.rmem_max`. TCP
-/// announces a window of it only as far as the window scale allows that was
-/// settled when the connection was made: set it before.
+/// As [`set_send_space`], of the receive buffer and `net.core.rmem_max`. TCP announces a window of it only as
+/// far as the window scale allows that was settled when the connection was made: set it before.
 pub fn set_receive_space(socket: impl AsFd, bytes: usize) -> Result<usize> {
     let socket = socket.as_fd();
     sockopt::set_socket_recv_buffer_size_force(socket, bytes)
@@ -131,10 +123,9 @@ pub fn set_receive_space(socket: impl AsFd, bytes: usize) -> Result<usize> {
         .map_err(|e| SysError::os("set option", "RCVBUF of a socket", e))
 }
 
-/// Makes `bind` to an address with port 0 leave the port open until `connect`
-/// (`IP_BIND_ADDRESS_NO_PORT`, ip(7)), where the kernel needs it to be unique only
-/// together with the peer's address and port. Many connections from one address to
-/// several peers need it.
+/// Makes `bind` to an address with port 0 leave the port open until `connect` (`IP_BIND_ADDRESS_NO_PORT`,
+/// ip(7)), where the kernel needs it to be unique only together with the peer's address and port. Many
+/// connections from one address to several peers need it.
 pub fn set_bind_address_no_port(socket: impl AsFd) -> Result<()> {
     // The level is that of IPv4 for both families.
     set_int(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)

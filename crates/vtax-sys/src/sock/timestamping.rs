@@ -41,9 +41,8 @@ pub struct Stamped {
 /// A stage on the way of what was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SentStamp {
-    /// Which send. Of UDP the number of the datagram, from 0, since stamping was switched on; of TCP
-    /// the place of the last byte of a send, also from 0 (`SOF_TIMESTAMPING_OPT_ID_TCP`). Modulo
-    /// 2^32.
+    /// Which send. Of UDP the number of the datagram, from 0, since stamping was switched on; of TCP the
+    /// place of the last byte of a send, also from 0 (`SOF_TIMESTAMPING_OPT_ID_TCP`). Modulo 2^32.
     pub id: u32,
     /// The stage.
     pub stage: SentStage,
@@ -82,9 +81,6 @@ pub fn enable_stamps(socket: impl AsFd) -> Result<()> {
 }
 
 /// Receives with the stamps of the packet.
-///
-/// # Errors
-/// As of recv(2).
 #[inline]
 pub fn receive_stamped(socket: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -> io::Result<Stamped> {
     let mut control = ControlMessages::new();
