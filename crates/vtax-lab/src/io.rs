@@ -53,7 +53,7 @@ pub struct IoEntry {
 /// What an entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "UPPERCASE")]
-#[strum(serialize_all = "UPPERCASE", const_into_str)]
+#[strum(serialize_all = "UPPERCASE")]
 pub enum IoKind {
     /// A root complex.
     Bus,
@@ -68,7 +68,7 @@ pub enum IoKind {
 /// The status of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "UPPERCASE")]
-#[strum(serialize_all = "UPPERCASE", const_into_str)]
+#[strum(serialize_all = "UPPERCASE")]
 pub enum IoStatus {
     /// An IOMMU is active: the devices below can be lent.
     Iov,

@@ -25,7 +25,6 @@ const ROUNDS: usize = 3;
 
 /// A process in a namespace of a lab that vtax did not start.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct Holder {
     pub pid: u32,
     pub program: String,

@@ -52,9 +52,9 @@ impl PlanScript {
     pub(crate) fn link(&mut self, at: &Place, kind: LinkRecipe, object: &Name) {
         let method = if matches!(kind, LinkRecipe::Vxlan { .. }) { IoMethod::Vxlan } else { IoMethod::Native };
         let mtu = self.mtu(method);
-        self.plan_link(at, kind.into_str(), method.overhead(), object);
+        self.plan_link(at, (&kind).into(), method.overhead(), object);
         if let LinkRecipe::Veth { peer } = &kind {
-            self.plan_link(peer, kind.into_str(), 0, object);
+            self.plan_link(peer, (&kind).into(), 0, object);
         }
         self.steps.push(LabStep::CreateLink { at: at.clone(), kind, mtu });
     }

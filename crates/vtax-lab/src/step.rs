@@ -102,7 +102,7 @@ pub enum LabStep {
 /// What a new link is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(tag = "kind", rename_all = "lowercase")]
-#[strum(serialize_all = "lowercase", const_into_str)]
+#[strum(serialize_all = "lowercase")]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum LinkRecipe {
     /// One end of a wire.

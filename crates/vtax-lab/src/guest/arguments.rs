@@ -185,10 +185,7 @@ fn boot(list: &mut Arguments, launch: &Launch) {
         }
         Boot::Disk { disk, format, keep } => {
             let snapshot = if *keep { "off" } else { "on" };
-            list.add(
-                "-drive",
-                format!("if=none,id=disk,file={},format={},snapshot={snapshot}", quote(disk), format.into_str()),
-            );
+            list.add("-drive", format!("if=none,id=disk,file={},format={},snapshot={snapshot}", quote(disk), format));
             list.add("-device", pci("virtio-blk-pci,drive=disk,bootindex=0"));
             // If the disk doesn't boot, the BIOS tries nothing else and starts again. QEMU is told to end at
             // that.

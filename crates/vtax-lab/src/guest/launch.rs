@@ -8,7 +8,7 @@ use std::{path::PathBuf, time::Duration};
 
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
-use strum::IntoStaticStr;
+use strum::Display;
 use vtax_model::{
     guest::{Accelerator, Backend, EmulatedNic, VirtioNic, Vnet},
     server::ServerSpec,
@@ -134,9 +134,9 @@ pub enum Boot {
 }
 
 /// The format of a disk image.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Display)]
 #[serde(rename_all = "lowercase")]
-#[strum(serialize_all = "lowercase", const_into_str)]
+#[strum(serialize_all = "lowercase")]
 pub enum DiskFormat {
     /// QEMU's own.
     Qcow2,

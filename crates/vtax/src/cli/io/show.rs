@@ -20,8 +20,8 @@ pub(super) fn entries(entries: &[&IoEntry], list: &IoList, long: bool) -> String
     };
     let mut text = line(["NAME", "TYPE", "BUS", "DOMAIN", "STATUS"]);
     for entry in entries {
-        let status = entry.status.map_or("", |status| status.into_str());
-        text += &line([&entry.name, entry.kind.into_str(), &entry.bus, &entry.domain, status]);
+        let status = entry.status.map_or("", Into::into);
+        text += &line([&entry.name, entry.kind.into(), &entry.bus, &entry.domain, status]);
         if long {
             details(entry, list.facts()).iter().for_each(|detail| text += &format!("    {detail}\n"));
         }
