@@ -23,19 +23,6 @@
 //! # Ok(())
 //! # }
 //! ```
-//!
-//! | module | for |
-//! |---|---|
-//! | [`blueprint`] | what a lab consists of, as data |
-//! | [`mod@plan`] | what will be done, as data |
-//! | `nic` | one file per I/O method: what it adds to a plan |
-//! | `limit` | what a wire's rate means for its ends |
-//! | [`step`], `site` | a step as data; the kernel that it is taken in |
-//! | [`guest`] | virtual machines: what they boot, QEMU, its monitor |
-//! | [`lab`], [`inventory`] | a lab that is up; all labs of this user |
-//! | [`dependency`] | what guests depend on, and whether they could migrate live |
-//! | [`io`] | PCI devices, who has them; virtual functions made by hand |
-//! | [`world`] | privilege: root, a user namespace, the keeper |
 
 #![forbid(unsafe_code)]
 

@@ -4,7 +4,7 @@
 //! its environment. Every program that is started through the lab gets the mark, and hands it on to its
 //! children.
 
-use std::{collections::HashMap, fmt, fs, os::unix::fs::MetadataExt, process::Command, time::Duration};
+use std::{collections::HashSet, fmt, fs, os::unix::fs::MetadataExt, process::Command, time::Duration};
 
 use vtax_model::topology::Name;
 use vtax_sys::{
@@ -45,23 +45,23 @@ pub(crate) fn mark(command: &mut Command, lab: &Name) {
 /// not take a thousand passes.
 #[derive(Debug)]
 pub(crate) struct Census {
-    occupied: HashMap<String, u32>,
+    occupied: HashSet<String>,
 }
 
 impl Census {
     pub(crate) fn take() -> Census {
-        let mut occupied = HashMap::new();
+        let mut occupied = HashSet::new();
         for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
             let is_process = entry.file_name().to_string_lossy().parse::<u32>().is_ok();
             if let (true, Ok(namespace)) = (is_process, fs::metadata(entry.path().join("ns/net"))) {
-                *occupied.entry(format!("{}:{}", namespace.dev(), namespace.ino())).or_default() += 1;
+                occupied.insert(format!("{}:{}", namespace.dev(), namespace.ino()));
             }
         }
         Census { occupied }
     }
 
     pub(crate) fn is_occupied(&self, namespace: NsId) -> bool {
-        self.occupied.contains_key(&namespace.to_string())
+        self.occupied.contains(&namespace.to_string())
     }
 }
 

@@ -3,7 +3,6 @@
 
 mod apply;
 mod guests;
-mod macvtap;
 mod pci;
 
 use std::{
@@ -17,10 +16,11 @@ use std::{
 use ipnet::{IpNet, Ipv4Net};
 use serde::{Deserialize, Serialize};
 use vtax_journal::{Record, Undone};
-use vtax_model::{nic::NicFacts, options::CongestionControl, topology::Name, units::Mtu};
+use vtax_model::{guest::Mac, nic::NicFacts, options::CongestionControl, topology::Name, units::Mtu};
 use vtax_sys::{
     netlink::{
-        IfIndex, IfName, Link, LinkChange, LinkKind, NewLink as KernelLink, NewRoute, NewTap, NextHop, Qdisc, Rtnl, Tbf,
+        IfIndex, IfName, Link, LinkChange, LinkKind, MacAddr, NewLink as KernelLink, NewMacvtap, NewRoute, NewTap,
+        NextHop, Qdisc, Rtnl, Tbf,
     },
     netns::{NetNs, NsId},
     nic, sysctl,
@@ -257,6 +257,15 @@ impl Site {
         self.set_mtu(at, mtu.get())
     }
 
+    /// The link is made with an index whose device file is its own.
+    fn make_macvtap(&mut self, at: &Place, parent: &Place, mac: Mac, mtu: Mtu) -> Result<(), LabError> {
+        let (name, parent, mac) = (kernel_name(at)?, self.index(parent)?, MacAddr(mac.octets()));
+        let link = NewMacvtap { name, parent, mac, mtu: mtu.get() };
+        let index = link.create(&mut self.stack(&at.namespace)?.rtnl).map_err(LabError::kernel(at))?;
+        self.stack(&at.namespace)?.indices.insert(at.link.clone(), index);
+        Ok(())
+    }
+
     fn enable_link(&mut self, at: &Place, bridge: Option<&LinkName>, mark: &str) -> Result<(), LabError> {
         let bridge = bridge.map(|bridge| self.index(&Place::new(&at.namespace, bridge.clone()))).transpose()?;
         let change = LinkChange {
@@ -351,7 +360,7 @@ fn furnish(name: &Name) -> Result<Rtnl, LabError> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(LabError::file("set", setting)(error)),
         _ => {}
     }
-    // ICMP sockets for whoever runs as the namespace's root; at first nobody may have one, root neither.
+    // The root of the namespace may open ICMP sockets. At first nobody may, not even root.
     let range = "/proc/sys/net/ipv4/ping_group_range";
     fs::write(range, "0 0").map_err(LabError::file("set", range))?;
     let mut rtnl = Rtnl::open().map_err(LabError::kernel(name))?;

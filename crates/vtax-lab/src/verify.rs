@@ -26,11 +26,7 @@ const PATIENCE_WITH_NICS: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Waits until every link carries packets, and checks its mark and its MTU.
-pub(crate) fn up(site: &mut Site, blueprint: &Blueprint) -> Result<(), LabError> {
-    await_all(site, blueprint, blueprint.mtu)
-}
-
-fn await_all(site: &mut Site, blueprint: &Blueprint, mtu: Mtu) -> Result<(), LabError> {
+pub(crate) fn await_all(site: &mut Site, blueprint: &Blueprint, mtu: Mtu) -> Result<(), LabError> {
     let nics = blueprint.links.iter().any(|planned| planned.kind == PlannedLink::NIC);
     let deadline = Instant::now() + if nics { PATIENCE_WITH_NICS } else { PATIENCE };
     loop {
@@ -38,7 +34,7 @@ fn await_all(site: &mut Site, blueprint: &Blueprint, mtu: Mtu) -> Result<(), Lab
         let mut links = blueprint.links.iter().filter(|planned| !blueprint.ends_in_guest(&planned.place));
         match links.find(|planned| !found.get(&planned.place).is_some_and(|link| link.running)) {
             Some(_) if Instant::now() < deadline => thread::sleep(PAUSE),
-            _ => return found.check_all(blueprint, mtu),
+            _ => return blueprint.links.iter().try_for_each(|planned| found.check(planned, blueprint, mtu)),
         }
     }
 }
@@ -116,10 +112,6 @@ impl Found {
         let here = self.links.get(&place.namespace)?;
         let at = here.binary_search_by(|link| link.name.as_str().cmp(place.link.as_str()));
         at.ok().map(|at| &here[at])
-    }
-
-    fn check_all(&self, blueprint: &Blueprint, mtu: Mtu) -> Result<(), LabError> {
-        blueprint.links.iter().try_for_each(|planned| self.check(planned, blueprint, mtu))
     }
 
     fn check(&self, planned: &PlannedLink, blueprint: &Blueprint, mtu: Mtu) -> Result<(), LabError> {

@@ -73,7 +73,7 @@ impl World {
 
     /// Where journals are.
     pub(crate) fn journals(&self) -> PathBuf {
-        run_directory::journals(&self.run)
+        self.run.join("journals")
     }
 
     /// Where labs have their directories.

@@ -115,21 +115,17 @@ impl PciFacts {
     /// The function with this PCI address, network link, hardware address, or name in `vtax io list`. The
     /// name of a device with one function stands for that function.
     pub fn find(&self, name: &str) -> Result<&PciDevice, NoDevice> {
-        let by = |matches: &dyn Fn(&PciDevice) -> bool| -> Vec<&PciDevice> {
-            self.devices.iter().filter(|device| matches(device)).collect()
-        };
         let address: Option<PciAddress> = name.parse().ok();
         let mac: Option<MacAddr> = name.parse().ok();
-        let netdev = |device: &PciDevice| device.netdev.as_ref().is_some_and(|netdev| netdev.name == name);
-        let has_mac = |device: &PciDevice| mac.is_some() && device.netdev.as_ref().is_some_and(|it| it.mac == mac);
-        let whole = |device: &PciDevice| device.endpoint == name && device.physfn.is_none();
-        let found = [
-            by(&|device| Some(device.device) == address || device.name == name),
-            by(&netdev),
-            by(&has_mac),
-            by(&whole),
+        let link = |device: &PciDevice, is_it: &dyn Fn(&Netdev) -> bool| device.netdev.as_ref().is_some_and(is_it);
+        let ways: [&dyn Fn(&PciDevice) -> bool; 4] = [
+            &|device| Some(device.device) == address || device.name == name,
+            &|device| link(device, &|link| link.name == name),
+            &|device| mac.is_some() && link(device, &|link| link.mac == mac),
+            &|device| device.endpoint == name && device.physfn.is_none(),
         ];
-        match found.into_iter().find(|found| !found.is_empty()).as_deref() {
+        let found = ways.map(|way| self.devices.iter().filter(|device| way(device)).collect::<Vec<_>>());
+        match found.iter().find(|found| !found.is_empty()).map(Vec::as_slice) {
             Some([only]) => Ok(only),
             Some(several) => Err(NoDevice::Ambiguous {
                 name: name.to_owned(),

@@ -93,9 +93,22 @@ fn machine(list: &mut Arguments, launch: &Launch) {
         Some(_) => server::MACHINE,
         None => ",memory-backend=ram",
     };
-    list.add("-machine", format!("q35{ram}{}{}", bare(launch.qemu.version), firmware(&launch.boot)));
-    list.add("-accel", accelerator(launch.accel));
-    list.add("-cpu", cpu(launch));
+    // These devices of a q35 make a guest's boot longer: a SATA and an SMBus controller, and keyboard and mouse,
+    // which Linux waits for.
+    let bare = match launch.qemu.version >= Version::NO_I8042 {
+        true => ",vmport=off,sata=off,smbus=off,i8042=off",
+        false => ",vmport=off,sata=off,smbus=off",
+    };
+    // A BIOS that finds no screen uses the serial console, and the boot loader uses it through the BIOS.
+    let firmware = if matches!(launch.boot, Boot::Disk { .. }) { ",graphics=off" } else { "" };
+    let (accelerator, cpu) = match (launch.accel, &launch.server) {
+        (Accelerator::Kvm, _) => ("kvm", "host"),
+        (Accelerator::Tcg, None) => ("tcg,thread=multi", "max"),
+        (Accelerator::Tcg, Some(_)) => ("tcg,thread=multi", server::TRANSLATED_CPU),
+    };
+    list.add("-machine", format!("q35{ram}{bare}{firmware}"));
+    list.add("-accel", accelerator);
+    list.add("-cpu", cpu);
     let sockets = launch.server.map_or(1, |spec| spec.sockets);
     list.add("-smp", format!("{},sockets={sockets},cores={},threads=1", launch.vcpus, launch.vcpus / sockets));
     match &launch.server {
@@ -107,38 +120,6 @@ fn machine(list: &mut Arguments, launch: &Launch) {
             list.add("-m", format!("{}B", launch.memory.0));
             list.add("-object", memory(launch));
         }
-    }
-}
-
-fn accelerator(accel: Accelerator) -> &'static str {
-    match accel {
-        Accelerator::Kvm => "kvm",
-        Accelerator::Tcg => "tcg,thread=multi",
-    }
-}
-
-fn cpu(launch: &Launch) -> &'static str {
-    match (launch.accel, &launch.server) {
-        (Accelerator::Kvm, _) => "host",
-        (Accelerator::Tcg, None) => "max",
-        (Accelerator::Tcg, Some(_)) => server::TRANSLATED_CPU,
-    }
-}
-
-/// Switches off devices of a q35 that make a guest's boot longer: a SATA and an SMBus controller, and
-/// keyboard and mouse, which Linux waits for.
-fn bare(version: Version) -> &'static str {
-    match version {
-        version if version >= Version::NO_I8042 => ",vmport=off,sata=off,smbus=off,i8042=off",
-        _ => ",vmport=off,sata=off,smbus=off",
-    }
-}
-
-/// A BIOS that finds no screen uses the serial console, and the boot loader uses it through the BIOS.
-fn firmware(boot: &Boot) -> &'static str {
-    match boot {
-        Boot::Kernel { .. } => "",
-        Boot::Disk { .. } => ",graphics=off",
     }
 }
 

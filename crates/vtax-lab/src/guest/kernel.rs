@@ -61,14 +61,10 @@ impl Places {
         }
         let mut looked = Vec::new();
         let own = self.root.join("boot").join(format!("vmlinuz-{}", self.running));
-        match self.image(&own) {
-            Ok(kernel) => return Ok(kernel),
-            Err(why) => looked.push((own, why)),
-        }
-        if let Some(cache) = &self.cache {
-            match self.tree(cache) {
+        for path in [own].into_iter().chain(self.cache.clone()) {
+            match self.named(&path) {
                 Ok(kernel) => return Ok(kernel),
-                Err(why) => looked.push((cache.clone(), why)),
+                Err(why) => looked.push((path, why)),
             }
         }
         Err(MissingForGuests::NoKernel { looked }.into())

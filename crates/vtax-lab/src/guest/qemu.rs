@@ -51,7 +51,7 @@ impl QemuProgram {
     }
 }
 
-/// Of lines as `name "igb", bus PCI, desc "Intel 82576 Gigabit Ethernet Controller"`.
+/// The names in lines such as `name "igb", bus PCI, desc "Intel 82576 Gigabit Ethernet Controller"`.
 fn device_names(help: &str) -> BTreeSet<String> {
     let name = |line: &str| Some(line.strip_prefix("name \"")?.split_once('"')?.0.to_owned());
     help.lines().filter_map(name).collect()

@@ -36,7 +36,7 @@ pub(super) fn write(launch: &Launch) -> Result<(), GuestError> {
     fs::create_dir_all(&directory).map_err(GuestError::file("create", &directory))?;
     let program = directory.join(AGENT);
     fs::copy(&seed.agent, &program).map_err(GuestError::file("copy the agent to", &program))?;
-    // For cloud-init a system with another identity is a new one, in which it does everything that it does
+    // cloud-init takes a system with another identity for a new one, and does there everything that it does
     // once.
     let identity = fs::read_to_string(UUID).map_err(GuestError::file("read", Path::new(UUID)))?;
     for (name, content) in files(launch, seed, identity.trim_end()) {

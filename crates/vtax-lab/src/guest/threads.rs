@@ -62,7 +62,7 @@ pub struct ThreadPlace {
 }
 
 impl GuestPins {
-    /// As the file of a lab says it.
+    /// The CPUs that a lab's file names.
     pub fn of(size: &GuestSize) -> GuestPins {
         let GuestSize { cpus, io_cpus, vhost_cpus, .. } = size.clone();
         GuestPins { cpus, io_cpus, vhost_cpus }

@@ -62,7 +62,8 @@ fn unpack(image: &[u8]) -> Option<Vec<u8>> {
     read(image.get(start..start.checked_add(length)?)?).ok()
 }
 
-/// By its first bytes; behind the packed data the build puts its unpacked length.
+/// Unpacks the kernel. The first bytes tell how it is packed; behind the packed data the build puts the unpacked
+/// length.
 fn read(payload: &[u8]) -> io::Result<Vec<u8>> {
     let mut reader: Box<dyn Read + '_> = match payload {
         [0x28, 0xb5, 0x2f, 0xfd, ..] => Box::new(StreamingDecoder::new(payload).map_err(io::Error::other)?),

@@ -59,8 +59,7 @@ impl<'a> Draft<'a> {
             nic::wire(facts).map_err(PlanError::NoWires)?;
         }
         checks::shapes(topology, facts)?;
-        checks::places(topology, topology.zones.iter().map(|zone| (&zone.name, &zone.host, &zone.wire)))?;
-        checks::places(topology, topology.guests.iter().map(|guest| (&guest.name, &guest.host, &guest.wire)))?;
+        checks::places(topology)?;
         let ports = ports::ports(topology, facts)?;
         let nics: Vec<_> =
             topology.zones.iter().map(|zone| supported(zone, &ports, facts)).collect::<Result<_, _>>()?;

@@ -32,12 +32,12 @@ pub struct LentVf {
 pub struct VfState {
     /// The settings that its NIC enforced.
     pub settings: VfSettings,
-    /// Who drove it.
+    /// The driver that it had.
     #[serde(flatten)]
     pub driver: DriverState,
 }
 
-/// Who drives a device.
+/// The driver of a device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriverState {
     /// The driver that has it.
