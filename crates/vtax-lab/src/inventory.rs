@@ -196,7 +196,6 @@ fn guests(blueprint: &Blueprint, records: &[Record<LabStep>]) -> Vec<GuestSummar
     records.iter().filter_map(of).collect()
 }
 
-/// The guest that a step starts.
 fn guest(record: &Record<LabStep>, ties: impl Fn(&Launch) -> Ties) -> Option<GuestSummary> {
     let LabStep::StartGuest { host, launch, pins } = &record.step else { return None };
     let process = record.progress.receipt().and_then(Receipt::process);

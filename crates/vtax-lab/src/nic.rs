@@ -120,7 +120,6 @@ pub fn no_cable(method: IoMethod) -> Unsupported {
     )
 }
 
-/// Whether wires can be made here.
 pub(crate) fn wire(facts: &Facts) -> Result<(), Unsupported> {
     facts.has_link_kind("veth")
 }

@@ -28,7 +28,6 @@ use crate::{
 
 /// The name of the kept server's lab.
 pub const KEPT: &str = "emulated";
-/// Its only guest.
 const GUEST: &str = "server";
 /// The namespace that QEMU runs in. It has no links, since QEMU itself connects the NICs.
 const HOST: &str = "host";

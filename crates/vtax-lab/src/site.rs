@@ -46,9 +46,7 @@ pub struct Site {
     lab: Name,
     /// [`LabStep::Verify`] compares the kernel with it. It is not needed to remove a lab.
     blueprint: Option<Arc<Blueprint>>,
-    /// The lab's own directory.
     directory: PathBuf,
-    /// Where the namespaces are pinned.
     pins: PathBuf,
     /// Guests that were started, whether or not they still run.
     guests: HashMap<Name, Qemu>,
@@ -61,7 +59,6 @@ pub struct Site {
 /// The folder in a lab's directory where its namespaces are pinned.
 pub(crate) const PINS: &str = "netns";
 
-/// An open namespace.
 #[derive(Debug)]
 struct Stack {
     namespace: Arc<NetNs>,
@@ -83,7 +80,6 @@ impl Site {
         Site { lab, blueprint: None, directory, pins, guests, stacks, recorded, census: None }
     }
 
-    /// Tells the site what is to be built.
     pub(crate) fn building(mut self, blueprint: &Arc<Blueprint>) -> Site {
         self.blueprint = Some(Arc::clone(blueprint));
         self
@@ -112,7 +108,6 @@ impl Site {
         let _ = fs::remove_dir(&self.directory);
     }
 
-    /// The namespace of a host or zone.
     pub(crate) fn namespace(&mut self, name: &Name) -> Result<Arc<NetNs>, LabError> {
         self.stack(name).map(|stack| Arc::clone(&stack.namespace))
     }
@@ -133,7 +128,6 @@ impl Site {
         self.namespace(&place.namespace)?.run(|| nic::describe(&name)).map_err(LabError::kernel(place))
     }
 
-    /// The root qdisc of a link.
     pub(crate) fn qdisc(&mut self, place: &Place) -> Result<Option<Qdisc>, LabError> {
         let index = self.index(place)?;
         self.stack(&place.namespace)?.rtnl.root_qdisc(index).map_err(LabError::kernel(place))
@@ -144,7 +138,6 @@ impl Site {
         self.stack(&place.namespace)?.rtnl.set_tbf(index, &limit).map_err(LabError::kernel(place))
     }
 
-    /// Reads a limit back.
     pub(crate) fn has_limit(&mut self, place: &Place, limit: Tbf) -> Result<(), LabError> {
         let found = self.qdisc(place)?.and_then(|qdisc| qdisc.tbf);
         if found.is_some_and(|tbf| tbf.is(&limit)) {

@@ -90,7 +90,6 @@ impl PlannedLink {
     }
 }
 
-/// The links of all namespaces of a lab.
 struct Found {
     links: HashMap<Name, Vec<Link>>,
 }

@@ -71,7 +71,6 @@ impl World {
         keeper::stay(&world.run, || is_needed(&world))
     }
 
-    /// Where journals are.
     pub(crate) fn journals(&self) -> PathBuf {
         self.run.join("journals")
     }

@@ -34,7 +34,6 @@ impl Kernel {
     }
 }
 
-/// Where kernels are looked for.
 struct Places {
     named: Option<PathBuf>,
     root: PathBuf,

@@ -24,7 +24,6 @@ use crate::place::LinkName;
 pub const AGENT_PORT: &str = "org.vtax.agent.0";
 /// The name by which a server mounts the host's files.
 pub const ROOT_TAG: &str = "vtax-root";
-/// The modules that the agent's port needs.
 const PORT_DRIVERS: [&str; 2] = ["virtio_pci", "virtio_console"];
 /// The modules that a server needs for the host's files, and for links, NICs and guests of its own. Nothing
 /// loads them later, since the host's files have no modules of this kernel. A module with a `-` in front may
@@ -177,7 +176,6 @@ pub enum NicKind {
     /// A PCI function of the host, physical or virtual, that the guest drives itself.
     Vfio {
         device: pci::PciAddress,
-        /// The module that drives it in the guest.
         driver: String,
     },
 }

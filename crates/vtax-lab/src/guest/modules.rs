@@ -80,7 +80,6 @@ impl Search<'_> {
     }
 }
 
-/// The modules that a kernel has.
 struct Stock<'a> {
     kernel: &'a Kernel,
     built_in: BTreeSet<String>,
@@ -157,7 +156,6 @@ fn unpack(path: &Path, bytes: &[u8]) -> io::Result<Vec<u8>> {
     Ok(object)
 }
 
-/// What a module says about other modules.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct About {
     /// The module can't be loaded without these.

@@ -174,7 +174,6 @@ impl GuestPins {
     }
 }
 
-/// Each thread of a process with its name.
 fn tasks(pid: u32) -> Result<BTreeMap<u32, String>, SysError> {
     let folder = format!("/proc/{pid}/task");
     let fail = |errno: io::Error| SysError::Os { operation: "list", object: folder.clone(), errno, remedy: None };

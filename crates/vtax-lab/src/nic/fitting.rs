@@ -23,7 +23,6 @@ use crate::{
 pub(crate) struct Fitting {
     pub(crate) qemu: QemuFacts,
     pub(crate) boot: Boot,
-    /// The agent's program.
     pub(crate) agent: PathBuf,
     /// The NIC as the user asked for it, with the backend that is used here.
     pub(crate) attach: Attach,

@@ -24,14 +24,12 @@ use crate::{
     step::{DriverState, LabStep, LentVf, LinkRecipe},
 };
 
-/// A guest about to be attached.
 pub(crate) struct GuestAttachment<'a> {
     pub(crate) guest: &'a Guest,
     pub(crate) fitting: Fitting,
     pub(crate) uplink: &'a Uplink,
     pub(crate) address: Ipv4Net,
     pub(crate) mac: Mac,
-    /// The guest's own directory.
     pub(crate) directory: PathBuf,
 }
 

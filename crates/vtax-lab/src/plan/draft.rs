@@ -270,7 +270,6 @@ impl<'a> Draft<'a> {
         stacks.filter(|name| seen.insert(name)).cloned().collect()
     }
 
-    /// The tunnel of a zone.
     fn tunnel(&self, zone: &Name) -> Tunnel {
         let of_zone = |pair: &&TunnelEnds| pair.near == *zone || pair.far.as_ref() == Some(zone);
         let found = self.pairs.iter().zip(1..).find(|(pair, _)| of_zone(pair));

@@ -11,7 +11,6 @@ pub(super) struct Segment {
     pub(super) ends: Vec<WireEnd>,
 }
 
-/// A host's end of a wire.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct WireEnd {
     pub(super) host: Name,

@@ -33,7 +33,6 @@ impl Site {
         }
     }
 
-    /// A guest that was started.
     pub(crate) fn guest(&self, guest: &Name) -> Option<&Qemu> {
         self.guests.get(guest)
     }

@@ -27,7 +27,6 @@ const READY: &str = "ready";
 const GRACE: Duration = Duration::from_secs(5);
 const GLANCE: Duration = Duration::from_millis(300);
 
-/// The user's keeper, if there is one.
 pub(super) fn living(run: &Path) -> Option<ProcessId> {
     let keeper: ProcessId = fs::read_to_string(file(run)).ok()?.trim().parse().ok()?;
     lives(keeper).then_some(keeper)
@@ -83,7 +82,6 @@ pub(super) fn begin() -> Result<(PathBuf, ProcessId), LabError> {
     Ok((run, own))
 }
 
-/// Stays until no lab needs the keeper.
 pub(super) fn stay(run: &Path, is_needed: impl Fn() -> Result<bool, LabError>) -> Result<(), LabError> {
     let begun = Instant::now();
     let mut was_needed = false;

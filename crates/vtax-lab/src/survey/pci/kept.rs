@@ -51,7 +51,6 @@ fn below(seen: &Seen, link: &SeenLink) -> impl Iterator<Item = IfIndex> {
     ports.chain(link.parent)
 }
 
-/// The links that have the addresses of sessions.
 fn sessions(seen: &Seen) -> impl Iterator<Item = &SeenLink> {
     let own = |address: &IpAddr| seen.sessions.contains(address);
     seen.links.iter().filter(move |link| link.netdev.addresses.iter().any(|net| own(&net.addr())))

@@ -29,14 +29,12 @@ pub(super) struct Seen {
     pub(super) links: Vec<SeenLink>,
     /// The settings of virtual functions, for each physical function whose link is here.
     pub(super) vfs: BTreeMap<PciAddress, Vec<Vf>>,
-    /// The links of default routes.
     pub(super) default_routes: BTreeSet<IfIndex>,
     /// Own addresses of ssh sessions.
     pub(super) sessions: BTreeSet<IpAddr>,
     /// Devices that the host needs, with the reason.
     pub(super) in_use: Vec<(PciAddress, String)>,
     pub(super) iommu: bool,
-    /// vfio-pci is loaded.
     pub(super) vfio_loaded: bool,
     /// There is a module vfio-pci for the running kernel.
     pub(super) vfio_module: bool,

@@ -18,7 +18,6 @@ const SSH: &str = "0016";
 /// Processes come and go while they are read, so that a number may stand in a circle.
 const ANCESTORS_MOST: usize = 64;
 
-/// A block device that is needed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Disk {
     pub(super) major: u32,
