@@ -64,7 +64,6 @@ pub struct PlannedWire {
     /// For each end that is on a switch: the bridge that it is a port of.
     pub switches: [Option<Place>; 2],
     /// Its limit, if it has one.
-    #[serde(default)]
     pub shape: Option<Shape>,
 }
 

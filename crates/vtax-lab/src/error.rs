@@ -106,6 +106,10 @@ impl LabError {
         move |error| LabError::Kernel { object: object.to_string(), error: Box::new(error) }
     }
 
+    pub(crate) fn link(lab: &Name, place: &Place, why: &'static str) -> LabError {
+        LabError::Link { lab: lab.clone(), place: place.clone(), why }
+    }
+
     pub(crate) fn file(operation: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> LabError {
         let path = path.into();
         move |error| LabError::File { operation, path, error }

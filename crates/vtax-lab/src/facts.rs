@@ -39,7 +39,6 @@ pub struct Facts {
     #[serde(default)]
     pub ordinary_user: bool,
     /// What there is for guests. `None` means that nobody has looked ([`Facts::with_guests`]).
-    #[serde(default)]
     pub guests: Option<GuestFacts>,
 }
 

@@ -15,15 +15,12 @@ pub mod kernel;
 pub mod last_words;
 pub mod launch;
 pub mod memory;
-mod missing;
 pub mod modules;
 pub mod process;
 pub mod qemu;
 pub mod qmp;
 pub mod seed;
 pub mod threads;
-pub mod version;
 mod vmlinux;
 
-pub use error::GuestError;
-pub use missing::MissingForGuests;
+pub use error::{GuestError, MissingForGuests};

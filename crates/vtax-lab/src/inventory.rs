@@ -48,7 +48,6 @@ pub struct GuestSummary {
     pub pid: Option<u32>,
     pub memory: ByteSize,
     /// The host's memory that QEMU takes beside the guest's RAM, as long as QEMU runs.
-    #[serde(default)]
     pub overhead: Option<ByteSize>,
     pub vcpus: u32,
     /// The host's CPUs that they are pinned to.

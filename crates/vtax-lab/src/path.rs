@@ -26,7 +26,7 @@ pub(crate) fn hops(
 
 fn hop(site: &mut Site, blueprint: &Blueprint, place: Place) -> Result<Hop, LabError> {
     let links = site.links(&place.namespace)?;
-    let gone = || LabError::Link { lab: blueprint.lab.clone(), place: place.clone(), why: "is gone" };
+    let gone = || LabError::link(&blueprint.lab, &place, "is gone");
     let link = links.into_iter().find(|link| link.name.as_str() == place.link.as_str()).ok_or_else(gone)?;
     Ok(Hop {
         domain: place.namespace.to_string(),

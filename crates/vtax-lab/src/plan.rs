@@ -11,7 +11,6 @@ mod error;
 mod functions;
 mod guests;
 mod member;
-mod nic_error;
 mod ports;
 mod segment;
 #[cfg(test)]
@@ -26,8 +25,7 @@ use vtax_model::topology::Topology;
 use self::draft::Draft;
 use crate::{blueprint::Blueprint, facts::Facts, guest::seed::SeedText, script::PlanScript, step::LabStep};
 
-pub use error::PlanError;
-pub use nic_error::NicError;
+pub use error::{NicError, PlanError};
 
 /// A lab as it will be built.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

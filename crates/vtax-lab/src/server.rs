@@ -157,7 +157,7 @@ mod tests {
     use vtax_model::guest::Accelerator;
 
     use super::*;
-    use crate::guest::{launch::QemuProgram, version::Version};
+    use crate::guest::launch::{QemuProgram, Version};
 
     fn facts() -> GuestFacts {
         let program =

@@ -143,8 +143,7 @@ impl Site {
         if found.is_some_and(|tbf| tbf.is(&limit)) {
             return Ok(());
         }
-        let (lab, place) = (self.lab.clone(), place.clone());
-        Err(LabError::Link { lab, place, why: "doesn't have the rate that it was given" })
+        Err(LabError::link(&self.lab, place, "doesn't have the rate that it was given"))
     }
 
     fn stack(&mut self, name: &Name) -> Result<&mut Stack, LabError> {

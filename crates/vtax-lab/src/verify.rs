@@ -127,24 +127,19 @@ impl Found {
     /// The link, if it is the lab's and carries packets.
     fn carries(&self, planned: &PlannedLink, blueprint: &Blueprint) -> Result<&Link, LabError> {
         match self.marked(planned, blueprint)? {
-            link if !link.running => Err(wrong(planned, blueprint, "has no carrier")),
+            link if !link.running => Err(LabError::link(&blueprint.lab, &planned.place, "has no carrier")),
             link => Ok(link),
         }
     }
 
     /// The link, if it is the lab's and switched on.
     fn marked(&self, planned: &PlannedLink, blueprint: &Blueprint) -> Result<&Link, LabError> {
-        match self.get(&planned.place) {
-            None => Err(wrong(planned, blueprint, "is gone")),
-            Some(link) if link.alias.as_ref() != Some(&planned.mark) => {
-                Err(wrong(planned, blueprint, "doesn't carry the lab's mark"))
-            }
-            Some(link) if !link.up => Err(wrong(planned, blueprint, "is switched off")),
-            Some(link) => Ok(link),
-        }
+        let why = match self.get(&planned.place) {
+            None => "is gone",
+            Some(link) if link.alias.as_ref() != Some(&planned.mark) => "doesn't carry the lab's mark",
+            Some(link) if !link.up => "is switched off",
+            Some(link) => return Ok(link),
+        };
+        Err(LabError::link(&blueprint.lab, &planned.place, why))
     }
-}
-
-fn wrong(planned: &PlannedLink, blueprint: &Blueprint, why: &'static str) -> LabError {
-    LabError::Link { lab: blueprint.lab.clone(), place: planned.place.clone(), why }
 }

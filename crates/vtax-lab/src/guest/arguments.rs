@@ -13,10 +13,7 @@ use std::{os::fd::RawFd, path::Path};
 use vtax_model::guest::{Accelerator, Backend, VirtioNic, Vnet};
 use vtax_sys::pci;
 
-use super::{
-    launch::{AGENT_PORT, Boot, Launch, NicKind, NicLaunch, SEED_SERIAL},
-    version::Version,
-};
+use super::launch::{AGENT_PORT, Boot, Launch, NicKind, NicLaunch, SEED_SERIAL, Version};
 
 /// The label of the agent's character device in QEMU.
 pub(super) const AGENT_CHARDEV: &str = "agent";

@@ -11,7 +11,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{error::GuestError, launch::DiskFormat, missing::MissingForGuests};
+use super::{
+    error::{GuestError, MissingForGuests},
+    launch::DiskFormat,
+};
 
 /// A sector. The magic numbers of all kinds of images lie in the first one.
 const SECTOR: usize = 512;

@@ -12,7 +12,13 @@ use std::{
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::{cpio::Archive, elf::Elf, error::GuestError, kernel::Kernel, missing::MissingForGuests, modules};
+use super::{
+    cpio::Archive,
+    elf::Elf,
+    error::{GuestError, MissingForGuests},
+    kernel::Kernel,
+    modules,
+};
 
 /// The list of modules that the agent loads, one path in a line, in this order. A module with a `-` in front
 /// may fail to load.

@@ -9,7 +9,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{error::GuestError, missing::MissingForGuests};
+use super::error::{GuestError, MissingForGuests};
 
 /// The variable that names a tree as an unpacked kernel package has it: `boot/vmlinuz-*` and `lib/modules/*`.
 const VARIABLE: &str = "VTAX_KERNEL";

@@ -15,7 +15,11 @@ use flate2::read::GzDecoder;
 use lzma_rust2::XzReader;
 use ruzstd::decoding::StreamingDecoder;
 
-use super::{elf::Elf, error::GuestError, kernel::Kernel, missing::MissingForGuests};
+use super::{
+    elf::Elf,
+    error::{GuestError, MissingForGuests},
+    kernel::Kernel,
+};
 
 /// No module is that large. The limit is for damaged files, which may unpack to anything.
 const LARGEST: u64 = 64 << 20;

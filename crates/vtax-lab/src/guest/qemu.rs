@@ -10,7 +10,10 @@ use std::{
 
 use vtax_sys::deadline::{OutputError, output_within};
 
-use super::{error::GuestError, launch::QemuProgram, missing::MissingForGuests, version::Version};
+use super::{
+    error::{GuestError, MissingForGuests},
+    launch::{QemuProgram, Version},
+};
 
 const PROGRAM: &str = "qemu-system-x86_64";
 /// Names the program, in place of the one in `PATH`.

@@ -124,10 +124,7 @@ impl fmt::Display for SeedText<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guest::{
-        launch::{Boot, DiskFormat, NicKind, NicLaunch, QemuProgram},
-        version::Version,
-    };
+    use crate::guest::launch::{Boot, DiskFormat, NicKind, NicLaunch, QemuProgram, Version};
     use crate::place::LinkName;
     use vtax_model::guest::{Accelerator, EmulatedNic};
 

@@ -11,8 +11,7 @@ use vtax_model::{
 use vtax_sys::pci::PciAddress;
 
 use super::{
-    error::PlanError,
-    nic_error::NicError,
+    error::{NicError, PlanError},
     ports::Port,
     segment::{WireEnd, wire_ends},
 };

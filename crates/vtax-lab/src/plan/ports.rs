@@ -8,7 +8,10 @@ use vtax_model::{
 };
 use vtax_sys::pci::PciAddress;
 
-use super::{error::PlanError, nic_error::NicError, segment::WireEnd};
+use super::{
+    error::{NicError, PlanError},
+    segment::WireEnd,
+};
 use crate::facts::{Facts, Netdev, PciDevice};
 
 #[derive(Debug, Clone)]

@@ -4,10 +4,7 @@ use vtax_model::guest::{Accelerator, VirtioNic, Vnet};
 
 use super::*;
 use crate::{
-    guest::{
-        launch::{Boot, NicKind, NicLaunch, QemuProgram},
-        version::Version,
-    },
+    guest::launch::{Boot, NicKind, NicLaunch, QemuProgram, Version},
     place::LinkName,
 };
 
