@@ -7,7 +7,7 @@ use vtax_journal::{ExecuteError, JournalError, JournalState, StepCause, UndoErro
 use vtax_model::topology::Name;
 use vtax_sys::{SysError, pci::PciAddress};
 
-use crate::{guest::GuestError, place::Place, processes::Holder};
+use crate::{guest::GuestError, place::Place};
 
 /// Why something could not be done with a lab.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
@@ -34,9 +34,9 @@ pub enum LabError {
     #[error("lab {0}")]
     #[diagnostic(transparent)]
     Remove(Box<UndoErrors<LabError>>),
-    #[error("`{namespace}` is still used by {}; end them", list(.holders))]
+    #[error("`{namespace}` is still used by {}; end them", .holders.join(", "))]
     #[diagnostic(code("namespace-in-use"))]
-    Occupied { namespace: Name, holders: Vec<Holder> },
+    Occupied { namespace: Name, holders: Vec<String> },
     #[error("the addresses {range} have just been taken by lab `{by}`; start again to have others chosen")]
     #[diagnostic(code("range-in-use"))]
     RangeTaken { range: Ipv4Net, by: Name },
@@ -120,8 +120,4 @@ impl From<GuestError> for LabError {
     fn from(error: GuestError) -> LabError {
         LabError::Guest(Box::new(error))
     }
-}
-
-fn list(holders: &[Holder]) -> String {
-    holders.iter().map(Holder::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -4,7 +4,7 @@
 //! its environment. Every program that is started through the lab gets the mark, and hands it on to its
 //! children.
 
-use std::{collections::HashSet, fmt, fs, os::unix::fs::MetadataExt, process::Command, time::Duration};
+use std::{collections::HashSet, fs, os::unix::fs::MetadataExt, process::Command, time::Duration};
 
 use vtax_model::topology::Name;
 use vtax_sys::{
@@ -22,19 +22,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const GUEST: Duration = Duration::from_secs(60);
 /// A process may fork during the search, so the search is repeated.
 const ROUNDS: usize = 3;
-
-/// A process in a namespace of a lab that vtax did not start.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Holder {
-    pub pid: u32,
-    pub program: String,
-}
-
-impl fmt::Display for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "process {} ({})", self.pid, self.program)
-    }
-}
 
 /// Marks a program that is about to be started in a lab.
 pub(crate) fn mark(command: &mut Command, lab: &Name) {
@@ -65,8 +52,8 @@ impl Census {
     }
 }
 
-/// Ends the lab's processes in a namespace. Returns those that are not the lab's.
-pub(crate) fn evict(namespace: &NetNs, lab: &Name) -> Result<Vec<Holder>, SysError> {
+/// Ends the lab's processes in a namespace. Returns those that vtax did not start, each with its program.
+pub(crate) fn evict(namespace: &NetNs, lab: &Name) -> Result<Vec<String>, SysError> {
     for _ in 0..ROUNDS {
         let (ours, strangers): (Vec<_>, Vec<_>) =
             namespace.processes()?.into_iter().partition(|process| is_marked(process.pid, lab));
@@ -104,7 +91,7 @@ fn is_marked(pid: Pid, lab: &Name) -> bool {
     environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
 }
 
-fn holder(process: ProcessId) -> Holder {
+fn holder(process: ProcessId) -> String {
     let program = fs::read_to_string(format!("/proc/{}/comm", process.pid)).unwrap_or_default();
-    Holder { pid: process.pid.0, program: program.trim_end().to_owned() }
+    format!("process {} ({})", process.pid, program.trim_end())
 }

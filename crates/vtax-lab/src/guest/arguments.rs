@@ -64,10 +64,6 @@ pub fn nic_id(index: usize) -> String {
 struct Arguments(Vec<String>);
 
 impl Arguments {
-    fn flag(&mut self, flag: &str) {
-        self.0.push(flag.to_owned());
-    }
-
     fn add(&mut self, option: &str, value: impl Into<String>) {
         self.0.push(option.to_owned());
         self.0.push(value.into());
@@ -78,9 +74,7 @@ fn identity(list: &mut Arguments, launch: &Launch) {
     let name = &launch.name;
     list.add("-name", format!("guest={name},process=vtax-{name},debug-threads=on"));
     list.add("-msg", "timestamp=on");
-    for flag in ["-nodefaults", "-no-user-config", "-no-reboot"] {
-        list.flag(flag);
-    }
+    list.0.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(str::to_owned));
     list.add("-display", "none");
 }
 

@@ -133,7 +133,10 @@ pub(super) fn recall(path: &Path) -> Option<PathBuf> {
 pub(super) fn store(folder: &Path, name: &str, content: &[u8], kept: usize) -> Result<PathBuf, GuestError> {
     let path = folder.join(name);
     fs::create_dir_all(folder).map_err(GuestError::file("create", folder))?;
-    let partial = partial(folder);
+    // No other writer has this name, in this process or another.
+    static WRITERS: AtomicU32 = AtomicU32::new(0);
+    let writer = WRITERS.fetch_add(1, Ordering::Relaxed);
+    let partial = folder.join(format!("{}-{writer}.part", std::process::id()));
     let written = fs::write(&partial, content).and_then(|()| fs::rename(&partial, &path));
     if let Err(error) = written {
         // The first error is the important one. Half a file is removed later with the oldest files.
@@ -142,13 +145,6 @@ pub(super) fn store(folder: &Path, name: &str, content: &[u8], kept: usize) -> R
     }
     prune(folder, kept);
     Ok(path)
-}
-
-/// A name that no other writer has, in this process or another.
-fn partial(folder: &Path) -> PathBuf {
-    static WRITERS: AtomicU32 = AtomicU32::new(0);
-    let writer = WRITERS.fetch_add(1, Ordering::Relaxed);
-    folder.join(format!("{}-{writer}.part", std::process::id()))
 }
 
 /// A file that can't be removed only takes space.

@@ -23,7 +23,7 @@ use crate::place::LinkName;
 pub const AGENT_PORT: &str = "org.vtax.agent.0";
 /// The name by which a server mounts the host's files.
 pub const ROOT_TAG: &str = "vtax-root";
-const PORT_DRIVERS: [&str; 2] = ["virtio_pci", "virtio_console"];
+pub(crate) const PORT_DRIVERS: [&str; 2] = ["virtio_pci", "virtio_console"];
 /// The modules that a server needs for the host's files, and for links, NICs and guests of its own. Nothing
 /// loads them later, since the host's files have no modules of this kernel. A module with a `-` in front may
 /// be missing, or fail because it is for other CPUs.

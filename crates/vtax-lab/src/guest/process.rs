@@ -6,7 +6,6 @@ use std::{
         fd::{AsRawFd, OwnedFd},
         unix::process::CommandExt,
     },
-    path::Path,
     process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -62,8 +61,9 @@ impl Qemu {
         queues: Vec<Vec<OwnedFd>>,
         spawn: impl FnOnce(Command) -> Result<Child, SysError>,
     ) -> Result<Qemu, GuestError> {
-        for socket in [launch.agent_socket(), launch.console_socket(), launch.qmp_socket()] {
-            check_length(&launch, &socket)?;
+        let sockets = [launch.agent_socket(), launch.console_socket(), launch.qmp_socket()];
+        if let Some(path) = sockets.into_iter().find(|socket| socket.as_os_str().len() > LONGEST_PATH) {
+            return Err(GuestError::SocketPath { guest: launch.name, path, longest: LONGEST_PATH });
         }
         check_queues(&launch, &queues)?;
         seed::write(&launch)?;
@@ -275,14 +275,6 @@ fn check_queues(launch: &Launch, queues: &[Vec<OwnedFd>]) -> Result<(), GuestErr
         }),
         None => Ok(()),
     }
-}
-
-fn check_length(launch: &Launch, socket: &Path) -> Result<(), GuestError> {
-    if socket.as_os_str().len() <= LONGEST_PATH {
-        return Ok(());
-    }
-    let (guest, path) = (launch.name.clone(), socket.to_owned());
-    Err(GuestError::SocketPath { guest, path, longest: LONGEST_PATH })
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ use crate::{
         GuestError, accel, disk,
         image::{self, Tools},
         kernel::Kernel,
-        launch::{Boot, QemuProgram},
+        launch::{Boot, PORT_DRIVERS, QemuProgram},
     },
     world::World,
 };
@@ -114,7 +114,8 @@ fn own_system(needs: &GuestNeeds, kernel: Option<&Path>, driver: &str) -> Result
 
 /// The drivers of the agent's port and of the NIC.
 fn drivers(nic: &str) -> [&str; 3] {
-    ["virtio_pci", "virtio_console", nic]
+    let [bus, port] = PORT_DRIVERS;
+    [bus, port, nic]
 }
 
 fn disk(needs: &GuestNeeds, image: &Path) -> Result<Boot, GuestError> {

@@ -1,4 +1,7 @@
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use vtax_model::guest::{Accelerator, VirtioNic, Vnet};
 
