@@ -165,7 +165,7 @@ fn topology(purpose: &str, wires: &[(&str, Option<Shape>)]) -> miette::Result<To
 }
 
 fn endpoint<'lab>(lab: &'lab Lab, host: &str, wire: &str) -> miette::Result<&'lab LabEndpoint> {
-    let found = lab.host_endpoint(&host.parse()?, &wire.parse()?);
+    let found = lab.blueprint().host(&host.parse()?, &wire.parse()?);
     found.ok_or_else(|| miette!(code = "defect", "the host {host} of the lab has no wire {wire}"))
 }
 

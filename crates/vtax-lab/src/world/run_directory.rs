@@ -40,10 +40,6 @@ pub(super) fn of_user() -> Result<PathBuf, LabError> {
     })
 }
 
-pub(super) fn journals(run: &Path) -> PathBuf {
-    run.join("journals")
-}
-
 pub(super) fn lock(run: &Path) -> Result<Admission, LabError> {
     let path = run.join("admission.lock");
     let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path);

@@ -118,9 +118,9 @@ fn lab_name(header: &RunHeader) -> Result<Name, Stop> {
 
 fn endpoint<'lab>(lab: &'lab Lab, end: &LabEnd) -> miette::Result<&'lab LabEndpoint> {
     let found = match end {
-        LabEnd::Host { host, wire } => lab.host_endpoint(host, wire),
-        LabEnd::Zone(zone) => lab.zone_endpoint(zone),
-        LabEnd::Guest(guest) => lab.guest_endpoint(guest),
+        LabEnd::Host { host, wire } => lab.blueprint().host(host, wire),
+        LabEnd::Zone(zone) => lab.blueprint().zone(zone),
+        LabEnd::Guest(guest) => lab.blueprint().guest(guest),
     };
     found.ok_or_else(|| miette!(code = "defect", "the lab has no endpoint for `{}`", end.domain()))
 }

@@ -136,7 +136,7 @@ fn check_mtu(end: &str, link: Option<&Hop>, overhead: u32, wanted: Mtu) -> Resul
 fn hops(pair: &[ConnectedEnd; 2]) -> miette::Result<Vec<Hop>> {
     let [initiator, responder] = pair;
     if let Some((lab, [from, to])) = common_lab(pair) {
-        let between = lab.path(from, to)?.into_iter().map(hop);
+        let between = lab.path(from, to)?;
         let (near, far) = (inside(initiator, responder)?, inside(responder, initiator)?);
         return Ok(near.into_iter().chain(between).chain(far.into_iter().rev()).collect());
     }
@@ -165,19 +165,6 @@ fn inside(end: &ConnectedEnd, other: &ConnectedEnd) -> miette::Result<Vec<Hop>> 
 /// The kind of virtual NIC of the first end that has one.
 fn backend(pair: &[ConnectedEnd; 2]) -> Option<Flavour> {
     pair.iter().find_map(|end| end.attachment.nic())
-}
-
-fn hop(hop: vtax_lab::LabHop) -> Hop {
-    Hop {
-        domain: hop.place.namespace.to_string(),
-        link: hop.place.link.to_string(),
-        kind: hop.kind,
-        mtu: hop.mtu,
-        qdisc: hop.qdisc.unwrap_or_default(),
-        tx_queues: hop.tx_queues.unwrap_or_default(),
-        rx_queues: hop.rx_queues.unwrap_or_default(),
-        nic: hop.nic,
-    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::{path::Path, time::Duration};
 
 use miette::{Context, miette};
 use vtax_agent::{link::AgentLink, protocol::LinkSetup};
-use vtax_lab::PlannedGuest;
+use vtax_lab::{PlannedGuest, guest::threads::GuestPins};
 use vtax_model::{run::GuestMachine, units::Mtu};
 
 use super::{super::agent::Agent, Attachment, GuestProcess, LabPlace};
@@ -79,7 +79,8 @@ impl Attachment for LabGuest {
 
     fn pin_vcpus(&self, cpus: &[u32]) -> miette::Result<()> {
         let name = &self.guest.name;
-        self.place.lab.guest(name)?.pin_vcpus(cpus, MONITOR).with_context(|| format!("pinning the vCPUs of {name}"))
+        let pins = GuestPins { cpus: cpus.to_vec(), ..GuestPins::default() };
+        self.place.lab.guest(name)?.pin(&pins, MONITOR).with_context(|| format!("pinning the vCPUs of {name}"))
     }
 
     fn qemu(&self) -> Option<GuestProcess> {
