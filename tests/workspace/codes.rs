@@ -8,7 +8,7 @@ const FOLDER: &str = "../../docs/errors";
 
 /// The codes that the sources name, each with a file that does.
 fn used() -> BTreeMap<String, String> {
-    const MARKS: [&str; 4] = ["code(\"", "code = \"", "coded(\"", "USAGE: &str = \""];
+    const MARKS: [&str; 4] = ["code(\"", "code = \"", "coded(\"", "USAGE_CODE: &str = \""];
     let mut used = BTreeMap::new();
     for path in super::metadata().workspace_packages().into_iter().flat_map(super::sources) {
         let text = fs::read_to_string(&path).expect("a source of ours");

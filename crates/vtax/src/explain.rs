@@ -10,7 +10,7 @@ use serde::Serialize;
 /// The code of an error that no user can cause.
 pub(crate) const DEFECT: &str = "defect";
 /// The code of a command line that can't be read.
-pub(crate) const USAGE: &str = "usage";
+pub(crate) const USAGE_CODE: &str = "usage";
 
 const TEXTS: [&str; 5] = [
     include_str!("../../../docs/errors/agent.md"),

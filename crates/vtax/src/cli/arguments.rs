@@ -26,7 +26,7 @@ pub(super) fn end(error: &clap::Error, json: bool) -> ! {
     }
     let text = error.render().to_string();
     let message = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
-    explain::tell(explain::USAGE, message, USAGE_EXIT, json);
+    explain::tell(explain::USAGE_CODE, message, USAGE_EXIT, json);
     std::process::exit(USAGE_EXIT.into())
 }
 
