@@ -79,3 +79,23 @@ pub(crate) fn tell(code: &str, message: &str, exit_code: u8, json: bool) {
         eprintln!("vtax explain {code} says more");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_is_the_first_sentence() {
+        let explanation = Explanation { code: "x", text: "One\nthing. Another.\n\nMore." };
+        assert_eq!(explanation.summary(), "One thing.");
+        assert_eq!(Explanation { code: "x", text: "One thing." }.summary(), "One thing.");
+    }
+
+    #[test]
+    fn every_code_has_a_text() {
+        let all = Explanation::all();
+        assert!(all.len() > 100);
+        assert!(all.iter().all(|explanation| !explanation.text.is_empty() && !explanation.code.contains(' ')));
+        assert!(all.iter().any(|explanation| explanation.code == DEFECT));
+    }
+}

@@ -44,3 +44,28 @@ fn table(all: &[Explanation]) -> String {
     }
     lists::text(table, &[1])
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::{super::arguments, *};
+
+    #[test]
+    fn every_command_of_an_explanation_is_one_that_vtax_takes() {
+        for Explanation { code, text } in Explanation::all() {
+            let commands = text.lines().filter(|line| line.starts_with("    vtax ") && !line.ends_with('…'));
+            for command in commands {
+                let words = command.split_whitespace().map(|word| match word {
+                    "N" => "3",
+                    "ROW" => "veth",
+                    "ADDRESS" => "02:00:5e:10:00:01",
+                    "zone:LAB/NAME" => "zone:rack/web",
+                    word => word,
+                });
+                let refused = arguments::read(words.map(OsString::from)).err().filter(clap::Error::use_stderr);
+                assert!(refused.is_none(), "{code}: {command}: {refused:?}");
+            }
+        }
+    }
+}
