@@ -10,16 +10,12 @@ use std::{
 
 use crate::error::LabError;
 
-const ROOT: &str = "/run/vtax";
+pub(super) const ROOT: &str = "/run/vtax";
 
 /// Held by the one process of this user that may take names and addresses for a lab.
 #[derive(Debug)]
 pub(crate) struct Admission {
     _lock: File,
-}
-
-pub(super) fn of_root() -> Result<PathBuf, LabError> {
-    prepare(PathBuf::from(ROOT))
 }
 
 /// The directory is in the user's run-time directory (XDG Base Directory Specification), or else in `/tmp`.
@@ -41,7 +37,7 @@ pub(super) fn lock(run: &Path) -> Result<Admission, LabError> {
     Ok(Admission { _lock: file })
 }
 
-fn prepare(path: PathBuf) -> Result<PathBuf, LabError> {
+pub(super) fn prepare(path: PathBuf) -> Result<PathBuf, LabError> {
     match DirBuilder::new().mode(0o700).create(&path) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => check(&path)?,
