@@ -1,8 +1,7 @@
 //! An agent that was brought leaves nothing behind.
 //!
-//! It removes its file and the folder that was made for it as the first thing it does: a running
-//! program needs its file's name no more, and whatever ends it later, a signal, a cut connection
-//! or the power, there is nothing left to be removed.
+//! First of all it removes its file and the folder that was made for it. A running program doesn't need its
+//! file's name, and so nothing is left whatever ends the program later.
 
 use std::{
     env, fs, io,
@@ -13,12 +12,14 @@ use std::{
 const FOLDER: &str = ".vtax-";
 
 /// A copy that can't remove itself.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum CarriedError {
     #[error("{} is not in a folder made for it, so it isn't removed; leave --carried to vtax", path.display())]
+    #[diagnostic(code("not-a-copy"))]
     NotOurs { path: PathBuf },
     #[error("{} can't be removed: {source}", path.display())]
+    #[diagnostic(code("file"))]
     Stays { path: PathBuf, source: io::Error },
 }
 

@@ -1,8 +1,7 @@
 //! The monotonic clocks of several machines.
 //!
-//! Each counts from its own start, so a moment that is common to all has to be told to each in
-//! its own terms. The offset is found as NTP finds it (RFC 5905, section 8): the other clock's
-//! reading lies between the two of ours, and of several exchanges the shortest bounds it best.
+//! Each counts from its own start. The offset is found as NTP finds it (RFC 5905, section 8): the other
+//! clock's reading lies between two of ours, and of several exchanges the shortest bounds it best.
 
 use std::time::Duration;
 
@@ -21,9 +20,9 @@ const READING: Duration = Duration::from_secs(10);
 /// A clock, as seen from this machine's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offset {
-    /// Nanoseconds that it is ahead.
+    /// In nanoseconds.
     ahead: i128,
-    /// Half the time of the exchange: it can't be further off than that.
+    /// Half the time of the exchange.
     uncertainty: Duration,
 }
 
@@ -55,14 +54,11 @@ fn shifted(moment: u64, by: i128) -> u64 {
     (i128::from(moment) + by).clamp(0, u64::MAX.into()) as u64
 }
 
-/// A clock that was asked for.
+/// The other clock's reading, between two of ours.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Exchange {
-    /// Our clock before.
     pub(crate) sent: u64,
-    /// The other's.
     pub(crate) theirs: u64,
-    /// Our clock after.
     pub(crate) received: u64,
 }
 
@@ -91,7 +87,8 @@ impl Exchange {
 /// The clocks of several agents, each told once.
 #[derive(Debug)]
 pub(crate) struct Clocks {
-    known: Vec<Known>,
+    /// The boot id of each clock, and its offset.
+    known: Vec<(String, Offset)>,
     /// The longest of the exchanges that were made.
     pub(crate) slowest: Duration,
 }
@@ -100,20 +97,14 @@ pub(crate) struct Clocks {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ClockId(usize);
 
-#[derive(Debug)]
-struct Known {
-    boot_id: String,
-    offset: Offset,
-}
-
 impl Clocks {
     /// Ours.
     pub(crate) fn new() -> Clocks {
-        Clocks { known: vec![Known { boot_id: boot_id(), offset: Offset::NONE }], slowest: Duration::ZERO }
+        Clocks { known: vec![(boot_id(), Offset::NONE)], slowest: Duration::ZERO }
     }
 
     pub(crate) fn offset(&self, id: ClockId) -> Offset {
-        self.known[id.0].offset
+        self.known[id.0].1
     }
 
     /// Which clock an agent reads. That it has a boot in common with another isn't believed
@@ -122,12 +113,13 @@ impl Clocks {
         let exchange = link.exchange(READING)?;
         self.slowest = self.slowest.max(exchange.took());
         let boot_id = &link.hello().boot_id;
-        let same = |known: &Known| !boot_id.is_empty() && known.boot_id == *boot_id && exchange.agrees(known.offset);
+        let agrees = |known: &(String, Offset)| known.0 == *boot_id && exchange.agrees(known.1);
+        let same = |known: &(String, Offset)| !boot_id.is_empty() && agrees(known);
         if let Some(position) = self.known.iter().position(same) {
             return Ok(ClockId(position));
         }
         let offset = link.clock_offset(READING)?;
-        self.known.push(Known { boot_id: boot_id.clone(), offset });
+        self.known.push((boot_id.clone(), offset));
         Ok(ClockId(self.known.len() - 1))
     }
 }

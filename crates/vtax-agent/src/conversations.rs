@@ -1,9 +1,8 @@
 //! A stream that carries one conversation after another.
 //!
-//! A serial port has no connections of its own. Each coordinator begins with the [`MAGIC`]; what was
-//! said to or by one before may have been cut anywhere, and be still in the stream. But the magic
-//! ends with a newline, JSON has none, and the length before each frame is shorter than it: so it
-//! stands in no frame, and wherever it is found a conversation begins.
+//! A serial port has no connections of its own, and what an earlier coordinator said or was told may still
+//! be in the stream, cut anywhere. But each conversation begins with the [`MAGIC`], which ends with a newline.
+//! JSON has none, and the length before each frame is shorter: so the magic stands in no frame.
 
 use std::io::{self, Read};
 

@@ -4,7 +4,7 @@
 //! the agent's place, an enemy. So a declared length is only a claim. It is held against a
 //! limit first, and memory grows with the bytes that have really come, never with the claim.
 
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufReader, Read};
 
 use serde::{Serialize, de::DeserializeOwned};
 use vtax_model::units::ByteSize;
@@ -21,31 +21,30 @@ pub const REPLY_MOST: ByteSize = ByteSize(16 << 20);
 const LENGTH_BYTES: usize = 4;
 
 /// A control stream that didn't carry what it should.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum FrameError {
     #[error(
         "the control stream doesn't start as vtax's does but with \"{found}\"; something else writes to it (a login script that prints, a wrong program?)"
     )]
+    #[diagnostic(code("unexpected-output"))]
     NotVtax { found: String },
     #[error("a frame of {length} on the control stream is over the limit of {most}")]
+    #[diagnostic(code("garbled-stream"))]
     TooLong { length: ByteSize, most: ByteSize },
     #[error("the control stream was cut inside a frame: {got} of {expected} came")]
+    #[diagnostic(code("agent-lost"))]
     Truncated { expected: ByteSize, got: ByteSize },
     #[error("a frame on the control stream isn't of this protocol: {0}")]
+    #[diagnostic(code("garbled-stream"))]
     Malformed(#[source] serde_json::Error),
     #[error("the control stream failed: {0}")]
+    #[diagnostic(code("agent-lost"))]
     Io(#[from] io::Error),
 }
 
-/// Writes the bytes that come before the first frame.
-pub fn write_magic(writer: &mut impl Write) -> Result<(), FrameError> {
-    Ok(writer.write_all(&MAGIC)?)
-}
-
-/// Reads the bytes that come before the first frame; `None` if the stream ended without any.
-///
-/// Byte by byte: a stranger is known by the first wrong one, whether or not he says more.
+/// Reads the bytes that come before the first frame, one by one, because a stranger may never send a second;
+/// `None` if the stream ended without any.
 pub fn read_magic<R: Read>(reader: &mut BufReader<R>) -> Result<Option<()>, FrameError> {
     for (position, expected) in MAGIC.into_iter().enumerate() {
         let next = read_upto(reader, 1)?;
@@ -58,7 +57,7 @@ pub fn read_magic<R: Read>(reader: &mut BufReader<R>) -> Result<Option<()>, Fram
     Ok(Some(()))
 }
 
-/// What a stranger says is the best hint at who it is: as much of it as has come already.
+/// Quotes as much as has come already: it is the best hint at what it is.
 fn not_vtax(right: &[u8], wrong: &[u8], buffered: &[u8]) -> FrameError {
     let shown = &buffered[..buffered.len().min(64)];
     let found = [right, wrong, shown].concat();

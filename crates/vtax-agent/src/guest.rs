@@ -1,8 +1,8 @@
 //! The agent as the first process of a guest.
 //!
-//! There is nothing in the guest but this program, the kernel and its modules. What a system
-//! otherwise does in its first seconds is done here, as little of it as measuring needs. If it is to
-//! do more than to measure, it lives in the files of the machine outside ([`GuestSettings::root`]).
+//! There is nothing in the guest but this program, the kernel and its modules. It does as little of what a
+//! system does in its first seconds as measuring needs. If the guest is to do more than to measure, it gets
+//! the files of the machine outside ([`GuestSettings::root`]).
 
 mod root;
 
@@ -33,9 +33,8 @@ use crate::{
     server::{AgentRights, Measuring, ServeError},
 };
 
-/// Where the image has the list of modules, one file a line in the order in which they go in,
-/// with the module's parameters behind a space if there are any. One with a `-` before it may fail
-/// to load, as that of a CPU that this machine hasn't: the guest goes on without it.
+/// The image's list of modules: a file on each line, in the order in which they are loaded, with the
+/// module's parameters behind a space. A module with a `-` before it may fail to load.
 pub const MODULES: &str = "/etc/vtax/modules";
 /// The line on the console that says that the agent's port is open.
 pub const READY: &str = "vtax-agent: ready";
@@ -51,16 +50,20 @@ const MOUNTS: [(Pseudo, &str); 5] = [
 ];
 
 /// Why a guest can't be measured in.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum SelfSetupError {
     #[error("this is process {pid} and not the first one of a guest; with --port it serves beside others")]
+    #[diagnostic(code("not-first-process"))]
     NotFirst { pid: u32 },
     #[error("the list of kernel modules {} can't be read: {source}", path.display())]
+    #[diagnostic(code("file"))]
     NoList { path: PathBuf, source: io::Error },
     #[error(transparent)]
+    #[diagnostic(transparent)]
     System(#[from] SysError),
     #[error(transparent)]
+    #[diagnostic(transparent)]
     Port(#[from] PortError),
 }
 
@@ -77,10 +80,7 @@ pub struct GuestSettings<'a> {
 }
 
 /// Sets the guest up, serves, and switches it off: when it is told to, or after it has said on the
-/// console what it can't go on without.
-///
-/// # Errors
-/// [`SelfSetupError::NotFirst`], and nothing was done. Process 1 doesn't return.
+/// console what it can't go on without. Process 1 doesn't return.
 pub fn live(place: &GuestSettings<'_>) -> Result<Infallible, SelfSetupError> {
     match std::process::id() {
         1 => {}
@@ -116,10 +116,10 @@ fn set_up(place: &GuestSettings<'_>) -> Result<(), SelfSetupError> {
     }
     let loopback = "lo".parse()?;
     Rtnl::open()?.set_link(&loopback, &LinkChange { up: Some(true), ..LinkChange::default() })?;
-    // At first nobody may open an ICMP socket. A kernel without IPv4 has no such setting.
+    // By default no process may open an ICMP socket. A kernel without IPv4 has no such setting.
     let _ = fs::write("/proc/sys/net/ipv4/ping_group_range", "0 0");
     reap_orphans()?;
-    // Nobody else has limited it, and process 1 may raise the hard limit too. If it can't be, a
+    // Process 1 may raise the hard limit too. If it can't, a
     // test with too many streams says so.
     let limit = Rlimit { current: Some(place.open_files), maximum: Some(place.open_files) };
     let _ = setrlimit(Resource::Nofile, limit);
@@ -129,7 +129,7 @@ fn set_up(place: &GuestSettings<'_>) -> Result<(), SelfSetupError> {
 fn load_modules(list: &Path, say: impl Fn(&str)) -> Result<(), SelfSetupError> {
     let unread = |source| SelfSetupError::NoList { path: list.to_owned(), source };
     let text = fs::read_to_string(list).map_err(unread)?;
-    for Listed { path, parameters, may_fail } in listed(&text) {
+    for (path, parameters, may_fail) in listed(&text) {
         match module::load(Path::new(path), parameters) {
             Err(error) if may_fail => say(&format!("{error}; the guest goes on without it")),
             loaded => drop(loaded?),
@@ -138,20 +138,12 @@ fn load_modules(list: &Path, say: impl Fn(&str)) -> Result<(), SelfSetupError> {
     Ok(())
 }
 
-/// A line of the list.
-#[derive(Debug, PartialEq, Eq)]
-struct Listed<'a> {
-    path: &'a str,
-    parameters: &'a str,
-    may_fail: bool,
-}
-
-fn listed(text: &str) -> impl Iterator<Item = Listed<'_>> {
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    lines.map(|line| {
-        let (module, may_fail) = line.strip_prefix('-').map_or((line, false), |module| (module, true));
-        let (path, parameters) = module.split_once(' ').unwrap_or((module, ""));
-        Listed { path, parameters, may_fail }
+/// The path, the parameters, and whether the module may fail to load, from each line of the list.
+fn listed(text: &str) -> impl Iterator<Item = (&str, &str, bool)> {
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).map(|line| {
+        let module = line.strip_prefix('-');
+        let (path, parameters) = module.unwrap_or(line).split_once(' ').unwrap_or((module.unwrap_or(line), ""));
+        (path, parameters, module.is_some())
     })
 }
 
@@ -173,7 +165,7 @@ mod tests {
     #[test]
     fn a_list_of_modules_is_read_line_by_line() {
         let list = "/lib/modules/failover.ko\n\n/lib/modules/virtio_net.ko napi_tx=0 gso=1\n-/lib/modules/kvm_amd.ko\n";
-        let modules: Vec<_> = listed(list).map(|line| (line.path, line.parameters, line.may_fail)).collect();
+        let modules: Vec<_> = listed(list).collect();
         let expected = [
             ("/lib/modules/failover.ko", "", false),
             ("/lib/modules/virtio_net.ko", "napi_tx=0 gso=1", false),

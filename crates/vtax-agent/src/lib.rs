@@ -1,20 +1,9 @@
 //! The agent: the process in each domain that does the measuring, and the coordinator's
 //! side of the stream that it is ordered by.
 //!
-//! One crate holds both sides of the protocol, so that they can't drift apart:
-//!
-//! - [`frame`] and [`protocol`] are what goes over the control stream;
-//! - [`server`] is the agent: it takes orders until the stream ends, and then is gone;
-//! - in a guest it stays instead: [`port`] serves one coordinator after another, whose
-//!   [`conversations`] follow each other on one stream, and [`guest`] is what the agent does as
-//!   process 1;
-//! - [`link`] is the coordinator's side of one agent, [`measure`] samples on pairs of them, and
-//!   [`clock`] what their clocks have to do with ours;
-//! - [`locate`] says what to start here, and [`ssh`] starts it on other hosts, where it is
-//!   [`carried`] to if need be.
-//!
-//! The program `vtax-agent` is [`server::serve`] on its standard input and output, or
-//! [`guest::live`].
+//! One crate holds both sides of the protocol, so that they can't drift apart. [`server`], [`port`] and
+//! [`guest`] are the agent; [`link`] is the coordinator's side of one agent, and [`measure`] takes samples
+//! with pairs of them.
 //!
 //! Nothing here writes to standard output but frames: it *is* the control stream.
 

@@ -1,7 +1,6 @@
 //! What an agent takes on.
 //!
-//! An agent may stand on a machine that others use, and whoever holds its control stream may
-//! be wrong. No order makes it start threads, hold memory or run without bound.
+//! An agent may be on a machine that others use, and its coordinator may be wrong. No order makes it start threads, hold memory or run without bound.
 
 use std::{thread::available_parallelism, time::Duration};
 
@@ -10,6 +9,8 @@ use vtax_model::{
     units::{ByteSize, Mtu, Span},
     workload::{Direction, SpecError, TestSpec, Workload},
 };
+
+use crate::protocol::ProgramSpec;
 
 /// Sessions at the same time, running or waiting for their report to be fetched.
 pub const SESSIONS_MOST: usize = 1024;
@@ -43,50 +44,62 @@ const FLOW_STATE: ByteSize = ByteSize(4 << 10);
 pub const CPUS_MOST: usize = 8192;
 
 /// An order beyond the limits.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum LimitError {
     #[error(transparent)]
+    #[diagnostic(transparent)]
     Spec(#[from] SpecError),
     #[error("a measured time of 0: nothing would be measured; give some seconds")]
+    #[diagnostic(code("no-test-time"))]
     NoTime,
     #[error("{asked} is longer than an agent runs anything: at most {TIME_MOST}, a test with its warm-up")]
+    #[diagnostic(code("agent-limit"))]
     Time { asked: Span },
     #[error("{asked} is longer than an agent runs a program: at most {most}")]
+    #[diagnostic(code("agent-limit"))]
     ProgramTime { asked: Span, most: Span },
     #[error("a window of {asked} for the outputs of a program in a guest: at most {WINDOW_MOST}")]
+    #[diagnostic(code("agent-limit"))]
     Window { asked: ByteSize },
     #[error("{asked} on the standard input of a program in a guest: at most {INPUT_MOST}")]
+    #[diagnostic(code("agent-limit"))]
     Input { asked: ByteSize },
     #[error("an interval of 0 never ends; give some milliseconds, as --interval 100ms")]
+    #[diagnostic(code("interval-too-short"))]
     NoInterval,
     #[error(
         "a series of {duration} in steps of {interval} has more than {INTERVALS_MOST} intervals; give at least {}",
         least_interval(*duration)
     )]
+    #[diagnostic(code("interval-too-short"))]
     Intervals { duration: Span, interval: Span },
     #[error("a file of {asked} is beyond what an agent sends: at most {FILE_MOST}")]
+    #[diagnostic(code("agent-limit"))]
     File { asked: ByteSize },
     #[error("{asked} CPUs to pin to: no Linux has more than {CPUS_MOST}")]
+    #[diagnostic(code("agent-limit"))]
     Cpus { asked: usize },
     #[error("{SESSIONS_MOST} sessions are open on this agent already; finish or cancel some")]
+    #[diagnostic(code("agent-limit"))]
     Sessions,
     #[error(
         "{asked} streams, with {running} running already, are beyond what an agent runs: at most {FLOWS_MOST} at once"
     )]
+    #[diagnostic(code("agent-limit"))]
     Flows { asked: u32, running: u32 },
     #[error(
         "message buffers of {asked}, with {running} in use already, are beyond what an agent holds: at most {BUFFERS_MOST}; use fewer streams or smaller messages"
     )]
+    #[diagnostic(code("agent-limit"))]
     Buffers { asked: ByteSize, running: ByteSize },
 }
 
 /// What a session takes of an agent while it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Load {
-    /// Flows.
     pub flows: u32,
-    /// Message buffers.
     pub buffers: ByteSize,
 }
 
@@ -94,10 +107,7 @@ impl Load {
     /// The load of an idle agent.
     pub const NONE: Load = Load { flows: 0, buffers: ByteSize(0) };
 
-    /// The load of a test.
-    ///
-    /// # Errors
-    /// Not even an idle agent takes it on.
+    /// The load of a test, unless not even an idle agent takes it on.
     pub fn of(spec: &TestSpec) -> Result<Load, LimitError> {
         spec.check(Mtu::MAX)?;
         check_time(spec)?;
@@ -116,17 +126,17 @@ impl Load {
         Ok(Load { flows: 1, buffers: FILE_BUFFER })
     }
 
-    /// Of running a program that gets this on its standard input, and whose outputs are sent by
-    /// that window or kept.
-    pub fn of_program(stdin: &[u8], limit: Span, window: Option<ByteSize>) -> Result<Load, LimitError> {
+    /// The load of running a program in a guest.
+    pub fn of_program(program: &ProgramSpec) -> Result<Load, LimitError> {
+        let (asked, window) = (program.limit, program.window);
         let most = if window.is_some() { WATCHED_MOST } else { TIME_MOST };
-        if limit > most {
-            return Err(LimitError::ProgramTime { asked: limit, most });
+        if asked > most {
+            return Err(LimitError::ProgramTime { asked, most });
         }
         if let Some(asked) = window.filter(|window| *window > WINDOW_MOST) {
             return Err(LimitError::Window { asked });
         }
-        let input = ByteSize(stdin.len() as u64);
+        let input = ByteSize(program.stdin.len() as u64);
         if input > INPUT_MOST {
             return Err(LimitError::Input { asked: input });
         }
@@ -134,7 +144,7 @@ impl Load {
         Ok(Load { flows: 1, buffers: ByteSize(outputs + input.0) })
     }
 
-    /// With another session beside it, if the agent can take both.
+    /// The load of both sessions, if the agent can take both.
     pub fn plus(self, asked: Load) -> Result<Load, LimitError> {
         let flows = self.flows.saturating_add(asked.flows);
         let buffers = ByteSize(self.buffers.0.saturating_add(asked.buffers.0));
@@ -198,7 +208,7 @@ fn check_series(spec: &TestSpec) -> Result<(), LimitError> {
     Ok(())
 }
 
-/// In whole milliseconds, as nobody wants another.
+/// In whole milliseconds.
 fn least_interval(duration: Span) -> Span {
     let most = Duration::from_millis(1).as_nanos() * INTERVALS_MOST;
     Span::from_millis(duration.0.as_nanos().div_ceil(most).try_into().unwrap_or(u64::MAX))

@@ -1,10 +1,8 @@
 //! The coordinator's side of one agent.
 //!
-//! A link is synchronous and shared: any thread may call, and each waits for its own answer
-//! with a deadline of its own. A thread reads answers and hands them out by call id; another
-//! writes, so that an agent that has stopped reading can hold up no caller. When the stream
-//! ends, everyone who waits learns it at once, with the agent's exit status and its last
-//! words.
+//! A link is shared: any thread may call, and waits for its own answer with its own deadline. A thread reads
+//! answers and hands them out by call id; another writes, so that an agent that has stopped reading holds up
+//! no caller. When the stream ends, every caller that waits gets the agent's exit status and last words.
 
 mod dial;
 mod error;
@@ -19,7 +17,6 @@ use std::{
     path::Path,
     process::{Child, Command, Stdio},
     sync::{
-        Arc,
         atomic::{AtomicU64, Ordering},
         mpsc,
     },
@@ -45,7 +42,6 @@ const GREETING: Duration = Duration::from_secs(5);
 /// closed, and if that isn't enough its process is killed; it is always reaped.
 #[derive(Debug)]
 pub struct AgentLink {
-    name: Arc<str>,
     hello: Hello,
     calls: AtomicU64,
     sessions: AtomicU64,
@@ -67,8 +63,7 @@ impl AgentLink {
     }
 
     /// Greets an agent that was started by other means (in a namespace, say), with its
-    /// standard input and output piped, and preferably its standard error too. For Ctrl-C, see
-    /// [`spawn`](Self::spawn).
+    /// standard input and output piped, and preferably its standard error too.
     pub fn from_child(name: &str, mut child: Child, deadline: Duration) -> Result<AgentLink, AgentError> {
         let streams = (child.stdout.take(), child.stdin.take());
         let process = ChildProcess::adopt(child);
@@ -78,24 +73,20 @@ impl AgentLink {
         }
     }
 
-    /// Greets an agent at the other end of a stream.
-    ///
-    /// If `reader` can't see an end (a serial port), dropping the link leaves a thread behind
-    /// that reads until it does.
+    /// Greets an agent at the other end of a stream. Dropping the link leaves a thread behind that reads
+    /// until `reader` ends.
     pub fn from_streams(
         name: &str,
         reader: impl Read + Send + 'static,
         writer: impl Write + Send + 'static,
         deadline: Duration,
     ) -> Result<AgentLink, AgentError> {
-        AgentLink::greet(name, reader, writer, ChildProcess::none(), Past::None, deadline)
+        AgentLink::greet(name, reader, writer, ChildProcess::without_child(None), Past::None, deadline)
     }
 
-    /// Greets the agent in a guest, at the host's end of its port: a unix socket of QEMU's. The
-    /// socket needn't be there yet, nor the guest be up; `deadline` is for all of it.
-    ///
-    /// Dropping the link closes the socket, and the agent stays in its guest for the next one.
-    /// QEMU takes one connection at a time: with another link open, nobody answers this one.
+    /// Greets the agent in a guest, at the host's end of its port: a unix socket of QEMU's, which needn't be
+    /// there yet. Dropping the link closes the socket, and the agent stays in its guest. QEMU takes one
+    /// connection at a time: with another link open, nobody answers this one.
     pub fn connect_unix(name: &str, path: &Path, deadline: Duration) -> Result<AgentLink, AgentError> {
         let until = Instant::now() + deadline;
         loop {
@@ -116,7 +107,7 @@ impl AgentLink {
     fn greet_guest(name: &str, socket: UnixStream, deadline: Duration) -> Result<AgentLink, AgentError> {
         let clone = || socket.try_clone().map_err(|source| AgentError::Descriptor { name: name.into(), source });
         let (reader, writer) = (clone()?, clone()?);
-        AgentLink::greet(name, reader, writer, ChildProcess::of_socket(socket), Past::Unknown, deadline)
+        AgentLink::greet(name, reader, writer, ChildProcess::without_child(Some(socket)), Past::Unknown, deadline)
     }
 
     pub(crate) fn greet(
@@ -127,14 +118,13 @@ impl AgentLink {
         past: Past,
         deadline: Duration,
     ) -> Result<AgentLink, AgentError> {
-        let (wire, hello) =
-            ControlStream::open(reader, writer, process, past, deadline).map_err(|error| error.of(name))?;
-        Ok(AgentLink { name: name.into(), hello, calls: AtomicU64::new(1), sessions: AtomicU64::new(1), wire })
+        let (wire, hello) = ControlStream::open(name, reader, writer, process, past, deadline)?;
+        Ok(AgentLink { hello, calls: AtomicU64::new(1), sessions: AtomicU64::new(1), wire })
     }
 
-    /// As given when it was connected.
+    /// The name that was given when it was connected.
     pub fn name(&self) -> &str {
-        &self.name
+        self.wire.name()
     }
 
     /// How the agent introduced itself.
@@ -159,13 +149,12 @@ impl AgentLink {
         SessionId(self.sessions.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Ends a session early. Who waits for it gets a fault of kind `Cancelled`.
+    /// Ends a session early. A caller that waits for it gets a fault of kind `Cancelled`.
     pub fn cancel(&self, session: SessionId) -> Result<PendingReply<'_>, AgentError> {
         self.call(Request::Cancel { session })
     }
 
-    /// Ends every session on this agent early. It doesn't wait, so that a handler of Ctrl-C
-    /// can go through all links.
+    /// Ends every session on this agent early.
     pub fn cancel_all(&self) -> Result<PendingReply<'_>, AgentError> {
         self.call(Request::CancelAll)
     }
@@ -220,7 +209,7 @@ impl AgentLink {
     ) -> Result<&'static str, AgentError> {
         let what = verb(&request);
         let id = CallId(self.calls.fetch_add(1, Ordering::Relaxed));
-        self.wire.send(id, request, answer_to, tag).map_err(|error| error.of(&self.name))?;
+        self.wire.send(id, request, answer_to, tag)?;
         Ok(what)
     }
 
@@ -229,17 +218,17 @@ impl AgentLink {
         match arrival.outcome {
             Ok(CallOutcome::Done(reply)) => Ok(reply),
             Ok(CallOutcome::Output(_)) => Err(self.odd(what)),
-            Ok(CallOutcome::Failed(fault)) => Err(AgentError::Refused { name: self.name.to_string(), what, fault }),
-            Err(death) => Err(AgentError::Died { name: self.name.to_string(), death }),
+            Ok(CallOutcome::Failed(fault)) => Err(AgentError::Refused { name: self.name().to_owned(), what, fault }),
+            Err(death) => Err(AgentError::Died { name: self.name().to_owned(), death }),
         }
     }
 
     pub(crate) fn late(&self, what: &'static str, deadline: Duration) -> AgentError {
-        AgentError::Deadline { name: self.name.to_string(), what, deadline }
+        AgentError::Deadline { name: self.name().to_owned(), what, deadline }
     }
 
     pub(crate) fn odd(&self, what: &'static str) -> AgentError {
-        AgentError::OddReply { name: self.name.to_string(), what }
+        AgentError::OddReply { name: self.name().to_owned(), what }
     }
 }
 
@@ -274,7 +263,7 @@ fn verb(request: &Request) -> &'static str {
         Request::Describe => "describe",
         Request::Route { .. } => "route",
         Request::Attach { .. } => "set up its link",
-        Request::Run { .. } => "run a program",
+        Request::Run(_) => "run a program",
         Request::More { .. } => "send more of a program's outputs",
         Request::Signal { .. } => "signal a program",
         Request::Shutdown => "shutdown",

@@ -1,7 +1,7 @@
 //! Where the agent's program is on this machine.
 
 use std::{
-    env, fmt, fs, io,
+    env, fs, io,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
@@ -14,52 +14,32 @@ pub const VARIABLE: &str = "VTAX_AGENT";
 const PROGRAM: &str = "vtax-agent";
 
 /// No agent to start.
-#[derive(Debug)]
-pub enum LocateError {
-    /// The user has said where it is, and it isn't. Another one isn't taken in its place.
-    Named {
-        /// The option or the variable that named it.
-        origin: &'static str,
-        /// What was named.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: Unusable,
-    },
-    /// Not in any of the usual places.
-    Nowhere {
-        /// The usual places.
-        looked: Vec<PathBuf>,
-    },
+#[derive(Debug, miette::Diagnostic, thiserror::Error)]
+#[error("{unsupported}")]
+#[diagnostic(code("no-agent-program"))]
+pub struct LocateError {
+    /// The user has said where it is, and it isn't there. Another program isn't taken in its place.
+    pub named: bool,
+    /// What is wrong, and what the user can do, each by itself.
+    pub unsupported: Unsupported,
 }
 
 impl LocateError {
-    /// What is wrong, and what the user can do, each by itself.
-    pub fn unsupported(&self) -> Unsupported {
-        match self {
-            LocateError::Named { origin, path, why } => Unsupported::new(
-                format!("{origin} names {}, which {why}", path.display()),
-                "name the program vtax-agent of the same build",
-            ),
-            LocateError::Nowhere { looked } => Unsupported::new(
-                format!("the program {PROGRAM} isn't there; looked for {}", listed(looked)),
-                format!("build it (cargo build -p vtax-agent) or name it in {VARIABLE}"),
-            ),
-        }
+    fn named(origin: &str, path: &Path, why: &Unusable) -> LocateError {
+        let why = format!("{origin} names {}, which {why}", path.display());
+        LocateError { named: true, unsupported: Unsupported::new(why, "name the program vtax-agent of the same build") }
+    }
+
+    fn nowhere(looked: &[PathBuf]) -> LocateError {
+        let why = format!("the program {PROGRAM} isn't there; looked for {}", listed(looked));
+        let remedy = format!("build it (cargo build -p vtax-agent) or name it in {VARIABLE}");
+        LocateError { named: false, unsupported: Unsupported::new(why, remedy) }
     }
 }
-
-impl fmt::Display for LocateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.unsupported().fmt(f)
-    }
-}
-
-impl std::error::Error for LocateError {}
 
 /// Why a file can't be started.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
-pub enum Unusable {
+enum Unusable {
     #[error("can't be read ({0})")]
     Unreadable(#[from] io::Error),
     #[error("is no file")]
@@ -79,16 +59,15 @@ pub fn agent_program(named: Option<&Path>) -> Result<PathBuf, LocateError> {
 fn search(named: Option<&Path>, variable: Option<&Path>, beside: Option<&Path>) -> Result<PathBuf, LocateError> {
     let said = named.map(|path| ("--agent", path)).or(variable.map(|path| (VARIABLE, path)));
     if let Some((origin, path)) = said {
-        let path = path.to_owned();
-        return match usable(&path) {
-            Ok(()) => Ok(path),
-            Err(why) => Err(LocateError::Named { origin, path, why }),
+        return match usable(path) {
+            Ok(()) => Ok(path.to_owned()),
+            Err(why) => Err(LocateError::named(origin, path, &why)),
         };
     }
     let places = beside.map(|beside| [beside.join(PROGRAM), beside.join("../libexec/vtax").join(PROGRAM)]);
     let looked: Vec<_> = places.into_iter().flatten().collect();
     let found = looked.iter().find(|path| usable(path).is_ok()).cloned();
-    found.ok_or(LocateError::Nowhere { looked })
+    found.ok_or_else(|| LocateError::nowhere(&looked))
 }
 
 fn usable(path: &Path) -> Result<(), Unusable> {
@@ -120,10 +99,8 @@ mod tests {
         let bin = tree.path().join("bin");
         fs::create_dir(&bin).expect("made");
         let [beside, libexec] = [bin.join(PROGRAM), bin.join("../libexec/vtax").join(PROGRAM)];
-        let Err(LocateError::Nowhere { looked }) = search(None, None, Some(&bin)) else {
-            panic!("found where nothing is");
-        };
-        assert_eq!(looked, [beside.clone(), libexec.clone()]);
+        let nowhere = search(None, None, Some(&bin)).expect_err("nothing is there").to_string();
+        assert!(nowhere.contains(&listed(&[beside.clone(), libexec.clone()])), "{nowhere}");
         program(&tree.path().join("libexec/vtax").join(PROGRAM), 0o755);
         assert_eq!(search(None, None, Some(&bin)).expect("found"), libexec);
         program(&beside, 0o755);
@@ -137,7 +114,7 @@ mod tests {
         program(&beside, 0o755);
         let named = tree.path().join("gone");
         let error = search(Some(&named), Some(&beside), Some(tree.path())).expect_err("gone");
-        assert!(matches!(error, LocateError::Named { why: Unusable::Unreadable(_), .. }));
+        assert!(error.named && error.to_string().contains("can't be read"), "{error}");
         assert!(error.to_string().starts_with("--agent names"), "{error}");
         assert_eq!(search(None, Some(&beside), None).expect("there"), beside);
     }

@@ -65,11 +65,12 @@ fn main() -> ExitCode {
     match words[..] {
         ["--stdio"] => serve(),
         ["--port"] => serve_port(),
-        ["--guest", ref options @ ..] if let Some(place) = place(options) => serve_guest(&place),
+        ["--guest", ref options @ ..] if let Some(place) = place(options) => {
+            let Err(error) = guest::live(&place);
+            fail(&error.to_string())
+        }
         ["--stdio", "--carried"] => {
-            if let Err(why) = carried::remove_self() {
-                fail(&why.to_string());
-            }
+            carried::remove_self().unwrap_or_else(|error| fail(&error.to_string()));
             serve()
         }
         ["--version" | "-V"] => println!("{}", version_line()),
@@ -98,18 +99,11 @@ fn serve() -> ! {
 
 fn serve_port() -> ! {
     let _ = raise_open_files(OPEN_FILES);
-    match guest::serve(AgentRights::Guest) {
-        Ok(()) => process::exit(0),
-        Err(error) => fail(&error.to_string()),
-    }
+    guest::serve(AgentRights::Guest).unwrap_or_else(|error| fail(&error.to_string()));
+    process::exit(0)
 }
 
-fn serve_guest(place: &GuestSettings<'_>) -> ! {
-    let Err(error) = guest::live(place);
-    fail(&error.to_string())
-}
-
-/// From what follows `--guest`, in any order.
+/// What follows `--guest`, in any order.
 fn place<'a>(options: &[&'a str]) -> Option<GuestSettings<'a>> {
     let usual = GuestSettings { modules: Path::new(MODULES), root: None, open_files: OPEN_FILES };
     options.chunks(2).try_fold(usual, |place, option| match *option {
@@ -124,7 +118,7 @@ fn fail(why: &str) -> ! {
     process::exit(FAILED)
 }
 
-/// As plain files: a frame is one write, and no line buffer looks for newlines in it.
+/// Opens them as plain files: a frame is one write, and no line buffer looks for newlines in it.
 fn open_streams() -> io::Result<(File, File)> {
     let reader = io::stdin().as_fd().try_clone_to_owned()?;
     let writer = io::stdout().as_fd().try_clone_to_owned()?;

@@ -2,8 +2,7 @@
 //! such pairs that start at one moment.
 //!
 //! All pairs go through the same steps together: prepare, listen, connect, run. Responders are
-//! asked for their reports as soon as they are bound, so that whoever fails, and in whichever
-//! step, is known at once.
+//! asked for their reports as soon as they are bound, so that a failure of either end is known at once.
 
 mod error;
 mod party;
@@ -43,19 +42,17 @@ const GIVE_UP: Duration = Duration::from_secs(3);
 const FILE_PACE: u64 = 1_000_000;
 /// How long before a common start the orders are sent, beside the time that they take.
 const START_MARGIN: Duration = Duration::from_millis(50);
-/// The same for pairs that take turns, which do so many times: one that comes too late is told as an overrun.
+/// The same for pairs that take turns. They do so many times, and one that comes too late is an overrun.
 const TURNS_MARGIN: Duration = Duration::from_millis(5);
 /// The most that is allowed for them to arrive: a responder doesn't wait for ever.
 const START_MOST: Duration = Duration::from_secs(5);
 
 /// A sample to be taken.
 #[derive(Debug, Clone)]
+#[expect(missing_docs, reason = "the types say it")]
 pub struct SampleOrder {
-    /// The test.
     pub spec: TestSpec,
-    /// Where the initiator stands.
     pub initiator: EndSetup,
-    /// Where the responder stands.
     pub responder: EndSetup,
     /// At what the initiator reaches the responder. Port or name are the responder's choice.
     pub target: Station,
@@ -102,12 +99,10 @@ impl SampleOrder {
 
 /// A sample and the agents that take it.
 #[derive(Debug)]
+#[expect(missing_docs, reason = "the types say it")]
 pub struct AgentPair<'link> {
-    /// Connects, and drives the test.
     pub initiator: &'link AgentLink,
-    /// Is connected to.
     pub responder: &'link AgentLink,
-    /// What to do.
     pub order: SampleOrder,
 }
 
@@ -120,10 +115,8 @@ pub struct ParallelReports {
     pub skew: Skew,
 }
 
-/// Takes a sample: the reports of the initiator and of the responder.
-///
-/// It returns when both ends are done, or as soon as one has failed and the other has been
-/// told. To end it early from another thread, cancel on either link (`cancel_all`).
+/// Takes a sample: the reports of the initiator and of the responder. To end it early from another thread,
+/// cancel on either link.
 pub fn measure(
     initiator: &AgentLink,
     responder: &AgentLink,
@@ -133,28 +126,26 @@ pub fn measure(
     Ok(all.reports.pop().expect("one report of each end for each pair"))
 }
 
-/// Takes a sample of each pair, all at the same time. One pair alone starts at once.
-///
-/// If one fails they all do: figures of a load that was not the whole one are worth nothing.
+/// Takes a sample of each pair, all at the same time. If one fails they all do: figures of a part of the load
+/// are worth nothing.
 pub fn measure_all(pairs: &[AgentPair<'_>]) -> Result<ParallelReports, MeasureError> {
     measure_watched(pairs, |_| ())
 }
 
-/// The same. `on_start` is told when the initiators start, once all are asked to: that is then, a
-/// moment ago or soon.
+/// Like [`measure_all`]. Once all initiators are asked to start, `on_start` is told when they do.
 pub fn measure_watched(
     pairs: &[AgentPair<'_>],
     on_start: impl FnOnce(Instant),
 ) -> Result<ParallelReports, MeasureError> {
     let mut sample = Sample::of(pairs);
     sample.prepare()?;
-    let clocks = sample.read_clocks()?;
+    let (clocks, margin) = sample.read_clocks()?;
     sample.listen()?;
     sample.connect()?;
-    sample.run(&clocks, on_start)?;
+    sample.run(&clocks, margin, on_start)?;
     sample.check_files()?;
     let reports = sample.reports();
-    let skew = skew(reports.iter().map(|(initiator, _)| initiator.started_ns).zip(clocks.iter().copied()));
+    let skew = skew(reports.iter().map(|(initiator, _)| initiator.started_ns).zip(clocks));
     Ok(ParallelReports { reports, skew })
 }
 
@@ -219,17 +210,22 @@ impl<'link> Sample<'link> {
         Ok(())
     }
 
-    /// Reads the clocks of the initiators. A single pair needs none, because it starts at once.
-    fn read_clocks(&self) -> Result<InitiatorClocks, MeasureError> {
-        let mut clocks = Clocks::new();
-        let mut of = Vec::new();
-        let alone = matches!(self.pairs, [AgentPair { order: SampleOrder { turns: None, .. }, .. }]);
-        for (index, pair) in self.pairs.iter().enumerate().filter(|_| !alone) {
-            let id = clocks.of(pair.initiator);
-            let id = id.map_err(|error| self.failure(index, SampleFailure::alone(End::Initiator, error)))?;
-            of.push((id, clocks.offset(id)));
+    /// Reads the clocks of the initiators, and says how long before the common start they are to be
+    /// told of it. A single pair needs neither, because it starts at once.
+    fn read_clocks(&self) -> Result<(Vec<ClockOf>, Duration), MeasureError> {
+        let take_turns = self.pairs.iter().any(|pair| pair.order.turns.is_some());
+        if self.pairs.len() == 1 && !take_turns {
+            return Ok((Vec::new(), Duration::ZERO));
         }
-        Ok(InitiatorClocks { of, slowest: clocks.slowest })
+        let mut clocks = Clocks::new();
+        let ids = self.pairs.iter().enumerate().map(|(index, pair)| {
+            let id = clocks.of(pair.initiator);
+            id.map_err(|error| self.failure(index, SampleFailure::alone(End::Initiator, error)))
+        });
+        let ids = ids.collect::<Result<Vec<_>, _>>()?;
+        let least = if take_turns { TURNS_MARGIN } else { START_MARGIN };
+        let margin = (least + 4 * clocks.slowest).min(START_MOST);
+        Ok((ids.into_iter().map(|id| (id, clocks.offset(id))).collect(), margin))
     }
 
     fn listen(&mut self) -> Result<(), MeasureError> {
@@ -260,12 +256,16 @@ impl<'link> Sample<'link> {
         self.settle(End::Initiator, Limit::of(CONNECT))
     }
 
-    fn run(&mut self, clocks: &InitiatorClocks, on_start: impl FnOnce(Instant)) -> Result<(), MeasureError> {
-        let margin = clocks.margin(self.pairs.iter().any(|pair| pair.order.turns.is_some()));
+    fn run(
+        &mut self,
+        clocks: &[ClockOf],
+        margin: Duration,
+        on_start: impl FnOnce(Instant),
+    ) -> Result<(), MeasureError> {
         let begin = Instant::now() + margin;
         let start = now_ns().saturating_add(nanoseconds(margin));
         self.ask(End::Initiator, |party, pair| {
-            let theirs = clocks.of.get(party.pair).map(|(_, offset)| offset.theirs(start));
+            let theirs = clocks.get(party.pair).map(|(_, offset)| offset.theirs(start));
             let schedule = match (&pair.order.turns, theirs) {
                 (Some(turns), Some(start)) => turns.schedule(start),
                 (_, at) => Schedule { at, ..Schedule::default() },
@@ -320,7 +320,7 @@ impl<'link> Sample<'link> {
         }
     }
 
-    /// `late`: who was, if it was the time that was up after `most` and not an end that failed.
+    /// `late` is the end that was late after `most`, if no end failed before.
     fn verdict(&mut self, late: Option<Blame>, most: Duration) -> MeasureError {
         let waited = late.as_ref().map(|_| most);
         let mut errors: Vec<Blame> = Vec::new();
@@ -337,7 +337,7 @@ impl<'link> Sample<'link> {
         self.failure(pair, SampleFailure::End { end, error, other })
     }
 
-    /// With what every end has seen until now.
+    /// The error, with what every end has seen until now.
     fn failure(&self, pair: usize, cause: SampleFailure) -> MeasureError {
         let partial = self.parties.chunks(2).map(|ends| Partial {
             initiator: ends[0].seen().cloned().map(Box::new),
@@ -360,27 +360,6 @@ impl<'link> Sample<'link> {
     fn reports(self) -> Vec<(EndReport, EndReport)> {
         let mut reports = self.parties.into_iter().filter_map(MeasuringAgent::into_report);
         std::iter::from_fn(|| Some((reports.next()?, reports.next()?))).collect()
-    }
-}
-
-/// What the initiators' clocks were found to be.
-struct InitiatorClocks {
-    of: Vec<ClockOf>,
-    slowest: Duration,
-}
-
-impl InitiatorClocks {
-    fn iter(&self) -> impl Iterator<Item = &ClockOf> {
-        self.of.iter()
-    }
-
-    /// For orders to arrive before the moment that they name.
-    fn margin(&self, take_turns: bool) -> Duration {
-        let least = if take_turns { TURNS_MARGIN } else { START_MARGIN };
-        match self.of.is_empty() {
-            true => Duration::ZERO,
-            false => (least + 4 * self.slowest).min(START_MOST),
-        }
     }
 }
 

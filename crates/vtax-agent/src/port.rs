@@ -1,13 +1,11 @@
 //! Serving one coordinator after another on a virtio-serial port.
 //!
-//! A port is there as long as its guest is, and the agent with it; coordinators come and go. What
-//! the host does is seen from the guest late, or not at all if one goes and the next comes at once:
-//! so the beginning of a conversation ends the one before (see
-//! [`Conversations`]), whatever else was seen.
+//! A guest sees late that a coordinator has gone, or not at all if the next one comes at once. So the
+//! beginning of a conversation ends the one before (see [`Conversations`]).
 //!
 //! One thread reads the port for ever and hands each conversation's bytes on; the calling thread
-//! serves them. What is written goes through a gate that is shut when the conversation is over, so
-//! that no late answer gets into the next one.
+//! serves them. It writes through a gate that is shut when the conversation is over, so that no late
+//! answer gets into the next one.
 
 mod device;
 
@@ -37,16 +35,19 @@ const WAITING_MOST: usize = 8 << 20;
 const PIECE: usize = 64 << 10;
 
 /// A port that can't be had, or is lost.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum PortError {
     #[error(
         "there is no virtio-serial port {name} after {waited:?} (ports: {present}); does the machine have it, and is the module virtio_console loaded?"
     )]
+    #[diagnostic(code("no-agent-port"))]
     Missing { name: String, waited: std::time::Duration, present: String },
     #[error("the virtio-serial port {name} ({device}) can't be opened: {source}{}", busy(source))]
+    #[diagnostic(code("agent-port-unusable"))]
     Unusable { name: String, device: String, source: io::Error },
     #[error("the virtio-serial port can't be read any more: {0}")]
+    #[diagnostic(code("agent-port-unusable"))]
     Lost(#[from] io::Error),
 }
 
@@ -58,27 +59,18 @@ fn busy(source: &io::Error) -> &'static str {
     }
 }
 
-/// Serves whoever comes, until one of them orders to switch the machine off; `complain` is told of
-/// conversations that failed, but not of coordinators that were cut off. Each has an engine of its own.
+/// Serves one coordinator after another, each with an engine of its own, until one orders to switch the
+/// machine off; `complain` is told of conversations that failed, but not of coordinators that were cut off.
 ///
-/// `reader` reads nothing (0 bytes) whenever nobody is connected at the other end, and waits for
-/// somebody when it is read again. `writer` may fail with `WouldBlock` after it has waited for a
-/// moment.
-///
-/// # Errors
-/// If the port can't be read any more.
-pub fn serve<R, W, E>(
-    reader: R,
-    mut writer: W,
+/// `reader` reads 0 bytes whenever nobody is connected at the other end, and waits for
+/// somebody when it is read again. `writer` may fail with `WouldBlock` after a moment.
+pub fn serve<E: TestEngine>(
+    reader: impl Read + Send + 'static,
+    mut writer: impl Write,
     engine: impl Fn() -> E,
     standing: AgentRights,
     mut complain: impl FnMut(&ServeError),
-) -> Result<(), PortError>
-where
-    R: Read + Send + 'static,
-    W: Write,
-    E: TestEngine,
-{
+) -> Result<(), PortError> {
     let current = Arc::new(AtomicU64::new(0));
     let (introduce, conversations) = mpsc::sync_channel(1);
     let relay = Relay { conversations: Conversations::new(reader), current: current.clone(), introduce };

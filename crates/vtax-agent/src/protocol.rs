@@ -1,39 +1,20 @@
 //! What is said over the control stream.
 //!
-//! Any duplex byte stream will do: the standard input and output of a child process or of
-//! `ssh`, a virtio-serial port. The coordinator speaks first, because a serial port throws
-//! away what is said into it before anyone listens.
+//! `PROTOCOL.md` describes the stream, the order of frames, and ports that carry one conversation after
+//! another. A *session* is one end of one sample; the coordinator chooses its id, because it has to be able
+//! to cancel a session whose first answer hasn't come. An initiator is connected first and started by a call
+//! of its own, so that many can start at one moment.
 //!
-//! ```text
-//! coordinator                              agent
-//!   MAGIC, frame: Opening           -->
-//!                                   <--      MAGIC, frame: Hello
-//!   frame: Call { id: 1, request }  -->
-//!   frame: Call { id: 2, request }  -->
-//!                                   <--      frame: Answer { id: 2, outcome }
-//!                                   <--      frame: Answer { id: 1, outcome }
-//!   end of stream                   -->      (everything is cancelled, the agent exits)
-//! ```
-//!
-//! Answers come when they are ready, in any order, and one for each call; before the answer to a
-//! [`Request::Run`] there may be its [`CallOutcome::Output`]s. A *session* is one end of one sample; its
-//! id is chosen by the coordinator, as it has to be able to cancel a session whose first
-//! answer hasn't come. An initiator's session is connected first and started by a call of its
-//! own, so that many can start at one moment.
-//!
-//! On a port, which has no connections of its own, the magic of the next coordinator ends the
-//! conversation of the one before (see [`conversations`](crate::conversations)), and the agent stays
-//! for both. Each coordinator knows the hello that is meant for it by the key of its [`Opening`].
-//!
-//! Both sides must be of the same protocol *and* of the same program version: figures of two
-//! versions of a measuring tool are not to be compared. The magic, the limit of the hello and
-//! the fields of [`Greeting`] are the same in every version, so that each can name the other.
+//! Both sides must have the same protocol *and* the same program version: figures of two versions of a
+//! measuring tool are not to be compared. The magic, the limit of the hello and the fields of [`Greeting`]
+//! are the same in every version, so that each side can name the other's version.
 
 mod greeting;
 
-use std::{net::IpAddr, path::PathBuf, time::Duration};
+use std::{fmt::Display, net::IpAddr, path::PathBuf, time::Duration};
 
 use ipnet::IpNet;
+use miette::Diagnostic;
 use serde::{Deserialize, Serialize};
 use vtax_engine::{EndSetup, Schedule, Target, Token};
 use vtax_host::pin::Machine;
@@ -63,67 +44,46 @@ pub struct Call {
     pub request: Request,
 }
 
-/// What an agent can be told to do.
+/// What an agent can be told to do. A `session` is new on this agent unless it is said to be one of another call.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
+#[expect(missing_docs, reason = "the requests' own documentation says it")]
 pub enum Request {
-    /// Bind the responder of a new session and let it serve. [`Reply::Listening`].
+    /// Bind the responder of a new session and let it serve; the initiator will show `token`.
+    /// [`Reply::Listening`].
     Listen {
-        /// New on this agent.
         session: SessionId,
-        /// The test.
         spec: TestSpec,
-        /// Where this end stands.
         setup: EndSetup,
-        /// What the initiator will show.
         #[serde(with = "token_on_wire")]
         token: Token,
     },
     /// Make the file that file tests from `directory` send, and keep it for them until another
     /// is made: making it takes longer than sending it, and a responder doesn't wait for that.
     /// A session until it is made. [`Reply::Done`].
-    Prepare {
-        /// New on this agent.
-        session: SessionId,
-        /// On the disk that is to be read.
-        directory: PathBuf,
-        /// The file's.
-        size: ByteSize,
-    },
-    /// Answer when the responder of this session is done. [`Reply::Report`].
-    Finish {
-        /// The session of a [`Request::Listen`].
-        session: SessionId,
-    },
-    /// Connect the initiator of a new session; it sends nothing of the test yet.
-    /// [`Reply::Connected`].
+    Prepare { session: SessionId, directory: PathBuf, size: ByteSize },
+    /// Answer when the responder of this session of a [`Request::Listen`] is done. [`Reply::Report`].
+    Finish { session: SessionId },
+    /// Connect the initiator of a new session to a responder, whose `target` is as it is reached from
+    /// here. The initiator sends nothing of the test yet. [`Reply::Connected`].
     Connect {
-        /// New on this agent.
         session: SessionId,
-        /// The test, as the responder has it.
         spec: TestSpec,
-        /// Where this end stands.
         setup: EndSetup,
-        /// The responder, as it is reached from here.
         target: Target,
-        /// What the responder expects.
         #[serde(with = "token_on_wire")]
         token: Token,
     },
-    /// Run a connected initiator to its end. [`Reply::Report`].
+    /// Run the connected initiator of this session of a [`Request::Connect`] to its end, by the
+    /// agent's monotonic clock; at once if that moment is past. [`Reply::Report`].
     Start {
-        /// The session of a [`Request::Connect`] that has been answered.
         session: SessionId,
-        /// When, by the agent's monotonic clock; at once if that is past.
         #[serde(default)]
         schedule: Schedule,
     },
     /// End a session early; what waits for it is answered with [`FaultKind::Cancelled`].
     /// No fault if there is no such session: it may just have ended. [`Reply::Done`].
-    Cancel {
-        /// Which.
-        session: SessionId,
-    },
+    Cancel { session: SessionId },
     /// [`Request::Cancel`] for every session. [`Reply::Done`].
     CancelAll,
     /// Prove that the agent lives. [`Reply::Done`].
@@ -132,65 +92,53 @@ pub enum Request {
     Clock,
     /// Say where the agent runs. [`Reply::Facts`].
     Describe,
-    /// Describe the link that carries packets to an address. [`Reply::Route`].
+    /// Describe the link that carries packets to an address, from any address or a certain one.
+    /// [`Reply::Route`].
     Route {
-        /// Their source address, if it is to be a certain one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         from: Option<IpAddr>,
-        /// Their destination.
         to: IpAddr,
     },
     /// Set up a link of the guest that the agent is in: again with another MTU or further
     /// addresses, only these change. A session until the link has a carrier. [`Reply::Link`].
-    Attach {
-        /// New on this agent.
-        session: SessionId,
-        /// Which link, and how.
-        attachment: LinkSetup,
-    },
+    Attach { session: SessionId, attachment: LinkSetup },
     /// Run a program in the guest that the agent is in, in a process group of its own. A session
     /// until it has ended. [`Reply::Ran`], and with a window [`CallOutcome::Output`]s before it.
-    Run {
-        /// New on this agent.
-        session: SessionId,
-        /// The program, as a path or to be looked up in PATH, and its arguments.
-        argv: Vec<String>,
-        /// What it finds on its standard input, at most [`INPUT_MOST`](crate::limits::INPUT_MOST);
-        /// in base64 on the wire.
-        #[serde(default, skip_serializing_if = "Vec::is_empty", with = "base64_on_wire")]
-        stdin: Vec<u8>,
-        /// How long it may take; past it the group is killed.
-        #[serde(default = "run_limit")]
-        limit: Span,
-        /// How much of its outputs may be on the way: they are sent as they come, and when so much
-        /// is without a [`Request::More`] no further is taken from the program, which then waits.
-        /// At most [`WINDOW_MOST`](crate::limits::WINDOW_MOST). Without a window the outputs come
-        /// with the reply.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        window: Option<ByteSize>,
-    },
-    /// So much of the outputs has been taken: as much may follow. No fault if there is no such
+    Run(ProgramSpec),
+    /// So many bytes of both outputs of a [`Request::Run`] with a window have been taken: as many may
+    /// follow. No fault if there is no such session: it may just have ended. [`Reply::Done`].
+    More { session: SessionId, taken: ByteSize },
+    /// Send a signal to the process group of a [`Request::Run`]'s program. No fault if there is no such
     /// session: it may just have ended. [`Reply::Done`].
-    More {
-        /// The session of a [`Request::Run`] with a window.
-        session: SessionId,
-        /// Bytes of both outputs together.
-        taken: ByteSize,
-    },
-    /// Send a signal to the process group of a program. No fault if there is no such session: it
-    /// may just have ended. [`Reply::Done`].
-    Signal {
-        /// The session of a [`Request::Run`].
-        session: SessionId,
-        /// Which.
-        signal: Signal,
-    },
+    Signal { session: SessionId, signal: Signal },
     /// [`Request::CancelAll`], then end the conversation: an agent on a port stays for the next
     /// coordinator, others exit. [`Reply::Done`].
     Shutdown,
     /// [`Request::CancelAll`], then switch the machine off, which only an agent does that is its
     /// first process. [`Reply::Done`].
     PowerOff,
+}
+
+/// A program to be run in a guest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProgramSpec {
+    /// New on this agent.
+    pub session: SessionId,
+    /// The program, as a path or to be looked up in PATH, and its arguments.
+    pub argv: Vec<String>,
+    /// What it finds on its standard input, at most [`INPUT_MOST`](crate::limits::INPUT_MOST);
+    /// in base64 on the wire.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "base64_on_wire")]
+    pub stdin: Vec<u8>,
+    /// How long it may take; past it the group is killed.
+    #[serde(default = "run_limit")]
+    pub limit: Span,
+    /// How many bytes of its outputs may be on the way, at most [`WINDOW_MOST`](crate::limits::WINDOW_MOST):
+    /// they are sent as they come, and the agent takes no more from the program until it gets a
+    /// [`Request::More`]. Without a window the outputs come with the reply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<ByteSize>,
 }
 
 /// A link of a guest and what it is to be like.
@@ -214,21 +162,18 @@ fn run_limit() -> Span {
 /// What a program can be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "these are the kernel's names")]
 pub enum Signal {
-    /// SIGINT, as Ctrl-C sends it.
     Int,
-    /// SIGTERM.
     Term,
-    /// SIGKILL.
     Kill,
 }
 
-/// A frame from the agent.
+/// A frame from the agent: the answer to the call of this id.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the types say it")]
 pub struct Answer {
-    /// The call's.
     pub id: CallId,
-    /// What came of it.
     pub outcome: CallOutcome,
 }
 
@@ -246,10 +191,9 @@ pub enum CallOutcome {
 
 /// A piece of what a program writes, as it comes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the types say it")]
 pub struct ProgramOutput {
-    /// Where it was written to.
     pub stream: Stream,
-    /// As written; in base64 on the wire.
     #[serde(with = "base64_on_wire")]
     pub bytes: Vec<u8>,
 }
@@ -257,10 +201,9 @@ pub struct ProgramOutput {
 /// The outputs of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "these are the usual names")]
 pub enum Stream {
-    /// Its standard output.
     Stdout,
-    /// Its standard error.
     Stderr,
 }
 
@@ -271,19 +214,15 @@ pub enum Reply {
     /// Nothing more to say.
     Done,
     /// The responder is bound and serves.
-    Listening {
-        /// Its own address, and the port or the name that it was given.
-        target: Target,
-    },
+    #[expect(missing_docs, reason = "the type says it")]
+    Listening { target: Target },
     /// The initiator is connected and waits for [`Request::Start`].
     Connected,
     /// What this end has seen.
     Report(Box<EndReport>),
-    /// The agent's monotonic clock.
-    Clock {
-        /// In nanoseconds, when the answer was made.
-        now_ns: u64,
-    },
+    /// The agent's monotonic clock when the answer was made.
+    #[expect(missing_docs, reason = "the name says it")]
+    Clock { now_ns: u64 },
     /// Where the agent runs.
     Facts(Box<AgentFacts>),
     /// The link, if packets to that address leave by one.
@@ -323,14 +262,30 @@ pub struct Ran {
 pub struct Fault {
     pub kind: FaultKind,
     pub message: String,
+    /// The code of the error (`docs/errors`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial: Option<Box<EndReport>>,
 }
 
 impl Fault {
     /// Without a report.
-    pub fn new(kind: FaultKind, why: impl ToString) -> Fault {
-        Fault { kind, message: why.to_string(), partial: None }
+    pub fn new(kind: FaultKind, code: &str, message: String) -> Fault {
+        Fault { kind, message, code: Some(code.to_owned()), partial: None }
+    }
+
+    /// What the error says, and its code. The code of a session that was cancelled tells the kind, too.
+    pub fn of(kind: FaultKind, error: &impl Diagnostic) -> Fault {
+        let code = error.code().map(|code| code.to_string());
+        let kind = if code.as_deref() == Some("cancelled") { FaultKind::Cancelled } else { kind };
+        Fault { kind, message: error.to_string(), code, partial: None }
+    }
+}
+
+impl Diagnostic for Fault {
+    fn code(&self) -> Option<Box<dyn Display + '_>> {
+        self.code.as_ref().map(|code| Box::new(code) as Box<dyn Display>)
     }
 }
 
@@ -381,12 +336,10 @@ pub struct AgentFacts {
 
 /// An address of an interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct LinkAddress {
-    /// The interface's name.
     pub link: String,
-    /// The address.
     pub address: IpAddr,
-    /// Length of its network's prefix.
     pub prefix: u8,
     /// Whether the interface is switched on and has a carrier.
     pub running: bool,

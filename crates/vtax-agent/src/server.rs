@@ -1,16 +1,15 @@
 //! The agent's side of the control stream.
 //!
-//! One thread owns everything that changes: the table of sessions and the writing end of the
-//! stream. One thread reads calls, and each session measures on a thread of its own; both
-//! only send events to the owner. So there is no lock, frames can't be mixed, and the end
-//! of the stream is noticed whatever the sessions do.
+//! One thread owns the table of sessions and the writing end of the stream. One thread reads calls, and each
+//! session measures on a thread of its own; both only send events to the owner. So there is no lock, frames
+//! can't be mixed, and the end of the stream is noticed whatever the sessions do.
 
 mod attach;
 mod desk;
 mod engine;
 mod facts;
+mod orders;
 mod program;
-mod reins;
 mod session;
 
 use std::{
@@ -20,7 +19,7 @@ use std::{
 };
 
 use desk::{OwnerEvent, SessionOwner};
-pub use engine::{Bound, Connected, Measuring, ReadyInitiator, TestEngine};
+pub use engine::{Measuring, Run, Serve, TestEngine, TestPart};
 pub(crate) use facts::boot_id;
 
 use crate::{
@@ -28,21 +27,25 @@ use crate::{
     protocol::{Call, CallId, Greeting, Introduction, Opening},
 };
 
-/// Events that may wait for the owner; past it, whoever sends the next one waits. It bounds
+/// Events that may wait for the owner; beyond that, the thread that sends the next one waits. It bounds
 /// what a flood of calls can make the agent hold.
 const BACKLOG: usize = 64;
 
 /// Why an agent stopped other than by the end of its stream.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum ServeError {
     #[error(transparent)]
+    #[diagnostic(transparent)]
     Stream(#[from] FrameError),
     #[error("the control stream ended before a coordinator said hello; the agent is started by vtax, not by hand")]
+    #[diagnostic(code("started-by-hand"))]
     Nobody,
     #[error("the coordinator is vtax {} (protocol {}), this agent is {} (protocol {}); install the same version of both", theirs.version, theirs.protocol, ours.version, ours.protocol)]
+    #[diagnostic(code("agent-version"))]
     OtherVersion { ours: Greeting, theirs: Greeting },
     #[error("no thread can be started to read the control stream: {0}")]
+    #[diagnostic(code("too-many-threads"))]
     Thread(#[source] std::io::Error),
 }
 
@@ -53,7 +56,7 @@ pub enum AgentRights {
     Visitor,
     /// A guest that is there to be measured in: its links are set up and its programs run on order.
     Guest,
-    /// The same, and the agent is its first process, which also switches it off.
+    /// A guest whose first process is the agent, which also switches it off.
     Init,
 }
 
@@ -66,16 +69,14 @@ pub enum Parting {
     PowerOff,
 }
 
-/// Serves the coordinator at the other end of a stream until the stream ends.
-///
-/// On return every session has been cancelled and, if it could be within half a second, has
-/// put away what it had. What hasn't ended goes with the process: exit after this.
-pub fn serve<R, W, E>(reader: R, mut writer: W, engine: E, standing: AgentRights) -> Result<Parting, ServeError>
-where
-    R: Read + Send + 'static,
-    W: Write,
-    E: TestEngine,
-{
+/// Serves the coordinator at the other end of a stream until the stream ends. Then every session is cancelled
+/// and has half a second to put away what it had. What hasn't ended by then goes with the process: exit.
+pub fn serve(
+    reader: impl Read + Send + 'static,
+    mut writer: impl Write,
+    engine: impl TestEngine,
+    standing: AgentRights,
+) -> Result<Parting, ServeError> {
     let mut reader = BufReader::new(reader);
     greet(&mut reader, &mut writer)?;
     let (events, inbox) = mpsc::sync_channel(BACKLOG);
@@ -85,7 +86,7 @@ where
     Ok(SessionOwner::new(writer, engine, standing, events).run(&inbox)?)
 }
 
-/// Says who we are to anyone who greets, so that a coordinator of another version can name
+/// Answers any greeting with our own versions, so that a coordinator of another version can name
 /// both; then refuses it.
 fn greet<R: Read>(reader: &mut BufReader<R>, writer: &mut impl Write) -> Result<(), ServeError> {
     frame::read_magic(reader)?.ok_or(ServeError::Nobody)?;
@@ -103,7 +104,7 @@ fn write_whole(writer: &mut impl Write, bytes: &[u8]) -> Result<(), FrameError> 
     Ok(writer.flush()?)
 }
 
-/// Until the stream or the owner is gone.
+/// Reads until the stream or the owner is gone.
 fn read_calls(reader: &mut impl Read, events: &SyncSender<OwnerEvent>) {
     loop {
         let event = match next_call(reader) {

@@ -1,16 +1,15 @@
 //! An agent on a remote host, which need not have one.
 //!
-//! The user's own ssh does it: names, keys, ports, jump hosts are as `~/.ssh/config` has them.
-//! What is fixed is what a control stream needs: no terminal (it would change bytes), and no
-//! questions, as nobody is there to answer them on it.
+//! The user's own ssh logs in, so names, keys, ports and jump hosts are as `~/.ssh/config` has them. Only
+//! what a control stream needs is fixed: no terminal (it would change bytes), and no questions.
 //!
-//! One login: ssh runs a script there that looks for a vtax-agent of this very version. If there
-//! is none, it asks for one, gets its bytes on standard input and starts it. The copy removes
-//! itself when it starts (see [`carried`](crate::carried)), so nothing is left whatever dies then.
+//! ssh runs a script there that looks for a vtax-agent of this very version. If there is none, the script
+//! asks for one, gets its bytes on standard input and starts it. The copy removes itself when it starts (see
+//! [`carried`](crate::carried)).
 //!
-//! The script says how far it is in lines that begin with a mark of this login's own; whatever
-//! else is printed, a banner or a message of the day, is passed over. Nothing of the protocol is
-//! said before the script is done, so that no tool which reads too far can swallow some of it.
+//! The script says how far it is in lines that begin with a mark of this login; everything else that is
+//! printed is passed over. Nothing of the protocol is said before the script is done, so that no tool which
+//! reads too far can swallow some of it.
 
 mod error;
 mod pipes;
@@ -124,7 +123,7 @@ struct Login<'a> {
 }
 
 impl Login<'_> {
-    /// Until an agent runs there that waits to be greeted.
+    /// Answers the script until an agent runs there that waits to be greeted.
     fn proceed(mut self) -> Result<Pipes, SshError> {
         let mut stage = SshStep::Login;
         for _ in 0..=COPIES_MOST {
@@ -171,7 +170,7 @@ impl Login<'_> {
         SshError::NoPlace { host: self.host.to_owned(), tried }
     }
 
-    /// With what was printed instead of the script's next line.
+    /// The error, with what was printed instead of the script's next line.
     fn blame(&self, stage: SshStep, error: PipeError, noise: &[u8]) -> SshError {
         let host = self.host.to_owned();
         match error {
@@ -191,7 +190,7 @@ impl Login<'_> {
     }
 }
 
-/// As much as helps to know where it comes from.
+/// The beginning, which helps to find out what printed it.
 fn quoted(bytes: &[u8]) -> String {
     bytes[..bytes.len().min(80)].escape_ascii().to_string()
 }

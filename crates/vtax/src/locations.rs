@@ -27,7 +27,10 @@ impl Locations {
         let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state/vtax"));
         let found = named.or_else(xdg).or_else(home);
         found.ok_or_else(|| {
-            Stop::input(anyhow::anyhow!("$HOME is not set; say where results are kept with --state DIR"))
+            Stop::input(miette::miette!(
+                code = "no-state-dir",
+                "$HOME is not set; say where results are kept with --state DIR"
+            ))
         })
     }
 
@@ -38,9 +41,9 @@ impl Locations {
 
     /// The same, for a command that can't do without it.
     pub(crate) fn agent_program(&self) -> Result<PathBuf, Stop> {
-        self.find_agent().map_err(|error| match error {
-            LocateError::Named { .. } => Stop::input(error),
-            _ => Stop::infrastructure(error),
+        self.find_agent().map_err(|error| match error.named {
+            true => Stop::input(error),
+            false => Stop::infrastructure(error),
         })
     }
 }

@@ -1,10 +1,8 @@
 //! Living in the files of the machine outside.
 //!
-//! A guest that is to do what its host can do needs the host's programs, and all that they need. So
-//! the host's root directory is shared with it, read-only, and what is written in the guest stays in
-//! its memory (overlayfs). The image's own files are covered by it as switch_root(8) does it: the
-//! new root is moved on top of the old one. With a chroot alone, the kernel would make no user
-//! namespaces for those who live in it (`create_user_ns` asks `current_chrooted`).
+//! The host's root directory is shared with the guest, read-only, and what is written in the guest stays in
+//! its memory (overlayfs). As switch_root(8) does it, the new root is moved on top of the old one. After
+//! chroot(2) alone the kernel would make no user namespaces (`create_user_ns` asks `current_chrooted`).
 
 use std::{env, io, os::unix::fs::symlink, path::Path};
 
@@ -31,9 +29,6 @@ const TRACING: &str = "/sys/kernel/tracing";
 
 /// Makes the share with this tag the root directory; from here on the image is out of sight. What
 /// the guest can do without is told to `say` if it isn't there.
-///
-/// # Errors
-/// Each names what couldn't be mounted, and where.
 pub(super) fn live_in(tag: &str, say: impl Fn(&str)) -> Result<(), SysError> {
     let (written, root) = (Path::new(WRITTEN), Path::new(ROOT));
     nine_p(tag, Path::new(SHARED))?;
@@ -54,7 +49,7 @@ pub(super) fn live_in(tag: &str, say: impl Fn(&str)) -> Result<(), SysError> {
     Ok(())
 }
 
-/// The old root stays below, and nobody's way leads there.
+/// The old root stays below, out of reach.
 fn cover() -> Result<(), SysError> {
     env::set_current_dir(ROOT).map_err(|errno| failed("go to", ROOT, errno))?;
     move_to(Path::new("."), Path::new("/"))?;

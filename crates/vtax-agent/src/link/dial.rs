@@ -13,7 +13,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 /// How often it is tried.
 const PACE: Duration = Duration::from_millis(5);
 
-/// Until somebody listens there, has room for us, or the time is over.
+/// Tries until somebody listens there and has room for us, or the time is over.
 pub(super) fn connect(path: &Path, until: Instant) -> io::Result<UnixStream> {
     loop {
         match try_connect(path) {

@@ -1,14 +1,11 @@
 //! What an agent does for the guest that it is in.
 
-use std::{
-    sync::mpsc::{self, Receiver},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use vtax_model::units::{ByteSize, Span};
 
-use super::{AgentError, AgentLink, Incoming, PendingReply};
-use crate::protocol::{Attached, CallOutcome, LinkSetup, Ran, Reply, Request, SessionId, Signal, Stream};
+use super::{AgentError, AgentLink, PendingReply};
+use crate::protocol::{Attached, CallOutcome, LinkSetup, ProgramSpec, Ran, Reply, Request, SessionId, Signal, Stream};
 
 /// How long an agent takes to say that a link isn't there, or has no carrier, with a margin.
 const ATTACHED: Duration = Duration::from_secs(20);
@@ -32,37 +29,27 @@ impl AgentLink {
     /// Runs a program in the guest to its end, with this on its standard input, and kills it if it
     /// takes longer than `limit`.
     pub fn run(&self, argv: &[String], stdin: &[u8], limit: Span) -> Result<Ran, AgentError> {
-        let (session, argv, stdin) = (self.new_session(), argv.to_vec(), stdin.to_vec());
-        let request = Request::Run { session, argv, stdin, limit, window: None };
-        match self.call(request)?.wait(limit.0.saturating_add(MARGIN))? {
-            Reply::Ran(ran) => Ok(ran),
-            _ => Err(self.odd("run a program")),
-        }
+        self.begin(argv, stdin, limit, None)?.follow_to_reply(|_, _| ())
     }
 
     /// Starts a program in the guest like [`run`](Self::run), for up to
-    /// [`WATCHED_MOST`](crate::limits::WATCHED_MOST); its outputs come as it writes them, however
-    /// much that is. What hasn't been sent yet is kept by nobody: a program that is not followed
-    /// fast enough waits when its pipe is full.
+    /// [`WATCHED_MOST`](crate::limits::WATCHED_MOST); its outputs come as it writes them. A program that is
+    /// not followed fast enough waits when its pipe is full.
     pub fn start(&self, argv: &[String], stdin: &[u8], limit: Span) -> Result<Running<'_>, AgentError> {
-        let (session, argv, stdin) = (self.new_session(), argv.to_vec(), stdin.to_vec());
-        let (sender, arrivals) = mpsc::channel();
-        let window = Some(WINDOW);
-        let what = self.send(Request::Run { session, argv, stdin, limit, window }, sender, 0)?;
-        let patience = limit.0.saturating_add(MARGIN);
-        Ok(Running { link: self, session, what, arrivals, patience, started: Instant::now(), ended: false })
+        self.begin(argv, stdin, limit, Some(WINDOW))
     }
 
-    /// Runs a program in the guest to its end and hands on its outputs as they come, each in its
-    /// order; returns its status as in [`Ran`]. To signal it meanwhile, see [`start`](Self::start).
-    pub fn run_streaming(
+    fn begin(
         &self,
         argv: &[String],
         stdin: &[u8],
         limit: Span,
-        on_output: impl FnMut(Stream, &[u8]),
-    ) -> Result<i32, AgentError> {
-        self.start(argv, stdin, limit)?.follow(on_output)
+        window: Option<ByteSize>,
+    ) -> Result<Running<'_>, AgentError> {
+        let (session, argv, stdin) = (self.new_session(), argv.to_vec(), stdin.to_vec());
+        let pending = self.call(Request::Run(ProgramSpec { session, argv, stdin, limit, window }))?;
+        let patience = limit.0.saturating_add(MARGIN);
+        Ok(Running { pending, session, patience, started: Instant::now(), ended: false })
     }
 
     /// Sends a signal to the process group of a program ([`Running::session`]), from any thread. It
@@ -70,24 +57,13 @@ impl AgentLink {
     pub fn signal(&self, session: SessionId, signal: Signal) -> Result<PendingReply<'_>, AgentError> {
         self.call(Request::Signal { session, signal })
     }
-
-    /// Switches the guest off. It is off when its QEMU has ended: the answer, which may get lost on
-    /// the way, only says that it will be.
-    pub fn power_off(self, deadline: Duration) -> Result<(), AgentError> {
-        match self.call(Request::PowerOff)?.wait(deadline) {
-            Err(error) if !error.is_death() => Err(error),
-            _ => Ok(()),
-        }
-    }
 }
 
 /// A program that runs in a guest. Dropping it kills the program.
 #[derive(Debug)]
 pub struct Running<'link> {
-    link: &'link AgentLink,
+    pending: PendingReply<'link>,
     session: SessionId,
-    what: &'static str,
-    arrivals: Receiver<Incoming>,
     started: Instant,
     patience: Duration,
     ended: bool,
@@ -101,30 +77,29 @@ impl Running<'_> {
 
     /// Hands on its outputs as they come, until it has ended; returns its status as in [`Ran`].
     /// Other calls on the link go on however long `on_output` takes.
-    pub fn follow(self, mut on_output: impl FnMut(Stream, &[u8])) -> Result<i32, AgentError> {
+    pub fn follow(self, on_output: impl FnMut(Stream, &[u8])) -> Result<i32, AgentError> {
+        self.follow_to_reply(on_output).map(|ran| ran.status)
+    }
+
+    fn follow_to_reply(mut self, mut on_output: impl FnMut(Stream, &[u8])) -> Result<Ran, AgentError> {
+        let (link, what) = (self.pending.link, self.pending.what);
         let mut taken = 0;
         loop {
-            let arrival = self.next()?;
-            let Ok(CallOutcome::Output(output)) = arrival.outcome else { return self.end(arrival) };
+            let left = self.patience.saturating_sub(self.started.elapsed());
+            let arrival = self.pending.arrivals.recv_timeout(left).map_err(|_| link.late(what, self.patience))?;
+            let Ok(CallOutcome::Output(output)) = arrival.outcome else {
+                self.ended = true;
+                return match link.open(what, arrival)? {
+                    Reply::Ran(ran) => Ok(ran),
+                    _ => Err(link.odd(what)),
+                };
+            };
             on_output(output.stream, &output.bytes);
             taken += output.bytes.len() as u64;
             if taken >= WINDOW.0 / 2 {
-                self.link.call(Request::More { session: self.session, taken: ByteSize(taken) })?;
+                link.call(Request::More { session: self.session, taken: ByteSize(taken) })?;
                 taken = 0;
             }
-        }
-    }
-
-    fn next(&self) -> Result<Incoming, AgentError> {
-        let left = self.patience.saturating_sub(self.started.elapsed());
-        self.arrivals.recv_timeout(left).map_err(|_| self.link.late(self.what, self.patience))
-    }
-
-    fn end(mut self, arrival: Incoming) -> Result<i32, AgentError> {
-        self.ended = true;
-        match self.link.open(self.what, arrival)? {
-            Reply::Ran(ran) => Ok(ran.status),
-            _ => Err(self.link.odd(self.what)),
         }
     }
 }
@@ -133,7 +108,7 @@ impl Drop for Running<'_> {
     fn drop(&mut self) {
         if !self.ended {
             // An agent that is gone has taken the program along.
-            let _ = self.link.cancel(self.session);
+            let _ = self.pending.link.cancel(self.session);
         }
     }
 }

@@ -35,15 +35,8 @@ pub(crate) struct ChildProcess {
 }
 
 impl ChildProcess {
-    pub(super) fn none() -> ChildProcess {
-        ChildProcess::without_child(None)
-    }
-
-    pub(super) fn of_socket(socket: UnixStream) -> ChildProcess {
-        ChildProcess::without_child(Some(socket))
-    }
-
-    fn without_child(socket: Option<UnixStream>) -> ChildProcess {
+    /// At the other end there is a socket, or some other stream.
+    pub(super) fn without_child(socket: Option<UnixStream>) -> ChildProcess {
         let (words, listener) = (Arc::default(), Mutex::default());
         ChildProcess { id: None, socket, child: Mutex::default(), words, listener }
     }
@@ -76,10 +69,10 @@ impl ChildProcess {
         String::from_utf8_lossy(&words).trim().to_owned()
     }
 
-    /// Until it has ended by itself, or is killed.
+    /// Waits until it has ended by itself, or kills it.
     pub(super) fn end(&self) {
         if let Some(socket) = &self.socket {
-            // Whoever reads or writes it learns of it. An error means that it is shut already.
+            // Threads that read or write it learn of it. An error means that it is shut already.
             let _ = socket.shutdown(Shutdown::Both);
         }
         if self.wait(GRACE).is_some() {

@@ -13,6 +13,9 @@ use std::{
     time::Duration,
 };
 
+use serde::Serialize;
+use vtax_model::units::ByteSize;
+
 use super::{
     error::{AgentError, Death},
     process::{ChildProcess, lock},
@@ -35,33 +38,10 @@ pub(crate) enum Past {
 /// The answer to a call or an output before it, or the reason why there never will be one.
 #[derive(Debug)]
 pub(crate) struct Incoming {
-    /// As the caller marked it.
+    /// The mark that the caller gave.
     pub(crate) tag: usize,
     /// The agent's words, or its end.
     pub(crate) outcome: Result<CallOutcome, Death>,
-}
-
-/// What goes wrong, before it is known by which name the user calls the agent.
-#[derive(Debug)]
-pub(super) enum WireError {
-    Thread(io::Error),
-    Silent { deadline: Duration, stderr: String },
-    OtherVersion { ours: Greeting, theirs: Greeting },
-    Died(Death),
-    Unsendable(FrameError),
-}
-
-impl WireError {
-    pub(super) fn of(self, name: &str) -> AgentError {
-        let name = name.to_owned();
-        match self {
-            WireError::Thread(source) => AgentError::Thread { name, source },
-            WireError::Silent { deadline, stderr } => AgentError::Silent { name, deadline, stderr },
-            WireError::OtherVersion { ours, theirs } => AgentError::OtherVersion { name, ours, theirs },
-            WireError::Died(death) => AgentError::Died { name, death },
-            WireError::Unsendable(source) => AgentError::Unsendable { name, source },
-        }
-    }
 }
 
 /// Both directions of a control stream.
@@ -73,6 +53,8 @@ pub(super) struct ControlStream {
 
 #[derive(Debug)]
 struct Shared {
+    /// The name by which the user knows the agent.
+    name: String,
     callers: Mutex<Callers>,
     process: ChildProcess,
 }
@@ -92,29 +74,42 @@ struct Caller {
 impl ControlStream {
     /// Greets the agent and waits for its hello.
     pub(super) fn open(
+        name: &str,
         reader: impl Read + Send + 'static,
         writer: impl Write + Send + 'static,
         process: ChildProcess,
         past: Past,
         deadline: Duration,
-    ) -> Result<(ControlStream, Hello), WireError> {
+    ) -> Result<(ControlStream, Hello), AgentError> {
         let opening = Opening::ours();
         let key = opening.key.clone();
-        let shared = Arc::new(Shared { callers: Mutex::new(Callers::Waiting(HashMap::new())), process });
+        let callers = Mutex::new(Callers::Waiting(HashMap::new()));
+        let shared = Arc::new(Shared { name: name.to_owned(), callers, process });
         let (frames, outbox) = mpsc::channel();
         let (introduce, hello) = mpsc::channel();
         let (for_reader, for_writer) = (shared.clone(), shared.clone());
-        start_thread("agent-reader", move || match past {
+        let start_thread = |thread: &str, run: Box<dyn FnOnce() + Send>| {
+            let started = thread::Builder::new().name(thread.into()).spawn(run);
+            started.map_err(|source| AgentError::Thread { name: name.to_owned(), source })
+        };
+        let read = move || match past {
             Past::None => read(BufReader::new(reader), &for_reader, &introduce),
             Past::Unknown => read_ours(Conversations::new(reader), &key, &for_reader, &introduce),
-        })?;
-        start_thread("agent-writer", move || write(writer, &for_writer, &outbox))?;
+        };
+        start_thread("agent-reader", Box::new(read))?;
+        start_thread("agent-writer", Box::new(move || write(writer, &for_writer, &outbox)))?;
         let wire = ControlStream { shared, frames };
         wire.greet(&opening)?;
         match hello.recv_timeout(deadline) {
             Ok(hello) => Ok((wire, hello?)),
-            Err(_) => Err(WireError::Silent { deadline, stderr: wire.shared.process.last_words() }),
+            Err(_) => {
+                Err(AgentError::Silent { name: name.to_owned(), deadline, stderr: wire.shared.process.last_words() })
+            }
         }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.shared.name
     }
 
     pub(super) fn process_id(&self) -> Option<u32> {
@@ -128,18 +123,23 @@ impl ControlStream {
         request: Request,
         answer_to: Sender<Incoming>,
         tag: usize,
-    ) -> Result<(), WireError> {
-        let frame = frame::encode(&Call { id, request }, REQUEST_MOST).map_err(WireError::Unsendable)?;
+    ) -> Result<(), AgentError> {
+        let frame = self.encode(&Call { id, request }, REQUEST_MOST)?;
         self.shared.expect(id, Caller { answer_to, tag })?;
         // If the writer has gone, every caller learns why, or is about to.
         let _ = self.frames.send(frame);
         Ok(())
     }
 
-    fn greet(&self, opening: &Opening) -> Result<(), WireError> {
-        let opening = frame::encode(opening, HELLO_MOST).map_err(WireError::Unsendable)?;
+    fn greet(&self, opening: &Opening) -> Result<(), AgentError> {
+        let opening = self.encode(opening, HELLO_MOST)?;
         let _ = self.frames.send([&frame::MAGIC[..], &opening].concat());
         Ok(())
+    }
+
+    fn encode(&self, body: &impl Serialize, most: ByteSize) -> Result<Vec<u8>, AgentError> {
+        let frame = frame::encode(body, most);
+        frame.map_err(|source| AgentError::Unsendable { name: self.name().to_owned(), source })
     }
 }
 
@@ -157,29 +157,29 @@ impl Drop for ControlStream {
 }
 
 impl Shared {
-    fn expect(&self, id: CallId, caller: Caller) -> Result<(), WireError> {
+    fn expect(&self, id: CallId, caller: Caller) -> Result<(), AgentError> {
         match &mut *lock(&self.callers) {
             Callers::Waiting(callers) => {
                 callers.insert(id, caller);
                 Ok(())
             }
-            Callers::Bereft(death) => Err(WireError::Died(death.clone())),
+            Callers::Bereft(death) => Err(self.died(death.clone())),
         }
     }
 
-    /// An answer that nobody waits for is to a caller who gave up, or to the last shutdown. Who
+    /// An answer without a caller is to one that gave up, or to the last shutdown. A caller that
     /// gets an output waits on.
     fn deliver(&self, Answer { id, outcome }: Answer) {
         let Callers::Waiting(callers) = &mut *lock(&self.callers) else { return };
         let send = |caller: &Caller, outcome| caller.answer_to.send(Incoming { tag: caller.tag, outcome: Ok(outcome) });
-        // An error is a caller who gave up.
+        // An error means that the caller gave up.
         let _ = match &outcome {
             CallOutcome::Output(_) => callers.get(&id).map(|caller| send(caller, outcome)),
             CallOutcome::Done(_) | CallOutcome::Failed(_) => callers.remove(&id).map(|caller| send(&caller, outcome)),
         };
     }
 
-    /// Tells everyone who waits, and keeps the news for everyone who will call. The first
+    /// Tells every caller that waits, and keeps the news for later calls. The first
     /// cause counts: others follow from it.
     fn die(&self, stream: Option<FrameError>) -> Death {
         let death = self.autopsy(stream);
@@ -195,27 +195,29 @@ impl Shared {
         death
     }
 
+    fn died(&self, death: Death) -> AgentError {
+        AgentError::Died { name: self.name.clone(), death }
+    }
+
     fn autopsy(&self, stream: Option<FrameError>) -> Death {
         let status: Option<ExitStatus> = self.process.status_soon();
         Death { stream: stream.map(Arc::new), status, stderr: self.process.last_words() }
     }
 }
 
+/// Where the hello is waited for.
+type Introduce = Sender<Result<Hello, AgentError>>;
+
 /// The reader's life: the hello, then answers, then the end of the stream.
-fn read(mut reader: BufReader<impl Read>, shared: &Shared, introduce: &Sender<Result<Hello, WireError>>) {
+fn read(mut reader: BufReader<impl Read>, shared: &Shared, introduce: &Introduce) {
     if present(read_hello(&mut reader), shared, introduce) {
         follow(reader, shared);
     }
 }
 
-/// The same for a stream in which others have been before: up to the hello that is meant for us,
-/// whatever is read is theirs.
-fn read_ours(
-    mut stream: Conversations<impl Read>,
-    key: &str,
-    shared: &Shared,
-    introduce: &Sender<Result<Hello, WireError>>,
-) {
+/// The same for a stream that carried earlier conversations: everything before the hello that is meant for us
+/// belongs to those.
+fn read_ours(mut stream: Conversations<impl Read>, key: &str, shared: &Shared, introduce: &Introduce) {
     let end = loop {
         match stream.next_one() {
             Ok(true) => {}
@@ -239,13 +241,15 @@ fn read_ours(
     present(end, shared, introduce);
 }
 
-/// Tells who waits for the hello; false if there is nobody to listen to, or for.
-fn present(first: Result<First, FrameError>, shared: &Shared, introduce: &Sender<Result<Hello, WireError>>) -> bool {
+/// Tells the caller that waits for the hello; false if there is no agent, or no caller any more.
+fn present(first: Result<First, FrameError>, shared: &Shared, introduce: &Introduce) -> bool {
     let introduced = match first {
         Ok(First::Ours(Introduction { hello, .. })) => Ok(hello),
-        Ok(First::Others(theirs)) => Err(WireError::OtherVersion { ours: Greeting::ours(), theirs }),
-        Ok(First::End) => Err(WireError::Died(shared.die(None))),
-        Err(error) => Err(WireError::Died(shared.die(Some(error)))),
+        Ok(First::Others(theirs)) => {
+            Err(AgentError::OtherVersion { name: shared.name.clone(), ours: Greeting::ours(), theirs })
+        }
+        Ok(First::End) => Err(shared.died(shared.die(None))),
+        Err(error) => Err(shared.died(shared.die(Some(error)))),
     };
     let goes_on = introduced.is_ok();
     introduce.send(introduced).is_ok() && goes_on
@@ -259,7 +263,7 @@ fn follow(mut reader: BufReader<impl Read>, shared: &Shared) {
 /// What an agent's stream begins with.
 enum First {
     Ours(Introduction),
-    /// Of another version only the greeting can be relied on.
+    /// An agent of another version: only its greeting can be relied on.
     Others(Greeting),
     End,
 }
@@ -282,7 +286,7 @@ fn read_answers(reader: &mut impl Read, shared: &Shared) -> Result<(), FrameErro
     Ok(())
 }
 
-/// The writer's life: until the link is dropped, which closes the stream, or nobody reads. A
+/// The writer's life: it ends when the link is dropped, which closes the stream, or nobody reads. A
 /// broken pipe is how a dead agent looks from here; the reader knows better what became of it.
 fn write(mut writer: impl Write, shared: &Shared, outbox: &Receiver<Vec<u8>>) {
     while let Ok(frame) = outbox.recv() {
@@ -292,9 +296,4 @@ fn write(mut writer: impl Write, shared: &Shared, outbox: &Receiver<Vec<u8>>) {
             Err(error) => return drop(shared.die(Some(FrameError::Io(error)))),
         }
     }
-}
-
-fn start_thread(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), WireError> {
-    let started = thread::Builder::new().name(name.into()).spawn(run);
-    started.map(drop).map_err(WireError::Thread)
 }

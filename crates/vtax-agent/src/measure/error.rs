@@ -5,8 +5,9 @@ use vtax_model::{endpoint::End, measurement::EndReport};
 use crate::link::AgentError;
 
 /// A sample that was not taken, or not as a whole.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[error("{cause}")]
+#[diagnostic(forward(cause))]
 #[expect(missing_docs, reason = "the messages say it")]
 pub struct MeasureError {
     pub pair: usize,
@@ -17,10 +18,9 @@ pub struct MeasureError {
 /// What the two ends of a pair had seen when their sample ended early. No figure of a result:
 /// the measured time wasn't over, or not at both ends.
 #[derive(Debug, Clone, PartialEq, Default)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Partial {
-    /// What the initiator had seen.
     pub initiator: Option<Box<EndReport>>,
-    /// What the responder had seen.
     pub responder: Option<Box<EndReport>>,
 }
 
@@ -32,18 +32,21 @@ impl Partial {
 }
 
 /// Why a sample was not taken.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum SampleFailure {
     #[error("{error}{}", other.as_ref().map(|other| format!("; and {other}")).unwrap_or_default())]
+    #[diagnostic(forward(error))]
     End { end: End, error: AgentError, other: Option<Box<AgentError>> },
     #[error(
         "the file that arrived at {responder} has the checksum {received:016x}, the one that {initiator} sent has {sent:016x}: the path, or a disk, has changed it"
     )]
+    #[diagnostic(code("file-differs"))]
     Checksum { initiator: String, responder: String, sent: u64, received: u64 },
     #[error(
         "the agent of {agent} reports nothing of the file that it was to transfer; this is a defect of vtax, please report it"
     )]
+    #[diagnostic(code("defect"))]
     NoFile { agent: String },
 }
 
@@ -54,9 +57,8 @@ impl SampleFailure {
 }
 
 impl MeasureError {
-    /// Whether nothing failed but the sample was cancelled, as by Ctrl-C. If the two ends are
-    /// cancelled one after the other, the second may have missed the first by then, and says so
-    /// instead: who cancels should remember that it did.
+    /// Whether nothing failed but the sample was cancelled, as by Ctrl-C. The second end that is cancelled
+    /// may already miss the first and say so instead; so remember that you cancelled.
     pub fn is_cancelled(&self) -> bool {
         matches!(&*self.cause, SampleFailure::End { error, other: None, .. } if error.is_cancelled())
     }

@@ -81,7 +81,7 @@ fn play_call(id: CallId, request: &Request, role: &Role, waiting: &mut Option<Ca
     let done = |reply| vec![(id, CallOutcome::Done(reply))];
     let failed = |kind, why: &str| {
         let seen = EndReport { transactions: 7, ..EndReport::default() };
-        CallOutcome::Failed(Fault { partial: Some(Box::new(seen)), ..Fault::new(kind, why) })
+        CallOutcome::Failed(Fault { partial: Some(Box::new(seen)), ..Fault::new(kind, "code", why.to_string()) })
     };
     match (request, &role.script) {
         (Request::Listen { .. }, _) => done(Reply::Listening { target: Target::Ip(SocketAddr::new(address(), 1)) }),

@@ -2,16 +2,14 @@
 //!
 //! - Reading gives 0 bytes, and goes on giving them, while nobody is connected at the host.
 //! - poll(2) reports a hang-up all that time, so it can't be waited with for somebody to connect.
-//!   But each event on the port wakes who waits, and an edge-triggered epoll(7) reports just these.
-//! - Writing to a port that waits (without `O_NONBLOCK`) turns in a loop until the host has read, on
-//!   a CPU that is being measured; and with nobody connected it waits for the next one, who would
-//!   get what was meant for the last. So the port never waits, and we do.
-//! - Data and the news that somebody has connected come by two queues, of which the kernel serves the
-//!   one for data at once and the other when it gets round to it. So the first words of a coordinator
-//!   may be there while the port still says that nobody is, and nobody is gone before it has said so
-//!   for a while.
-//! - What QEMU reads from its socket before the guest has opened the port it keeps there: nothing
-//!   that the host says is lost.
+//!   But an edge-triggered epoll(7) reports each event on the port.
+//! - Without `O_NONBLOCK` a write to a full port turns in a loop, on a CPU that is being measured; and with
+//!   nobody connected it waits for the next coordinator, which would get what was meant for the last one.
+//!   So the port is opened with `O_NONBLOCK`.
+//! - Data and the news that somebody has connected come by two queues, and the kernel serves the one for
+//!   data first. So a coordinator's first words may be there while the port still says that nobody is
+//!   connected. It is believed only when it has said so for a while.
+//! - QEMU keeps what it reads from its socket until the guest has opened the port: nothing is lost.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -118,7 +116,7 @@ impl PortReader {
         Ok(PortReader { file, events, absence: Absence::default(), told: false })
     }
 
-    /// For the next event, whatever it is.
+    /// Waits for the next event, whatever it is.
     fn wait(&self, most: Option<Duration>) -> io::Result<()> {
         let most = most.and_then(|most| Timespec::try_from(most).ok());
         match epoll::wait(&self.events, &mut [MaybeUninit::uninit(); 1], most.as_ref()) {

@@ -15,7 +15,7 @@ use crate::{
     frame::{HELLO_MOST, MAGIC, REQUEST_MOST, encode},
     limits::WINDOW_MOST,
     link::{AgentError, AgentLink},
-    protocol::{Call, CallId, Opening, RUN_LIMIT, Request, SessionId},
+    protocol::{Call, CallId, Opening, ProgramSpec, RUN_LIMIT, Request, SessionId},
     server::Measuring,
 };
 
@@ -120,7 +120,7 @@ fn call(id: u64, request: Request) -> Vec<u8> {
 fn endless(pid_file: &Path, does: &str, window: Option<ByteSize>) -> Request {
     let script = format!("echo $$ >{0}.new; mv {0}.new {0}; exec {does}", pid_file.display());
     let argv = ["sh", "-c", &script].map(str::to_owned).to_vec();
-    Request::Run { session: SessionId(1), argv, stdin: Vec::new(), limit: RUN_LIMIT, window }
+    Request::Run(ProgramSpec { session: SessionId(1), argv, stdin: Vec::new(), limit: RUN_LIMIT, window })
 }
 
 fn await_that(what: &str, mut is: impl FnMut() -> bool) {
@@ -209,7 +209,7 @@ fn nonsense_is_complained_of_and_costs_one_conversation() {
 #[test]
 fn an_order_to_switch_off_ends_the_agents_life() {
     let guest = guest(Ends::Seen);
-    guest.link().power_off(SOON).expect("answered");
+    guest.link().call(Request::PowerOff).expect("sent").wait(SOON).expect("answered");
     guest.agent.join().expect("no panic").expect("a clean end");
 }
 

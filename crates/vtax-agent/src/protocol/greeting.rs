@@ -1,10 +1,10 @@
-//! How a conversation begins: who is there, and of which version.
+//! The first frames of both sides: what they are, and their versions.
 
 use serde::{Deserialize, Serialize};
 use vtax_engine::Token;
 
 /// The version of everything that is said over the control stream. Raise it with any change of it.
-pub const PROTOCOL: u32 = 5;
+pub const PROTOCOL: u32 = 6;
 /// The version of this program, as both sides must have it.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -13,17 +13,16 @@ pub fn version_line() -> String {
     format!("vtax-agent {VERSION} (protocol {PROTOCOL})")
 }
 
-/// What both first frames have. These fields stay in every version, in both directions.
+/// The sender's versions, which both first frames have. These fields stay in every version of the protocol.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Greeting {
-    /// The sender's [`PROTOCOL`].
     pub protocol: u32,
-    /// The sender's [`VERSION`].
     pub version: String,
 }
 
 impl Greeting {
-    /// Of this program.
+    /// The versions of this program.
     pub fn ours() -> Greeting {
         Greeting { protocol: PROTOCOL, version: VERSION.to_owned() }
     }
@@ -32,16 +31,16 @@ impl Greeting {
 /// The coordinator's first frame, in full.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Opening {
-    /// Who it is.
+    #[expect(missing_docs, reason = "the type says it")]
     #[serde(flatten)]
     pub greeting: Greeting,
-    /// The agent repeats it beside its [`Hello`]; empty if nobody will look.
+    /// The agent repeats it beside its [`Hello`]; may be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub key: String,
 }
 
 impl Opening {
-    /// Of this program, with a key that nobody has had.
+    /// The opening of this program, with a key that nobody has had.
     pub fn ours() -> Opening {
         Opening { greeting: Greeting::ours(), key: Token::random().to_hex() }
     }
@@ -50,44 +49,28 @@ impl Opening {
 /// The agent's first frame, in full.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Introduction {
-    /// Who it is.
+    #[expect(missing_docs, reason = "the type says it")]
     #[serde(flatten)]
     pub hello: Hello,
-    /// Of the [`Opening`] that this answers.
+    /// The key of the [`Opening`] that this answers.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub key: String,
 }
 
-/// A greeting, and who the agent is.
+/// A greeting, and which process on which machine the agent is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    /// As in [`Greeting`].
+    #[expect(missing_docs, reason = "the type says it")]
     #[serde(flatten)]
     pub greeting: Greeting,
-    /// The agent's process, in its own PID namespace.
+    /// The agent's process id in its own PID namespace.
     pub pid: u32,
-    /// The name of the machine that it runs on.
+    /// The name of the machine.
     pub hostname: String,
-    /// The release of the kernel that it runs on.
+    /// The kernel's release.
     pub kernel: String,
-    /// Which start of which kernel that is (`/proc/sys/kernel/random/boot_id`, random(4)), and
-    /// after a `/` the agent's time namespace if that isn't the first: who agrees in both reads
-    /// one monotonic clock (time_namespaces(7)). Empty if the kernel doesn't tell.
+    /// The kernel's boot id (`/proc/sys/kernel/random/boot_id`, random(4)), and after a `/` the
+    /// agent's time namespace if that isn't the first. Agents that agree in both read one monotonic
+    /// clock (time_namespaces(7)). Empty if the kernel doesn't tell.
     pub boot_id: String,
-}
-
-impl Hello {
-    /// Whether both agents run on one kernel, whose CPU time must not be added up twice.
-    pub fn one_machine(&self, other: &Hello) -> bool {
-        !self.boot().is_empty() && self.boot() == other.boot()
-    }
-
-    /// Whether both agents read one monotonic clock.
-    pub fn one_clock(&self, other: &Hello) -> bool {
-        !self.boot_id.is_empty() && self.boot_id == other.boot_id
-    }
-
-    fn boot(&self) -> &str {
-        self.boot_id.split('/').next().unwrap_or_default()
-    }
 }

@@ -1,7 +1,6 @@
 //! Setting up a link of the guest that the agent is in.
 
 use std::{
-    fmt::Write,
     thread,
     time::{Duration, Instant},
 };
@@ -29,27 +28,27 @@ const NO_SETTING: i32 = 2;
 const IS_THERE: i32 = 17;
 
 /// A link that couldn't be set up.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, miette::Diagnostic, thiserror::Error)]
 pub(super) enum AttachError {
     #[error(
         "the guest has no link with the address {mac} after {PATIENCE:?} (it has {present}); does its kernel have the driver of this NIC, and is that loaded?"
     )]
+    #[diagnostic(code("no-guest-link"))]
     NoLink { mac: MacAddr, present: String },
     #[error("{link} ({mac}) of the guest has no carrier after {PATIENCE:?}; is its tap up, and a port of its bridge?")]
+    #[diagnostic(code("no-carrier"))]
     NoCarrier { link: IfName, mac: MacAddr },
     #[error("{0}; it was asked of the guest")]
+    #[diagnostic(code("kernel"))]
     System(#[from] SysError),
     #[error("the link was not set up: cancelled")]
+    #[diagnostic(code("cancelled"))]
     Cancelled,
 }
 
 impl From<AttachError> for Fault {
     fn from(error: AttachError) -> Fault {
-        let kind = match error {
-            AttachError::Cancelled => FaultKind::Cancelled,
-            _ => FaultKind::System,
-        };
-        Fault::new(kind, error)
+        Fault::of(FaultKind::System, &error)
     }
 }
 
@@ -81,7 +80,7 @@ fn carrier(kernel: &mut Rtnl, link: IfIndex) -> Result<Option<()>, SysError> {
     Ok((link.running && link.lower_up).then_some(()))
 }
 
-/// Until there is something, or the patience is over.
+/// Looks until there is something, or [`PATIENCE`] is over.
 fn await_some<T>(
     cancel: &Cancel,
     mut look: impl FnMut() -> Result<Option<T>, SysError>,
@@ -135,12 +134,9 @@ fn add_addresses(kernel: &mut Rtnl, link: IfIndex, addresses: &[IpNet]) -> Resul
 }
 
 fn listed(links: &[Link]) -> String {
-    let mut text = String::new();
-    for link in links {
-        let separator = if text.is_empty() { "" } else { ", " };
-        let mac = link.mac.map(|mac| format!(" {mac}")).unwrap_or_default();
-        // Writing to a string can't fail.
-        let _ = write!(text, "{separator}{}{mac}", link.name);
-    }
-    text
+    let listed = links.iter().map(|link| match link.mac {
+        Some(mac) => format!("{} {mac}", link.name),
+        None => link.name.to_string(),
+    });
+    listed.collect::<Vec<_>>().join(", ")
 }

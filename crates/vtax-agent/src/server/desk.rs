@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
-    io::Write,
+    io::{self, Write},
     mem,
     sync::{
         Arc,
@@ -12,30 +12,66 @@ use std::{
 };
 
 use vtax_engine::{Cancel, Schedule};
+use vtax_host::inspect;
 use vtax_sys::clock::now_ns;
 
 use super::{
     AgentRights, Parting,
-    engine::TestEngine,
+    engine::{TestEngine, TestPart},
     facts,
-    program::ProgramSpec,
-    reins::{OrderSender, ProgramOrder, reins},
-    session::{self, News, Task, TestPart},
+    orders::{self, OrderSender, ProgramOrder},
+    session::{self, Task},
     write_whole,
 };
 use crate::{
     frame::{self, FrameError, REPLY_MOST},
     limits::{CPUS_MOST, LimitError, Load, SESSIONS_MOST},
-    protocol::{Answer, Call, CallId, CallOutcome, Fault, FaultKind, ProgramOutput, Reply, Request, SessionId},
+    protocol::{Answer, Call, CallId, CallOutcome, Fault, FaultKind, Reply, Request, SessionId},
 };
 
 /// How long cancelled sessions have to put away what they hold (a half-sent file).
 const FAREWELL: Duration = Duration::from_millis(500);
 
-const NOT_A_GUEST: &str =
-    "this agent is on a machine that isn't vtax's: it sets up no links there and runs no programs";
-const NOT_INIT: &str =
-    "this agent isn't the first process of its machine, so it doesn't switch it off; ask its init to";
+/// A call that isn't done as asked.
+#[derive(Debug, miette::Diagnostic, thiserror::Error)]
+enum OrderError {
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Misread(FrameError),
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Limit(#[from] LimitError),
+    #[error("this agent is on a machine that isn't vtax's: it sets up no links there and runs no programs")]
+    #[diagnostic(code("not-a-guest"))]
+    NotAGuest,
+    #[error("this agent isn't the first process of its machine, so it doesn't switch it off; ask its init to")]
+    #[diagnostic(code("not-first-process"))]
+    NotInit,
+    #[error("no descriptor for the program's session: {0}")]
+    #[diagnostic(code("too-many-files"))]
+    Descriptor(io::Error),
+    #[error("no thread can be started for the session: {0}")]
+    #[diagnostic(code("too-many-threads"))]
+    Thread(io::Error),
+    #[error("session {} {problem}", session.0)]
+    #[diagnostic(code("defect"))]
+    Session { session: SessionId, problem: &'static str },
+    #[error("the report can't be sent: {0}")]
+    #[diagnostic(code("report-too-large"))]
+    Unsendable(FrameError),
+}
+
+impl From<OrderError> for Fault {
+    fn from(error: OrderError) -> Fault {
+        let kind = match error {
+            OrderError::Misread(_) => FaultKind::BadRequest,
+            OrderError::Session { .. } => FaultKind::Session,
+            OrderError::Unsendable(_) => FaultKind::Engine,
+            _ => FaultKind::Refused,
+        };
+        Fault::of(kind, &error)
+    }
+}
 
 /// What the other threads tell the owner.
 pub(super) enum OwnerEvent {
@@ -46,15 +82,15 @@ pub(super) enum OwnerEvent {
     /// The coordinator is gone, or talks nonsense. Nothing follows from the reader.
     StreamEnded(Result<(), FrameError>),
     /// A session isn't at its end, but has come somewhere.
-    News { session: SessionId, news: News },
+    News { session: SessionId, news: CallOutcome },
     /// A session's last event.
     SessionEnded { session: SessionId, outcome: CallOutcome },
 }
 
 /// The owner's table and tools.
-pub(super) struct SessionOwner<W, E> {
+pub(super) struct SessionOwner<W> {
     writer: W,
-    engine: Arc<E>,
+    engine: Arc<dyn TestEngine>,
     standing: AgentRights,
     events: SyncSender<OwnerEvent>,
     sessions: BTreeMap<SessionId, Session>,
@@ -69,7 +105,7 @@ struct Session {
     /// The call to be answered with the outcome.
     finish: Option<CallId>,
     line: Line,
-    /// Nobody will ask for the outcome any more.
+    /// The coordinator will not ask for the outcome any more.
     cancelled: bool,
     /// How the session has ended, if it has.
     outcome: Option<CallOutcome>,
@@ -85,13 +121,24 @@ enum Line {
 }
 
 type Answered = Result<(), FrameError>;
+/// The answer to a call, if it is to be answered at once.
+type Obeyed = Result<Option<CallOutcome>, OrderError>;
 
-impl<W: Write, E: TestEngine> SessionOwner<W, E> {
-    pub(super) fn new(writer: W, engine: E, standing: AgentRights, events: SyncSender<OwnerEvent>) -> Self {
+fn reply(reply: Reply) -> Obeyed {
+    Ok(Some(CallOutcome::Done(reply)))
+}
+
+impl<W: Write> SessionOwner<W> {
+    pub(super) fn new(
+        writer: W,
+        engine: impl TestEngine,
+        standing: AgentRights,
+        events: SyncSender<OwnerEvent>,
+    ) -> Self {
         SessionOwner { writer, engine: Arc::new(engine), standing, events, sessions: BTreeMap::new() }
     }
 
-    /// Until the stream ends or can't be written to.
+    /// Runs until the stream ends or can't be written to.
     pub(super) fn run(mut self, inbox: &Receiver<OwnerEvent>) -> Result<Parting, FrameError> {
         let end = self.take_events(inbox);
         self.farewell(inbox);
@@ -99,19 +146,18 @@ impl<W: Write, E: TestEngine> SessionOwner<W, E> {
     }
 
     fn take_events(&mut self, inbox: &Receiver<OwnerEvent>) -> Result<Parting, FrameError> {
-        // The desk holds a sender itself, so there always is a next event.
+        // The owner holds a sender itself, so there always is a next event.
         while let Ok(event) = inbox.recv() {
             match event {
                 OwnerEvent::Called(call) => {
                     if let Some(parting) = self.parting(&call) {
-                        return self.done(call.id, Reply::Done).map(|()| parting);
+                        return self.answer(call.id, CallOutcome::Done(Reply::Done)).map(|()| parting);
                     }
                     self.called(*call)?;
                 }
-                OwnerEvent::Misread { id, error } => self.fail(id, FaultKind::BadRequest, error)?,
+                OwnerEvent::Misread { id, error } => self.fail(id, OrderError::Misread(error))?,
                 OwnerEvent::StreamEnded(end) => return end.map(|()| Parting::Over),
-                OwnerEvent::News { session, news: News::Ready(reply) } => self.ready(session, reply)?,
-                OwnerEvent::News { session, news: News::Output(output) } => self.output(session, output)?,
+                OwnerEvent::News { session, news } => self.news(session, news)?,
                 OwnerEvent::SessionEnded { session, outcome } => self.ended(session, outcome)?,
             }
         }
@@ -138,9 +184,16 @@ impl<W: Write, E: TestEngine> SessionOwner<W, E> {
         }
     }
 
-    fn called(&mut self, call: Call) -> Answered {
-        let id = call.id;
-        match call.request {
+    fn called(&mut self, Call { id, request }: Call) -> Answered {
+        match self.obey(id, request) {
+            Ok(Some(outcome)) => self.answer(id, outcome),
+            Ok(None) => Ok(()),
+            Err(error) => self.fail(id, error),
+        }
+    }
+
+    fn obey(&mut self, id: CallId, request: Request) -> Obeyed {
+        match request {
             Request::Listen { session, spec, setup, token } => {
                 self.open(id, session, Task::Respond(TestPart { spec, setup, token }), Line::None)
             }
@@ -152,68 +205,59 @@ impl<W: Write, E: TestEngine> SessionOwner<W, E> {
             Request::Prepare { session, directory, size } => {
                 self.open(id, session, Task::Prepare { directory, size }, Line::None)
             }
-            Request::Attach { .. } | Request::Run { .. } if self.standing == AgentRights::Visitor => {
-                self.fail(id, FaultKind::Refused, NOT_A_GUEST)
+            Request::Attach { .. } | Request::Run(_) if self.standing == AgentRights::Visitor => {
+                Err(OrderError::NotAGuest)
             }
             Request::Attach { session, attachment } => self.open(id, session, Task::Attach(attachment), Line::None),
-            Request::Run { session, argv, stdin, limit, window } => {
-                self.open_program(id, session, ProgramSpec { argv, stdin, limit, window })
+            Request::Run(program) => {
+                let (sender, orders) = orders::channel().map_err(OrderError::Descriptor)?;
+                self.open(id, program.session, Task::Run { program, orders }, Line::Program(sender))
             }
-            Request::More { session, taken } => self.order(id, session, ProgramOrder::More(taken)),
-            Request::Signal { session, signal } => self.order(id, session, ProgramOrder::Signal(signal)),
+            Request::More { session, taken } => self.order(session, ProgramOrder::More(taken)),
+            Request::Signal { session, signal } => self.order(session, ProgramOrder::Signal(signal)),
             Request::Start { session, schedule } => self.start(id, session, schedule),
             Request::Finish { session } => self.finish(id, session),
             Request::Cancel { session } => {
                 self.cancel(session);
-                self.done(id, Reply::Done)
+                reply(Reply::Done)
             }
             Request::CancelAll => {
                 self.cancel_all();
-                self.done(id, Reply::Done)
+                reply(Reply::Done)
             }
             // Shutdown has ended the loop before it got here, and so has the order to switch off a
             // machine that is this agent's.
-            Request::Ping | Request::Shutdown => self.done(id, Reply::Done),
-            Request::PowerOff => self.fail(id, FaultKind::Refused, NOT_INIT),
-            Request::Clock => self.done(id, Reply::Clock { now_ns: now_ns() }),
-            Request::Describe => self.done(id, Reply::Facts(Box::new(facts::facts()))),
-            Request::Route { from, to } => self.done(id, Reply::Route(facts::route(from, to))),
+            Request::Ping | Request::Shutdown => reply(Reply::Done),
+            Request::PowerOff => Err(OrderError::NotInit),
+            Request::Clock => reply(Reply::Clock { now_ns: now_ns() }),
+            Request::Describe => reply(Reply::Facts(Box::new(facts::facts()))),
+            Request::Route { from, to } => reply(Reply::Route(inspect::route_hops(from, to))),
         }
     }
 
-    fn open_program(&mut self, id: CallId, session: SessionId, program: ProgramSpec) -> Answered {
-        match reins() {
-            Ok((reins, bit)) => self.open(id, session, Task::Run { program, bit }, Line::Program(reins)),
-            Err(error) => {
-                self.fail(id, FaultKind::Refused, format!("no descriptor for the program's session: {error}"))
-            }
-        }
-    }
-
-    fn open(&mut self, id: CallId, session: SessionId, task: Task, line: Line) -> Answered {
-        let load = match self.admit(&task) {
-            Ok(load) => load,
-            Err(error) => return self.fail(id, FaultKind::Refused, error),
-        };
+    fn open(&mut self, id: CallId, session: SessionId, task: Task, line: Line) -> Obeyed {
+        let load = self.admit(&task)?;
         let Entry::Vacant(place) = self.sessions.entry(session) else {
-            return self.fail(id, FaultKind::Session, format!("session {} is there already", session.0));
+            return Err(OrderError::Session { session, problem: "is there already" });
         };
         let is_test = matches!(task, Task::Respond(_) | Task::Initiate { .. });
         let cancel = Cancel::new();
-        if let Err(error) = session::start(session, task, self.engine.clone(), cancel.clone(), self.events.clone()) {
-            return self.fail(id, FaultKind::Refused, format!("no thread can be started for the session: {error}"));
-        }
+        session::start(session, task, self.engine.clone(), cancel.clone(), self.events.clone())
+            .map_err(OrderError::Thread)?;
         let (ready, finish) = if is_test { (Some(id), None) } else { (None, Some(id)) };
         place.insert(Session { cancel, load, ready, finish, line, cancelled: false, outcome: None });
-        Ok(())
+        Ok(None)
     }
 
     fn admit(&self, task: &Task) -> Result<Load, LimitError> {
         let load = match task {
-            Task::Respond(part) | Task::Initiate { part, .. } => admit_part(part)?,
+            Task::Respond(part) | Task::Initiate { part, .. } if part.setup.cpus.len() > CPUS_MOST => {
+                return Err(LimitError::Cpus { asked: part.setup.cpus.len() });
+            }
+            Task::Respond(part) | Task::Initiate { part, .. } => Load::of(&part.spec)?,
             Task::Prepare { size, .. } => Load::of_file(*size)?,
             Task::Attach(_) => Load { flows: 1, ..Load::NONE },
-            Task::Run { program, .. } => Load::of_program(&program.stdin, program.limit, program.window)?,
+            Task::Run { program, .. } => Load::of_program(program)?,
         };
         if self.sessions.len() >= SESSIONS_MOST {
             return Err(LimitError::Sessions);
@@ -223,66 +267,56 @@ impl<W: Write, E: TestEngine> SessionOwner<W, E> {
         Ok(load)
     }
 
-    fn ready(&mut self, session: SessionId, reply: Reply) -> Answered {
-        match self.sessions.get_mut(&session).and_then(|session| session.ready.take()) {
-            Some(id) => self.done(id, reply),
-            None => Ok(()),
-        }
+    /// An output is for the call that the program's end will answer.
+    fn news(&mut self, session: SessionId, news: CallOutcome) -> Answered {
+        let id = self.sessions.get_mut(&session).and_then(|session| match news {
+            CallOutcome::Output(_) => session.finish,
+            _ => session.ready.take(),
+        });
+        id.map_or(Ok(()), |id| self.answer(id, news))
     }
 
-    /// For the call that will be answered at the program's end.
-    fn output(&mut self, session: SessionId, output: ProgramOutput) -> Answered {
-        match self.sessions.get(&session).and_then(|session| session.finish) {
-            Some(id) => self.answer(id, CallOutcome::Output(output)),
-            None => Ok(()),
-        }
-    }
-
-    fn order(&mut self, id: CallId, session: SessionId, order: ProgramOrder) -> Answered {
-        match self.sessions.get(&session).map(|session| &session.line) {
-            Some(Line::Program(reins)) => reins.give(order),
-            // It has ended, or is cancelled and about to.
-            None => {}
-            Some(_) if self.sessions[&session].cancelled => {}
-            Some(_) => {
-                return self.fail(id, FaultKind::Session, format!("session {} is no program", session.0));
+    fn order(&mut self, id: SessionId, order: ProgramOrder) -> Obeyed {
+        match self.sessions.get(&id) {
+            Some(Session { line: Line::Program(orders), .. }) => orders.give(order),
+            Some(session) if !session.cancelled => {
+                return Err(OrderError::Session { session: id, problem: "is no program" });
             }
+            // It has ended, or is cancelled and about to.
+            _ => {}
         }
-        self.done(id, Reply::Done)
+        reply(Reply::Done)
     }
 
     /// The answer is the session's outcome. That a session is there and connected, the
     /// coordinator knows from an answer.
-    fn start(&mut self, id: CallId, session: SessionId, schedule: Schedule) -> Answered {
+    fn start(&mut self, id: CallId, session: SessionId, schedule: Schedule) -> Obeyed {
         let connected = self.sessions.get_mut(&session).filter(|session| session.ready.is_none());
         match connected.map(|session| mem::replace(&mut session.line, Line::None)) {
             // If it has ended instead, its outcome is kept, or on its way.
             Some(Line::Start(start)) => drop(start.send(schedule)),
-            _ => {
-                let why = format!("there is no connected session {} to start", session.0);
-                return self.fail(id, FaultKind::Session, why);
-            }
+            _ => return Err(OrderError::Session { session, problem: "is not connected, so it can't start" }),
         }
         self.finish(id, session)
     }
 
-    fn finish(&mut self, id: CallId, session: SessionId) -> Answered {
+    fn finish(&mut self, id: CallId, session: SessionId) -> Obeyed {
         let Entry::Occupied(mut place) = self.sessions.entry(session) else {
-            return self.fail(id, FaultKind::Session, format!("there is no session {} to finish", session.0));
+            return Err(OrderError::Session { session, problem: "is not there to finish" });
         };
         if let Some(outcome) = place.get_mut().outcome.take() {
             place.remove();
-            return self.answer(id, outcome);
+            return Ok(Some(outcome));
         }
         if place.get().finish.is_some() {
-            return self.fail(id, FaultKind::Session, format!("session {} is waited for already", session.0));
+            return Err(OrderError::Session { session, problem: "is waited for already" });
         }
         place.get_mut().finish = Some(id);
-        Ok(())
+        Ok(None)
     }
 
-    /// Whoever waits is answered with the outcome; if nobody does it is kept, unless it was
-    /// cancelled: then nobody will.
+    /// Answers the calls that wait with the outcome. If none waits, the outcome is kept until one does, unless
+    /// the session was cancelled.
     fn ended(&mut self, session: SessionId, outcome: CallOutcome) -> Answered {
         let Entry::Occupied(mut place) = self.sessions.entry(session) else {
             return Ok(());
@@ -316,31 +350,19 @@ impl<W: Write, E: TestEngine> SessionOwner<W, E> {
         }
     }
 
-    fn done(&mut self, id: CallId, reply: Reply) -> Answered {
-        self.answer(id, CallOutcome::Done(reply))
-    }
-
-    fn fail(&mut self, id: CallId, kind: FaultKind, why: impl ToString) -> Answered {
-        self.answer(id, CallOutcome::Failed(Fault::new(kind, why)))
+    fn fail(&mut self, id: CallId, error: OrderError) -> Answered {
+        self.answer(id, CallOutcome::Failed(error.into()))
     }
 
     fn answer(&mut self, id: CallId, outcome: CallOutcome) -> Answered {
         let frame = match frame::encode(&Answer { id, outcome }, REPLY_MOST) {
             Ok(frame) => frame,
             Err(error) => {
-                let fault = Fault::new(FaultKind::Engine, format!("the report can't be sent: {error}"));
-                frame::encode(&Answer { id, outcome: CallOutcome::Failed(fault) }, REPLY_MOST)?
+                let outcome = CallOutcome::Failed(OrderError::Unsendable(error).into());
+                frame::encode(&Answer { id, outcome }, REPLY_MOST)?
             }
         };
-        write_whole(&mut self.writer, &frame)?;
-        Ok(())
-    }
-}
-
-fn admit_part(part: &TestPart) -> Result<Load, LimitError> {
-    match part.setup.cpus.len() {
-        0..=CPUS_MOST => Load::of(&part.spec),
-        asked => Err(LimitError::Cpus { asked }),
+        write_whole(&mut self.writer, &frame)
     }
 }
 

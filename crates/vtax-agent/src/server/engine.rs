@@ -13,43 +13,30 @@ use vtax_model::{
     workload::{TestSpec, Workload},
 };
 
+/// Serves with a responder until the test is done.
+pub type Serve = Box<dyn FnOnce(&Cancel) -> Result<EndReport, Failed>>;
+/// Runs the test of an initiator to its end.
+pub type Run = Box<dyn FnOnce(Schedule, &Cancel) -> Result<EndReport, Failed>>;
+
+/// What both ends of a test have to know.
+#[derive(Debug, Clone)]
+#[expect(missing_docs, reason = "the types say it")]
+pub struct TestPart {
+    pub spec: TestSpec,
+    pub setup: EndSetup,
+    pub token: Token,
+}
+
 /// Runs the ends of tests.
 pub trait TestEngine: Send + Sync + 'static {
-    /// A responder that is bound and not yet serving.
-    type Bound: Bound;
-    /// An initiator that is connected and has sent nothing yet.
-    type Connected: Connected;
-
     /// Makes the file that file tests from `directory` will send, unless it is there.
     fn prepare(&self, directory: &Path, size: ByteSize, cancel: &Cancel) -> Result<(), EngineError>;
 
-    /// Binds the responder of a test.
-    fn bind(&self, spec: &TestSpec, setup: &EndSetup, token: Token) -> Result<Self::Bound, EngineError>;
+    /// Binds a responder, which doesn't serve yet. Its initiator has to be told the target.
+    fn bind(&self, part: &TestPart) -> Result<(Target, Serve), EngineError>;
 
-    /// Connects the initiator of a test.
-    fn connect(
-        &self,
-        spec: &TestSpec,
-        setup: &EndSetup,
-        target: &Target,
-        token: Token,
-        cancel: &Cancel,
-    ) -> Result<Self::Connected, EngineError>;
-}
-
-/// A responder that is bound.
-pub trait Bound {
-    /// What an initiator has to be told.
-    fn target(&self) -> Target;
-
-    /// Serves until the test is done.
-    fn serve(self, cancel: &Cancel) -> Result<EndReport, Failed>;
-}
-
-/// An initiator that is connected.
-pub trait Connected {
-    /// Runs the test to its end.
-    fn run(self, schedule: Schedule, cancel: &Cancel) -> Result<EndReport, Failed>;
+    /// Connects an initiator, which sends nothing yet.
+    fn connect(&self, part: &TestPart, target: &Target, cancel: &Cancel) -> Result<Run, EngineError>;
 }
 
 /// The engine itself.
@@ -59,16 +46,9 @@ pub struct Measuring {
 }
 
 /// A file that is ready to be sent. It has no name: its space is free when this is dropped.
-#[derive(Clone)]
 struct Prepared {
     directory: PathBuf,
     file: Arc<SourceFile>,
-}
-
-/// An initiator of the engine, with the file that was prepared for it.
-pub struct ReadyInitiator {
-    initiator: Initiator,
-    source: Option<Arc<SourceFile>>,
 }
 
 impl Measuring {
@@ -83,9 +63,6 @@ impl Measuring {
 }
 
 impl TestEngine for Measuring {
-    type Bound = Responder;
-    type Connected = ReadyInitiator;
-
     /// The one before goes first, so that the disk needn't hold both.
     fn prepare(&self, directory: &Path, size: ByteSize, cancel: &Cancel) -> Result<(), EngineError> {
         if self.fitting(directory, size).is_none() {
@@ -96,39 +73,17 @@ impl TestEngine for Measuring {
         Ok(())
     }
 
-    fn bind(&self, spec: &TestSpec, setup: &EndSetup, token: Token) -> Result<Responder, EngineError> {
-        Responder::bind(spec, setup, token)
+    fn bind(&self, part: &TestPart) -> Result<(Target, Serve), EngineError> {
+        let responder = Responder::bind(&part.spec, &part.setup, part.token)?;
+        Ok((responder.target(), Box::new(move |cancel| responder.serve(cancel))))
     }
 
-    fn connect(
-        &self,
-        spec: &TestSpec,
-        setup: &EndSetup,
-        target: &Target,
-        token: Token,
-        cancel: &Cancel,
-    ) -> Result<ReadyInitiator, EngineError> {
-        let initiator = Initiator::connect(spec, setup, target, token, cancel)?;
-        let source = match (spec.workload, &setup.directory) {
+    fn connect(&self, part: &TestPart, target: &Target, cancel: &Cancel) -> Result<Run, EngineError> {
+        let initiator = Initiator::connect(&part.spec, &part.setup, target, part.token, cancel)?;
+        let source = match (part.spec.workload, &part.setup.directory) {
             (Workload::File { size }, Some(directory)) => self.fitting(directory, size),
             _ => None,
         };
-        Ok(ReadyInitiator { initiator, source })
-    }
-}
-
-impl Bound for Responder {
-    fn target(&self) -> Target {
-        Responder::target(self)
-    }
-
-    fn serve(self, cancel: &Cancel) -> Result<EndReport, Failed> {
-        Responder::serve(self, cancel)
-    }
-}
-
-impl Connected for ReadyInitiator {
-    fn run(self, schedule: Schedule, cancel: &Cancel) -> Result<EndReport, Failed> {
-        self.initiator.run(schedule, self.source.as_deref(), cancel)
+        Ok(Box::new(move |schedule, cancel| initiator.run(schedule, source.as_deref(), cancel)))
     }
 }

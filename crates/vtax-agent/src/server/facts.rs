@@ -1,13 +1,12 @@
 //! Where the agent runs, as the kernel says. `/proc/sys` answers for the namespaces of the
 //! reader, so in a zone these are the zone's.
 
-use std::{env, fs, net::IpAddr};
+use std::{env, fs};
 
 use vtax_host::{
     inspect::{self, SystemRoot},
     pin::Machine,
 };
-use vtax_model::run::Hop;
 use vtax_sys::{Result as SysResult, cpu::allowed_cpus, netlink::Rtnl, ssh};
 
 use crate::protocol::{AgentFacts, Greeting, Hello, LinkAddress};
@@ -37,11 +36,6 @@ pub(super) fn facts() -> AgentFacts {
         addresses: addresses().unwrap_or_default(),
         ssh_address: env::var(ssh::CONNECTION).ok().and_then(|connection| ssh::server(&connection)),
     }
-}
-
-/// The link that carries packets to `to`, if they leave by one.
-pub(super) fn route(from: Option<IpAddr>, to: IpAddr) -> Vec<Hop> {
-    inspect::route_hops(from, to)
 }
 
 /// Empty if the kernel keeps them for itself, as it may in a container.

@@ -3,10 +3,7 @@
 use std::{
     env, io,
     io::{Read, Write},
-    os::{
-        fd::{AsFd, OwnedFd},
-        unix::process::ExitStatusExt,
-    },
+    os::{fd::OwnedFd, unix::process::ExitStatusExt},
     path::Path,
     process::{Command, ExitStatus, Stdio},
     time::Instant,
@@ -21,13 +18,13 @@ use vtax_engine::Cancel;
 use vtax_model::units::{ByteSize, Span};
 use vtax_sys::{SysError, children::Kept};
 
-use super::reins::{OrderReceiver, ProgramOrder};
+use super::orders::{OrderReceiver, ProgramOrder};
 use crate::{
     limits::{OUTPUT_MOST, WINDOW_MOST},
-    protocol::{Fault, FaultKind, ProgramOutput, Ran, Signal, Stream},
+    protocol::{Fault, FaultKind, ProgramOutput, ProgramSpec, Ran, Signal, Stream},
 };
 
-/// Where programs are looked for if nobody has said so: the kernel gives its first process no PATH.
+/// The PATH of programs if the agent has none: the kernel gives its first process no PATH.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// The HOME that the kernel gives its first process, and the one that programs get instead if the
 /// guest has it: they are root's.
@@ -39,17 +36,22 @@ const PIECE: usize = 32 << 10;
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
 /// A program that wasn't run, or not to its end.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, miette::Diagnostic, thiserror::Error)]
 pub(super) enum ProgramError {
     #[error("no program was named; give one, and its arguments")]
+    #[diagnostic(code("no-program-named"))]
     Unnamed,
     #[error("{0}; it was to run in the guest")]
+    #[diagnostic(code("program-not-started"))]
     Start(#[from] SysError),
     #[error("`{program}` was killed in the guest: it ran longer than {limit}")]
+    #[diagnostic(code("not-in-time"))]
     TooLong { program: String, limit: Span },
     #[error("`{program}` was killed in the guest, as it can't be followed: {source}")]
+    #[diagnostic(code("kernel"))]
     Lost { program: String, source: io::Error },
     #[error("`{program}` was killed in the guest: cancelled")]
+    #[diagnostic(code("cancelled"))]
     Cancelled { program: String },
 }
 
@@ -57,37 +59,28 @@ impl From<ProgramError> for Fault {
     fn from(error: ProgramError) -> Fault {
         let kind = match error {
             ProgramError::Unnamed => FaultKind::Refused,
-            ProgramError::Cancelled { .. } => FaultKind::Cancelled,
             ProgramError::Start(ref error) if error.is_missing() => FaultKind::NotFound,
             _ => FaultKind::System,
         };
-        Fault::new(kind, error)
+        Fault::of(kind, &error)
     }
-}
-
-/// What to run, as [`Request::Run`](crate::protocol::Request::Run) has it.
-pub(super) struct ProgramSpec {
-    pub(super) argv: Vec<String>,
-    pub(super) stdin: Vec<u8>,
-    pub(super) limit: Span,
-    pub(super) window: Option<ByteSize>,
 }
 
 /// To the program's own end: what it leaves running in the background goes on, and isn't waited for although it may hold the
 /// outputs open. With a window `send` gets its outputs, otherwise they are kept for the reply.
 pub(super) fn run(
     program: ProgramSpec,
-    bit: &OrderReceiver,
+    orders: &OrderReceiver,
     cancel: &Cancel,
     mut send: impl FnMut(ProgramOutput),
 ) -> Result<Ran, ProgramError> {
-    let ProgramSpec { argv, stdin, limit, window } = program;
+    let ProgramSpec { argv, stdin, limit, window, .. } = program;
     let [name, arguments @ ..] = &argv[..] else { return Err(ProgramError::Unnamed) };
     let until = Instant::now() + limit.0;
     let mut child = Kept::spawn(&mut command(name, arguments, !stdin.is_empty()))?;
     let lost = |source| ProgramError::Lost { program: name.clone(), source };
     let mut run = Running::of(&mut child, stdin, window).map_err(lost)?;
-    while !run.step(bit, &mut send).map_err(lost)? {
+    while !run.step(orders, &mut send).map_err(lost)? {
         if cancel.is_cancelled() {
             return Err(ProgramError::Cancelled { program: name.clone() });
         }
@@ -129,18 +122,18 @@ impl Running {
     fn of(child: &mut Kept, stdin: Vec<u8>, window: Option<ByteSize>) -> io::Result<Running> {
         let group = Pid::from_child(child);
         let end = pidfd_open(group, PidfdFlags::empty())?;
-        let input = Input::of(child.stdin.take().map(OwnedFd::from), stdin)?;
-        let stdout = Outlet::of(Stream::Stdout, child.stdout.take().map(OwnedFd::from))?;
-        let stderr = Outlet::of(Stream::Stderr, child.stderr.take().map(OwnedFd::from))?;
+        let input = Input { pipe: nonblocking(child.stdin.take())?, bytes: stdin, given: 0 };
+        let stdout = Outlet::new(Stream::Stdout, nonblocking(child.stdout.take())?);
+        let stderr = Outlet::new(Stream::Stderr, nonblocking(child.stderr.take())?);
         let window = window.map(|window| window.0);
         Ok(Running { group, end, ended: false, input, outlets: [stdout, stderr], window })
     }
 
     /// Gives what it takes and takes what has come, waiting a tick for it; true when the program has ended and all that it
     /// wrote is taken.
-    fn step(&mut self, bit: &OrderReceiver, send: &mut impl FnMut(ProgramOutput)) -> io::Result<bool> {
-        let has_ended = self.wait(bit)?;
-        bit.orders().for_each(|order| self.obey(order));
+    fn step(&mut self, orders: &OrderReceiver, send: &mut impl FnMut(ProgramOutput)) -> io::Result<bool> {
+        let has_ended = self.wait(orders)?;
+        orders.orders().for_each(|order| self.obey(order));
         self.input.give()?;
         for outlet in &mut self.outlets {
             if has_ended {
@@ -159,9 +152,9 @@ impl Running {
         Ok(self.ended && self.outlets.iter().all(Outlet::is_empty))
     }
 
-    /// For anything to happen, at most a tick; true if the program has just ended.
-    fn wait(&self, bit: &OrderReceiver) -> io::Result<bool> {
-        let mut fds = vec![PollFd::new(bit, PollFlags::IN)];
+    /// Waits for anything to happen, at most a tick; true if the program has just ended.
+    fn wait(&self, orders: &OrderReceiver) -> io::Result<bool> {
+        let mut fds = vec![PollFd::new(orders, PollFlags::IN)];
         if self.window != Some(0) {
             let pipes = self.outlets.iter().filter_map(|outlet| outlet.pipe.as_ref());
             fds.extend(pipes.map(|pipe| PollFd::new(pipe, PollFlags::IN)));
@@ -197,6 +190,12 @@ impl Running {
     }
 }
 
+fn nonblocking<P: From<OwnedFd>>(pipe: Option<impl Into<OwnedFd>>) -> io::Result<Option<P>> {
+    let pipe = pipe.map(Into::into);
+    pipe.as_ref().map(|pipe| ioctl_fionbio(pipe, true)).transpose()?;
+    Ok(pipe.map(P::from))
+}
+
 /// What is still to be given to it.
 struct Input {
     pipe: Option<io::PipeWriter>,
@@ -205,14 +204,7 @@ struct Input {
 }
 
 impl Input {
-    fn of(pipe: Option<OwnedFd>, bytes: Vec<u8>) -> io::Result<Input> {
-        if let Some(pipe) = &pipe {
-            ioctl_fionbio(pipe.as_fd(), true)?;
-        }
-        Ok(Input { pipe: pipe.map(io::PipeWriter::from), bytes, given: 0 })
-    }
-
-    /// As much as the pipe has room for; behind the last byte it is closed.
+    /// Gives as much as the pipe has room for, and closes it after the last byte.
     fn give(&mut self) -> io::Result<()> {
         while let Some(pipe) = &mut self.pipe {
             match pipe.write(&self.bytes[self.given..]) {
@@ -234,7 +226,7 @@ impl Input {
 /// One of its outputs.
 struct Outlet {
     stream: Stream,
-    /// Until its end.
+    /// None after its end.
     pipe: Option<io::PipeReader>,
     /// After the end of the program: what it has left in the pipe.
     left: Option<u64>,
@@ -242,11 +234,8 @@ struct Outlet {
 }
 
 impl Outlet {
-    fn of(stream: Stream, pipe: Option<OwnedFd>) -> io::Result<Outlet> {
-        if let Some(pipe) = &pipe {
-            ioctl_fionbio(pipe.as_fd(), true)?;
-        }
-        Ok(Outlet { stream, pipe: pipe.map(io::PipeReader::from), left: None, kept: Vec::new() })
+    fn new(stream: Stream, pipe: Option<io::PipeReader>) -> Outlet {
+        Outlet { stream, pipe, left: None, kept: Vec::new() }
     }
 
     /// What is in the pipe now is the rest, even if somebody else goes on writing.
@@ -293,7 +282,7 @@ impl Outlet {
     }
 }
 
-/// As a shell has it.
+/// The status as a shell has it.
 fn status(status: ExitStatus) -> i32 {
     const KILLED: i32 = 128;
     status.code().or_else(|| status.signal().map(|signal| KILLED + signal)).unwrap_or(KILLED)
@@ -304,19 +293,22 @@ mod tests {
     use std::{sync::mpsc, thread, time::Duration};
 
     use super::*;
-    use crate::server::reins::{OrderSender, reins};
+    use crate::{
+        protocol::SessionId,
+        server::orders::{OrderSender, channel},
+    };
 
     const SOON: Span = Span(Duration::from_secs(10));
 
     fn shell_program(script: &str, limit: Span) -> ProgramSpec {
         let argv = ["sh", "-c", script].map(str::to_owned).to_vec();
-        ProgramSpec { argv, stdin: Vec::new(), limit, window: None }
+        ProgramSpec { session: SessionId(1), argv, stdin: Vec::new(), limit, window: None }
     }
 
     /// Nobody says anything to it, and its outputs are kept.
     fn run_alone(program: ProgramSpec, cancel: &Cancel) -> Result<Ran, ProgramError> {
-        let (_reins, bit) = reins().expect("a bell");
-        run(program, &bit, cancel, |output| panic!("{output:?} was sent"))
+        let (_sender, orders) = channel().expect("a bell");
+        run(program, &orders, cancel, |output| panic!("{output:?} was sent"))
     }
 
     fn shell(script: &str, limit: Span) -> Result<Ran, ProgramError> {
@@ -325,12 +317,12 @@ mod tests {
 
     /// Its outputs, each as it came, and its status; `seen` is told of each piece and may give orders.
     fn watch(script: &str, window: u64, mut seen: impl FnMut(&OrderSender, &ProgramOutput)) -> ([Vec<u8>; 2], i32) {
-        let (reins, bit) = reins().expect("a bell");
+        let (sender, orders) = channel().expect("a bell");
         let program = ProgramSpec { window: Some(ByteSize(window)), ..shell_program(script, SOON) };
         let mut outputs = [Vec::new(), Vec::new()];
-        let ran = run(program, &bit, &Cancel::new(), |output| {
+        let ran = run(program, &orders, &Cancel::new(), |output| {
             outputs[output.stream as usize].extend(&output.bytes);
-            seen(&reins, &output);
+            seen(&sender, &output);
         });
         let Ran { status, stdout, stderr } = ran.expect("it runs");
         assert_eq!((&*stdout, &*stderr), ("", ""), "what was sent isn't kept");
@@ -339,8 +331,8 @@ mod tests {
 
     #[test]
     fn a_program_that_is_watched_is_heard_as_it_writes_and_to_the_last_byte() {
-        let more = |reins: &OrderSender, output: &ProgramOutput| {
-            reins.give(ProgramOrder::More(ByteSize(output.bytes.len() as u64)))
+        let more = |sender: &OrderSender, output: &ProgramOutput| {
+            sender.give(ProgramOrder::More(ByteSize(output.bytes.len() as u64)))
         };
         let script = r"head -c 3000000 /dev/zero | tr '\0' x; printf '\377' >&2; exit 4";
         let ([stdout, stderr], status) = watch(script, 40_000, more);
@@ -353,18 +345,19 @@ mod tests {
     /// The program has long ended when the last of it is asked for.
     #[test]
     fn no_more_is_sent_than_there_is_room_for() {
-        let (reins, bit) = reins().expect("a bell");
+        let (sender, orders) = channel().expect("a bell");
         let program =
             ProgramSpec { window: Some(ByteSize(10)), ..shell_program("printf 0123456789abcdef; exit 3", SOON) };
         let (tell, told) = mpsc::channel();
         thread::scope(|scope| {
-            let run = scope.spawn(move || run(program, &bit, &Cancel::new(), |output| drop(tell.send(output.bytes))));
+            let run =
+                scope.spawn(move || run(program, &orders, &Cancel::new(), |output| drop(tell.send(output.bytes))));
             assert_eq!(told.recv().expect("sent"), b"0123456789");
             assert!(told.recv_timeout(Duration::from_millis(300)).is_err());
-            reins.give(ProgramOrder::Signal(Signal::Kill));
-            reins.give(ProgramOrder::More(ByteSize(4)));
+            sender.give(ProgramOrder::Signal(Signal::Kill));
+            sender.give(ProgramOrder::More(ByteSize(4)));
             assert_eq!(told.recv().expect("sent"), b"abcd");
-            reins.give(ProgramOrder::More(ByteSize(u64::MAX)));
+            sender.give(ProgramOrder::More(ByteSize(u64::MAX)));
             assert_eq!(told.recv().expect("sent"), b"ef");
             assert_eq!(run.join().expect("no panic").expect("it runs").status, 3);
         });
@@ -375,8 +368,8 @@ mod tests {
         let script = "{ trap 'exit 0' TERM; while :; do echo x; done; } & echo $! >&2; sleep 0.2";
         let mut writer = Vec::new();
         let start = Instant::now();
-        watch(script, 64 << 10, |reins, output| {
-            reins.give(ProgramOrder::More(ByteSize(output.bytes.len() as u64)));
+        watch(script, 64 << 10, |sender, output| {
+            sender.give(ProgramOrder::More(ByteSize(output.bytes.len() as u64)));
             if output.stream == Stream::Stderr {
                 writer.extend(&output.bytes);
             }
@@ -391,14 +384,14 @@ mod tests {
     #[test]
     fn a_program_gets_signals() {
         let script = "trap 'echo caught; exit 9' INT; echo ready; while :; do sleep 0.05; done";
-        let interrupted = watch(script, 1 << 10, |reins, output| {
+        let interrupted = watch(script, 1 << 10, |sender, output| {
             if output.bytes == b"ready\n" {
-                reins.give(ProgramOrder::Signal(Signal::Int));
+                sender.give(ProgramOrder::Signal(Signal::Int));
             }
         });
         assert_eq!(interrupted, ([b"ready\ncaught\n".to_vec(), Vec::new()], 9));
         for (signal, number) in [(Signal::Term, 15), (Signal::Kill, 9)] {
-            let (_, status) = watch("echo; exec sleep 60", 1, |reins, _| reins.give(ProgramOrder::Signal(signal)));
+            let (_, status) = watch("echo; exec sleep 60", 1, |sender, _| sender.give(ProgramOrder::Signal(signal)));
             assert_eq!(status, 128 + number);
         }
     }

@@ -24,7 +24,7 @@ use super::*;
 use crate::{
     frame::{MAGIC, REPLY_MOST, encode, parse, read_frame},
     link::{AgentError, AgentLink, PendingReply},
-    protocol::{Answer, CallOutcome, Fault, FaultKind, Hello, Reply, Request, SessionId},
+    protocol::{Answer, CallOutcome, Fault, FaultKind, Reply, Request, SessionId},
 };
 
 use fake::{Fake, PANICS, REPORTS, WAITS};
@@ -215,6 +215,7 @@ fn a_panic_is_an_answer_and_not_the_end() {
     let panicked = fault(&link, run(1));
     assert_eq!(panicked.kind, FaultKind::Panicked);
     assert!(panicked.message.contains("on purpose"), "{panicked}");
+    assert_eq!(miette::Diagnostic::code(&panicked).map(|code| code.to_string()), Some("defect".to_owned()));
     assert!(matches!(initiate(&link, 2, rr(REPORTS)).wait(SOON), Ok(Reply::Report(_))));
 }
 
@@ -351,11 +352,6 @@ fn an_agent_of_this_machine_has_its_clock() {
     let ours = vtax_sys::clock::now_ns();
     let off = Duration::from_nanos(offset.theirs(ours).abs_diff(ours));
     assert!(off <= offset.uncertainty() && offset.uncertainty() < SOON, "{offset:?}");
-    let hello = |boot_id: &str| Hello { boot_id: boot_id.into(), ..link.hello().clone() };
-    assert!(link.hello().one_clock(link.hello()) && link.hello().one_machine(link.hello()));
-    let (first, later) = (hello("b00t"), hello("b00t/time:[4026532000]"));
-    assert!(first.one_machine(&later) && !first.one_clock(&later));
-    assert!(!hello("").one_machine(&hello("")) && !hello("").one_clock(&hello("")));
 }
 
 /// A histogram with something in each of its counters, and much in it.
@@ -461,6 +457,6 @@ fn only_the_first_process_switches_the_machine_off() {
     assert_eq!(fault(&link, Request::PowerOff).kind, FaultKind::Refused);
     drop(link);
     let init = stage_of(AgentRights::Init);
-    init.link().power_off(SOON).expect("answered");
+    assert_eq!(ask(&init.link(), Request::PowerOff).expect("answered"), Reply::Done);
     assert_eq!(init.agent.join().expect("no panic").expect("a clean end"), Parting::PowerOff);
 }

@@ -5,23 +5,26 @@ use std::{fmt, io, path::PathBuf, process::ExitStatus, time::Duration};
 use crate::link::AgentError;
 
 /// A host that ssh must not be given.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum SshHostError {
     #[error("the name of the remote host is empty; give it as ssh takes it: HOST or USER@HOST")]
+    #[diagnostic(code("bad-name"))]
     Empty,
     #[error("`{host}` is no remote host: neither a user's name nor a host's begins with `-`")]
+    #[diagnostic(code("bad-name"))]
     Option { host: String },
     #[error("`{}` is no remote host: there is a space or a control character in it", host.escape_debug())]
+    #[diagnostic(code("bad-name"))]
     Character { host: String },
 }
 
 /// What was under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SshStep {
-    /// Until the script on the host has said its first line.
+    /// It ends with the first line of the script on the host.
     Login,
-    /// Until the agent that was sent is started.
+    /// It ends when the agent that was sent is started.
     Copy,
 }
 
@@ -35,36 +38,47 @@ impl fmt::Display for SshStep {
 }
 
 /// No agent on a remote host.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum SshError {
     #[error(transparent)]
+    #[diagnostic(transparent)]
     Host(#[from] SshHostError),
     #[error("{}, which is to be sent to remote hosts, can't be read: {source}", path.display())]
+    #[diagnostic(code("file"))]
     Unreadable { path: PathBuf, source: io::Error },
     #[error("{} is not the agent of this vtax: {found}; name the program vtax-agent of the same build", path.display())]
+    #[diagnostic(code("no-agent-program"))]
     OtherProgram { path: PathBuf, found: String },
     #[error("{host} can't be reached: `{program}` can't be started: {source}; install the OpenSSH client")]
+    #[diagnostic(code("no-ssh-client"))]
     Start { program: String, host: String, source: io::Error },
     #[error("{stage} at {host} failed{}{}", ended(status), said(host, stage, words))]
+    #[diagnostic(code("ssh-failed"))]
     Ended { host: String, stage: SshStep, status: Option<ExitStatus>, words: String },
     #[error("{stage} at {host} stood still for {deadline:?}{}", said(host, stage, words))]
+    #[diagnostic(code("ssh-failed"))]
     Silent { host: String, stage: SshStep, deadline: Duration, words: String },
     #[error("{stage} at {host} failed: {source}")]
+    #[diagnostic(code("ssh-failed"))]
     Stream { host: String, stage: SshStep, source: io::Error },
     #[error(
         "{host} prints more than 64 KiB before it runs what it is told, beginning with \"{start}\"; see what its login scripts print when they have no terminal"
     )]
+    #[diagnostic(code("unexpected-output"))]
     Noise { host: String, start: String },
     #[error(
         "{host} is {theirs}, and the agent here is for Linux on {ours}; put a vtax-agent of this version that was built for it there, in a directory of the PATH"
     )]
+    #[diagnostic(code("other-architecture"))]
     Machine { host: String, theirs: String, ours: String },
     #[error(
         "{host} has no place for the agent:{tried}; make room in one of them (it takes 3 MB, and must be allowed to run), or put vtax-agent there in a directory of the PATH"
     )]
+    #[diagnostic(code("no-place-for-agent"))]
     NoPlace { host: String, tried: String },
     #[error(transparent)]
+    #[diagnostic(transparent)]
     Agent(#[from] AgentError),
 }
 

@@ -87,7 +87,7 @@ impl Pipes {
     }
 }
 
-/// Until the stream can be used, or its end be noticed.
+/// Waits until the stream can be used or has ended.
 fn wait(stream: &impl AsFd, flags: PollFlags, until: Instant) -> Result<(), PipeError> {
     loop {
         let left = until.saturating_duration_since(Instant::now());

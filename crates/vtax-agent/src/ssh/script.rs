@@ -55,7 +55,7 @@ echo "$m noplace$tried";
 pub(super) struct Script {
     version: String,
     size: usize,
-    /// Nobody else can know it.
+    /// Random, so that nothing else can print it.
     key: String,
 }
 
@@ -84,7 +84,7 @@ impl Script {
         Script { version: version.to_owned(), size, key: Token::random().to_hex() }
     }
 
-    /// For any login shell.
+    /// The command for any login shell.
     pub(super) fn command(&self) -> OsString {
         let Script { version, size, key } = self;
         let text = TEXT.split('\n').map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");

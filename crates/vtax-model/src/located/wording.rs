@@ -1,4 +1,4 @@
-//! serde's messages in the words of somebody who writes TOML.
+//! serde's messages in the words of TOML's users.
 //!
 //! serde and toml give an error's text only, no code. Its forms are those of the default methods of
 //! `serde::de::Error`; what has another form is left as it is.
@@ -27,7 +27,7 @@ pub(super) fn in_words(message: &str, key: Option<&str>) -> Worded {
     };
     let of_value = wrong_type(message).or_else(|| unknown_name(message)).map(of_key);
     let words = of_value.or_else(|| unknown_key(message)).or_else(|| missing(message));
-    words.unwrap_or_else(|| Worded::coded("bad-value", message))
+    words.unwrap_or_else(|| Worded::coded("bad-file-value", message))
 }
 
 fn wrong_type(message: &str) -> Option<Worded> {

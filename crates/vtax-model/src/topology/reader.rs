@@ -8,7 +8,7 @@ use toml::Spanned;
 
 use super::{Cable, Guest, Host, Name, Shape, Topology, Wire, Zone};
 use crate::{
-    guest::{Attach, GuestTable, Mac},
+    guest::{Attach, GuestTable, Mac, span, value},
     located::{FileError, Source},
     method::{DomainKind, IoMethod},
     units::{BitRate, ByteSize, Mtu},
@@ -222,7 +222,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Of a zone.
+    /// The settings of a zone's virtual function.
     fn vf(&self, table: &ZoneTable) -> Result<VfOptions, FileError> {
         let method = *table.method.get_ref();
         if let Some((option, span)) = table.vf_options().into_iter().find(|_| method != IoMethod::SrIov) {
@@ -230,12 +230,12 @@ impl Reader<'_> {
             return Err(self.source.coded("option-not-for-this", &span, message));
         }
         let vf = VfOptions {
-            vlan: table.vlan.as_ref().map(|vlan| *vlan.get_ref()),
-            trust: table.trust.as_ref().map(|trust| *trust.get_ref()),
-            spoof_check: table.spoof_check.as_ref().map(|check| *check.get_ref()),
-            rate: table.rate.as_ref().map(|rate| *rate.get_ref()),
+            vlan: value(&table.vlan),
+            trust: value(&table.trust),
+            spoof_check: value(&table.spoof_check),
+            rate: value(&table.rate),
         };
-        let span = table.rate.as_ref().map_or(table.name.span(), Spanned::span);
+        let span = span(&table.rate).unwrap_or(table.name.span());
         vf.rate_mbit().map(|_| vf).map_err(|error| self.source.refuse(&span, error))
     }
 
@@ -313,7 +313,7 @@ impl Reader<'_> {
         match single.chain(zones).chain(guests).find(|(name, _)| !taken.insert(*name)) {
             Some((name, span)) => {
                 let message = format!("the name `{name}` is taken; give each host, wire, zone and guest its own");
-                Err(self.source.coded("name-taken", &span, message))
+                Err(self.source.coded("same-name", &span, message))
             }
             None => Ok(()),
         }
@@ -332,14 +332,14 @@ impl ZoneTable {
         Member { kind: "zone", name, host, wire: wire.as_ref(), count: count.as_ref() }
     }
 
-    /// Those that are there, each with its place.
+    /// The options of virtual functions that are written, each with its place.
     fn vf_options(&self) -> Vec<(&'static str, Range<usize>)> {
         let options = [
-            ("mac", self.mac.as_ref().map(Spanned::span)),
-            ("vlan", self.vlan.as_ref().map(Spanned::span)),
-            ("trust", self.trust.as_ref().map(Spanned::span)),
-            ("spoof_check", self.spoof_check.as_ref().map(Spanned::span)),
-            ("rate", self.rate.as_ref().map(Spanned::span)),
+            ("mac", span(&self.mac)),
+            ("vlan", span(&self.vlan)),
+            ("trust", span(&self.trust)),
+            ("spoof_check", span(&self.spoof_check)),
+            ("rate", span(&self.rate)),
         ];
         options.into_iter().filter_map(|(option, span)| Some((option, span?))).collect()
     }

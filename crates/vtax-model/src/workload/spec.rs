@@ -48,7 +48,7 @@ impl Sliced {
 }
 
 impl TestSpec {
-    /// What of each slice goes before its measured time, so that it begins under load.
+    /// The part of each slice before its measured time, so that the measured time begins under load.
     pub fn lead(&self) -> Duration {
         self.duration.0 / 10
     }

@@ -57,7 +57,7 @@ pub struct Tbf {
 pub struct Qdisc {
     /// Such as `tbf` or `noqueue`.
     pub kind: String,
-    /// Of a `tbf`, what it was told. The kernel keeps the burst as a time, so it is read back rounded.
+    /// The settings, if it is a `tbf`. The kernel keeps the burst as a time, so it is read back rounded.
     pub tbf: Option<Tbf>,
     /// Its counters since it was made.
     pub stats: QdiscStats,

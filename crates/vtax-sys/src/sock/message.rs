@@ -26,7 +26,7 @@ impl ControlMessages {
         Self { bytes: [0; 256], filled: 0 }
     }
 
-    /// Those of the last [`receive`].
+    /// The control messages of the last [`receive`].
     pub(super) fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
         entries(&self.bytes[..self.filled])
     }
@@ -46,7 +46,8 @@ pub(super) fn receive(
     message.msg_iov = &raw mut part;
     message.msg_iovlen = 1;
     message.msg_control = control.bytes.as_mut_ptr().cast();
-    message.msg_controllen = control.bytes.len();
+    // glibc and musl have different types for it.
+    message.msg_controllen = control.bytes.len() as _;
     control.filled = 0;
     // SAFETY: the message has one part, which is `buffer`, and room for control
     // messages, both of the lengths that are told; all of them outlive the call.
@@ -54,7 +55,7 @@ pub(super) fn receive(
     if received < 0 {
         return Err(io::Error::last_os_error());
     }
-    control.filled = message.msg_controllen.min(control.bytes.len());
+    control.filled = control.bytes.len().min(message.msg_controllen as _);
     Ok(received as usize)
 }
 

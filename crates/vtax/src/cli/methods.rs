@@ -70,9 +70,9 @@ pub(crate) fn methods(args: &MethodsArgs, places: &Locations) -> Result<Exit, St
     let world = World::enter(Need::Ephemeral).or_infrastructure()?;
     let facts = Facts::gather(&world).or_infrastructure()?;
     let agent = places.find_agent();
-    let (facts, no_agent) = match &agent {
-        Ok(agent) => (facts.with_guests(&world, &GuestNeeds::new(agent, None).of_methods()), None),
-        Err(error) => (facts, Some(error.unsupported())),
+    let (facts, no_agent) = match agent {
+        Ok(agent) => (facts.with_guests(&world, &GuestNeeds::new(&agent, None).of_methods()), None),
+        Err(error) => (facts, Some(error.unsupported)),
     };
     let records = records(&facts, no_agent.as_ref());
     match args.json {

@@ -15,6 +15,15 @@ pub(super) const WAITS: u64 = 2;
 pub(super) const PANICS: u64 = 3;
 
 impl Fake {
+    /// Bound, or connected.
+    fn end(&self, part: &TestPart) -> Result<Run, EngineError> {
+        let (fake, spec) = (Fake { cancelled: self.cancelled.clone() }, part.spec);
+        match spec.workload {
+            Workload::File { .. } if part.setup.directory.is_none() => Err(EngineError::NoDirectory),
+            _ => Ok(Box::new(move |schedule, cancel| fake.run(&spec, schedule, cancel))),
+        }
+    }
+
     fn run(&self, spec: &TestSpec, schedule: Schedule, cancel: &Cancel) -> Result<EndReport, Failed> {
         let seen = EndReport { transactions: 42, started_ns: schedule.at.unwrap_or(0), ..EndReport::default() };
         match spec.workload {
@@ -36,51 +45,17 @@ impl Fake {
     }
 }
 
-/// Bound, or connected.
-pub(super) struct FakeEnd {
-    fake: Fake,
-    spec: TestSpec,
-}
-
-impl Bound for FakeEnd {
-    fn target(&self) -> Target {
-        target()
-    }
-
-    fn serve(self, cancel: &Cancel) -> Result<EndReport, Failed> {
-        self.fake.run(&self.spec, Schedule::default(), cancel)
-    }
-}
-
-impl Connected for FakeEnd {
-    fn run(self, schedule: Schedule, cancel: &Cancel) -> Result<EndReport, Failed> {
-        self.fake.run(&self.spec, schedule, cancel)
-    }
-}
-
 impl TestEngine for Fake {
-    type Bound = FakeEnd;
-    type Connected = FakeEnd;
-
     fn prepare(&self, _: &Path, _: ByteSize, cancel: &Cancel) -> Result<(), EngineError> {
         self.wait(cancel)
     }
 
-    fn bind(&self, spec: &TestSpec, setup: &EndSetup, _: Token) -> Result<FakeEnd, EngineError> {
-        match spec.workload {
-            Workload::File { .. } if setup.directory.is_none() => Err(EngineError::NoDirectory),
-            _ => Ok(FakeEnd { fake: Fake { cancelled: self.cancelled.clone() }, spec: *spec }),
-        }
+    fn bind(&self, part: &TestPart) -> Result<(Target, Serve), EngineError> {
+        let run = self.end(part)?;
+        Ok((target(), Box::new(move |cancel| run(Schedule::default(), cancel))))
     }
 
-    fn connect(
-        &self,
-        spec: &TestSpec,
-        setup: &EndSetup,
-        _: &Target,
-        token: Token,
-        _: &Cancel,
-    ) -> Result<FakeEnd, EngineError> {
-        self.bind(spec, setup, token)
+    fn connect(&self, part: &TestPart, _: &Target, _: &Cancel) -> Result<Run, EngineError> {
+        self.end(part)
     }
 }

@@ -16,7 +16,8 @@ use crate::{
     limits::{INPUT_MOST, WATCHED_MOST, WINDOW_MOST},
     link::AgentError,
     protocol::{
-        Answer, Call, CallId, CallOutcome, FaultKind, LinkSetup, RUN_LIMIT, Ran, Request, SessionId, Signal, Stream,
+        Answer, Call, CallId, CallOutcome, FaultKind, LinkSetup, ProgramSpec, RUN_LIMIT, Ran, Request, SessionId,
+        Signal, Stream,
     },
     server::AgentRights,
 };
@@ -53,7 +54,7 @@ fn a_guest_runs_programs_and_finds_its_links() {
     let century = Span(Duration::from_secs(100 * 365 * 24 * 3600));
     let hostile = |limit, window| {
         let (argv, stdin) = (vec!["true".into()], Vec::new());
-        fault(&link, Request::Run { session: SessionId(77), argv, stdin, limit, window })
+        fault(&link, Request::Run(ProgramSpec { session: SessionId(77), argv, stdin, limit, window }))
     };
     let all = Some(ByteSize(u64::MAX));
     let refused = [hostile(century, None), hostile(century, Some(WINDOW_MOST)), hostile(RUN_LIMIT, all)];
@@ -78,7 +79,7 @@ fn a_long_output_comes_whole_and_in_its_order() {
     let link = stage.link();
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let script = "cat; seq 1 500000; echo end >&2; exit 6";
-    let status = link.run_streaming(&sh(script), b"0\n", WATCHED_MOST, |stream, bytes| match stream {
+    let status = link.start(&sh(script), b"0\n", WATCHED_MOST).expect("sent").follow(|stream, bytes| match stream {
         Stream::Stdout => stdout.extend(bytes),
         Stream::Stderr => stderr.extend(bytes),
     });
@@ -184,7 +185,8 @@ fn a_coordinator_that_vanishes_in_the_middle_takes_its_program_along() {
     stage.greet();
     let babble = Babble::new();
     let (session, argv, stdin) = (SessionId(1), babble.argv(), Vec::new());
-    let request = Request::Run { session, argv, stdin, limit: WATCHED_MOST, window: Some(WINDOW_MOST) };
+    let program = ProgramSpec { session, argv, stdin, limit: WATCHED_MOST, window: Some(WINDOW_MOST) };
+    let request = Request::Run(program);
     stage.say(&encode(&Call { id: CallId(5), request }, REQUEST_MOST).expect("small"));
     let Answer { id: CallId(5), outcome: CallOutcome::Output(output) } = stage.answer() else { panic!("no output") };
     assert_eq!((output.stream, &output.bytes[..4]), (Stream::Stdout, &b"y\ny\n"[..]));

@@ -40,9 +40,9 @@ pub(super) struct QuickTable {
 pub(super) struct PathTable {
     pub(super) samples: Spanned<u32>,
     pub(super) passes: Spanned<u32>,
-    /// Of a slice.
+    /// The measured time of a slice.
     pub(super) duration: Spanned<Span>,
-    /// Of a slice of a stream.
+    /// The measured time of a slice of a stream.
     pub(super) stream_duration: Spanned<Span>,
     pub(super) warmup: Spanned<Span>,
 }

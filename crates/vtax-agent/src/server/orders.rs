@@ -22,7 +22,7 @@ use crate::protocol::Signal;
 pub(super) enum ProgramOrder {
     /// So much more of the outputs may be sent.
     More(ByteSize),
-    /// For the process group.
+    /// A signal for the process group.
     Signal(Signal),
 }
 
@@ -40,7 +40,7 @@ pub(super) struct OrderReceiver {
     bell: Arc<OwnedFd>,
 }
 
-pub(super) fn reins() -> io::Result<(OrderSender, OrderReceiver)> {
+pub(super) fn channel() -> io::Result<(OrderSender, OrderReceiver)> {
     let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
     let (sender, receiver) = mpsc::channel();
     Ok((OrderSender { orders: sender, bell: bell.clone() }, OrderReceiver { orders: receiver, bell }))
@@ -78,22 +78,22 @@ mod tests {
 
     use super::*;
 
-    fn rings(bit: &OrderReceiver) -> bool {
+    fn rings(orders: &OrderReceiver) -> bool {
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        poll(&mut [PollFd::new(bit, PollFlags::IN)], Some(&at_once)) == Ok(1)
+        poll(&mut [PollFd::new(orders, PollFlags::IN)], Some(&at_once)) == Ok(1)
     }
 
     #[test]
     fn orders_come_in_their_order_and_ring_once() {
-        let (reins, bit) = reins().expect("a bell");
-        assert!(!rings(&bit) && bit.orders().next().is_none());
+        let (sender, orders) = channel().expect("a bell");
+        assert!(!rings(&orders) && orders.orders().next().is_none());
         let given =
             [ProgramOrder::More(ByteSize(7)), ProgramOrder::Signal(Signal::Int), ProgramOrder::More(ByteSize(0))];
-        given.iter().for_each(|order| reins.give(*order));
-        assert!(rings(&bit));
-        assert_eq!(bit.orders().collect::<Vec<_>>(), given);
-        assert!(!rings(&bit));
-        drop(bit);
-        reins.give(ProgramOrder::Signal(Signal::Kill));
+        given.iter().for_each(|order| sender.give(*order));
+        assert!(rings(&orders));
+        assert_eq!(orders.orders().collect::<Vec<_>>(), given);
+        assert!(!rings(&orders));
+        drop(orders);
+        sender.give(ProgramOrder::Signal(Signal::Kill));
     }
 }
