@@ -6,7 +6,6 @@ use vtax_sys::process::ProcessId;
 
 use crate::{blueprint::Blueprint, error::LabError, world};
 
-/// What a lab's journal records beside the lab's steps.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct LabRecord {
     pub(crate) blueprint: Blueprint,

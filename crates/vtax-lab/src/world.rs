@@ -47,8 +47,7 @@ impl World {
     /// namespace (setns(2), unshare(2)).
     pub fn enter(need: Need) -> Result<World, LabError> {
         if userns::have_net_admin() {
-            let run = run_directory::of_root()?;
-            return Ok(World { run, keeper: None });
+            return Ok(World { run: run_directory::of_root()?, keeper: None });
         }
         let run = run_directory::of_user()?;
         let keeper = match (keeper::living(&run), need) {

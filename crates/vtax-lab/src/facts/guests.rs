@@ -61,12 +61,8 @@ impl GuestFacts {
     /// What a guest boots.
     pub(crate) fn boot(&self, system: &System, driver: &str) -> Result<Boot, Unsupported> {
         let found = self.systems.iter().find(|facts| facts.system == *system && facts.driver == driver);
-        found.map_or_else(
-            || {
-                let why = format!("nobody has looked for a system with the driver `{driver}`");
-                Err(Unsupported::new(why, "ask for guests by the name of their method"))
-            },
-            |facts| facts.boot.clone(),
-        )
+        let why = || format!("nobody has looked for a system with the driver `{driver}`");
+        let unknown = || Err(Unsupported::new(why(), "ask for guests by the name of their method"));
+        found.map_or_else(unknown, |facts| facts.boot.clone())
     }
 }

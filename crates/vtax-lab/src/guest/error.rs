@@ -1,4 +1,4 @@
-//! Why a guest can't be made, started or talked to.
+//! What this machine lacks for guests, and what goes wrong with a guest.
 
 use std::{io, os::unix::process::ExitStatusExt, path::PathBuf, process::ExitStatus, time::Duration};
 

@@ -208,11 +208,8 @@ impl Launch {
     /// How long it may take to come up on a machine that is busy with other guests. A kernel of ours needs
     /// seconds; a distribution's system starts a hundred programs before the agent.
     pub fn patience(&self) -> Duration {
-        match (&self.boot, self.accel) {
-            (Boot::Kernel { .. }, _) => Duration::from_secs(180),
-            (Boot::Disk { .. }, Accelerator::Kvm) => Duration::from_secs(180),
-            (Boot::Disk { .. }, Accelerator::Tcg) => Duration::from_secs(900),
-        }
+        let slow = matches!((&self.boot, self.accel), (Boot::Disk { .. }, Accelerator::Tcg));
+        Duration::from_secs(if slow { 900 } else { 180 })
     }
 
     /// How many open queues QEMU gets for each NIC. QEMU can't open these itself.

@@ -1,4 +1,4 @@
-//! Why a lab can't be planned.
+//! Why a lab can't be planned, and why a NIC can't be part of it.
 
 use std::path::PathBuf;
 
