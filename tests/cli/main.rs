@@ -69,6 +69,31 @@ fn wrong_words_on_the_command_line_are_refused() {
 }
 
 #[test]
+fn with_json_an_error_is_a_document_on_standard_error() {
+    let bench = Bench::new();
+    let error = |arguments: &[&str]| {
+        let told: serde_json::Value = serde_json::from_str(&bench.refused(arguments)).expect("JSON");
+        let error = &told["error"];
+        let text = |key: &str| error[key].as_str().unwrap_or_else(|| panic!("no {key} in {told}")).to_owned();
+        assert!(!text("message").is_empty() && !text("explanation").is_empty());
+        (text("code"), error["exit_code"].as_u64().expect("a number"))
+    };
+    assert_eq!(error(&["results", "show", "nothing", "--json"]), ("no-runs".to_owned(), 2));
+    assert_eq!(error(&["run", "demo", "--json", "--samples", "many"]), ("usage".to_owned(), 2));
+}
+
+#[test]
+fn a_code_that_an_error_shows_is_explained() {
+    let bench = Bench::new();
+    let told = bench.refused(&["run", "sparc-t7-2"]);
+    let code = told.split(['[', ']']).nth(1).expect("a code in brackets");
+    let explained = bench.printed(&["explain", code]);
+    assert!(explained.starts_with(&format!("{code}\n")) && explained.contains("vtax studies"), "{explained}");
+    assert!(bench.printed(&["explain"]).lines().any(|line| line.trim_start().starts_with(code)));
+    insta::assert_snapshot!("no_such_code", bench.refused(&["explain", "no-such-studdy"]));
+}
+
+#[test]
 fn the_time_of_each_study_is_told() {
     let text = Bench::new().printed(&["studies"]);
     let line = text.lines().find(|line| line.contains("sparc-t7-1")).expect("the study");
@@ -79,7 +104,7 @@ fn the_time_of_each_study_is_told() {
 fn a_lab_given_to_run_is_called_a_lab() {
     let lab = "[lab]\nname = \"mine\"\n[[host]]\nname = \"a\"\n";
     let told = Bench::with("lab.toml", lab).refused(&["run", "lab.toml"]);
-    assert_eq!(told, "vtax: lab.toml is a lab, not a study; build it with: vtax lab up lab.toml\n");
+    assert_eq!(told, "vtax: error[not-a-study]: lab.toml is a lab, not a study; build it with: vtax lab up lab.toml\n");
 }
 
 #[test]

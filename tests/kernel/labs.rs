@@ -1,6 +1,10 @@
 //! `vtax lab`, as a user works with it.
 
-use super::{Bench, bench::wait_until, json, labs};
+use super::{
+    Bench,
+    bench::{printed, wait_until},
+    json, labs,
+};
 
 fn lab_file(name: &str, more: &str) -> String {
     format!(
@@ -132,10 +136,20 @@ fn two_labs_do_not_meet() {
     one.printed(&["lab", "exec", "t-one", "web-1", "--", "true"]);
 }
 
+/// The user's labs are kept elsewhere: one of the same name is neither in the way nor seen.
 #[test]
-fn a_study_can_be_looked_at_as_a_lab() {
-    let plan = json(&Bench::new(), &["lab", "up", "demo", "--dry-run", "--json"]);
+fn a_study_can_be_looked_at_as_a_lab_while_the_user_has_one_of_its_name() {
+    let bench = Bench::with("demo.toml", &lab_file("demo", ""));
+    let of_user = |arguments: &[&str]| {
+        let output = bench.command(arguments).env("VTAX_RUN", bench.path().join("run")).output().expect("vtax runs");
+        printed(&output)
+    };
+    of_user(&["lab", "up", "demo.toml"]);
+    let plan = json(&bench, &["lab", "up", "demo", "--dry-run", "--json"]);
+    let ours = labs(&bench);
+    of_user(&["lab", "down", "demo"]);
     assert!(plan["steps"].as_array().is_some_and(|steps| !steps.is_empty()));
+    assert!(!ours.contains(&"demo".to_owned()), "{ours:?}");
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn open_bench() -> Bench {
 fn vtax(bench: &Bench, arguments: &[&str]) -> Output {
     let mut command = Command::new(bench.path().join("bin/vtax"));
     command.current_dir(bench.path()).env("VTAX_STATE", bench.state()).env("COLUMNS", "100");
-    command.env("XDG_RUNTIME_DIR", bench.path().join("runtime")).env_remove("HOME");
+    command.env("XDG_RUNTIME_DIR", bench.path().join("runtime")).env_remove("HOME").env_remove("VTAX_RUN");
     command.uid(NOBODY).gid(NOBODY).args(arguments).output().expect("vtax runs")
 }
 

@@ -1,5 +1,6 @@
 //! The shape of the house: which crate may know which, and on what terms we use others' work.
 
+mod codes;
 mod shape;
 
 use std::{

@@ -158,7 +158,7 @@ fn module(root: &Path, path: &Path) -> Option<Module> {
     }
 }
 
-fn items(path: &PathBuf) -> Vec<Item> {
+pub(super) fn items(path: &PathBuf) -> Vec<Item> {
     let text = fs::read_to_string(path).expect("a source of ours");
     syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display())).items
 }

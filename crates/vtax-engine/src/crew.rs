@@ -74,7 +74,7 @@ fn finish(accounts: Vec<Account<'_>>, shared: &Shared, role: &Role<'_>) -> Resul
     }
 }
 
-/// As many as the options say; one a task (blocking), else one a CPU of this end.
+/// The number of threads: as the options say; else one for each task (blocking), or for each CPU of this end.
 fn threads(role: &Role<'_>, setup: &EndSetup) -> Result<usize, EngineError> {
     let width = role.width();
     Ok(match (role.engine(), role.session.spec.options.threads) {
@@ -122,7 +122,7 @@ impl<'a> Crew<'a> {
             .map_err(|source| EngineError::Thread { thread: index, source })
     }
 
-    /// What one thread does.
+    /// The work of one thread.
     fn work(&self, thread: usize) -> Option<Account<'a>> {
         let cpu = (!self.cpus.is_empty()).then(|| self.cpus[thread % self.cpus.len()]);
         let pinned = cpu.map_or(Ok(()), |cpu| pin_current_thread(&[cpu]));
@@ -134,7 +134,8 @@ impl<'a> Crew<'a> {
         let tasks: Vec<usize> = (thread..self.role.tasks(self.threads)).step_by(self.threads).collect();
         let flows: Vec<&'a Flow> = tasks.iter().filter_map(|index| self.role.flow(*index)).collect();
         let senders = flows.iter().copied().filter(|flow| self.role.is_sender(flow)).collect();
-        // Of the first only, lest it be counted once a thread. Between slices the machine does something else.
+        // Only the first thread reads the machine, or it would be counted once a thread. Between slices the machine
+        // does something else.
         let machine = (thread == 0 && !self.shared.is_sliced()).then(MachineMeter::open).transpose();
         let (machine, opened) = machine.map_or_else(|error| (None, Err(error)), |machine| (machine, Ok(())));
         let desk = ThreadRecorder::new(self.shared, thread, Meter::new(flows, senders, machine, cpu), tasks.len());

@@ -87,7 +87,7 @@ pub(crate) trait Io {
         Err(Errno::OPNOTSUPP)
     }
 
-    /// A transaction is over, and whether it counts: for whoever has to look back at each. True if
+    /// A transaction is over, and whether it counts: for an engine that looks back at each. True if
     /// that took time, which is of no transaction then.
     fn look_back(&self, _counts: bool) -> bool {
         false

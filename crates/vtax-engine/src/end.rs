@@ -165,7 +165,7 @@ impl Initiator {
     }
 }
 
-/// As many as the kernel allows by default (net.core.somaxconn).
+/// What the kernel allows by default (net.core.somaxconn).
 const BACKLOG: u32 = 4096;
 
 /// For the flows, or for the connections of as many.

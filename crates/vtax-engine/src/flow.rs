@@ -78,7 +78,7 @@ impl Flow {
         self.session.spec.transport
     }
 
-    /// Wakes whoever is blocked on the flow, for good.
+    /// Wakes the threads that are blocked on the flow, for good.
     pub(crate) fn stop(&self) {
         interrupt(&self.socket);
     }

@@ -26,16 +26,14 @@ pub enum Station {
 /// Where a responder is reached.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum Target {
-    /// Address and port.
     Ip(SocketAddr),
-    /// The socket's name.
     Unix(PathBuf),
     /// Context identifier of the machine, and port.
     Vsock {
-        /// Of the responder's machine, as the initiator's knows it.
+        /// The responder's machine, by the number that the initiator's machine knows it by.
         cid: u32,
-        /// 32 bits wide.
         port: u32,
     },
 }
@@ -63,7 +61,7 @@ fn is_zero(slot: &u64) -> bool {
 }
 
 impl Target {
-    /// The same responder for one who reaches its machine at `station`: the responder itself knows
+    /// The same responder for an initiator that reaches its machine at `station`: the responder itself knows
     /// its port, but neither the address that is translated on the way nor its own context
     /// identifier. A socket's name, and a station of another kind, change nothing.
     pub fn reached_at(self, station: &Station) -> Target {

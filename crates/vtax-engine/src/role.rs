@@ -28,7 +28,7 @@ use crate::{
 pub(crate) struct Role<'a> {
     pub(crate) session: Arc<Session>,
     pub(crate) initiates: bool,
-    /// Those that carry the test; in crr and cc there are none.
+    /// The flows that carry the test; in crr and cc there are none.
     pub(crate) flows: &'a [Flow],
     pub(crate) connections: Option<Connections<'a>>,
     pub(crate) directory: Option<&'a Path>,
@@ -121,7 +121,7 @@ impl Role<'_> {
         self.flows.iter().filter(comes).count()
     }
 
-    /// Flows whose windows somebody waits for until all have ended.
+    /// Flows of this end that must all have ended their windows before the end goes on.
     pub(crate) fn awaited(&self) -> usize {
         match self.connections {
             Some(Connections::To(_)) => self.width(),
@@ -249,7 +249,7 @@ impl Role<'_> {
     }
 }
 
-/// Of crr and of an echo; a connection of cc carries nothing but the token.
+/// The messages of crr and of an echo; a connection of cc carries nothing but the token.
 pub(crate) fn connection_sizes(spec: &TestSpec) -> MessageSizes {
     match spec.workload {
         Workload::Rr { request, response } | Workload::Crr { request, response } => {

@@ -20,7 +20,7 @@ use crate::{
     token::Token,
 };
 
-/// Of each transport the stations, and of IP the targets, of one family.
+/// Checks that the station, and over IP the target too, is of the family that the transport needs.
 pub(crate) fn check_family(
     transport: Transport,
     station: &Station,
@@ -70,7 +70,7 @@ fn any_port(station: &Station) -> Target {
     }
 }
 
-/// As the kernel wants it.
+/// The address in the form that the kernel wants.
 pub(crate) fn address(target: &Target) -> Result<SockAddr, EngineError> {
     match target {
         Target::Ip(address) => Ok((*address).into()),

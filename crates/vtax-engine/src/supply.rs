@@ -10,7 +10,7 @@ use std::{
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-/// As all messages of this engine.
+/// The byte that all messages of this engine consist of.
 const FILL: u8 = 0x55;
 
 /// The file is written in pieces of so many bytes.

@@ -32,7 +32,7 @@ impl Token {
         &self.0
     }
 
-    /// For random numbers that differ from test to test and need not be secret from whoever holds the token.
+    /// For random numbers that differ from test to test and need not be secret from a holder of the token.
     pub(crate) fn seed(&self) -> u64 {
         let (first, _) = self.0.split_first_chunk().expect("16 > 8");
         u64::from_le_bytes(*first)

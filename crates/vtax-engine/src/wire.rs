@@ -162,12 +162,12 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Of a message in a connection, which needs no token.
+    /// The head of a message in a connection, which needs no token.
     pub(crate) fn plain(message: usize) -> Head {
         Head { bytes: [0; TOKEN_PLACE.end], len: message.min(Stamp::LEN) as u8 }
     }
 
-    /// Of a datagram: with the token, if it has room for it.
+    /// The head of a datagram: with the token, if the datagram has room for it.
     pub(crate) fn with_token(message: usize, token: &Token) -> Head {
         let mut head = Head::plain(message);
         if message >= TOKEN_PLACE.end {

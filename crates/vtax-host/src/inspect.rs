@@ -22,20 +22,21 @@ pub use tree::SystemRoot;
 /// not keep a study from running.
 pub fn environment(tree: &SystemRoot) -> Environment {
     let idle = IdleStates::read(tree);
+    let text = |path: &str| tree.text(path).unwrap_or_default();
     Environment {
         vtax: env!("CARGO_PKG_VERSION").to_owned(),
         hostname: kernel::hostname(tree),
-        kernel: kernel::release(tree),
+        kernel: text("proc/sys/kernel/osrelease"),
         kernel_build: kernel::build(tree),
         preemption: kernel::preemption(tree),
         command_line: boot::command_line(tree),
         cpu_model: cpu::model(tree),
         cpus: cpu::online(tree),
         numa_nodes: cpu::numa_nodes(tree),
-        numa_balancing: kernel::numa_balancing(tree),
+        numa_balancing: tree.number("proc/sys/kernel/numa_balancing"),
         memory_bytes: kernel::memory_bytes(tree),
         transparent_hugepages: kernel::transparent_hugepages(tree),
-        clocksource: kernel::clocksource(tree),
+        clocksource: text("sys/devices/system/clocksource/clocksource0/current_clocksource"),
         clocksources: kernel::clocksources(tree),
         governor: frequency::governor(tree),
         frequency_driver: frequency::driver(tree),
@@ -44,7 +45,7 @@ pub fn environment(tree: &SystemRoot) -> Environment {
         deepest_idle_us: idle.deepest_us(),
         idle: idle.facts(),
         server: emulated_server(tree),
-        smt: cpu::smt(tree),
+        smt: text("sys/devices/system/cpu/smt/control"),
         hypervisor: cpu::hypervisor(tree),
         mitigations: cpu::mitigations(tree),
         irqbalance: kernel::irqbalance(tree),

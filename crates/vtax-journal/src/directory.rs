@@ -14,14 +14,14 @@ use crate::error::JournalError;
 
 const SUFFIX: &str = "journal";
 
-/// The directory while nobody else looks at it.
+/// The directory, locked against other processes.
 pub(crate) struct Directory {
     path: PathBuf,
     _lock: File,
 }
 
 impl Directory {
-    /// Waits for the directory's lock, which nobody holds for long.
+    /// Waits for the directory's lock, which no process holds for long.
     pub(crate) fn enter(path: &Path) -> Result<Directory, JournalError> {
         fs::create_dir_all(path).map_err(io("create", path))?;
         let name = path.join(".lock");

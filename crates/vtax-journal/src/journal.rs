@@ -263,7 +263,7 @@ impl UndoCounts {
     }
 }
 
-/// Says who has the name. A journal that can't be read is an answer as well.
+/// The error that says which process has the name. A journal that can't be read is an answer as well.
 fn taken<S: Step>(directory: &Directory, id: &str) -> JournalError {
     match Snapshot::<S>::read_in(directory, id) {
         Ok(Snapshot { state, header, .. }) => {

@@ -9,13 +9,12 @@ use serde::{Deserialize, Serialize};
 
 /// The process that made a journal, for people to read. Whether it lives is told by the lock alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Owner {
-    /// Its process id.
     pub pid: u32,
     /// Its start in clock ticks since boot (field 22 of `/proc/PID/stat`): with the pid it
     /// names one process for good, as pids are used again.
     pub started: u64,
-    /// Its command line.
     pub command: String,
     /// When the journal was made, in seconds since 1970.
     pub since: u64,

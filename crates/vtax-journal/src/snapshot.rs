@@ -18,30 +18,27 @@ use crate::{
 
 /// A journal as it was when it was looked at.
 #[derive(Debug)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Snapshot<S: Step> {
-    /// Its name.
     pub id: String,
-    /// What becomes of it.
     pub state: JournalState,
     /// Absent if its owner died before the first line was written; nothing was done then.
     pub header: Option<Header>,
-    /// The job, in its order.
     pub records: Vec<Record<S>>,
 }
 
 /// A step and how far it got.
 #[derive(Debug)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Record<S: Step> {
-    /// The step.
     pub step: S,
-    /// How far it got.
     pub progress: StepProgress<S::Receipt>,
 }
 
 /// How far a step got.
 #[derive(Debug)]
 pub enum StepProgress<R> {
-    /// It was to be done; nobody knows whether it began.
+    /// It was to be done; whether it began is not known.
     Intended,
     /// It was done, and this is what it gave.
     Done(R),
@@ -59,7 +56,7 @@ impl<R> StepProgress<R> {
     }
 }
 
-/// Whether somebody answers for a journal.
+/// Whether a journal has an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JournalState {

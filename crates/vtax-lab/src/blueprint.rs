@@ -22,23 +22,19 @@ use crate::{
 
 /// What a lab consists of.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Blueprint {
-    /// The lab's name.
     pub lab: Name,
-    /// The MTU of its wires.
     pub mtu: Mtu,
     /// The range that all its addresses are from.
     pub addresses: Ipv4Net,
     /// Its hosts, switches among them.
     pub hosts: Vec<Name>,
-    /// Its zones.
     pub zones: Vec<Name>,
-    /// Its guests.
     #[serde(default)]
     pub guests: Vec<PlannedGuest>,
     /// Its links. A link comes after the links that it stands on.
     pub links: Vec<PlannedLink>,
-    /// Its wires.
     pub wires: Vec<PlannedWire>,
     /// The hosts, zones and guests as they are addressed on their wires.
     pub endpoints: Vec<LabEndpoint>,
@@ -48,14 +44,13 @@ pub struct Blueprint {
 
 /// A link, and what its MTU has to be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct PlannedLink {
-    /// Where it is.
     pub place: Place,
     /// The kernel's name for its kind.
     pub kind: String,
     /// Bytes by which its MTU is below that of the wire.
     pub less: u32,
-    /// Its mark.
     pub mark: String,
 }
 
@@ -69,25 +64,22 @@ pub struct PlannedWire {
     /// For each end that is on a switch: the bridge that it is a port of.
     pub switches: [Option<Place>; 2],
     /// Its limit, if it has one.
-    #[serde(default)]
     pub shape: Option<Shape>,
 }
 
 /// Something that can be addressed: a host on one of its wires, a zone, or a guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct LabEndpoint {
-    /// The host's, the zone's or the guest's name.
     pub name: Name,
     /// [`DomainKind::Primary`] for a host.
     pub kind: DomainKind,
     /// The host itself, or the host that the zone or guest is on.
     pub host: Name,
-    /// How it is attached.
     pub method: IoMethod,
     /// For a guest: the kind of its NIC within the method.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flavour: Option<Flavour>,
-    /// The wire that it is attached to.
     pub wire: Name,
     /// The address to bind to. With shared-ip it is the zone's own address and not the host's.
     pub address: Ipv4Addr,
@@ -113,8 +105,8 @@ pub struct TunnelEnd {
 
 /// A guest of a lab.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct PlannedGuest {
-    /// Its name.
     pub name: Name,
     /// The host that it is on, in whose namespace QEMU runs.
     pub host: Name,
@@ -124,10 +116,8 @@ pub struct PlannedGuest {
     pub mac: Mac,
     /// The address that the guest is to give its NIC. The lab itself changes nothing inside guests.
     pub address: Ipv4Net,
-    /// The guests that are started before it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub masters: Vec<Name>,
-    /// The CPUs that its threads are pinned to.
     #[serde(flatten)]
     pub pins: GuestPins,
     /// What was started, and where its sockets and logs are.
@@ -179,7 +169,8 @@ impl Blueprint {
         self.endpoints.iter().find(|endpoint| endpoint.kind == DomainKind::Zone && endpoint.name == *zone)
     }
 
-    /// The guest's endpoint.
+    /// The guest's endpoint. Its namespace is the one of QEMU: a program that is spawned there is not in the
+    /// guest.
     pub fn guest(&self, guest: &Name) -> Option<&LabEndpoint> {
         self.endpoints.iter().find(|endpoint| endpoint.kind == DomainKind::Guest && endpoint.name == *guest)
     }
@@ -208,10 +199,7 @@ impl fmt::Display for LabEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let LabEndpoint { name, method, flavour, address, mtu, stack, .. } = self;
         let kind = flavour.map(|flavour| format!(":{flavour}")).unwrap_or_default();
-        write!(f, "{name} {address} {method}{kind} mtu {mtu} by ")?;
-        for (index, place) in stack.iter().enumerate() {
-            write!(f, "{}{place}", if index == 0 { "" } else { " > " })?;
-        }
-        Ok(())
+        let stack = stack.iter().map(Place::to_string).collect::<Vec<_>>().join(" > ");
+        write!(f, "{name} {address} {method}{kind} mtu {mtu} by {stack}")
     }
 }

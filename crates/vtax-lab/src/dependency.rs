@@ -32,36 +32,22 @@ pub struct Ties {
 /// What a guest depends on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum Dependency {
     /// The host that serves the guest's vnet: the vnet hangs on a virtual switch there, or on the wire's end.
-    Switch {
-        /// The host.
-        host: Name,
-        /// Its link.
-        link: LinkName,
-    },
+    Switch { host: Name, link: LinkName },
     /// The host that has the physical function of the guest's virtual function.
-    PhysicalFunction {
-        /// The host.
-        host: Name,
-        /// The physical function.
-        device: PciAddress,
-    },
+    PhysicalFunction { host: Name, device: PciAddress },
     /// A guest that is started before it.
-    Master {
-        /// The guest.
-        guest: Name,
-    },
+    Master { guest: Name },
 }
 
 /// Whether a guest could move to another machine while it runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Migration {
-    /// Nothing blocks it.
     pub live: bool,
-    /// What QEMU refuses to move.
     pub blocked_by: Vec<Blocker>,
-    /// What the other machine must have.
     pub needs: Vec<String>,
 }
 

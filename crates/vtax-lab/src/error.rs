@@ -7,63 +7,87 @@ use vtax_journal::{ExecuteError, JournalError, JournalState, StepCause, UndoErro
 use vtax_model::topology::Name;
 use vtax_sys::{SysError, pci::PciAddress};
 
-use crate::{guest::GuestError, place::Place, processes::Holder};
+use crate::{guest::GuestError, place::Place};
 
 /// Why something could not be done with a lab.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum LabError {
     #[error("{object}: {error}")]
+    #[diagnostic(forward(error))]
     Kernel { object: String, error: Box<SysError> },
     #[error(transparent)]
+    #[diagnostic(transparent)]
     Guest(Box<GuestError>),
     #[error("lab `{lab}` has no guest `{guest}` that was started; vtax lab list shows its guests")]
+    #[diagnostic(code("no-such-guest"))]
     NoGuest { lab: Name, guest: Name },
     #[error("cannot {operation} {path}: {error}")]
+    #[diagnostic(code("file"))]
     File { operation: &'static str, path: PathBuf, error: io::Error },
     #[error(transparent)]
+    #[diagnostic(transparent)]
     Journal(#[from] JournalError),
     #[error("lab `{lab}` could not be built: {error}")]
+    #[diagnostic(forward(error))]
     Build { lab: Name, error: Box<ExecuteError<LabError>> },
     #[error("lab {0}")]
+    #[diagnostic(transparent)]
     Remove(Box<UndoErrors<LabError>>),
-    #[error("`{namespace}` is still used by {}; end them", List(.holders))]
-    Occupied { namespace: Name, holders: Vec<Holder> },
+    #[error("`{namespace}` is still used by {}; end them", .holders.join(", "))]
+    #[diagnostic(code("namespace-in-use"))]
+    Occupied { namespace: Name, holders: Vec<String> },
     #[error("the addresses {range} have just been taken by lab `{by}`; start again to have others chosen")]
+    #[diagnostic(code("range-in-use"))]
     RangeTaken { range: Ipv4Net, by: Name },
     #[error("lab `{lab}`: the MTU of {place} is {found}, not {wanted}")]
+    #[diagnostic(code("link-changed"))]
     Mtu { lab: Name, place: Place, wanted: u32, found: u32 },
     #[error("lab `{lab}`: link {place} {why}; take the lab down and up again")]
+    #[diagnostic(code("link-changed"))]
     Link { lab: Name, place: Place, why: &'static str },
     #[error(
         "the virtual functions of {device} are {found} and not {wanted}; make them first (vtax io create-vf), and the lab uses those"
     )]
+    #[diagnostic(code("functions-moved"))]
     Moved { device: PciAddress, wanted: String, found: String },
     #[error(
         "{device} has {found} virtual functions, and this lab made {made}: they are another's and are left alone; remove them with vtax io destroy-vf, then clean again"
     )]
+    #[diagnostic(code("functions-not-ours"))]
     OtherVfs { device: PciAddress, made: u32, found: u32 },
     #[error("the driver of {device} doesn't give function {index} its {what}; leave that out, or use another NIC")]
+    #[diagnostic(code("setting-not-taken"))]
     VfRefused { device: PciAddress, index: u32, what: &'static str },
     #[error("{device} has no network link here any more; look at `vtax io list -l`")]
+    #[diagnostic(code("no-network-link"))]
     NoNicLink { device: PciAddress },
     #[error("the link of {device} gets no carrier; look at the cable, and at the NIC at its other end")]
+    #[diagnostic(code("no-carrier"))]
     NoCarrier { device: PciAddress },
     #[error("lab `{lab}`: link {place} has no queue that counts what is lost; give its wire a rate")]
+    #[diagnostic(code("loss-not-counted"))]
     Uncounted { lab: Name, place: Place },
     #[error("lab `{lab}` was made by another version of vtax ({why}); use that one")]
+    #[diagnostic(code("journal-version"))]
     Blueprint { lab: String, why: String },
     #[error("lab `{lab}` is {state}: {remedy}")]
+    #[diagnostic(code("lab-abandoned"))]
     State { lab: Name, state: JournalState, remedy: &'static str },
     #[error("`{namespace}` of lab `{lab}` is gone or was replaced; take the lab down and up again")]
+    #[diagnostic(code("namespace-replaced"))]
     Replaced { lab: Name, namespace: Name },
     #[error("no wire leads from `{from}` to `{to}`")]
+    #[diagnostic(code("no-wire-between"))]
     NoPath { from: Name, to: Name },
     #[error("{path} {why}; remove it, or set XDG_RUNTIME_DIR to a directory of your own")]
+    #[diagnostic(code("unsafe-directory"))]
     RunDirectory { path: PathBuf, why: &'static str },
     #[error("labs need network namespaces: {0}")]
+    #[diagnostic(forward(0))]
     Privilege(Box<SysError>),
     #[error("the process that keeps labs {why}; run the command again, or run it as root")]
+    #[diagnostic(code("keeper-failed"))]
     Keeper { why: String },
 }
 
@@ -76,18 +100,14 @@ impl LabError {
             _ => false,
         }
     }
-}
 
-impl From<GuestError> for LabError {
-    fn from(error: GuestError) -> LabError {
-        LabError::Guest(Box::new(error))
-    }
-}
-
-impl LabError {
     /// What the kernel said about an object.
     pub(crate) fn kernel(object: impl fmt::Display) -> impl Fn(SysError) -> LabError {
         move |error| LabError::Kernel { object: object.to_string(), error: Box::new(error) }
+    }
+
+    pub(crate) fn link(lab: &Name, place: &Place, why: &'static str) -> LabError {
+        LabError::Link { lab: lab.clone(), place: place.clone(), why }
     }
 
     pub(crate) fn file(operation: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> LabError {
@@ -96,13 +116,8 @@ impl LabError {
     }
 }
 
-struct List<'a>(&'a [Holder]);
-
-impl fmt::Display for List<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, holder) in self.0.iter().enumerate() {
-            write!(f, "{}{holder}", if index == 0 { "" } else { ", " })?;
-        }
-        Ok(())
+impl From<GuestError> for LabError {
+    fn from(error: GuestError) -> LabError {
+        LabError::Guest(Box::new(error))
     }
 }

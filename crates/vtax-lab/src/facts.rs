@@ -39,7 +39,6 @@ pub struct Facts {
     #[serde(default)]
     pub ordinary_user: bool,
     /// What there is for guests. `None` means that nobody has looked ([`Facts::with_guests`]).
-    #[serde(default)]
     pub guests: Option<GuestFacts>,
 }
 
@@ -58,7 +57,6 @@ impl Facts {
     /// The qdisc that limits what a wire carries.
     pub const RATE_LIMIT: &'static str = "tbf";
 
-    /// Whether links of this kind can be made here.
     pub(crate) fn has_link_kind(&self, kind: &str) -> Result<(), Unsupported> {
         self.lacks(kind).map_or(Ok(()), |why| {
             let remedy = format!("load or install the module `{kind}` (CONFIG_{})", kind.to_ascii_uppercase());
@@ -71,7 +69,6 @@ impl Facts {
         self.kinds.get(kind)?.as_deref()
     }
 
-    /// Where the guests of a lab have their directories.
     pub(crate) fn guests_directory(&self, lab: &Name) -> PathBuf {
         let labs = self.guests.as_ref().map(|guests| guests.labs.as_path());
         labs.unwrap_or(Path::new("")).join(lab.as_str()).join("guests")

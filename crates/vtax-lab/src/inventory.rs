@@ -19,19 +19,15 @@ use crate::{
 
 /// A lab in a list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct LabSummary {
-    /// Its name.
     pub name: Name,
-    /// Its state.
     #[serde(flatten)]
     pub state: LabState,
     /// Who made it and since when, as far as its journal says.
     pub owner: Option<Owner>,
-    /// Its hosts.
     pub hosts: Vec<Name>,
-    /// Its zones.
     pub zones: Vec<Name>,
-    /// Its guests.
     #[serde(default)]
     pub guests: Vec<GuestSummary>,
     /// The virtual functions, if this is a record of functions that were made by hand (`vtax io create-vf`).
@@ -43,25 +39,19 @@ pub struct LabSummary {
 
 /// A guest in a list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct GuestSummary {
-    /// Its name.
     pub name: Name,
-    /// The host that it is on.
     pub host: Name,
-    /// Its state.
     pub state: GuestState,
     /// QEMU's process, as long as it runs.
     pub pid: Option<u32>,
-    /// Its RAM.
     pub memory: ByteSize,
     /// The host's memory that QEMU takes beside the guest's RAM, as long as QEMU runs.
-    #[serde(default)]
     pub overhead: Option<ByteSize>,
-    /// Its virtual CPUs.
     pub vcpus: u32,
     /// The host's CPUs that they are pinned to.
     pub cpus: Vec<u32>,
-    /// What runs its instructions.
     pub accel: Accelerator,
     /// What was asked for, if this guest is an emulated server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -74,12 +64,10 @@ pub struct GuestSummary {
 /// The state of a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum GuestState {
-    /// QEMU runs.
     Running,
-    /// It was started and has ended.
     Ended,
-    /// It has not been started yet.
     Planned,
 }
 
@@ -102,38 +90,29 @@ pub enum LabState {
 
 /// The virtual functions of a record in the list of labs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct MadeVfs {
-    /// The physical function.
     pub device: PciAddress,
-    /// How many functions were made.
     pub count: u32,
 }
 
 /// What `clean` did.
 #[derive(Debug, Default)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct CleanReport {
-    /// The abandoned labs that were removed.
     pub removed: Vec<Name>,
-    /// The labs that were left alone, because they are alive or kept.
     pub left: Vec<LabSummary>,
-    /// Why labs could not be removed, or not even read.
     pub failures: Vec<LabError>,
 }
 
 /// All labs of this user, by name.
-///
-/// # Errors
-/// The directory of journals can't be read.
 pub fn list(world: &World) -> Result<Vec<LabSummary>, LabError> {
     let found = scan::<LabStep>(&world.journals())?;
     Ok(found.into_iter().filter_map(|(id, snapshot)| Some(summary(Name::try_from(id).ok()?, &snapshot))).collect())
 }
 
 /// Removes abandoned labs, whose process was killed. Labs that are alive or kept are left alone, even if
-/// `only` names one.
-///
-/// # Errors
-/// The directory of journals can't be read. What could not be removed is in the report.
+/// `only` names one. What could not be removed is in the report.
 pub fn clean(world: &World, only: Option<&Name>) -> Result<CleanReport, LabError> {
     let mut report = CleanReport::default();
     for (id, snapshot) in scan::<LabStep>(&world.journals())? {
@@ -157,9 +136,6 @@ pub fn clean(world: &World, only: Option<&Name>) -> Result<CleanReport, LabError
 }
 
 /// Makes this process the keeper of an ordinary user's kept labs. Returns when no lab needs it any more.
-///
-/// # Errors
-/// The kernel lets ordinary users have no user namespace, or another keeper lives already.
 pub fn keeper_main() -> Result<(), LabError> {
     World::keep(|world| Ok(list(world)?.iter().any(|lab| matches!(lab.state, LabState::Alive | LabState::Kept))))
 }
@@ -219,7 +195,6 @@ fn guests(blueprint: &Blueprint, records: &[Record<LabStep>]) -> Vec<GuestSummar
     records.iter().filter_map(of).collect()
 }
 
-/// The guest that a step starts.
 fn guest(record: &Record<LabStep>, ties: impl Fn(&Launch) -> Ties) -> Option<GuestSummary> {
     let LabStep::StartGuest { host, launch, pins } = &record.step else { return None };
     let process = record.progress.receipt().and_then(Receipt::process);

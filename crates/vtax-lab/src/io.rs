@@ -9,6 +9,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 use vtax_sys::pci::PciAddress;
 
 pub use self::functions::{NewVfs, Removal, VfError, VfPlan};
@@ -50,8 +51,9 @@ pub struct IoEntry {
 }
 
 /// What an entry is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "UPPERCASE")]
+#[strum(serialize_all = "UPPERCASE")]
 pub enum IoKind {
     /// A root complex.
     Bus,
@@ -64,8 +66,9 @@ pub enum IoKind {
 }
 
 /// The status of an entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "UPPERCASE")]
+#[strum(serialize_all = "UPPERCASE")]
 pub enum IoStatus {
     /// An IOMMU is active: the devices below can be lent.
     Iov,
@@ -85,9 +88,6 @@ pub(crate) fn lent(world: &World) -> Result<BTreeMap<PciAddress, String>, LabErr
 impl IoList {
     /// The devices with their owners, as the journals of this user's labs tell. An ordinary user must look at
     /// the devices before the world is entered: the machine's links can't be seen in it.
-    ///
-    /// # Errors
-    /// The journals can't be read.
     pub fn new(mut facts: PciFacts, world: &World) -> Result<IoList, LabError> {
         let owners = Owners::of_labs(world)?;
         owners.look_into(world, &mut facts);
@@ -96,9 +96,6 @@ impl IoList {
 
     /// The entries that a name stands for, and those below them. The name is an entry's name, a PCI address,
     /// a network link or a hardware address.
-    ///
-    /// # Errors
-    /// As [`PciFacts::find`].
     pub fn select(&self, name: &str) -> Result<Vec<&IoEntry>, NoDevice> {
         let named = self.named(name);
         if !named.is_empty() {
@@ -140,15 +137,14 @@ impl IoList {
 fn complex(root: &str, facts: &PciFacts, owners: &Owners) -> IoEntry {
     let domains: BTreeSet<String> = facts.below(root).map(|device| owners.domain(device.device)).collect();
     let only = if domains.len() == 1 { domains.into_iter().next() } else { None };
-    IoEntry {
-        name: root.to_owned(),
-        kind: IoKind::Bus,
-        bus: root.to_owned(),
-        domain: only.unwrap_or_else(|| PRIMARY.to_owned()),
-        status: facts.iommu.then_some(IoStatus::Iov),
-        depends_on: None,
-        function: None,
-    }
+    let domain = only.unwrap_or_else(|| PRIMARY.to_owned());
+    place(root, IoKind::Bus, root, domain, facts.iommu.then_some(IoStatus::Iov))
+}
+
+/// An entry that is no function.
+fn place(name: &str, kind: IoKind, bus: &str, domain: String, status: Option<IoStatus>) -> IoEntry {
+    let (name, bus) = (name.to_owned(), bus.to_owned());
+    IoEntry { name, kind, bus, domain, status, depends_on: None, function: None }
 }
 
 /// The empty slots and the endpoints of a complex, by name. Behind an endpoint of several functions come
@@ -164,15 +160,7 @@ fn endpoints(root: &str, facts: &PciFacts, owners: &Owners) -> Vec<IoEntry> {
         entries.extend(plain.map(|device| function(device, IoKind::Pcie, owners)));
     }
     let empty = facts.slots.iter().filter(|slot| slot.root == root && !slot.occupied);
-    entries.extend(empty.map(|slot| IoEntry {
-        name: slot.name.clone(),
-        kind: IoKind::Pcie,
-        bus: root.to_owned(),
-        domain: PRIMARY.to_owned(),
-        status: Some(IoStatus::Emp),
-        depends_on: None,
-        function: None,
-    }));
+    entries.extend(empty.map(|slot| place(&slot.name, IoKind::Pcie, root, PRIMARY.to_owned(), Some(IoStatus::Emp))));
     entries.sort_by_cached_key(|entry| rank(&entry.name));
     entries
 }
@@ -181,15 +169,10 @@ fn endpoint(name: &str, root: &str, functions: &[&PciDevice], owners: &Owners) -
     let domains: BTreeSet<String> = functions.iter().map(|device| owners.domain(device.device)).collect();
     let usable = functions.iter().any(|device| is_usable(device));
     let alone = functions.iter().find(|device| device.name == name);
-    IoEntry {
-        name: name.to_owned(),
-        kind: IoKind::Pcie,
-        bus: root.to_owned(),
-        domain: domains.into_iter().collect::<Vec<_>>().join(","),
-        status: Some(if usable { IoStatus::Occ } else { IoStatus::Inv }),
-        depends_on: None,
-        function: alone.map(|device| (*device).clone()),
-    }
+    let status = if usable { IoStatus::Occ } else { IoStatus::Inv };
+    let domains = domains.into_iter().collect::<Vec<_>>().join(",");
+    let function = alone.map(|device| (*device).clone());
+    IoEntry { function, ..place(name, IoKind::Pcie, root, domains, Some(status)) }
 }
 
 fn function(device: &PciDevice, kind: IoKind, owners: &Owners) -> IoEntry {
@@ -218,28 +201,4 @@ fn rank(name: &str) -> (u32, u32, String) {
 
 fn is_usable(device: &PciDevice) -> bool {
     device.driver.is_some() || device.group.is_some()
-}
-
-impl IoKind {
-    /// The word that the list shows.
-    pub fn name(self) -> &'static str {
-        match self {
-            IoKind::Bus => "BUS",
-            IoKind::Pcie => "PCIE",
-            IoKind::Pf => "PF",
-            IoKind::Vf => "VF",
-        }
-    }
-}
-
-impl IoStatus {
-    /// The word that the list shows.
-    pub fn name(self) -> &'static str {
-        match self {
-            IoStatus::Iov => "IOV",
-            IoStatus::Occ => "OCC",
-            IoStatus::Emp => "EMP",
-            IoStatus::Inv => "INV",
-        }
-    }
 }

@@ -8,15 +8,14 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use vtax_journal::{Journal, JournalState, Snapshot};
-use vtax_model::{options::CongestionControl, topology::Name, units::Mtu};
+use vtax_model::{options::CongestionControl, run::Hop, topology::Name, units::Mtu};
 use vtax_sys::{netlink::QdiscStats, netns::Outlive};
 
 use crate::{
     blueprint::{Blueprint, LabEndpoint, PlannedGuest},
     error::LabError,
     guest::process::Qemu,
-    inventory,
-    path::{self, LabHop},
+    inventory, path,
     place::Place,
     plan::Plan,
     processes,
@@ -89,9 +88,6 @@ impl Lab {
     }
 
     /// Opens a lab that is up, to run programs in it, to look at it or to take it down.
-    ///
-    /// # Errors
-    /// There is no lab of that name, or it is abandoned.
     pub fn open(world: &World, name: &Name) -> Result<Lab, LabError> {
         let snapshot = Snapshot::<LabStep>::read(&world.journals(), name.as_str())?;
         let record = LabRecord::read(name.as_str(), snapshot.header.as_ref())?;
@@ -129,22 +125,6 @@ impl Lab {
         &self.blueprint.endpoints
     }
 
-    /// The host's endpoint on one of its wires.
-    pub fn host_endpoint(&self, host: &Name, wire: &Name) -> Option<&LabEndpoint> {
-        self.blueprint.host(host, wire)
-    }
-
-    /// The zone's endpoint.
-    pub fn zone_endpoint(&self, zone: &Name) -> Option<&LabEndpoint> {
-        self.blueprint.zone(zone)
-    }
-
-    /// The guest's endpoint. Its namespace is the one of QEMU: a program that is spawned there is not in the
-    /// guest.
-    pub fn guest_endpoint(&self, guest: &Name) -> Option<&LabEndpoint> {
-        self.blueprint.guest(guest)
-    }
-
     /// The guests, with the address that each should have.
     pub fn guests(&self) -> &[PlannedGuest] {
         &self.blueprint.guests
@@ -152,19 +132,13 @@ impl Lab {
 
     /// A guest's QEMU: its sockets and logs, its process, its threads, its monitor. Each call gives a
     /// handle of its own, so that several guests can be waited for at once.
-    ///
-    /// # Errors
-    /// There is no such guest.
     pub fn guest(&self, guest: &Name) -> Result<Qemu, LabError> {
         let site = self.site();
         let found = site.guest(guest).map(|qemu| Qemu::attach(qemu.launch().clone(), qemu.process()));
         found.ok_or_else(|| LabError::NoGuest { lab: self.blueprint.lab.clone(), guest: guest.clone() })
     }
 
-    /// Whether every guest still runs.
-    ///
-    /// # Errors
-    /// The first guest that doesn't run, with its last messages.
+    /// Whether every guest still runs. The error has the last messages of the first that doesn't.
     pub fn check_guests(&self) -> Result<(), LabError> {
         for guest in self.guests() {
             if let Some(death) = self.guest(&guest.name)?.death(Duration::ZERO) {
@@ -185,10 +159,7 @@ impl Lab {
     }
 
     /// The links from one endpoint to the other, as they are now.
-    ///
-    /// # Errors
-    /// No wire joins them, or a link is gone.
-    pub fn path(&self, from: &LabEndpoint, to: &LabEndpoint) -> Result<Vec<LabHop>, LabError> {
+    pub fn path(&self, from: &LabEndpoint, to: &LabEndpoint) -> Result<Vec<Hop>, LabError> {
         path::hops(&mut self.site(), &self.blueprint, from, to)
     }
 
@@ -208,9 +179,6 @@ impl Lab {
     /// opens them. It is done by routes: `net.ipv4.tcp_congestion_control` of a namespace takes only what the
     /// machine allows to everybody (`tcp_allowed_congestion_control`), and cubic need not be among that. Call
     /// this once for a pair of hosts.
-    ///
-    /// # Errors
-    /// This kernel doesn't have it.
     pub fn set_congestion(&self, ends: [&LabEndpoint; 2], name: CongestionControl) -> Result<(), LabError> {
         let mut site = self.site();
         for (from, to) in [(ends[0], ends[1]), (ends[1], ends[0])] {
@@ -235,9 +203,6 @@ impl Lab {
     ///
     /// The kernel kills the program when the *thread* that calls this ends. So call it from a thread that
     /// lives as long as the program should. Whatever the program starts ends with the lab.
-    ///
-    /// # Errors
-    /// The program can't be started.
     pub fn spawn(&self, endpoint: &LabEndpoint, mut command: Command) -> Result<Child, LabError> {
         processes::mark(&mut command, &self.blueprint.lab);
         let namespace = self.site().namespace(&endpoint.namespace)?;

@@ -17,25 +17,12 @@
 //! let plan = plan(&topology, &Facts::gather(&world)?)?;
 //! println!("{plan}"); // the dry run
 //! let lab = Lab::up(&world, plan, Lifetime::Ephemeral)?;
-//! let zone = lab.zone_endpoint(&"web".parse()?).ok_or("no zone")?;
+//! let zone = lab.blueprint().zone(&"web".parse()?).ok_or("no zone")?;
 //! lab.spawn(zone, std::process::Command::new("ip"))?.wait()?;
 //! lab.down()?;
 //! # Ok(())
 //! # }
 //! ```
-//!
-//! | module | for |
-//! |---|---|
-//! | [`blueprint`] | what a lab consists of, as data |
-//! | [`mod@plan`] | what will be done, as data |
-//! | `nic` | one file per I/O method: what it adds to a plan |
-//! | [`limit`] | what a wire's rate means for its ends |
-//! | [`step`], `site` | a step as data; the kernel that it is taken in |
-//! | [`guest`] | virtual machines: what they boot, QEMU, its monitor |
-//! | [`lab`], [`inventory`] | a lab that is up; all labs of this user |
-//! | [`dependency`] | what guests depend on, and whether they could migrate live |
-//! | [`io`] | PCI devices, who has them; virtual functions made by hand |
-//! | [`world`] | privilege: root, a user namespace, the keeper |
 
 #![forbid(unsafe_code)]
 
@@ -47,9 +34,9 @@ pub mod guest;
 pub mod inventory;
 pub mod io;
 pub mod lab;
-pub mod limit;
+mod limit;
 mod nic;
-pub mod path;
+mod path;
 pub mod place;
 pub mod plan;
 mod processes;
@@ -67,9 +54,7 @@ pub use error::LabError;
 pub use facts::Facts;
 pub use inventory::{CleanReport, GuestState, GuestSummary, LabState, LabSummary, clean, keeper_main, list};
 pub use lab::{Lab, Lifetime};
-pub use limit::Limit;
 pub use nic::{availability, guest_availability, no_cable};
-pub use path::LabHop;
 pub use place::{LinkName, Place};
 pub use plan::{NicError, Plan, PlanError, plan};
 pub use survey::GuestNeeds;

@@ -1,11 +1,8 @@
 //! What a wire's rate means for the token bucket at each of its ends.
 
-use std::fmt;
-
-use serde::{Deserialize, Serialize};
 use vtax_model::{
     topology::Shape,
-    units::{BitRate, ByteSize, Mtu},
+    units::{ByteSize, Mtu},
 };
 use vtax_sys::netlink::Tbf;
 
@@ -20,52 +17,29 @@ const BURST_MS: u64 = 2;
 /// The burst holds at least two packets: one leaves while the tokens for the next one come in.
 const BURST_PACKETS: u64 = 2;
 
-/// A token bucket for one MTU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limit {
-    /// The rate.
-    pub rate: BitRate,
-    /// How much may leave at once.
-    pub burst: ByteSize,
-    /// How much may wait.
-    pub queue: ByteSize,
-}
-
-impl Limit {
-    /// The bucket for packets of this MTU. The queue holds at least one packet.
-    ///
-    /// The burst is not longer than the queue. The kernel cuts up packets for segmentation only if they are
-    /// longer than the burst, and packets that are not cut up must fit into the queue.
-    pub(crate) fn of(shape: &Shape, mtu: Mtu) -> Limit {
-        let packet = u64::from(mtu.get() + Shape::HEADER);
-        let brings = |ms: u64| (u128::from(shape.rate.bytes()) * u128::from(ms) / 1000).min(u32::MAX.into()) as u64;
-        let usual = brings(QUEUE_MS).max(QUEUE_PACKETS * packet);
-        let queue = shape.queue.map_or(usual, |queue| queue.0).max(packet);
-        let burst = brings(BURST_MS).min(queue).max(BURST_PACKETS * packet);
-        Limit { rate: shape.rate, burst: ByteSize(burst), queue: ByteSize(queue) }
-    }
-}
-
-impl From<Limit> for Tbf {
-    fn from(Limit { rate, burst, queue }: Limit) -> Tbf {
-        Tbf { rate, burst, queue }
-    }
-}
-
-impl fmt::Display for Limit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, burst {}, queue {}", self.rate, self.burst, self.queue)
-    }
+/// The bucket for packets of this MTU. The queue holds at least one packet.
+///
+/// The burst is not longer than the queue. The kernel cuts up packets for segmentation only if they are
+/// longer than the burst, and packets that are not cut up must fit into the queue.
+pub(crate) fn bucket(shape: &Shape, mtu: Mtu) -> Tbf {
+    let packet = u64::from(mtu.get() + Shape::HEADER);
+    let brings = |ms: u64| (u128::from(shape.rate.bytes()) * u128::from(ms) / 1000).min(u32::MAX.into()) as u64;
+    let usual = brings(QUEUE_MS).max(QUEUE_PACKETS * packet);
+    let queue = shape.queue.map_or(usual, |queue| queue.0).max(packet);
+    let burst = brings(BURST_MS).min(queue).max(BURST_PACKETS * packet);
+    Tbf { rate: shape.rate, burst: ByteSize(burst), queue: ByteSize(queue) }
 }
 
 #[cfg(test)]
 mod tests {
+    use vtax_model::units::BitRate;
+
     use super::*;
     use proptest::prelude::*;
 
     fn limit(rate: &str, queue: Option<u64>, mtu: i64) -> (u64, u64) {
         let shape = Shape { rate: rate.parse().expect("a rate"), queue: queue.map(ByteSize) };
-        let limit = Limit::of(&shape, Mtu::try_from(mtu).expect("an MTU"));
+        let limit = bucket(&shape, Mtu::try_from(mtu).expect("an MTU"));
         (limit.burst.0, limit.queue.0)
     }
 
@@ -89,7 +63,7 @@ mod tests {
         #[test]
         fn a_full_packet_always_gets_through(bits in 1..9_000_000_000_000_000_u64, queue: Option<u64>, mtu in 68..65536_i64) {
             let shape = Shape { rate: BitRate::new(bits).expect("not 0"), queue: queue.map(ByteSize) };
-            let limit = Limit::of(&shape, Mtu::try_from(mtu).expect("an MTU"));
+            let limit = bucket(&shape, Mtu::try_from(mtu).expect("an MTU"));
             let packet = mtu as u64 + 14;
             prop_assert!(limit.burst.0 >= 2 * packet && limit.queue.0 >= packet);
         }

@@ -84,9 +84,6 @@ pub fn availability(facts: &Facts) -> Vec<(IoMethod, Result<(), Unsupported>)> {
 }
 
 /// Whether guests with this very NIC, which boot this system, can be had here.
-///
-/// # Errors
-/// The reason and the remedy.
 pub fn guest_availability(attach: &Attach, system: &System, facts: &Facts) -> Result<(), Unsupported> {
     wire(facts)?;
     fitting::supported(attach, system, facts)
@@ -123,7 +120,6 @@ pub fn no_cable(method: IoMethod) -> Unsupported {
     )
 }
 
-/// Whether wires can be made here.
 pub(crate) fn wire(facts: &Facts) -> Result<(), Unsupported> {
     facts.has_link_kind("veth")
 }

@@ -1,9 +1,7 @@
 //! The links between two endpoints, as the kernel reports them. They identify the path, and every result has
 //! them.
 
-use serde::{Deserialize, Serialize};
-use vtax_model::nic::NicFacts;
-use vtax_sys::netlink::Link;
+use vtax_model::run::Hop;
 
 use crate::{
     blueprint::{Blueprint, LabEndpoint},
@@ -12,36 +10,13 @@ use crate::{
     site::Site,
 };
 
-/// One link on a path.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LabHop {
-    /// The link, and the host or zone that it is in.
-    #[serde(flatten)]
-    pub place: Place,
-    /// Its kind, as "veth".
-    pub kind: String,
-    /// Bytes.
-    pub mtu: u32,
-    /// Its hardware address.
-    pub mac: Option<String>,
-    /// Transmit queues.
-    pub tx_queues: Option<u32>,
-    /// Receive queues.
-    pub rx_queues: Option<u32>,
-    /// The root qdisc, as "noqueue".
-    pub qdisc: Option<String>,
-    /// Driver, offloads, rings, interrupts.
-    #[serde(default)]
-    pub nic: NicFacts,
-}
-
 /// Asks the kernel for every link from one endpoint to the other.
 pub(crate) fn hops(
     site: &mut Site,
     blueprint: &Blueprint,
     from: &LabEndpoint,
     to: &LabEndpoint,
-) -> Result<Vec<LabHop>, LabError> {
+) -> Result<Vec<Hop>, LabError> {
     let places =
         blueprint.path(from, to).ok_or_else(|| LabError::NoPath { from: from.name.clone(), to: to.name.clone() })?;
     // The agent in a guest tells of the links there.
@@ -49,12 +24,18 @@ pub(crate) fn hops(
     ours.map(|place| hop(site, blueprint, place)).collect()
 }
 
-fn hop(site: &mut Site, blueprint: &Blueprint, place: Place) -> Result<LabHop, LabError> {
+fn hop(site: &mut Site, blueprint: &Blueprint, place: Place) -> Result<Hop, LabError> {
     let links = site.links(&place.namespace)?;
-    let gone = || LabError::Link { lab: blueprint.lab.clone(), place: place.clone(), why: "is gone" };
+    let gone = || LabError::link(&blueprint.lab, &place, "is gone");
     let link = links.into_iter().find(|link| link.name.as_str() == place.link.as_str()).ok_or_else(gone)?;
-    let nic = site.nic(&place)?;
-    let Link { kind, mtu, mac, tx_queues, rx_queues, qdisc, .. } = link;
-    let (kind, mac) = (kind.unwrap_or_default(), mac.map(|mac| mac.to_string()));
-    Ok(LabHop { place, kind, mtu, mac, tx_queues, rx_queues, qdisc, nic })
+    Ok(Hop {
+        domain: place.namespace.to_string(),
+        link: place.link.to_string(),
+        kind: link.kind.unwrap_or_default(),
+        mtu: link.mtu,
+        qdisc: link.qdisc.unwrap_or_default(),
+        tx_queues: link.tx_queues.unwrap_or_default(),
+        rx_queues: link.rx_queues.unwrap_or_default(),
+        nic: site.nic(&place)?,
+    })
 }

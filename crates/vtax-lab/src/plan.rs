@@ -11,37 +11,48 @@ mod error;
 mod functions;
 mod guests;
 mod member;
-mod nic_error;
 mod ports;
-mod print;
 mod segment;
 #[cfg(test)]
 pub(crate) mod tests;
 mod tunnel;
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use vtax_model::topology::Topology;
 
 use self::draft::Draft;
-use crate::{blueprint::Blueprint, facts::Facts, step::LabStep};
+use crate::{blueprint::Blueprint, facts::Facts, guest::seed::SeedText, script::PlanScript, step::LabStep};
 
-pub use error::PlanError;
-pub use nic_error::NicError;
+pub use error::{NicError, PlanError};
 
 /// A lab as it will be built.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Plan {
-    /// What the lab will consist of.
     pub blueprint: Blueprint,
-    /// The steps that build it, in this order.
     pub steps: Vec<LabStep>,
 }
 
 /// Plans a lab.
-///
-/// # Errors
-/// Everything about the topology or this machine that makes the lab impossible; see [`PlanError`].
 pub fn plan(topology: &Topology, facts: &Facts) -> Result<Plan, PlanError> {
-    let (blueprint, steps) = Draft::begin(topology, facts)?.build()?.finish();
+    let PlanScript { blueprint, steps, .. } = Draft::begin(topology, facts)?.build()?;
     Ok(Plan { blueprint, steps })
+}
+
+/// The dry run.
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.blueprint)?;
+        let width = self.steps.len().to_string().len();
+        for (step, number) in self.steps.iter().zip(1..) {
+            writeln!(f, "{number:>width$}  {step}")?;
+            if let LabStep::StartGuest { launch, .. } = step {
+                write!(f, "{}", SeedText(launch))?;
+            }
+        }
+        writeln!(f, "endpoints")?;
+        self.blueprint.endpoints.iter().try_for_each(|endpoint| writeln!(f, "  {endpoint}"))
+    }
 }

@@ -4,7 +4,7 @@
 //! its environment. Every program that is started through the lab gets the mark, and hands it on to its
 //! children.
 
-use std::{collections::HashMap, fmt, fs, os::unix::fs::MetadataExt, process::Command, time::Duration};
+use std::{collections::HashSet, fs, os::unix::fs::MetadataExt, process::Command, time::Duration};
 
 use vtax_model::topology::Name;
 use vtax_sys::{
@@ -23,21 +23,6 @@ const GUEST: Duration = Duration::from_secs(60);
 /// A process may fork during the search, so the search is repeated.
 const ROUNDS: usize = 3;
 
-/// A process in a namespace of a lab that vtax did not start.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Holder {
-    /// Its number.
-    pub pid: u32,
-    /// Its program's name.
-    pub program: String,
-}
-
-impl fmt::Display for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "process {} ({})", self.pid, self.program)
-    }
-}
-
 /// Marks a program that is about to be started in a lab.
 pub(crate) fn mark(command: &mut Command, lab: &Name) {
     command.env(MARK, lab.as_str());
@@ -47,40 +32,35 @@ pub(crate) fn mark(command: &mut Command, lab: &Name) {
 /// not take a thousand passes.
 #[derive(Debug)]
 pub(crate) struct Census {
-    occupied: HashMap<String, u32>,
+    occupied: HashSet<String>,
 }
 
 impl Census {
     pub(crate) fn take() -> Census {
-        let mut occupied = HashMap::new();
+        let mut occupied = HashSet::new();
         for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
             let is_process = entry.file_name().to_string_lossy().parse::<u32>().is_ok();
             if let (true, Ok(namespace)) = (is_process, fs::metadata(entry.path().join("ns/net"))) {
-                *occupied.entry(format!("{}:{}", namespace.dev(), namespace.ino())).or_default() += 1;
+                occupied.insert(format!("{}:{}", namespace.dev(), namespace.ino()));
             }
         }
         Census { occupied }
     }
 
     pub(crate) fn is_occupied(&self, namespace: NsId) -> bool {
-        self.occupied.contains_key(&namespace.to_string())
+        self.occupied.contains(&namespace.to_string())
     }
 }
 
-/// Ends the lab's processes in a namespace. Returns those that are not the lab's.
-pub(crate) fn evict(namespace: &NetNs, lab: &Name) -> Result<Vec<Holder>, SysError> {
+/// Ends the lab's processes in a namespace. Returns those that vtax did not start, each with its program.
+pub(crate) fn evict(namespace: &NetNs, lab: &Name) -> Result<Vec<String>, SysError> {
     for _ in 0..ROUNDS {
         let (ours, strangers): (Vec<_>, Vec<_>) =
             namespace.processes()?.into_iter().partition(|process| is_marked(process.pid, lab));
         if ours.is_empty() {
             return Ok(strangers.iter().map(|process| holder(*process)).collect());
         }
-        for process in &ours {
-            process.signal(Signal::KILL)?;
-        }
-        for process in &ours {
-            process.wait_end(PATIENCE)?;
-        }
+        kill(&ours, PATIENCE)?;
     }
     Ok(namespace.processes()?.into_iter().map(holder).collect())
 }
@@ -95,13 +75,14 @@ pub(crate) fn end_guest(namespace: &NetNs, lab: &Name, guest: &Name) -> Result<b
     };
     let running = namespace.processes()?.into_iter().filter(|process| is_marked(process.pid, lab) && is_its(process));
     let running: Vec<ProcessId> = running.collect();
-    for process in &running {
-        process.signal(Signal::KILL)?;
-    }
-    for process in &running {
-        process.wait_end(GUEST)?;
-    }
+    kill(&running, GUEST)?;
     Ok(!running.is_empty())
+}
+
+/// All of them get the signal before the first is waited for.
+fn kill(processes: &[ProcessId], patience: Duration) -> Result<(), SysError> {
+    processes.iter().try_for_each(|process| process.signal(Signal::KILL).map(drop))?;
+    processes.iter().try_for_each(|process| process.wait_end(patience).map(drop))
 }
 
 fn is_marked(pid: Pid, lab: &Name) -> bool {
@@ -110,7 +91,7 @@ fn is_marked(pid: Pid, lab: &Name) -> bool {
     environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
 }
 
-fn holder(process: ProcessId) -> Holder {
+fn holder(process: ProcessId) -> String {
     let program = fs::read_to_string(format!("/proc/{}/comm", process.pid)).unwrap_or_default();
-    Holder { pid: process.pid.0, program: program.trim_end().to_owned() }
+    format!("process {} ({})", process.pid, program.trim_end())
 }

@@ -15,7 +15,6 @@ pub(crate) struct LabRecord {
 }
 
 impl LabRecord {
-    /// The kind of a lab's journal.
     pub(crate) const KIND: &str = "lab";
 
     pub(crate) fn new(blueprint: &Blueprint, keeper: Option<ProcessId>) -> LabRecord {

@@ -10,15 +10,15 @@ use vtax_model::{method::IoMethod, topology::Name, units::Mtu};
 use vtax_sys::pci::PciAddress;
 
 use crate::{
-    blueprint::{Blueprint, LabEndpoint, PlannedGuest, PlannedLink, PlannedWire, TunnelEnd},
+    blueprint::{Blueprint, PlannedLink},
     place::{LinkName, Place},
     step::{LabStep, LinkRecipe, LinkState},
 };
 
 /// Steps and blueprint of a lab. What adds a link adds the step that makes it too.
 pub(crate) struct PlanScript {
-    blueprint: Blueprint,
-    steps: Vec<LabStep>,
+    pub(crate) blueprint: Blueprint,
+    pub(crate) steps: Vec<LabStep>,
     /// How many vnets each host has so far.
     vnets: HashMap<Name, usize>,
     /// The settings that a step makes already.
@@ -32,14 +32,6 @@ impl PlanScript {
     pub(crate) fn new(blueprint: Blueprint, tunnel_mtu: Option<Mtu>) -> PlanScript {
         let (steps, vnets, sysctls) = Default::default();
         PlanScript { blueprint, steps, vnets, sysctls, tunnel_mtu }
-    }
-
-    pub(crate) fn finish(self) -> (Blueprint, Vec<LabStep>) {
-        (self.blueprint, self.steps)
-    }
-
-    pub(crate) fn blueprint(&self) -> &Blueprint {
-        &self.blueprint
     }
 
     /// The largest packet of a zone or guest of this method.
@@ -56,17 +48,13 @@ impl PlanScript {
         self.steps.push(LabStep::CreateNamespace { namespace: namespace.clone() });
     }
 
-    pub(crate) fn wire(&mut self, wire: PlannedWire) {
-        self.blueprint.wires.push(wire);
-    }
-
     /// A link, or both ends of a veth pair. The mark says that it is for `object`.
     pub(crate) fn link(&mut self, at: &Place, kind: LinkRecipe, object: &Name) {
         let method = if matches!(kind, LinkRecipe::Vxlan { .. }) { IoMethod::Vxlan } else { IoMethod::Native };
         let mtu = self.mtu(method);
-        self.plan_link(at, kind.name(), method.overhead(), object);
+        self.plan_link(at, (&kind).into(), method.overhead(), object);
         if let LinkRecipe::Veth { peer } = &kind {
-            self.plan_link(peer, kind.name(), 0, object);
+            self.plan_link(peer, (&kind).into(), 0, object);
         }
         self.steps.push(LabStep::CreateLink { at: at.clone(), kind, mtu });
     }
@@ -103,19 +91,6 @@ impl PlanScript {
         let next = self.vnets.entry(host.clone()).or_default();
         *next += 1;
         Place::new(host, LinkName::vnet(*next - 1))
-    }
-
-    /// The links of the host at the other end of a zone's tunnel.
-    pub(crate) fn far_stack(&mut self, zone: &Name, stack: Vec<Place>) {
-        self.blueprint.tunnels.push(TunnelEnd { zone: zone.clone(), stack });
-    }
-
-    pub(crate) fn endpoint(&mut self, endpoint: LabEndpoint) {
-        self.blueprint.endpoints.push(endpoint);
-    }
-
-    pub(crate) fn guest(&mut self, guest: PlannedGuest) {
-        self.blueprint.guests.push(guest);
     }
 
     fn plan_link(&mut self, place: &Place, kind: &str, less: u32, object: &Name) {

@@ -28,7 +28,6 @@ use crate::{
 
 /// The name of the kept server's lab.
 pub const KEPT: &str = "emulated";
-/// Its only guest.
 const GUEST: &str = "server";
 /// The namespace that QEMU runs in. It has no links, since QEMU itself connects the NICs.
 const HOST: &str = "host";
@@ -36,12 +35,14 @@ const HOST: &str = "host";
 const DEVICES: [&str; 5] = ["igb", "intel-iommu", "pcie-root-port", "pxb-pcie", "virtio-9p-pci"];
 
 /// Why there can be no emulated server here.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum ServerError {
     #[error("an emulated server can't be had: {0}")]
+    #[diagnostic(code("no-emulated-server"))]
     Unsupported(Unsupported),
     #[error("an emulated server can't be had: {0}")]
+    #[diagnostic(forward(0))]
     Guest(#[from] GuestError),
     #[error(
         "an emulated server can't be had: {} (QEMU {}) has no {}; install QEMU 8.0 or later, or set VTAX_QEMU to one",
@@ -49,30 +50,29 @@ pub enum ServerError {
         qemu.program.version,
         missing.join(", ")
     )]
+    #[diagnostic(code("qemu-too-old"))]
     Devices { qemu: Box<QemuFacts>, missing: Vec<&'static str> },
     #[error(
         "an emulated server of {wanted} doesn't fit: {} MiB of memory are free; ask for less (--server emulated:memory=2GiB), or end what takes it",
         available.0 >> 20
     )]
+    #[diagnostic(code("not-enough-memory"))]
     Memory { wanted: ByteSize, available: ByteSize },
     #[error(transparent)]
+    #[diagnostic(transparent)]
     Lab(#[from] LabError),
 }
 
 /// The plan of an emulated server.
 #[derive(Debug)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct ServerPlan {
-    /// The lab.
     pub plan: Plan,
-    /// QEMU, and what runs the server's instructions.
     pub qemu: QemuFacts,
 }
 
 /// Plans a server. What the server boots, and what guests in it will boot, is put into the cache, since
 /// unpacking a kernel and its modules takes long in the server.
-///
-/// # Errors
-/// What is missing of QEMU, the kernel or the memory, with the remedy.
 pub fn plan(
     lab: &Name,
     spec: &ServerSpec,
@@ -157,7 +157,7 @@ mod tests {
     use vtax_model::guest::Accelerator;
 
     use super::*;
-    use crate::guest::{launch::QemuProgram, version::Version};
+    use crate::guest::launch::{QemuProgram, Version};
 
     fn facts() -> GuestFacts {
         let program =

@@ -3,7 +3,6 @@
 
 mod apply;
 mod guests;
-mod macvtap;
 mod pci;
 
 use std::{
@@ -17,10 +16,11 @@ use std::{
 use ipnet::{IpNet, Ipv4Net};
 use serde::{Deserialize, Serialize};
 use vtax_journal::{Record, Undone};
-use vtax_model::{nic::NicFacts, options::CongestionControl, topology::Name, units::Mtu};
+use vtax_model::{guest::Mac, nic::NicFacts, options::CongestionControl, topology::Name, units::Mtu};
 use vtax_sys::{
     netlink::{
-        IfIndex, IfName, Link, LinkChange, LinkKind, NewLink as KernelLink, NewRoute, NewTap, NextHop, Qdisc, Rtnl,
+        IfIndex, IfName, Link, LinkChange, LinkKind, MacAddr, NewLink as KernelLink, NewMacvtap, NewRoute, NewTap,
+        NextHop, Qdisc, Rtnl, Tbf,
     },
     netns::{NetNs, NsId},
     nic, sysctl,
@@ -32,7 +32,6 @@ use crate::{
     blueprint::Blueprint,
     error::LabError,
     guest::process::Qemu,
-    limit::Limit,
     place::{LinkName, Place},
     processes::{self, Census},
     step::{LabStep, LinkRecipe},
@@ -47,9 +46,7 @@ pub struct Site {
     lab: Name,
     /// [`LabStep::Verify`] compares the kernel with it. It is not needed to remove a lab.
     blueprint: Option<Arc<Blueprint>>,
-    /// The lab's own directory.
     directory: PathBuf,
-    /// Where the namespaces are pinned.
     pins: PathBuf,
     /// Guests that were started, whether or not they still run.
     guests: HashMap<Name, Qemu>,
@@ -62,7 +59,6 @@ pub struct Site {
 /// The folder in a lab's directory where its namespaces are pinned.
 pub(crate) const PINS: &str = "netns";
 
-/// An open namespace.
 #[derive(Debug)]
 struct Stack {
     namespace: Arc<NetNs>,
@@ -84,7 +80,6 @@ impl Site {
         Site { lab, blueprint: None, directory, pins, guests, stacks, recorded, census: None }
     }
 
-    /// Tells the site what is to be built.
     pub(crate) fn building(mut self, blueprint: &Arc<Blueprint>) -> Site {
         self.blueprint = Some(Arc::clone(blueprint));
         self
@@ -113,7 +108,6 @@ impl Site {
         let _ = fs::remove_dir(&self.directory);
     }
 
-    /// The namespace of a host or zone.
     pub(crate) fn namespace(&mut self, name: &Name) -> Result<Arc<NetNs>, LabError> {
         self.stack(name).map(|stack| Arc::clone(&stack.namespace))
     }
@@ -134,28 +128,22 @@ impl Site {
         self.namespace(&place.namespace)?.run(|| nic::describe(&name)).map_err(LabError::kernel(place))
     }
 
-    /// The root qdisc of a link.
     pub(crate) fn qdisc(&mut self, place: &Place) -> Result<Option<Qdisc>, LabError> {
         let index = self.index(place)?;
         self.stack(&place.namespace)?.rtnl.root_qdisc(index).map_err(LabError::kernel(place))
     }
 
-    pub(crate) fn limit_rate(&mut self, place: &Place, limit: Limit) -> Result<(), LabError> {
+    pub(crate) fn limit_rate(&mut self, place: &Place, limit: Tbf) -> Result<(), LabError> {
         let index = self.index(place)?;
-        self.stack(&place.namespace)?.rtnl.set_tbf(index, &limit.into()).map_err(LabError::kernel(place))
+        self.stack(&place.namespace)?.rtnl.set_tbf(index, &limit).map_err(LabError::kernel(place))
     }
 
-    /// Reads a limit back.
-    pub(crate) fn has_limit(&mut self, place: &Place, limit: Limit) -> Result<(), LabError> {
+    pub(crate) fn has_limit(&mut self, place: &Place, limit: Tbf) -> Result<(), LabError> {
         let found = self.qdisc(place)?.and_then(|qdisc| qdisc.tbf);
-        if found.is_some_and(|tbf| tbf.is(&limit.into())) {
+        if found.is_some_and(|tbf| tbf.is(&limit)) {
             return Ok(());
         }
-        Err(LabError::Link {
-            lab: self.lab.clone(),
-            place: place.clone(),
-            why: "doesn't have the rate that it was given",
-        })
+        Err(LabError::link(&self.lab, place, "doesn't have the rate that it was given"))
     }
 
     fn stack(&mut self, name: &Name) -> Result<&mut Stack, LabError> {
@@ -261,6 +249,15 @@ impl Site {
         self.set_mtu(at, mtu.get())
     }
 
+    /// The link is made with an index whose device file is its own.
+    fn make_macvtap(&mut self, at: &Place, parent: &Place, mac: Mac, mtu: Mtu) -> Result<(), LabError> {
+        let (name, parent, mac) = (kernel_name(at)?, self.index(parent)?, MacAddr(mac.octets()));
+        let link = NewMacvtap { name, parent, mac, mtu: mtu.get() };
+        let index = link.create(&mut self.stack(&at.namespace)?.rtnl).map_err(LabError::kernel(at))?;
+        self.stack(&at.namespace)?.indices.insert(at.link.clone(), index);
+        Ok(())
+    }
+
     fn enable_link(&mut self, at: &Place, bridge: Option<&LinkName>, mark: &str) -> Result<(), LabError> {
         let bridge = bridge.map(|bridge| self.index(&Place::new(&at.namespace, bridge.clone()))).transpose()?;
         let change = LinkChange {
@@ -355,7 +352,7 @@ fn furnish(name: &Name) -> Result<Rtnl, LabError> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(LabError::file("set", setting)(error)),
         _ => {}
     }
-    // ICMP sockets for whoever runs as the namespace's root; at first nobody may have one, root neither.
+    // The root of the namespace may open ICMP sockets. At first nobody may, not even root.
     let range = "/proc/sys/net/ipv4/ping_group_range";
     fs::write(range, "0 0").map_err(LabError::file("set", range))?;
     let mut rtnl = Rtnl::open().map_err(LabError::kernel(name))?;

@@ -10,85 +10,51 @@ use std::{fmt, net::Ipv4Addr};
 
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 use vtax_model::{guest::Mac, topology::Name, units::Mtu};
-use vtax_sys::pci::PciAddress;
+use vtax_sys::{netlink::Tbf, pci::PciAddress};
 
 pub use pci::{DriverState, LentVf, LinkState, VfSettings, VfState};
 
 use crate::{
     facts::VFIO,
     guest::{arguments::arguments, launch::Launch, threads::GuestPins},
-    limit::Limit,
     place::{LinkName, Place},
 };
 
 /// One step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum LabStep {
     /// Makes a network namespace, pins it, and switches its `lo` on and IPv6 off.
-    CreateNamespace {
-        /// The host or zone that gets it.
-        namespace: Name,
-    },
+    CreateNamespace { namespace: Name },
     /// Makes a link; for a veth pair, both ends, each where it belongs.
     CreateLink {
-        /// The link.
         at: Place,
-        /// What it is.
         kind: LinkRecipe,
         /// Its MTU. Both ends of a veth pair have the same.
         mtu: Mtu,
     },
     /// Marks a link as the lab's, puts it on its bridge and switches it on, in one request.
-    EnableLink {
-        /// The link.
-        at: Place,
-        /// The bridge in the same namespace that it becomes a port of.
-        bridge: Option<LinkName>,
-        /// Its alias, `vtax:LAB:OBJECT`.
-        mark: String,
-    },
+    EnableLink { at: Place, bridge: Option<LinkName>, mark: String },
     /// Gives a link an address.
-    AddAddress {
-        /// The link.
-        at: Place,
-        /// The address with its network's prefix.
-        address: Ipv4Net,
-    },
-    /// Adds a route.
+    AddAddress { at: Place, address: Ipv4Net },
     AddRoute {
-        /// Whose route it is.
         namespace: Name,
         /// Where to; `0.0.0.0/0` is the default route.
         to: Ipv4Net,
-        /// The next router.
         via: Ipv4Addr,
     },
     /// Sets a kernel setting of a namespace.
-    SetSysctl {
-        /// Whose setting it is.
-        namespace: Name,
-        /// Its name with dots.
-        key: String,
-        /// Its new value.
-        value: String,
-    },
+    SetSysctl { namespace: Name, key: String, value: String },
     /// Limits what a link sends, by a token bucket at its root.
-    LimitRate {
-        /// The link.
-        at: Place,
-        /// The bucket.
-        limit: Limit,
-    },
+    LimitRate { at: Place, limit: Tbf },
     /// Moves the link of a NIC or of a virtual function into a namespace, and renames it as the lab names
     /// links.
     TakeNic {
-        /// The device.
         device: PciAddress,
-        /// Where its link will be.
         at: Place,
-        /// Its new MTU.
         mtu: Mtu,
         /// The link's state in this machine's own namespace. Absent for a virtual function, whose link goes
         /// with its driver.
@@ -96,12 +62,10 @@ pub enum LabStep {
     },
     /// Makes virtual functions, none of which gets a driver by itself.
     CreateVfs {
-        /// The NIC, which has no virtual functions yet.
         device: PciAddress,
         /// Where its link is, if that is not in this machine's own namespace. The link is switched on.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         at: Option<Place>,
-        /// How many.
         count: u32,
         /// The addresses that they will have, if the plan relies on them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -111,43 +75,23 @@ pub enum LabStep {
     },
     /// Lets the machine's drivers take all virtual functions of a NIC, as the kernel itself does with new
     /// ones.
-    ProbeVfs {
-        /// The NIC.
-        device: PciAddress,
-        /// The MTU of their links, if one is asked for.
-        mtu: Option<Mtu>,
-    },
+    ProbeVfs { device: PciAddress, mtu: Option<Mtu> },
     /// Tells a NIC the settings of a virtual function that the same plan makes.
     ConfigureVf {
         /// The NIC, whose link is in this machine's own namespace.
         device: PciAddress,
-        /// Which function.
         index: u32,
-        /// The settings.
         set: VfSettings,
     },
     /// Tells a NIC the settings of a virtual function, and then gives the function to a driver. The driver
     /// reads the function's address when it takes the function.
-    LendVf {
-        /// Where the link of its NIC is.
-        at: Place,
-        /// The function.
-        function: Box<LentVf>,
-    },
+    LendVf { at: Place, function: Box<LentVf> },
     /// Gives a device to vfio-pci, for a guest.
-    AssignDevice {
-        /// The device.
-        device: PciAddress,
-        /// The driver and the link that it had.
-        was: DriverState,
-    },
+    AssignDevice { device: PciAddress, was: DriverState },
     /// Starts a guest, which opens its tap. Its threads are pinned as soon as they exist.
     StartGuest {
-        /// The host in whose namespace QEMU runs.
         host: Name,
-        /// What is started.
         launch: Box<Launch>,
-        /// The CPUs that its threads are pinned to.
         #[serde(flatten)]
         pins: GuestPins,
     },
@@ -156,26 +100,23 @@ pub enum LabStep {
 }
 
 /// What a new link is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(tag = "kind", rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum LinkRecipe {
     /// One end of a wire.
-    Veth {
-        /// The other end.
-        peer: Place,
-    },
+    Veth { peer: Place },
     /// A virtual switch.
     Bridge,
     /// A link whose other end is a guest's NIC.
+    #[strum(serialize = "tun")]
     Tap {
         /// Pairs of queues, at least 1.
         queues: u32,
     },
     /// A link with a MAC address of its own on another.
-    Macvlan {
-        /// The link below.
-        parent: Place,
-    },
+    Macvlan { parent: Place },
     /// A link on another whose other end is a guest's NIC.
     Macvtap {
         /// The link below, in the same namespace.
@@ -184,39 +125,14 @@ pub enum LinkRecipe {
         mac: Mac,
     },
     /// A link with the MAC address of the one below.
-    Ipvlan {
-        /// The link below.
-        parent: Place,
-    },
+    Ipvlan { parent: Place },
     /// One end of a tunnel.
-    Vxlan {
-        /// The link that carries it.
-        parent: Place,
-        /// The number of the tunnel.
-        vni: u32,
-        /// Outer address of this end.
-        local: Ipv4Addr,
-        /// Outer address of the other end.
-        remote: Ipv4Addr,
-    },
+    Vxlan { parent: Place, vni: u32, local: Ipv4Addr, remote: Ipv4Addr },
 }
 
 impl LinkRecipe {
     /// The UDP port of VXLAN (RFC 7348).
     pub const VXLAN_PORT: u16 = 4789;
-
-    /// The kernel's name of this kind.
-    pub fn name(&self) -> &'static str {
-        match self {
-            LinkRecipe::Veth { .. } => "veth",
-            LinkRecipe::Bridge => "bridge",
-            LinkRecipe::Tap { .. } => "tun",
-            LinkRecipe::Macvlan { .. } => "macvlan",
-            LinkRecipe::Macvtap { .. } => "macvtap",
-            LinkRecipe::Ipvlan { .. } => "ipvlan",
-            LinkRecipe::Vxlan { .. } => "vxlan",
-        }
-    }
 }
 
 impl fmt::Display for LabStep {
@@ -234,7 +150,10 @@ impl fmt::Display for LabStep {
             }
             LabStep::AddRoute { namespace, to, via } => write!(f, "route of {namespace} to {to} via {via}"),
             LabStep::SetSysctl { namespace, key, value } => write!(f, "sysctl of {namespace}: {key} = {value}"),
-            LabStep::LimitRate { at, limit } => write!(f, "limit of {at}: {limit}"),
+            LabStep::LimitRate { at, limit } => {
+                let Tbf { rate, burst, queue } = limit;
+                write!(f, "limit of {at}: {rate}, burst {burst}, queue {queue}")
+            }
             LabStep::TakeNic { device, at, mtu, was } => {
                 let name = was.as_ref().map(|was| format!(" ({})", was.name)).unwrap_or_default();
                 write!(f, "link {at}: NIC {device}{name}, mtu {mtu}")

@@ -24,9 +24,6 @@ use crate::{
 impl Facts {
     /// Looks at this machine. To find out which kinds of links can be made, it makes one of each in
     /// namespaces that vanish at once.
-    ///
-    /// # Errors
-    /// The kernel doesn't tell which addresses are in use, or the labs can't be listed.
     pub fn gather(world: &World) -> Result<Facts, LabError> {
         let labs = inventory::list(world)?;
         let mut in_use = own_networks().map_err(LabError::kernel("this machine"))?;

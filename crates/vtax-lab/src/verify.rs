@@ -14,7 +14,7 @@ use vtax_sys::netlink::Link;
 use crate::{
     blueprint::{Blueprint, PlannedLink},
     error::LabError,
-    limit::Limit,
+    limit::bucket,
     place::Place,
     site::Site,
 };
@@ -26,11 +26,7 @@ const PATIENCE_WITH_NICS: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Waits until every link carries packets, and checks its mark and its MTU.
-pub(crate) fn up(site: &mut Site, blueprint: &Blueprint) -> Result<(), LabError> {
-    await_all(site, blueprint, blueprint.mtu)
-}
-
-fn await_all(site: &mut Site, blueprint: &Blueprint, mtu: Mtu) -> Result<(), LabError> {
+pub(crate) fn await_all(site: &mut Site, blueprint: &Blueprint, mtu: Mtu) -> Result<(), LabError> {
     let nics = blueprint.links.iter().any(|planned| planned.kind == PlannedLink::NIC);
     let deadline = Instant::now() + if nics { PATIENCE_WITH_NICS } else { PATIENCE };
     loop {
@@ -38,7 +34,7 @@ fn await_all(site: &mut Site, blueprint: &Blueprint, mtu: Mtu) -> Result<(), Lab
         let mut links = blueprint.links.iter().filter(|planned| !blueprint.ends_in_guest(&planned.place));
         match links.find(|planned| !found.get(&planned.place).is_some_and(|link| link.running)) {
             Some(_) if Instant::now() < deadline => thread::sleep(PAUSE),
-            _ => return found.check_all(blueprint, mtu),
+            _ => return blueprint.links.iter().try_for_each(|planned| found.check(planned, blueprint, mtu)),
         }
     }
 }
@@ -79,7 +75,7 @@ pub(crate) fn set_mtu(site: &mut Site, blueprint: &Blueprint, mtu: Mtu) -> Resul
 fn limit_rates(site: &mut Site, blueprint: &Blueprint, mtu: Mtu) -> Result<(), LabError> {
     for wire in &blueprint.wires {
         let Some(shape) = &wire.shape else { continue };
-        let limit = Limit::of(shape, mtu);
+        let limit = bucket(shape, mtu);
         for end in &wire.ends {
             site.limit_rate(end, limit)?;
             site.has_limit(end, limit)?;
@@ -94,7 +90,6 @@ impl PlannedLink {
     }
 }
 
-/// The links of all namespaces of a lab.
 struct Found {
     links: HashMap<Name, Vec<Link>>,
 }
@@ -118,10 +113,6 @@ impl Found {
         at.ok().map(|at| &here[at])
     }
 
-    fn check_all(&self, blueprint: &Blueprint, mtu: Mtu) -> Result<(), LabError> {
-        blueprint.links.iter().try_for_each(|planned| self.check(planned, blueprint, mtu))
-    }
-
     fn check(&self, planned: &PlannedLink, blueprint: &Blueprint, mtu: Mtu) -> Result<(), LabError> {
         let link = match self.carries(planned, blueprint) {
             // It gets a carrier when the guest that has the NIC at the other end is up.
@@ -136,24 +127,19 @@ impl Found {
     /// The link, if it is the lab's and carries packets.
     fn carries(&self, planned: &PlannedLink, blueprint: &Blueprint) -> Result<&Link, LabError> {
         match self.marked(planned, blueprint)? {
-            link if !link.running => Err(wrong(planned, blueprint, "has no carrier")),
+            link if !link.running => Err(LabError::link(&blueprint.lab, &planned.place, "has no carrier")),
             link => Ok(link),
         }
     }
 
     /// The link, if it is the lab's and switched on.
     fn marked(&self, planned: &PlannedLink, blueprint: &Blueprint) -> Result<&Link, LabError> {
-        match self.get(&planned.place) {
-            None => Err(wrong(planned, blueprint, "is gone")),
-            Some(link) if link.alias.as_ref() != Some(&planned.mark) => {
-                Err(wrong(planned, blueprint, "doesn't carry the lab's mark"))
-            }
-            Some(link) if !link.up => Err(wrong(planned, blueprint, "is switched off")),
-            Some(link) => Ok(link),
-        }
+        let why = match self.get(&planned.place) {
+            None => "is gone",
+            Some(link) if link.alias.as_ref() != Some(&planned.mark) => "doesn't carry the lab's mark",
+            Some(link) if !link.up => "is switched off",
+            Some(link) => return Ok(link),
+        };
+        Err(LabError::link(&blueprint.lab, &planned.place, why))
     }
-}
-
-fn wrong(planned: &PlannedLink, blueprint: &Blueprint, why: &'static str) -> LabError {
-    LabError::Link { lab: blueprint.lab.clone(), place: planned.place.clone(), why }
 }

@@ -45,10 +45,6 @@ impl World {
     ///
     /// Call this before any thread is started: a process with threads can't change its user
     /// namespace (setns(2), unshare(2)).
-    ///
-    /// # Errors
-    /// The kernel lets ordinary users have no user namespace, with what would mend that; or the
-    /// directory for run-time files isn't safely ours.
     pub fn enter(need: Need) -> Result<World, LabError> {
         if userns::have_net_admin() {
             let run = run_directory::of_root()?;
@@ -75,9 +71,8 @@ impl World {
         keeper::stay(&world.run, || is_needed(&world))
     }
 
-    /// Where journals are.
     pub(crate) fn journals(&self) -> PathBuf {
-        run_directory::journals(&self.run)
+        self.run.join("journals")
     }
 
     /// Where labs have their directories.

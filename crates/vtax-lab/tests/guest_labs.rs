@@ -93,7 +93,7 @@ fn guests_come_with_their_lab_and_go_with_it() {
     assert_eq!((web.vcpus, web.cpus.as_slice(), db.host.as_str()), (2, &[0][..], "peer"));
     assert_eq!(processes("guests").len(), 2);
 
-    let end = |guest: &str| lab.guest_endpoint(&name(guest)).expect("a guest");
+    let end = |guest: &str| lab.blueprint().guest(&name(guest)).expect("a guest");
     for bytes in [1500, 9000] {
         lab.set_mtu(Mtu::try_from(bytes).expect("an MTU")).expect("every link takes it");
         let hops = lab.path(end("web"), end("db")).expect("a path");

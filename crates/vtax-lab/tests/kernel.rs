@@ -129,10 +129,10 @@ fn full_packets_cross_by_every_method_at_every_mtu() {
             let lab_name = format!("full-{method}-{both}");
             let far = if both { zone("db", "peer", method) } else { String::new() };
             let lab = up(&world, &topology(&lab_name, &(zone("web", "sut", method) + &far)), Lifetime::Ephemeral);
-            let web = lab.zone_endpoint(&name("web")).expect("the zone");
+            let web = lab.blueprint().zone(&name("web")).expect("the zone");
             let peer = match both {
-                true => lab.zone_endpoint(&name("db")),
-                false => lab.host_endpoint(&name("peer"), &name("w0")),
+                true => lab.blueprint().zone(&name("db")),
+                false => lab.blueprint().host(&name("peer"), &name("w0")),
             };
             let peer = peer.expect("the other end");
             for wire in [1500, 9000, 1500].map(mtu) {
@@ -174,8 +174,8 @@ fn what_a_slow_wire_drops_is_counted_exactly() {
         topology.wires[0].shape =
             Some(Shape { rate: "10 Mbit/s".parse().expect("a rate"), queue: Some(ByteSize(20_000)) });
         let lab = up(&world, &topology, Lifetime::Ephemeral);
-        let web = lab.zone_endpoint(&name("web")).expect("the zone");
-        let peer = lab.host_endpoint(&name("peer"), &name("w0")).expect("the host");
+        let web = lab.blueprint().zone(&name("web")).expect("the zone");
+        let peer = lab.blueprint().host(&name("peer"), &name("w0")).expect("the host");
         let ends = if far == 0 { [web, peer] } else { [peer, web] };
         let received = flood(&lab_name, ends[0], ends[1], 400);
         let stats = lab.qdisc_drops(ends[0].wire_end()).expect("it counts");
@@ -194,17 +194,17 @@ fn a_limit_follows_the_mtu() {
     let mut topology = topology("limited", &zone("web", "sut", IoMethod::Vxlan));
     topology.wires[0].shape = Some(Shape { rate: "10 Mbit/s".parse().expect("a rate"), queue: None });
     let lab = up(&world, &topology, Lifetime::Ephemeral);
-    let web = lab.zone_endpoint(&name("web")).expect("the zone");
-    let peer = lab.host_endpoint(&name("peer"), &name("w0")).expect("the host");
+    let web = lab.blueprint().zone(&name("web")).expect("the zone");
+    let peer = lab.blueprint().host(&name("peer"), &name("w0")).expect("the host");
     for wire in [1500, 9000, 68 + 50, 1500].map(mtu) {
         lab.set_mtu(wire).expect("every link takes it");
         let inner = lab.blueprint().path_mtu(web, peer, wire);
         assert_full_packets_cross("limited", web, peer, inner, &format!("mtu {wire}"));
     }
     let hops = lab.path(web, peer).expect("a path");
-    let (on_wire, others): (Vec<_>, Vec<_>) = hops.iter().partition(|hop| hop.place.link.as_str() == "wire0");
-    assert!(on_wire.len() == 2 && on_wire.iter().all(|hop| hop.qdisc.as_deref() == Some("tbf")), "{hops:?}");
-    let error = lab.qdisc_drops(&others[0].place).expect_err("nothing is counted there").to_string();
+    let on_wire: Vec<_> = hops.iter().filter(|hop| hop.link == "wire0").collect();
+    assert!(on_wire.len() == 2 && on_wire.iter().all(|hop| hop.qdisc == "tbf"), "{hops:?}");
+    let error = lab.qdisc_drops(&web.stack[0]).expect_err("nothing is counted there").to_string();
     assert!(error.contains("link web/eth0 has no queue that counts"), "{error}");
     lab.down().expect("all goes");
     assert_nothing_left("limited");
@@ -214,8 +214,8 @@ fn a_limit_follows_the_mtu() {
 fn hops_are_described_from_inside_their_namespaces() {
     let world = world();
     let lab = up(&world, &topology("described", &zone("web", "sut", IoMethod::Bridge)), Lifetime::Ephemeral);
-    let web = lab.zone_endpoint(&name("web")).expect("the zone");
-    let peer = lab.host_endpoint(&name("peer"), &name("w0")).expect("the host");
+    let web = lab.blueprint().zone(&name("web")).expect("the zone");
+    let peer = lab.blueprint().host(&name("peer"), &name("w0")).expect("the host");
     for hop in lab.path(web, peer).expect("a path") {
         assert_eq!(hop.nic.driver.as_deref(), Some(hop.kind.as_str()), "{hop:?}");
         assert!(hop.nic.offloads.contains_key("tx-tcp-segmentation"), "{hop:?}");
@@ -249,7 +249,7 @@ fn zones_of_one_host_meet_in_its_switch_or_in_one_outside() {
         + &(zone("b", "sut", IoMethod::Exclusive) + "wire = \"w2\"\n");
     for (lab_name, zones, hops) in [("meet-inside", inside, 5), ("meet-outside", outside, 5)] {
         let lab = up(&world, &topology(lab_name, &zones), Lifetime::Ephemeral);
-        let [a, b] = ["a", "b"].map(|zone| lab.zone_endpoint(&name(zone)).expect("the zone"));
+        let [a, b] = ["a", "b"].map(|zone| lab.blueprint().zone(&name(zone)).expect("the zone"));
         assert_full_packets_cross(lab_name, a, b, mtu(1500), lab_name);
         assert_eq!(lab.path(a, b).expect("a path").len(), hops);
         lab.down().expect("all goes");
@@ -340,7 +340,7 @@ fn a_kept_lab_stays_until_it_is_taken_down() {
     let report = clean(&world, Some(&name("kept"))).expect("a report");
     assert!(report.removed.is_empty() && report.failures.is_empty());
     let lab = Lab::open(&world, &name("kept")).expect("it is up");
-    let web = lab.zone_endpoint(&name("web")).expect("the zone");
+    let web = lab.blueprint().zone(&name("web")).expect("the zone");
     let mut cat = Command::new("cat");
     cat.arg("/proc/self/net/dev").stdout(Stdio::piped());
     let seen = lab.spawn(web, cat).expect("a program").wait_with_output().expect("its end").stdout;
@@ -354,7 +354,7 @@ fn a_kept_lab_stays_until_it_is_taken_down() {
 fn a_dropped_lab_is_taken_down_with_its_processes() {
     let world = world();
     let lab = up(&world, &topology("dropped", &zone("web", "sut", IoMethod::Veth)), Lifetime::Ephemeral);
-    let web = lab.zone_endpoint(&name("web")).expect("the zone");
+    let web = lab.blueprint().zone(&name("web")).expect("the zone");
     let mut child = lab.spawn(web, daemon()).expect("a shell");
     wait_for("its child", || processes("dropped").len() == 2);
     drop(lab);
@@ -412,7 +412,7 @@ fn actor() {
     let world = world();
     let zones = zone("web", "sut", IoMethod::Bridge) + "count = 30\n";
     let lab = up(&world, &topology(&lab_name, &zones), Lifetime::Ephemeral);
-    let web = lab.zone_endpoint(&name("web-1")).expect("the zone");
+    let web = lab.blueprint().zone(&name("web-1")).expect("the zone");
     let mut child = lab.spawn(web, daemon()).expect("a shell");
     println!("up");
     child.wait().expect("its end, if nobody kills this process");
@@ -449,8 +449,8 @@ fn a_killed_process_leaves_what_clean_removes() {
     let all = clean(&world, Some(&name("bystander"))).expect("a report");
     assert_eq!((all.removed.len(), all.left.len()), (0, 1));
     let (web, peer) = (name("web"), name("peer"));
-    let web = other.zone_endpoint(&web).expect("the zone");
-    let peer = other.host_endpoint(&peer, &name("w0")).expect("the host");
+    let web = other.blueprint().zone(&web).expect("the zone");
+    let peer = other.blueprint().host(&peer, &name("w0")).expect("the host");
     assert_full_packets_cross("bystander", web, peer, mtu(1500), "the other lab");
     other.down().expect("all goes");
     assert_nothing_left("bystander");
@@ -478,7 +478,7 @@ fn a_hundred_zones_come_and_go() {
     let begun = Instant::now();
     let lab = up(&world, &topology, Lifetime::Ephemeral);
     let built = begun.elapsed();
-    let [first, last] = ["web-1", "web-100"].map(|zone| lab.zone_endpoint(&name(zone)).expect("the zone"));
+    let [first, last] = ["web-1", "web-100"].map(|zone| lab.blueprint().zone(&name(zone)).expect("the zone"));
     assert_full_packets_cross("hundred", first, last, mtu(1500), "100 zones");
     let begun = Instant::now();
     lab.down().expect("all goes");
@@ -511,7 +511,7 @@ fn the_mtu_of_thirty_links_is_changed_in_a_moment() {
 fn a_program_that_is_missing_is_named() {
     let world = world();
     let lab = up(&world, &topology("missing", ""), Lifetime::Ephemeral);
-    let host = lab.host_endpoint(&name("sut"), &name("w0")).expect("the host");
+    let host = lab.blueprint().host(&name("sut"), &name("w0")).expect("the host");
     let error = lab.spawn(host, Command::new("no-such-program")).expect_err("there is none").to_string();
     assert!(error.starts_with("sut: ") && error.contains("no-such-program"), "{error}");
     assert!(error.contains(&io::Error::from_raw_os_error(2).to_string()), "{error}");

@@ -138,7 +138,7 @@ fn guests_on_macvtaps_are_reached_from_the_other_host_and_go_without_a_trace() {
         for (link, guest) in links.iter().zip([web, db]) {
             attach(link, guest, bytes);
         }
-        let [from, to] = [web, db].map(|guest| lab.guest_endpoint(&guest.name).expect("a guest"));
+        let [from, to] = [web, db].map(|guest| lab.blueprint().guest(&guest.name).expect("a guest"));
         let hops = lab.path(from, to).expect("a path");
         assert_eq!(
             hops.iter().map(|hop| hop.kind.as_str()).collect::<Vec<_>>(),

@@ -111,7 +111,7 @@ fn a_system_gets_the_agent_from_the_seed_and_runs_it() {
         server: None,
         seed: Some(Seed { agent: agent(), address: "198.18.0.3/24".parse().expect("an address") }),
     };
-    let mut guest = Guest(Qemu::start(launch, spawn).expect("QEMU starts"));
+    let mut guest = Guest(Qemu::start(launch, Vec::new(), spawn).expect("QEMU starts"));
     guest.0.wait_agent(PATIENCE).expect("the agent opens its port");
     let said = console(&guest.0, "vtax-agent: ready");
     assert!(said.contains("vtax-agent 0."), "the copy tells its version before: {said}");

@@ -69,7 +69,7 @@ pub struct Cell {
     pub instrument: Instrument,
 }
 
-/// All of a cell but its row: cells of one block are held against one baseline.
+/// All of a cell but its row: cells of one block are compared with one baseline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Block {
     /// The protocol.
@@ -99,7 +99,7 @@ impl Cell {
         self.transport.has_slices(kind) && self.streams == 1 && self.options.can_be_sliced()
     }
 
-    /// Makes it one of the path's own cost.
+    /// Makes this a cell that tells the path's own cost.
     pub fn hold_still(&mut self) {
         self.instrument = Instrument::Path;
         self.options.idle = Idle::Poll;
@@ -112,7 +112,7 @@ impl Cell {
     pub fn spec(&self, plan: &SamplingPlan) -> TestSpec {
         let Cell { transport, workload, streams, options, .. } = *self;
         let duration = plan.duration_of(workload.kind());
-        // How long the turns of all rows take is known when they have been given theirs.
+        // How long the turns of all rows take isn't known yet.
         let slices = plan.slices.map(|slices| Sliced { passes: slices.passes, span: Span::from_millis(0) });
         TestSpec { transport, workload, streams, warmup: plan.warmup, duration, slices, options }
     }
@@ -121,7 +121,7 @@ impl Cell {
 /// Which of the two arms of the baseline a sample belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Arm {
-    /// The figure that the other rows are held against; every other row has this arm only.
+    /// The figure that the other rows are compared with; every other row has this arm only.
     A,
     /// The baseline once more in the same round, treated as if it were another row: what it
     /// differs by from A is noise.

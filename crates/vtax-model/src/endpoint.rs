@@ -50,14 +50,11 @@ impl Endpoint {
     /// Reads a file of `[[endpoint]]` tables and nothing else.
     pub fn parse_file(source: Source<'_>) -> Result<Vec<Endpoint>, FileError> {
         let file: EndpointFile = source.parse()?;
-        match file.endpoint.get_ref().is_empty() {
-            true => Err(source.error(
-                &file.endpoint.span(),
-                "no-endpoint",
-                "there is no [[endpoint]] here; give two at least",
-            )),
-            false => Ok(file.endpoint.into_inner()),
+        if file.endpoint.get_ref().is_empty() {
+            let message = "there is no [[endpoint]] here; give two at least";
+            return Err(source.coded("no-endpoint", &file.endpoint.span(), message));
         }
+        Ok(file.endpoint.into_inner())
     }
 }
 
@@ -103,7 +100,7 @@ pub enum NoPairs {
     #[error(
         "`{row}` has {initiators} initiators and {responders} responders at MTU {mtu}; give as many of one as of the other, or one that serves all"
     )]
-    #[diagnostic(code("uneven-endpoints"))]
+    #[diagnostic(code("ends-not-paired"))]
     Uneven { row: Row, mtu: Mtu, initiators: usize, responders: usize },
 }
 
@@ -116,6 +113,15 @@ pub enum End {
     Initiator,
     /// Is connected to, answers, receives.
     Responder,
+}
+
+/// Something of each of the two ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Ends<T> {
+    /// The end that connects, asks and sends.
+    pub initiator: T,
+    /// The end that is connected to, answers and receives.
+    pub responder: T,
 }
 
 /// How the agent of an endpoint is reached: `local`, `ssh:USER@HOST`, `zone:LAB/NAME`,
@@ -135,9 +141,9 @@ pub enum Control {
     },
     /// A virtual machine that libvirt runs, by ssh to its address.
     Libvirt {
-        /// As whom ssh logs in; if absent, as it is set up.
+        /// The user that ssh logs in as; if absent, ssh's own configuration says it.
         user: Option<String>,
-        /// As libvirt knows it. Anything that is printable: libvirt takes spaces and dots, and before
+        /// Its name in libvirt. Anything that is printable: libvirt takes spaces and dots, and before
         /// a name with an `@` a user has to be written.
         domain: String,
     },
@@ -235,7 +241,7 @@ pub enum Pinning {
 #[diagnostic(code("bad-pin-plan"))]
 pub struct BadPinning(String);
 
-/// As many as Linux can be built for (`NR_CPUS`).
+/// The most CPUs that Linux can be built for (`NR_CPUS`).
 const CPUS_MOST: u32 = 8192;
 
 impl FromStr for Pinning {
@@ -276,9 +282,9 @@ impl fmt::Display for Pinning {
 /// they are off each other's CPUs; on two machines each has all of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Pins {
-    /// Of both ends, or of the initiator alone.
+    /// The CPUs of both ends, or of the initiator alone.
     pub policy: Pinning,
-    /// Of the responder, if it has one of its own.
+    /// The CPUs of the responder, if it has a list of its own.
     pub responder: Option<Pinning>,
 }
 

@@ -12,7 +12,7 @@ use strum::{Display, EnumString, IntoStaticStr};
 
 pub use flavour::{Flavour, UnknownFlavour};
 pub use mac::{BadMac, Mac};
-pub(crate) use table::{GuestOptions, GuestTable};
+pub(crate) use table::{GuestOptions, GuestTable, span, value};
 
 use crate::{
     method::IoMethod,
@@ -47,7 +47,7 @@ pub struct GuestSize {
 }
 
 impl GuestSize {
-    /// As many as queues that a tap can have (`MAX_TAP_QUEUES`).
+    /// A tap can have no more queues (`MAX_TAP_QUEUES`), and a vCPU has one.
     pub const MOST_VCPUS: u32 = 256;
     /// A distribution's kernel with its initramfs doesn't start in less.
     pub const LEAST_MEMORY: ByteSize = ByteSize(96 << 20);
@@ -69,7 +69,7 @@ impl Default for GuestSize {
     }
 }
 
-/// Who runs the instructions of a virtual machine.
+/// What runs the instructions of a virtual machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Display)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "UPPERCASE")]
@@ -116,9 +116,9 @@ pub enum Attach {
     /// A virtual function of the NIC at the host's end of the wire.
     #[serde(rename = "sr-iov")]
     SrIov(VfOptions),
-    /// That NIC itself.
+    /// The NIC at the host's end of the wire.
     Assigned,
-    /// That NIC, and everything else below its root complex.
+    /// The NIC at the host's end of the wire, and everything else below its root complex.
     #[serde(rename = "root-domain")]
     RootDomain,
 }
@@ -128,10 +128,10 @@ pub enum Attach {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct VirtioNic {
-    /// Who serves its rings; [`Backend::Vhost`] if absent and the host can, else
+    /// What serves its rings; [`Backend::Vhost`] if absent and the host can, else
     /// [`Backend::Userspace`].
     pub backend: Option<Backend>,
-    /// How its tap hangs on the host's wire.
+    /// How its tap is connected to the host's wire.
     #[serde(skip_serializing_if = "crate::is_default")]
     pub vnet: Vnet,
     /// Pairs of queues, at most one a vCPU.
@@ -166,7 +166,7 @@ impl Default for VirtioNic {
     }
 }
 
-/// Who serves the rings of a virtio-net device.
+/// What serves the rings of a virtio-net device.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, EnumString, IntoStaticStr,
 )]
@@ -181,7 +181,7 @@ pub enum Backend {
     VhostUser,
 }
 
-/// How a paravirtual NIC's tap hangs on the host's wire.
+/// How a paravirtual NIC's tap is connected to the host's wire.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, Display, IntoStaticStr,
 )]
@@ -241,8 +241,8 @@ impl Attach {
     /// The descriptors that QEMU takes for a ring (`VIRTIO_NET_RX_QUEUE_MIN_SIZE`,
     /// `VIRTQUEUE_MAX_SIZE`).
     const RING: std::ops::RangeInclusive<u32> = 256..=1024;
-    /// And the most of a transmit ring, unless the backend is vhost-user: QEMU cuts down what is
-    /// more, without a word (`virtio_net_max_tx_queue_size`).
+    /// The most descriptors of a transmit ring, unless the backend is vhost-user: QEMU shortens a longer
+    /// ring without a message (`virtio_net_max_tx_queue_size`).
     const TX_RING_OF_A_TAP: u32 = 256;
     /// MSI-X tables have no more (PCI Local Bus Specification 3.0, 6.8.2).
     const MOST_VECTORS: u32 = 2048;
@@ -272,7 +272,7 @@ impl Attach {
         }
     }
 
-    /// Pairs of queues; of a PCI device its driver has as many as it will.
+    /// Pairs of queues. The driver of a PCI device chooses their number itself.
     pub fn queues(&self) -> u32 {
         match self {
             Attach::Paravirtual(nic) => nic.queues,
@@ -338,33 +338,33 @@ impl GuestSize {
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum BadGuest {
     #[error("{0} vCPUs: a guest has 1 to {most}", most = GuestSize::MOST_VCPUS)]
-    #[diagnostic(code("out-of-range"))]
+    #[diagnostic(code("bad-guest"))]
     Vcpus(u32),
     #[error("memory {0}: a guest has whole MiB, and {least} at least", least = GuestSize::LEAST_MEMORY)]
-    #[diagnostic(code("bad-memory"))]
+    #[diagnostic(code("bad-guest"))]
     Memory(ByteSize),
     #[error("{pins} cpus for {vcpus} vcpus: name at most one for each")]
-    #[diagnostic(code("too-many-pins"))]
+    #[diagnostic(code("bad-guest"))]
     Pins { pins: usize, vcpus: u32 },
     #[error("{pins} vhost_cpus for {queues} queues: a queue has one vhost thread; name at most one for each")]
-    #[diagnostic(code("too-many-pins"))]
+    #[diagnostic(code("bad-guest"))]
     VhostPins { pins: usize, queues: u32 },
     #[error("vnet = \"{0}\" is a kind of tap, and backend = \"vhost-user\" has none; remove one of the two")]
-    #[diagnostic(code("options-clash"))]
+    #[diagnostic(code("bad-guest"))]
     NoTap(Vnet),
     #[error(
         "{queues} queues and {vcpus} vcpus: a NIC has 1 queue at least and one a vCPU at most; give the guest more vcpus, or the NIC fewer queues"
     )]
-    #[diagnostic(code("too-many-queues"))]
+    #[diagnostic(code("bad-guest"))]
     Queues { queues: u32, vcpus: u32 },
     #[error("{0} vectors: a PCI device has at most {most}", most = Attach::MOST_VECTORS)]
-    #[diagnostic(code("out-of-range"))]
+    #[diagnostic(code("bad-guest"))]
     Vectors(u32),
     #[error("{option} = {ring}: QEMU takes 256, 512 and 1024")]
-    #[diagnostic(code("bad-ring"))]
+    #[diagnostic(code("bad-guest"))]
     Ring { option: &'static str, ring: u32 },
     #[error("tx_ring = {0}: QEMU has 256 at most with a tap; remove it, or use backend = \"vhost-user\"")]
-    #[diagnostic(code("bad-ring"))]
+    #[diagnostic(code("bad-guest"))]
     TxRing(u32),
     #[error(transparent)]
     #[diagnostic(transparent)]
@@ -389,7 +389,7 @@ impl BadGuest {
     }
 }
 
-/// What a study's guests are like (`[guest]`), as far as its rows don't say.
+/// What a study's guests are like (`[guest]`), where its rows don't say it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GuestDefaults {

@@ -7,6 +7,8 @@ use std::{fmt, ops::Range};
 use miette::Diagnostic;
 use serde::de::DeserializeOwned;
 
+use wording::Worded;
+
 /// A text that a user wrote, and where it came from.
 #[derive(Debug, Clone, Copy)]
 pub struct Source<'a> {
@@ -39,19 +41,19 @@ impl Source<'_> {
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, FileError> {
         toml::from_str(self.text).map_err(|error| {
             let span = error.span().unwrap_or(0..0);
-            let (code, message) = self.in_words(error.message(), &span);
-            self.error(&span, code, message)
+            let Worded { code, text } = self.in_words(error.message(), &span);
+            self.coded(code, &span, text)
         })
     }
 
-    fn in_words(&self, message: &str, span: &Range<usize>) -> (&'static str, String) {
+    fn in_words(&self, message: &str, span: &Range<usize>) -> Worded {
         let is_blank = |line: &str| line.trim_start().starts_with('#') || line.trim().is_empty();
         if self.text.lines().all(is_blank) {
-            return ("empty-file", "the file is empty; docs/studies.md and docs/labs.md have examples".to_owned());
+            return Worded::coded("empty-file", "the file is empty; docs/studies.md and docs/labs.md have examples");
         }
         match self.text.parse::<toml::Table>() {
             Ok(_) => wording::in_words(message, self.key_of(span)),
-            Err(_) => ("not-toml", message.to_owned()),
+            Err(_) => Worded::coded("not-toml", message),
         }
     }
 
@@ -65,11 +67,11 @@ impl Source<'_> {
     /// An error about the bytes `span` of this file, which has its own code.
     pub(crate) fn refuse(&self, span: &Range<usize>, error: impl Diagnostic) -> FileError {
         let code = error.code().map_or(String::new(), |code| code.to_string());
-        self.error(span, &code, error)
+        self.coded(&code, span, error)
     }
 
     /// A sentence about the bytes `span` of this file, with the code by which `docs/errors` explains it.
-    pub(crate) fn error(&self, span: &Range<usize>, code: &str, message: impl fmt::Display) -> FileError {
+    pub(crate) fn coded(&self, code: &str, span: &Range<usize>, message: impl fmt::Display) -> FileError {
         let before = self.text.as_bytes().get(..span.start).unwrap_or_default();
         FileError {
             file: self.name.to_owned(),

@@ -55,9 +55,8 @@ pub struct EndReport {
     /// TCP streams with MSG_ZEROCOPY: send calls of the whole flow (sender).
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub zerocopy_sends: u64,
-    /// Of these, the calls whose bytes the kernel copied after all, of which it has told: all of
-    /// them on loopback and on virtual links, and where the device can't gather. Such a figure is
-    /// that of a copy, and dearer than one.
+    /// How many of these calls the kernel reports to have copied after all. It copies all of them on
+    /// loopback, on virtual links, and where the device can't gather; that costs more than a plain copy.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub zerocopy_copied: u64,
     /// CPU time of each measuring thread in the measured time.
@@ -75,7 +74,7 @@ pub struct EndReport {
     /// times above are their sums; the machine's CPU time is absent, for others were measured between them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<Slice>,
-    /// Of such a sample: the time of the slices with all that was between them.
+    /// The CPU time from the first slice to the last one, if the sample was cut into slices.
     pub session: Option<SessionCpu>,
     /// By how many nanoseconds this end ran over the time that it had for a slice, at worst: what it did then
     /// disturbed the slice that came next.
@@ -85,17 +84,15 @@ pub struct EndReport {
     pub idle_not_held: Option<String>,
 }
 
-/// What an end did in a slice.
+/// What an end did in a slice; in [`Figures`](crate::run::Figures), what both ends did.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Slice {
     /// The measured time.
     pub seconds: f64,
     /// Transactions that ended in it.
-    #[serde(skip_serializing_if = "crate::is_default")]
     pub transactions: u64,
     /// Payload bytes, as the report's.
-    #[serde(skip_serializing_if = "crate::is_default")]
     pub bytes: u64,
     /// CPU seconds of the measuring threads, by the scheduler's exact clock.
     pub cpu: f64,
@@ -171,29 +168,29 @@ pub struct IntervalRtt {
     pub max: u64,
 }
 
-/// Where the time of one end's messages went, each in nanoseconds, by the kernel's time stamps
+/// Where the time of one end's messages went, each in nanoseconds as a histogram, or as figures of it, by the kernel's time stamps
 /// (SO_TIMESTAMPING; timestamping.rst of the kernel's documentation). All differences are between
 /// readings of one machine's clock.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Stages {
+pub struct Stages<T = Histogram> {
     /// From the send call to the qdisc.
-    pub send_to_qdisc: Option<Histogram>,
+    pub send_to_qdisc: Option<T>,
     /// From the qdisc until the driver has it.
-    pub qdisc_to_driver: Option<Histogram>,
+    pub qdisc_to_driver: Option<T>,
     /// From the driver until it leaves the NIC (hardware stamps on one clock only).
-    pub driver_to_wire: Option<Histogram>,
+    pub driver_to_wire: Option<T>,
     /// Initiator: from the driver having the request until the response has arrived in the stack:
     /// the wires, and the whole other end.
-    pub away: Option<Histogram>,
+    pub away: Option<T>,
     /// From the NIC until the stack has the packet (hardware stamps on one clock only).
-    pub wire_to_stack: Option<Histogram>,
+    pub wire_to_stack: Option<T>,
     /// From the stack having the packet until the receive call has returned: protocol work and
     /// waking the program.
-    pub stack_to_receive: Option<Histogram>,
+    pub stack_to_receive: Option<T>,
     /// Responder: from the receive call's return to the send call.
-    pub turnaround: Option<Histogram>,
+    pub turnaround: Option<T>,
     /// Messages that lacked a stamp, and those whose stamps went backwards because the clock was
     /// set: they are in no histogram.
     pub without: u64,
@@ -240,8 +237,8 @@ pub struct MachineCpu {
     /// results of versions that had ticks only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub busy: Option<f64>,
-    /// That came out below the time that the measuring threads alone had by the scheduler's clock, less
-    /// what was stolen, and was raised to it: a lower bound.
+    /// `busy` came out below the time of the measuring threads by the scheduler's clock, less what was stolen.
+    /// It was raised to that time, which is a lower bound.
     #[serde(skip_serializing_if = "crate::is_default")]
     pub raised: bool,
 }

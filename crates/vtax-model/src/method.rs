@@ -23,7 +23,7 @@ use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case", parse_err_ty = UnknownMethod, parse_err_fn = UnknownMethod::new)]
 pub enum IoMethod {
-    /// The host's own stack on the wire: what the others are held against.
+    /// The host's own stack on the wire. The other methods are compared with it.
     Native,
     /// A whole PCI endpoint handed to the domain.
     Assigned,
@@ -136,7 +136,7 @@ impl UnknownMethod {
 /// Why a method can't be used here, and what would mend it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error, miette::Diagnostic)]
 #[error("{why}; {remedy}")]
-#[diagnostic(code("not-available-here"))]
+#[diagnostic(code("method-unavailable"))]
 #[expect(missing_docs, reason = "the messages say it")]
 pub struct Unsupported {
     pub why: String,

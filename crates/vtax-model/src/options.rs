@@ -83,7 +83,7 @@ pub struct TestOptions {
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase", parse_err_ty = OptionError, parse_err_fn = OptionError::unknown_idle)]
 pub enum Idle {
-    /// What the machine has them do: they may sleep, and waking them takes its time.
+    /// They do what the machine is configured for: they may sleep, and waking them takes time.
     #[default]
     System,
     /// They don't sleep while a sample is measured: each end holds `/dev/cpu_dma_latency` at 0 (the kernel's
@@ -156,7 +156,7 @@ impl Engine {
 pub struct Burst(u32);
 
 impl Burst {
-    /// As a number.
+    /// The number.
     pub fn get(self) -> u32 {
         self.0
     }
@@ -192,10 +192,10 @@ impl FromStr for Burst {
 pub struct Segments(u32);
 
 impl Segments {
-    /// As many as go.
+    /// The most datagrams of one call.
     pub const MOST: Segments = Segments(64);
 
-    /// As a number.
+    /// The number.
     pub fn get(self) -> u32 {
         self.0
     }

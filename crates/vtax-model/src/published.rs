@@ -20,16 +20,16 @@ const FILES: [(&str, &str); 5] = [
     ("vmdq", include_str!("../data/published/vmdq.toml")),
 ];
 
-/// Figures that somebody published for a study.
+/// The published figures of a study.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Published {
     /// The study.
     pub id: String,
-    /// As the source has it.
+    /// The source's title.
     pub title: String,
     /// On what they were measured.
     pub testbed: String,
-    /// What to mind when ours are held against them, if there is anything.
+    /// What to know when comparing our figures with them, if there is anything.
     pub note: Option<String>,
     /// The size that a file has in the study, if these are times of files: other sizes take other times.
     file: Option<ByteSize>,

@@ -50,7 +50,7 @@ pub struct ResultDocument {
     pub wall_seconds: f64,
     /// Whether the method stands at both ends.
     pub both: bool,
-    /// The row that the others are held against.
+    /// The row that the others are compared with.
     pub baseline: Row,
     /// How it was sampled.
     pub plan: PlanRecord,
@@ -86,11 +86,11 @@ pub struct ResultDocument {
 pub struct Disturbance {
     /// User-space time of programs other than the two ends. The CPU figures contain it, and what
     /// those programs did in the kernel, which can't be told from the path's own work.
-    /// Absent if nobody could look: see [`SessionCpu`](crate::measurement::SessionCpu).
+    /// Absent if it couldn't be observed: see [`SessionCpu`](crate::measurement::SessionCpu).
     pub other_programs: Option<f64>,
     /// Time that the hypervisor below gave to others (steal), of machines that are no guests of the run.
     pub stolen: Option<f64>,
-    /// The same of the guests that measured: time in which they wanted to run and their host ran others, which
+    /// The share of the guests that measured: time in which they wanted to run and their host ran others, which
     /// may be each other. A share of their own CPU time; absent if no end was in one, or only in such as run
     /// under TCG, which doesn't tell them.
     pub guests_waited: Option<f64>,
@@ -132,7 +132,7 @@ pub struct PlanRecord {
     /// Samples, duration and warm-up.
     #[serde(flatten)]
     pub sampling: SamplingPlan,
-    /// The same of the cells that tell the path's own cost.
+    /// The plan of the cells that tell the path's own cost.
     pub path: Option<SamplingPlan>,
     /// The instrument that answers the study's question. Documents that vtax wrote before it had this don't say.
     pub answer: Option<Instrument>,
@@ -270,7 +270,7 @@ pub struct SummaryRecord {
     pub cpu_us_per_transaction: Option<Estimate>,
     /// Stream and file: µs of CPU per 1,024 bytes, both ends' machines.
     pub cpu_us_per_kb: Option<Estimate>,
-    /// The two figures before, told apart by ends; absent if both were on one machine.
+    /// The two figures before, for each end; absent if both were on one machine.
     pub cpu_us_at_ends: Option<CpuAtEnds>,
     /// File: the sender's elapsed seconds.
     pub file: Option<FileSummary>,

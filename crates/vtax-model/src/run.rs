@@ -3,19 +3,22 @@
 //! This is what the store keeps. Every figure of a report is computed from it, so that a
 //! better analysis can be applied to an old run.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use strum::Display;
 
 use crate::{
-    cell::{Arm, Cell, Instrument, Turn, round_order},
-    endpoint::Pinning,
+    cell::{Arm, Instrument, Turn, round_order},
+    endpoint::{Ends, Pinning},
     guest::Accelerator,
     guest::Flavour,
     measurement::EndReport,
     method::Unsupported,
     nic::NicFacts,
-    stats::StoppingRule,
+    result::Metric,
+    stats::{Pair, StoppingRule},
     study::{Row, SamplingPlan, Study},
     units::Mtu,
 };
@@ -37,7 +40,7 @@ pub use domain::{DomainNic, DomainRecord};
 pub use environment::{EmulatedServer, Environment, IdleFacts, IdleState};
 pub use experience::{Experience, Forecast, Resolution, Unreachable};
 pub use extend::ExtendError;
-pub use figures::{BothEnds, CpuFigures, EndCpu, EndDetail, Figures, RttFigures, SliceFigures};
+pub use figures::{BothEnds, CpuFigures, EndCpu, EndDetail, Figures, RttFigures};
 pub use goal::{Difference, Goal, NoDifference};
 pub use host_cpu::{ClockReading, GuestCpu, HostCpu};
 pub use parallel::{PairFigures, PairReports, Parallel, Skew};
@@ -57,6 +60,22 @@ pub struct Run {
     pub samples: Vec<Sample>,
     /// Samples that could not be taken.
     pub failures: Vec<Failure>,
+}
+
+impl Run {
+    /// A metric of two arms, each that of a cell, round by round. A round in which one of them has no such figure, or
+    /// none above zero, has no ratio and is left out.
+    pub(crate) fn pairs(&self, of: Metric, baseline: (usize, Arm), cell: (usize, Arm)) -> Vec<Pair> {
+        let test = self.header.study.cells[cell.0].workload.kind();
+        let arm = |(index, arm): (usize, Arm)| -> BTreeMap<u32, f64> {
+            let mine = self.samples.iter().filter(|sample| sample.cell == index && sample.arm == arm);
+            let values = mine.map(|sample| (sample.round, of.value(test, &sample.figures)));
+            values.filter(|(_, value)| value.is_finite() && *value > 0.0).collect()
+        };
+        let (baseline, cell) = (arm(baseline), arm(cell));
+        let pair = |(round, &baseline): (&u32, &f64)| Some(Pair { baseline, cell: *cell.get(round)? });
+        baseline.iter().filter_map(pair).collect()
+    }
 }
 
 /// How far a run came.
@@ -83,7 +102,7 @@ pub struct RunHeader {
     pub study: Study,
     /// Samples, duration and warm-up of the cells that are measured as the machine runs.
     pub plan: SamplingPlan,
-    /// The same of those that tell the path's own cost.
+    /// The plan of the cells that tell the path's own cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_plan: Option<SamplingPlan>,
     /// Whether this is the short plan of `--quick`.
@@ -92,7 +111,7 @@ pub struct RunHeader {
     pub seed: u64,
     /// When to stop before or after `plan.samples` rounds, if `--confidence` was given.
     pub stopping: Option<StoppingRule>,
-    /// What the number of rounds is to reach, while it isn't chosen yet: the plan is then that of a short pilot.
+    /// What the number of rounds is to reach, until it is chosen: until then the plan is that of a short pilot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsettled: Option<Goal>,
     /// The machine.
@@ -121,13 +140,17 @@ impl RunHeader {
     /// that have had all of their rounds.
     pub fn turns(&self, round: u32) -> Vec<Turn> {
         let cells = &self.study.cells;
-        let runs_here = |cell: &Cell| !self.unavailable.iter().any(|row| row.method == cell.row);
         let mut turns = round_order(cells, self.study.baseline, self.seed, round);
         turns.retain(|turn| {
             let cell = &cells[turn.cell];
-            runs_here(cell) && round <= self.rounds_of(cell.instrument)
+            self.runs_here(cell.row) && round <= self.rounds_of(cell.instrument)
         });
         turns
+    }
+
+    /// Whether the row can run on this machine.
+    pub(crate) fn runs_here(&self, row: Row) -> bool {
+        !self.unavailable.iter().any(|unavailable| unavailable.method == row)
     }
 
     /// Rounds of an instrument; at most, if a stopping rule may end the run before. The rule is of the
@@ -156,20 +179,14 @@ pub struct RowEnds {
     pub pairs: Vec<PairRecord>,
 }
 
-/// Two ends.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PairRecord {
-    /// Connects, asks, sends.
-    pub initiator: EndRecord,
-    /// Is connected to, answers, receives.
-    pub responder: EndRecord,
-}
+/// Two ends, as they were found.
+pub type PairRecord = Ends<EndRecord>;
 
 /// One end, as it was found.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndRecord {
-    /// As the user knows it: `ssh:root@vm1`, `zone bridge-sut`, `host sut`, `local`.
+    /// Its name as the user knows it: `ssh:root@vm1`, `zone bridge-sut`, `host sut`, `local`.
     pub name: String,
     /// Where its sockets were bound.
     pub address: String,
@@ -217,7 +234,7 @@ pub struct Placement {
 /// What the virtual machines of a run's guests are made by.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestMachine {
-    /// Who runs their instructions.
+    /// What runs their instructions.
     pub accel: Accelerator,
     /// Why that isn't KVM, if it was tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -249,7 +266,7 @@ pub struct Hop {
     pub link: String,
     /// The kernel's kind of link: `veth`, `bridge`, …
     pub kind: String,
-    /// As read back.
+    /// The MTU that the kernel reports.
     pub mtu: u32,
     /// The queueing discipline at its root.
     pub qdisc: String,

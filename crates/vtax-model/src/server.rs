@@ -31,7 +31,7 @@ pub struct ServerSpec {
     pub memory: ByteSize,
 }
 
-/// What of `--server` can't be had.
+/// Why `--server` can't be as it was asked for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum BadServer {
@@ -79,30 +79,22 @@ impl ServerSpec {
     }
 
     fn checked(self) -> Result<ServerSpec, BadServer> {
-        self.check(
-            "nics",
-            self.nics,
-            (2..=16).contains(&self.nics) && self.nics.is_multiple_of(2),
-            "2, 4, 6, … 16, two a cable",
-        )?;
-        self.check("vfs", self.vfs, self.vfs <= 7, "0 to 7 on each NIC")?;
-        self.check("cpus", self.cpus, (1..=64).contains(&self.cpus), "1 to 64")?;
-        self.check("nodes", self.nodes, (1..=4).contains(&self.nodes), "1 to 4")?;
-        let sockets = self.sockets > 0 && self.cpus.is_multiple_of(self.sockets);
-        self.check("sockets", self.sockets, sockets, "at least 1, and cpus a multiple of it")?;
-        let memory = self.memory >= ByteSize(1 << 30) && self.memory.0.is_multiple_of(1 << 20);
-        self.check("memory", self.memory, memory, "at least 1 GiB, whole MiB")?;
-        Ok(self)
-    }
-
-    fn check(
-        &self,
-        key: &'static str,
-        value: impl fmt::Display,
-        possible: bool,
-        range: &'static str,
-    ) -> Result<(), BadServer> {
-        if possible { Ok(()) } else { Err(BadServer::Value { key, value: value.to_string(), range }) }
+        let ServerSpec { nics, vfs, nodes, sockets, cpus, memory } = self;
+        let possible_nics = (2..=16).contains(&nics) && nics.is_multiple_of(2);
+        let possible_sockets = sockets > 0 && cpus.is_multiple_of(sockets);
+        let possible_memory = memory >= ByteSize(1 << 30) && memory.0.is_multiple_of(1 << 20);
+        let settings = [
+            ("nics", nics.to_string(), possible_nics, "2, 4, 6, … 16, two a cable"),
+            ("vfs", vfs.to_string(), vfs <= 7, "0 to 7 on each NIC"),
+            ("cpus", cpus.to_string(), (1..=64).contains(&cpus), "1 to 64"),
+            ("nodes", nodes.to_string(), (1..=4).contains(&nodes), "1 to 4"),
+            ("sockets", sockets.to_string(), possible_sockets, "at least 1, and cpus a multiple of it"),
+            ("memory", memory.to_string(), possible_memory, "at least 1 GiB, whole MiB"),
+        ];
+        match settings.into_iter().find(|(_, _, possible, _)| !possible) {
+            Some((key, value, _, range)) => Err(BadServer::Value { key, value, range }),
+            None => Ok(self),
+        }
     }
 
     fn set(&mut self, key: &'static str, value: &str) -> Result<(), BadServer> {

@@ -39,11 +39,11 @@ pub struct Study {
     pub question: String,
     /// Rows of the tables, in order.
     pub rows: Vec<Row>,
-    /// Those of them that are measured where a wire costs nothing, or if somebody asks for them: on cables
-    /// between real NICs, of which each row takes one, they are left out.
+    /// Rows that are left out on cables between real NICs, of which each row takes one, unless somebody asks for
+    /// them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extra: Vec<Row>,
-    /// The row that the others are held against.
+    /// The row that the others are compared with.
     pub baseline: Row,
     /// Whether the method stands at both ends of the wire or at `sut` only, against a native peer.
     pub both: bool,
@@ -70,11 +70,11 @@ pub struct Study {
     pub cells: Vec<Cell>,
     /// The plan of the cells that are measured as the machine runs; the published one in a classic study.
     pub plan: SamplingPlan,
-    /// The same for `--quick`.
+    /// The plan of `--quick` in place of `plan`.
     pub quick: SamplingPlan,
     /// The plan of the cells that tell the path's own cost, if the study has such cells.
     pub path: Option<SamplingPlan>,
-    /// The same for `--quick`.
+    /// The plan of `--quick` in place of `path`.
     pub quick_path: Option<SamplingPlan>,
     /// Which instrument answers the question; the path's own cost where it is measured, if the file doesn't say.
     pub answer: Option<Instrument>,

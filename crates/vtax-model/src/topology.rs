@@ -1,52 +1,5 @@
 //! A lab as its file describes it: hosts, the wires between them, the zones and guests on them.
-//!
-//! ```toml
-//! [lab]
-//! name = "rack"
-//! addresses = "198.18.0.0/20"   # optional; a free range is chosen without it
-//! mtu = 1500                    # optional
-//!
-//! [[host]]
-//! name = "sut"
-//! [[host]]
-//! name = "peer"
-//!
-//! [[wire]]
-//! name = "w0"
-//! ends = ["sut", "peer"]
-//! rate = "1 Gbit/s"             # optional; as fast as the kernel can without it
-//! queue = "64KiB"               # optional, with a rate: what may wait for its turn
-//! nics = ["eno1", "eno2"]       # optional: a cable between these ports of NICs, in place of a veth pair
-//!
-//! [[zone]]
-//! name = "web"
-//! host = "sut"
-//! method = "bridge"
-//! wire = "w0"                   # optional where the host has one wire only
-//! count = 3                     # optional: web-1, web-2, web-3
-//!
-//! [[guest]]
-//! name = "db"
-//! host = "peer"
-//! method = "paravirtual"        # or "emulated"
-//! vcpus = 2                     # optional: 1
-//! memory = "512 MiB"            # optional: 256 MiB
-//! queues = 2                    # optional: 1
-//! ```
-//!
-//! Zones and guests of the method `sr-iov` get a virtual function of the NIC at their host's end of the
-//! wire, those of `assigned` that NIC itself, guests of `root-domain` all below its root complex too.
-//! Options of `sr-iov`: `mac`, `vlan`, `trust`, `spoof_check`, `rate`.
-//!
-//! A guest with `masters = ["web"]` is started after those guests.
-//!
-//! More options of guests: `wire` and `count` as for zones; of the machine `hugepages`, `cpus` (what
-//! its vCPUs are pinned to, in turn), `node`; of what it boots `kernel` or `image` (a disk); of any NIC
-//! `mac`; of paravirtual NICs `backend`, `vectors`, `packed`, `offloads`, `mrg_rxbuf`, `rx_ring`,
-//! `tx_ring`; of emulated ones `model`. Those but `wire`, `count` and `mac` stand in `[guest]` of a
-//! study, too.
-//!
-//! A host with `switch = true` owns no domain: its wires are the ports of one bridge.
+//! `docs/labs.md` describes the file.
 
 mod masters;
 mod nic_name;
@@ -187,7 +140,7 @@ pub struct Zone {
     /// The address of its virtual function; one of its own by its lab and name if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<Mac>,
-    /// What its virtual function is kept to.
+    /// The settings of its virtual function.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub vf: VfOptions,
 }
@@ -218,7 +171,7 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// As many as `ldm` takes.
+    /// The most masters that Oracle's `ldm` takes.
     pub const MOST_MASTERS: usize = 4;
 }
 

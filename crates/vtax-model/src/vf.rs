@@ -1,4 +1,4 @@
-//! Virtual functions: what their physical function keeps them to.
+//! Virtual functions and their settings.
 
 use std::fmt;
 
@@ -42,7 +42,7 @@ impl fmt::Display for Vlan {
     }
 }
 
-/// What a VF is kept to, beside its address; what is absent stays as the driver has it.
+/// The settings of a VF besides its address. The driver's own setting stays where one is absent.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -75,7 +75,7 @@ impl VfOptions {
     }
 }
 
-/// A rate that no VF can be kept to.
+/// A rate that can't be the limit of a VF.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error("rate {0}: a virtual function has whole Mbit/s; round it")]
 #[diagnostic(code("bad-rate"))]

@@ -37,12 +37,12 @@ pub enum Workload {
     },
     /// Connections that are closed as soon as they are there.
     Cc,
-    /// As fast as it goes, or at [`TestOptions::bitrate`](crate::options::TestOptions::bitrate).
+    /// Bytes one way or both, as fast as the path carries them, or at [`TestOptions::bitrate`](crate::options::TestOptions::bitrate).
     Stream {
         /// Bytes handed to the kernel by one call; over UDP, of one datagram.
         #[serde(rename = "message_bytes")]
         message: ByteSize,
-        /// Who sends.
+        /// Which end sends.
         #[serde(default, skip_serializing_if = "crate::is_default")]
         direction: Direction,
     },

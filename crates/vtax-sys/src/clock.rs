@@ -34,12 +34,8 @@ pub fn boottime_ns() -> u64 {
 /// The resolution that the kernel claims, usually 1 ns. The step that a reader
 /// sees is the cost of a reading, which has to be measured.
 pub fn resolution() -> Duration {
-    let mut resolution = MaybeUninit::uninit();
-    // SAFETY: the pointer is valid for a timespec; the clock always exists.
-    let status = unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC, resolution.as_mut_ptr()) };
-    assert_eq!(status, 0, "CLOCK_MONOTONIC exists on every Linux");
-    // SAFETY: the call succeeded, so the timespec is filled in.
-    to_duration(unsafe { resolution.assume_init() })
+    let resolution = rustix::time::clock_getres(rustix::time::ClockId::Monotonic);
+    Duration::new(resolution.tv_sec as u64, resolution.tv_nsec as u32)
 }
 
 /// Steps of the time stamp counter in a millisecond, measured over 20 ms; none if the kernel doesn't
@@ -54,7 +50,7 @@ pub fn tsc_khz() -> Option<u32> {
         let steps = unsafe { std::arch::x86_64::_rdtsc() };
         (now_ns() - before, before, steps)
     };
-    // Of several the one that was interrupted the least.
+    // The reading that was interrupted the least is the shortest one.
     let read = || (0..8).map(|_| reading()).min().expect("eight of them");
     clocksource().ok().filter(|source| ["tsc", "kvm-clock"].contains(&source.as_str()))?;
     let (_, from_ns, from) = read();

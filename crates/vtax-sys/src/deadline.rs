@@ -1,6 +1,6 @@
 //! Programs that must end in time.
 //!
-//! The one who waits sleeps until the program writes or ends. Looking every few milliseconds would keep the
+//! The waiting thread sleeps until the program writes or ends. Looking every few milliseconds would keep the
 //! CPUs from deep sleep, which changes what a measurement beside it shows.
 
 use std::io::{self, Read};

@@ -34,6 +34,16 @@ pub enum SysError {
         detail: Option<String>,
         remedy: Option<&'static str>,
     },
+    /// As the two above, where the kernel's number is `EPERM` or `EACCES`.
+    #[error("cannot {operation} {object}: {errno}{}{}", in_the_kernels_words(detail), after_all(*remedy))]
+    #[diagnostic(code("no-privilege"))]
+    NotPermitted {
+        operation: &'static str,
+        object: String,
+        errno: io::Error,
+        detail: Option<String>,
+        remedy: Option<&'static str>,
+    },
     #[error("cannot {operation} {object}: no answer from the kernel within {waited:?}")]
     #[diagnostic(code("not-in-time"))]
     Timeout { operation: &'static str, object: String, waited: Duration },
@@ -86,9 +96,10 @@ impl SysError {
     /// The kernel's error number, where the kernel said no.
     pub fn errno(&self) -> Option<i32> {
         match self {
-            Self::Os { errno, .. } | Self::Netlink { errno, .. } | Self::UserNamespaceRefused { errno, .. } => {
-                errno.raw_os_error()
-            }
+            Self::Os { errno, .. }
+            | Self::Netlink { errno, .. }
+            | Self::NotPermitted { errno, .. }
+            | Self::UserNamespaceRefused { errno, .. } => errno.raw_os_error(),
             _ => None,
         }
     }
@@ -107,7 +118,7 @@ impl SysError {
     /// What the user can do about it, where that is known.
     pub fn remedy(&self) -> Option<&'static str> {
         match self {
-            Self::Os { remedy, .. } | Self::Netlink { remedy, .. } => *remedy,
+            Self::Os { remedy, .. } | Self::Netlink { remedy, .. } | Self::NotPermitted { remedy, .. } => *remedy,
             Self::NoQueue { remedy, .. } | Self::UserNamespaceRefused { remedy, .. } => Some(remedy),
             _ => None,
         }
@@ -123,7 +134,21 @@ impl SysError {
     pub(crate) fn os(operation: &'static str, object: impl fmt::Display, errno: impl Into<io::Error>) -> Self {
         let errno = errno.into();
         let remedy = remedy_for(&errno);
-        Self::Os { operation, object: object.to_string(), errno, remedy }
+        Self::refused(operation, object, errno, remedy)
+    }
+
+    /// A system call that failed, with what to do about that.
+    pub(crate) fn refused(
+        operation: &'static str,
+        object: impl fmt::Display,
+        errno: io::Error,
+        remedy: Option<&'static str>,
+    ) -> Self {
+        let object = object.to_string();
+        match errno.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => Self::NotPermitted { operation, object, errno, detail: None, remedy },
+            _ => Self::Os { operation, object, errno, remedy },
+        }
     }
 
     pub(crate) fn invalid(what: &'static str, value: impl fmt::Display, why: &'static str) -> Self {

@@ -113,7 +113,7 @@ impl Ethtool {
         Some(words[1]).filter(|speed| *speed != 0 && *speed != SPEED_UNKNOWN)
     }
 
-    /// Those that bear on speed and that the link has or could have, and whether they are on.
+    /// The offloads that bear on speed and that the link has or could have, and whether they are on.
     pub(crate) fn offloads(&self) -> BTreeMap<String, bool> {
         let read = || {
             let names = self.feature_names()?;

@@ -13,18 +13,15 @@ use crate::error::{Result, SysError};
 
 /// A file system without a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are the kernel's")]
 pub enum Pseudo {
-    /// Processes and settings.
     Proc,
-    /// Devices and their drivers.
     Sysfs,
     /// Device nodes, kept by the kernel.
     Devtmpfs,
     /// Terminals; a set of its own for each mount.
     Devpts,
-    /// Files in memory.
     Tmpfs,
-    /// Control groups, version 2.
     Cgroup2,
 }
 
@@ -80,8 +77,7 @@ pub fn nine_p(tag: &str, target: &Path) -> Result<()> {
             Some(libc::ENOENT) => Some("see that the guest was given a share with this tag"),
             _ => None,
         };
-        let object = format!("{tag} on {}", target.display());
-        SysError::Os { operation: "mount the share", object, errno, remedy }
+        SysError::refused("mount the share", format_args!("{tag} on {}", target.display()), errno, remedy)
     };
     fs::create_dir_all(target).map_err(fail)?;
     // Messages of 512,000 bytes fit into the 128 pages of a virtio ring's entry.

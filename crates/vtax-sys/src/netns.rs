@@ -30,7 +30,7 @@ use crate::process::{Pid, ProcessId};
 /// The calling thread's namespace. Not `/proc/self`, which is the main thread's.
 const OWN: &str = "/proc/thread-self/ns/net";
 
-/// What happens to a child when the one who started it dies.
+/// What happens to a child when its parent dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outlive {
     /// The child goes on.

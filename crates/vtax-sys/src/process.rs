@@ -1,6 +1,6 @@
 //! Processes that are ours to end, and the limits of this one.
 //!
-//! A pid alone is not a name: the kernel gives it to somebody else later. A journal that is replayed after a
+//! A pid alone is not a name: the kernel gives it to another process later. A journal that is replayed after a
 //! reboot must not kill a stranger, so a process is named by its pid *and* its start time.
 
 mod pid;
@@ -51,9 +51,7 @@ impl ProcessId {
 
     /// Sends a signal to this very process, and to none that got its pid. Returns false if it is gone.
     pub fn signal(self, signal: Signal) -> Result<bool> {
-        let Some(handle) = self.open()? else {
-            return Ok(false);
-        };
+        let Some(handle) = self.open()? else { return Ok(false) };
         match rustix::process::pidfd_send_signal(&handle, signal) {
             Ok(()) => Ok(true),
             Err(rustix::io::Errno::SRCH) => Ok(false),
@@ -64,9 +62,7 @@ impl ProcessId {
     /// Waits until it has ended, as a zombie or for good; false if the time ran
     /// out before. Works for any process, not only for children.
     pub fn wait_end(self, patience: Duration) -> Result<bool> {
-        let Some(handle) = self.open()? else {
-            return Ok(true);
-        };
+        let Some(handle) = self.open()? else { return Ok(true) };
         let deadline = Instant::now() + patience;
         loop {
             match readable(&handle, deadline) {
@@ -93,17 +89,17 @@ impl ProcessId {
     }
 
     fn known(self) -> Option<rustix::process::Pid> {
-        let pid = i32::try_from(self.pid.0).ok().and_then(rustix::process::Pid::from_raw);
-        pid.filter(|_| self.exists())
+        self.raw().filter(|_| self.exists())
+    }
+
+    fn raw(self) -> Option<rustix::process::Pid> {
+        i32::try_from(self.pid.0).ok().and_then(rustix::process::Pid::from_raw)
     }
 
     /// A handle that stays with the process even if its pid is used again. The
     /// start time is compared *after* opening, so the check holds for the handle.
     fn open(self) -> Result<Option<OwnedFd>> {
-        let raw = i32::try_from(self.pid.0).ok();
-        let Some(pid) = raw.and_then(rustix::process::Pid::from_raw) else {
-            return Ok(None);
-        };
+        let Some(pid) = self.raw() else { return Ok(None) };
         match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
             Ok(handle) => Ok(self.exists().then_some(handle)),
             Err(rustix::io::Errno::SRCH) => Ok(None),

@@ -43,7 +43,7 @@ fn is_passing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINTR | libc::ETIME | libc::EAGAIN | libc::EBUSY))
 }
 
-/// The queues, and who may use them.
+/// The queues, which only the thread that made them may use.
 struct Uring {
     ring: IoUring,
     /// How often the kernel was entered.

@@ -11,7 +11,7 @@ mod pairs;
 mod report;
 mod truths;
 
-use anyhow::anyhow;
+use miette::miette;
 use serde::Serialize;
 use vtax_host::inspect;
 use vtax_lab::{Need, World};
@@ -85,13 +85,13 @@ fn measure(
     wanted: &CalibrationRequest,
     chosen: &[&'static Truth],
     interrupt: &Interrupt,
-) -> anyhow::Result<Measured> {
+) -> miette::Result<Measured> {
     let meter = LoadMeter::open(rig)?;
     let begun = meter.read()?;
     let mut truths = Vec::new();
     for truth in chosen {
         if interrupt.asked() {
-            return Err(anyhow!("stopped by the user"));
+            return Err(miette!(code = "stopped", "stopped by the user"));
         }
         eprintln!("truth: {}", truth.name);
         truths.push(truth.find(rig, &meter)?);
@@ -101,10 +101,10 @@ fn measure(
 }
 
 impl CalibrationRequest {
-    fn truths(&self) -> anyhow::Result<Vec<&'static Truth>> {
+    fn truths(&self) -> miette::Result<Vec<&'static Truth>> {
         let names = || TRUTHS.iter().map(|truth| truth.name).collect::<Vec<_>>().join(", ");
         if let Some(unknown) = self.only.iter().find(|part| !TRUTHS.iter().any(|truth| truth.name.contains(*part))) {
-            return Err(anyhow!("--only {unknown}: no such truth; there are {}", names()));
+            return Err(miette!(code = "no-such-test", "--only {unknown}: no such truth; there are {}", names()));
         }
         let chosen = |truth: &&Truth| self.only.is_empty() || self.only.iter().any(|part| truth.name.contains(part));
         Ok(TRUTHS.iter().filter(chosen).collect())

@@ -6,6 +6,7 @@ mod calibrate;
 mod crosscheck;
 mod demo;
 mod examples;
+mod explain;
 mod io;
 mod lab;
 mod lists;
@@ -16,7 +17,7 @@ mod run;
 mod server;
 mod studies;
 
-use std::io::Write;
+use std::{ffi::OsString, io::Write};
 
 use clap::{FromArgMatches, Parser, Subcommand};
 use serde::Serialize;
@@ -24,7 +25,7 @@ use serde::Serialize;
 use vtax_model::server::ServerSpec;
 
 use crate::{
-    exit::{Blamed, Exit, Stop},
+    exit::{Blamed, Coded, Exit, Stop},
     locations::{Locations, Relay, RunSite},
     server::{ServerRequest, Stay},
 };
@@ -52,6 +53,9 @@ pub(crate) struct CommandLine {
     server: Option<ServerSpec>,
     #[command(flatten)]
     relay: Relay,
+    /// Whether the verb prints JSON, and errors are JSON too.
+    #[arg(skip)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -85,6 +89,8 @@ enum Verb {
     /// Talk to an agent on another host
     #[command(subcommand)]
     Agent(agent::AgentVerb),
+    /// Explain the code of an error, or list all codes
+    Explain(explain::ExplainArgs),
     /// Hold an ordinary user's labs (started by `vtax lab up`)
     #[command(name = "lab-keeper", hide = true)]
     Keeper,
@@ -99,10 +105,12 @@ impl Verb {
             Verb::Lab(verb) => Ok(Some(verb.stay())),
             // Virtual functions are made to be there afterwards.
             Verb::Io(verb) if !matches!(verb, io::IoVerb::List(_)) => Ok(Some(Stay::Kept)),
-            Verb::Results(_) => Err(Stop::input(anyhow::anyhow!(
+            Verb::Results(_) => Err(Stop::input(miette::miette!(
+                code = "option-not-for-this",
                 "results of runs on an emulated server are kept here, with all others; leave --server out"
             ))),
-            Verb::Server(_) | Verb::Keeper => Err(Stop::input(anyhow::anyhow!(
+            Verb::Server(_) | Verb::Keeper => Err(Stop::input(miette::miette!(
+                code = "option-not-for-this",
                 "no server is made in a server; vtax server up [SPEC] says of which kind without --server"
             ))),
             _ => Ok(Some(Stay::Command)),
@@ -117,13 +125,16 @@ impl Verb {
 
 /// Reads the command line, and ends the program where it can't be read.
 pub(crate) fn parse() -> CommandLine {
-    let matches = arguments::read(std::env::args_os()).unwrap_or_else(|error| error.exit());
-    CommandLine::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let json = words.iter().take_while(|word| *word != "--").any(|word| word == "--json");
+    let matches = arguments::read(words).unwrap_or_else(|error| arguments::end(&error, json));
+    let line = CommandLine::from_arg_matches(&matches).unwrap_or_else(|error| arguments::end(&error, json));
+    CommandLine { json: arguments::asks_for_json(&matches), ..line }
 }
 
 /// Carries out what the user asked for.
 pub(crate) fn dispatch(line: CommandLine) -> Result<Exit, Stop> {
-    let CommandLine { verb, places, server, relay } = line;
+    let CommandLine { verb, places, server, relay, json: _ } = line;
     let places = &places;
     if let Some(spec) = server
         && let Some(stay) = verb.stay()?
@@ -145,6 +156,7 @@ pub(crate) fn dispatch(line: CommandLine) -> Result<Exit, Stop> {
         Verb::Server(verb) => server::server(verb, places),
         Verb::Results(verb) => results::results(verb, places),
         Verb::Agent(verb) => agent::agent(verb, places),
+        Verb::Explain(args) => explain::explain(&args),
         Verb::Keeper => lab::keeper(),
     }
 }
@@ -154,13 +166,13 @@ fn print(text: &str) -> Result<(), Stop> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Stop::infrastructure(anyhow::Error::new(error).context("writing to standard output")))
+            Err(error).coded("file", || "writing to standard output").or_infrastructure()
         }
         _ => Ok(()),
     }
 }
 
 fn print_json(data: &impl Serialize) -> Result<(), Stop> {
-    let text = serde_json::to_string_pretty(data).or_infrastructure()?;
+    let text = serde_json::to_string_pretty(data).coded("defect", || "writing JSON").or_infrastructure()?;
     print(&(text + "\n"))
 }

@@ -13,7 +13,7 @@ mod tools;
 
 use std::collections::BTreeSet;
 
-use anyhow::{Context, anyhow};
+use miette::{Context, miette};
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
@@ -28,7 +28,7 @@ use vtax_model::{
 
 use crate::{
     calibrate::LoadMeter,
-    exit::{Blamed, Stop},
+    exit::{Blamed, Coded, Stop},
     interrupt::Interrupt,
     locations::Locations,
     rig::{PEER, Rig, SUT},
@@ -143,7 +143,8 @@ pub(crate) fn run(wanted: &CrosscheckRequest, locations: &Locations) -> Result<C
     let (here, records) = survey(&tools);
     if here.is_empty() {
         let names: Vec<&str> = tools.iter().map(|tool| tool.name).collect();
-        let error = anyhow!(
+        let error = miette!(
+            code = "no-tool",
             "none of {} is installed; install one (Debian: apt-get install iperf3 sockperf qperf)",
             names.join(", ")
         );
@@ -175,20 +176,28 @@ pub(crate) fn run(wanted: &CrosscheckRequest, locations: &Locations) -> Result<C
 }
 
 impl CrosscheckRequest {
-    fn contests(&self) -> anyhow::Result<Vec<Contest>> {
+    fn contests(&self) -> miette::Result<Vec<Contest>> {
         let all = Contest::all(self.duration, self.streams);
         let names: Vec<String> = all.iter().map(Contest::to_string).collect();
         if let Some(unknown) = self.only.iter().find(|part| !names.iter().any(|name| name.contains(*part))) {
-            return Err(anyhow!("--only {unknown}: no such test; there are {}", names.join(", ")));
+            return Err(miette!(
+                code = "no-such-test",
+                "--only {unknown}: no such test; there are {}",
+                names.join(", ")
+            ));
         }
         let chosen = |name: &String| self.only.is_empty() || self.only.iter().any(|part| name.contains(part));
         Ok(all.into_iter().zip(&names).filter(|(_, name)| chosen(name)).map(|(contest, _)| contest).collect())
     }
 
-    fn tools(&self) -> anyhow::Result<Vec<&'static Tool>> {
+    fn tools(&self) -> miette::Result<Vec<&'static Tool>> {
         let known = TOOLS.map(|tool| tool.name);
         if let Some(unknown) = self.tools.iter().find(|name| !known.contains(&name.as_str())) {
-            return Err(anyhow!("--tools {unknown}: no such tool; there are {}", known.join(", ")));
+            return Err(miette!(
+                code = "no-such-tool",
+                "--tools {unknown}: no such tool; there are {}",
+                known.join(", ")
+            ));
         }
         let chosen = |tool: &&Tool| self.tools.is_empty() || self.tools.iter().any(|name| name == tool.name);
         Ok(TOOLS.into_iter().filter(chosen).collect())
@@ -208,7 +217,7 @@ fn survey(tools: &[&'static Tool]) -> (Vec<&'static Tool>, Vec<ToolRecord>) {
 }
 
 /// Refuses a comparison in which no tool can run any contest.
-fn check_comparable(contests: &[Contest], tools: &[&'static Tool]) -> anyhow::Result<()> {
+fn check_comparable(contests: &[Contest], tools: &[&'static Tool]) -> miette::Result<()> {
     let able = |contest: &Contest| tools.iter().any(|tool| tool.takes(contest));
     if contests.iter().any(able) {
         return Ok(());
@@ -219,20 +228,22 @@ fn check_comparable(contests: &[Contest], tools: &[&'static Tool]) -> anyhow::Re
         .collect();
     let names: Vec<&str> = tools.iter().map(|tool| tool.name).collect();
     let hint = if why.is_empty() { "choose others with --only or --tools" } else { "give --duration 1s or more" };
-    Err(anyhow!(
+    Err(miette!(
+        code = "not-comparable",
         "none of {} can run any of these tests; {hint}{}",
         names.join(", "),
         why.into_iter().collect::<String>()
     ))
 }
 
-fn random_seed() -> anyhow::Result<u64> {
+fn random_seed() -> miette::Result<u64> {
     let mut bytes = [0; 4];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).context("drawing a random seed")?;
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .coded("kernel", || "drawing a random seed")?;
     Ok(u32::from_le_bytes(bytes).into())
 }
 
-fn set_congestion(rig: &Rig, name: CongestionControl) -> anyhow::Result<()> {
+fn set_congestion(rig: &Rig, name: CongestionControl) -> miette::Result<()> {
     let ends = [rig.endpoint(SUT, WIRE)?, rig.endpoint(PEER, WIRE)?];
     rig.lab.set_congestion(ends, name).with_context(|| {
         format!("--congestion {name} (those that are loaded: /proc/sys/net/ipv4/tcp_available_congestion_control)")
@@ -246,7 +257,7 @@ fn compare(
     rounds: u32,
     seed: u64,
     interrupt: &Interrupt,
-) -> anyhow::Result<Vec<ContestRecord>> {
+) -> miette::Result<Vec<ContestRecord>> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut records = Vec::new();
     for contest in contests {
@@ -289,10 +300,10 @@ struct RunningTool {
 }
 
 impl<'a> RunningContest<'a> {
-    fn new(rig: &'a Rig, contest: &'a Contest, tools: &[&'static Tool]) -> anyhow::Result<RunningContest<'a>> {
+    fn new(rig: &'a Rig, contest: &'a Contest, tools: &[&'static Tool]) -> miette::Result<RunningContest<'a>> {
         // One sample of ours tells how much the others do in a short turn, until they have figures of their own.
         let expected = if contest.is_short() { ours(rig, contest)?.0 } else { 1.0 };
-        let start = |tool: &'static Tool| -> anyhow::Result<RunningTool> {
+        let start = |tool: &'static Tool| -> miette::Result<RunningTool> {
             let server = match tool.lifetime {
                 ServerLifetime::Contest => Some(ToolProcess::server(rig, tool, contest)?),
                 ServerLifetime::Client => None,
@@ -300,14 +311,14 @@ impl<'a> RunningContest<'a> {
             Ok(RunningTool { tool, server, expected, figures: Vec::new(), failed: None })
         };
         let able = tools.iter().copied().filter(|tool| tool.takes(contest));
-        let others = able.map(start).collect::<anyhow::Result<Vec<_>>>()?;
+        let others = able.map(start).collect::<miette::Result<Vec<_>>>()?;
         let left_out = |tool: &&'static Tool| Some(LeftOut { tool: tool.name, why: tool.left_out(contest)? });
         let left_out = tools.iter().filter_map(left_out).collect();
         Ok(RunningContest { rig, contest, ours: Vec::new(), loads: Vec::new(), others, left_out })
     }
 
     /// Measures with every tool and our engine once, in random order.
-    fn round(&mut self, rng: &mut Xoshiro256PlusPlus) -> anyhow::Result<()> {
+    fn round(&mut self, rng: &mut Xoshiro256PlusPlus) -> miette::Result<()> {
         let mut order: Vec<Option<usize>> = (0..self.others.len()).map(Some).chain([None]).collect();
         order.shuffle(rng);
         for turn in order {
@@ -355,13 +366,14 @@ impl RunningTool {
         }
     }
 
-    fn measure(&self, rig: &Rig, contest: &Contest) -> anyhow::Result<f64> {
+    fn measure(&self, rig: &Rig, contest: &Contest) -> miette::Result<f64> {
         let _server = match self.server {
             Some(_) => None,
             None => Some(ToolProcess::server(rig, self.tool, contest)?),
         };
         let text = ToolProcess::client(rig, self.tool, contest, contest.length(self.expected))?;
-        (self.tool.read)(contest, &text).map_err(|why| anyhow!("{} said something else: {why}", self.tool.name))
+        (self.tool.read)(contest, &text)
+            .map_err(|why| miette!(code = "tool-failed", "{} said something else: {why}", self.tool.name))
     }
 
     fn record(self, contest: &Contest, ours: &[f64]) -> Other {
@@ -375,7 +387,7 @@ impl RunningTool {
 }
 
 /// The figure of our engine, and what others took of the machine meanwhile.
-fn ours(rig: &Rig, contest: &Contest) -> anyhow::Result<(f64, Disturbance)> {
+fn ours(rig: &Rig, contest: &Contest) -> miette::Result<(f64, Disturbance)> {
     let meter = LoadMeter::open(rig)?;
     let begun = meter.read()?;
     let figures = rig.sample(&contest.spec(), WIRE)?;

@@ -2,9 +2,10 @@
 
 use std::{fmt, process::ExitCode};
 
+use miette::{Report, miette};
 use vtax_lab::{PlanError, no_cable};
 
-use crate::store::StoreError;
+use crate::{explain, store::StoreError};
 
 /// An ending that is no error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +38,7 @@ impl Exit {
 #[derive(Debug)]
 pub(crate) struct Stop {
     blame: Blame,
-    error: anyhow::Error,
+    error: Report,
 }
 
 /// Who can mend it.
@@ -52,11 +53,11 @@ enum Blame {
 }
 
 impl Stop {
-    pub(crate) fn input(error: impl Into<anyhow::Error>) -> Stop {
+    pub(crate) fn input(error: impl Into<Report>) -> Stop {
         Stop { blame: Blame::Input, error: error.into() }
     }
 
-    pub(crate) fn infrastructure(error: impl Into<anyhow::Error>) -> Stop {
+    pub(crate) fn infrastructure(error: impl Into<Report>) -> Stop {
         Stop { blame: Blame::Infrastructure, error: error.into() }
     }
 
@@ -67,17 +68,24 @@ impl Stop {
 
     /// Stopped by the user before there was anything to keep.
     pub(crate) fn interrupted() -> Stop {
-        Stop { blame: Blame::User, error: anyhow::anyhow!("stopped before anything was measured") }
+        Stop { blame: Blame::User, error: miette!(code = "stopped", "stopped before anything was measured") }
     }
 
-    /// Says what is wrong and gives the exit code: 2, or sysexits' EX_UNAVAILABLE.
-    pub(crate) fn tell(&self) -> ExitCode {
-        eprintln!("vtax: {self}");
-        ExitCode::from(match self.blame {
+    pub(crate) fn into_report(self) -> Report {
+        self.error
+    }
+
+    /// Says on standard error what is wrong, as a line or as JSON, and gives the exit code.
+    pub(crate) fn tell(&self, json: bool) -> ExitCode {
+        // sysexits' EX_UNAVAILABLE is 69; a shell reports a program that SIGINT ended by 130.
+        let exit = match self.blame {
             Blame::Input => 2,
             Blame::Infrastructure => 69,
             Blame::User => 130,
-        })
+        };
+        let (code, message) = (self.error.code().map(|code| code.to_string()), told(&self.error));
+        explain::tell(code.as_deref().unwrap_or(explain::DEFECT), &message, exit, json);
+        ExitCode::from(exit)
     }
 }
 
@@ -88,12 +96,18 @@ impl fmt::Display for Stop {
 }
 
 /// An error with its causes, each of them once: many tell their cause in their own words.
-pub(crate) fn told(error: &anyhow::Error) -> String {
+pub(crate) fn told(error: &Report) -> String {
     error.chain().map(ToString::to_string).fold(String::new(), |text, cause| match text.contains(&cause) {
         true => text,
         false if text.is_empty() => cause,
         false => format!("{text}: {cause}"),
     })
+}
+
+/// Two errors, one after the other. The code is that of the first.
+pub(crate) fn and_then(first: Report, next: Report) -> Report {
+    let text = format!("{}; and then: {}", told(&first), told(&next));
+    first.wrap_err(text)
 }
 
 impl From<StoreError> for Stop {
@@ -133,13 +147,24 @@ pub(crate) trait Blamed<T> {
     fn or_infrastructure(self) -> Result<T, Stop>;
 }
 
-impl<T, E: Into<anyhow::Error>> Blamed<T> for Result<T, E> {
+impl<T, E: Into<Report>> Blamed<T> for Result<T, E> {
     fn or_input(self) -> Result<T, Stop> {
         self.map_err(Stop::input)
     }
 
     fn or_infrastructure(self) -> Result<T, Stop> {
         self.map_err(Stop::infrastructure)
+    }
+}
+
+/// Says what vtax was doing when something failed that has no code of its own.
+pub(crate) trait Coded<T> {
+    fn coded<W: fmt::Display>(self, code: &'static str, what: impl FnOnce() -> W) -> miette::Result<T>;
+}
+
+impl<T, E: fmt::Display> Coded<T> for Result<T, E> {
+    fn coded<W: fmt::Display>(self, code: &'static str, what: impl FnOnce() -> W) -> miette::Result<T> {
+        self.map_err(|error| miette!(code = code, "{}: {error}", what()))
     }
 }
 
@@ -164,10 +189,19 @@ mod tests {
 
     #[test]
     fn a_cause_is_told_once() {
-        let io = || std::io::Error::other("the disk is gone");
-        let own_words = anyhow::Error::new(io()).context("reading x: the disk is gone");
+        let gone = || miette!(code = "file", "the disk is gone");
+        let own_words = gone().wrap_err("reading x: the disk is gone");
         assert_eq!(told(&own_words), "reading x: the disk is gone");
-        let bare = anyhow::Error::new(io()).context("reading x");
+        let bare = gone().wrap_err("reading x");
         assert_eq!(told(&bare), "reading x: the disk is gone");
+        assert_eq!(bare.code().expect("of the cause").to_string(), "file");
+    }
+
+    #[test]
+    fn of_two_errors_both_are_told_and_the_first_one_s_code_counts() {
+        let first = miette!(code = "disk-full", "no room").wrap_err("writing x");
+        let both = and_then(first, miette!(code = "not-removed", "the lab stays"));
+        assert_eq!(told(&both), "writing x: no room; and then: the lab stays");
+        assert_eq!(both.code().expect("of the first").to_string(), "disk-full");
     }
 }

@@ -8,7 +8,7 @@ use std::{
     thread,
 };
 
-use anyhow::Context;
+use crate::exit::Coded;
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::Signals,
@@ -27,14 +27,14 @@ pub(crate) struct Interrupt {
 
 impl Interrupt {
     /// Catches SIGINT, SIGTERM and SIGHUP from now on.
-    pub(crate) fn catch() -> anyhow::Result<Interrupt> {
+    pub(crate) fn catch() -> miette::Result<Interrupt> {
         Interrupt::catch_telling("what is measured is kept")
     }
 
     /// Does the same, and tells the user `told` after Ctrl-C.
-    pub(crate) fn catch_telling(told: &'static str) -> anyhow::Result<Interrupt> {
+    pub(crate) fn catch_telling(told: &'static str) -> miette::Result<Interrupt> {
         let interrupt = Interrupt { told, ..Interrupt::default() };
-        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("catching Ctrl-C")?;
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).coded("kernel", || "catching Ctrl-C")?;
         let caught = interrupt.clone();
         thread::spawn(move || signals.forever().for_each(|signal| caught.signalled(signal)));
         Ok(interrupt)

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::anyhow;
+use miette::miette;
 use vtax_agent::link::AgentLink;
 use vtax_lab::{Facts, GuestNeeds, Lab, LabEndpoint, LabError, Lifetime, Plan, World, clean, list, plan};
 use vtax_model::topology::{Name, Topology};
@@ -21,7 +21,11 @@ pub(crate) const GREETING: Duration = Duration::from_secs(10);
 pub(crate) fn open(world: &World, name: &Name) -> Result<Lab, Stop> {
     let labs = list(world).or_infrastructure()?;
     if !labs.iter().any(|lab| lab.name == *name) {
-        return Err(Stop::input(anyhow!("there is no lab `{name}`; {}", there_is(labs.iter().map(|lab| &lab.name)))));
+        return Err(Stop::input(miette!(
+            code = "no-such-lab",
+            "there is no lab `{name}`; {}",
+            there_is(labs.iter().map(|lab| &lab.name))
+        )));
     }
     Lab::open(world, name).or_infrastructure()
 }
@@ -75,7 +79,7 @@ pub(crate) fn build_planned(
 }
 
 /// Starts an agent in a host or zone. The kernel ends it when the calling thread ends.
-pub(crate) fn start_agent(name: &str, lab: &Lab, endpoint: &LabEndpoint, program: &Path) -> anyhow::Result<AgentLink> {
+pub(crate) fn start_agent(name: &str, lab: &Lab, endpoint: &LabEndpoint, program: &Path) -> miette::Result<AgentLink> {
     let mut command = Command::new(program);
     command.arg("--stdio").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     // A group of its own: Ctrl-C is for vtax, which then ends its agents in order.

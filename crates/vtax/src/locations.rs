@@ -27,7 +27,10 @@ impl Locations {
         let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state/vtax"));
         let found = named.or_else(xdg).or_else(home);
         found.ok_or_else(|| {
-            Stop::input(anyhow::anyhow!("$HOME is not set; say where results are kept with --state DIR"))
+            Stop::input(miette::miette!(
+                code = "no-state-dir",
+                "$HOME is not set; say where results are kept with --state DIR"
+            ))
         })
     }
 

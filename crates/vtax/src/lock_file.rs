@@ -7,7 +7,7 @@ use std::{
     process,
 };
 
-use anyhow::Context;
+use crate::exit::Coded;
 
 /// Holds the lock until it is dropped.
 #[derive(Debug)]
@@ -20,19 +20,21 @@ impl LockFile {
     ///
     /// # Errors
     /// The file can't be made, locked or written.
-    pub(crate) fn take(path: &Path) -> anyhow::Result<Result<LockFile, String>> {
+    pub(crate) fn take(path: &Path) -> miette::Result<Result<LockFile, String>> {
         let open = File::options().read(true).write(true).create(true).truncate(false).open(path);
-        let mut lock = open.with_context(|| format!("opening {}", path.display()))?;
+        let mut lock = open.coded("file", || format!("opening {}", path.display()))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let holder = io::read_to_string(&lock).unwrap_or_default();
                 return Ok(Err(format!("process {}", holder.trim())));
             }
-            Err(TryLockError::Error(error)) => return Err(error).context(format!("locking {}", path.display())),
+            Err(TryLockError::Error(error)) => {
+                return Err(error).coded("file", || format!("locking {}", path.display()));
+            }
         }
         let noted = lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| write!(lock, "{}", process::id()));
-        noted.with_context(|| format!("writing {}", path.display()))?;
+        noted.coded("file", || format!("writing {}", path.display()))?;
         Ok(Ok(LockFile { _lock: lock }))
     }
 }

@@ -6,6 +6,7 @@ mod calibrate;
 mod cli;
 mod crosscheck;
 mod exit;
+mod explain;
 mod interrupt;
 mod labs;
 mod locations;
@@ -17,13 +18,15 @@ mod server;
 mod stdin;
 mod store;
 mod study;
+mod whole_number;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let line = cli::parse();
+    let json = line.json;
     match cli::dispatch(line) {
         Ok(exit) => exit.code(),
-        Err(stop) => stop.tell(),
+        Err(stop) => stop.tell(json),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use anyhow::{Context, anyhow};
+use miette::{Context, miette};
 use vtax_agent::{
     link::AgentLink,
     measure::{AgentPair, SampleOrder, measure, measure_all},
@@ -50,7 +50,7 @@ impl Rig {
         let program = locations.agent_program()?;
         let topology = topology(purpose, wires).or_infrastructure()?;
         let lab = labs::build(world, &topology, &GuestNeeds::new(&program, None))?;
-        let start = |host: &str| -> anyhow::Result<AgentLink> {
+        let start = |host: &str| -> miette::Result<AgentLink> {
             labs::start_agent(host, &lab, endpoint(&lab, host, wires.first().map_or("", |(name, _)| name))?, &program)
         };
         let agents = [start(SUT).or_infrastructure()?, start(PEER).or_infrastructure()?];
@@ -59,7 +59,7 @@ impl Rig {
     }
 
     /// Ends the agents and removes the lab.
-    pub(crate) fn down(self) -> anyhow::Result<()> {
+    pub(crate) fn down(self) -> miette::Result<()> {
         drop(self.agents);
         self.lab.down().context("removing the lab")
     }
@@ -81,12 +81,12 @@ impl Rig {
     }
 
     /// A host's end of a wire.
-    pub(crate) fn endpoint(&self, host: &str, wire: &str) -> anyhow::Result<&LabEndpoint> {
+    pub(crate) fn endpoint(&self, host: &str, wire: &str) -> miette::Result<&LabEndpoint> {
         endpoint(&self.lab, host, wire)
     }
 
     /// Takes a sample, and returns the report of each end.
-    pub(crate) fn reports(&self, spec: &TestSpec, wire: &str) -> anyhow::Result<(EndReport, EndReport)> {
+    pub(crate) fn reports(&self, spec: &TestSpec, wire: &str) -> miette::Result<(EndReport, EndReport)> {
         self.reports_on(spec, wire, self.cpus)
     }
 
@@ -95,13 +95,13 @@ impl Rig {
         spec: &TestSpec,
         wire: &str,
         cpus: Option<[u32; 2]>,
-    ) -> anyhow::Result<(EndReport, EndReport)> {
+    ) -> miette::Result<(EndReport, EndReport)> {
         let [sut, peer] = &self.agents;
         Ok(measure(sut, peer, &self.order(spec, wire, cpus)?)?)
     }
 
-    fn order(&self, spec: &TestSpec, wire: &str, cpus: Option<[u32; 2]>) -> anyhow::Result<SampleOrder> {
-        let setup = |host: &str, side: usize| -> anyhow::Result<EndSetup> {
+    fn order(&self, spec: &TestSpec, wire: &str, cpus: Option<[u32; 2]>) -> miette::Result<SampleOrder> {
+        let setup = |host: &str, side: usize| -> miette::Result<EndSetup> {
             let station = Station::Ip(IpAddr::V4(self.endpoint(host, wire)?.address));
             Ok(EndSetup { cpus: cpus.map(|cpus| vec![cpus[side]]).unwrap_or_default(), ..EndSetup::new(station) })
         };
@@ -111,12 +111,12 @@ impl Rig {
     }
 
     /// Takes a sample, and returns the figures of both ends.
-    pub(crate) fn sample(&self, spec: &TestSpec, wire: &str) -> anyhow::Result<Figures> {
+    pub(crate) fn sample(&self, spec: &TestSpec, wire: &str) -> miette::Result<Figures> {
         self.sample_on(spec, wire, self.cpus)
     }
 
     /// Takes a sample with the initiator and the responder on these CPUs.
-    pub(crate) fn sample_on(&self, spec: &TestSpec, wire: &str, cpus: Option<[u32; 2]>) -> anyhow::Result<Figures> {
+    pub(crate) fn sample_on(&self, spec: &TestSpec, wire: &str, cpus: Option<[u32; 2]>) -> miette::Result<Figures> {
         let (sent, received) = self.reports_on(spec, wire, cpus)?;
         Ok(Figures::join(spec, true, &sent, &received))
     }
@@ -128,17 +128,18 @@ impl Rig {
         wire: &str,
         orders: &[Vec<usize>],
         gaps: &mut Gaps,
-    ) -> anyhow::Result<Vec<Figures>> {
-        let first =
-            specs.first().ok_or_else(|| anyhow!("no test was given that could take turns; name at least one"))?;
+    ) -> miette::Result<Vec<Figures>> {
+        let first = specs.first().ok_or_else(|| {
+            miette!(code = "option-not-for-this", "no test was given that could take turns; name at least one")
+        })?;
         let [initiator, responder] = &self.agents;
-        let taken = gaps.measure(first, orders, |timetable| -> anyhow::Result<_> {
-            let pair = |(index, spec): (usize, &TestSpec)| -> anyhow::Result<AgentPair<'_>> {
+        let taken = gaps.measure(first, orders, |timetable| -> miette::Result<_> {
+            let pair = |(index, spec): (usize, &TestSpec)| -> miette::Result<AgentPair<'_>> {
                 let mut order = self.order(&timetable.spec(spec), wire, self.cpus_for_path())?;
                 order.turns = Some(timetable.turns(index));
                 Ok(AgentPair { initiator, responder, order })
             };
-            Ok(measure_all(&specs.iter().enumerate().map(pair).collect::<anyhow::Result<Vec<_>>>()?)?)
+            Ok(measure_all(&specs.iter().enumerate().map(pair).collect::<miette::Result<Vec<_>>>()?)?)
         })?;
         let join =
             |(spec, (sent, received)): (&TestSpec, &(EndReport, EndReport))| Figures::join(spec, true, sent, received);
@@ -147,9 +148,9 @@ impl Rig {
 }
 
 /// The lab's name has the number of this process in it, so that two commands can go on at once.
-fn topology(purpose: &str, wires: &[(&str, Option<Shape>)]) -> anyhow::Result<Topology> {
+fn topology(purpose: &str, wires: &[(&str, Option<Shape>)]) -> miette::Result<Topology> {
     let ends: [Name; 2] = [SUT.parse()?, PEER.parse()?];
-    let wire = |(name, shape): &(&str, Option<Shape>)| -> anyhow::Result<Wire> {
+    let wire = |(name, shape): &(&str, Option<Shape>)| -> miette::Result<Wire> {
         Ok(Wire { name: name.parse()?, ends: ends.clone(), shape: *shape, nics: None })
     };
     Ok(Topology {
@@ -157,19 +158,19 @@ fn topology(purpose: &str, wires: &[(&str, Option<Shape>)]) -> anyhow::Result<To
         addresses: None,
         mtu: Mtu::ETHERNET,
         hosts: ends.each_ref().map(|name| Host { name: name.clone(), switch: false }).into(),
-        wires: wires.iter().map(wire).collect::<anyhow::Result<_>>()?,
+        wires: wires.iter().map(wire).collect::<miette::Result<_>>()?,
         zones: Vec::new(),
         guests: Vec::new(),
     })
 }
 
-fn endpoint<'lab>(lab: &'lab Lab, host: &str, wire: &str) -> anyhow::Result<&'lab LabEndpoint> {
-    let found = lab.host_endpoint(&host.parse()?, &wire.parse()?);
-    found.ok_or_else(|| anyhow!("the host {host} of the lab has no wire {wire}"))
+fn endpoint<'lab>(lab: &'lab Lab, host: &str, wire: &str) -> miette::Result<&'lab LabEndpoint> {
+    let found = lab.blueprint().host(&host.parse()?, &wire.parse()?);
+    found.ok_or_else(|| miette!(code = "defect", "the host {host} of the lab has no wire {wire}"))
 }
 
 /// The first CPU for the host that asks or sends, the next one for the other.
-fn cpus() -> anyhow::Result<Option<[u32; 2]>> {
+fn cpus() -> miette::Result<Option<[u32; 2]>> {
     let mut cpus = vtax_sys::cpu::allowed_cpus()?.iter().collect::<Vec<u32>>().into_iter();
     Ok(cpus.next().zip(cpus.next()).map(|(first, second)| [first, second]))
 }

@@ -19,8 +19,8 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, anyhow, bail};
 pub(crate) use fetched::fetch_run;
+use miette::{bail, miette};
 pub(crate) use relay::{exec, relay};
 use vtax_agent::{
     limits::WATCHED_MOST,
@@ -36,7 +36,7 @@ use vtax_lab::{
 use vtax_model::{run::EmulatedServer, server::ServerSpec, topology::Name, units::Span};
 
 use crate::{
-    exit::{Blamed, Stop},
+    exit::{Blamed, Coded, Stop},
     interrupt::Interrupt,
     labs::{remove_abandoned, told_of_boot},
     locations::Locations,
@@ -132,7 +132,8 @@ impl ServerRequest<'_> {
         if self.spec != kept && !any {
             return match self.stay {
                 Stay::Command | Stay::Found => Ok(None),
-                Stay::Kept => Err(Stop::input(anyhow!(
+                Stay::Kept => Err(Stop::input(miette!(
+                    code = "server-in-use",
                     "another emulated server is up already, {kept}; use that with --server emulated, or remove it first: vtax server down"
                 ))),
             };
@@ -180,7 +181,11 @@ impl EmulatedServerUp {
         let qemu = server::server(&lab).or_infrastructure()?;
         let lock = take_lock(&qemu).or_infrastructure()?;
         let machine = read_machine(&qemu).or_infrastructure()?;
-        let spec = qemu.launch().server.context("the lab is no emulated server").or_infrastructure()?;
+        let spec = qemu
+            .launch()
+            .server
+            .ok_or_else(|| miette!(code = "defect", "the lab is no emulated server"))
+            .or_infrastructure()?;
         let link = AgentLink::connect_unix("the emulated server", &qemu.launch().agent_socket(), ANSWER);
         let link = link.map_err(|error| explain(&qemu, error)).or_infrastructure()?;
         Ok(EmulatedServerUp { lab, qemu, link: Arc::new(link), spec, machine, found, _lock: lock })
@@ -198,7 +203,7 @@ impl EmulatedServerUp {
         input: &[u8],
         interrupt: &Interrupt,
         mut on_output: impl FnMut(Stream, &[u8]) -> bool,
-    ) -> anyhow::Result<i32> {
+    ) -> miette::Result<i32> {
         let lost = |error| explain(&self.qemu, error);
         let running = self.link.start(command, input, WATCHED_MOST).map_err(lost)?;
         let (link, session) = (Arc::clone(&self.link), running.session());
@@ -250,24 +255,27 @@ impl EmulatedServerUp {
     }
 
     /// Removes a server that was only for this command.
-    pub(crate) fn leave(self) -> anyhow::Result<()> {
+    pub(crate) fn leave(self) -> miette::Result<()> {
         let EmulatedServerUp { lab, link, found, .. } = self;
         drop(link);
         if found { Ok(()) } else { Ok(lab.down()?) }
     }
 
     /// Drops the server's page cache: files of this machine may have changed since it read them.
-    fn forget_files(&self) -> anyhow::Result<()> {
+    fn forget_files(&self) -> miette::Result<()> {
         self.shell("echo 3 > /proc/sys/vm/drop_caches", &[])
     }
 
     /// Writes into the server what it is, so that every result that is measured in it says so.
-    fn write_own_description(&self) -> anyhow::Result<()> {
-        self.shell(&format!("cat > {}", EmulatedServer::FILE), &serde_json::to_vec(&self.machine)?)
+    fn write_own_description(&self) -> miette::Result<()> {
+        self.shell(
+            &format!("cat > {}", EmulatedServer::FILE),
+            &serde_json::to_vec(&self.machine).expect("a machine is JSON"),
+        )
     }
 
     /// Makes virtual functions of each NIC. The kernel of the server binds their drivers.
-    fn make_functions(&self, vfs: u32) -> anyhow::Result<()> {
+    fn make_functions(&self, vfs: u32) -> miette::Result<()> {
         match vfs {
             0 => Ok(()),
             vfs => self.shell(
@@ -277,18 +285,23 @@ impl EmulatedServerUp {
         }
     }
 
-    fn shell(&self, script: &str, stdin: &[u8]) -> anyhow::Result<()> {
+    fn shell(&self, script: &str, stdin: &[u8]) -> miette::Result<()> {
         let command = ["/bin/sh", "-c", script].map(str::to_owned);
         let ran = self.link.run(&command, stdin, SCRIPT_TIME).map_err(|error| explain(&self.qemu, error))?;
         match ran.status {
             0 => Ok(()),
-            status => bail!("`{script}` failed in the emulated server with status {status}: {}", ran.stderr.trim_end()),
+            status => bail!(
+                code = "server-command-failed",
+                "`{script}` failed in the emulated server with status {status}: {}",
+                ran.stderr.trim_end()
+            ),
         }
     }
 }
 
 fn none_up() -> Stop {
-    Stop::input(anyhow!(
+    Stop::input(miette!(
+        code = "no-server-up",
         "no such emulated server is up, so there is nothing in it; vtax lab up FILE --server emulated boots one, and vtax server list shows those that are up"
     ))
 }
@@ -311,30 +324,31 @@ fn command_name() -> Name {
 }
 
 /// An agent is lost with its server. The death of the server says more.
-fn explain(qemu: &Qemu, error: AgentError) -> anyhow::Error {
+fn explain(qemu: &Qemu, error: AgentError) -> miette::Report {
     let patience = if error.is_death() { DYING } else { Duration::ZERO };
     qemu.death(patience).map_or_else(|| error.into(), Into::into)
 }
 
 /// QEMU lets one process at a time connect to the agent. A second one would wait without being told why.
-fn take_lock(qemu: &Qemu) -> anyhow::Result<LockFile> {
+fn take_lock(qemu: &Qemu) -> miette::Result<LockFile> {
     LockFile::take(&qemu.launch().directory.join("in-use.lock"))?.map_err(|holder| {
-        anyhow!(
-            "the emulated server that is up is used by another vtax: {holder}; wait for that, or have another server with settings of its own (--server emulated:memory=3GiB)"
+        miette!(
+            code = "server-in-use", "the emulated server that is up is used by another vtax: {holder}; wait for that, or have another server with settings of its own (--server emulated:memory=3GiB)"
         )
     })
 }
 
-fn write_machine(qemu: &Qemu, why_not_kvm: Option<String>) -> anyhow::Result<()> {
+fn write_machine(qemu: &Qemu, why_not_kvm: Option<String>) -> miette::Result<()> {
     let launch = qemu.launch();
     let spec = launch.server.map(|spec| spec.to_string()).unwrap_or_default();
     let machine = EmulatedServer { spec, accel: launch.accel, qemu: launch.qemu.version.to_string(), why_not_kvm };
     let path = launch.directory.join(MACHINE);
-    fs::write(&path, serde_json::to_vec(&machine)?).with_context(|| format!("writing {}", path.display()))
+    fs::write(&path, serde_json::to_vec(&machine).expect("a machine is JSON"))
+        .coded("file", || format!("writing {}", path.display()))
 }
 
-fn read_machine(qemu: &Qemu) -> anyhow::Result<EmulatedServer> {
+fn read_machine(qemu: &Qemu) -> miette::Result<EmulatedServer> {
     let path = qemu.launch().directory.join(MACHINE);
-    let text = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
-    serde_json::from_slice(&text).with_context(|| format!("reading {}", path.display()))
+    let text = fs::read(&path).coded("file", || format!("reading {}", path.display()))?;
+    serde_json::from_slice(&text).coded("file", || format!("reading {}", path.display()))
 }

@@ -2,11 +2,11 @@
 
 use std::io::{self, IsTerminal, Read};
 
-use anyhow::{Context, ensure};
+use miette::ensure;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use vtax_agent::limits::INPUT_MOST;
 
-use crate::exit::{Blamed, Stop};
+use crate::exit::{Blamed, Coded, Stop};
 
 /// After this time without input vtax tells the user what it waits for.
 const SOON: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
@@ -21,14 +21,14 @@ pub(crate) fn read_for(whom: &str) -> Result<Vec<u8>, Stop> {
         eprintln!("vtax: reading standard input to its end, for {whom}; </dev/null gives it none");
     }
     let mut input = Vec::new();
-    let read = stdin.lock().take(INPUT_MOST.0 + 1).read_to_end(&mut input).context("reading standard input");
+    let read = stdin.lock().take(INPUT_MOST.0 + 1).read_to_end(&mut input).coded("file", || "reading standard input");
     read.or_infrastructure()?;
     fits(&input, whom).or_input()?;
     Ok(input)
 }
 
-fn fits(input: &[u8], whom: &str) -> anyhow::Result<()> {
+fn fits(input: &[u8], whom: &str) -> miette::Result<()> {
     let too_much = input.len() as u64 > INPUT_MOST.0;
-    ensure!(!too_much, "{whom} gets at most {INPUT_MOST} of standard input; hand it a file");
+    ensure!(!too_much, code = "input-too-large", "{whom} gets at most {INPUT_MOST} of standard input; hand it a file");
     Ok(())
 }

@@ -18,7 +18,7 @@ mod timetable;
 pub(crate) use arrange::arrange;
 pub(crate) use draft::{available, unavailable};
 pub(crate) use measure::{GivenPlan, GivenSizes, MeasureRequest, Test};
-pub(crate) use options::{ChangedStudy, Changes, Congestion, read_endpoints, read_file, read_text};
+pub(crate) use options::{ChangedStudy, Changes, Congestion, Precision, read_endpoints, read_file, read_text};
 pub(crate) use progress::minutes;
 pub(crate) use session::{Conditions, Finished, RunSource, run};
 pub(crate) use timetable::Gaps;

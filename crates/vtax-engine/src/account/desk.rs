@@ -1,8 +1,8 @@
 //! Where a thread's workloads report what they do.
 
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
 
-use vtax_model::measurement::FileReport;
+use vtax_model::measurement::{EndReport, FileReport};
 use vtax_sys::{clock::now_ns, cpu::thread_times};
 
 use super::{
@@ -180,31 +180,9 @@ impl<'a> ThreadRecorder<'a> {
         Ok(())
     }
 
-    pub(crate) fn lost(&self, lost: u64) {
-        self.ledger.borrow_mut().report.lost += lost;
-    }
-
-    pub(crate) fn reordered(&self, reordered: u64) {
-        self.ledger.borrow_mut().report.reordered += reordered;
-    }
-
-    /// Datagrams of a whole stream, and those that the socket had no room for.
-    pub(crate) fn whole_flow(&self, datagrams: u64, dropped: u64) {
-        let report = &mut self.ledger.borrow_mut().report;
-        report.whole_flow += datagrams;
-        report.socket_drops += dropped;
-    }
-
-    /// Connections that ended without having shown the token.
-    pub(crate) fn strangers(&self, strangers: usize) {
-        self.ledger.borrow_mut().report.strangers += strangers as u64;
-    }
-
-    /// Send calls of a whole stream whose bytes were lent, and those of them that were copied.
-    pub(crate) fn zerocopy(&self, sends: u64, copied: u64) {
-        let report = &mut self.ledger.borrow_mut().report;
-        report.zerocopy_sends += sends;
-        report.zerocopy_copied += copied;
+    /// What of the report is counted by the workloads themselves.
+    pub(crate) fn report(&self) -> RefMut<'_, EndReport> {
+        RefMut::map(self.ledger.borrow_mut(), |ledger| &mut ledger.report)
     }
 
     /// The moments of a message of the window, if stages were asked for.

@@ -16,7 +16,7 @@ use crate::{error::EngineError, flow::Flow};
 /// thread), and what TCP tells of its flows.
 pub(crate) struct Meter<'a> {
     flows: Vec<&'a Flow>,
-    /// Those that this end sends on.
+    /// The flows that this end sends on.
     senders: Vec<&'a Flow>,
     machine: Option<MachineMeter>,
     cpu: Option<u32>,

@@ -25,7 +25,7 @@ pub(crate) fn merge(threads: Vec<(ThreadCounts, Meter<'_>)>, shared: &Shared) ->
     }
     sum.machine = sum.machine.at_least(sum.threads.iter().map(|thread| thread.user + thread.system).sum());
     sum.started_ns = begun;
-    // Of a file, what `time` would have said.
+    // For a file it is what `time` would have said.
     sum.seconds = match sum.file {
         Some(file) => file.real,
         None if shared.is_sliced() => sum.slices.iter().map(|slice| slice.seconds).sum(),

@@ -23,7 +23,7 @@ pub(crate) struct Totals {
     pub(crate) bytes: u64,
     pub(crate) lost: u64,
     pub(crate) retransmits: u64,
-    /// Of all flows, in segments, and the number of flows.
+    /// The congestion windows of all flows in segments, summed up, and the number of flows.
     pub(crate) windows: (u64, u32),
     /// Seconds.
     pub(crate) cpu: f64,
@@ -38,7 +38,7 @@ pub(crate) struct Bin {
 }
 
 impl Series {
-    /// Of a window of `duration` that begins at `start`.
+    /// The series of a window of `duration` that begins at `start`.
     pub(super) fn new(length: u64, duration: u64, start: u64, before: Totals) -> Series {
         let length = length.max(1);
         let planned = usize::try_from(duration.div_ceil(length)).unwrap_or(usize::MAX).max(1);

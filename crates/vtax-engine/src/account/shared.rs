@@ -18,19 +18,15 @@ pub(crate) struct Shared {
     /// connections tells the responder when there are none left.
     unfinished: AtomicUsize,
     failure: Mutex<Option<EngineError>>,
-    window: CommonWindow,
-    /// Of an initiator.
-    pub(crate) schedule: Schedule,
-    /// Why idle states could not be held off, if they were to be.
-    pub(crate) idle_not_held: Option<String>,
-}
-
-/// Where the flows have no marks of their own (crr, cc), the window is opened for all of them from
-/// outside, and at the responder closed too, in the clock of this machine.
-struct CommonWindow {
+    /// Where the flows have no marks of their own (crr, cc), the window is opened for all of them from outside, and
+    /// at the responder closed too, in the clock of this machine.
     warm: AtomicBool,
     opens: AtomicU64,
     closes: AtomicU64,
+    /// Empty at a responder.
+    pub(crate) schedule: Schedule,
+    /// Why idle states could not be held off, if they were to be.
+    pub(crate) idle_not_held: Option<String>,
 }
 
 impl Shared {
@@ -48,11 +44,9 @@ impl Shared {
             warming: Warming::new(session.spec.warmup, threads),
             unfinished: AtomicUsize::new(awaited),
             failure: Mutex::new(None),
-            window: CommonWindow {
-                warm: AtomicBool::new(false),
-                opens: AtomicU64::new(u64::MAX),
-                closes: AtomicU64::new(u64::MAX),
-            },
+            warm: AtomicBool::new(false),
+            opens: AtomicU64::new(u64::MAX),
+            closes: AtomicU64::new(u64::MAX),
             schedule,
             idle_not_held,
         }
@@ -86,25 +80,25 @@ impl Shared {
 
     /// It is time to open the common window.
     pub(crate) fn has_warmed_up(&self) {
-        self.window.warm.store(true, Ordering::Relaxed);
+        self.warm.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn is_warm(&self) -> bool {
-        self.window.warm.load(Ordering::Relaxed)
+        self.warm.load(Ordering::Relaxed)
     }
 
     /// Opens the common window.
     pub(crate) fn open_at(&self, now: u64) {
-        self.window.opens.store(now, Ordering::Release);
+        self.opens.store(now, Ordering::Release);
     }
 
     pub(crate) fn close_at(&self, now: u64) {
-        self.window.closes.store(now, Ordering::Release);
+        self.closes.store(now, Ordering::Release);
     }
 
-    /// When the common window was opened and when it closes; `u64::MAX` if nobody knows yet.
+    /// When the common window was opened and when it closes; `u64::MAX` if that isn't known yet.
     #[inline]
     pub(crate) fn window(&self) -> (u64, u64) {
-        (self.window.opens.load(Ordering::Acquire), self.window.closes.load(Ordering::Acquire))
+        (self.opens.load(Ordering::Acquire), self.closes.load(Ordering::Acquire))
     }
 }

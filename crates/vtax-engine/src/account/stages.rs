@@ -3,7 +3,7 @@
 use vtax_model::{histogram::Histogram, measurement::Stages};
 
 /// The moments of a message that was sent and one that was received, in nanoseconds of
-/// CLOCK_REALTIME. Absent is what nobody told.
+/// CLOCK_REALTIME. A moment that the kernel didn't tell is absent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Moments {
     /// The send call.

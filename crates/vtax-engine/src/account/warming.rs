@@ -40,7 +40,7 @@ impl Warming {
         Warming { plan, completed, watched: AtomicBool::new(false), steady: AtomicBool::new(false) }
     }
 
-    /// Whether the series was steady at the end of the warm-up; none if nobody looked.
+    /// Whether the series was steady at the end of the warm-up; none if no thread looked.
     pub(crate) fn outcome(&self) -> Option<bool> {
         self.watched.load(Ordering::Relaxed).then(|| self.steady.load(Ordering::Relaxed))
     }

@@ -101,7 +101,7 @@ impl<'a> Admission<'a> {
     fn accept_waiting(&mut self) -> Result<(), EngineError> {
         for _ in 0..UNDER_WAY {
             match self.listener.socket.accept() {
-                // Those of the Unix domain have no name: they are called by that of the listener.
+                // Sockets of the Unix domain have no name here, so that errors call them by the listener's name.
                 Ok((socket, peer)) => {
                     let peer = socket::read_address(&peer).unwrap_or_else(|| self.listener.target.clone());
                     self.take_in(socket, peer)?;
@@ -282,7 +282,7 @@ impl Dialling<'_> {
 enum Begun {
     Connected(Socket),
     UnderWay(Socket),
-    /// Of a socket of the Unix domain; nothing tells when it is no more.
+    /// A listener of the Unix domain has no room; nothing tells when it has some again.
     QueueFull,
 }
 

@@ -44,7 +44,7 @@ const HELLO_SPACE: usize = 4 << 20;
 /// Waits until every flow of the test has said hello with the right token.
 pub(crate) fn admit(listener: &Listener, flows: u32, session: &Arc<Session>) -> Result<Vec<Flow>, EngineError> {
     let deadline = Instant::now() + arrival(flows);
-    // As far as it goes; hellos are repeated.
+    // A smaller buffer is no failure: hellos are repeated.
     let _ = set_receive_space(&*listener.socket, HELLO_SPACE);
     let mut watched = Watched::new()?;
     watched.add(&*listener.socket, 0, EventFlags::IN)?;

@@ -1,7 +1,7 @@
 //! A thread for each flow, in blocking calls: a request and its response are two system calls.
 //!
 //! Coarse waits are the socket's own timeout, which costs nothing; only an exact one takes a
-//! ppoll(2). Whoever wants to end such a thread shuts its socket down.
+//! ppoll(2). Such a thread is ended by shutting its socket down.
 
 use std::{
     cell::Cell,
@@ -149,7 +149,7 @@ impl Io for BlockingIo<'_> {
 }
 
 impl BlockingIo<'_> {
-    /// Of a receive call, once it is time for it.
+    /// The flags of a receive call; waits until it is time for the call.
     #[inline]
     fn flags(&self, until: WaitUntil) -> Result<RecvFlags, Errno> {
         match until {
@@ -185,7 +185,7 @@ fn wait(fds: &mut [PollFd<'_>], patience: Duration) -> Result<(), Errno> {
     }
 }
 
-/// For what must be exact. Whoever spins burns a CPU.
+/// Waits by spinning, for what must be exact. It keeps a CPU busy all the time.
 ///
 /// Without the instruction that tells the CPU so: a hypervisor takes a virtual CPU away that pauses
 /// again and again (pause-loop exiting), and gives it back some tens of µs too late.

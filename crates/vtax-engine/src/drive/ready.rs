@@ -45,7 +45,7 @@ const FUEL: u32 = 32;
 /// Events that are taken at a time.
 const EVENTS: usize = 256;
 
-/// As many flows a busy-polling thread asks one by one.
+/// The most flows that a busy-polling thread asks one by one.
 const SWEEP_MOST: usize = 8;
 
 /// The event data of the listener; others are the number of their slot.
@@ -137,7 +137,9 @@ impl<'a> EpollPoller<'a> {
                     self.take(&mut flows, event)?;
                 }
                 let now = now_ns();
-                self.fire_timers(&mut flows, now)?;
+                while let Some(slot) = self.waits.take_due(now) {
+                    self.poll(&mut flows, slot)?;
+                }
                 now
             };
             if now >= next_tick || self.ticked.take() {
@@ -167,15 +169,13 @@ impl<'a> EpollPoller<'a> {
     /// Lets one of the waiting flows accept. If more connections are there the thread is told again.
     /// When no flow waits the connections have to, and the thread mustn't be told of them all the time.
     fn hand_out_connection(&self, flows: &mut Flows<impl FlowTask>) -> Result<(), EngineError> {
-        let Some(slot) = self.acceptors.borrow_mut().pop() else { return self.stop_listening() };
+        let Some(slot) = self.acceptors.borrow_mut().pop() else {
+            self.listening.set(false);
+            let deleted = self.listener.map_or(Ok(()), |listener| epoll::delete(&self.epoll, listener));
+            return deleted.map_err(failed_to_wait);
+        };
         self.slots[slot].queued.set(false);
         self.poll(flows, slot)
-    }
-
-    fn stop_listening(&self) -> Result<(), EngineError> {
-        self.listening.set(false);
-        let deleted = self.listener.map_or(Ok(()), |listener| epoll::delete(&self.epoll, listener));
-        deleted.map_err(failed_to_wait)
     }
 
     /// Sleeps, if it may, until there are events, a moment is near or the tick is over.
@@ -197,13 +197,6 @@ impl<'a> EpollPoller<'a> {
         };
         let taken = epoll::wait(&self.epoll, spare_capacity(events), timeout.as_ref());
         taken.or_else(interrupted).map_err(failed_to_wait)?;
-        Ok(())
-    }
-
-    fn fire_timers(&self, flows: &mut Flows<impl FlowTask>, now: u64) -> Result<(), EngineError> {
-        while let Some(slot) = self.waits.take_due(now) {
-            self.poll(flows, slot)?;
-        }
         Ok(())
     }
 
@@ -229,9 +222,10 @@ fn ticker(epoll: &OwnedFd) -> Result<OwnedFd, Errno> {
 
 /// One that isn't read doesn't go off again, timerfd_create(2).
 fn heed(timer: &OwnedFd) -> Result<(), Errno> {
-    rustix::io::read(timer, &mut [0; 8])
-        .map(drop)
-        .or_else(|errno| if errno == Errno::AGAIN { Ok(()) } else { Err(errno) })
+    match rustix::io::read(timer, &mut [0; 8]) {
+        Ok(_) | Err(Errno::AGAIN) => Ok(()),
+        Err(errno) => Err(errno),
+    }
 }
 
 fn interrupted<T: Default>(errno: Errno) -> Result<T, Errno> {

@@ -51,7 +51,7 @@ struct Trace {
 /// A message that is sent, and that which was received before it (responder) or after (initiator).
 #[derive(Default)]
 struct Passage {
-    /// By which the kernel tells of what was sent.
+    /// The number by which the kernel tells which send a stamp belongs to.
     id: u32,
     moments: Moments,
 }

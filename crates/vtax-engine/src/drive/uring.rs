@@ -54,7 +54,7 @@ const LEAST_STREAM: usize = 16 << 10;
 /// The engine of one thread.
 pub(crate) struct Uring<'a> {
     session: &'a Session,
-    /// Those of the flows, and one for the listener and the tick.
+    /// A slot for each flow, and one for the listener and the tick.
     slots: RefCell<Slots>,
     places: Vec<FlowSlot>,
     waits: Waits,
@@ -63,7 +63,8 @@ pub(crate) struct Uring<'a> {
     ticked: Cell<bool>,
     /// Where connections come from, if the flows of this test accept any.
     listener: Option<&'a Socket>,
-    lengths: Lengths,
+    /// Room for what is received.
+    receive_most: usize,
     /// Each connection is of one transaction.
     connects: bool,
 }
@@ -74,8 +75,8 @@ impl<'a> Uring<'a> {
         flows: usize,
         listener: Option<&'a Socket>,
     ) -> Result<Uring<'a>, EngineError> {
-        let lengths = Lengths::new(&session.spec, flows);
-        let mut slots = Slots::new(flows + 1, lengths.send, lengths.receive)?;
+        let (send, receive) = lengths(&session.spec, flows);
+        let mut slots = Slots::new(flows + 1, send, receive)?;
         // Pages of its own: see `Buffers::new`.
         (0..flows).filter_map(|slot| slots.send_buffer(slot).map(|buffer| buffer.fill(0x55))).for_each(drop);
         listener.map_or(Ok(()), |listener| slots.attach(flows, listener)).map_err(failed)?;
@@ -87,7 +88,7 @@ impl<'a> Uring<'a> {
             woken: RefCell::default(),
             ticked: Cell::new(false),
             listener,
-            lengths,
+            receive_most: receive,
             connects: matches!(session.spec.workload, Workload::Crr { .. } | Workload::Cc),
         })
     }
@@ -196,22 +197,15 @@ impl<'a> Uring<'a> {
     }
 }
 
-/// Of the two buffers of a slot.
-struct Lengths {
-    send: usize,
-    receive: usize,
-}
-
-impl Lengths {
-    /// The long messages of very many connections are sent in parts.
-    fn new(spec: &TestSpec, flows: usize) -> Lengths {
-        let (send, receive) = Buffers::lengths(spec);
-        let most = match spec.transport.is_datagram() {
-            true => usize::MAX,
-            false => (BUFFERS_MOST / flows.max(1)).max(LEAST_STREAM),
-        };
-        Lengths { send: send.min(most), receive: receive.min(most) }
-    }
+/// The lengths of a slot's buffers to send and to receive. The long messages of very many connections are sent in
+/// parts.
+fn lengths(spec: &TestSpec, flows: usize) -> (usize, usize) {
+    let (send, receive) = Buffers::lengths(spec);
+    let most = match spec.transport.is_datagram() {
+        true => usize::MAX,
+        false => (BUFFERS_MOST / flows.max(1)).max(LEAST_STREAM),
+    };
+    (send.min(most), receive.min(most))
 }
 
 /// What the table of slots refuses by itself, without a number, is a mistake of this engine.

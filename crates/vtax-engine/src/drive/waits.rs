@@ -1,4 +1,4 @@
-//! Who waits on a thread, and until when: coarse patience by ticks, exact moments by a heap.
+//! Which flows of a thread wait, and until when: coarse patience by ticks, exact moments by a heap.
 
 use std::{
     cell::{Cell, RefCell},
@@ -79,14 +79,14 @@ impl Waits {
         wait.expired.set(wait.since.get() != NOT_WAITING);
     }
 
-    /// Of several moments of a slot the last one that was told counts.
+    /// A slot waits for one moment only: the one that was told last.
     fn arm(&self, slot: usize, moment: u64) {
         if self.slots[slot].armed.replace(moment) != moment {
             self.timers.borrow_mut().push(Reverse((moment, slot)));
         }
     }
 
-    /// The nearest moment that somebody waits for.
+    /// The nearest moment that a flow waits for.
     pub(crate) fn next_moment(&self) -> Option<u64> {
         let mut timers = self.timers.borrow_mut();
         loop {

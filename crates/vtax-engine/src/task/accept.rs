@@ -3,7 +3,7 @@
 //!
 //! Anybody can connect to the responder's port, and until a connection has shown the token it is a
 //! stranger's. Each connection has one of the thread's places, and no thread waits for a single one
-//! of them, whatever the engine of the test: a stranger who says nothing holds a place and costs the
+//! of them, whatever the engine of the test: a stranger that says nothing holds a place and costs the
 //! measured connections nothing. When few places are left, those strangers are given up that have
 //! been there longest. Nothing is sent before the token was shown; strangers are counted.
 //!
@@ -49,7 +49,7 @@ const OWN_LEAST: usize = 64;
 /// Descriptors of a process that places leave alone.
 const OTHERS: u64 = 256;
 
-/// A stranger who has been there for less isn't given up. The token comes with the segment after the
+/// A stranger that has been there for less isn't given up. The token comes with the segment after the
 /// handshake's last.
 const GIVE_UP_AFTER: u64 = 20_000_000;
 
@@ -67,9 +67,9 @@ pub(crate) fn places(spec: &TestSpec, threads: usize) -> usize {
 #[derive(Default)]
 pub(crate) struct FlowPlaces {
     all: Cell<usize>,
-    /// Those that wait for a connection.
+    /// How many of them wait for a connection.
     idle: Cell<usize>,
-    /// Those whose connection hasn't shown the token yet, and since when, the oldest first.
+    /// The places whose connection hasn't shown the token yet, and since when, the oldest first.
     unproven: RefCell<VecDeque<(usize, u64)>>,
 }
 
@@ -118,7 +118,7 @@ impl Door<'_> {
             let (_, closes) = self.desk.shared.window();
             if closes != u64::MAX {
                 self.desk.ends(KEEPER, closes);
-                self.desk.strangers(self.places.unproven.borrow().len());
+                self.desk.report().strangers += self.places.unproven.borrow().len() as u64;
                 return self.desk.close();
             }
             self.places.make_room(engine, now_ns());
@@ -176,7 +176,7 @@ impl Door<'_> {
         let shown = self.token(&io).await;
         self.places.settle(slot);
         let Some(more) = shown else {
-            self.desk.strangers(1);
+            self.desk.report().strangers += 1;
             return None;
         };
         self.request(&io, more).await?;

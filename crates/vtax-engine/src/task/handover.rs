@@ -116,7 +116,7 @@ impl<'a> Handover<'a> {
 pub(super) struct Datagrams {
     head: Head,
     sequence: u64,
-    /// Of one call.
+    /// How many one call sends.
     count: usize,
 }
 

@@ -94,9 +94,9 @@ struct Pipeline<'a, I> {
     /// In the order of sending, the first with the number `first`.
     pending: VecDeque<Pending>,
     first: u64,
-    /// Of those, how many are not answered: behind a lost one others may be that are.
+    /// How many of the pending are not answered: behind a lost one there may be answered ones.
     unanswered: usize,
-    /// As many may be pending for their numbers to tell them apart.
+    /// The most that may be pending: with more, their numbers wouldn't tell them apart.
     pending_most: usize,
     /// Bytes of the first pending response that have come.
     partly: usize,
@@ -130,7 +130,7 @@ struct Pending {
 
 /// What a receive call brought.
 enum Came {
-    /// Of a connection.
+    /// So many bytes of a connection.
     Bytes(usize),
     /// The response to the request with this number, modulo what its stamp has room for.
     Answer(u64),
@@ -232,7 +232,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
         if let Load::Open(schedule) = &mut self.load {
             while schedule.due() < closes {
                 schedule.advance();
-                self.desk.lost(1);
+                self.desk.report().lost += 1;
             }
         }
         Ok(())
@@ -312,7 +312,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
         }
     }
 
-    /// As much as may come, and at least enough to see the end of a connection.
+    /// The most bytes that may come, and at least enough to see the end of a connection.
     fn most(&self) -> usize {
         match self.requests.line.is_datagram() {
             true => longest_datagram(self.requests.sizes.response),
@@ -408,7 +408,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
             if !first.answered {
                 self.unanswered -= 1;
                 self.outlasted += now.saturating_sub(self.closes);
-                self.desk.lost(u64::from(self.counted));
+                self.desk.report().lost += u64::from(self.counted);
             }
             self.pending.pop_front();
             self.first += 1;

@@ -22,7 +22,7 @@ pub(crate) enum TransactionOutcome {
 /// What there is to know of a datagram that came in.
 pub(super) enum Came {
     Answer,
-    /// Of so many bytes, and none that is waited for.
+    /// A datagram of so many bytes that isn't the answer.
     Other(usize),
 }
 

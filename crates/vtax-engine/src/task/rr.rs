@@ -98,7 +98,7 @@ async fn measure<I: Io>(
         match outcome {
             TransactionOutcome::Answered => desk.transaction(slot, now - previous, now)?,
             TransactionOutcome::Lost => {
-                desk.lost(1);
+                desk.report().lost += 1;
                 desk.ends(slot, now);
             }
         }

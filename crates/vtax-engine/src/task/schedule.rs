@@ -10,18 +10,18 @@ use vtax_model::options::{ArrivalProcess, Arrivals};
 pub(crate) struct DueTimes {
     /// Nanoseconds between the requests of this flow, in the mean.
     spacing: f64,
-    /// By which this flow's grid is later than that of the first.
+    /// How much later this flow's grid is than the first flow's.
     phase: f64,
     process: ArrivalProcess,
     random: Xoshiro256PlusPlus,
     start: u64,
-    /// Of the next request, in nanoseconds after the start: 53 bits are exact for 104 days.
+    /// When the next request is due, in nanoseconds after the start: 53 bits are exact for 104 days.
     next: f64,
     sent: u64,
 }
 
 impl DueTimes {
-    /// Of the flow with this index among `flows`. Equal seeds give equal times.
+    /// The due times of the flow with this index among `flows`. Equal seeds give equal times.
     pub(crate) fn new(arrivals: Arrivals, flows: u32, index: u32, seed: u64) -> DueTimes {
         let each = 1e9 / f64::from(arrivals.per_second.get());
         DueTimes {

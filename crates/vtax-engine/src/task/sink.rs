@@ -67,8 +67,7 @@ pub(crate) async fn receive<I: Io>(
     desk.shared.one_has_finished();
     sink.wait_for_others(desk).await?;
     sink.drain().await?;
-    desk.whole_flow(sink.tally.arrived, sink.drops()?);
-    Ok(())
+    sink.count_whole_flow(desk)
 }
 
 struct Sink<'a, I> {
@@ -101,8 +100,9 @@ impl Tally {
     /// Ends the window.
     fn close(&self, desk: &ThreadRecorder<'_>) -> Result<(), EngineError> {
         if let Some(sequence) = &self.sequence {
-            desk.lost(sequence.lost());
-            desk.reordered(sequence.reordered());
+            let mut report = desk.report();
+            report.lost += sequence.lost();
+            report.reordered += sequence.reordered();
         }
         desk.close()
     }
@@ -269,11 +269,13 @@ impl<'a, I: Io> Sink<'a, I> {
         };
     }
 
-    fn drops(&self) -> Result<u64, EngineError> {
-        match self.line.is_datagram() {
-            true => Ok(receive_drops(&*self.line.flow.socket)?.into()),
-            false => Ok(0),
+    fn count_whole_flow(&self, desk: &ThreadRecorder<'_>) -> Result<(), EngineError> {
+        let mut report = desk.report();
+        report.whole_flow += self.tally.arrived;
+        if self.line.is_datagram() {
+            report.socket_drops += u64::from(receive_drops(&*self.line.flow.socket)?);
         }
+        Ok(())
     }
 }
 

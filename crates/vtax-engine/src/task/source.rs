@@ -66,9 +66,11 @@ pub(crate) async fn send<I: Io>(
     }
     desk.close()?;
     source.outlast_receiver().await?;
-    desk.whole_flow(source.handover.datagrams(), 0);
+    desk.report().whole_flow += source.handover.datagrams();
     let (sends, copied) = source.handover.settle(&source.line).await;
-    desk.zerocopy(sends, copied);
+    let mut report = desk.report();
+    report.zerocopy_sends += sends;
+    report.zerocopy_copied += copied;
     Ok(())
 }
 
@@ -172,7 +174,7 @@ impl<'a, I: Io> Source<'a, I> {
     /// So that the receiver knows that it has taken in all that arrived.
     async fn say_end(&mut self) -> Result<(), EngineError> {
         if self.line.flow.transport() != Transport::Udp {
-            // Fails if the receiver is gone, who then needs no telling.
+            // Fails if the receiver is gone, and then it needs no telling.
             let _ = self.line.flow.socket.shutdown(std::net::Shutdown::Write);
             return Ok(());
         }

@@ -71,7 +71,7 @@ fn count(desk: &ThreadRecorder<'_>, slot: usize, begun: u64, done: bool) -> Resu
     match done {
         true => desk.transaction(slot, now - begun, now),
         false => {
-            desk.lost(1);
+            desk.report().lost += 1;
             Ok(())
         }
     }

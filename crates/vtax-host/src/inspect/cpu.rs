@@ -26,10 +26,6 @@ pub(super) fn numbers(tree: &SystemRoot) -> Vec<u32> {
     numbers
 }
 
-pub(super) fn smt(tree: &SystemRoot) -> String {
-    tree.text(&format!("{FOLDER}/smt/control")).unwrap_or_default()
-}
-
 /// The hypervisor under this machine: its name where Xen or the firmware's vendor tells it, else
 /// just that there is one (the CPU's `hypervisor` flag).
 pub(super) fn hypervisor(tree: &SystemRoot) -> String {

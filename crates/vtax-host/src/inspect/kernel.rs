@@ -6,10 +6,6 @@ pub(super) fn hostname(tree: &SystemRoot) -> String {
     tree.text("proc/sys/kernel/hostname").unwrap_or_default()
 }
 
-pub(super) fn release(tree: &SystemRoot) -> String {
-    tree.text("proc/sys/kernel/osrelease").unwrap_or_default()
-}
-
 /// What `uname -v` says.
 pub(super) fn build(tree: &SystemRoot) -> String {
     tree.text("proc/sys/kernel/version").unwrap_or_default()
@@ -30,10 +26,6 @@ pub(super) fn memory_bytes(tree: &SystemRoot) -> u64 {
     kib.unwrap_or(0).saturating_mul(1024)
 }
 
-pub(super) fn clocksource(tree: &SystemRoot) -> String {
-    tree.text("sys/devices/system/clocksource/clocksource0/current_clocksource").unwrap_or_default()
-}
-
 /// The kernel sorts them by their rating.
 pub(super) fn clocksources(tree: &SystemRoot) -> Vec<String> {
     let list = tree.text("sys/devices/system/clocksource/clocksource0/available_clocksource").unwrap_or_default();
@@ -46,10 +38,6 @@ pub(super) fn transparent_hugepages(tree: &SystemRoot) -> String {
     let mut words = choices.split_whitespace();
     let chosen = words.find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
     chosen.unwrap_or_default().to_owned()
-}
-
-pub(super) fn numa_balancing(tree: &SystemRoot) -> Option<u32> {
-    tree.number("proc/sys/kernel/numa_balancing")
 }
 
 /// Not seeing it means that it isn't running only where all processes are seen: neither in a PID

@@ -19,12 +19,11 @@ pub struct Machine {
 
 /// A CPU as the kernel counts them: a hardware thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Cpu {
-    /// The kernel's number.
     pub number: u32,
     /// Whether this thread may run there (sched_setaffinity(2), cpuset(7)).
     pub allowed: bool,
-    /// Its NUMA node.
     pub node: u32,
     /// Its core, by the lowest number of a CPU in it.
     pub core: u32,
@@ -55,7 +54,7 @@ impl Machine {
         Machine { cpus: online.iter().map(cpu).collect() }
     }
 
-    /// Those that may be used.
+    /// The CPUs that may be used.
     pub(super) fn allowed(&self) -> impl Iterator<Item = &Cpu> {
         self.cpus.iter().filter(|cpu| cpu.allowed)
     }
@@ -66,7 +65,7 @@ impl Machine {
 
     /// The CPU that handles the most interrupts, if any is known to handle some.
     pub(super) fn busiest(&self) -> Option<&Cpu> {
-        // Of equals the last is the greatest.
+        // `max_by_key` returns the last of equals.
         self.cpus.iter().rev().max_by_key(|cpu| cpu.interrupts).filter(|cpu| cpu.interrupts > 0)
     }
 }
@@ -90,7 +89,7 @@ fn received(tree: &SystemRoot) -> BTreeMap<u32, u64> {
     sums(&tree.text("proc/softirqs").unwrap_or_default(), |label| label == "NET_RX")
 }
 
-/// Those of devices have numbers; the others (timers, calls from other CPUs) have names.
+/// Interrupts of devices have numbers; the others (timers, calls from other CPUs) have names.
 fn device_interrupts(tree: &SystemRoot) -> BTreeMap<u32, u64> {
     let is_number = |label: &str| label.bytes().all(|byte| byte.is_ascii_digit());
     sums(&tree.text("proc/interrupts").unwrap_or_default(), is_number)

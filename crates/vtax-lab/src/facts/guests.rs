@@ -13,10 +13,9 @@ use crate::guest::launch::{Boot, QemuProgram};
 
 /// What this machine has for guests. For what it lacks, the reason and the remedy are here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct GuestFacts {
-    /// The program that runs them.
     pub qemu: Result<QemuFacts, Unsupported>,
-    /// Whether taps can be made.
     pub tap: Result<(), Unsupported>,
     /// Whether macvtaps can be made, and opened.
     pub macvtap: Result<(), Unsupported>,
@@ -32,24 +31,18 @@ pub struct GuestFacts {
     pub memory: ByteSize,
     /// Free huge pages of the usual size.
     pub huge_pages: ByteSize,
-    /// CPUs that are online.
     pub cpus: Vec<u32>,
-    /// NUMA nodes.
     pub nodes: Vec<u32>,
-    /// Where labs have their directories.
     pub labs: PathBuf,
 }
 
 /// QEMU on this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct QemuFacts {
-    /// The program.
     pub program: QemuProgram,
-    /// The devices that it can imitate.
     pub devices: BTreeSet<String>,
-    /// What runs the guests' instructions.
     pub accel: Accelerator,
-    /// Why that isn't KVM.
     pub no_kvm: Option<String>,
 }
 

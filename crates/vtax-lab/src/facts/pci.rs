@@ -1,12 +1,12 @@
 //! The PCI devices of this machine: their names, which of them a lab may take, and which must stay.
 
-use std::{fmt, net::IpAddr};
+use std::net::IpAddr;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use vtax_model::{method::Unsupported, vf::driver_of_functions};
 use vtax_sys::{
-    netlink::{MacAddr, Vf},
+    netlink::{InterfaceAddress, Link, MacAddr, Vf},
     pci::{PciAddress, Sriov},
 };
 
@@ -15,16 +15,14 @@ pub(crate) const VFIO: &str = "vfio-pci";
 
 /// The PCI devices of this machine without its bridges.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct PciFacts {
     /// An IOMMU is at work, so that devices can be handed to guests.
     pub iommu: bool,
     /// Whether vfio-pci can take devices, or why not.
     pub vfio: Result<(), Unsupported>,
-    /// The root complexes, in the order of their names.
     pub roots: Vec<RootComplex>,
-    /// The slots that have names.
     pub slots: Vec<SlotFacts>,
-    /// All functions, by address.
     pub devices: Vec<PciDevice>,
 }
 
@@ -52,20 +50,18 @@ pub struct SlotFacts {
 
 /// A PCI function.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct PciDevice {
-    /// Its address at this boot.
     pub device: PciAddress,
     /// Its name in `vtax io list`, the same at every boot.
     pub name: String,
     /// The name of the whole device that it is a function of.
     pub endpoint: String,
-    /// The name of its root complex.
     pub root: String,
     /// Maker and model, by their numbers: `8086:10c9`.
     pub id: String,
     /// Class, subclass and programming interface.
     pub class: u32,
-    /// The driver that has it.
     pub driver: Option<String>,
     /// The only driver that may take it, if somebody set `driver_override`.
     pub driver_override: Option<String>,
@@ -79,9 +75,7 @@ pub struct PciDevice {
     pub netdev: Option<Netdev>,
     /// For a virtual function: its physical function.
     pub physfn: Option<PciAddress>,
-    /// Its virtual functions, by their numbers.
     pub virtfns: Vec<PciAddress>,
-    /// Its SR-IOV capability, if it has one.
     pub sriov: Option<Sriov>,
     /// For a virtual function: the settings that its physical function enforces. They are known if the link
     /// of the physical function is in this namespace.
@@ -92,55 +86,46 @@ pub struct PciDevice {
 
 /// A network link of a PCI device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Netdev {
-    /// Its name.
     pub name: String,
-    /// Its hardware address.
     pub mac: Option<MacAddr>,
-    /// Bytes.
     pub mtu: u32,
     /// The largest MTU that its driver takes, if the driver says it.
     pub max_mtu: Option<u32>,
-    /// Switched on.
     pub up: bool,
-    /// Its IP addresses.
     pub addresses: Vec<IpNet>,
     /// A link on top of it: a bridge or bond that it is a port of, or a macvlan.
     pub upper: Option<String>,
 }
 
 /// A name that no device has, or that several have.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum NoDevice {
-    #[error("there is no PCI device `{name}` on this machine; {}", Nics(.nics))]
+    #[error("there is no PCI device `{name}` on this machine; {}", named(.nics))]
+    #[diagnostic(code("no-such-device"))]
     Unknown { name: String, nics: Vec<String> },
     #[error("`{name}` names {} devices; name one of {}", .candidates.len(), .candidates.join(", "))]
+    #[diagnostic(code("ambiguous-device"))]
     Ambiguous { name: String, candidates: Vec<String> },
 }
 
 impl PciFacts {
     /// The function with this PCI address, network link, hardware address, or name in `vtax io list`. The
     /// name of a device with one function stands for that function.
-    ///
-    /// # Errors
-    /// [`NoDevice`], with the names that could be meant.
     pub fn find(&self, name: &str) -> Result<&PciDevice, NoDevice> {
-        let by = |matches: &dyn Fn(&PciDevice) -> bool| -> Vec<&PciDevice> {
-            self.devices.iter().filter(|device| matches(device)).collect()
-        };
         let address: Option<PciAddress> = name.parse().ok();
         let mac: Option<MacAddr> = name.parse().ok();
-        let netdev = |device: &PciDevice| device.netdev.as_ref().is_some_and(|netdev| netdev.name == name);
-        let has_mac = |device: &PciDevice| mac.is_some() && device.netdev.as_ref().is_some_and(|it| it.mac == mac);
-        let whole = |device: &PciDevice| device.endpoint == name && device.physfn.is_none();
-        let found = [
-            by(&|device| Some(device.device) == address || device.name == name),
-            by(&netdev),
-            by(&has_mac),
-            by(&whole),
+        let link = |device: &PciDevice, is_it: &dyn Fn(&Netdev) -> bool| device.netdev.as_ref().is_some_and(is_it);
+        let ways: [&dyn Fn(&PciDevice) -> bool; 4] = [
+            &|device| Some(device.device) == address || device.name == name,
+            &|device| link(device, &|link| link.name == name),
+            &|device| mac.is_some() && link(device, &|link| link.mac == mac),
+            &|device| device.endpoint == name && device.physfn.is_none(),
         ];
-        match found.into_iter().find(|found| !found.is_empty()).as_deref() {
+        let found = ways.map(|way| self.devices.iter().filter(|device| way(device)).collect::<Vec<_>>());
+        match found.iter().find(|found| !found.is_empty()).map(Vec::as_slice) {
             Some([only]) => Ok(only),
             Some(several) => Err(NoDevice::Ambiguous {
                 name: name.to_owned(),
@@ -195,6 +180,21 @@ impl PciFacts {
 }
 
 impl Netdev {
+    /// A link as the kernel describes it, with those of `addresses` that it has. Nothing is known of a link on
+    /// top of it.
+    pub(crate) fn of(link: &Link, addresses: &[InterfaceAddress]) -> Netdev {
+        let own = addresses.iter().filter(|address| address.link == link.index);
+        Netdev {
+            name: link.name.to_string(),
+            mac: link.mac,
+            mtu: link.mtu,
+            max_mtu: link.max_mtu,
+            up: link.up,
+            addresses: own.map(|address| address.net).collect(),
+            upper: None,
+        }
+    }
+
     /// An address that somebody gave it. IPv6 link-local addresses don't count: the kernel gives each link
     /// one.
     pub(crate) fn given_address(&self) -> Option<&IpNet> {
@@ -230,13 +230,9 @@ fn called(device: &PciDevice) -> String {
     }
 }
 
-struct Nics<'a>(&'a [String]);
-
-impl fmt::Display for Nics<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            [] => f.write_str("it has no NIC on a PCI bus that could be meant"),
-            nics => write!(f, "name one of {} (`vtax io list` shows them)", nics.join(", ")),
-        }
+fn named(nics: &[String]) -> String {
+    match nics {
+        [] => "it has no NIC on a PCI bus that could be meant".to_owned(),
+        nics => format!("name one of {} (`vtax io list` shows them)", nics.join(", ")),
     }
 }

@@ -33,40 +33,22 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const TRANSLATED_PATIENCE: Duration = Duration::from_secs(90);
 const MEMORY: ByteSize = ByteSize(256 << 20);
 
-/// What runs guests' instructions here.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AcceleratorChoice {
-    /// The best that works.
-    pub accel: Accelerator,
-    /// Why it isn't KVM.
-    pub why: Option<String>,
-}
-
-impl AcceleratorChoice {
-    fn tcg(why: impl Into<String>) -> AcceleratorChoice {
-        AcceleratorChoice { accel: Accelerator::Tcg, why: Some(why.into()) }
-    }
-}
-
-/// Starts a guest with this kernel and initramfs to find out, unless the result since the machine's boot is
-/// stored.
-///
-/// # Errors
-/// The trial itself fails: there is no directory for the guest or no QEMU, or the agent ends at once.
-pub fn probe(qemu: &QemuProgram, kernel: &Kernel, initramfs: &Path) -> Result<AcceleratorChoice, GuestError> {
+/// Why KVM runs no guests here; nothing if it does. Starts a guest with this kernel and initramfs to find out, unless the result since the machine's boot is
+/// stored. An error means that the trial itself failed.
+pub fn probe(qemu: &QemuProgram, kernel: &Kernel, initramfs: &Path) -> Result<Option<String>, GuestError> {
     if let Err(error) = File::options().read(true).write(true).open(DEVICE) {
-        return Ok(AcceleratorChoice::tcg(unusable(&error)));
+        return Ok(Some(unusable(&error)));
     }
     let memory = image::cache().ok().map(|cache| cache.join("kvm"));
     let key = key(qemu);
-    if let Some(verdict) = memory.as_deref().and_then(|memory| recall(memory, &key)) {
-        return Ok(verdict);
+    if let Some(why_not) = memory.as_deref().and_then(|memory| recall(memory, &key)) {
+        return Ok(why_not);
     }
-    let verdict = try_guest(qemu, kernel, initramfs)?;
+    let why_not = try_guest(qemu, kernel, initramfs)?;
     if let Some(memory) = &memory {
-        remember(memory, &key, &verdict);
+        remember(memory, &key, why_not.as_deref());
     }
-    Ok(verdict)
+    Ok(why_not)
 }
 
 fn unusable(error: &io::Error) -> String {
@@ -77,7 +59,7 @@ fn unusable(error: &io::Error) -> String {
     }
 }
 
-fn try_guest(qemu: &QemuProgram, kernel: &Kernel, initramfs: &Path) -> Result<AcceleratorChoice, GuestError> {
+fn try_guest(qemu: &QemuProgram, kernel: &Kernel, initramfs: &Path) -> Result<Option<String>, GuestError> {
     let scratch = Scratch::make()?;
     let launch = Launch {
         name: "probe".parse().expect("it is a name"),
@@ -94,16 +76,16 @@ fn try_guest(qemu: &QemuProgram, kernel: &Kernel, initramfs: &Path) -> Result<Ac
         server: None,
         seed: None,
     };
-    let mut guest = Qemu::start(launch, |mut command| {
+    let mut guest = Qemu::start(launch, Vec::new(), |mut command| {
         let object = qemu.path.display().to_string();
         command.spawn().map_err(|errno| SysError::Os { operation: "start", object, errno, remedy: None })
     })?;
     let up = guest.wait_agent(patience());
     guest.stop(Duration::from_secs(4))?;
     match up {
-        Ok(()) => Ok(AcceleratorChoice { accel: Accelerator::Kvm, why: None }),
+        Ok(()) => Ok(None),
         Err(error) if is_panic(&error) => Err(error),
-        Err(error) => Ok(AcceleratorChoice::tcg(format!("{DEVICE} is there, but {}", brief(&error)))),
+        Err(error) => Ok(Some(format!("{DEVICE} is there, but {}", brief(&error)))),
     }
 }
 
@@ -135,21 +117,20 @@ fn key(qemu: &QemuProgram) -> String {
     format!("{} {} {} {}", read("random/boot_id").trim(), read("osrelease").trim(), qemu.version, qemu.path.display())
 }
 
-fn recall(memory: &Path, key: &str) -> Option<AcceleratorChoice> {
+/// What was found out earlier since the machine booted.
+fn recall(memory: &Path, key: &str) -> Option<Option<String>> {
     let text = fs::read_to_string(memory).ok()?;
-    let (found, verdict) = text.split_once('\n')?;
-    match verdict.trim_end() {
+    let (found, why) = text.split_once('\n')?;
+    match why.trim_end() {
         _ if found != key => None,
-        "" => Some(AcceleratorChoice { accel: Accelerator::Kvm, why: None }),
-        why => {
-            Some(AcceleratorChoice::tcg(format!("{why} (found out earlier; remove {} to try again)", memory.display())))
-        }
+        "" => Some(None),
+        why => Some(Some(format!("{why} (found out earlier; remove {} to try again)", memory.display()))),
     }
 }
 
 /// If the result can't be written, the next vtax tries again.
-fn remember(memory: &Path, key: &str, verdict: &AcceleratorChoice) {
-    let why = verdict.why.as_deref().unwrap_or_default().replace('\n', " ");
+fn remember(memory: &Path, key: &str, why: Option<&str>) {
+    let why = why.unwrap_or_default().replace('\n', " ");
     let folder = memory.parent().map(fs::create_dir_all);
     if matches!(folder, Some(Ok(()))) {
         let _ = fs::write(memory, format!("{key}\n{why}\n"));
@@ -185,14 +166,12 @@ mod tests {
         let base = tempfile::tempdir().expect("a folder");
         let memory = base.path().join("vtax/kvm");
         assert_eq!(recall(&memory, "boot-1 10.0"), None);
-        let kvm = AcceleratorChoice { accel: Accelerator::Kvm, why: None };
-        remember(&memory, "boot-1 10.0", &kvm);
-        assert_eq!(recall(&memory, "boot-1 10.0"), Some(kvm));
+        remember(&memory, "boot-1 10.0", None);
+        assert_eq!(recall(&memory, "boot-1 10.0"), Some(None));
         assert_eq!(recall(&memory, "boot-2 10.0"), None);
-        remember(&memory, "boot-2 10.0", &AcceleratorChoice::tcg("a guest\ndid not start"));
+        remember(&memory, "boot-2 10.0", Some("a guest\ndid not start"));
         let again = recall(&memory, "boot-2 10.0").expect("remembered");
-        assert_eq!(again.accel, Accelerator::Tcg);
-        assert!(again.why.is_some_and(|why| why.starts_with("a guest did not start (found out earlier")));
+        assert!(again.is_some_and(|why| why.starts_with("a guest did not start (found out earlier")));
     }
 
     #[test]

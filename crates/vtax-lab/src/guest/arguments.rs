@@ -10,13 +10,10 @@ mod tests;
 
 use std::{os::fd::RawFd, path::Path};
 
-use vtax_model::guest::{Accelerator, Backend, EmulatedNic, VirtioNic, Vnet};
+use vtax_model::guest::{Accelerator, Backend, VirtioNic, Vnet};
 use vtax_sys::pci;
 
-use super::{
-    launch::{AGENT_PORT, Boot, Launch, NicKind, NicLaunch, SEED_SERIAL},
-    version::Version,
-};
+use super::launch::{AGENT_PORT, Boot, Launch, NicKind, NicLaunch, SEED_SERIAL, Version};
 
 /// The label of the agent's character device in QEMU.
 pub(super) const AGENT_CHARDEV: &str = "agent";
@@ -67,10 +64,6 @@ pub fn nic_id(index: usize) -> String {
 struct Arguments(Vec<String>);
 
 impl Arguments {
-    fn flag(&mut self, flag: &str) {
-        self.0.push(flag.to_owned());
-    }
-
     fn add(&mut self, option: &str, value: impl Into<String>) {
         self.0.push(option.to_owned());
         self.0.push(value.into());
@@ -81,9 +74,7 @@ fn identity(list: &mut Arguments, launch: &Launch) {
     let name = &launch.name;
     list.add("-name", format!("guest={name},process=vtax-{name},debug-threads=on"));
     list.add("-msg", "timestamp=on");
-    for flag in ["-nodefaults", "-no-user-config", "-no-reboot"] {
-        list.flag(flag);
-    }
+    list.0.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(str::to_owned));
     list.add("-display", "none");
 }
 
@@ -93,9 +84,22 @@ fn machine(list: &mut Arguments, launch: &Launch) {
         Some(_) => server::MACHINE,
         None => ",memory-backend=ram",
     };
-    list.add("-machine", format!("q35{ram}{}{}", bare(launch.qemu.version), firmware(&launch.boot)));
-    list.add("-accel", accelerator(launch.accel));
-    list.add("-cpu", cpu(launch));
+    // These devices of a q35 make a guest's boot longer: a SATA and an SMBus controller, and keyboard and mouse,
+    // which Linux waits for.
+    let bare = match launch.qemu.version >= Version::NO_I8042 {
+        true => ",vmport=off,sata=off,smbus=off,i8042=off",
+        false => ",vmport=off,sata=off,smbus=off",
+    };
+    // A BIOS that finds no screen uses the serial console, and the boot loader uses it through the BIOS.
+    let firmware = if matches!(launch.boot, Boot::Disk { .. }) { ",graphics=off" } else { "" };
+    let (accelerator, cpu) = match (launch.accel, &launch.server) {
+        (Accelerator::Kvm, _) => ("kvm", "host"),
+        (Accelerator::Tcg, None) => ("tcg,thread=multi", "max"),
+        (Accelerator::Tcg, Some(_)) => ("tcg,thread=multi", server::TRANSLATED_CPU),
+    };
+    list.add("-machine", format!("q35{ram}{bare}{firmware}"));
+    list.add("-accel", accelerator);
+    list.add("-cpu", cpu);
     let sockets = launch.server.map_or(1, |spec| spec.sockets);
     list.add("-smp", format!("{},sockets={sockets},cores={},threads=1", launch.vcpus, launch.vcpus / sockets));
     match &launch.server {
@@ -110,52 +114,13 @@ fn machine(list: &mut Arguments, launch: &Launch) {
     }
 }
 
-fn accelerator(accel: Accelerator) -> &'static str {
-    match accel {
-        Accelerator::Kvm => "kvm",
-        Accelerator::Tcg => "tcg,thread=multi",
-    }
-}
-
-fn cpu(launch: &Launch) -> &'static str {
-    match (launch.accel, &launch.server) {
-        (Accelerator::Kvm, _) => "host",
-        (Accelerator::Tcg, None) => "max",
-        (Accelerator::Tcg, Some(_)) => server::TRANSLATED_CPU,
-    }
-}
-
-/// Switches off devices of a q35 that make a guest's boot longer: a SATA and an SMBus controller, and
-/// keyboard and mouse, which Linux waits for.
-fn bare(version: Version) -> &'static str {
-    match version {
-        version if version >= Version::NO_I8042 => ",vmport=off,sata=off,smbus=off,i8042=off",
-        _ => ",vmport=off,sata=off,smbus=off",
-    }
-}
-
-/// A BIOS that finds no screen uses the serial console, and the boot loader uses it through the BIOS.
-fn firmware(boot: &Boot) -> &'static str {
-    match boot {
-        Boot::Kernel { .. } => "",
-        Boot::Disk { .. } => ",graphics=off",
-    }
-}
-
 fn memory(launch: &Launch) -> String {
-    // A memfd can be shared with the program behind a vhost-user NIC. It can also have huge pages without a
-    // mounted hugetlbfs.
-    let mut object = match launch.shares_memory() || launch.hugepages {
-        true => "memory-backend-memfd,id=ram".to_owned(),
-        false => "memory-backend-ram,id=ram".to_owned(),
+    // A memfd can have huge pages without a mounted hugetlbfs.
+    let (backend, pages) = match launch.hugepages {
+        true => ("memfd", ",hugetlb=on,prealloc=on"),
+        false => ("ram", ""),
     };
-    object += &format!(",size={}", launch.memory.0);
-    if launch.shares_memory() {
-        object += ",share=on";
-    }
-    if launch.hugepages {
-        object += ",hugetlb=on,prealloc=on";
-    }
+    let mut object = format!("memory-backend-{backend},id=ram,size={}{pages}", launch.memory.0);
     if let Some(node) = launch.node {
         object += &format!(",host-nodes={node},policy=bind");
     }
@@ -192,10 +157,7 @@ fn boot(list: &mut Arguments, launch: &Launch) {
         }
         Boot::Disk { disk, format, keep } => {
             let snapshot = if *keep { "off" } else { "on" };
-            list.add(
-                "-drive",
-                format!("if=none,id=disk,file={},format={},snapshot={snapshot}", quote(disk), format.name()),
-            );
+            list.add("-drive", format!("if=none,id=disk,file={},format={},snapshot={snapshot}", quote(disk), format));
             list.add("-device", pci("virtio-blk-pci,drive=disk,bootindex=0"));
             // If the disk doesn't boot, the BIOS tries nothing else and starts again. QEMU is told to end at
             // that.
@@ -257,24 +219,18 @@ fn seed_disk(list: &mut Arguments, seed: &Path) {
 fn network(list: &mut Arguments, index: usize, nic: &NicLaunch, files: &[RawFd], version: Version) {
     let address = format!("netdev=net{index},id={},mac={}", nic_id(index), nic.mac);
     match &nic.kind {
-        NicKind::Virtio { nic, .. } if nic.vnet == Vnet::Macvtap => {
-            let vhost = on_off(nic.backend == Some(Backend::Vhost));
-            list.add("-netdev", format!("tap,id=net{index},{},vhost={vhost}", handed(files)));
-            list.add("-device", virtio(&address, nic, version));
-        }
         NicKind::Virtio { tap, nic } => {
             let vhost = on_off(nic.backend == Some(Backend::Vhost));
-            list.add("-netdev", format!("{},vhost={vhost}{}", open(index, tap.as_str()), queues(nic)));
-            list.add("-device", virtio(&address, nic, version));
-        }
-        NicKind::VhostUser { socket, nic } => {
-            list.add("-chardev", format!("socket,id=backend{index},path={}", quote(socket)));
-            list.add("-netdev", format!("vhost-user,id=net{index},chardev=backend{index}{}", queues(nic)));
+            let netdev = match nic.vnet {
+                Vnet::Macvtap => format!("tap,id=net{index},{},vhost={vhost}", handed(files)),
+                Vnet::Bridge => format!("{},vhost={vhost}{}", open(index, tap.as_str()), queues(nic)),
+            };
+            list.add("-netdev", netdev);
             list.add("-device", virtio(&address, nic, version));
         }
         NicKind::Emulated { tap, model } => {
             list.add("-netdev", format!("{},vhost=off", open(index, tap.as_str())));
-            list.add("-device", emulated(*model, &address));
+            list.add("-device", format!("{},{address},romfile=", model.name()));
         }
         // The device has its own address. A virtual function got its address from the host's physical
         // function.
@@ -344,10 +300,6 @@ const USO: [&str; 3] = ["host_uso", "guest_uso4", "guest_uso6"];
 fn pci(device: &str) -> String {
     let rom = if device.starts_with("virtio-net") { ",romfile=" } else { "" };
     format!("{device},disable-legacy=on{rom}")
-}
-
-fn emulated(model: EmulatedNic, address: &str) -> String {
-    format!("{},{address},romfile=", model.name())
 }
 
 /// It has no boot ROM: only a BIOS that looks for a disk on the network would run one.

@@ -7,7 +7,6 @@ const REGULAR: u32 = 0o100_000;
 const CHARACTER: u32 = 0o020_000;
 const SYMLINK: u32 = 0o120_000;
 
-/// An archive that grows.
 #[derive(Default)]
 pub(super) struct Archive {
     bytes: Vec<u8>,

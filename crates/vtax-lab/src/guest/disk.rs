@@ -11,7 +11,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{error::GuestError, launch::DiskFormat, missing::MissingForGuests};
+use super::{
+    error::{GuestError, MissingForGuests},
+    launch::DiskFormat,
+};
 
 /// A sector. The magic numbers of all kinds of images lie in the first one.
 const SECTOR: usize = 512;
@@ -43,9 +46,6 @@ const OTHERS: [(usize, &[u8], &str, &str); 13] = [
 ];
 
 /// The image by its absolute path, and its format.
-///
-/// # Errors
-/// [`MissingForGuests::Disk`] with what is wrong with it.
 pub fn inspect(image: &Path) -> Result<(PathBuf, DiskFormat), GuestError> {
     let bad = |problem| refuse(image, problem);
     let disk = fs::canonicalize(image).map_err(|error| bad(unreadable(&error)))?;

@@ -20,7 +20,6 @@ impl<'a> Elf<'a> {
         self.0.elf_program_headers().iter().any(|header| header.p_type(LittleEndian) == PT_INTERP)
     }
 
-    /// What a section holds.
     pub(super) fn section(&self, name: &str) -> Option<&'a [u8]> {
         self.0.section_by_name(name)?.data().ok()
     }

@@ -1,54 +1,68 @@
 //! Why a guest can't be made, started or talked to.
 
-use std::{fmt, io, os::unix::process::ExitStatusExt, path::PathBuf, process::ExitStatus, time::Duration};
+use std::{io, os::unix::process::ExitStatusExt, path::PathBuf, process::ExitStatus, time::Duration};
 
-use vtax_model::topology::Name;
+use vtax_model::{method::Unsupported, topology::Name};
 use vtax_sys::{SysError, process::Signal};
 
-use super::{last_words::LastWords, missing::MissingForGuests};
+use super::{last_words::LastWords, launch::Version};
 
 /// Why a guest can't be made, started or talked to.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum GuestError {
     #[error("{why}; {}", why.remedy())]
+    #[diagnostic(forward(why))]
     Missing {
         #[from]
         why: MissingForGuests,
     },
     #[error("cannot {operation} {path}: {error}")]
+    #[diagnostic(code("file"))]
     File { operation: &'static str, path: PathBuf, error: io::Error },
     #[error(
         "guest `{guest}`: {path} is longer than the {longest} bytes that a socket's path can have; set XDG_RUNTIME_DIR to a shorter one"
     )]
+    #[diagnostic(code("path-too-long"))]
     SocketPath { guest: Name, path: PathBuf, longest: usize },
     #[error("guest `{guest}`: {error}")]
+    #[diagnostic(forward(error))]
     Start { guest: Name, error: Box<SysError> },
-    #[error("guest `{guest}` is gone: QEMU {}{}{words}", End(*.status), words.cause())]
+    #[error("guest `{guest}` is gone: QEMU {}{}{words}", ended(*.status), words.cause())]
+    #[diagnostic(code("guest-gone"))]
     Ended { guest: Name, status: Option<ExitStatus>, words: Box<LastWords> },
     #[error("guest `{guest}` {missing} within {waited:?}{words}")]
+    #[diagnostic(code("not-in-time"))]
     Late { guest: Name, missing: &'static str, waited: Duration, words: Box<LastWords> },
     #[error("guest `{guest}` stands still: its state is `{state}` to QEMU{words}")]
+    #[diagnostic(code("guest-stopped"))]
     Stopped { guest: Name, state: String, words: Box<LastWords> },
     #[error(
         "guest `{guest}`: QEMU (process {pid}) is still there after SIGKILL: the kernel holds it; look at /proc/{pid}/stack"
     )]
+    #[diagnostic(code("qemu-not-ended"))]
     Unkillable { guest: Name, pid: u32 },
     #[error("guest `{guest}`: {error}")]
+    #[diagnostic(forward(error))]
     Process { guest: Name, error: Box<SysError> },
     #[error(
         "guest `{guest}`: cannot pin {thread} to CPU {cpus}: {error}; name CPUs that are online and in this process's cpuset"
     )]
+    #[diagnostic(code("cpu-not-allowed"))]
     Pin { guest: Name, thread: String, cpus: String, error: io::Error },
     #[error(
         "guest `{guest}`: its vhost threads can't be pinned: {found} of {wanted} are there; remove `vhost_cpus`, or use backend = \"userspace\""
     )]
+    #[diagnostic(code("no-vhost-threads"))]
     NoVhost { guest: Name, wanted: usize, found: usize },
     #[error("guest `{guest}`: {nic} has {wanted} queues to be opened for it and was given {given}")]
+    #[diagnostic(code("defect"))]
     OpenQueues { guest: Name, nic: String, wanted: usize, given: usize },
     #[error("guest `{guest}`: QEMU's monitor {why} at `{command}`")]
+    #[diagnostic(code("qemu-monitor-lost"))]
     Monitor { guest: Name, command: String, why: String },
     #[error("guest `{guest}`: QEMU refuses `{command}`: {description} ({class})")]
+    #[diagnostic(code("qemu-refuses-command"))]
     Refused { guest: Name, command: String, class: String, description: String },
 }
 
@@ -62,9 +76,7 @@ impl GuestError {
         let guest = guest.clone();
         move |error| GuestError::Process { guest, error: Box::new(error) }
     }
-}
 
-impl GuestError {
     /// Whether QEMU crashed: an assertion failed, or it accessed memory that it must not.
     pub fn is_crash(&self) -> bool {
         const FAULTS: [Signal; 5] = [Signal::ABORT, Signal::SEGV, Signal::BUS, Signal::ILL, Signal::FPE];
@@ -73,16 +85,88 @@ impl GuestError {
     }
 }
 
-struct End(Option<ExitStatus>);
+/// Something that guests need, and that this machine doesn't have or that doesn't work. The text is the
+/// reason alone; [`MissingForGuests::remedy`] says what the user can do.
+#[derive(Debug, miette::Diagnostic, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum MissingForGuests {
+    #[error("guests need QEMU, and there is no `qemu-system-x86_64` in {}", paths(.looked))]
+    #[diagnostic(code("no-qemu"))]
+    NoQemu { looked: Vec<PathBuf> },
+    #[error("{path} is QEMU {version}, and guests need {least} or later")]
+    #[diagnostic(code("qemu-too-old"))]
+    OldQemu { path: PathBuf, version: Version, least: Version },
+    #[error("{path} {why}")]
+    #[diagnostic(code("qemu-broken"))]
+    Qemu { path: PathBuf, why: String },
+    #[error("there is no kernel for guests: {}", reasons(.looked))]
+    #[diagnostic(code("no-guest-kernel"))]
+    NoKernel { looked: Vec<(PathBuf, String)> },
+    #[error("kernel {path} {why}")]
+    #[diagnostic(code("bad-guest-kernel"))]
+    Kernel { path: PathBuf, why: String },
+    #[error(
+        "kernel {release} has no driver `{module}`, neither built in nor in {}{}",
+        directory.display(),
+        needed_by.as_ref().map(|by| format!(" (`{by}` needs it)")).unwrap_or_default()
+    )]
+    #[diagnostic(code("no-guest-driver"))]
+    NoModule { module: String, needed_by: Option<String>, release: String, directory: PathBuf },
+    #[error("module {path} {why}")]
+    #[diagnostic(code("damaged-module"))]
+    Module { path: PathBuf, why: String },
+    #[error("{path} can't run in a guest: it {why}")]
+    #[diagnostic(code("agent-cannot-run"))]
+    Agent { path: PathBuf, why: &'static str },
+    #[error("the disk image {path} {why}")]
+    #[diagnostic(code("bad-disk-image"))]
+    Disk { path: PathBuf, why: String, remedy: &'static str },
+    #[error("no directory to keep images of guests in")]
+    #[diagnostic(code("no-cache-directory"))]
+    NoCache,
+}
 
-impl fmt::Display for End {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.map(|status| (status.code(), status.signal())) {
-            // When a guest panics or powers itself off, QEMU ends without an error.
-            Some((Some(0), _)) => f.write_str("has ended, because the guest has stopped"),
-            Some((Some(code), _)) => write!(f, "has ended with status {code}"),
-            Some((_, Some(signal))) => write!(f, "was ended by signal {signal}"),
-            _ => f.write_str("has ended"),
+impl MissingForGuests {
+    /// What the user can do.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::NoQemu { .. } => "install it (Debian: qemu-system-x86), or set VTAX_QEMU to it",
+            Self::OldQemu { .. } => "set VTAX_QEMU to a newer one",
+            Self::Qemu { .. } => "set VTAX_QEMU to a `qemu-system-x86_64` that works",
+            Self::NoKernel { .. } => "name one with --kernel, or run `make kernel`",
+            Self::Kernel { .. } => "name another with --kernel",
+            Self::NoModule { .. } => "use a kernel that has it (--kernel)",
+            Self::Module { .. } => "unpack or install the kernel's package again",
+            Self::Agent { .. } => "build it with `make`",
+            Self::Disk { remedy, .. } => remedy,
+            Self::NoCache => "set HOME or XDG_CACHE_HOME",
         }
+    }
+}
+
+impl From<MissingForGuests> for Unsupported {
+    fn from(missing: MissingForGuests) -> Unsupported {
+        Unsupported::new(missing.to_string(), missing.remedy())
+    }
+}
+
+fn paths(looked: &[PathBuf]) -> String {
+    match looked {
+        [] => "PATH, which is empty".to_owned(),
+        _ => looked.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "),
+    }
+}
+
+fn reasons(looked: &[(PathBuf, String)]) -> String {
+    looked.iter().map(|(path, why)| format!("{} {why}", path.display())).collect::<Vec<_>>().join(", ")
+}
+
+fn ended(status: Option<ExitStatus>) -> String {
+    match status.map(|status| (status.code(), status.signal())) {
+        // When a guest panics or powers itself off, QEMU ends without an error.
+        Some((Some(0), _)) => "has ended, because the guest has stopped".to_owned(),
+        Some((Some(code), _)) => format!("has ended with status {code}"),
+        Some((_, Some(signal))) => format!("was ended by signal {signal}"),
+        _ => "has ended".to_owned(),
     }
 }

@@ -12,7 +12,13 @@ use std::{
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::{cpio::Archive, elf::Elf, error::GuestError, kernel::Kernel, missing::MissingForGuests, modules};
+use super::{
+    cpio::Archive,
+    elf::Elf,
+    error::{GuestError, MissingForGuests},
+    kernel::Kernel,
+    modules,
+};
 
 /// The list of modules that the agent loads, one path in a line, in this order. A module with a `-` in front
 /// may fail to load.
@@ -33,11 +39,7 @@ pub enum Tools {
 }
 
 /// Makes the initramfs for a kernel in the cache. `agent` is the program that becomes `/init`; `drivers` are
-/// names of modules ([`Launch::drivers`](super::launch::Launch::drivers)), as [`closure`](modules::closure)
-/// takes them. If the files are the same, the initramfs of an earlier call is used.
-///
-/// # Errors
-/// The agent needs a loader, a driver is missing, or the cache can't be written.
+/// names of modules, as [`closure`](modules::closure) takes them. If the files are the same, the initramfs of an earlier call is used.
 pub fn build(kernel: &Kernel, agent: &Path, drivers: &[&str], tools: Tools) -> Result<PathBuf, GuestError> {
     let folder = cache()?.join("images");
     let made_of = made_of(kernel, agent, tools);
@@ -67,9 +69,6 @@ fn made_of(kernel: &Kernel, agent: &Path, tools: Tools) -> Vec<(PathBuf, Option<
 }
 
 /// The directory for files that can be made again (XDG Base Directory Specification).
-///
-/// # Errors
-/// Neither `XDG_CACHE_HOME` nor `HOME` is set.
 pub fn cache() -> Result<PathBuf, GuestError> {
     let folder = |variable| env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
@@ -134,7 +133,10 @@ pub(super) fn recall(path: &Path) -> Option<PathBuf> {
 pub(super) fn store(folder: &Path, name: &str, content: &[u8], kept: usize) -> Result<PathBuf, GuestError> {
     let path = folder.join(name);
     fs::create_dir_all(folder).map_err(GuestError::file("create", folder))?;
-    let partial = partial(folder);
+    // No other writer has this name, in this process or another.
+    static WRITERS: AtomicU32 = AtomicU32::new(0);
+    let writer = WRITERS.fetch_add(1, Ordering::Relaxed);
+    let partial = folder.join(format!("{}-{writer}.part", std::process::id()));
     let written = fs::write(&partial, content).and_then(|()| fs::rename(&partial, &path));
     if let Err(error) = written {
         // The first error is the important one. Half a file is removed later with the oldest files.
@@ -143,13 +145,6 @@ pub(super) fn store(folder: &Path, name: &str, content: &[u8], kept: usize) -> R
     }
     prune(folder, kept);
     Ok(path)
-}
-
-/// A name that no other writer has, in this process or another.
-fn partial(folder: &Path) -> PathBuf {
-    static WRITERS: AtomicU32 = AtomicU32::new(0);
-    let writer = WRITERS.fetch_add(1, Ordering::Relaxed);
-    folder.join(format!("{}-{writer}.part", std::process::id()))
 }
 
 /// A file that can't be removed only takes space.

@@ -9,7 +9,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{error::GuestError, missing::MissingForGuests};
+use super::error::{GuestError, MissingForGuests};
 
 /// The variable that names a tree as an unpacked kernel package has it: `boot/vmlinuz-*` and `lib/modules/*`.
 const VARIABLE: &str = "VTAX_KERNEL";
@@ -29,15 +29,11 @@ impl Kernel {
     /// Finds the kernel for guests. The first of these is taken: the image or the tree of an unpacked package
     /// that `explicit` names; the one that `VTAX_KERNEL` names; the running kernel, if its image can be read;
     /// the kernel that `make kernel` put into the cache. If a tree has several kernels, the newest is taken.
-    ///
-    /// # Errors
-    /// The named kernel can't be used, or there is none; then the error names every place that was searched.
     pub fn find(explicit: Option<&Path>) -> Result<Kernel, GuestError> {
         Places::here().find(explicit)
     }
 }
 
-/// Where kernels are looked for.
 struct Places {
     named: Option<PathBuf>,
     root: PathBuf,
@@ -64,14 +60,10 @@ impl Places {
         }
         let mut looked = Vec::new();
         let own = self.root.join("boot").join(format!("vmlinuz-{}", self.running));
-        match self.image(&own) {
-            Ok(kernel) => return Ok(kernel),
-            Err(why) => looked.push((own, why)),
-        }
-        if let Some(cache) = &self.cache {
-            match self.tree(cache) {
+        for path in [own].into_iter().chain(self.cache.clone()) {
+            match self.named(&path) {
                 Ok(kernel) => return Ok(kernel),
-                Err(why) => looked.push((cache.clone(), why)),
+                Err(why) => looked.push((path, why)),
             }
         }
         Err(MissingForGuests::NoKernel { looked }.into())

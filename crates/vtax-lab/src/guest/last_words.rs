@@ -23,7 +23,6 @@ pub struct LastWords {
 }
 
 impl LastWords {
-    /// Reads the logs of a guest.
     pub(super) fn of(launch: &Launch) -> LastWords {
         LastWords { console: tail(&launch.console_log()), qemu: tail(&launch.stderr_log()) }
     }

@@ -4,13 +4,11 @@
 //! directory has the sockets and logs of the running guest under fixed names, so that another process finds
 //! them after this one has ended.
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{fmt, path::PathBuf, time::Duration};
 
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
+use strum::Display;
 use vtax_model::{
     guest::{Accelerator, Backend, EmulatedNic, VirtioNic, Vnet},
     server::ServerSpec,
@@ -19,15 +17,13 @@ use vtax_model::{
 };
 use vtax_sys::{netlink::MacAddr, pci};
 
-use super::version::Version;
 use crate::place::LinkName;
 
 /// The name of the virtio-serial port of the agent in a guest.
 pub const AGENT_PORT: &str = "org.vtax.agent.0";
 /// The name by which a server mounts the host's files.
 pub const ROOT_TAG: &str = "vtax-root";
-/// The modules that the agent's port needs.
-const PORT_DRIVERS: [&str; 2] = ["virtio_pci", "virtio_console"];
+pub(crate) const PORT_DRIVERS: [&str; 2] = ["virtio_pci", "virtio_console"];
 /// The modules that a server needs for the host's files, and for links, NICs and guests of its own. Nothing
 /// loads them later, since the host's files have no modules of this kernel. A module with a `-` in front may
 /// be missing, or fail because it is for other CPUs.
@@ -60,36 +56,30 @@ pub(super) const SEED_SERIAL: &str = "vtax-seed";
 
 /// The QEMU of this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct QemuProgram {
-    /// The program.
     pub path: PathBuf,
-    /// Its version.
     pub version: Version,
 }
 
 /// One guest, as QEMU is to start it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Launch {
-    /// The guest's name.
     pub name: Name,
     /// The guest's own directory, which must exist: QEMU makes its sockets and logs there.
     pub directory: PathBuf,
-    /// QEMU.
     pub qemu: QemuProgram,
-    /// What runs the guest's instructions.
     pub accel: Accelerator,
     /// The number of virtual CPUs, at least 1. They are cores of one socket with one thread each.
     pub vcpus: u32,
-    /// The guest's RAM.
     pub memory: ByteSize,
     /// Whether the RAM is in huge pages of the machine's default size. All of it is reserved before the guest
     /// starts, and QEMU ends at once if there are too few.
     #[serde(default)]
     pub hugepages: bool,
     /// The NUMA node of the host that the RAM is bound to.
-    #[serde(default)]
     pub node: Option<u32>,
-    /// What it boots.
     pub boot: Boot,
     /// Its NICs, in the order in which the guest finds them.
     #[serde(default)]
@@ -102,7 +92,6 @@ pub struct Launch {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerSpec>,
     /// What brings the agent into the system of a disk image.
-    #[serde(default)]
     pub seed: Option<Seed>,
 }
 
@@ -118,12 +107,12 @@ pub struct Seed {
 /// What a guest boots.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "boot", rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum Boot {
     /// A kernel with an initramfs of ours, whose first process is the agent.
     Kernel {
         /// A bzImage, or what [`Kernel::bootable`](super::kernel::Kernel::bootable) makes of it.
         kernel: PathBuf,
-        /// An initramfs, as [`image::build`](super::image::build) makes it.
         initramfs: PathBuf,
         /// More kernel parameters, before those of ours.
         #[serde(default)]
@@ -131,9 +120,7 @@ pub enum Boot {
     },
     /// The user's own disk image.
     Disk {
-        /// The image.
         disk: PathBuf,
-        /// Its format.
         format: DiskFormat,
         /// Whether the guest's writes stay in the image. Otherwise they go to a temporary file
         /// that is removed with the guest.
@@ -143,8 +130,9 @@ pub enum Boot {
 }
 
 /// The format of a disk image.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Display)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum DiskFormat {
     /// QEMU's own.
     Qcow2,
@@ -156,7 +144,6 @@ pub enum DiskFormat {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NicLaunch {
     /// Its hardware address, by which the agent in the guest finds it.
-    #[serde(with = "as_text")]
     pub mac: MacAddr,
     /// What it is.
     pub kind: NicKind,
@@ -165,6 +152,7 @@ pub struct NicLaunch {
 /// What a NIC is and how the host serves it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum NicKind {
     /// virtio-net on a tap.
     Virtio {
@@ -176,27 +164,14 @@ pub enum NicKind {
         /// does.
         nic: VirtioNic,
     },
-    /// virtio-net whose rings another program serves, in memory that it shares with the guest.
-    VhostUser {
-        /// The socket on which that program listens.
-        socket: PathBuf,
-        /// The device.
-        nic: VirtioNic,
-    },
     /// A NIC of hardware, imitated by QEMU, on a tap.
     Emulated {
         /// A tap as for virtio-net, with one queue.
         tap: LinkName,
-        /// The hardware.
         model: EmulatedNic,
     },
     /// A PCI function of the host, physical or virtual, that the guest drives itself.
-    Vfio {
-        /// The function, bound to vfio-pci.
-        device: pci::PciAddress,
-        /// The module that drives it in the guest.
-        driver: String,
-    },
+    Vfio { device: pci::PciAddress, driver: String },
 }
 
 impl Launch {
@@ -240,17 +215,6 @@ impl Launch {
         }
     }
 
-    /// The kernel modules that the agent's port and the guest's NICs need.
-    pub fn drivers(&self) -> Vec<&str> {
-        let mut drivers = if self.server.is_some() { server_drivers() } else { PORT_DRIVERS.to_vec() };
-        for nic in &self.nics {
-            if !drivers.contains(&nic.kind.driver()) {
-                drivers.push(nic.kind.driver());
-            }
-        }
-        drivers
-    }
-
     /// How many open queues QEMU gets for each NIC. QEMU can't open these itself.
     pub fn handed_queues(&self) -> Vec<u32> {
         self.nics.iter().map(|nic| nic.kind.macvtap().map_or(0, |(_, queues)| queues)).collect()
@@ -264,37 +228,14 @@ impl Launch {
         };
         self.nics.iter().map(of).sum()
     }
-
-    /// Whether RAM must be a file that another process can map.
-    pub(super) fn shares_memory(&self) -> bool {
-        self.nics.iter().any(|nic| matches!(nic.kind, NicKind::VhostUser { .. }))
-    }
 }
 
-/// The same as [`Launch::drivers`] of any server.
+/// The kernel modules that a server needs.
 pub(crate) fn server_drivers() -> Vec<&'static str> {
     PORT_DRIVERS.into_iter().chain(SERVER_DRIVERS).collect()
 }
 
 impl NicKind {
-    /// The Linux module that drives it in the guest.
-    pub fn driver(&self) -> &str {
-        match self {
-            NicKind::Virtio { .. } | NicKind::VhostUser { .. } => "virtio_net",
-            NicKind::Emulated { model, .. } => model.driver(),
-            NicKind::Vfio { driver, .. } => driver,
-        }
-    }
-
-    /// QEMU's name of the device.
-    pub fn device(&self) -> &'static str {
-        match self {
-            NicKind::Virtio { .. } | NicKind::VhostUser { .. } => "virtio-net-pci",
-            NicKind::Emulated { model, .. } => model.name(),
-            NicKind::Vfio { .. } => "vfio-pci",
-        }
-    }
-
     /// The macvtap that it hangs on, with its number of queues.
     pub fn macvtap(&self) -> Option<(&LinkName, u32)> {
         match self {
@@ -307,45 +248,55 @@ impl NicKind {
     pub fn tap(&self) -> Option<&LinkName> {
         match self {
             NicKind::Virtio { tap, .. } | NicKind::Emulated { tap, .. } => Some(tap),
-            NicKind::VhostUser { .. } | NicKind::Vfio { .. } => None,
+            NicKind::Vfio { .. } => None,
         }
     }
 }
 
-impl DiskFormat {
-    /// Reads the format from the file's first bytes: qcow2 begins with `QFI\xfb`.
-    ///
-    /// # Errors
-    /// It can't be read.
-    pub fn of(disk: &Path) -> std::io::Result<DiskFormat> {
-        use std::io::Read;
-        let mut magic = Vec::new();
-        std::fs::File::open(disk)?.take(4).read_to_end(&mut magic)?;
-        Ok(if magic == *b"QFI\xfb" { DiskFormat::Qcow2 } else { DiskFormat::Raw })
-    }
+/// A version of QEMU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Version {
+    /// The first number. There is a new one each year.
+    pub major: u32,
+    /// The second.
+    pub minor: u32,
+}
 
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            DiskFormat::Qcow2 => "qcow2",
-            DiskFormat::Raw => "raw",
-        }
+impl Version {
+    /// The oldest that guests are started with: the first that knows `on` and `off` for all
+    /// options of a socket.
+    pub const LEAST: Version = Version { major: 6, minor: 0 };
+    /// The first whose q35 can have no keyboard and mouse.
+    pub(super) const NO_I8042: Version = Version { major: 7, minor: 1 };
+    /// The first whose virtio-net knows segmentation of UDP.
+    pub(super) const USO: Version = Version { major: 8, minor: 2 };
+
+    /// Reads what `--version` prints: "QEMU emulator version 10.0.2 (Debian 1:10.0.2+ds-2)".
+    pub(super) fn parse(text: &str) -> Option<Version> {
+        let (_, behind) = text.split_once("version ")?;
+        let mut numbers = behind.split(|c: char| !c.is_ascii_digit());
+        let mut next = || numbers.next()?.parse().ok();
+        Some(Version { major: next()?, minor: next()? })
     }
 }
 
-mod as_text {
-    use std::{fmt, str::FromStr};
-
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    pub(super) fn serialize<S: Serializer>(value: &impl fmt::Display, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(value)
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
     }
+}
 
-    pub(super) fn deserialize<'de, T, D>(deserializer: D) -> Result<T, D::Error>
-    where
-        T: FromStr<Err: fmt::Display>,
-        D: Deserializer<'de>,
-    {
-        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_as_the_distributions_write_them() {
+        let read = |text| Version::parse(text).map(|version| version.to_string());
+        assert_eq!(read("QEMU emulator version 10.0.2 (Debian 1:10.0.2+ds-2)\nCopyright").as_deref(), Some("10.0"));
+        assert_eq!(read("QEMU emulator version 9.2.50 (v9.2.0-123-gabc)").as_deref(), Some("9.2"));
+        assert_eq!(read("QEMU emulator version 8.2-rc1").as_deref(), Some("8.2"));
+        assert_eq!(read("hello"), None);
+        assert_eq!(read("version x.y"), None);
     }
 }

@@ -21,9 +21,6 @@ struct Mapping {
 /// QEMU's resident anonymous memory that is not the guest's RAM: its heap, its stacks, and under TCG the code
 /// that it has translated. The pages of its program are left out, since all guests share them. What the
 /// kernel keeps for QEMU is left out too.
-///
-/// # Errors
-/// QEMU is gone, or isn't this user's.
 pub fn overhead(launch: &Launch, process: ProcessId) -> Result<ByteSize, GuestError> {
     let path = format!("/proc/{}/smaps", process.pid);
     let fail = |errno: io::Error| SysError::Os { operation: "read", object: path.clone(), errno, remedy: None };

@@ -15,7 +15,11 @@ use flate2::read::GzDecoder;
 use lzma_rust2::XzReader;
 use ruzstd::decoding::StreamingDecoder;
 
-use super::{elf::Elf, error::GuestError, kernel::Kernel, missing::MissingForGuests};
+use super::{
+    elf::Elf,
+    error::{GuestError, MissingForGuests},
+    kernel::Kernel,
+};
 
 /// No module is that large. The limit is for damaged files, which may unpack to anything.
 const LARGEST: u64 = 64 << 20;
@@ -36,9 +40,6 @@ pub struct Module {
 /// The modules `wanted` and all modules that they depend on. A module comes after those that it needs. What
 /// is built into the kernel is left out. A name that begins with `-` is left out as well if there is no such
 /// module; it and what only such modules need come last and are optional.
-///
-/// # Errors
-/// A module is neither built in nor there, or its file is no module.
 pub fn closure(kernel: &Kernel, wanted: &[&str]) -> Result<Vec<Module>, GuestError> {
     let stock = Stock::of(kernel)?;
     let mut search = Search { stock, seen: BTreeSet::new(), ordered: Vec::new(), optional: false };
@@ -83,7 +84,6 @@ impl Search<'_> {
     }
 }
 
-/// The modules that a kernel has.
 struct Stock<'a> {
     kernel: &'a Kernel,
     built_in: BTreeSet<String>,
@@ -160,7 +160,6 @@ fn unpack(path: &Path, bytes: &[u8]) -> io::Result<Vec<u8>> {
     Ok(object)
 }
 
-/// What a module says about other modules.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct About {
     /// The module can't be loaded without these.

@@ -6,7 +6,6 @@ use std::{
         fd::{AsRawFd, OwnedFd},
         unix::process::CommandExt,
     },
-    path::Path,
     process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -43,6 +42,7 @@ const STARTING: &str = "prelaunch";
 const KILLED: Duration = Duration::from_secs(10);
 /// When a living QEMU closes its monitor, it ends within this time.
 const CLOSING: Duration = Duration::from_secs(2);
+
 /// A guest's QEMU. Dropping this value doesn't end QEMU: a lab outlives the process that made it.
 #[derive(Debug)]
 pub struct Qemu {
@@ -53,27 +53,17 @@ pub struct Qemu {
 }
 
 impl Qemu {
-    /// Starts a guest whose taps QEMU opens by their names. `spawn` starts the program in the namespace of
-    /// the taps; it may add a mark or a limit to the command.
-    ///
-    /// # Errors
-    /// The directory can't be used, or the program can't be started.
-    pub fn start(launch: Launch, spawn: impl FnOnce(Command) -> Result<Child, SysError>) -> Result<Qemu, GuestError> {
-        Qemu::start_with(launch, Vec::new(), spawn)
-    }
-
-    /// As [`Qemu::start`], with open queues for QEMU: for each NIC as many as [`Launch::handed_queues`] says.
-    /// No other program gets them.
-    ///
-    /// # Errors
-    /// Too few or too many queues, and as [`Qemu::start`].
-    pub fn start_with(
+    /// Starts a guest. `spawn` starts the program in the namespace of the taps, which QEMU opens by their names;
+    /// it may add a mark or a limit to the command. `queues` are open queues for QEMU: for each NIC as many as
+    /// [`Launch::handed_queues`] says. No other program gets them.
+    pub fn start(
         launch: Launch,
         queues: Vec<Vec<OwnedFd>>,
         spawn: impl FnOnce(Command) -> Result<Child, SysError>,
     ) -> Result<Qemu, GuestError> {
-        for socket in [launch.agent_socket(), launch.console_socket(), launch.qmp_socket()] {
-            check_length(&launch, &socket)?;
+        let sockets = [launch.agent_socket(), launch.console_socket(), launch.qmp_socket()];
+        if let Some(path) = sockets.into_iter().find(|socket| socket.as_os_str().len() > LONGEST_PATH) {
+            return Err(GuestError::SocketPath { guest: launch.name, path, longest: LONGEST_PATH });
         }
         check_queues(&launch, &queues)?;
         seed::write(&launch)?;
@@ -110,29 +100,19 @@ impl Qemu {
         self.process.wait_end(patience).unwrap_or(false).then(|| self.ended())
     }
 
-    /// Waits until QEMU answers at its monitor: its arguments are good, its devices are there,
-    /// and the guest starts to boot.
-    ///
-    /// # Errors
-    /// QEMU has ended, or doesn't answer in time. The error has the last messages.
+    /// Waits until QEMU answers at its monitor: its arguments are good, its devices are there, and the guest
+    /// starts to boot. The error has the last messages.
     pub fn wait_ready(&mut self, patience: Duration) -> Result<(), GuestError> {
         self.first_monitor(Instant::now() + patience, patience).map(|_| ())
     }
 
-    /// Waits until the agent in the guest has opened its port.
-    ///
-    /// # Errors
-    /// QEMU has ended, which it does when the guest's kernel panics. Or QEMU has stopped the guest, or the
-    /// time is over. The error has the last messages.
+    /// Waits until the agent in the guest has opened its port. The error has the last messages.
     pub fn wait_agent(&mut self, patience: Duration) -> Result<(), GuestError> {
         self.wait_agent_telling(patience, |_, _| {})
     }
 
     /// As [`Qemu::wait_agent`]. Every 15 seconds, `tell` is called with the time that has passed and the last
     /// line of the console.
-    ///
-    /// # Errors
-    /// As [`Qemu::wait_agent`].
     pub fn wait_agent_telling(
         &mut self,
         patience: Duration,
@@ -164,38 +144,20 @@ impl Qemu {
     }
 
     /// A connection to the monitor. Nobody else can connect until it is dropped.
-    ///
-    /// # Errors
-    /// QEMU has ended, or doesn't answer in time.
     pub fn monitor(&mut self, patience: Duration) -> Result<Monitor, GuestError> {
         let monitor = Monitor::connect(&self.launch.name, &self.launch.qmp_socket(), patience);
         monitor.map_err(|error| self.explain(error))
     }
 
     /// The host's threads that the guest is made of.
-    ///
-    /// # Errors
-    /// QEMU has ended, or doesn't answer in time.
     pub fn threads(&mut self, patience: Duration) -> Result<Threads, GuestError> {
         let mut monitor = self.monitor(patience)?;
         Threads::of(&self.launch.name, self.process, &mut monitor).map_err(|error| self.explain(error))
     }
 
-    /// Pins the virtual CPUs, as [`Threads::pin_vcpus`].
-    ///
-    /// # Errors
-    /// QEMU doesn't answer in time, or the kernel refuses a CPU.
-    pub fn pin_vcpus(&mut self, cpus: &[u32], patience: Duration) -> Result<(), GuestError> {
-        let threads = self.threads(patience)?;
-        threads.pin_vcpus(&self.launch.name, cpus)
-    }
-
     /// Pins its threads. The threads of the virtual CPUs and QEMU's own exist once QEMU is
     /// [ready](Qemu::wait_ready). With Linux and QEMU as they are today, vhost's exist then too, and it is an
     /// error if some are missing.
-    ///
-    /// # Errors
-    /// QEMU doesn't answer in time, the kernel refuses a CPU, or a thread of vhost isn't there.
     pub fn pin(&mut self, pins: &GuestPins, patience: Duration) -> Result<(), GuestError> {
         let threads = self.threads(patience)?;
         threads.pin(&self.launch.name, pins)?;
@@ -207,19 +169,13 @@ impl Qemu {
     }
 
     /// The memory that QEMU takes beside the guest's RAM, see [`memory::overhead`].
-    ///
-    /// # Errors
-    /// QEMU is gone, or isn't this user's.
     pub fn overhead(&self) -> Result<ByteSize, GuestError> {
         memory::overhead(&self.launch, self.process)
     }
 
     /// Ends QEMU. First it is told to quit; after half of `patience` it gets SIGTERM, and at the end SIGKILL.
     /// A guest whose disk is kept should have been powered off before. It is no error if QEMU has ended
-    /// already.
-    ///
-    /// # Errors
-    /// Not even SIGKILL ends it.
+    /// already. It fails only if not even SIGKILL ends it.
     pub fn stop(&mut self, patience: Duration) -> Result<(), GuestError> {
         let start = Instant::now();
         if self.is_alive() {
@@ -319,14 +275,6 @@ fn check_queues(launch: &Launch, queues: &[Vec<OwnedFd>]) -> Result<(), GuestErr
         }),
         None => Ok(()),
     }
-}
-
-fn check_length(launch: &Launch, socket: &Path) -> Result<(), GuestError> {
-    if socket.as_os_str().len() <= LONGEST_PATH {
-        return Ok(());
-    }
-    let (guest, path) = (launch.name.clone(), socket.to_owned());
-    Err(GuestError::SocketPath { guest, path, longest: LONGEST_PATH })
 }
 
 #[cfg(test)]

@@ -10,7 +10,10 @@ use std::{
 
 use vtax_sys::deadline::{OutputError, output_within};
 
-use super::{error::GuestError, launch::QemuProgram, missing::MissingForGuests, version::Version};
+use super::{
+    error::{GuestError, MissingForGuests},
+    launch::{QemuProgram, Version},
+};
 
 const PROGRAM: &str = "qemu-system-x86_64";
 /// Names the program, in place of the one in `PATH`.
@@ -20,9 +23,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 impl QemuProgram {
     /// The one that `VTAX_QEMU` names, or else the first in `PATH`.
-    ///
-    /// # Errors
-    /// There is none, it doesn't answer, or it is older than [`Version::LEAST`].
     pub fn find() -> Result<QemuProgram, GuestError> {
         if let Some(path) = env::var_os(VARIABLE) {
             return QemuProgram::at(Path::new(&path));
@@ -35,9 +35,6 @@ impl QemuProgram {
     }
 
     /// This very one.
-    ///
-    /// # Errors
-    /// It doesn't answer, or is too old.
     pub fn at(path: &Path) -> Result<QemuProgram, GuestError> {
         let said = ask(path, &["--version"])?;
         let Some(version) = Version::parse(&said) else {
@@ -52,15 +49,12 @@ impl QemuProgram {
     }
 
     /// The names of the devices that it can imitate.
-    ///
-    /// # Errors
-    /// It doesn't answer.
     pub fn devices(&self) -> Result<BTreeSet<String>, GuestError> {
         Ok(device_names(&ask(&self.path, &["-device", "help"])?))
     }
 }
 
-/// Of lines as `name "igb", bus PCI, desc "Intel 82576 Gigabit Ethernet Controller"`.
+/// The names in lines such as `name "igb", bus PCI, desc "Intel 82576 Gigabit Ethernet Controller"`.
 fn device_names(help: &str) -> BTreeSet<String> {
     let name = |line: &str| Some(line.strip_prefix("name \"")?.split_once('"')?.0.to_owned());
     help.lines().filter_map(name).collect()

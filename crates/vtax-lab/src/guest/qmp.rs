@@ -27,7 +27,8 @@ const LONGEST: usize = 1 << 20;
 /// How many events are kept until somebody asks for them. Older ones are dropped.
 const KEPT: usize = 256;
 
-/// A connection to the monitor of one guest.
+/// A connection to the monitor of one guest. Each command fails if QEMU refuses it, doesn't answer in time, or
+/// has closed the monitor.
 #[derive(Debug)]
 pub struct Monitor {
     guest: Name,
@@ -68,16 +69,6 @@ pub struct Vcpu {
     pub thread: u32,
 }
 
-/// A thread for input and output beside the main one (`query-iothreads`).
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct IoThread {
-    /// Its name in QEMU.
-    pub id: String,
-    /// The thread of the host.
-    #[serde(rename = "thread-id")]
-    pub thread: u32,
-}
-
 /// A line from QEMU. The greeting has none of these fields.
 #[derive(Deserialize)]
 struct Line {
@@ -104,11 +95,7 @@ struct Port {
 }
 
 impl Monitor {
-    /// Connects and greets.
-    ///
-    /// # Errors
-    /// Nobody listens, or QEMU doesn't greet within `patience` because it hangs or another client is
-    /// connected.
+    /// Connects and greets. This fails if nobody listens, if QEMU hangs, or if another client is connected.
     pub fn connect(guest: &Name, socket: &Path, patience: Duration) -> Result<Monitor, GuestError> {
         let deadline = Instant::now() + patience;
         let fail = |why: String| GuestError::Monitor { guest: guest.clone(), command: "greeting".to_owned(), why };
@@ -128,42 +115,22 @@ impl Monitor {
     }
 
     /// Whether the guest's processors run.
-    ///
-    /// # Errors
-    /// QEMU doesn't answer.
     pub fn status(&mut self) -> Result<Status, GuestError> {
         self.query("query-status")
     }
 
     /// The virtual CPUs and their threads.
-    ///
-    /// # Errors
-    /// QEMU doesn't answer.
     pub fn vcpus(&mut self) -> Result<Vec<Vcpu>, GuestError> {
         self.query("query-cpus-fast")
     }
 
-    /// The threads for input and output beside the main one. Guests are started without any.
-    ///
-    /// # Errors
-    /// QEMU doesn't answer.
-    pub fn io_threads(&mut self) -> Result<Vec<IoThread>, GuestError> {
-        self.query("query-iothreads")
-    }
-
     /// Whether a program in the guest has opened the serial port of a character device.
-    ///
-    /// # Errors
-    /// QEMU doesn't answer.
     pub fn is_port_open(&mut self, chardev: &str) -> Result<bool, GuestError> {
         let ports: Vec<Port> = self.query("query-chardev")?;
         Ok(ports.iter().any(|port| port.label == chardev && port.open))
     }
 
     /// Whether somebody is at the serial console's socket, which serves one client at a time.
-    ///
-    /// # Errors
-    /// QEMU doesn't answer.
     pub fn is_console_taken(&mut self) -> Result<bool, GuestError> {
         let ports: Vec<Port> = self.query("query-chardev")?;
         // For a socket without a client, QEMU puts that into its name (`char-socket.c`).
@@ -172,33 +139,16 @@ impl Monitor {
     }
 
     /// Pulls the plug of a NIC ([`nic_id`](super::arguments::nic_id)) or puts it back.
-    ///
-    /// # Errors
-    /// There is no such NIC, or QEMU doesn't answer.
     pub fn set_link(&mut self, nic: &str, up: bool) -> Result<(), GuestError> {
         self.command("set_link", json!({ "name": nic, "up": up }))
     }
 
-    /// Presses the guest's power button. A guest without a daemon for it ignores that.
-    ///
-    /// # Errors
-    /// QEMU doesn't answer.
-    pub fn system_powerdown(&mut self) -> Result<(), GuestError> {
-        self.command("system_powerdown", json!({}))
-    }
-
     /// Ends QEMU, as if the plug were pulled.
-    ///
-    /// # Errors
-    /// QEMU doesn't answer.
     pub fn quit(&mut self) -> Result<(), GuestError> {
         self.command("quit", json!({}))
     }
 
     /// The next event that has come or comes before the deadline. `None` means that no event came.
-    ///
-    /// # Errors
-    /// QEMU has closed the monitor, which it does when it ends.
     pub fn event(&mut self, deadline: Instant) -> Result<Option<QmpEvent>, GuestError> {
         while self.events.is_empty() {
             let Some(line) = self.receive("event", deadline)? else { return Ok(None) };
@@ -207,28 +157,28 @@ impl Monitor {
         Ok(self.events.pop_front())
     }
 
-    fn query<T: DeserializeOwned>(&mut self, command: &'static str) -> Result<T, GuestError> {
+    fn query<T: DeserializeOwned>(&mut self, command: &str) -> Result<T, GuestError> {
         self.ask(command, json!({}), Instant::now() + PATIENCE)
     }
 
-    fn command(&mut self, command: &'static str, arguments: Value) -> Result<(), GuestError> {
+    fn command(&mut self, command: &str, arguments: Value) -> Result<(), GuestError> {
         self.ask::<Value>(command, arguments, Instant::now() + PATIENCE).map(|_| ())
     }
 
-    fn ask<T>(&mut self, command: &'static str, arguments: Value, deadline: Instant) -> Result<T, GuestError>
-    where
-        T: DeserializeOwned,
-    {
+    fn ask<T: DeserializeOwned>(&mut self, command: &str, arguments: Value, by: Instant) -> Result<T, GuestError> {
         self.last += 1;
         let request = json!({ "execute": command, "arguments": arguments, "id": self.last });
-        self.send(command, &request, deadline)?;
+        self.send(command, &request, by)?;
         loop {
-            let line: Line = self.line(command, deadline)?;
+            let line: Line = self.line(command, by)?;
             match line {
                 Line { event: Some(event), .. } => self.keep(Some(event)),
                 // This is the reply to a command that nobody waits for any longer.
                 Line { id, .. } if id != Some(self.last) => {}
-                Line { error: Some(refusal), .. } => return Err(self.refused(command, refusal)),
+                Line { error: Some(Refusal { class, desc: description }), .. } => {
+                    let (guest, command) = (self.guest.clone(), command.to_owned());
+                    return Err(GuestError::Refused { guest, command, class, description });
+                }
                 Line { answer, .. } => {
                     return serde_json::from_value(answer.unwrap_or_default())
                         .map_err(|error| self.fail(command, format!("answers in an unknown form: {error}")));
@@ -296,11 +246,6 @@ impl Monitor {
 
     fn fail(&self, command: &str, why: String) -> GuestError {
         GuestError::Monitor { guest: self.guest.clone(), command: command.to_owned(), why }
-    }
-
-    fn refused(&self, command: &str, refusal: Refusal) -> GuestError {
-        let (class, description) = (refusal.class, refusal.desc);
-        GuestError::Refused { guest: self.guest.clone(), command: command.to_owned(), class, description }
     }
 }
 

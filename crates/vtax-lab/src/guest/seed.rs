@@ -30,16 +30,13 @@ const NIC: &str = "vtax0";
 const ENTRY: &str = "0vtax";
 
 /// Fills the directory that the guest sees as a disk. Does nothing if the launch has no seed.
-///
-/// # Errors
-/// The agent can't be read, or the directory can't be written.
 pub(super) fn write(launch: &Launch) -> Result<(), GuestError> {
     let Some(seed) = &launch.seed else { return Ok(()) };
     let directory = launch.seed_directory();
     fs::create_dir_all(&directory).map_err(GuestError::file("create", &directory))?;
     let program = directory.join(AGENT);
     fs::copy(&seed.agent, &program).map_err(GuestError::file("copy the agent to", &program))?;
-    // For cloud-init a system with another identity is a new one, in which it does everything that it does
+    // cloud-init takes a system with another identity for a new one, and does there everything that it does
     // once.
     let identity = fs::read_to_string(UUID).map_err(GuestError::file("read", Path::new(UUID)))?;
     for (name, content) in files(launch, seed, identity.trim_end()) {
@@ -127,10 +124,7 @@ impl fmt::Display for SeedText<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guest::{
-        launch::{Boot, DiskFormat, NicKind, NicLaunch, QemuProgram},
-        version::Version,
-    };
+    use crate::guest::launch::{Boot, DiskFormat, NicKind, NicLaunch, QemuProgram, Version};
     use crate::place::LinkName;
     use vtax_model::guest::{Accelerator, EmulatedNic};
 

@@ -20,8 +20,6 @@ pub struct Threads {
     pub main: u32,
     /// The virtual CPUs, by their numbers in the guest.
     pub vcpus: Vec<Vcpu>,
-    /// Threads for input and output beside the main one.
-    pub io: Vec<u32>,
     /// vhost's workers. Since Linux 6.4 they are threads of QEMU, before kernel threads.
     pub vhost: Vec<u32>,
     /// The rest: workers for blocking calls, RCU.
@@ -56,17 +54,15 @@ pub enum ThreadRole {
 
 /// Where a thread may run.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct ThreadPlace {
-    /// What it does.
     pub role: ThreadRole,
-    /// Its number in `/proc`.
     pub thread: u32,
-    /// The CPUs that the kernel lets it run on.
     pub cpus: Vec<u32>,
 }
 
 impl GuestPins {
-    /// As the file of a lab says it.
+    /// The CPUs that a lab's file names.
     pub fn of(size: &GuestSize) -> GuestPins {
         let GuestSize { cpus, io_cpus, vhost_cpus, .. } = size.clone();
         GuestPins { cpus, io_cpus, vhost_cpus }
@@ -108,47 +104,37 @@ fn list(cpus: &[u32]) -> String {
 impl Threads {
     /// The threads of a guest now. Those of vhost are made as soon as QEMU opens the device
     /// (`VHOST_SET_OWNER`), before its monitor answers.
-    ///
-    /// # Errors
-    /// The monitor doesn't answer, or QEMU is gone.
     pub fn of(guest: &Name, process: ProcessId, monitor: &mut Monitor) -> Result<Threads, GuestError> {
         let mut vcpus = monitor.vcpus()?;
         vcpus.sort_by_key(|vcpu| vcpu.index);
-        let io = monitor.io_threads()?.into_iter().map(|thread| thread.thread).collect();
         let tasks = tasks(process.pid.0).map_err(GuestError::process(guest))?;
-        let mut threads = classify(process.pid.0, vcpus, io, &tasks);
-        if threads.vhost.is_empty() {
-            threads.vhost = kernel_threads(&vhost_name(process.pid.0));
-        }
-        Ok(threads)
+        Ok(Threads::classified(process.pid.0, vcpus, &tasks))
     }
 
     /// The threads of a guest now, by the names that QEMU gives them. The monitor isn't asked, so this can be
-    /// used while a sample is taken. Threads for input and output are among the others.
-    ///
-    /// # Errors
-    /// QEMU is gone.
+    /// used while a sample is taken.
     pub fn by_name(process: ProcessId) -> Result<Threads, SysError> {
         let tasks = tasks(process.pid.0)?;
         let vcpus = tasks.iter().filter_map(|(tid, name)| Some(Vcpu { index: vcpu(name)?, thread: *tid })).collect();
-        let mut threads = classify(process.pid.0, vcpus, Vec::new(), &tasks);
+        Ok(Threads::classified(process.pid.0, vcpus, &tasks))
+    }
+
+    fn classified(main: u32, vcpus: Vec<Vcpu>, tasks: &BTreeMap<u32, String>) -> Threads {
+        let mut threads = classify(main, vcpus, tasks);
         if threads.vhost.is_empty() {
-            threads.vhost = kernel_threads(&vhost_name(process.pid.0));
+            threads.vhost = kernel_threads(&vhost_name(main));
         }
-        Ok(threads)
+        threads
     }
 
     /// All of them.
     pub fn all(&self) -> Vec<u32> {
         let vcpus = self.vcpus.iter().map(|vcpu| vcpu.thread);
-        let rest = self.io.iter().chain(&self.vhost).chain(&self.others).copied();
+        let rest = self.vhost.iter().chain(&self.others).copied();
         std::iter::once(self.main).chain(vcpus).chain(rest).collect()
     }
 
     /// Pins the threads that exist. The CPUs that the kernel gave to each are read back.
-    ///
-    /// # Errors
-    /// The kernel refuses a CPU.
     pub fn pin(&self, guest: &Name, pins: &GuestPins) -> Result<(), GuestError> {
         for (role, thread) in self.roles() {
             let cpus = pins.of_role(role);
@@ -167,19 +153,10 @@ impl Threads {
 
     fn roles(&self) -> impl Iterator<Item = (ThreadRole, u32)> {
         let vcpus = self.vcpus.iter().map(|vcpu| (ThreadRole::Vcpu(vcpu.index), vcpu.thread));
-        let own = std::iter::once(&self.main).chain(&self.io).chain(&self.others);
+        let own = std::iter::once(&self.main).chain(&self.others);
         // The threads are made queue by queue, and the kernel counts their numbers up.
         let vhost = (0..).zip(&self.vhost).map(|(queue, thread)| (ThreadRole::Vhost(queue), *thread));
         vcpus.chain(own.map(|thread| (ThreadRole::Io, *thread))).chain(vhost)
-    }
-
-    /// Pins each virtual CPU to one CPU. They are taken in turn; if there are fewer CPUs than virtual ones,
-    /// the list starts again.
-    ///
-    /// # Errors
-    /// The kernel refuses a CPU.
-    pub fn pin_vcpus(&self, guest: &Name, cpus: &[u32]) -> Result<(), GuestError> {
-        self.pin(guest, &GuestPins { cpus: cpus.to_vec(), ..GuestPins::default() })
     }
 }
 
@@ -197,7 +174,6 @@ impl GuestPins {
     }
 }
 
-/// Each thread of a process with its name.
 fn tasks(pid: u32) -> Result<BTreeMap<u32, String>, SysError> {
     let folder = format!("/proc/{pid}/task");
     let fail = |errno: io::Error| SysError::Os { operation: "list", object: folder.clone(), errno, remedy: None };
@@ -216,10 +192,10 @@ fn number(entry: &fs::DirEntry) -> Option<u32> {
     entry.file_name().to_str()?.parse().ok()
 }
 
-fn classify(main: u32, vcpus: Vec<Vcpu>, io: Vec<u32>, tasks: &BTreeMap<u32, String>) -> Threads {
-    let mut threads = Threads { main, vcpus, io, ..Threads::default() };
+fn classify(main: u32, vcpus: Vec<Vcpu>, tasks: &BTreeMap<u32, String>) -> Threads {
+    let mut threads = Threads { main, vcpus, ..Threads::default() };
     for (tid, name) in tasks {
-        let known = *tid == main || threads.io.contains(tid) || threads.vcpus.iter().any(|vcpu| vcpu.thread == *tid);
+        let known = *tid == main || threads.vcpus.iter().any(|vcpu| vcpu.thread == *tid);
         if *name == vhost_name(main) {
             threads.vhost.push(*tid);
         } else if !known {
@@ -254,10 +230,7 @@ fn kernel_threads(name: &str) -> Vec<u32> {
 
 /// Pins one thread, and reads its mask back: the kernel silently leaves out CPUs that are
 /// offline or outside the cpuset.
-///
-/// # Errors
-/// The kernel refuses a CPU, or the thread is gone.
-pub fn pin(guest: &Name, thread: &str, tid: u32, cpus: &[u32]) -> Result<(), GuestError> {
+fn pin(guest: &Name, thread: &str, tid: u32, cpus: &[u32]) -> Result<(), GuestError> {
     pinned(tid, cpus).map_err(|error| GuestError::Pin {
         guest: guest.clone(),
         thread: thread.to_owned(),
@@ -306,9 +279,12 @@ mod tests {
             (107, "vhost-10"),
         ];
         let tasks = tasks.map(|(tid, name)| (tid, name.to_owned())).into();
-        let threads = classify(100, vec![Vcpu { index: 0, thread: 103 }], vec![105], &tasks);
-        assert_eq!((threads.main, &threads.vhost[..], &threads.others[..]), (100, &[104][..], &[101, 106, 107][..]));
-        assert_eq!(threads.all(), [100, 103, 105, 104, 101, 106, 107]);
+        let threads = classify(100, vec![Vcpu { index: 0, thread: 103 }], &tasks);
+        assert_eq!(
+            (threads.main, &threads.vhost[..], &threads.others[..]),
+            (100, &[104][..], &[101, 105, 106, 107][..])
+        );
+        assert_eq!(threads.all(), [100, 103, 104, 101, 105, 106, 107]);
     }
 
     #[test]

@@ -27,9 +27,6 @@ const PVH_ENTRY: u32 = 18;
 impl Kernel {
     /// What QEMU is to be given: the unpacked kernel, from the cache, or the image itself if
     /// it is packed in a way that isn't known here or has no entry for PVH.
-    ///
-    /// # Errors
-    /// The image can't be read, or the cache can't be written.
     pub fn bootable(&self) -> Result<PathBuf, GuestError> {
         let packed = fs::read(&self.image).map_err(GuestError::file("read", &self.image))?;
         let folder = image::cache()?.join("kernels");
@@ -65,7 +62,8 @@ fn unpack(image: &[u8]) -> Option<Vec<u8>> {
     read(image.get(start..start.checked_add(length)?)?).ok()
 }
 
-/// By its first bytes; behind the packed data the build puts its unpacked length.
+/// Unpacks the kernel. The first bytes tell how it is packed; behind the packed data the build puts the unpacked
+/// length.
 fn read(payload: &[u8]) -> io::Result<Vec<u8>> {
     let mut reader: Box<dyn Read + '_> = match payload {
         [0x28, 0xb5, 0x2f, 0xfd, ..] => Box::new(StreamingDecoder::new(payload).map_err(io::Error::other)?),

@@ -3,20 +3,22 @@
 //! A record among the labs says what was made and what the state was before. To remove the functions is to
 //! undo the record. What a killed vtax left is found and removed as with any lab.
 
-mod error;
 #[cfg(test)]
 mod tests;
 
-use vtax_model::{guest::Mac, topology::Name, units::Mtu, vf::VfOptions};
+use vtax_model::{
+    guest::Mac,
+    topology::Name,
+    units::Mtu,
+    vf::{BadRate, VfOptions},
+};
 use vtax_sys::pci::{PciAddress, PciTree, Sriov};
-
-pub use error::VfError;
 
 use super::{IoList, owners::PRIMARY};
 use crate::{
     blueprint::Blueprint,
     error::LabError,
-    facts::{PciDevice, VFIO},
+    facts::{NoDevice, PciDevice, VFIO},
     inventory::{self, LabState, LabSummary},
     lab::{Lab, Lifetime},
     plan::Plan,
@@ -26,27 +28,23 @@ use crate::{
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct NewVfs {
     /// How many; as many as there can be if absent.
     pub count: Option<u32>,
-    /// The address of the only one.
     pub mac: Option<Mac>,
-    /// What each is kept to.
     pub options: VfOptions,
-    /// Of the link of each.
     pub mtu: Option<Mtu>,
 }
 
 /// New virtual functions, checked and not yet made.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct VfPlan {
-    /// The physical function.
     pub device: PciAddress,
-    /// Its name in the list.
     pub name: String,
     /// Why somebody may notice that they are made, if there is a reason.
     pub warning: Option<String>,
-    /// What will be done.
     pub plan: Plan,
 }
 
@@ -59,6 +57,70 @@ pub struct Removal {
     pub names: Vec<String>,
     /// The record, if vtax made them.
     record: Option<LabSummary>,
+}
+
+/// Why virtual functions can't be made or removed. Nothing has been changed.
+#[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum VfError {
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Unknown(NoDevice),
+    #[error("{name} is a virtual function and has none; name its physical function, the part before the point")]
+    #[diagnostic(code("is-virtual-function"))]
+    Virtual { name: String },
+    #[error(
+        "{name} can't have virtual functions; name one of type PF (vtax io list), or switch SR-IOV on in the firmware"
+    )]
+    #[diagnostic(code("no-sriov"))]
+    NoSriov { name: String },
+    #[error("{name} has no driver, which would make its virtual functions; load that of its maker (modprobe)")]
+    #[diagnostic(code("no-driver"))]
+    NoDriver { name: String },
+    #[error(
+        "{name} is lent to {owner}; take that lab down first (vtax lab down), or let the lab have its functions by the method sr-iov"
+    )]
+    #[diagnostic(code("nic-lent"))]
+    Lent { name: String, owner: String },
+    #[error(
+        "{name} has {num} virtual functions, and Linux makes none beside those; remove them first (vtax io destroy-vf {name}), then make as many as are wanted"
+    )]
+    #[diagnostic(code("functions-exist"))]
+    There { name: String, num: u32 },
+    #[error("{name} can have {total} virtual functions, and {wanted} are wanted; ask for fewer (-n max: all)")]
+    #[diagnostic(code("too-many-functions"))]
+    TooMany { name: String, wanted: u32, total: u32 },
+    #[error("an address is one function's, and {count} are wanted; leave --mac out, or make one (-n 1)")]
+    #[diagnostic(code("one-address-for-several"))]
+    OneAddress { count: u32 },
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Rate(BadRate),
+    #[error("{name} has no network link here, by which its functions would get their settings; leave those out")]
+    #[diagnostic(code("no-network-link"))]
+    NoLink { name: String },
+    #[error("{name}: its functions can have a MAC address or a rate only while its link is up; ip link set {link} up")]
+    #[diagnostic(code("nic-down"))]
+    Down { name: String, link: String },
+    #[error(
+        "{name}: no driver takes new functions (sriov_drivers_autoprobe is 0), so that they have no MTU; leave --mtu out"
+    )]
+    #[diagnostic(code("autoprobe-off"))]
+    Unprobed { name: String },
+    #[error("{name}: its driver takes an MTU of {most} at most, and {wanted} is wanted; ask for less")]
+    #[diagnostic(code("mtu-too-large"))]
+    Mtu { name: String, wanted: Mtu, most: u32 },
+    #[error(
+        "{name} is one of {count} virtual functions of {pf}, and Linux removes only all of them at once; name {pf} to remove them all"
+    )]
+    #[diagnostic(code("one-function-of-several"))]
+    OneOfSeveral { name: String, pf: String, count: usize },
+    #[error("{name} has no virtual functions")]
+    #[diagnostic(code("no-functions"))]
+    NoneThere { name: String },
+    #[error("{name} is in use: {by}; end that first")]
+    #[diagnostic(code("functions-in-use"))]
+    InUse { name: String, by: String },
 }
 
 impl IoList {
@@ -91,9 +153,6 @@ impl IoList {
 
     /// Checks that all virtual functions of a physical function can be removed. `name` is the physical
     /// function, or its only virtual one.
-    ///
-    /// # Errors
-    /// [`VfError`]: somebody uses one, or there are none.
     pub fn removal(&self, name: &str, labs: &[LabSummary]) -> Result<Removal, VfError> {
         let named = self.facts.find(name).map_err(VfError::Unknown)?;
         let device = named.physfn.and_then(|pf| self.facts.device(pf)).unwrap_or(named);
@@ -165,9 +224,6 @@ impl VfPlan {
 
 impl Removal {
     /// Removes them. If vtax made them, the state before is put back.
-    ///
-    /// # Errors
-    /// The kernel refused, with what it is about.
     pub fn carry_out(&self, world: &World) -> Result<(), LabError> {
         if !self.is_as_recorded() {
             PciTree::live().set_numvfs(self.device, 0).map_err(LabError::kernel(self.device))?;

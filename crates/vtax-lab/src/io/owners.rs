@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use vtax_journal::{Record, StepProgress, scan};
 use vtax_model::topology::Name;
 use vtax_sys::{
-    netlink::{IfName, Rtnl, Vf},
+    netlink::{IfName, Link, Rtnl, Vf},
     netns::NetNs,
     pci::PciAddress,
 };
@@ -110,18 +110,9 @@ fn look(namespace: &NetNs, at: &Place) -> Option<(Netdev, Vec<Vf>)> {
     let links = rtnl.links().ok()?;
     let link = links.iter().find(|link| link.name == name)?;
     let vfs = rtnl.vfs(link.index).ok()?;
-    let own = |address: &vtax_sys::netlink::InterfaceAddress| address.link == link.index;
-    let upper = |other: &&vtax_sys::netlink::Link| {
+    let upper = |other: &&Link| {
         Some(other.index) == link.master || (other.parent == Some(link.index) && !other.parent_elsewhere)
     };
-    let netdev = Netdev {
-        name: link.name.to_string(),
-        mac: link.mac,
-        mtu: link.mtu,
-        max_mtu: link.max_mtu,
-        up: link.up,
-        addresses: rtnl.addresses().ok()?.into_iter().filter(own).map(|address| address.net).collect(),
-        upper: links.iter().find(upper).map(|upper| upper.name.to_string()),
-    };
-    Some((netdev, vfs))
+    let upper = links.iter().find(upper).map(|upper| upper.name.to_string());
+    Some((Netdev { upper, ..Netdev::of(link, &rtnl.addresses().ok()?) }, vfs))
 }

@@ -22,11 +22,13 @@ fn owners(steps: &[LabStep]) -> Owners {
 }
 
 fn lines(entries: &[&IoEntry]) -> Vec<String> {
-    let status = |entry: &IoEntry| entry.status.map_or("", IoStatus::name);
+    let status = |entry: &IoEntry| entry.status.map_or("", <&str>::from);
     entries
         .iter()
         .map(|it| {
-            format!("{} {} {} {} {}", it.name, it.kind.name(), it.bus, it.domain, status(it)).trim_end().to_owned()
+            format!("{} {} {} {} {}", it.name, <&str>::from(it.kind), it.bus, it.domain, status(it))
+                .trim_end()
+                .to_owned()
         })
         .collect()
 }

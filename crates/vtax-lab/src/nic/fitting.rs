@@ -23,9 +23,8 @@ use crate::{
 pub(crate) struct Fitting {
     pub(crate) qemu: QemuFacts,
     pub(crate) boot: Boot,
-    /// The agent's program.
     pub(crate) agent: PathBuf,
-    /// As the user asked for it, with the backend that is used here.
+    /// The NIC as the user asked for it, with the backend that is used here.
     pub(crate) attach: Attach,
     /// Absent if the NIC is a PCI device.
     pub(crate) flavour: Option<Flavour>,

@@ -24,14 +24,12 @@ use crate::{
     step::{DriverState, LabStep, LentVf, LinkRecipe},
 };
 
-/// A guest about to be attached.
 pub(crate) struct GuestAttachment<'a> {
     pub(crate) guest: &'a Guest,
     pub(crate) fitting: Fitting,
     pub(crate) uplink: &'a Uplink,
     pub(crate) address: Ipv4Net,
     pub(crate) mac: Mac,
-    /// The guest's own directory.
     pub(crate) directory: PathBuf,
 }
 
@@ -90,7 +88,7 @@ impl GuestAttachment<'_> {
         let (name, host, pins) = (&guest.name, &guest.host, GuestPins::of(&guest.size));
         let launch = self.launch(nic, devices);
         script.step(LabStep::StartGuest { host: host.clone(), launch: Box::new(launch.clone()), pins: pins.clone() });
-        script.endpoint(LabEndpoint {
+        script.blueprint.endpoints.push(LabEndpoint {
             name: name.clone(),
             kind: DomainKind::Guest,
             host: host.clone(),
@@ -100,10 +98,10 @@ impl GuestAttachment<'_> {
             address: address.addr(),
             interface: stack[0].link.clone(),
             namespace: host.clone(),
-            mtu: script.blueprint().mtu,
+            mtu: script.blueprint.mtu,
             stack,
         });
-        script.guest(PlannedGuest {
+        script.blueprint.guests.push(PlannedGuest {
             name: name.clone(),
             host: host.clone(),
             attach: fitting.attach,

@@ -16,7 +16,6 @@ use crate::{
 pub(crate) struct ZoneMethod {
     /// The kind of link that the kernel must have, beside the veth pair of the wire.
     pub(super) link: Option<&'static str>,
-    /// Where the zone's address comes from.
     pub(crate) address: AddressOf,
     /// What it does to the wire's end that the zone hangs on.
     pub(crate) claim: Claim,
@@ -69,7 +68,6 @@ pub(crate) enum Handler {
     Ipvlan,
 }
 
-/// What a host has on one of its wires.
 #[derive(Debug, Clone)]
 pub(crate) struct Uplink {
     /// The wire's end. It is in the zone's namespace if the zone has the wire to itself.
@@ -89,28 +87,23 @@ impl Uplink {
 #[derive(Debug, Clone)]
 pub(crate) struct Tunnel {
     pub(crate) vni: u32,
-    /// Outer address of the zone's end.
     pub(crate) local: Ipv4Addr,
-    /// Outer address of the other end.
     pub(crate) remote: Ipv4Addr,
     pub(crate) far: Far,
 }
 
-/// What is at a tunnel's other end.
 #[derive(Debug, Clone)]
 pub(crate) enum Far {
     /// A zone, which makes that end itself.
     Zone,
     /// A host. Its end must be made together with the zone's.
     Host {
-        /// What the host has on the wire.
         uplink: Uplink,
         /// The host's address in the tunnel.
         address: Ipv4Net,
     },
 }
 
-/// A zone about to be attached.
 pub(crate) struct ZoneAttachment<'a> {
     pub(crate) zone: &'a Zone,
     pub(crate) uplink: &'a Uplink,
@@ -144,7 +137,7 @@ impl ZoneAttachment<'_> {
     pub(super) fn endpoint(&self, stack: Vec<Place>, script: &mut PlanScript) {
         let zone = self.zone;
         let mtu = script.mtu(zone.method);
-        script.endpoint(LabEndpoint {
+        script.blueprint.endpoints.push(LabEndpoint {
             name: zone.name.clone(),
             kind: DomainKind::Zone,
             host: zone.host.clone(),

@@ -6,6 +6,7 @@
 
 use super::method::{AddressOf, AttachZone, Claim, Far, Tunnel, ZoneAttachment, ZoneMethod};
 use crate::{
+    blueprint::TunnelEnd,
     place::{LinkName, Place},
     script::PlanScript,
     step::LinkRecipe,
@@ -28,7 +29,7 @@ fn attach(zone: &ZoneAttachment<'_>, tunnel: &Tunnel, script: &mut PlanScript) {
         let outer = far_end(zone, tunnel, uplink.stack[0].clone(), script);
         script.address(&outer, *address);
         script.default_route(name, address.addr());
-        script.far_stack(name, uplink.below([outer]));
+        script.blueprint.tunnels.push(TunnelEnd { zone: name.clone(), stack: uplink.below([outer]) });
     }
     zone.endpoint(zone.uplink.below([inner]), script);
 }

@@ -24,7 +24,6 @@ const BENCHMARK: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(198, 18, 0, 0), 15)
 /// The size of a lab's range unless it needs more.
 const USUAL_PREFIX: u8 = 20;
 
-/// The addresses of a lab.
 #[derive(Debug)]
 pub(super) struct Layout {
     pub(super) range: Ipv4Net,
@@ -77,7 +76,6 @@ impl Layout {
         self.offsets.zones.get(zone).map(|slot| self.net(*slot))
     }
 
-    /// The host's address towards a routed zone.
     pub(super) fn gateway(&self, zone: &Name) -> Ipv4Net {
         self.net(self.offsets.gateways[zone])
     }

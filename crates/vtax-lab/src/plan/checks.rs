@@ -18,11 +18,10 @@ use crate::{
 const MOST_PORTS: usize = 1023;
 
 /// A file is checked when it is read. A topology that a program made is checked here.
-pub(super) fn places<'a>(
-    topology: &Topology,
-    mut placed: impl Iterator<Item = (&'a Name, &'a Name, &'a Name)>,
-) -> Result<(), PlanError> {
-    placed.try_for_each(|(name, host, wire)| place(topology, name, host, wire))
+pub(super) fn places(topology: &Topology) -> Result<(), PlanError> {
+    let zones = topology.zones.iter().map(|zone| (&zone.name, &zone.host, &zone.wire));
+    let guests = topology.guests.iter().map(|guest| (&guest.name, &guest.host, &guest.wire));
+    zones.chain(guests).try_for_each(|(name, host, wire)| place(topology, name, host, wire))
 }
 
 fn place(topology: &Topology, user: &Name, host: &Name, wire: &Name) -> Result<(), PlanError> {

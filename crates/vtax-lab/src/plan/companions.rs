@@ -10,9 +10,8 @@ use vtax_model::{
 use vtax_sys::pci::PciAddress;
 
 use super::{
-    error::PlanError,
+    error::{NicError, PlanError},
     member::Member,
-    nic_error::NicError,
     ports::Port,
     segment::{WireEnd, wire_ends},
 };

@@ -1,9 +1,6 @@
 //! Lays a lab out, and has every host, wire, zone and guest add its steps.
 
-use std::{
-    collections::{HashMap, HashSet},
-    path::PathBuf,
-};
+use std::collections::{HashMap, HashSet};
 
 use ipnet::Ipv4Net;
 use vtax_model::{
@@ -27,7 +24,7 @@ use super::{
 use crate::{
     blueprint::{Blueprint, LabEndpoint, PlannedWire},
     facts::Facts,
-    limit::Limit,
+    limit::bucket,
     nic::{
         self, AddressOf, AttachZone, Claim, Far, GuestAttachment, Handler, Tunnel, Uplink, ZoneAttachment, ZoneMethod,
     },
@@ -41,8 +38,6 @@ pub(super) struct Draft<'a> {
     topology: &'a Topology,
     nics: Vec<&'static ZoneMethod>,
     guests: HashMap<Name, Admitted>,
-    /// Where guests of this lab have their sockets and logs.
-    guests_directory: PathBuf,
     segments: Vec<Segment>,
     pairs: Vec<TunnelEnds>,
     layout: Layout,
@@ -64,8 +59,7 @@ impl<'a> Draft<'a> {
             nic::wire(facts).map_err(PlanError::NoWires)?;
         }
         checks::shapes(topology, facts)?;
-        checks::places(topology, topology.zones.iter().map(|zone| (&zone.name, &zone.host, &zone.wire)))?;
-        checks::places(topology, topology.guests.iter().map(|guest| (&guest.name, &guest.host, &guest.wire)))?;
+        checks::places(topology)?;
         let ports = ports::ports(topology, facts)?;
         let nics: Vec<_> =
             topology.zones.iter().map(|zone| supported(zone, &ports, facts)).collect::<Result<_, _>>()?;
@@ -82,21 +76,7 @@ impl<'a> Draft<'a> {
         let layout = Layout::of(topology, &members, &segments, &pairs, facts)?;
         let uplinks = uplinks(topology, &members, &segments);
         let script = PlanScript::new(blueprint(topology, layout.range), tunnel_mtu);
-        let guests_directory = facts.guests_directory(&topology.name);
-        Ok(Draft {
-            topology,
-            nics,
-            guests,
-            guests_directory,
-            segments,
-            pairs,
-            layout,
-            uplinks,
-            ports,
-            functions,
-            companions,
-            script,
-        })
+        Ok(Draft { topology, nics, guests, segments, pairs, layout, uplinks, ports, functions, companions, script })
     }
 
     /// Adds all steps in the order in which they are taken.
@@ -142,7 +122,7 @@ impl<'a> Draft<'a> {
                 self.script.enable(end, None, &wire.name);
             }
         }
-        self.script.wire(PlannedWire { name: wire.name.clone(), ends, switches, shape: wire.shape });
+        self.script.blueprint.wires.push(PlannedWire { name: wire.name.clone(), ends, switches, shape: wire.shape });
     }
 
     /// The link of a NIC. If a guest gets the NIC, the host has no link of it.
@@ -210,7 +190,7 @@ impl<'a> Draft<'a> {
         }
         let address = self.layout.host(end);
         self.script.address(&uplink.stack[0], address);
-        self.script.endpoint(LabEndpoint {
+        self.script.blueprint.endpoints.push(LabEndpoint {
             name: end.host.clone(),
             kind: DomainKind::Primary,
             host: end.host.clone(),
@@ -240,9 +220,8 @@ impl<'a> Draft<'a> {
     fn attach_guest(&mut self, guest: &Guest) {
         let end = WireEnd::of(&guest.host, &guest.wire);
         let address = self.layout.zone(&guest.name).unwrap_or_else(|| self.layout.host(&end));
-        let Admitted { fitting, mac } = self.guests[&guest.name].clone();
-        let (attach, uplink, directory) =
-            (fitting.attach, &self.uplinks[&end], self.guests_directory.join(guest.name.as_str()));
+        let Admitted { fitting, mac, directory } = self.guests[&guest.name].clone();
+        let (attach, uplink) = (fitting.attach, &self.uplinks[&end]);
         let attachment = GuestAttachment { guest, fitting, uplink, address, mac, directory };
         match attach {
             Attach::Paravirtual(nic) => attachment.with_virtio(nic, &mut self.script),
@@ -268,10 +247,10 @@ impl<'a> Draft<'a> {
 
     /// Limits what each end of a wire with a rate sends.
     fn limits(&mut self) {
-        let Blueprint { wires, mtu, .. } = self.script.blueprint().clone();
+        let Blueprint { wires, mtu, .. } = self.script.blueprint.clone();
         for wire in wires {
             let Some(shape) = &wire.shape else { continue };
-            let limit = Limit::of(shape, mtu);
+            let limit = bucket(shape, mtu);
             wire.ends.into_iter().for_each(|at| self.script.step(LabStep::LimitRate { at, limit }));
         }
     }
@@ -284,14 +263,13 @@ impl<'a> Draft<'a> {
         let zones = self.topology.zones.iter().zip(&self.nics).filter(|(zone, nic)| {
             on_wire(zone)
                 && matches!(nic.address, AddressOf::Wire | AddressOf::Host)
-                && self.script.blueprint().zone(&zone.name).is_some_and(|endpoint| endpoint.namespace == zone.name)
+                && self.script.blueprint.zone(&zone.name).is_some_and(|endpoint| endpoint.namespace == zone.name)
         });
         let mut seen = HashSet::from([&router.host]);
         let stacks = hosts.chain(zones.map(|(zone, _)| &zone.name));
         stacks.filter(|name| seen.insert(name)).cloned().collect()
     }
 
-    /// The tunnel of a zone.
     fn tunnel(&self, zone: &Name) -> Tunnel {
         let of_zone = |pair: &&TunnelEnds| pair.near == *zone || pair.far.as_ref() == Some(zone);
         let found = self.pairs.iter().zip(1..).find(|(pair, _)| of_zone(pair));
@@ -344,10 +322,5 @@ fn wire_index(topology: &Topology, host: &Name, wire: &Name) -> usize {
 
 fn supported(zone: &Zone, ports: &HashMap<WireEnd, Port>, facts: &Facts) -> Result<&'static ZoneMethod, PlanError> {
     let cable = ports.contains_key(&WireEnd::of(&zone.host, &zone.wire));
-    nic::supported(zone.method, cable, facts).map_err(|unsupported| PlanError::Unsupported {
-        kind: "zone",
-        name: zone.name.clone(),
-        method: zone.method,
-        unsupported,
-    })
+    nic::supported(zone.method, cable, facts).map_err(PlanError::unsupported("zone", &zone.name, zone.method))
 }

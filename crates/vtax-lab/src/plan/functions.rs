@@ -11,8 +11,7 @@ use vtax_model::{
 use vtax_sys::pci::PciAddress;
 
 use super::{
-    error::PlanError,
-    nic_error::NicError,
+    error::{NicError, PlanError},
     ports::Port,
     segment::{WireEnd, wire_ends},
 };
@@ -21,7 +20,6 @@ use crate::{
     step::{DriverState, LentVf, VfSettings, VfState},
 };
 
-/// The virtual functions of a lab.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Functions {
     /// The NICs that get new functions, in the order of wires.
@@ -29,13 +27,10 @@ pub(super) struct Functions {
     by_domain: HashMap<Name, LentVf>,
 }
 
-/// New functions of a NIC.
 #[derive(Debug, Clone)]
 pub(super) struct Made {
     pub(super) pf: PciAddress,
-    /// The wire's end where the NIC is.
     pub(super) end: WireEnd,
-    /// The addresses that they will have.
     pub(super) functions: Vec<PciAddress>,
     /// Whether the kernel gave new functions a driver before (`sriov_drivers_autoprobe`).
     pub(super) autoprobe: bool,
@@ -66,7 +61,6 @@ impl Functions {
         Ok(functions)
     }
 
-    /// The function of a domain that asked for one.
     pub(super) fn get(&self, domain: &Name) -> &LentVf {
         &self.by_domain[domain]
     }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use vtax_model::{
@@ -23,6 +23,8 @@ use crate::{
 pub(super) struct Admitted {
     pub(super) fitting: Fitting,
     pub(super) mac: Mac,
+    /// Where its sockets and logs are.
+    pub(super) directory: PathBuf,
 }
 
 /// Checks all guests, in the order of the topology.
@@ -39,37 +41,31 @@ pub(super) fn admit(
     })?;
     let admitted = topology.guests.iter().zip(macs).map(|(guest, mac)| {
         guest.attach.check(&guest.size).map_err(|error| PlanError::BadGuest { guest: guest.name.clone(), error })?;
+        let method = guest.attach.method();
+        let unsupported = PlanError::unsupported("guest", &guest.name, method);
         if guest.attach.is_device() && port(guest).is_none() {
-            let unsupported = nic::no_cable(guest.attach.method());
-            let (name, method) = (guest.name.clone(), guest.attach.method());
-            return Err(PlanError::Unsupported { kind: "guest", name, method, unsupported });
+            return Err(unsupported(nic::no_cable(method)));
         }
         let driver = functions.driver(&guest.name).or_else(|| port(guest)?.nic.driver.as_deref());
-        let fitting = nic::fitting(guest, driver, facts).map_err(|unsupported| PlanError::Unsupported {
-            kind: "guest",
-            name: guest.name.clone(),
-            method: guest.attach.method(),
-            unsupported,
-        })?;
-        Ok((guest.name.clone(), Admitted { fitting, mac }))
+        let fitting = nic::fitting(guest, driver, facts).map_err(unsupported)?;
+        let directory = facts.guests_directory(&topology.name).join(guest.name.as_str());
+        Ok((guest.name.clone(), Admitted { fitting, mac, directory }))
     });
     let admitted = admitted.collect::<Result<HashMap<_, _>, PlanError>>()?;
     if let Some(machine) = &facts.guests {
         memory(topology, machine)?;
         topology.guests.iter().try_for_each(|guest| placement(guest, machine))?;
     }
-    let directory = facts.guests_directory(&topology.name);
-    topology.guests.iter().try_for_each(|guest| check_path(guest, &directory))?;
+    topology.guests.iter().try_for_each(|guest| check_path(guest, &admitted[&guest.name].directory))?;
     Ok(admitted)
 }
 
 /// The paths of all sockets in a guest's directory must fit into what unix(7) allows.
 fn check_path(guest: &Guest, directory: &Path) -> Result<(), PlanError> {
     const LONGEST: usize = 107 - "/console.sock".len();
-    let path = directory.join(guest.name.as_str());
-    match path.as_os_str().len() <= LONGEST {
+    match directory.as_os_str().len() <= LONGEST {
         true => Ok(()),
-        false => Err(PlanError::LongPath { guest: guest.name.clone(), path, longest: LONGEST }),
+        false => Err(PlanError::LongPath { guest: guest.name.clone(), path: directory.to_owned(), longest: LONGEST }),
     }
 }
 

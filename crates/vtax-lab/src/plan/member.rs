@@ -8,7 +8,6 @@ use vtax_model::{
 use super::segment::WireEnd;
 use crate::nic::{self, AddressOf, Claim, ZoneMethod};
 
-/// A zone or a guest.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Member<'a> {
     pub(super) name: &'a Name,
@@ -42,7 +41,6 @@ pub(super) fn members<'a>(topology: &'a Topology, nics: &[&'static ZoneMethod]) 
 }
 
 impl Member<'_> {
-    /// Whether it hangs on this end.
     pub(super) fn is_at(&self, end: &WireEnd) -> bool {
         *self.host == end.host && *self.wire == end.wire
     }

@@ -8,22 +8,22 @@ use vtax_model::{
 };
 use vtax_sys::pci::PciAddress;
 
-use super::{error::PlanError, nic_error::NicError, segment::WireEnd};
+use super::{
+    error::{NicError, PlanError},
+    segment::WireEnd,
+};
 use crate::facts::{Facts, Netdev, PciDevice};
 
-/// A NIC at an end of a wire.
 #[derive(Debug, Clone)]
 pub(super) struct Port {
     /// Its name as the user wrote it.
     name: NicName,
-    /// The device.
     pub(super) nic: PciDevice,
     /// Its link, which is there and unused.
     pub(super) netdev: Netdev,
 }
 
 impl Port {
-    /// The address of its link.
     pub(super) fn mac(&self) -> Option<Mac> {
         self.netdev.mac?.to_string().parse().ok()
     }

@@ -7,13 +7,10 @@ use super::error::PlanError;
 /// Wires that are one network, and the hosts on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Segment {
-    /// Indices of the wires, ascending.
-    pub(super) wires: Vec<usize>,
     /// The ends that are not on a switch, in the order of wires.
     pub(super) ends: Vec<WireEnd>,
 }
 
-/// A host's end of a wire.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct WireEnd {
     pub(super) host: Name,
@@ -44,8 +41,7 @@ pub(super) fn segments(topology: &Topology) -> Result<Vec<Segment>, PlanError> {
     for first in 0..topology.wires.len() {
         let wires: Vec<usize> = (0..topology.wires.len()).filter(|index| segment_of[*index] == first).collect();
         if !wires.is_empty() {
-            let ends = ends(topology, &wires)?;
-            segments.push(Segment { wires, ends });
+            segments.push(Segment { ends: ends(topology, &wires)? });
         }
     }
     Ok(segments)

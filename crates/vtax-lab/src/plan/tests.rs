@@ -9,10 +9,7 @@ use super::*;
 use crate::{
     blueprint::LabEndpoint,
     facts::{GuestFacts, InUse, PciFacts, QemuFacts, SystemFacts},
-    guest::{
-        launch::{Boot, QemuProgram},
-        version::Version,
-    },
+    guest::launch::{Boot, QemuProgram, Version},
     place::{LinkName, Place},
 };
 

@@ -1,16 +1,21 @@
 //! Guests as steps of a lab. QEMU is started in the namespace of its host and carries the lab's mark, so that
 //! it can be found there even if the journal doesn't know it.
 
-use std::{fs, io, time::Duration};
+use std::{fs, io, os::fd::OwnedFd, time::Duration};
 
 use vtax_journal::Undone;
 use vtax_model::topology::Name;
-use vtax_sys::{netns::Outlive, process::ProcessId};
+use vtax_sys::{netlink::open_macvtap, netns::Outlive, process::ProcessId};
 
-use super::{Receipt, Site};
+use super::{Receipt, Site, kernel_name};
 use crate::{
     error::LabError,
-    guest::{launch::Launch, process::Qemu, threads::GuestPins},
+    guest::{
+        launch::{Launch, NicLaunch},
+        process::Qemu,
+        threads::GuestPins,
+    },
+    place::Place,
     processes,
 };
 
@@ -28,7 +33,6 @@ impl Site {
         }
     }
 
-    /// A guest that was started.
     pub(crate) fn guest(&self, guest: &Name) -> Option<&Qemu> {
         self.guests.get(guest)
     }
@@ -39,7 +43,7 @@ impl Site {
         let namespace = self.namespace(host)?;
         let queues = self.open_queues(host, launch)?;
         let lab = self.lab.clone();
-        let mut qemu = Qemu::start_with(launch.clone(), queues, |mut command| {
+        let mut qemu = Qemu::start(launch.clone(), queues, |mut command| {
             processes::mark(&mut command, &lab);
             namespace.spawn(command, Outlive::Yes)
         })?;
@@ -52,6 +56,18 @@ impl Site {
         self.guests.insert(launch.name.clone(), qemu);
         ready?;
         Ok(receipt)
+    }
+
+    /// The open queues that QEMU gets, for each NIC on a macvtap.
+    fn open_queues(&mut self, host: &Name, launch: &Launch) -> Result<Vec<Vec<OwnedFd>>, LabError> {
+        launch.nics.iter().map(|nic| self.queues_of(host, nic)).collect()
+    }
+
+    fn queues_of(&mut self, host: &Name, nic: &NicLaunch) -> Result<Vec<OwnedFd>, LabError> {
+        let Some((link, queues)) = nic.kind.macvtap() else { return Ok(Vec::new()) };
+        let at = Place::new(host, link.clone());
+        let (name, rtnl) = (kernel_name(&at)?, &mut self.stack(host)?.rtnl);
+        open_macvtap(rtnl, &name, nic.mac, queues).map_err(LabError::kernel(&at))
     }
 
     /// Ends a guest. If the journal doesn't know its process, the lab's mark and the guest's name tell which

@@ -29,7 +29,6 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(30);
 /// udev loads a driver's module within this time.
 const MODULE: Duration = Duration::from_secs(5);
-/// Between two looks.
 const GLANCE: Duration = Duration::from_millis(20);
 
 impl Site {

@@ -14,16 +14,14 @@ use crate::facts::{Netdev, PciDevice};
 
 /// A virtual function that a zone or guest gets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct LentVf {
     /// The NIC that it is of.
     pub pf: PciAddress,
-    /// Its index among the NIC's functions.
     pub index: u32,
-    /// Its own PCI address.
     pub device: PciAddress,
     /// The driver that it gets on this machine.
     pub driver: String,
-    /// The settings that its NIC enforces.
     pub set: VfSettings,
     /// The state before. Absent if the same plan makes the function.
     pub was: Option<VfState>,
@@ -34,12 +32,12 @@ pub struct LentVf {
 pub struct VfState {
     /// The settings that its NIC enforced.
     pub settings: VfSettings,
-    /// Who drove it.
+    /// The driver that it had.
     #[serde(flatten)]
     pub driver: DriverState,
 }
 
-/// Who drives a device.
+/// The driver of a device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriverState {
     /// The driver that has it.
@@ -53,14 +51,11 @@ pub struct DriverState {
 
 /// A NIC's link, as its user has set it up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct LinkState {
-    /// Its name.
     pub name: String,
-    /// Bytes.
     pub mtu: u32,
-    /// Whether it is switched on.
     pub up: bool,
-    /// Its hardware address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<MacAddr>,
 }
@@ -129,30 +124,25 @@ impl VfSettings {
     /// The change that makes these settings the wanted ones. Settings that are equal are left alone, since
     /// drivers refuse what they can't set.
     pub(crate) fn change_to(&self, wanted: &VfSettings) -> VfChange {
-        fn differs<T: PartialEq>(from: &Option<T>, to: Option<T>) -> Option<T> {
-            if *from == to { None } else { to }
-        }
         VfChange {
-            mac: differs(&self.mac, wanted.mac),
-            vlan: differs(&self.vlan, wanted.vlan),
-            spoof_check: differs(&self.spoof_check, wanted.spoof_check),
-            trust: differs(&self.trust, wanted.trust),
+            mac: wanted.mac.filter(|_| self.mac != wanted.mac),
+            vlan: wanted.vlan.filter(|_| self.vlan != wanted.vlan),
+            spoof_check: wanted.spoof_check.filter(|_| self.spoof_check != wanted.spoof_check),
+            trust: wanted.trust.filter(|_| self.trust != wanted.trust),
             link_state: None,
-            rate: differs(&self.rate, wanted.rate),
+            rate: wanted.rate.filter(|_| self.rate != wanted.rate),
         }
     }
 
     /// The first setting that is not as it should be.
     pub(crate) fn missing_in(&self, found: &VfSettings) -> Option<&'static str> {
-        fn lacks<T: PartialEq>(wanted: &Option<T>, found: &Option<T>) -> bool {
-            wanted.is_some() && wanted != found
-        }
+        let VfChange { mac, vlan, spoof_check, trust, rate, .. } = found.change_to(self);
         let checks = [
-            ("address", lacks(&self.mac, &found.mac)),
-            ("VLAN", lacks(&self.vlan, &found.vlan)),
-            ("trust", lacks(&self.trust, &found.trust)),
-            ("spoof check", lacks(&self.spoof_check, &found.spoof_check)),
-            ("rate", lacks(&self.rate, &found.rate)),
+            ("address", mac.is_some()),
+            ("VLAN", vlan.is_some()),
+            ("trust", trust.is_some()),
+            ("spoof check", spoof_check.is_some()),
+            ("rate", rate.is_some()),
         ];
         checks.into_iter().find(|(_, lacks)| *lacks).map(|(what, _)| what)
     }

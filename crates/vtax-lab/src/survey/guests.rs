@@ -22,12 +22,10 @@ use super::{needs::GuestNeeds, vhost_user};
 use crate::{
     facts::{GuestFacts, QemuFacts, SystemFacts},
     guest::{
-        GuestError,
-        accel::{self, AcceleratorChoice},
-        disk,
+        GuestError, accel, disk,
         image::{self, Tools},
         kernel::Kernel,
-        launch::{Boot, QemuProgram},
+        launch::{Boot, PORT_DRIVERS, QemuProgram},
     },
     world::World,
 };
@@ -61,18 +59,15 @@ impl QemuFacts {
     fn gather(needs: &GuestNeeds, systems: &[SystemFacts]) -> Result<QemuFacts, GuestError> {
         let program = QemuProgram::find()?;
         let devices = program.devices()?;
-        let verdict = try_kvm(&program, needs, systems);
-        Ok(QemuFacts { program, devices, accel: verdict.accel, no_kvm: verdict.why })
+        let no_kvm = why_no_kvm(&program, needs, systems);
+        let accel = if no_kvm.is_none() { Accelerator::Kvm } else { Accelerator::Tcg };
+        Ok(QemuFacts { program, devices, accel, no_kvm })
     }
 }
 
 /// The trial needs a kernel and an initramfs. Guests with disks of their own don't bring them, so an
 /// initramfs is made then.
-fn try_kvm(program: &QemuProgram, needs: &GuestNeeds, systems: &[SystemFacts]) -> AcceleratorChoice {
-    let tcg = |error: GuestError| AcceleratorChoice {
-        accel: Accelerator::Tcg,
-        why: Some(format!("KVM can't be tried: {error}")),
-    };
+fn why_no_kvm(program: &QemuProgram, needs: &GuestNeeds, systems: &[SystemFacts]) -> Option<String> {
     let own = systems.iter().find_map(|facts| match (&facts.system, &facts.boot) {
         (System::Own { kernel }, Ok(Boot::Kernel { initramfs, .. })) => Some((kernel.clone(), initramfs.clone())),
         _ => None,
@@ -85,7 +80,7 @@ fn try_kvm(program: &QemuProgram, needs: &GuestNeeds, systems: &[SystemFacts]) -
         };
         accel::probe(program, &kernel, &initramfs)
     });
-    tried.unwrap_or_else(tcg)
+    tried.unwrap_or_else(|error| Some(format!("KVM can't be tried: {error}")))
 }
 
 fn systems(needs: &GuestNeeds) -> Vec<SystemFacts> {
@@ -119,7 +114,8 @@ fn own_system(needs: &GuestNeeds, kernel: Option<&Path>, driver: &str) -> Result
 
 /// The drivers of the agent's port and of the NIC.
 fn drivers(nic: &str) -> [&str; 3] {
-    ["virtio_pci", "virtio_console", nic]
+    let [bus, port] = PORT_DRIVERS;
+    [bus, port, nic]
 }
 
 fn disk(needs: &GuestNeeds, image: &Path) -> Result<Boot, GuestError> {

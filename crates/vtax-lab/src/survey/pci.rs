@@ -16,9 +16,6 @@ use crate::{
 
 impl PciFacts {
     /// Looks at this machine, as it is seen from the network namespace of the calling thread.
-    ///
-    /// # Errors
-    /// sysfs can't be read, or the kernel doesn't tell of links.
     pub fn gather() -> Result<PciFacts, LabError> {
         let seen = Seen::gather(&PciTree::live()).map_err(LabError::kernel("the PCI devices"))?;
         Ok(PciFacts::of(&seen))

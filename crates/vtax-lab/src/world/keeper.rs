@@ -27,7 +27,6 @@ const READY: &str = "ready";
 const GRACE: Duration = Duration::from_secs(5);
 const GLANCE: Duration = Duration::from_millis(300);
 
-/// The user's keeper, if there is one.
 pub(super) fn living(run: &Path) -> Option<ProcessId> {
     let keeper: ProcessId = fs::read_to_string(file(run)).ok()?.trim().parse().ok()?;
     lives(keeper).then_some(keeper)
@@ -77,13 +76,12 @@ pub(super) fn begin() -> Result<(PathBuf, ProcessId), LabError> {
     let own = ProcessId::of(Pid::own()).map_err(LabError::kernel("the keeper"))?;
     userns::enter_own().map_err(|error| LabError::Privilege(Box::new(error)))?;
     // Only now: a process that reads the keeper's name joins its namespaces at once.
-    take_office(&run, own)?;
+    register(&run, own)?;
     // The process that started the keeper may be gone already; the keeper stays either way.
     let _ = writeln!(std::io::stdout(), "{READY}");
     Ok((run, own))
 }
 
-/// Stays until no lab needs the keeper.
 pub(super) fn stay(run: &Path, is_needed: impl Fn() -> Result<bool, LabError>) -> Result<(), LabError> {
     let begun = Instant::now();
     let mut was_needed = false;
@@ -93,24 +91,20 @@ pub(super) fn stay(run: &Path, is_needed: impl Fn() -> Result<bool, LabError>) -
         let _admission = run_directory::lock(run)?;
         let needed = is_needed()?;
         if !needed && (was_needed || begun.elapsed() > GRACE) {
-            return leave_office(run);
+            let path = file(run);
+            return fs::remove_file(&path).map_err(LabError::file("remove", &path));
         }
         was_needed |= needed;
     }
 }
 
-fn take_office(run: &Path, own: ProcessId) -> Result<(), LabError> {
+fn register(run: &Path, own: ProcessId) -> Result<(), LabError> {
     let _admission = run_directory::lock(run)?;
     if living(run).is_some() {
         return Err(LabError::Keeper { why: "lives already".to_owned() });
     }
     let path = file(run);
     fs::write(&path, own.to_string()).map_err(LabError::file("write", &path))
-}
-
-fn leave_office(run: &Path) -> Result<(), LabError> {
-    let path = file(run);
-    fs::remove_file(&path).map_err(LabError::file("remove", &path))
 }
 
 fn file(run: &Path) -> PathBuf {

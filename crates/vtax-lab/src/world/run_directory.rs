@@ -11,6 +11,8 @@ use std::{
 use crate::error::LabError;
 
 const ROOT: &str = "/run/vtax";
+/// Names another directory, so that labs in it neither see nor disturb those of the usual one.
+const VARIABLE: &str = "VTAX_RUN";
 
 /// Held by the one process of this user that may take names and addresses for a lab.
 #[derive(Debug)]
@@ -19,22 +21,23 @@ pub(crate) struct Admission {
 }
 
 pub(super) fn of_root() -> Result<PathBuf, LabError> {
-    prepare(PathBuf::from(ROOT))
+    prepare(named().unwrap_or_else(|| PathBuf::from(ROOT)))
 }
 
-/// The directory is in the user's run-time directory (XDG Base Directory Specification), or else in `/tmp`.
+fn named() -> Option<PathBuf> {
+    env::var_os(VARIABLE).and_then(|path| std::path::absolute(path).ok())
+}
+
+/// Unless the user names one, the directory is in the user's run-time directory (XDG Base Directory Specification), or else in `/tmp`.
 /// In `/tmp` anybody may have made something of that name, so it is used only if it belongs to this user
 /// alone.
 pub(super) fn of_user() -> Result<PathBuf, LabError> {
     let given = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_dir());
-    prepare(match given {
-        Some(base) => base.join("vtax"),
-        None => PathBuf::from(format!("/tmp/vtax-{}", own_uid()?)),
+    prepare(match (named(), given) {
+        (Some(named), _) => named,
+        (None, Some(base)) => base.join("vtax"),
+        (None, None) => PathBuf::from(format!("/tmp/vtax-{}", own_uid()?)),
     })
-}
-
-pub(super) fn journals(run: &Path) -> PathBuf {
-    run.join("journals")
 }
 
 pub(super) fn lock(run: &Path) -> Result<Admission, LabError> {

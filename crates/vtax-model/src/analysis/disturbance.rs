@@ -70,7 +70,7 @@ pub(super) fn disturbance(run: &Run) -> Disturbance {
 /// The machines while rows took turns, of each round of each block. All rows of a block go on from its beginning
 /// to its end, so that each of their ends has seen the whole machine, and together they are what is ours of it.
 ///
-/// Where one of the rows has guests nothing is told: nobody looked at what QEMU did for them.
+/// A block in which one of the rows has guests is left out: what QEMU did for them wasn't observed.
 fn blocks(run: &Run) -> Vec<Watched> {
     let cells = &run.header.study.cells;
     let in_guests = |sample: &Sample| run.header.study.attach(cells[sample.cell].row).is_some();
@@ -107,7 +107,7 @@ fn sessions(run: &Run, samples: &[&Sample]) -> impl Iterator<Item = Watched> {
 }
 
 /// What QEMU did for the guests that measured, if one of the ends was on their host, where it is a program
-/// like any other. What it did in the kernel can't be told apart, so this is rather too much.
+/// like any other. What it did in the kernel is included, so this is rather too much.
 fn qemu_among_programs(run: &Run, sample: &Sample) -> f64 {
     let Some(host) = &sample.figures.host_cpu else { return 0.0 };
     let ends = ends(run, &run.header.study.cells[sample.cell]);
@@ -138,7 +138,8 @@ fn machines(run: &Run, sample: &Sample) -> Vec<Watched> {
     }
 }
 
-/// Of both ends; those of several pairs are alike. A machine whose host wasn't watched is as good as one.
+/// The kinds of the two ends' machines; those of several pairs are alike. A machine whose host wasn't watched counts
+/// as a host.
 fn kinds(run: &Run, sample: &Sample) -> [Kind; 2] {
     let Some(host) = &sample.figures.host_cpu else { return [Kind::Host; 2] };
     let ends = ends(run, &run.header.study.cells[sample.cell]);

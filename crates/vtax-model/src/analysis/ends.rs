@@ -9,7 +9,7 @@ use crate::{
     run::{BothEnds, EndCpu, EndDetail, Figures, PairFigures, Parallel},
 };
 
-/// None if both ends were on one machine: what it worked can't be told apart by ends.
+/// `None` if both ends were on one machine, whose work can't be divided between them.
 pub(super) fn cpu(taken: &[Taken<'_>], transactions: bool) -> Option<CpuAtEnds> {
     if taken.iter().any(|(_, figures)| figures.cpu.one_machine) {
         return None;
@@ -24,7 +24,7 @@ pub(super) fn cpu(taken: &[Taken<'_>], transactions: bool) -> Option<CpuAtEnds> 
     })
 }
 
-/// None if no end told of one.
+/// `None` if no end reported a warm-up.
 pub(super) fn warmup(taken: &[Taken<'_>]) -> Option<WarmupSummary> {
     let both = |(_, figures): &Taken<'_>| [figures.ends.initiator.warmup, figures.ends.responder.warmup];
     let all: Vec<[WarmupReport; 2]> = taken.iter().map(both).collect();
@@ -47,7 +47,7 @@ pub(super) fn warmup(taken: &[Taken<'_>]) -> Option<WarmupSummary> {
     })
 }
 
-/// None if no stamps were taken.
+/// `None` if no time stamps were taken.
 pub(super) fn stages(figures: &[&Figures]) -> Option<StagesSummary> {
     let of = |end: fn(&BothEnds) -> &EndDetail| -> Vec<&Stages> {
         figures.iter().filter_map(|figures| end(&figures.ends).stages.as_ref()).collect()
@@ -92,7 +92,7 @@ fn wire(initiator: &EndStages, responder: &EndStages) -> Option<f64> {
     Some(initiator.away?.p50 - must?.iter().sum::<f64>() - hardware)
 }
 
-/// None if there was one pair alone.
+/// `None` if there was only one pair.
 pub(super) fn parallel(cell: &Cell, taken: &[Taken<'_>]) -> Option<ParallelSummary> {
     let samples: Vec<(u32, &Parallel)> =
         taken.iter().filter_map(|(round, figures)| Some((*round, figures.parallel.as_ref()?))).collect();

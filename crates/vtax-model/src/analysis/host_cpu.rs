@@ -8,7 +8,7 @@ use crate::{
     run::{ClockReading, Figures, HostCpu, Run},
 };
 
-/// None if there were no guests, or nobody looked.
+/// `None` if there were no guests, or their host wasn't observed.
 pub(super) fn summary(taken: &[Taken<'_>], transactions: bool) -> Option<HostCpuSummary> {
     let observed: Vec<(u32, &Figures, &HostCpu)> =
         taken.iter().filter_map(|(round, figures)| Some((*round, *figures, figures.host_cpu.as_ref()?))).collect();

@@ -65,7 +65,7 @@ fn bbr(document: &ResultDocument, record: &CellRecord) -> Option<NoiseCause> {
     (bulk && congestion_control(document, record).starts_with("bbr")).then_some(NoiseCause::Bbr(retransmits))
 }
 
-/// Of the end that sends: what was chosen, else its machine's.
+/// The congestion control of the end that sends: the one that was chosen, else its machine's.
 fn congestion_control<'a>(document: &'a ResultDocument, record: &'a CellRecord) -> &'a str {
     if let Some(chosen) = &record.cell.options.socket.congestion {
         return chosen.name();
@@ -141,7 +141,7 @@ impl NoiseCause {
 pub struct NeedlessRetransmits {
     /// Over all samples.
     pub segments: u64,
-    /// Of all segments, if each was as large as the MTU lets it be.
+    /// Their share of all segments, if each segment was as large as the MTU allows.
     pub share: f64,
 }
 

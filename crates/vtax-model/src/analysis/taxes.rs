@@ -24,7 +24,7 @@ pub(super) fn floors(run: &Run) -> Vec<Floor> {
     let cells = &run.header.study.cells;
     let baselines = cells.iter().enumerate().filter(|(_, cell)| cell.row == run.header.study.baseline);
     let floor = |index: usize, cell: &Cell, of: Metric| {
-        let pairs = pairs(run, of, (index, Arm::A), (index, Arm::APrime));
+        let pairs = run.pairs(of, (index, Arm::A), (index, Arm::APrime));
         let floor = NoiseFloor::of(&pairs, Confidence::P95).ok()?;
         Some(Floor { block: cell.block(), of, floor, baseline: typical(of, &pairs) })
     };
@@ -34,20 +34,6 @@ pub(super) fn floors(run: &Run) -> Vec<Floor> {
 
 fn metrics(cell: &Cell) -> impl Iterator<Item = Metric> {
     Metric::all_of(cell.workload.kind()).into_iter()
-}
-
-/// A metric of two arms, round by round, where both have one: a round without any CPU time or payload has no
-/// ratio.
-fn pairs(run: &Run, of: Metric, baseline: (usize, Arm), cell: (usize, Arm)) -> Vec<Pair> {
-    let test = run.header.study.cells[cell.0].workload.kind();
-    let arm = |(index, arm): (usize, Arm)| -> BTreeMap<u32, f64> {
-        let mine = run.samples.iter().filter(|sample| sample.cell == index && sample.arm == arm);
-        let values = mine.map(|sample| (sample.round, of.value(test, &sample.figures)));
-        values.filter(|(_, value)| value.is_finite() && *value > 0.0).collect()
-    };
-    let (baseline, cell) = (arm(baseline), arm(cell));
-    let pair = |(round, &baseline): (&u32, &f64)| Some(Pair { baseline, cell: *cell.get(round)? });
-    baseline.iter().filter_map(pair).collect()
 }
 
 /// The baseline's median over rounds, in the unit of costs.
@@ -67,8 +53,8 @@ fn delta(block: &Block, of: Metric, baseline: f64, [ratio, low, high]: [f64; 3])
     }
 }
 
-/// With what of them is more than chance: one of twenty intervals excludes "the same" by chance, and a run has many
-/// blocks.
+/// The records of the floors. A floor is marked if it is more than chance, after Holm's correction: one of twenty
+/// intervals excludes "the same" by chance, and a run has many blocks.
 pub(super) fn floor_records(floors: &[Floor]) -> Vec<FloorRecord> {
     let mut families: BTreeMap<Family, Vec<usize>> = BTreeMap::new();
     for (index, floor) in floors.iter().enumerate() {
@@ -76,7 +62,7 @@ pub(super) fn floor_records(floors: &[Floor]) -> Vec<FloorRecord> {
     }
     let mut records: Vec<FloorRecord> = floors.iter().map(floor_record).collect();
     for family in families.values() {
-        let adjusted = holm(&family.iter().map(|index| floors[*index].floor.p).collect::<Vec<_>>());
+        let adjusted = holm(&family.iter().map(|index| floors[*index].floor.tax.p).collect::<Vec<_>>());
         for (index, p) in family.iter().zip(adjusted) {
             records[*index].biased = p.get() < Significance::FIVE_PERCENT.get();
         }
@@ -86,8 +72,8 @@ pub(super) fn floor_records(floors: &[Floor]) -> Vec<FloorRecord> {
 
 fn floor_record(floor: &Floor) -> FloorRecord {
     let Floor { block, of, floor, baseline } = floor;
-    let NoiseFloor { ratio, low, high, .. } = *floor;
-    let smallest = floor.smallest_shown(floor.pairs(), Significance::FIVE_PERCENT);
+    let PairedTax { ratio, low, high, pairs, .. } = floor.tax;
+    let smallest = floor.tax.smallest_shown(pairs, Significance::FIVE_PERCENT);
     FloorRecord {
         transport: block.transport,
         test: block.test,
@@ -102,7 +88,7 @@ fn floor_record(floor: &Floor) -> FloorRecord {
         delta: Some(delta(block, *of, *baseline, [ratio, low, high])),
         floor: floor.floor.cost(of.direction()),
         smallest_shown: smallest.map(|difference| difference.cost(of.direction())),
-        pairs: floor.pairs(),
+        pairs,
         biased: false,
     }
 }
@@ -147,7 +133,7 @@ fn comparisons<'a>(run: &Run, floors: &'a [Floor]) -> Vec<Compared<'a>> {
         let block = cell.block();
         let of_block = |other: &Cell| other.row == baseline && other.block() == block;
         let against = cells.iter().position(of_block).filter(|against| *against != index)?;
-        let pairs = pairs(run, of, (against, Arm::A), (index, Arm::A));
+        let pairs = run.pairs(of, (against, Arm::A), (index, Arm::A));
         let tax = PairedTax::of(&pairs, Confidence::P95).ok()?;
         let floor = floors.iter().find(|floor| (floor.block, floor.of) == (block, of)).map(|floor| &floor.floor);
         Some(Compared { index, block, of, tax, baseline: typical(of, &pairs), floor })
@@ -161,7 +147,7 @@ fn tax_record(compared: &Compared<'_>, finding: Finding, family: usize) -> TaxRe
     let direction = of.direction();
     let verdict = finding.shift.verdict(direction);
     // At the level that Holm asks of the smallest p: rather too large than too small.
-    let could_show = || tax.smallest_shown(Significance::FIVE_PERCENT.shared_by(family));
+    let could_show = || tax.smallest_shown(tax.pairs, Significance::FIVE_PERCENT.shared_by(family));
     TaxRecord {
         of: *of,
         instrument: block.instrument,

@@ -5,7 +5,7 @@ use crate::{
     measurement::{EndReport, FileReport, MachineCpu, SessionCpu, ThreadCpu},
     method::Unsupported,
     result::{CostUnit, Disturbance},
-    run::{EndRecord, Environment, GuestCpu, HostCpu, PairRecord, Placement, RunHeader, SliceFigures, UnavailableRow},
+    run::{EndRecord, Environment, GuestCpu, HostCpu, PairRecord, Placement, RunHeader, UnavailableRow},
     stats::Verdict,
     study::{SamplingPlan, Study},
     units::Span,
@@ -201,7 +201,7 @@ fn what_others_took_is_told_and_is_not_ours() {
 fn rows_that_take_turns_are_looked_at_as_one() {
     let mut run = demo_run();
     for sample in &mut run.samples {
-        sample.figures.slices = vec![SliceFigures::default(); 2];
+        sample.figures.slices = vec![crate::measurement::Slice::default(); 2];
         sample.figures.cpu.initiator.machine = MachineCpu::default();
     }
     assert_eq!(analyse(&run).disturbance, Disturbance::default(), "nobody looked: not known");

@@ -10,9 +10,9 @@ use crate::method::IoMethod;
 /// Which of its method's kinds a guest's NIC is: a backend of `paravirtual`, a model of `emulated`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 pub enum Flavour {
-    /// Of `paravirtual`.
+    /// A backend of `paravirtual`.
     Backend(Backend),
-    /// Of `emulated`.
+    /// A model of `emulated`.
     Model(EmulatedNic),
 }
 

@@ -86,13 +86,10 @@ impl GuestOptions {
     /// The machine, as far as it is said.
     pub(crate) fn size(&self) -> GuestSize {
         let usual = GuestSize::default();
+        let memory = if self.image.is_some() { GuestSize::OF_A_DISK } else { usual.memory };
         GuestSize {
             vcpus: value(&self.vcpus).unwrap_or(usual.vcpus),
-            memory: value(&self.memory).unwrap_or(if self.image.is_some() {
-                GuestSize::OF_A_DISK
-            } else {
-                usual.memory
-            }),
+            memory: value(&self.memory).unwrap_or(memory),
             hugepages: self.hugepages.unwrap_or(usual.hugepages),
             cpus: value(&self.cpus).unwrap_or(usual.cpus),
             io_cpus: value(&self.io_cpus).unwrap_or(usual.io_cpus),
@@ -106,7 +103,7 @@ impl GuestOptions {
         match (&self.image, &self.kernel) {
             (Some(_), Some(kernel)) => {
                 let message = "a disk image boots a kernel of its own; remove `kernel`, or `image`";
-                Err(source.error(&kernel.span(), "options-clash", message))
+                Err(source.coded("options-clash", &kernel.span(), message))
             }
             (Some(image), None) => Ok(System::Disk { image: image.get_ref().clone() }),
             (None, kernel) => Ok(System::Own { kernel: value(kernel) }),
@@ -129,7 +126,7 @@ impl GuestOptions {
         }
     }
 
-    /// What a virtual function is kept to.
+    /// The settings of a virtual function.
     pub(crate) fn vf(&self) -> VfOptions {
         VfOptions {
             vlan: value(&self.vlan),
@@ -156,71 +153,61 @@ impl GuestOptions {
                 let message = format!(
                     "a [[guest]] is paravirtual, emulated, sr-iov, assigned or root-domain; {other} is not a way to attach one"
                 );
-                return Err(source.error(&method.span(), "method-not-for-domain", message));
+                return Err(source.coded("method-not-for-domain", &method.span(), message));
             }
         };
         match self.of_other_methods(*method.get_ref()) {
             Some((option, span, other)) => {
                 let message =
                     format!("`{option}` is of {other} guests, and this one is {}; remove it", method.get_ref());
-                Err(source.error(&span, "option-not-for-method", message))
+                Err(source.coded("option-not-for-this", &span, message))
             }
             None => Ok(attach),
         }
     }
 
-    /// Where it stands in the file, what makes a guest impossible.
+    /// Where the option stands in the file that makes a guest impossible.
     pub(crate) fn blamed(&self, error: &BadGuest) -> Option<Range<usize>> {
-        match error.option() {
-            "vcpus" => span(&self.vcpus),
-            "memory" => span(&self.memory),
-            "cpus" => span(&self.cpus),
-            "vhost_cpus" => span(&self.vhost_cpus),
-            option => {
-                let options = self.virtio_options().into_iter().chain(self.vf_options());
-                options.into_iter().find_map(|(name, span)| span.filter(|_| name == option))
-            }
-        }
+        self.written().find_map(|(option, span, _)| (option == error.option()).then_some(span))
     }
 
     /// The first option that only guests of another method have.
     fn of_other_methods(&self, method: IoMethod) -> Option<(&'static str, Range<usize>, IoMethod)> {
-        let virtio = self.virtio_options().map(|option| (option, IoMethod::Paravirtual));
-        let model = [(("model", span(&self.model)), IoMethod::Emulated)];
-        let vf = self.vf_options().map(|option| (option, IoMethod::SrIov));
-        let written = virtio.into_iter().chain(model).chain(vf);
-        let written = written.filter_map(|((option, span), of)| Some((option, span?, of)));
-        written.into_iter().find(|(.., of)| *of != method)
+        let of_methods = self.written().filter_map(|(option, span, of)| Some((option, span, of?)));
+        { of_methods }.find(|(.., of)| *of != method)
     }
 
-    fn vf_options(&self) -> [(&'static str, Option<Range<usize>>); 4] {
-        [
-            ("vlan", span(&self.vlan)),
-            ("trust", span(&self.trust)),
-            ("spoof_check", span(&self.spoof_check)),
-            ("rate", span(&self.rate)),
-        ]
-    }
-
-    fn virtio_options(&self) -> [(&'static str, Option<Range<usize>>); 9] {
-        [
-            ("backend", span(&self.backend)),
-            ("vnet", span(&self.vnet)),
-            ("queues", span(&self.queues)),
-            ("vectors", span(&self.vectors)),
-            ("packed", span(&self.packed)),
-            ("offloads", span(&self.offloads)),
-            ("mrg_rxbuf", span(&self.mrg_rxbuf)),
-            ("rx_ring", span(&self.rx_ring)),
-            ("tx_ring", span(&self.tx_ring)),
-        ]
+    /// The options that are written, each with its place and the method of the guests that have it, if not all have.
+    fn written(&self) -> impl Iterator<Item = (&'static str, Range<usize>, Option<IoMethod>)> {
+        let (virtio, model, vf) = (IoMethod::Paravirtual, IoMethod::Emulated, IoMethod::SrIov);
+        let options = [
+            ("vcpus", span(&self.vcpus), None),
+            ("memory", span(&self.memory), None),
+            ("cpus", span(&self.cpus), None),
+            ("vhost_cpus", span(&self.vhost_cpus), None),
+            ("backend", span(&self.backend), Some(virtio)),
+            ("vnet", span(&self.vnet), Some(virtio)),
+            ("queues", span(&self.queues), Some(virtio)),
+            ("vectors", span(&self.vectors), Some(virtio)),
+            ("packed", span(&self.packed), Some(virtio)),
+            ("offloads", span(&self.offloads), Some(virtio)),
+            ("mrg_rxbuf", span(&self.mrg_rxbuf), Some(virtio)),
+            ("rx_ring", span(&self.rx_ring), Some(virtio)),
+            ("tx_ring", span(&self.tx_ring), Some(virtio)),
+            ("model", span(&self.model), Some(model)),
+            ("vlan", span(&self.vlan), Some(vf)),
+            ("trust", span(&self.trust), Some(vf)),
+            ("spoof_check", span(&self.spoof_check), Some(vf)),
+            ("rate", span(&self.rate), Some(vf)),
+        ];
+        options.into_iter().filter_map(|(option, span, of)| Some((option, span?, of)))
     }
 }
 
-fn value<T: Clone>(written: &Option<Spanned<T>>) -> Option<T> {
+pub(crate) fn value<T: Clone>(written: &Option<Spanned<T>>) -> Option<T> {
     written.as_ref().map(|written| written.get_ref().clone())
 }
 
-fn span<T>(written: &Option<Spanned<T>>) -> Option<Range<usize>> {
+pub(crate) fn span<T>(written: &Option<Spanned<T>>) -> Option<Range<usize>> {
     written.as_ref().map(Spanned::span)
 }

@@ -70,7 +70,7 @@ impl SparseHistogram {
         Self(used.collect())
     }
 
-    /// With all of its counters.
+    /// The same counts as a whole histogram.
     pub fn whole(&self) -> Histogram {
         let mut whole = Histogram::new();
         whole.merge_sparse(self);

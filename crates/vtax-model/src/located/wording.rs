@@ -1,33 +1,40 @@
-//! serde's messages in the words of somebody who writes TOML.
+//! serde's messages in the words of TOML's users.
 //!
 //! serde and toml give an error's text only, no code. Its forms are those of the default methods of
 //! `serde::de::Error`; what has another form is left as it is.
 
 use crate::spelling::suggestion;
 
-/// The code of what is wrong, and a sentence: what is wrong and what to write. `key` is the key whose value the error is
-/// about, if it is known.
-pub(super) fn in_words(message: &str, key: Option<&str>) -> (&'static str, String) {
-    let words = wrong_type(message).or_else(|| unknown(message)).or_else(|| missing(message));
-    match (words, key) {
-        (Some(Worded { code, text, is_of_value: true }), Some(key)) => (code, format!("`{key}`: {text}")),
-        (Some(Worded { code, text, .. }), _) => (code, text),
-        (None, _) => ("bad-value", message.to_owned()),
+/// What is wrong in a file.
+pub(super) struct Worded {
+    /// The code by which `docs/errors` explains it.
+    pub(super) code: &'static str,
+    /// What is wrong and what to write.
+    pub(super) text: String,
+}
+
+impl Worded {
+    pub(super) fn coded(code: &'static str, text: impl Into<String>) -> Worded {
+        Worded { code, text: text.into() }
     }
 }
 
-struct Worded {
-    code: &'static str,
-    text: String,
-    /// It is about a key's value, and not about the key itself.
-    is_of_value: bool,
+/// serde's message in other words. `key` is the key whose value the error is about, if it is known.
+pub(super) fn in_words(message: &str, key: Option<&str>) -> Worded {
+    let of_key = |Worded { code, text }: Worded| match key {
+        Some(key) => Worded { code, text: format!("`{key}`: {text}") },
+        None => Worded { code, text },
+    };
+    let of_value = wrong_type(message).or_else(|| unknown_name(message)).map(of_key);
+    let words = of_value.or_else(|| unknown_key(message)).or_else(|| missing(message));
+    words.unwrap_or_else(|| Worded::coded("bad-file-value", message))
 }
 
 fn wrong_type(message: &str) -> Option<Worded> {
     let told = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "))?;
     let (found, expected) = told.rsplit_once(", expected ")?;
     let text = format!("this is {}; write {}", found_in_words(found), expected_in_words(expected));
-    Some(Worded { code: "wrong-type", text, is_of_value: true })
+    Some(Worded::coded("wrong-type", text))
 }
 
 fn found_in_words(found: &str) -> String {
@@ -58,12 +65,12 @@ fn expected_in_words(expected: &str) -> String {
     }
 }
 
-fn unknown(message: &str) -> Option<Worded> {
-    if let Some(told) = message.strip_prefix("unknown field ") {
-        return Some(Worded { code: "unknown-key", text: listed(told, "key")?, is_of_value: false });
-    }
-    let text = listed(message.strip_prefix("unknown variant ")?, "name")?;
-    Some(Worded { code: "unknown-name", text, is_of_value: true })
+fn unknown_name(message: &str) -> Option<Worded> {
+    listed(message.strip_prefix("unknown variant ")?, "name").map(|text| Worded::coded("unknown-name", text))
+}
+
+fn unknown_key(message: &str) -> Option<Worded> {
+    listed(message.strip_prefix("unknown field ")?, "key").map(|text| Worded::coded("unknown-key", text))
 }
 
 /// From `` `x`, expected one of `a`, `b` ``.
@@ -82,7 +89,7 @@ fn listed(told: &str, what: &str) -> Option<String> {
 
 fn missing(message: &str) -> Option<Worded> {
     let key = message.strip_prefix("missing field ")?;
-    Some(Worded { code: "missing-key", text: format!("{key} is missing here; add it"), is_of_value: false })
+    Some(Worded::coded("missing-key", format!("{key} is missing here; add it")))
 }
 
 #[cfg(test)]
@@ -91,7 +98,7 @@ mod tests {
 
     #[test]
     fn what_was_expected_is_said_in_the_user_s_words() {
-        let of_mtu = |message: &str| in_words(message, Some("mtu")).1;
+        let of_mtu = |message: &str| in_words(message, Some("mtu")).text;
         assert_eq!(
             of_mtu("invalid type: string \"three\", expected a sequence"),
             "`mtu`: this is the text \"three\"; write a list, in [ ]"

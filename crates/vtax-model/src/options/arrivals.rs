@@ -44,7 +44,7 @@ impl RequestRate {
         }
     }
 
-    /// As a number.
+    /// The number.
     pub const fn get(self) -> u32 {
         self.0.get()
     }

@@ -17,13 +17,13 @@ pub enum OptionError {
     #[diagnostic(code("not-a-number"))]
     NotANumber(String),
     #[error("{0} requests in flight: give 1 to {BURST_MOST}")]
-    #[diagnostic(code("out-of-range"))]
+    #[diagnostic(code("bad-option"))]
     Burst(u32),
     #[error("`{0}` is not a rate of requests; write how many a second, at least 1, as 500, 10k or 1M")]
     #[diagnostic(code("bad-rate"))]
     Rate(String),
     #[error("{0} datagrams a call: give 2 to {most}", most = Segments::MOST.0)]
-    #[diagnostic(code("out-of-range"))]
+    #[diagnostic(code("bad-option"))]
     Segments(u32),
     #[error("`{0}` is no congestion control; the kernel lists its own in net.ipv4.tcp_available_congestion_control")]
     #[diagnostic(code("bad-congestion-control"))]
@@ -46,7 +46,7 @@ pub enum OptionError {
     #[diagnostic(code("wrong-thread-count"))]
     Threads { threads: u32, flows: u32, why: &'static str },
     #[error("`{option}` is for {of}, not for {transport} {test}; leave it out")]
-    #[diagnostic(code("option-not-for-test"))]
+    #[diagnostic(code("option-not-for-this"))]
     NotForTest { option: &'static str, of: &'static str, transport: Transport, test: TestKind },
     #[error("`{first}` and `{second}` exclude each other: {why}")]
     #[diagnostic(code("options-clash"))]

@@ -13,8 +13,8 @@ use crate::units::{BitRate, ByteSize, Span};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SocketOptions {
-    /// TCP_NODELAY; if absent on for transactions (nobody wants Nagle in a round-trip time) and off
-    /// for streams.
+    /// TCP_NODELAY. If absent, it is on for transactions, whose round trips Nagle's algorithm would delay, and
+    /// off for streams.
     pub nodelay: Option<bool>,
     /// SO_SNDBUF, as asked: the kernel doubles it for its own needs (socket(7)).
     pub send_buffer: Option<ByteSize>,
@@ -44,7 +44,7 @@ impl CongestionControl {
     /// without loss its rate is the path's.
     pub const CUBIC: CongestionControl = CongestionControl { bytes: *b"cubic\0\0\0\0\0\0\0\0\0\0", length: 5 };
 
-    /// As the kernel has it.
+    /// The kernel's name for it.
     pub fn name(&self) -> &str {
         std::str::from_utf8(&self.bytes[..self.length.into()]).expect("made of ASCII letters only")
     }

@@ -4,15 +4,10 @@ use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
 use super::Estimate;
+use crate::{endpoint::Ends, measurement::Stages};
 
 /// µs of CPU of each end's machine: for a transaction, or for 1,024 bytes of a stream or a file.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct CpuAtEnds {
-    /// The end that connects.
-    pub initiator: Estimate,
-    /// The end that is connected to.
-    pub responder: Estimate,
-}
+pub type CpuAtEnds = Ends<Estimate>;
 
 /// What went before the measured times.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -21,11 +16,11 @@ pub struct WarmupSummary {
     pub seconds: Estimate,
     /// Samples whose figures were watched until they were steady; of the others it isn't known.
     pub watched: u32,
-    /// Those of them that were not steady when the longest warm-up was over.
+    /// Watched samples that were not steady when the longest warm-up was over.
     pub unsteady: u32,
     /// Samples of which it is known whether their flows were in slow start at the end of it.
     pub slow_start_known: u32,
-    /// Those of them in which a flow still was.
+    /// Samples in which a flow still was in slow start.
     pub in_slow_start: u32,
 }
 
@@ -44,30 +39,10 @@ pub struct StagesSummary {
 }
 
 /// The stages of one end's messages; what it had no stamps for is absent.
-#[skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct EndStages {
-    /// From the send call to the qdisc.
-    pub send_to_qdisc: Option<StageFigures>,
-    /// From the qdisc until the driver has it.
-    pub qdisc_to_driver: Option<StageFigures>,
-    /// From the driver until it leaves the NIC.
-    pub driver_to_wire: Option<StageFigures>,
-    /// Initiator: the wires and the whole other end.
-    pub away: Option<StageFigures>,
-    /// From the NIC until the stack has the packet.
-    pub wire_to_stack: Option<StageFigures>,
-    /// From the stack until the receive call has returned.
-    pub stack_to_receive: Option<StageFigures>,
-    /// Responder: from the receive call's return to the send call.
-    pub turnaround: Option<StageFigures>,
-    /// Messages that lacked a stamp; they are in none of these.
-    pub without: u64,
-}
+pub type EndStages = Stages<StageFigures>;
 
 /// One stage over all messages of a cell, from the merged histogram, in µs.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct StageFigures {
     /// Mean.
     pub mean: f64,

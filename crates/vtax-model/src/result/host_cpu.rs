@@ -43,7 +43,7 @@ pub struct GuestClock {
 }
 
 impl GuestClock {
-    /// Above this a guest's times are not to be held against its host's. NTP corrects no clock that
+    /// Above this a guest's times can't be compared with its host's. NTP corrects no clock that
     /// is worse than 500 ppm (RFC 5905, section 11); a guest's should be its host's.
     const MUCH: f64 = 100.0;
 

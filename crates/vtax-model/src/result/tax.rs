@@ -114,7 +114,7 @@ pub struct Delta {
     pub delta_low: f64,
     /// Upper end of its 95 % interval, from the ratio's.
     pub delta_high: f64,
-    /// Of all of these.
+    /// The unit of these figures.
     pub unit: CostUnit,
 }
 
@@ -133,7 +133,7 @@ pub struct TaxRecord {
     pub low: f64,
     /// Upper end of the 95 % interval.
     pub high: f64,
-    /// The same as a time; absent in documents that vtax wrote before it told times.
+    /// The ratio as a time; absent in documents of older versions.
     #[serde(flatten)]
     pub delta: Option<Delta>,
     /// Exact signed-rank p of this comparison alone.
@@ -179,11 +179,11 @@ pub struct FloorRecord {
     pub of: Metric,
     /// A'/A.
     pub ratio: f64,
-    /// Of the 95 % interval of the ratio.
+    /// Lower end of the 95 % interval of the ratio.
     pub low: f64,
-    /// Of the 95 % interval of the ratio.
+    /// Upper end of the 95 % interval of the ratio.
     pub high: f64,
-    /// The same as a time; absent in documents that vtax wrote before it told times.
+    /// The ratio as a time; absent in documents of older versions.
     #[serde(flatten)]
     pub delta: Option<Delta>,
     /// The far end of that interval, as a share by which a figure is worse: a shown difference that is

@@ -16,11 +16,11 @@ use crate::{
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DomainRecord {
-    /// As libvirt knows it.
+    /// Its name in libvirt.
     pub name: String,
     /// What no other domain has.
     pub uuid: String,
-    /// Who runs its instructions.
+    /// What runs its instructions.
     pub accel: Accelerator,
     /// The machine that QEMU imitates, as `pc-q35-10.0`; empty if it isn't told.
     pub machine: String,
@@ -36,9 +36,9 @@ pub struct DomainRecord {
     /// The host's CPUs on which each virtual CPU may run, as the kernel lists them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub vcpu_pins: BTreeMap<u32, String>,
-    /// The same of QEMU's other threads, which serve what neither vhost nor an I/O thread does.
+    /// The CPUs of QEMU's other threads, which serve what neither vhost nor an I/O thread does.
     pub emulator_pin: Option<String>,
-    /// The same of each I/O thread.
+    /// The CPUs of each I/O thread.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub io_pins: BTreeMap<u32, String>,
     /// The NIC that is measured on; absent if it isn't known which one that is.
@@ -70,9 +70,9 @@ pub struct DomainNic {
     /// The packed ring of virtio 1.1.
     #[serde(default)]
     pub packed: bool,
-    /// If it was said.
+    /// Its MTU, if libvirt says it.
     pub mtu: Option<u32>,
-    /// What it hangs on: a bridge, a network, a link, a socket.
+    /// What it is connected to: a bridge, a network, a link, a socket.
     pub source: Option<String>,
     /// The host's link that was made for it: a tap or a macvtap. Another one after each start.
     pub target: Option<String>,
@@ -106,7 +106,7 @@ impl DomainNic {
         }
     }
 
-    /// As a row would call it: `paravirtual:vhost`.
+    /// The name that a row would have for it: `paravirtual:vhost`.
     pub fn label(&self) -> Option<String> {
         match (self.backend, self.method) {
             (Some(backend), _) => Some(Row::Device(backend).to_string()),

@@ -100,7 +100,7 @@ impl Environment {
 pub struct EmulatedServer {
     /// Its NICs, nodes, sockets, CPUs and memory, as `--server` has them.
     pub spec: String,
-    /// Who runs its instructions.
+    /// What runs its instructions.
     pub accel: Accelerator,
     /// QEMU's version.
     pub qemu: String,
@@ -112,7 +112,7 @@ pub struct EmulatedServer {
 impl EmulatedServer {
     /// What is said wherever a figure from one is shown.
     pub const CAVEAT: &str = "emulated server: shows function, not speed";
-    /// Where such a machine has this about itself, as JSON. It is put there by who boots it.
+    /// The file in which such a machine has this about itself, as JSON. vtax puts it there when it boots the machine.
     pub const FILE: &str = "/run/vtax-emulated-server.json";
 }
 
@@ -125,7 +125,7 @@ pub struct IdleFacts {
     /// What chooses among the states, as `menu`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub governor: String,
-    /// Of the first CPU that has some, the shallowest first.
+    /// The idle states of the first CPU that has some, the shallowest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub states: Vec<IdleState>,
     /// The CPUs whose states are others or are disabled otherwise, as `4-7`.
@@ -137,11 +137,11 @@ pub struct IdleFacts {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct IdleState {
-    /// As `C1E`.
+    /// Its name, as `C1E`.
     pub name: String,
     /// µs that it takes to leave it.
     pub exit_latency_us: u32,
-    /// It is not entered.
+    /// Whether the CPU is kept from entering it.
     pub disabled: bool,
 }
 

@@ -7,10 +7,10 @@ use crate::{
     cell::{Arm, Block, Cell, Instrument, Turn, round_order},
     result::Metric,
     stats::{
-        Pair, Preference,
+        Preference,
         planning::{MOST_ROUNDS, least_rounds, noise, rounds_to_show, smallest_shown},
     },
-    study::{Row, Study},
+    study::Study,
     units::Span,
     workload::{TestKind, Transport, Warmup},
 };
@@ -89,10 +89,6 @@ impl RunHeader {
         (0..cells.len()).filter_map(against).collect()
     }
 
-    fn runs_here(&self, row: Row) -> bool {
-        !self.unavailable.iter().any(|unavailable| unavailable.method == row)
-    }
-
     /// How many comparisons of an instrument are judged together: as many as there are, by the metric that each
     /// test is judged by.
     pub fn family(&self, instrument: Instrument) -> usize {
@@ -148,7 +144,7 @@ impl RunHeader {
 /// What is between samples takes a tenth of their time.
 const BETWEEN_SAMPLES: f64 = 1.1;
 
-/// Of a sample and its warm-up; none of a test that lasts as long as it takes.
+/// Seconds of a sample and its warm-up; `None` for a test without a fixed length.
 fn nominal_seconds(cell: &Cell, plan: &SamplingPlan) -> Option<f64> {
     let spec = cell.spec(plan);
     let Warmup::For(warmup) = spec.warmup else { return None };
@@ -158,7 +154,7 @@ fn nominal_seconds(cell: &Cell, plan: &SamplingPlan) -> Option<f64> {
 }
 
 impl Study {
-    /// As [`RunHeader::nominal_seconds`], if every row can run: of the study's own plan or of that of `--quick`.
+    /// As [`RunHeader::nominal_seconds`], for the study's own plan or that of `--quick`, if every row can run.
     pub fn nominal_seconds(&self, quick: bool) -> Option<f64> {
         let of_turn = |turn: &Turn| match self.plan_of(self.cells[turn.cell].instrument, quick) {
             Some(plan) => Some(f64::from(plan.samples) * nominal_seconds(&self.cells[turn.cell], &plan)?),
@@ -275,35 +271,20 @@ impl Metric {
     }
 }
 
-/// Of each block, over its rows and the baseline's second arm.
+/// The noise of each block, over its rows and the baseline's second arm.
 fn noises(run: &Run) -> BTreeMap<Block, f64> {
     let cells = &run.header.study.cells;
     let mut squares: BTreeMap<Block, Vec<f64>> = BTreeMap::new();
-    for (cell, baseline) in run.header.comparisons() {
-        let pairs = pairs(run, baseline, (cell, Arm::A));
-        squares.entry(cells[cell].block()).or_default().extend(noise(&pairs).map(|noise| noise * noise));
-    }
-    for (cell, _) in cells.iter().enumerate().filter(|(_, cell)| cell.row == run.header.study.baseline) {
-        let again = noise(&pairs(run, cell, (cell, Arm::APrime)));
-        squares.entry(cells[cell].block()).or_default().extend(again.map(|noise| noise * noise));
+    let compared = run.header.comparisons().into_iter().map(|(cell, baseline)| (baseline, (cell, Arm::A)));
+    let baselines = cells.iter().enumerate().filter(|(_, cell)| cell.row == run.header.study.baseline);
+    for (baseline, cell) in compared.chain(baselines.map(|(index, _)| (index, (index, Arm::APrime)))) {
+        let of = Metric::of(cells[baseline].workload.kind());
+        let noise = noise(&run.pairs(of, (baseline, Arm::A), cell));
+        squares.entry(cells[baseline].block()).or_default().extend(noise.map(|noise| noise * noise));
     }
     let mean = |squares: Vec<f64>| squares.iter().sum::<f64>() / squares.len() as f64;
     let known = squares.into_iter().filter(|(_, squares)| !squares.is_empty());
     known.map(|(block, squares)| (block, mean(squares).sqrt())).collect()
-}
-
-/// The figures of a cell and its baseline, round by round, where both have one that is above zero.
-fn pairs(run: &Run, baseline: usize, cell: (usize, Arm)) -> Vec<Pair> {
-    let test = run.header.study.cells[baseline].workload.kind();
-    let metric = Metric::of(test);
-    let arm = |(index, arm): (usize, Arm)| -> BTreeMap<u32, f64> {
-        let mine = run.samples.iter().filter(|sample| sample.cell == index && sample.arm == arm);
-        let figures = mine.map(|sample| (sample.round, metric.value(test, &sample.figures)));
-        figures.filter(|(_, value)| value.is_finite() && *value > 0.0).collect()
-    };
-    let (baseline, cell) = (arm((baseline, Arm::A)), arm(cell));
-    let pair = |(round, &baseline): (&u32, &f64)| Some(Pair { baseline, cell: *cell.get(round)? });
-    baseline.iter().filter_map(pair).collect()
 }
 
 /// Seconds of a sample of each block: its median over rounds, so that a pause between two sessions of a run

@@ -5,6 +5,7 @@ use serde_with::skip_serializing_none;
 
 use super::{HostCpu, Parallel};
 use crate::{
+    endpoint::Ends,
     histogram::{self, Histogram, SparseHistogram},
     measurement::{EndReport, FileReport, Interval, MachineCpu, SessionCpu, Slice, Stages, ThreadCpu, WarmupReport},
     workload::{TestKind, TestSpec},
@@ -45,36 +46,11 @@ pub struct Figures {
     /// The slices, if the sample was cut into some. A figure of the sample is then the median of its slices'
     /// figures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub slices: Vec<SliceFigures>,
-}
-
-/// What one slice measured, both ends joined.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-pub struct SliceFigures {
-    /// The measured time of the end that counted.
-    pub seconds: f64,
-    /// Request/response pairs.
-    pub transactions: u64,
-    /// Payload bytes.
-    pub bytes: u64,
-    /// CPU seconds of the measuring threads of both ends, for these transactions or bytes.
-    pub cpu: f64,
-    /// UDP messages that never arrived.
-    #[serde(default, skip_serializing_if = "crate::is_default")]
-    pub lost: u64,
-    /// TCP segments sent again, both ends.
-    #[serde(default, skip_serializing_if = "crate::is_default")]
-    pub retransmits: u64,
+    pub slices: Vec<Slice>,
 }
 
 /// What each end reports beyond the joined figures.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct BothEnds {
-    /// The end that connects.
-    pub initiator: EndDetail,
-    /// The end that is connected to.
-    pub responder: EndDetail,
-}
+pub type BothEnds = Ends<EndDetail>;
 
 /// Parts of an end's report that are kept as they came.
 #[skip_serializing_none]
@@ -151,9 +127,9 @@ pub struct EndCpu {
     pub threads: Vec<ThreadCpu>,
     /// The whole machine in this end's measured time.
     pub machine: MachineCpu,
-    /// That time in seconds.
+    /// The measured time of this end, in seconds.
     pub seconds: f64,
-    /// Of a sample that was cut into slices: the time of the slices with all that was between them.
+    /// The CPU time from the first slice to the last one, if the sample was cut into slices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionCpu>,
 }
@@ -239,7 +215,7 @@ impl Figures {
     }
 
     /// The median of the slices' figures, else the figure of a sample in one piece.
-    fn typical(&self, of_slice: impl Fn(&SliceFigures) -> f64, whole: f64) -> f64 {
+    fn typical(&self, of_slice: impl Fn(&Slice) -> f64, whole: f64) -> f64 {
         let mut values: Vec<f64> = self.slices.iter().map(of_slice).filter(|value| value.is_finite()).collect();
         values.sort_by(f64::total_cmp);
         match values.len() {
@@ -309,12 +285,12 @@ impl Figures {
 
 /// Slices belong together by their order. What the other end used is scaled to what the counting end counted:
 /// the two ends of a stream don't see the same bytes in their windows.
-fn slices(kind: TestKind, initiator: &EndReport, responder: &EndReport) -> Vec<SliceFigures> {
+fn slices(kind: TestKind, initiator: &EndReport, responder: &EndReport) -> Vec<Slice> {
     let transactions = kind.is_transactions();
     let (counting, other) = if transactions { (initiator, responder) } else { (responder, initiator) };
     let join = |(counted, other): (&Slice, &Slice)| {
         let scale = if transactions || other.bytes == 0 { 1.0 } else { counted.bytes as f64 / other.bytes as f64 };
-        SliceFigures {
+        Slice {
             seconds: counted.seconds,
             transactions: counted.transactions,
             bytes: counted.bytes,

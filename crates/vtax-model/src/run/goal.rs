@@ -10,9 +10,9 @@ use crate::units::Span;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Goal {
-    /// That a difference of this size can be shown.
+    /// Enough rounds to show a difference of this size.
     Show(Difference),
-    /// That they fit into this time.
+    /// As many rounds as fit into this time.
     Budget(Span),
 }
 
@@ -37,7 +37,7 @@ impl Difference {
     }
 }
 
-/// What is no difference that could be looked for.
+/// A text or number that is no difference to look for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error("`{0}` is no difference in per cent; give one above 0 and at most 100, as 2% or 0.5%")]
 #[diagnostic(code("bad-difference"))]

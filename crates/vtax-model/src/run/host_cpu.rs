@@ -1,7 +1,7 @@
 //! What guests cost, seen from the machine that they run on.
 //!
-//! A guest's own account doesn't know what it costs to be a guest: who translated or ran its
-//! instructions, who moved its packets. Its host's does.
+//! A guest can't see what it costs to be a guest: the work of translating or running its instructions and of
+//! moving its packets. Its host can.
 
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -17,8 +17,8 @@ pub struct HostCpu {
     /// How long they were observed: a little less than the measured time, of which the edges are
     /// left out.
     pub seconds: f64,
-    /// Whether it was the whole sample instead, its warm-up too, because nobody knew beforehand
-    /// when the measured time would begin or end.
+    /// Whether they were observed for the whole sample instead, with its warm-up, because it wasn't known
+    /// beforehand when the measured time would begin or end.
     #[serde(default)]
     pub whole_sample: bool,
     /// Software interrupts of the whole machine, in ticks of usually 10 ms: most of the receive
@@ -79,7 +79,7 @@ impl HostCpu {
         self.sum(|guest| guest.vhost)
     }
 
-    /// What QEMU did beside.
+    /// The rest of QEMU.
     pub fn qemu(&self) -> f64 {
         self.sum(|guest| guest.qemu)
     }
@@ -89,7 +89,7 @@ impl HostCpu {
         self.softirq + self.irq
     }
 
-    /// Of all guests; none if one of them doesn't know.
+    /// Exits of all guests; `None` if those of one guest aren't known.
     pub fn exits(&self) -> Option<u64> {
         self.guests.iter().map(|guest| guest.exits).sum()
     }

@@ -114,7 +114,7 @@ fn merge(spec: &TestSpec, pairs: &[PairReports<'_>], joined: &[Figures], skew: S
     }
 }
 
-/// Those of the first pair; strangers may come to any.
+/// What the ends of the first pair report; strangers are counted over all pairs.
 fn ends(joined: &[Figures]) -> BothEnds {
     let mut ends = joined.first().map(|first| first.ends.clone()).unwrap_or_default();
     ends.responder.strangers = joined.iter().map(|one| one.ends.responder.strangers).sum();
@@ -158,7 +158,7 @@ fn merged(joined: &[Figures], of: impl Fn(&Figures) -> Option<&RttFigures>) -> O
     })
 }
 
-/// A machine with initiators is the initiators', whoever else is on it.
+/// A machine on which initiators and responders run is counted as the initiators'.
 fn cpu(pairs: &[PairReports<'_>], seconds: f64) -> CpuFigures {
     let mut initiators = BTreeMap::new();
     let mut responders = BTreeMap::new();
@@ -168,61 +168,40 @@ fn cpu(pairs: &[PairReports<'_>], seconds: f64) -> CpuFigures {
     for pair in pairs.iter().filter(|pair| !initiators.contains_key(pair.machines[1])) {
         responders.entry(pair.machines[1]).or_insert(pair.responder);
     }
-    let threads = |of: fn(&PairReports<'_>) -> Vec<ThreadCpu>| pairs.iter().flat_map(of).collect();
     let busy = |machines: &BTreeMap<&str, &EndReport>| {
         machines.values().fold(MachineCpu { busy: Some(0.0), ..MachineCpu::default() }, |sum, report| {
-            sum.and(report.machine.over(report.seconds, seconds))
+            sum.and(report.machine, report.seconds, seconds)
         })
+    };
+    let ends = |machines: &BTreeMap<&str, &EndReport>, end: fn(&PairReports<'_>) -> Vec<ThreadCpu>| EndCpu {
+        threads: pairs.iter().flat_map(end).collect(),
+        machine: busy(machines),
+        seconds,
+        session: None,
     };
     CpuFigures {
         one_machine: responders.is_empty(),
-        initiator: EndCpu {
-            threads: threads(|pair| pair.initiator.threads.clone()),
-            machine: busy(&initiators),
-            seconds,
-            session: None,
-        },
-        responder: EndCpu {
-            threads: threads(|pair| pair.responder.threads.clone()),
-            machine: busy(&responders),
-            seconds,
-            session: None,
-        },
+        initiator: ends(&initiators, |pair| pair.initiator.threads.clone()),
+        responder: ends(&responders, |pair| pair.responder.threads.clone()),
     }
 }
 
 impl MachineCpu {
-    /// Of two machines together.
-    fn and(self, other: MachineCpu) -> MachineCpu {
+    /// This machine together with another one: with what that used in `own` seconds, as if it had been watched for
+    /// `seconds`.
+    fn and(self, other: MachineCpu, own: f64, seconds: f64) -> MachineCpu {
+        let scale = if own > 0.0 { seconds / own } else { 0.0 };
         MachineCpu {
             cpus: self.cpus + other.cpus,
-            user: self.user + other.user,
-            system: self.system + other.system,
-            irq: self.irq + other.irq,
-            softirq: self.softirq + other.softirq,
-            steal: self.steal + other.steal,
-            guest: self.guest + other.guest,
-            idle: self.idle + other.idle,
-            busy: self.busy.zip(other.busy).map(|(own, others)| own + others),
+            user: self.user + other.user * scale,
+            system: self.system + other.system * scale,
+            irq: self.irq + other.irq * scale,
+            softirq: self.softirq + other.softirq * scale,
+            steal: self.steal + other.steal * scale,
+            guest: self.guest + other.guest * scale,
+            idle: self.idle + other.idle * scale,
+            busy: self.busy.zip(other.busy).map(|(busy, others)| busy + others * scale),
             raised: self.raised || other.raised,
-        }
-    }
-
-    /// What was used in `own` seconds, as if it had been watched for `seconds`.
-    fn over(self, own: f64, seconds: f64) -> MachineCpu {
-        let scale = if own > 0.0 { seconds / own } else { 0.0 };
-        let scaled = |time: f64| time * scale;
-        MachineCpu {
-            cpus: self.cpus,
-            user: scaled(self.user),
-            system: scaled(self.system),
-            irq: scaled(self.irq),
-            softirq: scaled(self.softirq),
-            steal: scaled(self.steal),
-            guest: scaled(self.guest),
-            idle: scaled(self.idle),
-            busy: self.busy.map(scaled),
-            raised: self.raised,
         }
     }
 }

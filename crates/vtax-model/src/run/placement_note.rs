@@ -33,7 +33,7 @@ impl fmt::Display for PlacementNote {
     }
 }
 
-/// As a file has it.
+/// Reads a note as a file has it.
 impl From<String> for PlacementNote {
     fn from(text: String) -> PlacementNote {
         match text.strip_prefix(WRONG_LABEL) {

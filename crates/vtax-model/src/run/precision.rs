@@ -11,10 +11,9 @@ use crate::{cell::Arm, result::Metric, stats::Decision};
 pub fn stopping_outcome(run: &Run) -> Vec<(usize, Decision)> {
     let Some(rule) = &run.header.stopping else { return Vec::new() };
     let mut figures = primary_figures(run);
-    let unavailable = &run.header.unavailable;
     let answering = run.header.study.answering();
     let cells = run.header.study.cells.iter().enumerate().filter(|(_, cell)| cell.instrument == answering);
-    let runs_here = cells.filter(|(_, cell)| !unavailable.iter().any(|row| row.method == cell.row));
+    let runs_here = cells.filter(|(_, cell)| run.header.runs_here(cell.row));
     let decide = |(index, _)| {
         let figures = figures.remove(&index).unwrap_or_default();
         // A figure that isn't a number has no precision.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::{
+    cell::Cell,
     histogram::Histogram,
     located::Source,
     measurement::{EndReport, MachineCpu},
@@ -70,7 +71,7 @@ fn figures(cell: &Cell, header: &RunHeader, rtt: f64) -> Figures {
 }
 
 fn ruled(min: usize, max: usize) -> RunHeader {
-    let width = Width::from_percent(10.0).expect("a width");
+    let width = Width::try_from(10.0).expect("a width");
     let rule = StoppingRule::new(Confidence::P95, width, min, max).expect("a rule");
     RunHeader { stopping: Some(rule), ..header(THREE_ROWS) }
 }

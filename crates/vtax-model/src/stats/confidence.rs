@@ -18,23 +18,9 @@ impl Confidence {
     /// 99 %.
     pub const P99: Self = Self(99.0);
 
-    /// From percent: `95.0`, and not `0.95`, which is refused.
-    pub fn from_percent(percent: f64) -> Result<Self, StatsError> {
-        if percent > 50.0 && percent < 100.0 {
-            Ok(Self(percent))
-        } else {
-            Err(StatsError::Confidence { given: percent.to_string() })
-        }
-    }
-
     /// In percent.
     pub fn percent(self) -> f64 {
         self.0
-    }
-
-    /// As a fraction: 0.95.
-    pub fn level(self) -> f64 {
-        self.0 / 100.0
     }
 
     /// The share that lies beyond one end of a two-sided interval: 0.025.
@@ -49,7 +35,7 @@ impl FromStr for Confidence {
     fn from_str(text: &str) -> Result<Self, StatsError> {
         let number = text.trim().trim_end_matches('%').trim_end();
         let refuse = |_| StatsError::Confidence { given: text.to_owned() };
-        Self::from_percent(number.parse().map_err(refuse)?)
+        Self::try_from(number.parse::<f64>().map_err(refuse)?)
     }
 }
 
@@ -59,11 +45,13 @@ impl fmt::Display for Confidence {
     }
 }
 
+/// From percent: `95.0`, and not `0.95`, which is refused.
 impl TryFrom<f64> for Confidence {
     type Error = StatsError;
 
     fn try_from(percent: f64) -> Result<Self, StatsError> {
-        Self::from_percent(percent)
+        let possible = percent > 50.0 && percent < 100.0;
+        possible.then_some(Self(percent)).ok_or_else(|| StatsError::Confidence { given: percent.to_string() })
     }
 }
 
@@ -76,7 +64,6 @@ mod tests {
         assert_eq!("95".parse(), Ok(Confidence::P95));
         assert_eq!(" 99 % ".parse(), Ok(Confidence::P99));
         assert_eq!("99.9".parse::<Confidence>().unwrap().tail(), (100.0 - 99.9) / 200.0);
-        assert_eq!(Confidence::P95.level(), 0.95);
         assert_eq!(Confidence::P95.tail(), 0.025);
     }
 

@@ -31,9 +31,6 @@ pub enum StatsError {
     #[error("{given} is no p-value: these are above 0 and at most 1")]
     #[diagnostic(code("impossible-figure"))]
     PValue { given: f64 },
-    #[error("{given} is no significance level: give a number above 0 and below 0.5, such as 0.05")]
-    #[diagnostic(code("defect"))]
-    Significance { given: f64 },
 }
 
 /// A side of a pair.

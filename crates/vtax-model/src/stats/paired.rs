@@ -11,8 +11,6 @@
 //! * p: the same test (`signed_rank.rs`), so that the three can't contradict each other. A test of the sum
 //!   would let one bad round deny a difference that all the others show.
 
-use serde::{Deserialize, Serialize};
-
 use super::walsh::Centre;
 use super::{
     Confidence, LogDifference, PValue, Preference, Side, Significance, StatsError, resampled, signed_rank, student,
@@ -31,7 +29,7 @@ pub struct Pair {
 }
 
 /// The ratio of a cell to its baseline.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PairedTax {
     /// Cell over baseline: 1.05 is 5 % more.
     pub ratio: f64,
@@ -45,24 +43,18 @@ pub struct PairedTax {
     pub pairs: usize,
     /// Standard deviation of the log ratios: the noise of one round.
     pub log_sd: f64,
-    /// What the interval is held to.
-    pub confidence: Confidence,
     /// The log ratio of each round.
-    #[serde(skip)]
     pub log_ratios: Vec<f64>,
 }
 
 impl PairedTax {
     /// Compares the two arms of two rounds or more.
     pub fn of(pairs: &[Pair], confidence: Confidence) -> Result<Self, StatsError> {
-        let RatioEstimate { ratio, low, high, log_sd, log_ratios } = estimate(pairs, confidence)?;
-        let p = signed_rank::p_value(&log_ratios);
-        Ok(Self { ratio, low, high, p, pairs: pairs.len(), log_sd, confidence, log_ratios })
-    }
-
-    /// The tax: the ratio minus one, as a fraction.
-    pub fn tax(&self) -> f64 {
-        self.ratio - 1.0
+        let log_ratios = log_ratios(pairs)?;
+        let Centre { value, low, high } = Centre::of(&log_ratios, confidence)?;
+        let [ratio, low, high] = [value, low, high].map(ratio);
+        let (p, log_sd) = (signed_rank::p_value(&log_ratios), student::standard_deviation(&log_ratios));
+        Ok(Self { ratio, low, high, p, pairs: pairs.len(), log_sd, log_ratios })
     }
 
     /// The interval lies wholly on one side of "the same".
@@ -89,29 +81,11 @@ impl PairedTax {
         half > LogDifference::FACTOR_OF_TWO
     }
 
-    /// The smallest difference that four of five studies as noisy as this one show at `significance`; None
-    /// if so few rounds can show none.
-    pub fn smallest_shown(&self, significance: Significance) -> Option<LogDifference> {
-        resampled::smallest_shown(&self.log_ratios, self.pairs, significance)
+    /// The smallest difference that `pairs` rounds as noisy as these show at `significance` in four of five studies.
+    /// None if so few rounds can show no difference, however large.
+    pub fn smallest_shown(&self, pairs: usize, significance: Significance) -> Option<LogDifference> {
+        resampled::smallest_shown(&self.log_ratios, pairs, significance)
     }
-}
-
-/// A ratio and its interval, without the question whether it is one.
-pub(super) struct RatioEstimate {
-    pub(super) ratio: f64,
-    pub(super) low: f64,
-    pub(super) high: f64,
-    pub(super) log_sd: f64,
-    pub(super) log_ratios: Vec<f64>,
-}
-
-/// Estimates the ratio from two pairs or more.
-pub(super) fn estimate(pairs: &[Pair], confidence: Confidence) -> Result<RatioEstimate, StatsError> {
-    let log_ratios = log_ratios(pairs)?;
-    let Centre { value, low, high } = Centre::of(&log_ratios, confidence)?;
-    let log_sd = student::standard_deviation(&log_ratios);
-    let [ratio, low, high] = [value, low, high].map(ratio);
-    Ok(RatioEstimate { ratio, low, high, log_sd, log_ratios })
 }
 
 fn log_ratios(pairs: &[Pair]) -> Result<Vec<f64>, StatsError> {

@@ -15,9 +15,9 @@
 
 use std::f64::consts::PI;
 
-use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
+use statrs::distribution::{ContinuousCDF, Normal};
 
-use super::{Confidence, Pair, PairedTax, Significance};
+use super::{Confidence, Pair, PairedTax, Significance, student};
 
 /// No run takes more rounds than that: beyond it, longer samples gain more than further rounds.
 pub const MOST_ROUNDS: u32 = 2_000;
@@ -69,7 +69,7 @@ pub fn noise(pairs: &[Pair]) -> Option<f64> {
     let rounds = u32::try_from(pairs.len()).ok().filter(|rounds| *rounds >= LEAST_FOR_NOISE)?;
     let tax = PairedTax::of(pairs, Confidence::P95).ok()?;
     let half = (tax.high.ln() - tax.low.ln()) / 2.0;
-    Some(half * f64::from(rounds).sqrt() / (student(rounds, 0.975) * (PI / 3.0).sqrt()))
+    Some(half * f64::from(rounds).sqrt() / (quantile(0.975, rounds) * (PI / 3.0).sqrt()))
 }
 
 fn level() -> f64 {
@@ -86,22 +86,22 @@ fn of_equal_signs(rounds: u32) -> f64 {
     Normal::standard().inverse_cdf(POWER.powf(1.0 / f64::from(rounds)))
 }
 
-fn of_ranks(rounds: u32, comparisons: usize) -> f64 {
-    let tail = level() / comparisons.max(1) as f64 / 2.0;
-    let quantiles = student(rounds, 1.0 - tail) + student(rounds, POWER);
-    quantiles * (PI / 3.0 / f64::from(rounds)).sqrt()
+/// Student's, of so many rounds.
+fn quantile(probability: f64, rounds: u32) -> f64 {
+    student::quantile(probability, rounds.saturating_sub(1).max(1) as usize)
 }
 
-fn student(rounds: u32, p: f64) -> f64 {
-    let freedom = f64::from(rounds.saturating_sub(1).max(1));
-    // Never refused: a location of 0, a scale of 1 and at least one degree of freedom.
-    StudentsT::new(0.0, 1.0, freedom).map_or(f64::INFINITY, |student| student.inverse_cdf(p))
+fn of_ranks(rounds: u32, comparisons: usize) -> f64 {
+    let tail = level() / comparisons.max(1) as f64 / 2.0;
+    let quantiles = quantile(1.0 - tail, rounds) + quantile(POWER, rounds);
+    quantiles * (PI / 3.0 / f64::from(rounds)).sqrt()
 }
 
 #[cfg(test)]
 mod tests {
     use rand_xoshiro::Xoshiro256PlusPlus;
     use rand_xoshiro::rand_core::{Rng, SeedableRng};
+    use statrs::distribution::StudentsT;
 
     use super::*;
 

@@ -88,7 +88,7 @@ impl Steady {
         let most = MEMORY.min(self.seen as usize);
         let mut moments = Moments::default();
         let errors = self.newest(most).map(|bin| moments.with(bin)).enumerate().skip(WINDOW - 1);
-        // Of equal ones the longest.
+        // If several tails have the same error, the longest is taken.
         errors
             .min_by(|(_, left), (_, right)| left.total_cmp(right).then(std::cmp::Ordering::Greater))
             .map(|(at, _)| at + 1)

@@ -22,29 +22,13 @@ use super::{Confidence, StatsError, student};
 #[serde(try_from = "f64")]
 pub struct Width(f64);
 
-impl Width {
-    /// From percent: `5.0`.
-    pub fn from_percent(percent: f64) -> Result<Self, StatsError> {
-        if percent > 0.0 && percent.is_finite() {
-            Ok(Self(percent))
-        } else {
-            Err(StatsError::Width { given: percent.to_string() })
-        }
-    }
-
-    /// In percent.
-    pub fn percent(self) -> f64 {
-        self.0
-    }
-}
-
 impl FromStr for Width {
     type Err = StatsError;
 
     fn from_str(text: &str) -> Result<Self, StatsError> {
         let number = text.trim().trim_end_matches('%').trim_end();
         let refuse = |_| StatsError::Width { given: text.to_owned() };
-        Self::from_percent(number.parse().map_err(refuse)?)
+        Self::try_from(number.parse::<f64>().map_err(refuse)?)
     }
 }
 
@@ -54,11 +38,13 @@ impl fmt::Display for Width {
     }
 }
 
+/// From percent: `5.0`.
 impl TryFrom<f64> for Width {
     type Error = StatsError;
 
     fn try_from(percent: f64) -> Result<Self, StatsError> {
-        Self::from_percent(percent)
+        let possible = percent > 0.0 && percent.is_finite();
+        possible.then_some(Self(percent)).ok_or_else(|| StatsError::Width { given: percent.to_string() })
     }
 }
 
@@ -95,7 +81,7 @@ pub enum Decision {
         /// At most what was asked for; 0 if all samples are equal.
         achieved: f64,
     },
-    /// As many samples as allowed, and the mean isn't known as well as asked for: report how well.
+    /// All samples that are allowed were taken, and the mean isn't known as well as asked for.
     Exhausted {
         /// Wider than what was asked for.
         achieved: Option<f64>,
@@ -166,7 +152,7 @@ mod tests {
     use super::*;
 
     fn rule(width: f64) -> StoppingRule {
-        StoppingRule::new(Confidence::P99, Width::from_percent(width).unwrap(), 3, 5).unwrap()
+        StoppingRule::new(Confidence::P99, Width::try_from(width).unwrap(), 3, 5).unwrap()
     }
 
     #[test]
@@ -197,7 +183,7 @@ mod tests {
 
     #[test]
     fn what_makes_no_rule_is_refused() {
-        let width = Width::from_percent(5.0).unwrap();
+        let width = Width::try_from(5.0).unwrap();
         for (min, max) in [(0, 5), (1, 5), (5, 4)] {
             let refused = StoppingRule::new(Confidence::P99, width, min, max);
             assert_eq!(refused, Err(StatsError::Bounds { min, max }));

@@ -17,8 +17,6 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-
 use super::error::finite;
 use super::{Confidence, StatsError, student};
 
@@ -26,7 +24,7 @@ use super::{Confidence, StatsError, student};
 const LARGEST_LOG: f64 = 200.0;
 
 /// Mean, median and interval of the samples of one cell, in the samples' unit.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     /// Mean over samples.
     pub mean: f64,
@@ -34,13 +32,12 @@ pub struct Summary {
     pub median: f64,
     /// Samples.
     pub n: usize,
-    /// `low`, `high` and `sd`; one sample alone has none.
-    #[serde(flatten)]
+    /// One sample alone has none.
     pub spread: Option<Spread>,
 }
 
 /// What two samples or more tell about the mean's uncertainty, in the samples' unit.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Spread {
     /// Lower end of the mean's interval.
     pub low: f64,
@@ -64,9 +61,7 @@ impl Summary {
             spread: (samples.len() > 1).then(|| Spread::of(samples, confidence)),
         })
     }
-}
 
-impl Summary {
     /// Summarizes samples of which each comes with the number of its round.
     ///
     /// What is measured twice in a round (the baseline is) saw the same machine twice, and where that
@@ -148,10 +143,7 @@ mod tests {
     #[test]
     fn one_sample_has_no_interval_and_none_no_summary() {
         let one = Summary::of(&[7.0], Confidence::P95).unwrap();
-        assert_eq!((one.mean, one.median, one.spread.clone()), (7.0, 7.0, None));
-        let json = serde_json::to_string(&one).unwrap();
-        assert_eq!(json, r#"{"mean":7.0,"median":7.0,"n":1}"#);
-        assert_eq!(serde_json::from_str::<Summary>(&json).unwrap(), one);
+        assert_eq!((one.mean, one.median, one.spread), (7.0, 7.0, None));
         assert!(matches!(Summary::of(&[], Confidence::P95), Err(StatsError::TooFew { .. })));
     }
 
@@ -179,14 +171,6 @@ mod tests {
         }
         let largest = Summary::of(&[-1e100, 1e100], Confidence::P99).unwrap().spread.unwrap();
         assert!(largest.low.is_finite() && largest.high.is_finite() && largest.sd.is_finite());
-    }
-
-    #[test]
-    fn the_interval_is_flat_in_json() {
-        let summary = Summary::of(&[1.0, 3.0], Confidence::P95).unwrap();
-        let json = serde_json::to_value(&summary).unwrap();
-        assert!(json["low"].is_number() && json["high"].is_number() && json["sd"].is_number());
-        assert_eq!(serde_json::from_value::<Summary>(json).unwrap(), summary);
     }
 
     /// Why the interval is Student's: if this fails, the module's text is wrong.

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     cell::{Cell, Instrument},
     endpoint::{self, Endpoint},
-    guest::{GuestDefaults, GuestOptions},
+    guest::{GuestDefaults, GuestOptions, span, value},
     located::{FileError, Source},
     method::DomainKind,
     options::TestOptions,
@@ -59,45 +59,28 @@ struct StudyFile {
 #[serde(deny_unknown_fields)]
 struct Matrix {
     methods: Vec<Spanned<String>>,
-    /// Those of `methods` that are left out on cables between real NICs unless somebody asks for them.
+    /// The methods that are left out on cables between real NICs unless somebody asks for them.
     #[serde(default)]
     extra: Vec<Spanned<String>>,
     mtu: Spanned<Vec<Mtu>>,
     transports: Spanned<Vec<Transport>>,
     tests: Spanned<Vec<TestKind>>,
-    #[serde(default = "one_stream")]
-    streams: Spanned<Vec<u32>>,
+    /// One flow if absent.
+    streams: Option<Spanned<Vec<u32>>>,
     /// Swept: request and response of rr and crr, message of streams. In place of the four below.
     sizes: Option<Spanned<Vec<ByteSize>>>,
     /// Swept: how long an rr flow idles before each request. In place of `gap` of the options.
     gaps: Option<Spanned<Vec<Span>>>,
-    #[serde(default = "one_byte")]
-    request: Spanned<ByteSize>,
-    #[serde(default = "one_byte")]
-    response: Spanned<ByteSize>,
-    /// TCP streams; sparc-t7-1 used 1 MiB.
-    #[serde(default = "one_mebibyte")]
-    tcp_message: Spanned<ByteSize>,
+    /// One byte if absent.
+    request: Option<Spanned<ByteSize>>,
+    /// One byte if absent.
+    response: Option<Spanned<ByteSize>>,
+    /// TCP streams; 1 MiB if absent, as sparc-t7-1 used it.
+    tcp_message: Option<Spanned<ByteSize>>,
     /// UDP streams; the largest datagram that the MTU carries if absent.
     udp_message: Option<Spanned<ByteSize>>,
-    #[serde(default = "thousand_mebibytes")]
-    file: Spanned<ByteSize>,
-}
-
-fn one_stream() -> Spanned<Vec<u32>> {
-    Spanned::new(0..0, vec![1])
-}
-
-fn one_byte() -> Spanned<ByteSize> {
-    Spanned::new(0..0, ByteSize(1))
-}
-
-fn one_mebibyte() -> Spanned<ByteSize> {
-    Spanned::new(0..0, ByteSize(1 << 20))
-}
-
-fn thousand_mebibytes() -> Spanned<ByteSize> {
-    Spanned::new(0..0, ByteSize(1000 << 20))
+    /// 1000 MiB if absent.
+    file: Option<Spanned<ByteSize>>,
 }
 
 /// Reads a study file.
@@ -116,40 +99,32 @@ impl Reader<'_> {
         let baseline = self.row(&self.file.baseline)?;
         if !rows.contains(&baseline) {
             let message = format!("the baseline `{baseline}` is not among the methods; add it to `methods`");
-            return Err(self.source.error(&self.file.baseline.span(), "row-not-in-study", message));
+            return Err(self.source.coded("not-in-study", &self.file.baseline.span(), message));
         }
         let mut cells = self.cells(&rows)?;
         self.plant(&mut cells)?;
         let Plans { plan, quick, path, quick_path } = self.plans()?;
-        let quick_file = self.quick_file(&cells)?;
-        let answer = self.answer()?;
-        let endpoints = self.endpoints(&rows)?;
-        let guest = self.guest(&rows)?;
-        let pairs = self.pairs(&rows)?;
-        let extra = self.extra(&rows, baseline)?;
-        let (cables, domains) = (Vec::new(), DomainKind::Guest);
-        let StudyFile { id, title, question, both, addresses, .. } = self.file;
         Ok(Study {
-            id,
-            title,
-            question,
+            quick_file: self.quick_file(&cells)?,
+            answer: self.answer()?,
+            endpoints: self.endpoints(&rows)?,
+            guest: self.guest(&rows)?,
+            pairs: self.pairs(&rows)?,
+            extra: self.extra(&rows, baseline)?,
+            cables: Vec::new(),
+            domains: DomainKind::Guest,
+            id: self.file.id,
+            title: self.file.title,
+            question: self.file.question,
+            both: self.file.both,
+            addresses: self.file.addresses,
             rows,
-            extra,
             baseline,
-            both,
-            pairs,
-            addresses,
-            endpoints,
-            cables,
-            domains,
-            guest,
             cells,
             plan,
             quick,
             path,
             quick_path,
-            answer,
-            quick_file,
         })
     }
 
@@ -157,7 +132,7 @@ impl Reader<'_> {
         let mut rows: Vec<Row> = Vec::new();
         for written in &self.file.matrix.methods {
             let row = self.row(written)?;
-            self.check_row(&rows, row).map_err(|(code, message)| self.source.error(&written.span(), code, message))?;
+            self.check_row(&rows, row, written)?;
             rows.push(row);
         }
         Ok(rows)
@@ -167,7 +142,7 @@ impl Reader<'_> {
         let extra = |written: &Spanned<String>| match self.row(written)? {
             row if row == baseline || !rows.contains(&row) => {
                 let message = format!("`{row}` is in `extra`, and must be among the methods and not the baseline");
-                Err(self.source.error(&written.span(), "row-not-in-study", message))
+                Err(self.source.coded("not-in-study", &written.span(), message))
             }
             row => Ok(row),
         };
@@ -178,17 +153,20 @@ impl Reader<'_> {
         written.get_ref().parse().map_err(|error: UnknownRow| self.source.refuse(&written.span(), error))
     }
 
-    fn check_row(&self, earlier: &[Row], row: Row) -> Result<(), (&'static str, String)> {
+    fn check_row(&self, earlier: &[Row], row: Row, written: &Spanned<String>) -> Result<(), FileError> {
+        let span = written.span();
         if earlier.contains(&row) {
-            return Err(("named-twice", format!("`{row}` stands here twice; name each once")));
+            let message = format!("`{row}` stands here twice; name each once");
+            return Err(self.source.coded("named-twice", &span, message));
         }
         if let Some(other) = earlier.iter().find(|other| other.kind() != row.kind()) {
             let (one, two) = (row.kind(), other.kind());
-            return Err(("rows-clash", format!("`{row}` clashes with `{other}`: {one}, {two}; make two studies")));
+            let message = format!("`{row}` clashes with `{other}`: {one}, {two}; make two studies");
+            return Err(self.source.coded("rows-clash", &span, message));
         }
         if self.file.both && !row.may_be_both() {
             let message = format!("`both` is for I/O methods and clashes with `{row}`; remove `both`");
-            return Err(("options-clash", message));
+            return Err(self.source.coded("options-clash", &span, message));
         }
         Ok(())
     }
@@ -214,7 +192,7 @@ impl Reader<'_> {
             _ => return Ok(pairs),
         };
         let code = if (1..=Study::MOST_PAIRS).contains(&pairs) { "options-clash" } else { "out-of-range" };
-        Err(self.source.error(&written.span(), code, message))
+        Err(self.source.coded(code, &written.span(), message))
     }
 
     fn cells(&self, rows: &[Row]) -> Result<Vec<Cell>, FileError> {
@@ -233,7 +211,7 @@ impl Reader<'_> {
         if cells.is_empty() || self.file.pairs.is_some() {
             let message =
                 "[path] is for rr and stream over TCP and UDP, of one flow and one pair; remove it, or add such tests";
-            return Err(self.source.error(&path.samples.span(), "no-slices", message));
+            return Err(self.source.coded("no-slices", &path.samples.span(), message));
         }
         cells.iter_mut().for_each(Cell::hold_still);
         Ok(cells)
@@ -251,7 +229,7 @@ impl Reader<'_> {
         match cells.is_empty() {
             true => {
                 let message = "nothing of the matrix is left by `tests` and `mtu` of [plan]";
-                Err(self.source.error(&self.file.plan.samples.span(), "nothing-measured", message))
+                Err(self.source.coded("empty-matrix", &self.file.plan.samples.span(), message))
             }
             false => Ok(cells),
         }
@@ -263,7 +241,7 @@ impl Reader<'_> {
         let mtus = self.distinct("mtu", &matrix.mtu)?;
         let transports = self.distinct("transports", &matrix.transports)?;
         let tests = self.distinct("tests", &matrix.tests)?;
-        let streams = self.streams()?;
+        let streams = matrix.streams.as_ref().map_or(Ok(vec![1]), |streams| self.distinct("streams", streams))?;
         let sweep = self.sweep()?;
         let mut cells = Vec::new();
         for (&transport, &kind, &streams, (variant, swept), &mtu, &row) in
@@ -271,11 +249,14 @@ impl Reader<'_> {
         {
             let inner = mtu.less(row.overhead()).map_err(|error| {
                 let message = format!("`{row}` takes {} bytes of each packet: {error}", row.overhead());
-                self.source.error(&matrix.mtu.span(), "bad-mtu", message)
+                self.source.coded("mtu-too-small", &matrix.mtu.span(), message)
             })?;
             let workload = self.workload(transport, kind, swept.size, inner)?;
             let options = self.options(row, swept.gap_of(kind));
-            self.check_options(&options, transport, &workload, streams)?;
+            options.check(transport, &workload, streams).map_err(|error| {
+                let span = span(&self.file.options).or(span(&matrix.streams)).unwrap_or(0..0);
+                self.source.refuse(&span, error)
+            })?;
             if swept.concerns(kind) {
                 cells.push(Cell {
                     row,
@@ -301,7 +282,7 @@ impl Reader<'_> {
             if asked.peek().is_none() {
                 let why = "only the rr test of one of the methods can have a known cost";
                 let message = format!("nothing can be planted in `{name}`: {why}; add both, or remove this");
-                return Err(self.source.error(&delay.span(), "nothing-planted", message));
+                return Err(self.source.coded("nothing-planted", &delay.span(), message));
             }
             asked.for_each(|cell| cell.options.responder.delay = Some(*delay.get_ref()));
         }
@@ -320,19 +301,17 @@ impl Reader<'_> {
     fn sizes(&self) -> Result<Vec<Option<ByteSize>>, FileError> {
         let matrix = &self.file.matrix;
         let Some(sizes) = &matrix.sizes else { return Ok(vec![None]) };
-        let written = |size: &Spanned<ByteSize>| !size.span().is_empty();
-        let singles = [&matrix.request, &matrix.response, &matrix.tcp_message].into_iter().chain(&matrix.udp_message);
-        if singles.into_iter().any(written) {
+        let singles = [&matrix.request, &matrix.response, &matrix.tcp_message, &matrix.udp_message];
+        if singles.into_iter().any(Option::is_some) {
             let message = "`sizes` clashes with the sizes of single tests: it gives all of them; leave one out";
-            return Err(self.source.error(&sizes.span(), "options-clash", message));
+            return Err(self.source.coded("options-clash", &sizes.span(), message));
         }
         Ok(self.distinct("sizes", sizes)?.into_iter().map(Some).collect())
     }
 
-    /// As the file has them, but for what the row and the sweep say.
+    /// The options of the file, except for what the row and the sweep say.
     fn options(&self, row: Row, gap: Option<Span>) -> TestOptions {
-        let written = self.file.options.as_ref();
-        let mut options = written.map_or(TestOptions::default(), |options| *options.get_ref());
+        let mut options = value(&self.file.options).unwrap_or_default();
         if let Row::Engine(engine) = row {
             options.engine = engine;
         }
@@ -342,18 +321,6 @@ impl Reader<'_> {
         options
     }
 
-    fn check_options(
-        &self,
-        options: &TestOptions,
-        transport: Transport,
-        workload: &Workload,
-        streams: u32,
-    ) -> Result<(), FileError> {
-        let written = self.file.options.as_ref();
-        let span = written.map_or(self.file.matrix.streams.span(), Spanned::span);
-        options.check(transport, workload, streams).map_err(|error| self.source.refuse(&span, error))
-    }
-
     /// Every row has both ends, and as many of one as of the other or one that serves all.
     fn endpoints(&self, rows: &[Row]) -> Result<Vec<Endpoint>, FileError> {
         let written = &self.file.endpoint;
@@ -361,7 +328,7 @@ impl Reader<'_> {
         for endpoint in written {
             if let Some(row) = endpoint.get_ref().method.filter(|row| !rows.contains(row)) {
                 let message = format!("the endpoint stands for `{row}`, which is not among the methods; add it there");
-                return Err(self.source.error(&endpoint.span(), "row-not-in-study", message));
+                return Err(self.source.coded("not-in-study", &endpoint.span(), message));
             }
         }
         let endpoints: Vec<Endpoint> = written.iter().map(|endpoint| endpoint.get_ref().clone()).collect();
@@ -391,17 +358,13 @@ impl Reader<'_> {
         let values = list.get_ref();
         if values.is_empty() {
             let message = format!("`{what}` is empty; give at least one");
-            return Err(self.source.error(&list.span(), "empty-list", message));
+            return Err(self.source.coded("empty-list", &list.span(), message));
         }
         if values.iter().collect::<BTreeSet<_>>().len() < values.len() {
             let message = format!("`{what}` has a value twice; name each once");
-            return Err(self.source.error(&list.span(), "named-twice", message));
+            return Err(self.source.coded("named-twice", &list.span(), message));
         }
         Ok(values.clone())
-    }
-
-    fn streams(&self) -> Result<Vec<u32>, FileError> {
-        self.distinct("streams", &self.file.matrix.streams)
     }
 
     fn workload(
@@ -412,15 +375,15 @@ impl Reader<'_> {
         mtu: Mtu,
     ) -> Result<Workload, FileError> {
         let matrix = &self.file.matrix;
-        let usual = match transport {
-            Transport::Udp => matrix.udp_message.as_ref().map_or(mtu.udp_payload(), |message| *message.get_ref()),
-            _ => *matrix.tcp_message.get_ref(),
+        let (message, usual) = match transport {
+            Transport::Udp => (&matrix.udp_message, mtu.udp_payload()),
+            _ => (&matrix.tcp_message, ByteSize(1 << 20)),
         };
         let sizes = TestSizes {
-            request: size.unwrap_or(*matrix.request.get_ref()),
-            response: size.unwrap_or(*matrix.response.get_ref()),
-            message: size.unwrap_or(usual),
-            file: *matrix.file.get_ref(),
+            request: size.or(value(&matrix.request)).unwrap_or(ByteSize(1)),
+            response: size.or(value(&matrix.response)).unwrap_or(ByteSize(1)),
+            message: size.or(value(message)).unwrap_or(usual),
+            file: value(&matrix.file).unwrap_or(ByteSize(1000 << 20)),
         };
         let workload = sizes.workload(kind);
         workload.check(transport, mtu).map_err(|error| self.source.refuse(&self.blamed(&error, transport), error))?;
@@ -431,15 +394,14 @@ impl Reader<'_> {
     fn blamed(&self, error: &WorkloadError, transport: Transport) -> std::ops::Range<usize> {
         let matrix = &self.file.matrix;
         let size = match (error.what(), transport) {
-            ("request", _) => Some(&matrix.request),
-            ("response", _) => Some(&matrix.response),
-            ("message", Transport::Tcp) => Some(&matrix.tcp_message),
-            ("message", Transport::Udp) => matrix.udp_message.as_ref(),
-            ("file", Transport::Tcp) => Some(&matrix.file),
-            _ => None,
+            ("request", _) => &matrix.request,
+            ("response", _) => &matrix.response,
+            ("message", Transport::Tcp) => &matrix.tcp_message,
+            ("message", Transport::Udp) => &matrix.udp_message,
+            ("file", Transport::Tcp) => &matrix.file,
+            _ => &None,
         };
-        let written = size.map(Spanned::span).filter(|span| !span.is_empty());
-        written.or_else(|| matrix.sizes.as_ref().map(Spanned::span)).unwrap_or_else(|| matrix.tests.span())
+        span(size).or_else(|| span(&matrix.sizes)).unwrap_or_else(|| matrix.tests.span())
     }
 }
 

@@ -14,7 +14,7 @@ pub enum Row {
     Method(IoMethod),
     /// A guest attached by this kind of NIC, on a wire between two hosts: `paravirtual:userspace`.
     Device(Flavour),
-    /// Guests that share a NIC, and who sorts the frames that come for them.
+    /// Guests that share a NIC, and what sorts the frames that arrive for them.
     Queue(Queueing),
     /// Two domains, each a host or a paravirtual guest.
     Path(GuestPath),
@@ -52,7 +52,7 @@ impl IpType {
 /// Through how many queues the frames of a host's guests come off its wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, EnumString, IntoStaticStr)]
 pub enum Queueing {
-    /// All through one: the guests hang on a vsw, and the wire is its uplink.
+    /// All through one: the guests are ports of a vsw, and the wire is its uplink.
     #[strum(to_string = "shared-queue")]
     Shared,
     /// Through one of each guest: the wire's own driver sorts them by address, by a macvtap each.
@@ -121,7 +121,7 @@ impl Row {
         }
     }
 
-    /// Which kind of NIC it is about, if it says.
+    /// Which kind of NIC the row is about, if it says.
     pub fn flavour(self) -> Option<Flavour> {
         match self {
             Row::Device(flavour) => Some(flavour),

@@ -37,16 +37,16 @@ pub struct Slices {
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum SamplingPlanError {
     #[error("0 samples measure nothing; give at least 1")]
-    #[diagnostic(code("out-of-range"))]
+    #[diagnostic(code("bad-plan"))]
     NoSamples,
     #[error("duration {0} is too short for a rate; give at least {least}", least = SamplingPlan::SHORTEST)]
-    #[diagnostic(code("sample-too-short"))]
+    #[diagnostic(code("bad-plan"))]
     TooShort(Span),
     #[error("a slice of {0} is too short for a rate; give at least {least}", least = SamplingPlan::SHORTEST_SLICE)]
-    #[diagnostic(code("sample-too-short"))]
+    #[diagnostic(code("bad-plan"))]
     ShortSlice(Span),
     #[error("{0} passes: give 1 to {most}", most = Sliced::PASSES_MOST)]
-    #[diagnostic(code("out-of-range"))]
+    #[diagnostic(code("bad-plan"))]
     Passes(u32),
 }
 

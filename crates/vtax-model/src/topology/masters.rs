@@ -1,4 +1,4 @@
-//! In which order guests are started that depend on others.
+//! The order in which guests that depend on others are started.
 
 use super::{Guest, Name};
 
@@ -18,7 +18,7 @@ pub enum BadMasters {
 }
 
 impl BadMasters {
-    /// Whose masters they are.
+    /// The guest that has these masters.
     pub fn guest(&self) -> &Name {
         match self {
             BadMasters::Unknown { guest, .. } | BadMasters::TooMany { guest, .. } => guest,
@@ -27,7 +27,7 @@ impl BadMasters {
     }
 }
 
-/// Each after its masters.
+/// The guests, each after its masters.
 pub(super) fn ordered(guests: &[Guest]) -> Result<Vec<&Guest>, BadMasters> {
     let mut walk = Walk { guests, way: Vec::new(), ordered: Vec::new() };
     for guest in guests {

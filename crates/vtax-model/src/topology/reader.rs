@@ -8,7 +8,7 @@ use toml::Spanned;
 
 use super::{Cable, Guest, Host, Name, Shape, Topology, Wire, Zone};
 use crate::{
-    guest::{Attach, GuestTable, Mac},
+    guest::{Attach, GuestTable, Mac, span, value},
     located::{FileError, Source},
     method::{DomainKind, IoMethod},
     units::{BitRate, ByteSize, Mtu},
@@ -115,13 +115,13 @@ impl Reader<'_> {
         for end in ends {
             if !hosts.iter().any(|host| host.name == *end) {
                 let message = format!("wire `{}` ends at `{end}`, which is not a [[host]]", table.name.get_ref());
-                return Err(self.source.error(&table.ends.span(), "no-such-host", message));
+                return Err(self.source.coded("no-such-host", &table.ends.span(), message));
             }
         }
         if ends[0] == ends[1] {
             let message =
                 format!("wire `{}` has both ends at `{}`; a wire joins two hosts", table.name.get_ref(), ends[0]);
-            return Err(self.source.error(&table.ends.span(), "wire-to-itself", message));
+            return Err(self.source.coded("wire-to-itself", &table.ends.span(), message));
         }
         let (shape, nics) = (self.shape(table)?, self.nics(table)?);
         Ok(Wire { name: table.name.get_ref().clone(), ends: ends.clone(), shape, nics })
@@ -139,7 +139,7 @@ impl Reader<'_> {
             }
             (nics, None) => return Ok(Some(nics.clone())),
         };
-        Err(self.source.error(&nics.span(), code, message))
+        Err(self.source.coded(code, &nics.span(), message))
     }
 
     fn check_masters(&self, topology: &Topology) -> Result<(), FileError> {
@@ -161,7 +161,7 @@ impl Reader<'_> {
             }
             Some(rate) => return Ok(Some(Shape { rate, queue: Some(queue) })),
         };
-        Err(self.source.error(&written.span(), "bad-queue", message))
+        Err(self.source.coded("bad-queue", &written.span(), message))
     }
 
     fn zones(&self, hosts: &[Host], wires: &[Wire]) -> Result<Vec<Zone>, FileError> {
@@ -206,7 +206,7 @@ impl Reader<'_> {
         if let Some(written) = table.mac.as_ref().filter(|_| matches!(attach, Attach::Assigned | Attach::RootDomain)) {
             let message =
                 format!("a guest with the whole NIC ({}) has the NIC's own address; remove `mac`", attach.method());
-            return Err(self.source.error(&written.span(), "options-clash", message));
+            return Err(self.source.coded("options-clash", &written.span(), message));
         }
         let masters = table.masters.clone().unwrap_or_default();
         Ok(Guest { name: table.name.get_ref().clone(), host, wire, attach, mac, size, system, masters })
@@ -216,26 +216,26 @@ impl Reader<'_> {
         match written {
             Some(mac) if count > 1 => {
                 let message = "several domains can't have one address; remove `mac`, and each gets its own";
-                Err(self.source.error(&mac.span(), "options-clash", message))
+                Err(self.source.coded("options-clash", &mac.span(), message))
             }
             mac => Ok(mac.map(|mac| *mac.get_ref())),
         }
     }
 
-    /// Of a zone.
+    /// The settings of a zone's virtual function.
     fn vf(&self, table: &ZoneTable) -> Result<VfOptions, FileError> {
         let method = *table.method.get_ref();
         if let Some((option, span)) = table.vf_options().into_iter().find(|_| method != IoMethod::SrIov) {
             let message = format!("`{option}` is of virtual functions (sr-iov), and this zone is {method}; remove it");
-            return Err(self.source.error(&span, "option-not-for-method", message));
+            return Err(self.source.coded("option-not-for-this", &span, message));
         }
         let vf = VfOptions {
-            vlan: table.vlan.as_ref().map(|vlan| *vlan.get_ref()),
-            trust: table.trust.as_ref().map(|trust| *trust.get_ref()),
-            spoof_check: table.spoof_check.as_ref().map(|check| *check.get_ref()),
-            rate: table.rate.as_ref().map(|rate| *rate.get_ref()),
+            vlan: value(&table.vlan),
+            trust: value(&table.trust),
+            spoof_check: value(&table.spoof_check),
+            rate: value(&table.rate),
         };
-        let span = table.rate.as_ref().map_or(table.name.span(), Spanned::span);
+        let span = span(&table.rate).unwrap_or(table.name.span());
         vf.rate_mbit().map(|_| vf).map_err(|error| self.source.refuse(&span, error))
     }
 
@@ -246,31 +246,34 @@ impl Reader<'_> {
             Some(host) if !host.switch => Ok(host.name.clone()),
             Some(_) => {
                 let message = format!("`{wanted}` is a switch and can't own a {kind}; name another host");
-                Err(self.source.error(&span, "host-is-switch", message))
+                Err(self.source.coded("host-is-switch", &span, message))
             }
             None => {
                 let message = format!("{kind} `{}` is on `{wanted}`, which is not a [[host]]", name.get_ref());
-                Err(self.source.error(&span, "no-such-host", message))
+                Err(self.source.coded("no-such-host", &span, message))
             }
         }
     }
 
     fn wire_of(&self, member: &Member<'_>, host: &Name, wires: &[Wire]) -> Result<Name, FileError> {
         let mine: Vec<&Name> = wires.iter().filter(|wire| wire.ends.contains(host)).map(|wire| &wire.name).collect();
-        let (span, code, message) = match (member.wire, mine.as_slice()) {
-            (Some(wire), mine) if mine.contains(&wire.get_ref()) => return Ok(wire.get_ref().clone()),
-            (None, [only]) => return Ok((*only).clone()),
-            (Some(wire), _) => (wire.span(), "no-such-wire", format!("host `{host}` has no wire `{}`", wire.get_ref())),
+        let span = member.wire.unwrap_or(member.host).span();
+        match (member.wire, mine.as_slice()) {
+            (Some(wire), mine) if mine.contains(&wire.get_ref()) => Ok(wire.get_ref().clone()),
+            (None, [only]) => Ok((*only).clone()),
+            (Some(wire), _) => {
+                let message = format!("host `{host}` has no wire `{}`", wire.get_ref());
+                Err(self.source.coded("host-without-wire", &span, message))
+            }
             (None, []) => {
                 let message = format!("host `{host}` has no wire; add a [[wire]] that ends there");
-                (member.host.span(), "no-such-wire", message)
+                Err(self.source.coded("host-without-wire", &span, message))
             }
             (None, _) => {
                 let message = format!("host `{host}` has several wires; name one with `wire = `");
-                (member.host.span(), "several-wires", message)
+                Err(self.source.coded("several-wires", &span, message))
             }
-        };
-        Err(self.source.error(&span, code, message))
+        }
     }
 
     fn zone_method(&self, table: &ZoneTable) -> Result<IoMethod, FileError> {
@@ -279,7 +282,7 @@ impl Reader<'_> {
             method if method.domains().contains(&DomainKind::Zone) => return Ok(method),
             method => format!("`{method}` attaches guests, not zones; make it a [[guest]]"),
         };
-        Err(self.source.error(&table.method.span(), "method-not-for-domain", message))
+        Err(self.source.coded("method-not-for-domain", &table.method.span(), message))
     }
 
     fn names(&self, member: &Member<'_>, so_far: usize) -> Result<Vec<Name>, FileError> {
@@ -289,7 +292,7 @@ impl Reader<'_> {
         let Some(number) = usize::try_from(number).ok().filter(|n| (1..=most).contains(n)) else {
             let message = format!("count {number}: a lab has 1 to {} zones and guests in all", Topology::MOST_ZONES);
             let span = member.count.map_or(member.name.span(), Spanned::span);
-            return Err(self.source.error(&span, "out-of-range", message));
+            return Err(self.source.coded("out-of-range", &span, message));
         };
         if member.count.is_none() {
             return Ok(vec![base.clone()]);
@@ -310,7 +313,7 @@ impl Reader<'_> {
         match single.chain(zones).chain(guests).find(|(name, _)| !taken.insert(*name)) {
             Some((name, span)) => {
                 let message = format!("the name `{name}` is taken; give each host, wire, zone and guest its own");
-                Err(self.source.error(&span, "name-taken", message))
+                Err(self.source.coded("same-name", &span, message))
             }
             None => Ok(()),
         }
@@ -329,14 +332,14 @@ impl ZoneTable {
         Member { kind: "zone", name, host, wire: wire.as_ref(), count: count.as_ref() }
     }
 
-    /// Those that are there, each with its place.
+    /// The options of virtual functions that are written, each with its place.
     fn vf_options(&self) -> Vec<(&'static str, Range<usize>)> {
         let options = [
-            ("mac", self.mac.as_ref().map(Spanned::span)),
-            ("vlan", self.vlan.as_ref().map(Spanned::span)),
-            ("trust", self.trust.as_ref().map(Spanned::span)),
-            ("spoof_check", self.spoof_check.as_ref().map(Spanned::span)),
-            ("rate", self.rate.as_ref().map(Spanned::span)),
+            ("mac", span(&self.mac)),
+            ("vlan", span(&self.vlan)),
+            ("trust", span(&self.trust)),
+            ("spoof_check", span(&self.spoof_check)),
+            ("rate", span(&self.rate)),
         ];
         options.into_iter().filter_map(|(option, span)| Some((option, span?))).collect()
     }

@@ -97,15 +97,15 @@ impl TestKind {
     }
 }
 
-/// Who sends the bytes of a stream.
+/// Which end sends the bytes of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
-    /// The initiator.
+    /// The initiator sends.
     #[default]
     Forward,
-    /// The responder.
+    /// The responder sends.
     Reverse,
-    /// Each to the other, on flows of their own: `streams` of them in each direction.
+    /// Both ends send, on flows of their own: `streams` of them in each direction.
     Both,
 }

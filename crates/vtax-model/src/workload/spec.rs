@@ -48,7 +48,7 @@ impl Sliced {
 }
 
 impl TestSpec {
-    /// What of each slice goes before its measured time, so that it begins under load.
+    /// The part of each slice before its measured time, so that the measured time begins under load.
     pub fn lead(&self) -> Duration {
         self.duration.0 / 10
     }
@@ -89,6 +89,6 @@ pub enum SpecError {
     #[diagnostic(code("no-slices"))]
     NoSlices,
     #[error("{0} slices in a sample: give 1 to {most}", most = Sliced::PASSES_MOST)]
-    #[diagnostic(code("out-of-range"))]
+    #[diagnostic(code("bad-option"))]
     Passes(u32),
 }

@@ -9,7 +9,7 @@ use crate::units::{Span, UnitError};
 /// Traffic before the measured time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 pub enum Warmup {
-    /// So long, whatever the figures do.
+    /// For this long, whatever the figures do.
     For(Span),
     /// Until the figures are steady by [`stats::steady`](crate::stats), but no longer than `most`:
     /// then the measured time begins all the same, and the report says so.
@@ -20,9 +20,9 @@ pub enum Warmup {
 }
 
 impl Warmup {
-    /// How long a steady state is waited for if nothing else is said.
+    /// How long vtax waits for a steady state if nothing else is said.
     pub const MOST: Span = Span::from_millis(3_000);
-    /// None at all.
+    /// No warm-up.
     pub const NONE: Warmup = Warmup::For(Span::from_millis(0));
 
     /// The longest that it can take.

@@ -29,7 +29,7 @@ pub struct MachineTimes {
     pub irq: Duration,
     /// Software interrupts: most of the network stack's receive path.
     pub softirq: Duration,
-    /// Wanted to run, but the hypervisor below ran somebody else.
+    /// A CPU was wanted, and the hypervisor below ran another machine on it.
     pub steal: Duration,
     /// Virtual CPUs of our guests.
     pub guest: Duration,

@@ -19,10 +19,9 @@ const HEADER: usize = 8;
 
 /// An address that a link has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct InterfaceAddress {
-    /// The link.
     pub link: IfIndex,
-    /// The address itself, with the length of its network's prefix.
     pub net: IpNet,
 }
 

@@ -16,20 +16,17 @@ const LONGEST_ALIAS: usize = 255;
 
 /// What to change of a link; `None` leaves it as it is.
 #[derive(Debug, Clone, Default)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct LinkChange<'a> {
-    /// Switch it on or off.
     pub up: Option<bool>,
-    /// Resolve neighbours by ARP.
     pub arp: Option<bool>,
     /// The hardware address. Some drivers take it only while the link is off.
     pub mac: Option<MacAddr>,
-    /// Bytes.
     pub mtu: Option<u32>,
     /// Make it a port of this bridge; `Some(None)` takes it out of its bridge.
     pub master: Option<Option<IfIndex>>,
     /// A free text of at most 255 bytes, in which ownership marks are kept.
     pub alias: Option<String>,
-    /// A new name.
     pub rename: Option<IfName>,
     /// Longest queue of the default qdisc, in packets.
     pub tx_queue_length: Option<u32>,

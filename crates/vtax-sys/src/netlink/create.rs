@@ -22,10 +22,9 @@ const LARGEST_VNI: u32 = (1 << 24) - 1;
 /// The kernel takes no alias at creation, so the ownership mark must be set by
 /// [`Rtnl::set_link`] right afterwards.
 #[derive(Debug, Clone)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct NewLink<'a> {
-    /// Its name, in the namespace where it will be.
     pub name: IfName,
-    /// What it is.
     pub kind: LinkKind<'a>,
     /// Bytes; the kind's own default otherwise.
     pub mtu: Option<u32>,
@@ -41,10 +40,10 @@ pub struct NewLink<'a> {
 /// The kinds of links that a lab is made of. A `parent` is a link in the
 /// namespace of the *connection*, wherever the new link goes.
 #[derive(Debug, Clone)]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum LinkKind<'a> {
     /// A wire: two links, each receiving what the other sends.
     Veth {
-        /// Name of the other end.
         peer: IfName,
         /// Where the other end goes; the namespace of the connection otherwise.
         peer_ns: Option<&'a NetNs>,
@@ -55,27 +54,15 @@ pub enum LinkKind<'a> {
     Bridge,
     /// A link with a MAC address of its own on a parent (bridge mode: those on
     /// one parent reach each other, but not the parent's own stack).
-    Macvlan {
-        /// The link it stands on.
-        parent: IfIndex,
-    },
+    Macvlan { parent: IfIndex },
     /// The same for a program, see [`NewMacvtap`](super::NewMacvtap).
-    Macvtap {
-        /// The link it stands on.
-        parent: IfIndex,
-    },
+    Macvtap { parent: IfIndex },
     /// A link with an IP address of its own on a parent whose MAC address it shares (mode l2).
-    Ipvlan {
-        /// The link it stands on.
-        parent: IfIndex,
-    },
+    Ipvlan { parent: IfIndex },
     /// An Ethernet link in UDP datagrams to one remote end.
     Vxlan {
-        /// VXLAN network identifier, below 2^24.
         vni: u32,
-        /// Our outer address.
         local: IpAddr,
-        /// The other end's outer address, of the same family.
         remote: IpAddr,
         /// UDP port at both ends; 4789 is the registered one.
         port: u16,

@@ -15,10 +15,9 @@ const IFLA_INFO_KIND: u16 = 1;
 
 /// A link as it is now.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Link {
-    /// Its number in this namespace.
     pub index: IfIndex,
-    /// Its name.
     pub name: IfName,
     /// The kind of a virtual link, such as `veth`; none for a NIC or `lo`.
     pub kind: Option<String>,
@@ -43,9 +42,7 @@ pub struct Link {
     pub alias: Option<String>,
     /// The hardware address, for Ethernet.
     pub mac: Option<MacAddr>,
-    /// Transmit queues.
     pub tx_queues: Option<u32>,
-    /// Receive queues.
     pub rx_queues: Option<u32>,
     /// Longest queue that the default qdisc lets build up, in packets.
     pub tx_queue_length: Option<u32>,

@@ -4,7 +4,7 @@
 //! Unlike a tap's, a macvtap's queues are opened at a device of its own, `/dev/tapN`, where N is
 //! the link's index (`macvtap_device_event`). That file is of the whole machine, while indices are
 //! of a network namespace: of two macvtaps with one index in two namespaces only the first has
-//! its file, and whoever opens it for the second gets the wrong wire. So the index is chosen here,
+//! its file, and a program that opens it for the second gets the wrong wire. So the index is chosen here,
 //! and each queue that was opened is asked whose it is.
 
 use std::fs::{File, OpenOptions};
@@ -137,7 +137,7 @@ fn owner(file: &File) -> io::Result<(Vec<u8>, MacAddr)> {
     Ok((name.collect(), MacAddr([a, b, c, d, e, f])))
 }
 
-/// As a tap's queues are: Ethernet frames behind a virtio-net header and nothing else.
+/// Makes a queue carry what a tap's queues carry: Ethernet frames behind a virtio-net header, nothing else.
 fn furnish(file: &File, multi_queue: bool) -> io::Result<()> {
     let mut flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
     if multi_queue {

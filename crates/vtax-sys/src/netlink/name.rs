@@ -74,10 +74,9 @@ impl fmt::Display for IfIndex {
 
 /// A link by its name or its index.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum LinkRef {
-    /// By name.
     Name(IfName),
-    /// By index.
     Index(IfIndex),
 }
 

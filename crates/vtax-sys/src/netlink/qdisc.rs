@@ -42,7 +42,7 @@ const HANDLE: TcHandle = TcHandle { major: 1, minor: 0 };
 /// Packets are counted as they leave the stack: with their Ethernet header, without what a
 /// physical wire adds. Of a packet that a NIC would cut into segments (GSO), each segment counts
 /// with its own headers, and one that is longer than the burst is cut beforehand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Tbf {
     /// The rate; the kernel counts in whole bytes.
     pub rate: BitRate,
@@ -57,7 +57,7 @@ pub struct Tbf {
 pub struct Qdisc {
     /// Such as `tbf` or `noqueue`.
     pub kind: String,
-    /// Of a `tbf`, what it was told. The kernel keeps the burst as a time, so it is read back rounded.
+    /// The settings, if it is a `tbf`. The kernel keeps the burst as a time, so it is read back rounded.
     pub tbf: Option<Tbf>,
     /// Its counters since it was made.
     pub stats: QdiscStats,

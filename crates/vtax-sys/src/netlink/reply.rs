@@ -21,7 +21,7 @@ pub(super) struct Expected {
     pub(super) port: u32,
 }
 
-/// What one message means to the one who asked.
+/// What one message means for the request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NetlinkReply<'a> {
     /// One object. The list that it is part of may have changed underneath.
@@ -30,11 +30,11 @@ pub(super) enum NetlinkReply<'a> {
     Done { interrupted: bool },
     /// The kernel said no.
     Refused(KernelRefusal),
-    /// Late, for an earlier request, or for somebody else.
+    /// A late answer to an earlier request, or one to another program.
     NotOurs,
 }
 
-/// The kernel's no.
+/// The kernel's refusal.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct KernelRefusal {
     pub(super) errno: i32,

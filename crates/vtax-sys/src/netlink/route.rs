@@ -25,10 +25,9 @@ const MALFORMED: &str = "a malformed route";
 
 /// A route to add to the main table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct NewRoute {
-    /// Where to.
     pub dest: IpNet,
-    /// Which way.
     pub next_hop: NextHop,
     /// The source address that programs get which don't choose one.
     pub source: Option<IpAddr>,
@@ -47,14 +46,13 @@ pub enum NextHop {
 
 /// A route that the namespace has, or the way of one packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Route {
-    /// Where to; a prefix of length 0 is the default route.
     pub dest: IpNet,
     /// The next router, if there is one and it is of the same family.
     pub via: Option<IpAddr>,
     /// The link; none for a multipath route or one that drops.
     pub link: Option<IfIndex>,
-    /// The preferred source address.
     pub source: Option<IpAddr>,
     /// The table: 254 is the main one.
     pub table: u32,
@@ -196,7 +194,7 @@ impl NewRoute {
         });
         let source = self.source.map(|source| RouteAttribute::PrefSource(source.into()));
         message.attributes.extend(source);
-        let congestion = self.congestion.map(|name| RouteMetric::CcAlgo(name.name().to_owned()));
+        let congestion = self.congestion.map(|name| RouteMetric::CcAlgo(name.to_string()));
         message.attributes.extend(congestion.map(|metric| RouteAttribute::Metrics(vec![metric])));
         message
     }

@@ -183,12 +183,11 @@ impl Subject<'_> {
 
     fn refused(self, refusal: &KernelRefusal) -> SysError {
         let errno = refusal.error();
-        SysError::Netlink {
-            operation: self.operation,
-            object: self.object.to_string(),
-            remedy: remedy_for(&errno),
-            errno,
-            detail: refusal.detail.clone(),
+        let (operation, object, detail) = (self.operation, self.object.to_string(), refusal.detail.clone());
+        let remedy = remedy_for(&errno);
+        match refusal.errno {
+            libc::EPERM | libc::EACCES => SysError::NotPermitted { operation, object, errno, detail, remedy },
+            _ => SysError::Netlink { operation, object, errno, detail, remedy },
         }
     }
 }

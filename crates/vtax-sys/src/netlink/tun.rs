@@ -4,6 +4,7 @@
 //! `/dev/net/tun` (`Documentation/networking/tuntap.rst`), on a thread in the namespace where they
 //! are to be. Everything else about them is rtnetlink's, as for any link.
 
+use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -69,7 +70,7 @@ pub(super) fn outcome(status: libc::c_int) -> io::Result<()> {
     if status < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-fn refused(operation: &'static str, object: impl ToString, errno: io::Error) -> SysError {
+fn refused(operation: &'static str, object: impl Display, errno: io::Error) -> SysError {
     let remedy = match errno.raw_os_error() {
         Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => Some("load the module `tun` (CONFIG_TUN)"),
         Some(libc::EACCES | libc::EPERM) => {
@@ -78,7 +79,7 @@ fn refused(operation: &'static str, object: impl ToString, errno: io::Error) -> 
         Some(libc::EBUSY) => Some("choose another name, or remove the link that has it"),
         _ => None,
     };
-    SysError::Os { operation, object: object.to_string(), errno, remedy }
+    SysError::refused(operation, object, errno, remedy)
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Virtual functions, as the network link of their physical function has them: what a NIC does
-//! with the frames of each, whoever holds it.
+//! Virtual functions, as the network link of their physical function shows them: what a NIC does
+//! with the frames of each.
 
 use netlink_packet_route::link::{
     LinkAttribute, LinkExtentMask, LinkMessage, LinkVfInfo, VfInfo, VfInfoLinkState, VfInfoMac, VfInfoRate,
@@ -56,11 +56,11 @@ pub struct Vf {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum VfLinkState {
-    /// How it is.
+    /// The real state.
     Auto,
-    /// That it is always up, so that virtual functions reach each other without it.
+    /// Always up, so that virtual functions reach each other without a cable.
     Enable,
-    /// That it is always down.
+    /// Always down.
     Disable,
 }
 
@@ -154,7 +154,7 @@ fn explain(mut error: SysError) -> SysError {
 }
 
 impl Vf {
-    /// Those of a message about a link; none if it has no list of them.
+    /// The virtual functions in a message about a link; none if the message has no list of them.
     fn parse_all(body: &[u8]) -> Option<Vec<Self>> {
         let attributes = body.get(HEADER..)?;
         let Some(list) = attribute(attributes, libc::IFLA_VFINFO_LIST) else { return Some(Vec::new()) };

@@ -10,14 +10,12 @@ use crate::error::SysError;
 /// The address of a PCI function, written `0000:3b:00.1`. The bus number is of this boot only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct PciAddress {
     /// Which set of 256 buses; more than 16 bits behind Intel's VMD.
     pub domain: u32,
-    /// The bus.
     pub bus: u8,
-    /// The device on the bus, below 32.
     pub device: u8,
-    /// The function of the device, below 8.
     pub function: u8,
 }
 

@@ -21,7 +21,7 @@ const GLANCE: Duration = Duration::from_millis(5);
 
 impl PciTree {
     /// Gives the device to this driver and to no other from now on (`driver_override`). With
-    /// `None` it is left without a driver, free for whoever is bound to it next.
+    /// `None` it is left without a driver, free for the driver that is bound to it next.
     ///
     /// It can block as long as a guest holds the device: a guest must be stopped first.
     ///
@@ -228,7 +228,7 @@ fn refused(device: PciAddress, driver: &str, errno: io::Error) -> PciError {
     PciError::Refused { device, driver: driver.to_owned(), errno, remedy }
 }
 
-/// The answer is about the one who writes, not about the device.
+/// The answer is about the writing process, not about the device.
 fn is_ours(errno: &io::Error) -> bool {
     matches!(errno.raw_os_error(), Some(libc::EACCES | libc::EPERM | libc::EROFS))
 }
@@ -254,7 +254,7 @@ fn not_written(file: &Path, errno: io::Error) -> SysError {
         Some(libc::EACCES | libc::EPERM) => Some("PCI devices are root's: run as root"),
         _ => remedy_for(&errno),
     };
-    SysError::Os { operation: "write to", object: file.display().to_string(), errno, remedy }
+    SysError::refused("write to", file.display(), errno, remedy)
 }
 
 /// Looks at least once.

@@ -10,24 +10,23 @@ use super::sysfs::{entries, number, target_name, text};
 
 /// A PCI function as it is now.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Device {
     /// Where it is at this boot.
     pub address: PciAddress,
-    /// Who made it, by the number that the PCI-SIG gives.
+    /// The maker, by the number that the PCI-SIG gives.
     pub vendor: u16,
     /// What it is, by the maker's own number.
     pub device: u16,
     /// Class, subclass and programming interface: `0x020000` for Ethernet.
     pub class: u32,
-    /// The driver that has it.
     pub driver: Option<String>,
-    /// The only driver that may take it, if somebody has said so.
+    /// The only driver that may take it, if one was named (`driver_override`).
     pub driver_override: Option<String>,
     /// The devices with this number can only be assigned together; another one at each boot.
     pub iommu_group: Option<u32>,
     /// None where the machine has only one node, or doesn't say.
     pub numa_node: Option<u32>,
-    /// Its root complex.
     pub root: Root,
     /// Device and function at each level below the root complex, its own last: the same at every
     /// boot, unlike bus numbers.
@@ -39,11 +38,8 @@ pub struct Device {
     pub netdev: Option<String>,
     /// The physical function that a virtual function belongs to.
     pub physfn: Option<PciAddress>,
-    /// Its virtual functions, by their numbers.
     pub virtfns: Vec<PciAddress>,
-    /// What it says of virtual functions, if it can have any.
     pub sriov: Option<Sriov>,
-    /// How it is connected, if it is by PCI Express.
     pub link: Option<PciLink>,
 }
 
@@ -177,7 +173,7 @@ impl PciSlot {
     }
 }
 
-/// An empty text was written to it by somebody who thought that this clears it; it does.
+/// An empty text clears it, too.
 pub(super) fn driver_override(directory: &Path) -> Option<String> {
     text(&directory.join("driver_override")).filter(|name| !name.is_empty() && name != "(null)")
 }

@@ -68,10 +68,9 @@ impl Operation {
 
 /// The end of a request.
 #[derive(Debug)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Completion {
-    /// Whose.
     pub slot: usize,
-    /// Which of its requests.
     pub operation: Operation,
     /// Bytes, which may be fewer than asked for; 0 of a receive is the end of the stream; 0 of
     /// anything else. `ECANCELED` if it was cancelled.
@@ -163,7 +162,7 @@ impl Slots {
         if place.busy.contains(&true) {
             return Err(io::ErrorKind::ResourceBusy.into());
         }
-        // As many slots as fit 32 bits were made.
+        // `new` made no more slots than fit 32 bits.
         self.uring.ring.submitter().register_files_update(slot as u32, &[fd]).map(drop)
     }
 
@@ -412,7 +411,7 @@ fn tag(slot: usize, operation: u64) -> u64 {
     (slot as u64) << TAG_BITS | operation
 }
 
-/// None of a cancellation's.
+/// The slot and the operation of a request; none for a cancellation.
 fn read_tag(tag: u64) -> Option<(usize, Operation)> {
     let operation = *Operation::ALL.get((tag & ((1 << TAG_BITS) - 1)) as usize)?;
     Some(((tag >> TAG_BITS) as usize, operation))

@@ -26,7 +26,7 @@ impl ControlMessages {
         Self { bytes: [0; 256], filled: 0 }
     }
 
-    /// Those of the last [`receive`].
+    /// The control messages of the last [`receive`].
     pub(super) fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
         entries(&self.bytes[..self.filled])
     }

@@ -31,7 +31,7 @@ pub fn set_congestion_control(socket: impl AsFd, name: &str) -> Result<()> {
             Some(libc::EPERM) => Some("run as root, or have it added to net.ipv4.tcp_allowed_congestion_control"),
             _ => remedy_for(&errno),
         };
-        SysError::Os { operation: "set", object: format!("TCP congestion control {name}"), errno, remedy }
+        SysError::refused("set", format_args!("TCP congestion control {name}"), errno, remedy)
     })
 }
 

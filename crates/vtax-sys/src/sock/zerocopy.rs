@@ -42,8 +42,8 @@ pub struct ZeroCopySender<S: AsFd> {
 pub struct Completions {
     /// Sends.
     pub done: u32,
-    /// Of these, sends that the kernel copied after all: on loopback and other virtual paths always,
-    /// and where the device can't gather. Such a figure is that of a copy, and dearer than one.
+    /// Those of them that the kernel copied after all: all of them on loopback and other virtual paths, and
+    /// where the device can't gather. Such a send costs more than an ordinary copy.
     pub copied: u32,
 }
 
@@ -95,7 +95,7 @@ impl<S: AsFd> ZeroCopySender<S> {
         self.in_flight
     }
 
-    /// Of all sends that the kernel has let go, those that it copied after all.
+    /// How many of the sends that the kernel has let go it copied after all.
     pub fn copied(&self) -> u64 {
         self.copied
     }

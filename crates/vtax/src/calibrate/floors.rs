@@ -59,7 +59,7 @@ pub(super) fn measure(
     rounds: u32,
     duration: Span,
     interrupt: &Interrupt,
-) -> anyhow::Result<Vec<SelfComparison>> {
+) -> miette::Result<Vec<SelfComparison>> {
     if rounds == 0 {
         return Ok(Vec::new());
     }
@@ -85,7 +85,7 @@ pub(super) fn measure(
         .collect())
 }
 
-fn figure(rig: &Rig, transport: Transport, workload: Workload, duration: Span) -> anyhow::Result<f64> {
+fn figure(rig: &Rig, transport: Transport, workload: Workload, duration: Span) -> miette::Result<f64> {
     let warmup = Warmup::For(WARMUP);
     let spec =
         TestSpec { transport, workload, streams: 1, warmup, duration, slices: None, options: TestOptions::default() };
@@ -93,10 +93,10 @@ fn figure(rig: &Rig, transport: Transport, workload: Workload, duration: Span) -
 }
 
 fn record(transport: Transport, workload: Workload, pairs: &[Pair]) -> Option<SelfComparison> {
-    let floor = NoiseFloor::of(pairs, Confidence::P95).ok()?;
+    let NoiseFloor { tax, floor } = NoiseFloor::of(pairs, Confidence::P95).ok()?;
     let direction = Metric::of(workload.kind()).direction();
     let shown = |samples| {
-        let least = floor.smallest_shown(samples, Significance::FIVE_PERCENT);
+        let least = tax.smallest_shown(samples, Significance::FIVE_PERCENT);
         ShownBySamples { samples, difference: least.map(|least| least.cost(direction)) }
     };
     let sum: f64 = pairs.iter().map(|pair| pair.baseline + pair.cell).sum();
@@ -105,10 +105,10 @@ fn record(transport: Transport, workload: Workload, pairs: &[Pair]) -> Option<Se
         test: workload.kind(),
         rounds: pairs.len(),
         mean: sum / (2 * pairs.len()) as f64,
-        ratio: floor.ratio,
-        low: floor.low,
-        high: floor.high,
-        floor: floor.floor.cost(direction),
+        ratio: tax.ratio,
+        low: tax.low,
+        high: tax.high,
+        floor: floor.cost(direction),
         smallest_shown: SAMPLES.map(shown).into(),
     })
 }

@@ -12,8 +12,8 @@ pub(super) fn dice() -> Xoshiro256PlusPlus {
 /// Takes samples 0 and 1 of a pair in a random order, and returns sample 0 first.
 pub(super) fn shuffled<T>(
     dice: &mut impl Rng,
-    mut take: impl FnMut(usize) -> anyhow::Result<T>,
-) -> anyhow::Result<[T; 2]> {
+    mut take: impl FnMut(usize) -> miette::Result<T>,
+) -> miette::Result<[T; 2]> {
     let mut order = [0, 1];
     order.shuffle(dice);
     let mut pair = [take(order[0])?, take(order[1])?];

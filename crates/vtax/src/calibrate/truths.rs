@@ -7,7 +7,7 @@ mod verdict;
 
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use miette::{Context, miette};
 use serde::Serialize;
 use vtax_model::{
     options::{ArrivalProcess, Arrivals, CongestionControl, Manners, RequestRate, SocketOptions, TestOptions},
@@ -41,7 +41,7 @@ pub(crate) struct Truth {
     pub(crate) name: &'static str,
     /// What was made.
     made: &'static str,
-    find: fn(&Rig) -> anyhow::Result<Found>,
+    find: fn(&Rig) -> miette::Result<Found>,
 }
 
 /// What arithmetic expects, what vtax measured, and how far they may be apart.
@@ -78,7 +78,7 @@ pub(crate) struct TruthRecord {
 }
 
 impl Truth {
-    pub(super) fn find(&self, rig: &Rig, meter: &LoadMeter) -> anyhow::Result<TruthRecord> {
+    pub(super) fn find(&self, rig: &Rig, meter: &LoadMeter) -> miette::Result<TruthRecord> {
         let Truth { name, made, .. } = *self;
         let begun = meter.read()?;
         let found = (self.find)(rig).with_context(|| format!("the truth {name}"))?;
@@ -98,7 +98,7 @@ impl Found {
     }
 
     /// The centre of a figure that was measured in pairs of samples.
-    fn in_pairs(unit: &'static str, expected: f64, tolerance: f64, pairs: &[f64]) -> anyhow::Result<Found> {
+    fn in_pairs(unit: &'static str, expected: f64, tolerance: f64, pairs: &[f64]) -> miette::Result<Found> {
         let Centre { value, low, high } = Centre::of(pairs, Confidence::P95)?;
         let accepted = [expected - tolerance, expected + tolerance];
         let interval = Some([low, high]);
@@ -106,7 +106,7 @@ impl Found {
     }
 
     /// The centre of a figure that was measured in pairs of samples, as a factor of what is expected.
-    fn in_proportion(unit: &'static str, expected: f64, tolerance: f64, factors: &[f64]) -> anyhow::Result<Found> {
+    fn in_proportion(unit: &'static str, expected: f64, tolerance: f64, factors: &[f64]) -> miette::Result<Found> {
         let figures: Vec<f64> = factors.iter().map(|factor| factor * expected).collect();
         Found::in_pairs(unit, expected, tolerance * expected, &figures)
     }
@@ -191,7 +191,7 @@ const TCP_HEADERS: f64 = 52.0;
 /// How far the goodput may be from the truth, as a share of it.
 const GOODPUT_TOLERANCE: f64 = 0.01;
 
-fn goodput(rig: &Rig, transport: Transport, (wire, bits): (&str, u64)) -> anyhow::Result<Found> {
+fn goodput(rig: &Rig, transport: Transport, (wire, bits): (&str, u64)) -> miette::Result<Found> {
     let (headers, message) = match transport {
         Transport::Udp => (UDP_HEADERS, ByteSize(1472)),
         _ => (TCP_HEADERS, ByteSize(128 << 10)),
@@ -217,8 +217,8 @@ fn rr(options: TestOptions, duration: Span) -> TestSpec {
     TestSpec { transport: Transport::Udp, workload, streams: 1, warmup, duration, slices: None, options }
 }
 
-fn rtt(figures: &Figures) -> anyhow::Result<&vtax_model::run::RttFigures> {
-    figures.rtt_ns.as_ref().ok_or_else(|| anyhow!("no round trips in the report"))
+fn rtt(figures: &Figures) -> miette::Result<&vtax_model::run::RttFigures> {
+    figures.rtt_ns.as_ref().ok_or_else(|| miette!(code = "defect", "no round trips in the report"))
 }
 
 const STALL: Span = Span::from_millis(100);
@@ -228,8 +228,8 @@ fn stall(
     rig: &Rig,
     expected: f64,
     accepted: [f64; 2],
-    figure: fn(&Figures) -> anyhow::Result<f64>,
-) -> anyhow::Result<Found> {
+    figure: fn(&Figures) -> miette::Result<f64>,
+) -> miette::Result<Found> {
     let process = ArrivalProcess::Fixed;
     let arrivals = RequestRate::new(2000).map(|per_second| Arrivals { per_second, process });
     let responder = Manners { stall: Some(STALL), ..Manners::default() };
@@ -239,16 +239,16 @@ fn stall(
     Ok(Found::once("ms", expected, figure(&figures)?, accepted, detail))
 }
 
-fn longest(figures: &Figures) -> anyhow::Result<f64> {
+fn longest(figures: &Figures) -> miette::Result<f64> {
     Ok(rtt(figures)?.max as f64 / 1e6)
 }
 
-fn p999(figures: &Figures) -> anyhow::Result<f64> {
+fn p999(figures: &Figures) -> miette::Result<f64> {
     Ok(rtt(figures)?.p999 as f64 / 1e6)
 }
 
 /// With one request in flight, only one of thousands meets the stall, and p99.9 doesn't show it.
-fn hidden_stall(rig: &Rig) -> anyhow::Result<Found> {
+fn hidden_stall(rig: &Rig) -> miette::Result<Found> {
     let responder = Manners { stall: Some(STALL), ..Manners::default() };
     let figures = rig.sample(&rr(TestOptions { responder, ..TestOptions::default() }, STALLED), PLAIN)?;
     let detail =
@@ -257,7 +257,7 @@ fn hidden_stall(rig: &Rig) -> anyhow::Result<Found> {
 }
 
 /// The datagrams that the shaper has dropped must be as many as those that our ends miss, over the whole flow.
-fn loss(rig: &Rig) -> anyhow::Result<Found> {
+fn loss(rig: &Rig) -> miette::Result<Found> {
     let bitrate = BitRate::new(50_000_000);
     let workload = Workload::Stream { message: ByteSize(1000), direction: Direction::Forward };
     let (warmup, duration) = (Warmup::For(Span::from_millis(100)), Span::from_millis(1000));

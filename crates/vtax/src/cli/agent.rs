@@ -38,7 +38,9 @@ struct Probed {
 pub(crate) fn agent(verb: AgentVerb, places: &Locations) -> Result<Exit, Stop> {
     let AgentVerb::Probe { host, json } = verb;
     let name = host.strip_prefix("ssh:");
-    let name = name.ok_or_else(|| Stop::input(anyhow::anyhow!("`{host}` is no remote host; write ssh:HOST")))?;
+    let name = name.ok_or_else(|| {
+        Stop::input(miette::miette!(code = "not-a-remote-host", "`{host}` is no remote host; write ssh:HOST"))
+    })?;
     ssh::check(name).or_input()?;
     let link = ssh::connect(name, &places.agent_program()?, LOGIN).or_infrastructure()?;
     let probed = probe(&link)?;

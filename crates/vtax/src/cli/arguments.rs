@@ -1,10 +1,14 @@
 //! How the command line is read, beside what clap does by itself.
 
-use std::{any::TypeId, ffi::OsString, num::ParseIntError, path::PathBuf, str::FromStr};
+use std::{any::TypeId, ffi::OsString, path::PathBuf};
 
 use clap::{Arg, ArgMatches, Command, CommandFactory, error::ContextKind};
 
 use super::{CommandLine, examples::with_examples};
+use crate::explain;
+
+/// As clap ends, and as vtax does for input that is wrong.
+const USAGE_EXIT: u8 = 2;
 
 /// Reads the words of the command line.
 pub(super) fn read(words: impl IntoIterator<Item = OsString>) -> Result<ArgMatches, clap::Error> {
@@ -13,6 +17,23 @@ pub(super) fn read(words: impl IntoIterator<Item = OsString>) -> Result<ArgMatch
         error.remove(ContextKind::Suggested);
         error
     })
+}
+
+/// Says what clap couldn't read, or the help that was asked for, and ends the program.
+pub(super) fn end(error: &clap::Error, json: bool) -> ! {
+    if !error.use_stderr() {
+        error.exit();
+    }
+    let text = error.render().to_string();
+    let message = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
+    explain::tell(explain::USAGE, message, USAGE_EXIT, json);
+    std::process::exit(USAGE_EXIT.into())
+}
+
+/// Whether the verb was called with `--json`.
+pub(super) fn asks_for_json(matches: &ArgMatches) -> bool {
+    let asked = |matches: &ArgMatches| matches!(matches.try_get_one("json"), Ok(Some(true)));
+    asked(matches) || matches.subcommand().is_some_and(|(_, below)| asks_for_json(below))
 }
 
 /// The command of these words, and all below it.
@@ -32,16 +53,6 @@ fn with_sign(argument: Arg) -> Arg {
         [TypeId::of::<String>(), TypeId::of::<OsString>(), TypeId::of::<PathBuf>()].iter().any(|id| parser == *id);
     let is_option = argument.get_long().is_some() && argument.get_action().takes_values();
     if is_option && !is_text { argument.allow_hyphen_values(true) } else { argument }
-}
-
-/// A text that is no whole number.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("write a whole number, as 5{}", if matches!(.0.kind(), std::num::IntErrorKind::PosOverflow) { "; this one is too large" } else { "" })]
-pub(super) struct NotWhole(ParseIntError);
-
-/// Reads a whole number that isn't negative.
-pub(super) fn whole<T: FromStr<Err = ParseIntError>>(text: &str) -> Result<T, NotWhole> {
-    text.parse().map_err(NotWhole)
 }
 
 /// The words of every verb that does something.

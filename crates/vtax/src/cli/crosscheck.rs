@@ -3,11 +3,12 @@
 use clap::Args;
 use vtax_model::{options::Idle, units::Span};
 
-use super::{Locations, arguments::whole, print, print_json};
+use super::{Locations, print, print_json};
 use crate::{
     crosscheck::{self, CrosscheckRequest, Held},
     exit::{Exit, Stop},
     study::Congestion,
+    whole_number::whole,
 };
 
 #[derive(Debug, Args)]

@@ -2,8 +2,11 @@
 
 use clap::Args;
 
-use super::{Locations, RunSite, arguments::whole, run};
-use crate::exit::{Exit, Stop};
+use super::{Locations, RunSite, run};
+use crate::{
+    exit::{Exit, Stop},
+    whole_number::whole,
+};
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {

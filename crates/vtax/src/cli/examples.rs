@@ -31,6 +31,10 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("vtax measure --rate 10k", "10,000 requests a second (open loop)"),
         ],
     ),
+    (
+        "explain",
+        &[("vtax explain no-such-lab", "what an error means, and what to do"), ("vtax explain", "all codes of errors")],
+    ),
     ("studies", &[("vtax studies", "the built-in studies, and how long each takes")]),
     (
         "calibrate",

@@ -3,8 +3,8 @@
 mod functions;
 mod show;
 
-use anyhow::anyhow;
 use clap::{Args, Subcommand};
+use miette::miette;
 use vtax_lab::{
     Need, World,
     facts::PciFacts,
@@ -89,7 +89,8 @@ fn no_pf(entries: &[&IoEntry], args: &ListArgs) -> Result<(), Stop> {
         return Ok(());
     }
     let of = args.name.as_ref().map_or("this machine".to_owned(), |name| format!("`{name}`"));
-    Err(Stop::infrastructure(anyhow!(
+    Err(Stop::infrastructure(miette!(
+        code = "no-sriov",
         "{of} has no function that can have virtual ones; SR-IOV may be switched off in the firmware"
     )))
 }

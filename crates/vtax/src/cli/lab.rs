@@ -8,8 +8,8 @@ mod wanted;
 
 use std::{ffi::OsString, process::Command};
 
-use anyhow::{anyhow, bail};
 use clap::Subcommand;
+use miette::{bail, miette};
 use vtax_lab::{CleanReport, Lab, LabEndpoint, Need, World, clean, list};
 use vtax_model::topology::Name;
 
@@ -17,7 +17,7 @@ use self::wanted::lab_name;
 pub(super) use self::{show::servers, up::accelerator};
 use super::{Locations, RunSite, io, print, print_json};
 use crate::{
-    exit::{Blamed, Exit, Stop},
+    exit::{Blamed, Coded, Exit, Stop},
     labs,
     server::Stay,
 };
@@ -129,16 +129,21 @@ fn exec(lab: &str, domain: &Name, command: &[OsString]) -> Result<Exit, Stop> {
     let (program, arguments) = command.split_first().expect("clap asks for a command");
     let mut run = Command::new(program);
     run.args(arguments);
-    let status = lab.spawn(endpoint, run).or_infrastructure()?.wait().or_infrastructure()?;
+    let status = lab
+        .spawn(endpoint, run)
+        .or_infrastructure()?
+        .wait()
+        .coded("kernel", || "waiting for the command")
+        .or_infrastructure()?;
     Ok(Exit::Child(child_code(status)))
 }
 
-fn find<'lab>(lab: &'lab Lab, domain: &Name) -> anyhow::Result<&'lab LabEndpoint> {
+fn find<'lab>(lab: &'lab Lab, domain: &Name) -> miette::Result<&'lab LabEndpoint> {
     let found = lab.endpoints().iter().find(|endpoint| endpoint.name == *domain);
     let Some(found) = found else {
         let mut names: Vec<&str> = lab.endpoints().iter().map(|endpoint| endpoint.name.as_str()).collect();
         names.dedup();
-        bail!("the lab has no host, zone or guest `{domain}`; it has {}", names.join(", "));
+        bail!(code = "no-such-domain", "the lab has no host, zone or guest `{domain}`; it has {}", names.join(", "));
     };
     Ok(found)
 }
@@ -169,7 +174,11 @@ fn show_clean(lab: Option<&str>) -> Result<Exit, Stop> {
         true => Ok(Exit::Done),
         false => {
             let failures: Vec<String> = report.failures.iter().map(ToString::to_string).collect();
-            Err(Stop::infrastructure(anyhow!("not everything could be removed: {}", failures.join("; "))))
+            Err(Stop::infrastructure(miette!(
+                code = "not-removed",
+                "not everything could be removed: {}",
+                failures.join("; ")
+            )))
         }
     }
 }

@@ -4,8 +4,8 @@ mod values;
 
 use std::{net::IpAddr, path::PathBuf};
 
-use anyhow::anyhow;
 use clap::Args;
+use miette::miette;
 use vtax_agent::ssh;
 use vtax_model::{
     endpoint::{Control, End, Endpoint},
@@ -15,10 +15,11 @@ use vtax_model::{
     workload::Warmup,
 };
 
-use super::{Locations, RunSite, arguments::whole, run};
+use super::{Locations, RunSite, run};
 use crate::{
     exit::{Blamed, Exit, Stop},
     study::{self, Conditions, GivenPlan, GivenSizes, MeasureRequest, RunSource, Test},
+    whole_number::whole,
 };
 use values::{ArrivalSpread, Engines, Gap, Send, Switch};
 
@@ -199,7 +200,7 @@ struct Sampling {
     #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     seed: Option<u64>,
     #[command(flatten)]
-    precision: run::Precision,
+    precision: study::Precision,
     /// Folder of Unix sockets at both ends
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     dir: PathBuf,
@@ -282,16 +283,18 @@ impl Ends {
 fn check_count(ends: &str, option: &str, wanted: usize, given: usize) -> Result<(), Stop> {
     match given == 0 || given == wanted {
         true => Ok(()),
-        false => {
-            Err(Stop::input(anyhow!("--{option} is given {given} times for {wanted} --{ends}; give one for each")))
-        }
+        false => Err(Stop::input(miette!(
+            code = "option-count",
+            "--{option} is given {given} times for {wanted} --{ends}; give one for each"
+        ))),
     }
 }
 
 fn check_pairs(from: usize, to: usize) -> Result<(), Stop> {
     match from <= 1 || to == 1 || from == to {
         true => Ok(()),
-        false => Err(Stop::input(anyhow!(
+        false => Err(Stop::input(miette!(
+            code = "ends-not-paired",
             "{from} --from and {to} --to don't pair off; give as many of one as of the other, or one that serves all"
         ))),
     }
@@ -317,7 +320,7 @@ impl Sampling {
 fn distinct<T: PartialEq + Clone>(option: &str, values: &[T]) -> Result<Vec<T>, Stop> {
     let twice = values.iter().enumerate().any(|(nth, value)| values[..nth].contains(value));
     match twice {
-        true => Err(Stop::input(anyhow!("--{option} has a value twice; name each once"))),
+        true => Err(Stop::input(miette!(code = "named-twice", "--{option} has a value twice; name each once"))),
         false => Ok(values.to_vec()),
     }
 }

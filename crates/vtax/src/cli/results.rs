@@ -1,8 +1,8 @@
 //! `vtax results`.
 
-use anyhow::anyhow;
 use clap::Subcommand;
 use comfy_table::CellAlignment;
+use miette::miette;
 use vtax_model::{analysis::analyse, result::ResultDocument};
 
 use super::{Locations, lists, print, print_json, run::OutputOptions};
@@ -74,14 +74,20 @@ pub(crate) fn results(verb: ResultsVerb, places: &Locations) -> Result<Exit, Sto
 fn compare(store: &Store, before: &str, after: &str) -> Result<report::RunComparison, Stop> {
     let (first, second) = (load(store, before)?, load(store, after)?);
     if first.id == second.id {
-        return Err(Stop::input(anyhow!(
+        return Err(Stop::input(miette!(
+            code = "same-run",
             "`{before}` and `{after}` are the same run, {}: give two runs; `vtax results list` names them all",
             first.id
         )));
     }
     let comparison = report::compare(&first, &second);
     match comparison.nothing_in_common() {
-        Some(why) => Err(Stop::input(anyhow!("{} and {} can't be compared: {why}", first.id, second.id))),
+        Some(why) => Err(Stop::input(miette!(
+            code = "not-comparable",
+            "{} and {} can't be compared: {why}",
+            first.id,
+            second.id
+        ))),
         None => Ok(comparison),
     }
 }

@@ -2,8 +2,8 @@
 
 use std::{ffi::OsString, path::PathBuf};
 
-use anyhow::anyhow;
 use clap::Subcommand;
+use miette::miette;
 use serde::Serialize;
 use vtax_lab::{LabSummary, Need, World, list, server};
 use vtax_model::server::ServerSpec;
@@ -69,7 +69,10 @@ fn down() -> Result<Exit, Stop> {
     let world = World::enter(Need::Ephemeral).or_infrastructure()?;
     let name = server::KEPT.parse().expect("it is a name");
     if !list(&world).or_infrastructure()?.iter().any(|lab| lab.name == name) {
-        return Err(Stop::input(anyhow!("no emulated server is kept; vtax server list shows those that are up")));
+        return Err(Stop::input(miette!(
+            code = "no-server-up",
+            "no emulated server is kept; vtax server list shows those that are up"
+        )));
     }
     labs::open(&world, &name)?.down().or_infrastructure()?;
     Ok(Exit::Done)

@@ -6,14 +6,17 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, bail};
+use miette::bail;
 use vtax_sys::deadline::finish_within;
 
 use super::{
     contest::{Contest, Length},
     tool::{Tool, ToolCommand},
 };
-use crate::rig::{PEER, Rig, SUT};
+use crate::{
+    exit::Coded,
+    rig::{PEER, Rig, SUT},
+};
 
 /// The wire of all tests.
 pub(super) const WIRE: &str = "wire";
@@ -28,30 +31,37 @@ pub(super) struct ToolProcess(Child);
 
 impl ToolProcess {
     /// Starts a server at the end that answers.
-    pub(super) fn server(rig: &Rig, tool: &Tool, contest: &Contest) -> anyhow::Result<ToolProcess> {
+    pub(super) fn server(rig: &Rig, tool: &Tool, contest: &Contest) -> miette::Result<ToolProcess> {
         let peer = rig.endpoint(PEER, WIRE)?;
         let mut command = pinned(rig, (tool.server)(contest, peer.address), 1);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let mut server = ToolProcess(rig.lab.spawn(peer, command)?);
         thread::sleep(SERVER_START);
-        match server.0.try_wait()? {
-            Some(status) => bail!("the server of {} ended at once: {status}", tool.name),
+        match server.0.try_wait().coded("tool-failed", || tool.name)? {
+            Some(status) => bail!(code = "tool-failed", "the server of {} ended at once: {status}", tool.name),
             None => Ok(server),
         }
     }
 
     /// Runs a client at the end that asks, and returns what it prints. A client that takes far longer than it was told
     /// to is ended.
-    pub(super) fn client(rig: &Rig, tool: &Tool, contest: &Contest, length: Length) -> anyhow::Result<String> {
+    pub(super) fn client(rig: &Rig, tool: &Tool, contest: &Contest, length: Length) -> miette::Result<String> {
         let peer = rig.endpoint(PEER, WIRE)?.address;
         let mut command = pinned(rig, (tool.client)(contest, peer, length), 0);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let client = rig.lab.spawn(rig.endpoint(SUT, WIRE)?, command)?;
-        let output = finish_within(client, contest.duration.0 + contest.warmup.0 + MARGIN).context(tool.name)?;
+        let output =
+            finish_within(client, contest.duration.0 + contest.warmup.0 + MARGIN).coded("tool-failed", || tool.name)?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         match output.status.success() {
             true => Ok(text),
-            false => bail!("{}: {}{}", tool.name, text.trim(), String::from_utf8_lossy(&output.stderr).trim()),
+            false => bail!(
+                code = "tool-failed",
+                "{}: {}{}",
+                tool.name,
+                text.trim(),
+                String::from_utf8_lossy(&output.stderr).trim()
+            ),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf, time::Instant};
 
-use anyhow::{Context, anyhow};
+use miette::{Context, miette};
 use vtax_agent::protocol::Stream;
 use vtax_model::{
     run::{Run, RunState},
@@ -15,7 +15,7 @@ use super::{
     run_lines::{LineReader, RelayedLine},
 };
 use crate::{
-    exit::{Blamed, Stop},
+    exit::{Blamed, Coded, Stop, and_then},
     store::{RunWriter, Store},
 };
 
@@ -33,7 +33,7 @@ const ENDED: [i32; 3] = [0, 1, INTERRUPTED];
 const ATTEMPTS: u32 = 3;
 
 /// A run, and the error that ended it early.
-pub(crate) type FetchedRun = (Run, Option<anyhow::Error>);
+pub(crate) type FetchedRun = (Run, Option<miette::Report>);
 
 /// How an attempt to measure a run on a server ended.
 enum AttemptEnd {
@@ -41,7 +41,7 @@ enum AttemptEnd {
     NotBegun,
     Fetched(FetchedRun),
     /// The server or a guest in it is lost. What arrived before is kept.
-    Lost(Option<Run>, anyhow::Error),
+    Lost(Option<Run>, miette::Report),
 }
 
 /// Has a run measured in a server, or goes on with `old`. If the server is lost, the run goes on in another one.
@@ -113,10 +113,11 @@ fn cables_of(spec: &ServerSpec) -> impl Iterator<Item = String> {
 struct HandedRun(PathBuf);
 
 impl HandedRun {
-    fn write(run: &Run, request: &ServerRequest<'_>) -> anyhow::Result<HandedRun> {
-        let folder = request.locations.state_dir().map_err(|error| anyhow!("{error}"))?;
+    fn write(run: &Run, request: &ServerRequest<'_>) -> miette::Result<HandedRun> {
+        let folder = request.locations.state_dir().map_err(Stop::into_report)?;
         let path = folder.join(format!("{}.relay.json", run.header.id));
-        fs::write(&path, serde_json::to_vec(run)?).with_context(|| format!("writing {}", path.display()))?;
+        fs::write(&path, serde_json::to_vec(run).expect("a run is JSON"))
+            .coded("file", || format!("writing {}", path.display()))?;
         Ok(HandedRun(std::path::absolute(&path).unwrap_or(path)))
     }
 }
@@ -136,7 +137,7 @@ struct ArrivingRun<'a> {
     /// the number of its rounds is chosen.
     kept: Option<(Run, RunWriter)>,
     state: Option<RunState>,
-    error: Option<anyhow::Error>,
+    error: Option<miette::Report>,
     begun: Instant,
 }
 
@@ -154,14 +155,14 @@ impl<'a> ArrivingRun<'a> {
         self.error.is_none()
     }
 
-    fn keep(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
+    fn keep(&mut self, bytes: &[u8]) -> miette::Result<()> {
         for line in self.reader.push(bytes)? {
             self.keep_line(line)?;
         }
         Ok(())
     }
 
-    fn keep_line(&mut self, line: RelayedLine) -> anyhow::Result<()> {
+    fn keep_line(&mut self, line: RelayedLine) -> miette::Result<()> {
         match (line, &mut self.kept) {
             (RelayedLine::Run(opening), Some((run, writer))) if opening.header.id == run.header.id => {
                 run.header = *opening.header;
@@ -187,14 +188,16 @@ impl<'a> ArrivingRun<'a> {
                 run.failures.push(*failure);
             }
             (RelayedLine::End(state), Some(_)) => self.state = Some(state),
-            (RelayedLine::Run(_), Some(_)) => return Err(anyhow!("the emulated server began a second run")),
-            (_, None) => return Err(anyhow!("the emulated server sent a sample before the plan")),
+            (RelayedLine::Run(_), Some(_)) => {
+                return Err(miette!(code = "defect", "the emulated server began a second run"));
+            }
+            (_, None) => return Err(miette!(code = "defect", "the emulated server sent a sample before the plan")),
         }
         Ok(())
     }
 
     /// Keeps what arrived, however the server and its vtax ended.
-    fn close(self, ran: anyhow::Result<i32>, left: anyhow::Result<()>) -> Result<AttemptEnd, Stop> {
+    fn close(self, ran: miette::Result<i32>, left: miette::Result<()>) -> Result<AttemptEnd, Stop> {
         let ArrivingRun { reader, kept, state, error, begun, .. } = self;
         let Some((mut run, writer)) = kept else {
             return match (ran, error.or(left.err())) {
@@ -219,16 +222,19 @@ impl<'a> ArrivingRun<'a> {
             (None, Ok(status)) => Some(reader.end().err().map_or_else(|| unfinished(status), Into::into)),
         };
         let errors = [ended, stored, left.err()].into_iter().flatten();
-        Ok(AttemptEnd::Fetched((run, errors.reduce(|first, next| anyhow!("{first:#}; and then: {next:#}")))))
+        Ok(AttemptEnd::Fetched((run, errors.reduce(and_then))))
     }
 }
 
 /// The vtax in the server has said why on standard error, which was passed on.
-fn unfinished(status: i32) -> anyhow::Error {
-    anyhow!("the vtax in the emulated server ended with status {status}; what it said is above")
+fn unfinished(status: i32) -> miette::Report {
+    miette!(
+        code = "server-run-failed",
+        "the vtax in the emulated server ended with status {status}; what it said is above"
+    )
 }
 
-fn not_begun(status: i32, error: Option<anyhow::Error>) -> Stop {
+fn not_begun(status: i32, error: Option<miette::Report>) -> Stop {
     match (status, error) {
         (_, Some(error)) => Stop::infrastructure(error),
         (INTERRUPTED, None) => Stop::interrupted(),
@@ -293,7 +299,7 @@ mod tests {
         let (_folder, store) = store();
         let mut arriving = ArrivingRun::new(&store, None);
         assert!(arriving.take(&beginning()));
-        let came = arriving.close(Err(anyhow!("its kernel panicked")), Ok(())).expect("it began");
+        let came = arriving.close(Err(miette!("its kernel panicked")), Ok(())).expect("it began");
         let AttemptEnd::Lost(Some(run), error) = came else { panic!("the server is lost") };
         assert_eq!(
             (run.state, run.samples.len(), error.to_string()),
@@ -302,7 +308,7 @@ mod tests {
         let (old, writer) = (store.load("demo-1").expect("kept"), store.resume("demo-1").expect("nobody has it"));
         let again = ArrivingRun::new(&store, Some((old, writer))).close(Ok(UNAVAILABLE), Ok(()));
         assert!(matches!(again, Ok(AttemptEnd::Lost(Some(_), _))), "a guest in it was lost");
-        let early = ArrivingRun::new(&store, None).close(Err(anyhow!("its kernel panicked")), Ok(()));
+        let early = ArrivingRun::new(&store, None).close(Err(miette!("its kernel panicked")), Ok(()));
         assert!(matches!(early, Ok(AttemptEnd::Lost(None, _))), "another may be booted");
         assert_eq!(store.load("demo-1").expect("it is there").state, RunState::Stopped);
     }

@@ -7,12 +7,11 @@ use std::{
     path::Path,
 };
 
-use anyhow::Context;
 use vtax_agent::protocol::Stream;
 
 use super::{EmulatedServerUp, ServerRequest, Stay};
 use crate::{
-    exit::{Blamed, Exit, Stop},
+    exit::{Blamed, Coded, Exit, Stop},
     stdin,
 };
 
@@ -29,7 +28,7 @@ pub(crate) fn relay(request: &ServerRequest<'_>, has_input: bool) -> Result<Exit
 
 /// Runs a program in the server that is up, and ends with its status.
 pub(crate) fn exec(request: &ServerRequest<'_>, program: &[OsString]) -> Result<Exit, Stop> {
-    let program = program.iter().cloned().map(text).collect::<anyhow::Result<_>>().or_input()?;
+    let program = program.iter().cloned().map(text).collect::<miette::Result<_>>().or_input()?;
     carry_out(request, &with_environment(program).or_input()?, true)
 }
 
@@ -56,7 +55,7 @@ fn carry_out(request: &ServerRequest<'_>, command: &[String], has_input: bool) -
 
 /// Leaves the server. An error of the command matters more than one of removing the server, which is then only
 /// printed.
-fn leave(server: EmulatedServerUp, ran: &anyhow::Result<i32>) -> Result<(), Stop> {
+fn leave(server: EmulatedServerUp, ran: &miette::Result<i32>) -> Result<(), Stop> {
     match (server.leave(), ran) {
         (Err(error), Err(_)) => {
             eprintln!("vtax: {error:#}");
@@ -76,8 +75,8 @@ pub(super) fn put(stream: Stream, bytes: &[u8]) {
 
 /// The words that run this program in the server as it was called here. `from` is the file of the run that is to
 /// go on.
-pub(super) fn command(from: Option<&Path>, arguments: Vec<String>) -> anyhow::Result<Vec<String>> {
-    let program = text(env::current_exe().context("finding this program")?.into_os_string())?;
+pub(super) fn command(from: Option<&Path>, arguments: Vec<String>) -> miette::Result<Vec<String>> {
+    let program = text(env::current_exe().coded("file", || "finding this program")?.into_os_string())?;
     let mut words = vec![program, "--relay".to_owned()];
     if let Some(from) = from {
         words.extend(["--relay-from".to_owned(), text(from.as_os_str().to_owned())?]);
@@ -86,8 +85,8 @@ pub(super) fn command(from: Option<&Path>, arguments: Vec<String>) -> anyhow::Re
 }
 
 /// The words that run a program in the current directory with the environment that is passed on.
-fn with_environment(program: Vec<String>) -> anyhow::Result<Vec<String>> {
-    let folder = text(env::current_dir().context("finding the current directory")?.into_os_string())?;
+fn with_environment(program: Vec<String>) -> miette::Result<Vec<String>> {
+    let folder = text(env::current_dir().coded("file", || "finding the current directory")?.into_os_string())?;
     let mut command = vec!["/usr/bin/env".to_owned(), "-C".to_owned(), folder, STATE.to_owned()];
     for name in PASSED {
         if let Some(value) = env::var_os(name) {
@@ -99,8 +98,8 @@ fn with_environment(program: Vec<String>) -> anyhow::Result<Vec<String>> {
 }
 
 /// What this process was called with, without `--server`.
-pub(super) fn own_arguments() -> anyhow::Result<Vec<String>> {
-    let arguments: Vec<String> = env::args_os().skip(1).map(text).collect::<anyhow::Result<_>>()?;
+pub(super) fn own_arguments() -> miette::Result<Vec<String>> {
+    let arguments: Vec<String> = env::args_os().skip(1).map(text).collect::<miette::Result<_>>()?;
     Ok(without_server(arguments))
 }
 
@@ -122,8 +121,9 @@ fn without_server(arguments: Vec<String>) -> Vec<String> {
 }
 
 /// The control protocol is text.
-fn text(word: OsString) -> anyhow::Result<String> {
-    word.into_string().map_err(|word| anyhow::anyhow!("{word:?} is not UTF-8; a server can't be told of it"))
+fn text(word: OsString) -> miette::Result<String> {
+    word.into_string()
+        .map_err(|word| miette::miette!(code = "not-utf8", "{word:?} is not UTF-8; a server can't be told of it"))
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@ use std::io::{self, Write};
 use serde::{Deserialize, Serialize};
 use vtax_model::run::{Failure, RunHeader, RunState, Sample};
 
+use crate::exit::Coded;
+
 /// The version of these lines. A vtax reads only the lines of its own version.
 const VERSION: u32 = 1;
 /// The most bytes of a line. A sample with its histograms takes kilobytes.
@@ -31,15 +33,19 @@ pub(crate) struct FirstLine {
 }
 
 /// A line that isn't understood.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, miette::Diagnostic, thiserror::Error)]
 pub(crate) enum LineError {
     #[error("the emulated server writes runs in version {0}, and this vtax reads {VERSION}: it has another vtax")]
+    #[diagnostic(code("server-version"))]
     Version(u64),
     #[error("the emulated server sent what is no line of a run: {line:?}")]
+    #[diagnostic(code("defect"))]
     Broken { line: String, source: serde_json::Error },
     #[error("the run from the emulated server breaks off in the middle of a line: {0:?}")]
+    #[diagnostic(code("server-lost"))]
     Half(String),
     #[error("the emulated server sent a line that has no end")]
+    #[diagnostic(code("defect"))]
     Long,
 }
 
@@ -108,10 +114,10 @@ impl SentLine<'_> {
     }
 
     /// Writes the line to standard output at once.
-    pub(crate) fn send(&self) -> io::Result<()> {
+    pub(crate) fn send(&self) -> miette::Result<()> {
         let mut out = io::stdout().lock();
-        out.write_all(&text(self)?)?;
-        out.flush()
+        let sent = text(self).and_then(|text| out.write_all(&text)).and_then(|()| out.flush());
+        sent.coded("file", || "writing to standard output")
     }
 }
 

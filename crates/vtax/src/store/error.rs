@@ -9,55 +9,72 @@ use rusqlite::{ErrorCode, ffi};
 use vtax_model::{cell::Arm, run::ExtendError};
 
 /// What can go wrong with stored results.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, miette::Diagnostic, thiserror::Error)]
 pub(crate) enum StoreError {
     #[error(
         "no space left for results in {dir}: free some, or keep results elsewhere with --state DIR; samples that landed before are kept and `vtax run --resume` goes on from them"
     )]
+    #[diagnostic(code("disk-full"))]
     Full { dir: PathBuf },
     #[error(
         "results can't be written to {dir} ({why}): make it writable for you, or keep results elsewhere with --state DIR"
     )]
+    #[diagnostic(code("results-not-writable"))]
     ReadOnly { dir: PathBuf, why: String },
     #[error(
         "the results in {file} are damaged ({why}): move the file away and start anew, or recover what is left with `sqlite3 {file} .recover`"
     )]
+    #[diagnostic(code("results-damaged"))]
     Corrupt { file: PathBuf, why: String },
     #[error(
         "the results in {file} were written by a newer vtax (its schema is {found}, this one knows {known}): use that vtax, or keep results elsewhere with --state DIR"
     )]
+    #[diagnostic(code("results-newer"))]
     Newer { file: PathBuf, found: i64, known: i64 },
     #[error(
         "other processes have kept {file} locked for too long: see with `fuser {file}` who they are, and try again"
     )]
+    #[diagnostic(code("results-locked"))]
     Busy { file: PathBuf },
     #[error("there are no runs in {dir} yet: `vtax demo` makes one, --state DIR looks elsewhere")]
+    #[diagnostic(code("no-runs"))]
     Empty { dir: PathBuf },
     #[error("there is no run `{id}`{}; `vtax results list` names them all", like(.similar))]
+    #[diagnostic(code("no-such-run"))]
     NotFound { id: String, similar: Vec<String> },
     #[error("more than one run begins with `{prefix}`: {}; give more of the id", .candidates.join(", "))]
+    #[diagnostic(code("ambiguous-run"))]
     Ambiguous { prefix: String, candidates: Vec<String> },
     #[error("the run {id} is being written by another vtax: wait until that has ended, or stop it")]
+    #[diagnostic(code("run-in-use"))]
     InUse { id: String },
     #[error(
         "the run {id} is complete: `vtax results show {id}` prints it, `vtax run --resume {id} --samples N` goes on until it has N rounds in all"
     )]
+    #[diagnostic(code("run-complete"))]
     Complete { id: String },
     #[error(transparent)]
+    #[diagnostic(transparent)]
     Extend(#[from] ExtendError),
     #[error("there is a run {id} already: run ids must be unique")]
+    #[diagnostic(code("defect"))]
     Exists { id: String },
     #[error("cell {cell} of the run {id} has a sample of arm {arm:?} in round {round} already: a sample lands once")]
+    #[diagnostic(code("defect"))]
     Twice { id: String, cell: usize, arm: Arm, round: u32 },
     #[error(
         "the {what} of the run {id} can't be read ({source}): another version of vtax wrote it; export it with that one"
     )]
+    #[diagnostic(code("results-damaged"))]
     Unreadable { id: String, what: &'static str, source: serde_json::Error },
     #[error("the {what} of the run {id} can't be written: {source}")]
+    #[diagnostic(code("defect"))]
     Unwritable { id: String, what: &'static str, source: serde_json::Error },
     #[error("{doing} failed on {path}: {source}")]
+    #[diagnostic(code("file"))]
     Io { doing: &'static str, path: PathBuf, source: io::Error },
     #[error("{doing} failed in {file}: {source}")]
+    #[diagnostic(code("results-database"))]
     Sqlite { doing: &'static str, file: PathBuf, source: rusqlite::Error },
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Context, anyhow};
+use miette::miette;
 use vtax_host::inspect;
 use vtax_lab::{Facts, availability, guest_availability};
 use vtax_model::{
@@ -18,15 +18,20 @@ use super::{
     cabling::{cabling, of_guests_only},
     clock,
 };
-use crate::exit::{Blamed, Stop};
+use crate::exit::{Blamed, Coded, Stop};
 
 /// The plan of a run. Its ends and their CPUs aren't known yet.
 pub(super) fn header(wanted: ChangedStudy, unavailable: Vec<UnavailableRow>) -> Result<RunHeader, Stop> {
     if let Some(row) = unavailable.iter().find(|row| row.method == wanted.study.baseline) {
         let others = available(&wanted.study, &unavailable);
         let other = others.first().map(|row| format!("; or hold the rows against another one, as --baseline {row}"));
-        let error =
-            anyhow!("the baseline `{}` can't run here: {}{}", row.method, row.unsupported, other.unwrap_or_default());
+        let error = miette!(
+            code = "baseline-unavailable",
+            "the baseline `{}` can't run here: {}{}",
+            row.method,
+            row.unsupported,
+            other.unwrap_or_default()
+        );
         let ours = wanted.study.endpoints.is_empty();
         return Err(if ours { Stop::infrastructure(error) } else { Stop::input(error) });
     }
@@ -50,9 +55,10 @@ pub(super) fn header(wanted: ChangedStudy, unavailable: Vec<UnavailableRow>) -> 
     })
 }
 
-fn random() -> anyhow::Result<u64> {
+fn random() -> miette::Result<u64> {
     let mut bytes = [0; 8];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).context("drawing a random seed")?;
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .coded("kernel", || "drawing a random seed")?;
     Ok(u64::from_le_bytes(bytes))
 }
 

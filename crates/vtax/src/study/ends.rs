@@ -24,7 +24,7 @@ use std::{
     time::Instant,
 };
 
-use anyhow::{Context, anyhow};
+use miette::{Context, miette};
 use vtax_agent::measure::{AgentPair, MeasureError, ParallelReports, SampleOrder};
 use vtax_engine::{EndSetup, Station};
 use vtax_lab::Lab;
@@ -139,7 +139,7 @@ impl ConnectedEnds {
     }
 
     /// Ends the agents, and removes the lab if it was built for the run.
-    pub(crate) fn down(self) -> anyhow::Result<()> {
+    pub(crate) fn down(self) -> miette::Result<()> {
         drop(self.rows);
         match self.lab.and_then(Arc::into_inner) {
             Some(lab) => lab.down().context("removing the lab"),
@@ -152,9 +152,9 @@ impl ConnectedEnds {
     }
 
     /// The ends of a row at an MTU.
-    fn connected(&self, row: Row, mtu: Option<Mtu>) -> anyhow::Result<&ConnectedRow> {
+    fn connected(&self, row: Row, mtu: Option<Mtu>) -> miette::Result<&ConnectedRow> {
         let fits = |connected: &&ConnectedRow| connected.row == row && connected.mtu.is_none_or(|own| Some(own) == mtu);
-        self.rows.iter().find(fits).ok_or_else(|| anyhow!("the row `{row}` has no ends here"))
+        self.rows.iter().find(fits).ok_or_else(|| miette!(code = "defect", "the row `{row}` has no ends here"))
     }
 
     fn pair<'a>(&self, [initiator, responder]: &'a [ConnectedEnd; 2], spec: &TestSpec) -> AgentPair<'a> {

@@ -1,6 +1,6 @@
 //! `vtax measure` as a study: its rows are engines, its matrix the tests and what is swept.
 
-use anyhow::{anyhow, bail};
+use miette::bail;
 use vtax_agent::limits::{LimitError, Load};
 use vtax_model::{
     cell::{Cell, Instrument},
@@ -127,7 +127,7 @@ impl MeasureRequest {
         Ok(ChangedStudy { plan, path_plan: None, study, quick, seed, stopping, goal: None })
     }
 
-    fn study(&self, way: KnownPath) -> anyhow::Result<Study> {
+    fn study(&self, way: KnownPath) -> miette::Result<Study> {
         self.check_use()?;
         let cells = self.cells(way)?;
         let baseline = if self.engines.contains(&Engine::Blocking) { Engine::Blocking } else { self.engines[0] };
@@ -167,7 +167,7 @@ impl MeasureRequest {
     }
 
     /// Refuses a size or gap that no test has.
-    fn check_use(&self) -> anyhow::Result<()> {
+    fn check_use(&self) -> miette::Result<()> {
         let any = |is: fn(TestKind) -> bool| self.tests.iter().any(|test| is(test.kind));
         let pairs = any(|kind| matches!(kind, TestKind::Rr | TestKind::Crr));
         let streams = any(TestKind::is_stream);
@@ -180,12 +180,14 @@ impl MeasureRequest {
             ("gap", "rr", any(|kind| kind == TestKind::Rr), self.gaps.iter().any(Option::is_some)),
         ];
         match uses.into_iter().find(|(_, _, used, given)| *given && !used) {
-            Some((flag, of, ..)) => bail!("--{flag} is for {of}, which --test doesn't name; leave it out"),
+            Some((flag, of, ..)) => {
+                bail!(code = "option-not-for-this", "--{flag} is for {of}, which --test doesn't name; leave it out")
+            }
             None => Ok(()),
         }
     }
 
-    fn cells(&self, way: KnownPath) -> anyhow::Result<Vec<Cell>> {
+    fn cells(&self, way: KnownPath) -> miette::Result<Vec<Cell>> {
         let mut cells = Vec::new();
         for (test, streams) in
             self.tests.iter().flat_map(|test| self.streams.iter().map(move |streams| (test, *streams)))
@@ -215,7 +217,7 @@ impl MeasureRequest {
         streams: u32,
         (variant, point): (u32, SweepPoint),
         engine: Engine,
-    ) -> anyhow::Result<Cell> {
+    ) -> miette::Result<Cell> {
         let gap = point.gap_of(test.kind);
         let options = TestOptions { engine, gap, ..self.options };
         let workload = self.workload(way, test, point.size);
@@ -233,12 +235,15 @@ impl MeasureRequest {
         Ok(cell)
     }
 
-    fn check_cell(&self, way: KnownPath, cell: &Cell) -> anyhow::Result<()> {
+    fn check_cell(&self, way: KnownPath, cell: &Cell) -> miette::Result<()> {
         let spec = cell.spec(&self.plan.sampling);
         let checked = spec.check(room_of(way.mtu, way.ipv6)).map_err(LimitError::Spec);
         match checked.and_then(|()| Load::of(&spec)) {
             Ok(_) => Ok(()),
-            Err(error) => Err(anyhow!("--{}: {error}", self.flag(&error))),
+            Err(error) => {
+                let told = format!("--{}: {error}", self.flag(&error));
+                Err(miette::Report::new(error).wrap_err(told))
+            }
         }
     }
 
@@ -260,11 +265,11 @@ impl MeasureRequest {
     }
 
     /// Several engines are compared, which takes more rounds than a mean.
-    fn plan(&self, cells: &[Cell]) -> anyhow::Result<SamplingPlan> {
+    fn plan(&self, cells: &[Cell]) -> miette::Result<SamplingPlan> {
         let comparisons = cells.len() - cells.len() / self.engines.len();
         let samples = self.plan.samples.unwrap_or_else(|| rounds_for(comparisons));
         let plan = SamplingPlan { samples, ..self.plan.sampling };
-        plan.check().map_err(|error| blaming(&error))?;
+        plan.check().map_err(blaming)?;
         Ok(plan)
     }
 

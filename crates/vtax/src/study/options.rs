@@ -2,56 +2,158 @@
 
 use std::str::FromStr;
 
-use anyhow::{Context, anyhow, bail};
+use clap::{Args, ValueEnum};
+use miette::{Context, bail, miette};
 use vtax_model::{
     cell::Instrument,
     endpoint::Endpoint,
     located::Source,
     method::DomainKind,
     options::{CongestionControl, Idle, OptionError},
-    run::Goal,
+    run::{Difference, Goal},
     spelling::suggestion,
-    stats::StoppingRule,
+    stats::{Confidence, StoppingRule, Width},
     study::{Row, SamplingPlan, SamplingPlanError, Slices, Study, is_lab_file},
     topology::{Cable, NicName},
     units::{ByteSize, Mtu, Span},
     workload::{Transport, Warmup, Workload},
 };
 
-use crate::exit::{Blamed, Stop};
+use crate::{
+    exit::{Blamed, Coded, Stop},
+    whole_number::whole,
+};
 
-/// Changes to a study.
-#[derive(Debug, Clone, Default)]
+/// Changes to a study, as the command line has them.
+#[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Changes {
+    /// Short samples and few rounds: minutes, not hours
+    #[arg(long)]
     pub(crate) quick: bool,
+    /// Rounds: samples of each cell [default: as the study says]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>, conflicts_with = "confidence")]
     pub(crate) samples: Option<u32>,
+    /// Take as many rounds as it takes to show a difference of this size, as 2%, in four of five such runs. How noisy
+    /// rounds are and how long they take is known from the last run of the same study on this machine, else from the
+    /// first rounds
+    #[arg(long, value_name = "PERCENT", conflicts_with_all = ["samples", "confidence", "budget"])]
+    pub(crate) show: Option<Difference>,
+    /// Take as many rounds as fit into this time, as 2m
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["samples", "confidence"])]
+    pub(crate) budget: Option<Span>,
+    /// Measured time of each sample, as 30s or 200ms [default: as the study says]
+    #[arg(long)]
     pub(crate) duration: Option<Span>,
+    /// Traffic before the measured time: a time, as 10ms; or `steady`, which waits until the figures are
+    /// steady; or `steady:5s`, which waits 5 s at most [default: as the study says]
+    #[arg(long)]
     pub(crate) warmup: Option<Warmup>,
+    /// Attach a zone or guest by the method at both ends of the wire, not only at the host `sut`
+    #[arg(long)]
     pub(crate) both: bool,
-    /// The row that the others are compared with, in place of the study's baseline.
+    /// Compare the other rows with this one [default: as the study says]
+    #[arg(long, value_name = "ROW")]
     pub(crate) baseline: Option<Row>,
-    /// The number of pairs of each row, in place of the study's.
-    pub(crate) guests: Option<u32>,
-    /// Only these rows. A method stands for all its kinds.
+    /// Run only these rows and the baseline. A method stands for all of its rows
+    #[arg(long, value_delimiter = ',', value_name = "METHOD,…")]
     pub(crate) methods: Vec<Row>,
-    pub(crate) mtus: Vec<Mtu>,
+    /// How many pairs of a client and a guest measure at the same time, in a study that has several (vmdq has 8)
+    #[arg(long, value_name = "N", value_parser = whole::<u32>)]
+    pub(crate) guests: Option<u32>,
+    /// Whether `assigned` and `sr-iov` attach guests or zones [default: guests]
+    #[arg(long, value_enum, value_name = "KIND")]
+    pub(crate) guest: Option<Domains>,
+    /// Measure over a real cable and not over a veth pair. Name the two NICs of this machine that the cable joins,
+    /// by link, PCI address, MAC address or name in `vtax io list`. Give the option once for each cable
+    #[arg(long, value_name = "NIC,NIC")]
+    pub(crate) cable: Vec<Cable>,
+    /// Run only the cells with these MTUs
+    #[arg(long, value_delimiter = ',', value_name = "MTU,…")]
+    pub(crate) mtu: Vec<Mtu>,
     /// The endpoints to measure on, in place of the study's.
+    #[arg(skip)]
     pub(crate) endpoints: Vec<Endpoint>,
-    /// Cables between NICs, in place of veth pairs.
-    pub(crate) cables: Vec<Cable>,
-    /// Whether methods attach guests or zones, if they can attach both.
-    pub(crate) domains: Option<DomainKind>,
-    pub(crate) size: Option<ByteSize>,
-    pub(crate) seed: Option<u64>,
-    pub(crate) stopping: Option<StoppingRule>,
-    /// The goal for which the number of rounds is chosen.
-    pub(crate) goal: Option<Goal>,
-    /// Only the cells of this instrument.
-    pub(crate) instrument: Option<Instrument>,
-    /// What idle CPUs do, in place of what each instrument has them do.
+    /// Run only one part of a study that measures by both instruments [default: both parts]
+    #[arg(long, value_enum, value_name = "INSTRUMENT")]
+    pub(crate) instrument: Option<Instruments>,
+    /// What CPUs do while they have nothing to do: `poll` keeps them awake while a sample is measured, `system`
+    /// changes nothing [default: as the instrument has it]
+    #[arg(long, value_name = "poll|system")]
     pub(crate) idle: Option<Idle>,
-    /// TCP's congestion control, in place of what each instrument uses.
+    /// TCP's congestion control by its name, or `system` for the machine's own [default: as the instrument
+    /// has it: cubic for the path's own cost]
+    #[arg(long, value_name = "NAME|system")]
     pub(crate) congestion: Option<Congestion>,
+    /// Size of the file of file tests, as 1000MiB
+    #[arg(long)]
+    pub(crate) size: Option<ByteSize>,
+    /// Seed of the random order of the samples [default: random; the result has it]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
+    pub(crate) seed: Option<u64>,
+    #[command(flatten)]
+    pub(crate) precision: Precision,
+}
+
+/// The two instruments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Instruments {
+    /// The path's own cost: CPUs don't sleep, TCP uses cubic, rows take turns within milliseconds
+    Path,
+    /// As the machine runs, which is what an application sees
+    System,
+}
+
+impl From<Instruments> for Instrument {
+    fn from(instrument: Instruments) -> Instrument {
+        match instrument {
+            Instruments::Path => Instrument::Path,
+            Instruments::System => Instrument::System,
+        }
+    }
+}
+
+/// What methods attach that can attach both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Domains {
+    /// Virtual machines
+    Guest,
+    /// Processes in a network stack of their own
+    Zone,
+}
+
+impl From<Domains> for DomainKind {
+    fn from(domains: Domains) -> DomainKind {
+        match domains {
+            Domains::Guest => DomainKind::Guest,
+            Domains::Zone => DomainKind::Zone,
+        }
+    }
+}
+
+/// netperf's rule for stopping.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Precision {
+    /// Stop when each cell's mean is known with this confidence, in per cent, as netperf's -I does
+    #[arg(long, value_name = "PERCENT", requires = "width")]
+    confidence: Option<Confidence>,
+    /// With --confidence: the full width of the interval that is precise enough, in per cent of the mean
+    #[arg(long, value_name = "PERCENT", requires = "confidence")]
+    width: Option<Width>,
+    /// With --confidence: take at least this many rounds
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = whole::<usize>, requires = "confidence")]
+    min: usize,
+    /// With --confidence: take at most this many rounds
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = whole::<usize>, requires = "confidence")]
+    max: usize,
+}
+
+impl Precision {
+    /// The rule, if one is asked for.
+    pub(crate) fn rule(&self) -> Result<Option<StoppingRule>, Stop> {
+        let precision = self.confidence.zip(self.width);
+        let rule = precision.map(|(confidence, width)| StoppingRule::new(confidence, width, self.min, self.max));
+        rule.transpose().or_input()
+    }
 }
 
 /// A congestion control that is asked for.
@@ -88,18 +190,23 @@ impl Changes {
     pub(crate) fn apply(&self, mut study: Study) -> Result<ChangedStudy, Stop> {
         self.change(&mut study).or_input()?;
         let (plan, path_plan) = self.plans(&study).or_input()?;
-        let Changes { quick, seed, stopping, goal, .. } = *self;
+        let Changes { quick, seed, .. } = *self;
+        let (stopping, goal) = (self.precision.rule()?, self.goal());
         Ok(ChangedStudy { study, plan, path_plan, quick, seed, stopping, goal })
     }
 
-    fn change(&self, study: &mut Study) -> anyhow::Result<()> {
+    fn goal(&self) -> Option<Goal> {
+        self.show.map(Goal::Show).or(self.budget.map(Goal::Budget))
+    }
+
+    fn change(&self, study: &mut Study) -> miette::Result<()> {
         if !self.endpoints.is_empty() {
             stand_on(study, &self.endpoints)?;
         }
         self.choose_baseline(study)?;
         self.keep_methods(study)?;
         self.cable(study)?;
-        study.domains = self.domains.unwrap_or(study.domains);
+        study.domains = self.guest.map_or(study.domains, DomainKind::from);
         self.keep_mtus(study)?;
         self.keep_instrument(study)?;
         self.keep_planned(study);
@@ -109,30 +216,44 @@ impl Changes {
         }
         let both_named = study.pairs > 1 || !study.rows.iter().all(|row| row.may_be_both());
         if self.both && (both_named || !study.endpoints.is_empty()) {
-            bail!("--both: the rows of `{}` name both of their ends already; leave it out", study.id);
+            bail!(
+                code = "option-not-for-this",
+                "--both: the rows of `{}` name both of their ends already; leave it out",
+                study.id
+            );
         }
         study.both |= self.both;
         self.guests.map_or(Ok(()), |guests| keep_guests(study, guests))
     }
 
-    fn choose_baseline(&self, study: &mut Study) -> anyhow::Result<()> {
+    fn choose_baseline(&self, study: &mut Study) -> miette::Result<()> {
         let Some(baseline) = self.baseline else { return Ok(()) };
         if !study.rows.contains(&baseline) {
-            bail!("--baseline: `{}` has no row `{baseline}`; it has {}", study.id, listed(&study.rows));
+            bail!(
+                code = "not-in-study",
+                "--baseline: `{}` has no row `{baseline}`; it has {}",
+                study.id,
+                listed(&study.rows)
+            );
         }
         study.baseline = baseline;
         study.extra.retain(|row| *row != baseline);
         Ok(())
     }
 
-    fn keep_methods(&self, study: &mut Study) -> anyhow::Result<()> {
+    fn keep_methods(&self, study: &mut Study) -> miette::Result<()> {
         if self.methods.is_empty() {
             return Ok(());
         }
         let is = |row: &Row, asked: &Row| row == asked || row.method().map(Row::Method) == Some(*asked);
         for asked in &self.methods {
             if !study.rows.iter().any(|row| is(row, asked)) {
-                bail!("--methods: `{}` has no row `{asked}`; it has {}", study.id, listed(&study.rows));
+                bail!(
+                    code = "not-in-study",
+                    "--methods: `{}` has no row `{asked}`; it has {}",
+                    study.id,
+                    listed(&study.rows)
+                );
             }
         }
         let baseline = study.baseline;
@@ -143,20 +264,24 @@ impl Changes {
     }
 
     /// Each row takes a cable, so the extra rows of a study are left out unless the user names them.
-    fn cable(&self, study: &mut Study) -> anyhow::Result<()> {
-        if self.cables.is_empty() {
+    fn cable(&self, study: &mut Study) -> miette::Result<()> {
+        if self.cable.is_empty() {
             return Ok(());
         }
         let on_one_host = study.rows.iter().any(|row| matches!(row, Row::Zones { .. }));
         if on_one_host || !study.endpoints.is_empty() {
-            bail!("--cable: the rows of `{}` have no wire between two hosts; leave it out", study.id);
+            bail!(
+                code = "option-not-for-this",
+                "--cable: the rows of `{}` have no wire between two hosts; leave it out",
+                study.id
+            );
         }
-        let mut nics: Vec<&NicName> = self.cables.iter().flat_map(|Cable(nics)| nics).collect();
+        let mut nics: Vec<&NicName> = self.cable.iter().flat_map(|Cable(nics)| nics).collect();
         nics.sort();
         if let Some([nic, _]) = nics.array_windows().find(|[one, other]| one == other) {
-            bail!("--cable: the NIC {nic} is at the end of two cables; name each once");
+            bail!(code = "named-twice", "--cable: the NIC {nic} is at the end of two cables; name each once");
         }
-        study.cables.clone_from(&self.cables);
+        study.cables.clone_from(&self.cable);
         if self.methods.is_empty() {
             let extra = std::mem::take(&mut study.extra);
             study.rows.retain(|row| !extra.contains(row));
@@ -165,23 +290,23 @@ impl Changes {
         Ok(())
     }
 
-    fn keep_mtus(&self, study: &mut Study) -> anyhow::Result<()> {
+    fn keep_mtus(&self, study: &mut Study) -> miette::Result<()> {
         let has = |mtu: &Mtu| study.cells.iter().any(|cell| cell.mtu == *mtu);
-        if let Some(missing) = self.mtus.iter().find(|mtu| !has(mtu)) {
+        if let Some(missing) = self.mtu.iter().find(|mtu| !has(mtu)) {
             let mut mtus: Vec<Mtu> = study.cells.iter().map(|cell| cell.mtu).collect();
             mtus.sort_unstable();
             mtus.dedup();
             let mtus: Vec<String> = mtus.iter().map(Mtu::to_string).collect();
-            bail!("--mtu: `{}` has nothing at {missing}; it has {}", study.id, mtus.join(", "));
+            bail!(code = "not-in-study", "--mtu: `{}` has nothing at {missing}; it has {}", study.id, mtus.join(", "));
         }
-        study.cells.retain(|cell| self.mtus.is_empty() || self.mtus.contains(&cell.mtu));
+        study.cells.retain(|cell| self.mtu.is_empty() || self.mtu.contains(&cell.mtu));
         Ok(())
     }
 
-    fn keep_instrument(&self, study: &mut Study) -> anyhow::Result<()> {
-        let Some(asked) = self.instrument else { return Ok(()) };
+    fn keep_instrument(&self, study: &mut Study) -> miette::Result<()> {
+        let Some(asked) = self.instrument.map(Instrument::from) else { return Ok(()) };
         if !study.cells.iter().any(|cell| cell.instrument == asked) {
-            bail!("--instrument {asked}: `{}` has no such part; leave it out", study.id);
+            bail!(code = "not-in-study", "--instrument {asked}: `{}` has no such part; leave it out", study.id);
         }
         study.cells.retain(|cell| cell.instrument == asked);
         if asked == Instrument::System {
@@ -211,7 +336,7 @@ impl Changes {
     }
 
     /// The options change the plan of the instrument that answers the study.
-    fn plans(&self, study: &Study) -> anyhow::Result<(SamplingPlan, Option<SamplingPlan>)> {
+    fn plans(&self, study: &Study) -> miette::Result<(SamplingPlan, Option<SamplingPlan>)> {
         let system = if self.quick { study.quick } else { study.plan };
         let path = study.plan_of(Instrument::Path, self.quick);
         match study.answering() {
@@ -220,7 +345,7 @@ impl Changes {
         }
     }
 
-    fn plan(&self, base: SamplingPlan) -> anyhow::Result<SamplingPlan> {
+    fn plan(&self, base: SamplingPlan) -> miette::Result<SamplingPlan> {
         let duration = self.duration.unwrap_or(base.duration);
         let longer = duration.0.as_secs_f64() / base.duration.0.as_secs_f64();
         let stretched = |slices: Slices| Slices { stream: Span(slices.stream.0.mul_f64(longer)), ..slices };
@@ -230,19 +355,19 @@ impl Changes {
             warmup: self.warmup.unwrap_or(base.warmup),
             slices: base.slices.map(stretched),
         };
-        plan.check().map_err(|error| blaming(&error))?;
+        plan.check().map_err(blaming)?;
         Ok(plan)
     }
 }
 
 /// Names the option that is wrong.
-pub(super) fn blaming(error: &SamplingPlanError) -> anyhow::Error {
-    match error {
-        SamplingPlanError::NoSamples => anyhow!("--samples: {error}"),
-        SamplingPlanError::TooShort(_) | SamplingPlanError::ShortSlice(_) | SamplingPlanError::Passes(_) => {
-            anyhow!("--duration: {error}")
-        }
-    }
+pub(super) fn blaming(error: SamplingPlanError) -> miette::Report {
+    let option = match error {
+        SamplingPlanError::NoSamples => "samples",
+        SamplingPlanError::TooShort(_) | SamplingPlanError::ShortSlice(_) | SamplingPlanError::Passes(_) => "duration",
+    };
+    let told = format!("--{option}: {error}");
+    miette::Report::new(error).wrap_err(told)
 }
 
 fn listed(rows: &[Row]) -> String {
@@ -250,22 +375,27 @@ fn listed(rows: &[Row]) -> String {
 }
 
 /// Changes the number of pairs, so that a study fits a small or a large machine.
-fn keep_guests(study: &mut Study, guests: u32) -> anyhow::Result<()> {
+fn keep_guests(study: &mut Study, guests: u32) -> miette::Result<()> {
     if study.pairs < 2 || !study.endpoints.is_empty() {
-        bail!("--guests: the rows of `{}` have no number of guests that could be changed; leave it out", study.id);
+        bail!(
+            code = "option-not-for-this",
+            "--guests: the rows of `{}` have no number of guests that could be changed; leave it out",
+            study.id
+        );
     }
     if !(1..=Study::MOST_PAIRS).contains(&guests) {
-        bail!("--guests {guests}: a row has 1 to {}", Study::MOST_PAIRS);
+        bail!(code = "bad-option", "--guests {guests}: a row has 1 to {}", Study::MOST_PAIRS);
     }
     study.pairs = guests;
     Ok(())
 }
 
 /// Takes these endpoints. Each must belong to a row of the study.
-fn stand_on(study: &mut Study, endpoints: &[Endpoint]) -> anyhow::Result<()> {
+fn stand_on(study: &mut Study, endpoints: &[Endpoint]) -> miette::Result<()> {
     let rows = endpoints.iter().filter_map(|endpoint| endpoint.method);
     if let Some(row) = { rows }.find(|row| !study.rows.contains(row)) {
         bail!(
+            code = "not-in-study",
             "--endpoints: an endpoint stands for `{row}`, which `{}` hasn't; it has {}",
             study.id,
             listed(&study.rows)
@@ -275,7 +405,7 @@ fn stand_on(study: &mut Study, endpoints: &[Endpoint]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn resize_files(study: &mut Study, size: ByteSize) -> anyhow::Result<()> {
+fn resize_files(study: &mut Study, size: ByteSize) -> miette::Result<()> {
     let mut files = 0;
     for cell in &mut study.cells {
         if let Workload::File { size: current } = &mut cell.workload {
@@ -285,7 +415,7 @@ fn resize_files(study: &mut Study, size: ByteSize) -> anyhow::Result<()> {
         }
     }
     if files == 0 {
-        bail!("--size: `{}` sends no file; leave it out", study.id);
+        bail!(code = "option-not-for-this", "--size: `{}` sends no file; leave it out", study.id);
     }
     Ok(())
 }
@@ -294,7 +424,10 @@ fn resize_files(study: &mut Study, size: ByteSize) -> anyhow::Result<()> {
 pub(crate) fn read_file(path: &str) -> Result<Study, Stop> {
     let text = read_text(path)?;
     if is_lab_file(&text) {
-        return Err(Stop::input(anyhow!("{path} is a lab, not a study; build it with: vtax lab up {path}")));
+        return Err(Stop::input(miette!(
+            code = "not-a-study",
+            "{path} is a lab, not a study; build it with: vtax lab up {path}"
+        )));
     }
     Study::parse(Source { name: path, text: &text }).or_input()
 }
@@ -305,7 +438,8 @@ pub(crate) fn read_text(path: &str) -> Result<String, Stop> {
     std::fs::read_to_string(path).map_err(|error| {
         let near = suggestion(path, known);
         let known = known.join(", ");
-        Stop::input(anyhow!(
+        Stop::input(miette!(
+            code = "no-such-study",
             "`{path}` is neither a built-in study ({known}) nor a file that can be read ({error}){near}"
         ))
     })
@@ -313,7 +447,7 @@ pub(crate) fn read_text(path: &str) -> Result<String, Stop> {
 
 /// Reads a file of endpoints.
 pub(crate) fn read_endpoints(path: &str) -> Result<Vec<Endpoint>, Stop> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("--endpoints: `{path}` can't be read"));
+    let text = std::fs::read_to_string(path).coded("file", || format!("--endpoints: `{path}` can't be read"));
     Endpoint::parse_file(Source { name: path, text: &text.or_input()? }).or_input()
 }
 

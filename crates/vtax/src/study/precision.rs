@@ -60,7 +60,7 @@ mod tests {
     use crate::store::tests::{header, sample};
 
     fn ruled(rounds: u32) -> Run {
-        let width = Width::from_percent(10.0).expect("a width");
+        let width = Width::try_from(10.0).expect("a width");
         let rule = StoppingRule::new(Confidence::P95, width, 2, rounds as usize).expect("a rule");
         let mut header = header("demo-1", "2026-01-01T00:00:00Z");
         header.study.cells.truncate(1);

@@ -2,12 +2,12 @@
 
 use std::{fs, path::PathBuf};
 
-use anyhow::Context;
+use miette::miette;
 use vtax_model::run::{Failure, Run, RunHeader, RunState, Sample};
 
 use super::runner::Sink;
 use crate::{
-    exit::{Blamed, Stop},
+    exit::{Blamed, Coded, Stop},
     locations::{Locations, RunSite},
     server::run_lines::SentLine,
     store::{RunWriter, Store},
@@ -25,9 +25,9 @@ pub(super) enum RunStore {
 /// Keeps one run while it is measured.
 pub(super) trait RunKeeper: Sink {
     /// Replaces the plan of the run.
-    fn replan(&mut self, header: &RunHeader) -> anyhow::Result<()>;
+    fn replan(&mut self, header: &RunHeader) -> miette::Result<()>;
     /// Ends this session of the run.
-    fn finish(self: Box<Self>, state: RunState, wall_seconds: f64) -> anyhow::Result<()>;
+    fn finish(self: Box<Self>, state: RunState, wall_seconds: f64) -> miette::Result<()>;
 }
 
 impl RunStore {
@@ -42,9 +42,12 @@ impl RunStore {
         match self {
             RunStore::Here(store) => Ok(store.load(id)?),
             RunStore::Outside { old } => {
-                let old = old.as_deref().context("--relay needs --relay-from to go on with a run").or_input()?;
-                let text = fs::read(old).with_context(|| format!("reading {}", old.display())).or_input()?;
-                serde_json::from_slice(&text).with_context(|| format!("reading {}", old.display())).or_input()
+                let old = old
+                    .as_deref()
+                    .ok_or_else(|| miette!(code = "defect", "--relay needs --relay-from to go on with a run"))
+                    .or_input()?;
+                let text = fs::read(old).coded("file", || format!("reading {}", old.display())).or_input()?;
+                serde_json::from_slice(&text).coded("file", || format!("reading {}", old.display())).or_input()
             }
         }
     }
@@ -72,21 +75,21 @@ impl RunStore {
 }
 
 impl Sink for RunWriter {
-    fn samples(&mut self, samples: &[Sample]) -> anyhow::Result<()> {
+    fn samples(&mut self, samples: &[Sample]) -> miette::Result<()> {
         Ok(RunWriter::samples(self, samples)?)
     }
 
-    fn failure(&mut self, failure: &Failure) -> anyhow::Result<()> {
+    fn failure(&mut self, failure: &Failure) -> miette::Result<()> {
         Ok(RunWriter::failure(self, failure)?)
     }
 }
 
 impl RunKeeper for RunWriter {
-    fn replan(&mut self, header: &RunHeader) -> anyhow::Result<()> {
+    fn replan(&mut self, header: &RunHeader) -> miette::Result<()> {
         Ok(RunWriter::replan(self, header)?)
     }
 
-    fn finish(self: Box<Self>, state: RunState, wall_seconds: f64) -> anyhow::Result<()> {
+    fn finish(self: Box<Self>, state: RunState, wall_seconds: f64) -> miette::Result<()> {
         Ok(RunWriter::finish(*self, state, wall_seconds)?)
     }
 }
@@ -95,28 +98,28 @@ impl RunKeeper for RunWriter {
 struct RunSender;
 
 impl RunSender {
-    fn begin(header: &RunHeader) -> anyhow::Result<RunSender> {
+    fn begin(header: &RunHeader) -> miette::Result<RunSender> {
         SentLine::plan(header).send()?;
         Ok(RunSender)
     }
 }
 
 impl Sink for RunSender {
-    fn samples(&mut self, samples: &[Sample]) -> anyhow::Result<()> {
-        Ok(samples.iter().try_for_each(|sample| SentLine::Sample(sample).send())?)
+    fn samples(&mut self, samples: &[Sample]) -> miette::Result<()> {
+        samples.iter().try_for_each(|sample| SentLine::Sample(sample).send())
     }
 
-    fn failure(&mut self, failure: &Failure) -> anyhow::Result<()> {
-        Ok(SentLine::Failure(failure).send()?)
+    fn failure(&mut self, failure: &Failure) -> miette::Result<()> {
+        SentLine::Failure(failure).send()
     }
 }
 
 impl RunKeeper for RunSender {
-    fn replan(&mut self, header: &RunHeader) -> anyhow::Result<()> {
-        Ok(SentLine::plan(header).send()?)
+    fn replan(&mut self, header: &RunHeader) -> miette::Result<()> {
+        SentLine::plan(header).send()
     }
 
-    fn finish(self: Box<Self>, state: RunState, _: f64) -> anyhow::Result<()> {
-        Ok(SentLine::End(state).send()?)
+    fn finish(self: Box<Self>, state: RunState, _: f64) -> miette::Result<()> {
+        SentLine::End(state).send()
     }
 }

@@ -40,17 +40,24 @@ pub(crate) enum SampleError {
     #[error("{error}")]
     Cell { error: String, partial: Option<Box<PartialRecord>> },
     #[error("{error}")]
-    Run { error: anyhow::Error, partial: Option<Box<PartialRecord>> },
+    Run { error: miette::Report, partial: Option<Box<PartialRecord>> },
 }
 
 impl SampleError {
+    pub(crate) fn into_report(self) -> miette::Report {
+        match self {
+            SampleError::Cell { error, .. } => miette::miette!(code = "sample-failed", "{error}"),
+            SampleError::Run { error, .. } => error,
+        }
+    }
+
     /// A failure of one cell. Nothing was measured.
     pub(crate) fn cell(error: impl Into<String>) -> SampleError {
         SampleError::Cell { error: error.into(), partial: None }
     }
 
     /// An error that ends the run. Nothing was measured.
-    pub(crate) fn run(error: impl Into<anyhow::Error>) -> SampleError {
+    pub(crate) fn run(error: impl Into<miette::Report>) -> SampleError {
         SampleError::Run { error: error.into(), partial: None }
     }
 }
@@ -58,8 +65,8 @@ impl SampleError {
 /// Keeps samples as they land.
 pub(crate) trait Sink {
     /// Samples that landed together: either all of them are kept or none.
-    fn samples(&mut self, samples: &[Sample]) -> anyhow::Result<()>;
-    fn failure(&mut self, failure: &Failure) -> anyhow::Result<()>;
+    fn samples(&mut self, samples: &[Sample]) -> miette::Result<()>;
+    fn failure(&mut self, failure: &Failure) -> miette::Result<()>;
 }
 
 /// Tells the user how a run goes on.
@@ -81,7 +88,7 @@ pub(crate) trait Watcher {
 pub(crate) struct Ended {
     pub(crate) state: RunState,
     /// The error that ended the run early, if one did.
-    pub(crate) error: Option<anyhow::Error>,
+    pub(crate) error: Option<miette::Report>,
 }
 
 /// Failures of one cell after which it is not tried again.
@@ -131,7 +138,7 @@ impl<'a> Rounds<'a> {
         Rounds { run, sampler, sink, watcher, mtu: None, failures: BTreeMap::new() }
     }
 
-    fn go(mut self) -> anyhow::Result<RunState> {
+    fn go(mut self) -> miette::Result<RunState> {
         let done = taken(self.run);
         for round in 1..=self.run.header.rounds() {
             for mut group in self.groups(round) {
@@ -159,7 +166,7 @@ impl<'a> Rounds<'a> {
         header.turns(round).chunk_by(together).map(<[Turn]>::to_vec).collect()
     }
 
-    fn group(&mut self, round: u32, group: Vec<Turn>) -> anyhow::Result<()> {
+    fn group(&mut self, round: u32, group: Vec<Turn>) -> miette::Result<()> {
         let Some(first) = group.first() else { return Ok(()) };
         let instrument = self.run.header.study.cells[first.cell].instrument;
         match self.run.header.plan_of(instrument).slices {
@@ -169,7 +176,7 @@ impl<'a> Rounds<'a> {
     }
 
     /// A row that fails is left out, and the others try again.
-    fn take_turns(&mut self, round: u32, mut group: Vec<Turn>, passes: u32) -> anyhow::Result<()> {
+    fn take_turns(&mut self, round: u32, mut group: Vec<Turn>, passes: u32) -> miette::Result<()> {
         while let Some(first) = group.first() {
             let cell = self.run.header.study.cells[first.cell];
             self.watcher.begin(round, &format!("{}, {} rows in turns", block_label(&cell), group.len()));
@@ -208,7 +215,7 @@ impl<'a> Rounds<'a> {
         self.sampler.take_turns(&rows, &orders)
     }
 
-    fn turn(&mut self, round: u32, turn: Turn) -> anyhow::Result<()> {
+    fn turn(&mut self, round: u32, turn: Turn) -> miette::Result<()> {
         let cell = self.run.header.study.cells[turn.cell];
         let label = label(&cell);
         self.watcher.begin(round, &label);
@@ -224,7 +231,7 @@ impl<'a> Rounds<'a> {
     }
 
     /// Keeps why a sample could not be taken. Returns an error that ends the run.
-    fn broke(&mut self, round: u32, turn: Turn, error: SampleError) -> anyhow::Result<()> {
+    fn broke(&mut self, round: u32, turn: Turn, error: SampleError) -> miette::Result<()> {
         match error {
             SampleError::Cell { error, partial } => {
                 self.watcher.failed(&label(&self.run.header.study.cells[turn.cell]), &error);
@@ -254,7 +261,7 @@ impl<'a> Rounds<'a> {
         Ok(())
     }
 
-    fn landed(&mut self, samples: Vec<Sample>) -> anyhow::Result<()> {
+    fn landed(&mut self, samples: Vec<Sample>) -> miette::Result<()> {
         self.sink.samples(&samples)?;
         for sample in &samples {
             self.forget(sample.round, Turn { cell: sample.cell, arm: sample.arm });
@@ -263,7 +270,7 @@ impl<'a> Rounds<'a> {
         Ok(())
     }
 
-    fn failed(&mut self, failure: Failure) -> anyhow::Result<()> {
+    fn failed(&mut self, failure: Failure) -> miette::Result<()> {
         self.sink.failure(&failure)?;
         self.forget(failure.round, Turn { cell: failure.cell, arm: failure.arm });
         *self.failures.entry(failure.cell).or_default() += 1;

@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use anyhow::{Context, anyhow, bail};
+use miette::{Context, bail, miette};
 use vtax_engine::{EngineError, check_congestion_control};
 use vtax_host::inspect;
 use vtax_lab::{Facts, GuestNeeds, Need, World};
@@ -31,7 +31,7 @@ use super::{
     runner::{self, Ended},
 };
 use crate::{
-    exit::{Blamed, Stop, told},
+    exit::{Blamed, Stop, and_then},
     interrupt::Interrupt,
     locations::{Locations, RunSite},
     phases::Phases,
@@ -69,7 +69,7 @@ pub(crate) struct Conditions {
 pub(crate) struct Finished {
     pub(crate) document: ResultDocument,
     /// What ended it early, if it wasn't the user.
-    pub(crate) error: Option<anyhow::Error>,
+    pub(crate) error: Option<miette::Report>,
     /// What the user asked for and the run did not reach, a sentence each.
     pub(crate) shortfalls: Vec<String>,
     state_dir: PathBuf,
@@ -141,16 +141,20 @@ fn on_server(
 }
 
 /// The server on which to measure. A run goes on where it was begun.
-fn server_of(old: Option<&Run>, asked: Option<ServerSpec>) -> anyhow::Result<Option<ServerSpec>> {
+fn server_of(old: Option<&Run>, asked: Option<ServerSpec>) -> miette::Result<Option<ServerSpec>> {
     let Some(run) = old else { return Ok(asked) };
     let begun = run.header.environment.server.as_ref().map(|server| server.spec.parse()).transpose()?;
     match (begun, asked) {
-        (Some(begun), Some(asked)) if begun != asked && !asked.is_any() => {
-            Err(anyhow!("the run {} was begun on {begun} and goes on there, not on {asked}", run.header.id))
-        }
-        (None, Some(_)) => {
-            Err(anyhow!("the run {} was begun on this machine and goes on here; leave --server out", run.header.id))
-        }
+        (Some(begun), Some(asked)) if begun != asked && !asked.is_any() => Err(miette!(
+            code = "run-from-elsewhere",
+            "the run {} was begun on {begun} and goes on there, not on {asked}",
+            run.header.id
+        )),
+        (None, Some(_)) => Err(miette!(
+            code = "run-from-elsewhere",
+            "the run {} was begun on this machine and goes on here; leave --server out",
+            run.header.id
+        )),
         (begun, _) => Ok(begun),
     }
 }
@@ -190,7 +194,7 @@ impl RunRequest {
 
     /// That this kernel has the congestion controls that are asked for, before anything is built. Other machines'
     /// kernels tell it when a test is begun.
-    fn check_congestion(&self) -> anyhow::Result<()> {
+    fn check_congestion(&self) -> miette::Result<()> {
         let names: BTreeSet<CongestionControl> = match self {
             RunRequest::Study(wanted) => {
                 wanted.study.cells.iter().filter_map(|cell| cell.options.socket.congestion).collect()
@@ -205,6 +209,7 @@ impl RunRequest {
                 // In a lab an ordinary user is root, and may use each of them.
                 Err(EngineError::CongestionControl { source, .. }) if source.is_permission() && builds => {}
                 Err(EngineError::CongestionControl { source, available, .. }) if !source.is_permission() => bail!(
+                    code = "no-congestion-control",
                     "--congestion {name}: this kernel has no such congestion control; it has {available}: choose one of \
                      these, or load the module tcp_{name}"
                 ),
@@ -335,13 +340,13 @@ impl RunSetup<'_> {
     }
 
     fn in_world(&self) -> Result<&World, Stop> {
-        self.world.context("a lab needs privilege").or_infrastructure()
+        self.world.ok_or_else(|| miette!(code = "no-privilege", "a lab needs privilege")).or_infrastructure()
     }
 }
 
 /// Refuses to go on with a run on another machine or kernel: its samples would not be samples of one cell. `end` is
 /// the end whose machine this is; without it, it is the machine of vtax itself.
-pub(super) fn same_machine(id: &str, end: Option<&str>, then: &Environment, now: &Environment) -> anyhow::Result<()> {
+pub(super) fn same_machine(id: &str, end: Option<&str>, then: &Environment, now: &Environment) -> miette::Result<()> {
     let same = [
         ("machine", &then.hostname, &now.hostname),
         ("kernel", &then.kernel, &now.kernel),
@@ -349,7 +354,8 @@ pub(super) fn same_machine(id: &str, end: Option<&str>, then: &Environment, now:
     ];
     let whose = end.map(|end| format!(" of {end}")).unwrap_or_default();
     match same.iter().find(|(_, then, now)| then != now) {
-        Some((what, then, now)) => Err(anyhow!(
+        Some((what, then, now)) => Err(miette!(
+            code = "run-from-elsewhere",
             "the run {id} was begun on the {what}{whose} {then}, and this is {now}: its samples would not belong together; start a new run"
         )),
         None => Ok(()),
@@ -369,7 +375,7 @@ struct Session {
 /// A run whose ends were disconnected.
 struct Closed {
     run: Run,
-    error: Option<anyhow::Error>,
+    error: Option<miette::Report>,
     shortfalls: Vec<String>,
 }
 
@@ -402,10 +408,7 @@ impl Session {
         run.state = ended.state;
         run.wall_seconds += seconds;
         let stored = keeper.finish(ended.state, seconds).context("ending the run");
-        let error = [ended.error, lab.err(), stored.err()].into_iter().flatten().reduce(|first, next| {
-            let (first, next) = (told(&first), told(&next));
-            anyhow!("{first}; and then: {next}")
-        });
+        let error = [ended.error, lab.err(), stored.err()].into_iter().flatten().reduce(and_then);
         Ok(Closed { run, error, shortfalls })
     }
 }
@@ -440,7 +443,7 @@ fn pilot(
 impl Finished {
     fn of(
         run: &Run,
-        error: Option<anyhow::Error>,
+        error: Option<miette::Report>,
         mut shortfalls: Vec<String>,
         state_dir: PathBuf,
         relayed: bool,

@@ -14,10 +14,10 @@ pub(super) struct FlowSlot {
     pub(super) awaits_send: Cell<bool>,
     /// The flow is over, and its last send isn't yet.
     pub(super) leaving: Cell<bool>,
-    /// Of something that the flow did not wait for.
+    /// The error of a request that the flow did not wait for.
     pub(super) failure: Cell<Option<Errno>>,
     pub(super) arrived: Cell<Option<Result<Bytes, Errno>>>,
-    /// Of connecting or accepting.
+    /// The result of connecting or accepting.
     pub(super) outcome: Cell<Option<Result<(), Errno>>>,
 }
 
@@ -48,7 +48,7 @@ impl FlowSlot {
         !matches!(self.sending.get(), SendProgress::Nothing)
     }
 
-    /// A receive that was interrupted or cancelled brought nothing; whoever wants it asks again.
+    /// A receive that was interrupted or cancelled brought nothing; the flow asks again if it wants it.
     pub(super) fn arrive(&self, result: Result<usize, Errno>) {
         self.arrived.set(match result {
             Err(Errno::INTR | Errno::AGAIN | Errno::CANCELED) => None,

@@ -48,7 +48,7 @@ impl Uring<'_> {
         if self.slots.borrow().is_in_flight(slot, Operation::Receive) {
             return self.hand_over(slot);
         }
-        let most = most.min(self.lengths.receive);
+        let most = most.min(self.receive_most);
         let mut slots = self.slots.borrow_mut();
         let SendProgress::Queued { len } = self.places[slot].sending.get() else {
             return slots.submit_receive(slot, 0..most).map_err(errno_of);
@@ -58,7 +58,7 @@ impl Uring<'_> {
         Ok(())
     }
 
-    /// True if somebody waits for that, or has to hear of it.
+    /// True if the flow waits for that, or has to learn of a failure.
     pub(super) fn has_sent(&self, slot: usize, result: Result<usize, Errno>) -> bool {
         let place = &self.places[slot];
         let SendProgress::UnderWay { from, to } = place.sending.replace(SendProgress::Nothing) else { return false };
@@ -91,7 +91,7 @@ impl Uring<'_> {
         let place = &self.places[slot];
         place.leaving.set(!self.connects && self.hand_over(slot).is_ok() && place.is_sending());
         if !place.leaving.get() {
-            // As in `see_off`.
+            // What the kernel doesn't let go of in time goes with the ring.
             let _ = self.vacate(slot);
         }
     }

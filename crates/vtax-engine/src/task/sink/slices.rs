@@ -30,8 +30,7 @@ pub(crate) async fn receive<I: Io>(
     }
     desk.shared.one_has_finished();
     while sink.take(WaitUntil::Patience).await? != Some(0) {}
-    desk.whole_flow(sink.tally.arrived, sink.drops()?);
-    Ok(())
+    sink.count_whole_flow(desk)
 }
 
 /// A part of a slice.

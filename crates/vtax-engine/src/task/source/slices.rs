@@ -45,7 +45,7 @@ pub(crate) async fn send<I: Io>(
         desk.slot_ended(start, now_ns());
     }
     source.line.sleep(desk.shared.schedule.ends).await?;
-    desk.whole_flow(source.handover.datagrams(), 0);
+    desk.report().whole_flow += source.handover.datagrams();
     source.say_end().await
 }
 

@@ -9,7 +9,6 @@ use vtax_model::{guest::Mac, server::ServerSpec};
 use super::{Arguments, pci};
 use crate::guest::launch::ROOT_TAG;
 
-/// Options of the machine.
 pub(super) const MACHINE: &str = ",kernel-irqchip=split";
 /// The CPU has AMD's virtualization. QEMU can emulate that with nested pages, and can't emulate Intel's.
 pub(super) const TRANSLATED_CPU: &str = "max,+svm,+npt";
@@ -63,7 +62,6 @@ impl Ram {
     }
 }
 
-/// Each node's share of CPUs and RAM.
 pub(super) fn nodes(list: &mut Arguments, spec: &ServerSpec) {
     let ram = Ram::of(spec);
     for node in 0..spec.nodes {

@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use vtax_model::server::ServerSpec;
+use vtax_model::{guest::EmulatedNic, server::ServerSpec};
 
 use super::*;
 use crate::{
@@ -86,7 +86,6 @@ fn each_kind_of_nic() {
         NicKind::Virtio { tap: tap(), nic: options },
         NicKind::Virtio { tap: tap(), nic: vhost(VirtioNic { vnet: Vnet::Macvtap, ..options }) },
         NicKind::Virtio { tap: tap(), nic: VirtioNic { vnet: Vnet::Macvtap, queues: 3, ..options } },
-        NicKind::VhostUser { socket: "/run/passt.sock".into(), nic: VirtioNic { queues: 2, ..options } },
         NicKind::Emulated { tap: tap(), model: EmulatedNic::E1000e },
         NicKind::Emulated { tap: tap(), model: EmulatedNic::Igb },
         NicKind::Emulated { tap: tap(), model: EmulatedNic::Vmxnet3 },
@@ -119,7 +118,6 @@ fn endpoints_of_the_host_are_given_as_they_are() {
     let text = lines(&launch);
     assert!(text.contains("\n-device vfio-pci,host=0000:01:10.0,rombar=0,id=nic0\n-device vfio-pci,host=0000:81:00.1"));
     assert!(!text.contains("netdev"), "{text}");
-    assert_eq!(launch.drivers(), ["virtio_pci", "virtio_console", "igbvf"]);
     let written = serde_json::to_string(&launch).expect("it can be written");
     assert!(written.contains(r#"{"kind":"vfio","device":"0000:01:10.0","driver":"igbvf"}"#), "{written}");
     assert_eq!(serde_json::from_str::<Launch>(&written).expect("it can be read"), launch);
@@ -185,25 +183,10 @@ fn an_older_qemu_gets_no_option_that_it_does_not_know() {
 }
 
 #[test]
-fn memory_is_shared_with_a_vhost_user_backend_only() {
-    let user = NicKind::VhostUser { socket: "/run/s".into(), nic: VirtioNic::default() };
-    assert!(lines(&with_nic(user)).contains("memory-backend-memfd,id=ram,size=268435456,share=on"));
-    let kernel = NicKind::Virtio { tap: tap(), nic: vhost(VirtioNic::default()) };
-    assert!(!lines(&with_nic(kernel)).contains("share=on"));
-}
-
-#[test]
 fn a_launch_survives_the_journal() {
     let options = VirtioNic { queues: 2, ..VirtioNic::default() };
     let launch = with_nic(NicKind::Virtio { tap: tap(), nic: vhost(options) });
     let text = serde_json::to_string(&launch).expect("it can be written");
     assert!(text.contains("\"02:00:5e:10:00:01\""), "{text}");
     assert_eq!(serde_json::from_str::<Launch>(&text).expect("it can be read"), launch);
-}
-
-#[test]
-fn each_device_has_its_driver_once() {
-    let mut launch = with_nic(NicKind::Emulated { tap: tap(), model: EmulatedNic::Rtl8139 });
-    launch.nics.push(launch.nics[0].clone());
-    assert_eq!(launch.drivers(), ["virtio_pci", "virtio_console", "8139cp"]);
 }

@@ -39,7 +39,7 @@ fn keep(kept: &mut BTreeMap<PciAddress, String>, seen: &Seen, link: IfIndex, why
             continue;
         }
         if let Some(device) = link.device {
-            kept.entry(device).or_insert_with(|| why(&link.name));
+            kept.entry(device).or_insert_with(|| why(&link.netdev.name));
         }
         waiting.extend(below(seen, link));
     }
@@ -51,8 +51,7 @@ fn below(seen: &Seen, link: &SeenLink) -> impl Iterator<Item = IfIndex> {
     ports.chain(link.parent)
 }
 
-/// The links that have the addresses of sessions.
 fn sessions(seen: &Seen) -> impl Iterator<Item = &SeenLink> {
     let own = |address: &IpAddr| seen.sessions.contains(address);
-    seen.links.iter().filter(move |link| link.addresses.iter().any(|net| own(&net.addr())))
+    seen.links.iter().filter(move |link| link.netdev.addresses.iter().any(|net| own(&net.addr())))
 }

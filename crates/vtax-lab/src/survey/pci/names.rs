@@ -47,7 +47,7 @@ impl<'a> Names<'a> {
         format!("pci_{}", number.expect("the roots are those of all devices and slots"))
     }
 
-    /// Those whose bus is known.
+    /// The slots whose bus is known.
     pub(super) fn slots(&self) -> Vec<SlotFacts> {
         let slot = |slot: &PciSlot| {
             let root = self.root(slot.root?);
@@ -58,7 +58,7 @@ impl<'a> Names<'a> {
         self.seen.slots.iter().filter_map(slot).collect()
     }
 
-    /// A virtual function's is that of its physical one.
+    /// The name of the endpoint. A virtual function has the endpoint of its physical function.
     pub(super) fn endpoint(&self, device: &Device) -> String {
         let known = self.endpoints.get(&device.physfn.unwrap_or(device.address));
         known.cloned().unwrap_or_else(|| self.place(device))

@@ -9,11 +9,10 @@ use std::{
     path::Path,
 };
 
-use ipnet::IpNet;
 use vtax_model::method::Unsupported;
 use vtax_sys::{
     SysError,
-    netlink::{self, IfIndex, MacAddr, Rtnl, Vf},
+    netlink::{self, IfIndex, Rtnl, Vf},
     pci::{Device, PciAddress, PciSlot, PciTree},
 };
 
@@ -30,14 +29,12 @@ pub(super) struct Seen {
     pub(super) links: Vec<SeenLink>,
     /// The settings of virtual functions, for each physical function whose link is here.
     pub(super) vfs: BTreeMap<PciAddress, Vec<Vf>>,
-    /// The links of default routes.
     pub(super) default_routes: BTreeSet<IfIndex>,
     /// Own addresses of ssh sessions.
     pub(super) sessions: BTreeSet<IpAddr>,
     /// Devices that the host needs, with the reason.
     pub(super) in_use: Vec<(PciAddress, String)>,
     pub(super) iommu: bool,
-    /// vfio-pci is loaded.
     pub(super) vfio_loaded: bool,
     /// There is a module vfio-pci for the running kernel.
     pub(super) vfio_module: bool,
@@ -46,16 +43,12 @@ pub(super) struct Seen {
 #[derive(Debug, Clone)]
 pub(super) struct SeenLink {
     pub(super) index: IfIndex,
-    pub(super) name: String,
-    pub(super) mac: Option<MacAddr>,
-    pub(super) mtu: u32,
-    pub(super) max_mtu: Option<u32>,
-    pub(super) up: bool,
+    /// Its upper link is not filled in.
+    pub(super) netdev: Netdev,
     pub(super) master: Option<IfIndex>,
     /// What it stands on, in the same namespace.
     pub(super) parent: Option<IfIndex>,
     pub(super) device: Option<PciAddress>,
-    pub(super) addresses: Vec<IpNet>,
 }
 
 impl Seen {
@@ -93,15 +86,7 @@ impl Seen {
         let link = self.links.iter().find(|link| link.device == Some(device))?;
         let on_it = self.links.iter().find(|other| other.parent == Some(link.index));
         let upper = link.master.and_then(|master| self.link(master)).or(on_it);
-        Some(Netdev {
-            name: link.name.clone(),
-            mac: link.mac,
-            mtu: link.mtu,
-            max_mtu: link.max_mtu,
-            up: link.up,
-            addresses: link.addresses.clone(),
-            upper: upper.map(|upper| upper.name.clone()),
-        })
+        Some(Netdev { upper: upper.map(|upper| upper.netdev.name.clone()), ..link.netdev.clone() })
     }
 
     pub(super) fn vf(&self, pf: PciAddress, vf: PciAddress) -> Option<Vf> {
@@ -126,17 +111,11 @@ impl Seen {
 
 impl SeenLink {
     fn of(link: netlink::Link, addresses: &[netlink::InterfaceAddress], tree: &PciTree) -> SeenLink {
-        let own = addresses.iter().filter(|address| address.link == link.index);
         SeenLink {
-            addresses: own.map(|address| address.net).collect(),
             // A virtual link may have the name that sysfs shows for a device's link of another namespace.
             device: if link.kind.is_none() { tree.behind_link(link.name.as_str()) } else { None },
-            name: link.name.to_string(),
+            netdev: Netdev::of(&link, addresses),
             index: link.index,
-            mac: link.mac,
-            mtu: link.mtu,
-            max_mtu: link.max_mtu,
-            up: link.up,
             master: link.master,
             parent: link.parent.filter(|_| !link.parent_elsewhere),
         }

@@ -7,6 +7,7 @@ use vtax_sys::{
 };
 
 use super::*;
+use crate::facts::Netdev;
 
 const ROOT0: Root = Root { domain: 0, bus: 0 };
 const ROOT1: Root = Root { domain: 0, bus: 0x80 };
@@ -39,15 +40,18 @@ fn device(address: &str, root: Root, path: &[(u8, u8)], class: u32) -> Device {
 fn link(index: u32, name: &str, device: Option<&str>) -> seen::SeenLink {
     seen::SeenLink {
         index: IfIndex(index),
-        name: name.into(),
-        mac: Some(MacAddr([2, 0, 0, 0, 0, index.to_be_bytes()[3]])),
-        mtu: 1500,
-        max_mtu: Some(9216),
-        up: true,
+        netdev: Netdev {
+            name: name.into(),
+            mac: Some(MacAddr([2, 0, 0, 0, 0, index.to_be_bytes()[3]])),
+            mtu: 1500,
+            max_mtu: Some(9216),
+            up: true,
+            addresses: Vec::new(),
+            upper: None,
+        },
         master: None,
         parent: None,
         device: device.map(at),
-        addresses: Vec::new(),
     }
 }
 
@@ -247,8 +251,8 @@ fn the_default_route_keeps_every_device_below_it() {
 #[test]
 fn a_session_keeps_its_nic_and_what_a_virtual_function_needs_stays_with_it() {
     let mut seen = server();
-    seen.links[4].addresses = vec!["192.0.2.7/24".parse().expect("a network")];
-    seen.links[1].addresses = vec!["192.0.2.8/24".parse().expect("a network")];
+    seen.links[4].netdev.addresses = vec!["192.0.2.7/24".parse().expect("a network")];
+    seen.links[1].netdev.addresses = vec!["192.0.2.8/24".parse().expect("a network")];
     seen.sessions = ["192.0.2.7".parse().expect("an address")].into();
     let facts = PciFacts::of(&seen);
     let kept = |name| facts.find(name).expect("a device").kept.clone();

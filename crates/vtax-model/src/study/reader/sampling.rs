@@ -40,9 +40,9 @@ pub(super) struct QuickTable {
 pub(super) struct PathTable {
     pub(super) samples: Spanned<u32>,
     pub(super) passes: Spanned<u32>,
-    /// Of a slice.
+    /// The measured time of a slice.
     pub(super) duration: Spanned<Span>,
-    /// Of a slice of a stream.
+    /// The measured time of a slice of a stream.
     pub(super) stream_duration: Spanned<Span>,
     pub(super) warmup: Spanned<Span>,
 }
@@ -69,7 +69,7 @@ impl Reader<'_> {
         };
         if let (None, Some(quick)) = (&self.file.path, &self.file.quick_path) {
             let message = "[quick_path] shortens [path], and there is none; add [path], or remove [quick_path]";
-            return Err(self.source.error(&quick.samples.span(), "path-not-measured", message));
+            return Err(self.source.coded("path-not-measured", &quick.samples.span(), message));
         }
         let [path, quick_path] = [self.path(&self.file.path)?, self.path(&self.file.quick_path)?];
         Ok(Plans { plan, quick, path, quick_path })
@@ -99,7 +99,7 @@ impl Reader<'_> {
             (Instrument::Path, None) => {
                 let message = "`answer` is \"path\", and nothing measures the path's own cost; add a [path] table, or \
                                write \"system\"";
-                Err(self.source.error(&written.span(), "path-not-measured", message))
+                Err(self.source.coded("path-not-measured", &written.span(), message))
             }
             (instrument, _) => Ok(Some(instrument)),
         }
@@ -110,7 +110,7 @@ impl Reader<'_> {
         let size = *file.get_ref();
         let Some(cell) = cells.iter().find(|cell| cell.workload.kind() == TestKind::File) else {
             let message = "`file` is the size of files, and no test of the study sends one";
-            return Err(self.source.error(&file.span(), "option-not-for-test", message));
+            return Err(self.source.coded("option-not-for-this", &file.span(), message));
         };
         let checked = Workload::File { size }.check(cell.transport, cell.mtu);
         checked.map(|()| Some(size)).map_err(|error| self.source.refuse(&file.span(), error))

@@ -28,17 +28,17 @@ fn waits(delay: Span) -> Manners {
 /// Measures a long delay in pairs of samples at the same pace: without the delay the initiator idles as long before each
 /// request, so that the path is as cold. Both ends poll, because a program that sleeps longer is woken later, which is
 /// no part of the delay.
-pub(super) fn polling(rig: &Rig, delay: Span) -> anyhow::Result<Found> {
+pub(super) fn polling(rig: &Rig, delay: Span) -> miette::Result<Found> {
     const ROUNDS: usize = 7;
     let without = TestOptions { gap: Some(delay), ..TestOptions::default() };
     let with = TestOptions { responder: waits(delay), ..TestOptions::default() };
-    let sample = |options: TestOptions| -> anyhow::Result<f64> {
+    let sample = |options: TestOptions| -> miette::Result<f64> {
         let options = TestOptions { engine: Engine::BusyPoll, ..options };
         p50(&rig.sample(&rr(options, Span::from_millis(250)), PLAIN)?)
     };
     let mut dice = dice();
     let rise = |_| shuffled(&mut dice, |which| sample([without, with][which])).map(|[without, with]| with - without);
-    let rises = (0..ROUNDS).map(rise).collect::<anyhow::Result<Vec<f64>>>()?;
+    let rises = (0..ROUNDS).map(rise).collect::<miette::Result<Vec<f64>>>()?;
     let expected = delay.0.as_secs_f64() * 1e6;
     let found = Found::in_pairs("µs", expected, TOLERANCE * expected, &rises)?;
     Ok(Found { detail: format!("rise of p50 in {ROUNDS} pairs of samples, both ends polling"), ..found })
@@ -47,7 +47,7 @@ pub(super) fn polling(rig: &Rig, delay: Span) -> anyhow::Result<Found> {
 /// Measures a delay as short as the cost of a virtual NIC, in the way in which such a cost is measured: by slices of
 /// milliseconds that take turns, with idle states held off. The figure is p50: if the scheduler gives the CPU to another
 /// program during one round trip of hundreds, that changes the mean of the slice.
-pub(super) fn in_turns(rig: &Rig, delay: Span) -> anyhow::Result<Found> {
+pub(super) fn in_turns(rig: &Rig, delay: Span) -> miette::Result<Found> {
     const ROUNDS: u32 = 25;
     const SLICES: Sliced = Sliced { passes: 8, span: Span::from_millis(0) };
     let spec = |responder: Manners| {
@@ -65,7 +65,7 @@ pub(super) fn in_turns(rig: &Rig, delay: Span) -> anyhow::Result<Found> {
         rounds.push(rig.take_turns(&specs, PLAIN, &orders, &mut gaps)?);
     }
     let rises = rounds.iter().map(|figures| Ok(p50(&figures[1])? - p50(&figures[0])?));
-    let rises = rises.collect::<anyhow::Result<Vec<f64>>>()?;
+    let rises = rises.collect::<miette::Result<Vec<f64>>>()?;
     let means: Vec<f64> = rounds.iter().map(|figures| figures[1].rtt_us() - figures[0].rtt_us()).collect();
     let found = Found::in_pairs("µs", delay.0.as_secs_f64() * 1e6, TOLERANCE_US, &rises)?;
     let (idle, cpus) = (idle_words(rounds.iter().flatten()), cpu_words(rig));
@@ -79,7 +79,7 @@ pub(super) fn in_turns(rig: &Rig, delay: Span) -> anyhow::Result<Found> {
 }
 
 /// The median round trip in µs.
-pub(super) fn p50(figures: &Figures) -> anyhow::Result<f64> {
+pub(super) fn p50(figures: &Figures) -> miette::Result<f64> {
     Ok(rtt(figures)?.p50 as f64 / 1e3)
 }
 

@@ -23,13 +23,13 @@ const TOLERANCE: f64 = 0.03;
 
 /// Idle states are held off: whether CPUs sleep changes from one sample to the next. The figure is p50: what happens once
 /// in a second, as another program's turn on the CPU, is in the mean of each long sample and of few short ones.
-pub(super) fn short_and_long(rig: &Rig) -> anyhow::Result<Found> {
+pub(super) fn short_and_long(rig: &Rig) -> miette::Result<Found> {
     let options = TestOptions { idle: Idle::Poll, ..TestOptions::default() };
     let mut dice = dice();
     let pair = |_| shuffled(&mut dice, |which| rig.sample_on(&rr(options, SPANS[which]), PLAIN, rig.cpus_for_path()));
-    let pairs = (0..ROUNDS).map(pair).collect::<anyhow::Result<Vec<[Figures; 2]>>>()?;
-    let figures = |of: fn(&Figures) -> anyhow::Result<f64>| -> anyhow::Result<(f64, Vec<f64>)> {
-        let both = pairs.iter().map(|[short, long]| Ok((of(short)?, of(long)?))).collect::<anyhow::Result<Vec<_>>>()?;
+    let pairs = (0..ROUNDS).map(pair).collect::<miette::Result<Vec<[Figures; 2]>>>()?;
+    let figures = |of: fn(&Figures) -> miette::Result<f64>| -> miette::Result<(f64, Vec<f64>)> {
+        let both = pairs.iter().map(|[short, long]| Ok((of(short)?, of(long)?))).collect::<miette::Result<Vec<_>>>()?;
         let long: Vec<f64> = both.iter().map(|(_, long)| *long).collect();
         Ok((median(&long), both.iter().map(|(short, long)| short / long).collect()))
     };

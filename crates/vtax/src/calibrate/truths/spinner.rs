@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::anyhow;
+use miette::miette;
 use vtax_model::{options::TestOptions, stats::median, units::Span};
 use vtax_sys::cpu::{pin_current_thread, thread_times};
 
@@ -26,7 +26,7 @@ const PERIOD: Duration = Duration::from_micros(1_100);
 
 /// The CPU time that a sample reports beside the spinner, less the CPU time of a sample without it. The samples do little
 /// themselves: a request each 20 ms.
-pub(super) fn half_the_time(rig: &Rig) -> anyhow::Result<Found> {
+pub(super) fn half_the_time(rig: &Rig) -> miette::Result<Found> {
     let cpu = rig.cpus().map(|[_, second]| second);
     let quiet = TestOptions { gap: Some(Span::from_millis(20)), ..TestOptions::default() };
     let sample = || rig.sample(&rr(quiet, SAMPLE), PLAIN);
@@ -49,19 +49,19 @@ pub(super) fn half_the_time(rig: &Rig) -> anyhow::Result<Found> {
 }
 
 /// What `measure` returns while the spinner works, and the share of a CPU that the spinner has had by its own clock.
-fn beside_spinner<T>(cpu: Option<u32>, measure: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(T, f64)> {
+fn beside_spinner<T>(cpu: Option<u32>, measure: impl FnOnce() -> miette::Result<T>) -> miette::Result<(T, f64)> {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let spinner = scope.spawn(|| spin(&is_over, cpu));
         let measured = measure();
         is_over.store(true, Ordering::Relaxed);
-        let share = spinner.join().map_err(|_| anyhow!("the spinner panicked"))??;
+        let share = spinner.join().map_err(|_| miette!(code = "defect", "the spinner panicked"))??;
         Ok((measured?, share))
     })
 }
 
 /// Works for half of each period and sleeps for the rest of it.
-fn spin(is_over: &AtomicBool, cpu: Option<u32>) -> anyhow::Result<f64> {
+fn spin(is_over: &AtomicBool, cpu: Option<u32>) -> miette::Result<f64> {
     if let Some(cpu) = cpu {
         pin_current_thread(&[cpu])?;
     }

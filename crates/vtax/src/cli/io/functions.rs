@@ -137,7 +137,10 @@ fn remove(pf: &str, devices: &IoList, labs: &[LabSummary], world: &World) -> Res
 /// Links of the machine are out of an ordinary user's reach, in whatever namespace.
 fn look() -> Result<(IoList, World), Stop> {
     if !userns::have_net_admin() {
-        return Err(Stop::infrastructure(anyhow::anyhow!("PCI devices are root's: run this as root")));
+        return Err(Stop::infrastructure(miette::miette!(
+            code = "no-privilege",
+            "PCI devices are root's: run this as root"
+        )));
     }
     let facts = PciFacts::gather().or_infrastructure()?;
     let world = World::enter(Need::Kept).or_infrastructure()?;

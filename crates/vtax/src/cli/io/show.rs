@@ -2,7 +2,7 @@
 
 use vtax_lab::{
     facts::{Netdev, PciDevice, PciFacts},
-    io::{IoEntry, IoKind, IoList, IoStatus},
+    io::{IoEntry, IoKind, IoList},
 };
 use vtax_sys::netlink::Vf;
 
@@ -20,8 +20,8 @@ pub(super) fn entries(entries: &[&IoEntry], list: &IoList, long: bool) -> String
     };
     let mut text = line(["NAME", "TYPE", "BUS", "DOMAIN", "STATUS"]);
     for entry in entries {
-        let status = entry.status.map_or("", IoStatus::name);
-        text += &line([&entry.name, entry.kind.name(), &entry.bus, &entry.domain, status]);
+        let status = entry.status.map_or("", Into::into);
+        text += &line([&entry.name, entry.kind.into(), &entry.bus, &entry.domain, status]);
         if long {
             details(entry, list.facts()).iter().for_each(|detail| text += &format!("    {detail}\n"));
         }

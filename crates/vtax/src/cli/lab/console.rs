@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, anyhow, bail};
+use miette::{bail, miette};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
@@ -19,7 +19,7 @@ use vtax_lab::{
 
 use super::guest;
 use crate::{
-    exit::{Blamed, Exit, Stop},
+    exit::{Blamed, Coded, Exit, Stop},
     lock_file::LockFile,
 };
 
@@ -38,12 +38,13 @@ pub(super) fn console(lab: &Lab, guest: &PlannedGuest) -> Result<Exit, Stop> {
     let _lock = take_lock(&mut qemu, guest).or_infrastructure()?;
     let path = guest.launch.console_socket();
     let stream = UnixStream::connect(&path);
-    let stream = stream.with_context(|| format!("connecting to the console of `{}` at {}", guest.name, path.display()));
+    let stream =
+        stream.coded("file", || format!("connecting to the console of `{}` at {}", guest.name, path.display()));
     let stream = stream.or_infrastructure()?;
     for line in qemu.last_words().console {
         println!("{line}");
     }
-    let end = attend(&stream, guest).context("copying the console").or_infrastructure()?;
+    let end = attend(&stream, guest).coded("file", || "copying the console").or_infrastructure()?;
     match end {
         End::Escape => eprintln!("the console of `{}` was left; the guest goes on", guest.name),
         End::Guest => eprintln!("the guest `{}` has ended", guest.name),
@@ -54,17 +55,21 @@ pub(super) fn console(lab: &Lab, guest: &PlannedGuest) -> Result<Exit, Stop> {
 
 /// The only place at a guest's console. Who comes second would wait there without a word: QEMU takes
 /// one client at a time.
-fn take_lock(qemu: &mut Qemu, guest: &PlannedGuest) -> anyhow::Result<LockFile> {
+fn take_lock(qemu: &mut Qemu, guest: &PlannedGuest) -> miette::Result<LockFile> {
     let name = &guest.name;
     let lock = LockFile::take(&guest.launch.directory.join("console.lock"))?.map_err(|holder| {
-        anyhow!(
-            "another `vtax lab console` is attached to the console of `{name}`: {holder}; leave that one by Ctrl-], or end it"
+        miette!(
+            code = "console-in-use", "another `vtax lab console` is attached to the console of `{name}`: {holder}; leave that one by Ctrl-], or end it"
         )
     })?;
     // A monitor that is busy doesn't tell; then whoever is there is waited for.
     if qemu.monitor(MONITOR).and_then(|mut monitor| monitor.is_console_taken()).unwrap_or(false) {
         let socket = guest.launch.console_socket();
-        bail!("another program is attached to the console of `{name}`, at {}; end that first", socket.display());
+        bail!(
+            code = "console-in-use",
+            "another program is attached to the console of `{name}`, at {}; end that first",
+            socket.display()
+        );
     }
     Ok(lock)
 }

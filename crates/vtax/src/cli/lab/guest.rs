@@ -12,8 +12,8 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, anyhow};
 pub(super) use exec::exec;
+use miette::miette;
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::{Handle, Signals},
@@ -27,7 +27,7 @@ use vtax_model::{topology::Name, units::Mtu};
 use vtax_sys::{clock::boottime_ns, process::Signal};
 
 use crate::{
-    exit::{Blamed, Stop},
+    exit::{Blamed, Coded, Stop},
     labs,
 };
 
@@ -56,7 +56,7 @@ pub(super) fn bring_up(
     lab: &Lab,
     patience: Option<Duration>,
     seen: impl Fn(&BootedGuest),
-) -> anyhow::Result<Option<Vec<BootedGuest>>> {
+) -> miette::Result<Option<Vec<BootedGuest>>> {
     let guests = lab.guests().iter().map(|guest| lab.guest(&guest.name)).collect::<Result<Vec<Qemu>, _>>()?;
     let guests = Arc::new(guests);
     let stop = StopOnSignal::of(&guests)?;
@@ -69,7 +69,7 @@ fn wait(
     qemus: &[Qemu],
     patience: Option<Duration>,
     seen: impl Fn(&BootedGuest),
-) -> anyhow::Result<Vec<BootedGuest>> {
+) -> miette::Result<Vec<BootedGuest>> {
     let mtu = lab.blueprint().mtu;
     thread::scope(|scope| {
         let (tell, told) = channel();
@@ -86,9 +86,9 @@ fn wait(
 
 /// All that come, in their order, or the first that fails.
 fn collect(
-    told: &Receiver<(usize, anyhow::Result<BootedGuest>)>,
+    told: &Receiver<(usize, miette::Result<BootedGuest>)>,
     seen: impl Fn(&BootedGuest),
-) -> anyhow::Result<Vec<BootedGuest>> {
+) -> miette::Result<Vec<BootedGuest>> {
     let mut arrived = Vec::new();
     for (index, arrival) in told {
         let arrival = arrival?;
@@ -111,9 +111,9 @@ struct StopOnSignal {
 }
 
 impl StopOnSignal {
-    fn of(guests: &Arc<Vec<Qemu>>) -> anyhow::Result<StopOnSignal> {
+    fn of(guests: &Arc<Vec<Qemu>>) -> miette::Result<StopOnSignal> {
         let guests = Arc::clone(guests);
-        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("catching Ctrl-C")?;
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).coded("kernel", || "catching Ctrl-C")?;
         let stop = StopOnSignal { asked: Arc::default(), signals: signals.handle() };
         let asked = Arc::clone(&stop.asked);
         thread::spawn(move || {
@@ -133,7 +133,7 @@ impl Drop for StopOnSignal {
     }
 }
 
-fn arrive(mut qemu: Qemu, guest: &PlannedGuest, mtu: Mtu, patience: Option<Duration>) -> anyhow::Result<BootedGuest> {
+fn arrive(mut qemu: Qemu, guest: &PlannedGuest, mtu: Mtu, patience: Option<Duration>) -> miette::Result<BootedGuest> {
     let patience = patience.unwrap_or_else(|| qemu.launch().patience());
     let tell = |waited, line: &str| eprintln!("{}", labs::told_of_boot(&guest.name, waited, line));
     qemu.wait_agent_telling(patience, tell)?;
@@ -146,14 +146,14 @@ fn arrive(mut qemu: Qemu, guest: &PlannedGuest, mtu: Mtu, patience: Option<Durat
     Ok(BootedGuest { guest: guest.name.clone(), started, answered })
 }
 
-fn connect(qemu: &Qemu) -> anyhow::Result<AgentLink> {
+fn connect(qemu: &Qemu) -> miette::Result<AgentLink> {
     let launch = qemu.launch();
     let link = AgentLink::connect_unix(&format!("guest {}", launch.name), &launch.agent_socket(), ANSWER);
     link.map_err(|error| explain(qemu, error))
 }
 
 /// An agent is lost with its guest, which says more.
-fn explain(qemu: &Qemu, error: AgentError) -> anyhow::Error {
+fn explain(qemu: &Qemu, error: AgentError) -> miette::Report {
     let patience = if error.is_death() { DYING } else { Duration::ZERO };
     qemu.death(patience).map_or_else(|| error.into(), Into::into)
 }
@@ -163,18 +163,19 @@ pub(super) fn find<'lab>(lab: &'lab Lab, name: &Name) -> Option<&'lab PlannedGue
 }
 
 /// That a lab has no such guest, or that the name is one of a domain without a console.
-pub(super) fn none(lab: &Lab, name: &Name) -> anyhow::Error {
+pub(super) fn none(lab: &Lab, name: &Name) -> miette::Report {
     let own = &lab.blueprint().lab;
     if let Some(domain) = lab.endpoints().iter().find(|endpoint| endpoint.name == *name) {
         let kind = if domain.host == domain.name { "host" } else { "zone" };
-        return anyhow!(
+        return miette!(
+            code = "no-console",
             "`{name}` is a {kind} and has no console; run a command there: vtax lab exec {own} {name} -- sh"
         );
     }
     let names: Vec<&str> = lab.guests().iter().map(|guest| guest.name.as_str()).collect();
     match names.is_empty() {
-        true => anyhow!("the lab `{own}` has no guest `{name}`, nor any other guest"),
-        false => anyhow!("the lab `{own}` has no guest `{name}`; it has {}", names.join(", ")),
+        true => miette!(code = "no-such-guest", "the lab `{own}` has no guest `{name}`, nor any other guest"),
+        false => miette!(code = "no-such-guest", "the lab `{own}` has no guest `{name}`; it has {}", names.join(", ")),
     }
 }
 

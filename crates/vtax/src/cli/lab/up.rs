@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::anyhow;
+use miette::miette;
 use serde::Serialize;
 use vtax_lab::{
     Facts, GuestNeeds, Lab, LabEndpoint, Lifetime, Need, Plan, World,
@@ -252,10 +252,10 @@ fn seconds(from: u64, to: u64) -> f64 {
     Duration::from_nanos(to.saturating_sub(from)).as_secs_f64()
 }
 
-fn abandon(lab: Lab, error: anyhow::Error) -> anyhow::Error {
+fn abandon(lab: Lab, error: miette::Report) -> miette::Report {
     match lab.down() {
         Ok(()) => error.context("a guest did not come up, and the lab was removed again"),
-        Err(left) => anyhow!("{error:#}; and the lab could not be removed: {left}"),
+        Err(left) => miette!(code = "not-removed", "{error:#}; and the lab could not be removed: {left}"),
     }
 }
 

@@ -39,7 +39,7 @@ fn what_the_first_version_wrote_keeps_to_the_schema() {
 #[test]
 fn a_stopping_rule_keeps_to_the_schema() {
     let mut run = built_in("demo");
-    let width = Width::from_percent(5.0).expect("a width");
+    let width = Width::try_from(5.0).expect("a width");
     run.header.stopping = Some(StoppingRule::new(Confidence::P99, width, 3, 30).expect("a rule"));
     let document = analyse(&run);
     assert_eq!(errors(&validator(), &exported(&document)), Vec::<String>::new());

@@ -25,7 +25,7 @@ pub(super) struct Agent {
 
 impl Agent {
     /// A child of this process, in its namespaces.
-    pub(super) fn local(program: &Path) -> anyhow::Result<Agent> {
+    pub(super) fn local(program: &Path) -> miette::Result<Agent> {
         let mut command = Command::new(program);
         command.arg("--stdio");
         Agent::greeted(AgentLink::spawn("local", command, GREETING)?)
@@ -38,7 +38,7 @@ impl Agent {
         Agent::greeted(link).or_infrastructure()
     }
 
-    pub(super) fn greeted(link: AgentLink) -> anyhow::Result<Agent> {
+    pub(super) fn greeted(link: AgentLink) -> miette::Result<Agent> {
         let facts = link.describe(ANSWER)?;
         let ours = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let here = !ours.trim().is_empty() && boot(&link) == ours.trim();

@@ -67,7 +67,7 @@ pub(super) trait Attachment {
     }
 
     /// Pins its virtual CPUs to these CPUs of the host.
-    fn pin_vcpus(&self, _cpus: &[u32]) -> anyhow::Result<()> {
+    fn pin_vcpus(&self, _cpus: &[u32]) -> miette::Result<()> {
         Ok(())
     }
 
@@ -82,7 +82,7 @@ pub(super) trait Attachment {
     }
 
     /// Why its guest has ended, with what the guest said last.
-    fn death(&self) -> Option<anyhow::Error> {
+    fn death(&self) -> Option<miette::Report> {
         None
     }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr, path::Path, sync::Arc};
 
-use anyhow::anyhow;
+use miette::miette;
 use vtax_lab::{GuestNeeds, Lab, LabEndpoint, LabError, World, guest::GuestError};
 use vtax_model::{
     run::RunHeader,
@@ -116,11 +116,11 @@ fn lab_name(header: &RunHeader) -> Result<Name, Stop> {
     format!("run-{suffix}").parse().or_infrastructure()
 }
 
-fn endpoint<'lab>(lab: &'lab Lab, end: &LabEnd) -> anyhow::Result<&'lab LabEndpoint> {
+fn endpoint<'lab>(lab: &'lab Lab, end: &LabEnd) -> miette::Result<&'lab LabEndpoint> {
     let found = match end {
-        LabEnd::Host { host, wire } => lab.host_endpoint(host, wire),
-        LabEnd::Zone(zone) => lab.zone_endpoint(zone),
-        LabEnd::Guest(guest) => lab.guest_endpoint(guest),
+        LabEnd::Host { host, wire } => lab.blueprint().host(host, wire),
+        LabEnd::Zone(zone) => lab.blueprint().zone(zone),
+        LabEnd::Guest(guest) => lab.blueprint().guest(guest),
     };
-    found.ok_or_else(|| anyhow!("the lab has no endpoint for `{}`", end.domain()))
+    found.ok_or_else(|| miette!(code = "defect", "the lab has no endpoint for `{}`", end.domain()))
 }

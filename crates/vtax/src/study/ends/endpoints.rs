@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use anyhow::{Context, anyhow};
+use miette::miette;
 use vtax_lab::{Lab, LabEndpoint, World};
 use vtax_model::{
     endpoint::{Control, End, Endpoint, NoPairs, pairs},
@@ -29,7 +29,7 @@ use super::{
     lookup,
 };
 use crate::{
-    exit::{Blamed, Stop},
+    exit::{Blamed, Coded, Stop},
     labs,
 };
 
@@ -157,7 +157,10 @@ impl<'a> EndpointConnector<'a> {
 
     /// The lab that a domain is in.
     fn lab(&mut self, named: Option<&Name>, domain: &Name) -> Result<Arc<Lab>, Stop> {
-        let world = self.world.context("a zone needs the privilege to enter labs").or_infrastructure()?;
+        let world = self
+            .world
+            .ok_or_else(|| miette!(code = "no-privilege", "a zone needs the privilege to enter labs"))
+            .or_infrastructure()?;
         let name = match named {
             Some(name) => name.clone(),
             None => lookup::lab_of(world, domain)?,
@@ -224,7 +227,11 @@ fn check_address(endpoint: &Endpoint, agent: &Agent, address: IpAddr) -> Result<
     }
     let has: Vec<String> = has.iter().map(|own| format!("{} ({})", own.address, own.link)).collect();
     let control = &endpoint.control;
-    Err(Stop::input(anyhow!("{control} has no address {address} to measure on; it has {}", has.join(", "))))
+    Err(Stop::input(miette!(
+        code = "no-such-address",
+        "{control} has no address {address} to measure on; it has {}",
+        has.join(", ")
+    )))
 }
 
 /// The addresses of a pair. An unknown address of an end on this machine is the one by which the kernel reaches the
@@ -233,7 +240,8 @@ fn addresses(ends: [&Endpoint; 2], known: [Option<IpAddr>; 2]) -> Result<[IpAddr
     let missing = |endpoint: &Endpoint| {
         let (control, option) =
             (&endpoint.control, if endpoint.end == End::Initiator { "--from-address" } else { "--to-address" });
-        Stop::input(anyhow!(
+        Stop::input(miette!(
+            code = "no-address",
             "{control}: ssh doesn't tell at which address it is reached; give its `address` ({option})"
         ))
     };
@@ -246,7 +254,8 @@ fn addresses(ends: [&Endpoint; 2], known: [Option<IpAddr>; 2]) -> Result<[IpAddr
     let initiator = known[0].map_or_else(|| local(ends[0], Some(responder)), Ok)?;
     if initiator.is_ipv4() != responder.is_ipv4() {
         let [from, to] = ends.map(|end| &end.control);
-        return Err(Stop::input(anyhow!(
+        return Err(Stop::input(miette!(
+            code = "address-families",
             "{from} at {initiator} and {to} at {responder} are of two address families; give both ends an `address` of one"
         )));
     }
@@ -254,7 +263,7 @@ fn addresses(ends: [&Endpoint; 2], known: [Option<IpAddr>; 2]) -> Result<[IpAddr
 }
 
 /// The address by which this machine reaches another. Connecting a UDP socket sends nothing (udp(7)).
-fn source_address(peer: IpAddr) -> anyhow::Result<IpAddr> {
+fn source_address(peer: IpAddr) -> miette::Result<IpAddr> {
     let any: IpAddr = match peer {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
@@ -265,7 +274,7 @@ fn source_address(peer: IpAddr) -> anyhow::Result<IpAddr> {
         socket.connect((peer, DISCARD))?;
         Ok(socket.local_addr()?.ip())
     };
-    source().with_context(|| format!("this machine has no way to {peer}"))
+    source().coded("no-route", || format!("this machine has no way to {peer}"))
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ impl ConnectedEnds {
 
     /// The first guest that has ended, with what it said last. The streams of a guest are closed before its process has
     /// ended.
-    pub(super) fn dead_guest(&self, patience: Duration) -> Option<anyhow::Error> {
+    pub(super) fn dead_guest(&self, patience: Duration) -> Option<miette::Report> {
         let until = Instant::now() + patience;
         loop {
             if let Some(death) = self.ends().find_map(|end| end.attachment.death()) {

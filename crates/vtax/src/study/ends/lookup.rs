@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use anyhow::anyhow;
+use miette::miette;
 use vtax_lab::{Lab, LabEndpoint, LabState, LabSummary, World, list};
 use vtax_model::{method::DomainKind, topology::Name};
 
@@ -25,12 +25,19 @@ pub(super) fn lab_of(world: &World, domain: &Name) -> Result<Name, Stop> {
         [] => {
             let guests = up.iter().flat_map(|lab| &lab.guests).map(|guest| &guest.name);
             let domains = up.iter().flat_map(|lab| lab.hosts.iter().chain(&lab.zones)).chain(guests);
-            Err(Stop::input(anyhow!("no lab that is up has a zone, host or guest `{domain}`; {}", there_is(domains))))
+            Err(Stop::input(miette!(
+                code = "no-such-domain",
+                "no lab that is up has a zone, host or guest `{domain}`; {}",
+                there_is(domains)
+            )))
         }
         [first, ..] => {
             let labs: Vec<&str> = having.iter().map(|lab| lab.as_str()).collect();
             let labs = labs.join(", ");
-            Err(Stop::input(anyhow!("several labs have a `{domain}`: {labs}; say which, as zone:{first}/{domain}")))
+            Err(Stop::input(miette!(
+                code = "ambiguous-domain",
+                "several labs have a `{domain}`: {labs}; say which, as zone:{first}/{domain}"
+            )))
         }
     }
 }
@@ -43,7 +50,8 @@ pub(super) fn candidates(lab: &Lab, domain: &Name, address: Option<IpAddr>) -> R
         let mut names: Vec<&Name> = lab.endpoints().iter().map(|endpoint| &endpoint.name).collect();
         names.dedup();
         let there_is = there_is(names.into_iter());
-        return Err(Stop::input(anyhow!(
+        return Err(Stop::input(miette!(
+            code = "no-such-domain",
             "the lab `{name}` has no zone, host or guest `{domain}` that could measure; {there_is}"
         )));
     }
@@ -53,7 +61,10 @@ pub(super) fn candidates(lab: &Lab, domain: &Name, address: Option<IpAddr>) -> R
         let addresses: Vec<String> = named.iter().map(|endpoint| endpoint.address.to_string()).collect();
         let (address, addresses) =
             (address.map(|address| address.to_string()).unwrap_or_default(), addresses.join(", "));
-        return Err(Stop::input(anyhow!("zone:{name}/{domain} has no address {address}; it has {addresses}")));
+        return Err(Stop::input(miette!(
+            code = "no-such-address",
+            "zone:{name}/{domain} has no address {address}; it has {addresses}"
+        )));
     }
     Ok(fitting)
 }
@@ -68,7 +79,7 @@ pub(super) fn joined(lab: &Lab, ones: &[LabEndpoint], others: &[LabEndpoint]) ->
         None => {
             let name = |ends: &[LabEndpoint]| ends.first().map(|end| end.name.to_string()).unwrap_or_default();
             let (one, other, lab) = (name(ones), name(others), &lab.blueprint().lab);
-            Err(Stop::input(anyhow!("no wire of the lab `{lab}` joins `{one}` and `{other}`")))
+            Err(Stop::input(miette!(code = "no-such-wire", "no wire of the lab `{lab}` joins `{one}` and `{other}`")))
         }
     }
 }
@@ -80,7 +91,8 @@ pub(super) fn counterpart(lab: &Lab, of: &LabEndpoint) -> Result<Name, Stop> {
     across.sort_by_key(|other| other.kind != DomainKind::Primary);
     let (name, wire, lab) = (&of.name, &of.wire, &lab.blueprint().lab);
     across.first().map(|other| other.name.clone()).ok_or_else(|| {
-        Stop::input(anyhow!(
+        Stop::input(miette!(
+            code = "no-such-wire",
             "nobody is at the other end of the wire `{wire}` of zone:{lab}/{name}; say who is to connect with --from"
         ))
     })

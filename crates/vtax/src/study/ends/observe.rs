@@ -166,9 +166,9 @@ impl Reading {
 impl GuestReading {
     /// None if QEMU is gone.
     fn read(guest: &Observed) -> Option<GuestReading> {
-        let Threads { main, vcpus, io, vhost, others } = Threads::by_name(guest.qemu.process).ok()?;
+        let Threads { main, vcpus, vhost, others } = Threads::by_name(guest.qemu.process).ok()?;
         let of = |role| move |thread: u32| (thread, role);
-        let service = std::iter::once(main).chain(io).chain(others).map(of(Role::Qemu));
+        let service = std::iter::once(main).chain(others).map(of(Role::Qemu));
         let vcpus = vcpus.into_iter().map(|vcpu| vcpu.thread).map(of(Role::Vcpu));
         let all = vcpus.chain(vhost.into_iter().map(of(Role::Vhost))).chain(service);
         // A worker may have ended since.

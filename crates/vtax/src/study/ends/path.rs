@@ -1,6 +1,6 @@
 //! The links between the ends, and whether the study can be measured on them.
 
-use anyhow::anyhow;
+use miette::miette;
 use vtax_engine::check_vsock_loopback;
 use vtax_model::{
     guest::Flavour,
@@ -15,17 +15,20 @@ use super::{
     agent::ANSWER,
     end::{ConnectedEnd, common_lab},
 };
-use crate::exit::{Blamed, Stop};
+use crate::{
+    exit::{Blamed, Stop},
+    study::runner::SampleError,
+};
 
 /// How many bytes the header of IPv6 is longer than the header of IPv4.
 const IPV6_MORE: u32 = 20;
 
 impl ConnectedEnds {
     /// The links that the packets of each pair go through, at each MTU of the study.
-    pub(crate) fn paths(&mut self, study: &Study) -> anyhow::Result<Vec<PathRecord>> {
+    pub(crate) fn paths(&mut self, study: &Study) -> miette::Result<Vec<PathRecord>> {
         let mut paths = Vec::new();
         for mtu in mtus(study) {
-            self.fit(mtu)?;
+            self.fit(mtu).map_err(SampleError::into_report)?;
             for connected in self.rows.iter().filter(|connected| connected.mtu.is_none_or(|own| own == mtu)) {
                 for pair in connected.pairs.iter().filter(|pair| self.unfit(pair.iter()).is_none()) {
                     paths.push(PathRecord { method: connected.row, mtu, backend: backend(pair), hops: hops(pair)? });
@@ -93,13 +96,15 @@ fn check_transport([initiator, responder]: &[ConnectedEnd; 2], transport: Transp
     let apart = !initiator.is_on_machine_of(responder);
     let (from, to) = (&initiator.name, &responder.name);
     match transport {
-        Transport::Unix if apart => Err(Stop::input(anyhow!(
+        Transport::Unix if apart => Err(Stop::input(miette!(
+            code = "not-one-machine",
             "Unix sockets join processes of one machine; {from} and {to} are on two; use tcp, udp or vsock"
         ))),
         Transport::Vsock if !apart && initiator.agent.elsewhere().is_none() => {
             check_vsock_loopback().or_infrastructure()
         }
-        Transport::Vsock if apart && responder.cid.is_none() => Err(Stop::input(anyhow!(
+        Transport::Vsock if apart && responder.cid.is_none() => Err(Stop::input(miette!(
+            code = "no-address",
             "vsock: by which context identifier does {from} reach {to}? Give its `cid` (--to-cid): of a guest \
              what QEMU was told as guest-cid, of a guest's host 2"
         ))),
@@ -119,7 +124,8 @@ fn check_mtu(end: &str, link: Option<&Hop>, overhead: u32, wanted: Mtu) -> Resul
         return Ok(());
     }
     let (domain, link) = (&link.domain, &link.link);
-    Err(Stop::input(anyhow!(
+    Err(Stop::input(miette!(
+        code = "wrong-mtu",
         "{end} sends by {link} of {domain}, whose MTU is {found}, and the study asks for {wanted}: set it \
          (ip link set {link} mtu {wanted}), give an endpoint with mtu = {wanted} on another link, or measure at {found}: \
          with mtu = [{found}] in the study, or --mtu {found} if it has that too"
@@ -127,10 +133,10 @@ fn check_mtu(end: &str, link: Option<&Hop>, overhead: u32, wanted: Mtu) -> Resul
 }
 
 /// The links between two ends. A lab knows every link between its ends; other ends know the link by which they send.
-fn hops(pair: &[ConnectedEnd; 2]) -> anyhow::Result<Vec<Hop>> {
+fn hops(pair: &[ConnectedEnd; 2]) -> miette::Result<Vec<Hop>> {
     let [initiator, responder] = pair;
     if let Some((lab, [from, to])) = common_lab(pair) {
-        let between = lab.path(from, to)?.into_iter().map(hop);
+        let between = lab.path(from, to)?;
         let (near, far) = (inside(initiator, responder)?, inside(responder, initiator)?);
         return Ok(near.into_iter().chain(between).chain(far.into_iter().rev()).collect());
     }
@@ -149,7 +155,7 @@ fn hops(pair: &[ConnectedEnd; 2]) -> anyhow::Result<Vec<Hop>> {
 }
 
 /// The links inside an end of a lab by which its packets leave, the upper first.
-fn inside(end: &ConnectedEnd, other: &ConnectedEnd) -> anyhow::Result<Vec<Hop>> {
+fn inside(end: &ConnectedEnd, other: &ConnectedEnd) -> miette::Result<Vec<Hop>> {
     match end.attachment.has_links_of_its_own() {
         true => Ok(end.agent.link.route(Some(end.address), other.address, ANSWER)?),
         false => Ok(Vec::new()),
@@ -159,19 +165,6 @@ fn inside(end: &ConnectedEnd, other: &ConnectedEnd) -> anyhow::Result<Vec<Hop>> 
 /// The kind of virtual NIC of the first end that has one.
 fn backend(pair: &[ConnectedEnd; 2]) -> Option<Flavour> {
     pair.iter().find_map(|end| end.attachment.nic())
-}
-
-fn hop(hop: vtax_lab::LabHop) -> Hop {
-    Hop {
-        domain: hop.place.namespace.to_string(),
-        link: hop.place.link.to_string(),
-        kind: hop.kind,
-        mtu: hop.mtu,
-        qdisc: hop.qdisc.unwrap_or_default(),
-        tx_queues: hop.tx_queues.unwrap_or_default(),
-        rx_queues: hop.rx_queues.unwrap_or_default(),
-        nic: hop.nic,
-    }
 }
 
 #[cfg(test)]

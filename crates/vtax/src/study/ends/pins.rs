@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs};
 
-use anyhow::anyhow;
+use miette::miette;
 use vtax_host::{
     inspect::SystemRoot,
     pin::{Machine, PinWish, pin_plan},
@@ -241,7 +241,10 @@ fn check(cpus: &[u32], end: &ConnectedEnd, machine: &Machine) -> Result<(), Stop
         Some(missing) => {
             let has: Vec<String> = usable.iter().map(u32::to_string).collect();
             let (name, has) = (&end.name, has.join(", "));
-            Err(Stop::input(anyhow!("--pin: {name} has no CPU {missing} that vtax may use; it has {has}")))
+            Err(Stop::input(miette!(
+                code = "no-such-cpu",
+                "--pin: {name} has no CPU {missing} that vtax may use; it has {has}"
+            )))
         }
         None => Ok(()),
     }

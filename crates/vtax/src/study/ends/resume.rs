@@ -1,6 +1,6 @@
 //! The ends of a run that is resumed: the same, on the same CPUs, or it is refused.
 
-use anyhow::anyhow;
+use miette::miette;
 use vtax_model::run::{EndRecord, RowEnds, RunHeader};
 
 use super::{ConnectedEnds, end::ConnectedEnd};
@@ -8,7 +8,7 @@ use crate::study::session::same_machine;
 
 impl ConnectedEnds {
     /// Takes the ends' CPUs from the plan of the run, if these are the ends with which the run was begun.
-    pub(crate) fn restore_cpus(&mut self, header: &RunHeader) -> anyhow::Result<()> {
+    pub(crate) fn restore_cpus(&mut self, header: &RunHeader) -> miette::Result<()> {
         self.shared_cpu = header.placement.path;
         let are_endpoints = self.lab.is_none();
         for connected in &mut self.rows {
@@ -29,7 +29,7 @@ impl ConnectedEnds {
     }
 }
 
-fn same_end(header: &RunHeader, now: &ConnectedEnd, then: &EndRecord) -> anyhow::Result<()> {
+fn same_end(header: &RunHeader, now: &ConnectedEnd, then: &EndRecord) -> miette::Result<()> {
     if now.name != then.name || now.address.to_string() != then.address {
         let (was, name, address) = (format!("{} at {}", then.name, then.address), &now.name, now.address);
         return Err(other(header, &format!("the end {was}, which is {name} at {address} now")));
@@ -46,7 +46,10 @@ fn same_end(header: &RunHeader, now: &ConnectedEnd, then: &EndRecord) -> anyhow:
     }
 }
 
-fn other(header: &RunHeader, what: &str) -> anyhow::Error {
+fn other(header: &RunHeader, what: &str) -> miette::Report {
     let id = &header.id;
-    anyhow!("the run {id} was begun with other ends: {what}; its samples would not belong together; start a new run")
+    miette!(
+        code = "run-from-elsewhere",
+        "the run {id} was begun with other ends: {what}; its samples would not belong together; start a new run"
+    )
 }

@@ -47,9 +47,9 @@ fn what_is_asked_for_changes_the_plan_that_answers_the_study() {
     assert_eq!((path.samples, path.duration), (9, Span::from_millis(8)));
     assert_eq!(path.slices.map(|slices| slices.stream), Some(Span::from_millis(16)), "as much longer");
     assert_eq!(wanted.plan, demo.plan);
-    let refused = apply("demo", Changes { instrument: Some(Instrument::System), ..changes });
+    let refused = apply("demo", Changes { instrument: Some(Instruments::System), ..changes });
     assert!(refused.is_err(), "8 ms are too short for a sample in one piece");
-    let system = Changes { samples: Some(9), instrument: Some(Instrument::System), ..Changes::default() };
+    let system = Changes { samples: Some(9), instrument: Some(Instruments::System), ..Changes::default() };
     let wanted = apply("demo", system).expect("good changes");
     assert_eq!((wanted.plan.samples, wanted.path_plan), (9, None));
     assert!(wanted.study.cells.iter().all(|cell| cell.instrument == Instrument::System));
@@ -63,7 +63,7 @@ fn what_is_asked_for_of_sparc_t7_1_changes_its_plan_as_the_machine_runs() {
     let wanted = apply("sparc-t7-1", changes.clone()).expect("good changes");
     assert_eq!((wanted.plan.samples, wanted.plan.duration), (9, Span::from_millis(100)));
     assert_eq!(wanted.path_plan, sparc.path);
-    let of_path = Changes { duration: None, instrument: Some(Instrument::Path), ..changes };
+    let of_path = Changes { duration: None, instrument: Some(Instruments::Path), ..changes };
     let plans = |changes| {
         let wanted = apply("sparc-t7-1", changes).expect("good changes");
         (wanted.plan.samples, wanted.path_plan.map(|plan| plan.samples))
@@ -125,7 +125,7 @@ fn a_baseline_of_ones_choice_is_kept_whatever_methods_are() {
 #[test]
 fn a_baseline_of_ones_choice_is_kept_on_cables() {
     let cables = vec!["eno1,eno2".parse().expect("a cable")];
-    let changes = Changes { baseline: Some(row("bridge")), cables, ..Changes::default() };
+    let changes = Changes { baseline: Some(row("bridge")), cable: cables, ..Changes::default() };
     let rows = apply("sparc-t7-1", changes).expect("good changes").study.rows;
     assert_eq!(rows, ["native", "assigned", "sr-iov", "paravirtual", "bridge"].map(row));
 }
@@ -140,14 +140,14 @@ fn cables_leave_out_what_a_study_only_adds() {
     let cables = vec!["eno1,eno2".parse().expect("a cable")];
     let rows = |methods: &[&str]| {
         let methods = methods.iter().map(|method| row(method)).collect();
-        let changes = Changes { cables: cables.clone(), methods, ..Changes::default() };
+        let changes = Changes { cable: cables.clone(), methods, ..Changes::default() };
         let study = apply("sparc-t7-1", changes).expect("good changes").study;
         study.rows.iter().map(Row::to_string).collect::<Vec<_>>()
     };
     assert_eq!(rows(&[]), ["native", "assigned", "sr-iov", "paravirtual"]);
     assert_eq!(rows(&["bridge"]), ["native", "bridge"]);
     let twice = ["eno1,eno2", "eno3,eno1"].map(|cable| cable.parse().expect("a cable")).into();
-    let refused = |study, cables| apply(study, Changes { cables, ..Changes::default() }).expect_err("refused");
+    let refused = |study, cables| apply(study, Changes { cable: cables, ..Changes::default() }).expect_err("refused");
     assert!(refused("sparc-t7-1", twice).contains("eno1 is at the end of two"));
     assert!(refused("ip-instances", cables.clone()).contains("no wire between two hosts"));
 }
@@ -168,7 +168,7 @@ fn changes_that_make_no_sense_are_refused() {
     refused("ip-instances", Changes { both: true, ..Changes::default() });
     refused("demo", Changes { samples: Some(0), ..Changes::default() });
     refused("ovm3-tuning", Changes { duration: Some(Span::from_millis(1)), ..Changes::default() });
-    refused("demo", Changes { mtus: vec!["1492".parse().expect("an MTU")], ..Changes::default() });
+    refused("demo", Changes { mtu: vec!["1492".parse().expect("an MTU")], ..Changes::default() });
     let vms = |method: &str| {
         vec![Endpoint { method: Some(method.parse().expect("a row")), ..Endpoint::new(End::Initiator, Control::Local) }]
     };

@@ -63,13 +63,13 @@ impl Shelf {
 }
 
 impl Sink for Shelf {
-    fn samples(&mut self, samples: &[Sample]) -> anyhow::Result<()> {
-        anyhow::ensure!(self.kept.len() < self.room, "no space left on device");
+    fn samples(&mut self, samples: &[Sample]) -> miette::Result<()> {
+        miette::ensure!(self.kept.len() < self.room, "no space left on device");
         self.kept.extend_from_slice(samples);
         Ok(())
     }
 
-    fn failure(&mut self, _: &Failure) -> anyhow::Result<()> {
+    fn failure(&mut self, _: &Failure) -> miette::Result<()> {
         Ok(())
     }
 }
@@ -170,7 +170,7 @@ fn a_cell_that_keeps_failing_is_given_up_and_the_others_go_on() {
 fn what_the_ends_of_a_broken_sample_had_is_kept() {
     let partial = || Some(Box::new(PartialRecord { initiator: Some(EndReport::default()), responder: None }));
     let vanished = || SampleError::Cell { error: "the peer vanished".into(), partial: partial() };
-    let died = || SampleError::Run { error: anyhow::anyhow!("the agent died"), partial: partial() };
+    let died = || SampleError::Run { error: miette::miette!("the agent died"), partial: partial() };
     for (broken, landed) in [(&vanished as &dyn Fn() -> SampleError, None), (&died, Some(4))] {
         let mut run = fresh("demo", 1);
         let landed = landed.unwrap_or(samples_left(&run) - 1);
@@ -184,7 +184,7 @@ fn what_the_ends_of_a_broken_sample_had_is_kept() {
 #[test]
 fn a_dead_agent_ends_the_run_and_what_is_measured_stays() {
     let mut machine = Machine::new(|n, _| match n {
-        8 => Err(SampleError::run(anyhow::anyhow!("zone bridge-sut: the agent died"))),
+        8 => Err(SampleError::run(miette::miette!("zone bridge-sut: the agent died"))),
         _ => Ok(1.0),
     });
     let mut run = fresh("demo", 2);
@@ -234,7 +234,7 @@ fn rows_that_cannot_run_take_no_samples() {
 }
 
 fn rule(min: usize, max: usize) -> StoppingRule {
-    let width = Width::from_percent(5.0).expect("a width");
+    let width = Width::try_from(5.0).expect("a width");
     StoppingRule::new(Confidence::P99, width, min, max).expect("a rule")
 }
 

@@ -18,7 +18,6 @@ const SSH: &str = "0016";
 /// Processes come and go while they are read, so that a number may stand in a circle.
 const ANCESTORS_MOST: usize = 64;
 
-/// A block device that is needed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Disk {
     pub(super) major: u32,
@@ -44,8 +43,8 @@ pub(super) fn sessions() -> BTreeSet<IpAddr> {
     all.into_iter().filter(|address| !address.is_loopback()).collect()
 }
 
-/// By the variable that sshd(8) sets, in the environment of this process and of all above it: sudo(8) takes
-/// it away from ours, but not from the shell's that it was called in.
+/// The addresses that this process's own session goes to. sshd(8) sets a variable with them. sudo(8) removes it
+/// from the environment of this process, but not from that of the shell above, so all ancestors are read.
 fn of_ancestors(proc: &Path, process: u32) -> BTreeSet<IpAddr> {
     let parent = |process: &u32| {
         let status = fs::read_to_string(proc.join(process.to_string()).join("status")).ok()?;

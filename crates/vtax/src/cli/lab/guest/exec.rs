@@ -6,7 +6,7 @@ use std::{
     thread,
 };
 
-use anyhow::{Context, anyhow};
+use miette::miette;
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::{Handle, Signals},
@@ -24,7 +24,7 @@ use vtax_lab::{
 
 use super::{connect, explain, running};
 use crate::{
-    exit::{Blamed, Exit, Stop},
+    exit::{Blamed, Coded, Exit, Stop},
     stdin,
 };
 
@@ -44,7 +44,7 @@ pub(in crate::cli::lab) fn exec(lab: &Lab, guest: &PlannedGuest, command: &[OsSt
     let ran = run(&link, &command, &input, &mut failure).map_err(|error| lacking(guest, &command, error))?;
     let status = match (ran, failure) {
         (_, Some(error)) if error.kind() != io::ErrorKind::BrokenPipe => {
-            return Err(Stop::infrastructure(anyhow::Error::new(error).context("writing what the command wrote")));
+            return Err(error).coded("file", || "writing what the command wrote").or_infrastructure();
         }
         (Ok(status), _) => status,
         (Err(_), Some(_)) => UNREAD,
@@ -64,10 +64,10 @@ fn killed_for_memory(before: &[String], qemu: &Qemu) -> Option<String> {
 }
 
 /// The control protocol is text.
-fn texts(command: &[OsString]) -> anyhow::Result<Vec<String>> {
+fn texts(command: &[OsString]) -> miette::Result<Vec<String>> {
     let text = |word: &OsString| {
         let text = word.to_str().map(str::to_owned);
-        text.with_context(|| format!("{word:?} is not UTF-8; a guest can't be told of it"))
+        text.ok_or_else(|| miette!(code = "not-utf8", "{word:?} is not UTF-8; a guest can't be told of it"))
     };
     command.iter().map(text).collect()
 }
@@ -78,7 +78,7 @@ struct Missing(AgentError);
 /// Why there is no status.
 enum Failed {
     Agent(AgentError),
-    Signals(anyhow::Error),
+    Signals(miette::Report),
 }
 
 /// What is no program of its own may be one of busybox. `failure` is why the outputs couldn't be
@@ -102,7 +102,8 @@ fn run(
 }
 
 fn attend(link: &AgentLink, command: &[String], input: &[u8], failure: &mut Option<io::Error>) -> Result<i32, Failed> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("catching Ctrl-C").map_err(Failed::Signals)?;
+    let mut signals =
+        Signals::new([SIGINT, SIGTERM, SIGHUP]).coded("kernel", || "catching Ctrl-C").map_err(Failed::Signals)?;
     let running = link.start(command, input, WATCHED_MOST).map_err(Failed::Agent)?;
     let session = running.session();
     thread::scope(|scope| {
@@ -158,10 +159,13 @@ fn is_missing(error: &AgentError) -> bool {
 fn lacking(guest: &PlannedGuest, command: &[String], Missing(error): Missing) -> Stop {
     let (name, program) = (&guest.name, &command[0]);
     Stop::input(match guest.launch.boot {
-        Boot::Kernel { .. } => anyhow!(
+        Boot::Kernel { .. } => miette!(
+            code = "no-such-program",
             "the guest `{name}` has no program `{program}`: in its image there is only vtax's agent, as /init; install \
              a busybox that is linked statically (Debian: busybox-static), and the next `vtax lab up` takes it along"
         ),
-        Boot::Disk { .. } => anyhow!("the guest `{name}` has no program `{program}`: {error}"),
+        Boot::Disk { .. } => {
+            miette!(code = "no-such-program", "the guest `{name}` has no program `{program}`: {error}")
+        }
     })
 }

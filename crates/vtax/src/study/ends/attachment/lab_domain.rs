@@ -15,7 +15,7 @@ struct LabDomain(LabPlace);
 
 impl LabPlace {
     /// The place as an end. `is_ours`: whether the lab was built for this run.
-    pub(in crate::study::ends) fn attach(self, is_ours: bool) -> anyhow::Result<Box<dyn Attachment>> {
+    pub(in crate::study::ends) fn attach(self, is_ours: bool) -> miette::Result<Box<dyn Attachment>> {
         Ok(match self.endpoint.kind {
             DomainKind::Guest => Box::new(LabGuest::new(self, is_ours)?),
             _ => Box::new(LabDomain(self)),

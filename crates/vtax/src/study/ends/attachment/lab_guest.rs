@@ -2,9 +2,9 @@
 
 use std::{path::Path, time::Duration};
 
-use anyhow::{Context, anyhow};
+use miette::{Context, miette};
 use vtax_agent::{link::AgentLink, protocol::LinkSetup};
-use vtax_lab::PlannedGuest;
+use vtax_lab::{PlannedGuest, guest::threads::GuestPins};
 use vtax_model::{run::GuestMachine, units::Mtu};
 
 use super::{super::agent::Agent, Attachment, GuestProcess, LabPlace};
@@ -27,19 +27,21 @@ pub(super) struct LabGuest {
 }
 
 impl LabGuest {
-    pub(super) fn new(place: LabPlace, is_ours: bool) -> anyhow::Result<LabGuest> {
+    pub(super) fn new(place: LabPlace, is_ours: bool) -> miette::Result<LabGuest> {
         let (lab, name) = (&place.lab, &place.endpoint.name);
         let planned = lab.guests().iter().find(|planned| planned.name == *name).cloned();
-        let guest = planned.ok_or_else(|| anyhow!("the lab `{}` has no guest `{name}`", lab.blueprint().lab))?;
+        let guest = planned.ok_or_else(|| {
+            miette!(code = "no-such-guest", "the lab `{}` has no guest `{name}`", lab.blueprint().lab)
+        })?;
         Ok(LabGuest { place, guest, is_ours })
     }
 
     /// Waits until the guest has booted, and gives its NIC the address and MTU that the lab has planned.
-    fn boot_agent(&self, name: &str) -> anyhow::Result<Agent> {
+    fn boot_agent(&self, name: &str) -> miette::Result<Agent> {
         let mut qemu = self.place.lab.guest(&self.guest.name)?;
         let tell = |waited, line: &str| eprintln!("{}", told_of_boot(&self.guest.name, waited, line));
         qemu.wait_agent_telling(qemu.launch().patience(), tell)?;
-        let greet = || -> anyhow::Result<Agent> {
+        let greet = || -> miette::Result<Agent> {
             let link = AgentLink::connect_unix(name, &self.guest.launch.agent_socket(), GREETING)?;
             link.attach(&self.link_setup(self.place.endpoint.mtu))?;
             Agent::greeted(link)
@@ -75,9 +77,10 @@ impl Attachment for LabGuest {
         (self.is_ours && self.guest.pins.cpus.is_empty()).then_some(self.guest.launch.vcpus as usize)
     }
 
-    fn pin_vcpus(&self, cpus: &[u32]) -> anyhow::Result<()> {
+    fn pin_vcpus(&self, cpus: &[u32]) -> miette::Result<()> {
         let name = &self.guest.name;
-        self.place.lab.guest(name)?.pin_vcpus(cpus, MONITOR).with_context(|| format!("pinning the vCPUs of {name}"))
+        let pins = GuestPins { cpus: cpus.to_vec(), ..GuestPins::default() };
+        self.place.lab.guest(name)?.pin(&pins, MONITOR).with_context(|| format!("pinning the vCPUs of {name}"))
     }
 
     fn qemu(&self) -> Option<GuestProcess> {
@@ -92,7 +95,7 @@ impl Attachment for LabGuest {
         Some(GuestMachine { accel: launch.accel, no_kvm: None, qemu: launch.qemu.version.to_string() })
     }
 
-    fn death(&self) -> Option<anyhow::Error> {
+    fn death(&self) -> Option<miette::Report> {
         match self.place.lab.guest(&self.guest.name) {
             Ok(qemu) => qemu.death(Duration::ZERO).map(Into::into),
             Err(error) => Some(error.into()),

@@ -9,30 +9,38 @@ use super::{
 use crate::exit::Stop;
 
 /// Why the domain can't be an end.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, miette::Diagnostic, thiserror::Error)]
 pub(super) enum LibvirtError {
     #[error(
         "libvirt:{domain}: `virsh` can't be started: {source}; install libvirt's client (libvirt-clients), or name the domain's system as ssh:HOST"
     )]
+    #[diagnostic(code("no-virsh"))]
     NoVirsh { domain: String, source: io::Error },
     #[error("libvirt:{domain}: libvirt has no such domain; {}", there_is(names))]
+    #[diagnostic(code("no-such-domain"))]
     NoDomain { domain: String, names: Vec<String> },
     #[error("libvirt:{domain}: that is the id or UUID of the domain `{name}`; write libvirt:{name}")]
+    #[diagnostic(code("libvirt-id"))]
     NoName { domain: String, name: String },
     #[error("libvirt:{domain}: it is {}, not running; {}", state, mend(state, domain))]
+    #[diagnostic(code("domain-not-running"))]
     NotRunning { domain: String, state: String },
     #[error(
         "libvirt:{domain}: libvirt doesn't answer: {words}; does its daemon run (systemctl status libvirtd virtqemud), may this user speak to it (group libvirt), and is LIBVIRT_DEFAULT_URI the connection that has this domain?"
     )]
+    #[diagnostic(code("libvirt-unreachable"))]
     Refused { domain: String, words: String },
     #[error("libvirt:{domain}: virsh has not answered in {deadline:?}; see whether libvirt's daemon hangs")]
+    #[diagnostic(code("libvirt-unreachable"))]
     Silent { domain: String, deadline: Duration },
     #[error(
         "libvirt:{domain}: libvirt knows no address of it ({}); give its `address` (--to-address, --from-address), or name its system as ssh:HOST",
         asked(sources)
     )]
+    #[diagnostic(code("no-address"))]
     NoAddress { domain: String, sources: Vec<(AddressSource, String)> },
     #[error("libvirt:{domain}: {source}; see virsh dumpxml '{domain}'")]
+    #[diagnostic(code("libvirt-xml"))]
     Xml { domain: String, source: XmlError },
 }
 

@@ -1,0 +1,81 @@
+//! Codes of errors, and what they mean.
+//!
+//! Each error that a user can cause has a code: a few words that stay the same when the message changes, so that
+//! scripts can rely on them. The texts are in `docs/errors/`, a section for each code.
+
+use std::io::IsTerminal;
+
+use serde::Serialize;
+
+/// The code of an error that no user can cause.
+pub(crate) const DEFECT: &str = "defect";
+/// The code of a command line that can't be read.
+pub(crate) const USAGE: &str = "usage";
+
+const TEXTS: [&str; 5] = [
+    include_str!("../../../docs/errors/agent.md"),
+    include_str!("../../../docs/errors/commands.md"),
+    include_str!("../../../docs/errors/lab.md"),
+    include_str!("../../../docs/errors/study.md"),
+    include_str!("../../../docs/errors/system.md"),
+];
+
+/// What a code means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(crate) struct Explanation {
+    pub(crate) code: &'static str,
+    /// Markdown.
+    pub(crate) text: &'static str,
+}
+
+impl Explanation {
+    /// All of them, by code.
+    pub(crate) fn all() -> Vec<Explanation> {
+        let sections = TEXTS.iter().flat_map(|text| text.split("\n## ").skip(1));
+        let mut all: Vec<Explanation> =
+            sections.filter_map(|section| section.split_once('\n')).map(of_section).collect();
+        all.sort_unstable();
+        all
+    }
+
+    pub(crate) fn find(code: &str) -> Option<Explanation> {
+        Explanation::all().into_iter().find(|explanation| explanation.code == code)
+    }
+
+    /// Its first sentence.
+    pub(crate) fn summary(&self) -> String {
+        let first = self.text.split("\n\n").next().unwrap_or_default().replace('\n', " ");
+        first.split_once(". ").map_or(first.clone(), |(sentence, _)| format!("{sentence}."))
+    }
+}
+
+fn of_section((code, text): (&'static str, &'static str)) -> Explanation {
+    Explanation { code: code.trim(), text: text.trim() }
+}
+
+#[derive(Serialize)]
+struct ErrorDocument<'a> {
+    error: ErrorFacts<'a>,
+}
+
+#[derive(Serialize)]
+struct ErrorFacts<'a> {
+    code: &'a str,
+    message: &'a str,
+    exit_code: u8,
+    explanation: Option<&'static str>,
+}
+
+/// Says on standard error what is wrong, as a line for people or as JSON.
+pub(crate) fn tell(code: &str, message: &str, exit_code: u8, json: bool) {
+    if json {
+        let explanation = Explanation::find(code).map(|explanation| explanation.text);
+        let document = ErrorDocument { error: ErrorFacts { code, message, exit_code, explanation } };
+        eprintln!("{}", serde_json::to_string_pretty(&document).unwrap_or_else(|_| message.to_owned()));
+        return;
+    }
+    eprintln!("vtax: error[{code}]: {message}");
+    if std::io::stderr().is_terminal() {
+        eprintln!("vtax explain {code} says more");
+    }
+}
