@@ -70,7 +70,7 @@ struct Ring<'lab> {
 impl<'lab> Ring<'lab> {
     fn new(lab: &'lab Lab) -> Outcome<Ring<'lab>> {
         let end = |host: &str| -> Outcome<&LabEndpoint> {
-            lab.host_endpoint(&host.parse()?, &"w0".parse()?).ok_or_else(|| format!("no host {host}").into())
+            lab.blueprint().host(&host.parse()?, &"w0".parse()?).ok_or_else(|| format!("no host {host}").into())
         };
         let (sut, peer) = (end("sut")?, end("peer")?);
         let mut cpus = vtax_sys::cpu::allowed_cpus()?.iter().collect::<Vec<u32>>().into_iter();
