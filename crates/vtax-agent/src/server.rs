@@ -19,7 +19,7 @@ use std::{
 };
 
 use desk::{OwnerEvent, SessionOwner};
-pub use engine::{Measuring, Run, Serve, TestEngine, TestPart};
+pub use engine::{Measuring, RunTest, ServeTest, TestEngine, TestPart};
 pub(crate) use facts::boot_id;
 
 use crate::{
