@@ -4,7 +4,9 @@
 //! file's name, and so nothing is left whatever ends the program later.
 
 use std::{
-    env, fs, io,
+    env,
+    ffi::OsStr,
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -30,7 +32,8 @@ pub fn remove_self() -> Result<(), CarriedError> {
 }
 
 fn remove(program: &Path) -> Result<(), CarriedError> {
-    let folder = program.parent().filter(|folder| is_made_for_it(folder));
+    let is_made_for_it = |name: &OsStr| name.as_encoded_bytes().starts_with(FOLDER.as_bytes());
+    let folder = program.parent().filter(|folder| folder.file_name().is_some_and(is_made_for_it));
     let folder = folder.ok_or_else(|| CarriedError::NotOurs { path: program.to_owned() })?;
     let stays = |path: &Path| {
         let path = path.to_owned();
@@ -38,10 +41,6 @@ fn remove(program: &Path) -> Result<(), CarriedError> {
     };
     fs::remove_file(program).map_err(stays(program))?;
     fs::remove_dir(folder).map_err(stays(folder))
-}
-
-fn is_made_for_it(folder: &Path) -> bool {
-    folder.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(FOLDER))
 }
 
 #[cfg(test)]

@@ -37,7 +37,8 @@ impl<R: Read> Conversations<R> {
             self.pending.drain(..self.ours);
             self.ours = 0;
             if self.over {
-                self.begin();
+                // The pending bytes begin with a magic, which is this conversation's own.
+                self.measure(MAGIC.len());
                 return Ok(true);
             }
             if !self.fill()? {
@@ -60,12 +61,6 @@ impl<R: Read> Conversations<R> {
                 Ok(true)
             }
         }
-    }
-
-    /// The pending bytes begin with a magic, which is this conversation's own.
-    fn begin(&mut self) {
-        self.over = false;
-        self.measure(MAGIC.len());
     }
 
     /// Finds out how much is ours: up to the next magic, or to what may be the beginning of one.

@@ -54,7 +54,7 @@ const MOUNTS: [(Pseudo, &str); 5] = [
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum SelfSetupError {
     #[error("this is process {pid} and not the first one of a guest; with --port it serves beside others")]
-    #[diagnostic(code("not-first-process"))]
+    #[diagnostic(code("not-a-guest"))]
     NotFirst { pid: u32 },
     #[error("the list of kernel modules {} can't be read: {source}", path.display())]
     #[diagnostic(code("file"))]

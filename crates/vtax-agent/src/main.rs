@@ -25,7 +25,7 @@ use vtax_agent::{
 use vtax_model::options::THREADS_MOST;
 use vtax_sys::process::raise_open_files;
 
-const USAGE: &str = "\
+const HELP: &str = "\
 The vtax agent: measures in the domain where it runs, on the orders of vtax.
 
 Usage: vtax-agent --stdio
@@ -74,9 +74,9 @@ fn main() -> ExitCode {
             serve()
         }
         ["--version" | "-V"] => println!("{}", version_line()),
-        ["--help" | "-h"] => print!("{USAGE}"),
+        ["--help" | "-h"] => print!("{HELP}"),
         _ => {
-            eprint!("vtax-agent: unknown or missing arguments\n\n{USAGE}");
+            eprint!("vtax-agent: unknown or missing arguments\n\n{HELP}");
             return ExitCode::from(WRONG_USAGE);
         }
     }

@@ -19,7 +19,7 @@ use std::{
 };
 
 use desk::{OwnerEvent, SessionOwner};
-pub use engine::{Measuring, Run, Serve, TestEngine, TestPart};
+pub use engine::{Measuring, RunTest, ServeTest, TestEngine, TestPart};
 pub(crate) use facts::boot_id;
 
 use crate::{
@@ -106,17 +106,18 @@ fn write_whole(writer: &mut impl Write, bytes: &[u8]) -> Result<(), FrameError> 
 
 /// Reads until the stream or the owner is gone.
 fn read_calls(reader: &mut impl Read, events: &SyncSender<OwnerEvent>) {
-    loop {
-        let event = match next_call(reader) {
-            Ok(Some(event)) => event,
-            Ok(None) => OwnerEvent::StreamEnded(Ok(())),
-            Err(error) => OwnerEvent::StreamEnded(Err(error)),
-        };
-        let last = matches!(event, OwnerEvent::StreamEnded(_));
-        if events.send(event).is_err() || last {
-            return;
+    let end = loop {
+        match next_call(reader) {
+            Ok(Some(event)) => {
+                if events.send(event).is_err() {
+                    return;
+                }
+            }
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(error),
         }
-    }
+    };
+    let _ = events.send(OwnerEvent::StreamEnded(end));
 }
 
 /// A body that is no call but has an id can be answered; one without ends the stream.

@@ -1,7 +1,7 @@
 //! Connecting to a unix socket that may not be there yet.
 
 use std::{
-    io,
+    io::{self, ErrorKind},
     os::unix::net::UnixStream,
     path::Path,
     thread,
@@ -12,12 +12,14 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 
 /// How often it is tried.
 const PACE: Duration = Duration::from_millis(5);
+/// Nobody listens there yet, or has room for us.
+const EARLY: [ErrorKind; 3] = [ErrorKind::NotFound, ErrorKind::ConnectionRefused, ErrorKind::WouldBlock];
 
 /// Tries until somebody listens there and has room for us, or the time is over.
 pub(super) fn connect(path: &Path, until: Instant) -> io::Result<UnixStream> {
     loop {
         match try_connect(path) {
-            Err(error) if is_early(&error) && Instant::now() < until => thread::sleep(PACE),
+            Err(error) if EARLY.contains(&error.kind()) && Instant::now() < until => thread::sleep(PACE),
             connected => return connected,
         }
     }
@@ -31,9 +33,4 @@ fn try_connect(path: &Path) -> io::Result<UnixStream> {
     let socket = UnixStream::from(socket);
     socket.set_nonblocking(false)?;
     Ok(socket)
-}
-
-fn is_early(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionRefused, NotFound, WouldBlock};
-    matches!(error.kind(), NotFound | ConnectionRefused | WouldBlock)
 }

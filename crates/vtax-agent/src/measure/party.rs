@@ -22,7 +22,7 @@ pub(super) struct MeasuringAgent<'link> {
     /// Where a responder listens.
     pub(super) target: Option<Target>,
     /// What an end had seen when it failed.
-    partial: Option<EndReport>,
+    partial: Option<Box<EndReport>>,
 }
 
 /// How far it has come. No end has more than one call open.
@@ -85,15 +85,13 @@ impl<'link> MeasuringAgent<'link> {
             (Ok(Reply::Connected), Awaited::Connection) => State::Idle,
             (Ok(Reply::Report(report)), Awaited::Report) => State::Reported(report),
             (Ok(_), _) => State::Failed(self.link.odd(verb)),
-            (Err(error), _) => State::Failed(self.keep_partial(error)),
+            (Err(mut error), _) => {
+                if let AgentError::Refused { fault, .. } = &mut error {
+                    self.partial = fault.partial.take();
+                }
+                State::Failed(error)
+            }
         };
-    }
-
-    fn keep_partial(&mut self, mut error: AgentError) -> AgentError {
-        if let AgentError::Refused { fault, .. } = &mut error {
-            self.partial = fault.partial.take().map(|report| *report);
-        }
-        error
     }
 
     /// The blame if it hasn't answered by now.
@@ -108,7 +106,7 @@ impl<'link> MeasuringAgent<'link> {
     pub(super) fn seen(&self) -> Option<&EndReport> {
         match &self.state {
             State::Reported(report) => Some(report),
-            _ => self.partial.as_ref(),
+            _ => self.partial.as_deref(),
         }
     }
 
@@ -123,12 +121,12 @@ impl<'link> MeasuringAgent<'link> {
     /// all, if it was; else they had `give_up` since they were cancelled.
     pub(super) fn error(&mut self, waited: Option<Duration>, give_up: Duration) -> Option<AgentError> {
         match mem::replace(&mut self.state, State::Idle) {
-            State::Failed(AgentError::Refused { what, fault, name }) => {
-                let error = AgentError::Refused { what, fault, name };
-                let late = waited.filter(|_| error.is_cancelled());
-                Some(late.map(|waited| self.link.late(what, waited)).unwrap_or(error))
-            }
-            State::Failed(error) => Some(error),
+            State::Failed(error) => match (&error, waited) {
+                (AgentError::Refused { what, .. }, Some(waited)) if error.is_cancelled() => {
+                    Some(self.link.late(what, waited))
+                }
+                _ => Some(error),
+            },
             State::Asked { verb, .. } => Some(self.link.late(verb, waited.unwrap_or(give_up))),
             done => {
                 self.state = done;

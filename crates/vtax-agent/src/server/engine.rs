@@ -14,9 +14,9 @@ use vtax_model::{
 };
 
 /// Serves with a responder until the test is done.
-pub type Serve = Box<dyn FnOnce(&Cancel) -> Result<EndReport, Failed>>;
+pub type ServeTest = Box<dyn FnOnce(&Cancel) -> Result<EndReport, Failed>>;
 /// Runs the test of an initiator to its end.
-pub type Run = Box<dyn FnOnce(Schedule, &Cancel) -> Result<EndReport, Failed>>;
+pub type RunTest = Box<dyn FnOnce(Schedule, &Cancel) -> Result<EndReport, Failed>>;
 
 /// What both ends of a test have to know.
 #[derive(Debug, Clone)]
@@ -33,10 +33,10 @@ pub trait TestEngine: Send + Sync + 'static {
     fn prepare(&self, directory: &Path, size: ByteSize, cancel: &Cancel) -> Result<(), EngineError>;
 
     /// Binds a responder, which doesn't serve yet. Its initiator has to be told the target.
-    fn bind(&self, part: &TestPart) -> Result<(Target, Serve), EngineError>;
+    fn bind(&self, part: &TestPart) -> Result<(Target, ServeTest), EngineError>;
 
     /// Connects an initiator, which sends nothing yet.
-    fn connect(&self, part: &TestPart, target: &Target, cancel: &Cancel) -> Result<Run, EngineError>;
+    fn connect(&self, part: &TestPart, target: &Target, cancel: &Cancel) -> Result<RunTest, EngineError>;
 }
 
 /// The engine itself.
@@ -73,12 +73,12 @@ impl TestEngine for Measuring {
         Ok(())
     }
 
-    fn bind(&self, part: &TestPart) -> Result<(Target, Serve), EngineError> {
+    fn bind(&self, part: &TestPart) -> Result<(Target, ServeTest), EngineError> {
         let responder = Responder::bind(&part.spec, &part.setup, part.token)?;
         Ok((responder.target(), Box::new(move |cancel| responder.serve(cancel))))
     }
 
-    fn connect(&self, part: &TestPart, target: &Target, cancel: &Cancel) -> Result<Run, EngineError> {
+    fn connect(&self, part: &TestPart, target: &Target, cancel: &Cancel) -> Result<RunTest, EngineError> {
         let initiator = Initiator::connect(&part.spec, &part.setup, target, part.token, cancel)?;
         let source = match (part.spec.workload, &part.setup.directory) {
             (Workload::File { size }, Some(directory)) => self.fitting(directory, size),

@@ -16,7 +16,7 @@ pub(super) const PANICS: u64 = 3;
 
 impl Fake {
     /// Bound, or connected.
-    fn end(&self, part: &TestPart) -> Result<Run, EngineError> {
+    fn end(&self, part: &TestPart) -> Result<RunTest, EngineError> {
         let (fake, spec) = (Fake { cancelled: self.cancelled.clone() }, part.spec);
         match spec.workload {
             Workload::File { .. } if part.setup.directory.is_none() => Err(EngineError::NoDirectory),
@@ -50,12 +50,12 @@ impl TestEngine for Fake {
         self.wait(cancel)
     }
 
-    fn bind(&self, part: &TestPart) -> Result<(Target, Serve), EngineError> {
+    fn bind(&self, part: &TestPart) -> Result<(Target, ServeTest), EngineError> {
         let run = self.end(part)?;
         Ok((target(), Box::new(move |cancel| run(Schedule::default(), cancel))))
     }
 
-    fn connect(&self, part: &TestPart, _: &Target, _: &Cancel) -> Result<Run, EngineError> {
+    fn connect(&self, part: &TestPart, _: &Target, _: &Cancel) -> Result<RunTest, EngineError> {
         self.end(part)
     }
 }
