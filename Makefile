@@ -7,8 +7,6 @@
 
 TARGET  := $(shell rustc --print host-tuple 2>/dev/null)
 RELEASE := target/$(TARGET)/release
-# A third smaller than with glibc (docs/decisions/25-agent-with-musl.md).
-AGENT   := $(TARGET:-gnu=-musl)
 
 .PHONY: demo test lint bench build kernel
 
@@ -18,14 +16,14 @@ demo: build
 build:
 	sh scripts/setup.sh build
 	cargo build --locked --release --package vtax
-	cargo build --locked --profile agent --package vtax-agent --target $(AGENT)
-	sh scripts/agent.sh target/$(AGENT)/agent/vtax-agent $(RELEASE)
+	sh scripts/agent.sh $(RELEASE)
 
 kernel:
 	sh scripts/setup.sh kernel
 
 test:
 	sh scripts/setup.sh test
+	sh scripts/agent.sh $(RELEASE)
 	cargo build --locked --workspace
 	cargo test --locked --workspace
 

@@ -88,16 +88,6 @@ need_rust() {
     fi
 }
 
-# The release build of the agent is linked with musl (docs/decisions/25-agent-with-musl.md).
-need_agent_target() {
-    target=$(rustc --print host-tuple | sed 's/-gnu$/-musl/')
-    [ ! -d "$(rustc --print target-libdir --target "$target")" ] || return 0
-    if ! rustup target add "$target"; then
-        echo "setup: no Rust target $target, for which the agent is built; install it with rustup" >&2
-        exit 69
-    fi
-}
-
 # The other implementation of HdrHistogram that crates/vtax-model/tests/interop.rs compares ours with.
 interop_environment() {
     environment="$(dirname "$0")/../target/interop-venv"
@@ -123,7 +113,6 @@ else
 fi
 need_rust
 case $1 in
-build) need_agent_target ;;
 test)
     interop_environment
     guest_kernel
