@@ -25,7 +25,7 @@ use crate::{
         ready::EpollPoller,
         uring::Uring,
     },
-    error::{EngineError, Failed},
+    error::{EngineError, Failed, Result},
     flow::Flow,
     place::{EndSetup, Schedule},
     role::Role,
@@ -44,7 +44,7 @@ pub(crate) fn run(
     role: &Role<'_>,
     setup: &EndSetup,
     schedule: Schedule,
-    conduct: impl FnOnce(&Shared) -> Result<(), EngineError>,
+    conduct: impl FnOnce(&Shared) -> Result<()>,
 ) -> Result<EndReport, Failed> {
     let threads = threads(role, setup)?;
     let spec = &role.session.spec;
@@ -75,7 +75,7 @@ fn finish(accounts: Vec<Account<'_>>, shared: &Shared, role: &Role<'_>) -> Resul
 }
 
 /// The number of threads: as the options say; else one for each task (blocking), or for each CPU of this end.
-fn threads(role: &Role<'_>, setup: &EndSetup) -> Result<usize, EngineError> {
+fn threads(role: &Role<'_>, setup: &EndSetup) -> Result<usize> {
     let width = role.width();
     Ok(match (role.engine(), role.session.spec.options.threads) {
         (Engine::Blocking, _) => width,
@@ -96,7 +96,7 @@ struct Crew<'a> {
 type Account<'a> = (ThreadCounts, Meter<'a>);
 
 impl<'a> Crew<'a> {
-    fn run(&self, conduct: impl FnOnce(&Shared) -> Result<(), EngineError>) -> Result<Vec<Account<'a>>, EngineError> {
+    fn run(&self, conduct: impl FnOnce(&Shared) -> Result<()>) -> Result<Vec<Account<'a>>> {
         thread::scope(|scope| {
             let made = (0..self.threads).map(|index| self.spawn(scope, index)).collect::<Result<Vec<_>, _>>();
             match &made {
@@ -115,7 +115,7 @@ impl<'a> Crew<'a> {
         &'scope self,
         scope: &'scope thread::Scope<'scope, '_>,
         index: usize,
-    ) -> Result<ScopedJoinHandle<'scope, Option<Account<'a>>>, EngineError> {
+    ) -> Result<ScopedJoinHandle<'scope, Option<Account<'a>>>> {
         thread::Builder::new()
             .name(format!("flows-{index}"))
             .spawn_scoped(scope, move || self.work(index))
@@ -153,19 +153,14 @@ impl<'a> Crew<'a> {
     }
 
     /// Some if the test is cut into slices.
-    fn drive_session(
-        &self,
-        thread: usize,
-        tasks: &[usize],
-        desk: &ThreadRecorder<'_>,
-    ) -> Result<Option<SessionCpu>, EngineError> {
+    fn drive_session(&self, thread: usize, tasks: &[usize], desk: &ThreadRecorder<'_>) -> Result<Option<SessionCpu>> {
         let begun = self.shared.is_sliced().then(|| Begun::now(thread == 0)).transpose()?;
         self.drive(tasks, desk)?;
         begun.map(Begun::ended).transpose()
     }
 
     /// Each engine has a line here.
-    fn drive(&self, tasks: &[usize], desk: &ThreadRecorder<'_>) -> Result<(), EngineError> {
+    fn drive(&self, tasks: &[usize], desk: &ThreadRecorder<'_>) -> Result<()> {
         let (session, role) = (&*self.role.session, self.role);
         let places = FlowPlaces::default();
         let in_slots = || tasks.iter().copied().enumerate();
@@ -188,7 +183,7 @@ impl<'a> Crew<'a> {
     }
 
     /// Sleeps until the common start is near, then spins.
-    fn await_start(&self) -> Result<(), EngineError> {
+    fn await_start(&self) -> Result<()> {
         let Some(start) = self.shared.schedule.at else { return Ok(()) };
         let early = start.saturating_sub(u64::try_from(START_EARLY.as_nanos()).unwrap_or(0));
         while now_ns() < early {

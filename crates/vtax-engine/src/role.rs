@@ -14,7 +14,7 @@ use vtax_sys::ring;
 use crate::{
     account::ThreadRecorder,
     drive::{Habit, Io, Poller},
-    error::EngineError,
+    error::{EngineError, Result},
     file::{self, SourceFile},
     flow::{Flow, Session},
     task::{
@@ -43,7 +43,7 @@ pub(crate) enum Connections<'a> {
 
 /// What came from afar is checked here again: sizes bound the memory of this process. The path's
 /// MTU is known once the sockets are connected.
-pub(crate) fn check(spec: &TestSpec) -> Result<(), EngineError> {
+pub(crate) fn check(spec: &TestSpec) -> Result<()> {
     spec.check(Mtu::MAX)?;
     if spec.options.engine == Kind::IoUring {
         ring::probe()?;
@@ -152,7 +152,7 @@ impl Role<'_> {
         slot: usize,
         desk: &ThreadRecorder<'_>,
         places: &FlowPlaces,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         match (&self.connections, self.flow(index)) {
             (Some(Connections::To(dial)), _) => {
                 let index = u32::try_from(index).unwrap_or(u32::MAX);
@@ -170,13 +170,7 @@ impl Role<'_> {
         }
     }
 
-    async fn run_flow<E: Poller>(
-        &self,
-        engine: &E,
-        flow: &Flow,
-        slot: usize,
-        desk: &ThreadRecorder<'_>,
-    ) -> Result<(), EngineError> {
+    async fn run_flow<E: Poller>(&self, engine: &E, flow: &Flow, slot: usize, desk: &ThreadRecorder<'_>) -> Result<()> {
         flow.probe_peer()?;
         let line = FlowOnPoller::new(engine, slot, flow, self.habit(flow));
         if let Workload::File { size } = self.spec().workload {
@@ -215,7 +209,7 @@ impl Role<'_> {
         slot: usize,
         desk: &ThreadRecorder<'_>,
         sizes: MessageSizes,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         match self.initiates {
             true if is_pipelined(self.spec()) => pipelined::initiate(line, desk, slot, sizes).await,
             true => rr::initiate(line, desk, slot, sizes).await,
@@ -231,7 +225,7 @@ impl Role<'_> {
     }
 
     /// A report without anything to divide by is none.
-    pub(crate) fn check(&self, report: &EndReport) -> Result<(), EngineError> {
+    pub(crate) fn check(&self, report: &EndReport) -> Result<()> {
         let kind = self.spec().workload.kind();
         let missing = match self.spec().workload {
             _ if kind.is_transactions() => (self.initiates && report.transactions == 0).then_some("no response came"),

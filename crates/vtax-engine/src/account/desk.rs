@@ -13,7 +13,7 @@ use super::{
     shared::Shared,
     stages::{self, Moments},
 };
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 
 /// The account of one thread, open to its flows.
 pub(crate) struct ThreadRecorder<'a> {
@@ -50,7 +50,7 @@ impl<'a> ThreadRecorder<'a> {
     }
 
     /// Opens a flow's window, and the thread's if it is the first. Returns when it begins.
-    pub(crate) fn open(&self, slot: usize, way: Sender) -> Result<u64, EngineError> {
+    pub(crate) fn open(&self, slot: usize, way: Sender) -> Result<u64> {
         let mut ledger = self.ledger.borrow_mut();
         ledger.openers.0 += 1;
         let now = if ledger.openers.0 == 1 {
@@ -70,7 +70,7 @@ impl<'a> ThreadRecorder<'a> {
         self.ledger.borrow_mut().counts[slot].start = start;
     }
 
-    fn open_thread(&self, ledger: &mut ThreadCounts) -> Result<(), EngineError> {
+    fn open_thread(&self, ledger: &mut ThreadCounts) -> Result<()> {
         // A sender that pauses between slices, on a path without loss, never has to leave slow start.
         if !self.shared.is_sliced() {
             ledger.in_slow_start = self.meter.in_slow_start()?;
@@ -94,7 +94,7 @@ impl<'a> ThreadRecorder<'a> {
 
     /// The first of the marks was answered and the answer lost: the window begins again. The
     /// counters of a thread on which others have opened theirs already stay as they are.
-    pub(crate) fn reopen(&self, slot: usize) -> Result<(), EngineError> {
+    pub(crate) fn reopen(&self, slot: usize) -> Result<()> {
         let mut ledger = self.ledger.borrow_mut();
         if ledger.openers == (1, slot) {
             self.open_thread(&mut ledger)?;
@@ -134,7 +134,7 @@ impl<'a> ThreadRecorder<'a> {
 
     /// A transaction that took `rtt` and ended at `now`.
     #[inline]
-    pub(crate) fn transaction(&self, slot: usize, rtt: u64, now: u64) -> Result<(), EngineError> {
+    pub(crate) fn transaction(&self, slot: usize, rtt: u64, now: u64) -> Result<()> {
         let mut ledger = self.ledger.borrow_mut();
         if now >= ledger.turn {
             self.turn_over(&mut ledger, now)?;
@@ -154,7 +154,7 @@ impl<'a> ThreadRecorder<'a> {
 
     /// A request that was answered here.
     #[inline]
-    pub(crate) fn answered(&self, slot: usize) -> Result<(), EngineError> {
+    pub(crate) fn answered(&self, slot: usize) -> Result<()> {
         let mut ledger = self.ledger.borrow_mut();
         if ledger.turn == u64::MAX {
             let last = ledger.counts[slot].last;
@@ -171,7 +171,7 @@ impl<'a> ThreadRecorder<'a> {
 
     /// Bytes whose call ended at `now`.
     #[inline]
-    pub(crate) fn bytes(&self, slot: usize, bytes: usize, now: u64) -> Result<(), EngineError> {
+    pub(crate) fn bytes(&self, slot: usize, bytes: usize, now: u64) -> Result<()> {
         let mut ledger = self.ledger.borrow_mut();
         if now >= ledger.turn {
             self.turn_over(&mut ledger, now)?;
@@ -205,7 +205,7 @@ impl<'a> ThreadRecorder<'a> {
     }
 
     /// Reads the counters at the end of the thread's window, if this is the first flow to get there.
-    pub(crate) fn close(&self) -> Result<(), EngineError> {
+    pub(crate) fn close(&self) -> Result<()> {
         let mut ledger = self.ledger.borrow_mut();
         self.close_thread(&mut ledger)?;
         if self.shared.is_sliced() {
@@ -222,7 +222,7 @@ impl<'a> ThreadRecorder<'a> {
         ledger.end_slice(slot, closed.cpu_since(&opened), used, closed.retransmits_since(&opened));
     }
 
-    fn close_thread(&self, ledger: &mut ThreadCounts) -> Result<(), EngineError> {
+    fn close_thread(&self, ledger: &mut ThreadCounts) -> Result<()> {
         let Some(opened) = ledger.opened.filter(|_| ledger.closed.is_none()) else { return Ok(()) };
         let closed = self.meter.read()?;
         ledger.closed = Some(closed);
@@ -231,7 +231,7 @@ impl<'a> ThreadRecorder<'a> {
     }
 
     #[cold]
-    fn turn_over(&self, ledger: &mut ThreadCounts, now: u64) -> Result<(), EngineError> {
+    fn turn_over(&self, ledger: &mut ThreadCounts, now: u64) -> Result<()> {
         let totals = self.totals(ledger)?;
         if let Some(series) = &mut ledger.series {
             let rtt = ledger.report.rtt.as_mut().map(|rtt| series.rtt.close_into(rtt)).unwrap_or_default();
@@ -241,7 +241,7 @@ impl<'a> ThreadRecorder<'a> {
         Ok(())
     }
 
-    fn close_series(&self, ledger: &mut ThreadCounts) -> Result<(), EngineError> {
+    fn close_series(&self, ledger: &mut ThreadCounts) -> Result<()> {
         if ledger.series.is_none() {
             return Ok(());
         }
@@ -257,7 +257,7 @@ impl<'a> ThreadRecorder<'a> {
     }
 
     /// Costs a system call for each flow over TCP, and one more for each sender.
-    fn totals(&self, ledger: &ThreadCounts) -> Result<Totals, EngineError> {
+    fn totals(&self, ledger: &ThreadCounts) -> Result<Totals> {
         Ok(Totals {
             retransmits: self.meter.retransmits()?,
             windows: self.meter.windows()?,

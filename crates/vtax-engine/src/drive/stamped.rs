@@ -18,7 +18,7 @@ use vtax_sys::{
 use crate::{
     account::{Moments, ThreadRecorder},
     drive::{Io, Message, WaitUntil, errno_of},
-    error::EngineError,
+    error::Result,
     flow::Flow,
 };
 
@@ -32,7 +32,7 @@ pub(crate) struct StampedFlow<'a, I> {
 
 impl<'a, I: Io> StampedFlow<'a, I> {
     /// Asks for the stamps of a flow on which nothing of the test has been said.
-    pub(crate) fn new(io: I, flow: &'a Flow, desk: &'a ThreadRecorder<'a>) -> Result<StampedFlow<'a, I>, EngineError> {
+    pub(crate) fn new(io: I, flow: &'a Flow, desk: &'a ThreadRecorder<'a>) -> Result<StampedFlow<'a, I>> {
         enable_stamps(&*flow.socket)?;
         Ok(StampedFlow { io, flow, desk, trace: RefCell::default() })
     }

@@ -28,7 +28,7 @@ use super::MessageSizes;
 use crate::{
     account::{Sender, ThreadRecorder},
     drive::{Habit, Io, Message, Poller, WaitUntil},
-    error::EngineError,
+    error::Result,
     flow::failed,
     place::NOWHERE,
     wire::{HELLO_LEN, read_hello},
@@ -109,7 +109,7 @@ pub(crate) struct Door<'a> {
 
 impl Door<'_> {
     /// The keeper's task: the thread's are over when it is.
-    pub(crate) async fn keep<E: Poller>(&self, engine: &E) -> Result<(), EngineError> {
+    pub(crate) async fn keep<E: Poller>(&self, engine: &E) -> Result<()> {
         let io = engine.io(KEEPER, self.listener, Habit::Turns);
         io.set_patience(Duration::ZERO);
         loop {
@@ -126,7 +126,7 @@ impl Door<'_> {
     }
 
     /// What a thread answers is counted as its keeper's.
-    fn open_in_time(&self) -> Result<(), EngineError> {
+    fn open_in_time(&self) -> Result<()> {
         if !self.is_open() && self.desk.shared.window().0 != u64::MAX {
             self.desk.open(KEEPER, Sender::Here)?;
         }
@@ -138,7 +138,7 @@ impl Door<'_> {
     }
 
     /// A place's task: takes in connections one after the other.
-    pub(crate) async fn serve<E: Poller>(&self, engine: &E, slot: usize) -> Result<(), EngineError> {
+    pub(crate) async fn serve<E: Poller>(&self, engine: &E, slot: usize) -> Result<()> {
         let io = engine.io(slot, self.listener, Habit::Flood);
         self.places.all.set(self.places.all.get() + 1);
         loop {
@@ -161,7 +161,7 @@ impl Door<'_> {
     }
 
     /// The listener is shut down when the test is over.
-    fn ended(&self, engine: &impl Poller, errno: Errno) -> Result<(), EngineError> {
+    fn ended(&self, engine: &impl Poller, errno: Errno) -> Result<()> {
         if self.desk.shared.window().1 == u64::MAX {
             return Err(failed(&NOWHERE, "accept", errno, Duration::ZERO));
         }

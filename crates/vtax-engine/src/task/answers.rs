@@ -14,7 +14,7 @@ use super::{FlowOnPoller, MessageSizes, longest_datagram};
 use crate::{
     account::{Sender, ThreadRecorder, after},
     drive::{Io, WaitUntil, blocking::spin_until},
-    error::EngineError,
+    error::{EngineError, Result},
     wire::{FlowGreeting, Head, Mark, Stamp, shows_token},
 };
 
@@ -27,7 +27,7 @@ pub(crate) async fn respond<I: Io>(
     desk: &ThreadRecorder<'_>,
     slot: usize,
     sizes: MessageSizes,
-) -> Result<(), EngineError> {
+) -> Result<()> {
     let mut wire = Answers::new(line, sizes, desk);
     let mut mark = wire.request().await?;
     desk.begun(now_ns());
@@ -81,7 +81,7 @@ impl<'a, I: Io> Answers<'a, I> {
 
     /// Waits for the next request.
     #[inline]
-    async fn request(&mut self) -> Result<Mark, EngineError> {
+    async fn request(&mut self) -> Result<Mark> {
         let mark = if self.line.is_datagram() { self.request_datagram().await? } else { self.request_bytes().await? };
         if self.manners.is_some() {
             self.received = now_ns();
@@ -90,7 +90,7 @@ impl<'a, I: Io> Answers<'a, I> {
     }
 
     #[inline]
-    async fn request_bytes(&mut self) -> Result<Mark, EngineError> {
+    async fn request_bytes(&mut self) -> Result<Mark> {
         let first = self.line.receive_all(self.sizes.request).await?;
         Stamp::mark_of(&[first]).ok_or_else(|| self.line.flow.strange("an unknown mark"))
     }
@@ -98,7 +98,7 @@ impl<'a, I: Io> Answers<'a, I> {
     /// An idle peer is noticed, a hello whose answer was lost is answered again, and all else that
     /// isn't the test's is ignored.
     #[inline]
-    async fn request_datagram(&mut self) -> Result<Mark, EngineError> {
+    async fn request_datagram(&mut self) -> Result<Mark> {
         let session = &self.line.flow.session;
         loop {
             let head = &mut self.head;
@@ -122,7 +122,7 @@ impl<'a, I: Io> Answers<'a, I> {
     }
 
     #[inline]
-    async fn respond(&mut self) -> Result<(), EngineError> {
+    async fn respond(&mut self) -> Result<()> {
         if let Some(manners) = self.manners {
             self.misbehave(manners);
         }

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     account::ThreadRecorder,
     drive::{Habit, Io, Message, Poller, WaitUntil},
-    error::EngineError,
+    error::{EngineError, Result},
     flow::Flow,
     options,
     place::Target,
@@ -76,7 +76,7 @@ pub(crate) async fn initiate<E: Poller>(
     slot: usize,
     index: u32,
     dial: &Dial<'_>,
-) -> Result<(), EngineError> {
+) -> Result<()> {
     let Target::Ip(address) = dial.target else { unreachable!("ICMP was checked to have an IP address") };
     let types = Types::of(address);
     let peer = Target::Ip(SocketAddr::new(address.ip(), 0));
@@ -86,7 +86,7 @@ pub(crate) async fn initiate<E: Poller>(
     transactions::run(desk, slot, &mut Requests::new(line, dial.sizes)).await
 }
 
-fn open(types: Types, dial: &Dial<'_>, peer: &Target) -> Result<Socket, EngineError> {
+fn open(types: Types, dial: &Dial<'_>, peer: &Target) -> Result<Socket> {
     let domain = if types.reply == 0 { Domain::IPV4 } else { Domain::IPV6 };
     let socket = Socket::new(domain, Type::DGRAM, Some(types.protocol()));
     let socket = socket.map_err(|error| match Errno::from_io_error(&error) {
@@ -106,7 +106,7 @@ fn open(types: Types, dial: &Dial<'_>, peer: &Target) -> Result<Socket, EngineEr
 impl<I: Io> Transactions for Requests<'_, EchoIo<I>> {
     type Done = ();
 
-    async fn next(&mut self) -> Result<Option<()>, EngineError> {
+    async fn next(&mut self) -> Result<Option<()>> {
         Ok((self.exchange(Mark::None).await? == TransactionOutcome::Answered).then_some(()))
     }
 }

@@ -8,7 +8,7 @@ use vtax_model::units::ByteSize;
 use crate::{
     account::ThreadRecorder,
     drive::{Habit, Io, Message, Poller, WaitUntil, stamped::StampedFlow},
-    error::EngineError,
+    error::{EngineError, Result},
     flow::Flow,
 };
 
@@ -40,10 +40,7 @@ impl<'a, I: Io> FlowOnPoller<'a, I> {
 
     /// The same flow, each of whose messages is stamped by the kernel. Asks for it, which is to be
     /// done when the handshake is over.
-    pub(crate) fn stamped(
-        self,
-        desk: &'a ThreadRecorder<'a>,
-    ) -> Result<FlowOnPoller<'a, StampedFlow<'a, I>>, EngineError> {
+    pub(crate) fn stamped(self, desk: &'a ThreadRecorder<'a>) -> Result<FlowOnPoller<'a, StampedFlow<'a, I>>> {
         let FlowOnPoller { io, flow, patience } = self;
         Ok(FlowOnPoller { io: StampedFlow::new(io, flow, desk)?, flow, patience })
     }
@@ -69,7 +66,7 @@ impl<'a, I: Io> FlowOnPoller<'a, I> {
 
     /// All of a message on a connection.
     #[inline]
-    pub(crate) async fn send_all(&self, head: &[u8], len: usize) -> Result<(), EngineError> {
+    pub(crate) async fn send_all(&self, head: &[u8], len: usize) -> Result<()> {
         let mut message = Message::whole(head, len);
         while message.from < len {
             message.from += self.io.send(message).await.map_err(|errno| self.failed("send", errno))?;
@@ -79,7 +76,7 @@ impl<'a, I: Io> FlowOnPoller<'a, I> {
 
     /// Exactly so many bytes of a connection; returns the first of them.
     #[inline]
-    pub(crate) async fn receive_all(&self, len: usize) -> Result<u8, EngineError> {
+    pub(crate) async fn receive_all(&self, len: usize) -> Result<u8> {
         let (mut received, mut first) = (0, 0);
         while received < len {
             let look = |bytes: &[u8]| (bytes.len(), bytes.first().copied());
@@ -96,17 +93,12 @@ impl<'a, I: Io> FlowOnPoller<'a, I> {
     }
 
     #[inline]
-    pub(crate) async fn receive<R>(
-        &self,
-        most: usize,
-        until: WaitUntil,
-        look: impl FnOnce(&[u8]) -> R,
-    ) -> Result<R, EngineError> {
+    pub(crate) async fn receive<R>(&self, most: usize, until: WaitUntil, look: impl FnOnce(&[u8]) -> R) -> Result<R> {
         self.io.receive(most, until, look).await.map_err(|errno| self.failed("receive", errno))
     }
 
     #[inline]
-    pub(crate) async fn send_datagram(&self, what: &'static str, head: &[u8], len: usize) -> Result<(), EngineError> {
+    pub(crate) async fn send_datagram(&self, what: &'static str, head: &[u8], len: usize) -> Result<()> {
         match self.io.send(Message::whole(head, len)).await {
             Ok(_) => Ok(()),
             Err(errno) => Err(self.datagram_failed(what, len, errno)),
@@ -121,7 +113,7 @@ impl<'a, I: Io> FlowOnPoller<'a, I> {
         }
     }
 
-    pub(crate) async fn sleep(&self, until: u64) -> Result<(), EngineError> {
+    pub(crate) async fn sleep(&self, until: u64) -> Result<()> {
         self.io.sleep(until).await.map_err(|errno| self.failed("sleep", errno))
     }
 }

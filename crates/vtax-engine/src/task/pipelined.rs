@@ -30,7 +30,7 @@ use super::{
 use crate::{
     account::{Sender, ThreadRecorder, after, seconds},
     drive::{Either, Io, Message, WaitUntil},
-    error::EngineError,
+    error::{EngineError, Result},
     patience::Patience,
     wire::{Mark, Stamp},
 };
@@ -39,7 +39,7 @@ use crate::{
 const STRETCH: u32 = 8;
 
 /// Whether the stamps of a test over UDP have room for the numbers of all requests under way.
-pub(crate) fn check(spec: &TestSpec) -> Result<(), EngineError> {
+pub(crate) fn check(spec: &TestSpec) -> Result<()> {
     let Workload::Rr { request, response } = spec.workload else { return Ok(()) };
     let under_way = match spec.options.arrivals {
         _ if spec.transport != Transport::Udp => return Ok(()),
@@ -71,7 +71,7 @@ pub(crate) async fn initiate<I: Io>(
     desk: &ThreadRecorder<'_>,
     slot: usize,
     sizes: MessageSizes,
-) -> Result<(), EngineError> {
+) -> Result<()> {
     let mut pipeline = Pipeline::new(line, desk, slot, sizes);
     let begun = now_ns();
     desk.begun(begun);
@@ -192,7 +192,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
         self.desk.warming(now_ns(), completed)
     }
 
-    async fn measure(&mut self) -> Result<(), EngineError> {
+    async fn measure(&mut self) -> Result<()> {
         let start = self.desk.open(self.slot, Sender::Here)?;
         let (_, closes) = self.desk.window();
         self.begin(start, closes);
@@ -207,14 +207,14 @@ impl<'a, I: Io> Pipeline<'a, I> {
         }
     }
 
-    async fn end_burst(&mut self, places: usize) -> Result<(), EngineError> {
+    async fn end_burst(&mut self, places: usize) -> Result<()> {
         self.drain().await?;
         self.desk.close()?;
         self.desk.ends(self.slot, self.closes + self.outlasted / places.max(1) as u64);
         Ok(())
     }
 
-    async fn end_open_loop(&mut self) -> Result<(), EngineError> {
+    async fn end_open_loop(&mut self) -> Result<()> {
         self.desk.close()?;
         self.catch_up(self.closes).await?;
         self.drain().await?;
@@ -224,7 +224,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
 
     /// Sends what was due in the window and could not be sent in it, for so long as anybody would
     /// wait; what isn't sent by then is lost.
-    async fn catch_up(&mut self, closes: u64) -> Result<(), EngineError> {
+    async fn catch_up(&mut self, closes: u64) -> Result<()> {
         let latest = after(closes, self.requests.line.flow.session.patience.silence);
         while self.due(now_ns()).is_some() && now_ns() < latest {
             self.step(latest).await?;
@@ -239,7 +239,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
     }
 
     /// Waits for what is under way; what doesn't come is lost.
-    async fn drain(&mut self) -> Result<(), EngineError> {
+    async fn drain(&mut self) -> Result<()> {
         self.ends = 0;
         while let Some(first) = self.pending.front() {
             // Over a connection any response is a sign of life, over UDP each has its own time.
@@ -259,7 +259,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
     }
 
     /// Sends a request or takes responses, whichever is the next thing to do; `end` bounds the wait.
-    async fn step(&mut self, end: u64) -> Result<(), EngineError> {
+    async fn step(&mut self, end: u64) -> Result<()> {
         let now = now_ns();
         match self.due(now) {
             Some(due) if self.stretch < STRETCH || self.pending.is_empty() => {
@@ -277,7 +277,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
         }
     }
 
-    async fn send(&mut self, due: u64, now: u64) -> Result<(), EngineError> {
+    async fn send(&mut self, due: u64, now: u64) -> Result<()> {
         if self.pending.is_empty() {
             self.heard = now;
             self.first = self.requests.sequence + 1;
@@ -303,7 +303,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
         Ok(())
     }
 
-    async fn receive(&mut self, until: WaitUntil) -> Result<(), EngineError> {
+    async fn receive(&mut self, until: WaitUntil) -> Result<()> {
         self.stretch = 0;
         match self.requests.line.io.receive(self.most(), until, |bytes| self.read(bytes)).await {
             Ok(came) => self.take(came),
@@ -330,7 +330,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
         }
     }
 
-    fn take(&mut self, came: Came) -> Result<(), EngineError> {
+    fn take(&mut self, came: Came) -> Result<()> {
         let now = now_ns();
         match came {
             Came::Bytes(0) => return Err(self.requests.line.flow.ended("receive")),
@@ -350,7 +350,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
     }
 
     /// Finds the request of an answer; late ones and duplicates have none.
-    fn answered(&mut self, number: u64, now: u64) -> Result<(), EngineError> {
+    fn answered(&mut self, number: u64, now: u64) -> Result<()> {
         let place = number.wrapping_sub(self.first) & ((1 << number_bits(self.requests.sizes)) - 1);
         match usize::try_from(place).ok().filter(|place| *place < self.pending.len()) {
             Some(place) if !self.pending[place].answered => self.complete(place, now),
@@ -358,7 +358,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
         }
     }
 
-    fn complete(&mut self, place: usize, now: u64) -> Result<(), EngineError> {
+    fn complete(&mut self, place: usize, now: u64) -> Result<()> {
         let Pending { due, sent, .. } = self.pending[place];
         self.pending[place].answered = true;
         self.unanswered -= 1;
@@ -380,7 +380,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
     }
 
     #[cold]
-    fn nothing_came(&mut self, now: u64) -> Result<(), EngineError> {
+    fn nothing_came(&mut self, now: u64) -> Result<()> {
         let session = &self.requests.line.flow.session;
         session.check_stopped()?;
         let silence = session.patience.silence;

@@ -23,7 +23,7 @@ use super::{
 use crate::{
     account::{Sender, ThreadRecorder, after},
     drive::Io,
-    error::EngineError,
+    error::Result,
     task::FlowOnPoller,
     wire::Mark,
 };
@@ -34,7 +34,7 @@ pub(crate) async fn initiate<I: Io>(
     desk: &ThreadRecorder<'_>,
     slot: usize,
     sizes: MessageSizes,
-) -> Result<(), EngineError> {
+) -> Result<()> {
     let gap = line.flow.session.spec.options.gap.map(|gap| gap.0);
     let mut wire = Requests::new(line, sizes);
     let mut now = now_ns();
@@ -62,11 +62,7 @@ pub(crate) async fn initiate<I: Io>(
 }
 
 /// Waits until a slice begins, and gets the path going again.
-async fn await_turn<I: Io>(
-    wire: &mut Requests<'_, I>,
-    desk: &ThreadRecorder<'_>,
-    start: u64,
-) -> Result<(), EngineError> {
+async fn await_turn<I: Io>(wire: &mut Requests<'_, I>, desk: &ThreadRecorder<'_>, start: u64) -> Result<()> {
     wire.line.sleep(start).await?;
     let led = after(now_ns(), desk.shared.session.spec.lead());
     loop {
@@ -83,7 +79,7 @@ async fn measure<I: Io>(
     desk: &ThreadRecorder<'_>,
     slot: usize,
     gap: Option<Duration>,
-) -> Result<(), EngineError> {
+) -> Result<()> {
     while wire.exchange(Mark::Open).await? == TransactionOutcome::Lost {}
     wire.line.io.look_back(false);
     let mut previous = desk.open(slot, Sender::Here)?;

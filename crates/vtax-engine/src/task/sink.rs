@@ -18,7 +18,7 @@ use super::{FlowOnPoller, longest_datagram};
 use crate::{
     account::{Sender, ThreadRecorder, after},
     drive::{Io, WaitUntil},
-    error::EngineError,
+    error::{EngineError, Result},
     sequence::Sequence,
     wire::{DONE, FlowGreeting, GO, shows_token},
 };
@@ -39,7 +39,7 @@ pub(crate) async fn receive<I: Io>(
     slot: usize,
     message: usize,
     initiates: bool,
-) -> Result<(), EngineError> {
+) -> Result<()> {
     let mut sink = Sink::new(line, message)?;
     if initiates {
         desk.begun(now_ns());
@@ -98,7 +98,7 @@ impl Tally {
     }
 
     /// Ends the window.
-    fn close(&self, desk: &ThreadRecorder<'_>) -> Result<(), EngineError> {
+    fn close(&self, desk: &ThreadRecorder<'_>) -> Result<()> {
         if let Some(sequence) = &self.sequence {
             let mut report = desk.report();
             report.lost += sequence.lost();
@@ -123,7 +123,7 @@ enum Came {
 }
 
 impl<'a, I: Io> Sink<'a, I> {
-    fn new(line: FlowOnPoller<'a, I>, message: usize) -> Result<Sink<'a, I>, EngineError> {
+    fn new(line: FlowOnPoller<'a, I>, message: usize) -> Result<Sink<'a, I>> {
         let several = line.flow.session.spec.options.gro;
         if several {
             set_udp_gro(&*line.flow.socket, true)?;
@@ -134,7 +134,7 @@ impl<'a, I: Io> Sink<'a, I> {
     }
 
     /// Over UDP the word is said until the stream comes.
-    async fn say_go(&mut self) -> Result<(), EngineError> {
+    async fn say_go(&mut self) -> Result<()> {
         if !self.line.is_datagram() {
             return self.line.flow.say(GO);
         }
@@ -152,7 +152,7 @@ impl<'a, I: Io> Sink<'a, I> {
 
     /// Waits for bytes of the stream. Duplicates are none.
     #[inline]
-    async fn receive(&mut self) -> Result<usize, EngineError> {
+    async fn receive(&mut self) -> Result<usize> {
         loop {
             match self.take(WaitUntil::Patience).await? {
                 Some(0) => return Err(self.line.flow.ended("receive")),
@@ -164,7 +164,7 @@ impl<'a, I: Io> Sink<'a, I> {
 
     /// Bytes of the stream, or that it has ended; none if nothing of it came by then.
     #[inline]
-    async fn take(&mut self, until: WaitUntil) -> Result<Option<usize>, EngineError> {
+    async fn take(&mut self, until: WaitUntil) -> Result<Option<usize>> {
         if self.several {
             return self.take_several(until).await;
         }
@@ -179,7 +179,7 @@ impl<'a, I: Io> Sink<'a, I> {
     }
 
     #[inline]
-    async fn call(&self, until: WaitUntil) -> Result<Came, EngineError> {
+    async fn call(&self, until: WaitUntil) -> Result<Came> {
         let message = self.tally.message;
         let came = match self.line.is_datagram() {
             true => {
@@ -197,7 +197,7 @@ impl<'a, I: Io> Sink<'a, I> {
 
     /// A hello whose answer was lost is answered again; an end is taken note of.
     #[cold]
-    fn answer(&self, greeting: FlowGreeting) -> Result<Option<usize>, EngineError> {
+    fn answer(&self, greeting: FlowGreeting) -> Result<Option<usize>> {
         match greeting {
             FlowGreeting::Hello => self.line.flow.greet(FlowGreeting::Ready).map(|()| None),
             FlowGreeting::End => {
@@ -221,7 +221,7 @@ impl<'a, I: Io> Sink<'a, I> {
 
     /// Reads on, so that the other flows are measured under the same load to their end. An error is
     /// the end of a sender whose patience is over: this flow's window is complete.
-    async fn wait_for_others(&mut self, desk: &ThreadRecorder<'_>) -> Result<(), EngineError> {
+    async fn wait_for_others(&mut self, desk: &ThreadRecorder<'_>) -> Result<()> {
         while desk.shared.any_unfinished() {
             match self.take(WaitUntil::Moment(now_ns() + AGAIN)).await {
                 Err(EngineError::Cancelled) => return Err(EngineError::Cancelled),
@@ -235,7 +235,7 @@ impl<'a, I: Io> Sink<'a, I> {
     }
 
     /// Says that it is enough, until the sender has ended or is silent.
-    async fn drain(&mut self) -> Result<(), EngineError> {
+    async fn drain(&mut self) -> Result<()> {
         let spec = &self.line.flow.session.spec;
         let patience = self.line.flow.session.patience;
         // The sender may have begun its window later.
@@ -269,7 +269,7 @@ impl<'a, I: Io> Sink<'a, I> {
         };
     }
 
-    fn count_whole_flow(&self, desk: &ThreadRecorder<'_>) -> Result<(), EngineError> {
+    fn count_whole_flow(&self, desk: &ThreadRecorder<'_>) -> Result<()> {
         let mut report = desk.report();
         report.whole_flow += self.tally.arrived;
         if self.line.is_datagram() {

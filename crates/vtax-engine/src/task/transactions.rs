@@ -7,7 +7,7 @@ use vtax_sys::clock::now_ns;
 
 use crate::{
     account::{Sender, ThreadRecorder},
-    error::EngineError,
+    error::Result,
 };
 
 /// A flow's transactions, one after the other.
@@ -17,17 +17,13 @@ pub(crate) trait Transactions {
     type Done;
 
     /// One transaction; none if it was lost.
-    async fn next(&mut self) -> Result<Option<Self::Done>, EngineError>;
+    async fn next(&mut self) -> Result<Option<Self::Done>>;
 }
 
 /// One transaction after the other, until the thread's window is over. The one that is under way
 /// then is finished and counts like any other, with all of its time, and the flow's time ends with
 /// it: an outage that lasts beyond the window is in the figures.
-pub(crate) async fn run<T: Transactions>(
-    desk: &ThreadRecorder<'_>,
-    slot: usize,
-    flow: &mut T,
-) -> Result<(), EngineError> {
+pub(crate) async fn run<T: Transactions>(desk: &ThreadRecorder<'_>, slot: usize, flow: &mut T) -> Result<()> {
     let mut begun = warm_up(desk, slot, flow).await?;
     let (_, closes) = desk.window();
     while begun < closes {
@@ -45,7 +41,7 @@ pub(crate) async fn run<T: Transactions>(
 
 /// Goes on until the window is open, and returns when the flow's first transaction begins in it. One
 /// that was under way all through the window of the thread's other flows is counted nevertheless.
-async fn warm_up<T: Transactions>(desk: &ThreadRecorder<'_>, slot: usize, flow: &mut T) -> Result<u64, EngineError> {
+async fn warm_up<T: Transactions>(desk: &ThreadRecorder<'_>, slot: usize, flow: &mut T) -> Result<u64> {
     let mut begun = now_ns();
     desk.begun(begun);
     while begun < desk.shared.window().0 {
@@ -66,7 +62,7 @@ async fn warm_up<T: Transactions>(desk: &ThreadRecorder<'_>, slot: usize, flow: 
     desk.open(slot, Sender::Here)
 }
 
-fn count(desk: &ThreadRecorder<'_>, slot: usize, begun: u64, done: bool) -> Result<(), EngineError> {
+fn count(desk: &ThreadRecorder<'_>, slot: usize, begun: u64, done: bool) -> Result<()> {
     let now = now_ns();
     match done {
         true => desk.transaction(slot, now - begun, now),

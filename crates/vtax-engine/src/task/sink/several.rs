@@ -6,7 +6,7 @@ use vtax_sys::sock::offload::receive_segmented;
 use super::{Came, Sink, Tally, read};
 use crate::{
     drive::{Io, WaitUntil, errno_of},
-    error::EngineError,
+    error::{EngineError, Result},
     task::FlowOnPoller,
     wire::FlowGreeting,
 };
@@ -24,7 +24,7 @@ struct Batch {
 impl<I: Io> Sink<'_, I> {
     /// As [`take`](Sink::take). A greeting may come behind the last datagrams of the stream, since
     /// the last of those that are coalesced may be shorter than the others.
-    pub(super) async fn take_several(&mut self, until: WaitUntil) -> Result<Option<usize>, EngineError> {
+    pub(super) async fn take_several(&mut self, until: WaitUntil) -> Result<Option<usize>> {
         if self.ended {
             return Ok(Some(0));
         }
@@ -41,7 +41,7 @@ impl<I: Io> Sink<'_, I> {
         }
     }
 
-    fn settle(&mut self, batch: &Batch) -> Result<Option<usize>, EngineError> {
+    fn settle(&mut self, batch: &Batch) -> Result<Option<usize>> {
         let answered = match batch.greeting {
             Some(greeting) => self.answer(greeting)?,
             None => None,

@@ -9,7 +9,7 @@ use super::{Came, Sink};
 use crate::{
     account::{Sender, ThreadRecorder, after},
     drive::{Io, WaitUntil},
-    error::EngineError,
+    error::{EngineError, Result},
     sequence::Sequence,
     task::FlowOnPoller,
     wire::{FlowGreeting, HELLO_LEN, PAUSED, hello},
@@ -21,7 +21,7 @@ pub(crate) async fn receive<I: Io>(
     desk: &ThreadRecorder<'_>,
     slot: usize,
     message: usize,
-) -> Result<(), EngineError> {
+) -> Result<()> {
     let mut sink = Sink::new(line, message)?;
     let passes = sink.line.flow.session.spec.slices.map_or(0, |slices| slices.passes);
     // The warm-up is slice 0, of which nothing is counted.
@@ -41,7 +41,7 @@ enum Part {
 }
 
 impl<I: Io> Sink<'_, I> {
-    async fn receive_slice(&mut self, desk: &ThreadRecorder<'_>, slot: usize, number: u32) -> Result<(), EngineError> {
+    async fn receive_slice(&mut self, desk: &ThreadRecorder<'_>, slot: usize, number: u32) -> Result<()> {
         let word = hello(&self.line.flow.session.token, number);
         let mut tail = [0; HELLO_LEN];
         let mut led = None;
@@ -72,7 +72,7 @@ impl<I: Io> Sink<'_, I> {
         }
     }
 
-    fn end_slice(&mut self, desk: &ThreadRecorder<'_>, open: bool) -> Result<(), EngineError> {
+    fn end_slice(&mut self, desk: &ThreadRecorder<'_>, open: bool) -> Result<()> {
         if open {
             self.tally.close(desk)?;
         }
@@ -83,12 +83,7 @@ impl<I: Io> Sink<'_, I> {
     }
 
     /// `begun`: whether anything of the slice has come yet.
-    async fn part(
-        &mut self,
-        word: &[u8; HELLO_LEN],
-        tail: &mut [u8; HELLO_LEN],
-        begun: bool,
-    ) -> Result<Part, EngineError> {
+    async fn part(&mut self, word: &[u8; HELLO_LEN], tail: &mut [u8; HELLO_LEN], begun: bool) -> Result<Part> {
         match self.line.is_datagram() {
             true => self.datagram(begun).await,
             false => self.bytes(word, tail).await,
@@ -96,7 +91,7 @@ impl<I: Io> Sink<'_, I> {
     }
 
     /// The word is the last that comes, for the sender waits for its answer; it may come in pieces.
-    async fn bytes(&mut self, word: &[u8; HELLO_LEN], tail: &mut [u8; HELLO_LEN]) -> Result<Part, EngineError> {
+    async fn bytes(&mut self, word: &[u8; HELLO_LEN], tail: &mut [u8; HELLO_LEN]) -> Result<Part> {
         let look = |bytes: &[u8]| {
             keep_last(tail, bytes);
             (bytes.len(), tail == word)
@@ -110,7 +105,7 @@ impl<I: Io> Sink<'_, I> {
 
     /// The end of a slice of which nothing has come is that of the slice before, said again because the answer
     /// was lost.
-    async fn datagram(&mut self, begun: bool) -> Result<Part, EngineError> {
+    async fn datagram(&mut self, begun: bool) -> Result<Part> {
         loop {
             match self.call(WaitUntil::Patience).await? {
                 Came::Datagram(number) => {

@@ -15,7 +15,7 @@ use super::{MS, Source};
 use crate::{
     account::{Sender, ThreadRecorder, after},
     drive::{Io, WaitUntil},
-    error::EngineError,
+    error::Result,
     task::{FlowOnPoller, handover::Handover},
     wire::{FlowGreeting, GREETING_LEN, PAUSED, hello},
 };
@@ -26,7 +26,7 @@ pub(crate) async fn send<I: Io>(
     desk: &ThreadRecorder<'_>,
     slot: usize,
     message: usize,
-) -> Result<(), EngineError> {
+) -> Result<()> {
     line.has_begun();
     let handover = Handover::new(line.flow, message)?;
     let mut now = now_ns();
@@ -50,7 +50,7 @@ pub(crate) async fn send<I: Io>(
 }
 
 impl<I: Io> Source<'_, I> {
-    async fn send_slice(&mut self, desk: &ThreadRecorder<'_>, slot: usize) -> Result<(), EngineError> {
+    async fn send_slice(&mut self, desk: &ThreadRecorder<'_>, slot: usize) -> Result<()> {
         let led = after(now_ns(), self.line.flow.session.spec.lead());
         while now_ns() < led {
             self.send().await?;
@@ -66,7 +66,7 @@ impl<I: Io> Source<'_, I> {
     }
 
     /// Says that the slice with this number ends here, and waits until the receiver has all of it.
-    async fn pause(&mut self, number: u32) -> Result<(), EngineError> {
+    async fn pause(&mut self, number: u32) -> Result<()> {
         match self.line.is_datagram() {
             true => self.pause_datagrams().await,
             false => self.pause_bytes(number).await,
@@ -74,7 +74,7 @@ impl<I: Io> Source<'_, I> {
     }
 
     /// Nagle's algorithm would hold the word back until what went before is acknowledged.
-    async fn pause_bytes(&mut self, number: u32) -> Result<(), EngineError> {
+    async fn pause_bytes(&mut self, number: u32) -> Result<()> {
         let flow = self.line.flow;
         let session = &flow.session;
         let keeps = session.spec.options.socket.nodelay == Some(true);
@@ -94,7 +94,7 @@ impl<I: Io> Source<'_, I> {
     }
 
     /// Said again until it is answered: the receiver's buffer may be full.
-    async fn pause_datagrams(&mut self) -> Result<(), EngineError> {
+    async fn pause_datagrams(&mut self) -> Result<()> {
         let flow = self.line.flow;
         let latest = after(now_ns(), flow.session.patience.silence);
         loop {
