@@ -40,7 +40,7 @@ pub(crate) fn apply(socket: &Socket, spec: &TestSpec, place: &Target) -> Result<
     // The code point is the upper six bits of the traffic class.
     dscp.map_or(Ok(()), |dscp| set_dscp(socket, dscp.traffic_class() >> 2))?;
     pacing.map_or(Ok(()), |rate| set_pacing_rate(socket, Some(rate.bytes())))?;
-    busy_poll.map_or(Ok(()), |span| set_busy_poll(socket, span.0, false))?;
+    busy_poll.map_or(Ok(()), |span| set_busy_poll(socket, span.0))?;
     Ok(())
 }
 

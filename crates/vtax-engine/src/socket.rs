@@ -162,7 +162,7 @@ struct Room(PathBuf);
 
 impl Room {
     fn below(directory: PathBuf) -> Result<Room> {
-        let path = directory.join(format!(".vtax-{}", &Token::random().to_hex()[..16]));
+        let path = directory.join(format!(".vtax-{}", &Token::random().to_string()[..16]));
         let made = DirBuilder::new().mode(0o700).create(&path);
         made.map_err(|source| EngineError::File { operation: "make the socket's directory", directory, source })?;
         Ok(Room(path))

@@ -10,10 +10,7 @@ use vtax_sys::{
     sock::{TcpInfo, bbr_starts_up, tcp_info},
 };
 
-use crate::{
-    error::{EngineError, Result},
-    flow::Flow,
-};
+use crate::{error::Result, flow::Flow};
 
 /// Reads what a thread costs: its CPU, the machine's (first thread only, lest it be counted once per
 /// thread), and what TCP tells of its flows.

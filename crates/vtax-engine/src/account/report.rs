@@ -9,7 +9,7 @@ use super::{
     shared::Shared,
     stages,
 };
-use crate::error::{EngineError, Result, compare_checksums};
+use crate::error::{Result, compare_checksums};
 
 /// Joins the threads of one end: counts and CPU times add up, the time is that of [`common_time`].
 pub(crate) fn merge(threads: Vec<(ThreadCounts, Meter<'_>)>, shared: &Shared) -> Result<EndReport> {

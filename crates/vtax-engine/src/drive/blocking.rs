@@ -21,7 +21,7 @@ use socket2::{SockAddr, Socket};
 use vtax_sys::clock::now_ns;
 
 use crate::{
-    drive::{Buffers, Either, Habit, Io, Message, Poller, SPIN, WaitUntil, errno_of},
+    drive::{Buffers, Either, Habit, Io, Message, Poller, ReceiveCall, SPIN, SendCall, WaitUntil, errno_of},
     flow::Session,
     options::set_timeout,
 };
@@ -79,18 +79,11 @@ impl Io for BlockingIo<'_> {
         self.engine.buffers.receive(self.socket, most, self.flags(until)?, look)
     }
 
-    async fn send_by<R>(
-        &self,
-        call: impl FnMut(&Socket, &mut [u8], SendFlags) -> Result<R, Errno>,
-    ) -> Result<R, Errno> {
+    async fn send_by<R>(&self, call: impl SendCall<R>) -> Result<R, Errno> {
         self.engine.buffers.send_by(self.socket, SendFlags::empty(), call)
     }
 
-    async fn receive_by<R>(
-        &self,
-        until: WaitUntil,
-        call: impl FnMut(&Socket, &mut [u8], RecvFlags) -> Result<R, Errno>,
-    ) -> Result<R, Errno> {
+    async fn receive_by<R>(&self, until: WaitUntil, call: impl ReceiveCall<R>) -> Result<R, Errno> {
         self.engine.buffers.receive_by(self.socket, self.flags(until)?, call)
     }
 

@@ -4,6 +4,8 @@ use std::{
     cell::{Cell, RefCell},
     cmp::Reverse,
     collections::BinaryHeap,
+    future::poll_fn,
+    task::Poll,
     time::Duration,
 };
 
@@ -71,6 +73,19 @@ impl Waits {
             WaitUntil::Patience => self.slots[slot].expired.get(),
             WaitUntil::Moment(moment) => now_ns() >= moment,
         }
+    }
+
+    /// Waits until the patience of a slot is over.
+    pub(crate) async fn nap(&self, slot: usize) {
+        self.begin(slot);
+        poll_fn(|_| match self.is_over(slot, WaitUntil::Patience) {
+            true => Poll::Ready(()),
+            false => {
+                self.wait(slot, WaitUntil::Patience);
+                Poll::Pending
+            }
+        })
+        .await
     }
 
     /// The wait with patience in which a slot is, if it is in one, is over.
