@@ -20,7 +20,7 @@ mod shared;
 mod stages;
 mod warming;
 
-pub(crate) use desk::ThreadRecorder;
+pub(crate) use desk::{FlowRecorder, ThreadRecorder};
 pub(crate) use ledger::{Counted, Sender, ThreadCounts};
 pub(crate) use meter::Meter;
 pub(crate) use report::merge;

@@ -166,18 +166,18 @@ impl<'a> Crew<'a> {
         let in_slots = || tasks.iter().copied().enumerate();
         let ready = |spins| {
             let engine = EpollPoller::new(session, tasks.len(), spins, role.door())?;
-            engine.run(in_slots().map(|(slot, index)| role.task(&engine, index, slot, desk, &places)))
+            engine.run(in_slots().map(|(slot, index)| role.task(&engine, index, desk.flow(slot), &places)))
         };
         match role.engine() {
             Engine::Blocking => {
                 let engine = Blocking::new(session);
-                tasks.iter().try_for_each(|index| engine.run(role.task(&engine, *index, 0, desk, &places)))
+                tasks.iter().try_for_each(|index| engine.run(role.task(&engine, *index, desk.flow(0), &places)))
             }
             Engine::Epoll => ready(false),
             Engine::BusyPoll => ready(true),
             Engine::IoUring => {
                 let engine = Uring::new(session, tasks.len(), role.door())?;
-                engine.run(in_slots().map(|(slot, index)| role.task(&engine, index, slot, desk, &places)))
+                engine.run(in_slots().map(|(slot, index)| role.task(&engine, index, desk.flow(slot), &places)))
             }
         }
     }

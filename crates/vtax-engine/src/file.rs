@@ -24,7 +24,7 @@ use vtax_sys::{clock::now_ns, process::disk_free};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::{
-    account::{Sender, ThreadRecorder, seconds},
+    account::{FlowRecorder, Sender, seconds},
     cancel::Cancel,
     error::{EngineError, Result},
     flow::Flow,
@@ -98,11 +98,11 @@ pub(crate) fn check_room(directory: &Path, needed: ByteSize) -> Result<()> {
 }
 
 /// Sends the source; done when the receiver has written all of it.
-pub(crate) fn send(flow: &Flow, desk: &ThreadRecorder<'_>, source: &SourceFile) -> Result<()> {
+pub(crate) fn send(flow: &Flow, desk: FlowRecorder<'_>, source: &SourceFile) -> Result<()> {
     let pipe = Pipe::new(flow)?;
     let mut chunk = vec![0; CHUNK];
     desk.begun(now_ns());
-    let start = desk.open(0, Sender::There)?;
+    let start = desk.open(Sender::There)?;
     let mut sent = 0;
     while sent < source.size.0 {
         let len = source.file.read_at(&mut chunk, sent).map_err(|error| source.failed("read", error, sent))?;
@@ -123,14 +123,14 @@ pub(crate) fn send(flow: &Flow, desk: &ThreadRecorder<'_>, source: &SourceFile) 
 }
 
 /// Writes what comes into a new file, which is gone when this returns.
-pub(crate) fn receive(flow: &Flow, desk: &ThreadRecorder<'_>, directory: &Path, size: ByteSize) -> Result<()> {
+pub(crate) fn receive(flow: &Flow, desk: FlowRecorder<'_>, directory: &Path, size: ByteSize) -> Result<()> {
     let mut file = nameless(directory)?;
     let pipe = Pipe::new(flow)?;
     let mut chunk = vec![0; CHUNK];
     flow.say_ready()?;
     let mut len = pipe.receive_some(&mut chunk[..part(size.0)])?;
     desk.begun(now_ns());
-    let start = desk.open(0, Sender::Here)?;
+    let start = desk.open(Sender::Here)?;
     let mut written = 0;
     loop {
         file.write_all(&chunk[..len]).map_err(|error| file_error("write", directory, size, error, written))?;
@@ -146,8 +146,8 @@ pub(crate) fn receive(flow: &Flow, desk: &ThreadRecorder<'_>, directory: &Path, 
     report(desk, size, [start, end], checksum(&file, directory, size)?)
 }
 
-fn report(desk: &ThreadRecorder<'_>, size: ByteSize, [start, end]: [u64; 2], checksum: u64) -> Result<()> {
-    desk.bytes(0, usize::try_from(size.0).unwrap_or(usize::MAX), end)?;
+fn report(desk: FlowRecorder<'_>, size: ByteSize, [start, end]: [u64; 2], checksum: u64) -> Result<()> {
+    desk.bytes(usize::try_from(size.0).unwrap_or(usize::MAX), end)?;
     desk.file(|user, sys| FileReport { real: seconds(start, end), user, sys, checksum });
     Ok(())
 }

@@ -12,7 +12,7 @@ use vtax_model::{
 use vtax_sys::ring;
 
 use crate::{
-    account::ThreadRecorder,
+    account::FlowRecorder,
     drive::{Habit, Io, Poller},
     error::{EngineError, Result},
     file::{self, SourceFile},
@@ -149,30 +149,29 @@ impl Role<'_> {
         &self,
         engine: &E,
         index: usize,
-        slot: usize,
-        desk: &ThreadRecorder<'_>,
+        desk: FlowRecorder<'_>,
         places: &FlowPlaces,
     ) -> Result<()> {
         match (&self.connections, self.flow(index)) {
             (Some(Connections::To(dial)), _) => {
                 let index = u32::try_from(index).unwrap_or(u32::MAX);
                 match self.spec().transport {
-                    Transport::Icmp => echo::initiate(engine, desk, slot, index, dial).await,
-                    _ => connections::initiate(engine, desk, slot, index, dial).await,
+                    Transport::Icmp => echo::initiate(engine, desk, index, dial).await,
+                    _ => connections::initiate(engine, desk, index, dial).await,
                 }
             }
             (Some(Connections::At(listener)), _) => {
-                let door = Door { listener, desk, places, sizes: connection_sizes(self.spec()) };
-                if slot == KEEPER { door.keep(engine).await } else { door.serve(engine, slot).await }
+                let door = Door { listener, desk: desk.flow(KEEPER), places, sizes: connection_sizes(self.spec()) };
+                if desk.slot == KEEPER { door.keep(engine).await } else { door.serve(engine, desk.slot).await }
             }
-            (None, Some(flow)) => self.run_flow(engine, flow, slot, desk).await,
+            (None, Some(flow)) => self.run_flow(engine, flow, desk).await,
             (None, None) => Ok(()),
         }
     }
 
-    async fn run_flow<E: Poller>(&self, engine: &E, flow: &Flow, slot: usize, desk: &ThreadRecorder<'_>) -> Result<()> {
+    async fn run_flow<E: Poller>(&self, engine: &E, flow: &Flow, desk: FlowRecorder<'_>) -> Result<()> {
         flow.probe_peer()?;
-        let line = FlowOnPoller::new(engine, slot, flow, self.habit(flow));
+        let line = FlowOnPoller::new(engine, flow, desk, self.habit(flow));
         if let Workload::File { size } = self.spec().workload {
             return match (self.initiates, self.directory, self.source) {
                 (true, _, Some(source)) => file::send(flow, desk, source),
@@ -187,33 +186,27 @@ impl Role<'_> {
             Workload::Rr { request, response } => {
                 let sizes = MessageSizes::new(request, response);
                 match self.spec().options.stages {
-                    true => self.transact(line.stamped(desk)?, slot, desk, sizes).await,
-                    false => self.transact(line, slot, desk, sizes).await,
+                    true => self.transact(line.stamped()?, sizes).await,
+                    false => self.transact(line, sizes).await,
                 }
             }
             Workload::Stream { message, .. } if self.spec().slices.is_some() => match self.sends(flow) {
-                true => source::slices::send(line, desk, slot, bytes(message)).await,
-                false => sink::slices::receive(line, desk, slot, bytes(message)).await,
+                true => source::slices::send(line, bytes(message)).await,
+                false => sink::slices::receive(line, bytes(message)).await,
             },
             Workload::Stream { message, .. } if self.sends(flow) => {
-                source::send(line, desk, slot, bytes(message), self.initiates).await
+                source::send(line, bytes(message), self.initiates).await
             }
-            Workload::Stream { message, .. } => sink::receive(line, desk, slot, bytes(message), self.initiates).await,
+            Workload::Stream { message, .. } => sink::receive(line, bytes(message), self.initiates).await,
             Workload::Crr { .. } | Workload::Cc | Workload::File { .. } => Ok(()),
         }
     }
 
-    async fn transact<I: Io>(
-        &self,
-        line: FlowOnPoller<'_, I>,
-        slot: usize,
-        desk: &ThreadRecorder<'_>,
-        sizes: MessageSizes,
-    ) -> Result<()> {
+    async fn transact<I: Io>(&self, line: FlowOnPoller<'_, I>, sizes: MessageSizes) -> Result<()> {
         match self.initiates {
-            true if is_pipelined(self.spec()) => pipelined::initiate(line, desk, slot, sizes).await,
-            true => rr::initiate(line, desk, slot, sizes).await,
-            false => answers::respond(line, desk, slot, sizes).await,
+            true if is_pipelined(self.spec()) => pipelined::initiate(line, sizes).await,
+            true => rr::initiate(line, sizes).await,
+            false => answers::respond(line, sizes).await,
         }
     }
 

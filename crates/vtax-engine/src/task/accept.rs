@@ -26,7 +26,7 @@ use vtax_sys::clock::now_ns;
 
 use super::MessageSizes;
 use crate::{
-    account::{Sender, ThreadRecorder},
+    account::{FlowRecorder, Sender},
     drive::{Habit, Io, Message, Poller, WaitUntil},
     error::Result,
     flow::failed,
@@ -102,7 +102,8 @@ impl FlowPlaces {
 /// Where a thread takes connections in.
 pub(crate) struct Door<'a> {
     pub(crate) listener: &'a Socket,
-    pub(crate) desk: &'a ThreadRecorder<'a>,
+    /// The keeper's.
+    pub(crate) desk: FlowRecorder<'a>,
     pub(crate) places: &'a FlowPlaces,
     pub(crate) sizes: MessageSizes,
 }
@@ -117,7 +118,7 @@ impl Door<'_> {
             self.open_in_time()?;
             let (_, closes) = self.desk.shared.window();
             if closes != u64::MAX {
-                self.desk.ends(KEEPER, closes);
+                self.desk.ends(closes);
                 self.desk.report().strangers += self.places.unproven.borrow().len() as u64;
                 return self.desk.close();
             }
@@ -128,7 +129,7 @@ impl Door<'_> {
     /// What a thread answers is counted as its keeper's.
     fn open_in_time(&self) -> Result<()> {
         if !self.is_open() && self.desk.shared.window().0 != u64::MAX {
-            self.desk.open(KEEPER, Sender::Here)?;
+            self.desk.open(Sender::Here)?;
         }
         Ok(())
     }
@@ -155,7 +156,7 @@ impl Door<'_> {
             let answered = self.answer(engine, slot, &socket).await.is_some();
             drop(socket);
             if answered && self.is_open() {
-                self.desk.answered(KEEPER)?;
+                self.desk.answered()?;
             }
         }
     }

@@ -22,7 +22,7 @@ use super::{
     transactions::{self, Transactions},
 };
 use crate::{
-    account::ThreadRecorder,
+    account::FlowRecorder,
     drive::{Habit, Io, Message, Poller, WaitUntil},
     error::{EngineError, Result},
     flow::{Session, ended, failed},
@@ -45,14 +45,8 @@ pub(crate) struct Dial<'a> {
 }
 
 /// Connections one after the other: see [`transactions`].
-pub(crate) async fn initiate<E: Poller>(
-    engine: &E,
-    desk: &ThreadRecorder<'_>,
-    slot: usize,
-    index: u32,
-    dial: &Dial<'_>,
-) -> Result<()> {
-    transactions::run(desk, slot, &mut Connecting { engine, slot, index, dial }).await
+pub(crate) async fn initiate<E: Poller>(engine: &E, desk: FlowRecorder<'_>, index: u32, dial: &Dial<'_>) -> Result<()> {
+    transactions::run(desk, &mut Connecting { engine, slot: desk.slot, index, dial }).await
 }
 
 /// A flow of connections.

@@ -17,7 +17,7 @@ use super::{
     transactions::{self, Transactions},
 };
 use crate::{
-    account::ThreadRecorder,
+    account::FlowRecorder,
     drive::{Habit, Io, Message, Poller, WaitUntil},
     error::{EngineError, Result},
     flow::Flow,
@@ -70,20 +70,14 @@ impl Types {
 const HEAD_MOST: usize = 24;
 
 /// One request after the other on a socket of its own.
-pub(crate) async fn initiate<E: Poller>(
-    engine: &E,
-    desk: &ThreadRecorder<'_>,
-    slot: usize,
-    index: u32,
-    dial: &Dial<'_>,
-) -> Result<()> {
+pub(crate) async fn initiate<E: Poller>(engine: &E, desk: FlowRecorder<'_>, index: u32, dial: &Dial<'_>) -> Result<()> {
     let Target::Ip(address) = dial.target else { unreachable!("ICMP was checked to have an IP address") };
     let types = Types::of(address);
     let peer = Target::Ip(SocketAddr::new(address.ip(), 0));
     let flow = Flow::new(index, open(types, dial, &peer)?, peer, &desk.shared.session);
     flow.check_datagrams()?;
-    let line = FlowOnPoller::new(engine, slot, &flow, Habit::Turns).with_io(|io| EchoIo { io, types });
-    transactions::run(desk, slot, &mut Requests::new(line, dial.sizes)).await
+    let line = FlowOnPoller::new(engine, &flow, desk, Habit::Turns).with_io(|io| EchoIo { io, types });
+    transactions::run(desk, &mut Requests::new(line, dial.sizes)).await
 }
 
 fn open(types: Types, dial: &Dial<'_>, peer: &Target) -> Result<Socket> {

@@ -4,9 +4,10 @@ use std::{cell::Cell, time::Duration};
 
 use rustix::io::Errno;
 use vtax_model::units::ByteSize;
+use vtax_sys::sock::timestamping::enable_stamps;
 
 use crate::{
-    account::ThreadRecorder,
+    account::FlowRecorder,
     drive::{Habit, Io, Message, Poller, WaitUntil, stamped::StampedFlow},
     error::{EngineError, Result},
     flow::Flow,
@@ -16,33 +17,36 @@ use crate::{
 pub(crate) struct FlowOnPoller<'a, I> {
     pub(crate) io: I,
     pub(crate) flow: &'a Flow,
+    pub(crate) desk: FlowRecorder<'a>,
     patience: Cell<Duration>,
 }
 
 impl<'a, I: Io> FlowOnPoller<'a, I> {
-    /// The flow in a place of its thread, with the patience for a first message.
+    /// The flow in its place of the thread, with the patience for a first message.
     pub(crate) fn new<E: Poller<Io<'a> = I>>(
         engine: &'a E,
-        slot: usize,
         flow: &'a Flow,
+        desk: FlowRecorder<'a>,
         habit: Habit,
     ) -> FlowOnPoller<'a, I> {
-        let line = FlowOnPoller { io: engine.io(slot, &flow.socket, habit), flow, patience: Cell::default() };
+        let io = engine.io(desk.slot, &flow.socket, habit);
+        let line = FlowOnPoller { io, flow, desk, patience: Cell::default() };
         line.set_patience(flow.session.patience.first);
         line
     }
 
     /// The same flow, whose messages go through something else first.
     pub(crate) fn with_io<J>(self, wrap: impl FnOnce(I) -> J) -> FlowOnPoller<'a, J> {
-        let FlowOnPoller { io, flow, patience } = self;
-        FlowOnPoller { io: wrap(io), flow, patience }
+        let FlowOnPoller { io, flow, desk, patience } = self;
+        FlowOnPoller { io: wrap(io), flow, desk, patience }
     }
 
     /// The same flow, each of whose messages is stamped by the kernel. Asks for it, which is to be
     /// done when the handshake is over.
-    pub(crate) fn stamped(self, desk: &'a ThreadRecorder<'a>) -> Result<FlowOnPoller<'a, StampedFlow<'a, I>>> {
-        let FlowOnPoller { io, flow, patience } = self;
-        Ok(FlowOnPoller { io: StampedFlow::new(io, flow, desk)?, flow, patience })
+    pub(crate) fn stamped(self) -> Result<FlowOnPoller<'a, StampedFlow<'a, I>>> {
+        enable_stamps(&*self.flow.socket)?;
+        let (flow, desk) = (self.flow, self.desk);
+        Ok(self.with_io(|io| StampedFlow::new(io, flow, desk)))
     }
 
     pub(crate) fn is_datagram(&self) -> bool {

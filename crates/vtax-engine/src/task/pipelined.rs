@@ -28,7 +28,7 @@ use super::{
     schedule::DueTimes,
 };
 use crate::{
-    account::{Sender, ThreadRecorder, after, seconds},
+    account::{Sender, after, seconds},
     drive::{Either, Io, Message, WaitUntil},
     error::{EngineError, Result},
     patience::Patience,
@@ -66,13 +66,9 @@ fn number_bits(sizes: MessageSizes) -> u32 {
 }
 
 /// Warms up, measures, and tells the responder both edges of the window.
-pub(crate) async fn initiate<I: Io>(
-    line: FlowOnPoller<'_, I>,
-    desk: &ThreadRecorder<'_>,
-    slot: usize,
-    sizes: MessageSizes,
-) -> Result<()> {
-    let mut pipeline = Pipeline::new(line, desk, slot, sizes);
+pub(crate) async fn initiate<I: Io>(line: FlowOnPoller<'_, I>, sizes: MessageSizes) -> Result<()> {
+    let desk = line.desk;
+    let mut pipeline = Pipeline::new(line, sizes);
     let begun = now_ns();
     desk.begun(begun);
     pipeline.begin(begun, u64::MAX);
@@ -88,8 +84,6 @@ pub(crate) async fn initiate<I: Io>(
 
 struct Pipeline<'a, I> {
     requests: Requests<'a, I>,
-    desk: &'a ThreadRecorder<'a>,
-    slot: usize,
     load: Load,
     /// In the order of sending, the first with the number `first`.
     pending: VecDeque<Pending>,
@@ -138,12 +132,7 @@ enum Came {
 }
 
 impl<'a, I: Io> Pipeline<'a, I> {
-    fn new(
-        line: FlowOnPoller<'a, I>,
-        desk: &'a ThreadRecorder<'a>,
-        slot: usize,
-        sizes: MessageSizes,
-    ) -> Pipeline<'a, I> {
+    fn new(line: FlowOnPoller<'a, I>, sizes: MessageSizes) -> Pipeline<'a, I> {
         let session = &line.flow.session;
         let options = &session.spec.options;
         let open = |arrivals: Arrivals| {
@@ -161,8 +150,6 @@ impl<'a, I: Io> Pipeline<'a, I> {
         };
         Pipeline {
             requests: Requests::new(line, sizes),
-            desk,
-            slot,
             load,
             pending: VecDeque::new(),
             first: 1,
@@ -189,12 +176,12 @@ impl<'a, I: Io> Pipeline<'a, I> {
 
     fn warms(&mut self) -> bool {
         let completed = std::mem::take(&mut self.completed);
-        self.desk.warming(now_ns(), completed)
+        self.requests.line.desk.warming(now_ns(), completed)
     }
 
     async fn measure(&mut self) -> Result<()> {
-        let start = self.desk.open(self.slot, Sender::Here)?;
-        let (_, closes) = self.desk.window();
+        let start = self.requests.line.desk.open(Sender::Here)?;
+        let (_, closes) = self.requests.line.desk.window();
         self.begin(start, closes);
         self.counted = true;
         self.closes = closes;
@@ -209,16 +196,16 @@ impl<'a, I: Io> Pipeline<'a, I> {
 
     async fn end_burst(&mut self, places: usize) -> Result<()> {
         self.drain().await?;
-        self.desk.close()?;
-        self.desk.ends(self.slot, self.closes + self.outlasted / places.max(1) as u64);
+        self.requests.line.desk.close()?;
+        self.requests.line.desk.ends(self.closes + self.outlasted / places.max(1) as u64);
         Ok(())
     }
 
     async fn end_open_loop(&mut self) -> Result<()> {
-        self.desk.close()?;
+        self.requests.line.desk.close()?;
         self.catch_up(self.closes).await?;
         self.drain().await?;
-        self.desk.ends(self.slot, self.closes);
+        self.requests.line.desk.ends(self.closes);
         Ok(())
     }
 
@@ -232,7 +219,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
         if let Load::Open(schedule) = &mut self.load {
             while schedule.due() < closes {
                 schedule.advance();
-                self.desk.report().lost += 1;
+                self.requests.line.desk.report().lost += 1;
             }
         }
         Ok(())
@@ -371,10 +358,10 @@ impl<'a, I: Io> Pipeline<'a, I> {
         self.outlasted += now.saturating_sub(self.closes);
         match self.load {
             _ if !self.counted => Ok(()),
-            Load::Burst(_) => self.desk.transaction(self.slot, now - sent, now),
+            Load::Burst(_) => self.requests.line.desk.transaction(now - sent, now),
             Load::Open(_) => {
-                self.desk.sent_and_answered(now - sent);
-                self.desk.transaction(self.slot, now - due, now)
+                self.requests.line.desk.sent_and_answered(now - sent);
+                self.requests.line.desk.transaction(now - due, now)
             }
         }
     }
@@ -408,7 +395,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
             if !first.answered {
                 self.unanswered -= 1;
                 self.outlasted += now.saturating_sub(self.closes);
-                self.desk.report().lost += u64::from(self.counted);
+                self.requests.line.desk.report().lost += u64::from(self.counted);
             }
             self.pending.pop_front();
             self.first += 1;

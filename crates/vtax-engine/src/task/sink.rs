@@ -33,13 +33,8 @@ const SHOW_LIFE: u64 = 250 * MS;
 
 /// Receives through the window of this end, and on until the sender has ended. An initiator first
 /// tells the sender to begin.
-pub(crate) async fn receive<I: Io>(
-    line: FlowOnPoller<'_, I>,
-    desk: &ThreadRecorder<'_>,
-    slot: usize,
-    message: usize,
-    initiates: bool,
-) -> Result<()> {
+pub(crate) async fn receive<I: Io>(line: FlowOnPoller<'_, I>, message: usize, initiates: bool) -> Result<()> {
+    let desk = line.desk;
     let mut sink = Sink::new(line, message)?;
     if initiates {
         desk.begun(now_ns());
@@ -54,20 +49,20 @@ pub(crate) async fn receive<I: Io>(
         now = now_ns();
         sink.show_life(now);
     }
-    desk.open(slot, Sender::Here)?;
+    desk.open(Sender::Here)?;
     sink.tally.sequence.iter_mut().for_each(Sequence::open);
     let (_, closes) = desk.window();
     while now < closes {
         let len = sink.receive().await?;
         now = now_ns();
-        desk.bytes(slot, len, now)?;
+        desk.bytes(len, now)?;
         sink.show_life(now);
     }
-    sink.tally.close(desk)?;
+    sink.tally.close(&desk)?;
     desk.shared.one_has_finished();
-    sink.wait_for_others(desk).await?;
+    sink.wait_for_others().await?;
     sink.drain().await?;
-    sink.count_whole_flow(desk)
+    sink.count_whole_flow()
 }
 
 struct Sink<'a, I> {
@@ -221,8 +216,8 @@ impl<'a, I: Io> Sink<'a, I> {
 
     /// Reads on, so that the other flows are measured under the same load to their end. An error is
     /// the end of a sender whose patience is over: this flow's window is complete.
-    async fn wait_for_others(&mut self, desk: &ThreadRecorder<'_>) -> Result<()> {
-        while desk.shared.any_unfinished() {
+    async fn wait_for_others(&mut self) -> Result<()> {
+        while self.line.desk.shared.any_unfinished() {
             match self.take(WaitUntil::Moment(now_ns() + AGAIN)).await {
                 Err(EngineError::Cancelled) => return Err(EngineError::Cancelled),
                 Err(_) | Ok(Some(0)) => break,
@@ -269,8 +264,8 @@ impl<'a, I: Io> Sink<'a, I> {
         };
     }
 
-    fn count_whole_flow(&self, desk: &ThreadRecorder<'_>) -> Result<()> {
-        let mut report = desk.report();
+    fn count_whole_flow(&self) -> Result<()> {
+        let mut report = self.line.desk.report();
         report.whole_flow += self.tally.arrived;
         if self.line.is_datagram() {
             report.socket_drops += u64::from(receive_drops(&*self.line.flow.socket)?);

@@ -13,7 +13,7 @@ use vtax_sys::clock::now_ns;
 
 use super::{FlowOnPoller, handover::Handover};
 use crate::{
-    account::{Sender, ThreadRecorder, after},
+    account::{Sender, after},
     drive::{Io, WaitUntil},
     error::{EngineError, Result},
     segments::segments,
@@ -35,16 +35,11 @@ const END_TURNS: usize = 50;
 
 /// Sends through the window of this end, then on until the receiver has enough. A responder first
 /// waits until it is told to begin.
-pub(crate) async fn send<I: Io>(
-    line: FlowOnPoller<'_, I>,
-    desk: &ThreadRecorder<'_>,
-    slot: usize,
-    message: usize,
-    initiates: bool,
-) -> Result<()> {
+pub(crate) async fn send<I: Io>(line: FlowOnPoller<'_, I>, message: usize, initiates: bool) -> Result<()> {
     if !initiates {
         await_go(&line).await?;
     }
+    let desk = line.desk;
     line.has_begun();
     let handover = Handover::new(line.flow, message)?;
     let mut now = now_ns();
@@ -56,12 +51,12 @@ pub(crate) async fn send<I: Io>(
         now = now_ns();
         source.look_for_life(now)?;
     }
-    desk.open(slot, Sender::There)?;
+    desk.open(Sender::There)?;
     let (_, closes) = desk.window();
     while now < closes {
         let len = source.send().await?;
         now = now_ns();
-        desk.bytes(slot, len, now)?;
+        desk.bytes(len, now)?;
         source.look_for_life(now)?;
     }
     desk.close()?;

@@ -7,7 +7,7 @@ use vtax_sys::clock::now_ns;
 
 use super::{Came, Sink};
 use crate::{
-    account::{Sender, ThreadRecorder, after},
+    account::{Sender, after},
     drive::{Io, WaitUntil},
     error::{EngineError, Result},
     sequence::Sequence,
@@ -16,21 +16,16 @@ use crate::{
 };
 
 /// Receives the warm-up and each slice, and on until the sender has ended.
-pub(crate) async fn receive<I: Io>(
-    line: FlowOnPoller<'_, I>,
-    desk: &ThreadRecorder<'_>,
-    slot: usize,
-    message: usize,
-) -> Result<()> {
+pub(crate) async fn receive<I: Io>(line: FlowOnPoller<'_, I>, message: usize) -> Result<()> {
     let mut sink = Sink::new(line, message)?;
     let passes = sink.line.flow.session.spec.slices.map_or(0, |slices| slices.passes);
     // The warm-up is slice 0, of which nothing is counted.
     for number in 0..=passes {
-        sink.receive_slice(desk, slot, number).await?;
+        sink.receive_slice(number).await?;
     }
-    desk.shared.one_has_finished();
+    sink.line.desk.shared.one_has_finished();
     while sink.take(WaitUntil::Patience).await? != Some(0) {}
-    sink.count_whole_flow(desk)
+    sink.count_whole_flow()
 }
 
 /// A part of a slice.
@@ -41,7 +36,8 @@ enum Part {
 }
 
 impl<I: Io> Sink<'_, I> {
-    async fn receive_slice(&mut self, desk: &ThreadRecorder<'_>, slot: usize, number: u32) -> Result<()> {
+    async fn receive_slice(&mut self, number: u32) -> Result<()> {
+        let desk = self.line.desk;
         let word = hello(&self.line.flow.session.token, number);
         let mut tail = [0; HELLO_LEN];
         let mut led = None;
@@ -59,22 +55,22 @@ impl<I: Io> Sink<'_, I> {
             }
             let led = *led.get_or_insert_with(|| after(now, self.line.flow.session.spec.lead()));
             if open && len > 0 {
-                desk.bytes(slot, len, now)?;
+                desk.bytes(len, now)?;
             }
             if number > 0 && !open && (last || now >= led) {
-                desk.open(slot, Sender::Here)?;
+                desk.open(Sender::Here)?;
                 self.tally.sequence.iter_mut().for_each(Sequence::open);
                 open = true;
             }
             if last {
-                return self.end_slice(desk, open);
+                return self.end_slice(open);
             }
         }
     }
 
-    fn end_slice(&mut self, desk: &ThreadRecorder<'_>, open: bool) -> Result<()> {
+    fn end_slice(&mut self, open: bool) -> Result<()> {
         if open {
-            self.tally.close(desk)?;
+            self.tally.close(&self.line.desk)?;
         }
         match self.line.is_datagram() {
             true => self.line.flow.greet(FlowGreeting::Paused),

@@ -13,7 +13,7 @@ use vtax_sys::clock::now_ns;
 
 use super::{MS, Source};
 use crate::{
-    account::{Sender, ThreadRecorder, after},
+    account::{Sender, after},
     drive::{Io, WaitUntil},
     error::Result,
     task::{FlowOnPoller, handover::Handover},
@@ -21,12 +21,8 @@ use crate::{
 };
 
 /// Warms up, and sends through each slice when it is its turn.
-pub(crate) async fn send<I: Io>(
-    line: FlowOnPoller<'_, I>,
-    desk: &ThreadRecorder<'_>,
-    slot: usize,
-    message: usize,
-) -> Result<()> {
+pub(crate) async fn send<I: Io>(line: FlowOnPoller<'_, I>, message: usize) -> Result<()> {
+    let desk = line.desk;
     line.has_begun();
     let handover = Handover::new(line.flow, message)?;
     let mut now = now_ns();
@@ -40,7 +36,7 @@ pub(crate) async fn send<I: Io>(
     source.pause(0).await?;
     for (number, start) in (1..).zip(desk.turns()) {
         source.line.sleep(start).await?;
-        source.send_slice(desk, slot).await?;
+        source.send_slice().await?;
         source.pause(number).await?;
         desk.slot_ended(start, now_ns());
     }
@@ -50,17 +46,18 @@ pub(crate) async fn send<I: Io>(
 }
 
 impl<I: Io> Source<'_, I> {
-    async fn send_slice(&mut self, desk: &ThreadRecorder<'_>, slot: usize) -> Result<()> {
+    async fn send_slice(&mut self) -> Result<()> {
+        let desk = self.line.desk;
         let led = after(now_ns(), self.line.flow.session.spec.lead());
         while now_ns() < led {
             self.send().await?;
         }
-        let mut now = desk.open(slot, Sender::There)?;
+        let mut now = desk.open(Sender::There)?;
         let (_, closes) = desk.window();
         while now < closes {
             let len = self.send().await?;
             now = now_ns();
-            desk.bytes(slot, len, now)?;
+            desk.bytes(len, now)?;
         }
         desk.close()
     }
