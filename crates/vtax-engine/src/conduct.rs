@@ -37,15 +37,13 @@ const LAST_CONNECTIONS: Duration = Duration::from_secs(60);
 pub(crate) fn lead(control: &Flow, shared: &Shared) -> Result<()> {
     prepare(control)?;
     while !shared.is_warm() {
-        pause(GLANCE, shared)?;
+        pause(shared)?;
     }
     exchange(control, shared, Mark::Open)?;
     let now = now_ns();
     shared.open_at(now);
     let ends = after(now, shared.session.spec.duration.0);
-    while now_ns() < ends {
-        pause(Duration::from_nanos(ends.saturating_sub(now_ns())).min(TICK), shared)?;
-    }
+    shared.session.sleep_until(ends)?;
     await_last(control, shared, after(ends, LAST_CONNECTIONS))?;
     exchange(control, shared, Mark::Close)
 }
@@ -55,7 +53,7 @@ fn await_last(control: &Flow, shared: &Shared, latest: u64) -> Result<()> {
         if now_ns() >= latest {
             return Err(control.failed("finish the last connections", Errno::AGAIN, LAST_CONNECTIONS));
         }
-        pause(GLANCE, shared)?;
+        pause(shared)?;
     }
     Ok(())
 }
@@ -78,8 +76,8 @@ fn prepare(control: &Flow) -> Result<()> {
     control.option("SO_RCVTIMEO", set_timeout(&control.socket, TICK))
 }
 
-fn pause(time: Duration, shared: &Shared) -> Result<()> {
-    thread::sleep(time);
+fn pause(shared: &Shared) -> Result<()> {
+    thread::sleep(GLANCE);
     shared.session.check_stopped()
 }
 

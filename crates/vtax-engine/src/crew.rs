@@ -1,11 +1,9 @@
 //! The threads of one end: made, pinned, begun together, joined.
 
-mod gate;
-
 use std::{
     num::NonZeroU64,
+    sync::{Barrier, OnceLock},
     thread::{self, ScopedJoinHandle},
-    time::Duration,
 };
 
 use vtax_model::{
@@ -13,7 +11,6 @@ use vtax_model::{
     options::{Engine, Idle},
 };
 use vtax_sys::{
-    clock::now_ns,
     cpu::{MachineMeter, allowed_cpus, pin_current_thread},
     idle,
 };
@@ -32,10 +29,8 @@ use crate::{
     task::accept::FlowPlaces,
 };
 
-use gate::Gate;
-
-/// Woken so long before a common start, a thread spins until it.
-const START_EARLY: Duration = Duration::from_micros(100);
+/// A thread wakes so many nanoseconds before a common start, and spins until it.
+const START_EARLY: u64 = 100_000;
 
 /// Runs the tasks of an end on its threads, and `conduct` on this one, and joins what they counted.
 ///
@@ -55,7 +50,8 @@ pub(crate) fn run(
     };
     let unit = Counted::of(spec, role.initiates);
     let shared = Shared::new(&role.session, unit, threads, role.awaited(), schedule, idle_not_held);
-    let crew = Crew { role, shared: &shared, cpus: &setup.cpus, threads, gate: Gate::default() };
+    let (made, begins) = (OnceLock::new(), Barrier::new(threads + 1));
+    let crew = Crew { role, shared: &shared, cpus: &setup.cpus, threads, made, begins };
     let accounts = crew.run(conduct)?;
     finish(accounts, &shared, role)
 }
@@ -90,7 +86,10 @@ struct Crew<'a> {
     shared: &'a Shared,
     cpus: &'a [u32],
     threads: usize,
-    gate: Gate,
+    /// Whether all threads could be made.
+    made: OnceLock<bool>,
+    /// All threads and the one that made them pass it together.
+    begins: Barrier,
 }
 
 type Account<'a> = (ThreadCounts, Meter<'a>);
@@ -99,11 +98,10 @@ impl<'a> Crew<'a> {
     fn run(&self, conduct: impl FnOnce(&Shared) -> Result<()>) -> Result<Vec<Account<'a>>> {
         thread::scope(|scope| {
             let made = (0..self.threads).map(|index| self.spawn(scope, index)).collect::<Result<Vec<_>, _>>();
-            match &made {
-                Ok(made) => self.gate.open_when(made.len()),
-                Err(_) => self.gate.abandon(),
-            }
+            // Threads that wait for a later one, which could not be made, end.
+            self.made.get_or_init(|| made.is_ok());
             let made = made?;
+            self.begins.wait();
             if let Err(error) = conduct(self.shared) {
                 self.fail(error);
             }
@@ -128,9 +126,10 @@ impl<'a> Crew<'a> {
         let pinned = cpu.map_or(Ok(()), |cpu| pin_current_thread(&[cpu]));
         // Timers fire up to 50 µs late otherwise, so that they can be batched; PR_SET_TIMERSLACK(2const).
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-        if !self.gate.pass() {
+        if !self.made.wait() {
             return None;
         }
+        self.begins.wait();
         let tasks: Vec<usize> = (thread..self.role.tasks(self.threads)).step_by(self.threads).collect();
         let flows: Vec<&'a Flow> = tasks.iter().filter_map(|index| self.role.flow(*index)).collect();
         let senders = flows.iter().copied().filter(|flow| self.role.is_sender(flow)).collect();
@@ -185,11 +184,7 @@ impl<'a> Crew<'a> {
     /// Sleeps until the common start is near, then spins.
     fn await_start(&self) -> Result<()> {
         let Some(start) = self.shared.schedule.at else { return Ok(()) };
-        let early = start.saturating_sub(u64::try_from(START_EARLY.as_nanos()).unwrap_or(0));
-        while now_ns() < early {
-            self.shared.session.check_stopped()?;
-            thread::sleep(Duration::from_nanos(early.saturating_sub(now_ns())).min(Duration::from_millis(50)));
-        }
+        self.shared.session.sleep_until(start.saturating_sub(START_EARLY))?;
         spin_until(start);
         Ok(())
     }

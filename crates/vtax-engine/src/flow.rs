@@ -6,6 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    thread,
     time::Duration,
 };
 
@@ -18,7 +19,7 @@ use vtax_model::{
     units::ByteSize,
     workload::{TestSpec, Transport, Workload},
 };
-use vtax_sys::sock::path_mtu;
+use vtax_sys::{clock::now_ns, sock::path_mtu};
 
 use crate::{
     cancel::{Cancel, interrupt},
@@ -29,6 +30,9 @@ use crate::{
     token::Token,
     wire::{DONE, FlowGreeting, GREETING_LEN, READY},
 };
+
+/// How long a thread sleeps before it looks whether the test is over.
+const NAP: Duration = Duration::from_millis(100);
 
 /// What all flows of one end have in common.
 pub(crate) struct Session {
@@ -56,6 +60,15 @@ impl Session {
     #[inline]
     pub(crate) fn check_stopped(&self) -> Result<()> {
         if self.is_stopped() { Err(EngineError::Cancelled) } else { Ok(()) }
+    }
+
+    /// Sleeps until this moment of [`now_ns`], and wakes now and then to look whether the test is over.
+    pub(crate) fn sleep_until(&self, moment: u64) -> Result<()> {
+        while let Some(left @ 1..) = moment.checked_sub(now_ns()) {
+            self.check_stopped()?;
+            thread::sleep(Duration::from_nanos(left).min(NAP));
+        }
+        Ok(())
     }
 }
 

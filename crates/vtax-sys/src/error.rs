@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_refusal_names_object_kernel_message_and_remedy() {
-        let error = SysError::Netlink {
+        let error = SysError::Os {
             operation: "create veth link",
             object: "v0".into(),
             errno: io::Error::from_raw_os_error(libc::EPERM),

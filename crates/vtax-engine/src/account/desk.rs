@@ -12,6 +12,7 @@ use super::{
     after,
     ledger::{Counted, Sender, ThreadCounts},
     meter::{Meter, suspended_for},
+    nanoseconds,
     series::{Series, Totals},
     shared::Shared,
     stages::{self, Moments},
@@ -81,7 +82,6 @@ impl<'a> ThreadRecorder<'a> {
         ledger.start = now_ns();
         ledger.closes = after(ledger.start, self.duration());
         if let Some(interval) = self.shared.session.spec.options.interval {
-            let nanoseconds = |span: std::time::Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
             let totals = Totals { bytes: 0, ..self.totals(ledger)? };
             let series = Series::new(nanoseconds(interval.0), nanoseconds(self.duration()), ledger.start, totals);
             ledger.turn = series.turn();

@@ -152,6 +152,6 @@ mod tests {
         let with = |checksum| Some(FileReport { checksum, ..FileReport::default() });
         assert!(merge_file(with(1), with(1)).is_ok());
         let refused = merge_file(with(1), with(2));
-        assert!(matches!(refused, Err(EngineError::ChecksumMismatch { sent: 1, received: 2 })));
+        assert!(matches!(refused, Err(crate::EngineError::ChecksumMismatch { sent: 1, received: 2 })));
     }
 }

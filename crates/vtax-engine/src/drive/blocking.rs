@@ -8,7 +8,6 @@ use std::{
     future::Future,
     pin::pin,
     task::{Context, Poll, Waker},
-    thread,
     time::Duration,
 };
 
@@ -25,9 +24,6 @@ use crate::{
     flow::Session,
     options::set_timeout,
 };
-
-/// Sleeps are cut into pieces, after each of which the thread looks whether the test is over.
-const NAP: Duration = Duration::from_millis(100);
 
 /// The engine of one thread.
 pub(crate) struct Blocking<'a> {
@@ -111,16 +107,7 @@ impl Io for BlockingIo<'_> {
     }
 
     async fn sleep(&self, until: u64) -> Result<(), Errno> {
-        loop {
-            let left = until.saturating_sub(now_ns());
-            if left <= SPIN {
-                break;
-            }
-            if self.engine.session.is_stopped() {
-                return Err(Errno::CANCELED);
-            }
-            thread::sleep(Duration::from_nanos(left - SPIN).min(NAP));
-        }
+        self.engine.session.sleep_until(until.saturating_sub(SPIN)).map_err(|_| Errno::CANCELED)?;
         spin_until(until);
         Ok(())
     }

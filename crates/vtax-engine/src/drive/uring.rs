@@ -35,6 +35,7 @@ use vtax_sys::{
 };
 
 use crate::{
+    account::after,
     drive::{
         Buffers, SPIN,
         flows::{FlowTask, Flows},
@@ -178,8 +179,7 @@ impl<'a> Uring<'a> {
 
     /// A flow is over when its last message is queued, and that is to be sent, too.
     fn see_off(&self, done: &mut Vec<Completion>) -> Result<()> {
-        let patience = u64::try_from(self.session.patience.silence.as_nanos()).unwrap_or(u64::MAX);
-        let latest = now_ns().saturating_add(patience);
+        let latest = after(now_ns(), self.session.patience.silence);
         while self.places.iter().any(FlowSlot::is_sending) && now_ns() < latest {
             self.wait(1, None, done).map_err(failed)?;
             if self.ticked.take() {

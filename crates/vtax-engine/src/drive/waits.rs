@@ -11,7 +11,7 @@ use std::{
 
 use vtax_sys::clock::now_ns;
 
-use crate::drive::WaitUntil;
+use crate::{account::nanoseconds, drive::WaitUntil};
 
 /// Coarse patience is counted in these; they are also how soon a thread notices that it is to stop.
 pub(crate) const TICK: u64 = 20_000_000;
@@ -137,7 +137,7 @@ impl Waits {
 
 /// Rounded up, and one more since the present tick has begun already.
 fn ticks(patience: Duration) -> u64 {
-    u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX).div_ceil(TICK) + 1
+    nanoseconds(patience).div_ceil(TICK) + 1
 }
 
 #[cfg(test)]

@@ -4,8 +4,6 @@
 //! counters are read at the first mark that opens a window and at the first that closes one; a sliced sample
 //! has a window for each slice.
 
-use std::{thread, time::Duration};
-
 use rustix::io::Errno;
 use vtax_model::options::Manners;
 use vtax_sys::clock::now_ns;
@@ -17,9 +15,6 @@ use crate::{
     error::{EngineError, Result},
     wire::{FlowGreeting, Head, Mark, Stamp, shows_token},
 };
-
-/// A stalled thread looks this often whether the test is over.
-const NAP: Duration = Duration::from_millis(100);
 
 /// Answers until the initiator closes the window.
 pub(crate) async fn respond<I: Io>(line: FlowOnPoller<'_, I>, sizes: MessageSizes) -> Result<()> {
@@ -135,10 +130,8 @@ impl<'a, I: Io> Answers<'a, I> {
             spin_until(after(self.received, delay.0));
         }
         if let Some(stall) = manners.stall.filter(|_| self.line.desk.is_time_to_stall(now_ns())) {
-            let over = after(now_ns(), stall.0);
-            while now_ns() < over && !self.line.flow.session.is_stopped() {
-                thread::sleep(Duration::from_nanos(over.saturating_sub(now_ns())).min(NAP));
-            }
+            // That the test is over is noticed by the next call.
+            let _ = self.line.flow.session.sleep_until(after(now_ns(), stall.0));
         }
     }
 }

@@ -19,13 +19,6 @@ pub(crate) enum TransactionOutcome {
     Lost,
 }
 
-/// What there is to know of a datagram that came in.
-pub(super) enum Came {
-    Answer,
-    /// A datagram of so many bytes that isn't the answer.
-    Other(usize),
-}
-
 /// A flow's requests, one after the other.
 pub(crate) struct Requests<'a, I> {
     pub(super) line: FlowOnPoller<'a, I>,
@@ -81,13 +74,11 @@ impl<'a, I: Io> Requests<'a, I> {
     async fn await_response(&mut self, stamp: Stamp) -> Result<TransactionOutcome> {
         let mut patience = None;
         loop {
-            let look = |datagram: &[u8]| match self.answers(stamp, datagram) {
-                true => Came::Answer,
-                false => Came::Other(datagram.len()),
-            };
+            // What is no answer is known by its length only.
+            let look = |datagram: &[u8]| if self.answers(stamp, datagram) { Ok(()) } else { Err(datagram.len()) };
             match self.line.io.receive(longest_datagram(self.sizes.response), WaitUntil::Patience, look).await {
-                Ok(Came::Answer) => return Ok(TransactionOutcome::Answered),
-                Ok(Came::Other(len)) => self.ignore(len)?,
+                Ok(Ok(())) => return Ok(TransactionOutcome::Answered),
+                Ok(Err(len)) => self.ignore(len)?,
                 Err(Errno::AGAIN) => return Ok(TransactionOutcome::Lost),
                 Err(errno) => return Err(self.line.failed("receive", errno)),
             }

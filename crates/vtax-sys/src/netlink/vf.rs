@@ -181,6 +181,7 @@ impl VfLinkState {
 mod tests {
     use super::*;
     use netlink_packet_core::Emitable;
+    use netlink_packet_route::link::{VfInfoLinkState, VfLinkState as Wire};
     use proptest::prelude::*;
 
     const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 9]);

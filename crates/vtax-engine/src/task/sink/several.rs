@@ -83,10 +83,11 @@ mod tests {
 
     use super::*;
     use crate::{
+        account::{Counted, Meter, Shared, ThreadRecorder},
         cancel::Cancel,
         drive::{Habit, blocking::Blocking},
         flow::{Flow, Session},
-        place::Target,
+        place::{Schedule, Target},
         token::Token,
         wire::Head,
     };
@@ -123,7 +124,9 @@ mod tests {
         let session = Session::new(&spec(), Token::random(), &Cancel::new());
         let flow = Flow::new(0, Socket::from(own), Target::Ip(peer.local_addr().unwrap()), &session);
         let engine = Blocking::new(&session);
-        let mut sink = Sink::new(FlowOnPoller::new(&engine, 0, &flow, Habit::Flood), LEN).unwrap();
+        let shared = Shared::new(&session, Counted::Bytes, 1, 1, Schedule::default(), None);
+        let desk = ThreadRecorder::new(&shared, 0, Meter::new(vec![], vec![], None, None), 1);
+        let mut sink = Sink::new(FlowOnPoller::new(&engine, &flow, desk.flow(0), Habit::Flood), LEN).unwrap();
         let mut found = vec![];
         for call in calls(&session.token) {
             peer.send(&call).unwrap();

@@ -28,13 +28,6 @@ pub(crate) async fn receive<I: Io>(line: FlowOnPoller<'_, I>, message: usize) ->
     sink.count_whole_flow()
 }
 
-/// A part of a slice.
-enum Part {
-    Bytes(usize),
-    /// After these bytes the slice is over.
-    Last(usize),
-}
-
 impl<I: Io> Sink<'_, I> {
     async fn receive_slice(&mut self, number: u32) -> Result<()> {
         let desk = self.line.desk;
@@ -43,12 +36,8 @@ impl<I: Io> Sink<'_, I> {
         let mut led = None;
         let mut open = false;
         loop {
-            let part = self.part(&word, &mut tail, led.is_some()).await?;
+            let (len, last) = self.part(&word, &mut tail, led.is_some()).await?;
             let now = now_ns();
-            let (len, last) = match part {
-                Part::Bytes(len) => (len, false),
-                Part::Last(len) => (len, true),
-            };
             if led.is_none() {
                 desk.begun(now);
                 self.line.has_begun();
@@ -78,8 +67,9 @@ impl<I: Io> Sink<'_, I> {
         }
     }
 
-    /// `begun`: whether anything of the slice has come yet.
-    async fn part(&mut self, word: &[u8; HELLO_LEN], tail: &mut [u8; HELLO_LEN], begun: bool) -> Result<Part> {
+    /// Returns the bytes of a part of the slice, and whether the slice is over after them. `begun` says whether
+    /// anything of the slice has come yet.
+    async fn part(&mut self, word: &[u8; HELLO_LEN], tail: &mut [u8; HELLO_LEN], begun: bool) -> Result<(usize, bool)> {
         match self.line.is_datagram() {
             true => self.datagram(begun).await,
             false => self.bytes(word, tail).await,
@@ -87,29 +77,29 @@ impl<I: Io> Sink<'_, I> {
     }
 
     /// The word is the last that comes, for the sender waits for its answer; it may come in pieces.
-    async fn bytes(&mut self, word: &[u8; HELLO_LEN], tail: &mut [u8; HELLO_LEN]) -> Result<Part> {
+    async fn bytes(&mut self, word: &[u8; HELLO_LEN], tail: &mut [u8; HELLO_LEN]) -> Result<(usize, bool)> {
         let look = |bytes: &[u8]| {
             keep_last(tail, bytes);
             (bytes.len(), tail == word)
         };
         match self.line.receive(usize::MAX, WaitUntil::Patience, look).await? {
             (0, _) => Err(self.line.flow.ended("receive")),
-            (len, true) => Ok(Part::Last(len.saturating_sub(HELLO_LEN))),
-            (len, false) => Ok(Part::Bytes(len)),
+            (len, true) => Ok((len.saturating_sub(HELLO_LEN), true)),
+            (len, false) => Ok((len, false)),
         }
     }
 
     /// The end of a slice of which nothing has come is that of the slice before, said again because the answer
     /// was lost.
-    async fn datagram(&mut self, begun: bool) -> Result<Part> {
+    async fn datagram(&mut self, begun: bool) -> Result<(usize, bool)> {
         loop {
             match self.call(WaitUntil::Patience).await? {
                 Came::Datagram(number) => {
                     if let Some(len) = self.tally.count(number) {
-                        return Ok(Part::Bytes(len));
+                        return Ok((len, false));
                     }
                 }
-                Came::Greeting(FlowGreeting::Pause) if begun => return Ok(Part::Last(0)),
+                Came::Greeting(FlowGreeting::Pause) if begun => return Ok((0, true)),
                 Came::Greeting(FlowGreeting::Pause) => self.line.flow.greet(FlowGreeting::Paused)?,
                 Came::Greeting(greeting) => {
                     if self.answer(greeting)? == Some(0) {
