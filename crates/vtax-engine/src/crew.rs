@@ -131,13 +131,13 @@ impl<'a> Crew<'a> {
         }
         self.begins.wait();
         let tasks: Vec<usize> = (thread..self.role.tasks(self.threads)).step_by(self.threads).collect();
-        let flows: Vec<&'a Flow> = tasks.iter().filter_map(|index| self.role.flow(*index)).collect();
+        let flows: Vec<&'a Flow> = tasks.iter().filter_map(|index| self.role.flows.get(*index)).collect();
         let senders = flows.iter().copied().filter(|flow| self.role.is_sender(flow)).collect();
         // Only the first thread reads the machine, or it would be counted once a thread. Between slices the machine
         // does something else.
         let machine = (thread == 0 && !self.shared.is_sliced()).then(MachineMeter::open).transpose();
         let (machine, opened) = machine.map_or_else(|error| (None, Err(error)), |machine| (machine, Ok(())));
-        let desk = ThreadRecorder::new(self.shared, thread, Meter::new(flows, senders, machine, cpu), tasks.len());
+        let desk = ThreadRecorder::new(self.shared, thread, Meter { flows, senders, machine, cpu }, tasks.len());
         let begun = pinned.and(opened).map_err(EngineError::from).and_then(|()| self.await_start());
         let session = match begun.and_then(|()| self.drive_session(thread, &tasks, &desk)) {
             Ok(session) => session,

@@ -98,10 +98,6 @@ impl Role<'_> {
         }
     }
 
-    pub(crate) fn flow(&self, task: usize) -> Option<&Flow> {
-        self.flows.get(task)
-    }
-
     /// Where connections are accepted, if they are.
     pub(crate) fn door(&self) -> Option<&Socket> {
         match &self.connections {
@@ -152,7 +148,7 @@ impl Role<'_> {
         desk: FlowRecorder<'_>,
         places: &FlowPlaces,
     ) -> Result<()> {
-        match (&self.connections, self.flow(index)) {
+        match (&self.connections, self.flows.get(index)) {
             (Some(Connections::To(dial)), _) => {
                 let index = u32::try_from(index).unwrap_or(u32::MAX);
                 match self.spec().transport {

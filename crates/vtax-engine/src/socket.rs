@@ -106,12 +106,6 @@ pub fn check_vsock_loopback() -> Result<()> {
     bind(&create(Transport::Vsock, &station)?, &any_port(&station))
 }
 
-/// Where a bound socket is reached. A name is what it was bound to.
-pub(crate) fn local_target(socket: &Socket, bound: &Target) -> Result<Target> {
-    let address = socket.local_addr().map_err(|error| EngineError::local("getsockname", bound, error))?;
-    Ok(read_address(&address).unwrap_or_else(|| bound.clone()))
-}
-
 pub(crate) fn read_address(address: &SockAddr) -> Option<Target> {
     let vsock = || address.as_vsock_address().map(|(cid, port)| Target::Vsock { cid, port });
     address.as_socket().map(Target::Ip).or_else(vsock)
@@ -145,7 +139,9 @@ impl Listener {
                 socket.set_nonblocking(true).map_err(|error| EngineError::local("O_NONBLOCK", &place, error))?;
             }
         }
-        let target = local_target(&socket, &place)?;
+        let bound = socket.local_addr().map_err(|error| EngineError::local("getsockname", &place, error))?;
+        // A name is what the socket was bound to.
+        let target = read_address(&bound).unwrap_or(place);
         Ok(Listener { socket: Arc::new(socket), target, _room: room })
     }
 }

@@ -15,11 +15,11 @@ use crate::{error::Result, flow::Flow};
 /// Reads what a thread costs: its CPU, the machine's (first thread only, lest it be counted once per
 /// thread), and what TCP tells of its flows.
 pub(crate) struct Meter<'a> {
-    flows: Vec<&'a Flow>,
+    pub(crate) flows: Vec<&'a Flow>,
     /// The flows that this end sends on.
-    senders: Vec<&'a Flow>,
-    machine: Option<MachineMeter>,
-    cpu: Option<u32>,
+    pub(crate) senders: Vec<&'a Flow>,
+    pub(crate) machine: Option<MachineMeter>,
+    pub(crate) cpu: Option<u32>,
 }
 
 /// The counters at one edge of the window.
@@ -32,15 +32,6 @@ pub(crate) struct Reading {
 }
 
 impl<'a> Meter<'a> {
-    pub(crate) fn new(
-        flows: Vec<&'a Flow>,
-        senders: Vec<&'a Flow>,
-        machine: Option<MachineMeter>,
-        cpu: Option<u32>,
-    ) -> Meter<'a> {
-        Meter { flows, senders, machine, cpu }
-    }
-
     /// Takes some microseconds, and half of one for each flow over TCP: to be called outside of what
     /// is timed by transaction, and on the thread itself.
     pub(crate) fn read(&self) -> Result<Reading> {

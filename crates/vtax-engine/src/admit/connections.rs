@@ -232,7 +232,9 @@ impl Dialling<'_> {
             for number in self.watched.wait(Duration::from_millis(1), &self.session.cancel)? {
                 if let Some(socket) = waiting.remove(&number) {
                     self.watched.remove(&socket)?;
-                    self.end(&socket)?;
+                    if let Ok(Some(error)) | Err(error) = socket.take_error() {
+                        return Err(EngineError::connecting(self.target, error));
+                    }
                     self.greet(number as usize, socket)?;
                 }
             }
@@ -251,13 +253,6 @@ impl Dialling<'_> {
             Err((Some(Errno::INPROGRESS), _)) => Ok(Begun::UnderWay(socket)),
             Err((Some(Errno::AGAIN), _)) if spec.transport == Transport::Unix => Ok(Begun::QueueFull),
             Err((_, error)) => Err(connecting(error)),
-        }
-    }
-
-    fn end(&self, socket: &Socket) -> Result<()> {
-        match socket.take_error() {
-            Ok(None) => Ok(()),
-            Ok(Some(error)) | Err(error) => Err(EngineError::connecting(self.target, error)),
         }
     }
 

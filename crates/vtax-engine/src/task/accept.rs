@@ -176,11 +176,13 @@ impl Door<'_> {
         io.set_patience(self.desk.shared.session.patience.silence);
         let shown = self.token(&io).await;
         self.places.settle(slot);
-        let Some(more) = shown else {
+        let Some(mut more) = shown else {
             self.desk.report().strangers += 1;
             return None;
         };
-        self.request(&io, more).await?;
+        while more > 0 {
+            more -= self.receive(&io, more, <[u8]>::len).await?;
+        }
         let mut message = Message { more: true, ..Message::whole(&[], self.sizes.response) };
         while message.from < message.len {
             message.from += io.send(message).await.ok()?;
@@ -202,13 +204,6 @@ impl Door<'_> {
             received += self.receive(io, wanted - received, look).await?;
         }
         read_hello(&shown, &self.desk.shared.session.token).map(|_| wanted - received)
-    }
-
-    async fn request(&self, io: &impl Io, mut left: usize) -> Option<()> {
-        while left > 0 {
-            left -= self.receive(io, left, <[u8]>::len).await?;
-        }
-        Some(())
     }
 
     async fn receive(&self, io: &impl Io, most: usize, look: impl FnOnce(&[u8]) -> usize) -> Option<usize> {

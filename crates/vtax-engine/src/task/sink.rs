@@ -181,7 +181,15 @@ impl<'a, I: Io> Sink<'a, I> {
                 let look = |bytes: &[u8]| read(&self.line, message, bytes);
                 self.line.io.receive(longest_datagram(message), until, look).await
             }
-            false => self.line.io.receive(usize::MAX, until, |bytes| read_bytes(bytes.len())).await,
+            false => {
+                self.line
+                    .io
+                    .receive(usize::MAX, until, |bytes| match bytes.len() {
+                        0 => Came::Ended,
+                        len => Came::Bytes(len),
+                    })
+                    .await
+            }
         };
         match (came, until) {
             (Ok(came), _) => Ok(came),
@@ -289,8 +297,4 @@ fn read<I: Io>(line: &FlowOnPoller<'_, I>, message: usize, datagram: &[u8]) -> C
 fn read_greeting<I: Io>(line: &FlowOnPoller<'_, I>, datagram: &[u8]) -> Option<Came> {
     let (index, greeting) = FlowGreeting::read(datagram, &line.flow.session.token)?;
     (index == line.flow.index).then_some(Came::Greeting(greeting))
-}
-
-fn read_bytes(len: usize) -> Came {
-    if len == 0 { Came::Ended } else { Came::Bytes(len) }
 }
