@@ -98,7 +98,7 @@ impl<'a> Crew<'a> {
     fn run(&self, conduct: impl FnOnce(&Shared) -> Result<()>) -> Result<Vec<Account<'a>>> {
         thread::scope(|scope| {
             let made = (0..self.threads).map(|index| self.spawn(scope, index)).collect::<Result<Vec<_>, _>>();
-            // Threads that wait for a later one, which could not be made, end.
+            // If one could not be made, those before it end.
             self.made.get_or_init(|| made.is_ok());
             let made = made?;
             self.begins.wait();

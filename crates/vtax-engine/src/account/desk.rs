@@ -19,7 +19,7 @@ use super::{
 };
 use crate::error::{EngineError, Result};
 
-/// What a flow tells its thread's recorder, in the flow's slot.
+/// A thread's recorder as one flow of the thread uses it.
 #[derive(Clone, Copy)]
 pub(crate) struct FlowRecorder<'a> {
     thread: &'a ThreadRecorder<'a>,

@@ -102,7 +102,7 @@ impl FlowPlaces {
 /// Where a thread takes connections in.
 pub(crate) struct Door<'a> {
     pub(crate) listener: &'a Socket,
-    /// The keeper's.
+    /// The keeper's recorder: all that the thread answers is counted there.
     pub(crate) desk: FlowRecorder<'a>,
     pub(crate) places: &'a FlowPlaces,
     pub(crate) sizes: MessageSizes,
@@ -126,7 +126,6 @@ impl Door<'_> {
         }
     }
 
-    /// What a thread answers is counted as its keeper's.
     fn open_in_time(&self) -> Result<()> {
         if !self.is_open() && self.desk.shared.window().0 != u64::MAX {
             self.desk.open(Sender::Here)?;

@@ -182,13 +182,8 @@ impl<'a, I: Io> Sink<'a, I> {
                 self.line.io.receive(longest_datagram(message), until, look).await
             }
             false => {
-                self.line
-                    .io
-                    .receive(usize::MAX, until, |bytes| match bytes.len() {
-                        0 => Came::Ended,
-                        len => Came::Bytes(len),
-                    })
-                    .await
+                let look = |bytes: &[u8]| if bytes.is_empty() { Came::Ended } else { Came::Bytes(bytes.len()) };
+                self.line.io.receive(usize::MAX, until, look).await
             }
         };
         match (came, until) {

@@ -48,14 +48,14 @@ impl ReadyIo<'_> {
     /// Tries until there is another answer than `EAGAIN`, whenever the socket is ready for `want`. A receive
     /// that would probably find nothing waits before it tries.
     #[inline]
-    async fn attempt<R>(
+    fn attempt<R>(
         &self,
         want: EventFlags,
         until: WaitUntil,
         call: impl FnMut() -> Result<R, Errno>,
-    ) -> Result<R, Errno> {
+    ) -> impl Future<Output = Result<R, Errno>> {
         let finds_nothing = self.habit == Habit::Turns && matches!(until, WaitUntil::Patience);
-        self.retry(want == EventFlags::IN && finds_nothing, until, call, || self.wait(want, until)).await
+        self.retry(want == EventFlags::IN && finds_nothing, until, call, move || self.wait(want, until))
     }
 
     /// Calls until there is another answer than `EAGAIN`; `wait` sees to it that the flow is polled in time.
