@@ -366,7 +366,7 @@ mod token_on_wire {
     use vtax_engine::Token;
 
     pub(super) fn serialize<S: Serializer>(token: &Token, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&token.to_hex())
+        serializer.collect_str(token)
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Token, D::Error> {

@@ -20,7 +20,7 @@ mod shared;
 mod stages;
 mod warming;
 
-pub(crate) use desk::ThreadRecorder;
+pub(crate) use desk::{FlowRecorder, ThreadRecorder};
 pub(crate) use ledger::{Counted, Sender, ThreadCounts};
 pub(crate) use meter::Meter;
 pub(crate) use report::merge;
@@ -32,7 +32,11 @@ use std::time::Duration;
 
 /// A moment `span` after `now`, in the nanoseconds of [`now_ns`](vtax_sys::clock::now_ns).
 pub(crate) fn after(now: u64, span: Duration) -> u64 {
-    now.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
+    now.saturating_add(nanoseconds(span))
+}
+
+pub(crate) fn nanoseconds(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Seconds from `start` to `end`.

@@ -15,7 +15,11 @@ use rustix::{
 };
 use vtax_sys::process::raise_open_files;
 
-use crate::{cancel::Cancel, error::EngineError, place::NOWHERE};
+use crate::{
+    cancel::Cancel,
+    error::{EngineError, Result},
+    place::NOWHERE,
+};
 
 /// How long a responder waits for its flows, and a little longer for many.
 pub(crate) fn arrival(flows: u32) -> Duration {
@@ -39,7 +43,7 @@ const WANTED: u64 = 1 << 20;
 
 /// Raises the limit on open files as far as that goes, for this process may run several ends, and
 /// sees to it that this many flows are within it.
-pub(crate) fn make_room(flows: u32) -> Result<(), EngineError> {
+pub(crate) fn make_room(flows: u32) -> Result<()> {
     let needed = u64::from(flows) + OTHERS;
     let limit = raise_open_files(WANTED)?;
     if limit < needed {
@@ -59,21 +63,21 @@ struct Watched {
 }
 
 impl Watched {
-    fn new() -> Result<Watched, EngineError> {
+    fn new() -> Result<Watched> {
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(failed)?;
         Ok(Watched { epoll, events: Vec::with_capacity(256) })
     }
 
-    fn add(&self, socket: impl AsFd, number: u64, flags: EventFlags) -> Result<(), EngineError> {
+    fn add(&self, socket: impl AsFd, number: u64, flags: EventFlags) -> Result<()> {
         epoll::add(&self.epoll, socket, EventData::new_u64(number), flags).map_err(failed)
     }
 
-    fn remove(&self, socket: impl AsFd) -> Result<(), EngineError> {
+    fn remove(&self, socket: impl AsFd) -> Result<()> {
         epoll::delete(&self.epoll, socket).map_err(failed)
     }
 
     /// The numbers of sockets that are ready, none after a tick; err when cancelled.
-    fn wait(&mut self, most: Duration, cancel: &Cancel) -> Result<Vec<u64>, EngineError> {
+    fn wait(&mut self, most: Duration, cancel: &Cancel) -> Result<Vec<u64>> {
         if cancel.is_cancelled() {
             return Err(EngineError::Cancelled);
         }

@@ -18,7 +18,7 @@ use vtax_sys::clock::now_ns;
 
 use crate::{
     account::{Shared, after},
-    error::EngineError,
+    error::Result,
     flow::Flow,
     options::set_timeout,
     wire::Mark,
@@ -34,34 +34,32 @@ const LAST_CONNECTIONS: Duration = Duration::from_secs(60);
 
 /// The initiator's part: opens the window when the flows are warm, and tells the responder when all
 /// of them have had theirs.
-pub(crate) fn lead(control: &Flow, shared: &Shared) -> Result<(), EngineError> {
+pub(crate) fn lead(control: &Flow, shared: &Shared) -> Result<()> {
     prepare(control)?;
     while !shared.is_warm() {
-        pause(GLANCE, shared)?;
+        pause(shared)?;
     }
     exchange(control, shared, Mark::Open)?;
     let now = now_ns();
     shared.open_at(now);
     let ends = after(now, shared.session.spec.duration.0);
-    while now_ns() < ends {
-        pause(Duration::from_nanos(ends.saturating_sub(now_ns())).min(TICK), shared)?;
-    }
+    shared.session.sleep_until(ends)?;
     await_last(control, shared, after(ends, LAST_CONNECTIONS))?;
     exchange(control, shared, Mark::Close)
 }
 
-fn await_last(control: &Flow, shared: &Shared, latest: u64) -> Result<(), EngineError> {
+fn await_last(control: &Flow, shared: &Shared, latest: u64) -> Result<()> {
     while shared.any_unfinished() {
         if now_ns() >= latest {
             return Err(control.failed("finish the last connections", Errno::AGAIN, LAST_CONNECTIONS));
         }
-        pause(GLANCE, shared)?;
+        pause(shared)?;
     }
     Ok(())
 }
 
 /// The responder's part.
-pub(crate) fn follow(control: &Flow, shared: &Shared) -> Result<(), EngineError> {
+pub(crate) fn follow(control: &Flow, shared: &Shared) -> Result<()> {
     prepare(control)?;
     let patience = shared.session.patience;
     let spec = &shared.session.spec;
@@ -73,22 +71,22 @@ pub(crate) fn follow(control: &Flow, shared: &Shared) -> Result<(), EngineError>
     control.say(Mark::Close as u8)
 }
 
-fn prepare(control: &Flow) -> Result<(), EngineError> {
+fn prepare(control: &Flow) -> Result<()> {
     control.probe_peer()?;
     control.option("SO_RCVTIMEO", set_timeout(&control.socket, TICK))
 }
 
-fn pause(time: Duration, shared: &Shared) -> Result<(), EngineError> {
-    thread::sleep(time);
+fn pause(shared: &Shared) -> Result<()> {
+    thread::sleep(GLANCE);
     shared.session.check_stopped()
 }
 
-fn exchange(control: &Flow, shared: &Shared, mark: Mark) -> Result<(), EngineError> {
+fn exchange(control: &Flow, shared: &Shared, mark: Mark) -> Result<()> {
     control.say(mark as u8)?;
     await_byte(control, shared, mark, shared.session.patience.silence)
 }
 
-fn await_byte(control: &Flow, shared: &Shared, mark: Mark, patience: Duration) -> Result<(), EngineError> {
+fn await_byte(control: &Flow, shared: &Shared, mark: Mark, patience: Duration) -> Result<()> {
     let begun = Instant::now();
     while begun.elapsed() < patience {
         let mut byte = [0];

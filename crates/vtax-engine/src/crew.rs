@@ -1,11 +1,9 @@
 //! The threads of one end: made, pinned, begun together, joined.
 
-mod gate;
-
 use std::{
     num::NonZeroU64,
+    sync::{Barrier, OnceLock},
     thread::{self, ScopedJoinHandle},
-    time::Duration,
 };
 
 use vtax_model::{
@@ -13,7 +11,6 @@ use vtax_model::{
     options::{Engine, Idle},
 };
 use vtax_sys::{
-    clock::now_ns,
     cpu::{MachineMeter, allowed_cpus, pin_current_thread},
     idle,
 };
@@ -25,17 +22,15 @@ use crate::{
         ready::EpollPoller,
         uring::Uring,
     },
-    error::{EngineError, Failed},
+    error::{EngineError, Failed, Result},
     flow::Flow,
     place::{EndSetup, Schedule},
     role::Role,
     task::accept::FlowPlaces,
 };
 
-use gate::Gate;
-
-/// Woken so long before a common start, a thread spins until it.
-const START_EARLY: Duration = Duration::from_micros(100);
+/// A thread wakes so many nanoseconds before a common start, and spins until it.
+const START_EARLY: u64 = 100_000;
 
 /// Runs the tasks of an end on its threads, and `conduct` on this one, and joins what they counted.
 ///
@@ -44,7 +39,7 @@ pub(crate) fn run(
     role: &Role<'_>,
     setup: &EndSetup,
     schedule: Schedule,
-    conduct: impl FnOnce(&Shared) -> Result<(), EngineError>,
+    conduct: impl FnOnce(&Shared) -> Result<()>,
 ) -> Result<EndReport, Failed> {
     let threads = threads(role, setup)?;
     let spec = &role.session.spec;
@@ -55,7 +50,8 @@ pub(crate) fn run(
     };
     let unit = Counted::of(spec, role.initiates);
     let shared = Shared::new(&role.session, unit, threads, role.awaited(), schedule, idle_not_held);
-    let crew = Crew { role, shared: &shared, cpus: &setup.cpus, threads, gate: Gate::default() };
+    let (made, begins) = (OnceLock::new(), Barrier::new(threads + 1));
+    let crew = Crew { role, shared: &shared, cpus: &setup.cpus, threads, made, begins };
     let accounts = crew.run(conduct)?;
     finish(accounts, &shared, role)
 }
@@ -75,7 +71,7 @@ fn finish(accounts: Vec<Account<'_>>, shared: &Shared, role: &Role<'_>) -> Resul
 }
 
 /// The number of threads: as the options say; else one for each task (blocking), or for each CPU of this end.
-fn threads(role: &Role<'_>, setup: &EndSetup) -> Result<usize, EngineError> {
+fn threads(role: &Role<'_>, setup: &EndSetup) -> Result<usize> {
     let width = role.width();
     Ok(match (role.engine(), role.session.spec.options.threads) {
         (Engine::Blocking, _) => width,
@@ -90,20 +86,22 @@ struct Crew<'a> {
     shared: &'a Shared,
     cpus: &'a [u32],
     threads: usize,
-    gate: Gate,
+    /// Whether all threads could be made.
+    made: OnceLock<bool>,
+    /// All threads and the one that made them pass it together.
+    begins: Barrier,
 }
 
 type Account<'a> = (ThreadCounts, Meter<'a>);
 
 impl<'a> Crew<'a> {
-    fn run(&self, conduct: impl FnOnce(&Shared) -> Result<(), EngineError>) -> Result<Vec<Account<'a>>, EngineError> {
+    fn run(&self, conduct: impl FnOnce(&Shared) -> Result<()>) -> Result<Vec<Account<'a>>> {
         thread::scope(|scope| {
             let made = (0..self.threads).map(|index| self.spawn(scope, index)).collect::<Result<Vec<_>, _>>();
-            match &made {
-                Ok(made) => self.gate.open_when(made.len()),
-                Err(_) => self.gate.abandon(),
-            }
+            // If one could not be made, those before it end.
+            self.made.get_or_init(|| made.is_ok());
             let made = made?;
+            self.begins.wait();
             if let Err(error) = conduct(self.shared) {
                 self.fail(error);
             }
@@ -115,7 +113,7 @@ impl<'a> Crew<'a> {
         &'scope self,
         scope: &'scope thread::Scope<'scope, '_>,
         index: usize,
-    ) -> Result<ScopedJoinHandle<'scope, Option<Account<'a>>>, EngineError> {
+    ) -> Result<ScopedJoinHandle<'scope, Option<Account<'a>>>> {
         thread::Builder::new()
             .name(format!("flows-{index}"))
             .spawn_scoped(scope, move || self.work(index))
@@ -128,17 +126,18 @@ impl<'a> Crew<'a> {
         let pinned = cpu.map_or(Ok(()), |cpu| pin_current_thread(&[cpu]));
         // Timers fire up to 50 µs late otherwise, so that they can be batched; PR_SET_TIMERSLACK(2const).
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-        if !self.gate.pass() {
+        if !self.made.wait() {
             return None;
         }
+        self.begins.wait();
         let tasks: Vec<usize> = (thread..self.role.tasks(self.threads)).step_by(self.threads).collect();
-        let flows: Vec<&'a Flow> = tasks.iter().filter_map(|index| self.role.flow(*index)).collect();
+        let flows: Vec<&'a Flow> = tasks.iter().filter_map(|index| self.role.flows.get(*index)).collect();
         let senders = flows.iter().copied().filter(|flow| self.role.is_sender(flow)).collect();
         // Only the first thread reads the machine, or it would be counted once a thread. Between slices the machine
         // does something else.
         let machine = (thread == 0 && !self.shared.is_sliced()).then(MachineMeter::open).transpose();
         let (machine, opened) = machine.map_or_else(|error| (None, Err(error)), |machine| (machine, Ok(())));
-        let desk = ThreadRecorder::new(self.shared, thread, Meter::new(flows, senders, machine, cpu), tasks.len());
+        let desk = ThreadRecorder::new(self.shared, thread, Meter { flows, senders, machine, cpu }, tasks.len());
         let begun = pinned.and(opened).map_err(EngineError::from).and_then(|()| self.await_start());
         let session = match begun.and_then(|()| self.drive_session(thread, &tasks, &desk)) {
             Ok(session) => session,
@@ -153,48 +152,39 @@ impl<'a> Crew<'a> {
     }
 
     /// Some if the test is cut into slices.
-    fn drive_session(
-        &self,
-        thread: usize,
-        tasks: &[usize],
-        desk: &ThreadRecorder<'_>,
-    ) -> Result<Option<SessionCpu>, EngineError> {
+    fn drive_session(&self, thread: usize, tasks: &[usize], desk: &ThreadRecorder<'_>) -> Result<Option<SessionCpu>> {
         let begun = self.shared.is_sliced().then(|| Begun::now(thread == 0)).transpose()?;
         self.drive(tasks, desk)?;
         begun.map(Begun::ended).transpose()
     }
 
     /// Each engine has a line here.
-    fn drive(&self, tasks: &[usize], desk: &ThreadRecorder<'_>) -> Result<(), EngineError> {
+    fn drive(&self, tasks: &[usize], desk: &ThreadRecorder<'_>) -> Result<()> {
         let (session, role) = (&*self.role.session, self.role);
         let places = FlowPlaces::default();
         let in_slots = || tasks.iter().copied().enumerate();
         let ready = |spins| {
             let engine = EpollPoller::new(session, tasks.len(), spins, role.door())?;
-            engine.run(in_slots().map(|(slot, index)| role.task(&engine, index, slot, desk, &places)))
+            engine.run(in_slots().map(|(slot, index)| role.task(&engine, index, desk.flow(slot), &places)))
         };
         match role.engine() {
             Engine::Blocking => {
                 let engine = Blocking::new(session);
-                tasks.iter().try_for_each(|index| engine.run(role.task(&engine, *index, 0, desk, &places)))
+                tasks.iter().try_for_each(|index| engine.run(role.task(&engine, *index, desk.flow(0), &places)))
             }
             Engine::Epoll => ready(false),
             Engine::BusyPoll => ready(true),
             Engine::IoUring => {
                 let engine = Uring::new(session, tasks.len(), role.door())?;
-                engine.run(in_slots().map(|(slot, index)| role.task(&engine, index, slot, desk, &places)))
+                engine.run(in_slots().map(|(slot, index)| role.task(&engine, index, desk.flow(slot), &places)))
             }
         }
     }
 
     /// Sleeps until the common start is near, then spins.
-    fn await_start(&self) -> Result<(), EngineError> {
+    fn await_start(&self) -> Result<()> {
         let Some(start) = self.shared.schedule.at else { return Ok(()) };
-        let early = start.saturating_sub(u64::try_from(START_EARLY.as_nanos()).unwrap_or(0));
-        while now_ns() < early {
-            self.shared.session.check_stopped()?;
-            thread::sleep(Duration::from_nanos(early.saturating_sub(now_ns())).min(Duration::from_millis(50)));
-        }
+        self.shared.session.sleep_until(start.saturating_sub(START_EARLY))?;
         spin_until(start);
         Ok(())
     }

@@ -71,19 +71,12 @@ pub(crate) trait Io {
     /// is made again when there is room, as long as it says `EAGAIN`. One that takes no flags needs a
     /// socket that doesn't block where the flags say so. An engine that hands its requests to the
     /// kernel has no such calls.
-    async fn send_by<R>(
-        &self,
-        _call: impl FnMut(&Socket, &mut [u8], SendFlags) -> Result<R, Errno>,
-    ) -> Result<R, Errno> {
+    async fn send_by<R>(&self, _call: impl SendCall<R>) -> Result<R, Errno> {
         Err(Errno::OPNOTSUPP)
     }
 
     /// Receives by a system call of the workload's own, as [`send_by`](Self::send_by) sends.
-    async fn receive_by<R>(
-        &self,
-        _until: WaitUntil,
-        _call: impl FnMut(&Socket, &mut [u8], RecvFlags) -> Result<R, Errno>,
-    ) -> Result<R, Errno> {
+    async fn receive_by<R>(&self, _until: WaitUntil, _call: impl ReceiveCall<R>) -> Result<R, Errno> {
         Err(Errno::OPNOTSUPP)
     }
 
@@ -127,6 +120,16 @@ pub(crate) trait Io {
     /// How long calls with [`WaitUntil::Patience`] may take from now on; coarse, never less than that.
     fn set_patience(&self, patience: Duration);
 }
+
+/// A system call that sends, from the thread's buffer if it likes.
+pub(crate) trait SendCall<R>: FnMut(&Socket, &mut [u8], SendFlags) -> Result<R, Errno> {}
+
+impl<R, F: FnMut(&Socket, &mut [u8], SendFlags) -> Result<R, Errno>> SendCall<R> for F {}
+
+/// A system call that receives into the thread's buffer.
+pub(crate) trait ReceiveCall<R>: FnMut(&Socket, &mut [u8], RecvFlags) -> Result<R, Errno> {}
+
+impl<R, F: FnMut(&Socket, &mut [u8], RecvFlags) -> Result<R, Errno>> ReceiveCall<R> for F {}
 
 /// What became of [`Io::send_or_receive`].
 pub(crate) enum Either<R> {
@@ -251,23 +254,13 @@ impl Buffers {
     }
 
     #[inline]
-    fn send_by<R>(
-        &self,
-        socket: &Socket,
-        flags: SendFlags,
-        mut call: impl FnMut(&Socket, &mut [u8], SendFlags) -> Result<R, Errno>,
-    ) -> Result<R, Errno> {
+    fn send_by<R>(&self, socket: &Socket, flags: SendFlags, mut call: impl SendCall<R>) -> Result<R, Errno> {
         let mut buffer = self.outgoing.borrow_mut();
         retry_on_intr(|| call(socket, &mut buffer, flags))
     }
 
     #[inline]
-    fn receive_by<R>(
-        &self,
-        socket: &Socket,
-        flags: RecvFlags,
-        mut call: impl FnMut(&Socket, &mut [u8], RecvFlags) -> Result<R, Errno>,
-    ) -> Result<R, Errno> {
+    fn receive_by<R>(&self, socket: &Socket, flags: RecvFlags, mut call: impl ReceiveCall<R>) -> Result<R, Errno> {
         let mut buffer = self.incoming.borrow_mut();
         retry_on_intr(|| call(socket, &mut buffer, flags))
     }

@@ -12,7 +12,7 @@ use crate::{
     admit,
     cancel::{Cancel, interrupt},
     conduct, crew,
-    error::{EngineError, Failed},
+    error::{EngineError, Failed, Result},
     file::{self, SourceFile},
     flow::{Flow, Session},
     place::{EndSetup, Schedule, Target},
@@ -35,7 +35,7 @@ impl Responder {
     ///
     /// # Errors
     /// If the test can't be run here: sizes, options, address, directory, space, open files.
-    pub fn bind(spec: &TestSpec, setup: &EndSetup, token: Token) -> Result<Responder, EngineError> {
+    pub fn bind(spec: &TestSpec, setup: &EndSetup, token: Token) -> Result<Responder> {
         role::check(spec)?;
         check_family(spec.transport, &setup.station, None)?;
         if let Workload::File { size } = spec.workload {
@@ -64,7 +64,7 @@ impl Responder {
         }
     }
 
-    fn admit(&self, session: &Arc<Session>) -> Result<Vec<Flow>, EngineError> {
+    fn admit(&self, session: &Arc<Session>) -> Result<Vec<Flow>> {
         let flows = admitted_flows(&self.spec);
         match self.spec.transport {
             Transport::Udp => admit::datagrams::admit(&self.listener, flows, session),
@@ -110,7 +110,7 @@ impl Initiator {
         target: &Target,
         token: Token,
         cancel: &Cancel,
-    ) -> Result<Initiator, EngineError> {
+    ) -> Result<Initiator> {
         role::check(spec)?;
         check_family(spec.transport, &setup.station, Some(target))?;
         if let Workload::File { size } = spec.workload {
@@ -169,7 +169,7 @@ impl Initiator {
 const BACKLOG: u32 = 4096;
 
 /// For the flows, or for the connections of as many.
-fn make_room(spec: &TestSpec) -> Result<(), EngineError> {
+fn make_room(spec: &TestSpec) -> Result<()> {
     admit::make_room(admitted_flows(spec).max(spec.streams))
 }
 
@@ -179,6 +179,6 @@ fn backlog(spec: &TestSpec) -> u32 {
     if has_common_window(spec) { spec.streams.max(BACKLOG) } else { admitted_flows(spec) }
 }
 
-fn directory(setup: &EndSetup) -> Result<&Path, EngineError> {
+fn directory(setup: &EndSetup) -> Result<&Path> {
     setup.directory.as_deref().ok_or(EngineError::NoDirectory)
 }

@@ -13,6 +13,9 @@ use vtax_sys::ring::NoRing;
 
 use crate::place::{Station, Target};
 
+/// What this crate's functions return.
+pub(crate) type Result<T, E = EngineError> = std::result::Result<T, E>;
+
 /// Why an end of a test has no report.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[non_exhaustive]
@@ -153,7 +156,7 @@ impl From<EngineError> for Failed {
 }
 
 /// Compares the checksums that the two ends of a file test reported.
-pub fn compare_checksums(sent: u64, received: u64) -> Result<(), EngineError> {
+pub fn compare_checksums(sent: u64, received: u64) -> Result<()> {
     if sent == received { Ok(()) } else { Err(EngineError::ChecksumMismatch { sent, received }) }
 }
 

@@ -24,9 +24,9 @@ use vtax_sys::{clock::now_ns, process::disk_free};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::{
-    account::{Sender, ThreadRecorder, seconds},
+    account::{FlowRecorder, Sender, seconds},
     cancel::Cancel,
-    error::EngineError,
+    error::{EngineError, Result},
     flow::Flow,
     options::set_timeout,
     token::Token,
@@ -53,7 +53,7 @@ impl SourceFile {
     ///
     /// # Errors
     /// [`NoSpace`](EngineError::NoSpace) before anything is written if it can't fit.
-    pub fn create(directory: &Path, size: ByteSize, cancel: &Cancel) -> Result<SourceFile, EngineError> {
+    pub fn create(directory: &Path, size: ByteSize, cancel: &Cancel) -> Result<SourceFile> {
         check_room(directory, size)?;
         let source = SourceFile { file: nameless(directory)?, directory: directory.to_owned(), size };
         source.fill(cancel)?;
@@ -66,7 +66,7 @@ impl SourceFile {
         self.size
     }
 
-    fn fill(&self, cancel: &Cancel) -> Result<(), EngineError> {
+    fn fill(&self, cancel: &Cancel) -> Result<()> {
         // Content that no compression on the way makes smaller.
         let mut noise = SplitMix64::seed_from_u64(Token::random().seed());
         let mut chunk = vec![0; CHUNK];
@@ -89,7 +89,7 @@ impl SourceFile {
 }
 
 /// Refuses a file that can't fit, before a byte is written.
-pub(crate) fn check_room(directory: &Path, needed: ByteSize) -> Result<(), EngineError> {
+pub(crate) fn check_room(directory: &Path, needed: ByteSize) -> Result<()> {
     let free = ByteSize(disk_free(directory)?);
     if free < needed {
         return Err(EngineError::NoSpace { directory: directory.to_owned(), needed, free });
@@ -98,11 +98,11 @@ pub(crate) fn check_room(directory: &Path, needed: ByteSize) -> Result<(), Engin
 }
 
 /// Sends the source; done when the receiver has written all of it.
-pub(crate) fn send(flow: &Flow, desk: &ThreadRecorder<'_>, source: &SourceFile) -> Result<(), EngineError> {
+pub(crate) fn send(flow: &Flow, desk: FlowRecorder<'_>, source: &SourceFile) -> Result<()> {
     let pipe = Pipe::new(flow)?;
     let mut chunk = vec![0; CHUNK];
     desk.begun(now_ns());
-    let start = desk.open(0, Sender::There)?;
+    let start = desk.open(Sender::There)?;
     let mut sent = 0;
     while sent < source.size.0 {
         let len = source.file.read_at(&mut chunk, sent).map_err(|error| source.failed("read", error, sent))?;
@@ -123,19 +123,14 @@ pub(crate) fn send(flow: &Flow, desk: &ThreadRecorder<'_>, source: &SourceFile) 
 }
 
 /// Writes what comes into a new file, which is gone when this returns.
-pub(crate) fn receive(
-    flow: &Flow,
-    desk: &ThreadRecorder<'_>,
-    directory: &Path,
-    size: ByteSize,
-) -> Result<(), EngineError> {
+pub(crate) fn receive(flow: &Flow, desk: FlowRecorder<'_>, directory: &Path, size: ByteSize) -> Result<()> {
     let mut file = nameless(directory)?;
     let pipe = Pipe::new(flow)?;
     let mut chunk = vec![0; CHUNK];
     flow.say_ready()?;
     let mut len = pipe.receive_some(&mut chunk[..part(size.0)])?;
     desk.begun(now_ns());
-    let start = desk.open(0, Sender::Here)?;
+    let start = desk.open(Sender::Here)?;
     let mut written = 0;
     loop {
         file.write_all(&chunk[..len]).map_err(|error| file_error("write", directory, size, error, written))?;
@@ -151,8 +146,8 @@ pub(crate) fn receive(
     report(desk, size, [start, end], checksum(&file, directory, size)?)
 }
 
-fn report(desk: &ThreadRecorder<'_>, size: ByteSize, [start, end]: [u64; 2], checksum: u64) -> Result<(), EngineError> {
-    desk.bytes(0, usize::try_from(size.0).unwrap_or(usize::MAX), end)?;
+fn report(desk: FlowRecorder<'_>, size: ByteSize, [start, end]: [u64; 2], checksum: u64) -> Result<()> {
+    desk.bytes(usize::try_from(size.0).unwrap_or(usize::MAX), end)?;
     desk.file(|user, sys| FileReport { real: seconds(start, end), user, sys, checksum });
     Ok(())
 }
@@ -164,13 +159,13 @@ struct Pipe<'a> {
 }
 
 impl<'a> Pipe<'a> {
-    fn new(flow: &'a Flow) -> Result<Pipe<'a>, EngineError> {
+    fn new(flow: &'a Flow) -> Result<Pipe<'a>> {
         let patience = flow.session.patience.silence;
         flow.option("SO_RCVTIMEO", set_timeout(&flow.socket, patience))?;
         Ok(Pipe { flow, patience })
     }
 
-    fn send_all(&self, mut message: &[u8]) -> Result<(), EngineError> {
+    fn send_all(&self, mut message: &[u8]) -> Result<()> {
         while !message.is_empty() {
             let sent = retry_on_intr(|| net::send(&*self.flow.socket, message, SendFlags::NOSIGNAL));
             message = &message[sent.map_err(|errno| self.flow.failed("send", errno, self.patience))?..];
@@ -179,7 +174,7 @@ impl<'a> Pipe<'a> {
     }
 
     /// What there is, at least a byte.
-    fn receive_some(&self, buffer: &mut [u8]) -> Result<usize, EngineError> {
+    fn receive_some(&self, buffer: &mut [u8]) -> Result<usize> {
         match retry_on_intr(|| net::recv(&*self.flow.socket, &mut *buffer, RecvFlags::empty())) {
             Ok((0, _)) => Err(self.flow.ended("receive")),
             Ok((len, _)) => Ok(len),
@@ -189,7 +184,7 @@ impl<'a> Pipe<'a> {
 }
 
 /// XXH3-64 of the file as it is read back.
-fn checksum(file: &File, directory: &Path, size: ByteSize) -> Result<u64, EngineError> {
+fn checksum(file: &File, directory: &Path, size: ByteSize) -> Result<u64> {
     let mut hash = Xxh3::new();
     let mut chunk = vec![0; CHUNK];
     let mut read = 0;
@@ -210,7 +205,7 @@ fn part(left: u64) -> usize {
 }
 
 /// A new file whose name is gone already.
-fn nameless(directory: &Path) -> Result<File, EngineError> {
+fn nameless(directory: &Path) -> Result<File> {
     let failed = |operation, source| EngineError::File { operation, directory: directory.to_owned(), source };
     let path = directory.join(format!(".vtax-{}", Token::random()));
     let file = OpenOptions::new()

@@ -6,6 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    thread,
     time::Duration,
 };
 
@@ -18,17 +19,20 @@ use vtax_model::{
     units::ByteSize,
     workload::{TestSpec, Transport, Workload},
 };
-use vtax_sys::sock::path_mtu;
+use vtax_sys::{clock::now_ns, sock::path_mtu};
 
 use crate::{
     cancel::{Cancel, interrupt},
-    error::EngineError,
+    error::{EngineError, Result},
     patience::Patience,
     place::Target,
     supply::Supply,
     token::Token,
     wire::{DONE, FlowGreeting, GREETING_LEN, READY},
 };
+
+/// How long a thread sleeps before it looks whether the test is over.
+const NAP: Duration = Duration::from_millis(100);
 
 /// What all flows of one end have in common.
 pub(crate) struct Session {
@@ -54,8 +58,17 @@ impl Session {
     }
 
     #[inline]
-    pub(crate) fn check_stopped(&self) -> Result<(), EngineError> {
+    pub(crate) fn check_stopped(&self) -> Result<()> {
         if self.is_stopped() { Err(EngineError::Cancelled) } else { Ok(()) }
+    }
+
+    /// Sleeps until this moment of [`now_ns`], and wakes now and then to look whether the test is over.
+    pub(crate) fn sleep_until(&self, moment: u64) -> Result<()> {
+        while let Some(left @ 1..) = moment.checked_sub(now_ns()) {
+            self.check_stopped()?;
+            thread::sleep(Duration::from_nanos(left).min(NAP));
+        }
+        Ok(())
     }
 }
 
@@ -108,12 +121,12 @@ impl Flow {
         EngineError::Protocol { peer: self.peer.clone(), what }
     }
 
-    pub(crate) fn option(&self, operation: &'static str, result: io::Result<()>) -> Result<(), EngineError> {
+    pub(crate) fn option(&self, operation: &'static str, result: io::Result<()>) -> Result<()> {
         result.map_err(|error| EngineError::socket(operation, &self.peer, error))
     }
 
     /// Lets the kernel ask a silent peer of a connection whether it is there.
-    pub(crate) fn probe_peer(&self) -> Result<(), EngineError> {
+    pub(crate) fn probe_peer(&self) -> Result<()> {
         if self.transport() != Transport::Tcp {
             return Ok(());
         }
@@ -123,7 +136,7 @@ impl Flow {
     }
 
     /// Tells the initiator that all flows are there and that this one's thread runs.
-    pub(crate) fn say_ready(&self) -> Result<(), EngineError> {
+    pub(crate) fn say_ready(&self) -> Result<()> {
         match self.transport() {
             Transport::Udp => {
                 self.drain();
@@ -144,13 +157,13 @@ impl Flow {
     }
 
     /// Says a byte on a connection on which next to nothing has been said.
-    pub(crate) fn say(&self, byte: u8) -> Result<(), EngineError> {
+    pub(crate) fn say(&self, byte: u8) -> Result<()> {
         let said = retry_on_intr(|| send(&*self.socket, &[byte], SendFlags::NOSIGNAL | SendFlags::DONTWAIT));
         said.map(drop).map_err(|errno| self.failed("handshake", errno, Duration::ZERO))
     }
 
     /// Says a greeting; one that finds no room is as good as lost on the way.
-    pub(crate) fn greet(&self, greeting: FlowGreeting) -> Result<(), EngineError> {
+    pub(crate) fn greet(&self, greeting: FlowGreeting) -> Result<()> {
         let datagram = greeting.write(&self.session.token, self.index);
         match send(&*self.socket, &datagram, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
             Ok(_) | Err(Errno::INTR | Errno::AGAIN | Errno::NOBUFS) => Ok(()),
@@ -164,7 +177,7 @@ impl Flow {
     }
 
     /// The greetings of this flow among what has come in by now; all of that is taken in.
-    pub(crate) fn greetings(&self) -> Result<Vec<FlowGreeting>, EngineError> {
+    pub(crate) fn greetings(&self) -> Result<Vec<FlowGreeting>> {
         let mut heard = vec![];
         for _ in 0..256 {
             let mut datagram = [0; GREETING_LEN + 1];
@@ -181,7 +194,7 @@ impl Flow {
         Ok(heard)
     }
 
-    pub(crate) fn is_told(&self, greeting: FlowGreeting) -> Result<bool, EngineError> {
+    pub(crate) fn is_told(&self, greeting: FlowGreeting) -> Result<bool> {
         Ok(self.greetings()?.contains(&greeting))
     }
 
@@ -199,14 +212,14 @@ impl Flow {
     }
 
     /// What both ends see to on a UDP socket that carries the test.
-    pub(crate) fn check_datagrams(&self) -> Result<(), EngineError> {
+    pub(crate) fn check_datagrams(&self) -> Result<()> {
         vtax_sys::sock::set_dont_fragment(&*self.socket)?;
         let fits = |(what, size)| self.check_fits(what, size);
         datagram_sizes(&self.session.spec.workload).into_iter().try_for_each(fits)
     }
 
     /// Refuses a message whose packets the path would have to cut.
-    fn check_fits(&self, what: &'static str, size: ByteSize) -> Result<(), EngineError> {
+    fn check_fits(&self, what: &'static str, size: ByteSize) -> Result<()> {
         let mtu = path_mtu(&*self.socket)?;
         if size.0 + self.headers() > u64::from(mtu) {
             return Err(self.oversize(what, size, mtu));

@@ -12,14 +12,17 @@ use vtax_sys::sock::{
     set_busy_poll, set_congestion_control, set_dscp, set_pacing_rate, set_receive_space, set_send_space,
 };
 
-use crate::{error::EngineError, place::Target};
+use crate::{
+    error::{EngineError, Result},
+    place::Target,
+};
 
 /// Wanted for the receiver of a UDP stream, so that a short pause of its thread isn't counted as loss.
 const RECEIVE_BUFFER: usize = 8 << 20;
 
 /// Sets what the test asks for. To be called before a socket connects or listens: a connection's
 /// window scale is settled by the buffers that it begins with, and accepted sockets inherit all of it.
-pub(crate) fn apply(socket: &Socket, spec: &TestSpec, place: &Target) -> Result<(), EngineError> {
+pub(crate) fn apply(socket: &Socket, spec: &TestSpec, place: &Target) -> Result<()> {
     let SocketOptions { send_buffer, receive_buffer, congestion, dscp, pacing, busy_poll, .. } = spec.options.socket;
     if spec.transport == Transport::Tcp {
         let nodelay = spec.options.socket.nodelay.unwrap_or(spec.workload.kind().is_transactions());
@@ -37,7 +40,7 @@ pub(crate) fn apply(socket: &Socket, spec: &TestSpec, place: &Target) -> Result<
     // The code point is the upper six bits of the traffic class.
     dscp.map_or(Ok(()), |dscp| set_dscp(socket, dscp.traffic_class() >> 2))?;
     pacing.map_or(Ok(()), |rate| set_pacing_rate(socket, Some(rate.bytes())))?;
-    busy_poll.map_or(Ok(()), |span| set_busy_poll(socket, span.0, false))?;
+    busy_poll.map_or(Ok(()), |span| set_busy_poll(socket, span.0))?;
     Ok(())
 }
 
@@ -57,13 +60,13 @@ fn enlarge_receive_buffer(socket: &Socket) {
 ///
 /// # Errors
 /// [`EngineError::CongestionControl`], with those that there are.
-pub fn check_congestion_control(name: CongestionControl) -> Result<(), EngineError> {
+pub fn check_congestion_control(name: CongestionControl) -> Result<()> {
     let target = Target::Ip((std::net::Ipv4Addr::UNSPECIFIED, 0).into());
     let socket = Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
     choose_congestion_control(&socket.map_err(|error| EngineError::local("socket", &target, error))?, name)
 }
 
-fn choose_congestion_control(socket: &Socket, name: CongestionControl) -> Result<(), EngineError> {
+fn choose_congestion_control(socket: &Socket, name: CongestionControl) -> Result<()> {
     set_congestion_control(socket, name.name()).map_err(|source| EngineError::CongestionControl {
         name,
         available: list("available"),
@@ -93,7 +96,7 @@ mod tests {
         workload::Warmup,
     };
 
-    fn applied(transport: Transport, socket: SocketOptions) -> Result<Socket, EngineError> {
+    fn applied(transport: Transport, socket: SocketOptions) -> Result<Socket> {
         let workload = Workload::Rr { request: ByteSize(1), response: ByteSize(1) };
         let options = TestOptions { socket, ..TestOptions::default() };
         let duration = Span::from_millis(1);

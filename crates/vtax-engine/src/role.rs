@@ -12,9 +12,9 @@ use vtax_model::{
 use vtax_sys::ring;
 
 use crate::{
-    account::ThreadRecorder,
+    account::FlowRecorder,
     drive::{Habit, Io, Poller},
-    error::EngineError,
+    error::{EngineError, Result},
     file::{self, SourceFile},
     flow::{Flow, Session},
     task::{
@@ -43,7 +43,7 @@ pub(crate) enum Connections<'a> {
 
 /// What came from afar is checked here again: sizes bound the memory of this process. The path's
 /// MTU is known once the sockets are connected.
-pub(crate) fn check(spec: &TestSpec) -> Result<(), EngineError> {
+pub(crate) fn check(spec: &TestSpec) -> Result<()> {
     spec.check(Mtu::MAX)?;
     if spec.options.engine == Kind::IoUring {
         ring::probe()?;
@@ -98,10 +98,6 @@ impl Role<'_> {
         }
     }
 
-    pub(crate) fn flow(&self, task: usize) -> Option<&Flow> {
-        self.flows.get(task)
-    }
-
     /// Where connections are accepted, if they are.
     pub(crate) fn door(&self) -> Option<&Socket> {
         match &self.connections {
@@ -149,36 +145,29 @@ impl Role<'_> {
         &self,
         engine: &E,
         index: usize,
-        slot: usize,
-        desk: &ThreadRecorder<'_>,
+        desk: FlowRecorder<'_>,
         places: &FlowPlaces,
-    ) -> Result<(), EngineError> {
-        match (&self.connections, self.flow(index)) {
+    ) -> Result<()> {
+        match (&self.connections, self.flows.get(index)) {
             (Some(Connections::To(dial)), _) => {
                 let index = u32::try_from(index).unwrap_or(u32::MAX);
                 match self.spec().transport {
-                    Transport::Icmp => echo::initiate(engine, desk, slot, index, dial).await,
-                    _ => connections::initiate(engine, desk, slot, index, dial).await,
+                    Transport::Icmp => echo::initiate(engine, desk, index, dial).await,
+                    _ => connections::initiate(engine, desk, index, dial).await,
                 }
             }
             (Some(Connections::At(listener)), _) => {
-                let door = Door { listener, desk, places, sizes: connection_sizes(self.spec()) };
-                if slot == KEEPER { door.keep(engine).await } else { door.serve(engine, slot).await }
+                let door = Door { listener, desk: desk.flow(KEEPER), places, sizes: connection_sizes(self.spec()) };
+                if desk.slot == KEEPER { door.keep(engine).await } else { door.serve(engine, desk.slot).await }
             }
-            (None, Some(flow)) => self.run_flow(engine, flow, slot, desk).await,
+            (None, Some(flow)) => self.run_flow(engine, flow, desk).await,
             (None, None) => Ok(()),
         }
     }
 
-    async fn run_flow<E: Poller>(
-        &self,
-        engine: &E,
-        flow: &Flow,
-        slot: usize,
-        desk: &ThreadRecorder<'_>,
-    ) -> Result<(), EngineError> {
+    async fn run_flow<E: Poller>(&self, engine: &E, flow: &Flow, desk: FlowRecorder<'_>) -> Result<()> {
         flow.probe_peer()?;
-        let line = FlowOnPoller::new(engine, slot, flow, self.habit(flow));
+        let line = FlowOnPoller::new(engine, flow, desk, self.habit(flow));
         if let Workload::File { size } = self.spec().workload {
             return match (self.initiates, self.directory, self.source) {
                 (true, _, Some(source)) => file::send(flow, desk, source),
@@ -193,33 +182,27 @@ impl Role<'_> {
             Workload::Rr { request, response } => {
                 let sizes = MessageSizes::new(request, response);
                 match self.spec().options.stages {
-                    true => self.transact(line.stamped(desk)?, slot, desk, sizes).await,
-                    false => self.transact(line, slot, desk, sizes).await,
+                    true => self.transact(line.stamped()?, sizes).await,
+                    false => self.transact(line, sizes).await,
                 }
             }
             Workload::Stream { message, .. } if self.spec().slices.is_some() => match self.sends(flow) {
-                true => source::slices::send(line, desk, slot, bytes(message)).await,
-                false => sink::slices::receive(line, desk, slot, bytes(message)).await,
+                true => source::slices::send(line, bytes(message)).await,
+                false => sink::slices::receive(line, bytes(message)).await,
             },
             Workload::Stream { message, .. } if self.sends(flow) => {
-                source::send(line, desk, slot, bytes(message), self.initiates).await
+                source::send(line, bytes(message), self.initiates).await
             }
-            Workload::Stream { message, .. } => sink::receive(line, desk, slot, bytes(message), self.initiates).await,
+            Workload::Stream { message, .. } => sink::receive(line, bytes(message), self.initiates).await,
             Workload::Crr { .. } | Workload::Cc | Workload::File { .. } => Ok(()),
         }
     }
 
-    async fn transact<I: Io>(
-        &self,
-        line: FlowOnPoller<'_, I>,
-        slot: usize,
-        desk: &ThreadRecorder<'_>,
-        sizes: MessageSizes,
-    ) -> Result<(), EngineError> {
+    async fn transact<I: Io>(&self, line: FlowOnPoller<'_, I>, sizes: MessageSizes) -> Result<()> {
         match self.initiates {
-            true if is_pipelined(self.spec()) => pipelined::initiate(line, desk, slot, sizes).await,
-            true => rr::initiate(line, desk, slot, sizes).await,
-            false => answers::respond(line, desk, slot, sizes).await,
+            true if is_pipelined(self.spec()) => pipelined::initiate(line, sizes).await,
+            true => rr::initiate(line, sizes).await,
+            false => answers::respond(line, sizes).await,
         }
     }
 
@@ -231,7 +214,7 @@ impl Role<'_> {
     }
 
     /// A report without anything to divide by is none.
-    pub(crate) fn check(&self, report: &EndReport) -> Result<(), EngineError> {
+    pub(crate) fn check(&self, report: &EndReport) -> Result<()> {
         let kind = self.spec().workload.kind();
         let missing = match self.spec().workload {
             _ if kind.is_transactions() => (self.initiates && report.transactions == 0).then_some("no response came"),

@@ -14,18 +14,14 @@ use vtax_model::workload::{TestSpec, Transport};
 use vtax_sys::sock::set_bind_address_no_port;
 
 use crate::{
-    error::EngineError,
+    error::{EngineError, Result},
     options,
     place::{Station, Target},
     token::Token,
 };
 
 /// Checks that the station, and over IP the target too, is of the family that the transport needs.
-pub(crate) fn check_family(
-    transport: Transport,
-    station: &Station,
-    target: Option<&Target>,
-) -> Result<(), EngineError> {
+pub(crate) fn check_family(transport: Transport, station: &Station, target: Option<&Target>) -> Result<()> {
     let mismatch = |why| {
         let target = target.map_or("anywhere".to_owned(), Target::to_string);
         Err(EngineError::FamilyMismatch { transport, station: station.clone(), target, why })
@@ -44,7 +40,7 @@ pub(crate) fn check_family(
 }
 
 /// A new socket of the station's family.
-pub(crate) fn create(transport: Transport, station: &Station) -> Result<Socket, EngineError> {
+pub(crate) fn create(transport: Transport, station: &Station) -> Result<Socket> {
     let domain = match station {
         Station::Ip(address) => Domain::for_address(SocketAddr::new(*address, 0)),
         Station::Unix(_) => Domain::UNIX,
@@ -71,7 +67,7 @@ fn any_port(station: &Station) -> Target {
 }
 
 /// The address in the form that the kernel wants.
-pub(crate) fn address(target: &Target) -> Result<SockAddr, EngineError> {
+pub(crate) fn address(target: &Target) -> Result<SockAddr> {
     match target {
         Target::Ip(address) => Ok((*address).into()),
         Target::Vsock { cid, port } => Ok(SockAddr::vsock(*cid, *port)),
@@ -80,7 +76,7 @@ pub(crate) fn address(target: &Target) -> Result<SockAddr, EngineError> {
 }
 
 /// A socket of an initiator, to be connected to `target`.
-pub(crate) fn dialling(spec: &TestSpec, station: &Station, target: &Target) -> Result<Socket, EngineError> {
+pub(crate) fn dialling(spec: &TestSpec, station: &Station, target: &Target) -> Result<Socket> {
     let socket = create(spec.transport, station)?;
     options::apply(&socket, spec, target)?;
     if spec.transport == Transport::Tcp {
@@ -92,28 +88,22 @@ pub(crate) fn dialling(spec: &TestSpec, station: &Station, target: &Target) -> R
 
 /// Binds an initiator's socket to its station. A socket of the Unix domain needs no name, one of
 /// vsock has only one address that it could have.
-pub(crate) fn bind_to(socket: &Socket, station: &Station) -> Result<(), EngineError> {
+pub(crate) fn bind_to(socket: &Socket, station: &Station) -> Result<()> {
     match station {
         Station::Ip(_) => bind(socket, &any_port(station)),
         Station::Unix(_) | Station::Vsock(_) => Ok(()),
     }
 }
 
-pub(crate) fn bind(socket: &Socket, to: &Target) -> Result<(), EngineError> {
+pub(crate) fn bind(socket: &Socket, to: &Target) -> Result<()> {
     socket.bind(&address(to)?).map_err(|error| EngineError::local("bind", to, error))
 }
 
 /// Whether two ends of this machine can be joined by vsock.
-pub fn check_vsock_loopback() -> Result<(), EngineError> {
+pub fn check_vsock_loopback() -> Result<()> {
     // VMADDR_CID_LOCAL, vsock(7).
     let station = Station::Vsock(1);
     bind(&create(Transport::Vsock, &station)?, &any_port(&station))
-}
-
-/// Where a bound socket is reached. A name is what it was bound to.
-pub(crate) fn local_target(socket: &Socket, bound: &Target) -> Result<Target, EngineError> {
-    let address = socket.local_addr().map_err(|error| EngineError::local("getsockname", bound, error))?;
-    Ok(read_address(&address).unwrap_or_else(|| bound.clone()))
 }
 
 pub(crate) fn read_address(address: &SockAddr) -> Option<Target> {
@@ -130,7 +120,7 @@ pub(crate) struct Listener {
 
 impl Listener {
     /// Takes a port or a name. Connections may come from now on.
-    pub(crate) fn bind(spec: &TestSpec, station: &Station, backlog: u32) -> Result<Listener, EngineError> {
+    pub(crate) fn bind(spec: &TestSpec, station: &Station, backlog: u32) -> Result<Listener> {
         let socket = create(spec.transport, station)?;
         let (place, room) = match station {
             Station::Unix(directory) => {
@@ -149,13 +139,15 @@ impl Listener {
                 socket.set_nonblocking(true).map_err(|error| EngineError::local("O_NONBLOCK", &place, error))?;
             }
         }
-        let target = local_target(&socket, &place)?;
+        let bound = socket.local_addr().map_err(|error| EngineError::local("getsockname", &place, error))?;
+        // A name is what the socket was bound to.
+        let target = read_address(&bound).unwrap_or(place);
         Ok(Listener { socket: Arc::new(socket), target, _room: room })
     }
 }
 
 /// `SO_REUSEPORT` and not `SO_REUSEADDR`, with which any user's program could bind the port too.
-pub(crate) fn bind_shared(socket: &Socket, place: &Target) -> Result<(), EngineError> {
+pub(crate) fn bind_shared(socket: &Socket, place: &Target) -> Result<()> {
     sockopt::set_socket_reuseport(socket, true)
         .map_err(|errno| EngineError::local("SO_REUSEPORT", place, errno.into()))?;
     bind(socket, place)
@@ -165,8 +157,8 @@ pub(crate) fn bind_shared(socket: &Socket, place: &Target) -> Result<(), EngineE
 struct Room(PathBuf);
 
 impl Room {
-    fn below(directory: PathBuf) -> Result<Room, EngineError> {
-        let path = directory.join(format!(".vtax-{}", &Token::random().to_hex()[..16]));
+    fn below(directory: PathBuf) -> Result<Room> {
+        let path = directory.join(format!(".vtax-{}", &Token::random().to_string()[..16]));
         let made = DirBuilder::new().mode(0o700).create(&path);
         made.map_err(|source| EngineError::File { operation: "make the socket's directory", directory, source })?;
         Ok(Room(path))

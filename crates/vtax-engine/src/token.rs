@@ -23,11 +23,6 @@ impl Token {
         Token(bytes)
     }
 
-    /// 32 hexadecimal digits, for the control stream.
-    pub fn to_hex(&self) -> String {
-        self.to_string()
-    }
-
     pub(crate) fn bytes(&self) -> &[u8; TOKEN_LEN] {
         &self.0
     }
@@ -44,7 +39,7 @@ impl Token {
     }
 }
 
-/// The secret itself, in hexadecimal: for the control stream, not for messages.
+/// The secret itself, as 32 hexadecimal digits: for the control stream, not for messages.
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
@@ -83,7 +78,7 @@ mod tests {
     #[test]
     fn a_token_survives_the_control_stream() {
         let token = Token::random();
-        assert_eq!(token.to_hex().parse(), Ok(token));
+        assert_eq!(token.to_string().parse(), Ok(token));
         assert_ne!(token, Token::random());
     }
 

@@ -4,6 +4,8 @@
 //! done so, the responder answers each with [`READY`]. Datagrams: the same, repeated until they are
 //! answered ([`FlowGreeting`]). Nobody else is ever sent anything.
 
+use strum::FromRepr;
+
 use crate::token::{TOKEN_LEN, Token};
 
 /// Token and index of the flow: the first bytes of each connection.
@@ -35,7 +37,8 @@ pub(crate) fn read_hello(hello: &[u8; HELLO_LEN], token: &Token) -> Option<u32> 
 /// Datagrams of the handshakes: token, index of the flow, kind.
 pub(crate) const GREETING_LEN: usize = TOKEN_LEN + 5;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRepr)]
+#[repr(u8)]
 pub(crate) enum FlowGreeting {
     /// Initiator: I am this flow.
     Hello = 1,
@@ -58,18 +61,6 @@ pub(crate) enum FlowGreeting {
 }
 
 impl FlowGreeting {
-    const ALL: [FlowGreeting; 9] = [
-        FlowGreeting::Hello,
-        FlowGreeting::Ready,
-        FlowGreeting::Done,
-        FlowGreeting::Heard,
-        FlowGreeting::Go,
-        FlowGreeting::End,
-        FlowGreeting::Ended,
-        FlowGreeting::Pause,
-        FlowGreeting::Paused,
-    ];
-
     pub(crate) fn write(self, token: &Token, index: u32) -> [u8; GREETING_LEN] {
         let mut datagram = [self as u8; GREETING_LEN];
         datagram[..HELLO_LEN].copy_from_slice(&hello(token, index));
@@ -79,14 +70,15 @@ impl FlowGreeting {
     /// The index and the kind, if the token is right.
     pub(crate) fn read(datagram: &[u8], token: &Token) -> Option<(u32, FlowGreeting)> {
         let (hello, [kind]) = datagram.split_first_chunk::<HELLO_LEN>()? else { return None };
-        let kind = FlowGreeting::ALL.into_iter().find(|greeting| *greeting as u8 == *kind)?;
+        let kind = FlowGreeting::from_repr(*kind)?;
         Some((read_hello(hello, token)?, kind))
     }
 }
 
 /// Where a request asks the responder to read its counters, so that the windows of the two ends
 /// hold the same transactions without a clock at the responder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRepr)]
+#[repr(u8)]
 pub(crate) enum Mark {
     /// A request like any other.
     None = 0,
@@ -123,12 +115,7 @@ impl Stamp {
 
     #[inline]
     pub(crate) fn mark_of(message: &[u8]) -> Option<Mark> {
-        match message.first()? & ((1 << MARK_BITS) - 1) {
-            0 => Some(Mark::None),
-            1 => Some(Mark::Open),
-            2 => Some(Mark::Close),
-            _ => Some(Mark::Pause),
-        }
+        Mark::from_repr(message.first()? & ((1 << MARK_BITS) - 1))
     }
 
     /// How many sequence numbers a stamp of so many bytes tells apart, as a power of two.
@@ -230,7 +217,7 @@ mod tests {
     #[test]
     fn a_greeting_is_read_with_the_token_only() {
         let (token, other) = (Token::random(), Token::random());
-        for greeting in FlowGreeting::ALL {
+        for greeting in (1..=9).filter_map(FlowGreeting::from_repr) {
             let datagram = greeting.write(&token, 9);
             assert_eq!(FlowGreeting::read(&datagram, &token), Some((9, greeting)));
             assert_eq!(FlowGreeting::read(&datagram, &other), None);

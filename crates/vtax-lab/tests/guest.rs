@@ -265,7 +265,7 @@ fn drivers(launch: &Launch) -> Vec<&str> {
 }
 
 fn spawn_plainly(mut command: Command) -> Result<std::process::Child, SysError> {
-    let fail = |errno| SysError::Os { operation: "start", object: "QEMU".to_owned(), errno, remedy: None };
+    let fail = |errno| SysError::plain("start", "QEMU", errno);
     command.spawn().map_err(fail)
 }
 

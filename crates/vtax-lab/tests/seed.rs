@@ -54,7 +54,7 @@ fn entry(name: &str, mode: u32, data: &[u8]) -> Vec<u8> {
 }
 
 fn spawn(mut command: std::process::Command) -> Result<std::process::Child, SysError> {
-    let fail = |errno| SysError::Os { operation: "start", object: "QEMU".to_owned(), errno, remedy: None };
+    let fail = |errno| SysError::plain("start", "QEMU", errno);
     command.spawn().map_err(fail)
 }
 

@@ -22,19 +22,16 @@ pub type Result<T, E = SysError> = std::result::Result<T, E>;
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum SysError {
-    #[error("cannot {operation} {object}: {errno}{}", after_all(*remedy))]
-    #[diagnostic(code("kernel"))]
-    Os { operation: &'static str, object: String, errno: io::Error, remedy: Option<&'static str> },
     #[error("cannot {operation} {object}: {errno}{}{}", in_the_kernels_words(detail), after_all(*remedy))]
     #[diagnostic(code("kernel"))]
-    Netlink {
+    Os {
         operation: &'static str,
         object: String,
         errno: io::Error,
         detail: Option<String>,
         remedy: Option<&'static str>,
     },
-    /// As the two above, where the kernel's number is `EPERM` or `EACCES`.
+    /// As the one above, where the kernel's number is `EPERM` or `EACCES`.
     #[error("cannot {operation} {object}: {errno}{}{}", in_the_kernels_words(detail), after_all(*remedy))]
     #[diagnostic(code("no-privilege"))]
     NotPermitted {
@@ -96,10 +93,9 @@ impl SysError {
     /// The kernel's error number, where the kernel said no.
     pub fn errno(&self) -> Option<i32> {
         match self {
-            Self::Os { errno, .. }
-            | Self::Netlink { errno, .. }
-            | Self::NotPermitted { errno, .. }
-            | Self::UserNamespaceRefused { errno, .. } => errno.raw_os_error(),
+            Self::Os { errno, .. } | Self::NotPermitted { errno, .. } | Self::UserNamespaceRefused { errno, .. } => {
+                errno.raw_os_error()
+            }
             _ => None,
         }
     }
@@ -118,7 +114,7 @@ impl SysError {
     /// What the user can do about it, where that is known.
     pub fn remedy(&self) -> Option<&'static str> {
         match self {
-            Self::Os { remedy, .. } | Self::Netlink { remedy, .. } | Self::NotPermitted { remedy, .. } => *remedy,
+            Self::Os { remedy, .. } | Self::NotPermitted { remedy, .. } => *remedy,
             Self::NoQueue { remedy, .. } | Self::UserNamespaceRefused { remedy, .. } => Some(remedy),
             _ => None,
         }
@@ -147,8 +143,21 @@ impl SysError {
         let object = object.to_string();
         match errno.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => Self::NotPermitted { operation, object, errno, detail: None, remedy },
-            _ => Self::Os { operation, object, errno, remedy },
+            _ => Self::Os { operation, object, errno, detail: None, remedy },
         }
+    }
+
+    /// The same with what the kernel says in words.
+    pub(crate) fn with_detail(mut self, words: Option<String>) -> Self {
+        if let Self::Os { detail, .. } | Self::NotPermitted { detail, .. } = &mut self {
+            *detail = words;
+        }
+        self
+    }
+
+    /// A call of another crate that failed, whatever the reason.
+    pub fn plain(operation: &'static str, object: impl fmt::Display, errno: io::Error) -> Self {
+        Self::Os { operation, object: object.to_string(), errno, detail: None, remedy: None }
     }
 
     pub(crate) fn invalid(what: &'static str, value: impl fmt::Display, why: &'static str) -> Self {
@@ -185,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_refusal_names_object_kernel_message_and_remedy() {
-        let error = SysError::Netlink {
+        let error = SysError::Os {
             operation: "create veth link",
             object: "v0".into(),
             errno: io::Error::from_raw_os_error(libc::EPERM),

@@ -8,11 +8,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rustix::mount::{MountFlags, mount_move};
+use strum::IntoStaticStr;
 
 use crate::error::{Result, SysError};
 
 /// A file system without a device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 #[expect(missing_docs, reason = "the names are the kernel's")]
 pub enum Pseudo {
     Proc,
@@ -26,17 +28,6 @@ pub enum Pseudo {
 }
 
 impl Pseudo {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Proc => "proc",
-            Self::Sysfs => "sysfs",
-            Self::Devtmpfs => "devtmpfs",
-            Self::Devpts => "devpts",
-            Self::Tmpfs => "tmpfs",
-            Self::Cgroup2 => "cgroup2",
-        }
-    }
-
     /// A terminal is for everybody to open, as `/dev/ptmx` is on any system.
     fn options(self) -> Option<&'static CStr> {
         (self == Self::Devpts).then_some(c"mode=620,ptmxmode=666")
@@ -55,9 +46,10 @@ impl Pseudo {
 /// Mounts it, on a directory that is made if need be. One that the kernel has mounted there
 /// already (`CONFIG_DEVTMPFS_MOUNT`) stays.
 pub fn mount(what: Pseudo, target: &Path) -> Result<()> {
-    let fail = |errno| SysError::os("mount", format_args!("{} on {}", what.name(), target.display()), errno);
+    let name: &str = what.into();
+    let fail = |errno| SysError::os("mount", format_args!("{name} on {}", target.display()), errno);
     fs::create_dir_all(target).map_err(fail)?;
-    match rustix::mount::mount(what.name(), target, what.name(), what.flags(), what.options()) {
+    match rustix::mount::mount(name, target, name, what.flags(), what.options()) {
         // The same file system, at its own root (`do_add_mount`).
         Ok(()) | Err(rustix::io::Errno::BUSY) => Ok(()),
         Err(errno) => Err(fail(errno.into())),

@@ -82,12 +82,9 @@ impl NetNs {
     /// A new namespace, pinned at `path`, which must not exist yet and whose
     /// directory must. Nothing in it is up, not even `lo`.
     ///
-    /// The file system of `path` need not be a shared mount. `ip netns add` makes its directory one, because
-    /// a mount namespace that is cloned later holds a copy of our mount, which would keep the namespace alive
-    /// after we unmount ours. Since Linux 3.18 removing the file drops the mounts on it in *all* mount
-    /// namespaces ("vfs: Lazily remove mounts on unlinked files and directories"), and [`NetNs::remove_at`]
-    /// removes the file. Other processes see the namespace only if they share our mount namespace or get its
-    /// mounts by propagation; ours get a descriptor.
+    /// The file system of `path` need not be a shared mount: since Linux 3.18 removing the file, as
+    /// [`NetNs::remove_at`] does, drops the mounts on it in *all* mount namespaces. Other processes see the
+    /// namespace only if they share our mount namespace or get its mounts by propagation.
     ///
     /// # Errors
     /// `EEXIST` if the path is taken. Nothing is left behind on failure.
@@ -231,10 +228,7 @@ fn on_scratch_thread<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T> {
             .name("vtax-netns".into())
             .spawn_scoped(scope, work)
             .map_err(|e| SysError::os("start", "a scratch thread", e))?;
-        match worker.join() {
-            Ok(value) => Ok(value),
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
+        Ok(worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })
 }
 

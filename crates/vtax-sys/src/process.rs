@@ -167,13 +167,15 @@ fn readable(handle: &OwnedFd, deadline: Instant) -> rustix::io::Result<bool> {
     Ok(rustix::event::poll(&mut fds, Some(&timeout))? > 0)
 }
 
-/// Field 22, counted from behind the program's name, which is in parentheses and
-/// may itself contain spaces and parentheses.
 fn start_ticks(stat: &[u8]) -> Option<u64> {
+    stat_field(stat, 22)?.parse().ok()
+}
+
+/// A field of proc_pid_stat(5) behind the program's name, which is field 2, is in parentheses and may itself
+/// contain spaces and parentheses.
+pub(crate) fn stat_field(stat: &[u8], number: usize) -> Option<&str> {
     let behind_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
-    let rest = std::str::from_utf8(&stat[behind_name..]).ok()?;
-    // The first field behind the name is number 3.
-    rest.split_ascii_whitespace().nth(22 - 3)?.parse().ok()
+    std::str::from_utf8(&stat[behind_name..]).ok()?.split_ascii_whitespace().nth(number.checked_sub(3)?)
 }
 
 #[cfg(test)]

@@ -78,5 +78,5 @@ fn mount_tracing() -> Result<(), SysError> {
 }
 
 fn failed(operation: &'static str, object: &str, errno: io::Error) -> SysError {
-    SysError::Os { operation, object: object.to_owned(), errno, remedy: None }
+    SysError::plain(operation, object, errno)
 }

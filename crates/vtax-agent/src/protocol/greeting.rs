@@ -42,7 +42,7 @@ pub struct Opening {
 impl Opening {
     /// The opening of this program, with a key that nobody has had.
     pub fn ours() -> Opening {
-        Opening { greeting: Greeting::ours(), key: Token::random().to_hex() }
+        Opening { greeting: Greeting::ours(), key: Token::random().to_string() }
     }
 }
 

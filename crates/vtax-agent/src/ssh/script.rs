@@ -81,7 +81,7 @@ pub(super) enum ScriptProgress {
 impl Script {
     /// To find or get an agent that says `version`, of `size` bytes.
     pub(super) fn new(version: &str, size: usize) -> Script {
-        Script { version: version.to_owned(), size, key: Token::random().to_hex() }
+        Script { version: version.to_owned(), size, key: Token::random().to_string() }
     }
 
     /// The command for any login shell.

@@ -1,6 +1,9 @@
 //! Where a thread's workloads report what they do.
 
-use std::cell::{RefCell, RefMut};
+use std::{
+    cell::{RefCell, RefMut},
+    ops::Deref,
+};
 
 use vtax_model::measurement::{EndReport, FileReport};
 use vtax_sys::{clock::now_ns, cpu::thread_times};
@@ -9,11 +12,28 @@ use super::{
     after,
     ledger::{Counted, Sender, ThreadCounts},
     meter::{Meter, suspended_for},
+    nanoseconds,
     series::{Series, Totals},
     shared::Shared,
     stages::{self, Moments},
 };
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
+
+/// A thread's recorder as one flow of the thread uses it.
+#[derive(Clone, Copy)]
+pub(crate) struct FlowRecorder<'a> {
+    thread: &'a ThreadRecorder<'a>,
+    pub(crate) slot: usize,
+}
+
+impl<'a> Deref for FlowRecorder<'a> {
+    type Target = ThreadRecorder<'a>;
+
+    #[inline]
+    fn deref(&self) -> &ThreadRecorder<'a> {
+        self.thread
+    }
+}
 
 /// The account of one thread, open to its flows.
 pub(crate) struct ThreadRecorder<'a> {
@@ -27,6 +47,10 @@ impl<'a> ThreadRecorder<'a> {
     pub(crate) fn new(shared: &'a Shared, thread: usize, meter: Meter<'a>, flows: usize) -> ThreadRecorder<'a> {
         let open_loop = shared.session.spec.options.arrivals.is_some();
         ThreadRecorder { shared, thread, meter, ledger: RefCell::new(ThreadCounts::new(shared.unit, flows, open_loop)) }
+    }
+
+    pub(crate) fn flow(&'a self, slot: usize) -> FlowRecorder<'a> {
+        FlowRecorder { thread: self, slot }
     }
 
     /// The thread's first message went or came.
@@ -49,28 +73,7 @@ impl<'a> ThreadRecorder<'a> {
         after(self.ledger.borrow().begun, self.shared.session.spec.warmup.most().0)
     }
 
-    /// Opens a flow's window, and the thread's if it is the first. Returns when it begins.
-    pub(crate) fn open(&self, slot: usize, way: Sender) -> Result<u64, EngineError> {
-        let mut ledger = self.ledger.borrow_mut();
-        ledger.openers.0 += 1;
-        let now = if ledger.openers.0 == 1 {
-            ledger.openers.1 = slot;
-            self.open_thread(&mut ledger)?;
-            ledger.start
-        } else {
-            ledger.begins(now_ns())
-        };
-        let count = &mut ledger.counts[slot];
-        (count.start, count.last, count.way) = (now, now, way);
-        Ok(now)
-    }
-
-    /// A flow's time began earlier than its window was opened.
-    pub(crate) fn began_before(&self, slot: usize, start: u64) {
-        self.ledger.borrow_mut().counts[slot].start = start;
-    }
-
-    fn open_thread(&self, ledger: &mut ThreadCounts) -> Result<(), EngineError> {
+    fn open_thread(&self, ledger: &mut ThreadCounts) -> Result<()> {
         // A sender that pauses between slices, on a path without loss, never has to leave slow start.
         if !self.shared.is_sliced() {
             ledger.in_slow_start = self.meter.in_slow_start()?;
@@ -79,7 +82,6 @@ impl<'a> ThreadRecorder<'a> {
         ledger.start = now_ns();
         ledger.closes = after(ledger.start, self.duration());
         if let Some(interval) = self.shared.session.spec.options.interval {
-            let nanoseconds = |span: std::time::Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
             let totals = Totals { bytes: 0, ..self.totals(ledger)? };
             let series = Series::new(nanoseconds(interval.0), nanoseconds(self.duration()), ledger.start, totals);
             ledger.turn = series.turn();
@@ -90,17 +92,6 @@ impl<'a> ThreadRecorder<'a> {
 
     fn duration(&self) -> std::time::Duration {
         self.shared.session.spec.duration.0
-    }
-
-    /// The first of the marks was answered and the answer lost: the window begins again. The
-    /// counters of a thread on which others have opened theirs already stay as they are.
-    pub(crate) fn reopen(&self, slot: usize) -> Result<(), EngineError> {
-        let mut ledger = self.ledger.borrow_mut();
-        if ledger.openers == (1, slot) {
-            self.open_thread(&mut ledger)?;
-        }
-        ledger.restart(slot, now_ns());
-        Ok(())
     }
 
     /// When each slice of a sliced sample begins; one that has no time of its own begins at once.
@@ -132,52 +123,12 @@ impl<'a> ThreadRecorder<'a> {
         due && !std::mem::replace(&mut ledger.stalled, due)
     }
 
-    /// A transaction that took `rtt` and ended at `now`.
-    #[inline]
-    pub(crate) fn transaction(&self, slot: usize, rtt: u64, now: u64) -> Result<(), EngineError> {
-        let mut ledger = self.ledger.borrow_mut();
-        if now >= ledger.turn {
-            self.turn_over(&mut ledger, now)?;
-        }
-        ledger.record(rtt);
-        ledger.add(slot, 1, now);
-        Ok(())
-    }
-
     /// What a transaction of the open loop took from the moment at which it was really sent.
     #[inline]
     pub(crate) fn sent_and_answered(&self, rtt: u64) {
         if let Some(histogram) = &mut self.ledger.borrow_mut().report.rtt_from_send {
             histogram.record(rtt);
         }
-    }
-
-    /// A request that was answered here.
-    #[inline]
-    pub(crate) fn answered(&self, slot: usize) -> Result<(), EngineError> {
-        let mut ledger = self.ledger.borrow_mut();
-        if ledger.turn == u64::MAX {
-            let last = ledger.counts[slot].last;
-            ledger.add(slot, 1, last);
-            return Ok(());
-        }
-        let now = now_ns();
-        if now >= ledger.turn {
-            self.turn_over(&mut ledger, now)?;
-        }
-        ledger.add(slot, 1, now);
-        Ok(())
-    }
-
-    /// Bytes whose call ended at `now`.
-    #[inline]
-    pub(crate) fn bytes(&self, slot: usize, bytes: usize, now: u64) -> Result<(), EngineError> {
-        let mut ledger = self.ledger.borrow_mut();
-        if now >= ledger.turn {
-            self.turn_over(&mut ledger, now)?;
-        }
-        ledger.add(slot, bytes as u64, now);
-        Ok(())
     }
 
     /// What of the report is counted by the workloads themselves.
@@ -191,11 +142,6 @@ impl<'a> ThreadRecorder<'a> {
         stages::record(self.ledger.borrow_mut().report.stages.get_or_insert_default(), moments, initiates);
     }
 
-    /// A flow's time ends here, whatever its last transaction did.
-    pub(crate) fn ends(&self, slot: usize, now: u64) {
-        self.ledger.borrow_mut().counts[slot].last = now;
-    }
-
     pub(crate) fn file(&self, file: impl FnOnce(f64, f64) -> FileReport) {
         let mut ledger = self.ledger.borrow_mut();
         if let (Some(opened), Some(closed)) = (&ledger.opened, &ledger.closed) {
@@ -205,7 +151,7 @@ impl<'a> ThreadRecorder<'a> {
     }
 
     /// Reads the counters at the end of the thread's window, if this is the first flow to get there.
-    pub(crate) fn close(&self) -> Result<(), EngineError> {
+    pub(crate) fn close(&self) -> Result<()> {
         let mut ledger = self.ledger.borrow_mut();
         self.close_thread(&mut ledger)?;
         if self.shared.is_sliced() {
@@ -222,7 +168,7 @@ impl<'a> ThreadRecorder<'a> {
         ledger.end_slice(slot, closed.cpu_since(&opened), used, closed.retransmits_since(&opened));
     }
 
-    fn close_thread(&self, ledger: &mut ThreadCounts) -> Result<(), EngineError> {
+    fn close_thread(&self, ledger: &mut ThreadCounts) -> Result<()> {
         let Some(opened) = ledger.opened.filter(|_| ledger.closed.is_none()) else { return Ok(()) };
         let closed = self.meter.read()?;
         ledger.closed = Some(closed);
@@ -231,7 +177,7 @@ impl<'a> ThreadRecorder<'a> {
     }
 
     #[cold]
-    fn turn_over(&self, ledger: &mut ThreadCounts, now: u64) -> Result<(), EngineError> {
+    fn turn_over(&self, ledger: &mut ThreadCounts, now: u64) -> Result<()> {
         let totals = self.totals(ledger)?;
         if let Some(series) = &mut ledger.series {
             let rtt = ledger.report.rtt.as_mut().map(|rtt| series.rtt.close_into(rtt)).unwrap_or_default();
@@ -241,7 +187,7 @@ impl<'a> ThreadRecorder<'a> {
         Ok(())
     }
 
-    fn close_series(&self, ledger: &mut ThreadCounts) -> Result<(), EngineError> {
+    fn close_series(&self, ledger: &mut ThreadCounts) -> Result<()> {
         if ledger.series.is_none() {
             return Ok(());
         }
@@ -257,7 +203,7 @@ impl<'a> ThreadRecorder<'a> {
     }
 
     /// Costs a system call for each flow over TCP, and one more for each sender.
-    fn totals(&self, ledger: &ThreadCounts) -> Result<Totals, EngineError> {
+    fn totals(&self, ledger: &ThreadCounts) -> Result<Totals> {
         Ok(Totals {
             retransmits: self.meter.retransmits()?,
             windows: self.meter.windows()?,
@@ -273,5 +219,84 @@ impl<'a> ThreadRecorder<'a> {
         let mut ledger = self.ledger.into_inner();
         ledger.gather();
         (ledger, self.meter)
+    }
+}
+
+impl FlowRecorder<'_> {
+    /// Opens a flow's window, and the thread's if it is the first. Returns when it begins.
+    pub(crate) fn open(&self, way: Sender) -> Result<u64> {
+        let mut ledger = self.ledger.borrow_mut();
+        ledger.openers.0 += 1;
+        let now = if ledger.openers.0 == 1 {
+            ledger.openers.1 = self.slot;
+            self.open_thread(&mut ledger)?;
+            ledger.start
+        } else {
+            ledger.begins(now_ns())
+        };
+        let count = &mut ledger.counts[self.slot];
+        (count.start, count.last, count.way) = (now, now, way);
+        Ok(now)
+    }
+
+    /// A flow's time began earlier than its window was opened.
+    pub(crate) fn began_before(&self, start: u64) {
+        self.ledger.borrow_mut().counts[self.slot].start = start;
+    }
+
+    /// The first of the marks was answered and the answer lost: the window begins again. The
+    /// counters of a thread on which others have opened theirs already stay as they are.
+    pub(crate) fn reopen(&self) -> Result<()> {
+        let mut ledger = self.ledger.borrow_mut();
+        if ledger.openers == (1, self.slot) {
+            self.open_thread(&mut ledger)?;
+        }
+        ledger.restart(self.slot, now_ns());
+        Ok(())
+    }
+
+    /// A transaction that took `rtt` and ended at `now`.
+    #[inline]
+    pub(crate) fn transaction(&self, rtt: u64, now: u64) -> Result<()> {
+        let mut ledger = self.ledger.borrow_mut();
+        if now >= ledger.turn {
+            self.turn_over(&mut ledger, now)?;
+        }
+        ledger.record(rtt);
+        ledger.add(self.slot, 1, now);
+        Ok(())
+    }
+
+    /// A request that was answered here.
+    #[inline]
+    pub(crate) fn answered(&self) -> Result<()> {
+        let mut ledger = self.ledger.borrow_mut();
+        if ledger.turn == u64::MAX {
+            let last = ledger.counts[self.slot].last;
+            ledger.add(self.slot, 1, last);
+            return Ok(());
+        }
+        let now = now_ns();
+        if now >= ledger.turn {
+            self.turn_over(&mut ledger, now)?;
+        }
+        ledger.add(self.slot, 1, now);
+        Ok(())
+    }
+
+    /// Bytes whose call ended at `now`.
+    #[inline]
+    pub(crate) fn bytes(&self, bytes: usize, now: u64) -> Result<()> {
+        let mut ledger = self.ledger.borrow_mut();
+        if now >= ledger.turn {
+            self.turn_over(&mut ledger, now)?;
+        }
+        ledger.add(self.slot, bytes as u64, now);
+        Ok(())
+    }
+
+    /// A flow's time ends here, whatever its last transaction did.
+    pub(crate) fn ends(&self, now: u64) {
+        self.ledger.borrow_mut().counts[self.slot].last = now;
     }
 }

@@ -10,16 +10,16 @@ use vtax_sys::{
     sock::{TcpInfo, bbr_starts_up, tcp_info},
 };
 
-use crate::{error::EngineError, flow::Flow};
+use crate::{error::Result, flow::Flow};
 
 /// Reads what a thread costs: its CPU, the machine's (first thread only, lest it be counted once per
 /// thread), and what TCP tells of its flows.
 pub(crate) struct Meter<'a> {
-    flows: Vec<&'a Flow>,
+    pub(crate) flows: Vec<&'a Flow>,
     /// The flows that this end sends on.
-    senders: Vec<&'a Flow>,
-    machine: Option<MachineMeter>,
-    cpu: Option<u32>,
+    pub(crate) senders: Vec<&'a Flow>,
+    pub(crate) machine: Option<MachineMeter>,
+    pub(crate) cpu: Option<u32>,
 }
 
 /// The counters at one edge of the window.
@@ -32,31 +32,22 @@ pub(crate) struct Reading {
 }
 
 impl<'a> Meter<'a> {
-    pub(crate) fn new(
-        flows: Vec<&'a Flow>,
-        senders: Vec<&'a Flow>,
-        machine: Option<MachineMeter>,
-        cpu: Option<u32>,
-    ) -> Meter<'a> {
-        Meter { flows, senders, machine, cpu }
-    }
-
     /// Takes some microseconds, and half of one for each flow over TCP: to be called outside of what
     /// is timed by transaction, and on the thread itself.
-    pub(crate) fn read(&self) -> Result<Reading, EngineError> {
+    pub(crate) fn read(&self) -> Result<Reading> {
         let machine = self.machine.as_ref().map(MachineMeter::read).transpose()?;
         let retransmits = self.retransmits()?;
         Ok(Reading { thread: thread_times(), machine, retransmits, ahead: Ahead::read() })
     }
 
     /// Segments that TCP has sent again since the flows began.
-    pub(super) fn retransmits(&self) -> Result<u64, EngineError> {
+    pub(super) fn retransmits(&self) -> Result<u64> {
         let infos = over_tcp(&self.flows).map(|flow| Ok(u64::from(tcp_info(&*flow.socket)?.retransmits)));
         infos.sum()
     }
 
     /// The congestion windows of the senders over TCP, summed up, and how many there are.
-    pub(super) fn windows(&self) -> Result<(u64, u32), EngineError> {
+    pub(super) fn windows(&self) -> Result<(u64, u32)> {
         over_tcp(&self.senders).try_fold((0, 0), |(sum, flows), flow| {
             Ok((sum + u64::from(tcp_info(&*flow.socket)?.congestion_window), flows + 1))
         })
@@ -64,7 +55,7 @@ impl<'a> Meter<'a> {
 
     /// Senders over TCP whose congestion window still grows with each acknowledgement. That of
     /// transactions needn't ever stop growing, for it is never filled.
-    pub(super) fn in_slow_start(&self) -> Result<Option<u32>, EngineError> {
+    pub(super) fn in_slow_start(&self) -> Result<Option<u32>> {
         let mut slow = None;
         let streams = |flow: &&Flow| flow.session.spec.workload.kind().is_stream();
         for flow in over_tcp(&self.senders).filter(streams) {

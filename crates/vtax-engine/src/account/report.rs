@@ -9,10 +9,10 @@ use super::{
     shared::Shared,
     stages,
 };
-use crate::error::{EngineError, compare_checksums};
+use crate::error::{Result, compare_checksums};
 
 /// Joins the threads of one end: counts and CPU times add up, the time is that of [`common_time`].
-pub(crate) fn merge(threads: Vec<(ThreadCounts, Meter<'_>)>, shared: &Shared) -> Result<EndReport, EngineError> {
+pub(crate) fn merge(threads: Vec<(ThreadCounts, Meter<'_>)>, shared: &Shared) -> Result<EndReport> {
     let mut sum = EndReport::default();
     let (mut counts, mut bins) = (vec![], vec![]);
     let begun = threads.iter().map(|(ledger, _)| ledger.begun).filter(|begun| *begun > 0).min().unwrap_or(0);
@@ -83,7 +83,7 @@ fn common_time<'a>(counts: impl Iterator<Item = &'a Count>) -> Option<f64> {
     (rate > 0.0).then(|| done / rate)
 }
 
-fn add(mut sum: EndReport, thread: EndReport) -> Result<EndReport, EngineError> {
+fn add(mut sum: EndReport, thread: EndReport) -> Result<EndReport> {
     sum.transactions += thread.transactions;
     sum.bytes += thread.bytes;
     sum.sent_bytes += thread.sent_bytes;
@@ -105,7 +105,7 @@ fn add(mut sum: EndReport, thread: EndReport) -> Result<EndReport, EngineError> 
 }
 
 /// Every flow carries the same file, so their checksums are the same too.
-fn merge_file(sum: Option<FileReport>, flow: Option<FileReport>) -> Result<Option<FileReport>, EngineError> {
+fn merge_file(sum: Option<FileReport>, flow: Option<FileReport>) -> Result<Option<FileReport>> {
     let (Some(sum), Some(flow)) = (sum, flow) else { return Ok(sum.or(flow)) };
     compare_checksums(sum.checksum, flow.checksum)?;
     Ok(Some(FileReport {
@@ -152,6 +152,6 @@ mod tests {
         let with = |checksum| Some(FileReport { checksum, ..FileReport::default() });
         assert!(merge_file(with(1), with(1)).is_ok());
         let refused = merge_file(with(1), with(2));
-        assert!(matches!(refused, Err(EngineError::ChecksumMismatch { sent: 1, received: 2 })));
+        assert!(matches!(refused, Err(crate::EngineError::ChecksumMismatch { sent: 1, received: 2 })));
     }
 }

@@ -7,7 +7,7 @@ use vtax_sys::{
 };
 
 use super::{meter::in_seconds, seconds};
-use crate::error::EngineError;
+use crate::error::Result;
 
 /// What was read at the beginning, on a measuring thread.
 pub(crate) struct Begun {
@@ -18,14 +18,14 @@ pub(crate) struct Begun {
 }
 
 impl Begun {
-    pub(crate) fn now(first: bool) -> Result<Begun, EngineError> {
+    pub(crate) fn now(first: bool) -> Result<Begun> {
         let read = |meter: MachineMeter| Ok((meter.read()?, meter));
         let machine = first.then(|| MachineMeter::open().and_then(read)).transpose()?;
         Ok(Begun { at: now_ns(), thread: thread_times(), machine: machine.map(|(reading, meter)| (meter, reading)) })
     }
 
     /// What the time since then was spent on.
-    pub(crate) fn ended(self) -> Result<SessionCpu, EngineError> {
+    pub(crate) fn ended(self) -> Result<SessionCpu> {
         let machine = match &self.machine {
             Some((meter, begun)) => in_seconds(&meter.read()?.since(begun)),
             None => MachineCpu::default(),

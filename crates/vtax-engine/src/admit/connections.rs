@@ -18,7 +18,7 @@ use vtax_model::workload::Transport;
 
 use super::{Watched, admission, arrival};
 use crate::{
-    error::EngineError,
+    error::{EngineError, Result},
     flow::{Flow, Session},
     place::{Station, Target},
     socket::{self, Listener},
@@ -44,7 +44,7 @@ const LISTENER: u64 = 0;
 
 /// Waits until every flow of the test has shown the token. Strangers are dropped without a byte,
 /// and none of them is waited for.
-pub(crate) fn admit(listener: &Listener, flows: u32, session: &Arc<Session>) -> Result<Vec<Flow>, EngineError> {
+pub(crate) fn admit(listener: &Listener, flows: u32, session: &Arc<Session>) -> Result<Vec<Flow>> {
     let deadline = Instant::now() + arrival(flows);
     let mut admission = Admission::new(listener, flows, session)?;
     while admission.missing > 0 {
@@ -83,7 +83,7 @@ struct Pending {
 }
 
 impl<'a> Admission<'a> {
-    fn new(listener: &'a Listener, flows: u32, session: &'a Arc<Session>) -> Result<Admission<'a>, EngineError> {
+    fn new(listener: &'a Listener, flows: u32, session: &'a Arc<Session>) -> Result<Admission<'a>> {
         let watched = Watched::new()?;
         watched.add(&*listener.socket, LISTENER, EventFlags::IN)?;
         let flows: Vec<Option<Flow>> = (0..flows).map(|_| None).collect();
@@ -98,7 +98,7 @@ impl<'a> Admission<'a> {
     }
 
     /// At most as many at a time as may be pending, so that a flood can't keep the real ones unread.
-    fn accept_waiting(&mut self) -> Result<(), EngineError> {
+    fn accept_waiting(&mut self) -> Result<()> {
         for _ in 0..UNDER_WAY {
             match self.listener.socket.accept() {
                 // Sockets of the Unix domain have no name here, so that errors call them by the listener's name.
@@ -112,7 +112,7 @@ impl<'a> Admission<'a> {
         Ok(())
     }
 
-    fn take_in(&mut self, socket: Socket, peer: Target) -> Result<(), EngineError> {
+    fn take_in(&mut self, socket: Socket, peer: Target) -> Result<()> {
         if self.pending.len() == PENDING_MOST {
             self.pending.pop_first();
         }
@@ -125,7 +125,7 @@ impl<'a> Admission<'a> {
     }
 
     /// Reads what a pending connection has sent; it is admitted, dropped or kept.
-    fn examine(&mut self, number: u64) -> Result<(), EngineError> {
+    fn examine(&mut self, number: u64) -> Result<()> {
         let Some(pending) = self.pending.get_mut(&number) else { return Ok(()) };
         match pending.read() {
             Hello::Partly => Ok(()),
@@ -159,7 +159,7 @@ impl<'a> Admission<'a> {
     }
 }
 
-fn accept_failed(error: io::Error, address: &Target) -> Result<(), EngineError> {
+fn accept_failed(error: io::Error, address: &Target) -> Result<()> {
     match Errno::from_io_error(&error) {
         // ECONNABORTED: a stranger was gone before we came to it.
         Some(Errno::AGAIN | Errno::CONNABORTED | Errno::INTR) => Ok(()),
@@ -190,12 +190,7 @@ impl Pending {
 // --- initiator ---
 
 /// Connects all flows, many at a time, and waits until the responder has admitted each.
-pub(crate) fn connect(
-    flows: u32,
-    station: &Station,
-    target: &Target,
-    session: &Arc<Session>,
-) -> Result<Vec<Flow>, EngineError> {
+pub(crate) fn connect(flows: u32, station: &Station, target: &Target, session: &Arc<Session>) -> Result<Vec<Flow>> {
     let deadline = Instant::now() + admission(flows);
     let mut dialling = Dialling { station, target, session, watched: Watched::new()?, connected: vec![] };
     dialling.connected.resize_with(flows as usize, || None);
@@ -216,7 +211,7 @@ struct Dialling<'a> {
 }
 
 impl Dialling<'_> {
-    fn connect_all(&mut self, deadline: Instant) -> Result<(), EngineError> {
+    fn connect_all(&mut self, deadline: Instant) -> Result<()> {
         let mut waiting: BTreeMap<u64, Socket> = BTreeMap::new();
         let mut next = 0;
         while next < self.connected.len() || !waiting.is_empty() {
@@ -237,7 +232,9 @@ impl Dialling<'_> {
             for number in self.watched.wait(Duration::from_millis(1), &self.session.cancel)? {
                 if let Some(socket) = waiting.remove(&number) {
                     self.watched.remove(&socket)?;
-                    self.end(&socket)?;
+                    if let Ok(Some(error)) | Err(error) = socket.take_error() {
+                        return Err(EngineError::connecting(self.target, error));
+                    }
                     self.greet(number as usize, socket)?;
                 }
             }
@@ -245,7 +242,7 @@ impl Dialling<'_> {
         Ok(())
     }
 
-    fn begin(&self) -> Result<Begun, EngineError> {
+    fn begin(&self) -> Result<Begun> {
         let spec = &self.session.spec;
         let socket = socket::dialling(spec, self.station, self.target)?;
         let connecting = |error| EngineError::connecting(self.target, error);
@@ -259,14 +256,7 @@ impl Dialling<'_> {
         }
     }
 
-    fn end(&self, socket: &Socket) -> Result<(), EngineError> {
-        match socket.take_error() {
-            Ok(None) => Ok(()),
-            Ok(Some(error)) | Err(error) => Err(EngineError::connecting(self.target, error)),
-        }
-    }
-
-    fn greet(&mut self, index: usize, socket: Socket) -> Result<(), EngineError> {
+    fn greet(&mut self, index: usize, socket: Socket) -> Result<()> {
         let connecting = |error| EngineError::connecting(self.target, error);
         socket.set_nonblocking(false).map_err(connecting)?;
         let flow = Flow::new(index as u32, socket, self.target.clone(), self.session);
@@ -287,7 +277,7 @@ enum Begun {
 }
 
 /// The first waits for all others; they are there when it is.
-fn await_ready(flow: &Flow, deadline: Instant, waited: Duration) -> Result<(), EngineError> {
+fn await_ready(flow: &Flow, deadline: Instant, waited: Duration) -> Result<()> {
     let mut watched = None;
     while Instant::now() < deadline {
         let mut answer = [0];

@@ -19,7 +19,7 @@ use vtax_sys::sock::set_receive_space;
 
 use super::{Watched, admission, arrival};
 use crate::{
-    error::EngineError,
+    error::{EngineError, Result},
     flow::{Flow, Session},
     options,
     place::{Station, Target},
@@ -42,7 +42,7 @@ const HELLO_SPACE: usize = 4 << 20;
 // --- responder ---
 
 /// Waits until every flow of the test has said hello with the right token.
-pub(crate) fn admit(listener: &Listener, flows: u32, session: &Arc<Session>) -> Result<Vec<Flow>, EngineError> {
+pub(crate) fn admit(listener: &Listener, flows: u32, session: &Arc<Session>) -> Result<Vec<Flow>> {
     let deadline = Instant::now() + arrival(flows);
     // A smaller buffer is no failure: hellos are repeated.
     let _ = set_receive_space(&*listener.socket, HELLO_SPACE);
@@ -71,7 +71,7 @@ pub(crate) fn admit(listener: &Listener, flows: u32, session: &Arc<Session>) -> 
 }
 
 /// The next hello that shows the token; none when there is nothing more to read.
-fn hear_hello(listener: &Listener, session: &Session) -> Result<Option<(u32, Target)>, EngineError> {
+fn hear_hello(listener: &Listener, session: &Session) -> Result<Option<(u32, Target)>> {
     for _ in 0..BATCH {
         let mut datagram = [0; GREETING_LEN + 1];
         let (len, peer) = match recvfrom(&*listener.socket, &mut datagram, RecvFlags::DONTWAIT) {
@@ -88,7 +88,7 @@ fn hear_hello(listener: &Listener, session: &Session) -> Result<Option<(u32, Tar
     Ok(None)
 }
 
-fn admit_one(listener: &Listener, index: u32, peer: Target, session: &Arc<Session>) -> Result<Flow, EngineError> {
+fn admit_one(listener: &Listener, index: u32, peer: Target, session: &Arc<Session>) -> Result<Flow> {
     let Target::Ip(own) = &listener.target else { unreachable!("UDP is bound to an IP address") };
     let socket = socket::create(session.spec.transport, &Station::Ip(own.ip()))?;
     options::apply(&socket, &session.spec, &peer)?;
@@ -103,12 +103,7 @@ fn admit_one(listener: &Listener, index: u32, peer: Target, session: &Arc<Sessio
 // --- initiator ---
 
 /// Says hello for every flow until the responder has heard each, then until each is ready.
-pub(crate) fn connect(
-    flows: u32,
-    station: &Station,
-    target: &Target,
-    session: &Arc<Session>,
-) -> Result<Vec<Flow>, EngineError> {
+pub(crate) fn connect(flows: u32, station: &Station, target: &Target, session: &Arc<Session>) -> Result<Vec<Flow>> {
     let begun = Instant::now();
     let connect = |index| connect_one(index, station, target, session);
     let connected = (0..flows).map(connect).collect::<Result<Vec<_>, _>>()?;
@@ -129,7 +124,7 @@ fn absent(target: &Target, waited: Duration, error: EngineError) -> EngineError 
     }
 }
 
-fn connect_one(index: u32, station: &Station, target: &Target, session: &Arc<Session>) -> Result<Flow, EngineError> {
+fn connect_one(index: u32, station: &Station, target: &Target, session: &Arc<Session>) -> Result<Flow> {
     let socket = socket::dialling(&session.spec, station, target)?;
     socket.connect(&socket::address(target)?).map_err(|error| EngineError::connecting(target, error))?;
     let flow = Flow::new(index, socket, target.clone(), session);
@@ -153,7 +148,7 @@ enum State {
 }
 
 impl<'a> Waiting<'a> {
-    fn new(flows: &'a [Flow], session: &'a Session, patience: Duration) -> Result<Waiting<'a>, EngineError> {
+    fn new(flows: &'a [Flow], session: &'a Session, patience: Duration) -> Result<Waiting<'a>> {
         let watched = Watched::new()?;
         for (number, flow) in flows.iter().enumerate() {
             watched.add(&*flow.socket, number as u64, EventFlags::IN)?;
@@ -161,7 +156,7 @@ impl<'a> Waiting<'a> {
         Ok(Waiting { flows, session, watched, state: vec![State::Unheard; flows.len()], patience })
     }
 
-    fn until_all_are_ready(&mut self, begun: Instant) -> Result<(), EngineError> {
+    fn until_all_are_ready(&mut self, begun: Instant) -> Result<()> {
         let mut turn = 0;
         while let Some(first) = self.state.iter().position(|state| *state != State::Ready) {
             if begun.elapsed() >= self.patience {
@@ -181,7 +176,7 @@ impl<'a> Waiting<'a> {
         Ok(())
     }
 
-    fn say_hello(&mut self, to_all: bool) -> Result<(), EngineError> {
+    fn say_hello(&mut self, to_all: bool) -> Result<()> {
         let is_due = |state: &State| *state == State::Unheard || (to_all && *state == State::Heard);
         let due: Vec<usize> = (0..self.flows.len()).filter(|number| is_due(&self.state[*number])).collect();
         for stretch in due.chunks(HELLOS) {
@@ -193,7 +188,7 @@ impl<'a> Waiting<'a> {
         Ok(())
     }
 
-    fn listen(&mut self, most: Duration) -> Result<(), EngineError> {
+    fn listen(&mut self, most: Duration) -> Result<()> {
         for number in self.watched.wait(most, &self.session.cancel)? {
             let (flow, state) = (&self.flows[number as usize], &mut self.state[number as usize]);
             *state = hear(flow, *state)?;
@@ -207,7 +202,7 @@ impl<'a> Waiting<'a> {
 }
 
 /// Takes in greetings up to the word that the flow is ready.
-fn hear(flow: &Flow, mut state: State) -> Result<State, EngineError> {
+fn hear(flow: &Flow, mut state: State) -> Result<State> {
     for _ in 0..BATCH {
         let mut datagram = [0; GREETING_LEN + 1];
         match rustix::net::recv(&*flow.socket, &mut datagram, RecvFlags::DONTWAIT) {

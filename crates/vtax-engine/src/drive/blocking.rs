@@ -8,7 +8,6 @@ use std::{
     future::Future,
     pin::pin,
     task::{Context, Poll, Waker},
-    thread,
     time::Duration,
 };
 
@@ -21,13 +20,10 @@ use socket2::{SockAddr, Socket};
 use vtax_sys::clock::now_ns;
 
 use crate::{
-    drive::{Buffers, Either, Habit, Io, Message, Poller, SPIN, WaitUntil, errno_of},
+    drive::{Buffers, Either, Habit, Io, Message, Poller, ReceiveCall, SPIN, SendCall, WaitUntil, errno_of},
     flow::Session,
     options::set_timeout,
 };
-
-/// Sleeps are cut into pieces, after each of which the thread looks whether the test is over.
-const NAP: Duration = Duration::from_millis(100);
 
 /// The engine of one thread.
 pub(crate) struct Blocking<'a> {
@@ -79,18 +75,11 @@ impl Io for BlockingIo<'_> {
         self.engine.buffers.receive(self.socket, most, self.flags(until)?, look)
     }
 
-    async fn send_by<R>(
-        &self,
-        call: impl FnMut(&Socket, &mut [u8], SendFlags) -> Result<R, Errno>,
-    ) -> Result<R, Errno> {
+    async fn send_by<R>(&self, call: impl SendCall<R>) -> Result<R, Errno> {
         self.engine.buffers.send_by(self.socket, SendFlags::empty(), call)
     }
 
-    async fn receive_by<R>(
-        &self,
-        until: WaitUntil,
-        call: impl FnMut(&Socket, &mut [u8], RecvFlags) -> Result<R, Errno>,
-    ) -> Result<R, Errno> {
+    async fn receive_by<R>(&self, until: WaitUntil, call: impl ReceiveCall<R>) -> Result<R, Errno> {
         self.engine.buffers.receive_by(self.socket, self.flags(until)?, call)
     }
 
@@ -118,16 +107,7 @@ impl Io for BlockingIo<'_> {
     }
 
     async fn sleep(&self, until: u64) -> Result<(), Errno> {
-        loop {
-            let left = until.saturating_sub(now_ns());
-            if left <= SPIN {
-                break;
-            }
-            if self.engine.session.is_stopped() {
-                return Err(Errno::CANCELED);
-            }
-            thread::sleep(Duration::from_nanos(left - SPIN).min(NAP));
-        }
+        self.engine.session.sleep_until(until.saturating_sub(SPIN)).map_err(|_| Errno::CANCELED)?;
         spin_until(until);
         Ok(())
     }

@@ -6,12 +6,12 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use crate::error::EngineError;
+use crate::error::Result;
 
 /// What a flow does, from its beginning to its end.
-pub(crate) trait FlowTask: Future<Output = Result<(), EngineError>> {}
+pub(crate) trait FlowTask: Future<Output = Result<()>> {}
 
-impl<F: Future<Output = Result<(), EngineError>>> FlowTask for F {}
+impl<F: Future<Output = Result<()>>> FlowTask for F {}
 
 /// The n-th flow is in slot n.
 pub(crate) struct Flows<F> {
@@ -38,7 +38,7 @@ impl<F: FlowTask> Flows<F> {
 
     /// Lets a flow go on, if it isn't over.
     #[inline]
-    pub(crate) fn poll(&mut self, slot: usize) -> Result<(), EngineError> {
+    pub(crate) fn poll(&mut self, slot: usize) -> Result<()> {
         let Some(flow) = &mut self.left[slot] else { return Ok(()) };
         if let Poll::Ready(result) = flow.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             self.left[slot] = None;

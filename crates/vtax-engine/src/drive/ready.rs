@@ -35,7 +35,7 @@ use crate::{
         flows::{FlowTask, Flows},
         waits::{TICK, Waits},
     },
-    error::EngineError,
+    error::{EngineError, Result},
     flow::Session,
 };
 
@@ -93,7 +93,7 @@ impl<'a> EpollPoller<'a> {
         flows: usize,
         spins: bool,
         listener: Option<&'a Socket>,
-    ) -> Result<EpollPoller<'a>, EngineError> {
+    ) -> Result<EpollPoller<'a>> {
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(failed_to_wait)?;
         let ticks = listener.is_some() && !spins;
         Ok(EpollPoller {
@@ -115,7 +115,7 @@ impl<'a> EpollPoller<'a> {
 
     /// Runs the flows, the n-th in slot n, until all are done or one has failed; those that accept
     /// connections, until the first is done.
-    pub(crate) fn run(&self, flows: impl Iterator<Item = impl FlowTask>) -> Result<(), EngineError> {
+    pub(crate) fn run(&self, flows: impl Iterator<Item = impl FlowTask>) -> Result<()> {
         let mut flows = if self.listener.is_some() { Flows::led(flows) } else { Flows::new(flows) };
         let mut events = Vec::with_capacity(EVENTS);
         let mut turn: Vec<usize> = (0..self.slots.len()).collect();
@@ -150,12 +150,12 @@ impl<'a> EpollPoller<'a> {
     }
 
     #[inline]
-    fn poll(&self, flows: &mut Flows<impl FlowTask>, slot: usize) -> Result<(), EngineError> {
+    fn poll(&self, flows: &mut Flows<impl FlowTask>, slot: usize) -> Result<()> {
         self.slots[slot].fuel.set(FUEL);
         flows.poll(slot)
     }
 
-    fn take(&self, flows: &mut Flows<impl FlowTask>, event: Event) -> Result<(), EngineError> {
+    fn take(&self, flows: &mut Flows<impl FlowTask>, event: Event) -> Result<()> {
         match event.data.u64() {
             LISTENER => self.hand_out_connection(flows),
             TICKER => {
@@ -168,7 +168,7 @@ impl<'a> EpollPoller<'a> {
 
     /// Lets one of the waiting flows accept. If more connections are there the thread is told again.
     /// When no flow waits the connections have to, and the thread mustn't be told of them all the time.
-    fn hand_out_connection(&self, flows: &mut Flows<impl FlowTask>) -> Result<(), EngineError> {
+    fn hand_out_connection(&self, flows: &mut Flows<impl FlowTask>) -> Result<()> {
         let Some(slot) = self.acceptors.borrow_mut().pop() else {
             self.listening.set(false);
             let deleted = self.listener.map_or(Ok(()), |listener| epoll::delete(&self.epoll, listener));
@@ -179,7 +179,7 @@ impl<'a> EpollPoller<'a> {
     }
 
     /// Sleeps, if it may, until there are events, a moment is near or the tick is over.
-    fn await_events(&self, events: &mut Vec<Event>, idle: bool, next_tick: u64) -> Result<(), EngineError> {
+    fn await_events(&self, events: &mut Vec<Event>, idle: bool, next_tick: u64) -> Result<()> {
         let timer = self.waits.next_moment();
         let may_sleep = idle && !self.spins;
         if let (true, Some(moment)) = (may_sleep, timer) {
@@ -201,7 +201,7 @@ impl<'a> EpollPoller<'a> {
     }
 
     /// Wakes the flows whose patience is over.
-    fn tick(&self, flows: &mut Flows<impl FlowTask>) -> Result<(), EngineError> {
+    fn tick(&self, flows: &mut Flows<impl FlowTask>) -> Result<()> {
         self.session.check_stopped()?;
         let mut expired = vec![];
         self.waits.tick(|slot| expired.push(slot));

@@ -12,29 +12,26 @@ use socket2::Socket;
 use vtax_model::workload::Transport;
 use vtax_sys::{
     clock::realtime_ns,
-    sock::timestamping::{SentStage, SentStamp, enable_stamps, receive_stamped, sent_stamps},
+    sock::timestamping::{SentStage, SentStamp, receive_stamped, sent_stamps},
 };
 
 use crate::{
-    account::{Moments, ThreadRecorder},
+    account::{FlowRecorder, Moments},
     drive::{Io, Message, WaitUntil, errno_of},
-    error::EngineError,
     flow::Flow,
 };
 
-/// A flow of request and response, one in flight.
+/// A flow of request and response, one in flight, on a socket with stamps.
 pub(crate) struct StampedFlow<'a, I> {
     io: I,
     flow: &'a Flow,
-    desk: &'a ThreadRecorder<'a>,
+    desk: FlowRecorder<'a>,
     trace: RefCell<Trace>,
 }
 
 impl<'a, I: Io> StampedFlow<'a, I> {
-    /// Asks for the stamps of a flow on which nothing of the test has been said.
-    pub(crate) fn new(io: I, flow: &'a Flow, desk: &'a ThreadRecorder<'a>) -> Result<StampedFlow<'a, I>, EngineError> {
-        enable_stamps(&*flow.socket)?;
-        Ok(StampedFlow { io, flow, desk, trace: RefCell::default() })
+    pub(crate) fn new(io: I, flow: &'a Flow, desk: FlowRecorder<'a>) -> StampedFlow<'a, I> {
+        StampedFlow { io, flow, desk, trace: RefCell::default() }
     }
 }
 

@@ -35,12 +35,13 @@ use vtax_sys::{
 };
 
 use crate::{
+    account::after,
     drive::{
         Buffers, SPIN,
         flows::{FlowTask, Flows},
         waits::{TICK, Waits},
     },
-    error::EngineError,
+    error::{EngineError, Result},
     flow::Session,
     place::NOWHERE,
 };
@@ -70,11 +71,7 @@ pub(crate) struct Uring<'a> {
 }
 
 impl<'a> Uring<'a> {
-    pub(crate) fn new(
-        session: &'a Session,
-        flows: usize,
-        listener: Option<&'a Socket>,
-    ) -> Result<Uring<'a>, EngineError> {
+    pub(crate) fn new(session: &'a Session, flows: usize, listener: Option<&'a Socket>) -> Result<Uring<'a>> {
         let (send, receive) = lengths(&session.spec, flows);
         let mut slots = Slots::new(flows + 1, send, receive)?;
         // Pages of its own: see `Buffers::new`.
@@ -95,7 +92,7 @@ impl<'a> Uring<'a> {
 
     /// Runs the flows, the n-th in slot n, until all are done or one has failed; those that accept
     /// connections, until the first is done.
-    pub(crate) fn run(&self, flows: impl Iterator<Item = impl FlowTask>) -> Result<(), EngineError> {
+    pub(crate) fn run(&self, flows: impl Iterator<Item = impl FlowTask>) -> Result<()> {
         let mut flows = if self.listener.is_some() { Flows::led(flows) } else { Flows::new(flows) };
         let mut turn: Vec<usize> = (0..self.places.len()).collect();
         let mut done = Vec::new();
@@ -118,7 +115,7 @@ impl<'a> Uring<'a> {
 
     /// The one system call: hands over what is queued and waits for what is complete, or until a
     /// moment is near.
-    fn enter(&self, done: &mut Vec<Completion>) -> Result<(), EngineError> {
+    fn enter(&self, done: &mut Vec<Completion>) -> Result<()> {
         let moment = self.waits.next_moment();
         let left = moment.map(|moment| moment.saturating_sub(now_ns()).saturating_sub(SPIN));
         let is_idle = self.woken.borrow().is_empty();
@@ -169,21 +166,20 @@ impl<'a> Uring<'a> {
     }
 
     /// Wakes the flows whose patience is over.
-    fn tick(&self) -> Result<(), EngineError> {
+    fn tick(&self) -> Result<()> {
         self.session.check_stopped()?;
         let mut woken = self.woken.borrow_mut();
         self.waits.tick(|slot| woken.push(slot));
         self.begin_tick()
     }
 
-    fn begin_tick(&self) -> Result<(), EngineError> {
+    fn begin_tick(&self) -> Result<()> {
         self.slots.borrow_mut().submit_timer(self.places.len(), now_ns() + TICK).map_err(failed)
     }
 
     /// A flow is over when its last message is queued, and that is to be sent, too.
-    fn see_off(&self, done: &mut Vec<Completion>) -> Result<(), EngineError> {
-        let patience = u64::try_from(self.session.patience.silence.as_nanos()).unwrap_or(u64::MAX);
-        let latest = now_ns().saturating_add(patience);
+    fn see_off(&self, done: &mut Vec<Completion>) -> Result<()> {
+        let latest = after(now_ns(), self.session.patience.silence);
         while self.places.iter().any(FlowSlot::is_sending) && now_ns() < latest {
             self.wait(1, None, done).map_err(failed)?;
             if self.ticked.take() {

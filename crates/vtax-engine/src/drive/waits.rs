@@ -4,12 +4,14 @@ use std::{
     cell::{Cell, RefCell},
     cmp::Reverse,
     collections::BinaryHeap,
+    future::poll_fn,
+    task::Poll,
     time::Duration,
 };
 
 use vtax_sys::clock::now_ns;
 
-use crate::drive::WaitUntil;
+use crate::{account::nanoseconds, drive::WaitUntil};
 
 /// Coarse patience is counted in these; they are also how soon a thread notices that it is to stop.
 pub(crate) const TICK: u64 = 20_000_000;
@@ -73,6 +75,19 @@ impl Waits {
         }
     }
 
+    /// Waits until the patience of a slot is over.
+    pub(crate) async fn nap(&self, slot: usize) {
+        self.begin(slot);
+        poll_fn(|_| match self.is_over(slot, WaitUntil::Patience) {
+            true => Poll::Ready(()),
+            false => {
+                self.wait(slot, WaitUntil::Patience);
+                Poll::Pending
+            }
+        })
+        .await
+    }
+
     /// The wait with patience in which a slot is, if it is in one, is over.
     pub(crate) fn give_up(&self, slot: usize) {
         let wait = &self.slots[slot];
@@ -122,7 +137,7 @@ impl Waits {
 
 /// Rounded up, and one more since the present tick has begun already.
 fn ticks(patience: Duration) -> u64 {
-    u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX).div_ceil(TICK) + 1
+    nanoseconds(patience).div_ceil(TICK) + 1
 }
 
 #[cfg(test)]

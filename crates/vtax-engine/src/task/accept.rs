@@ -26,9 +26,9 @@ use vtax_sys::clock::now_ns;
 
 use super::MessageSizes;
 use crate::{
-    account::{Sender, ThreadRecorder},
+    account::{FlowRecorder, Sender},
     drive::{Habit, Io, Message, Poller, WaitUntil},
-    error::EngineError,
+    error::Result,
     flow::failed,
     place::NOWHERE,
     wire::{HELLO_LEN, read_hello},
@@ -102,14 +102,15 @@ impl FlowPlaces {
 /// Where a thread takes connections in.
 pub(crate) struct Door<'a> {
     pub(crate) listener: &'a Socket,
-    pub(crate) desk: &'a ThreadRecorder<'a>,
+    /// The keeper's recorder: all that the thread answers is counted there.
+    pub(crate) desk: FlowRecorder<'a>,
     pub(crate) places: &'a FlowPlaces,
     pub(crate) sizes: MessageSizes,
 }
 
 impl Door<'_> {
     /// The keeper's task: the thread's are over when it is.
-    pub(crate) async fn keep<E: Poller>(&self, engine: &E) -> Result<(), EngineError> {
+    pub(crate) async fn keep<E: Poller>(&self, engine: &E) -> Result<()> {
         let io = engine.io(KEEPER, self.listener, Habit::Turns);
         io.set_patience(Duration::ZERO);
         loop {
@@ -117,7 +118,7 @@ impl Door<'_> {
             self.open_in_time()?;
             let (_, closes) = self.desk.shared.window();
             if closes != u64::MAX {
-                self.desk.ends(KEEPER, closes);
+                self.desk.ends(closes);
                 self.desk.report().strangers += self.places.unproven.borrow().len() as u64;
                 return self.desk.close();
             }
@@ -125,10 +126,9 @@ impl Door<'_> {
         }
     }
 
-    /// What a thread answers is counted as its keeper's.
-    fn open_in_time(&self) -> Result<(), EngineError> {
+    fn open_in_time(&self) -> Result<()> {
         if !self.is_open() && self.desk.shared.window().0 != u64::MAX {
-            self.desk.open(KEEPER, Sender::Here)?;
+            self.desk.open(Sender::Here)?;
         }
         Ok(())
     }
@@ -138,7 +138,7 @@ impl Door<'_> {
     }
 
     /// A place's task: takes in connections one after the other.
-    pub(crate) async fn serve<E: Poller>(&self, engine: &E, slot: usize) -> Result<(), EngineError> {
+    pub(crate) async fn serve<E: Poller>(&self, engine: &E, slot: usize) -> Result<()> {
         let io = engine.io(slot, self.listener, Habit::Flood);
         self.places.all.set(self.places.all.get() + 1);
         loop {
@@ -155,13 +155,13 @@ impl Door<'_> {
             let answered = self.answer(engine, slot, &socket).await.is_some();
             drop(socket);
             if answered && self.is_open() {
-                self.desk.answered(KEEPER)?;
+                self.desk.answered()?;
             }
         }
     }
 
     /// The listener is shut down when the test is over.
-    fn ended(&self, engine: &impl Poller, errno: Errno) -> Result<(), EngineError> {
+    fn ended(&self, engine: &impl Poller, errno: Errno) -> Result<()> {
         if self.desk.shared.window().1 == u64::MAX {
             return Err(failed(&NOWHERE, "accept", errno, Duration::ZERO));
         }
@@ -175,11 +175,13 @@ impl Door<'_> {
         io.set_patience(self.desk.shared.session.patience.silence);
         let shown = self.token(&io).await;
         self.places.settle(slot);
-        let Some(more) = shown else {
+        let Some(mut more) = shown else {
             self.desk.report().strangers += 1;
             return None;
         };
-        self.request(&io, more).await?;
+        while more > 0 {
+            more -= self.receive(&io, more, <[u8]>::len).await?;
+        }
         let mut message = Message { more: true, ..Message::whole(&[], self.sizes.response) };
         while message.from < message.len {
             message.from += io.send(message).await.ok()?;
@@ -201,13 +203,6 @@ impl Door<'_> {
             received += self.receive(io, wanted - received, look).await?;
         }
         read_hello(&shown, &self.desk.shared.session.token).map(|_| wanted - received)
-    }
-
-    async fn request(&self, io: &impl Io, mut left: usize) -> Option<()> {
-        while left > 0 {
-            left -= self.receive(io, left, <[u8]>::len).await?;
-        }
-        Some(())
     }
 
     async fn receive(&self, io: &impl Io, most: usize, look: impl FnOnce(&[u8]) -> usize) -> Option<usize> {

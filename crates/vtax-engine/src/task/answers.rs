@@ -4,47 +4,38 @@
 //! counters are read at the first mark that opens a window and at the first that closes one; a sliced sample
 //! has a window for each slice.
 
-use std::{thread, time::Duration};
-
 use rustix::io::Errno;
 use vtax_model::options::Manners;
 use vtax_sys::clock::now_ns;
 
 use super::{FlowOnPoller, MessageSizes, longest_datagram};
 use crate::{
-    account::{Sender, ThreadRecorder, after},
+    account::{Sender, after},
     drive::{Io, WaitUntil, blocking::spin_until},
-    error::EngineError,
+    error::{EngineError, Result},
     wire::{FlowGreeting, Head, Mark, Stamp, shows_token},
 };
 
-/// A stalled thread looks this often whether the test is over.
-const NAP: Duration = Duration::from_millis(100);
-
 /// Answers until the initiator closes the window.
-pub(crate) async fn respond<I: Io>(
-    line: FlowOnPoller<'_, I>,
-    desk: &ThreadRecorder<'_>,
-    slot: usize,
-    sizes: MessageSizes,
-) -> Result<(), EngineError> {
-    let mut wire = Answers::new(line, sizes, desk);
+pub(crate) async fn respond<I: Io>(line: FlowOnPoller<'_, I>, sizes: MessageSizes) -> Result<()> {
+    let desk = line.desk;
+    let mut wire = Answers::new(line, sizes);
     let mut mark = wire.request().await?;
     desk.begun(now_ns());
     wire.line.has_begun();
     let mut open = false;
     loop {
         match mark {
-            Mark::None if open => desk.answered(slot)?,
+            Mark::None if open => desk.answered()?,
             Mark::None => {}
             // Our answer to the first one was lost.
-            Mark::Open if open => desk.reopen(slot)?,
+            Mark::Open if open => desk.reopen()?,
             Mark::Open => {
-                desk.open(slot, Sender::Here)?;
+                desk.open(Sender::Here)?;
                 open = true;
             }
             Mark::Pause | Mark::Close if open => {
-                desk.ends(slot, now_ns());
+                desk.ends(now_ns());
                 desk.close()?;
                 open = false;
             }
@@ -61,7 +52,6 @@ pub(crate) async fn respond<I: Io>(
 
 struct Answers<'a, I> {
     line: FlowOnPoller<'a, I>,
-    desk: &'a ThreadRecorder<'a>,
     sizes: MessageSizes,
     head: Head,
     manners: Option<Manners>,
@@ -70,18 +60,18 @@ struct Answers<'a, I> {
 }
 
 impl<'a, I: Io> Answers<'a, I> {
-    fn new(line: FlowOnPoller<'a, I>, sizes: MessageSizes, desk: &'a ThreadRecorder<'a>) -> Answers<'a, I> {
+    fn new(line: FlowOnPoller<'a, I>, sizes: MessageSizes) -> Answers<'a, I> {
         let head = match line.is_datagram() {
             true => Head::with_token(sizes.response, &line.flow.session.token),
             false => Head::plain(sizes.response),
         };
         let manners = Some(line.flow.session.spec.options.responder).filter(|manners| *manners != Manners::default());
-        Answers { line, desk, sizes, head, manners, received: 0 }
+        Answers { line, sizes, head, manners, received: 0 }
     }
 
     /// Waits for the next request.
     #[inline]
-    async fn request(&mut self) -> Result<Mark, EngineError> {
+    async fn request(&mut self) -> Result<Mark> {
         let mark = if self.line.is_datagram() { self.request_datagram().await? } else { self.request_bytes().await? };
         if self.manners.is_some() {
             self.received = now_ns();
@@ -90,7 +80,7 @@ impl<'a, I: Io> Answers<'a, I> {
     }
 
     #[inline]
-    async fn request_bytes(&mut self) -> Result<Mark, EngineError> {
+    async fn request_bytes(&mut self) -> Result<Mark> {
         let first = self.line.receive_all(self.sizes.request).await?;
         Stamp::mark_of(&[first]).ok_or_else(|| self.line.flow.strange("an unknown mark"))
     }
@@ -98,7 +88,7 @@ impl<'a, I: Io> Answers<'a, I> {
     /// An idle peer is noticed, a hello whose answer was lost is answered again, and all else that
     /// isn't the test's is ignored.
     #[inline]
-    async fn request_datagram(&mut self) -> Result<Mark, EngineError> {
+    async fn request_datagram(&mut self) -> Result<Mark> {
         let session = &self.line.flow.session;
         loop {
             let head = &mut self.head;
@@ -122,7 +112,7 @@ impl<'a, I: Io> Answers<'a, I> {
     }
 
     #[inline]
-    async fn respond(&mut self) -> Result<(), EngineError> {
+    async fn respond(&mut self) -> Result<()> {
         if let Some(manners) = self.manners {
             self.misbehave(manners);
         }
@@ -139,11 +129,9 @@ impl<'a, I: Io> Answers<'a, I> {
         if let Some(delay) = manners.delay {
             spin_until(after(self.received, delay.0));
         }
-        if let Some(stall) = manners.stall.filter(|_| self.desk.is_time_to_stall(now_ns())) {
-            let over = after(now_ns(), stall.0);
-            while now_ns() < over && !self.line.flow.session.is_stopped() {
-                thread::sleep(Duration::from_nanos(over.saturating_sub(now_ns())).min(NAP));
-            }
+        if let Some(stall) = manners.stall.filter(|_| self.line.desk.is_time_to_stall(now_ns())) {
+            // That the test is over is noticed by the next call.
+            let _ = self.line.flow.session.sleep_until(after(now_ns(), stall.0));
         }
     }
 }

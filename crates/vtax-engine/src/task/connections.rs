@@ -22,9 +22,9 @@ use super::{
     transactions::{self, Transactions},
 };
 use crate::{
-    account::ThreadRecorder,
+    account::FlowRecorder,
     drive::{Habit, Io, Message, Poller, WaitUntil},
-    error::EngineError,
+    error::{EngineError, Result},
     flow::{Session, ended, failed},
     place::{Station, Target},
     socket,
@@ -45,14 +45,8 @@ pub(crate) struct Dial<'a> {
 }
 
 /// Connections one after the other: see [`transactions`].
-pub(crate) async fn initiate<E: Poller>(
-    engine: &E,
-    desk: &ThreadRecorder<'_>,
-    slot: usize,
-    index: u32,
-    dial: &Dial<'_>,
-) -> Result<(), EngineError> {
-    transactions::run(desk, slot, &mut Connecting { engine, slot, index, dial }).await
+pub(crate) async fn initiate<E: Poller>(engine: &E, desk: FlowRecorder<'_>, index: u32, dial: &Dial<'_>) -> Result<()> {
+    transactions::run(desk, &mut Connecting { engine, slot: desk.slot, index, dial }).await
 }
 
 /// A flow of connections.
@@ -67,14 +61,14 @@ impl<E: Poller> Transactions for Connecting<'_, E> {
     /// The socket, which is closed outside of the transaction's time.
     type Done = Socket;
 
-    async fn next(&mut self) -> Result<Option<Socket>, EngineError> {
+    async fn next(&mut self) -> Result<Option<Socket>> {
         self.dial.transact(self.engine, self.slot, self.index).await.map(Some)
     }
 }
 
 impl Dial<'_> {
     /// Connects, and returns the socket when the transaction is over.
-    async fn transact<E: Poller>(&self, engine: &E, slot: usize, index: u32) -> Result<Socket, EngineError> {
+    async fn transact<E: Poller>(&self, engine: &E, slot: usize, index: u32) -> Result<Socket> {
         let socket = socket::dialling(&self.session.spec, self.station, self.target)?;
         {
             let io = engine.io(slot, &socket, Habit::Turns);
@@ -86,7 +80,7 @@ impl Dial<'_> {
         Ok(socket)
     }
 
-    async fn connect(&self, io: &impl Io) -> Result<(), EngineError> {
+    async fn connect(&self, io: &impl Io) -> Result<()> {
         loop {
             match io.connect(&self.address).await {
                 Err(Errno::NOBUFS) if self.session.spec.transport == Transport::Unix => {
@@ -113,7 +107,7 @@ impl Dial<'_> {
     }
 
     /// The token, without which a connection is a stranger's, and the request, in one call.
-    async fn request(&self, io: &impl Io, index: u32) -> Result<(), EngineError> {
+    async fn request(&self, io: &impl Io, index: u32) -> Result<()> {
         let head = hello(&self.session.token, index);
         let mut message = Message::whole(&head, HELLO_LEN + self.sizes.request);
         while message.from < message.len {
@@ -123,7 +117,7 @@ impl Dial<'_> {
     }
 
     /// Takes the response, or if there is none to come, the end.
-    async fn receive(&self, io: &impl Io, expected: usize) -> Result<(), EngineError> {
+    async fn receive(&self, io: &impl Io, expected: usize) -> Result<()> {
         let mut left = expected;
         loop {
             let len = io.receive(left.max(1), WaitUntil::Patience, <[u8]>::len).await;

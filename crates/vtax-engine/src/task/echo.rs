@@ -17,9 +17,9 @@ use super::{
     transactions::{self, Transactions},
 };
 use crate::{
-    account::ThreadRecorder,
+    account::FlowRecorder,
     drive::{Habit, Io, Message, Poller, WaitUntil},
-    error::EngineError,
+    error::{EngineError, Result},
     flow::Flow,
     options,
     place::Target,
@@ -70,23 +70,17 @@ impl Types {
 const HEAD_MOST: usize = 24;
 
 /// One request after the other on a socket of its own.
-pub(crate) async fn initiate<E: Poller>(
-    engine: &E,
-    desk: &ThreadRecorder<'_>,
-    slot: usize,
-    index: u32,
-    dial: &Dial<'_>,
-) -> Result<(), EngineError> {
+pub(crate) async fn initiate<E: Poller>(engine: &E, desk: FlowRecorder<'_>, index: u32, dial: &Dial<'_>) -> Result<()> {
     let Target::Ip(address) = dial.target else { unreachable!("ICMP was checked to have an IP address") };
     let types = Types::of(address);
     let peer = Target::Ip(SocketAddr::new(address.ip(), 0));
     let flow = Flow::new(index, open(types, dial, &peer)?, peer, &desk.shared.session);
     flow.check_datagrams()?;
-    let line = FlowOnPoller::new(engine, slot, &flow, Habit::Turns).with_io(|io| EchoIo { io, types });
-    transactions::run(desk, slot, &mut Requests::new(line, dial.sizes)).await
+    let line = FlowOnPoller::new(engine, &flow, desk, Habit::Turns).with_io(|io| EchoIo { io, types });
+    transactions::run(desk, &mut Requests::new(line, dial.sizes)).await
 }
 
-fn open(types: Types, dial: &Dial<'_>, peer: &Target) -> Result<Socket, EngineError> {
+fn open(types: Types, dial: &Dial<'_>, peer: &Target) -> Result<Socket> {
     let domain = if types.reply == 0 { Domain::IPV4 } else { Domain::IPV6 };
     let socket = Socket::new(domain, Type::DGRAM, Some(types.protocol()));
     let socket = socket.map_err(|error| match Errno::from_io_error(&error) {
@@ -106,7 +100,7 @@ fn open(types: Types, dial: &Dial<'_>, peer: &Target) -> Result<Socket, EngineEr
 impl<I: Io> Transactions for Requests<'_, EchoIo<I>> {
     type Done = ();
 
-    async fn next(&mut self) -> Result<Option<()>, EngineError> {
+    async fn next(&mut self) -> Result<Option<()>> {
         Ok((self.exchange(Mark::None).await? == TransactionOutcome::Answered).then_some(()))
     }
 }

@@ -21,7 +21,7 @@ use super::FlowOnPoller;
 use crate::{
     account::after,
     drive::{Io, Message, errno_of},
-    error::EngineError,
+    error::{EngineError, Result},
     flow::Flow,
     segments::segments,
     wire::Head,
@@ -52,7 +52,7 @@ pub(super) enum Handover<'a> {
 
 impl<'a> Handover<'a> {
     /// The way that the test asks for. Prepares the socket for it.
-    pub(super) fn new(flow: &'a Flow, message: usize) -> Result<Handover<'a>, EngineError> {
+    pub(super) fn new(flow: &'a Flow, message: usize) -> Result<Handover<'a>> {
         if flow.transport() == Transport::Udp {
             return Ok(Handover::Datagrams(Datagrams::new(flow, message)?));
         }
@@ -73,11 +73,7 @@ impl<'a> Handover<'a> {
     }
 
     #[inline]
-    pub(super) async fn send<I: Io>(
-        &mut self,
-        line: &FlowOnPoller<'a, I>,
-        message: usize,
-    ) -> Result<usize, EngineError> {
+    pub(super) async fn send<I: Io>(&mut self, line: &FlowOnPoller<'a, I>, message: usize) -> Result<usize> {
         match self {
             Handover::Copied => {
                 line.io.send(Message::whole(&[], message)).await.map_err(|errno| line.failed("send", errno))
@@ -90,7 +86,7 @@ impl<'a> Handover<'a> {
 
     /// Nothing more is handed over. What is said on the socket from now on is whole: a word that is
     /// longer than a segment would be cut, too.
-    pub(super) fn end(&mut self, flow: &Flow) -> Result<(), EngineError> {
+    pub(super) fn end(&mut self, flow: &Flow) -> Result<()> {
         match self {
             Handover::Datagrams(Datagrams { count: 2.., .. }) => Ok(set_udp_segment(&*flow.socket, 0)?),
             _ => Ok(()),
@@ -121,7 +117,7 @@ pub(super) struct Datagrams {
 }
 
 impl Datagrams {
-    fn new(flow: &Flow, message: usize) -> Result<Datagrams, EngineError> {
+    fn new(flow: &Flow, message: usize) -> Result<Datagrams> {
         let count = segments(&flow.session.spec);
         if let (2.., Ok(segment)) = (count, u16::try_from(message)) {
             set_udp_segment(&*flow.socket, segment)?;
@@ -130,7 +126,7 @@ impl Datagrams {
     }
 
     #[inline]
-    async fn send<I: Io>(&mut self, line: &FlowOnPoller<'_, I>, message: usize) -> Result<usize, EngineError> {
+    async fn send<I: Io>(&mut self, line: &FlowOnPoller<'_, I>, message: usize) -> Result<usize> {
         if self.count > 1 {
             return self.send_several(line, message).await;
         }
@@ -140,7 +136,7 @@ impl Datagrams {
         Ok(message)
     }
 
-    async fn send_several<I: Io>(&mut self, line: &FlowOnPoller<'_, I>, message: usize) -> Result<usize, EngineError> {
+    async fn send_several<I: Io>(&mut self, line: &FlowOnPoller<'_, I>, message: usize) -> Result<usize> {
         let (head, first, len) = (&mut self.head, self.sequence, self.count * message);
         let call = |socket: &Socket, buffer: &mut [u8], flags| {
             for (datagram, number) in buffer[..len].chunks_exact_mut(message).zip(first..) {
@@ -186,7 +182,7 @@ pub(super) struct Lent<'a> {
 }
 
 impl<'a> Lent<'a> {
-    fn new(flow: &'a Flow, message: usize) -> Result<Lent<'a>, EngineError> {
+    fn new(flow: &'a Flow, message: usize) -> Result<Lent<'a>> {
         let sender = Some(ZeroCopySender::new(&*flow.socket, flow.session.supply.memory(message))?);
         Ok(Lent { sender, sends: 0, blocks: flow.session.spec.options.engine == Engine::Blocking })
     }
@@ -196,7 +192,7 @@ impl<'a> Lent<'a> {
     }
 
     #[inline]
-    async fn send<I: Io>(&mut self, line: &FlowOnPoller<'a, I>, message: usize) -> Result<usize, EngineError> {
+    async fn send<I: Io>(&mut self, line: &FlowOnPoller<'a, I>, message: usize) -> Result<usize> {
         let mut latest = None;
         loop {
             match line.io.send_by(|_, _, _| self.call(message)).await {
@@ -233,7 +229,7 @@ impl<'a> Lent<'a> {
 
     /// Something has to be let go first.
     #[cold]
-    async fn wait<I: Io>(&mut self, line: &FlowOnPoller<'a, I>) -> Result<(), EngineError> {
+    async fn wait<I: Io>(&mut self, line: &FlowOnPoller<'a, I>) -> Result<()> {
         if !self.blocks {
             return line.sleep(after(now_ns(), LENT_WAIT)).await;
         }
@@ -267,7 +263,7 @@ impl Drop for Lent<'_> {
 
 /// The end of the peer would be told by SIGPIPE, which sendfile(2) has no flag against; programs in
 /// Rust ignore that signal.
-async fn send_file<I: Io>(line: &FlowOnPoller<'_, I>, file: &File, message: usize) -> Result<usize, EngineError> {
+async fn send_file<I: Io>(line: &FlowOnPoller<'_, I>, file: &File, message: usize) -> Result<usize> {
     let call = |socket: &Socket, _: &mut [u8], _| sendfile(socket, file, Some(&mut 0), message);
     line.io.send_by(call).await.map_err(|errno| line.failed("sendfile", errno))
 }

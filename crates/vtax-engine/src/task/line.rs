@@ -4,11 +4,12 @@ use std::{cell::Cell, time::Duration};
 
 use rustix::io::Errno;
 use vtax_model::units::ByteSize;
+use vtax_sys::sock::timestamping::enable_stamps;
 
 use crate::{
-    account::ThreadRecorder,
+    account::FlowRecorder,
     drive::{Habit, Io, Message, Poller, WaitUntil, stamped::StampedFlow},
-    error::EngineError,
+    error::{EngineError, Result},
     flow::Flow,
 };
 
@@ -16,36 +17,36 @@ use crate::{
 pub(crate) struct FlowOnPoller<'a, I> {
     pub(crate) io: I,
     pub(crate) flow: &'a Flow,
+    pub(crate) desk: FlowRecorder<'a>,
     patience: Cell<Duration>,
 }
 
 impl<'a, I: Io> FlowOnPoller<'a, I> {
-    /// The flow in a place of its thread, with the patience for a first message.
+    /// The flow in its place of the thread, with the patience for a first message.
     pub(crate) fn new<E: Poller<Io<'a> = I>>(
         engine: &'a E,
-        slot: usize,
         flow: &'a Flow,
+        desk: FlowRecorder<'a>,
         habit: Habit,
     ) -> FlowOnPoller<'a, I> {
-        let line = FlowOnPoller { io: engine.io(slot, &flow.socket, habit), flow, patience: Cell::default() };
+        let io = engine.io(desk.slot, &flow.socket, habit);
+        let line = FlowOnPoller { io, flow, desk, patience: Cell::default() };
         line.set_patience(flow.session.patience.first);
         line
     }
 
     /// The same flow, whose messages go through something else first.
     pub(crate) fn with_io<J>(self, wrap: impl FnOnce(I) -> J) -> FlowOnPoller<'a, J> {
-        let FlowOnPoller { io, flow, patience } = self;
-        FlowOnPoller { io: wrap(io), flow, patience }
+        let FlowOnPoller { io, flow, desk, patience } = self;
+        FlowOnPoller { io: wrap(io), flow, desk, patience }
     }
 
     /// The same flow, each of whose messages is stamped by the kernel. Asks for it, which is to be
     /// done when the handshake is over.
-    pub(crate) fn stamped(
-        self,
-        desk: &'a ThreadRecorder<'a>,
-    ) -> Result<FlowOnPoller<'a, StampedFlow<'a, I>>, EngineError> {
-        let FlowOnPoller { io, flow, patience } = self;
-        Ok(FlowOnPoller { io: StampedFlow::new(io, flow, desk)?, flow, patience })
+    pub(crate) fn stamped(self) -> Result<FlowOnPoller<'a, StampedFlow<'a, I>>> {
+        enable_stamps(&*self.flow.socket)?;
+        let (flow, desk) = (self.flow, self.desk);
+        Ok(self.with_io(|io| StampedFlow::new(io, flow, desk)))
     }
 
     pub(crate) fn is_datagram(&self) -> bool {
@@ -69,7 +70,7 @@ impl<'a, I: Io> FlowOnPoller<'a, I> {
 
     /// All of a message on a connection.
     #[inline]
-    pub(crate) async fn send_all(&self, head: &[u8], len: usize) -> Result<(), EngineError> {
+    pub(crate) async fn send_all(&self, head: &[u8], len: usize) -> Result<()> {
         let mut message = Message::whole(head, len);
         while message.from < len {
             message.from += self.io.send(message).await.map_err(|errno| self.failed("send", errno))?;
@@ -79,7 +80,7 @@ impl<'a, I: Io> FlowOnPoller<'a, I> {
 
     /// Exactly so many bytes of a connection; returns the first of them.
     #[inline]
-    pub(crate) async fn receive_all(&self, len: usize) -> Result<u8, EngineError> {
+    pub(crate) async fn receive_all(&self, len: usize) -> Result<u8> {
         let (mut received, mut first) = (0, 0);
         while received < len {
             let look = |bytes: &[u8]| (bytes.len(), bytes.first().copied());
@@ -96,17 +97,12 @@ impl<'a, I: Io> FlowOnPoller<'a, I> {
     }
 
     #[inline]
-    pub(crate) async fn receive<R>(
-        &self,
-        most: usize,
-        until: WaitUntil,
-        look: impl FnOnce(&[u8]) -> R,
-    ) -> Result<R, EngineError> {
+    pub(crate) async fn receive<R>(&self, most: usize, until: WaitUntil, look: impl FnOnce(&[u8]) -> R) -> Result<R> {
         self.io.receive(most, until, look).await.map_err(|errno| self.failed("receive", errno))
     }
 
     #[inline]
-    pub(crate) async fn send_datagram(&self, what: &'static str, head: &[u8], len: usize) -> Result<(), EngineError> {
+    pub(crate) async fn send_datagram(&self, what: &'static str, head: &[u8], len: usize) -> Result<()> {
         match self.io.send(Message::whole(head, len)).await {
             Ok(_) => Ok(()),
             Err(errno) => Err(self.datagram_failed(what, len, errno)),
@@ -121,7 +117,7 @@ impl<'a, I: Io> FlowOnPoller<'a, I> {
         }
     }
 
-    pub(crate) async fn sleep(&self, until: u64) -> Result<(), EngineError> {
+    pub(crate) async fn sleep(&self, until: u64) -> Result<()> {
         self.io.sleep(until).await.map_err(|errno| self.failed("sleep", errno))
     }
 }

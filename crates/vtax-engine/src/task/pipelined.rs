@@ -28,9 +28,9 @@ use super::{
     schedule::DueTimes,
 };
 use crate::{
-    account::{Sender, ThreadRecorder, after, seconds},
+    account::{Sender, after, seconds},
     drive::{Either, Io, Message, WaitUntil},
-    error::EngineError,
+    error::{EngineError, Result},
     patience::Patience,
     wire::{Mark, Stamp},
 };
@@ -39,7 +39,7 @@ use crate::{
 const STRETCH: u32 = 8;
 
 /// Whether the stamps of a test over UDP have room for the numbers of all requests under way.
-pub(crate) fn check(spec: &TestSpec) -> Result<(), EngineError> {
+pub(crate) fn check(spec: &TestSpec) -> Result<()> {
     let Workload::Rr { request, response } = spec.workload else { return Ok(()) };
     let under_way = match spec.options.arrivals {
         _ if spec.transport != Transport::Udp => return Ok(()),
@@ -66,13 +66,9 @@ fn number_bits(sizes: MessageSizes) -> u32 {
 }
 
 /// Warms up, measures, and tells the responder both edges of the window.
-pub(crate) async fn initiate<I: Io>(
-    line: FlowOnPoller<'_, I>,
-    desk: &ThreadRecorder<'_>,
-    slot: usize,
-    sizes: MessageSizes,
-) -> Result<(), EngineError> {
-    let mut pipeline = Pipeline::new(line, desk, slot, sizes);
+pub(crate) async fn initiate<I: Io>(line: FlowOnPoller<'_, I>, sizes: MessageSizes) -> Result<()> {
+    let desk = line.desk;
+    let mut pipeline = Pipeline::new(line, sizes);
     let begun = now_ns();
     desk.begun(begun);
     pipeline.begin(begun, u64::MAX);
@@ -88,8 +84,6 @@ pub(crate) async fn initiate<I: Io>(
 
 struct Pipeline<'a, I> {
     requests: Requests<'a, I>,
-    desk: &'a ThreadRecorder<'a>,
-    slot: usize,
     load: Load,
     /// In the order of sending, the first with the number `first`.
     pending: VecDeque<Pending>,
@@ -138,12 +132,7 @@ enum Came {
 }
 
 impl<'a, I: Io> Pipeline<'a, I> {
-    fn new(
-        line: FlowOnPoller<'a, I>,
-        desk: &'a ThreadRecorder<'a>,
-        slot: usize,
-        sizes: MessageSizes,
-    ) -> Pipeline<'a, I> {
+    fn new(line: FlowOnPoller<'a, I>, sizes: MessageSizes) -> Pipeline<'a, I> {
         let session = &line.flow.session;
         let options = &session.spec.options;
         let open = |arrivals: Arrivals| {
@@ -161,8 +150,6 @@ impl<'a, I: Io> Pipeline<'a, I> {
         };
         Pipeline {
             requests: Requests::new(line, sizes),
-            desk,
-            slot,
             load,
             pending: VecDeque::new(),
             first: 1,
@@ -189,12 +176,12 @@ impl<'a, I: Io> Pipeline<'a, I> {
 
     fn warms(&mut self) -> bool {
         let completed = std::mem::take(&mut self.completed);
-        self.desk.warming(now_ns(), completed)
+        self.requests.line.desk.warming(now_ns(), completed)
     }
 
-    async fn measure(&mut self) -> Result<(), EngineError> {
-        let start = self.desk.open(self.slot, Sender::Here)?;
-        let (_, closes) = self.desk.window();
+    async fn measure(&mut self) -> Result<()> {
+        let start = self.requests.line.desk.open(Sender::Here)?;
+        let (_, closes) = self.requests.line.desk.window();
         self.begin(start, closes);
         self.counted = true;
         self.closes = closes;
@@ -207,24 +194,24 @@ impl<'a, I: Io> Pipeline<'a, I> {
         }
     }
 
-    async fn end_burst(&mut self, places: usize) -> Result<(), EngineError> {
+    async fn end_burst(&mut self, places: usize) -> Result<()> {
         self.drain().await?;
-        self.desk.close()?;
-        self.desk.ends(self.slot, self.closes + self.outlasted / places.max(1) as u64);
+        self.requests.line.desk.close()?;
+        self.requests.line.desk.ends(self.closes + self.outlasted / places.max(1) as u64);
         Ok(())
     }
 
-    async fn end_open_loop(&mut self) -> Result<(), EngineError> {
-        self.desk.close()?;
+    async fn end_open_loop(&mut self) -> Result<()> {
+        self.requests.line.desk.close()?;
         self.catch_up(self.closes).await?;
         self.drain().await?;
-        self.desk.ends(self.slot, self.closes);
+        self.requests.line.desk.ends(self.closes);
         Ok(())
     }
 
     /// Sends what was due in the window and could not be sent in it, for so long as anybody would
     /// wait; what isn't sent by then is lost.
-    async fn catch_up(&mut self, closes: u64) -> Result<(), EngineError> {
+    async fn catch_up(&mut self, closes: u64) -> Result<()> {
         let latest = after(closes, self.requests.line.flow.session.patience.silence);
         while self.due(now_ns()).is_some() && now_ns() < latest {
             self.step(latest).await?;
@@ -232,14 +219,14 @@ impl<'a, I: Io> Pipeline<'a, I> {
         if let Load::Open(schedule) = &mut self.load {
             while schedule.due() < closes {
                 schedule.advance();
-                self.desk.report().lost += 1;
+                self.requests.line.desk.report().lost += 1;
             }
         }
         Ok(())
     }
 
     /// Waits for what is under way; what doesn't come is lost.
-    async fn drain(&mut self) -> Result<(), EngineError> {
+    async fn drain(&mut self) -> Result<()> {
         self.ends = 0;
         while let Some(first) = self.pending.front() {
             // Over a connection any response is a sign of life, over UDP each has its own time.
@@ -259,7 +246,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
     }
 
     /// Sends a request or takes responses, whichever is the next thing to do; `end` bounds the wait.
-    async fn step(&mut self, end: u64) -> Result<(), EngineError> {
+    async fn step(&mut self, end: u64) -> Result<()> {
         let now = now_ns();
         match self.due(now) {
             Some(due) if self.stretch < STRETCH || self.pending.is_empty() => {
@@ -277,7 +264,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
         }
     }
 
-    async fn send(&mut self, due: u64, now: u64) -> Result<(), EngineError> {
+    async fn send(&mut self, due: u64, now: u64) -> Result<()> {
         if self.pending.is_empty() {
             self.heard = now;
             self.first = self.requests.sequence + 1;
@@ -303,7 +290,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
         Ok(())
     }
 
-    async fn receive(&mut self, until: WaitUntil) -> Result<(), EngineError> {
+    async fn receive(&mut self, until: WaitUntil) -> Result<()> {
         self.stretch = 0;
         match self.requests.line.io.receive(self.most(), until, |bytes| self.read(bytes)).await {
             Ok(came) => self.take(came),
@@ -330,7 +317,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
         }
     }
 
-    fn take(&mut self, came: Came) -> Result<(), EngineError> {
+    fn take(&mut self, came: Came) -> Result<()> {
         let now = now_ns();
         match came {
             Came::Bytes(0) => return Err(self.requests.line.flow.ended("receive")),
@@ -350,7 +337,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
     }
 
     /// Finds the request of an answer; late ones and duplicates have none.
-    fn answered(&mut self, number: u64, now: u64) -> Result<(), EngineError> {
+    fn answered(&mut self, number: u64, now: u64) -> Result<()> {
         let place = number.wrapping_sub(self.first) & ((1 << number_bits(self.requests.sizes)) - 1);
         match usize::try_from(place).ok().filter(|place| *place < self.pending.len()) {
             Some(place) if !self.pending[place].answered => self.complete(place, now),
@@ -358,7 +345,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
         }
     }
 
-    fn complete(&mut self, place: usize, now: u64) -> Result<(), EngineError> {
+    fn complete(&mut self, place: usize, now: u64) -> Result<()> {
         let Pending { due, sent, .. } = self.pending[place];
         self.pending[place].answered = true;
         self.unanswered -= 1;
@@ -371,16 +358,16 @@ impl<'a, I: Io> Pipeline<'a, I> {
         self.outlasted += now.saturating_sub(self.closes);
         match self.load {
             _ if !self.counted => Ok(()),
-            Load::Burst(_) => self.desk.transaction(self.slot, now - sent, now),
+            Load::Burst(_) => self.requests.line.desk.transaction(now - sent, now),
             Load::Open(_) => {
-                self.desk.sent_and_answered(now - sent);
-                self.desk.transaction(self.slot, now - due, now)
+                self.requests.line.desk.sent_and_answered(now - sent);
+                self.requests.line.desk.transaction(now - due, now)
             }
         }
     }
 
     #[cold]
-    fn nothing_came(&mut self, now: u64) -> Result<(), EngineError> {
+    fn nothing_came(&mut self, now: u64) -> Result<()> {
         let session = &self.requests.line.flow.session;
         session.check_stopped()?;
         let silence = session.patience.silence;
@@ -408,7 +395,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
             if !first.answered {
                 self.unanswered -= 1;
                 self.outlasted += now.saturating_sub(self.closes);
-                self.desk.report().lost += u64::from(self.counted);
+                self.requests.line.desk.report().lost += u64::from(self.counted);
             }
             self.pending.pop_front();
             self.first += 1;

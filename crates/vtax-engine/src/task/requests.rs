@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use super::{FlowOnPoller, MessageSizes, longest_datagram};
 use crate::{
     drive::{Io, WaitUntil},
-    error::EngineError,
+    error::{EngineError, Result},
     wire::{FlowGreeting, GREETING_LEN, Head, Mark, Stamp, shows_token},
 };
 
@@ -17,13 +17,6 @@ pub(crate) enum TransactionOutcome {
     Answered,
     /// No response in time, which only a datagram can do.
     Lost,
-}
-
-/// What there is to know of a datagram that came in.
-pub(super) enum Came {
-    Answer,
-    /// A datagram of so many bytes that isn't the answer.
-    Other(usize),
 }
 
 /// A flow's requests, one after the other.
@@ -52,7 +45,7 @@ impl<'a, I: Io> Requests<'a, I> {
 
     /// Sends a request and waits for its response.
     #[inline]
-    pub(crate) async fn exchange(&mut self, mark: Mark) -> Result<TransactionOutcome, EngineError> {
+    pub(crate) async fn exchange(&mut self, mark: Mark) -> Result<TransactionOutcome> {
         if self.line.is_datagram() {
             return self.exchange_datagrams(mark).await;
         }
@@ -63,7 +56,7 @@ impl<'a, I: Io> Requests<'a, I> {
     }
 
     #[inline]
-    async fn exchange_datagrams(&mut self, mark: Mark) -> Result<TransactionOutcome, EngineError> {
+    async fn exchange_datagrams(&mut self, mark: Mark) -> Result<TransactionOutcome> {
         self.sequence += 1;
         let stamp = Stamp::new(self.sequence, mark);
         self.head.stamp(stamp);
@@ -78,16 +71,14 @@ impl<'a, I: Io> Requests<'a, I> {
     }
 
     #[inline]
-    async fn await_response(&mut self, stamp: Stamp) -> Result<TransactionOutcome, EngineError> {
+    async fn await_response(&mut self, stamp: Stamp) -> Result<TransactionOutcome> {
         let mut patience = None;
         loop {
-            let look = |datagram: &[u8]| match self.answers(stamp, datagram) {
-                true => Came::Answer,
-                false => Came::Other(datagram.len()),
-            };
+            // What is no answer is known by its length only.
+            let look = |datagram: &[u8]| if self.answers(stamp, datagram) { Ok(()) } else { Err(datagram.len()) };
             match self.line.io.receive(longest_datagram(self.sizes.response), WaitUntil::Patience, look).await {
-                Ok(Came::Answer) => return Ok(TransactionOutcome::Answered),
-                Ok(Came::Other(len)) => self.ignore(len)?,
+                Ok(Ok(())) => return Ok(TransactionOutcome::Answered),
+                Ok(Err(len)) => self.ignore(len)?,
                 Err(Errno::AGAIN) => return Ok(TransactionOutcome::Lost),
                 Err(errno) => return Err(self.line.failed("receive", errno)),
             }
@@ -114,7 +105,7 @@ impl<'a, I: Io> Requests<'a, I> {
 
     /// A response that comes after it was counted as lost shows that the timeout is too short for this path.
     #[cold]
-    fn ignore(&mut self, len: usize) -> Result<(), EngineError> {
+    fn ignore(&mut self, len: usize) -> Result<()> {
         if len == 0 && self.line.flow.session.is_stopped() {
             return Err(EngineError::Cancelled);
         }
@@ -127,7 +118,7 @@ impl<'a, I: Io> Requests<'a, I> {
     }
 
     #[cold]
-    fn count_lost(&mut self) -> Result<TransactionOutcome, EngineError> {
+    fn count_lost(&mut self) -> Result<TransactionOutcome> {
         self.silent += self.timeout;
         if self.silent >= self.line.flow.session.patience.silence {
             let (peer, waited) = (self.line.flow.peer.clone(), self.silent);
@@ -139,7 +130,7 @@ impl<'a, I: Io> Requests<'a, I> {
     /// Tells the responder that the window is over; said until it is answered. That a datagram was
     /// heard can't be known for certain: the responder may be gone by the time that a lost answer
     /// is asked for again, so failing is as good as done.
-    pub(crate) async fn finish(&mut self) -> Result<(), EngineError> {
+    pub(crate) async fn finish(&mut self) -> Result<()> {
         if !self.line.is_datagram() {
             return self.exchange(Mark::Close).await.map(drop);
         }

@@ -21,20 +21,16 @@ use super::{
     requests::{Requests, TransactionOutcome},
 };
 use crate::{
-    account::{Sender, ThreadRecorder, after},
+    account::{Sender, after},
     drive::Io,
-    error::EngineError,
+    error::Result,
     task::FlowOnPoller,
     wire::Mark,
 };
 
 /// Warms up, measures, and tells the responder both edges of the window.
-pub(crate) async fn initiate<I: Io>(
-    line: FlowOnPoller<'_, I>,
-    desk: &ThreadRecorder<'_>,
-    slot: usize,
-    sizes: MessageSizes,
-) -> Result<(), EngineError> {
+pub(crate) async fn initiate<I: Io>(line: FlowOnPoller<'_, I>, sizes: MessageSizes) -> Result<()> {
+    let desk = line.desk;
     let gap = line.flow.session.spec.options.gap.map(|gap| gap.0);
     let mut wire = Requests::new(line, sizes);
     let mut now = now_ns();
@@ -48,12 +44,12 @@ pub(crate) async fn initiate<I: Io>(
         now = now_ns();
     }
     if !desk.shared.is_sliced() {
-        measure(&mut wire, desk, slot, gap).await?;
+        measure(&mut wire, gap).await?;
         return wire.finish().await;
     }
     for start in desk.turns() {
-        await_turn(&mut wire, desk, start).await?;
-        measure(&mut wire, desk, slot, gap).await?;
+        await_turn(&mut wire, start).await?;
+        measure(&mut wire, gap).await?;
         while wire.exchange(Mark::Pause).await? == TransactionOutcome::Lost {}
         desk.slot_ended(start, now_ns());
     }
@@ -62,13 +58,9 @@ pub(crate) async fn initiate<I: Io>(
 }
 
 /// Waits until a slice begins, and gets the path going again.
-async fn await_turn<I: Io>(
-    wire: &mut Requests<'_, I>,
-    desk: &ThreadRecorder<'_>,
-    start: u64,
-) -> Result<(), EngineError> {
+async fn await_turn<I: Io>(wire: &mut Requests<'_, I>, start: u64) -> Result<()> {
     wire.line.sleep(start).await?;
-    let led = after(now_ns(), desk.shared.session.spec.lead());
+    let led = after(now_ns(), wire.line.flow.session.spec.lead());
     loop {
         wire.exchange(Mark::None).await?;
         if now_ns() >= led {
@@ -78,15 +70,11 @@ async fn await_turn<I: Io>(
 }
 
 /// From one mark to the other.
-async fn measure<I: Io>(
-    wire: &mut Requests<'_, I>,
-    desk: &ThreadRecorder<'_>,
-    slot: usize,
-    gap: Option<Duration>,
-) -> Result<(), EngineError> {
+async fn measure<I: Io>(wire: &mut Requests<'_, I>, gap: Option<Duration>) -> Result<()> {
+    let desk = wire.line.desk;
     while wire.exchange(Mark::Open).await? == TransactionOutcome::Lost {}
     wire.line.io.look_back(false);
-    let mut previous = desk.open(slot, Sender::Here)?;
+    let mut previous = desk.open(Sender::Here)?;
     let (_, closes) = desk.window();
     loop {
         if let Some(gap) = gap {
@@ -96,10 +84,10 @@ async fn measure<I: Io>(
         let outcome = wire.exchange(Mark::None).await?;
         let now = now_ns();
         match outcome {
-            TransactionOutcome::Answered => desk.transaction(slot, now - previous, now)?,
+            TransactionOutcome::Answered => desk.transaction(now - previous, now)?,
             TransactionOutcome::Lost => {
                 desk.report().lost += 1;
-                desk.ends(slot, now);
+                desk.ends(now);
             }
         }
         previous = now;

@@ -18,7 +18,7 @@ use super::{FlowOnPoller, longest_datagram};
 use crate::{
     account::{Sender, ThreadRecorder, after},
     drive::{Io, WaitUntil},
-    error::EngineError,
+    error::{EngineError, Result},
     sequence::Sequence,
     wire::{DONE, FlowGreeting, GO, shows_token},
 };
@@ -33,13 +33,8 @@ const SHOW_LIFE: u64 = 250 * MS;
 
 /// Receives through the window of this end, and on until the sender has ended. An initiator first
 /// tells the sender to begin.
-pub(crate) async fn receive<I: Io>(
-    line: FlowOnPoller<'_, I>,
-    desk: &ThreadRecorder<'_>,
-    slot: usize,
-    message: usize,
-    initiates: bool,
-) -> Result<(), EngineError> {
+pub(crate) async fn receive<I: Io>(line: FlowOnPoller<'_, I>, message: usize, initiates: bool) -> Result<()> {
+    let desk = line.desk;
     let mut sink = Sink::new(line, message)?;
     if initiates {
         desk.begun(now_ns());
@@ -54,20 +49,20 @@ pub(crate) async fn receive<I: Io>(
         now = now_ns();
         sink.show_life(now);
     }
-    desk.open(slot, Sender::Here)?;
+    desk.open(Sender::Here)?;
     sink.tally.sequence.iter_mut().for_each(Sequence::open);
     let (_, closes) = desk.window();
     while now < closes {
         let len = sink.receive().await?;
         now = now_ns();
-        desk.bytes(slot, len, now)?;
+        desk.bytes(len, now)?;
         sink.show_life(now);
     }
-    sink.tally.close(desk)?;
+    sink.tally.close(&desk)?;
     desk.shared.one_has_finished();
-    sink.wait_for_others(desk).await?;
+    sink.wait_for_others().await?;
     sink.drain().await?;
-    sink.count_whole_flow(desk)
+    sink.count_whole_flow()
 }
 
 struct Sink<'a, I> {
@@ -98,7 +93,7 @@ impl Tally {
     }
 
     /// Ends the window.
-    fn close(&self, desk: &ThreadRecorder<'_>) -> Result<(), EngineError> {
+    fn close(&self, desk: &ThreadRecorder<'_>) -> Result<()> {
         if let Some(sequence) = &self.sequence {
             let mut report = desk.report();
             report.lost += sequence.lost();
@@ -123,7 +118,7 @@ enum Came {
 }
 
 impl<'a, I: Io> Sink<'a, I> {
-    fn new(line: FlowOnPoller<'a, I>, message: usize) -> Result<Sink<'a, I>, EngineError> {
+    fn new(line: FlowOnPoller<'a, I>, message: usize) -> Result<Sink<'a, I>> {
         let several = line.flow.session.spec.options.gro;
         if several {
             set_udp_gro(&*line.flow.socket, true)?;
@@ -134,7 +129,7 @@ impl<'a, I: Io> Sink<'a, I> {
     }
 
     /// Over UDP the word is said until the stream comes.
-    async fn say_go(&mut self) -> Result<(), EngineError> {
+    async fn say_go(&mut self) -> Result<()> {
         if !self.line.is_datagram() {
             return self.line.flow.say(GO);
         }
@@ -152,7 +147,7 @@ impl<'a, I: Io> Sink<'a, I> {
 
     /// Waits for bytes of the stream. Duplicates are none.
     #[inline]
-    async fn receive(&mut self) -> Result<usize, EngineError> {
+    async fn receive(&mut self) -> Result<usize> {
         loop {
             match self.take(WaitUntil::Patience).await? {
                 Some(0) => return Err(self.line.flow.ended("receive")),
@@ -164,7 +159,7 @@ impl<'a, I: Io> Sink<'a, I> {
 
     /// Bytes of the stream, or that it has ended; none if nothing of it came by then.
     #[inline]
-    async fn take(&mut self, until: WaitUntil) -> Result<Option<usize>, EngineError> {
+    async fn take(&mut self, until: WaitUntil) -> Result<Option<usize>> {
         if self.several {
             return self.take_several(until).await;
         }
@@ -179,14 +174,17 @@ impl<'a, I: Io> Sink<'a, I> {
     }
 
     #[inline]
-    async fn call(&self, until: WaitUntil) -> Result<Came, EngineError> {
+    async fn call(&self, until: WaitUntil) -> Result<Came> {
         let message = self.tally.message;
         let came = match self.line.is_datagram() {
             true => {
                 let look = |bytes: &[u8]| read(&self.line, message, bytes);
                 self.line.io.receive(longest_datagram(message), until, look).await
             }
-            false => self.line.io.receive(usize::MAX, until, |bytes| read_bytes(bytes.len())).await,
+            false => {
+                let look = |bytes: &[u8]| if bytes.is_empty() { Came::Ended } else { Came::Bytes(bytes.len()) };
+                self.line.io.receive(usize::MAX, until, look).await
+            }
         };
         match (came, until) {
             (Ok(came), _) => Ok(came),
@@ -197,7 +195,7 @@ impl<'a, I: Io> Sink<'a, I> {
 
     /// A hello whose answer was lost is answered again; an end is taken note of.
     #[cold]
-    fn answer(&self, greeting: FlowGreeting) -> Result<Option<usize>, EngineError> {
+    fn answer(&self, greeting: FlowGreeting) -> Result<Option<usize>> {
         match greeting {
             FlowGreeting::Hello => self.line.flow.greet(FlowGreeting::Ready).map(|()| None),
             FlowGreeting::End => {
@@ -221,8 +219,8 @@ impl<'a, I: Io> Sink<'a, I> {
 
     /// Reads on, so that the other flows are measured under the same load to their end. An error is
     /// the end of a sender whose patience is over: this flow's window is complete.
-    async fn wait_for_others(&mut self, desk: &ThreadRecorder<'_>) -> Result<(), EngineError> {
-        while desk.shared.any_unfinished() {
+    async fn wait_for_others(&mut self) -> Result<()> {
+        while self.line.desk.shared.any_unfinished() {
             match self.take(WaitUntil::Moment(now_ns() + AGAIN)).await {
                 Err(EngineError::Cancelled) => return Err(EngineError::Cancelled),
                 Err(_) | Ok(Some(0)) => break,
@@ -235,7 +233,7 @@ impl<'a, I: Io> Sink<'a, I> {
     }
 
     /// Says that it is enough, until the sender has ended or is silent.
-    async fn drain(&mut self) -> Result<(), EngineError> {
+    async fn drain(&mut self) -> Result<()> {
         let spec = &self.line.flow.session.spec;
         let patience = self.line.flow.session.patience;
         // The sender may have begun its window later.
@@ -269,8 +267,8 @@ impl<'a, I: Io> Sink<'a, I> {
         };
     }
 
-    fn count_whole_flow(&self, desk: &ThreadRecorder<'_>) -> Result<(), EngineError> {
-        let mut report = desk.report();
+    fn count_whole_flow(&self) -> Result<()> {
+        let mut report = self.line.desk.report();
         report.whole_flow += self.tally.arrived;
         if self.line.is_datagram() {
             report.socket_drops += u64::from(receive_drops(&*self.line.flow.socket)?);
@@ -294,8 +292,4 @@ fn read<I: Io>(line: &FlowOnPoller<'_, I>, message: usize, datagram: &[u8]) -> C
 fn read_greeting<I: Io>(line: &FlowOnPoller<'_, I>, datagram: &[u8]) -> Option<Came> {
     let (index, greeting) = FlowGreeting::read(datagram, &line.flow.session.token)?;
     (index == line.flow.index).then_some(Came::Greeting(greeting))
-}
-
-fn read_bytes(len: usize) -> Came {
-    if len == 0 { Came::Ended } else { Came::Bytes(len) }
 }

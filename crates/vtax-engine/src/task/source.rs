@@ -13,9 +13,9 @@ use vtax_sys::clock::now_ns;
 
 use super::{FlowOnPoller, handover::Handover};
 use crate::{
-    account::{Sender, ThreadRecorder, after},
+    account::{Sender, after},
     drive::{Io, WaitUntil},
-    error::EngineError,
+    error::{EngineError, Result},
     segments::segments,
     wire::{FlowGreeting, GO},
 };
@@ -35,16 +35,11 @@ const END_TURNS: usize = 50;
 
 /// Sends through the window of this end, then on until the receiver has enough. A responder first
 /// waits until it is told to begin.
-pub(crate) async fn send<I: Io>(
-    line: FlowOnPoller<'_, I>,
-    desk: &ThreadRecorder<'_>,
-    slot: usize,
-    message: usize,
-    initiates: bool,
-) -> Result<(), EngineError> {
+pub(crate) async fn send<I: Io>(line: FlowOnPoller<'_, I>, message: usize, initiates: bool) -> Result<()> {
     if !initiates {
         await_go(&line).await?;
     }
+    let desk = line.desk;
     line.has_begun();
     let handover = Handover::new(line.flow, message)?;
     let mut now = now_ns();
@@ -56,12 +51,12 @@ pub(crate) async fn send<I: Io>(
         now = now_ns();
         source.look_for_life(now)?;
     }
-    desk.open(slot, Sender::There)?;
+    desk.open(Sender::There)?;
     let (_, closes) = desk.window();
     while now < closes {
         let len = source.send().await?;
         now = now_ns();
-        desk.bytes(slot, len, now)?;
+        desk.bytes(len, now)?;
         source.look_for_life(now)?;
     }
     desk.close()?;
@@ -74,7 +69,7 @@ pub(crate) async fn send<I: Io>(
     Ok(())
 }
 
-async fn await_go<I: Io>(line: &FlowOnPoller<'_, I>) -> Result<(), EngineError> {
+async fn await_go<I: Io>(line: &FlowOnPoller<'_, I>) -> Result<()> {
     if !line.is_datagram() {
         let told = line.receive_all(1).await?;
         return if told == GO { Ok(()) } else { Err(line.flow.strange("something else than the word to begin")) };
@@ -113,7 +108,7 @@ impl<'a, I: Io> Source<'a, I> {
 
     /// Hands a message, or as many as go with one call, to the kernel, or as much of it as it takes at once.
     #[inline]
-    async fn send(&mut self) -> Result<usize, EngineError> {
+    async fn send(&mut self) -> Result<usize> {
         if let Some(pace) = &self.pace {
             self.line.sleep(pace.due()).await?;
         }
@@ -127,7 +122,7 @@ impl<'a, I: Io> Source<'a, I> {
     /// A connection tells of its end by itself; over UDP the receiver says now and then that it is
     /// there, and one that doesn't is gone.
     #[inline]
-    fn look_for_life(&mut self, now: u64) -> Result<(), EngineError> {
+    fn look_for_life(&mut self, now: u64) -> Result<()> {
         if now < self.listens_at || !self.line.is_datagram() {
             return Ok(());
         }
@@ -136,7 +131,7 @@ impl<'a, I: Io> Source<'a, I> {
     }
 
     #[cold]
-    fn listen(&mut self, now: u64) -> Result<(), EngineError> {
+    fn listen(&mut self, now: u64) -> Result<()> {
         let flow = self.line.flow;
         for greeting in flow.greetings()? {
             self.heard = now;
@@ -150,7 +145,7 @@ impl<'a, I: Io> Source<'a, I> {
     }
 
     /// Once a receiver is being served no more, failing to send is as good as being told to stop.
-    async fn outlast_receiver(&mut self) -> Result<(), EngineError> {
+    async fn outlast_receiver(&mut self) -> Result<()> {
         let mut now = now_ns();
         let latest = after(now, self.line.flow.session.patience.grace);
         let mut look = 0;
@@ -172,7 +167,7 @@ impl<'a, I: Io> Source<'a, I> {
     }
 
     /// So that the receiver knows that it has taken in all that arrived.
-    async fn say_end(&mut self) -> Result<(), EngineError> {
+    async fn say_end(&mut self) -> Result<()> {
         if self.line.flow.transport() != Transport::Udp {
             // Fails if the receiver is gone, and then it needs no telling.
             let _ = self.line.flow.socket.shutdown(std::net::Shutdown::Write);

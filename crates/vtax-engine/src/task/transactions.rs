@@ -6,8 +6,8 @@
 use vtax_sys::clock::now_ns;
 
 use crate::{
-    account::{Sender, ThreadRecorder},
-    error::EngineError,
+    account::{FlowRecorder, Sender},
+    error::Result,
 };
 
 /// A flow's transactions, one after the other.
@@ -17,25 +17,21 @@ pub(crate) trait Transactions {
     type Done;
 
     /// One transaction; none if it was lost.
-    async fn next(&mut self) -> Result<Option<Self::Done>, EngineError>;
+    async fn next(&mut self) -> Result<Option<Self::Done>>;
 }
 
 /// One transaction after the other, until the thread's window is over. The one that is under way
 /// then is finished and counts like any other, with all of its time, and the flow's time ends with
 /// it: an outage that lasts beyond the window is in the figures.
-pub(crate) async fn run<T: Transactions>(
-    desk: &ThreadRecorder<'_>,
-    slot: usize,
-    flow: &mut T,
-) -> Result<(), EngineError> {
-    let mut begun = warm_up(desk, slot, flow).await?;
+pub(crate) async fn run<T: Transactions>(desk: FlowRecorder<'_>, flow: &mut T) -> Result<()> {
+    let mut begun = warm_up(desk, flow).await?;
     let (_, closes) = desk.window();
     while begun < closes {
         let done = flow.next().await?;
-        count(desk, slot, begun, done.is_some())?;
+        count(desk, begun, done.is_some())?;
         drop(done);
         begun = now_ns();
-        desk.ends(slot, begun);
+        desk.ends(begun);
         desk.shared.session.check_stopped()?;
     }
     desk.close()?;
@@ -45,16 +41,16 @@ pub(crate) async fn run<T: Transactions>(
 
 /// Goes on until the window is open, and returns when the flow's first transaction begins in it. One
 /// that was under way all through the window of the thread's other flows is counted nevertheless.
-async fn warm_up<T: Transactions>(desk: &ThreadRecorder<'_>, slot: usize, flow: &mut T) -> Result<u64, EngineError> {
+async fn warm_up<T: Transactions>(desk: FlowRecorder<'_>, flow: &mut T) -> Result<u64> {
     let mut begun = now_ns();
     desk.begun(begun);
     while begun < desk.shared.window().0 {
         let done = flow.next().await?.is_some();
         let now = now_ns();
         if now >= desk.window().1 {
-            desk.open(slot, Sender::Here)?;
-            desk.began_before(slot, begun);
-            count(desk, slot, begun, done)?;
+            desk.open(Sender::Here)?;
+            desk.began_before(begun);
+            count(desk, begun, done)?;
             return Ok(now);
         }
         begun = now;
@@ -63,13 +59,13 @@ async fn warm_up<T: Transactions>(desk: &ThreadRecorder<'_>, slot: usize, flow: 
         }
         desk.shared.session.check_stopped()?;
     }
-    desk.open(slot, Sender::Here)
+    desk.open(Sender::Here)
 }
 
-fn count(desk: &ThreadRecorder<'_>, slot: usize, begun: u64, done: bool) -> Result<(), EngineError> {
+fn count(desk: FlowRecorder<'_>, begun: u64, done: bool) -> Result<()> {
     let now = now_ns();
     match done {
-        true => desk.transaction(slot, now - begun, now),
+        true => desk.transaction(now - begun, now),
         false => {
             desk.report().lost += 1;
             Ok(())

@@ -74,7 +74,7 @@ fn a_flow_index_is_admitted_once() {
     let responder = Responder::bind(&spec(Transport::Tcp, rr(1, 1), 2), &setup(), token).unwrap();
     let port = port(&responder);
     let hello = |index: u32| {
-        let secret = u128::from_str_radix(&token.to_hex(), 16).unwrap().to_be_bytes();
+        let secret = u128::from_str_radix(&token.to_string(), 16).unwrap().to_be_bytes();
         let mut stream = stranger(port);
         stream.write_all(&[&secret[..], &index.to_le_bytes()].concat()).unwrap();
         stream
@@ -305,7 +305,7 @@ fn what_cannot_run_is_refused_at_once() {
 fn lame_responder(token: Token) -> (TcpListener, thread::JoinHandle<TcpStream>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let door = listener.try_clone().unwrap();
-    let secret = u128::from_str_radix(&token.to_hex(), 16).unwrap().to_be_bytes();
+    let secret = u128::from_str_radix(&token.to_string(), 16).unwrap().to_be_bytes();
     let admitted = thread::spawn(move || {
         let (mut stream, _) = door.accept().unwrap();
         let mut hello = [0; 20];
@@ -346,7 +346,7 @@ fn an_initiator_that_falls_silent_is_noticed() {
     for engine in [Engine::Blocking, Engine::Epoll, Engine::IoUring] {
         let responder = Responder::bind(&on(engine, spec(Transport::Tcp, rr(1, 1), 1)), &setup(), token).unwrap();
         let mut stream = stranger(port(&responder));
-        let secret = u128::from_str_radix(&token.to_hex(), 16).unwrap().to_be_bytes();
+        let secret = u128::from_str_radix(&token.to_string(), 16).unwrap().to_be_bytes();
         thread::scope(|scope| {
             let served = scope.spawn(|| responder.serve(&cancel));
             stream.write_all(&[&secret[..], &0u32.to_le_bytes(), &[0]].concat()).unwrap();

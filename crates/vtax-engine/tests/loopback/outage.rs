@@ -69,7 +69,7 @@ impl Faltering {
         let (mut stream, _) = self.listener.accept().unwrap();
         let mut hello = [0; 20];
         stream.read_exact(&mut hello).unwrap();
-        assert_eq!(hello[..16], u128::from_str_radix(&self.token.to_hex(), 16).unwrap().to_be_bytes());
+        assert_eq!(hello[..16], u128::from_str_radix(&self.token.to_string(), 16).unwrap().to_be_bytes());
         (stream, u32::from_le_bytes(hello[16..].try_into().unwrap()))
     }
 

@@ -77,8 +77,7 @@ fn try_guest(qemu: &QemuProgram, kernel: &Kernel, initramfs: &Path) -> Result<Op
         seed: None,
     };
     let mut guest = Qemu::start(launch, Vec::new(), |mut command| {
-        let object = qemu.path.display().to_string();
-        command.spawn().map_err(|errno| SysError::Os { operation: "start", object, errno, remedy: None })
+        command.spawn().map_err(|errno| SysError::plain("start", qemu.path.display(), errno))
     })?;
     let up = guest.wait_agent(patience());
     guest.stop(Duration::from_secs(4))?;

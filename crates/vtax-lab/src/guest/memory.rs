@@ -23,7 +23,7 @@ struct Mapping {
 /// kernel keeps for QEMU is left out too.
 pub fn overhead(launch: &Launch, process: ProcessId) -> Result<ByteSize, GuestError> {
     let path = format!("/proc/{}/smaps", process.pid);
-    let fail = |errno: io::Error| SysError::Os { operation: "read", object: path.clone(), errno, remedy: None };
+    let fail = |errno: io::Error| SysError::plain("read", &path, errno);
     let text = fs::read_to_string(&path).map_err(fail).map_err(GuestError::process(&launch.name))?;
     Ok(ByteSize(beside_ram(&mappings(&text), launch.memory.0)))
 }

@@ -176,7 +176,7 @@ impl GuestPins {
 
 fn tasks(pid: u32) -> Result<BTreeMap<u32, String>, SysError> {
     let folder = format!("/proc/{pid}/task");
-    let fail = |errno: io::Error| SysError::Os { operation: "list", object: folder.clone(), errno, remedy: None };
+    let fail = |errno: io::Error| SysError::plain("list", &folder, errno);
     let mut tasks = BTreeMap::new();
     for entry in fs::read_dir(&folder).map_err(fail)? {
         let entry = entry.map_err(fail)?;

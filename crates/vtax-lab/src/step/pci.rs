@@ -129,14 +129,13 @@ impl VfSettings {
             vlan: wanted.vlan.filter(|_| self.vlan != wanted.vlan),
             spoof_check: wanted.spoof_check.filter(|_| self.spoof_check != wanted.spoof_check),
             trust: wanted.trust.filter(|_| self.trust != wanted.trust),
-            link_state: None,
             rate: wanted.rate.filter(|_| self.rate != wanted.rate),
         }
     }
 
     /// The first setting that is not as it should be.
     pub(crate) fn missing_in(&self, found: &VfSettings) -> Option<&'static str> {
-        let VfChange { mac, vlan, spoof_check, trust, rate, .. } = found.change_to(self);
+        let VfChange { mac, vlan, spoof_check, trust, rate } = found.change_to(self);
         let checks = [
             ("address", mac.is_some()),
             ("VLAN", vlan.is_some()),

@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(text, format!("{why}; {remedy}"));
         let errno = std::io::Error::from(std::io::ErrorKind::NotFound);
         let remedy = Some("load tun; then try again");
-        let error = SysError::Os { operation: "open", object: "/dev/net/tun".to_owned(), errno, remedy };
+        let error = SysError::Os { operation: "open", object: "/dev/net/tun".to_owned(), errno, detail: None, remedy };
         let text = error.to_string();
         let Unsupported { why, remedy } = refused_by_kernel(&error);
         assert_eq!((format!("{why}; {remedy}"), remedy.as_str()), (text, "load tun; then try again"));

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::machine::duration;
 use crate::error::{Result, SysError};
+use crate::process::stat_field;
 
 const KVM: &str = "/sys/kernel/debug/kvm";
 
@@ -81,21 +82,14 @@ fn exits_below(kvm: &Path, pid: u32) -> Option<u64> {
     counts.reduce(u64::saturating_add)
 }
 
-/// Source: proc_pid_stat(5). The name, field 2, may hold anything, brackets too: what counts is
-/// the last one that closes. `guest_time` is field 43, since Linux 2.6.24.
+/// Source: proc_pid_stat(5). `guest_time` is field 43, since Linux 2.6.24.
 fn parse(stat: &[u8], ticks_per_second: u64) -> Option<TaskTimes> {
-    const AFTER_NAME: usize = 3;
-    let end = stat.iter().rposition(|byte| *byte == b')')?;
-    let rest = std::str::from_utf8(&stat[end + 1..]).ok()?;
-    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
     if ticks_per_second == 0 {
         return None;
     }
-    let time = |field: usize| -> Option<Duration> {
-        Some(duration(fields.get(field - AFTER_NAME)?.parse().ok()?, ticks_per_second))
-    };
-    let guest = if fields.len() > 43 - AFTER_NAME { time(43)? } else { Duration::ZERO };
-    Some(TaskTimes { user: time(14)?, system: time(15)?, guest, run: None })
+    let time = |field: &str| Some(duration(field.parse().ok()?, ticks_per_second));
+    let guest = stat_field(stat, 43).map_or(Some(Duration::ZERO), time)?;
+    Some(TaskTimes { user: time(stat_field(stat, 14)?)?, system: time(stat_field(stat, 15)?)?, guest, run: None })
 }
 
 /// The first of three figures is the time on a CPU (`proc_pid_schedstat`). A kernel that keeps no

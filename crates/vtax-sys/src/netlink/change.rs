@@ -28,8 +28,6 @@ pub struct LinkChange<'a> {
     /// A free text of at most 255 bytes, in which ownership marks are kept.
     pub alias: Option<String>,
     pub rename: Option<IfName>,
-    /// Longest queue of the default qdisc, in packets.
-    pub tx_queue_length: Option<u32>,
     /// Move it to another namespace. That switches it off and takes its
     /// addresses; the other changes of the same request are made there.
     pub into_ns: Option<&'a NetNs>,
@@ -47,18 +45,14 @@ impl LinkChange<'_> {
                 message.header.flags.set(flag, wanted);
             }
         }
-        let name = |name: &IfName| LinkAttribute::IfName(name.as_str().into());
         let attributes = &mut message.attributes;
         attributes.extend(self.mac.map(|mac| LinkAttribute::Address(mac.0.to_vec())));
         attributes.extend(self.mtu.map(LinkAttribute::Mtu));
-        let none = IfIndex(0);
-        let master = self.master.map(|master| master.unwrap_or(none));
-        attributes.extend(master.map(|master| LinkAttribute::Controller(master.0)));
+        // No bridge has index 0.
+        attributes.extend(self.master.map(|master| LinkAttribute::Controller(master.map_or(0, |bridge| bridge.0))));
         attributes.extend(self.alias.clone().map(LinkAttribute::IfAlias));
-        attributes.extend(self.rename.as_ref().map(name));
-        attributes.extend(self.tx_queue_length.map(LinkAttribute::TxQueueLen));
-        let descriptor = |ns: &NetNs| LinkAttribute::NetNsFd(ns.as_fd().as_raw_fd());
-        attributes.extend(self.into_ns.map(descriptor));
+        attributes.extend(self.rename.as_ref().map(|name| LinkAttribute::IfName(name.as_str().into())));
+        attributes.extend(self.into_ns.map(|ns| LinkAttribute::NetNsFd(ns.as_fd().as_raw_fd())));
     }
 
     fn check(&self) -> Result<()> {

@@ -7,6 +7,7 @@ use netlink_packet_route::link::{
     BridgeStpState, InfoBridge, InfoData, InfoIpVlan, InfoKind, InfoMacVlan, InfoMacVtap, InfoVeth, InfoVxlan,
     IpVlanMode, LinkAttribute, LinkInfo, LinkMessage, MacVlanMode, MacVtapMode,
 };
+use strum::IntoStaticStr;
 
 use super::name::{IfIndex, IfName, MacAddr};
 use super::request::RtnlRequest;
@@ -39,7 +40,8 @@ pub struct NewLink<'a> {
 
 /// The kinds of links that a lab is made of. A `parent` is a link in the
 /// namespace of the *connection*, wherever the new link goes.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum LinkKind<'a> {
     /// A wire: two links, each receiving what the other sends.
@@ -100,15 +102,7 @@ impl<'a> NewLink<'a> {
 impl LinkKind<'_> {
     /// As the kernel and `ip -d link` call it.
     pub fn name(&self) -> &'static str {
-        match self {
-            Self::Veth { .. } => "veth",
-            Self::Bridge => "bridge",
-            Self::Macvlan { .. } => "macvlan",
-            Self::Macvtap { .. } => "macvtap",
-            Self::Ipvlan { .. } => "ipvlan",
-            Self::Vxlan { .. } => "vxlan",
-            Self::Dummy => "dummy",
-        }
+        self.into()
     }
 
     fn info_data(&self) -> Option<InfoData> {

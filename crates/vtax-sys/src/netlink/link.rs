@@ -9,7 +9,7 @@ use super::socket::{CHANGE, Rtnl, Subject};
 use crate::error::{Result, SysError};
 
 /// Length of `struct ifinfomsg`, behind which the attributes begin.
-const HEADER: usize = 16;
+pub(super) const HEADER: usize = 16;
 /// From `linux/if_link.h`.
 const IFLA_INFO_KIND: u16 = 1;
 
@@ -44,8 +44,6 @@ pub struct Link {
     pub mac: Option<MacAddr>,
     pub tx_queues: Option<u32>,
     pub rx_queues: Option<u32>,
-    /// Longest queue that the default qdisc lets build up, in packets.
-    pub tx_queue_length: Option<u32>,
     /// The root qdisc, such as `noqueue`.
     pub qdisc: Option<String>,
 }
@@ -115,7 +113,6 @@ impl Link {
             mac: find(libc::IFLA_ADDRESS).and_then(|address| address.try_into().ok()).map(MacAddr),
             tx_queues: number(libc::IFLA_NUM_TX_QUEUES),
             rx_queues: number(libc::IFLA_NUM_RX_QUEUES),
-            tx_queue_length: number(libc::IFLA_TXQLEN),
             qdisc: find(libc::IFLA_QDISC).and_then(text),
         })
     }

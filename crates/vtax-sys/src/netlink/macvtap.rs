@@ -16,7 +16,7 @@ use super::create::{LinkKind, NewLink};
 use super::name::{IfIndex, IfName, MacAddr, ioctl_request};
 use super::probe::parent;
 use super::socket::Rtnl;
-use super::tun::outcome;
+use super::tun::{furnish, outcome};
 use crate::error::{Result, SysError};
 use crate::netns::NetNs;
 
@@ -119,7 +119,7 @@ fn open_queue(name: &IfName, mac: MacAddr, index: IfIndex, multi_queue: bool) ->
     if found != (name.as_str().as_bytes().to_vec(), mac) {
         return Err(foreign(name, index));
     }
-    furnish(&file, multi_queue).map_err(|error| refused(name, &path, error))?;
+    furnish(&file, "", 0, multi_queue).map_err(|error| refused(name, &path, error))?;
     Ok(file.into())
 }
 
@@ -135,19 +135,6 @@ fn owner(file: &File) -> io::Result<(Vec<u8>, MacAddr)> {
     let address = unsafe { request.ifr_ifru.ifru_hwaddr }.sa_data;
     let [a, b, c, d, e, f, ..] = address.map(|octet| octet.cast_unsigned());
     Ok((name.collect(), MacAddr([a, b, c, d, e, f])))
-}
-
-/// Makes a queue carry what a tap's queues carry: Ethernet frames behind a virtio-net header, nothing else.
-fn furnish(file: &File, multi_queue: bool) -> io::Result<()> {
-    let mut flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
-    if multi_queue {
-        flags |= libc::IFF_MULTI_QUEUE;
-    }
-    let mut request = ioctl_request("");
-    // The field is a C `short`, in which these flags fit.
-    request.ifr_ifru.ifru_flags = (flags as u16).cast_signed();
-    // SAFETY: the request is a valid `struct ifreq`, of which the kernel reads the flags (`tap_ioctl`).
-    outcome(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) })
 }
 
 /// An index or its file is another link's.

@@ -9,9 +9,9 @@ use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use socket2::SockRef;
 
-use super::reply::{Expected, KernelRefusal, NetlinkReply, replies};
+use super::reply::{Expected, NetlinkReply, replies};
 use super::request::RtnlRequest;
-use crate::error::{Result, SysError, remedy_for};
+use crate::error::{Result, SysError};
 use crate::netns::NetNs;
 
 /// The kernel carries a request out before `send` returns, so its answer is there
@@ -127,7 +127,9 @@ impl Rtnl {
             for reply in replies(&self.buffer[..length], expected) {
                 match reply.map_err(|detail| subject.malformed(detail))? {
                     NetlinkReply::NotOurs => {}
-                    NetlinkReply::Refused(refusal) => return Err(subject.refused(&refusal)),
+                    NetlinkReply::Refused(refusal) => {
+                        return Err(subject.os(refusal.error()).with_detail(refusal.detail));
+                    }
                     NetlinkReply::Object { body, interrupted } => {
                         changed |= interrupted;
                         malformed = malformed.or(take(body).err());
@@ -179,16 +181,6 @@ impl Subject<'_> {
 
     fn timeout(self) -> SysError {
         SysError::Timeout { operation: self.operation, object: self.object.to_string(), waited: PATIENCE }
-    }
-
-    fn refused(self, refusal: &KernelRefusal) -> SysError {
-        let errno = refusal.error();
-        let (operation, object, detail) = (self.operation, self.object.to_string(), refusal.detail.clone());
-        let remedy = remedy_for(&errno);
-        match refusal.errno {
-            libc::EPERM | libc::EACCES => SysError::NotPermitted { operation, object, errno, detail, remedy },
-            _ => SysError::Netlink { operation, object, errno, detail, remedy },
-        }
     }
 }
 

@@ -44,20 +44,21 @@ impl NewTap {
     fn attach(&self) -> Result<File> {
         let file = OpenOptions::new().read(true).write(true).open(DEVICE);
         let tap = file.map_err(|error| refused("open", DEVICE, error))?;
-        let mut flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_TUN_EXCL;
-        if self.multi_queue {
-            flags |= libc::IFF_MULTI_QUEUE;
-        }
-        // The field is a C `short`, and the highest of these flags is its sign.
-        let flags = (flags as u16).cast_signed();
-        let mut request = ioctl_request(self.name.as_str());
-        request.ifr_ifru.ifru_flags = flags;
-        // SAFETY: the request is a valid `struct ifreq`, whose name ends with a zero because no
-        // `IfName` is longer than 15 bytes; the kernel reads and writes no more than that structure.
-        let status = unsafe { libc::ioctl(tap.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) };
-        outcome(status).map_err(|error| refused("create tap", &self.name, error))?;
+        let made = furnish(&tap, self.name.as_str(), libc::IFF_TUN_EXCL, self.multi_queue);
+        made.map_err(|error| refused("create tap", &self.name, error))?;
         Ok(tap)
     }
+}
+
+/// Makes a queue carry Ethernet frames behind a virtio-net header, and nothing else. The name has at most 15 bytes.
+pub(super) fn furnish(queue: &File, name: &str, flags: libc::c_int, multi_queue: bool) -> io::Result<()> {
+    let several = if multi_queue { libc::IFF_MULTI_QUEUE } else { 0 };
+    let flags = flags | several | libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+    let mut request = ioctl_request(name);
+    // The field is a C `short`, and the highest of these flags is its sign.
+    request.ifr_ifru.ifru_flags = (flags as u16).cast_signed();
+    // SAFETY: the request is a valid `struct ifreq`; the kernel reads and writes no more than that structure.
+    outcome(unsafe { libc::ioctl(queue.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) })
 }
 
 /// Makes a tap in a namespace that goes at once, to see whether that is possible.

@@ -2,20 +2,17 @@
 //! with the frames of each.
 
 use netlink_packet_route::link::{
-    LinkAttribute, LinkExtentMask, LinkMessage, LinkVfInfo, VfInfo, VfInfoLinkState, VfInfoMac, VfInfoRate,
-    VfInfoSpoofCheck, VfInfoTrust, VfInfoVlan, VfLinkState as Wire,
+    LinkAttribute, LinkExtentMask, LinkMessage, LinkVfInfo, VfInfo, VfInfoMac, VfInfoRate, VfInfoSpoofCheck,
+    VfInfoTrust, VfInfoVlan,
 };
 use serde::{Deserialize, Serialize};
 
-use super::link::addressed_to;
+use super::link::{HEADER, addressed_to};
 use super::name::{LinkRef, MacAddr};
 use super::reply::{attribute, each_attribute, number32};
 use super::request::RtnlRequest;
 use super::socket::{CHANGE, Rtnl, Subject};
 use crate::error::{Result, SysError};
-
-/// Length of `struct ifinfomsg`, behind which the attributes begin.
-const HEADER: usize = 16;
 
 /// From `linux/if_link.h`.
 const IFLA_VF_INFO: u16 = 1;
@@ -75,8 +72,6 @@ pub struct VfChange {
     pub spoof_check: Option<bool>,
     /// Let it change its address and receive what is not for it.
     pub trust: Option<bool>,
-    /// What it is told of the cable.
-    pub link_state: Option<VfLinkState>,
     /// Least and largest rate in Mbit/s; 0 for none.
     pub rate: Option<(u32, u32)>,
 }
@@ -114,12 +109,7 @@ impl Rtnl {
 impl VfChange {
     /// Trust comes first: some drivers refuse an address to one that isn't trusted.
     fn requests(&self, vf: u32) -> impl Iterator<Item = (&'static str, VfInfo)> {
-        let Self { mac, vlan, spoof_check, trust, link_state, rate } = *self;
-        let state = |state| match state {
-            VfLinkState::Auto => Wire::Auto,
-            VfLinkState::Enable => Wire::Enable,
-            VfLinkState::Disable => Wire::Disable,
-        };
+        let Self { mac, vlan, spoof_check, trust, rate } = *self;
         let requests = [
             trust.map(|on| ("set trust of", VfInfo::Trust(VfInfoTrust::new(vf, on)))),
             mac.map(|mac| ("set the address of", VfInfo::Mac(VfInfoMac::new(vf, &mac.0)))),
@@ -128,8 +118,6 @@ impl VfChange {
             }),
             rate.map(|(min, max)| (SET_RATE, VfInfo::Rate(VfInfoRate::new(vf, min, max)))),
             spoof_check.map(|on| ("set the spoof check of", VfInfo::SpoofCheck(VfInfoSpoofCheck::new(vf, on)))),
-            link_state
-                .map(|wanted| ("set the link state of", VfInfo::LinkState(VfInfoLinkState::new(vf, state(wanted))))),
         ];
         requests.into_iter().flatten()
     }
@@ -137,7 +125,7 @@ impl VfChange {
 
 /// The kernel gives no text for these.
 fn explain(mut error: SysError) -> SysError {
-    if let SysError::Netlink { operation, errno, remedy, .. } = &mut error {
+    if let SysError::Os { operation, errno, remedy, .. } = &mut error {
         *remedy = match errno.raw_os_error() {
             // A share of the link's speed, which igb doesn't know while there is no carrier.
             Some(libc::EINVAL) if *operation == SET_RATE => {
@@ -193,6 +181,7 @@ impl VfLinkState {
 mod tests {
     use super::*;
     use netlink_packet_core::Emitable;
+    use netlink_packet_route::link::{VfInfoLinkState, VfLinkState as Wire};
     use proptest::prelude::*;
 
     const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 9]);
@@ -211,7 +200,6 @@ mod tests {
             vlan: Some((100, 3)),
             spoof_check: Some(false),
             trust: Some(true),
-            link_state: Some(VfLinkState::Disable),
             rate: Some((10, 1000)),
         }
     }
@@ -224,7 +212,9 @@ mod tests {
     #[test]
     fn a_report_is_read() {
         let silent = VfChange { mac: Some(MacAddr([0; 6])), ..VfChange::default() };
-        let list = vec![report(0, &everything()), report(1, &silent)];
+        let mut loud = report(0, &everything());
+        loud.0.push(VfInfo::LinkState(VfInfoLinkState::new(0, Wire::Disable)));
+        let list = vec![loud, report(1, &silent)];
         let vfs = Vf::parse_all(&bytes(vec![LinkAttribute::Mtu(1500), LinkAttribute::VfInfoList(list)])).unwrap();
         let first = Vf {
             index: 0,
@@ -265,7 +255,7 @@ mod tests {
         let requests: Vec<_> = change.requests(2).collect();
         assert_eq!(requests, [("set the VLAN of", VfInfo::Vlan(VfInfoVlan::new(2, 5, 0)))]);
         assert_eq!(VfChange::default().requests(0).count(), 0);
-        assert_eq!(everything().requests(0).count(), 6);
+        assert_eq!(everything().requests(0).count(), 5);
     }
 
     proptest! {

@@ -4,12 +4,12 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 use crate::error::SysError;
 
 /// The address of a PCI function, written `0000:3b:00.1`. The bus number is of this boot only.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct PciAddress {
     /// Which set of 256 buses; more than 16 bits behind Intel's VMD.
@@ -42,20 +42,6 @@ impl FromStr for PciAddress {
         parse(text).ok_or_else(|| {
             SysError::invalid("PCI address", text, "it is domain:bus:device.function in hexadecimal, as 0000:3b:00.1")
         })
-    }
-}
-
-impl TryFrom<String> for PciAddress {
-    type Error = SysError;
-
-    fn try_from(text: String) -> Result<Self, SysError> {
-        text.parse()
-    }
-}
-
-impl From<PciAddress> for String {
-    fn from(address: PciAddress) -> Self {
-        address.to_string()
     }
 }
 

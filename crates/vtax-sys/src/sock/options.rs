@@ -78,26 +78,19 @@ pub fn pacing_rate(socket: impl AsFd) -> Result<Option<u64>> {
 }
 
 /// Lets a blocking call on the socket poll the queue of its network device for so long, in whole
-/// microseconds, before it sleeps (`SO_BUSY_POLL`, socket(7)). `prefer` asks for `SO_PREFER_BUSY_POLL` (Linux
-/// 5.11) too: the device's interrupt stays off while the program polls, if `gro_flush_timeout` and
-/// `napi_defer_hard_irqs` of the device are set.
-///
-/// Has no effect on packets of a device without NAPI, such as loopback.
+/// microseconds, before it sleeps (`SO_BUSY_POLL`, socket(7)). A device without NAPI, such as loopback, has no queue
+/// to poll.
 ///
 /// # Errors
-/// `EPERM` without `CAP_NET_ADMIN`, for a time above `net.core.busy_poll` or `prefer`.
-pub fn set_busy_poll(socket: impl AsFd, time: Duration, prefer: bool) -> Result<()> {
-    let object = "BUSY_POLL of a socket";
+/// `EPERM` without `CAP_NET_ADMIN`, for a time above `net.core.busy_poll`.
+pub fn set_busy_poll(socket: impl AsFd, time: Duration) -> Result<()> {
     // The kernel takes no more than a signed integer holds.
     let micros = i32::try_from(time.as_micros()).map_err(|_| {
         SysError::invalid("time of busy polling", format_args!("{time:?}"), "it is longer than 35 minutes")
     })?;
-    SockRef::from(&socket).set_busy_poll(micros.unsigned_abs()).map_err(|e| SysError::os("set option", object, e))?;
-    if prefer {
-        set_int(socket, libc::SOL_SOCKET, libc::SO_PREFER_BUSY_POLL, 1)
-            .map_err(|e| SysError::os("set option", "PREFER_BUSY_POLL of a socket", e))?;
-    }
-    Ok(())
+    SockRef::from(&socket)
+        .set_busy_poll(micros.unsigned_abs())
+        .map_err(|e| SysError::os("set option", "BUSY_POLL of a socket", e))
 }
 
 /// Asks for a send buffer of so many bytes, beyond `net.core.wmem_max` if we may (`SO_SNDBUFFORCE` needs
@@ -204,12 +197,11 @@ mod tests {
     #[test]
     fn busy_polling_is_read_back() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        set_busy_poll(&socket, Duration::ZERO, false).unwrap();
+        set_busy_poll(&socket, Duration::ZERO).unwrap();
         assert_eq!(SockRef::from(&socket).busy_poll().unwrap(), 0);
         if rustix::process::geteuid().is_root() {
-            set_busy_poll(&socket, Duration::from_micros(50), true).unwrap();
+            set_busy_poll(&socket, Duration::from_micros(50)).unwrap();
             assert_eq!(SockRef::from(&socket).busy_poll().unwrap(), 50);
-            assert_eq!(get_int(&socket, libc::SOL_SOCKET, libc::SO_PREFER_BUSY_POLL).unwrap(), 1);
         }
     }
 

@@ -11,7 +11,7 @@ use socket2::{SockAddr, Socket};
 use vtax_sys::clock::now_ns;
 
 use super::{EpollPoller, LISTENER, Slot};
-use crate::drive::{Either, Habit, Io, Message, Poller, WaitUntil, errno_of};
+use crate::drive::{Either, Habit, Io, Message, Poller, ReceiveCall, SendCall, WaitUntil, errno_of};
 
 impl Poller for EpollPoller<'_> {
     type Io<'a>
@@ -45,16 +45,29 @@ impl ReadyIo<'_> {
         &self.engine.slots[self.slot]
     }
 
-    /// Tries until there is another answer than `EAGAIN`, whenever the socket is ready for `want`.
+    /// Tries until there is another answer than `EAGAIN`, whenever the socket is ready for `want`. A receive
+    /// that would probably find nothing waits before it tries.
     #[inline]
-    async fn attempt<R>(
+    fn attempt<R>(
         &self,
         want: EventFlags,
         until: WaitUntil,
-        at_once: bool,
+        call: impl FnMut() -> Result<R, Errno>,
+    ) -> impl Future<Output = Result<R, Errno>> {
+        let finds_nothing = self.habit == Habit::Turns && matches!(until, WaitUntil::Patience);
+        self.retry(want == EventFlags::IN && finds_nothing, until, call, move || self.wait(want, until))
+    }
+
+    /// Calls until there is another answer than `EAGAIN`; `wait` sees to it that the flow is polled in time.
+    #[inline]
+    async fn retry<R>(
+        &self,
+        waits_first: bool,
+        until: WaitUntil,
         mut call: impl FnMut() -> Result<R, Errno>,
+        wait: impl Fn() -> Result<(), Errno>,
     ) -> Result<R, Errno> {
-        let mut waits_first = !at_once && !self.engine.sweeps;
+        let mut waits_first = waits_first && !self.engine.sweeps;
         self.engine.waits.begin(self.slot);
         poll_fn(move |_| {
             if self.has_no_fuel() {
@@ -69,7 +82,8 @@ impl ReadyIo<'_> {
                     return Poll::Ready(Err(Errno::AGAIN));
                 }
             }
-            self.wait(want, until).map_or(Poll::Pending, |errno| Poll::Ready(Err(errno)))
+            wait()?;
+            Poll::Pending
         })
         .await
     }
@@ -85,14 +99,14 @@ impl ReadyIo<'_> {
         fuel == 0
     }
 
-    /// Has the socket watched; an error is what can't be.
+    /// Has the socket watched.
     #[inline]
-    fn wait(&self, want: EventFlags, until: WaitUntil) -> Option<Errno> {
+    fn wait(&self, want: EventFlags, until: WaitUntil) -> Result<(), Errno> {
         self.note(until);
         match self.slot().watched.get() {
-            _ if self.engine.sweeps => None,
-            Some(watched) if watched == want => None,
-            _ => self.watch(want).err(),
+            _ if self.engine.sweeps => Ok(()),
+            Some(watched) if watched == want => Ok(()),
+            _ => self.watch(want),
         }
     }
 
@@ -115,12 +129,13 @@ impl ReadyIo<'_> {
 
     /// A socket that is ready for what nobody waits for would keep the thread from sleeping; one
     /// with something in its error queue is reported whatever is asked for, epoll_ctl(2).
-    fn look_away(&self) -> Option<Errno> {
-        self.slot().watched.take().and_then(|_| epoll::delete(&self.engine.epoll, self.socket).err())
+    fn look_away(&self) -> Result<(), Errno> {
+        self.slot().watched.take().map_or(Ok(()), |_| epoll::delete(&self.engine.epoll, self.socket))
     }
 
     /// One thread a connection is woken, if several wait at the same listener.
     fn listen(&self) -> Result<(), Errno> {
+        self.note(WaitUntil::Patience);
         if self.engine.sweeps {
             return Ok(());
         }
@@ -141,36 +156,27 @@ impl Io for ReadyIo<'_> {
     #[inline]
     async fn send(&self, message: Message<'_>) -> Result<usize, Errno> {
         let call = || self.engine.buffers.send(self.socket, message, SendFlags::DONTWAIT);
-        self.attempt(EventFlags::OUT, WaitUntil::Patience, true, call).await
+        self.attempt(EventFlags::OUT, WaitUntil::Patience, call).await
     }
 
     #[inline]
     async fn receive<R>(&self, most: usize, until: WaitUntil, look: impl FnOnce(&[u8]) -> R) -> Result<R, Errno> {
         let mut look = Some(look);
-        let at_once = self.habit == Habit::Flood || matches!(until, WaitUntil::Moment(_));
         let call = || {
             let look = |bytes: &[u8]| look.take().expect("only one call succeeds")(bytes);
             self.engine.buffers.receive(self.socket, most, RecvFlags::DONTWAIT, look)
         };
-        self.attempt(EventFlags::IN, until, at_once, call).await
+        self.attempt(EventFlags::IN, until, call).await
     }
 
-    async fn send_by<R>(
-        &self,
-        mut call: impl FnMut(&Socket, &mut [u8], SendFlags) -> Result<R, Errno>,
-    ) -> Result<R, Errno> {
+    async fn send_by<R>(&self, mut call: impl SendCall<R>) -> Result<R, Errno> {
         let call = || self.engine.buffers.send_by(self.socket, SendFlags::DONTWAIT, &mut call);
-        self.attempt(EventFlags::OUT, WaitUntil::Patience, true, call).await
+        self.attempt(EventFlags::OUT, WaitUntil::Patience, call).await
     }
 
-    async fn receive_by<R>(
-        &self,
-        until: WaitUntil,
-        mut call: impl FnMut(&Socket, &mut [u8], RecvFlags) -> Result<R, Errno>,
-    ) -> Result<R, Errno> {
-        let at_once = self.habit == Habit::Flood || matches!(until, WaitUntil::Moment(_));
+    async fn receive_by<R>(&self, until: WaitUntil, mut call: impl ReceiveCall<R>) -> Result<R, Errno> {
         let call = || self.engine.buffers.receive_by(self.socket, RecvFlags::DONTWAIT, &mut call);
-        self.attempt(EventFlags::IN, until, at_once, call).await
+        self.attempt(EventFlags::IN, until, call).await
     }
 
     async fn send_or_receive<R>(
@@ -188,7 +194,7 @@ impl Io for ReadyIo<'_> {
             }
             other => other.map(Either::Sent),
         };
-        self.attempt(EventFlags::IN | EventFlags::OUT, WaitUntil::Patience, true, call).await
+        self.attempt(EventFlags::IN | EventFlags::OUT, WaitUntil::Patience, call).await
     }
 
     async fn sleep(&self, until: u64) -> Result<(), Errno> {
@@ -198,7 +204,8 @@ impl Io for ReadyIo<'_> {
                 return Poll::Ready(Ok(()));
             }
             self.note(WaitUntil::Moment(until));
-            self.look_away().map_or(Poll::Pending, |errno| Poll::Ready(Err(errno)))
+            self.look_away()?;
+            Poll::Pending
         })
         .await
     }
@@ -212,43 +219,21 @@ impl Io for ReadyIo<'_> {
             Err(Errno::AGAIN) => Err(Errno::NOBUFS),
             Err(errno) => Err(errno),
         };
-        let connected = self.attempt(EventFlags::OUT, WaitUntil::Patience, true, call).await;
+        let connected = self.attempt(EventFlags::OUT, WaitUntil::Patience, call).await;
         connected.map_err(|errno| if errno == Errno::AGAIN { Errno::TIMEDOUT } else { errno })
     }
 
     async fn accept(&self) -> Result<Socket, Errno> {
-        let mut waits_first = !self.engine.sweeps;
-        self.engine.waits.begin(self.slot);
-        poll_fn(|_| {
-            if self.has_no_fuel() {
-                return Poll::Pending;
-            }
-            if !mem::take(&mut waits_first) {
-                match self.socket.accept().map_err(errno_of) {
-                    Ok((socket, _)) => return Poll::Ready(Ok(socket)),
-                    Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
-                    Err(errno) => return Poll::Ready(Err(errno)),
-                }
-            }
-            if self.engine.waits.is_over(self.slot, WaitUntil::Patience) {
-                return Poll::Ready(Err(Errno::AGAIN));
-            }
-            self.note(WaitUntil::Patience);
-            self.listen().map_or_else(|errno| Poll::Ready(Err(errno)), |()| Poll::Pending)
-        })
-        .await
+        let call = || match self.socket.accept().map_err(errno_of) {
+            Err(Errno::INTR | Errno::CONNABORTED) => Err(Errno::AGAIN),
+            accepted => accepted.map(|(socket, _)| socket),
+        };
+        self.retry(true, WaitUntil::Patience, call, || self.listen()).await
     }
 
     async fn nap(&self) -> Result<(), Errno> {
-        self.engine.waits.begin(self.slot);
-        poll_fn(|_| match self.engine.waits.is_over(self.slot, WaitUntil::Patience) {
-            true => Poll::Ready(Ok(())),
-            false => {
-                self.engine.waits.wait(self.slot, WaitUntil::Patience);
-                Poll::Pending
-            }
-        })
-        .await
+        self.engine.waits.nap(self.slot).await;
+        Ok(())
     }
 
     fn set_patience(&self, patience: Duration) {

@@ -73,9 +73,7 @@ impl UringIo<'_> {
 
     /// Waits for the send that is under way, which is handed over if it wasn't.
     fn wait_for_send<R>(&self) -> Poll<Result<R, Errno>> {
-        if let Err(errno) = self.engine.hand_over(self.slot) {
-            return Poll::Ready(Err(errno));
-        }
+        self.engine.hand_over(self.slot)?;
         if self.is_over(WaitUntil::Patience) {
             return Poll::Ready(Err(Errno::AGAIN));
         }
@@ -92,19 +90,14 @@ impl UringIo<'_> {
         if !slots.is_paired(self.slot) {
             return Poll::Ready(Err(Errno::AGAIN));
         }
-        match slots.cancel(self.slot) {
-            Ok(()) => self.wait(until),
-            Err(error) => Poll::Ready(Err(errno_of(error))),
-        }
+        slots.cancel(self.slot).map_err(errno_of)?;
+        self.wait(until)
     }
 
     /// What has come, if anything has. Of a connection the rest is kept for the next call.
     #[inline]
-    fn take<R>(&self, most: usize, look: &mut Option<impl FnOnce(&[u8]) -> R>) -> Option<Result<R, Errno>> {
-        let Bytes { from, to } = match self.place().arrived.take()? {
-            Ok(bytes) => bytes,
-            Err(errno) => return Some(Err(errno)),
-        };
+    fn take<R>(&self, most: usize, look: &mut Option<impl FnOnce(&[u8]) -> R>) -> Result<Option<R>, Errno> {
+        let Some(Bytes { from, to }) = self.place().arrived.take().transpose()? else { return Ok(None) };
         let end = from + (to - from).min(most);
         let look = look.take().expect("only one call succeeds");
         let slots = self.engine.slots.borrow();
@@ -112,7 +105,7 @@ impl UringIo<'_> {
         if end < to && !self.engine.session.spec.transport.is_datagram() {
             self.place().arrived.set(Some(Ok(Bytes { from: end, to })));
         }
-        Some(Ok(result))
+        Ok(Some(result))
     }
 }
 
@@ -122,9 +115,7 @@ impl Io for UringIo<'_> {
         self.begin();
         let mut queued = None;
         poll_fn(|_| {
-            if let Some(errno) = self.place().failure.take() {
-                return Poll::Ready(Err(errno));
-            }
+            self.place().check()?;
             if self.place().is_sending() {
                 return self.wait_for_send();
             }
@@ -143,20 +134,16 @@ impl Io for UringIo<'_> {
         let mut look = Some(look);
         let mut asked = false;
         poll_fn(|_| {
-            if let Some(errno) = self.place().failure.take() {
-                return Poll::Ready(Err(errno));
-            }
-            if let Some(taken) = self.take(most, &mut look) {
-                return Poll::Ready(taken);
+            self.place().check()?;
+            if let Some(taken) = self.take(most, &mut look)? {
+                return Poll::Ready(Ok(taken));
             }
             // What is there already is known only when the kernel was asked.
             if mem::replace(&mut asked, true) && self.is_over(until) {
                 return self.give_up(until);
             }
-            match self.engine.ask(self.slot, most) {
-                Ok(()) => self.wait(until),
-                Err(errno) => Poll::Ready(Err(errno)),
-            }
+            self.engine.ask(self.slot, most)?;
+            self.wait(until)
         })
         .await
     }
@@ -171,20 +158,17 @@ impl Io for UringIo<'_> {
         self.begin();
         let mut look = Some(look);
         poll_fn(|_| {
-            if let Some(errno) = self.place().failure.take() {
-                return Poll::Ready(Err(errno));
-            }
+            self.place().check()?;
             if !self.place().is_sending() {
                 let len = self.engine.queue(self.slot, message);
                 return Poll::Ready(self.engine.hand_over(self.slot).map(|()| Either::Sent(len)));
             }
-            if let Some(taken) = self.take(most, &mut look) {
-                return Poll::Ready(taken.map(Either::Received));
+            if let Some(taken) = self.take(most, &mut look)? {
+                return Poll::Ready(Ok(Either::Received(taken)));
             }
-            match self.engine.hand_over(self.slot).and_then(|()| self.engine.ask(self.slot, most)) {
-                Ok(()) => self.wait_for_send(),
-                Err(errno) => Poll::Ready(Err(errno)),
-            }
+            self.engine.hand_over(self.slot)?;
+            self.engine.ask(self.slot, most)?;
+            self.wait_for_send()
         })
         .await
     }
@@ -192,9 +176,7 @@ impl Io for UringIo<'_> {
     async fn sleep(&self, until: u64) -> Result<(), Errno> {
         self.begin();
         poll_fn(|_| {
-            if let Err(errno) = self.engine.hand_over(self.slot) {
-                return Poll::Ready(Err(errno));
-            }
+            self.engine.hand_over(self.slot)?;
             if now_ns() >= until {
                 return Poll::Ready(Ok(()));
             }
@@ -207,9 +189,7 @@ impl Io for UringIo<'_> {
         self.begin();
         let mut asked = false;
         poll_fn(|_| {
-            if let Some(errno) = self.place().failure.take() {
-                return Poll::Ready(Err(errno));
-            }
+            self.place().check()?;
             match self.place().outcome.take() {
                 // A socket of the Unix domain whose listener's queue is full.
                 Some(Err(Errno::AGAIN)) => return Poll::Ready(Err(Errno::NOBUFS)),
@@ -217,10 +197,8 @@ impl Io for UringIo<'_> {
                 None if self.is_over(WaitUntil::Patience) => return Poll::Ready(Err(Errno::TIMEDOUT)),
                 None => {}
             }
-            if !mem::replace(&mut asked, true)
-                && let Err(error) = self.engine.slots.borrow_mut().submit_connect(self.slot, target)
-            {
-                return Poll::Ready(Err(errno_of(error)));
+            if !mem::replace(&mut asked, true) {
+                self.engine.slots.borrow_mut().submit_connect(self.slot, target).map_err(errno_of)?;
             }
             self.wait(WaitUntil::Patience)
         })
@@ -243,10 +221,8 @@ impl Io for UringIo<'_> {
                 return Poll::Ready(Err(Errno::AGAIN));
             }
             let mut slots = self.engine.slots.borrow_mut();
-            if !slots.is_in_flight(self.slot, Operation::Accept)
-                && let Err(error) = slots.submit_accept(self.slot, self.engine.places.len())
-            {
-                return Poll::Ready(Err(errno_of(error)));
+            if !slots.is_in_flight(self.slot, Operation::Accept) {
+                slots.submit_accept(self.slot, self.engine.places.len()).map_err(errno_of)?;
             }
             self.wait(WaitUntil::Patience)
         })
@@ -254,12 +230,8 @@ impl Io for UringIo<'_> {
     }
 
     async fn nap(&self) -> Result<(), Errno> {
-        self.begin();
-        poll_fn(|_| match self.is_over(WaitUntil::Patience) {
-            true => Poll::Ready(Ok(())),
-            false => self.wait(WaitUntil::Patience),
-        })
-        .await
+        self.engine.waits.nap(self.slot).await;
+        Ok(())
     }
 
     fn set_patience(&self, patience: Duration) {

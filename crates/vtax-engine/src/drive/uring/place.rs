@@ -48,6 +48,11 @@ impl FlowSlot {
         !matches!(self.sending.get(), SendProgress::Nothing)
     }
 
+    /// Tells the flow of that error.
+    pub(super) fn check(&self) -> Result<(), Errno> {
+        self.failure.take().map_or(Ok(()), Err)
+    }
+
     /// A receive that was interrupted or cancelled brought nothing; the flow asks again if it wants it.
     pub(super) fn arrive(&self, result: Result<usize, Errno>) {
         self.arrived.set(match result {

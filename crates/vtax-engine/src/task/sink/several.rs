@@ -6,7 +6,7 @@ use vtax_sys::sock::offload::receive_segmented;
 use super::{Came, Sink, Tally, read};
 use crate::{
     drive::{Io, WaitUntil, errno_of},
-    error::EngineError,
+    error::{EngineError, Result},
     task::FlowOnPoller,
     wire::FlowGreeting,
 };
@@ -24,7 +24,7 @@ struct Batch {
 impl<I: Io> Sink<'_, I> {
     /// As [`take`](Sink::take). A greeting may come behind the last datagrams of the stream, since
     /// the last of those that are coalesced may be shorter than the others.
-    pub(super) async fn take_several(&mut self, until: WaitUntil) -> Result<Option<usize>, EngineError> {
+    pub(super) async fn take_several(&mut self, until: WaitUntil) -> Result<Option<usize>> {
         if self.ended {
             return Ok(Some(0));
         }
@@ -41,7 +41,7 @@ impl<I: Io> Sink<'_, I> {
         }
     }
 
-    fn settle(&mut self, batch: &Batch) -> Result<Option<usize>, EngineError> {
+    fn settle(&mut self, batch: &Batch) -> Result<Option<usize>> {
         let answered = match batch.greeting {
             Some(greeting) => self.answer(greeting)?,
             None => None,
@@ -83,10 +83,11 @@ mod tests {
 
     use super::*;
     use crate::{
+        account::{Counted, Meter, Shared, ThreadRecorder},
         cancel::Cancel,
         drive::{Habit, blocking::Blocking},
         flow::{Flow, Session},
-        place::Target,
+        place::{Schedule, Target},
         token::Token,
         wire::Head,
     };
@@ -123,7 +124,10 @@ mod tests {
         let session = Session::new(&spec(), Token::random(), &Cancel::new());
         let flow = Flow::new(0, Socket::from(own), Target::Ip(peer.local_addr().unwrap()), &session);
         let engine = Blocking::new(&session);
-        let mut sink = Sink::new(FlowOnPoller::new(&engine, 0, &flow, Habit::Flood), LEN).unwrap();
+        let shared = Shared::new(&session, Counted::Bytes, 1, 1, Schedule::default(), None);
+        let meter = Meter { flows: vec![], senders: vec![], machine: None, cpu: None };
+        let desk = ThreadRecorder::new(&shared, 0, meter, 1);
+        let mut sink = Sink::new(FlowOnPoller::new(&engine, &flow, desk.flow(0), Habit::Flood), LEN).unwrap();
         let mut found = vec![];
         for call in calls(&session.token) {
             peer.send(&call).unwrap();

@@ -7,74 +7,59 @@ use vtax_sys::clock::now_ns;
 
 use super::{Came, Sink};
 use crate::{
-    account::{Sender, ThreadRecorder, after},
+    account::{Sender, after},
     drive::{Io, WaitUntil},
-    error::EngineError,
+    error::{EngineError, Result},
     sequence::Sequence,
     task::FlowOnPoller,
     wire::{FlowGreeting, HELLO_LEN, PAUSED, hello},
 };
 
 /// Receives the warm-up and each slice, and on until the sender has ended.
-pub(crate) async fn receive<I: Io>(
-    line: FlowOnPoller<'_, I>,
-    desk: &ThreadRecorder<'_>,
-    slot: usize,
-    message: usize,
-) -> Result<(), EngineError> {
+pub(crate) async fn receive<I: Io>(line: FlowOnPoller<'_, I>, message: usize) -> Result<()> {
     let mut sink = Sink::new(line, message)?;
     let passes = sink.line.flow.session.spec.slices.map_or(0, |slices| slices.passes);
     // The warm-up is slice 0, of which nothing is counted.
     for number in 0..=passes {
-        sink.receive_slice(desk, slot, number).await?;
+        sink.receive_slice(number).await?;
     }
-    desk.shared.one_has_finished();
+    sink.line.desk.shared.one_has_finished();
     while sink.take(WaitUntil::Patience).await? != Some(0) {}
-    sink.count_whole_flow(desk)
-}
-
-/// A part of a slice.
-enum Part {
-    Bytes(usize),
-    /// After these bytes the slice is over.
-    Last(usize),
+    sink.count_whole_flow()
 }
 
 impl<I: Io> Sink<'_, I> {
-    async fn receive_slice(&mut self, desk: &ThreadRecorder<'_>, slot: usize, number: u32) -> Result<(), EngineError> {
+    async fn receive_slice(&mut self, number: u32) -> Result<()> {
+        let desk = self.line.desk;
         let word = hello(&self.line.flow.session.token, number);
         let mut tail = [0; HELLO_LEN];
         let mut led = None;
         let mut open = false;
         loop {
-            let part = self.part(&word, &mut tail, led.is_some()).await?;
+            let (len, last) = self.part(&word, &mut tail, led.is_some()).await?;
             let now = now_ns();
-            let (len, last) = match part {
-                Part::Bytes(len) => (len, false),
-                Part::Last(len) => (len, true),
-            };
             if led.is_none() {
                 desk.begun(now);
                 self.line.has_begun();
             }
             let led = *led.get_or_insert_with(|| after(now, self.line.flow.session.spec.lead()));
             if open && len > 0 {
-                desk.bytes(slot, len, now)?;
+                desk.bytes(len, now)?;
             }
             if number > 0 && !open && (last || now >= led) {
-                desk.open(slot, Sender::Here)?;
+                desk.open(Sender::Here)?;
                 self.tally.sequence.iter_mut().for_each(Sequence::open);
                 open = true;
             }
             if last {
-                return self.end_slice(desk, open);
+                return self.end_slice(open);
             }
         }
     }
 
-    fn end_slice(&mut self, desk: &ThreadRecorder<'_>, open: bool) -> Result<(), EngineError> {
+    fn end_slice(&mut self, open: bool) -> Result<()> {
         if open {
-            self.tally.close(desk)?;
+            self.tally.close(&self.line.desk)?;
         }
         match self.line.is_datagram() {
             true => self.line.flow.greet(FlowGreeting::Paused),
@@ -82,13 +67,9 @@ impl<I: Io> Sink<'_, I> {
         }
     }
 
-    /// `begun`: whether anything of the slice has come yet.
-    async fn part(
-        &mut self,
-        word: &[u8; HELLO_LEN],
-        tail: &mut [u8; HELLO_LEN],
-        begun: bool,
-    ) -> Result<Part, EngineError> {
+    /// Returns the bytes of a part of the slice, and whether the slice is over after them. `begun` says whether
+    /// anything of the slice has come yet.
+    async fn part(&mut self, word: &[u8; HELLO_LEN], tail: &mut [u8; HELLO_LEN], begun: bool) -> Result<(usize, bool)> {
         match self.line.is_datagram() {
             true => self.datagram(begun).await,
             false => self.bytes(word, tail).await,
@@ -96,29 +77,29 @@ impl<I: Io> Sink<'_, I> {
     }
 
     /// The word is the last that comes, for the sender waits for its answer; it may come in pieces.
-    async fn bytes(&mut self, word: &[u8; HELLO_LEN], tail: &mut [u8; HELLO_LEN]) -> Result<Part, EngineError> {
+    async fn bytes(&mut self, word: &[u8; HELLO_LEN], tail: &mut [u8; HELLO_LEN]) -> Result<(usize, bool)> {
         let look = |bytes: &[u8]| {
             keep_last(tail, bytes);
             (bytes.len(), tail == word)
         };
         match self.line.receive(usize::MAX, WaitUntil::Patience, look).await? {
             (0, _) => Err(self.line.flow.ended("receive")),
-            (len, true) => Ok(Part::Last(len.saturating_sub(HELLO_LEN))),
-            (len, false) => Ok(Part::Bytes(len)),
+            (len, true) => Ok((len.saturating_sub(HELLO_LEN), true)),
+            (len, false) => Ok((len, false)),
         }
     }
 
     /// The end of a slice of which nothing has come is that of the slice before, said again because the answer
     /// was lost.
-    async fn datagram(&mut self, begun: bool) -> Result<Part, EngineError> {
+    async fn datagram(&mut self, begun: bool) -> Result<(usize, bool)> {
         loop {
             match self.call(WaitUntil::Patience).await? {
                 Came::Datagram(number) => {
                     if let Some(len) = self.tally.count(number) {
-                        return Ok(Part::Bytes(len));
+                        return Ok((len, false));
                     }
                 }
-                Came::Greeting(FlowGreeting::Pause) if begun => return Ok(Part::Last(0)),
+                Came::Greeting(FlowGreeting::Pause) if begun => return Ok((0, true)),
                 Came::Greeting(FlowGreeting::Pause) => self.line.flow.greet(FlowGreeting::Paused)?,
                 Came::Greeting(greeting) => {
                     if self.answer(greeting)? == Some(0) {

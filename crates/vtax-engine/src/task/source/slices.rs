@@ -13,20 +13,16 @@ use vtax_sys::clock::now_ns;
 
 use super::{MS, Source};
 use crate::{
-    account::{Sender, ThreadRecorder, after},
+    account::{Sender, after},
     drive::{Io, WaitUntil},
-    error::EngineError,
+    error::Result,
     task::{FlowOnPoller, handover::Handover},
     wire::{FlowGreeting, GREETING_LEN, PAUSED, hello},
 };
 
 /// Warms up, and sends through each slice when it is its turn.
-pub(crate) async fn send<I: Io>(
-    line: FlowOnPoller<'_, I>,
-    desk: &ThreadRecorder<'_>,
-    slot: usize,
-    message: usize,
-) -> Result<(), EngineError> {
+pub(crate) async fn send<I: Io>(line: FlowOnPoller<'_, I>, message: usize) -> Result<()> {
+    let desk = line.desk;
     line.has_begun();
     let handover = Handover::new(line.flow, message)?;
     let mut now = now_ns();
@@ -40,7 +36,7 @@ pub(crate) async fn send<I: Io>(
     source.pause(0).await?;
     for (number, start) in (1..).zip(desk.turns()) {
         source.line.sleep(start).await?;
-        source.send_slice(desk, slot).await?;
+        source.send_slice().await?;
         source.pause(number).await?;
         desk.slot_ended(start, now_ns());
     }
@@ -50,23 +46,24 @@ pub(crate) async fn send<I: Io>(
 }
 
 impl<I: Io> Source<'_, I> {
-    async fn send_slice(&mut self, desk: &ThreadRecorder<'_>, slot: usize) -> Result<(), EngineError> {
+    async fn send_slice(&mut self) -> Result<()> {
+        let desk = self.line.desk;
         let led = after(now_ns(), self.line.flow.session.spec.lead());
         while now_ns() < led {
             self.send().await?;
         }
-        let mut now = desk.open(slot, Sender::There)?;
+        let mut now = desk.open(Sender::There)?;
         let (_, closes) = desk.window();
         while now < closes {
             let len = self.send().await?;
             now = now_ns();
-            desk.bytes(slot, len, now)?;
+            desk.bytes(len, now)?;
         }
         desk.close()
     }
 
     /// Says that the slice with this number ends here, and waits until the receiver has all of it.
-    async fn pause(&mut self, number: u32) -> Result<(), EngineError> {
+    async fn pause(&mut self, number: u32) -> Result<()> {
         match self.line.is_datagram() {
             true => self.pause_datagrams().await,
             false => self.pause_bytes(number).await,
@@ -74,7 +71,7 @@ impl<I: Io> Source<'_, I> {
     }
 
     /// Nagle's algorithm would hold the word back until what went before is acknowledged.
-    async fn pause_bytes(&mut self, number: u32) -> Result<(), EngineError> {
+    async fn pause_bytes(&mut self, number: u32) -> Result<()> {
         let flow = self.line.flow;
         let session = &flow.session;
         let keeps = session.spec.options.socket.nodelay == Some(true);
@@ -94,7 +91,7 @@ impl<I: Io> Source<'_, I> {
     }
 
     /// Said again until it is answered: the receiver's buffer may be full.
-    async fn pause_datagrams(&mut self) -> Result<(), EngineError> {
+    async fn pause_datagrams(&mut self) -> Result<()> {
         let flow = self.line.flow;
         let latest = after(now_ns(), flow.session.patience.silence);
         loop {
