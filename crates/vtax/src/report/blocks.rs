@@ -3,24 +3,13 @@
 
 use vtax_model::{
     cell::{Cell, Instrument},
-    result::{CellRecord, ResultDocument},
+    result::{CellRecord, Metric, ResultDocument},
     study::Row,
     units::{ByteSize, Mtu},
     workload::{TestKind, Transport, Workload},
 };
 
 use super::words;
-
-/// The kinds of test, in the order of tables.
-const TESTS: [TestKind; 7] = [
-    TestKind::Rr,
-    TestKind::Crr,
-    TestKind::Cc,
-    TestKind::Stream,
-    TestKind::Maerts,
-    TestKind::Bidirectional,
-    TestKind::File,
-];
 
 /// The cells of one block of tables.
 pub(super) struct BlockCells<'a> {
@@ -30,7 +19,7 @@ pub(super) struct BlockCells<'a> {
     /// Which of the swept values.
     pub(super) variant: u32,
     /// Whether there are other values of it.
-    swept: bool,
+    pub(super) swept: bool,
     /// Whether these are sizes.
     sizes_swept: bool,
     /// The options in which this document's cells differ.
@@ -85,9 +74,14 @@ impl<'a> BlockCells<'a> {
         parts.join(", ")
     }
 
+    /// What the title says beside the transport, with a comma before it.
+    pub(super) fn rest_of_title(&self) -> String {
+        self.title().split_off(self.transport.to_string().len())
+    }
+
     /// Whether its title is its transport alone.
     pub(super) fn is_plain(&self) -> bool {
-        self.title() == self.transport.to_string()
+        self.rest_of_title().is_empty()
     }
 
     fn is_beside(&self, other: &Cell) -> bool {
@@ -99,11 +93,6 @@ impl<'a> BlockCells<'a> {
     fn has_other_sizes(&self, other: &Cell) -> bool {
         let own = self.cell(other.row, other.mtu, other.workload.kind());
         own.is_some_and(|own| own.cell.workload != other.workload)
-    }
-
-    /// Whether other values of what is swept are beside it.
-    pub(super) fn is_swept(&self) -> bool {
-        self.swept
     }
 
     pub(super) fn records(&self) -> impl Iterator<Item = &'a CellRecord> {
@@ -171,7 +160,7 @@ impl<'a> BlockCells<'a> {
     /// Its tests in the order of tables.
     pub(super) fn tests(&self) -> Vec<TestKind> {
         let has = |test: &TestKind| self.cells.iter().any(|record| record.cell.workload.kind() == *test);
-        TESTS.into_iter().filter(has).collect()
+        TestKind::ALL.into_iter().filter(has).collect()
     }
 
     /// Those with one figure each: all but files.
@@ -230,29 +219,29 @@ fn sizes_of(workload: &Workload) -> Vec<ByteSize> {
     }
 }
 
-/// The quantity that a test is judged by, with its unit.
-pub(super) fn quantity(test: TestKind) -> &'static str {
+/// The names of a test's quantity, in short and in full, and what is measured in an answer's words.
+pub(super) fn names(test: TestKind) -> [&'static str; 3] {
     match test {
-        TestKind::Rr => "RTT (µs)",
-        TestKind::Crr => "CRR (µs)",
-        TestKind::Cc => "CC (µs)",
-        TestKind::Stream => "Bandwidth (Mb/s)",
-        TestKind::Maerts => "Reverse (Mb/s)",
-        TestKind::Bidirectional => "Both ways (Mb/s)",
-        TestKind::File => "Time (s)",
+        TestKind::Rr => ["RTT", "RTT", "round trips"],
+        TestKind::Crr => ["CRR", "CRR", "connections with a request"],
+        TestKind::Cc => ["CC", "CC", "connections"],
+        TestKind::Stream => ["Bandwidth", "Bandwidth", "streams"],
+        TestKind::Maerts => ["Reverse", "Reverse bandwidth", "reverse streams"],
+        TestKind::Bidirectional => ["Both ways", "Bandwidth both ways", "streams both ways"],
+        TestKind::File => ["Time", "Time (real)", "files"],
     }
 }
 
-/// The quantity without its unit.
-pub(super) fn quantity_of(test: TestKind) -> &'static str {
-    match test {
-        TestKind::Rr => "RTT",
-        TestKind::Crr => "CRR",
-        TestKind::Cc => "CC",
-        TestKind::Stream => "Bandwidth",
-        TestKind::Maerts => "Reverse bandwidth",
-        TestKind::Bidirectional => "Bandwidth both ways",
-        TestKind::File => "Time (real)",
+/// The quantity that a test is judged by, with its unit.
+pub(super) fn quantity(test: TestKind) -> String {
+    format!("{} ({})", names(test)[0], unit(Metric::of(test)))
+}
+
+pub(crate) fn unit(metric: Metric) -> &'static str {
+    match metric {
+        Metric::Rtt | Metric::Cpu => "µs",
+        Metric::Goodput => "Mb/s",
+        Metric::Real => "s",
     }
 }
 

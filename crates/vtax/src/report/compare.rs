@@ -23,7 +23,7 @@ use misgivings::{instruments, misgivings};
 use super::{
     blocks::{distinct, quantity, rows_head, sizes},
     heading::{date, plan},
-    layout::{Column, Figure, Group, Report, RowValues, Section, SectionPart, Table, TableRow},
+    layout::{Column, Figure, Group, Report, Section, SectionPart, Table, TableRow},
     number::{change, counted, interval, seconds, three_digits},
     two_samples, words,
 };
@@ -232,9 +232,11 @@ impl RunComparison {
 
     pub(super) fn report(&self) -> Report {
         let fact = |name, run: &RunNamed| (name, format!("{}, {}, {}", run.id, date(&run.started), run.title));
-        let mut sections: Vec<Section> = self.groups().into_iter().map(|group| self.section(group)).collect();
-        sections.extend(listed("What else differs", self.difference_lines()));
-        sections.extend(listed("Not compared", self.alone.iter().map(|text| ("-".into(), text.clone())).collect()));
+        let kinds = distinct(self.cells.iter().map(kind));
+        let mut sections: Vec<Section> = kinds.into_iter().map(|kind| self.section(kind)).collect();
+        let different = self.differences.iter().map(|(name, a, b)| format!("{name}: {a}; then {b}")).collect();
+        sections.extend(Section::bullets("What else differs", different));
+        sections.extend(Section::bullets("Not compared", self.alone.clone()));
         sections.push(reading());
         Report {
             title: "The second run against the first".into(),
@@ -247,13 +249,10 @@ impl RunComparison {
     }
 
     fn all_warnings(&self) -> Vec<String> {
-        let caveat = self.caveat.iter().map(|caveat| sentence(caveat));
-        caveat.chain(self.warnings.iter().cloned()).chain([at_different_times()]).collect()
-    }
-
-    /// The kinds of cells, in their order.
-    fn groups(&self) -> Vec<Kind> {
-        distinct(self.cells.iter().map(kind))
+        let caveat = self.caveat.iter().map(|caveat| format!("{}.", words::capital(caveat)));
+        let at_different_times = "The two runs were made at different times: what the machine did differently then is \
+                                  part of every difference below. To judge a change, measure both ways in one run.";
+        caveat.chain(self.warnings.iter().cloned()).chain([at_different_times.to_owned()]).collect()
     }
 
     fn section(&self, wanted: Kind) -> Section {
@@ -270,10 +269,10 @@ impl RunComparison {
             title += &format!(", {streams} streams");
         }
         self.of_sweep(cells[0]).iter().for_each(|text| title += &format!(", {text}"));
-        let columns = vec![Column::right("first"), Column::right("second"), Column::left("change [95 % interval]")];
+        let columns = [Column::right("first"), Column::right("second"), Column::left("change [95 % interval]")];
         let table = Table {
             labels: vec![rows_head(&rows).into(), "MTU".into()],
-            groups: vec![Group { title: String::new(), columns }],
+            groups: vec![Group::untitled(columns)],
             rows: cells.into_iter().map(line).collect(),
             ..Table::default()
         };
@@ -291,11 +290,6 @@ impl RunComparison {
         let options = words::of_keys(&compared.cell.options, &varying);
         let sizes = Some(sizes(&compared.cell.workload)).filter(|text| !text.is_empty());
         sizes.into_iter().chain(options).collect()
-    }
-
-    fn difference_lines(&self) -> Vec<(String, String)> {
-        let line = |(name, a, b): &(String, String, String)| ("-".to_owned(), format!("{name}: {a}; then {b}"));
-        self.differences.iter().map(line).collect()
     }
 }
 
@@ -317,8 +311,8 @@ fn kind(compared: &Compared) -> Kind {
 
 fn line(compared: &Compared) -> TableRow {
     let figure = |value: f64| match compared.of {
-        Metric::Real => Figure::text(seconds(value)),
-        Metric::Rtt | Metric::Goodput | Metric::Cpu => Figure::text(three_digits(value)),
+        Metric::Real => Figure::from(seconds(value)),
+        Metric::Rtt | Metric::Goodput | Metric::Cpu => three_digits(value).into(),
     };
     let word = match (compared.verdict, compared.low) {
         (Verdict::Slower, _) => "slower",
@@ -328,25 +322,8 @@ fn line(compared: &Compared) -> TableRow {
     };
     let spread = compared.low.zip(compared.high).map_or("[—]".into(), |(low, high)| interval(low, high));
     let finding = Figure::Change([change(compared.ratio), spread, word.into()]);
-    TableRow {
-        labels: vec![compared.cell.row.to_string(), compared.cell.mtu.to_string()],
-        figures: RowValues::Each(vec![figure(compared.a), figure(compared.b), finding]),
-    }
-}
-
-/// With a capital and a full stop.
-fn sentence(text: &str) -> String {
-    format!("{}.", words::capital(text))
-}
-
-fn at_different_times() -> String {
-    "The two runs were made at different times: what the machine did differently then is part of every difference \
-     below. To judge a change, measure both ways in one run."
-        .into()
-}
-
-fn listed(title: &str, lines: Vec<(String, String)>) -> Option<Section> {
-    (!lines.is_empty()).then(|| Section { title: title.into(), parts: vec![SectionPart::List(lines)] })
+    let labels = vec![compared.cell.row.to_string(), compared.cell.mtu.to_string()];
+    TableRow::new(labels, [figure(compared.a), figure(compared.b), finding])
 }
 
 fn reading() -> Section {

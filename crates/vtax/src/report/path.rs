@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use vtax_model::{
     nic::{Channels, Coalescing, IrqFacts, NicFacts, Rings},
     result::ResultDocument,
-    run::{Hop, PathRecord, RowEnds},
+    run::{Hop, PairRecord, PathRecord, RowEnds},
 };
 
 use super::{
     blocks::distinct,
     heading,
-    layout::{Column, Figure, Group, RowValues, Section, SectionPart, Table, TableRow},
+    layout::{Column, Group, Section, SectionPart, Table, TableRow},
 };
 
 /// Offloads that are told of one path; the rest is in the JSON.
@@ -22,14 +22,13 @@ const OFFLOADS_MOST: usize = 6;
 pub(super) fn section(document: &ResultDocument) -> Option<Section> {
     let paths = distinct(document.cells.iter().filter_map(|record| record.path.as_ref()));
     let parts: Vec<SectionPart> = paths.into_iter().flat_map(parts).collect();
-    (!parts.is_empty()).then(|| Section { title: "What the packets went through".into(), parts })
+    Section::new("What the packets went through", parts)
 }
 
 fn parts(path: &PathRecord) -> Vec<SectionPart> {
     let title = format!("{}, MTU {}, from the initiator to the responder:", path.method, path.mtu);
-    let mut hops: Vec<(String, String)> = path.hops.iter().map(|hop| ("-".into(), link(hop))).collect();
-    hops.extend(offloads(path).into_iter().map(|text| ("-".into(), text)));
-    vec![SectionPart::Paragraph(title), SectionPart::List(hops)]
+    let lines = path.hops.iter().map(link).chain(offloads(path));
+    vec![SectionPart::Paragraph(title), SectionPart::bullets(lines)]
 }
 
 /// `w0 in sut: veth, MTU 1500, qdisc noqueue, 1 rx and 1 tx queue`
@@ -153,20 +152,16 @@ pub(super) fn ends(document: &ResultDocument, all: bool) -> Option<Section> {
         return None;
     }
     let by_mtu = ends.iter().any(|ends| ends.mtu.is_some());
-    let row = |ends: &RowEnds, index: usize| {
-        let pair = &ends.pairs[index];
+    let row = |(ends, pair): (&RowEnds, &PairRecord)| {
         let mtu = by_mtu.then(|| ends.mtu.map_or("any".into(), |mtu| mtu.to_string()));
-        let figures = [&pair.initiator, &pair.responder].map(|end| Figure::Text(heading::end(end)));
         let labels = std::iter::once(ends.method.to_string()).chain(mtu).collect();
-        TableRow { labels, figures: RowValues::Each(figures.into()) }
+        TableRow::new(labels, [&pair.initiator, &pair.responder].map(heading::end))
     };
-    let rows = ends.iter().flat_map(|ends| (0..ends.pairs.len()).map(move |index| (*ends, index)));
-    let rows = rows.map(|(ends, index)| row(ends, index)).collect();
-    let columns = ["initiator", "responder"].map(Column::left).into();
+    let pairs = ends.iter().flat_map(|ends| ends.pairs.iter().map(|pair| (*ends, pair)));
     let table = Table {
         labels: std::iter::once("row".into()).chain(by_mtu.then(|| "MTU".into())).collect(),
-        groups: vec![Group { title: String::new(), columns }],
-        rows,
+        groups: vec![Group::untitled(["initiator", "responder"].map(Column::left))],
+        rows: pairs.map(row).collect(),
         ..Table::default()
     };
     Some(Section { title: "Ends".into(), parts: vec![SectionPart::Table(table)] })

@@ -25,6 +25,22 @@ pub(super) fn capital(text: &str) -> String {
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
+/// The texts that are not empty.
+pub(super) fn joined(texts: impl IntoIterator<Item = String>, separator: &str) -> String {
+    texts.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(separator)
+}
+
+/// None without texts.
+pub(super) fn list(texts: impl Iterator<Item = String>, separator: &str) -> Option<String> {
+    let texts: Vec<String> = texts.collect();
+    (!texts.is_empty()).then(|| texts.join(separator))
+}
+
+/// A name and its value; empty without a value.
+pub(super) fn named(name: &str, value: &str) -> String {
+    if value.is_empty() { String::new() } else { format!("{name} {value}") }
+}
+
 /// All that was chosen, in the order of the options.
 fn chosen(options: &TestOptions) -> Vec<Chosen> {
     let TestOptions { engine, threads, burst, arrivals, gap, bitrate, sending, gso, gro, .. } = *options;
