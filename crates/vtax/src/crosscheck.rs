@@ -20,17 +20,18 @@ use serde::Serialize;
 use vtax_lab::{Need, World};
 use vtax_model::{
     options::CongestionControl,
-    result::{Disturbance, Metric},
+    result::Disturbance,
     run::Environment,
     stats::{Confidence, Pair, PairedTax, Summary},
     units::Span,
 };
 
 use crate::{
-    calibrate::LoadMeter,
+    calibrate::{LoadMeter, chosen},
     exit::{Blamed, Coded, Stop},
     interrupt::Interrupt,
     locations::Locations,
+    report::unit,
     rig::{PEER, Rig, SUT},
 };
 use contest::Contest;
@@ -177,17 +178,7 @@ pub(crate) fn run(wanted: &CrosscheckRequest, locations: &Locations) -> Result<C
 
 impl CrosscheckRequest {
     fn contests(&self) -> miette::Result<Vec<Contest>> {
-        let all = Contest::all(self.duration, self.streams);
-        let names: Vec<String> = all.iter().map(Contest::to_string).collect();
-        if let Some(unknown) = self.only.iter().find(|part| !names.iter().any(|name| name.contains(*part))) {
-            return Err(miette!(
-                code = "no-such-test",
-                "--only {unknown}: no such test; there are {}",
-                names.join(", ")
-            ));
-        }
-        let chosen = |name: &String| self.only.is_empty() || self.only.iter().any(|part| name.contains(part));
-        Ok(all.into_iter().zip(&names).filter(|(_, name)| chosen(name)).map(|(contest, _)| contest).collect())
+        chosen("test", &self.only, Contest::all(self.duration, self.streams), Contest::to_string)
     }
 
     fn tools(&self) -> miette::Result<Vec<&'static Tool>> {
@@ -337,7 +328,7 @@ impl<'a> RunningContest<'a> {
     fn record(self) -> ContestRecord {
         let RunningContest { contest, ours, loads, others, left_out, .. } = self;
         let others = others.into_iter().map(|other| other.record(contest, &ours)).collect();
-        let (name, unit, load) = (contest.to_string(), contest.unit(), mean_load(&loads));
+        let (name, unit, load) = (contest.to_string(), unit(contest.metric()), mean_load(&loads));
         ContestRecord { name, unit, contest: *contest, ours, load, others, left_out }
     }
 }
@@ -391,11 +382,7 @@ fn ours(rig: &Rig, contest: &Contest) -> miette::Result<(f64, Disturbance)> {
     let meter = LoadMeter::open(rig)?;
     let begun = meter.read()?;
     let figures = rig.sample(&contest.spec(), WIRE)?;
-    let figure = match contest.metric() {
-        Metric::Goodput => figures.goodput_mbps(),
-        Metric::Rtt | Metric::Real | Metric::Cpu => figures.rtt_us(),
-    };
-    Ok((figure, meter.since(&begun)?))
+    Ok((contest.metric().value(contest.workload.kind(), &figures), meter.since(&begun)?))
 }
 
 fn mean(figures: &[f64]) -> Option<f64> {

@@ -44,7 +44,6 @@ pub(super) fn reading(document: &ResultDocument) -> Option<String> {
     })
 }
 
-/// The table of one test.
 pub(super) fn table(document: &ResultDocument, block: &BlockCells<'_>, test: TestKind, notes: &mut Notes) -> Table {
     let rows = block.rows();
     let baseline = document.baseline;

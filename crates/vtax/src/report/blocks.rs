@@ -35,29 +35,17 @@ pub(super) fn blocks(document: &ResultDocument) -> Vec<BlockCells<'_>> {
         let alike = |cell: &&Cell| (cell.transport, cell.instrument) == (transport, instrument);
         words::varying(document.cells.iter().map(|record| &record.cell).filter(alike))
     };
-    let mut blocks: Vec<BlockCells<'_>> = Vec::new();
-    for record in &document.cells {
-        let Cell { transport, streams, variant, instrument, .. } = record.cell;
-        let of = |block: &&mut BlockCells<'_>| {
-            let own = (block.transport, block.streams, block.variant, block.instrument);
-            own == (transport, streams, variant, instrument)
-        };
-        match blocks.iter_mut().find(of) {
-            Some(block) => block.cells.push(record),
-            None => {
-                let (swept, sizes_swept) = (false, false);
-                let (varying, cells) = (varying(transport, instrument), vec![record]);
-                blocks.push(BlockCells { instrument, transport, streams, variant, swept, sizes_swept, varying, cells });
-            }
-        }
-    }
-    for block in &mut blocks {
-        let beside = document.cells.iter().map(|record| &record.cell).filter(|cell| block.is_beside(cell));
-        let others: Vec<&Cell> = beside.collect();
-        block.swept = !others.is_empty();
-        block.sizes_swept = others.into_iter().any(|cell| block.has_other_sizes(cell));
-    }
-    blocks
+    let key = |cell: &Cell| (cell.transport, cell.streams, cell.variant, cell.instrument);
+    let by_block = grouped(document.cells.iter().map(|record| (key(&record.cell), record)));
+    let block = |((transport, streams, variant, instrument), cells)| {
+        let varying = varying(transport, instrument);
+        let (swept, sizes_swept) = (false, false);
+        let block = BlockCells { instrument, transport, streams, variant, swept, sizes_swept, varying, cells };
+        let beside = || document.cells.iter().map(|record| &record.cell).filter(|cell| block.is_beside(cell));
+        let (swept, sizes_swept) = (beside().next().is_some(), beside().any(|cell| block.has_other_sizes(cell)));
+        BlockCells { swept, sizes_swept, ..block }
+    };
+    by_block.into_iter().map(block).collect()
 }
 
 impl<'a> BlockCells<'a> {
@@ -113,22 +101,14 @@ impl<'a> BlockCells<'a> {
 
     /// What was sent: `messages of 1472 B at MTU 1500 (vxlan: 1422 B)`.
     pub(super) fn sizes(&self) -> String {
-        let mut texts: Vec<(String, Vec<String>)> = Vec::new();
-        for sent in self.sent() {
-            let (text, mtu) = (sizes_of_all(&sent), sent[0].cell.mtu.to_string());
-            match texts.iter_mut().find(|(known, _)| *known == text) {
-                Some((_, mtus)) if mtus.contains(&mtu) => {}
-                Some((_, mtus)) => mtus.push(mtu),
-                None if text.is_empty() => {}
-                None => texts.push((text, vec![mtu])),
-            }
-        }
+        let sent = self.sent().into_iter().map(|sent| (sizes_of_all(&sent), sent[0].cell.mtu.to_string()));
+        let texts = grouped(distinct(sent.filter(|(text, _)| !text.is_empty())).into_iter());
         let everywhere = self.mtus().len();
-        let text = |(text, mtus): &(String, Vec<String>)| match mtus.len() {
-            count if count == everywhere => text.clone(),
+        let text = |(text, mtus): (String, Vec<String>)| match mtus.len() {
+            count if count == everywhere => text,
             _ => format!("at MTU {} {text}", mtus.join(" and ")),
         };
-        texts.iter().map(text).collect::<Vec<_>>().join("; ")
+        words::joined(texts.into_iter().map(text), "; ")
     }
 
     /// The cells of each test at each MTU, in the document's order.
@@ -177,6 +157,18 @@ pub(super) fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> 
         }
     }
     found
+}
+
+/// The values of each key, in the order in which the keys come.
+pub(super) fn grouped<K: PartialEq, V>(pairs: impl Iterator<Item = (K, V)>) -> Vec<(K, Vec<V>)> {
+    let mut groups: Vec<(K, Vec<V>)> = Vec::new();
+    for (key, value) in pairs {
+        match groups.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, values)) => values.push(value),
+            None => groups.push((key, vec![value])),
+        }
+    }
+    groups
 }
 
 /// Whether the sizes are those that a study has if it names none.

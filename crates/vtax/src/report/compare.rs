@@ -11,17 +11,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use vtax_model::{
-    cell::{Cell, Instrument},
+    cell::{Block, Cell, Instrument},
     result::{CellRecord, Metric, ResultDocument},
-    stats::{PValue, Preference, Significance, Verdict, holm},
+    stats::{PValue, Preference, Significance, Verdict, holm, median},
     study::Row,
-    workload::{TestKind, Transport},
+    units::Mtu,
 };
 
 use misgivings::{instruments, misgivings};
 
 use super::{
-    blocks::{distinct, quantity, rows_head, sizes},
+    blocks::{distinct, grouped, quantity, rows_head, sizes},
     heading::{date, plan},
     layout::{Column, Figure, Group, Report, Section, SectionPart, Table, TableRow},
     number::{change, counted, interval, seconds, three_digits},
@@ -31,13 +31,10 @@ use super::{
 /// The form of [`RunComparison`] as JSON.
 const SCHEMA: &str = "vtax.comparison/v1";
 
-/// Two runs, cell by cell.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct RunComparison {
     schema: &'static str,
-    /// The first run.
     a: RunNamed,
-    /// The second run.
     b: RunNamed,
     /// What is to be said with every figure, if one of the runs is of an emulated server.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,7 +43,6 @@ pub(crate) struct RunComparison {
     warnings: Vec<String>,
     /// What else differs between the runs: name, first, second.
     differences: Vec<(String, String, String)>,
-    /// Those that both have figures of.
     pub(super) cells: Vec<Compared>,
     /// Those that only one of them has figures of, and which.
     alone: Vec<String>,
@@ -59,21 +55,20 @@ struct RunNamed {
     started: String,
 }
 
-/// One cell in both runs.
+/// A cell that both runs have figures of.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct Compared {
     #[serde(flatten)]
     pub(super) cell: Cell,
     pub(super) of: Metric,
-    /// Median over the first run's rounds: µs, Mb/s or seconds.
+    /// Medians over the rounds of each run: µs, Mb/s or seconds.
     pub(super) a: f64,
-    /// Median over the second run's rounds.
     pub(super) b: f64,
     pub(super) a_rounds: usize,
     pub(super) b_rounds: usize,
     /// Second over first.
     pub(super) ratio: f64,
-    /// Of the 95 % interval; absent if there are too few rounds for one.
+    /// Ends of the 95 % interval; absent if there are too few rounds for one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) low: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -148,13 +143,6 @@ fn rounds(record: &CellRecord) -> Vec<f64> {
     rounds.into_values().map(geometric).filter(|value| value.is_finite() && *value > 0.0).collect()
 }
 
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    if sorted.len() % 2 == 1 { sorted[middle] } else { sorted[middle - 1].midpoint(sorted[middle]) }
-}
-
 fn judge(cells: &mut [Compared]) {
     let p_values: Vec<PValue> = cells.iter().map(|cell| PValue::new(cell.p).unwrap_or(PValue::ONE)).collect();
     for (cell, adjusted) in cells.iter_mut().zip(holm(&p_values)) {
@@ -171,20 +159,13 @@ fn judge(cells: &mut [Compared]) {
 fn only_in(one: &ResultDocument, other: &ResultDocument) -> Vec<String> {
     let measured = |record: &CellRecord| !record.samples.is_empty();
     let missing = |record: &&CellRecord| !of_cell(other, record.cell).is_some_and(measured);
-    let mut rows: Vec<(Row, Instrument, u32)> = Vec::new();
-    for Cell { row, instrument, .. } in
-        one.cells.iter().filter(|record| measured(record)).filter(missing).map(|record| record.cell)
-    {
-        match rows.iter_mut().find(|(known, by, _)| (*known, *by) == (row, instrument)) {
-            Some((.., count)) => *count += 1,
-            None => rows.push((row, instrument, 1)),
-        }
-    }
+    let alone = one.cells.iter().filter(|record| measured(record)).filter(missing).map(|record| record.cell);
+    let rows = grouped(alone.map(|cell| ((cell.row, cell.instrument), cell)));
     let several =
         instruments(one).iter().chain(&instruments(other)).any(|by| *by != words::of_instrument(Instrument::System));
-    let line = |(row, instrument, count): &(Row, Instrument, u32)| {
+    let line = |((row, instrument), cells): &((Row, Instrument), Vec<Cell>)| {
         let by = if several { format!(" ({})", words::of_instrument(*instrument)) } else { String::new() };
-        format!("{row}, {}{by}: in {} only", counted(*count, "cell"), one.id)
+        format!("{row}, {}{by}: in {} only", counted(cells.len() as u32, "cell"), one.id)
     };
     rows.iter().map(line).collect()
 }
@@ -232,8 +213,8 @@ impl RunComparison {
 
     pub(super) fn report(&self) -> Report {
         let fact = |name, run: &RunNamed| (name, format!("{}, {}, {}", run.id, date(&run.started), run.title));
-        let kinds = distinct(self.cells.iter().map(kind));
-        let mut sections: Vec<Section> = kinds.into_iter().map(|kind| self.section(kind)).collect();
+        let blocks = distinct(self.cells.iter().map(block));
+        let mut sections: Vec<Section> = blocks.into_iter().map(|block| self.section(block)).collect();
         let different = self.differences.iter().map(|(name, a, b)| format!("{name}: {a}; then {b}")).collect();
         sections.extend(Section::bullets("What else differs", different));
         sections.extend(Section::bullets("Not compared", self.alone.clone()));
@@ -255,9 +236,9 @@ impl RunComparison {
         caveat.chain(self.warnings.iter().cloned()).chain([at_different_times.to_owned()]).collect()
     }
 
-    fn section(&self, wanted: Kind) -> Section {
-        let Kind { transport, streams, test, instrument, .. } = wanted;
-        let mut cells: Vec<&Compared> = self.cells.iter().filter(|compared| kind(compared) == wanted).collect();
+    fn section(&self, wanted: Block) -> Section {
+        let Block { transport, streams, test, instrument, .. } = wanted;
+        let mut cells: Vec<&Compared> = self.cells.iter().filter(|compared| block(compared) == wanted).collect();
         let rows: Vec<Row> = cells.iter().map(|compared| compared.cell.row).collect();
         let place = |row: Row| rows.iter().position(|known| *known == row);
         cells.sort_by_key(|compared| place(compared.cell.row));
@@ -281,8 +262,8 @@ impl RunComparison {
 
     /// What tells a cell from those of its kind with another swept value; nothing if there are none.
     fn of_sweep(&self, compared: &Compared) -> Vec<String> {
-        let own = kind(compared);
-        let others = self.cells.iter().map(kind).filter(|other| Kind { variant: own.variant, ..*other } == own);
+        let own = block(compared);
+        let others = self.cells.iter().map(block).filter(|other| Block { variant: own.variant, ..*other } == own);
         if distinct(others).iter().all(|other| other.variant == own.variant) {
             return Vec::new();
         }
@@ -293,20 +274,9 @@ impl RunComparison {
     }
 }
 
-/// Cells of one table.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Kind {
-    instrument: Instrument,
-    transport: Transport,
-    streams: u32,
-    test: TestKind,
-    /// Which of the swept values.
-    variant: u32,
-}
-
-fn kind(compared: &Compared) -> Kind {
-    let Cell { instrument, transport, streams, workload, variant, .. } = compared.cell;
-    Kind { instrument, transport, streams, test: workload.kind(), variant }
+/// The block of a cell. A table has its block's cells of every MTU, so the MTU is the same in all.
+fn block(compared: &Compared) -> Block {
+    Block { mtu: Mtu::ETHERNET, ..compared.cell.block() }
 }
 
 fn line(compared: &Compared) -> TableRow {

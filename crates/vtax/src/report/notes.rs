@@ -4,7 +4,6 @@ use vtax_model::result::{CellRecord, CellStatus};
 
 use super::layout::{Section, SectionPart};
 
-/// The footnotes of a report.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     texts: Vec<String>,

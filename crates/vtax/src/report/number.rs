@@ -146,7 +146,6 @@ pub(super) fn with_interval(mean: f64, low: Option<f64>, high: Option<f64>) -> S
     }
 }
 
-/// [`with_interval`] of an estimate.
 pub(super) fn estimate(estimate: &Estimate) -> String {
     with_interval(estimate.mean, estimate.low, estimate.high)
 }

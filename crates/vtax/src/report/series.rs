@@ -4,6 +4,7 @@ use vtax_model::{
     measurement::Interval,
     result::{CellRecord, ResultDocument},
     run::{Figures as Measured, Sample},
+    stats::median,
     workload::TestKind,
 };
 
@@ -173,10 +174,8 @@ fn highest(all: &[Joined], value: fn(&Joined) -> Option<f64>) -> String {
 }
 
 fn middle(all: &[Joined], value: fn(&Joined) -> Option<f64>) -> Option<f64> {
-    let mut values: Vec<f64> = all.iter().filter_map(value).collect();
-    values.sort_by(f64::total_cmp);
-    let upper = *values.get(values.len() / 2)?;
-    Some(if values.len() % 2 == 1 { upper } else { upper.midpoint(values[values.len() / 2 - 1]) })
+    let values: Vec<f64> = all.iter().filter_map(value).collect();
+    (!values.is_empty()).then(|| median(&values))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use vtax_model::{
 
 use super::{
     Options, answer, bars, beside,
-    blocks::{BlockCells, blocks, distinct, quantity, rows_head},
+    blocks::{self, BlockCells, blocks, distinct, quantity, rows_head},
     detail, heading, host_cpu, labels,
     layout::{Figure, Group, Report, Section, SectionPart, Table, TableRow},
     machine, measure,
@@ -271,16 +271,12 @@ fn processor_cost(record: &CellRecord) -> Option<f64> {
 
 /// Samples that could not be taken, those of one row with one error together.
 fn failures(document: &ResultDocument) -> Option<Section> {
-    let mut seen: Vec<((String, &str), Vec<&Failure>)> = Vec::new();
-    for failure in &document.failures {
+    let key = |failure: &Failure| {
         let row = document.cells.get(failure.cell).map(|record| record.cell.row.to_string());
-        let key = (row.unwrap_or_else(|| format!("cell {}", failure.cell)), failure.error.as_str());
-        match seen.iter_mut().find(|(known, _)| *known == key) {
-            Some((_, failures)) => failures.push(failure),
-            None => seen.push((key, vec![failure])),
-        }
-    }
-    let line = |((row, error), failures): &((String, &str), Vec<&Failure>)| {
+        (row.unwrap_or_else(|| format!("cell {}", failure.cell)), failure.error.clone())
+    };
+    let seen = blocks::grouped(document.failures.iter().map(|failure| (key(failure), failure)));
+    let line = |((row, error), failures): &((String, String), Vec<&Failure>)| {
         let rest = partial(failures).map_or(String::new(), |text| format!(" ({text})"));
         format!("{row}, {}: {error}{rest}", whereabouts(document, failures))
     };

@@ -50,7 +50,6 @@ pub(super) struct Costs<'a> {
     told: Vec<Row>,
 }
 
-/// Whether verdicts are written out.
 pub(super) fn in_words(document: &ResultDocument, options: &Options) -> bool {
     options.format == Format::Markdown || options.detail && options.width >= WIDE || compares_engines(document)
 }
@@ -279,7 +278,6 @@ pub(super) fn floor<'a>(document: &'a ResultDocument, block: &cell::Block, of: M
     document.noise_floor.iter().find(|floor| key(floor) == *block && floor.of == of)
 }
 
-/// The baseline against itself.
 pub(super) fn again(floor: &FloorRecord) -> Figure {
     if is_wide(floor) {
         return noise(floor).into();
@@ -310,7 +308,6 @@ pub(super) fn why_noisy(document: &ResultDocument, record: &CellRecord) -> Strin
     }
 }
 
-/// `µs`
 pub(super) fn unit(unit: CostUnit) -> &'static str {
     match unit {
         CostUnit::Microseconds => "µs",
