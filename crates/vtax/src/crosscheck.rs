@@ -5,7 +5,6 @@
 //! can be converted is converted (half a round trip is doubled).
 
 mod contest;
-mod held;
 mod report;
 mod tool;
 mod tool_process;
@@ -19,12 +18,13 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
 use vtax_lab::{Need, World};
 use vtax_model::{
-    options::CongestionControl,
+    options::{CongestionControl, Idle},
     result::Disturbance,
     run::Environment,
     stats::{Confidence, Pair, PairedTax, Summary},
     units::Span,
 };
+use vtax_sys::idle::{self, IdleHold};
 
 use crate::{
     calibrate::{LoadMeter, chosen},
@@ -38,7 +38,6 @@ use contest::Contest;
 use tool::{ServerLifetime, TOOLS, Tool};
 use tool_process::{ToolProcess, WIRE};
 
-pub(crate) use held::Held;
 pub(crate) use report::render;
 
 /// What to compare, and how often.
@@ -54,6 +53,16 @@ pub(crate) struct CrosscheckRequest {
     /// The names of the wanted tools. Empty means all that are installed.
     pub(crate) tools: Vec<String>,
     pub(crate) seed: Option<u64>,
+}
+
+/// What is the same for our engine and for all other tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct Held {
+    /// Whether CPUs may sleep.
+    pub(crate) idle: Idle,
+    /// TCP's congestion control; none for the machine's own.
+    #[serde(rename = "congestion_control")]
+    pub(crate) congestion: Option<CongestionControl>,
 }
 
 /// The schema of the JSON form.
@@ -158,7 +167,7 @@ pub(crate) fn run(wanted: &CrosscheckRequest, locations: &Locations) -> Result<C
     if let Some(name) = wanted.held.congestion {
         set_congestion(&rig, name).or_input()?;
     }
-    let (_hold, idle_not_held) = held::hold(wanted.held.idle);
+    let (_hold, idle_not_held) = hold_idle(wanted.held.idle);
     let compared = compare(&rig, &contests, &here, wanted.rounds, seed, &interrupt);
     let cpus = rig.cpus();
     rig.down().or_infrastructure()?;
@@ -225,6 +234,14 @@ fn check_comparable(contests: &[Contest], tools: &[&'static Tool]) -> miette::Re
         names.join(", "),
         why.into_iter().collect::<String>()
     ))
+}
+
+/// Keeps CPUs from sleeping for as long as the returned value lives, if the user asks for it; or tells why vtax may not.
+fn hold_idle(idle: Idle) -> (Option<IdleHold>, Option<String>) {
+    match (idle == Idle::Poll).then(idle::hold).transpose() {
+        Ok(hold) => (hold, None),
+        Err(error) => (None, Some(error.to_string())),
+    }
 }
 
 fn random_seed() -> miette::Result<u64> {

@@ -171,21 +171,15 @@ fn only_in(one: &ResultDocument, other: &ResultDocument) -> Vec<String> {
 }
 
 fn differences(a: &ResultDocument, b: &ResultDocument) -> Vec<(String, String, String)> {
-    let mut found = Vec::new();
-    let mut differ = |name: &str, a: String, b: String| {
-        if a != b {
-            found.push((name.to_owned(), a, b));
-        }
-    };
-    differ("study", a.study.clone(), b.study.clone());
-    differ("plan", plan(a), plan(b));
-    differ("both ends", a.both.to_string(), b.both.to_string());
-    differ("initiator's CPUs", format!("{:?}", a.placement.initiator), format!("{:?}", b.placement.initiator));
-    differ("responder's CPUs", format!("{:?}", a.placement.responder), format!("{:?}", b.placement.responder));
-    for (name, first, second) in machines(a, b) {
-        differ(&name, first, second);
-    }
-    found
+    let of = |name: &str, text: fn(&ResultDocument) -> String| (name.to_owned(), text(a), text(b));
+    let settings = [
+        of("study", |run| run.study.clone()),
+        of("plan", plan),
+        of("both ends", |run| run.both.to_string()),
+        of("initiator's CPUs", |run| format!("{:?}", run.placement.initiator)),
+        of("responder's CPUs", |run| format!("{:?}", run.placement.responder)),
+    ];
+    settings.into_iter().chain(machines(a, b)).filter(|(_, first, second)| first != second).collect()
 }
 
 /// Every field of the two machines; what only one of them tells is nothing in the other.

@@ -60,7 +60,7 @@ const COLUMNS: [Column; 84] = [
     ("run", One(|l| text(&l.document.id))),
     ("method", One(|l| text(l.record.cell.row))),
     ("transport", One(|l| text(l.record.cell.transport.to_string().to_lowercase()))),
-    ("test", One(|l| text(l.record.cell.workload.kind().to_string().to_lowercase()))),
+    ("test", One(|l| name(&l.record.cell.workload.kind()))),
     ("mtu", One(|l| text(l.record.cell.mtu))),
     ("streams", One(|l| text(l.record.cell.streams))),
     ("request_bytes", One(|l| sizes(l)[0].and_then(text))),
@@ -174,7 +174,7 @@ type ComparedColumn = (&'static str, fn(&RunComparison, &Compared) -> Option<Str
 const COMPARISON: [ComparedColumn; 19] = [
     ("method", |_, c| text(c.cell.row)),
     ("transport", |_, c| text(c.cell.transport.to_string().to_lowercase())),
-    ("test", |_, c| text(c.cell.workload.kind().to_string().to_lowercase())),
+    ("test", |_, c| name(&c.cell.workload.kind())),
     ("mtu", |_, c| text(c.cell.mtu)),
     ("streams", |_, c| text(c.cell.streams)),
     ("variant", |_, c| text(c.cell.variant)),

@@ -19,7 +19,7 @@ pub(super) fn section(document: &ResultDocument) -> Option<Section> {
     let tables = [table(&transactions, "µs per transaction"), table(&streams, "µs per KB")];
     let mut parts: Vec<SectionPart> = tables.into_iter().flatten().map(SectionPart::Table).collect();
     let all: Vec<&HostCpuSummary> = records.iter().filter_map(|record| summary(record)).collect();
-    parts.push(SectionPart::Paragraph(caveat(all.first()?)));
+    parts.push(SectionPart::Paragraph(caveat(all.first()?).into()));
     parts.push(SectionPart::Paragraph(reading(&all)));
     parts.extend(document.guest_clocks.iter().filter(|clock| clock.is_much()).map(drift).map(SectionPart::Paragraph));
     Some(Section { title: "CPU, from the host".into(), parts })
@@ -62,8 +62,8 @@ fn line(record: &CellRecord, labels: &Labels, exits: bool) -> Option<TableRow> {
     Some(TableRow::new(labels.collect(), figures))
 }
 
-fn caveat(summary: &HostCpuSummary) -> String {
-    let text = match summary.accel {
+fn caveat(summary: &HostCpuSummary) -> &'static str {
+    match summary.accel {
         Accelerator::Kvm => {
             "The guest's time is what KVM ran of its instructions, which the kernel counts by its timer tick; what its \
              vCPUs' threads did beside is QEMU's."
@@ -72,8 +72,7 @@ fn caveat(summary: &HostCpuSummary) -> String {
             "The guests ran under TCG: what stands as the guest's time is QEMU translating and emulating its \
              instructions, many times what a CPU would need for them, and no share of it is the cost of a real guest."
         }
-    };
-    text.into()
+    }
 }
 
 fn reading(all: &[&HostCpuSummary]) -> String {

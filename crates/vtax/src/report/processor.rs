@@ -17,7 +17,6 @@ use super::{
 
 /// The columns under one title.
 struct Titled<'a> {
-    title: String,
     block: &'a BlockCells<'a>,
     test: TestKind,
     mtus: Vec<Mtu>,
@@ -49,7 +48,9 @@ fn of_blocks(costs: &mut Costs<'_>, blocks: &[&BlockCells<'_>]) -> Option<Table>
         }
     }
     let baseline = costs.document.baseline;
-    let title = |group: &Titled<'_>| Group::right(&group.title, group.mtus.iter().map(ToString::to_string));
+    let title = |Titled { block, test, mtus }: &Titled<'_>| {
+        Group::right(format!("{} {test}", block.transport), mtus.iter().map(ToString::to_string))
+    };
     (!groups.is_empty() && !lines.is_empty()).then(|| Table {
         caption: format!(
             "CPU of both ends' threads by MTU: {baseline}'s in {}, and what the others cost more",
@@ -65,8 +66,7 @@ fn of_blocks(costs: &mut Costs<'_>, blocks: &[&BlockCells<'_>]) -> Option<Table>
 fn titled<'a>(block: &'a BlockCells<'a>, test: TestKind) -> Option<Titled<'a>> {
     let compared = |record: &&CellRecord| record.cell.workload.kind() == test && record.tax_of(Metric::Cpu).is_some();
     let mtus = distinct(block.records().filter(compared).map(|record| record.cell.mtu));
-    let title = format!("{} {test}", block.transport);
-    (!mtus.is_empty()).then_some(Titled { title, block, test, mtus })
+    (!mtus.is_empty()).then_some(Titled { block, test, mtus })
 }
 
 fn units(groups: &[Titled<'_>]) -> &'static str {

@@ -137,8 +137,7 @@ fn instrument_title(document: &ResultDocument, instrument: Instrument) -> String
     if instrument == Instrument::Path {
         how.extend(document.placement.path.map(|cpu| format!("both ends on CPU {cpu}")));
     }
-    let how = if how.is_empty() { String::new() } else { format!(": {}", how.join(", ")) };
-    format!("{}{how}", words::capital(words::of_instrument(instrument)))
+    words::joined([words::capital(words::of_instrument(instrument)), how.join(", ")], ": ")
 }
 
 /// Builds the tables of figures of one block.

@@ -160,14 +160,7 @@ impl<'a> Costs<'a> {
     /// The baseline's level with its noise floor; what another row costs, with the longer half of its interval.
     fn cost_alone(&mut self, record: &CellRecord, of: Metric) -> Figure {
         match record.tax_of(of) {
-            Some(tax) if tax.verdict == Verdict::TooNoisy => self.word(record, tax).into(),
-            Some(tax) => {
-                let [cost, interval] = match &tax.delta {
-                    Some(Delta { delta, delta_low, delta_high, .. }) => brief_cost(*delta, *delta_low, *delta_high),
-                    None => of_ratio([tax.ratio, tax.low, tax.high], None),
-                };
-                Figure::Change([cost, interval, self.word(record, tax)])
-            }
+            Some(tax) => self.finding(record, tax, brief_cost),
             None if record.cell.row == self.document.baseline => {
                 let level = level(record, of).map_or(String::new(), |value| level_text(of, value));
                 let noise = floor(self.document, &record.cell.block(), of).map(noise).unwrap_or_default();
@@ -180,7 +173,7 @@ impl<'a> Costs<'a> {
     /// What a cell costs against the baseline's.
     pub(super) fn figure(&mut self, record: &CellRecord, of: Metric) -> Figure {
         match record.tax_of(of) {
-            Some(tax) => self.finding(record, tax),
+            Some(tax) => self.finding(record, tax, cost),
             None if record.cell.row == self.document.baseline => {
                 floor(self.document, &record.cell.block(), of).map_or("".into(), again)
             }
@@ -189,15 +182,13 @@ impl<'a> Costs<'a> {
         }
     }
 
-    fn finding(&mut self, record: &CellRecord, tax: &TaxRecord) -> Figure {
+    fn finding(&mut self, record: &CellRecord, tax: &TaxRecord, cost: CostText) -> Figure {
         let word = self.word(record, tax);
-        match tax.verdict {
-            Verdict::TooNoisy => word.into(),
-            _ => {
-                let [change, interval] = of_ratio([tax.ratio, tax.low, tax.high], tax.delta.as_ref());
-                Figure::Change([change, interval, word])
-            }
+        if tax.verdict == Verdict::TooNoisy {
+            return word.into();
         }
+        let [change, interval] = of_ratio([tax.ratio, tax.low, tax.high], tax.delta.as_ref(), cost);
+        Figure::Change([change, interval, word])
     }
 
     /// The verdict, short or in words: `?` is not confirmed, `~` is within the noise floor.
@@ -250,8 +241,11 @@ fn level_head(test: TestKind, of: Metric) -> &'static str {
     }
 }
 
+/// How a cost and the ends of its interval are written.
+type CostText = fn(f64, f64, f64) -> [String; 2];
+
 /// Cost and interval as times; of old documents, which have none, as shares.
-fn of_ratio([ratio, low, high]: [f64; 3], delta: Option<&Delta>) -> [String; 2] {
+fn of_ratio([ratio, low, high]: [f64; 3], delta: Option<&Delta>, cost: CostText) -> [String; 2] {
     match delta {
         Some(Delta { delta, delta_low, delta_high, .. }) => cost(*delta, *delta_low, *delta_high),
         None => [change(ratio), interval(low, high)],
@@ -282,7 +276,7 @@ pub(super) fn again(floor: &FloorRecord) -> Figure {
     if is_wide(floor) {
         return noise(floor).into();
     }
-    let [change, interval] = of_ratio([floor.ratio, floor.low, floor.high], floor.delta.as_ref());
+    let [change, interval] = of_ratio([floor.ratio, floor.low, floor.high], floor.delta.as_ref(), cost);
     Figure::Change([change, interval, noise(floor)])
 }
 
