@@ -60,24 +60,17 @@ pub(crate) struct Calibration {
 
 /// Calibrates vtax on this machine, in a lab of its own.
 pub(crate) fn run(wanted: &CalibrationRequest, locations: &Locations) -> Result<Calibration, Stop> {
-    let chosen = wanted.truths().or_input()?;
+    let truths = chosen("truth", &wanted.only, TRUTHS.iter().collect(), |truth| truth.name.to_owned()).or_input()?;
     let world = World::enter(Need::Ephemeral).or_infrastructure()?;
     let interrupt = Interrupt::catch().or_infrastructure()?;
     let clock = clock::measure();
     let rig = Rig::build(&world, "calibrate", &truths::wires(), locations)?;
-    let found = measure(&rig, wanted, &chosen, &interrupt);
+    let found = measure(&rig, wanted, &truths, &interrupt);
     let cpus = rig.cpus();
     rig.down().or_infrastructure()?;
-    let Measured { load, floors, truths } = found.or_infrastructure()?;
+    let (load, floors, truths) = found.or_infrastructure()?;
     let environment = inspect::environment(&inspect::SystemRoot::live());
     Ok(Calibration { schema: SCHEMA, environment, cpus, clock, load, floors, truths })
-}
-
-/// What was measured on the rig.
-struct Measured {
-    load: Disturbance,
-    floors: Vec<SelfComparison>,
-    truths: Vec<TruthRecord>,
 }
 
 fn measure(
@@ -85,7 +78,7 @@ fn measure(
     wanted: &CalibrationRequest,
     chosen: &[&'static Truth],
     interrupt: &Interrupt,
-) -> miette::Result<Measured> {
+) -> miette::Result<(Disturbance, Vec<SelfComparison>, Vec<TruthRecord>)> {
     let meter = LoadMeter::open(rig)?;
     let begun = meter.read()?;
     let mut truths = Vec::new();
@@ -97,18 +90,23 @@ fn measure(
         truths.push(truth.find(rig, &meter)?);
     }
     let floors = floors::measure(rig, wanted.rounds, wanted.duration, interrupt)?;
-    Ok(Measured { load: meter.since(&begun)?, floors, truths })
+    Ok((meter.since(&begun)?, floors, truths))
 }
 
-impl CalibrationRequest {
-    fn truths(&self) -> miette::Result<Vec<&'static Truth>> {
-        let names = || TRUTHS.iter().map(|truth| truth.name).collect::<Vec<_>>().join(", ");
-        if let Some(unknown) = self.only.iter().find(|part| !TRUTHS.iter().any(|truth| truth.name.contains(*part))) {
-            return Err(miette!(code = "no-such-test", "--only {unknown}: no such truth; there are {}", names()));
-        }
-        let chosen = |truth: &&Truth| self.only.is_empty() || self.only.iter().any(|part| truth.name.contains(part));
-        Ok(TRUTHS.iter().filter(chosen).collect())
+/// Those whose names have one of the parts `only` in them; all if there are no parts.
+pub(crate) fn chosen<T>(
+    what: &str,
+    only: &[String],
+    mut all: Vec<T>,
+    name: impl Fn(&T) -> String,
+) -> miette::Result<Vec<T>> {
+    let names: Vec<String> = all.iter().map(&name).collect();
+    if let Some(unknown) = only.iter().find(|part| !names.iter().any(|name| name.contains(*part))) {
+        let names = names.join(", ");
+        return Err(miette!(code = "no-such-test", "--only {unknown}: no such {what}; there are {names}"));
     }
+    all.retain(|one| only.is_empty() || only.iter().any(|part| name(one).contains(part)));
+    Ok(all)
 }
 
 impl Calibration {

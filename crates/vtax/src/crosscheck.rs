@@ -5,7 +5,6 @@
 //! can be converted is converted (half a round trip is doubled).
 
 mod contest;
-mod held;
 mod report;
 mod tool;
 mod tool_process;
@@ -19,25 +18,26 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
 use vtax_lab::{Need, World};
 use vtax_model::{
-    options::CongestionControl,
-    result::{Disturbance, Metric},
+    options::{CongestionControl, Idle},
+    result::Disturbance,
     run::Environment,
     stats::{Confidence, Pair, PairedTax, Summary},
     units::Span,
 };
+use vtax_sys::idle::{self, IdleHold};
 
 use crate::{
-    calibrate::LoadMeter,
+    calibrate::{LoadMeter, chosen},
     exit::{Blamed, Coded, Stop},
     interrupt::Interrupt,
     locations::Locations,
+    report::unit,
     rig::{PEER, Rig, SUT},
 };
 use contest::Contest;
 use tool::{ServerLifetime, TOOLS, Tool};
 use tool_process::{ToolProcess, WIRE};
 
-pub(crate) use held::Held;
 pub(crate) use report::render;
 
 /// What to compare, and how often.
@@ -53,6 +53,16 @@ pub(crate) struct CrosscheckRequest {
     /// The names of the wanted tools. Empty means all that are installed.
     pub(crate) tools: Vec<String>,
     pub(crate) seed: Option<u64>,
+}
+
+/// What is the same for our engine and for all other tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct Held {
+    /// Whether CPUs may sleep.
+    pub(crate) idle: Idle,
+    /// TCP's congestion control; none for the machine's own.
+    #[serde(rename = "congestion_control")]
+    pub(crate) congestion: Option<CongestionControl>,
 }
 
 /// The schema of the JSON form.
@@ -157,7 +167,7 @@ pub(crate) fn run(wanted: &CrosscheckRequest, locations: &Locations) -> Result<C
     if let Some(name) = wanted.held.congestion {
         set_congestion(&rig, name).or_input()?;
     }
-    let (_hold, idle_not_held) = held::hold(wanted.held.idle);
+    let (_hold, idle_not_held) = hold_idle(wanted.held.idle);
     let compared = compare(&rig, &contests, &here, wanted.rounds, seed, &interrupt);
     let cpus = rig.cpus();
     rig.down().or_infrastructure()?;
@@ -177,17 +187,7 @@ pub(crate) fn run(wanted: &CrosscheckRequest, locations: &Locations) -> Result<C
 
 impl CrosscheckRequest {
     fn contests(&self) -> miette::Result<Vec<Contest>> {
-        let all = Contest::all(self.duration, self.streams);
-        let names: Vec<String> = all.iter().map(Contest::to_string).collect();
-        if let Some(unknown) = self.only.iter().find(|part| !names.iter().any(|name| name.contains(*part))) {
-            return Err(miette!(
-                code = "no-such-test",
-                "--only {unknown}: no such test; there are {}",
-                names.join(", ")
-            ));
-        }
-        let chosen = |name: &String| self.only.is_empty() || self.only.iter().any(|part| name.contains(part));
-        Ok(all.into_iter().zip(&names).filter(|(_, name)| chosen(name)).map(|(contest, _)| contest).collect())
+        chosen("test", &self.only, Contest::all(self.duration, self.streams), Contest::to_string)
     }
 
     fn tools(&self) -> miette::Result<Vec<&'static Tool>> {
@@ -234,6 +234,14 @@ fn check_comparable(contests: &[Contest], tools: &[&'static Tool]) -> miette::Re
         names.join(", "),
         why.into_iter().collect::<String>()
     ))
+}
+
+/// Keeps CPUs from sleeping for as long as the returned value lives, if the user asks for it; or tells why vtax may not.
+fn hold_idle(idle: Idle) -> (Option<IdleHold>, Option<String>) {
+    match (idle == Idle::Poll).then(idle::hold).transpose() {
+        Ok(hold) => (hold, None),
+        Err(error) => (None, Some(error.to_string())),
+    }
 }
 
 fn random_seed() -> miette::Result<u64> {
@@ -337,7 +345,7 @@ impl<'a> RunningContest<'a> {
     fn record(self) -> ContestRecord {
         let RunningContest { contest, ours, loads, others, left_out, .. } = self;
         let others = others.into_iter().map(|other| other.record(contest, &ours)).collect();
-        let (name, unit, load) = (contest.to_string(), contest.unit(), mean_load(&loads));
+        let (name, unit, load) = (contest.to_string(), unit(contest.metric()), mean_load(&loads));
         ContestRecord { name, unit, contest: *contest, ours, load, others, left_out }
     }
 }
@@ -391,11 +399,7 @@ fn ours(rig: &Rig, contest: &Contest) -> miette::Result<(f64, Disturbance)> {
     let meter = LoadMeter::open(rig)?;
     let begun = meter.read()?;
     let figures = rig.sample(&contest.spec(), WIRE)?;
-    let figure = match contest.metric() {
-        Metric::Goodput => figures.goodput_mbps(),
-        Metric::Rtt | Metric::Real | Metric::Cpu => figures.rtt_us(),
-    };
-    Ok((figure, meter.since(&begun)?))
+    Ok((contest.metric().value(contest.workload.kind(), &figures), meter.since(&begun)?))
 }
 
 fn mean(figures: &[f64]) -> Option<f64> {

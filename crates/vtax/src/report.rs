@@ -42,6 +42,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 use vtax_model::result::ResultDocument;
 
+pub(crate) use blocks::unit;
 pub(crate) use compare::{RunComparison, compare};
 pub(crate) use heading::load;
 use layout::Report;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use vtax_model::result::Metric;
 
 use super::{Calibration, SelfComparison, TruthRecord};
-use crate::report::load;
+use crate::report::{load, unit};
 
 /// The whole calibration.
 pub(crate) fn render(calibration: &Calibration) -> String {
@@ -91,7 +91,7 @@ fn floors(floors: &[SelfComparison]) -> String {
     );
     let _ = writeln!(text, "  {:<12} {:>14}  {:<24} {:>9} {samples}", "", "", "", "");
     for floor in floors {
-        let unit = if Metric::of(floor.test) == Metric::Goodput { "Mb/s" } else { "µs" };
+        let unit = unit(Metric::of(floor.test));
         let interval = format!("{:.3} [{:.3}, {:.3}]", floor.ratio, floor.low, floor.high);
         let percent = |share: Option<f64>| share.map_or("-".to_owned(), |share| format!("{:.1} %", share * 100.0));
         let shown =

@@ -67,14 +67,6 @@ impl Contest {
         Metric::of(self.workload.kind())
     }
 
-    /// µs or Mb/s.
-    pub(crate) fn unit(&self) -> &'static str {
-        match self.metric() {
-            Metric::Goodput => "Mb/s",
-            Metric::Rtt | Metric::Real | Metric::Cpu => "µs",
-        }
-    }
-
     /// Bytes of a message: the request's, the response's, or what a call hands over.
     pub(crate) fn message(&self) -> u64 {
         match self.workload {

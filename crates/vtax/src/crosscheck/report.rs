@@ -65,13 +65,9 @@ fn held(crosscheck: &Crosscheck) -> String {
 }
 
 fn block(contest: &ContestRecord, notes: &mut Vec<String>) -> String {
-    let better = match contest.contest.metric() {
-        Metric::Goodput => "higher is better",
-        Metric::Rtt | Metric::Real | Metric::Cpu => "lower is better",
-    };
-    let what = match contest.contest.metric() {
-        Metric::Goodput => "goodput at the receiver",
-        Metric::Rtt | Metric::Real | Metric::Cpu => "mean round trip",
+    let (what, better) = match contest.contest.metric() {
+        Metric::Goodput => ("goodput at the receiver", "higher is better"),
+        Metric::Rtt | Metric::Real | Metric::Cpu => ("mean round trip", "lower is better"),
     };
     let mut text = format!("{} ({what}, {}, {better})\n", contest.name, contest.unit);
     let disturbed = if contest.load.is_much() { ": DISTURBED, compare again when the machine is idle" } else { "" };
@@ -129,6 +125,7 @@ fn figure(figures: &[f64]) -> String {
 mod tests {
     use super::*;
     use crate::crosscheck::{Contest, Held, SCHEMA, ToolRecord};
+    use crate::report::unit;
     use vtax_model::{result::Disturbance, run::Environment, units::Span};
 
     fn other(tool: &'static str, figures: Vec<f64>, failed: Option<&str>) -> Other {
@@ -147,7 +144,7 @@ mod tests {
         let contests = Contest::all(Span::from_millis(1000), 2);
         let record = |index: usize, others, left_out| {
             let contest: Contest = contests[index];
-            let (name, unit, ours) = (contest.to_string(), contest.unit(), vec![90.0, 92.0]);
+            let (name, unit, ours) = (contest.to_string(), unit(contest.metric()), vec![90.0, 92.0]);
             let load = Disturbance { other_programs: Some(0.312), stolen: Some(0.02), guests_waited: None };
             ContestRecord { name, unit, contest, ours, load, others, left_out }
         };

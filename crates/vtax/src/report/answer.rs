@@ -10,7 +10,7 @@ use vtax_model::{
 };
 
 use super::{
-    blocks::{BlockCells, blocks, distinct},
+    blocks::{BlockCells, blocks, distinct, names},
     layout::{Section, SectionPart},
     number::{brief_change, cost, interval as ratio_interval, percent},
     tax::{at_most, most, unit},
@@ -33,19 +33,20 @@ pub(super) fn section(document: &ResultDocument, all: bool) -> Option<Section> {
     let intervals = asked.iter().map(Vec::len).sum::<usize>() <= WITH_INTERVALS;
     let mut parts = Vec::new();
     for (instrument, questions) in instruments.iter().zip(&asked) {
-        let said =
-            |(subject, findings): &Question<'_>| ("-".to_owned(), format!("{subject}: {}.", findings.said(intervals)));
-        let sentences: Vec<(String, String)> = questions.iter().map(said).collect();
-        if instruments.len() > 1 && !sentences.is_empty() {
+        if questions.is_empty() {
+            continue;
+        }
+        if instruments.len() > 1 {
             parts.push(SectionPart::Paragraph(format!("{}:", words::capital(words::of_instrument(*instrument)))));
         }
-        parts.extend((!sentences.is_empty()).then_some(SectionPart::List(sentences)));
+        let said = |(subject, findings): &Question<'_>| format!("{subject}: {}.", findings.said(intervals));
+        parts.push(SectionPart::bullets(questions.iter().map(said)));
     }
     let of = instruments.first().filter(|_| several && !all).map(|instrument| words::of_instrument(*instrument));
     let mind: Vec<&str> = document.caveat.as_deref().into_iter().chain(of).collect();
     let mind = if mind.is_empty() { String::new() } else { format!(" ({})", mind.join("; ")) };
     let title = format!("Answer{mind}: what it costs against {}", document.baseline);
-    (!parts.is_empty()).then_some(Section { title, parts })
+    Section::new(title, parts)
 }
 
 /// What is asked, and what was found.
@@ -57,9 +58,9 @@ fn questions<'a>(document: &'a ResultDocument, blocks: &[&BlockCells<'a>]) -> Ve
     let mut questions = Vec::new();
     for test in tests {
         for block in blocks {
-            let at = |mtu: &Mtu| if several { format!(", MTU {mtu}") } else { String::new() };
-            let of_mtu =
-                |mtu: Mtu| (format!("{}{}", subject(block, test), at(&mtu)), Findings::of(document, block, mtu, test));
+            let subject = format!("{} {}{}", block.transport, names(test)[2], block.rest_of_title());
+            let at = |mtu: Mtu| if several { format!(", MTU {mtu}") } else { String::new() };
+            let of_mtu = |mtu: Mtu| (subject.clone() + &at(mtu), Findings::of(document, block, mtu, test));
             questions.extend(block.mtus().into_iter().map(of_mtu).filter(|(_, findings)| !findings.all.is_empty()));
         }
     }
@@ -68,22 +69,6 @@ fn questions<'a>(document: &'a ResultDocument, blocks: &[&BlockCells<'a>]) -> Ve
 
 /// Of more sentences than these the intervals are in the tables only: an answer is to be seen at a glance.
 const WITH_INTERVALS: usize = 4;
-
-/// `TCP round trips, 4 streams`
-fn subject(block: &BlockCells<'_>, test: TestKind) -> String {
-    let what = match test {
-        TestKind::Rr => "round trips",
-        TestKind::Crr => "connections with a request",
-        TestKind::Cc => "connections",
-        TestKind::Stream => "streams",
-        TestKind::Maerts => "reverse streams",
-        TestKind::Bidirectional => "streams both ways",
-        TestKind::File => "files",
-    };
-    let transport = block.transport.to_string();
-    let title = block.title();
-    format!("{transport} {what}{}", title.strip_prefix(&transport).unwrap_or_default())
-}
 
 /// The comparisons of one block, test and MTU, each with its row's name.
 struct Findings<'a> {
@@ -107,45 +92,39 @@ impl<'a> Findings<'a> {
     /// What is shown, then what there can be at most, then what isn't known.
     fn said(&self, intervals: bool) -> String {
         let groups = [
-            self.each("costs", &[Verdict::Slower], |tax| amount(tax, 1.0, intervals)),
-            self.each("saves", &[Verdict::Faster], |tax| amount(tax, -1.0, intervals)),
-            self.each("costs at most", &[Verdict::NoneLarger], at_most),
-            self.listed(&[Verdict::NotConfirmed], " not confirmed", |tax| format!(" {}", brief_change(tax.ratio))),
-            self.listed(&[Verdict::NoneShown], " not shown to cost anything", |_| String::new()),
-            self.listed(&[Verdict::TooNoisy], &format!(" too noisy to tell{}", self.cause()), |_| String::new()),
+            self.each("costs", Verdict::Slower, |tax| amount(tax, 1.0, intervals)),
+            self.each("saves", Verdict::Faster, |tax| amount(tax, -1.0, intervals)),
+            self.each("costs at most", Verdict::NoneLarger, at_most),
+            self.listed(Verdict::NotConfirmed, " not confirmed", |tax| format!(" {}", brief_change(tax.ratio))),
+            self.listed(Verdict::NoneShown, " not shown to cost anything", |_| String::new()),
+            self.listed(Verdict::TooNoisy, &format!(" too noisy to tell{}", self.cause()), |_| String::new()),
         ];
         groups.into_iter().flatten().collect::<Vec<_>>().join("; ")
     }
 
     /// The likeliest cause of noise.
     fn cause(&self) -> String {
-        let noisy = self.with(&[Verdict::TooNoisy]);
-        let cause = noisy.first().and_then(|(record, _)| noise::causes(self.document, record).into_iter().next());
+        let noisy = self.with(Verdict::TooNoisy).next();
+        let cause = noisy.and_then(|(record, _)| noise::causes(self.document, record).into_iter().next());
         cause.map_or(String::new(), |cause| format!(": {} ({})", cause.why(), cause.remedy()))
     }
 
-    fn with(&self, verdicts: &[Verdict]) -> Vec<&(&'a CellRecord, &'a TaxRecord)> {
-        self.all.iter().filter(|(_, tax)| verdicts.contains(&tax.verdict)).collect()
+    fn with(&self, verdict: Verdict) -> impl Iterator<Item = &(&'a CellRecord, &'a TaxRecord)> {
+        self.all.iter().filter(move |(_, tax)| tax.verdict == verdict)
     }
 
     /// `bridge costs 1, veth 2`: the verb once.
-    fn each(&self, verb: &str, verdicts: &[Verdict], amount: impl Fn(&TaxRecord) -> String) -> Option<String> {
-        let found = self.with(verdicts);
-        let text = |(index, (record, tax)): (usize, &&(&CellRecord, &TaxRecord))| {
-            let verb = if index == 0 { format!("{verb} ") } else { String::new() };
-            format!("{} {verb}{}", record.cell.row, amount(tax))
-        };
-        let texts: Vec<String> = found.iter().enumerate().map(text).collect();
-        (!texts.is_empty()).then(|| texts.join(", "))
+    fn each(&self, verb: &str, verdict: Verdict, amount: impl Fn(&TaxRecord) -> String) -> Option<String> {
+        let verbs = std::iter::once(format!("{verb} ")).chain(std::iter::repeat(String::new()));
+        let found = self.with(verdict).zip(verbs);
+        words::list(found.map(|((record, tax), verb)| format!("{} {verb}{}", record.cell.row, amount(tax))), ", ")
     }
 
     /// `bridge +1 %, veth +2 %: not confirmed`
-    fn listed(&self, verdicts: &[Verdict], what: &str, amount: impl Fn(&TaxRecord) -> String) -> Option<String> {
-        let found = self.with(verdicts);
-        let texts: Vec<String> =
-            found.iter().map(|(record, tax)| format!("{}{}", record.cell.row, amount(tax))).collect();
-        let verb = if texts.len() == 1 { " is" } else { " are" };
-        (!texts.is_empty()).then(|| format!("{}{verb}{what}", texts.join(", ")))
+    fn listed(&self, verdict: Verdict, what: &str, amount: impl Fn(&TaxRecord) -> String) -> Option<String> {
+        let verb = if self.with(verdict).count() == 1 { " is" } else { " are" };
+        let found = self.with(verdict).map(|(record, tax)| format!("{}{}", record.cell.row, amount(tax)));
+        Some(format!("{}{verb}{what}", words::list(found, ", ")?))
     }
 }
 

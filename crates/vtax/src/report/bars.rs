@@ -12,8 +12,8 @@ use super::{
     Format, Options,
     blocks::{distinct, rows_head},
     labels,
-    layout::{Column, Figure, Group, RowValues, Section, SectionPart, Table, TableRow},
-    number::{counted, three_digits},
+    layout::{Column, Group, Section, SectionPart, Table, TableRow},
+    number::{counted, or_dash},
     record::{compares_engines, primary},
 };
 
@@ -26,9 +26,8 @@ const USUAL: usize = 20;
 /// A table for each transport, number of streams and MTU whose round trips are worth a picture: those of
 /// several sizes, or of pairs that measured at the same time.
 pub(super) fn section(document: &ResultDocument, options: &Options) -> Option<Section> {
-    let parts: Vec<SectionPart> =
-        charts(document).iter().map(|chart| SectionPart::Table(chart.table(options))).collect();
-    (!parts.is_empty()).then(|| Section { title: "Round trips at a glance".into(), parts })
+    let tables = charts(document).into_iter().map(|chart| SectionPart::Table(chart.table(options)));
+    Section::new("Round trips at a glance", tables.collect())
 }
 
 /// What there is to say of the bars, and where the published figures in them are from.
@@ -129,15 +128,11 @@ impl Chart<'_> {
     }
 
     fn groups(&self) -> Vec<Group> {
-        let figures = || vec![Column::right("RTT (µs)"), Column::right(self.ratio_head())];
-        let ours = std::iter::once(Column::left("from zero")).chain(figures()).collect();
-        match self.has_published() {
-            true => {
-                let theirs = Group { title: "published".into(), columns: figures() };
-                vec![Group { title: "here".into(), columns: ours }, theirs]
-            }
-            false => vec![Group { title: String::new(), columns: ours }],
-        }
+        let published = self.has_published();
+        let theirs = Group::right("published", ["RTT (µs)".to_owned(), self.ratio_head()]);
+        let ours = std::iter::once(Column::left("from zero")).chain(theirs.columns.clone()).collect();
+        let ours = Group { title: if published { "here".into() } else { String::new() }, columns: ours };
+        std::iter::once(ours).chain(published.then_some(theirs)).collect()
     }
 
     /// What the other columns leave of a line.
@@ -160,18 +155,17 @@ impl Chart<'_> {
         let record = self.record(size, row)?;
         let most = self.records.iter().filter_map(|record| Some(primary(record)?.mean)).fold(0.0, f64::max);
         let ours = primary(record).map(|estimate| estimate.mean);
-        let text = |figure: Option<f64>| figure.map_or(Figure::absent(), |figure| Figure::Text(three_digits(figure)));
         let mut figures = vec![
-            Figure::Text(ours.map_or_else(|| absence(record).to_owned(), |mean| bar(mean / most, longest))),
-            text(ours),
-            text(self.ratio(record)),
+            ours.map_or_else(|| absence(record).to_owned(), |mean| bar(mean / most, longest)),
+            or_dash(ours),
+            or_dash(self.ratio(record)),
         ];
         if self.has_published() {
             let theirs = record.published;
             let baseline = self.record(size, self.baseline).and_then(|baseline| baseline.published);
-            figures.extend([text(theirs), text(theirs.zip(baseline).map(|(theirs, baseline)| theirs / baseline))]);
+            figures.extend([theirs, theirs.zip(baseline).map(|(theirs, baseline)| theirs / baseline)].map(or_dash));
         }
-        Some(TableRow { labels: vec![labels::size(&record.cell), row.to_string()], figures: RowValues::Each(figures) })
+        Some(TableRow::new(vec![labels::size(&record.cell), row.to_string()], figures))
     }
 
     fn ratio(&self, record: &CellRecord) -> Option<f64> {

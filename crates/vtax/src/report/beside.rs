@@ -2,7 +2,7 @@
 //! by MTU, our figure with its interval and its tax, and the published figure with the tax that is in it.
 
 use vtax_model::{
-    result::{CellRecord, CellStatus, Estimate, ResultDocument, TaxRecord},
+    result::{CellRecord, Estimate, ResultDocument, TaxRecord},
     study::Row,
     units::Mtu,
     workload::TestKind,
@@ -10,10 +10,10 @@ use vtax_model::{
 
 use super::{
     blocks::{BlockCells, blocks, quantity, rows_head},
-    layout::{Column, Figure, Group, RowValues, Table, TableRow},
+    layout::{Figure, Group, Table, TableRow},
     notes::Notes,
     number::{change, give_or_take, whole_change},
-    record::{absence, primary},
+    record::{absence, primary, unavailable},
 };
 
 /// Whether a reader would look for the published figures: a row that is held against the baseline has some,
@@ -44,14 +44,13 @@ pub(super) fn reading(document: &ResultDocument) -> Option<String> {
     })
 }
 
-/// The table of one test.
 pub(super) fn table(document: &ResultDocument, block: &BlockCells<'_>, test: TestKind, notes: &mut Notes) -> Table {
     let rows = block.rows();
     let baseline = document.baseline;
-    let columns = || ["here", "tax", "published", "its tax"].map(Column::right).into();
-    let groups = block.mtus().into_iter().map(|mtu| Group { title: format!("MTU {mtu}"), columns: columns() });
+    let heads = ["here", "tax", "published", "its tax"];
+    let groups = block.mtus().into_iter().map(|mtu| Group::right(format!("MTU {mtu}"), heads));
     Table {
-        caption: quantity(test).into(),
+        caption: quantity(test),
         labels: vec![rows_head(&rows).into()],
         groups: groups.collect(),
         rows: rows.iter().map(|row| Beside { block, baseline, test }.line(*row, notes)).collect(),
@@ -70,15 +69,11 @@ impl Beside<'_> {
     fn line(&self, row: Row, notes: &mut Notes) -> TableRow {
         let mtus = self.block.mtus();
         let records: Vec<&CellRecord> = mtus.iter().filter_map(|mtu| self.cell(row, *mtu)).collect();
-        let nothing = |record: &&CellRecord| {
-            matches!(record.status, CellStatus::Unavailable { .. }) && record.published.is_none()
-        };
-        match records.first() {
-            Some(first) if records.iter().all(nothing) => {
-                let text = format!("not available here {}", notes.of_record(first));
-                TableRow { labels: vec![row.to_string()], figures: RowValues::None(text) }
-            }
-            _ => TableRow::new(row.to_string(), mtus.iter().flat_map(|mtu| self.figures(row, *mtu, notes)).collect()),
+        let published = records.iter().any(|record| record.published.is_some());
+        let labels = vec![row.to_string()];
+        match (!published).then(|| unavailable(&records, notes)).flatten() {
+            Some(text) => TableRow::without_figures(labels, text),
+            None => TableRow::new(labels, mtus.iter().flat_map(|mtu| self.figures(row, *mtu, notes))),
         }
     }
 
@@ -88,16 +83,15 @@ impl Beside<'_> {
 
     fn figures(&self, row: Row, mtu: Mtu, notes: &mut Notes) -> [Figure; 4] {
         let record = self.cell(row, mtu);
-        let ours = record.and_then(primary).map(|estimate| Figure::text(with_half_width(&estimate)));
+        let ours = record.and_then(primary).map(|estimate| with_half_width(&estimate).into());
         let theirs = record.and_then(|record| record.published);
         let of_baseline = self.cell(self.baseline, mtu).and_then(|record| record.published);
         let ratio = theirs.zip(of_baseline).map(|(theirs, baseline)| theirs / baseline);
-        let text = |text: Option<String>| text.map_or(Figure::absent(), Figure::Text);
-        let [tax, its_tax] = match row == self.baseline {
-            true => [Figure::text(""), Figure::text("")],
-            false => [text(record.and_then(|record| record.tax.as_ref()).map(tax)), text(ratio.map(whole_change))],
-        };
-        [ours.unwrap_or_else(|| absence(record, notes)), tax, text(theirs.map(|theirs| theirs.to_string())), its_tax]
+        let taxes = [record.and_then(|record| record.tax.as_ref()).map(tax), ratio.map(whole_change)];
+        let [tax, its_tax] =
+            if row == self.baseline { ["", ""].map(Figure::from) } else { taxes.map(Figure::or_absent) };
+        let theirs = Figure::or_absent(theirs.map(|theirs| theirs.to_string()));
+        [ours.unwrap_or_else(|| absence(record, notes)), tax, theirs, its_tax]
     }
 }
 

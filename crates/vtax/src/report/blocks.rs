@@ -3,24 +3,13 @@
 
 use vtax_model::{
     cell::{Cell, Instrument},
-    result::{CellRecord, ResultDocument},
+    result::{CellRecord, Metric, ResultDocument},
     study::Row,
     units::{ByteSize, Mtu},
     workload::{TestKind, Transport, Workload},
 };
 
 use super::words;
-
-/// The kinds of test, in the order of tables.
-const TESTS: [TestKind; 7] = [
-    TestKind::Rr,
-    TestKind::Crr,
-    TestKind::Cc,
-    TestKind::Stream,
-    TestKind::Maerts,
-    TestKind::Bidirectional,
-    TestKind::File,
-];
 
 /// The cells of one block of tables.
 pub(super) struct BlockCells<'a> {
@@ -30,7 +19,7 @@ pub(super) struct BlockCells<'a> {
     /// Which of the swept values.
     pub(super) variant: u32,
     /// Whether there are other values of it.
-    swept: bool,
+    pub(super) swept: bool,
     /// Whether these are sizes.
     sizes_swept: bool,
     /// The options in which this document's cells differ.
@@ -46,29 +35,17 @@ pub(super) fn blocks(document: &ResultDocument) -> Vec<BlockCells<'_>> {
         let alike = |cell: &&Cell| (cell.transport, cell.instrument) == (transport, instrument);
         words::varying(document.cells.iter().map(|record| &record.cell).filter(alike))
     };
-    let mut blocks: Vec<BlockCells<'_>> = Vec::new();
-    for record in &document.cells {
-        let Cell { transport, streams, variant, instrument, .. } = record.cell;
-        let of = |block: &&mut BlockCells<'_>| {
-            let own = (block.transport, block.streams, block.variant, block.instrument);
-            own == (transport, streams, variant, instrument)
-        };
-        match blocks.iter_mut().find(of) {
-            Some(block) => block.cells.push(record),
-            None => {
-                let (swept, sizes_swept) = (false, false);
-                let (varying, cells) = (varying(transport, instrument), vec![record]);
-                blocks.push(BlockCells { instrument, transport, streams, variant, swept, sizes_swept, varying, cells });
-            }
-        }
-    }
-    for block in &mut blocks {
-        let beside = document.cells.iter().map(|record| &record.cell).filter(|cell| block.is_beside(cell));
-        let others: Vec<&Cell> = beside.collect();
-        block.swept = !others.is_empty();
-        block.sizes_swept = others.into_iter().any(|cell| block.has_other_sizes(cell));
-    }
-    blocks
+    let key = |cell: &Cell| (cell.transport, cell.streams, cell.variant, cell.instrument);
+    let by_block = grouped(document.cells.iter().map(|record| (key(&record.cell), record)));
+    let block = |((transport, streams, variant, instrument), cells)| {
+        let varying = varying(transport, instrument);
+        let (swept, sizes_swept) = (false, false);
+        let block = BlockCells { instrument, transport, streams, variant, swept, sizes_swept, varying, cells };
+        let beside = || document.cells.iter().map(|record| &record.cell).filter(|cell| block.is_beside(cell));
+        let (swept, sizes_swept) = (beside().next().is_some(), beside().any(|cell| block.has_other_sizes(cell)));
+        BlockCells { swept, sizes_swept, ..block }
+    };
+    by_block.into_iter().map(block).collect()
 }
 
 impl<'a> BlockCells<'a> {
@@ -85,9 +62,14 @@ impl<'a> BlockCells<'a> {
         parts.join(", ")
     }
 
+    /// What the title says beside the transport, with a comma before it.
+    pub(super) fn rest_of_title(&self) -> String {
+        self.title().split_off(self.transport.to_string().len())
+    }
+
     /// Whether its title is its transport alone.
     pub(super) fn is_plain(&self) -> bool {
-        self.title() == self.transport.to_string()
+        self.rest_of_title().is_empty()
     }
 
     fn is_beside(&self, other: &Cell) -> bool {
@@ -99,11 +81,6 @@ impl<'a> BlockCells<'a> {
     fn has_other_sizes(&self, other: &Cell) -> bool {
         let own = self.cell(other.row, other.mtu, other.workload.kind());
         own.is_some_and(|own| own.cell.workload != other.workload)
-    }
-
-    /// Whether other values of what is swept are beside it.
-    pub(super) fn is_swept(&self) -> bool {
-        self.swept
     }
 
     pub(super) fn records(&self) -> impl Iterator<Item = &'a CellRecord> {
@@ -124,22 +101,14 @@ impl<'a> BlockCells<'a> {
 
     /// What was sent: `messages of 1472 B at MTU 1500 (vxlan: 1422 B)`.
     pub(super) fn sizes(&self) -> String {
-        let mut texts: Vec<(String, Vec<String>)> = Vec::new();
-        for sent in self.sent() {
-            let (text, mtu) = (sizes_of_all(&sent), sent[0].cell.mtu.to_string());
-            match texts.iter_mut().find(|(known, _)| *known == text) {
-                Some((_, mtus)) if mtus.contains(&mtu) => {}
-                Some((_, mtus)) => mtus.push(mtu),
-                None if text.is_empty() => {}
-                None => texts.push((text, vec![mtu])),
-            }
-        }
+        let sent = self.sent().into_iter().map(|sent| (sizes_of_all(&sent), sent[0].cell.mtu.to_string()));
+        let texts = grouped(distinct(sent.filter(|(text, _)| !text.is_empty())).into_iter());
         let everywhere = self.mtus().len();
-        let text = |(text, mtus): &(String, Vec<String>)| match mtus.len() {
-            count if count == everywhere => text.clone(),
+        let text = |(text, mtus): (String, Vec<String>)| match mtus.len() {
+            count if count == everywhere => text,
             _ => format!("at MTU {} {text}", mtus.join(" and ")),
         };
-        texts.iter().map(text).collect::<Vec<_>>().join("; ")
+        words::joined(texts.into_iter().map(text), "; ")
     }
 
     /// The cells of each test at each MTU, in the document's order.
@@ -171,7 +140,7 @@ impl<'a> BlockCells<'a> {
     /// Its tests in the order of tables.
     pub(super) fn tests(&self) -> Vec<TestKind> {
         let has = |test: &TestKind| self.cells.iter().any(|record| record.cell.workload.kind() == *test);
-        TESTS.into_iter().filter(has).collect()
+        TestKind::ALL.into_iter().filter(has).collect()
     }
 
     /// Those with one figure each: all but files.
@@ -188,6 +157,18 @@ pub(super) fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> 
         }
     }
     found
+}
+
+/// The values of each key, in the order in which the keys come.
+pub(super) fn grouped<K: PartialEq, V>(pairs: impl Iterator<Item = (K, V)>) -> Vec<(K, Vec<V>)> {
+    let mut groups: Vec<(K, Vec<V>)> = Vec::new();
+    for (key, value) in pairs {
+        match groups.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, values)) => values.push(value),
+            None => groups.push((key, vec![value])),
+        }
+    }
+    groups
 }
 
 /// Whether the sizes are those that a study has if it names none.
@@ -230,29 +211,29 @@ fn sizes_of(workload: &Workload) -> Vec<ByteSize> {
     }
 }
 
-/// The quantity that a test is judged by, with its unit.
-pub(super) fn quantity(test: TestKind) -> &'static str {
+/// The names of a test's quantity, in short and in full, and what is measured in an answer's words.
+pub(super) fn names(test: TestKind) -> [&'static str; 3] {
     match test {
-        TestKind::Rr => "RTT (µs)",
-        TestKind::Crr => "CRR (µs)",
-        TestKind::Cc => "CC (µs)",
-        TestKind::Stream => "Bandwidth (Mb/s)",
-        TestKind::Maerts => "Reverse (Mb/s)",
-        TestKind::Bidirectional => "Both ways (Mb/s)",
-        TestKind::File => "Time (s)",
+        TestKind::Rr => ["RTT", "RTT", "round trips"],
+        TestKind::Crr => ["CRR", "CRR", "connections with a request"],
+        TestKind::Cc => ["CC", "CC", "connections"],
+        TestKind::Stream => ["Bandwidth", "Bandwidth", "streams"],
+        TestKind::Maerts => ["Reverse", "Reverse bandwidth", "reverse streams"],
+        TestKind::Bidirectional => ["Both ways", "Bandwidth both ways", "streams both ways"],
+        TestKind::File => ["Time", "Time (real)", "files"],
     }
 }
 
-/// The quantity without its unit.
-pub(super) fn quantity_of(test: TestKind) -> &'static str {
-    match test {
-        TestKind::Rr => "RTT",
-        TestKind::Crr => "CRR",
-        TestKind::Cc => "CC",
-        TestKind::Stream => "Bandwidth",
-        TestKind::Maerts => "Reverse bandwidth",
-        TestKind::Bidirectional => "Bandwidth both ways",
-        TestKind::File => "Time (real)",
+/// The quantity that a test is judged by, with its unit.
+pub(super) fn quantity(test: TestKind) -> String {
+    format!("{} ({})", names(test)[0], unit(Metric::of(test)))
+}
+
+pub(crate) fn unit(metric: Metric) -> &'static str {
+    match metric {
+        Metric::Rtt | Metric::Cpu => "µs",
+        Metric::Goodput => "Mb/s",
+        Metric::Real => "s",
     }
 }
 

@@ -11,19 +11,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use vtax_model::{
-    cell::{Cell, Instrument},
+    cell::{Block, Cell, Instrument},
     result::{CellRecord, Metric, ResultDocument},
-    stats::{PValue, Preference, Significance, Verdict, holm},
+    stats::{PValue, Preference, Significance, Verdict, holm, median},
     study::Row,
-    workload::{TestKind, Transport},
+    units::Mtu,
 };
 
 use misgivings::{instruments, misgivings};
 
 use super::{
-    blocks::{distinct, quantity, rows_head, sizes},
+    blocks::{distinct, grouped, quantity, rows_head, sizes},
     heading::{date, plan},
-    layout::{Column, Figure, Group, Report, RowValues, Section, SectionPart, Table, TableRow},
+    layout::{Column, Figure, Group, Report, Section, SectionPart, Table, TableRow},
     number::{change, counted, interval, seconds, three_digits},
     two_samples, words,
 };
@@ -31,13 +31,10 @@ use super::{
 /// The form of [`RunComparison`] as JSON.
 const SCHEMA: &str = "vtax.comparison/v1";
 
-/// Two runs, cell by cell.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct RunComparison {
     schema: &'static str,
-    /// The first run.
     a: RunNamed,
-    /// The second run.
     b: RunNamed,
     /// What is to be said with every figure, if one of the runs is of an emulated server.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,7 +43,6 @@ pub(crate) struct RunComparison {
     warnings: Vec<String>,
     /// What else differs between the runs: name, first, second.
     differences: Vec<(String, String, String)>,
-    /// Those that both have figures of.
     pub(super) cells: Vec<Compared>,
     /// Those that only one of them has figures of, and which.
     alone: Vec<String>,
@@ -59,21 +55,20 @@ struct RunNamed {
     started: String,
 }
 
-/// One cell in both runs.
+/// A cell that both runs have figures of.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct Compared {
     #[serde(flatten)]
     pub(super) cell: Cell,
     pub(super) of: Metric,
-    /// Median over the first run's rounds: µs, Mb/s or seconds.
+    /// Medians over the rounds of each run: µs, Mb/s or seconds.
     pub(super) a: f64,
-    /// Median over the second run's rounds.
     pub(super) b: f64,
     pub(super) a_rounds: usize,
     pub(super) b_rounds: usize,
     /// Second over first.
     pub(super) ratio: f64,
-    /// Of the 95 % interval; absent if there are too few rounds for one.
+    /// Ends of the 95 % interval; absent if there are too few rounds for one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) low: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -148,13 +143,6 @@ fn rounds(record: &CellRecord) -> Vec<f64> {
     rounds.into_values().map(geometric).filter(|value| value.is_finite() && *value > 0.0).collect()
 }
 
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    if sorted.len() % 2 == 1 { sorted[middle] } else { sorted[middle - 1].midpoint(sorted[middle]) }
-}
-
 fn judge(cells: &mut [Compared]) {
     let p_values: Vec<PValue> = cells.iter().map(|cell| PValue::new(cell.p).unwrap_or(PValue::ONE)).collect();
     for (cell, adjusted) in cells.iter_mut().zip(holm(&p_values)) {
@@ -171,40 +159,27 @@ fn judge(cells: &mut [Compared]) {
 fn only_in(one: &ResultDocument, other: &ResultDocument) -> Vec<String> {
     let measured = |record: &CellRecord| !record.samples.is_empty();
     let missing = |record: &&CellRecord| !of_cell(other, record.cell).is_some_and(measured);
-    let mut rows: Vec<(Row, Instrument, u32)> = Vec::new();
-    for Cell { row, instrument, .. } in
-        one.cells.iter().filter(|record| measured(record)).filter(missing).map(|record| record.cell)
-    {
-        match rows.iter_mut().find(|(known, by, _)| (*known, *by) == (row, instrument)) {
-            Some((.., count)) => *count += 1,
-            None => rows.push((row, instrument, 1)),
-        }
-    }
+    let alone = one.cells.iter().filter(|record| measured(record)).filter(missing).map(|record| record.cell);
+    let rows = grouped(alone.map(|cell| ((cell.row, cell.instrument), cell)));
     let several =
         instruments(one).iter().chain(&instruments(other)).any(|by| *by != words::of_instrument(Instrument::System));
-    let line = |(row, instrument, count): &(Row, Instrument, u32)| {
+    let line = |((row, instrument), cells): &((Row, Instrument), Vec<Cell>)| {
         let by = if several { format!(" ({})", words::of_instrument(*instrument)) } else { String::new() };
-        format!("{row}, {}{by}: in {} only", counted(*count, "cell"), one.id)
+        format!("{row}, {}{by}: in {} only", counted(cells.len() as u32, "cell"), one.id)
     };
     rows.iter().map(line).collect()
 }
 
 fn differences(a: &ResultDocument, b: &ResultDocument) -> Vec<(String, String, String)> {
-    let mut found = Vec::new();
-    let mut differ = |name: &str, a: String, b: String| {
-        if a != b {
-            found.push((name.to_owned(), a, b));
-        }
-    };
-    differ("study", a.study.clone(), b.study.clone());
-    differ("plan", plan(a), plan(b));
-    differ("both ends", a.both.to_string(), b.both.to_string());
-    differ("initiator's CPUs", format!("{:?}", a.placement.initiator), format!("{:?}", b.placement.initiator));
-    differ("responder's CPUs", format!("{:?}", a.placement.responder), format!("{:?}", b.placement.responder));
-    for (name, first, second) in machines(a, b) {
-        differ(&name, first, second);
-    }
-    found
+    let of = |name: &str, text: fn(&ResultDocument) -> String| (name.to_owned(), text(a), text(b));
+    let settings = [
+        of("study", |run| run.study.clone()),
+        of("plan", plan),
+        of("both ends", |run| run.both.to_string()),
+        of("initiator's CPUs", |run| format!("{:?}", run.placement.initiator)),
+        of("responder's CPUs", |run| format!("{:?}", run.placement.responder)),
+    ];
+    settings.into_iter().chain(machines(a, b)).filter(|(_, first, second)| first != second).collect()
 }
 
 /// Every field of the two machines; what only one of them tells is nothing in the other.
@@ -232,9 +207,11 @@ impl RunComparison {
 
     pub(super) fn report(&self) -> Report {
         let fact = |name, run: &RunNamed| (name, format!("{}, {}, {}", run.id, date(&run.started), run.title));
-        let mut sections: Vec<Section> = self.groups().into_iter().map(|group| self.section(group)).collect();
-        sections.extend(listed("What else differs", self.difference_lines()));
-        sections.extend(listed("Not compared", self.alone.iter().map(|text| ("-".into(), text.clone())).collect()));
+        let blocks = distinct(self.cells.iter().map(block));
+        let mut sections: Vec<Section> = blocks.into_iter().map(|block| self.section(block)).collect();
+        let different = self.differences.iter().map(|(name, a, b)| format!("{name}: {a}; then {b}")).collect();
+        sections.extend(Section::bullets("What else differs", different));
+        sections.extend(Section::bullets("Not compared", self.alone.clone()));
         sections.push(reading());
         Report {
             title: "The second run against the first".into(),
@@ -247,18 +224,15 @@ impl RunComparison {
     }
 
     fn all_warnings(&self) -> Vec<String> {
-        let caveat = self.caveat.iter().map(|caveat| sentence(caveat));
-        caveat.chain(self.warnings.iter().cloned()).chain([at_different_times()]).collect()
+        let caveat = self.caveat.iter().map(|caveat| format!("{}.", words::capital(caveat)));
+        let at_different_times = "The two runs were made at different times: what the machine did differently then is \
+                                  part of every difference below. To judge a change, measure both ways in one run.";
+        caveat.chain(self.warnings.iter().cloned()).chain([at_different_times.to_owned()]).collect()
     }
 
-    /// The kinds of cells, in their order.
-    fn groups(&self) -> Vec<Kind> {
-        distinct(self.cells.iter().map(kind))
-    }
-
-    fn section(&self, wanted: Kind) -> Section {
-        let Kind { transport, streams, test, instrument, .. } = wanted;
-        let mut cells: Vec<&Compared> = self.cells.iter().filter(|compared| kind(compared) == wanted).collect();
+    fn section(&self, wanted: Block) -> Section {
+        let Block { transport, streams, test, instrument, .. } = wanted;
+        let mut cells: Vec<&Compared> = self.cells.iter().filter(|compared| block(compared) == wanted).collect();
         let rows: Vec<Row> = cells.iter().map(|compared| compared.cell.row).collect();
         let place = |row: Row| rows.iter().position(|known| *known == row);
         cells.sort_by_key(|compared| place(compared.cell.row));
@@ -270,10 +244,10 @@ impl RunComparison {
             title += &format!(", {streams} streams");
         }
         self.of_sweep(cells[0]).iter().for_each(|text| title += &format!(", {text}"));
-        let columns = vec![Column::right("first"), Column::right("second"), Column::left("change [95 % interval]")];
+        let columns = [Column::right("first"), Column::right("second"), Column::left("change [95 % interval]")];
         let table = Table {
             labels: vec![rows_head(&rows).into(), "MTU".into()],
-            groups: vec![Group { title: String::new(), columns }],
+            groups: vec![Group::untitled(columns)],
             rows: cells.into_iter().map(line).collect(),
             ..Table::default()
         };
@@ -282,8 +256,8 @@ impl RunComparison {
 
     /// What tells a cell from those of its kind with another swept value; nothing if there are none.
     fn of_sweep(&self, compared: &Compared) -> Vec<String> {
-        let own = kind(compared);
-        let others = self.cells.iter().map(kind).filter(|other| Kind { variant: own.variant, ..*other } == own);
+        let own = block(compared);
+        let others = self.cells.iter().map(block).filter(|other| Block { variant: own.variant, ..*other } == own);
         if distinct(others).iter().all(|other| other.variant == own.variant) {
             return Vec::new();
         }
@@ -292,33 +266,17 @@ impl RunComparison {
         let sizes = Some(sizes(&compared.cell.workload)).filter(|text| !text.is_empty());
         sizes.into_iter().chain(options).collect()
     }
-
-    fn difference_lines(&self) -> Vec<(String, String)> {
-        let line = |(name, a, b): &(String, String, String)| ("-".to_owned(), format!("{name}: {a}; then {b}"));
-        self.differences.iter().map(line).collect()
-    }
 }
 
-/// Cells of one table.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Kind {
-    instrument: Instrument,
-    transport: Transport,
-    streams: u32,
-    test: TestKind,
-    /// Which of the swept values.
-    variant: u32,
-}
-
-fn kind(compared: &Compared) -> Kind {
-    let Cell { instrument, transport, streams, workload, variant, .. } = compared.cell;
-    Kind { instrument, transport, streams, test: workload.kind(), variant }
+/// The block of a cell. A table has its block's cells of every MTU, so the MTU is the same in all.
+fn block(compared: &Compared) -> Block {
+    Block { mtu: Mtu::ETHERNET, ..compared.cell.block() }
 }
 
 fn line(compared: &Compared) -> TableRow {
     let figure = |value: f64| match compared.of {
-        Metric::Real => Figure::text(seconds(value)),
-        Metric::Rtt | Metric::Goodput | Metric::Cpu => Figure::text(three_digits(value)),
+        Metric::Real => Figure::from(seconds(value)),
+        Metric::Rtt | Metric::Goodput | Metric::Cpu => three_digits(value).into(),
     };
     let word = match (compared.verdict, compared.low) {
         (Verdict::Slower, _) => "slower",
@@ -328,25 +286,8 @@ fn line(compared: &Compared) -> TableRow {
     };
     let spread = compared.low.zip(compared.high).map_or("[—]".into(), |(low, high)| interval(low, high));
     let finding = Figure::Change([change(compared.ratio), spread, word.into()]);
-    TableRow {
-        labels: vec![compared.cell.row.to_string(), compared.cell.mtu.to_string()],
-        figures: RowValues::Each(vec![figure(compared.a), figure(compared.b), finding]),
-    }
-}
-
-/// With a capital and a full stop.
-fn sentence(text: &str) -> String {
-    format!("{}.", words::capital(text))
-}
-
-fn at_different_times() -> String {
-    "The two runs were made at different times: what the machine did differently then is part of every difference \
-     below. To judge a change, measure both ways in one run."
-        .into()
-}
-
-fn listed(title: &str, lines: Vec<(String, String)>) -> Option<Section> {
-    (!lines.is_empty()).then(|| Section { title: title.into(), parts: vec![SectionPart::List(lines)] })
+    let labels = vec![compared.cell.row.to_string(), compared.cell.mtu.to_string()];
+    TableRow::new(labels, [figure(compared.a), figure(compared.b), finding])
 }
 
 fn reading() -> Section {

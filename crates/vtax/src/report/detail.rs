@@ -7,8 +7,8 @@ use vtax_model::{
 };
 
 use super::{
-    blocks::{BlockCells, blocks, distinct, quantity, quantity_of, rows_head},
-    layout::{Column, Figure, Group, RowValues, Section, SectionPart, Table, TableRow},
+    blocks::{BlockCells, blocks, distinct, names, quantity, rows_head},
+    layout::{Group, Section, SectionPart, Table, TableRow},
     number::{change, estimate, interval, lost, percent, three_digits, with_interval},
 };
 
@@ -16,21 +16,19 @@ use super::{
 pub(super) fn section(block: &BlockCells<'_>) -> Option<Section> {
     let instrument = if block.instrument == Instrument::Path { ", the path's own cost" } else { "" };
     let tables = block.figured().into_iter().map(|test| table(block, test)).filter(|table| !table.rows.is_empty());
-    let parts: Vec<SectionPart> = tables.map(SectionPart::Table).collect();
-    (!parts.is_empty()).then(|| Section { title: format!("{} in detail{}", block.title(), instrument), parts })
+    Section::new(format!("{} in detail{instrument}", block.title()), tables.map(SectionPart::Table).collect())
 }
 
 fn table(block: &BlockCells<'_>, test: TestKind) -> Table {
     let (rows, mtus) = (block.rows(), block.mtus());
-    let columns = heads(test, block.transport).into_iter().map(Column::right).collect();
     let keys = rows.iter().flat_map(|row| mtus.iter().map(move |mtu| (*row, *mtu)));
     let lines = keys.filter_map(|(row, mtu)| line(block.cell(row, mtu, test)?));
     Table {
-        caption: quantity(test).into(),
+        caption: quantity(test),
         labels: vec![rows_head(&rows).into(), "MTU".into()],
-        groups: vec![Group { title: String::new(), columns }],
+        groups: vec![Group::right("", heads(test, block.transport))],
         rows: lines.collect(),
-        foot: Vec::new(),
+        ..Table::default()
     }
 }
 
@@ -56,7 +54,7 @@ fn line(record: &CellRecord) -> Option<TableRow> {
         false => stream(summary, record.cell.transport)?,
     };
     let labels = vec![record.cell.row.to_string(), record.cell.mtu.to_string()];
-    Some(TableRow { labels, figures: RowValues::Each(texts.into_iter().map(Figure::Text).collect()) })
+    Some(TableRow::new(labels, texts))
 }
 
 fn round_trips(summary: &SummaryRecord, transport: Transport) -> Option<Vec<String>> {
@@ -91,7 +89,7 @@ pub(super) fn noise_floor(document: &ResultDocument) -> Option<Section> {
     let heads = ["A' against A", "noise floor", "could show ≥", "rounds"];
     let table = Table {
         labels: vec!["test".into(), "MTU".into()],
-        groups: vec![Group { title: String::new(), columns: heads.map(Column::right).into() }],
+        groups: vec![Group::right("", heads)],
         rows: document.noise_floor.iter().map(|floor| floor_line(document, floor)).collect(),
         ..Table::default()
     };
@@ -109,10 +107,7 @@ fn floor_line(document: &ResultDocument, floor: &FloorRecord) -> TableRow {
     let difference = format!("{} {}", change(floor.ratio), interval(floor.low, floor.high));
     let least = floor.smallest_shown.map_or("—".into(), percent);
     let texts = [difference, percent(floor.floor), least, floor.pairs.to_string()];
-    TableRow {
-        labels: vec![floor_name(document, floor), floor.mtu.to_string()],
-        figures: RowValues::Each(texts.map(Figure::Text).into()),
-    }
+    TableRow::new(vec![floor_name(document, floor), floor.mtu.to_string()], texts)
 }
 
 /// `TCP RTT, 4 streams`, with the swept value if there are several.
@@ -122,16 +117,13 @@ pub(super) fn floor_name(document: &ResultDocument, floor: &FloorRecord) -> Stri
         of_block == (floor.transport, floor.streams, floor.variant, floor.instrument)
     };
     let blocks = blocks(document);
-    let rest = blocks.iter().find(of_floor).filter(|block| block.is_swept()).map(BlockCells::title);
+    let rest = blocks.iter().find(of_floor).filter(|block| block.swept).map(BlockCells::rest_of_title);
     let streams = if floor.streams == 1 { String::new() } else { format!(", {} streams", floor.streams) };
     let quantity = match floor.of {
         Metric::Cpu => format!("{}'s CPU", floor.test),
-        _ => quantity_of(floor.test).to_owned(),
+        _ => names(floor.test)[1].to_owned(),
     };
     let instruments = distinct(document.cells.iter().map(|record| record.cell.instrument));
     let instrument = if instruments.len() > 1 { format!(" ({})", floor.instrument) } else { String::new() };
-    match rest.as_ref().and_then(|title| title.strip_prefix(&floor.transport.to_string())) {
-        Some(rest) => format!("{} {quantity}{rest}{instrument}", floor.transport),
-        None => format!("{} {quantity}{streams}{instrument}", floor.transport),
-    }
+    format!("{} {quantity}{}{instrument}", floor.transport, rest.unwrap_or(streams))
 }

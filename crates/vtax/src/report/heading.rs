@@ -15,7 +15,8 @@ use super::{
     blocks::distinct,
     labels,
     number::{counted, memory, three_digits, waiting},
-    steady, trouble, words,
+    steady, trouble,
+    words::{self, named},
 };
 
 /// Name and text of what the reader needs to place the figures; with `all`, of all that is known.
@@ -26,9 +27,8 @@ pub(super) fn facts(document: &ResultDocument, all: bool) -> Vec<(&'static str, 
 }
 
 fn main_facts(document: &ResultDocument) -> Vec<(&'static str, String)> {
-    let Environment { hostname, cpu_model, cpus, kernel, .. } = &document.environment;
-    let cpus =
-        if *cpus > 0 { format!("{cpus} × {}", or(cpu_model, "CPU of unknown model")) } else { cpu_model.clone() };
+    let Environment { hostname, kernel, .. } = &document.environment;
+    let cpus = processors(&document.environment);
     let run = format!(
         "{}, {}, {}, {}",
         document.id,
@@ -78,7 +78,7 @@ fn all_facts(document: &ResultDocument) -> Vec<(&'static str, String)> {
         ("placement", placement(document)),
         ("warm-up", steady::fact(document)),
         ("load", load(&document.disturbance)),
-        ("vtax", program(&document.environment)),
+        ("vtax", listed([document.environment.vtax.clone(), named("as", &document.environment.privilege)])),
     ]
 }
 
@@ -137,9 +137,8 @@ fn not_reached(document: &ResultDocument) -> Option<String> {
         (rate < due * ALMOST)
             .then(|| format!("{} ({} a second)", labels::name(document, &record.cell), three_digits(rate)))
     };
-    let cells: Vec<String> = document.cells.iter().filter_map(behind).collect();
-    (!cells.is_empty())
-        .then(|| format!("RATE NOT REACHED: fewer requests were answered than were due, in {}.", cells.join("; ")))
+    let cells = words::list(document.cells.iter().filter_map(behind), "; ")?;
+    Some(format!("RATE NOT REACHED: fewer requests were answered than were due, in {cells}."))
 }
 
 /// What was made up is no cost of a method.
@@ -148,13 +147,10 @@ fn planted(document: &ResultDocument) -> Option<String> {
         let delay = record.cell.options.responder.delay?;
         Some(format!("{} ({delay})", record.cell.row))
     };
-    let rows = distinct(document.cells.iter().filter_map(of));
-    (!rows.is_empty()).then(|| {
-        format!(
-            "PLANTED: the responder waited before each answer in {}. That is a known cost, to see whether it is found.",
-            rows.join(", ")
-        )
-    })
+    let rows = words::list(distinct(document.cells.iter().filter_map(of)).into_iter(), ", ")?;
+    Some(format!(
+        "PLANTED: the responder waited before each answer in {rows}. That is a known cost, to see whether it is found."
+    ))
 }
 
 /// Whoever else connected to a port of the test: no harm to the figures, but somebody did.
@@ -163,14 +159,11 @@ fn strangers(document: &ResultDocument) -> Option<String> {
         let count = record.summary.as_ref()?.strangers;
         (count > 0).then(|| format!("{} ({count})", labels::name(document, &record.cell)))
     };
-    let cells: Vec<String> = document.cells.iter().filter_map(came).collect();
-    (!cells.is_empty()).then(|| {
-        format!(
-            "STRANGERS: connections that didn't show the test's token came to its port in {}. They were sent nothing \
-             and none of them is in the figures; see who scans this network.",
-            cells.join("; ")
-        )
-    })
+    let cells = words::list(document.cells.iter().filter_map(came), "; ")?;
+    Some(format!(
+        "STRANGERS: connections that didn't show the test's token came to its port in {cells}. They were sent nothing \
+         and none of them is in the figures; see who scans this network."
+    ))
 }
 
 /// Where the CPU figures are less than what was used.
@@ -236,10 +229,9 @@ fn brief_plan(document: &ResultDocument) -> String {
     match document.instruments().as_slice() {
         [one] => plan(*one),
         several => {
-            let named = several
-                .iter()
-                .map(|instrument| format!("{}: {}", words::of_instrument(*instrument), plan(*instrument)));
-            named.collect::<Vec<_>>().join("; ")
+            let named =
+                |instrument: &Instrument| format!("{}: {}", words::of_instrument(*instrument), plan(*instrument));
+            words::joined(several.iter().map(named), "; ")
         }
     }
 }
@@ -347,15 +339,20 @@ pub(super) fn machine_and_kernel(environment: &Environment) -> String {
 }
 
 fn machine(environment: &Environment) -> String {
-    let Environment { hostname, cpu_model, cpus, numa_nodes, memory_bytes, hypervisor, smt, .. } = environment;
+    let Environment { hostname, numa_nodes, memory_bytes, hypervisor, smt, .. } = environment;
     listed([
         hostname.clone(),
-        if *cpus > 0 { format!("{cpus} × {}", or(cpu_model, "CPU of unknown model")) } else { cpu_model.clone() },
+        processors(environment),
         if *numa_nodes > 1 { format!("{numa_nodes} NUMA nodes") } else { String::new() },
         if *memory_bytes > 0 { memory(*memory_bytes) } else { String::new() },
         named("SMT", smt),
         named("hypervisor", hypervisor),
     ])
+}
+
+fn processors(environment: &Environment) -> String {
+    let Environment { cpu_model, cpus, .. } = environment;
+    if *cpus > 0 { format!("{cpus} × {}", or(cpu_model, "CPU of unknown model")) } else { cpu_model.clone() }
 }
 
 fn kernel(environment: &Environment) -> String {
@@ -435,16 +432,8 @@ fn cpus(cpus: &[u32]) -> String {
     }
 }
 
-fn program(environment: &Environment) -> String {
-    listed([environment.vtax.clone(), named("as", &environment.privilege)])
-}
-
 fn listed<const N: usize>(texts: [String; N]) -> String {
-    texts.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(", ")
-}
-
-fn named(name: &str, value: &str) -> String {
-    if value.is_empty() { String::new() } else { format!("{name} {value}") }
+    words::joined(texts, ", ")
 }
 
 fn or<'a>(text: &'a str, otherwise: &'a str) -> &'a str {

@@ -7,7 +7,7 @@ use vtax_model::{
 
 use super::{
     labels::Labels,
-    layout::{Column, Figure, Group, RowValues, Section, SectionPart, Table, TableRow},
+    layout::{Figure, Group, Section, SectionPart, Table, TableRow},
     number::{counted, three_digits},
 };
 
@@ -19,7 +19,7 @@ pub(super) fn section(document: &ResultDocument) -> Option<Section> {
     let tables = [table(&transactions, "µs per transaction"), table(&streams, "µs per KB")];
     let mut parts: Vec<SectionPart> = tables.into_iter().flatten().map(SectionPart::Table).collect();
     let all: Vec<&HostCpuSummary> = records.iter().filter_map(|record| summary(record)).collect();
-    parts.push(SectionPart::Paragraph(caveat(all.first()?)));
+    parts.push(SectionPart::Paragraph(caveat(all.first()?).into()));
     parts.push(SectionPart::Paragraph(reading(&all)));
     parts.extend(document.guest_clocks.iter().filter(|clock| clock.is_much()).map(drift).map(SectionPart::Paragraph));
     Some(Section { title: "CPU, from the host".into(), parts })
@@ -39,33 +39,31 @@ fn table(records: &[&CellRecord], unit: &str) -> Option<Table> {
     let exits = records.iter().filter_map(|record| summary(record)).any(|summary| summary.vm_exits.is_some());
     let labels = Labels::of_records(records);
     let heads = std::iter::once("row".to_owned()).chain(labels.heads());
-    let times = [guest, "vhost", "QEMU", "host stack"].map(Column::right).into();
-    let counts = exits.then_some("exits").into_iter().chain(["interrupts"]).map(Column::right).collect();
+    let counts = exits.then_some("exits").into_iter().chain(["interrupts"]);
     Some(Table {
-        caption: String::new(),
         labels: heads.collect(),
         groups: vec![
-            Group { title: unit.to_owned(), columns: times },
-            Group { title: unit.replace("µs ", ""), columns: counts },
+            Group::right(unit, [guest, "vhost", "QEMU", "host stack"]),
+            Group::right(unit.replace("µs ", ""), counts),
         ],
         rows: records.iter().filter_map(|record| line(record, &labels, exits)).collect(),
-        foot: Vec::new(),
+        ..Table::default()
     })
 }
 
 fn line(record: &CellRecord, labels: &Labels, exits: bool) -> Option<TableRow> {
     let HostCpuSummary { guest, vhost, qemu, host_stack, vm_exits, interrupts, .. } = summary(record)?;
-    let text = |estimate: &Estimate| Figure::text(three_digits(estimate.mean));
+    let text = |estimate: &Estimate| Figure::from(three_digits(estimate.mean));
     // A row without vhost has no thread of that name.
     let vhost = if vhost.mean > 0.0 { text(vhost) } else { Figure::absent() };
     let exits = exits.then(|| vm_exits.as_ref().map_or(Figure::absent(), text));
     let figures = [text(guest), vhost, text(qemu), text(host_stack)].into_iter().chain(exits).chain([text(interrupts)]);
     let labels = std::iter::once(record.cell.row.to_string()).chain(labels.line(&record.cell));
-    Some(TableRow { labels: labels.collect(), figures: RowValues::Each(figures.collect()) })
+    Some(TableRow::new(labels.collect(), figures))
 }
 
-fn caveat(summary: &HostCpuSummary) -> String {
-    let text = match summary.accel {
+fn caveat(summary: &HostCpuSummary) -> &'static str {
+    match summary.accel {
         Accelerator::Kvm => {
             "The guest's time is what KVM ran of its instructions, which the kernel counts by its timer tick; what its \
              vCPUs' threads did beside is QEMU's."
@@ -74,8 +72,7 @@ fn caveat(summary: &HostCpuSummary) -> String {
             "The guests ran under TCG: what stands as the guest's time is QEMU translating and emulating its \
              instructions, many times what a CPU would need for them, and no share of it is the cost of a real guest."
         }
-    };
-    text.into()
+    }
 }
 
 fn reading(all: &[&HostCpuSummary]) -> String {

@@ -38,7 +38,6 @@ const COLUMNS: [Column; 8] = [
 const SHOWN: [&str; 4] = ["gap", "burst", "rate", "bitrate"];
 
 impl Labels {
-    /// For these cells.
     pub(super) fn of(cells: &[&Cell]) -> Labels {
         let needed = COLUMNS.into_iter().filter(|(_, needed, _)| needed(cells));
         let test: (&'static str, Text) = ("test", test);
@@ -48,7 +47,6 @@ impl Labels {
         Labels { columns, others }
     }
 
-    /// For the cells of a list.
     pub(super) fn of_records(records: &[&CellRecord]) -> Labels {
         Labels::of(&records.iter().map(|record| &record.cell).collect::<Vec<_>>())
     }

@@ -1,6 +1,5 @@
 //! A report as data: what is said where, without how it is drawn.
 
-/// A report.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Report {
     pub(super) title: String,
@@ -9,8 +8,7 @@ pub(super) struct Report {
     /// Name and text: where, when, how.
     pub(super) facts: Vec<(&'static str, String)>,
     pub(super) sections: Vec<Section>,
-    /// What it all says in a few sentences: last on a terminal, where the last lines stay in sight, and first on a
-    /// page.
+    /// The result in a few sentences. A terminal shows it last, where it stays in sight; a page shows it first.
     pub(super) answer: Option<Section>,
 }
 
@@ -21,7 +19,6 @@ pub(super) struct Section {
     pub(super) parts: Vec<SectionPart>,
 }
 
-/// What a section is made of.
 #[derive(Debug, Clone)]
 pub(super) enum SectionPart {
     Table(Table),
@@ -65,7 +62,6 @@ pub(super) enum Align {
     Right,
 }
 
-/// A row.
 #[derive(Debug, Clone)]
 pub(super) struct TableRow {
     pub(super) labels: Vec<String>,
@@ -90,7 +86,7 @@ pub(super) enum Figure {
 }
 
 impl Report {
-    /// The same with these words at each table.
+    /// The same report with these words at each table.
     pub(super) fn with_caveat(mut self, caveat: Option<&str>) -> Report {
         let Some(caveat) = caveat else { return self };
         for part in self.sections.iter_mut().flat_map(|section| &mut section.parts) {
@@ -101,6 +97,40 @@ impl Report {
             }
         }
         self
+    }
+}
+
+impl Section {
+    /// None without parts.
+    pub(super) fn new(title: impl Into<String>, parts: Vec<SectionPart>) -> Option<Section> {
+        (!parts.is_empty()).then(|| Section { title: title.into(), parts })
+    }
+
+    /// None if the table has no rows.
+    pub(super) fn of_table(title: impl Into<String>, table: Table) -> Option<Section> {
+        (!table.rows.is_empty()).then(|| Section { title: title.into(), parts: vec![SectionPart::Table(table)] })
+    }
+
+    /// A bullet for each line; None without lines.
+    pub(super) fn bullets(title: impl Into<String>, lines: Vec<String>) -> Option<Section> {
+        (!lines.is_empty()).then(|| Section { title: title.into(), parts: vec![SectionPart::bullets(lines)] })
+    }
+}
+
+impl SectionPart {
+    pub(super) fn bullets(lines: impl IntoIterator<Item = String>) -> SectionPart {
+        SectionPart::List(lines.into_iter().map(|line| ("-".to_owned(), line)).collect())
+    }
+}
+
+impl Group {
+    /// Columns whose figures stand at the right.
+    pub(super) fn right(title: impl Into<String>, heads: impl IntoIterator<Item = impl Into<String>>) -> Group {
+        Group { title: title.into(), columns: heads.into_iter().map(Column::right).collect() }
+    }
+
+    pub(super) fn untitled(columns: impl Into<Vec<Column>>) -> Group {
+        Group { title: String::new(), columns: columns.into() }
     }
 }
 
@@ -115,19 +145,30 @@ impl Column {
 }
 
 impl TableRow {
-    pub(super) fn new(label: impl Into<String>, figures: Vec<Figure>) -> TableRow {
-        TableRow { labels: vec![label.into()], figures: RowValues::Each(figures) }
+    pub(super) fn new(labels: Vec<String>, figures: impl IntoIterator<Item = impl Into<Figure>>) -> TableRow {
+        TableRow { labels, figures: RowValues::Each(figures.into_iter().map(Into::into).collect()) }
+    }
+
+    /// A row with one text in place of its figures.
+    pub(super) fn without_figures(labels: Vec<String>, text: String) -> TableRow {
+        TableRow { labels, figures: RowValues::None(text) }
+    }
+}
+
+impl<T: Into<String>> From<T> for Figure {
+    fn from(text: T) -> Figure {
+        Figure::Text(text.into())
     }
 }
 
 impl Figure {
-    /// Of what isn't there.
+    /// What stands for a figure that is missing.
     pub(super) fn absent() -> Figure {
-        Figure::Text("—".into())
+        "—".into()
     }
 
-    pub(super) fn text(text: impl Into<String>) -> Figure {
-        Figure::Text(text.into())
+    pub(super) fn or_absent(text: Option<String>) -> Figure {
+        text.map_or_else(Figure::absent, Figure::Text)
     }
 }
 

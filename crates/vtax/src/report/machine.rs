@@ -8,7 +8,8 @@ use vtax_model::{
 use super::{
     blocks::distinct,
     heading,
-    layout::{Section, SectionPart},
+    layout::Section,
+    words::{self, named},
 };
 
 /// This machine's settings, then each other machine.
@@ -20,8 +21,7 @@ pub(super) fn section(document: &ResultDocument) -> Option<Section> {
         let all = std::iter::once(heading::machine_and_kernel(environment)).chain(settings(environment));
         list.extend(all.map(|text| format!("{name}: {text}")));
     }
-    let bullets: Vec<(String, String)> = list.into_iter().map(|text| ("-".to_owned(), text)).collect();
-    (!bullets.is_empty()).then(|| Section { title: "Machines".into(), parts: vec![SectionPart::List(bullets)] })
+    Section::bullets("Machines", list)
 }
 
 fn elsewhere(end: &EndRecord) -> Option<(&str, &Environment)> {
@@ -62,11 +62,8 @@ fn settings(environment: &Environment) -> Vec<String> {
         ),
         ("network", sysctls.collect()),
     ];
-    let told = lines.map(|(what, mut texts)| {
-        texts.retain(|text| !text.is_empty());
-        (what, texts.join(", "))
-    });
-    told.into_iter().filter(|(_, text)| !text.is_empty()).map(|(what, text)| format!("{what}: {text}")).collect()
+    let told = lines.into_iter().map(|(what, texts)| (what, words::joined(texts, ", ")));
+    told.filter(|(_, text)| !text.is_empty()).map(|(what, text)| format!("{what}: {text}")).collect()
 }
 
 /// `idle states of intel_idle by menu: POLL 0 µs, C1 2 µs, C6 133 µs (disabled)`
@@ -82,8 +79,4 @@ fn idling(idle: &IdleFacts) -> String {
     let others =
         if differing_cpus.is_empty() { String::new() } else { format!("; otherwise on CPUs {differing_cpus}") };
     format!("idle states of {driver}{by}{list}{others}")
-}
-
-fn named(name: &str, value: &str) -> String {
-    if value.is_empty() { String::new() } else { format!("{name} {value}") }
 }

@@ -3,7 +3,7 @@
 
 use vtax_model::{
     cell::{Arm, Cell},
-    result::{CellRecord, CellStatus, Metric, ResultDocument, RttSummary, SummaryRecord},
+    result::{CellRecord, CellStatus, Estimate, FileSummary, Metric, ResultDocument, RttSummary, SummaryRecord},
     run::{CpuFigures, EndCpu},
     stats::{Confidence, Pair, PairedTax},
     study::Row as CellRow,
@@ -13,7 +13,7 @@ use vtax_model::{
 use super::{
     Options,
     labels::Labels,
-    layout::{Column, Figure, Group, RowValues, Section, SectionPart, Table, TableRow},
+    layout::{Column, Figure, Group, Section, SectionPart, Table, TableRow},
     notes::Notes,
     number::{estimate, lost, percent, seconds, three_digits, with_interval},
     series, tax,
@@ -29,11 +29,11 @@ pub(super) fn sections(document: &ResultDocument, options: &Options, notes: &mut
     if !transactions.is_empty() {
         let only_rr = transactions.iter().all(|record| record.cell.workload.kind() == TestKind::Rr);
         let title = if only_rr { "Round trips" } else { "Transactions" };
-        sections.push(List::of(&transactions, transaction_columns(&transactions)).section(title, notes));
+        sections.push(list(title, &transactions, &transaction_columns(&transactions), notes));
     }
     for (title, records) in [("Streams", of(TestKind::is_stream)), ("Files", of(|kind| kind == TestKind::File))] {
         if !records.is_empty() {
-            sections.push(List::of(&records, stream_columns(&records)).section(title, notes));
+            sections.push(list(title, &records, &stream_columns(&records), notes));
         }
     }
     sections.extend(engines(document, options, notes));
@@ -100,12 +100,10 @@ fn transaction_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
 fn stream_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
     let mut columns = vec![Listed::once("", "Mb/s [95 %]", |l| l.summary.goodput_mbps.as_ref().map(estimate))];
     if records.iter().any(|record| record.cell.workload.kind() == TestKind::File) {
-        let time = |head, value: fn(&SummaryRecord) -> Option<f64>| {
-            Listed::once("time (s)", head, move |l| value(l.summary).map(seconds))
+        let time = |head, value: fn(&FileSummary) -> Estimate| {
+            Listed::once("time (s)", head, move |l| l.summary.file.as_ref().map(|file| seconds(value(file).mean)))
         };
-        columns.push(time("real", |summary| Some(summary.file.as_ref()?.real.mean)));
-        columns.push(time("user", |summary| Some(summary.file.as_ref()?.user.mean)));
-        columns.push(time("sys", |summary| Some(summary.file.as_ref()?.sys.mean)));
+        columns.extend([time("real", |f| f.real), time("user", |f| f.user), time("sys", |f| f.sys)]);
     }
     columns.extend(processor_columns(records, "CPU (µs per KB)"));
     if records.iter().any(|record| record.cell.transport == Transport::Tcp) {
@@ -149,10 +147,7 @@ fn datagram_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
 
 fn series_column<'a>(records: &[&'a CellRecord]) -> Option<Listed<'a>> {
     let any = records.iter().any(|record| series::sparkline(record).is_some());
-    let figure = |line: &Line<'_>| match line.from_send {
-        true => None,
-        false => series::sparkline(line.record).map(Figure::Text),
-    };
+    let figure = |line: &Line<'_>| if line.from_send { None } else { series::sparkline(line.record).map(Figure::Text) };
     any.then(|| Listed { group: "", column: Column::left("over time"), figure: Box::new(figure) })
 }
 
@@ -183,67 +178,49 @@ fn against_hot(cold: &CellRecord, hot: &CellRecord) -> Option<Figure> {
     let pairs: Vec<Pair> =
         rounds.filter_map(|round| Some(Pair { baseline: mean(hot, round)?, cell: mean(cold, round)? })).collect();
     match PairedTax::of(&pairs, Confidence::P95) {
-        Ok(found) => Some(Figure::text(with_interval(found.ratio, Some(found.low), Some(found.high)))),
-        Err(_) => pairs.first().map(|pair| Figure::text(three_digits(pair.cell / pair.baseline))),
+        Ok(found) => Some(with_interval(found.ratio, Some(found.low), Some(found.high)).into()),
+        Err(_) => pairs.first().map(|pair| three_digits(pair.cell / pair.baseline).into()),
     }
 }
 
 /// A table with a line for each cell.
-struct List<'a> {
-    labels: Labels,
-    records: Vec<&'a CellRecord>,
-    columns: Vec<Listed<'a>>,
+fn list(title: &str, records: &[&CellRecord], columns: &[Listed<'_>], notes: &mut Notes) -> Section {
+    let labels = Labels::of_records(records);
+    let timed = records.iter().any(|record| is_open(record)).then(|| "timed from".to_owned());
+    let rows = records.iter().flat_map(|record| lines(record, &labels, timed.is_some(), columns, notes)).collect();
+    let groups = columns.chunk_by(|one, next| one.group == next.group).map(|columns| Group {
+        title: columns[0].group.into(),
+        columns: columns.iter().map(|listed| listed.column.clone()).collect(),
+    });
+    let labels = labels.heads().into_iter().chain(timed).collect();
+    let table = Table { labels, groups: groups.collect(), rows, ..Table::default() };
+    Section { title: title.into(), parts: vec![SectionPart::Table(table)] }
 }
 
-impl<'a> List<'a> {
-    fn of(records: &[&'a CellRecord], columns: Vec<Listed<'a>>) -> List<'a> {
-        List { labels: Labels::of_records(records), records: records.to_vec(), columns }
+/// One line, or two in the open loop.
+fn lines(
+    record: &CellRecord,
+    labels: &Labels,
+    timed: bool,
+    columns: &[Listed<'_>],
+    notes: &mut Notes,
+) -> Vec<TableRow> {
+    let mut labels = labels.line(&record.cell);
+    let Some(summary) = &record.summary else {
+        labels.extend(timed.then(String::new));
+        return vec![TableRow::without_figures(labels, without_figures(record, notes))];
+    };
+    let row = |labels: &[String], from: &str, from_send: bool| {
+        let line = Line { record, summary, from_send };
+        let figures = columns.iter().map(|listed| (listed.figure)(&line).unwrap_or(Figure::absent()));
+        TableRow::new(labels.iter().cloned().chain(timed.then(|| from.to_owned())).collect(), figures)
+    };
+    if !is_open(record) {
+        return vec![row(&labels, "sent", false)];
     }
-
-    fn section(&self, title: &str, notes: &mut Notes) -> Section {
-        let open = self.records.iter().any(|record| is_open(record));
-        let mut labels = self.labels.heads();
-        labels.extend(open.then(|| "timed from".to_owned()));
-        let rows = self.records.iter().flat_map(|record| self.rows(record, open, notes)).collect();
-        let table = Table { labels, groups: self.groups(), rows, ..Table::default() };
-        Section { title: title.into(), parts: vec![SectionPart::Table(table)] }
-    }
-
-    fn groups(&self) -> Vec<Group> {
-        let mut groups: Vec<Group> = Vec::new();
-        for Listed { group, column, .. } in &self.columns {
-            match groups.last_mut() {
-                Some(last) if last.title == *group => last.columns.push(column.clone()),
-                _ => groups.push(Group { title: (*group).into(), columns: vec![column.clone()] }),
-            }
-        }
-        groups
-    }
-
-    /// One, or two in the open loop.
-    fn rows(&self, record: &CellRecord, open: bool, notes: &mut Notes) -> Vec<TableRow> {
-        let labels = |timed: &str, again: bool| {
-            let mut labels = self.labels.line(&record.cell);
-            labels.iter_mut().skip(1).filter(|_| again).for_each(String::clear);
-            labels.extend(open.then(|| timed.to_owned()));
-            labels
-        };
-        let Some(summary) = &record.summary else {
-            return vec![TableRow {
-                labels: labels("", false),
-                figures: RowValues::None(without_figures(record, notes)),
-            }];
-        };
-        let row = |timed: &str, from_send: bool| {
-            let line = Line { record, summary, from_send };
-            let figures = self.columns.iter().map(|listed| (listed.figure)(&line).unwrap_or(Figure::absent()));
-            TableRow { labels: labels(timed, from_send), figures: RowValues::Each(figures.collect()) }
-        };
-        match is_open(record) {
-            true => vec![row("due", false), row("sent", true)],
-            false => vec![row("sent", false)],
-        }
-    }
+    let due = row(&labels, "due", false);
+    labels.iter_mut().skip(1).for_each(String::clear);
+    vec![due, row(&labels, "sent", true)]
 }
 
 fn is_open(record: &CellRecord) -> bool {
@@ -268,18 +245,18 @@ fn engines(document: &ResultDocument, options: &Options, notes: &mut Notes) -> O
     let labels = Labels::of_records(&all);
     let mut rows = Vec::new();
     for (index, record) in compared.iter().enumerate() {
-        let figures = vec![costs.figure(record, Metric::of(record.cell.workload.kind()))];
-        rows.push(TableRow { labels: labels.line(&record.cell), figures: RowValues::Each(figures) });
+        let figure = costs.figure(record, Metric::of(record.cell.workload.kind()));
+        rows.push(TableRow::new(labels.line(&record.cell), [figure]));
         let block = record.cell.block();
         if compared.get(index + 1).is_none_or(|next| next.cell.block() != block) {
             rows.extend(again(document, record, &labels));
         }
     }
-    let columns = vec![Column::left("µs, or ns per KB [95 %]")];
-    let groups = vec![Group { title: String::new(), columns }];
-    let table = Table { labels: labels.heads(), groups, rows, ..Table::default() };
-    let title = format!("Engines against {baseline}");
-    (!compared.is_empty()).then(|| Section { title, parts: vec![SectionPart::Table(table)] })
+    let groups = vec![Group::untitled([Column::left("µs, or ns per KB [95 %]")])];
+    Section::of_table(
+        format!("Engines against {baseline}"),
+        Table { labels: labels.heads(), groups, rows, ..Table::default() },
+    )
 }
 
 fn again(document: &ResultDocument, record: &CellRecord, labels: &Labels) -> Option<TableRow> {
@@ -293,7 +270,7 @@ fn again(document: &ResultDocument, record: &CellRecord, labels: &Labels) -> Opt
     if let Some(engine) = labels.iter_mut().find(|label| **label == document.baseline.to_string()) {
         *engine = format!("{} again", document.baseline);
     }
-    Some(TableRow { labels, figures: RowValues::Each(vec![tax::again(floor)]) })
+    Some(TableRow::new(labels, [tax::again(floor)]))
 }
 
 /// Intervals of the percentiles, and whose CPU it was.
@@ -304,27 +281,19 @@ pub(super) fn detail(document: &ResultDocument) -> Option<Section> {
         let rtt = rtt_of(record)?;
         let percentiles = [&rtt.p50, &rtt.p99, &rtt.p999].map(|p| with_interval(p.value, p.low, p.high));
         let texts = percentiles.into_iter().chain(threads(record)).chain([rtt.mean.n.to_string()]);
-        Some(TableRow {
-            labels: labels.line(&record.cell),
-            figures: RowValues::Each(texts.map(Figure::Text).collect()),
-        })
+        Some(TableRow::new(labels.line(&record.cell), texts))
     };
-    let group = |title: &str, heads: &[&str]| Group {
-        title: title.into(),
-        columns: heads.iter().copied().map(Column::right).collect(),
-    };
-    let times = ["p50 [95 %]", "p99 [95 %]", "p99.9 [95 %]"];
     let table = Table {
         labels: labels.heads(),
         groups: vec![
-            group("time of each (µs)", &times),
-            group("CPU of threads", &["init.", "resp."]),
-            group("", &["n"]),
+            Group::right("time of each (µs)", ["p50 [95 %]", "p99 [95 %]", "p99.9 [95 %]"]),
+            Group::right("CPU of threads", ["init.", "resp."]),
+            Group::right("", ["n"]),
         ],
         rows: measured.iter().filter_map(row).collect(),
         ..Table::default()
     };
-    (!measured.is_empty()).then(|| Section { title: "In detail".into(), parts: vec![SectionPart::Table(table)] })
+    Section::of_table("In detail", table)
 }
 
 fn rtt_of(record: &CellRecord) -> Option<&RttSummary> {
@@ -334,13 +303,9 @@ fn rtt_of(record: &CellRecord) -> Option<&RttSummary> {
 /// Shares of a CPU that the measuring threads of each end took.
 fn threads(record: &CellRecord) -> [String; 2] {
     let share = |end: fn(&CpuFigures) -> &EndCpu| {
-        let ends = record.samples.iter().map(|sample| end(&sample.figures.cpu));
-        let (mut busy, mut seconds) = (0.0, 0.0);
-        for end in ends {
-            busy += end.threads.iter().map(|thread| thread.user + thread.system).sum::<f64>();
-            seconds += end.seconds;
-        }
-        percent(busy / seconds)
+        let ends = || record.samples.iter().map(|sample| end(&sample.figures.cpu));
+        let busy: f64 = ends().flat_map(|end| &end.threads).map(|thread| thread.user + thread.system).sum();
+        percent(busy / ends().map(|end| end.seconds).sum::<f64>())
     };
     [share(|cpu| &cpu.initiator), share(|cpu| &cpu.responder)]
 }

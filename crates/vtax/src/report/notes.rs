@@ -2,7 +2,8 @@
 
 use vtax_model::result::{CellRecord, CellStatus};
 
-/// The footnotes of a report.
+use super::layout::{Section, SectionPart};
+
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     texts: Vec<String>,
@@ -30,9 +31,10 @@ impl Notes {
         }
     }
 
-    /// Marks and texts, for a list.
-    pub(super) fn into_list(self) -> Vec<(String, String)> {
+    /// A list of marks and texts; None without notes.
+    pub(super) fn section(self) -> Option<Section> {
         let numbered = |(index, text)| (format!("[{}]", index + 1), text);
-        self.texts.into_iter().enumerate().map(numbered).collect()
+        let list: Vec<_> = self.texts.into_iter().enumerate().map(numbered).collect();
+        (!list.is_empty()).then(|| Section { title: String::new(), parts: vec![SectionPart::List(list)] })
     }
 }

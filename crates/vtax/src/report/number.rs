@@ -16,6 +16,10 @@ pub(super) fn three_digits(value: f64) -> String {
     format!("{rounded:.decimals$}")
 }
 
+pub(super) fn or_dash(value: Option<f64>) -> String {
+    value.map_or("—".into(), three_digits)
+}
+
 /// Seconds as `time` prints them, with one digit more below 10 s.
 pub(super) fn seconds(value: f64) -> String {
     match value {
@@ -142,7 +146,6 @@ pub(super) fn with_interval(mean: f64, low: Option<f64>, high: Option<f64>) -> S
     }
 }
 
-/// [`with_interval`] of an estimate.
 pub(super) fn estimate(estimate: &Estimate) -> String {
     with_interval(estimate.mean, estimate.low, estimate.high)
 }

@@ -7,8 +7,8 @@ use vtax_model::{
 
 use super::{
     labels::{self, Labels},
-    layout::{Column, Figure, Group, RowValues, Section, SectionPart, Table, TableRow},
-    number::{counted, estimate, lost, three_digits},
+    layout::{Group, Section, SectionPart, Table, TableRow},
+    number::{counted, estimate, lost, or_dash, three_digits},
 };
 
 /// A table for each cell with several pairs; of several such cells one over all, and those only on
@@ -24,7 +24,7 @@ pub(super) fn section(document: &ResultDocument, detail: bool) -> Option<Section
         let of = |record: &&CellRecord| Some(parts(document, record, parallel(record)?));
         all.extend(records.iter().filter_map(of).flatten());
     }
-    (!all.is_empty()).then(|| Section { title: "Pairs at the same time".into(), parts: all })
+    Section::new("Pairs at the same time", all)
 }
 
 fn parallel(record: &CellRecord) -> Option<&ParallelSummary> {
@@ -54,20 +54,18 @@ fn by_one_clock(records: &[&CellRecord]) -> bool {
 
 fn overview_table(records: &[&CellRecord], quantity: &str) -> Table {
     let labels = Labels::of_records(records);
-    let columns = |heads: &[&str]| heads.iter().map(|head| Column::right(*head)).collect();
     let starts: &[&str] = if by_one_clock(records) { &["median", "worst"] } else { &["median", "worst", "±"] };
     let line = |record: &&CellRecord| {
         let mut figures = parallel(record).map_or_else(Vec::new, overview_figures);
         figures.truncate(3 + starts.len());
-        let row = std::iter::once(record.cell.row.to_string()).chain(labels.line(&record.cell)).collect();
-        TableRow { labels: row, figures: RowValues::Each(figures.into_iter().map(Figure::Text).collect()) }
+        TableRow::new(std::iter::once(record.cell.row.to_string()).chain(labels.line(&record.cell)).collect(), figures)
     };
     Table {
         labels: std::iter::once("row".to_owned()).chain(labels.heads()).collect(),
         groups: vec![
-            Group { title: String::new(), columns: columns(&["pairs"]) },
-            Group { title: quantity.into(), columns: columns(&["fastest", "slowest"]) },
-            Group { title: "start of the last (µs)".into(), columns: columns(starts) },
+            Group::right("", ["pairs"]),
+            Group::right(quantity, ["fastest", "slowest"]),
+            Group::right("start of the last (µs)", starts.iter().copied()),
         ],
         rows: records.iter().map(line).collect(),
         ..Table::default()
@@ -75,11 +73,10 @@ fn overview_table(records: &[&CellRecord], quantity: &str) -> Table {
 }
 
 fn overview_figures(parallel: &ParallelSummary) -> Vec<String> {
-    let us = |value: Option<f64>| value.map_or("—".into(), three_digits);
     let [fastest, slowest] = extremes(parallel);
     let ParallelSummary { skew_us, skew_us_most, uncertainty_us, pairs } = parallel;
     let skew = [skew_us, skew_us_most, uncertainty_us].map(|us| three_digits(*us));
-    [pairs.len().to_string(), us(fastest), us(slowest)].into_iter().chain(skew).collect()
+    [pairs.len().to_string(), or_dash(fastest), or_dash(slowest)].into_iter().chain(skew).collect()
 }
 
 /// Of the fastest pair and the slowest: mean RTT in µs, else the Mb/s.
@@ -101,13 +98,12 @@ fn parts(document: &ResultDocument, record: &CellRecord, parallel: &ParallelSumm
         [Some(rate), transactions.then_some("p50 (µs)"), transactions.then_some("p99"), datagrams.then_some("lost")];
     let shown = heads.map(|head| head.is_some());
     let row = |label: String, texts: [String; 4]| {
-        let figures = texts.into_iter().zip(shown).filter(|(_, shown)| *shown).map(|(text, _)| Figure::Text(text));
-        TableRow { labels: vec![label], figures: RowValues::Each(figures.collect()) }
+        TableRow::new(vec![label], texts.into_iter().zip(shown).filter(|(_, shown)| *shown).map(|(text, _)| text))
     };
     let table = Table {
         caption: labels::name(document, &record.cell),
         labels: vec!["pair".into()],
-        groups: vec![Group { title: String::new(), columns: heads.into_iter().flatten().map(Column::right).collect() }],
+        groups: vec![Group::right("", heads.into_iter().flatten())],
         rows: parallel.pairs.iter().enumerate().map(|(index, pair)| row(name(record, index), of_pair(pair))).collect(),
         foot: vec![row("all".into(), of_all(record))],
     };
@@ -122,17 +118,15 @@ fn name(record: &CellRecord, index: usize) -> String {
 }
 
 fn of_pair(pair: &PairSummary) -> [String; 4] {
-    let us = |value: Option<f64>| value.map_or("—".into(), three_digits);
     let rate = pair.transactions_per_s.or(pair.goodput_mbps);
-    [of_rate(rate), us(pair.p50_us), us(pair.p99_us), pair.lost.to_string()]
+    [of_rate(rate), or_dash(pair.p50_us), or_dash(pair.p99_us), pair.lost.to_string()]
 }
 
 fn of_all(record: &CellRecord) -> [String; 4] {
     let Some(summary) = &record.summary else { return std::array::from_fn(|_| "—".into()) };
-    let us = |value: Option<f64>| value.map_or("—".into(), three_digits);
     let rtt = summary.rtt_us.as_ref();
     let rate = summary.transactions_per_s.or(summary.goodput_mbps);
-    [of_rate(rate), us(rtt.map(|rtt| rtt.p50.value)), us(rtt.map(|rtt| rtt.p99.value)), lost(summary)]
+    [of_rate(rate), or_dash(rtt.map(|rtt| rtt.p50.value)), or_dash(rtt.map(|rtt| rtt.p99.value)), lost(summary)]
 }
 
 fn of_rate(rate: Option<Estimate>) -> String {

@@ -4,15 +4,16 @@
 use std::collections::BTreeMap;
 
 use vtax_model::{
-    nic::{Channels, Coalescing, IrqFacts, NicFacts, Rings},
+    nic::{Channels, Coalescing, IrqFacts, Rings},
     result::ResultDocument,
-    run::{Hop, PathRecord, RowEnds},
+    run::{Hop, PairRecord, PathRecord, RowEnds},
 };
 
 use super::{
     blocks::distinct,
     heading,
-    layout::{Column, Figure, Group, RowValues, Section, SectionPart, Table, TableRow},
+    layout::{Column, Group, Section, SectionPart, Table, TableRow},
+    words,
 };
 
 /// Offloads that are told of one path; the rest is in the JSON.
@@ -22,48 +23,34 @@ const OFFLOADS_MOST: usize = 6;
 pub(super) fn section(document: &ResultDocument) -> Option<Section> {
     let paths = distinct(document.cells.iter().filter_map(|record| record.path.as_ref()));
     let parts: Vec<SectionPart> = paths.into_iter().flat_map(parts).collect();
-    (!parts.is_empty()).then(|| Section { title: "What the packets went through".into(), parts })
+    Section::new("What the packets went through", parts)
 }
 
 fn parts(path: &PathRecord) -> Vec<SectionPart> {
     let title = format!("{}, MTU {}, from the initiator to the responder:", path.method, path.mtu);
-    let mut hops: Vec<(String, String)> = path.hops.iter().map(|hop| ("-".into(), link(hop))).collect();
-    hops.extend(offloads(path).into_iter().map(|text| ("-".into(), text)));
-    vec![SectionPart::Paragraph(title), SectionPart::List(hops)]
+    let lines = path.hops.iter().map(link).chain(offloads(path));
+    vec![SectionPart::Paragraph(title), SectionPart::bullets(lines)]
 }
 
 /// `w0 in sut: veth, MTU 1500, qdisc noqueue, 1 rx and 1 tx queue`
 fn link(hop: &Hop) -> String {
-    let NicFacts {
-        driver,
-        driver_version,
-        firmware,
-        bus,
-        speed_mbps,
-        numa_node,
-        channels,
-        rings,
-        coalescing,
-        irqs,
-        ..
-    } = &hop.nic;
-    let version = |driver: &String| match driver_version {
-        Some(version) => format!("driver {driver} {version}"),
-        None => format!("driver {driver}"),
+    let nic = &hop.nic;
+    let driver = |driver: &String| {
+        words::joined([format!("driver {driver}"), nic.driver_version.clone().unwrap_or_default()], " ")
     };
     let mut texts = Vec::new();
     texts.extend((!hop.kind.is_empty()).then(|| hop.kind.clone()));
-    texts.extend(driver.as_ref().map(version));
-    texts.extend(firmware.as_ref().map(|firmware| format!("firmware {firmware}")));
-    texts.extend(bus.as_ref().map(|bus| format!("at {bus}")));
-    texts.extend(speed_mbps.map(|speed| format!("{speed} Mb/s")));
+    texts.extend(nic.driver.as_ref().map(driver));
+    texts.extend(nic.firmware.as_ref().map(|firmware| format!("firmware {firmware}")));
+    texts.extend(nic.bus.as_ref().map(|bus| format!("at {bus}")));
+    texts.extend(nic.speed_mbps.map(|speed| format!("{speed} Mb/s")));
     texts.push(format!("MTU {}", hop.mtu));
     texts.extend((!hop.qdisc.is_empty()).then(|| format!("qdisc {}", hop.qdisc)));
-    texts.push(queues(hop, channels.as_ref()));
-    texts.extend(rings.as_ref().map(ring_sizes));
-    texts.extend(coalescing.as_ref().map(held_back));
-    texts.extend(numa_node.map(|node| format!("NUMA node {node}")));
-    texts.extend((!irqs.is_empty()).then(|| interrupts(irqs)));
+    texts.push(queues(hop, nic.channels.as_ref()));
+    texts.extend(nic.rings.as_ref().map(ring_sizes));
+    texts.extend(nic.coalescing.as_ref().map(held_back));
+    texts.extend(nic.numa_node.map(|node| format!("NUMA node {node}")));
+    texts.extend((!nic.irqs.is_empty()).then(|| interrupts(&nic.irqs)));
     format!("{} in {}: {}", hop.link, hop.domain, texts.join(", "))
 }
 
@@ -116,16 +103,13 @@ fn offloads(path: &PathRecord) -> Vec<String> {
             states.entry(offload).or_default().push((&hop.link, *on));
         }
     }
-    let on = |links: &[(&str, bool)], wanted: bool| -> Vec<String> {
-        links.iter().filter(|(_, on)| *on == wanted).map(|(link, _)| (*link).to_owned()).collect()
-    };
-    let mut differing = Vec::new();
-    let mut off = Vec::new();
+    let (mut differing, mut off) = (Vec::new(), Vec::new());
     for (offload, links) in &states {
-        match (on(links, true), on(links, false)) {
-            (_, not) if not.is_empty() => {}
-            (yes, _) if yes.is_empty() => off.push((*offload).to_owned()),
-            (_, not) => differing.push(format!("{offload} (off at {})", not.join(", "))),
+        let off_at: Vec<&str> = links.iter().filter(|(_, on)| !on).map(|(link, _)| *link).collect();
+        match off_at.len() {
+            0 => {}
+            count if count == links.len() => off.push((*offload).to_owned()),
+            _ => differing.push(format!("{offload} (off at {})", off_at.join(", "))),
         }
     }
     [("Offloads that differ on the way", differing), ("Offloads that are off", off)]
@@ -153,20 +137,16 @@ pub(super) fn ends(document: &ResultDocument, all: bool) -> Option<Section> {
         return None;
     }
     let by_mtu = ends.iter().any(|ends| ends.mtu.is_some());
-    let row = |ends: &RowEnds, index: usize| {
-        let pair = &ends.pairs[index];
+    let row = |(ends, pair): (&RowEnds, &PairRecord)| {
         let mtu = by_mtu.then(|| ends.mtu.map_or("any".into(), |mtu| mtu.to_string()));
-        let figures = [&pair.initiator, &pair.responder].map(|end| Figure::Text(heading::end(end)));
         let labels = std::iter::once(ends.method.to_string()).chain(mtu).collect();
-        TableRow { labels, figures: RowValues::Each(figures.into()) }
+        TableRow::new(labels, [&pair.initiator, &pair.responder].map(heading::end))
     };
-    let rows = ends.iter().flat_map(|ends| (0..ends.pairs.len()).map(move |index| (*ends, index)));
-    let rows = rows.map(|(ends, index)| row(ends, index)).collect();
-    let columns = ["initiator", "responder"].map(Column::left).into();
+    let pairs = ends.iter().flat_map(|ends| ends.pairs.iter().map(|pair| (*ends, pair)));
     let table = Table {
         labels: std::iter::once("row".into()).chain(by_mtu.then(|| "MTU".into())).collect(),
-        groups: vec![Group { title: String::new(), columns }],
-        rows,
+        groups: vec![Group::untitled(["initiator", "responder"].map(Column::left))],
+        rows: pairs.map(row).collect(),
         ..Table::default()
     };
     Some(Section { title: "Ends".into(), parts: vec![SectionPart::Table(table)] })

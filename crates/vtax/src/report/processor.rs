@@ -10,14 +10,13 @@ use vtax_model::{
 
 use super::{
     blocks::{BlockCells, distinct, rows_head},
-    layout::{Column, Figure, Group, Table, TableRow},
-    number::three_digits,
+    layout::{Figure, Group, Table, TableRow},
+    number::or_dash,
     tax::{self, Costs},
 };
 
 /// The columns under one title.
 struct Titled<'a> {
-    title: String,
     block: &'a BlockCells<'a>,
     test: TestKind,
     mtus: Vec<Mtu>,
@@ -44,14 +43,13 @@ fn of_blocks(costs: &mut Costs<'_>, blocks: &[&BlockCells<'_>]) -> Option<Table>
     for row in &rows {
         let records: Vec<Option<&CellRecord>> = groups.iter().flat_map(|group| group.records(*row)).collect();
         if records.iter().flatten().any(|record| tax::level(record, Metric::Cpu).is_some()) {
-            let figures = records.into_iter().map(|record| figure(costs, record)).collect();
-            lines.push(TableRow::new(row.to_string(), figures));
+            let figures: Vec<Figure> = records.into_iter().map(|record| figure(costs, record)).collect();
+            lines.push(TableRow::new(vec![row.to_string()], figures));
         }
     }
     let baseline = costs.document.baseline;
-    let title = |group: &Titled<'_>| Group {
-        title: group.title.clone(),
-        columns: group.mtus.iter().map(|mtu| Column::right(mtu.to_string())).collect(),
+    let title = |Titled { block, test, mtus }: &Titled<'_>| {
+        Group::right(format!("{} {test}", block.transport), mtus.iter().map(ToString::to_string))
     };
     (!groups.is_empty() && !lines.is_empty()).then(|| Table {
         caption: format!(
@@ -68,8 +66,7 @@ fn of_blocks(costs: &mut Costs<'_>, blocks: &[&BlockCells<'_>]) -> Option<Table>
 fn titled<'a>(block: &'a BlockCells<'a>, test: TestKind) -> Option<Titled<'a>> {
     let compared = |record: &&CellRecord| record.cell.workload.kind() == test && record.tax_of(Metric::Cpu).is_some();
     let mtus = distinct(block.records().filter(compared).map(|record| record.cell.mtu));
-    let title = format!("{} {test}", block.transport);
-    (!mtus.is_empty()).then_some(Titled { title, block, test, mtus })
+    (!mtus.is_empty()).then_some(Titled { block, test, mtus })
 }
 
 fn units(groups: &[Titled<'_>]) -> &'static str {
@@ -90,7 +87,7 @@ impl Titled<'_> {
 fn figure(costs: &mut Costs<'_>, record: Option<&CellRecord>) -> Figure {
     let Some(record) = record else { return Figure::absent() };
     match record.tax_of(Metric::Cpu) {
-        Some(tax) => Figure::text(costs.word(record, tax)),
-        None => tax::level(record, Metric::Cpu).map_or(Figure::absent(), |level| Figure::text(three_digits(level))),
+        Some(tax) => costs.word(record, tax).into(),
+        None => or_dash(tax::level(record, Metric::Cpu)).into(),
     }
 }

@@ -45,8 +45,7 @@ pub(super) fn section(document: &ResultDocument, published: Option<&Published>, 
         let note = published.note.as_ref().map(|note| format!(" {note}")).unwrap_or_default();
         lines.push(format!("Published: {} ({}).{note}", published.title, published.testbed));
     }
-    let bullets = lines.into_iter().map(|line| ("-".to_owned(), line)).collect();
-    Section { title: "How to read this".into(), parts: vec![SectionPart::List(bullets)] }
+    Section { title: "How to read this".into(), parts: vec![SectionPart::bullets(lines)] }
 }
 
 /// What the columns mean, where there is something to compare; the source of published figures.

@@ -16,16 +16,20 @@ pub(super) fn compares_engines(document: &ResultDocument) -> bool {
 pub(super) fn absence(record: Option<&CellRecord>, notes: &mut Notes) -> Figure {
     match record.map(|record| (record, &record.status)) {
         None | Some((_, CellStatus::Measured)) => Figure::absent(),
-        Some((_, CellStatus::Missing)) => Figure::text("not run"),
-        Some((record, CellStatus::Unavailable { .. })) => Figure::text(format!("n/a {}", notes.of_record(record))),
-        Some((record, CellStatus::Failed { .. })) => Figure::text(format!("failed {}", notes.of_record(record))),
+        Some((_, CellStatus::Missing)) => "not run".into(),
+        Some((record, CellStatus::Unavailable { .. })) => format!("n/a {}", notes.of_record(record)).into(),
+        Some((record, CellStatus::Failed { .. })) => format!("failed {}", notes.of_record(record)).into(),
     }
 }
 
 /// The figure that a cell is judged by.
 pub(super) fn primary(record: &CellRecord) -> Option<Estimate> {
+    estimate(record, Metric::of(record.cell.workload.kind()))
+}
+
+pub(super) fn estimate(record: &CellRecord, of: Metric) -> Option<Estimate> {
     let summary = record.summary.as_ref()?;
-    match Metric::of(record.cell.workload.kind()) {
+    match of {
         Metric::Cpu => summary.cpu_threads_us_per_transaction.or(summary.cpu_threads_ns_per_kb),
         Metric::Rtt => summary.rtt_us.as_ref().map(|rtt| rtt.mean),
         Metric::Goodput => summary.goodput_mbps,
@@ -36,4 +40,10 @@ pub(super) fn primary(record: &CellRecord) -> Option<Estimate> {
 /// What was measured of a file that was sent.
 pub(super) fn file(record: &CellRecord) -> Option<&FileSummary> {
     record.summary.as_ref()?.file.as_ref()
+}
+
+/// One text instead of the figures, if none of a row's cells can run here.
+pub(super) fn unavailable(records: &[&CellRecord], notes: &mut Notes) -> Option<String> {
+    let none = !records.is_empty() && records.iter().all(|record| record.is_unavailable());
+    none.then(|| format!("not available here {}", notes.of_record(records[0])))
 }

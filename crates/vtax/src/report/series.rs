@@ -4,13 +4,14 @@ use vtax_model::{
     measurement::Interval,
     result::{CellRecord, ResultDocument},
     run::{Figures as Measured, Sample},
+    stats::median,
     workload::TestKind,
 };
 
 use super::{
     labels,
-    layout::{Column, Figure, Group, RowValues, Section, SectionPart, Table, TableRow},
-    number::{counted, percent, three_digits},
+    layout::{Group, Section, SectionPart, Table, TableRow},
+    number::{counted, or_dash, percent, three_digits},
 };
 
 /// Lines of a table: the first and the last intervals of a longer series.
@@ -107,28 +108,25 @@ fn table(document: &ResultDocument, record: &CellRecord) -> Vec<SectionPart> {
         return Vec::new();
     }
     let columns = columns(record, &intervals);
-    let heads = columns.iter().map(|(head, _)| Column::right(*head)).collect();
     let shown = |index: &usize| {
         intervals.len() <= LINES_MOST || *index < LINES_MOST - LAST_LINES || *index >= intervals.len() - LAST_LINES
     };
     let line = |index: usize| {
-        let texts = columns.iter().map(|(_, text)| Figure::Text(text(&intervals[index])));
+        let texts = columns.iter().map(|(_, text)| text(&intervals[index]));
         let at = intervals[index].first().map_or(0.0, |joined| joined.at);
-        TableRow { labels: vec![format!("{at:.2}")], figures: RowValues::Each(texts.collect()) }
+        TableRow::new(vec![format!("{at:.2}")], texts)
     };
     let table = Table {
         caption: labels::name(document, &record.cell),
         labels: vec!["from (s)".into()],
-        groups: vec![Group { title: String::new(), columns: heads }],
+        groups: vec![Group::right("", columns.iter().map(|(head, _)| *head))],
         rows: (0..intervals.len()).filter(shown).map(line).collect(),
         ..Table::default()
     };
     let left_out = intervals.len().saturating_sub(LINES_MOST) as u32;
     let note = || format!("{} in the middle are left out.", counted(left_out, "interval"));
-    [Some(SectionPart::Table(table)), (left_out > 0).then(|| SectionPart::Paragraph(note()))]
-        .into_iter()
-        .flatten()
-        .collect()
+    let note = (left_out > 0).then(|| SectionPart::Paragraph(note()));
+    std::iter::once(SectionPart::Table(table)).chain(note).collect()
 }
 
 /// A head, and the text of one interval.
@@ -168,18 +166,16 @@ fn rates(all: &[Joined]) -> String {
 }
 
 fn median_of(all: &[Joined], value: fn(&Joined) -> Option<f64>) -> String {
-    middle(all, value).map_or("—".into(), three_digits)
+    or_dash(middle(all, value))
 }
 
 fn highest(all: &[Joined], value: fn(&Joined) -> Option<f64>) -> String {
-    all.iter().filter_map(value).reduce(f64::max).map_or("—".into(), three_digits)
+    or_dash(all.iter().filter_map(value).reduce(f64::max))
 }
 
 fn middle(all: &[Joined], value: fn(&Joined) -> Option<f64>) -> Option<f64> {
-    let mut values: Vec<f64> = all.iter().filter_map(value).collect();
-    values.sort_by(f64::total_cmp);
-    let upper = *values.get(values.len() / 2)?;
-    Some(if values.len() % 2 == 1 { upper } else { upper.midpoint(values[values.len() / 2 - 1]) })
+    let values: Vec<f64> = all.iter().filter_map(value).collect();
+    (!values.is_empty()).then(|| median(&values))
 }
 
 #[cfg(test)]

@@ -5,16 +5,14 @@ use vtax_model::result::{CellRecord, EndStages, ResultDocument, StageFigures, St
 use super::{
     blocks::{BlockCells, blocks},
     labels,
-    layout::{Column, Figure, Group, RowValues, Section, SectionPart, Table, TableRow},
-    number::{grouped, percent, three_digits},
+    layout::{Group, Section, SectionPart, Table, TableRow},
+    number::{grouped, or_dash, percent, three_digits},
 };
 
 /// One table for each block, the rows of the study side by side: the tax, split.
 pub(super) fn section(document: &ResultDocument) -> Option<Section> {
-    let mut parts: Vec<SectionPart> = Vec::new();
-    for block in blocks(document) {
-        parts.extend(table(document, &block).map(SectionPart::Table));
-    }
+    let tables = blocks(document).into_iter().filter_map(|block| table(document, &block));
+    let mut parts: Vec<SectionPart> = tables.map(SectionPart::Table).collect();
     if parts.is_empty() {
         return None;
     }
@@ -28,94 +26,76 @@ pub(super) fn section(document: &ResultDocument) -> Option<Section> {
 }
 
 /// A line of the table: where, what, and its figures in a cell.
-struct StageLine {
-    place: &'static str,
-    what: &'static str,
-    figures: fn(&StagesSummary) -> Option<StageFigures>,
-}
-
-const fn stage(
-    place: &'static str,
-    what: &'static str,
-    figures: fn(&StagesSummary) -> Option<StageFigures>,
-) -> StageLine {
-    StageLine { place, what, figures }
-}
+type StageLine = (&'static str, &'static str, fn(&StagesSummary) -> Option<StageFigures>);
 
 /// In the order of the way. Between them lies the wire.
 const STAGES: [StageLine; 11] = [
-    stage("initiator", "send call to qdisc", |s| s.initiator.send_to_qdisc),
-    stage("initiator", "qdisc to driver", |s| s.initiator.qdisc_to_driver),
-    stage("initiator", "driver to wire", |s| s.initiator.driver_to_wire),
-    stage("responder", "NIC to stack", |s| s.responder.wire_to_stack),
-    stage("responder", "stack to program", |s| s.responder.stack_to_receive),
-    stage("responder", "in the program", |s| s.responder.turnaround),
-    stage("responder", "send call to qdisc", |s| s.responder.send_to_qdisc),
-    stage("responder", "qdisc to driver", |s| s.responder.qdisc_to_driver),
-    stage("responder", "driver to wire", |s| s.responder.driver_to_wire),
-    stage("initiator", "NIC to stack", |s| s.initiator.wire_to_stack),
-    stage("initiator", "stack to program", |s| s.initiator.stack_to_receive),
+    ("initiator", "send call to qdisc", |s| s.initiator.send_to_qdisc),
+    ("initiator", "qdisc to driver", |s| s.initiator.qdisc_to_driver),
+    ("initiator", "driver to wire", |s| s.initiator.driver_to_wire),
+    ("responder", "NIC to stack", |s| s.responder.wire_to_stack),
+    ("responder", "stack to program", |s| s.responder.stack_to_receive),
+    ("responder", "in the program", |s| s.responder.turnaround),
+    ("responder", "send call to qdisc", |s| s.responder.send_to_qdisc),
+    ("responder", "qdisc to driver", |s| s.responder.qdisc_to_driver),
+    ("responder", "driver to wire", |s| s.responder.driver_to_wire),
+    ("initiator", "NIC to stack", |s| s.initiator.wire_to_stack),
+    ("initiator", "stack to program", |s| s.initiator.stack_to_receive),
 ];
 
 fn table(document: &ResultDocument, block: &BlockCells<'_>) -> Option<Table> {
     let records: Vec<&CellRecord> = block.records().filter(|record| stages(record).is_some()).collect();
     let all: Vec<&StagesSummary> = records.iter().filter_map(|record| stages(record)).collect();
     let first = records.first()?;
-    let heads = || ["p50", "p99", "share"].map(Column::right).into();
     let title = |record: &CellRecord| match block.mtus().len() {
         1 => format!("{} (µs)", record.cell.row),
         _ => format!("{}, MTU {} (µs)", record.cell.row, record.cell.mtu),
     };
-    let taken = STAGES.iter().filter(|stage| all.iter().any(|summary| (stage.figures)(summary).is_some()));
+    let taken = STAGES.iter().filter(|(.., figures)| all.iter().any(|summary| figures(summary).is_some()));
     let mut rows: Vec<TableRow> = taken.map(|stage| line(stage, &all)).collect();
     let wire = rows.iter().position(|row| row.labels[0] == "responder").unwrap_or(rows.len());
     rows.insert(wire, wire_line(&all));
     Some(Table {
-        caption: if document.cells.len() > 1 { labels::test(&first.cell) + &rest_of(block) } else { String::new() },
+        caption: if document.cells.len() > 1 {
+            labels::test(&first.cell) + &block.rest_of_title()
+        } else {
+            String::new()
+        },
         labels: vec!["at".into(), "stage".into()],
-        groups: records.iter().map(|record| Group { title: title(record), columns: heads() }).collect(),
+        groups: records.iter().map(|record| Group::right(title(record), ["p50", "p99", "share"])).collect(),
         rows,
         foot: foot(&records, &all),
     })
-}
-
-/// What the title of a block says beside its transport.
-fn rest_of(block: &BlockCells<'_>) -> String {
-    block.title().strip_prefix(&block.transport.to_string()).map(str::to_owned).unwrap_or_default()
 }
 
 fn stages(record: &CellRecord) -> Option<&StagesSummary> {
     record.summary.as_ref()?.stages.as_ref()
 }
 
-fn line(stage: &StageLine, all: &[&StagesSummary]) -> TableRow {
-    let figures = all.iter().flat_map(|summary| match (stage.figures)(summary) {
+fn line((place, what, figures): &StageLine, all: &[&StagesSummary]) -> TableRow {
+    let figures = all.iter().flat_map(|summary| match figures(summary) {
         Some(figures) => [three_digits(figures.p50), three_digits(figures.p99), share(figures.p50, summary)],
         None => ["—", "—", "—"].map(str::to_owned),
     });
-    row(stage.place, stage.what, figures)
+    row(place, what, figures)
 }
 
 fn wire_line(all: &[&StagesSummary]) -> TableRow {
     let figures = all.iter().flat_map(|summary| {
         let wire = summary.wire_us;
-        let text = wire.map_or("—".into(), three_digits);
-        [text, "—".into(), wire.map_or("—".into(), |wire| share(wire.max(0.0), summary))]
+        [or_dash(wire), "—".into(), wire.map_or("—".into(), |wire| share(wire.max(0.0), summary))]
     });
     row("wire", "there and back", figures)
 }
 
 fn foot(records: &[&CellRecord], all: &[&StagesSummary]) -> Vec<TableRow> {
-    let of = |figures: Option<StageFigures>| match figures {
-        Some(figures) => [three_digits(figures.p50), three_digits(figures.p99), String::new()],
-        None => ["—".to_owned(), "—".to_owned(), String::new()],
+    let of = |figures: Option<StageFigures>| {
+        [or_dash(figures.map(|figures| figures.p50)), or_dash(figures.map(|figures| figures.p99)), String::new()]
     };
-    let sums =
-        all.iter().flat_map(|summary| [sum(summary).map_or("—".into(), three_digits), String::new(), String::new()]);
+    let sums = all.iter().flat_map(|summary| [or_dash(sum(summary)), String::new(), String::new()]);
     let whole = records.iter().flat_map(|record| {
         let rtt = record.summary.as_ref().and_then(|summary| summary.rtt_us.as_ref());
-        let text = |value: Option<f64>| value.map_or("—".into(), three_digits);
-        [text(rtt.map(|rtt| rtt.p50.value)), text(rtt.map(|rtt| rtt.p99.value)), String::new()]
+        [or_dash(rtt.map(|rtt| rtt.p50.value)), or_dash(rtt.map(|rtt| rtt.p99.value)), String::new()]
     });
     vec![
         row("away", "wire and responder", all.iter().flat_map(|summary| of(summary.initiator.away))),
@@ -125,8 +105,7 @@ fn foot(records: &[&CellRecord], all: &[&StagesSummary]) -> Vec<TableRow> {
 }
 
 fn row(place: &str, what: &str, figures: impl Iterator<Item = String>) -> TableRow {
-    let figures = RowValues::Each(figures.map(Figure::Text).collect());
-    TableRow { labels: vec![place.into(), what.into()], figures }
+    TableRow::new(vec![place.into(), what.into()], figures)
 }
 
 fn share(p50: f64, summary: &StagesSummary) -> String {

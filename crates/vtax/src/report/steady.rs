@@ -3,7 +3,7 @@
 
 use vtax_model::result::{CellRecord, ResultDocument, WarmupSummary};
 
-use super::{labels, number::three_digits};
+use super::{labels, number::three_digits, words};
 
 fn summaries(document: &ResultDocument) -> impl Iterator<Item = (String, WarmupSummary)> {
     let of = |record: &CellRecord| Some((labels::name(document, &record.cell), record.summary.as_ref()?.warmup?));
@@ -18,11 +18,8 @@ pub(super) fn fact(document: &ResultDocument) -> String {
     let steady = !seconds.is_empty() && watched().all(|warmup| warmup.unsteady == 0);
     let known = all.iter().any(|warmup| warmup.slow_start_known > 0);
     let excluded = known && all.iter().all(|warmup| warmup.in_slow_start == 0);
-    let texts = [
-        steady.then(|| format!("steady after {}", range(&seconds))),
-        excluded.then(|| "slow start excluded".to_owned()),
-    ];
-    texts.into_iter().flatten().collect::<Vec<_>>().join("; ")
+    let steady = steady.then(|| format!("steady after {}", range(&seconds)));
+    words::joined(steady.into_iter().chain(excluded.then(|| "slow start excluded".to_owned())), "; ")
 }
 
 /// Means of the cells' samples.
@@ -35,39 +32,33 @@ fn range(seconds: &[f64]) -> String {
     }
 }
 
-/// Loud, for such a figure is of a beginning and not of a state.
+/// Loud, because such a figure shows the beginning of a flow and no steady state.
 pub(super) fn warnings(document: &ResultDocument) -> Vec<String> {
-    let unsteady = cells(document, |warmup| (warmup.unsteady, warmup.watched));
-    let slow = cells(document, |warmup| (warmup.in_slow_start, warmup.slow_start_known));
-    let loud = |cells: Vec<String>, before: &str, after: &str| {
-        (!cells.is_empty()).then(|| format!("{before}{}{after}", shortened(cells)))
-    };
-    let texts = [
-        loud(
-            unsteady,
-            "NOT STEADY: when the longest warm-up was over the figures still moved, in ",
-            ". Warm up for longer, or see what disturbs the machine.",
-        ),
-        loud(
-            slow,
-            "SLOW START: TCP still probed for its rate when the measured time began, in ",
-            ". Such a goodput is too low; warm up for longer.",
-        ),
-    ];
-    texts.into_iter().flatten().collect()
+    let unsteady = cells(document, |warmup| (warmup.unsteady, warmup.watched)).map(|cells| {
+        format!(
+            "NOT STEADY: when the longest warm-up was over the figures still moved, in {cells}. Warm up for longer, or \
+             see what disturbs the machine."
+        )
+    });
+    let slow = cells(document, |warmup| (warmup.in_slow_start, warmup.slow_start_known)).map(|cells| {
+        format!(
+            "SLOW START: TCP still probed for its rate when the measured time began, in {cells}. Such a goodput is too \
+             low; warm up for longer."
+        )
+    });
+    unsteady.into_iter().chain(slow).collect()
 }
 
-/// `TCP stream (2 of 8 samples)`, where there are any.
-fn cells(document: &ResultDocument, counts: fn(&WarmupSummary) -> (u32, u32)) -> Vec<String> {
+/// The first of the cells whose count is above 0: `TCP stream (2 of 8 samples)`.
+fn cells(document: &ResultDocument, counts: fn(&WarmupSummary) -> (u32, u32)) -> Option<String> {
+    const MOST: usize = 4;
     let counted = summaries(document).map(|(name, warmup)| (name, counts(&warmup)));
     let some = counted.filter(|(_, (count, _))| *count > 0);
-    some.map(|(name, (count, all))| format!("{name} ({count} of {all} samples)")).collect()
-}
-
-fn shortened(mut cells: Vec<String>) -> String {
-    const MOST: usize = 4;
-    let more = cells.len().saturating_sub(MOST);
-    cells.truncate(MOST);
-    let text = cells.join("; ");
-    if more > 0 { format!("{text}; and {more} more") } else { text }
+    let mut cells: Vec<String> =
+        some.map(|(name, (count, all))| format!("{name} ({count} of {all} samples)")).collect();
+    if cells.len() > MOST {
+        let more = format!("and {} more", cells.split_off(MOST).len());
+        cells.push(more);
+    }
+    words::list(cells.into_iter(), "; ")
 }

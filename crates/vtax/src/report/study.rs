@@ -7,7 +7,7 @@ use vtax_model::{
     cell::Instrument,
     measurement::EndReport,
     published::{Published, PublishedFigure},
-    result::{CellRecord, CellStatus, Metric, ResultDocument, SummaryRecord},
+    result::{CellRecord, Metric, ResultDocument, SummaryRecord},
     run::Failure,
     study::Row,
     units::Mtu,
@@ -16,14 +16,14 @@ use vtax_model::{
 
 use super::{
     Options, answer, bars, beside,
-    blocks::{BlockCells, blocks, distinct, quantity, rows_head},
+    blocks::{self, BlockCells, blocks, distinct, quantity, rows_head},
     detail, heading, host_cpu, labels,
-    layout::{Column, Figure, Group, Report, RowValues, Section, SectionPart, Table, TableRow},
+    layout::{Figure, Group, Report, Section, SectionPart, Table, TableRow},
     machine, measure,
     notes::Notes,
-    number::{counted, grouped, seconds, three_digits},
+    number::{counted, grouped, or_dash, seconds, three_digits},
     pairs, path, processor, reading,
-    record::{absence, compares_engines, file, primary},
+    record::{absence, compares_engines, file, primary, unavailable},
     series, stages,
     tax::Costs,
     trouble, words,
@@ -44,7 +44,7 @@ pub(super) fn report(document: &ResultDocument, options: &Options) -> Report {
     if options.detail {
         sections.extend(detailed(document));
     }
-    sections.extend(noted(notes));
+    sections.extend(notes.section());
     sections.extend(failures(document));
     sections.push(reading::section(document, published.as_ref(), options));
     Report {
@@ -121,11 +121,7 @@ fn figured(document: &ResultDocument, block: &BlockCells<'_>, published: bool, n
         tables.push(Figured { block, published, notes }.times());
     }
     for table in &mut tables {
-        table.caption = [block.title(), table.caption.clone()]
-            .into_iter()
-            .filter(|text| !text.is_empty())
-            .collect::<Vec<_>>()
-            .join(": ");
+        table.caption = words::joined([block.title(), table.caption.clone()], ": ");
     }
     tables
 }
@@ -141,71 +137,45 @@ fn instrument_title(document: &ResultDocument, instrument: Instrument) -> String
     if instrument == Instrument::Path {
         how.extend(document.placement.path.map(|cpu| format!("both ends on CPU {cpu}")));
     }
-    let how = if how.is_empty() { String::new() } else { format!(": {}", how.join(", ")) };
-    format!("{}{how}", words::capital(words::of_instrument(instrument)))
+    words::joined([words::capital(words::of_instrument(instrument)), how.join(", ")], ": ")
 }
 
 /// Builds the tables of figures of one block.
 struct Figured<'a> {
     block: &'a BlockCells<'a>,
-    /// Those of a source with several machines, after ours.
+    /// Whether those of a source with several machines stand after ours.
     published: bool,
     notes: &'a mut Notes,
 }
 
-impl<'a> Figured<'a> {
+impl Figured<'_> {
     /// RTT beside bandwidth, methods down, MTU across.
     fn matrix(mut self, tests: &[TestKind]) -> Table {
         let groups = tests.iter().flat_map(|test| self.groups(*test)).collect();
-        let (rows, mtus) = (self.block.rows(), self.block.mtus());
+        let rows = self.block.rows();
         let labels = vec![rows_head(&rows).into()];
-        let lines = rows.into_iter().map(|row| self.line(row, tests, &mtus)).collect();
-        Table { labels, groups, rows: lines, ..Table::default() }
+        let rows = rows.into_iter().map(|row| self.line(row, tests)).collect();
+        Table { labels, groups, rows, ..Table::default() }
     }
 
     fn groups(&self, test: TestKind) -> Vec<Group> {
-        let systems = self.systems(test);
-        let columns = self.block.mtus().into_iter().map(|mtu| Column::right(format!("MTU {mtu}"))).collect();
-        let of_systems = Group {
-            title: format!("{}, published", quantity(test)),
-            columns: systems.iter().map(Column::right).collect(),
-        };
-        let mut groups = vec![Group { title: quantity(test).into(), columns }];
-        groups.extend((!systems.is_empty()).then_some(of_systems));
-        groups
+        let ours = Group::right(quantity(test), self.block.mtus().iter().map(|mtu| format!("MTU {mtu}")));
+        let theirs = Group::right(format!("{}, published", quantity(test)), self.systems(test));
+        [Some(ours), Some(theirs).filter(|group| !group.columns.is_empty())].into_iter().flatten().collect()
     }
 
-    fn line(&mut self, row: Row, tests: &[TestKind], mtus: &[Mtu]) -> TableRow {
+    fn line(&mut self, row: Row, tests: &[TestKind]) -> TableRow {
+        let mtus = self.block.mtus();
         let mut figures = Vec::new();
         for test in tests {
-            let systems = self.systems(*test);
-            for mtu in mtus {
-                let record = self.block.cell(row, *mtu, *test);
-                figures.push(figure(record, self.notes));
+            let records: Vec<_> = mtus.iter().map(|mtu| self.block.cell(row, *mtu, *test)).collect();
+            figures.extend(records.iter().map(|record| figure(*record, self.notes)));
+            for system in self.systems(*test) {
+                let published = records.iter().flatten().find_map(|record| published_on(record, &system));
+                figures.push(Figure::or_absent(published.map(|figure| figure.value.to_string())));
             }
-            let all = || mtus.iter().filter_map(|mtu| self.block.cell(row, *mtu, *test));
-            let on = |system: &String| all().find_map(|record| published_on(record, system)).map(|figure| figure.value);
-            figures.extend(systems.iter().map(|system| published_figure(on(system))));
         }
-        let records = self.records(row, tests, mtus);
-        self.row(row.to_string(), records, figures)
-    }
-
-    fn records(&self, row: Row, tests: &[TestKind], mtus: &[Mtu]) -> Vec<&'a CellRecord> {
-        let keys = tests.iter().flat_map(|test| mtus.iter().map(move |mtu| (*test, *mtu)));
-        keys.filter_map(|(test, mtu)| self.block.cell(row, mtu, test)).collect()
-    }
-
-    /// One text instead of the figures if the row can't run here and nobody published any.
-    fn row(&mut self, label: String, records: Vec<&CellRecord>, figures: Vec<Figure>) -> TableRow {
-        let unavailable = |record: &&CellRecord| matches!(record.status, CellStatus::Unavailable { .. });
-        match records.first() {
-            Some(first) if !self.published && records.iter().all(unavailable) => {
-                let text = format!("not available here {}", self.notes.of_record(first));
-                TableRow { labels: vec![label], figures: RowValues::None(text) }
-            }
-            _ => TableRow::new(label, figures),
-        }
+        TableRow::new(vec![row.to_string()], figures)
     }
 
     /// Real, user and sys of a file transfer, in the order of the source.
@@ -214,13 +184,12 @@ impl<'a> Figured<'a> {
         let ours = if systems.is_empty() { "Time (s)" } else { "here (s)" };
         let theirs = systems.iter().map(|system| format!("{system}, published (s)"));
         let titles = std::iter::once(ours.to_owned()).chain(theirs);
-        let groups = titles.map(|title| Group { title, columns: ["real", "user", "sys"].map(Column::right).into() });
-        let groups = groups.collect();
+        let groups = titles.map(|title| Group::right(title, ["real", "user", "sys"])).collect();
         let (rows, mtus) = (self.block.rows(), self.block.mtus());
         let labels = vec![rows_head(&rows).into()];
         let keys = rows.iter().flat_map(|row| mtus.iter().map(move |mtu| (*row, *mtu)));
-        let lines = keys.map(|(row, mtu)| self.times_line(row, mtu, &systems)).collect();
-        Table { labels, groups, rows: lines, ..Table::default() }
+        let rows = keys.map(|(row, mtu)| self.times_line(row, mtu, &systems)).collect();
+        Table { labels, groups, rows, ..Table::default() }
     }
 
     /// The machines of the source, if it has several.
@@ -230,26 +199,34 @@ impl<'a> Figured<'a> {
         distinct(figures.filter_map(|figure| figure.system.clone()))
     }
 
+    /// One text instead of the figures if the row can't run here and nobody published any.
     fn times_line(&mut self, row: Row, mtu: Mtu, systems: &[String]) -> TableRow {
         let record = self.block.cell(row, mtu, TestKind::File);
+        let label = if self.block.mtus().len() > 1 { format!("{row}, MTU {mtu}") } else { row.to_string() };
+        let labels = vec![label];
+        if let Some(text) = record.filter(|_| !self.published).and_then(|record| unavailable(&[record], self.notes)) {
+            return TableRow::without_figures(labels, text);
+        }
         let mut figures = match record.and_then(file) {
-            Some(file) => [&file.real, &file.user, &file.sys].map(|time| Figure::text(seconds(time.mean))).to_vec(),
+            Some(file) => [&file.real, &file.user, &file.sys].map(|time| seconds(time.mean).into()).to_vec(),
             None => vec![figure(record, self.notes), Figure::absent(), Figure::absent()],
         };
-        let text = |time: Option<f64>| time.map_or(Figure::absent(), |time| Figure::text(format!("{time:.1}")));
         for system in systems {
             let theirs = record.and_then(|record| published_on(record, system));
-            let [user, sys] = [theirs.and_then(|times| times.user), theirs.and_then(|times| times.sys)];
-            figures.extend([theirs.map(|times| times.value), user, sys].map(text));
+            let times = [
+                theirs.map(|times| times.value),
+                theirs.and_then(|times| times.user),
+                theirs.and_then(|times| times.sys),
+            ];
+            figures.extend(times.map(|time| Figure::or_absent(time.map(|time| format!("{time:.1}")))));
         }
-        let label = if self.block.mtus().len() > 1 { format!("{row}, MTU {mtu}") } else { row.to_string() };
-        self.row(label, record.into_iter().collect(), figures)
+        TableRow::new(labels, figures)
     }
 }
 
 /// What a cell is judged by, without its interval.
 fn figure(record: Option<&CellRecord>, notes: &mut Notes) -> Figure {
-    let measured = record.and_then(primary).map(|estimate| Figure::text(three_digits(estimate.mean)));
+    let measured = record.and_then(primary).map(|estimate| three_digits(estimate.mean).into());
     measured.unwrap_or_else(|| absence(record, notes))
 }
 
@@ -257,27 +234,24 @@ fn published_on<'a>(record: &'a CellRecord, system: &str) -> Option<&'a Publishe
     record.published_on.iter().find(|figure| figure.system.as_deref() == Some(system))
 }
 
-fn published_figure(figure: Option<f64>) -> Figure {
-    figure.map_or(Figure::absent(), |figure| Figure::text(figure.to_string()))
-}
-
 /// CPU of both ends for each transaction or KB, laid out as the figures; none if nothing was measured.
 fn processor_time(block: &BlockCells<'_>) -> Option<Table> {
-    let (tests, mtus) = (block.tests(), block.mtus());
-    let columns = || mtus.iter().map(|mtu| Column::right(format!("MTU {mtu}"))).collect();
-    let groups = tests.iter().map(|test| Group { title: processor_quantity(*test), columns: columns() });
-    let groups = groups.collect();
+    let (tests, mtus, rows) = (block.tests(), block.mtus(), block.rows());
     let keys = || tests.iter().flat_map(|test| mtus.iter().map(move |mtu| (*test, *mtu)));
-    let line = |row: Row| {
-        let costs: Vec<_> = keys().map(|(test, mtu)| block.cell(row, mtu, test).and_then(processor_cost)).collect();
-        let figure = |cost: &Option<f64>| cost.map_or(Figure::absent(), |cost| Figure::text(three_digits(cost)));
-        costs.iter().any(Option::is_some).then(|| TableRow::new(row.to_string(), costs.iter().map(figure).collect()))
+    let line = |row: &Row| {
+        let costs: Vec<_> = keys().map(|(test, mtu)| block.cell(*row, mtu, test).and_then(processor_cost)).collect();
+        let any = costs.iter().any(Option::is_some);
+        any.then(|| TableRow::new(vec![row.to_string()], costs.into_iter().map(or_dash)))
     };
-    let all = block.rows();
-    let labels = vec![rows_head(&all).into()];
-    let rows: Vec<TableRow> = all.into_iter().filter_map(line).collect();
-    let caption = format!("{}: CPU time of both ends' machines, whatever it was spent on", block.title());
-    (!rows.is_empty()).then_some(Table { caption, labels, groups, rows, ..Table::default() })
+    let heads = || mtus.iter().map(|mtu| format!("MTU {mtu}"));
+    let table = Table {
+        caption: format!("{}: CPU time of both ends' machines, whatever it was spent on", block.title()),
+        labels: vec![rows_head(&rows).into()],
+        groups: tests.iter().map(|test| Group::right(processor_quantity(*test), heads())).collect(),
+        rows: rows.iter().filter_map(line).collect(),
+        ..Table::default()
+    };
+    (!table.rows.is_empty()).then_some(table)
 }
 
 fn processor_quantity(test: TestKind) -> String {
@@ -294,29 +268,19 @@ fn processor_cost(record: &CellRecord) -> Option<f64> {
     cpu_us_per_transaction.or(*cpu_us_per_kb).map(|cost| cost.mean)
 }
 
-fn noted(notes: Notes) -> Option<Section> {
-    let list = notes.into_list();
-    (!list.is_empty()).then(|| Section { title: String::new(), parts: vec![SectionPart::List(list)] })
-}
-
 /// Samples that could not be taken, those of one row with one error together.
 fn failures(document: &ResultDocument) -> Option<Section> {
-    let mut seen: Vec<((String, &str), Vec<&Failure>)> = Vec::new();
-    for failure in &document.failures {
+    let key = |failure: &Failure| {
         let row = document.cells.get(failure.cell).map(|record| record.cell.row.to_string());
-        let key = (row.unwrap_or_else(|| format!("cell {}", failure.cell)), failure.error.as_str());
-        match seen.iter_mut().find(|(known, _)| *known == key) {
-            Some((_, failures)) => failures.push(failure),
-            None => seen.push((key, vec![failure])),
-        }
-    }
-    let line = |((row, error), failures): &((String, &str), Vec<&Failure>)| {
-        let rest = partial(failures).map_or(String::new(), |text| format!(" ({text})"));
-        ("-".to_owned(), format!("{row}, {}: {error}{rest}", whereabouts(document, failures)))
+        (row.unwrap_or_else(|| format!("cell {}", failure.cell)), failure.error.clone())
     };
-    let list: Vec<_> = seen.iter().map(line).collect();
-    let title = || format!("Failed: {}", counted(document.failures.len() as u32, "sample"));
-    (!list.is_empty()).then(|| Section { title: title(), parts: vec![SectionPart::List(list)] })
+    let seen = blocks::grouped(document.failures.iter().map(|failure| (key(failure), failure)));
+    let line = |((row, error), failures): &((String, String), Vec<&Failure>)| {
+        let rest = partial(failures).map_or(String::new(), |text| format!(" ({text})"));
+        format!("{row}, {}: {error}{rest}", whereabouts(document, failures))
+    };
+    let title = format!("Failed: {}", counted(document.failures.len() as u32, "sample"));
+    Section::bullets(title, seen.iter().map(line).collect())
 }
 
 /// `after 0.42 s: 4,210 transactions; not used`, of the sample that came furthest.
@@ -337,13 +301,8 @@ fn partial(failures: &[&Failure]) -> Option<String> {
 fn whereabouts(document: &ResultDocument, failures: &[&Failure]) -> String {
     let cells: BTreeSet<usize> = failures.iter().map(|failure| failure.cell).collect();
     let rounds: BTreeSet<u32> = failures.iter().map(|failure| failure.round).collect();
-    let mut tests: Vec<String> = Vec::new();
-    for cell in cells.iter().filter_map(|index| document.cells.get(*index)).map(|record| &record.cell) {
-        let test = labels::test(cell);
-        if !tests.contains(&test) {
-            tests.push(test);
-        }
-    }
+    let records = cells.iter().filter_map(|index| document.cells.get(*index));
+    let tests = distinct(records.map(|record| labels::test(&record.cell)));
     let rounds: Vec<String> = rounds.iter().map(u32::to_string).collect();
     let word = if rounds.len() == 1 { "round" } else { "rounds" };
     let samples = counted(failures.len() as u32, "sample");

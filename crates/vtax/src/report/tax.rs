@@ -13,11 +13,11 @@ use vtax_model::{
 
 use super::{
     Format, Options,
-    blocks::{BlockCells, distinct, quantity_of, rows_head},
-    layout::{Column, Figure, Group, RowValues, Table, TableRow},
+    blocks::{self, BlockCells, distinct, names, rows_head},
+    layout::{Column, Figure, Group, Table, TableRow},
     notes::Notes,
     number::{bound, brief_change, brief_cost, change, cost, interval, seconds, three_digits},
-    record::{absence, compares_engines, primary},
+    record::{absence, compares_engines, estimate, unavailable},
 };
 
 /// From this width on two groups of columns fit beside each other with their verdicts in words.
@@ -50,7 +50,6 @@ pub(super) struct Costs<'a> {
     told: Vec<Row>,
 }
 
-/// Whether verdicts are written out.
 pub(super) fn in_words(document: &ResultDocument, options: &Options) -> bool {
     options.format == Format::Markdown || options.detail && options.width >= WIDE || compares_engines(document)
 }
@@ -115,7 +114,7 @@ impl<'a> Costs<'a> {
         let what = match of {
             Metric::Cpu if test.is_transactions() => format!("CPU of both ends' threads, {test}: µs"),
             Metric::Cpu => format!("CPU of both ends' threads, {test}: ns per KB"),
-            _ => format!("{}: {}", quantity_of(test), level_unit(of)),
+            _ => format!("{}: {}", names(test)[1], blocks::unit(of)),
         };
         let baseline = self.document.baseline;
         let cost = match (told, of) {
@@ -134,10 +133,11 @@ impl<'a> Costs<'a> {
     /// None for a row that can't run here, if a table above says so.
     fn line(&mut self, row: Row, spots: &[Spot<'_>], test: TestKind, of: Metric, told: Told) -> Option<TableRow> {
         let records: Vec<_> = spots.iter().map(|(block, mtu)| block.cell(row, *mtu, test)).collect();
-        if let Some(text) = unavailable(&records, self.notes) {
+        let known: Vec<&CellRecord> = records.iter().flatten().copied().collect();
+        if let Some(text) = unavailable(&known, self.notes) {
             let again = self.told.contains(&row);
             self.told.push(row);
-            return (!again).then(|| TableRow { labels: vec![row.to_string()], figures: RowValues::None(text) });
+            return (!again).then(|| TableRow::without_figures(vec![row.to_string()], text));
         }
         let mut figures = Vec::new();
         for record in records {
@@ -149,55 +149,46 @@ impl<'a> Costs<'a> {
                 figures.push(record.map_or(Figure::absent(), |record| self.figure(record, of)));
             }
         }
-        Some(TableRow::new(row.to_string(), figures))
+        Some(TableRow::new(vec![row.to_string()], figures))
     }
 
     fn level(&mut self, record: Option<&CellRecord>, of: Metric) -> Figure {
-        let told = record.and_then(|record| level(record, of)).map(|value| Figure::text(level_text(of, value)));
+        let told = record.and_then(|record| level(record, of)).map(|value| level_text(of, value).into());
         told.unwrap_or_else(|| absence(record, self.notes))
     }
 
     /// The baseline's level with its noise floor; what another row costs, with the longer half of its interval.
     fn cost_alone(&mut self, record: &CellRecord, of: Metric) -> Figure {
         match record.tax_of(of) {
-            Some(tax) if tax.verdict == Verdict::TooNoisy => Figure::text(self.word(record, tax)),
-            Some(tax) => {
-                let [cost, interval] = match &tax.delta {
-                    Some(Delta { delta, delta_low, delta_high, .. }) => brief_cost(*delta, *delta_low, *delta_high),
-                    None => of_ratio([tax.ratio, tax.low, tax.high], None),
-                };
-                Figure::Change([cost, interval, self.word(record, tax)])
-            }
+            Some(tax) => self.finding(record, tax, brief_cost),
             None if record.cell.row == self.document.baseline => {
                 let level = level(record, of).map_or(String::new(), |value| level_text(of, value));
                 let noise = floor(self.document, &record.cell.block(), of).map(noise).unwrap_or_default();
-                Figure::text(format!("{level} {noise}").trim_end())
+                format!("{level} {noise}").trim_end().into()
             }
-            None => Figure::text("too few rounds"),
+            None => "too few rounds".into(),
         }
     }
 
     /// What a cell costs against the baseline's.
     pub(super) fn figure(&mut self, record: &CellRecord, of: Metric) -> Figure {
         match record.tax_of(of) {
-            Some(tax) => self.finding(record, tax),
+            Some(tax) => self.finding(record, tax, cost),
             None if record.cell.row == self.document.baseline => {
-                floor(self.document, &record.cell.block(), of).map_or(Figure::text(""), again)
+                floor(self.document, &record.cell.block(), of).map_or("".into(), again)
             }
-            None if record.summary.is_some() => Figure::text("too few rounds"),
+            None if record.summary.is_some() => "too few rounds".into(),
             None => Figure::absent(),
         }
     }
 
-    fn finding(&mut self, record: &CellRecord, tax: &TaxRecord) -> Figure {
+    fn finding(&mut self, record: &CellRecord, tax: &TaxRecord, cost: CostText) -> Figure {
         let word = self.word(record, tax);
-        match tax.verdict {
-            Verdict::TooNoisy => Figure::text(word),
-            _ => {
-                let [change, interval] = of_ratio([tax.ratio, tax.low, tax.high], tax.delta.as_ref());
-                Figure::Change([change, interval, word])
-            }
+        if tax.verdict == Verdict::TooNoisy {
+            return word.into();
         }
+        let [change, interval] = of_ratio([tax.ratio, tax.low, tax.high], tax.delta.as_ref(), cost);
+        Figure::Change([change, interval, word])
     }
 
     /// The verdict, short or in words: `?` is not confirmed, `~` is within the noise floor.
@@ -224,13 +215,6 @@ impl<'a> Costs<'a> {
     }
 }
 
-/// One text instead of the figures, if the row can't run here.
-fn unavailable(records: &[Option<&CellRecord>], notes: &mut Notes) -> Option<String> {
-    let known: Vec<&CellRecord> = records.iter().flatten().copied().collect();
-    let none = !known.is_empty() && known.iter().all(|record| record.is_unavailable());
-    none.then(|| format!("not available here {}", notes.of_record(known[0])))
-}
-
 fn spots<'a>(blocks: &[&'a BlockCells<'a>], test: TestKind) -> Vec<Spot<'a>> {
     let of_block = |block: &&'a BlockCells<'a>| {
         let block = *block;
@@ -242,37 +226,26 @@ fn spots<'a>(blocks: &[&'a BlockCells<'a>], test: TestKind) -> Vec<Spot<'a>> {
 
 /// The figure of a cell by a metric, in the unit of its table.
 pub(super) fn level(record: &CellRecord, of: Metric) -> Option<f64> {
-    let summary = record.summary.as_ref()?;
-    match of {
-        Metric::Cpu => summary.cpu_threads_us_per_transaction.or(summary.cpu_threads_ns_per_kb).map(|cpu| cpu.mean),
-        _ => primary(record).map(|estimate| estimate.mean),
-    }
+    estimate(record, of).map(|estimate| estimate.mean)
 }
 
 fn level_text(of: Metric, value: f64) -> String {
     if of == Metric::Real { seconds(value) } else { three_digits(value) }
 }
 
-fn level_unit(of: Metric) -> &'static str {
+fn level_head(test: TestKind, of: Metric) -> &'static str {
     match of {
-        Metric::Rtt | Metric::Cpu => "µs",
-        Metric::Goodput => "Mb/s",
-        Metric::Real => "s",
+        Metric::Rtt => names(test)[0],
+        Metric::Cpu => "CPU",
+        Metric::Goodput | Metric::Real => blocks::unit(of),
     }
 }
 
-fn level_head(test: TestKind, of: Metric) -> &'static str {
-    match (of, test) {
-        (Metric::Rtt, TestKind::Rr) => "RTT",
-        (Metric::Rtt, TestKind::Crr) => "CRR",
-        (Metric::Rtt, _) => "CC",
-        (Metric::Cpu, _) => "CPU",
-        (Metric::Goodput | Metric::Real, _) => level_unit(of),
-    }
-}
+/// How a cost and the ends of its interval are written.
+type CostText = fn(f64, f64, f64) -> [String; 2];
 
 /// Cost and interval as times; of old documents, which have none, as shares.
-fn of_ratio([ratio, low, high]: [f64; 3], delta: Option<&Delta>) -> [String; 2] {
+fn of_ratio([ratio, low, high]: [f64; 3], delta: Option<&Delta>, cost: CostText) -> [String; 2] {
     match delta {
         Some(Delta { delta, delta_low, delta_high, .. }) => cost(*delta, *delta_low, *delta_high),
         None => [change(ratio), interval(low, high)],
@@ -299,12 +272,11 @@ pub(super) fn floor<'a>(document: &'a ResultDocument, block: &cell::Block, of: M
     document.noise_floor.iter().find(|floor| key(floor) == *block && floor.of == of)
 }
 
-/// The baseline against itself.
 pub(super) fn again(floor: &FloorRecord) -> Figure {
     if is_wide(floor) {
-        return Figure::text(noise(floor));
+        return noise(floor).into();
     }
-    let [change, interval] = of_ratio([floor.ratio, floor.low, floor.high], floor.delta.as_ref());
+    let [change, interval] = of_ratio([floor.ratio, floor.low, floor.high], floor.delta.as_ref(), cost);
     Figure::Change([change, interval, noise(floor)])
 }
 
@@ -330,7 +302,6 @@ pub(super) fn why_noisy(document: &ResultDocument, record: &CellRecord) -> Strin
     }
 }
 
-/// `µs`
 pub(super) fn unit(unit: CostUnit) -> &'static str {
     match unit {
         CostUnit::Microseconds => "µs",

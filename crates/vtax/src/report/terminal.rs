@@ -109,8 +109,7 @@ struct Drawn<'a> {
     first_of_group: bool,
     /// To the column before it, and to the group before it.
     gaps: (usize, usize),
-    head: &'a str,
-    align: Align,
+    column: &'a Column,
     fields: Vec<String>,
     width: usize,
 }
@@ -118,7 +117,7 @@ struct Drawn<'a> {
 impl Drawn<'_> {
     fn field(&self, text: &str) -> String {
         let width = self.width;
-        match self.align {
+        match self.column.align {
             Align::Left => format!("{text:<width$}"),
             Align::Right => format!("{text:>width$}"),
         }
@@ -136,8 +135,7 @@ fn columns(table: &Table, gaps: (usize, usize)) -> Vec<Drawn<'_>> {
             let fields = fields(table, columns.len());
             let width = fields.iter().map(|field| length(field)).chain([length(&column.head)]).max().unwrap_or(0);
             let (group, first_of_group) = (group.title.as_str(), index == 0);
-            let Column { head, align } = column;
-            columns.push(Drawn { group, first_of_group, gaps, head, align: *align, fields, width });
+            columns.push(Drawn { group, first_of_group, gaps, column, fields, width });
         }
     }
     columns
@@ -219,7 +217,7 @@ fn draw_piece(table: &Table, labels: &LabelColumns, piece: &[Drawn<'_>], first: 
         left + &fields.collect::<String>()
     };
     let rule = || "─".repeat(labels.width()) + &piece.iter().map(rule_of).collect::<String>();
-    lines.push(line(labels.line(&labels.heads), &|column| column.head.to_owned()));
+    lines.push(line(labels.line(&labels.heads), &|drawn| drawn.column.head.clone()));
     lines.push(rule());
     let mut above = None;
     for (index, row) in table.rows.iter().chain(&table.foot).enumerate() {

@@ -12,6 +12,7 @@ use super::{
     detail::floor_name,
     labels,
     number::{change, grouped, interval, percent},
+    words,
 };
 
 /// A sentence each.
@@ -48,15 +49,12 @@ fn biased(document: &ResultDocument) -> Option<String> {
         let by = format!("{} {}", change(floor.ratio), interval(floor.low, floor.high));
         format!("{} at MTU {} ({by})", floor_name(document, floor), floor.mtu)
     };
-    let all: Vec<String> = document.noise_floor.iter().filter(|floor| floor.biased).map(told).collect();
-    (!all.is_empty()).then(|| {
-        format!(
-            "BIASED: {} measured twice differs from itself by more than chance in {}: something other than the method \
-             makes a difference there.",
-            document.baseline,
-            all.join("; ")
-        )
-    })
+    let all = words::list(document.noise_floor.iter().filter(|floor| floor.biased).map(told), "; ")?;
+    Some(format!(
+        "BIASED: {} measured twice differs from itself by more than chance in {all}: something other than the method \
+         makes a difference there.",
+        document.baseline
+    ))
 }
 
 /// A wire that loses nothing, and TCP sent again over it.
@@ -78,19 +76,13 @@ fn retransmits(document: &ResultDocument) -> Option<String> {
 
 /// In the open loop, more was due than the path can do: the times grow for as long as the sample lasts.
 fn overloaded(document: &ResultDocument) -> Option<String> {
-    let cells: Vec<String> = document
-        .cells
-        .iter()
-        .filter(|record| record.cell.options.arrivals.is_some() && is_overloaded(record))
-        .map(|record| labels::name(document, &record.cell))
-        .collect();
-    (!cells.is_empty()).then(|| {
-        format!(
-            "OVERLOAD: requests were due faster than the path answers them, in {}. Each waits for those before it, so the \
-             times tell how long the sample was, and not what a request costs. Give a lower --rate.",
-            cells.join("; ")
-        )
-    })
+    let of_open_loop = document.cells.iter().filter(|record| record.cell.options.arrivals.is_some());
+    let names = of_open_loop.filter(|record| is_overloaded(record)).map(|record| labels::name(document, &record.cell));
+    Some(format!(
+        "OVERLOAD: requests were due faster than the path answers them, in {}. Each waits for those before it, so the \
+         times tell how long the sample was, and not what a request costs. Give a lower --rate.",
+        words::list(names, "; ")?
+    ))
 }
 
 /// In steady state a wait doesn't depend on how long is measured. In overload it grows by a part of the sample's

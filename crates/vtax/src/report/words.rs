@@ -8,6 +8,8 @@ use vtax_model::{
     workload::TestKind,
 };
 
+use super::blocks::{distinct, grouped};
+
 /// A name to compare by, and the words.
 type Chosen = (&'static str, String);
 
@@ -23,6 +25,22 @@ pub(super) fn of_instrument(instrument: Instrument) -> &'static str {
 pub(super) fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// The texts that are not empty.
+pub(super) fn joined(texts: impl IntoIterator<Item = String>, separator: &str) -> String {
+    texts.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(separator)
+}
+
+/// None without texts.
+pub(super) fn list(texts: impl Iterator<Item = String>, separator: &str) -> Option<String> {
+    let texts: Vec<String> = texts.collect();
+    (!texts.is_empty()).then(|| texts.join(separator))
+}
+
+/// A name and its value; empty without a value.
+pub(super) fn named(name: &str, value: &str) -> String {
+    if value.is_empty() { String::new() } else { format!("{name} {value}") }
 }
 
 /// All that was chosen, in the order of the options.
@@ -77,15 +95,8 @@ pub(super) fn varying<'a>(cells: impl Iterator<Item = &'a Cell>) -> Vec<&'static
         let text = |options: &[Chosen]| options.iter().find(|(known, _)| *known == key).map(|(_, text)| text.clone());
         all.iter().any(|(other, others)| other == test && text(others) != text(options))
     };
-    let mut keys = Vec::new();
-    for cell in &all {
-        for (key, _) in &cell.1 {
-            if !keys.contains(key) && differs(cell, key) {
-                keys.push(*key);
-            }
-        }
-    }
-    keys
+    let keys = all.iter().flat_map(|cell| cell.1.iter().map(|(key, _)| *key).filter(|key| differs(cell, key)));
+    distinct(keys)
 }
 
 /// The engine is what the rows of a comparison of engines say, and a known cost is warned of.
@@ -101,18 +112,13 @@ pub(super) fn of_keys(options: &TestOptions, keys: &[&str]) -> Vec<String> {
 /// What was chosen for all cells, or for all of some test, which is then named.
 pub(super) fn common<'a>(cells: impl Iterator<Item = &'a Cell> + Clone) -> Vec<String> {
     let varying = varying(cells.clone());
-    let mut found: Vec<(String, Vec<TestKind>)> = Vec::new();
-    for cell in cells.clone() {
+    let shared = |cell: &Cell| {
         let kind = cell.workload.kind();
-        for (_, text) in of_tests(&cell.options).into_iter().filter(|(key, _)| !varying.contains(key)) {
-            match found.iter_mut().find(|(known, _)| *known == text) {
-                Some((_, tests)) if tests.contains(&kind) => {}
-                Some((_, tests)) => tests.push(kind),
-                None => found.push((text, vec![kind])),
-            }
-        }
-    }
-    let tests = super::blocks::distinct(cells.map(|cell| cell.workload.kind())).len();
+        let options = of_tests(&cell.options).into_iter().filter(|(key, _)| !varying.contains(key));
+        options.map(|(_, text)| (text, kind)).collect::<Vec<_>>()
+    };
+    let found = grouped(distinct(cells.clone().flat_map(shared)).into_iter());
+    let tests = distinct(cells.map(|cell| cell.workload.kind())).len();
     let told = |(text, of): (String, Vec<TestKind>)| {
         let names: Vec<String> = of.iter().map(TestKind::to_string).collect();
         if of.len() == tests { text } else { format!("{text} ({})", names.join(", ")) }

@@ -43,9 +43,7 @@ fn whole_percent(share: f64) -> String {
 
 /// What the runs don't have in common, and what a difference may then come from.
 fn apart(a: &ResultDocument, b: &ResultDocument) -> Vec<String> {
-    let machine = |run: &ResultDocument| run.environment.hostname.clone();
     let kernel = |run: &ResultDocument| format!("{} {}", run.environment.kernel, run.environment.kernel_build);
-    let own = |run: &ResultDocument| run.environment.vtax.clone();
     let unlike = |what: &str, [first, second]: [String; 2]| {
         let [first, second] =
             [&first, &second].map(|text| if text.trim().is_empty() { "not told" } else { text.trim() });
@@ -57,9 +55,9 @@ fn apart(a: &ResultDocument, b: &ResultDocument) -> Vec<String> {
         (first != second).then_some(text)
     };
     let texts = [
-        unlike("machine", [machine(a), machine(b)]),
-        unlike("kernel", [kernel(a), kernel(b)]),
-        unlike("vtax", [own(a), own(b)]),
+        unlike("machine", [a, b].map(|run| run.environment.hostname.clone())),
+        unlike("kernel", [a, b].map(kernel)),
+        unlike("vtax", [a, b].map(|run| run.environment.vtax.clone())),
         unlike("plan", [a, b].map(sampling)),
         other_instruments(a, b),
     ];
