@@ -172,6 +172,16 @@ fn print(text: &str) -> Result<(), Stop> {
     }
 }
 
+/// Prints what a verb has found: as JSON, or the text that `told` makes of it.
+fn answer<T: Serialize>(json: bool, found: &T, told: impl FnOnce(&T) -> String) -> Result<Exit, Stop> {
+    if json {
+        print_json(found)?
+    } else {
+        print(&told(found))?
+    }
+    Ok(Exit::Done)
+}
+
 fn print_json(data: &impl Serialize) -> Result<(), Stop> {
     let text = serde_json::to_string_pretty(data).coded("defect", || "writing JSON").or_infrastructure()?;
     print(&(text + "\n"))

@@ -11,6 +11,7 @@ mod interrupt;
 mod labs;
 mod locations;
 mod lock_file;
+mod one_of;
 mod phases;
 mod report;
 mod rig;

@@ -15,7 +15,7 @@ use vtax_model::topology::Name;
 
 use self::wanted::lab_name;
 pub(super) use self::{show::servers, up::accelerator};
-use super::{Locations, RunSite, io, print, print_json};
+use super::{Locations, RunSite, answer, io, print};
 use crate::{
     exit::{Blamed, Coded, Exit, Stop},
     labs,
@@ -110,12 +110,10 @@ fn down(lab: &str) -> Result<Exit, Stop> {
 fn show_list(json: bool) -> Result<Exit, Stop> {
     let world = World::enter(Need::Ephemeral).or_infrastructure()?;
     let labs = list(&world).or_infrastructure()?;
-    match (json, labs.is_empty()) {
-        (true, _) => print_json(&labs)?,
-        (false, true) => print("There are no labs.\n")?,
-        (false, false) => print(&show::labs(&labs))?,
-    }
-    Ok(Exit::Done)
+    answer(json, &labs, |labs| match labs.is_empty() {
+        true => "There are no labs.\n".to_owned(),
+        false => show::labs(labs),
+    })
 }
 
 fn exec(lab: &str, domain: &Name, command: &[OsString]) -> Result<Exit, Stop> {

@@ -14,6 +14,17 @@ pub(super) fn table<const N: usize>(header: [&str; N]) -> Table {
     table
 }
 
+/// A table with these rows; an empty text if there are none. The `wide` columns may break between words.
+pub(super) fn list<const N: usize>(
+    header: [&str; N],
+    wide: &[usize],
+    rows: impl IntoIterator<Item = [String; N]>,
+) -> String {
+    let mut table = table(header);
+    table.add_rows(rows);
+    if table.is_empty() { String::new() } else { text(table, wide) }
+}
+
 /// The table as text. On a terminal the `wide` columns take what the others leave, and break between words.
 /// Elsewhere each row is one line, for programs that read it.
 pub(super) fn text(table: Table, wide: &[usize]) -> String {

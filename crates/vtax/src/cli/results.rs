@@ -5,7 +5,7 @@ use comfy_table::CellAlignment;
 use miette::miette;
 use vtax_model::{analysis::analyse, result::ResultDocument};
 
-use super::{Locations, lists, print, print_json, run::OutputOptions};
+use super::{Locations, answer, lists, print, run::OutputOptions};
 use crate::{
     exit::{Exit, Stop},
     report::{self, Format},
@@ -55,7 +55,7 @@ pub(crate) enum ResultsVerb {
 pub(crate) fn results(verb: ResultsVerb, places: &Locations) -> Result<Exit, Stop> {
     let store = Store::read(&places.state_dir()?)?;
     match verb {
-        ResultsVerb::List { json } => list(&store, json)?,
+        ResultsVerb::List { json } => return list(&store, json),
         ResultsVerb::Show { id, output } => print(&report::render(&load(&store, &id)?, &output.options()))?,
         ResultsVerb::Compare { before, after, format } => {
             let comparison = compare(&store, &before, &after)?;
@@ -97,13 +97,11 @@ fn load(store: &Store, id: &str) -> Result<ResultDocument, Stop> {
     Ok(analyse(&run))
 }
 
-fn list(store: &Store, json: bool) -> Result<(), Stop> {
-    let runs = store.list()?;
-    match (json, runs.is_empty()) {
-        (true, _) => print_json(&runs),
-        (false, true) => print("Nothing has been measured yet; `vtax demo` is a good start.\n"),
-        (false, false) => print(&table(&runs)),
-    }
+fn list(store: &Store, json: bool) -> Result<Exit, Stop> {
+    answer(json, &store.list()?, |runs| match runs.is_empty() {
+        true => "Nothing has been measured yet; `vtax demo` is a good start.\n".to_owned(),
+        false => table(runs),
+    })
 }
 
 fn table(runs: &[RunSummary]) -> String {

@@ -164,31 +164,24 @@ impl<'a> ArrivingRun<'a> {
 
     fn keep_line(&mut self, line: RelayedLine) -> miette::Result<()> {
         match (line, &mut self.kept) {
-            (RelayedLine::Run(opening), Some((run, writer))) if opening.header.id == run.header.id => {
-                run.header = *opening.header;
+            (RelayedLine::Run { header, .. }, Some((run, writer))) if header.id == run.header.id => {
+                run.header = *header;
                 writer.replan(&run.header)?;
             }
-            (RelayedLine::Run(opening), None) => {
-                let header = *opening.header;
+            (RelayedLine::Run { header, .. }, None) => {
                 let writer = self.store.create_run(&header)?;
-                let (samples, failures) = (Vec::new(), Vec::new());
-                let run = Run { header, state: RunState::Running, wall_seconds: 0.0, samples, failures };
-                self.kept = Some((run, writer));
+                self.kept = Some((Run::begun(*header), writer));
             }
             (RelayedLine::Sample(sample), Some((run, writer))) => {
                 writer.samples(std::slice::from_ref(&sample))?;
-                let (cell, arm, round) = (sample.cell, sample.arm, sample.round);
-                run.failures.retain(|failure| (failure.cell, failure.arm, failure.round) != (cell, arm, round));
-                run.samples.push(*sample);
+                run.land(*sample);
             }
             (RelayedLine::Failure(failure), Some((run, writer))) => {
                 writer.failure(&failure)?;
-                let (cell, arm, round) = (failure.cell, failure.arm, failure.round);
-                run.failures.retain(|failure| (failure.cell, failure.arm, failure.round) != (cell, arm, round));
-                run.failures.push(*failure);
+                run.fail(*failure);
             }
             (RelayedLine::End(state), Some(_)) => self.state = Some(state),
-            (RelayedLine::Run(_), Some(_)) => {
+            (RelayedLine::Run { .. }, Some(_)) => {
                 return Err(miette!(code = "defect", "the emulated server began a second run"));
             }
             (_, None) => return Err(miette!(code = "defect", "the emulated server sent a sample before the plan")),

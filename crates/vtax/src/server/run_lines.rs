@@ -17,19 +17,15 @@ const LONGEST: usize = 64 << 20;
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum RelayedLine {
-    /// Comes first.
-    Run(FirstLine),
+    /// The plan, which comes first.
+    Run {
+        version: u32,
+        header: Box<RunHeader>,
+    },
     Sample(Box<Sample>),
     Failure(Box<Failure>),
     /// Comes last.
     End(RunState),
-}
-
-/// The first line: the plan of the run.
-#[derive(Debug, Deserialize)]
-pub(crate) struct FirstLine {
-    version: u32,
-    pub(crate) header: Box<RunHeader>,
 }
 
 /// A line that isn't understood.
@@ -76,9 +72,7 @@ impl LineReader {
 
 fn parse(line: &[u8]) -> Result<RelayedLine, LineError> {
     match serde_json::from_slice(line) {
-        Ok(RelayedLine::Run(FirstLine { version, .. })) if version != VERSION => {
-            Err(LineError::Version(version.into()))
-        }
+        Ok(RelayedLine::Run { version, .. }) if version != VERSION => Err(LineError::Version(version.into())),
         Ok(line) => Ok(line),
         Err(source) => Err(match version(line) {
             Some(version) if version != u64::from(VERSION) => LineError::Version(version),

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use miette::{Context, bail, miette};
 use vtax_model::{
     cell::Instrument,
@@ -21,6 +21,7 @@ use vtax_model::{
 
 use crate::{
     exit::{Blamed, Coded, Stop},
+    one_of::{Choice, one_of},
     whole_number::whole,
 };
 
@@ -61,8 +62,8 @@ pub(crate) struct Changes {
     #[arg(long, value_name = "N", value_parser = whole::<u32>)]
     pub(crate) guests: Option<u32>,
     /// Whether `assigned` and `sr-iov` attach guests or zones [default: guests]
-    #[arg(long, value_enum, value_name = "KIND")]
-    pub(crate) guest: Option<Domains>,
+    #[arg(long, value_parser = one_of(&DOMAINS), value_name = "KIND")]
+    pub(crate) guest: Option<DomainKind>,
     /// Measure over a real cable and not over a veth pair. Name the two NICs of this machine that the cable joins,
     /// by link, PCI address, MAC address or name in `vtax io list`. Give the option once for each cable
     #[arg(long, value_name = "NIC,NIC")]
@@ -74,8 +75,8 @@ pub(crate) struct Changes {
     #[arg(skip)]
     pub(crate) endpoints: Vec<Endpoint>,
     /// Run only one part of a study that measures by both instruments [default: both parts]
-    #[arg(long, value_enum, value_name = "INSTRUMENT")]
-    pub(crate) instrument: Option<Instruments>,
+    #[arg(long, value_parser = one_of(&INSTRUMENTS), value_name = "INSTRUMENT")]
+    pub(crate) instrument: Option<Instrument>,
     /// What CPUs do while they have nothing to do: `poll` keeps them awake while a sample is measured, `system`
     /// changes nothing [default: as the instrument has it]
     #[arg(long, value_name = "poll|system")]
@@ -94,41 +95,20 @@ pub(crate) struct Changes {
     pub(crate) precision: Precision,
 }
 
-/// The two instruments.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Instruments {
-    /// The path's own cost: CPUs don't sleep, TCP uses cubic, rows take turns within milliseconds
-    Path,
-    /// As the machine runs, which is what an application sees
-    System,
-}
-
-impl From<Instruments> for Instrument {
-    fn from(instrument: Instruments) -> Instrument {
-        match instrument {
-            Instruments::Path => Instrument::Path,
-            Instruments::System => Instrument::System,
-        }
-    }
-}
+const INSTRUMENTS: [Choice<Instrument>; 2] = [
+    (
+        "path",
+        "The path's own cost: CPUs don't sleep, TCP uses cubic, rows take turns within milliseconds",
+        Instrument::Path,
+    ),
+    ("system", "As the machine runs, which is what an application sees", Instrument::System),
+];
 
 /// What methods attach that can attach both.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Domains {
-    /// Virtual machines
-    Guest,
-    /// Processes in a network stack of their own
-    Zone,
-}
-
-impl From<Domains> for DomainKind {
-    fn from(domains: Domains) -> DomainKind {
-        match domains {
-            Domains::Guest => DomainKind::Guest,
-            Domains::Zone => DomainKind::Zone,
-        }
-    }
-}
+const DOMAINS: [Choice<DomainKind>; 2] = [
+    ("guest", "Virtual machines", DomainKind::Guest),
+    ("zone", "Processes in a network stack of their own", DomainKind::Zone),
+];
 
 /// netperf's rule for stopping.
 #[derive(Debug, Clone, Default, Args)]
@@ -206,7 +186,7 @@ impl Changes {
         self.choose_baseline(study)?;
         self.keep_methods(study)?;
         self.cable(study)?;
-        study.domains = self.guest.map_or(study.domains, DomainKind::from);
+        study.domains = self.guest.unwrap_or(study.domains);
         self.keep_mtus(study)?;
         self.keep_instrument(study)?;
         self.keep_planned(study);
@@ -304,7 +284,7 @@ impl Changes {
     }
 
     fn keep_instrument(&self, study: &mut Study) -> miette::Result<()> {
-        let Some(asked) = self.instrument.map(Instrument::from) else { return Ok(()) };
+        let Some(asked) = self.instrument else { return Ok(()) };
         if !study.cells.iter().any(|cell| cell.instrument == asked) {
             bail!(code = "not-in-study", "--instrument {asked}: `{}` has no such part; leave it out", study.id);
         }

@@ -101,7 +101,7 @@ pub(crate) fn run_rounds(
     sink: &mut dyn Sink,
     watcher: &mut dyn Watcher,
 ) -> Ended {
-    match Rounds::new(run, sampler, sink, watcher).go() {
+    match (Rounds { run, sampler, sink, watcher, mtu: None, failures: BTreeMap::new() }).go() {
         Ok(state) => Ended { state, error: None },
         Err(error) => Ended { state: RunState::Stopped, error: Some(error) },
     }
@@ -116,7 +116,7 @@ pub(crate) fn samples_left(run: &Run) -> usize {
 
 /// The samples that the run has. A sample that failed is tried again when the run is resumed.
 fn taken(run: &Run) -> BTreeSet<(u32, Turn)> {
-    run.samples.iter().map(|s| (s.round, Turn { cell: s.cell, arm: s.arm })).collect()
+    run.samples.iter().map(Sample::turn).collect()
 }
 
 struct Rounds<'a> {
@@ -128,16 +128,7 @@ struct Rounds<'a> {
     failures: BTreeMap<usize, usize>,
 }
 
-impl<'a> Rounds<'a> {
-    fn new(
-        run: &'a mut Run,
-        sampler: &'a mut dyn Sampler,
-        sink: &'a mut dyn Sink,
-        watcher: &'a mut dyn Watcher,
-    ) -> Self {
-        Rounds { run, sampler, sink, watcher, mtu: None, failures: BTreeMap::new() }
-    }
-
+impl Rounds<'_> {
     fn go(mut self) -> miette::Result<RunState> {
         let done = taken(self.run);
         for round in 1..=self.run.header.rounds() {
@@ -263,24 +254,15 @@ impl<'a> Rounds<'a> {
 
     fn landed(&mut self, samples: Vec<Sample>) -> miette::Result<()> {
         self.sink.samples(&samples)?;
-        for sample in &samples {
-            self.forget(sample.round, Turn { cell: sample.cell, arm: sample.arm });
-        }
-        self.run.samples.extend(samples);
+        samples.into_iter().for_each(|sample| self.run.land(sample));
         Ok(())
     }
 
     fn failed(&mut self, failure: Failure) -> miette::Result<()> {
         self.sink.failure(&failure)?;
-        self.forget(failure.round, Turn { cell: failure.cell, arm: failure.arm });
         *self.failures.entry(failure.cell).or_default() += 1;
-        self.run.failures.push(failure);
+        self.run.fail(failure);
         Ok(())
-    }
-
-    /// Forgets an earlier failure of the sample, as the sink does.
-    fn forget(&mut self, round: u32, turn: Turn) {
-        self.run.failures.retain(|f| (f.round, Turn { cell: f.cell, arm: f.arm }) != (round, turn));
     }
 
     fn given_up(&self, cell: usize) -> bool {

@@ -1,6 +1,6 @@
 //! `vtax io create-vf` and `destroy-vf`.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use vtax_lab::{
     LabSummary, Need, World,
     facts::PciFacts,
@@ -17,6 +17,7 @@ use vtax_sys::{pci::PciAddress, userns};
 use crate::{
     cli::print,
     exit::{Blamed, Exit, Stop},
+    one_of::on_or_off,
 };
 
 #[derive(Debug, Args)]
@@ -31,11 +32,11 @@ pub(crate) struct CreateArgs {
     #[arg(long, value_parser = vlan)]
     vlan: Option<Vlan>,
     /// Whether each may take another MAC address, and get frames that aren't for it
-    #[arg(long)]
-    trust: Option<Switch>,
+    #[arg(long, value_parser = on_or_off())]
+    trust: Option<bool>,
     /// Whether the NIC drops frames that a function sends from another MAC address
-    #[arg(long)]
-    spoof_check: Option<Switch>,
+    #[arg(long, value_parser = on_or_off())]
+    spoof_check: Option<bool>,
     /// The rate at which each may send at most, in whole Mbit/s, as 100M
     #[arg(long)]
     rate: Option<BitRate>,
@@ -58,12 +59,6 @@ enum Number {
     Of(u32),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Switch {
-    On,
-    Off,
-}
-
 impl std::str::FromStr for Number {
     type Err = &'static str;
 
@@ -82,12 +77,11 @@ fn vlan(text: &str) -> Result<Vlan, BadVlan> {
 
 impl CreateArgs {
     fn wish(&self) -> NewVfs {
-        let is_on = |switch: Option<Switch>| switch.map(|switch| switch == Switch::On);
         let count = match self.number {
             Number::Max => None,
             Number::Of(number) => Some(number),
         };
-        let (vlan, trust, spoof_check, rate) = (self.vlan, is_on(self.trust), is_on(self.spoof_check), self.rate);
+        let CreateArgs { vlan, trust, spoof_check, rate, .. } = *self;
         NewVfs { count, mac: self.mac, options: VfOptions { vlan, trust, spoof_check, rate }, mtu: self.mtu }
     }
 }

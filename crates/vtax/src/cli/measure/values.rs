@@ -2,14 +2,13 @@
 
 use std::str::FromStr;
 
-use clap::ValueEnum;
 use vtax_model::{
     options::{ArrivalProcess, Engine, OptionError, Sending},
     units::{Span, UnitError},
     workload::{TestKind, Transport},
 };
 
-use crate::study::Test;
+use crate::{one_of::Choice, study::Test};
 
 /// A name that no test has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -83,51 +82,18 @@ impl FromStr for Gap {
     }
 }
 
-/// On or off.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Switch {
-    On,
-    Off,
-}
-
 /// How arrivals are spread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ArrivalSpread {
-    /// As independent users come: exponential gaps
-    Poisson,
-    /// Evenly
-    Fixed,
-}
-
-impl From<ArrivalSpread> for ArrivalProcess {
-    fn from(spread: ArrivalSpread) -> ArrivalProcess {
-        match spread {
-            ArrivalSpread::Poisson => ArrivalProcess::Poisson,
-            ArrivalSpread::Fixed => ArrivalProcess::Fixed,
-        }
-    }
-}
+pub(crate) const ARRIVALS: [Choice<ArrivalProcess>; 2] = [
+    ("poisson", "As independent users come: exponential gaps", ArrivalProcess::Poisson),
+    ("fixed", "Evenly", ArrivalProcess::Fixed),
+];
 
 /// How bytes get to the kernel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Send {
-    /// send(2) copies them
-    Copy,
-    /// MSG_ZEROCOPY lends the pages
-    Zerocopy,
-    /// sendfile(2) from the page cache
-    Sendfile,
-}
-
-impl From<Send> for Sending {
-    fn from(send: Send) -> Sending {
-        match send {
-            Send::Copy => Sending::Copy,
-            Send::Zerocopy => Sending::ZeroCopy,
-            Send::Sendfile => Sending::SendFile,
-        }
-    }
-}
+pub(crate) const SENDING: [Choice<Sending>; 3] = [
+    ("copy", "send(2) copies them", Sending::Copy),
+    ("zerocopy", "MSG_ZEROCOPY lends the pages", Sending::ZeroCopy),
+    ("sendfile", "sendfile(2) from the page cache", Sending::SendFile),
+];
 
 #[cfg(test)]
 mod tests {

@@ -22,9 +22,10 @@ use vtax_lab::{
     guest::{launch::Boot, process::Qemu},
 };
 
-use super::{connect, explain, running};
+use super::{connect, running};
 use crate::{
     exit::{Blamed, Coded, Exit, Stop},
+    labs::explain,
     stdin,
 };
 
