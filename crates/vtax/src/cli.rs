@@ -132,7 +132,6 @@ pub(crate) fn parse() -> CommandLine {
     CommandLine { json: arguments::asks_for_json(&matches), ..line }
 }
 
-/// Carries out what the user asked for.
 pub(crate) fn dispatch(line: CommandLine) -> Result<Exit, Stop> {
     let CommandLine { verb, places, server, relay, json: _ } = line;
     let places = &places;

@@ -53,7 +53,6 @@ const SCRIPT_TIME: Span = Span(Duration::from_secs(60));
 /// The file beside the server's sockets that tells what kind of server it is.
 const MACHINE: &str = "machine.json";
 
-/// How long a server is to stay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stay {
     /// Until somebody takes it down.
@@ -64,7 +63,6 @@ pub(crate) enum Stay {
     Found,
 }
 
-/// What is wanted of a server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ServerRequest<'a> {
     pub(crate) spec: ServerSpec,

@@ -47,11 +47,8 @@ pub(crate) struct RunSummary {
     pub(crate) state: Condition,
     /// Whether this was the short plan of `--quick`.
     pub(crate) quick: bool,
-    /// Samples that have landed.
     pub(crate) samples: u32,
-    /// Samples that could not be taken.
     pub(crate) failures: u32,
-    /// Over all its sessions.
     pub(crate) wall_seconds: f64,
 }
 

@@ -69,7 +69,7 @@ pub(crate) enum LabVerb {
 }
 
 impl LabVerb {
-    /// How long it wants the server that it is carried out in.
+    /// How long the verb needs the emulated server that carries it out.
     pub(super) fn stay(&self) -> Stay {
         match self {
             LabVerb::Up(args) if args.is_dry() => Stay::Command,
@@ -117,9 +117,7 @@ fn show_list(json: bool) -> Result<Exit, Stop> {
 }
 
 fn exec(lab: &str, domain: &Name, command: &[OsString]) -> Result<Exit, Stop> {
-    let name = lab_name(lab)?;
-    let world = World::enter(Need::Ephemeral).or_infrastructure()?;
-    let lab = labs::open(&world, &name)?;
+    let (_world, lab) = open(lab)?;
     if let Some(guest) = guest::find(&lab, domain) {
         return guest::exec(&lab, guest, command);
     }
@@ -127,13 +125,16 @@ fn exec(lab: &str, domain: &Name, command: &[OsString]) -> Result<Exit, Stop> {
     let (program, arguments) = command.split_first().expect("clap asks for a command");
     let mut run = Command::new(program);
     run.args(arguments);
-    let status = lab
-        .spawn(endpoint, run)
-        .or_infrastructure()?
-        .wait()
-        .coded("kernel", || "waiting for the command")
-        .or_infrastructure()?;
+    let mut child = lab.spawn(endpoint, run).or_infrastructure()?;
+    let status = child.wait().coded("kernel", || "waiting for the command").or_infrastructure()?;
     Ok(Exit::Child(child_code(status)))
+}
+
+fn open(lab: &str) -> Result<(World, Lab), Stop> {
+    let name = lab_name(lab)?;
+    let world = World::enter(Need::Ephemeral).or_infrastructure()?;
+    let lab = labs::open(&world, &name)?;
+    Ok((world, lab))
 }
 
 fn find<'lab>(lab: &'lab Lab, domain: &Name) -> miette::Result<&'lab LabEndpoint> {
@@ -146,7 +147,7 @@ fn find<'lab>(lab: &'lab Lab, domain: &Name) -> miette::Result<&'lab LabEndpoint
     Ok(found)
 }
 
-/// As a shell tells how a command ended.
+/// The status that a shell would give.
 fn child_code(status: std::process::ExitStatus) -> u8 {
     use std::os::unix::process::ExitStatusExt;
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
@@ -154,9 +155,7 @@ fn child_code(status: std::process::ExitStatus) -> u8 {
 }
 
 fn console(lab: &str, guest: &Name) -> Result<Exit, Stop> {
-    let name = lab_name(lab)?;
-    let world = World::enter(Need::Ephemeral).or_infrastructure()?;
-    let lab = labs::open(&world, &name)?;
+    let (_world, lab) = open(lab)?;
     match guest::find(&lab, guest) {
         Some(guest) => console::console(&lab, guest),
         None => Err(Stop::input(guest::none(&lab, guest))),
@@ -168,17 +167,11 @@ fn show_clean(lab: Option<&str>) -> Result<Exit, Stop> {
     let world = World::enter(Need::Ephemeral).or_infrastructure()?;
     let report = clean(&world, only.as_ref()).or_infrastructure()?;
     print(&cleaned(&report))?;
-    match report.failures.is_empty() {
-        true => Ok(Exit::Done),
-        false => {
-            let failures: Vec<String> = report.failures.iter().map(ToString::to_string).collect();
-            Err(Stop::infrastructure(miette!(
-                code = "not-removed",
-                "not everything could be removed: {}",
-                failures.join("; ")
-            )))
-        }
+    if report.failures.is_empty() {
+        return Ok(Exit::Done);
     }
+    let failures = report.failures.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+    Err(Stop::infrastructure(miette!(code = "not-removed", "not everything could be removed: {failures}")))
 }
 
 fn cleaned(report: &CleanReport) -> String {

@@ -7,7 +7,6 @@ use super::run::terminal_width;
 /// A wide column is not made narrower than this.
 const NARROWEST: u16 = 16;
 
-/// An empty table.
 pub(super) fn table<const N: usize>(header: [&str; N]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(header);

@@ -83,18 +83,8 @@ struct Ends {
 struct What {
     #[arg(long, value_name = "TEST,…", value_delimiter = ',', default_value = "tcp-rr", help = values::tests_help())]
     test: Vec<Test>,
-    /// rr, crr: bytes of each request [default: 1; UDP with several in flight: 8]
-    #[arg(long, value_name = "SIZE")]
-    request: Option<ByteSize>,
-    /// rr, crr: bytes of each response [default: 1; UDP with several in flight: 8]
-    #[arg(long, value_name = "SIZE")]
-    response: Option<ByteSize>,
-    /// Streams: bytes of each send call [default: 128KiB; UDP: what the path's MTU carries]
-    #[arg(long, value_name = "SIZE")]
-    message: Option<ByteSize>,
-    /// Run the test once with each of these sizes, in place of --request, --response and --message
-    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', conflicts_with_all = ["request", "response", "message"])]
-    sizes: Vec<ByteSize>,
+    #[command(flatten)]
+    sizes: GivenSizes,
     /// How many flows run at the same time; with several numbers the test is run with each
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1", value_parser = whole::<u32>)]
     streams: Vec<u32>,
@@ -222,13 +212,12 @@ pub(crate) fn measure(args: MeasureArgs, places: &Locations, site: &RunSite) -> 
 
 impl MeasureArgs {
     fn asked(&self) -> Result<MeasureRequest, Stop> {
-        let What { request, response, message, .. } = self.what;
         Ok(MeasureRequest {
             endpoints: self.ends.endpoints()?,
             tests: distinct("test", &self.what.test)?,
             engines: self.what.engine.0.clone(),
             streams: distinct("streams", &self.what.streams)?,
-            sizes: GivenSizes { request, response, message, swept: distinct("sizes", &self.what.sizes)? },
+            sizes: GivenSizes { sizes: distinct("sizes", &self.what.sizes.sizes)?, ..self.what.sizes },
             gaps: distinct("gap", &self.load.gap)?.into_iter().map(|gap| gap.0).collect(),
             options: self.options(),
             plan: self.sampling.plan(),

@@ -58,17 +58,18 @@ pub(crate) fn results(verb: ResultsVerb, places: &Locations) -> Result<Exit, Sto
         ResultsVerb::List { json } => return list(&store, json),
         ResultsVerb::Show { id, output } => print(&report::render(&load(&store, &id)?, &output.options()))?,
         ResultsVerb::Compare { before, after, format } => {
-            let comparison = compare(&store, &before, &after)?;
-            let options = report::Options { format, ..report::Options::default() };
-            print(&comparison.render(&options))?;
+            print(&compare(&store, &before, &after)?.render(&options(format)))?;
         }
         ResultsVerb::Export { id, csv, .. } => {
-            let format = if csv { Format::Csv } else { Format::Json };
-            let options = report::Options { format, ..report::Options::default() };
+            let options = options(if csv { Format::Csv } else { Format::Json });
             print(&report::render(&load(&store, &id)?, &options))?;
         }
     }
     Ok(Exit::Done)
+}
+
+fn options(format: Format) -> report::Options {
+    report::Options { format, ..report::Options::default() }
 }
 
 fn compare(store: &Store, before: &str, after: &str) -> Result<report::RunComparison, Stop> {
@@ -82,19 +83,16 @@ fn compare(store: &Store, before: &str, after: &str) -> Result<report::RunCompar
     }
     let comparison = report::compare(&first, &second);
     match comparison.nothing_in_common() {
-        Some(why) => Err(Stop::input(miette!(
-            code = "not-comparable",
-            "{} and {} can't be compared: {why}",
-            first.id,
-            second.id
-        ))),
+        Some(why) => {
+            let (one, other) = (&first.id, &second.id);
+            Err(Stop::input(miette!(code = "not-comparable", "{one} and {other} can't be compared: {why}")))
+        }
         None => Ok(comparison),
     }
 }
 
 fn load(store: &Store, id: &str) -> Result<ResultDocument, Stop> {
-    let run = store.load(id)?;
-    Ok(analyse(&run))
+    Ok(analyse(&store.load(id)?))
 }
 
 fn list(store: &Store, json: bool) -> Result<Exit, Stop> {

@@ -69,16 +69,13 @@ fn down() -> Result<Exit, Stop> {
     let world = World::enter(Need::Ephemeral).or_infrastructure()?;
     let name = server::KEPT.parse().expect("it is a name");
     if !list(&world).or_infrastructure()?.iter().any(|lab| lab.name == name) {
-        return Err(Stop::input(miette!(
-            code = "no-server-up",
-            "no emulated server is kept; vtax server list shows those that are up"
-        )));
+        let none = "no emulated server is kept; vtax server list shows those that are up";
+        return Err(Stop::input(miette!(code = "no-server-up", "{none}")));
     }
     labs::open(&world, &name)?.down().or_infrastructure()?;
     Ok(Exit::Done)
 }
 
-/// A server in a list.
 #[derive(Serialize)]
 struct Listed {
     spec: ServerSpec,

@@ -11,11 +11,12 @@ use vtax_model::{
 
 use super::{
     ServerRequest, ServerSite,
-    relay::{command, own_arguments, put},
+    relay::{command, own_arguments},
     run_lines::{LineReader, RelayedLine},
 };
 use crate::{
     exit::{Blamed, Coded, Stop, and_then},
+    remote_command::show,
     store::{RunWriter, Store},
 };
 
@@ -32,10 +33,8 @@ const ENDED: [i32; 3] = [0, 1, INTERRUPTED];
 /// and then the kernel of such a machine panics, or the kernel of a guest.
 const ATTEMPTS: u32 = 3;
 
-/// A run, and the error that ended it early.
 pub(crate) type FetchedRun = (Run, Option<miette::Report>);
 
-/// How an attempt to measure a run on a server ended.
 enum AttemptEnd {
     /// The user stopped it before it began.
     NotBegun,
@@ -96,7 +95,7 @@ impl ServerAttempts<'_> {
         let ran = server.run(&command, &[], &self.site.interrupt, |stream, bytes| match stream {
             Stream::Stdout => arriving.take(bytes),
             Stream::Stderr => {
-                put(stream, bytes);
+                let _ = show(stream, bytes);
                 true
             }
         });

@@ -13,7 +13,6 @@ const VERSION: u32 = 1;
 /// The most bytes of a line. A sample with its histograms takes kilobytes.
 const LONGEST: usize = 64 << 20;
 
-/// A line that was received.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum RelayedLine {
@@ -24,11 +23,9 @@ pub(crate) enum RelayedLine {
     },
     Sample(Box<Sample>),
     Failure(Box<Failure>),
-    /// Comes last.
     End(RunState),
 }
 
-/// A line that isn't understood.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 pub(crate) enum LineError {
     #[error("the emulated server writes runs in version {0}, and this vtax reads {VERSION}: it has another vtax")]
@@ -92,7 +89,6 @@ fn shown(line: &[u8]) -> String {
     String::from_utf8_lossy(&line[..line.len().min(SHOWN)]).into_owned()
 }
 
-/// A line that is to be sent.
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum SentLine<'a> {

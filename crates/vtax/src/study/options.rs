@@ -19,6 +19,7 @@ use vtax_model::{
     workload::{Transport, Warmup, Workload},
 };
 
+use super::draft::mtus_of;
 use crate::{
     exit::{Blamed, Coded, Stop},
     one_of::{Choice, one_of},
@@ -196,10 +197,10 @@ impl Changes {
         }
         let both_named = study.pairs > 1 || !study.rows.iter().all(|row| row.may_be_both());
         if self.both && (both_named || !study.endpoints.is_empty()) {
+            let id = &study.id;
             bail!(
                 code = "option-not-for-this",
-                "--both: the rows of `{}` name both of their ends already; leave it out",
-                study.id
+                "--both: the rows of `{id}` name both of their ends already; leave it out"
             );
         }
         study.both |= self.both;
@@ -209,12 +210,7 @@ impl Changes {
     fn choose_baseline(&self, study: &mut Study) -> miette::Result<()> {
         let Some(baseline) = self.baseline else { return Ok(()) };
         if !study.rows.contains(&baseline) {
-            bail!(
-                code = "not-in-study",
-                "--baseline: `{}` has no row `{baseline}`; it has {}",
-                study.id,
-                listed(&study.rows)
-            );
+            return Err(no_row(study, "baseline", baseline));
         }
         study.baseline = baseline;
         study.extra.retain(|row| *row != baseline);
@@ -228,12 +224,7 @@ impl Changes {
         let is = |row: &Row, asked: &Row| row == asked || row.method().map(Row::Method) == Some(*asked);
         for asked in &self.methods {
             if !study.rows.iter().any(|row| is(row, asked)) {
-                bail!(
-                    code = "not-in-study",
-                    "--methods: `{}` has no row `{asked}`; it has {}",
-                    study.id,
-                    listed(&study.rows)
-                );
+                return Err(no_row(study, "methods", *asked));
             }
         }
         let baseline = study.baseline;
@@ -250,10 +241,10 @@ impl Changes {
         }
         let on_one_host = study.rows.iter().any(|row| matches!(row, Row::Zones { .. }));
         if on_one_host || !study.endpoints.is_empty() {
+            let id = &study.id;
             bail!(
                 code = "option-not-for-this",
-                "--cable: the rows of `{}` have no wire between two hosts; leave it out",
-                study.id
+                "--cable: the rows of `{id}` have no wire between two hosts; leave it out"
             );
         }
         let mut nics: Vec<&NicName> = self.cable.iter().flat_map(|Cable(nics)| nics).collect();
@@ -273,11 +264,8 @@ impl Changes {
     fn keep_mtus(&self, study: &mut Study) -> miette::Result<()> {
         let has = |mtu: &Mtu| study.cells.iter().any(|cell| cell.mtu == *mtu);
         if let Some(missing) = self.mtu.iter().find(|mtu| !has(mtu)) {
-            let mut mtus: Vec<Mtu> = study.cells.iter().map(|cell| cell.mtu).collect();
-            mtus.sort_unstable();
-            mtus.dedup();
-            let mtus: Vec<String> = mtus.iter().map(Mtu::to_string).collect();
-            bail!(code = "not-in-study", "--mtu: `{}` has nothing at {missing}; it has {}", study.id, mtus.join(", "));
+            let (id, mtus) = (&study.id, listed(&mtus_of(&study.cells)));
+            bail!(code = "not-in-study", "--mtu: `{id}` has nothing at {missing}; it has {mtus}");
         }
         study.cells.retain(|cell| self.mtu.is_empty() || self.mtu.contains(&cell.mtu));
         Ok(())
@@ -350,18 +338,20 @@ pub(super) fn blaming(error: SamplingPlanError) -> miette::Report {
     miette::Report::new(error).wrap_err(told)
 }
 
-fn listed(rows: &[Row]) -> String {
-    rows.iter().map(Row::to_string).collect::<Vec<_>>().join(", ")
+fn listed(items: &[impl ToString]) -> String {
+    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn no_row(study: &Study, option: &str, row: Row) -> miette::Report {
+    let (id, rows) = (&study.id, listed(&study.rows));
+    miette!(code = "not-in-study", "--{option}: `{id}` has no row `{row}`; it has {rows}")
 }
 
 /// Changes the number of pairs, so that a study fits a small or a large machine.
 fn keep_guests(study: &mut Study, guests: u32) -> miette::Result<()> {
     if study.pairs < 2 || !study.endpoints.is_empty() {
-        bail!(
-            code = "option-not-for-this",
-            "--guests: the rows of `{}` have no number of guests that could be changed; leave it out",
-            study.id
-        );
+        let what = format!("the rows of `{}` have no number of guests that could be changed", study.id);
+        bail!(code = "option-not-for-this", "--guests: {what}; leave it out");
     }
     if !(1..=Study::MOST_PAIRS).contains(&guests) {
         bail!(code = "bad-option", "--guests {guests}: a row has 1 to {}", Study::MOST_PAIRS);
@@ -374,12 +364,8 @@ fn keep_guests(study: &mut Study, guests: u32) -> miette::Result<()> {
 fn stand_on(study: &mut Study, endpoints: &[Endpoint]) -> miette::Result<()> {
     let rows = endpoints.iter().filter_map(|endpoint| endpoint.method);
     if let Some(row) = { rows }.find(|row| !study.rows.contains(row)) {
-        bail!(
-            code = "not-in-study",
-            "--endpoints: an endpoint stands for `{row}`, which `{}` hasn't; it has {}",
-            study.id,
-            listed(&study.rows)
-        );
+        let (id, rows) = (&study.id, listed(&study.rows));
+        bail!(code = "not-in-study", "--endpoints: an endpoint stands for `{row}`, which `{id}` hasn't; it has {rows}");
     }
     study.endpoints = endpoints.to_vec();
     Ok(())

@@ -13,7 +13,6 @@ use crate::{
     store::{RunWriter, Store},
 };
 
-/// Where runs are kept.
 pub(super) enum RunStore {
     Here(Store),
     /// The vtax outside keeps runs. It has written the run that is to go on to this file.
@@ -22,7 +21,6 @@ pub(super) enum RunStore {
     },
 }
 
-/// Keeps one run while it is measured.
 pub(super) enum RunKeeper {
     Here(RunWriter),
     /// Sends the run to the vtax outside.
@@ -72,7 +70,6 @@ impl RunStore {
 }
 
 impl RunKeeper {
-    /// Replaces the plan of the run.
     pub(super) fn replan(&mut self, header: &RunHeader) -> miette::Result<()> {
         match self {
             RunKeeper::Here(writer) => Ok(writer.replan(header)?),

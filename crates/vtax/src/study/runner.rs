@@ -15,7 +15,6 @@ use vtax_model::{
     workload::{TestSpec, Workload},
 };
 
-/// Takes samples.
 pub(crate) trait Sampler {
     /// Sets the MTU of every hop, and verifies it.
     fn set_mtu(&mut self, mtu: Mtu) -> Result<(), SampleError>;
@@ -29,12 +28,10 @@ pub(crate) trait Sampler {
 /// No row has a sample, because one of them failed.
 #[derive(Debug)]
 pub(crate) struct BrokenTurns {
-    /// The index of the row that failed.
     pub(crate) index: usize,
     pub(crate) error: SampleError,
 }
 
-/// Why a sample could not be taken.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SampleError {
     #[error("{error}")]
@@ -69,21 +66,17 @@ pub(crate) trait Sink {
     fn failure(&mut self, failure: &Failure) -> miette::Result<()>;
 }
 
-/// Tells the user how a run goes on.
 pub(crate) trait Watcher {
     /// Before a sample.
     fn begin(&mut self, round: u32, cell: &str);
     /// After a sample, or after so many that were taken together.
     fn end(&mut self, samples: usize);
-    /// A sample failed.
     fn failed(&mut self, cell: &str, error: &str);
-    /// Whether the user has asked to stop.
     fn stop_asked(&self) -> bool;
     /// RFC 3339, UTC.
     fn now(&self) -> String;
 }
 
-/// How the rounds ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) state: RunState,

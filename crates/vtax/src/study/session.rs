@@ -39,9 +39,7 @@ use crate::{
     store::Store,
 };
 
-/// What to run.
 pub(crate) enum RunSource {
-    /// A new run.
     Fresh(Box<ChangedStudy>),
     /// A new run of what becomes a study once the path is known.
     Measure(Box<MeasureRequest>),
@@ -53,7 +51,6 @@ pub(crate) enum RunSource {
     },
 }
 
-/// How the ends are to run.
 pub(crate) struct Conditions {
     /// The disk folder of file tests, and where Unix sockets are made.
     pub(crate) directory: PathBuf,
@@ -65,7 +62,6 @@ pub(crate) struct Conditions {
     pub(crate) server_cables: bool,
 }
 
-/// A session that has ended.
 pub(crate) struct Finished {
     pub(crate) document: ResultDocument,
     /// What ended it early, if it wasn't the user.
@@ -228,7 +224,6 @@ impl RunRequest {
     }
 }
 
-/// A run that can be measured now.
 struct PreparedRun {
     run: Run,
     ends: ConnectedEnds,
@@ -238,7 +233,6 @@ struct PreparedRun {
     shortfalls: Vec<String>,
 }
 
-/// What is needed to prepare a run.
 struct RunSetup<'a> {
     world: Option<&'a World>,
     agent: &'a Path,
@@ -332,7 +326,10 @@ impl RunSetup<'_> {
         }
         let mut pairs: Vec<RowPairs<'_>> = Vec::new();
         for row in available(study, &header.unavailable) {
-            pairs.extend(row_pairs(&study.endpoints, &[row], &mtus_of(study, row)).or_input()?);
+            pairs.extend(
+                row_pairs(&study.endpoints, &[row], &mtus_of(study.cells.iter().filter(|cell| cell.row == row)))
+                    .or_input()?,
+            );
         }
         EndpointConnector::new(self.world, self.agent).connect(&pairs, directory)
     }

@@ -28,7 +28,6 @@ use crate::{
     labs,
 };
 
-/// A guest that has come up.
 pub(super) struct BootedGuest {
     pub(super) guest: Name,
     /// When its QEMU was started, by `CLOCK_BOOTTIME`, to a clock tick.
@@ -96,14 +95,14 @@ fn end(guests: &[Qemu]) {
 /// Ends the guests when the user asks to stop.
 struct StopOnSignal {
     asked: Arc<AtomicBool>,
-    signals: Handle,
+    _end: EndOfSignals,
 }
 
 impl StopOnSignal {
     fn of(guests: &Arc<Vec<Qemu>>) -> miette::Result<StopOnSignal> {
         let guests = Arc::clone(guests);
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).coded("kernel", || "catching Ctrl-C")?;
-        let stop = StopOnSignal { asked: Arc::default(), signals: signals.handle() };
+        let stop = StopOnSignal { asked: Arc::default(), _end: EndOfSignals(signals.handle()) };
         let asked = Arc::clone(&stop.asked);
         thread::spawn(move || {
             if signals.forever().next().is_some() {
@@ -116,9 +115,12 @@ impl StopOnSignal {
     }
 }
 
-impl Drop for StopOnSignal {
+/// No signal is caught any more when this is dropped.
+struct EndOfSignals(Handle);
+
+impl Drop for EndOfSignals {
     fn drop(&mut self) {
-        self.signals.close();
+        self.0.close();
     }
 }
 
@@ -158,7 +160,6 @@ pub(super) fn none(lab: &Lab, name: &Name) -> miette::Report {
     }
 }
 
-/// A guest that runs.
 pub(super) fn running(lab: &Lab, guest: &PlannedGuest) -> Result<Qemu, Stop> {
     let qemu = lab.guest(&guest.name).or_infrastructure()?;
     qemu.death(Duration::ZERO).map_or(Ok(qemu), |death| Err(Stop::infrastructure(death)))

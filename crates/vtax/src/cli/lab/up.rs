@@ -53,7 +53,6 @@ pub(crate) struct UpArgs {
 }
 
 impl UpArgs {
-    /// Whether nothing is built.
     pub(super) fn is_dry(&self) -> bool {
         self.dry_run
     }
@@ -132,7 +131,6 @@ impl LabSite {
     }
 }
 
-/// A lab that was built now.
 struct BuiltLab {
     lab: Lab,
     ties: Vec<GuestTies>,

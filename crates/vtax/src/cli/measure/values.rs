@@ -10,7 +10,6 @@ use vtax_model::{
 
 use crate::{one_of::Choice, study::Test};
 
-/// A name that no test has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown test `{0}`; there are {known}", known = known_tests())]
 pub(crate) struct UnknownTest(String);
@@ -40,7 +39,6 @@ impl FromStr for Test {
     }
 }
 
-/// What `--test` takes.
 pub(crate) fn tests_help() -> String {
     let transports = Transport::ALL.map(|transport| transport.to_string().to_ascii_lowercase()).join(", ");
     format!(
@@ -49,7 +47,6 @@ pub(crate) fn tests_help() -> String {
     )
 }
 
-/// A list of engines, or all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Engines(pub(crate) Vec<Engine>);
 

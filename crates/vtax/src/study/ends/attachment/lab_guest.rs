@@ -18,7 +18,6 @@ const GREETING: Duration = Duration::from_secs(20);
 /// How long QEMU may take for an answer of its monitor.
 const MONITOR: Duration = Duration::from_secs(10);
 
-/// A guest of a lab.
 pub(super) struct LabGuest {
     place: LabPlace,
     guest: PlannedGuest,
