@@ -63,6 +63,23 @@ pub struct Run {
 }
 
 impl Run {
+    /// A run that has no sample yet.
+    pub fn begun(header: RunHeader) -> Run {
+        Run { header, state: RunState::Running, wall_seconds: 0.0, samples: Vec::new(), failures: Vec::new() }
+    }
+
+    /// Adds a sample. It takes the place of an earlier failure.
+    pub fn land(&mut self, sample: Sample) {
+        self.failures.retain(|failure| failure.turn() != sample.turn());
+        self.samples.push(sample);
+    }
+
+    /// Adds a failure. It takes the place of an earlier one of the same sample.
+    pub fn fail(&mut self, failure: Failure) {
+        self.failures.retain(|earlier| earlier.turn() != failure.turn());
+        self.failures.push(failure);
+    }
+
     /// A metric of two arms, each that of a cell, round by round. A round in which one of them has no such figure, or
     /// none above zero, has no ratio and is left out.
     pub(crate) fn pairs(&self, of: Metric, baseline: (usize, Arm), cell: (usize, Arm)) -> Vec<Pair> {
@@ -293,6 +310,20 @@ pub struct Sample {
     /// The figures.
     #[serde(flatten)]
     pub figures: Figures,
+}
+
+impl Sample {
+    /// The round and the turn in it, which no other sample of the run has.
+    pub fn turn(&self) -> (u32, Turn) {
+        (self.round, Turn { cell: self.cell, arm: self.arm })
+    }
+}
+
+impl Failure {
+    /// The round and the turn in it of the sample that failed.
+    pub fn turn(&self) -> (u32, Turn) {
+        (self.round, Turn { cell: self.cell, arm: self.arm })
+    }
 }
 
 /// A sample that could not be taken.

@@ -132,7 +132,6 @@ pub(crate) fn parse() -> CommandLine {
     CommandLine { json: arguments::asks_for_json(&matches), ..line }
 }
 
-/// Carries out what the user asked for.
 pub(crate) fn dispatch(line: CommandLine) -> Result<Exit, Stop> {
     let CommandLine { verb, places, server, relay, json: _ } = line;
     let places = &places;
@@ -170,6 +169,16 @@ fn print(text: &str) -> Result<(), Stop> {
         }
         _ => Ok(()),
     }
+}
+
+/// Prints what a verb has found: as JSON, or the text that `told` makes of it.
+fn answer<T: Serialize>(json: bool, found: &T, told: impl FnOnce(&T) -> String) -> Result<Exit, Stop> {
+    if json {
+        print_json(found)?
+    } else {
+        print(&told(found))?
+    }
+    Ok(Exit::Done)
 }
 
 fn print_json(data: &impl Serialize) -> Result<(), Stop> {

@@ -10,7 +10,6 @@ use crate::{explain, store::StoreError};
 /// An ending that is no error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// Done.
     Done,
     /// A study ran, but some of its cells failed.
     CellsFailed,
@@ -18,7 +17,7 @@ pub(crate) enum Exit {
     NotReached,
     /// The user stopped it; what was measured is kept.
     Interrupted,
-    /// What the program that we were asked to run said.
+    /// The status of the program that vtax was asked to run.
     Child(u8),
 }
 
@@ -61,7 +60,7 @@ impl Stop {
         Stop { blame: Blame::Infrastructure, error: error.into() }
     }
 
-    /// What is wrong, if it is of this type.
+    /// The error, if it has this type.
     pub(crate) fn cause<E: std::error::Error + Send + Sync + 'static>(&self) -> Option<&E> {
         self.error.downcast_ref()
     }
@@ -112,13 +111,10 @@ pub(crate) fn and_then(first: Report, next: Report) -> Report {
 
 impl From<StoreError> for Stop {
     fn from(error: StoreError) -> Stop {
+        use StoreError::{Ambiguous, Complete, Empty, Extend, InUse, NotFound};
         match error {
-            StoreError::NotFound { .. }
-            | StoreError::Ambiguous { .. }
-            | StoreError::Empty { .. }
-            | StoreError::Complete { .. }
-            | StoreError::Extend(_)
-            | StoreError::InUse { .. } => Stop::input(error),
+            NotFound { .. } | Ambiguous { .. } | Empty { .. } => Stop::input(error),
+            Complete { .. } | Extend(_) | InUse { .. } => Stop::input(error),
             _ => Stop::infrastructure(error),
         }
     }
@@ -139,11 +135,9 @@ fn is_of_machine(error: &PlanError) -> bool {
     }
 }
 
-/// Says whose the error is.
+/// Tells who can mend the error: the user, or somebody who changes the machine.
 pub(crate) trait Blamed<T> {
-    /// The user's.
     fn or_input(self) -> Result<T, Stop>;
-    /// The machine's.
     fn or_infrastructure(self) -> Result<T, Stop>;
 }
 

@@ -20,7 +20,6 @@ const TEXTS: [&str; 5] = [
     include_str!("../../../docs/errors/system.md"),
 ];
 
-/// What a code means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(crate) struct Explanation {
     pub(crate) code: &'static str,

@@ -8,14 +8,22 @@ use std::{
 };
 
 use miette::miette;
-use vtax_agent::link::AgentLink;
-use vtax_lab::{Facts, GuestNeeds, Lab, LabEndpoint, LabError, Lifetime, Plan, World, clean, list, plan};
+use vtax_agent::link::{AgentError, AgentLink};
+use vtax_lab::{
+    Facts, GuestNeeds, Lab, LabEndpoint, LabError, Lifetime, Plan, World, clean,
+    guest::{GuestError, process::Qemu},
+    list, plan,
+};
 use vtax_model::topology::{Name, Topology};
 
 use crate::exit::{Blamed, Stop};
 
-/// How long an agent may take to greet: it is a process of this machine.
+/// How long an agent that is a process of this machine may take to greet.
 pub(crate) const GREETING: Duration = Duration::from_secs(10);
+/// The agent of a guest answers at once, unless the guest gets no CPU.
+const GUEST_ANSWER: Duration = Duration::from_secs(30);
+/// How long after its last byte a QEMU that dies may be seen to run.
+pub(crate) const DYING: Duration = Duration::from_secs(1);
 
 /// A lab by its name.
 pub(crate) fn open(world: &World, name: &Name) -> Result<Lab, Stop> {
@@ -87,9 +95,24 @@ pub(crate) fn start_agent(name: &str, lab: &Lab, endpoint: &LabEndpoint, program
     Ok(AgentLink::from_child(name, lab.spawn(endpoint, command)?, GREETING)?)
 }
 
-/// What a user who waits for a guest wants to know: the last line of its console.
-pub(crate) fn told_of_boot(guest: &Name, waited: Duration, line: &str) -> String {
-    let line = line.trim();
-    let line = if line.is_empty() { "its console is silent".to_owned() } else { format!("its console says: {line}") };
-    format!("guest {guest} has no agent yet after {} s; {line}", waited.as_secs())
+/// Waits until the agent of a guest has opened its port. Meanwhile the user is told the last line of its console.
+pub(crate) fn wait_for_agent(qemu: &mut Qemu, patience: Option<Duration>) -> Result<(), GuestError> {
+    let (guest, usual) = (qemu.launch().name.clone(), qemu.launch().patience());
+    let tell = |waited: Duration, line: &str| {
+        let says = if line.trim().is_empty() { "is silent" } else { "says: " };
+        eprintln!("guest {guest} has no agent yet after {} s; its console {says}{}", waited.as_secs(), line.trim());
+    };
+    qemu.wait_agent_telling(patience.unwrap_or(usual), tell)
+}
+
+/// Connects to the agent of a guest that has booted.
+pub(crate) fn connect(name: &str, qemu: &Qemu) -> miette::Result<AgentLink> {
+    let link = AgentLink::connect_unix(name, &qemu.launch().agent_socket(), GUEST_ANSWER);
+    link.map_err(|error| explain(qemu, error))
+}
+
+/// The death of a guest if that is why its agent is lost, else the error of the agent.
+pub(crate) fn explain(qemu: &Qemu, error: AgentError) -> miette::Report {
+    let patience = if error.is_death() { DYING } else { Duration::ZERO };
+    qemu.death(patience).map_or_else(|| error.into(), Into::into)
 }

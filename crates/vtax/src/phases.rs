@@ -25,7 +25,6 @@ impl Phases {
         Phases { of, begun: now, last: Cell::new(now) }
     }
 
-    /// A phase is over, and the next begins.
     pub(crate) fn done(&self, what: &str) {
         self.done_at(what, Instant::now());
     }

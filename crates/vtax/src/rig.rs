@@ -35,7 +35,6 @@ pub(crate) struct Rig {
     pub(crate) lab: Lab,
     agents: [AgentLink; 2],
     cpus: Option<[u32; 2]>,
-    /// Whether the machine is a virtual one.
     is_virtual: bool,
 }
 
@@ -58,7 +57,6 @@ impl Rig {
         Ok(Rig { agents, cpus: cpus().or_infrastructure()?, is_virtual, lab })
     }
 
-    /// Ends the agents and removes the lab.
     pub(crate) fn down(self) -> miette::Result<()> {
         drop(self.agents);
         self.lab.down().context("removing the lab")
@@ -75,12 +73,10 @@ impl Rig {
         self.cpus.map(|[first, second]| [first, if self.is_virtual { first } else { second }])
     }
 
-    /// The process numbers of both agents.
     pub(crate) fn agent_processes(&self) -> Vec<u32> {
         self.agents.iter().filter_map(AgentLink::process_id).collect()
     }
 
-    /// A host's end of a wire.
     pub(crate) fn endpoint(&self, host: &str, wire: &str) -> miette::Result<&LabEndpoint> {
         endpoint(&self.lab, host, wire)
     }

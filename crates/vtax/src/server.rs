@@ -24,7 +24,7 @@ use miette::{bail, miette};
 pub(crate) use relay::{exec, relay};
 use vtax_agent::{
     limits::WATCHED_MOST,
-    link::{AgentError, AgentLink},
+    link::AgentLink,
     protocol::{Signal, Stream},
 };
 use vtax_lab::{
@@ -38,16 +38,12 @@ use vtax_model::{run::EmulatedServer, server::ServerSpec, topology::Name, units:
 use crate::{
     exit::{Blamed, Coded, Stop},
     interrupt::Interrupt,
-    labs::{remove_abandoned, told_of_boot},
+    labs::{connect, explain, remove_abandoned, wait_for_agent},
     locations::Locations,
     lock_file::LockFile,
     phases::Phases,
 };
 
-/// An agent answers at once, unless its server gets no CPU.
-const ANSWER: Duration = Duration::from_secs(30);
-/// How long a QEMU that ends may be seen to run after its last byte.
-const DYING: Duration = Duration::from_secs(1);
 /// How long its agent may be silent while a command runs: the guests of a command may take all its CPUs.
 const SILENCE: Duration = Duration::from_secs(150);
 /// How often the agent is asked meanwhile.
@@ -57,7 +53,6 @@ const SCRIPT_TIME: Span = Span(Duration::from_secs(60));
 /// The file beside the server's sockets that tells what kind of server it is.
 const MACHINE: &str = "machine.json";
 
-/// How long a server is to stay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stay {
     /// Until somebody takes it down.
@@ -68,7 +63,6 @@ pub(crate) enum Stay {
     Found,
 }
 
-/// What is wanted of a server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ServerRequest<'a> {
     pub(crate) spec: ServerSpec,
@@ -164,9 +158,7 @@ impl ServerRequest<'_> {
             // One that has ended already needs no signal.
             let _ = process.signal(vtax_sys::process::Signal::TERM);
         });
-        let (patience, guest) = (qemu.launch().patience(), qemu.launch().name.clone());
-        let tell = |waited, line: &str| eprintln!("{}", told_of_boot(&guest, waited, line));
-        qemu.wait_agent_telling(patience, tell).or_infrastructure()?;
+        wait_for_agent(&mut qemu, None).or_infrastructure()?;
         write_machine(&qemu, facts.no_kvm).or_infrastructure()?;
         let server = EmulatedServerUp::attach(lab, false)?;
         server.write_own_description().or_infrastructure()?;
@@ -186,9 +178,8 @@ impl EmulatedServerUp {
             .server
             .ok_or_else(|| miette!(code = "defect", "the lab is no emulated server"))
             .or_infrastructure()?;
-        let link = AgentLink::connect_unix("the emulated server", &qemu.launch().agent_socket(), ANSWER);
-        let link = link.map_err(|error| explain(&qemu, error)).or_infrastructure()?;
-        Ok(EmulatedServerUp { lab, qemu, link: Arc::new(link), spec, machine, found, _lock: lock })
+        let link = Arc::new(connect("the emulated server", &qemu).or_infrastructure()?);
+        Ok(EmulatedServerUp { lab, qemu, link, spec, machine, found, _lock: lock })
     }
 
     /// Runs a program in the server until it ends, with `input` on its standard input, and returns its status.
@@ -321,12 +312,6 @@ fn kept_name() -> Name {
 /// Several commands may have a server each.
 fn command_name() -> Name {
     format!("{}-{}", server::KEPT, process::id()).parse().expect("it is a name")
-}
-
-/// An agent is lost with its server. The death of the server says more.
-fn explain(qemu: &Qemu, error: AgentError) -> miette::Report {
-    let patience = if error.is_death() { DYING } else { Duration::ZERO };
-    qemu.death(patience).map_or_else(|| error.into(), Into::into)
 }
 
 /// QEMU lets one process at a time connect to the agent. A second one would wait without being told why.

@@ -20,7 +20,7 @@ mod writer;
 
 use std::path::Path;
 
-use rusqlite::{Connection, OptionalExtension, Row, Transaction};
+use rusqlite::{Connection, OptionalExtension, Row, ToSql, Transaction};
 use serde::{Serialize, de::DeserializeOwned};
 use vtax_model::run::{Run, RunHeader, RunState};
 
@@ -47,11 +47,8 @@ pub(crate) struct RunSummary {
     pub(crate) state: Condition,
     /// Whether this was the short plan of `--quick`.
     pub(crate) quick: bool,
-    /// Samples that have landed.
     pub(crate) samples: u32,
-    /// Samples that could not be taken.
     pub(crate) failures: u32,
-    /// Over all its sessions.
     pub(crate) wall_seconds: f64,
 }
 
@@ -97,21 +94,6 @@ impl Store {
         Ok(Store { place, connection })
     }
 
-    /// Keeps the plan of a new run, from now on under way.
-    pub(crate) fn create_run(&self, header: &RunHeader) -> Result<RunWriter, StoreError> {
-        RunWriter::create(&self.place, header)
-    }
-
-    /// Goes on with a run that was stopped or killed. `id` as in [`Store::load`].
-    pub(crate) fn resume(&self, id: &str) -> Result<RunWriter, StoreError> {
-        RunWriter::resume(&self.place, &self.find(id)?)
-    }
-
-    /// Goes on with a run, also a complete one, which then has so many rounds in all.
-    pub(crate) fn extend(&self, id: &str, rounds: u32) -> Result<RunWriter, StoreError> {
-        RunWriter::extend(&self.place, &self.find(id)?, rounds)
-    }
-
     /// A run by its id, by the beginning of its id if no other begins so, or the one that was
     /// started last by `last`.
     pub(crate) fn load(&self, id: &str) -> Result<Run, StoreError> {
@@ -125,10 +107,7 @@ impl Store {
     /// The plans of a study's complete runs, the newest first and not too many of them. Those that another
     /// version of vtax wrote in another form are left out.
     pub(crate) fn complete_plans(&self, study: &str) -> Result<Vec<RunHeader>, StoreError> {
-        let doing = self.place.doing("looking for earlier runs");
-        let mut statement = self.connection.prepare(COMPLETE).map_err(&doing)?;
-        let rows = statement.query_map([study], |row| row.get::<_, String>(0)).map_err(&doing)?;
-        let texts = rows.collect::<Result<Vec<String>, _>>().map_err(&doing)?;
+        let texts = self.texts(COMPLETE, &[&study], "looking for earlier runs")?;
         Ok(texts.iter().filter_map(|text| serde_json::from_str(text).ok()).collect())
     }
 
@@ -141,11 +120,15 @@ impl Store {
     }
 
     fn find(&self, id: &str) -> Result<String, StoreError> {
-        let doing = self.place.doing("looking for a run");
-        let mut statement = self.connection.prepare(NEWEST_FIRST).map_err(&doing)?;
-        let ids = statement.query_map([], |row| row.get(0)).map_err(&doing)?;
-        let ids = ids.collect::<Result<Vec<String>, _>>().map_err(&doing)?;
-        find::find(id, ids, &self.place)
+        find::find(id, self.texts(NEWEST_FIRST, &[], "looking for a run")?, &self.place)
+    }
+
+    /// The texts in the only column of a query.
+    fn texts(&self, query: &str, of: &[&dyn ToSql], what: &'static str) -> Result<Vec<String>, StoreError> {
+        let doing = self.place.doing(what);
+        let mut statement = self.connection.prepare(query).map_err(&doing)?;
+        let rows = statement.query_map(of, |row| row.get(0)).map_err(&doing)?;
+        rows.collect::<Result<_, _>>().map_err(doing)
     }
 
     fn summary(&self, row: &Row<'_>) -> rusqlite::Result<Result<RunSummary, StoreError>> {

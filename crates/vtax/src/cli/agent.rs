@@ -6,7 +6,7 @@ use clap::Subcommand;
 use serde::Serialize;
 use vtax_agent::{link::AgentLink, protocol::AgentFacts, ssh};
 
-use super::{Locations, print, print_json};
+use super::{Locations, answer};
 use crate::exit::{Blamed, Exit, Stop};
 
 /// How long each step of a login may take, and the agent for an answer.
@@ -43,12 +43,7 @@ pub(crate) fn agent(verb: AgentVerb, places: &Locations) -> Result<Exit, Stop> {
     })?;
     ssh::check(name).or_input()?;
     let link = ssh::connect(name, &places.agent_program()?, LOGIN).or_infrastructure()?;
-    let probed = probe(&link)?;
-    match json {
-        true => print_json(&probed)?,
-        false => print(&told(&host, &probed))?,
-    }
-    Ok(Exit::Done)
+    answer(json, &probe(&link)?, |probed| told(&host, probed))
 }
 
 fn probe(link: &AgentLink) -> Result<Probed, Stop> {

@@ -10,7 +10,6 @@ use crate::explain;
 /// As clap ends, and as vtax does for input that is wrong.
 const USAGE_EXIT: u8 = 2;
 
-/// Reads the words of the command line.
 pub(super) fn read(words: impl IntoIterator<Item = OsString>) -> Result<ArgMatches, clap::Error> {
     command(CommandLine::command(), "").try_get_matches_from(words).map_err(|mut error| {
         // clap advises to write `-- WORD`, which no verb of ours but exec takes, and that one has its usage line.

@@ -3,7 +3,7 @@
 use clap::Args;
 use vtax_model::units::Span;
 
-use super::{Locations, print, print_json};
+use super::{Locations, answer};
 use crate::{
     calibrate::{self, CalibrationRequest},
     exit::{Exit, Stop},
@@ -28,10 +28,7 @@ pub(crate) struct CalibrateArgs {
 pub(crate) fn calibrate(args: CalibrateArgs, places: &Locations) -> Result<Exit, Stop> {
     let CalibrateArgs { rounds, duration, only, json } = args;
     let found = calibrate::run(&CalibrationRequest { rounds, duration, only }, places)?;
-    match json {
-        true => print_json(&found)?,
-        false => print(&calibrate::render(&found))?,
-    }
+    answer(json, &found, calibrate::render)?;
     // As a study some of whose cells failed. What couldn't be judged hasn't been shown to hold.
     Ok(if found.holds() { Exit::Done } else { Exit::CellsFailed })
 }

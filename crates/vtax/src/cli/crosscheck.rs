@@ -3,7 +3,7 @@
 use clap::Args;
 use vtax_model::{options::Idle, units::Span};
 
-use super::{Locations, print, print_json};
+use super::{Locations, answer};
 use crate::{
     crosscheck::{self, CrosscheckRequest, Held},
     exit::{Exit, Stop},
@@ -63,9 +63,6 @@ pub(crate) fn crosscheck(args: CrosscheckArgs, places: &Locations) -> Result<Exi
     };
     let held = Held { idle, congestion };
     let found = crosscheck::run(&CrosscheckRequest { rounds, duration, held, streams, only, tools, seed }, places)?;
-    match json {
-        true => print_json(&found)?,
-        false => print(&crosscheck::render(&found))?,
-    }
+    answer(json, &found, crosscheck::render)?;
     Ok(if found.any_failed() { Exit::CellsFailed } else { Exit::Done })
 }

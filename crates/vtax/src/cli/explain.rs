@@ -4,7 +4,7 @@ use clap::Args;
 use miette::miette;
 use vtax_model::spelling::suggestion;
 
-use super::{lists, print, print_json};
+use super::{answer, lists};
 use crate::{
     exit::{Exit, Stop},
     explain::Explanation,
@@ -21,15 +21,9 @@ pub(crate) struct ExplainArgs {
 
 pub(crate) fn explain(args: &ExplainArgs) -> Result<Exit, Stop> {
     let all = Explanation::all();
-    match (&args.code, args.json) {
-        (Some(code), json) => {
-            let found = all.iter().find(|explanation| explanation.code == code).ok_or_else(|| unknown(code, &all))?;
-            if json { print_json(found)? } else { print(&format!("{}\n\n{}\n", found.code, found.text))? }
-        }
-        (None, true) => print_json(&all)?,
-        (None, false) => print(&table(&all))?,
-    }
-    Ok(Exit::Done)
+    let Some(code) = &args.code else { return answer(args.json, &all, |all| table(all)) };
+    let found = all.iter().find(|explanation| explanation.code == code).ok_or_else(|| unknown(code, &all))?;
+    answer(args.json, found, |found| format!("{}\n\n{}\n", found.code, found.text))
 }
 
 fn unknown(code: &str, all: &[Explanation]) -> Stop {
@@ -38,11 +32,8 @@ fn unknown(code: &str, all: &[Explanation]) -> Stop {
 }
 
 fn table(all: &[Explanation]) -> String {
-    let mut table = lists::table(["CODE", "MEANING"]);
-    for explanation in all {
-        table.add_row([explanation.code.to_owned(), explanation.summary()]);
-    }
-    lists::text(table, &[1])
+    let rows = all.iter().map(|explanation| [explanation.code.to_owned(), explanation.summary()]);
+    lists::list(["CODE", "MEANING"], &[1], rows)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use vtax_lab::{
 
 pub(super) use self::functions::destroy_record;
 use self::functions::{CreateArgs, DestroyArgs};
-use super::{print, print_json};
+use super::answer;
 use crate::exit::{Blamed, Exit, Stop};
 
 #[derive(Debug, Subcommand)]
@@ -75,13 +75,11 @@ fn list(args: &ListArgs) -> Result<Exit, Stop> {
         entries.retain(|entry| entry.kind == IoKind::Pf);
         no_pf(&entries, args)?;
     }
-    match (args.json, entries.is_empty()) {
-        (true, _) => print_json(&entries)?,
-        (false, true) => print("This machine has no PCI devices.\n")?,
-        (false, false) if args.details => print(&show::capabilities(&entries, &list))?,
-        (false, false) => print(&show::entries(&entries, &list, args.long))?,
-    }
-    Ok(Exit::Done)
+    answer(args.json, &entries, |entries| match args.details {
+        _ if entries.is_empty() => "This machine has no PCI devices.\n".to_owned(),
+        true => show::capabilities(entries, &list),
+        false => show::entries(entries, &list, args.long),
+    })
 }
 
 fn no_pf(entries: &[&IoEntry], args: &ListArgs) -> Result<(), Stop> {

@@ -15,7 +15,7 @@ use vtax_model::topology::Name;
 
 use self::wanted::lab_name;
 pub(super) use self::{show::servers, up::accelerator};
-use super::{Locations, RunSite, io, print, print_json};
+use super::{Locations, RunSite, answer, io, print};
 use crate::{
     exit::{Blamed, Coded, Exit, Stop},
     labs,
@@ -69,7 +69,7 @@ pub(crate) enum LabVerb {
 }
 
 impl LabVerb {
-    /// How long it wants the server that it is carried out in.
+    /// How long the verb needs the emulated server that carries it out.
     pub(super) fn stay(&self) -> Stay {
         match self {
             LabVerb::Up(args) if args.is_dry() => Stay::Command,
@@ -110,18 +110,14 @@ fn down(lab: &str) -> Result<Exit, Stop> {
 fn show_list(json: bool) -> Result<Exit, Stop> {
     let world = World::enter(Need::Ephemeral).or_infrastructure()?;
     let labs = list(&world).or_infrastructure()?;
-    match (json, labs.is_empty()) {
-        (true, _) => print_json(&labs)?,
-        (false, true) => print("There are no labs.\n")?,
-        (false, false) => print(&show::labs(&labs))?,
-    }
-    Ok(Exit::Done)
+    answer(json, &labs, |labs| match labs.is_empty() {
+        true => "There are no labs.\n".to_owned(),
+        false => show::labs(labs),
+    })
 }
 
 fn exec(lab: &str, domain: &Name, command: &[OsString]) -> Result<Exit, Stop> {
-    let name = lab_name(lab)?;
-    let world = World::enter(Need::Ephemeral).or_infrastructure()?;
-    let lab = labs::open(&world, &name)?;
+    let (_world, lab) = open(lab)?;
     if let Some(guest) = guest::find(&lab, domain) {
         return guest::exec(&lab, guest, command);
     }
@@ -129,13 +125,16 @@ fn exec(lab: &str, domain: &Name, command: &[OsString]) -> Result<Exit, Stop> {
     let (program, arguments) = command.split_first().expect("clap asks for a command");
     let mut run = Command::new(program);
     run.args(arguments);
-    let status = lab
-        .spawn(endpoint, run)
-        .or_infrastructure()?
-        .wait()
-        .coded("kernel", || "waiting for the command")
-        .or_infrastructure()?;
+    let mut child = lab.spawn(endpoint, run).or_infrastructure()?;
+    let status = child.wait().coded("kernel", || "waiting for the command").or_infrastructure()?;
     Ok(Exit::Child(child_code(status)))
+}
+
+fn open(lab: &str) -> Result<(World, Lab), Stop> {
+    let name = lab_name(lab)?;
+    let world = World::enter(Need::Ephemeral).or_infrastructure()?;
+    let lab = labs::open(&world, &name)?;
+    Ok((world, lab))
 }
 
 fn find<'lab>(lab: &'lab Lab, domain: &Name) -> miette::Result<&'lab LabEndpoint> {
@@ -148,7 +147,7 @@ fn find<'lab>(lab: &'lab Lab, domain: &Name) -> miette::Result<&'lab LabEndpoint
     Ok(found)
 }
 
-/// As a shell tells how a command ended.
+/// The status that a shell would give.
 fn child_code(status: std::process::ExitStatus) -> u8 {
     use std::os::unix::process::ExitStatusExt;
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
@@ -156,9 +155,7 @@ fn child_code(status: std::process::ExitStatus) -> u8 {
 }
 
 fn console(lab: &str, guest: &Name) -> Result<Exit, Stop> {
-    let name = lab_name(lab)?;
-    let world = World::enter(Need::Ephemeral).or_infrastructure()?;
-    let lab = labs::open(&world, &name)?;
+    let (_world, lab) = open(lab)?;
     match guest::find(&lab, guest) {
         Some(guest) => console::console(&lab, guest),
         None => Err(Stop::input(guest::none(&lab, guest))),
@@ -170,17 +167,11 @@ fn show_clean(lab: Option<&str>) -> Result<Exit, Stop> {
     let world = World::enter(Need::Ephemeral).or_infrastructure()?;
     let report = clean(&world, only.as_ref()).or_infrastructure()?;
     print(&cleaned(&report))?;
-    match report.failures.is_empty() {
-        true => Ok(Exit::Done),
-        false => {
-            let failures: Vec<String> = report.failures.iter().map(ToString::to_string).collect();
-            Err(Stop::infrastructure(miette!(
-                code = "not-removed",
-                "not everything could be removed: {}",
-                failures.join("; ")
-            )))
-        }
+    if report.failures.is_empty() {
+        return Ok(Exit::Done);
     }
+    let failures = report.failures.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+    Err(Stop::infrastructure(miette!(code = "not-removed", "not everything could be removed: {failures}")))
 }
 
 fn cleaned(report: &CleanReport) -> String {

@@ -7,11 +7,21 @@ use super::run::terminal_width;
 /// A wide column is not made narrower than this.
 const NARROWEST: u16 = 16;
 
-/// An empty table.
 pub(super) fn table<const N: usize>(header: [&str; N]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(header);
     table
+}
+
+/// A table with these rows; an empty text if there are none. The `wide` columns may break between words.
+pub(super) fn list<const N: usize>(
+    header: [&str; N],
+    wide: &[usize],
+    rows: impl IntoIterator<Item = [String; N]>,
+) -> String {
+    let mut table = table(header);
+    table.add_rows(rows);
+    if table.is_empty() { String::new() } else { text(table, wide) }
 }
 
 /// The table as text. On a terminal the `wide` columns take what the others leave, and break between words.

@@ -9,7 +9,10 @@ use miette::miette;
 use vtax_agent::ssh;
 use vtax_model::{
     endpoint::{Control, End, Endpoint},
-    options::{Arrivals, Burst, CongestionControl, Dscp, Idle, RequestRate, Segments, SocketOptions, TestOptions},
+    options::{
+        ArrivalProcess, Arrivals, Burst, CongestionControl, Dscp, Idle, RequestRate, Segments, Sending, SocketOptions,
+        TestOptions,
+    },
     study::SamplingPlan,
     units::{BitRate, ByteSize, Span},
     workload::Warmup,
@@ -18,10 +21,11 @@ use vtax_model::{
 use super::{Locations, RunSite, run};
 use crate::{
     exit::{Blamed, Exit, Stop},
+    one_of::{on_or_off, one_of},
     study::{self, Conditions, GivenPlan, GivenSizes, MeasureRequest, RunSource, Test},
     whole_number::whole,
 };
-use values::{ArrivalSpread, Engines, Gap, Send, Switch};
+use values::{ARRIVALS, Engines, Gap, SENDING};
 
 /// The plan of `--quick`, where nothing else is said.
 const QUICK_SAMPLES: u32 = 3;
@@ -79,18 +83,8 @@ struct Ends {
 struct What {
     #[arg(long, value_name = "TEST,…", value_delimiter = ',', default_value = "tcp-rr", help = values::tests_help())]
     test: Vec<Test>,
-    /// rr, crr: bytes of each request [default: 1; UDP with several in flight: 8]
-    #[arg(long, value_name = "SIZE")]
-    request: Option<ByteSize>,
-    /// rr, crr: bytes of each response [default: 1; UDP with several in flight: 8]
-    #[arg(long, value_name = "SIZE")]
-    response: Option<ByteSize>,
-    /// Streams: bytes of each send call [default: 128KiB; UDP: what the path's MTU carries]
-    #[arg(long, value_name = "SIZE")]
-    message: Option<ByteSize>,
-    /// Run the test once with each of these sizes, in place of --request, --response and --message
-    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', conflicts_with_all = ["request", "response", "message"])]
-    sizes: Vec<ByteSize>,
+    #[command(flatten)]
+    sizes: GivenSizes,
     /// How many flows run at the same time; with several numbers the test is run with each
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1", value_parser = whole::<u32>)]
     streams: Vec<u32>,
@@ -119,8 +113,8 @@ struct Load {
     #[arg(long, value_name = "PER_SECOND")]
     rate: Option<RequestRate>,
     /// How the requests of --rate are spread
-    #[arg(long, value_enum, default_value_t = ArrivalSpread::Poisson, requires = "rate")]
-    arrivals: ArrivalSpread,
+    #[arg(long, value_parser = one_of(&ARRIVALS), default_value = "poisson", requires = "rate")]
+    arrivals: ArrivalProcess,
     /// rr: how long each flow idles before each request, so that the path is cold. With several times, as
     /// 0,1ms,10ms, the test is run with each
     #[arg(long, value_name = "TIME,…", value_delimiter = ',', default_value = "0")]
@@ -129,8 +123,8 @@ struct Load {
     #[arg(long, value_name = "RATE")]
     bitrate: Option<BitRate>,
     /// TCP streams: how bytes get to the kernel
-    #[arg(long, value_enum, default_value_t = Send::Copy)]
-    send: Send,
+    #[arg(long, value_parser = one_of(&SENDING), default_value = "copy")]
+    send: Sending,
     /// UDP streams: datagrams that one send call hands over (UDP_SEGMENT), 2 to 64
     #[arg(long, value_name = "N")]
     gso: Option<Segments>,
@@ -144,8 +138,8 @@ struct Load {
 #[command(next_help_heading = "Sockets")]
 struct Sockets {
     /// TCP_NODELAY: send small messages at once [default: on for transactions, off for streams]
-    #[arg(long, value_enum)]
-    nodelay: Option<Switch>,
+    #[arg(long, value_parser = on_or_off())]
+    nodelay: Option<bool>,
     /// SO_SNDBUF: bytes that may wait in a socket to be sent [default: the kernel's]
     #[arg(long, value_name = "SIZE")]
     send_buffer: Option<ByteSize>,
@@ -218,13 +212,12 @@ pub(crate) fn measure(args: MeasureArgs, places: &Locations, site: &RunSite) -> 
 
 impl MeasureArgs {
     fn asked(&self) -> Result<MeasureRequest, Stop> {
-        let What { request, response, message, .. } = self.what;
         Ok(MeasureRequest {
             endpoints: self.ends.endpoints()?,
             tests: distinct("test", &self.what.test)?,
             engines: self.what.engine.0.clone(),
             streams: distinct("streams", &self.what.streams)?,
-            sizes: GivenSizes { request, response, message, swept: distinct("sizes", &self.what.sizes)? },
+            sizes: GivenSizes { sizes: distinct("sizes", &self.what.sizes.sizes)?, ..self.what.sizes },
             gaps: distinct("gap", &self.load.gap)?.into_iter().map(|gap| gap.0).collect(),
             options: self.options(),
             plan: self.sampling.plan(),
@@ -240,9 +233,9 @@ impl MeasureArgs {
             threads: self.what.threads,
             idle: self.what.idle,
             burst,
-            arrivals: rate.map(|per_second| Arrivals { per_second, process: arrivals.into() }),
+            arrivals: rate.map(|per_second| Arrivals { per_second, process: arrivals }),
             bitrate,
-            sending: send.into(),
+            sending: send,
             gso,
             gro,
             socket: self.sockets.options(),
@@ -303,7 +296,6 @@ fn check_pairs(from: usize, to: usize) -> Result<(), Stop> {
 impl Sockets {
     fn options(&self) -> SocketOptions {
         let Sockets { nodelay, send_buffer, receive_buffer, congestion, dscp, pacing, busy_poll } = *self;
-        let nodelay = nodelay.map(|switch| switch == Switch::On);
         SocketOptions { nodelay, send_buffer, receive_buffer, congestion, dscp, pacing, busy_poll }
     }
 }

@@ -10,7 +10,7 @@ use vtax_model::{
     study::Row,
 };
 
-use super::{Locations, lab::accelerator, print, print_json, run::terminal_width};
+use super::{Locations, answer, lab::accelerator, run::terminal_width};
 use crate::exit::{Blamed, Exit, Stop};
 
 #[derive(Debug, Args)]
@@ -27,13 +27,13 @@ struct MethodRecord {
     domains: &'static [DomainKind],
     #[serde(flatten)]
     answer: Answer,
-    /// Of guests: how else their NICs can be made.
+    /// The backends of `paravirtual`, the models of `emulated`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    kinds: Vec<KindRecord>,
-    /// Of `paravirtual`: how else its tap can hang on the wire.
+    kinds: Vec<VariantRecord>,
+    /// The ways of `paravirtual` to connect its tap to the wire.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    vnets: Vec<VnetRecord>,
-    /// Of guests: what runs their instructions.
+    vnets: Vec<VariantRecord>,
+    /// What runs the instructions of guests.
     #[serde(skip_serializing_if = "Option::is_none")]
     accel: Option<Accelerator>,
     /// Why that isn't KVM.
@@ -41,20 +41,20 @@ struct MethodRecord {
     no_kvm: Option<String>,
 }
 
-/// A backend of `paravirtual`, a model of `emulated`.
+/// One way to make the NICs of a method.
 #[derive(Serialize)]
-struct KindRecord {
-    kind: Flavour,
+struct VariantRecord {
+    #[serde(flatten)]
+    variant: Variant,
     #[serde(flatten)]
     answer: Answer,
 }
 
-/// A `vnet` of `paravirtual`.
 #[derive(Serialize)]
-struct VnetRecord {
-    vnet: Vnet,
-    #[serde(flatten)]
-    answer: Answer,
+#[serde(rename_all = "lowercase")]
+enum Variant {
+    Kind(Flavour),
+    Vnet(Vnet),
 }
 
 #[derive(Clone, PartialEq, Eq, Serialize)]
@@ -75,11 +75,7 @@ pub(crate) fn methods(args: &MethodsArgs, places: &Locations) -> Result<Exit, St
         Err(error) => (facts, Some(error.unsupported)),
     };
     let records = records(&facts, no_agent.as_ref());
-    match args.json {
-        true => print_json(&records)?,
-        false => print(&format!("{}{}", table(&records), accelerator(&facts)))?,
-    }
-    Ok(Exit::Done)
+    answer(args.json, &records, |records| table(records) + &accelerator(&facts))
 }
 
 fn records(facts: &Facts, no_agent: Option<&Unsupported>) -> Vec<MethodRecord> {
@@ -101,23 +97,30 @@ fn records(facts: &Facts, no_agent: Option<&Unsupported>) -> Vec<MethodRecord> {
     availability(facts).into_iter().map(record).collect()
 }
 
-fn kinds(method: IoMethod, facts: &Facts) -> Vec<KindRecord> {
+fn kinds(method: IoMethod, facts: &Facts) -> Vec<VariantRecord> {
     let of_method = Flavour::ALL.into_iter().filter(|kind| kind.method() == method);
-    let record = |kind| {
-        let nic = GuestDefaults::default().attach(Row::Device(kind))?;
-        let answer = Answer::of(guest_availability(&nic, &System::default(), facts));
-        Some(KindRecord { kind, answer })
-    };
-    of_method.filter_map(record).collect()
+    let nic = |kind| GuestDefaults::default().attach(Row::Device(kind));
+    of_method.filter_map(|kind| Some(VariantRecord::new(Variant::Kind(kind), nic(kind)?, facts))).collect()
 }
 
-fn vnets(method: IoMethod, facts: &Facts) -> Vec<VnetRecord> {
+fn vnets(method: IoMethod, facts: &Facts) -> Vec<VariantRecord> {
     let of_method = [Vnet::Bridge, Vnet::Macvtap].into_iter().filter(|_| method == IoMethod::Paravirtual);
-    let record = |vnet| {
-        let nic = Attach::Paravirtual(VirtioNic { vnet, ..VirtioNic::default() });
-        VnetRecord { vnet, answer: Answer::of(guest_availability(&nic, &System::default(), facts)) }
-    };
-    of_method.map(record).collect()
+    let nic = |vnet| Attach::Paravirtual(VirtioNic { vnet, ..VirtioNic::default() });
+    of_method.map(|vnet| VariantRecord::new(Variant::Vnet(vnet), nic(vnet), facts)).collect()
+}
+
+impl VariantRecord {
+    fn new(variant: Variant, nic: Attach, facts: &Facts) -> VariantRecord {
+        VariantRecord { variant, answer: Answer::of(guest_availability(&nic, &System::default(), facts)) }
+    }
+
+    fn row(&self) -> [String; 3] {
+        let name = match self.variant {
+            Variant::Kind(kind) => format!("  :{kind}"),
+            Variant::Vnet(vnet) => format!("  vnet {vnet}"),
+        };
+        [name, self.answer.here().to_owned(), self.answer.text()]
+    }
 }
 
 impl Answer {
@@ -152,15 +155,10 @@ fn table(records: &[MethodRecord]) -> String {
         let answer = earlier.map_or(record.answer.text(), |earlier| format!("as {}", earlier.method));
         let text = format!("{}\n{answer}", record.summary);
         table.add_row([record.method.name(), record.answer.here(), text.trim_end()]);
-        // Where no kind differs from its method, there is nothing to add.
-        for kind in record.kinds.iter().filter(|_| record.kinds.iter().any(|kind| kind.answer != record.answer)) {
-            let name = format!("  :{}", kind.kind);
-            table.add_row([name.as_str(), kind.answer.here(), &kind.answer.text()]);
-        }
-        for vnet in record.vnets.iter().filter(|vnet| vnet.answer != record.answer) {
-            let name = format!("  vnet {}", vnet.vnet);
-            table.add_row([name.as_str(), vnet.answer.here(), &vnet.answer.text()]);
-        }
+        let differs = |variant: &&VariantRecord| variant.answer != record.answer;
+        // Either all kinds are shown, or none if they don't differ from the method.
+        let kinds = record.kinds.iter().filter(|_| record.kinds.iter().any(|kind| differs(&kind)));
+        table.add_rows(kinds.chain(record.vnets.iter().filter(differs)).map(VariantRecord::row));
     }
     format!("{}\n", table.trim_fmt())
 }

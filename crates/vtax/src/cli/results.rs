@@ -5,7 +5,7 @@ use comfy_table::CellAlignment;
 use miette::miette;
 use vtax_model::{analysis::analyse, result::ResultDocument};
 
-use super::{Locations, lists, print, print_json, run::OutputOptions};
+use super::{Locations, answer, lists, print, run::OutputOptions};
 use crate::{
     exit::{Exit, Stop},
     report::{self, Format},
@@ -55,20 +55,21 @@ pub(crate) enum ResultsVerb {
 pub(crate) fn results(verb: ResultsVerb, places: &Locations) -> Result<Exit, Stop> {
     let store = Store::read(&places.state_dir()?)?;
     match verb {
-        ResultsVerb::List { json } => list(&store, json)?,
+        ResultsVerb::List { json } => return list(&store, json),
         ResultsVerb::Show { id, output } => print(&report::render(&load(&store, &id)?, &output.options()))?,
         ResultsVerb::Compare { before, after, format } => {
-            let comparison = compare(&store, &before, &after)?;
-            let options = report::Options { format, ..report::Options::default() };
-            print(&comparison.render(&options))?;
+            print(&compare(&store, &before, &after)?.render(&options(format)))?;
         }
         ResultsVerb::Export { id, csv, .. } => {
-            let format = if csv { Format::Csv } else { Format::Json };
-            let options = report::Options { format, ..report::Options::default() };
+            let options = options(if csv { Format::Csv } else { Format::Json });
             print(&report::render(&load(&store, &id)?, &options))?;
         }
     }
     Ok(Exit::Done)
+}
+
+fn options(format: Format) -> report::Options {
+    report::Options { format, ..report::Options::default() }
 }
 
 fn compare(store: &Store, before: &str, after: &str) -> Result<report::RunComparison, Stop> {
@@ -82,28 +83,23 @@ fn compare(store: &Store, before: &str, after: &str) -> Result<report::RunCompar
     }
     let comparison = report::compare(&first, &second);
     match comparison.nothing_in_common() {
-        Some(why) => Err(Stop::input(miette!(
-            code = "not-comparable",
-            "{} and {} can't be compared: {why}",
-            first.id,
-            second.id
-        ))),
+        Some(why) => {
+            let (one, other) = (&first.id, &second.id);
+            Err(Stop::input(miette!(code = "not-comparable", "{one} and {other} can't be compared: {why}")))
+        }
         None => Ok(comparison),
     }
 }
 
 fn load(store: &Store, id: &str) -> Result<ResultDocument, Stop> {
-    let run = store.load(id)?;
-    Ok(analyse(&run))
+    Ok(analyse(&store.load(id)?))
 }
 
-fn list(store: &Store, json: bool) -> Result<(), Stop> {
-    let runs = store.list()?;
-    match (json, runs.is_empty()) {
-        (true, _) => print_json(&runs),
-        (false, true) => print("Nothing has been measured yet; `vtax demo` is a good start.\n"),
-        (false, false) => print(&table(&runs)),
-    }
+fn list(store: &Store, json: bool) -> Result<Exit, Stop> {
+    answer(json, &store.list()?, |runs| match runs.is_empty() {
+        true => "Nothing has been measured yet; `vtax demo` is a good start.\n".to_owned(),
+        false => table(runs),
+    })
 }
 
 fn table(runs: &[RunSummary]) -> String {

@@ -41,7 +41,6 @@ pub(crate) struct Form {
 }
 
 impl OutputOptions {
-    /// The options of the report.
     pub(crate) fn options(&self) -> report::Options {
         let published = (self.published || self.no_published).then_some(self.published);
         report::Options { published, ..self.form.options() }
@@ -49,16 +48,10 @@ impl OutputOptions {
 }
 
 impl Form {
-    /// The options of the report.
     pub(crate) fn options(&self) -> report::Options {
-        let format = if self.json { Format::Json } else { self.format };
-        report::Options { detail: self.detail, format, width: width(), ..Default::default() }
+        let (format, usual) = (if self.json { Format::Json } else { self.format }, report::Options::default());
+        report::Options { detail: self.detail, format, width: terminal_width().unwrap_or(usual.width), ..usual }
     }
-}
-
-/// The usual width if the tables don't go to a terminal.
-fn width() -> usize {
-    terminal_width().unwrap_or(report::Options::default().width)
 }
 
 /// Columns of the terminal, within what reads well; none if standard output is no terminal.
@@ -84,8 +77,9 @@ pub(crate) struct RunArgs {
     endpoints: Option<String>,
     #[command(flatten)]
     pinned: Pinned,
-    #[command(flatten)]
-    boot: Guests,
+    /// The kernel that guests boot, a bzImage [default: the host's own, else what `make` unpacked]
+    #[arg(long, value_name = "FILE")]
+    kernel: Option<PathBuf>,
     /// Folder for the files of file tests and for Unix sockets, at both ends; on a disk
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     dir: PathBuf,
@@ -108,14 +102,6 @@ pub(crate) struct Pinned {
     /// a list for each end
     #[arg(long, value_name = "auto|none|CPU,…", default_value_t)]
     pub(crate) pin: Pins,
-}
-
-/// What guests boot.
-#[derive(Debug, Clone, Default, Args)]
-pub(crate) struct Guests {
-    /// The kernel that guests boot, a bzImage [default: the host's own, else what `make` unpacked]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) kernel: Option<PathBuf>,
 }
 
 impl RunArgs {
@@ -148,7 +134,7 @@ fn carry_out(args: &RunArgs, server_cables: bool, places: &Locations, site: &Run
         (Some(study), None) => RunSource::Fresh(Box::new(args.changes()?.apply(read_study(study)?)?)),
         (None, None) => unreachable!("clap asks for a study or --resume"),
     };
-    let (pins, kernel) = (args.pinned.pin.clone(), args.boot.kernel.clone());
+    let (pins, kernel) = (args.pinned.pin.clone(), args.kernel.clone());
     let conditions = Conditions { directory: args.dir.clone(), pins, kernel, server_cables };
     finish(study::run(source, &conditions, places, site)?, &args.output.options())
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use vtax_lab::{LabSummary, Need, World, list, server};
 use vtax_model::server::ServerSpec;
 
-use super::{Locations, lab, print, print_json};
+use super::{Locations, answer, lab, print};
 use crate::{
     exit::{Blamed, Exit, Stop},
     labs,
@@ -69,16 +69,13 @@ fn down() -> Result<Exit, Stop> {
     let world = World::enter(Need::Ephemeral).or_infrastructure()?;
     let name = server::KEPT.parse().expect("it is a name");
     if !list(&world).or_infrastructure()?.iter().any(|lab| lab.name == name) {
-        return Err(Stop::input(miette!(
-            code = "no-server-up",
-            "no emulated server is kept; vtax server list shows those that are up"
-        )));
+        let none = "no emulated server is kept; vtax server list shows those that are up";
+        return Err(Stop::input(miette!(code = "no-server-up", "{none}")));
     }
     labs::open(&world, &name)?.down().or_infrastructure()?;
     Ok(Exit::Done)
 }
 
-/// A server in a list.
 #[derive(Serialize)]
 struct Listed {
     spec: ServerSpec,
@@ -92,10 +89,8 @@ fn show(json: bool) -> Result<Exit, Stop> {
     let labs = list(&world).or_infrastructure()?;
     let server = |lab: LabSummary| Some(Listed { spec: lab.guests.iter().find_map(|guest| guest.server)?, lab });
     let servers: Vec<Listed> = labs.into_iter().filter_map(server).collect();
-    match (json, servers.is_empty()) {
-        (true, _) => print_json(&servers)?,
-        (false, true) => print("There are no emulated servers.\n")?,
-        (false, false) => print(&lab::servers(servers.iter().map(|server| (&server.spec, &server.lab))))?,
-    }
-    Ok(Exit::Done)
+    answer(json, &servers, |servers| match servers.is_empty() {
+        true => "There are no emulated servers.\n".to_owned(),
+        false => lab::servers(servers.iter().map(|server| (&server.spec, &server.lab))),
+    })
 }

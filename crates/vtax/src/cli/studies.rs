@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use vtax_model::study::Study;
 
-use super::{lists, print, print_json};
+use super::{answer, lists};
 use crate::{
     exit::{Exit, Stop},
     study::minutes,
@@ -20,23 +20,18 @@ pub(crate) struct StudiesArgs {
 
 pub(crate) fn studies(args: &StudiesArgs) -> Result<Exit, Stop> {
     let studies: Vec<Study> = Study::BUILT_IN.iter().filter_map(|(id, _)| Study::built_in(id)).collect();
-    match args.json {
-        true => print_json(&studies)?,
-        false => print(&table(&studies))?,
-    }
-    Ok(Exit::Done)
+    answer(args.json, &studies, |studies| table(studies))
 }
 
 fn table(studies: &[Study]) -> String {
-    let mut table = lists::table(["STUDY", "CELLS", "TIME", "--quick", "QUESTION"]);
-    for study in studies {
+    let row = |study: &Study| {
         let [whole, quick] = [false, true].map(|quick| time(study, quick));
-        table.add_row([study.id.to_string(), study.cells.len().to_string(), whole, quick, study.question.clone()]);
-    }
+        [study.id.to_string(), study.cells.len().to_string(), whole, quick, study.question.clone()]
+    };
     format!(
         "{}\nTime: of all samples, if every row can run here. Run a study with `vtax run STUDY`; write your own after the \
          example in docs/studies.md.\n",
-        lists::text(table, &[4])
+        lists::list(["STUDY", "CELLS", "TIME", "--quick", "QUESTION"], &[4], studies.iter().map(row))
     )
 }
 

@@ -11,11 +11,12 @@ use vtax_model::{
 
 use super::{
     ServerRequest, ServerSite,
-    relay::{command, own_arguments, put},
+    relay::{command, own_arguments},
     run_lines::{LineReader, RelayedLine},
 };
 use crate::{
     exit::{Blamed, Coded, Stop, and_then},
+    remote_command::show,
     store::{RunWriter, Store},
 };
 
@@ -32,10 +33,8 @@ const ENDED: [i32; 3] = [0, 1, INTERRUPTED];
 /// and then the kernel of such a machine panics, or the kernel of a guest.
 const ATTEMPTS: u32 = 3;
 
-/// A run, and the error that ended it early.
 pub(crate) type FetchedRun = (Run, Option<miette::Report>);
 
-/// How an attempt to measure a run on a server ended.
 enum AttemptEnd {
     /// The user stopped it before it began.
     NotBegun,
@@ -96,7 +95,7 @@ impl ServerAttempts<'_> {
         let ran = server.run(&command, &[], &self.site.interrupt, |stream, bytes| match stream {
             Stream::Stdout => arriving.take(bytes),
             Stream::Stderr => {
-                put(stream, bytes);
+                let _ = show(stream, bytes);
                 true
             }
         });
@@ -164,31 +163,24 @@ impl<'a> ArrivingRun<'a> {
 
     fn keep_line(&mut self, line: RelayedLine) -> miette::Result<()> {
         match (line, &mut self.kept) {
-            (RelayedLine::Run(opening), Some((run, writer))) if opening.header.id == run.header.id => {
-                run.header = *opening.header;
+            (RelayedLine::Run { header, .. }, Some((run, writer))) if header.id == run.header.id => {
+                run.header = *header;
                 writer.replan(&run.header)?;
             }
-            (RelayedLine::Run(opening), None) => {
-                let header = *opening.header;
+            (RelayedLine::Run { header, .. }, None) => {
                 let writer = self.store.create_run(&header)?;
-                let (samples, failures) = (Vec::new(), Vec::new());
-                let run = Run { header, state: RunState::Running, wall_seconds: 0.0, samples, failures };
-                self.kept = Some((run, writer));
+                self.kept = Some((Run::begun(*header), writer));
             }
             (RelayedLine::Sample(sample), Some((run, writer))) => {
                 writer.samples(std::slice::from_ref(&sample))?;
-                let (cell, arm, round) = (sample.cell, sample.arm, sample.round);
-                run.failures.retain(|failure| (failure.cell, failure.arm, failure.round) != (cell, arm, round));
-                run.samples.push(*sample);
+                run.land(*sample);
             }
             (RelayedLine::Failure(failure), Some((run, writer))) => {
                 writer.failure(&failure)?;
-                let (cell, arm, round) = (failure.cell, failure.arm, failure.round);
-                run.failures.retain(|failure| (failure.cell, failure.arm, failure.round) != (cell, arm, round));
-                run.failures.push(*failure);
+                run.fail(*failure);
             }
             (RelayedLine::End(state), Some(_)) => self.state = Some(state),
-            (RelayedLine::Run(_), Some(_)) => {
+            (RelayedLine::Run { .. }, Some(_)) => {
                 return Err(miette!(code = "defect", "the emulated server began a second run"));
             }
             (_, None) => return Err(miette!(code = "defect", "the emulated server sent a sample before the plan")),

@@ -1,18 +1,11 @@
 //! Runs this program in the server with the same arguments, passes its output on, and ends with its status.
 
-use std::{
-    env,
-    ffi::OsString,
-    io::{self, Write},
-    path::Path,
-};
-
-use vtax_agent::protocol::Stream;
+use std::{env, ffi::OsString, path::Path};
 
 use super::{EmulatedServerUp, ServerRequest, Stay};
 use crate::{
     exit::{Blamed, Coded, Exit, Stop},
-    stdin,
+    remote_command::{read_input_for, show, word},
 };
 
 /// The environment variables that a program in the server gets from here. Its results stay in the memory of the
@@ -33,11 +26,12 @@ pub(crate) fn exec(request: &ServerRequest<'_>, program: &[OsString]) -> Result<
 }
 
 fn carry_out(request: &ServerRequest<'_>, command: &[String], has_input: bool) -> Result<Exit, Stop> {
-    let input = if has_input { stdin::read_for("a command in the emulated server")? } else { Vec::new() };
+    let input = if has_input { read_input_for("a command in the emulated server")? } else { Vec::new() };
     let site = request.enter()?;
     let Some(mut server) = request.server(&site)? else { return Ok(Exit::Interrupted) };
     let ran = server.run(command, &input, &site.interrupt, |stream, bytes| {
-        put(stream, bytes);
+        // If nobody reads any more, the program in the server goes on all the same.
+        let _ = show(stream, bytes);
         true
     });
     let done = matches!(ran, Ok(0)) && request.stay == Stay::Kept;
@@ -63,14 +57,6 @@ fn leave(server: EmulatedServerUp, ran: &miette::Result<i32>) -> Result<(), Stop
         }
         (left, _) => left.or_infrastructure(),
     }
-}
-
-/// Writes on to the same stream here. If its reader has gone away, the program in the server goes on all the same.
-pub(super) fn put(stream: Stream, bytes: &[u8]) {
-    let _ = match stream {
-        Stream::Stdout => io::stdout().write_all(bytes).and_then(|()| io::stdout().flush()),
-        Stream::Stderr => io::stderr().write_all(bytes),
-    };
 }
 
 /// The words that run this program in the server as it was called here. `from` is the file of the run that is to
@@ -120,10 +106,8 @@ fn without_server(arguments: Vec<String>) -> Vec<String> {
     kept
 }
 
-/// The control protocol is text.
-fn text(word: OsString) -> miette::Result<String> {
-    word.into_string()
-        .map_err(|word| miette::miette!(code = "not-utf8", "{word:?} is not UTF-8; a server can't be told of it"))
+fn text(text: OsString) -> miette::Result<String> {
+    word(text, "server")
 }
 
 #[cfg(test)]

@@ -13,26 +13,19 @@ const VERSION: u32 = 1;
 /// The most bytes of a line. A sample with its histograms takes kilobytes.
 const LONGEST: usize = 64 << 20;
 
-/// A line that was received.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum RelayedLine {
-    /// Comes first.
-    Run(FirstLine),
+    /// The plan, which comes first.
+    Run {
+        version: u32,
+        header: Box<RunHeader>,
+    },
     Sample(Box<Sample>),
     Failure(Box<Failure>),
-    /// Comes last.
     End(RunState),
 }
 
-/// The first line: the plan of the run.
-#[derive(Debug, Deserialize)]
-pub(crate) struct FirstLine {
-    version: u32,
-    pub(crate) header: Box<RunHeader>,
-}
-
-/// A line that isn't understood.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 pub(crate) enum LineError {
     #[error("the emulated server writes runs in version {0}, and this vtax reads {VERSION}: it has another vtax")]
@@ -76,9 +69,7 @@ impl LineReader {
 
 fn parse(line: &[u8]) -> Result<RelayedLine, LineError> {
     match serde_json::from_slice(line) {
-        Ok(RelayedLine::Run(FirstLine { version, .. })) if version != VERSION => {
-            Err(LineError::Version(version.into()))
-        }
+        Ok(RelayedLine::Run { version, .. }) if version != VERSION => Err(LineError::Version(version.into())),
         Ok(line) => Ok(line),
         Err(source) => Err(match version(line) {
             Some(version) if version != u64::from(VERSION) => LineError::Version(version),
@@ -98,7 +89,6 @@ fn shown(line: &[u8]) -> String {
     String::from_utf8_lossy(&line[..line.len().min(SHOWN)]).into_owned()
 }
 
-/// A line that is to be sent.
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum SentLine<'a> {

@@ -8,7 +8,6 @@ use std::{
 use rusqlite::{ErrorCode, ffi};
 use vtax_model::{cell::Arm, run::ExtendError};
 
-/// What can go wrong with stored results.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 pub(crate) enum StoreError {
     #[error(

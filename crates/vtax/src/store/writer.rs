@@ -1,15 +1,15 @@
-//! The one that writes a run.
+//! Writes runs.
 
 use std::time::Instant;
 
 use rusqlite::{Connection, ffi, params};
 use serde::Serialize;
 use vtax_model::{
-    cell::Arm,
+    cell::{Arm, Turn},
     run::{Failure, RunHeader, RunState, Sample},
 };
 
-use super::{StoreError, error::StoreLocation, lock::RunLock, read_run, schema, state_of};
+use super::{Store, StoreError, error::StoreLocation, lock::RunLock, read_run, schema, state_of};
 
 /// Writes a run as it goes on. Dropped without [`RunWriter::finish`], the run counts as killed.
 #[derive(Debug)]
@@ -18,21 +18,16 @@ pub(crate) struct RunWriter {
     pub(super) connection: Connection,
     lock: RunLock,
     id: String,
-    /// Of the sessions before this one.
+    /// The time that earlier sessions took.
     earlier_seconds: f64,
     begun: Instant,
 }
 
-/// What is a sample's own: no two rows of a run may share it.
-struct Key {
-    cell: usize,
-    arm: Arm,
-    round: u32,
-}
-
-impl RunWriter {
-    pub(super) fn create(place: &StoreLocation, header: &RunHeader) -> Result<RunWriter, StoreError> {
-        let writer = RunWriter::begin(place, &header.id, RunLock::take(place, &header.id)?)?;
+impl Store {
+    /// Keeps the plan of a new run, which is running from now on.
+    pub(crate) fn create_run(&self, header: &RunHeader) -> Result<RunWriter, StoreError> {
+        let place = &self.place;
+        let writer = RunWriter::begin(place, &header.id)?;
         let insert = "INSERT INTO run (id, started, study, title, quick, header, state, wall_seconds)
                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'running', 0.0)";
         let (study, text) = (&header.study, writer.json(header, "plan")?);
@@ -44,28 +39,32 @@ impl RunWriter {
         }
     }
 
-    pub(super) fn resume(place: &StoreLocation, id: &str) -> Result<RunWriter, StoreError> {
-        let mut writer = RunWriter::begin(place, id, RunLock::take(place, id)?)?;
-        let doing = place.doing("resuming a run");
-        // Only now that no one else can be writing it, its state holds.
-        let (state, seconds) = state_of(&writer.connection, id, &doing)?
-            .ok_or_else(|| StoreError::NotFound { id: id.to_owned(), similar: Vec::new() })?;
+    /// Goes on with a run that was stopped or killed. `id` as in [`Store::load`].
+    pub(crate) fn resume(&self, id: &str) -> Result<RunWriter, StoreError> {
+        let id = self.find(id)?;
+        let mut writer = RunWriter::begin(&self.place, &id)?;
+        let doing = self.place.doing("resuming a run");
+        // Nobody else can change the state any more.
+        let (state, seconds) = state_of(&writer.connection, &id, &doing)?
+            .ok_or_else(|| StoreError::NotFound { id: id.clone(), similar: Vec::new() })?;
         if state == RunState::Complete {
             writer.leave_as_it_was(state)?;
-            return Err(StoreError::Complete { id: id.to_owned() });
+            return Err(StoreError::Complete { id });
         }
         writer.earlier_seconds = seconds;
         writer.set_state(RunState::Running, 0.0)?;
         Ok(writer)
     }
 
-    /// The longer plan and the state of a run under way are on the disk together.
-    pub(super) fn extend(place: &StoreLocation, id: &str, rounds: u32) -> Result<RunWriter, StoreError> {
-        let mut writer = RunWriter::begin(place, id, RunLock::take(place, id)?)?;
-        let doing = place.doing("extending a run");
+    /// Goes on with a run, also with a complete one, which then has so many rounds in all. The longer plan and the state
+    /// get to the disk together.
+    pub(crate) fn extend(&self, id: &str, rounds: u32) -> Result<RunWriter, StoreError> {
+        let id = self.find(id)?;
+        let mut writer = RunWriter::begin(&self.place, &id)?;
+        let doing = self.place.doing("extending a run");
         let step = writer.connection.transaction().map_err(&doing)?;
-        // Only now that no one else can be writing it, its plan holds.
-        let run = read_run(&step, id, &doing)?;
+        // Nobody else can change the plan any more.
+        let run = read_run(&step, &id, &doing)?;
         let header = match run.extended(rounds) {
             Ok(header) => header,
             Err(error) => {
@@ -74,47 +73,44 @@ impl RunWriter {
                 return Err(error.into());
             }
         };
-        let text = json(&header, id, "plan")?;
+        let text = json(&header, &id, "plan")?;
         let update = "UPDATE run SET header = ?2, state = 'running' WHERE id = ?1";
         step.execute(update, params![id, text]).map_err(&doing)?;
         step.commit().map_err(&doing)?;
         writer.earlier_seconds = run.wall_seconds;
         Ok(writer)
     }
+}
 
+impl RunWriter {
     /// A complete run has no lock file.
     fn leave_as_it_was(self, state: RunState) -> Result<(), StoreError> {
         if state == RunState::Complete { self.lock.retire(&self.place) } else { Ok(()) }
     }
 
-    /// Keeps another plan of the run, which from now on is the one that holds.
+    /// Replaces the plan of the run.
     pub(crate) fn replan(&mut self, header: &RunHeader) -> Result<(), StoreError> {
         let update = "UPDATE run SET header = ?2 WHERE id = ?1";
         let updated = self.connection.execute(update, params![self.id, self.json(header, "plan")?]);
         updated.map(drop).map_err(self.place.doing("keeping the plan of a run"))
     }
 
-    fn begin(place: &StoreLocation, id: &str, lock: RunLock) -> Result<RunWriter, StoreError> {
-        let (place, connection) = (place.clone(), schema::connect(place)?);
+    fn begin(place: &StoreLocation, id: &str) -> Result<RunWriter, StoreError> {
+        let (place, lock, connection) = (place.clone(), RunLock::take(place, id)?, schema::connect(place)?);
         Ok(RunWriter { place, connection, lock, id: id.to_owned(), earlier_seconds: 0.0, begun: Instant::now() })
     }
 
     /// Keeps samples that landed together: they are on the disk when this returns, or none of them is.
     pub(crate) fn samples(&mut self, samples: &[Sample]) -> Result<(), StoreError> {
-        let row = |sample: &Sample| {
-            let key = Key { cell: sample.cell, arm: sample.arm, round: sample.round };
-            Ok((key, self.json(sample, "sample")?))
-        };
+        let row = |sample: &Sample| Ok((sample.turn(), self.json(sample, "sample")?));
         let rows = samples.iter().map(row).collect::<Result<Vec<_>, StoreError>>()?;
         self.insert("INSERT INTO sample (run, cell, arm, round, body) VALUES (?1, ?2, ?3, ?4, ?5)", &rows)
     }
 
     /// Keeps that a sample could not be taken.
     pub(crate) fn failure(&mut self, failure: &Failure) -> Result<(), StoreError> {
-        let key = Key { cell: failure.cell, arm: failure.arm, round: failure.round };
-        let insert = "INSERT INTO failure (run, cell, arm, round, body) VALUES (?1, ?2, ?3, ?4, ?5)";
-        let row = (key, self.json(failure, "failure")?);
-        self.insert(insert, &[row])
+        let row = (failure.turn(), self.json(failure, "failure")?);
+        self.insert("INSERT INTO failure (run, cell, arm, round, body) VALUES (?1, ?2, ?3, ?4, ?5)", &[row])
     }
 
     /// Ends this session, which took `wall_seconds`; those of earlier ones are added.
@@ -126,13 +122,13 @@ impl RunWriter {
         }
     }
 
-    /// The rows in place of earlier failures of the same samples, and, for the case that we are killed next,
-    /// the time spent, in one transaction.
-    fn insert(&mut self, insert: &str, rows: &[(Key, String)]) -> Result<(), StoreError> {
+    /// Inserts rows in place of earlier failures of the same samples. The same transaction keeps the time spent, for vtax
+    /// may be killed next.
+    fn insert(&mut self, insert: &str, rows: &[((u32, Turn), String)]) -> Result<(), StoreError> {
         let seconds = self.earlier_seconds + self.begun.elapsed().as_secs_f64();
         let doing = self.place.doing("keeping a sample");
         let step = self.connection.transaction().map_err(&doing)?;
-        for (Key { cell, arm, round }, body) in rows {
+        for ((round, Turn { cell, arm }), body) in rows {
             let forget = "DELETE FROM failure WHERE run = ?1 AND cell = ?2 AND arm = ?3 AND round = ?4";
             step.execute(forget, params![self.id, *cell as i64, arm_name(*arm), round]).map_err(&doing)?;
             let inserted = step.execute(insert, params![self.id, *cell as i64, arm_name(*arm), round, body]);

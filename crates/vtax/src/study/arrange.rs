@@ -17,13 +17,11 @@ use super::cabling::cabling;
 /// A study's lab and the ends of its rows.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Arrangement {
-    /// What to build.
     pub(crate) topology: Topology,
     /// The pairs of ends of each row, which measure at the same time.
     pub(crate) ends: BTreeMap<Row, Vec<Ends>>,
 }
 
-/// Two ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ends {
     pub(crate) initiator: LabEnd,

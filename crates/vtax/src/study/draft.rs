@@ -6,6 +6,7 @@ use miette::miette;
 use vtax_host::inspect;
 use vtax_lab::{Facts, availability, guest_availability};
 use vtax_model::{
+    cell::Cell,
     endpoint::{NoPairs, pairs},
     method::{IoMethod, Unsupported},
     run::{Placement, RunHeader, UnavailableRow},
@@ -23,15 +24,11 @@ use crate::exit::{Blamed, Coded, Stop};
 /// The plan of a run. Its ends and their CPUs aren't known yet.
 pub(super) fn header(wanted: ChangedStudy, unavailable: Vec<UnavailableRow>) -> Result<RunHeader, Stop> {
     if let Some(row) = unavailable.iter().find(|row| row.method == wanted.study.baseline) {
+        let UnavailableRow { method, unsupported } = row;
         let others = available(&wanted.study, &unavailable);
         let other = others.first().map(|row| format!("; or hold the rows against another one, as --baseline {row}"));
-        let error = miette!(
-            code = "baseline-unavailable",
-            "the baseline `{}` can't run here: {}{}",
-            row.method,
-            row.unsupported,
-            other.unwrap_or_default()
-        );
+        let why = format!("{unsupported}{}", other.unwrap_or_default());
+        let error = miette!(code = "baseline-unavailable", "the baseline `{method}` can't run here: {why}");
         let ours = wanted.study.endpoints.is_empty();
         return Err(if ours { Stop::infrastructure(error) } else { Stop::input(error) });
     }
@@ -104,7 +101,7 @@ fn needed(row: Row) -> Vec<IoMethod> {
 pub(super) fn without_endpoints(study: &Study) -> Result<Vec<UnavailableRow>, NoPairs> {
     let mut lacking = Vec::new();
     for row in &study.rows {
-        let mtus = mtus_of(study, *row);
+        let mtus = mtus_of(study.cells.iter().filter(|cell| cell.row == *row));
         let found: Vec<Result<_, NoPairs>> = mtus.iter().map(|mtu| pairs(&study.endpoints, *row, *mtu)).collect();
         let missing = |found: &Result<_, NoPairs>| matches!(found, Err(NoPairs::Missing { .. }));
         match found.iter().all(missing) {
@@ -121,9 +118,9 @@ fn lacks(row: Row) -> UnavailableRow {
     UnavailableRow { method: row, unsupported: Unsupported { why, remedy } }
 }
 
-/// The MTUs of the cells of a row.
-pub(super) fn mtus_of(study: &Study, row: Row) -> Vec<Mtu> {
-    let mtus: BTreeSet<Mtu> = study.cells.iter().filter(|cell| cell.row == row).map(|cell| cell.mtu).collect();
+/// The MTUs of cells, the smallest first.
+pub(super) fn mtus_of<'a>(cells: impl IntoIterator<Item = &'a Cell>) -> Vec<Mtu> {
+    let mtus: BTreeSet<Mtu> = cells.into_iter().map(|cell| cell.mtu).collect();
     mtus.into_iter().collect()
 }
 

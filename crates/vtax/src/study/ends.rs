@@ -50,7 +50,6 @@ pub(crate) use path::room_of;
 const VSOCK_LOCAL: u32 = 1;
 const VSOCK_ANY: u32 = u32::MAX;
 
-/// Connected agents at the ends of each row.
 pub(crate) struct ConnectedEnds {
     rows: Vec<ConnectedRow>,
     /// The lab that was built for this run.
@@ -59,9 +58,7 @@ pub(crate) struct ConnectedEnds {
     unfit: BTreeMap<String, String>,
     /// Where tests have files and sockets.
     directory: PathBuf,
-    /// The MTU in force.
     mtu: Option<Mtu>,
-    /// When the first sample began.
     first_sample: Option<Instant>,
     gaps: Gaps,
     /// The one CPU of both ends of rows that take turns, if they share one.
@@ -74,12 +71,10 @@ impl ConnectedEnds {
         ConnectedEnds { rows, lab, unfit, directory: directory.to_owned(), mtu, first_sample, gaps, shared_cpu }
     }
 
-    /// When the first sample began, if one has.
     pub(crate) fn first_sample(&self) -> Option<Instant> {
         self.first_sample
     }
 
-    /// The ends between which each row is measured.
     pub(crate) fn records(&self) -> Vec<RowEnds> {
         self.rows.iter().map(ConnectedRow::record).collect()
     }
@@ -91,7 +86,6 @@ impl ConnectedEnds {
         of_lab.or_else(of_libvirt)
     }
 
-    /// Whether an end is a guest of a lab.
     pub(crate) fn has_lab_guests(&self) -> bool {
         self.lab_guests().next().is_some()
     }
@@ -127,7 +121,6 @@ impl ConnectedEnds {
         });
     }
 
-    /// Each agent once.
     fn agents(&self) -> Vec<&Arc<Agent>> {
         let mut agents: Vec<&Arc<Agent>> = Vec::new();
         for ConnectedEnd { agent, .. } in self.ends() {

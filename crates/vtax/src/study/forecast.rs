@@ -18,10 +18,8 @@ use crate::{
     store::StoreError,
 };
 
-/// Rounds of a pilot.
 pub(super) const PILOT: u32 = LEAST_FOR_NOISE;
 
-/// What is known of a plan before its first sample.
 pub(super) struct PlanForecast {
     known: Option<Experience>,
 }
@@ -57,7 +55,6 @@ impl PlanForecast {
         }
     }
 
-    /// Whether the first rounds are a pilot.
     pub(super) fn needs_pilot(&self, header: &RunHeader) -> bool {
         let rounds = header.rounds_of(header.study.answering());
         let shows = header.least_rounds().is_some_and(|least| rounds >= least);
@@ -111,7 +108,6 @@ fn too_few(header: &RunHeader) -> Option<String> {
     })
 }
 
-/// What a pilot has told.
 pub(super) struct Piloted {
     /// A line to print while the run goes on.
     pub(super) line: Option<String>,

@@ -1,5 +1,6 @@
 //! `vtax measure` as a study: its rows are engines, its matrix the tests and what is swept.
 
+use clap::Args;
 use miette::bail;
 use vtax_agent::limits::{LimitError, Load};
 use vtax_model::{
@@ -17,7 +18,6 @@ use vtax_model::{
 use super::{ChangedStudy, ends::room_of, options::blaming};
 use crate::exit::{Blamed, Stop};
 
-/// What the command line asks for.
 #[derive(Debug, Clone)]
 pub(crate) struct MeasureRequest {
     /// Responders, and initiators if any are named.
@@ -43,17 +43,22 @@ pub(crate) struct Test {
     pub(crate) kind: TestKind,
 }
 
-/// The sizes that the user has given.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Args)]
 pub(crate) struct GivenSizes {
+    /// rr, crr: bytes of each request [default: 1; UDP with several in flight: 8]
+    #[arg(long, value_name = "SIZE")]
     pub(crate) request: Option<ByteSize>,
+    /// rr, crr: bytes of each response [default: 1; UDP with several in flight: 8]
+    #[arg(long, value_name = "SIZE")]
     pub(crate) response: Option<ByteSize>,
+    /// Streams: bytes of each send call [default: 128KiB; UDP: what the path's MTU carries]
+    #[arg(long, value_name = "SIZE")]
     pub(crate) message: Option<ByteSize>,
-    /// The sizes to go through, in place of the three.
-    pub(crate) swept: Vec<ByteSize>,
+    /// Run the test once with each of these sizes, in place of --request, --response and --message
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', conflicts_with_all = ["request", "response", "message"])]
+    pub(crate) sizes: Vec<ByteSize>,
 }
 
-/// The sampling plan that the user has given.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct GivenPlan {
     pub(crate) samples: Option<u32>,
@@ -92,7 +97,6 @@ impl MeasureRequest {
         self.engines.iter().copied().map(Row::Engine).collect()
     }
 
-    /// The path, as the ends found it.
     pub(crate) fn on(&self, mtu: Option<Mtu>, ipv6: bool) -> KnownPath {
         let mtu = mtu.unwrap_or_else(|| {
             eprintln!("warning: the links of the two ends don't tell their MTU; {} is assumed", Mtu::ETHERNET);
@@ -106,24 +110,20 @@ impl MeasureRequest {
     /// That datagrams are shorter than the path could carry, so that as many as --gso asks for go with one call.
     fn shortened(&self, way: KnownPath) -> Option<String> {
         let is_udp = |test: &Test| test.transport == Transport::Udp && test.kind.is_stream();
-        let (segments, room) = (self.options.gso?, room_of(way.mtu, way.ipv6).udp_payload());
-        let chosen = self.sizes.message.is_some() || !self.sizes.swept.is_empty();
+        let (segments, room) = (self.options.gso?.get(), room_of(way.mtu, way.ipv6).udp_payload());
+        let chosen = self.sizes.message.is_some() || !self.sizes.sizes.is_empty();
         let message = self.datagram(way);
         (self.tests.iter().any(is_udp) && !chosen && message < room).then(|| {
             format!(
-                "note: --gso {}: each datagram has {message} and not {room}, so that {} of them go with one send call, \
-                 which takes {DATAGRAM_MOST} bytes; choose another size with --message",
-                segments.get(),
-                segments.get()
+                "note: --gso {segments}: each datagram has {message} and not {room}, so that {segments} of them go with \
+                 one send call, which takes {DATAGRAM_MOST} bytes; choose another size with --message"
             )
         })
     }
 
-    /// The study that is to be run on a path.
     pub(crate) fn wanted(&self, way: KnownPath) -> Result<ChangedStudy, Stop> {
         let study = self.study(way).or_input()?;
-        let GivenPlan { quick, .. } = self.plan;
-        let (plan, seed, stopping) = (study.plan, self.seed, self.stopping);
+        let (plan, quick, seed, stopping) = (study.plan, self.plan.quick, self.seed, self.stopping);
         Ok(ChangedStudy { plan, path_plan: None, study, quick, seed, stopping, goal: None })
     }
 
@@ -171,12 +171,12 @@ impl MeasureRequest {
         let any = |is: fn(TestKind) -> bool| self.tests.iter().any(|test| is(test.kind));
         let pairs = any(|kind| matches!(kind, TestKind::Rr | TestKind::Crr));
         let streams = any(TestKind::is_stream);
-        let GivenSizes { request, response, message, swept } = &self.sizes;
+        let GivenSizes { request, response, message, sizes } = &self.sizes;
         let uses = [
             ("request", "rr and crr", pairs, request.is_some()),
             ("response", "rr and crr", pairs, response.is_some()),
             ("message", "streams", streams, message.is_some()),
-            ("sizes", "rr, crr and streams", pairs || streams, !swept.is_empty()),
+            ("sizes", "rr, crr and streams", pairs || streams, !sizes.is_empty()),
             ("gap", "rr", any(|kind| kind == TestKind::Rr), self.gaps.iter().any(Option::is_some)),
         ];
         match uses.into_iter().find(|(_, _, used, given)| *given && !used) {
@@ -189,13 +189,12 @@ impl MeasureRequest {
 
     fn cells(&self, way: KnownPath) -> miette::Result<Vec<Cell>> {
         let mut cells = Vec::new();
-        for (test, streams) in
-            self.tests.iter().flat_map(|test| self.streams.iter().map(move |streams| (test, *streams)))
-        {
-            let points = (0..).zip(self.points()).filter(|(_, point)| point.concerns(test.kind));
-            for (variant, point) in points {
-                for engine in &self.engines {
-                    cells.push(self.cell(way, *test, streams, (variant, point), *engine)?);
+        for test in &self.tests {
+            for streams in &self.streams {
+                for (variant, point) in (0..).zip(self.points()).filter(|(_, point)| point.concerns(test.kind)) {
+                    for engine in &self.engines {
+                        cells.push(self.cell(way, *test, *streams, (variant, point), *engine)?);
+                    }
                 }
             }
         }
@@ -203,7 +202,7 @@ impl MeasureRequest {
     }
 
     fn points(&self) -> Vec<SweepPoint> {
-        let sizes: Vec<Option<ByteSize>> = match self.sizes.swept.as_slice() {
+        let sizes: Vec<Option<ByteSize>> = match self.sizes.sizes.as_slice() {
             [] => vec![None],
             swept => swept.iter().copied().map(Some).collect(),
         };
@@ -287,7 +286,7 @@ impl MeasureRequest {
     fn size_flag(&self, error: &WorkloadError) -> &'static str {
         match error.what() {
             "test" | "file" => "test",
-            _ if !self.sizes.swept.is_empty() => "sizes",
+            _ if !self.sizes.sizes.is_empty() => "sizes",
             what => what,
         }
     }
@@ -369,10 +368,10 @@ mod tests {
 
     #[test]
     fn a_sweep_has_a_variant_a_point() {
-        let swept = vec![ByteSize(64), ByteSize(1024)];
+        let sizes = vec![ByteSize(64), ByteSize(1024)];
         let gaps = vec![None, Some(Span::from_millis(1)), Some(Span::from_millis(10))];
         let asked = MeasureRequest {
-            sizes: GivenSizes { swept, ..GivenSizes::default() },
+            sizes: GivenSizes { sizes, ..GivenSizes::default() },
             gaps,
             ..asked("tcp-rr,tcp-stream,tcp-cc")
         };

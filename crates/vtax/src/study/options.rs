@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use miette::{Context, bail, miette};
 use vtax_model::{
     cell::Instrument,
@@ -19,8 +19,10 @@ use vtax_model::{
     workload::{Transport, Warmup, Workload},
 };
 
+use super::draft::mtus_of;
 use crate::{
     exit::{Blamed, Coded, Stop},
+    one_of::{Choice, one_of},
     whole_number::whole,
 };
 
@@ -61,8 +63,8 @@ pub(crate) struct Changes {
     #[arg(long, value_name = "N", value_parser = whole::<u32>)]
     pub(crate) guests: Option<u32>,
     /// Whether `assigned` and `sr-iov` attach guests or zones [default: guests]
-    #[arg(long, value_enum, value_name = "KIND")]
-    pub(crate) guest: Option<Domains>,
+    #[arg(long, value_parser = one_of(&DOMAINS), value_name = "KIND")]
+    pub(crate) guest: Option<DomainKind>,
     /// Measure over a real cable and not over a veth pair. Name the two NICs of this machine that the cable joins,
     /// by link, PCI address, MAC address or name in `vtax io list`. Give the option once for each cable
     #[arg(long, value_name = "NIC,NIC")]
@@ -74,8 +76,8 @@ pub(crate) struct Changes {
     #[arg(skip)]
     pub(crate) endpoints: Vec<Endpoint>,
     /// Run only one part of a study that measures by both instruments [default: both parts]
-    #[arg(long, value_enum, value_name = "INSTRUMENT")]
-    pub(crate) instrument: Option<Instruments>,
+    #[arg(long, value_parser = one_of(&INSTRUMENTS), value_name = "INSTRUMENT")]
+    pub(crate) instrument: Option<Instrument>,
     /// What CPUs do while they have nothing to do: `poll` keeps them awake while a sample is measured, `system`
     /// changes nothing [default: as the instrument has it]
     #[arg(long, value_name = "poll|system")]
@@ -94,41 +96,20 @@ pub(crate) struct Changes {
     pub(crate) precision: Precision,
 }
 
-/// The two instruments.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Instruments {
-    /// The path's own cost: CPUs don't sleep, TCP uses cubic, rows take turns within milliseconds
-    Path,
-    /// As the machine runs, which is what an application sees
-    System,
-}
-
-impl From<Instruments> for Instrument {
-    fn from(instrument: Instruments) -> Instrument {
-        match instrument {
-            Instruments::Path => Instrument::Path,
-            Instruments::System => Instrument::System,
-        }
-    }
-}
+const INSTRUMENTS: [Choice<Instrument>; 2] = [
+    (
+        "path",
+        "The path's own cost: CPUs don't sleep, TCP uses cubic, rows take turns within milliseconds",
+        Instrument::Path,
+    ),
+    ("system", "As the machine runs, which is what an application sees", Instrument::System),
+];
 
 /// What methods attach that can attach both.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Domains {
-    /// Virtual machines
-    Guest,
-    /// Processes in a network stack of their own
-    Zone,
-}
-
-impl From<Domains> for DomainKind {
-    fn from(domains: Domains) -> DomainKind {
-        match domains {
-            Domains::Guest => DomainKind::Guest,
-            Domains::Zone => DomainKind::Zone,
-        }
-    }
-}
+const DOMAINS: [Choice<DomainKind>; 2] = [
+    ("guest", "Virtual machines", DomainKind::Guest),
+    ("zone", "Processes in a network stack of their own", DomainKind::Zone),
+];
 
 /// netperf's rule for stopping.
 #[derive(Debug, Clone, Default, Args)]
@@ -206,7 +187,7 @@ impl Changes {
         self.choose_baseline(study)?;
         self.keep_methods(study)?;
         self.cable(study)?;
-        study.domains = self.guest.map_or(study.domains, DomainKind::from);
+        study.domains = self.guest.unwrap_or(study.domains);
         self.keep_mtus(study)?;
         self.keep_instrument(study)?;
         self.keep_planned(study);
@@ -216,10 +197,10 @@ impl Changes {
         }
         let both_named = study.pairs > 1 || !study.rows.iter().all(|row| row.may_be_both());
         if self.both && (both_named || !study.endpoints.is_empty()) {
+            let id = &study.id;
             bail!(
                 code = "option-not-for-this",
-                "--both: the rows of `{}` name both of their ends already; leave it out",
-                study.id
+                "--both: the rows of `{id}` name both of their ends already; leave it out"
             );
         }
         study.both |= self.both;
@@ -229,12 +210,7 @@ impl Changes {
     fn choose_baseline(&self, study: &mut Study) -> miette::Result<()> {
         let Some(baseline) = self.baseline else { return Ok(()) };
         if !study.rows.contains(&baseline) {
-            bail!(
-                code = "not-in-study",
-                "--baseline: `{}` has no row `{baseline}`; it has {}",
-                study.id,
-                listed(&study.rows)
-            );
+            return Err(no_row(study, "baseline", baseline));
         }
         study.baseline = baseline;
         study.extra.retain(|row| *row != baseline);
@@ -248,12 +224,7 @@ impl Changes {
         let is = |row: &Row, asked: &Row| row == asked || row.method().map(Row::Method) == Some(*asked);
         for asked in &self.methods {
             if !study.rows.iter().any(|row| is(row, asked)) {
-                bail!(
-                    code = "not-in-study",
-                    "--methods: `{}` has no row `{asked}`; it has {}",
-                    study.id,
-                    listed(&study.rows)
-                );
+                return Err(no_row(study, "methods", *asked));
             }
         }
         let baseline = study.baseline;
@@ -270,10 +241,10 @@ impl Changes {
         }
         let on_one_host = study.rows.iter().any(|row| matches!(row, Row::Zones { .. }));
         if on_one_host || !study.endpoints.is_empty() {
+            let id = &study.id;
             bail!(
                 code = "option-not-for-this",
-                "--cable: the rows of `{}` have no wire between two hosts; leave it out",
-                study.id
+                "--cable: the rows of `{id}` have no wire between two hosts; leave it out"
             );
         }
         let mut nics: Vec<&NicName> = self.cable.iter().flat_map(|Cable(nics)| nics).collect();
@@ -293,18 +264,15 @@ impl Changes {
     fn keep_mtus(&self, study: &mut Study) -> miette::Result<()> {
         let has = |mtu: &Mtu| study.cells.iter().any(|cell| cell.mtu == *mtu);
         if let Some(missing) = self.mtu.iter().find(|mtu| !has(mtu)) {
-            let mut mtus: Vec<Mtu> = study.cells.iter().map(|cell| cell.mtu).collect();
-            mtus.sort_unstable();
-            mtus.dedup();
-            let mtus: Vec<String> = mtus.iter().map(Mtu::to_string).collect();
-            bail!(code = "not-in-study", "--mtu: `{}` has nothing at {missing}; it has {}", study.id, mtus.join(", "));
+            let (id, mtus) = (&study.id, listed(&mtus_of(&study.cells)));
+            bail!(code = "not-in-study", "--mtu: `{id}` has nothing at {missing}; it has {mtus}");
         }
         study.cells.retain(|cell| self.mtu.is_empty() || self.mtu.contains(&cell.mtu));
         Ok(())
     }
 
     fn keep_instrument(&self, study: &mut Study) -> miette::Result<()> {
-        let Some(asked) = self.instrument.map(Instrument::from) else { return Ok(()) };
+        let Some(asked) = self.instrument else { return Ok(()) };
         if !study.cells.iter().any(|cell| cell.instrument == asked) {
             bail!(code = "not-in-study", "--instrument {asked}: `{}` has no such part; leave it out", study.id);
         }
@@ -370,18 +338,20 @@ pub(super) fn blaming(error: SamplingPlanError) -> miette::Report {
     miette::Report::new(error).wrap_err(told)
 }
 
-fn listed(rows: &[Row]) -> String {
-    rows.iter().map(Row::to_string).collect::<Vec<_>>().join(", ")
+fn listed(items: &[impl ToString]) -> String {
+    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn no_row(study: &Study, option: &str, row: Row) -> miette::Report {
+    let (id, rows) = (&study.id, listed(&study.rows));
+    miette!(code = "not-in-study", "--{option}: `{id}` has no row `{row}`; it has {rows}")
 }
 
 /// Changes the number of pairs, so that a study fits a small or a large machine.
 fn keep_guests(study: &mut Study, guests: u32) -> miette::Result<()> {
     if study.pairs < 2 || !study.endpoints.is_empty() {
-        bail!(
-            code = "option-not-for-this",
-            "--guests: the rows of `{}` have no number of guests that could be changed; leave it out",
-            study.id
-        );
+        let what = format!("the rows of `{}` have no number of guests that could be changed", study.id);
+        bail!(code = "option-not-for-this", "--guests: {what}; leave it out");
     }
     if !(1..=Study::MOST_PAIRS).contains(&guests) {
         bail!(code = "bad-option", "--guests {guests}: a row has 1 to {}", Study::MOST_PAIRS);
@@ -394,12 +364,8 @@ fn keep_guests(study: &mut Study, guests: u32) -> miette::Result<()> {
 fn stand_on(study: &mut Study, endpoints: &[Endpoint]) -> miette::Result<()> {
     let rows = endpoints.iter().filter_map(|endpoint| endpoint.method);
     if let Some(row) = { rows }.find(|row| !study.rows.contains(row)) {
-        bail!(
-            code = "not-in-study",
-            "--endpoints: an endpoint stands for `{row}`, which `{}` hasn't; it has {}",
-            study.id,
-            listed(&study.rows)
-        );
+        let (id, rows) = (&study.id, listed(&study.rows));
+        bail!(code = "not-in-study", "--endpoints: an endpoint stands for `{row}`, which `{id}` hasn't; it has {rows}");
     }
     study.endpoints = endpoints.to_vec();
     Ok(())

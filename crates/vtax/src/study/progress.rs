@@ -15,7 +15,6 @@ use crate::interrupt::Interrupt;
 /// Plain lines come at least this far apart.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
-/// Tells of a run's progress on standard error.
 pub(crate) struct RunProgress<'a> {
     bar: Option<ProgressBar>,
     interrupt: &'a Interrupt,
@@ -47,7 +46,6 @@ impl<'a> RunProgress<'a> {
         }
     }
 
-    /// The number of samples that were not taken yet.
     pub(crate) fn left_over(&self) -> usize {
         self.total.saturating_sub(self.done)
     }

@@ -13,7 +13,6 @@ use crate::{
     store::{RunWriter, Store},
 };
 
-/// Where runs are kept.
 pub(super) enum RunStore {
     Here(Store),
     /// The vtax outside keeps runs. It has written the run that is to go on to this file.
@@ -22,12 +21,10 @@ pub(super) enum RunStore {
     },
 }
 
-/// Keeps one run while it is measured.
-pub(super) trait RunKeeper: Sink {
-    /// Replaces the plan of the run.
-    fn replan(&mut self, header: &RunHeader) -> miette::Result<()>;
-    /// Ends this session of the run.
-    fn finish(self: Box<Self>, state: RunState, wall_seconds: f64) -> miette::Result<()>;
+pub(super) enum RunKeeper {
+    Here(RunWriter),
+    /// Sends the run to the vtax outside.
+    Outside,
 }
 
 impl RunStore {
@@ -52,74 +49,55 @@ impl RunStore {
         }
     }
 
-    pub(super) fn create_run(&self, header: &RunHeader) -> Result<Box<dyn RunKeeper>, Stop> {
+    pub(super) fn create_run(&self, header: &RunHeader) -> Result<RunKeeper, Stop> {
         match self {
-            RunStore::Here(store) => Ok(Box::new(store.create_run(header)?)),
-            RunStore::Outside { .. } => Ok(Box::new(RunSender::begin(header).or_infrastructure()?)),
+            RunStore::Here(store) => Ok(RunKeeper::Here(store.create_run(header)?)),
+            RunStore::Outside { .. } => {
+                SentLine::plan(header).send().or_infrastructure()?;
+                Ok(RunKeeper::Outside)
+            }
         }
     }
 
     /// Goes on with a run. If `rounds` is given, the run has so many in all from now on.
-    pub(super) fn resume(&self, header: &RunHeader, rounds: Option<u32>) -> Result<Box<dyn RunKeeper>, Stop> {
-        match self {
-            RunStore::Here(store) => {
-                let writer = match rounds {
-                    Some(rounds) => store.extend(&header.id, rounds)?,
-                    None => store.resume(&header.id)?,
-                };
-                Ok(Box::new(writer))
-            }
-            RunStore::Outside { .. } => self.create_run(header),
+    pub(super) fn resume(&self, header: &RunHeader, rounds: Option<u32>) -> Result<RunKeeper, Stop> {
+        match (self, rounds) {
+            (RunStore::Here(store), Some(rounds)) => Ok(RunKeeper::Here(store.extend(&header.id, rounds)?)),
+            (RunStore::Here(store), None) => Ok(RunKeeper::Here(store.resume(&header.id)?)),
+            (RunStore::Outside { .. }, _) => self.create_run(header),
         }
     }
 }
 
-impl Sink for RunWriter {
+impl RunKeeper {
+    pub(super) fn replan(&mut self, header: &RunHeader) -> miette::Result<()> {
+        match self {
+            RunKeeper::Here(writer) => Ok(writer.replan(header)?),
+            RunKeeper::Outside => SentLine::plan(header).send(),
+        }
+    }
+
+    /// Ends this session of the run.
+    pub(super) fn finish(self, state: RunState, wall_seconds: f64) -> miette::Result<()> {
+        match self {
+            RunKeeper::Here(writer) => Ok(writer.finish(state, wall_seconds)?),
+            RunKeeper::Outside => SentLine::End(state).send(),
+        }
+    }
+}
+
+impl Sink for RunKeeper {
     fn samples(&mut self, samples: &[Sample]) -> miette::Result<()> {
-        Ok(RunWriter::samples(self, samples)?)
+        match self {
+            RunKeeper::Here(writer) => Ok(writer.samples(samples)?),
+            RunKeeper::Outside => samples.iter().try_for_each(|sample| SentLine::Sample(sample).send()),
+        }
     }
 
     fn failure(&mut self, failure: &Failure) -> miette::Result<()> {
-        Ok(RunWriter::failure(self, failure)?)
-    }
-}
-
-impl RunKeeper for RunWriter {
-    fn replan(&mut self, header: &RunHeader) -> miette::Result<()> {
-        Ok(RunWriter::replan(self, header)?)
-    }
-
-    fn finish(self: Box<Self>, state: RunState, wall_seconds: f64) -> miette::Result<()> {
-        Ok(RunWriter::finish(*self, state, wall_seconds)?)
-    }
-}
-
-/// Sends a run to the vtax outside.
-struct RunSender;
-
-impl RunSender {
-    fn begin(header: &RunHeader) -> miette::Result<RunSender> {
-        SentLine::plan(header).send()?;
-        Ok(RunSender)
-    }
-}
-
-impl Sink for RunSender {
-    fn samples(&mut self, samples: &[Sample]) -> miette::Result<()> {
-        samples.iter().try_for_each(|sample| SentLine::Sample(sample).send())
-    }
-
-    fn failure(&mut self, failure: &Failure) -> miette::Result<()> {
-        SentLine::Failure(failure).send()
-    }
-}
-
-impl RunKeeper for RunSender {
-    fn replan(&mut self, header: &RunHeader) -> miette::Result<()> {
-        SentLine::plan(header).send()
-    }
-
-    fn finish(self: Box<Self>, state: RunState, _: f64) -> miette::Result<()> {
-        SentLine::End(state).send()
+        match self {
+            RunKeeper::Here(writer) => Ok(writer.failure(failure)?),
+            RunKeeper::Outside => SentLine::Failure(failure).send(),
+        }
     }
 }

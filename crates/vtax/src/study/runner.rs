@@ -15,7 +15,6 @@ use vtax_model::{
     workload::{TestSpec, Workload},
 };
 
-/// Takes samples.
 pub(crate) trait Sampler {
     /// Sets the MTU of every hop, and verifies it.
     fn set_mtu(&mut self, mtu: Mtu) -> Result<(), SampleError>;
@@ -29,12 +28,10 @@ pub(crate) trait Sampler {
 /// No row has a sample, because one of them failed.
 #[derive(Debug)]
 pub(crate) struct BrokenTurns {
-    /// The index of the row that failed.
     pub(crate) index: usize,
     pub(crate) error: SampleError,
 }
 
-/// Why a sample could not be taken.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SampleError {
     #[error("{error}")]
@@ -69,21 +66,17 @@ pub(crate) trait Sink {
     fn failure(&mut self, failure: &Failure) -> miette::Result<()>;
 }
 
-/// Tells the user how a run goes on.
 pub(crate) trait Watcher {
     /// Before a sample.
     fn begin(&mut self, round: u32, cell: &str);
     /// After a sample, or after so many that were taken together.
     fn end(&mut self, samples: usize);
-    /// A sample failed.
     fn failed(&mut self, cell: &str, error: &str);
-    /// Whether the user has asked to stop.
     fn stop_asked(&self) -> bool;
     /// RFC 3339, UTC.
     fn now(&self) -> String;
 }
 
-/// How the rounds ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) state: RunState,
@@ -101,7 +94,7 @@ pub(crate) fn run_rounds(
     sink: &mut dyn Sink,
     watcher: &mut dyn Watcher,
 ) -> Ended {
-    match Rounds::new(run, sampler, sink, watcher).go() {
+    match (Rounds { run, sampler, sink, watcher, mtu: None, failures: BTreeMap::new() }).go() {
         Ok(state) => Ended { state, error: None },
         Err(error) => Ended { state: RunState::Stopped, error: Some(error) },
     }
@@ -116,7 +109,7 @@ pub(crate) fn samples_left(run: &Run) -> usize {
 
 /// The samples that the run has. A sample that failed is tried again when the run is resumed.
 fn taken(run: &Run) -> BTreeSet<(u32, Turn)> {
-    run.samples.iter().map(|s| (s.round, Turn { cell: s.cell, arm: s.arm })).collect()
+    run.samples.iter().map(Sample::turn).collect()
 }
 
 struct Rounds<'a> {
@@ -128,16 +121,7 @@ struct Rounds<'a> {
     failures: BTreeMap<usize, usize>,
 }
 
-impl<'a> Rounds<'a> {
-    fn new(
-        run: &'a mut Run,
-        sampler: &'a mut dyn Sampler,
-        sink: &'a mut dyn Sink,
-        watcher: &'a mut dyn Watcher,
-    ) -> Self {
-        Rounds { run, sampler, sink, watcher, mtu: None, failures: BTreeMap::new() }
-    }
-
+impl Rounds<'_> {
     fn go(mut self) -> miette::Result<RunState> {
         let done = taken(self.run);
         for round in 1..=self.run.header.rounds() {
@@ -263,24 +247,15 @@ impl<'a> Rounds<'a> {
 
     fn landed(&mut self, samples: Vec<Sample>) -> miette::Result<()> {
         self.sink.samples(&samples)?;
-        for sample in &samples {
-            self.forget(sample.round, Turn { cell: sample.cell, arm: sample.arm });
-        }
-        self.run.samples.extend(samples);
+        samples.into_iter().for_each(|sample| self.run.land(sample));
         Ok(())
     }
 
     fn failed(&mut self, failure: Failure) -> miette::Result<()> {
         self.sink.failure(&failure)?;
-        self.forget(failure.round, Turn { cell: failure.cell, arm: failure.arm });
         *self.failures.entry(failure.cell).or_default() += 1;
-        self.run.failures.push(failure);
+        self.run.fail(failure);
         Ok(())
-    }
-
-    /// Forgets an earlier failure of the sample, as the sink does.
-    fn forget(&mut self, round: u32, turn: Turn) {
-        self.run.failures.retain(|f| (f.round, Turn { cell: f.cell, arm: f.arm }) != (round, turn));
     }
 
     fn given_up(&self, cell: usize) -> bool {

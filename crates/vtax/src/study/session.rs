@@ -39,9 +39,7 @@ use crate::{
     store::Store,
 };
 
-/// What to run.
 pub(crate) enum RunSource {
-    /// A new run.
     Fresh(Box<ChangedStudy>),
     /// A new run of what becomes a study once the path is known.
     Measure(Box<MeasureRequest>),
@@ -53,7 +51,6 @@ pub(crate) enum RunSource {
     },
 }
 
-/// How the ends are to run.
 pub(crate) struct Conditions {
     /// The disk folder of file tests, and where Unix sockets are made.
     pub(crate) directory: PathBuf,
@@ -65,7 +62,6 @@ pub(crate) struct Conditions {
     pub(crate) server_cables: bool,
 }
 
-/// A session that has ended.
 pub(crate) struct Finished {
     pub(crate) document: ResultDocument,
     /// What ended it early, if it wasn't the user.
@@ -105,10 +101,9 @@ pub(crate) fn run(
     let interrupt = Interrupt::catch().or_infrastructure()?;
     let needs = GuestNeeds::new(&agent, conditions.kernel.as_deref());
     let setup = RunSetup { world: world.as_ref(), agent: &agent, needs, conditions, phases: &phases };
-    let PreparedRun { run, ends, keeper, pilot } = setup.prepare(request, &store)?;
-    ends.warn_of_unpinned();
-    let session = Session { run, ends, interrupt, begun, phases, pilot, shortfalls: Vec::new() };
-    let Closed { run, error, shortfalls } = session.go(keeper)?;
+    let prepared = setup.prepare(request, &store)?;
+    prepared.ends.warn_of_unpinned();
+    let (run, error, shortfalls) = prepared.measure(&interrupt, &phases, begun);
     Ok(Finished::of(&run, error, shortfalls, state_dir, matches!(site, RunSite::InServer { .. })))
 }
 
@@ -229,16 +224,15 @@ impl RunRequest {
     }
 }
 
-/// A run that can be measured now.
 struct PreparedRun {
     run: Run,
     ends: ConnectedEnds,
-    keeper: Box<dyn RunKeeper>,
+    keeper: RunKeeper,
     /// Whether the first rounds are to tell what the plan can show.
-    pilot: bool,
+    needs_pilot: bool,
+    shortfalls: Vec<String>,
 }
 
-/// What is needed to prepare a run.
 struct RunSetup<'a> {
     world: Option<&'a World>,
     agent: &'a Path,
@@ -260,7 +254,7 @@ impl RunSetup<'_> {
                 let mut header = header(*wanted, unavailable)?;
                 let forecast = PlanForecast::of(&header, store)?;
                 forecast.settle(&mut header)?;
-                let (lines, pilot) = (forecast.lines(&header), forecast.needs_pilot(&header));
+                let (lines, needs_pilot) = (forecast.lines(&header), forecast.needs_pilot(&header));
                 // Building a lab takes long, so the forecast comes before it. Endpoints may be refused at once, so it
                 // comes after them.
                 let builds = header.study.endpoints.is_empty();
@@ -268,7 +262,7 @@ impl RunSetup<'_> {
                 let ends = self.connect(&header)?;
                 let prepared = self.begin(header, ends, no_kvm, store)?;
                 lines.iter().filter(|_| !builds).for_each(|line| eprintln!("{line}"));
-                Ok(PreparedRun { pilot, ..prepared })
+                Ok(PreparedRun { needs_pilot, ..prepared })
             }
             RunRequest::Measure(mut asked) => {
                 let mut connector = EndpointConnector::new(self.world, self.agent);
@@ -306,9 +300,7 @@ impl RunSetup<'_> {
         header.placement.notes.extend(ends.notes());
         header.ends = ends.records();
         let keeper = store.create_run(&header)?;
-        let (samples, failures) = (Vec::new(), Vec::new());
-        let run = Run { header, state: RunState::Running, wall_seconds: 0.0, samples, failures };
-        Ok(PreparedRun { run, ends, keeper, pilot: false })
+        Ok(PreparedRun { run: Run::begun(header), ends, keeper, needs_pilot: false, shortfalls: Vec::new() })
     }
 
     fn resume(&self, header: RunHeader, rounds: Option<u32>, store: &RunStore) -> Result<PreparedRun, Stop> {
@@ -322,8 +314,8 @@ impl RunSetup<'_> {
         ends.place(&header.study, &Pins { policy, responder })?;
         ends.restore_cpus(&header).or_input()?;
         let run = store.load(&header.id)?;
-        let pilot = run.header.unsettled.is_some();
-        Ok(PreparedRun { run, ends, keeper, pilot })
+        let needs_pilot = run.header.unsettled.is_some();
+        Ok(PreparedRun { run, ends, keeper, needs_pilot, shortfalls: Vec::new() })
     }
 
     fn connect(&self, header: &RunHeader) -> Result<ConnectedEnds, Stop> {
@@ -334,7 +326,10 @@ impl RunSetup<'_> {
         }
         let mut pairs: Vec<RowPairs<'_>> = Vec::new();
         for row in available(study, &header.unavailable) {
-            pairs.extend(row_pairs(&study.endpoints, &[row], &mtus_of(study, row)).or_input()?);
+            pairs.extend(
+                row_pairs(&study.endpoints, &[row], &mtus_of(study.cells.iter().filter(|cell| cell.row == row)))
+                    .or_input()?,
+            );
         }
         EndpointConnector::new(self.world, self.agent).connect(&pairs, directory)
     }
@@ -362,82 +357,65 @@ pub(super) fn same_machine(id: &str, end: Option<&str>, then: &Environment, now:
     }
 }
 
-struct Session {
-    run: Run,
-    ends: ConnectedEnds,
-    interrupt: Interrupt,
-    begun: Instant,
-    phases: Phases,
-    pilot: bool,
-    shortfalls: Vec<String>,
-}
-
-/// A run whose ends were disconnected.
-struct Closed {
-    run: Run,
-    error: Option<miette::Report>,
-    shortfalls: Vec<String>,
-}
-
-impl Session {
-    fn go(mut self, mut keeper: Box<dyn RunKeeper>) -> Result<Closed, Stop> {
-        self.ends.break_off_on(&self.interrupt);
+impl PreparedRun {
+    /// Takes the samples, and disconnects the ends. Returns the run with the error that ended it early, and what it did not
+    /// reach.
+    fn measure(
+        mut self,
+        interrupt: &Interrupt,
+        phases: &Phases,
+        begun: Instant,
+    ) -> (Run, Option<miette::Report>, Vec<String>) {
+        self.ends.break_off_on(interrupt);
         eprintln!("run {}: {} samples to take", self.run.header.id, runner::samples_left(&self.run));
-        let ended = self.rounds(&mut *keeper);
-        self.close(keeper, ended)
-    }
-
-    fn rounds(&mut self, keeper: &mut dyn RunKeeper) -> Ended {
-        let Session { run, ends, interrupt, shortfalls, .. } = self;
-        let mut progress = RunProgress::new(runner::samples_left(run), interrupt);
-        let early = if self.pilot { pilot(run, ends, keeper, &mut progress, shortfalls) } else { None };
-        let ended = early.unwrap_or_else(|| runner::run_rounds(run, ends, keeper, &mut progress));
-        progress.clear();
+        let ended = self.rounds(interrupt);
         // Only now: nothing is printed while a sample is taken.
         if let Some(at) = self.ends.first_sample().filter(|_| self.ends.has_lab_guests()) {
-            self.phases.done_at("first sample begun", at);
+            phases.done_at("first sample begun", at);
         }
-        ended
-    }
-
-    /// Removes the lab first: whatever error the disk gives after that, the host is as it was.
-    fn close(self, keeper: Box<dyn RunKeeper>, ended: Ended) -> Result<Closed, Stop> {
-        let Session { mut run, ends, begun, shortfalls, .. } = self;
+        let PreparedRun { mut run, ends, keeper, shortfalls, .. } = self;
+        // First, so that the host is as it was, whatever error the disk gives.
         let lab = ends.down();
         let seconds = begun.elapsed().as_secs_f64();
         run.state = ended.state;
         run.wall_seconds += seconds;
         let stored = keeper.finish(ended.state, seconds).context("ending the run");
         let error = [ended.error, lab.err(), stored.err()].into_iter().flatten().reduce(and_then);
-        Ok(Closed { run, error, shortfalls })
+        (run, error, shortfalls)
     }
-}
 
-/// Takes the first rounds, which tell what the plan can show. Some if the run ended with them.
-///
-/// The plan on the disk stays the whole one meanwhile, so that a killed run goes on by the whole plan.
-fn pilot(
-    run: &mut Run,
-    ends: &mut ConnectedEnds,
-    keeper: &mut dyn RunKeeper,
-    progress: &mut RunProgress<'_>,
-    shortfalls: &mut Vec<String>,
-) -> Option<Ended> {
-    let planned = run.header.clone();
-    let settles = planned.unsettled.is_some();
-    let plans = [Some(&mut run.header.plan), run.header.path_plan.as_mut()];
-    plans.into_iter().flatten().for_each(|plan| plan.samples = plan.samples.min(PILOT));
-    let ended = runner::run_rounds(run, ends, keeper, progress);
-    run.header = planned;
-    if ended.error.is_some() || ended.state != RunState::Complete {
-        return Some(ended);
+    fn rounds(&mut self, interrupt: &Interrupt) -> Ended {
+        let mut progress = RunProgress::new(runner::samples_left(&self.run), interrupt);
+        let early = if self.needs_pilot { self.pilot(&mut progress) } else { None };
+        let ended = early.unwrap_or_else(|| self.run_rounds(&mut progress));
+        progress.clear();
+        ended
     }
-    let piloted = forecast::settle_by_pilot(run);
-    piloted.line.iter().for_each(|line| progress.say(line));
-    shortfalls.extend(piloted.shortfall);
-    progress.grow(runner::samples_left(run).saturating_sub(progress.left_over()));
-    let kept = if settles { keeper.replan(&run.header) } else { Ok(()) };
-    kept.err().map(|error| Ended { state: RunState::Stopped, error: Some(error) })
+
+    fn run_rounds(&mut self, progress: &mut RunProgress<'_>) -> Ended {
+        runner::run_rounds(&mut self.run, &mut self.ends, &mut self.keeper, progress)
+    }
+
+    /// Takes the first rounds, which tell what the plan can show. Some if the run ended with them.
+    ///
+    /// The plan on the disk stays the whole one meanwhile, so that a killed run goes on by the whole plan.
+    fn pilot(&mut self, progress: &mut RunProgress<'_>) -> Option<Ended> {
+        let planned = self.run.header.clone();
+        let settles = planned.unsettled.is_some();
+        let plans = [Some(&mut self.run.header.plan), self.run.header.path_plan.as_mut()];
+        plans.into_iter().flatten().for_each(|plan| plan.samples = plan.samples.min(PILOT));
+        let ended = self.run_rounds(progress);
+        self.run.header = planned;
+        if ended.error.is_some() || ended.state != RunState::Complete {
+            return Some(ended);
+        }
+        let piloted = forecast::settle_by_pilot(&mut self.run);
+        piloted.line.iter().for_each(|line| progress.say(line));
+        self.shortfalls.extend(piloted.shortfall);
+        progress.grow(runner::samples_left(&self.run).saturating_sub(progress.left_over()));
+        let kept = if settles { self.keeper.replan(&self.run.header) } else { Ok(()) };
+        kept.err().map(|error| Ended { state: RunState::Stopped, error: Some(error) })
+    }
 }
 
 impl Finished {

@@ -1,8 +1,9 @@
 //! `vtax io create-vf` and `destroy-vf`.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use miette::miette;
 use vtax_lab::{
-    LabSummary, Need, World,
+    Need, World,
     facts::PciFacts,
     io::{IoList, NewVfs},
     list,
@@ -17,6 +18,7 @@ use vtax_sys::{pci::PciAddress, userns};
 use crate::{
     cli::print,
     exit::{Blamed, Exit, Stop},
+    one_of::on_or_off,
 };
 
 #[derive(Debug, Args)]
@@ -31,11 +33,11 @@ pub(crate) struct CreateArgs {
     #[arg(long, value_parser = vlan)]
     vlan: Option<Vlan>,
     /// Whether each may take another MAC address, and get frames that aren't for it
-    #[arg(long)]
-    trust: Option<Switch>,
+    #[arg(long, value_parser = on_or_off())]
+    trust: Option<bool>,
     /// Whether the NIC drops frames that a function sends from another MAC address
-    #[arg(long)]
-    spoof_check: Option<Switch>,
+    #[arg(long, value_parser = on_or_off())]
+    spoof_check: Option<bool>,
     /// The rate at which each may send at most, in whole Mbit/s, as 100M
     #[arg(long)]
     rate: Option<BitRate>,
@@ -58,12 +60,6 @@ enum Number {
     Of(u32),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Switch {
-    On,
-    Off,
-}
-
 impl std::str::FromStr for Number {
     type Err = &'static str;
 
@@ -82,12 +78,11 @@ fn vlan(text: &str) -> Result<Vlan, BadVlan> {
 
 impl CreateArgs {
     fn wish(&self) -> NewVfs {
-        let is_on = |switch: Option<Switch>| switch.map(|switch| switch == Switch::On);
         let count = match self.number {
             Number::Max => None,
             Number::Of(number) => Some(number),
         };
-        let (vlan, trust, spoof_check, rate) = (self.vlan, is_on(self.trust), is_on(self.spoof_check), self.rate);
+        let CreateArgs { vlan, trust, spoof_check, rate, .. } = *self;
         NewVfs { count, mac: self.mac, options: VfOptions { vlan, trust, spoof_check, rate }, mtu: self.mtu }
     }
 }
@@ -103,7 +98,7 @@ pub(super) fn create(args: &CreateArgs) -> Result<Exit, Stop> {
     tell(device)
 }
 
-/// As `ldm` tells it, with the names that they have now.
+/// Prints the new functions as `ldm` prints them.
 fn tell(device: PciAddress) -> Result<Exit, Stop> {
     let facts = PciFacts::gather().or_infrastructure()?;
     let functions = facts.devices.iter().filter(|function| function.physfn == Some(device));
@@ -119,31 +114,24 @@ fn tell(device: PciAddress) -> Result<Exit, Stop> {
 pub(super) fn destroy(args: &DestroyArgs) -> Result<Exit, Stop> {
     let (devices, world) = look()?;
     let labs = list(&world).or_infrastructure()?;
-    remove(&args.pf, &devices, &labs, &world)
-}
-
-/// All virtual functions of a record, as `lab down` asks for it.
-pub(in crate::cli) fn destroy_record(device: PciAddress) -> Result<Exit, Stop> {
-    destroy(&DestroyArgs { pf: device.to_string() })
-}
-
-fn remove(pf: &str, devices: &IoList, labs: &[LabSummary], world: &World) -> Result<Exit, Stop> {
-    let removal = devices.removal(pf, labs).or_input()?;
-    removal.carry_out(world).or_infrastructure()?;
+    let removal = devices.removal(&args.pf, &labs).or_input()?;
+    removal.carry_out(&world).or_infrastructure()?;
     removal.names.iter().try_for_each(|name| print(&format!("Removed vf: {name}\n")))?;
     Ok(Exit::Done)
 }
 
-/// Links of the machine are out of an ordinary user's reach, in whatever namespace.
+/// Removes the virtual functions of a record, for `lab down`.
+pub(in crate::cli) fn destroy_record(device: PciAddress) -> Result<Exit, Stop> {
+    destroy(&DestroyArgs { pf: device.to_string() })
+}
+
+/// An ordinary user can't change links of the machine, in whatever namespace.
 fn look() -> Result<(IoList, World), Stop> {
     if !userns::have_net_admin() {
-        return Err(Stop::infrastructure(miette::miette!(
-            code = "no-privilege",
-            "PCI devices are root's: run this as root"
-        )));
+        let error = miette!(code = "no-privilege", "PCI devices are root's: run this as root");
+        return Err(Stop::infrastructure(error));
     }
     let facts = PciFacts::gather().or_infrastructure()?;
     let world = World::enter(Need::Kept).or_infrastructure()?;
-    let list = IoList::new(facts, &world).or_infrastructure()?;
-    Ok((list, world))
+    Ok((IoList::new(facts, &world).or_infrastructure()?, world))
 }

@@ -74,7 +74,6 @@ fn take_lock(qemu: &mut Qemu, guest: &PlannedGuest) -> miette::Result<LockFile> 
     Ok(lock)
 }
 
-/// Why a console was left.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
     Escape,
@@ -117,7 +116,6 @@ impl Drop for Raw {
     }
 }
 
-/// Both directions at once.
 struct Copy<'a, I> {
     stream: &'a UnixStream,
     input: I,

@@ -18,10 +18,7 @@ use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::{Handle, Signals},
 };
-use vtax_agent::{
-    link::{AgentError, AgentLink},
-    protocol::LinkSetup,
-};
+use vtax_agent::{link::AgentLink, protocol::LinkSetup};
 use vtax_lab::{Lab, PlannedGuest, guest::process::Qemu};
 use vtax_model::{topology::Name, units::Mtu};
 use vtax_sys::{clock::boottime_ns, process::Signal};
@@ -31,12 +28,6 @@ use crate::{
     labs,
 };
 
-/// An agent answers at once, unless its guest gets no CPU.
-const ANSWER: Duration = Duration::from_secs(30);
-/// How long a QEMU that ends may be seen to run after its last byte.
-const DYING: Duration = Duration::from_secs(1);
-
-/// A guest that has come up.
 pub(super) struct BootedGuest {
     pub(super) guest: Name,
     /// When its QEMU was started, by `CLOCK_BOOTTIME`, to a clock tick.
@@ -45,13 +36,11 @@ pub(super) struct BootedGuest {
     pub(super) answered: u64,
 }
 
-/// Waits for all guests side by side, at most `patience` or as long as is usual, and gives each the MTU and the address that
-/// it is to have. `seen` is told of each as it comes; they are returned in the order of the lab. Their
-/// agents are there for others afterwards. None if the user asked to stop.
+/// Waits for all guests at the same time, at most `patience` or as long as is usual. Gives each its MTU and its address,
+/// and calls `seen` for each as it comes. Returns them in the order of the lab, or none if the user asked to stop.
 ///
 /// # Errors
-/// The first that doesn't come up, and then, as if the user asked to stop, the others have ended too:
-/// nobody waits for them.
+/// A guest doesn't come up. Then the others are ended too.
 pub(super) fn bring_up(
     lab: &Lab,
     patience: Option<Duration>,
@@ -75,16 +64,15 @@ fn wait(
         let (tell, told) = channel();
         for (index, (guest, qemu)) in lab.guests().iter().zip(qemus).enumerate() {
             let (tell, qemu) = (tell.clone(), Qemu::attach(qemu.launch().clone(), qemu.process()));
-            // Nobody listens any more once one has failed.
+            // Once one guest has failed, nobody receives.
             scope.spawn(move || drop(tell.send((index, arrive(qemu, guest, mtu, patience)))));
         }
         drop(tell);
-        // Within the scope: it ends when all threads have, which wait for guests.
+        // The guests must be killed within the scope: it ends when all threads have ended, and they wait for guests.
         collect(&told, seen).inspect_err(|_| end(qemus))
     })
 }
 
-/// All that come, in their order, or the first that fails.
 fn collect(
     told: &Receiver<(usize, miette::Result<BootedGuest>)>,
     seen: impl Fn(&BootedGuest),
@@ -99,22 +87,22 @@ fn collect(
     Ok(arrived.into_iter().map(|(_, arrival)| arrival).collect())
 }
 
-/// Not by the monitor, which is taken by who waits. What doesn't end so ends with the lab.
+/// Kills the guests. The monitors can't be used, for the threads that wait are connected to them.
 fn end(guests: &[Qemu]) {
     guests.iter().for_each(|guest| drop(guest.process().signal(Signal::KILL)));
 }
 
-/// Ends the guests when the user asks to stop, so that nobody waits for them any longer.
+/// Ends the guests when the user asks to stop.
 struct StopOnSignal {
     asked: Arc<AtomicBool>,
-    signals: Handle,
+    _end: EndOfSignals,
 }
 
 impl StopOnSignal {
     fn of(guests: &Arc<Vec<Qemu>>) -> miette::Result<StopOnSignal> {
         let guests = Arc::clone(guests);
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).coded("kernel", || "catching Ctrl-C")?;
-        let stop = StopOnSignal { asked: Arc::default(), signals: signals.handle() };
+        let stop = StopOnSignal { asked: Arc::default(), _end: EndOfSignals(signals.handle()) };
         let asked = Arc::clone(&stop.asked);
         thread::spawn(move || {
             if signals.forever().next().is_some() {
@@ -127,42 +115,35 @@ impl StopOnSignal {
     }
 }
 
-impl Drop for StopOnSignal {
+/// No signal is caught any more when this is dropped.
+struct EndOfSignals(Handle);
+
+impl Drop for EndOfSignals {
     fn drop(&mut self) {
-        self.signals.close();
+        self.0.close();
     }
 }
 
 fn arrive(mut qemu: Qemu, guest: &PlannedGuest, mtu: Mtu, patience: Option<Duration>) -> miette::Result<BootedGuest> {
-    let patience = patience.unwrap_or_else(|| qemu.launch().patience());
-    let tell = |waited, line: &str| eprintln!("{}", labs::told_of_boot(&guest.name, waited, line));
-    qemu.wait_agent_telling(patience, tell)?;
+    labs::wait_for_agent(&mut qemu, patience)?;
     let link = connect(&qemu)?;
     let answered = boottime_ns();
     let attachment = LinkSetup { mac: guest.mac.to_string(), mtu, addresses: vec![guest.address.into()] };
-    link.attach(&attachment).map_err(|error| explain(&qemu, error))?;
+    link.attach(&attachment).map_err(|error| labs::explain(&qemu, error))?;
     let second = 1_000_000_000;
     let started = qemu.process().start_ticks * second / rustix::param::clock_ticks_per_second();
     Ok(BootedGuest { guest: guest.name.clone(), started, answered })
 }
 
 fn connect(qemu: &Qemu) -> miette::Result<AgentLink> {
-    let launch = qemu.launch();
-    let link = AgentLink::connect_unix(&format!("guest {}", launch.name), &launch.agent_socket(), ANSWER);
-    link.map_err(|error| explain(qemu, error))
-}
-
-/// An agent is lost with its guest, which says more.
-fn explain(qemu: &Qemu, error: AgentError) -> miette::Report {
-    let patience = if error.is_death() { DYING } else { Duration::ZERO };
-    qemu.death(patience).map_or_else(|| error.into(), Into::into)
+    labs::connect(&format!("guest {}", qemu.launch().name), qemu)
 }
 
 pub(super) fn find<'lab>(lab: &'lab Lab, name: &Name) -> Option<&'lab PlannedGuest> {
     lab.guests().iter().find(|guest| guest.name == *name)
 }
 
-/// That a lab has no such guest, or that the name is one of a domain without a console.
+/// The error that a lab has no such guest, or that the name is the name of a domain without a console.
 pub(super) fn none(lab: &Lab, name: &Name) -> miette::Report {
     let own = &lab.blueprint().lab;
     if let Some(domain) = lab.endpoints().iter().find(|endpoint| endpoint.name == *name) {
@@ -179,7 +160,6 @@ pub(super) fn none(lab: &Lab, name: &Name) -> miette::Report {
     }
 }
 
-/// A guest that runs.
 pub(super) fn running(lab: &Lab, guest: &PlannedGuest) -> Result<Qemu, Stop> {
     let qemu = lab.guest(&guest.name).or_infrastructure()?;
     qemu.death(Duration::ZERO).map_or(Ok(qemu), |death| Err(Stop::infrastructure(death)))

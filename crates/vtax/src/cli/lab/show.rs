@@ -1,12 +1,13 @@
 //! Tables of labs and guests.
 
-use comfy_table::Table;
+use std::fmt::Display;
+
 use jiff::Timestamp;
 use vtax_journal::Owner;
 use vtax_lab::{GuestState, GuestSummary, LabState, LabSummary, dependency::Ties};
 use vtax_model::server::ServerSpec;
 
-use crate::cli::lists::{self, table};
+use crate::cli::lists::list;
 
 const MIB: u64 = 1 << 20;
 
@@ -19,25 +20,24 @@ pub(super) fn labs(labs: &[LabSummary]) -> String {
 }
 
 fn labs_table(labs: &[&LabSummary]) -> String {
-    let mut table = table(["LAB", "STATE", "HOSTS", "ZONES", "GUESTS", "ADDRESSES", "SINCE", "MADE BY"]);
-    for lab in labs {
-        table.add_row([
+    let row = |lab: &&LabSummary| {
+        [
             lab.name.to_string(),
             state(&lab.state).to_owned(),
             lab.hosts.len().to_string(),
             lab.zones.len().to_string(),
             lab.guests.len().to_string(),
-            lab.addresses.map_or("-".to_owned(), |net| net.to_string()),
-            lab.owner.as_ref().map_or("-".to_owned(), since),
-            lab.owner.as_ref().map_or("-".to_owned(), maker),
-        ]);
-    }
-    shown(table, &[6, 7])
+            or_dash(lab.addresses),
+            or_dash(lab.owner.as_ref().and_then(since)),
+            or_dash(lab.owner.as_ref().map(maker)),
+        ]
+    };
+    let header = ["LAB", "STATE", "HOSTS", "ZONES", "GUESTS", "ADDRESSES", "SINCE", "MADE BY"];
+    list(header, &[6, 7], labs.iter().map(row))
 }
 
-/// Empty without lines.
-fn shown(table: Table, wide: &[usize]) -> String {
-    if table.is_empty() { String::new() } else { lists::text(table, wide) }
+fn or_dash(known: Option<impl Display>) -> String {
+    known.map_or("-".to_owned(), |known| known.to_string())
 }
 
 /// The command without the folder of the program, which `--json` has.
@@ -47,9 +47,8 @@ fn maker(owner: &Owner) -> String {
     format!("{} (pid {})", format!("{program} {words}").trim_end(), owner.pid)
 }
 
-fn since(owner: &Owner) -> String {
-    let time = i64::try_from(owner.since).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
-    time.map_or("-".to_owned(), |time| time.to_string())
+fn since(owner: &Owner) -> Option<Timestamp> {
+    Timestamp::from_second(i64::try_from(owner.since).ok()?).ok()
 }
 
 pub(super) fn state(state: &LabState) -> &'static str {
@@ -61,83 +60,87 @@ pub(super) fn state(state: &LabState) -> &'static str {
     }
 }
 
-/// Empty if there are none.
 fn guests_table(labs: &[&LabSummary]) -> String {
-    let mut table = table(["GUEST", "LAB", "HOST", "STATE", "PID", "MEMORY", "BESIDE", "VCPUS", "CPUS", "ACCEL"]);
-    for (lab, guest) in labs.iter().flat_map(|lab| lab.guests.iter().map(move |guest| (lab, guest))) {
-        table.add_row([
+    let row = |(lab, guest): (&LabSummary, &GuestSummary)| {
+        [
             guest.name.to_string(),
             lab.name.to_string(),
             guest.host.to_string(),
             guest_state(guest.state).to_owned(),
-            guest.pid.map_or("-".to_owned(), |pid| pid.to_string()),
+            or_dash(guest.pid),
             guest.memory.to_string(),
             beside(guest),
             guest.vcpus.to_string(),
             pins(guest),
             guest.accel.to_string(),
-        ]);
-    }
+        ]
+    };
+    let header = ["GUEST", "LAB", "HOST", "STATE", "PID", "MEMORY", "BESIDE", "VCPUS", "CPUS", "ACCEL"];
+    let table = list(header, &[], guests(labs).map(row));
     match table.is_empty() {
-        true => String::new(),
-        false => lists::text(table, &[]) + "beside: the host's memory that QEMU takes beside the guest's\n",
+        true => table,
+        false => table + "beside: the host's memory that QEMU takes beside the guest's\n",
     }
 }
 
-/// What guests depend on; empty if there are none.
+fn guests<'a>(labs: &'a [&LabSummary]) -> impl Iterator<Item = (&'a LabSummary, &'a GuestSummary)> {
+    labs.iter().flat_map(|lab| lab.guests.iter().map(move |guest| (*lab, guest)))
+}
+
+/// What guests depend on.
 fn ties_table(labs: &[&LabSummary]) -> String {
-    let mut table = table(["GUEST", "LAB", "DEPENDS ON", "COULD MIGRATE LIVE"]);
-    for (lab, guest) in labs.iter().flat_map(|lab| lab.guests.iter().map(move |guest| (lab, guest))) {
-        table.add_row([vec![guest.name.to_string(), lab.name.to_string()], ties(&guest.ties)].concat());
-    }
-    shown(table, &[2, 3])
+    let row = |(lab, guest): (&LabSummary, &GuestSummary)| {
+        let [on, migration] = ties(&guest.ties);
+        [guest.name.to_string(), lab.name.to_string(), on, migration]
+    };
+    list(["GUEST", "LAB", "DEPENDS ON", "COULD MIGRATE LIVE"], &[2, 3], guests(labs).map(row))
 }
 
-pub(super) fn ties(ties: &Ties) -> Vec<String> {
+pub(super) fn ties(ties: &Ties) -> [String; 2] {
     let on: Vec<String> = ties.depends_on.iter().map(ToString::to_string).collect();
-    vec![if on.is_empty() { "-".to_owned() } else { on.join(", ") }, ties.migration.to_string()]
+    [or_dash((!on.is_empty()).then(|| on.join(", "))), ties.migration.to_string()]
 }
 
 /// What `vtax io create-vf` made.
 fn functions_table(records: &[&LabSummary]) -> String {
-    let mut table = table(["FUNCTIONS OF", "VFS", "STATE", "RECORD", "SINCE", "MADE BY"]);
-    for record in records {
-        let Some(made) = record.functions else { continue };
-        table.add_row([
+    let row = |record: &&LabSummary| {
+        let made = record.functions?;
+        Some([
             made.device.to_string(),
             made.count.to_string(),
             state(&record.state).to_owned(),
             record.name.to_string(),
-            record.owner.as_ref().map_or("-".to_owned(), since),
-            record.owner.as_ref().map_or("-".to_owned(), maker),
-        ]);
-    }
-    shown(table, &[4, 5])
+            or_dash(record.owner.as_ref().and_then(since)),
+            or_dash(record.owner.as_ref().map(maker)),
+        ])
+    };
+    let header = ["FUNCTIONS OF", "VFS", "STATE", "RECORD", "SINCE", "MADE BY"];
+    list(header, &[4, 5], records.iter().filter_map(row))
 }
 
 /// The labs that are emulated servers, with what kind they are.
 pub(in crate::cli) fn servers<'a>(servers: impl Iterator<Item = (&'a ServerSpec, &'a LabSummary)>) -> String {
-    let mut table = table(["SERVER", "LAB", "STATE", "RUNS", "PID", "MEMORY", "BESIDE", "ACCEL", "SINCE", "MADE BY"]);
-    for (spec, lab) in servers {
-        let Some(guest) = lab.guests.first() else { continue };
-        table.add_row([
+    let row = |(spec, lab): (&ServerSpec, &LabSummary)| {
+        let guest = lab.guests.first()?;
+        Some([
             spec.to_string(),
             lab.name.to_string(),
             state(&lab.state).to_owned(),
             guest_state(guest.state).to_owned(),
-            guest.pid.map_or("-".to_owned(), |pid| pid.to_string()),
+            or_dash(guest.pid),
             guest.memory.to_string(),
             beside(guest),
             guest.accel.to_string(),
-            lab.owner.as_ref().map_or("-".to_owned(), since),
-            lab.owner.as_ref().map_or("-".to_owned(), maker),
-        ]);
-    }
-    lists::text(table, &[8, 9])
+            or_dash(lab.owner.as_ref().and_then(since)),
+            or_dash(lab.owner.as_ref().map(maker)),
+        ])
+    };
+    let header = ["SERVER", "LAB", "STATE", "RUNS", "PID", "MEMORY", "BESIDE", "ACCEL", "SINCE", "MADE BY"];
+    list(header, &[8, 9], servers.filter_map(row))
 }
 
 fn beside(guest: &GuestSummary) -> String {
-    guest.overhead.map_or("-".to_owned(), |overhead| format!("{} MiB", overhead.0.div_ceil(MIB)))
+    or_dash(guest.overhead.map(|overhead| format!("{} MiB", overhead.0.div_ceil(MIB))))
 }
 
 fn guest_state(state: GuestState) -> &'static str {

@@ -9,7 +9,6 @@ use miette::miette;
 use serde::Serialize;
 use vtax_lab::{
     Facts, GuestNeeds, Lab, LabEndpoint, Lifetime, Need, Plan, World,
-    blueprint::Blueprint,
     dependency::{self, GuestTies},
     facts::QemuFacts,
     plan,
@@ -27,11 +26,7 @@ use super::{
     wanted::LabRequest,
 };
 use crate::{
-    cli::{
-        Locations, RunSite,
-        lists::{self, table},
-        print, print_json,
-    },
+    cli::{Locations, RunSite, answer, lists},
     exit::{Blamed, Exit, Stop},
     labs,
 };
@@ -58,7 +53,6 @@ pub(crate) struct UpArgs {
 }
 
 impl UpArgs {
-    /// Whether nothing is built.
     pub(super) fn is_dry(&self) -> bool {
         self.dry_run
     }
@@ -74,38 +68,31 @@ pub(super) fn up(args: &UpArgs, places: &Locations, site: &RunSite) -> Result<Ex
     }
     let ground = LabSite::survey(&world, needs.as_ref())?;
     let topology = wanted.topology(&ground.facts);
-    match (args.dry_run, args.json) {
-        (true, true) => {
-            let plan = ground.plan(&topology)?;
-            print_json(&Planned { ties: &dependency::of_plan(&plan), plan: &plan })?;
-        }
-        (true, false) => {
-            let plan = ground.plan(&topology)?;
-            print(&format!("{plan}{}{}", told_ties(&dependency::of_plan(&plan)), accelerator(&ground.facts)))?;
-        }
-        (false, json) => {
-            let rising = ground.build(&world, &topology)?;
-            let Some(mut built) = rising.up(args.wait)? else { return Ok(Exit::Interrupted) };
-            built.lab.keep().or_infrastructure()?;
-            if json { print_json(&built.record())? } else { print(&built.told(site.option()))? }
-        }
+    if args.dry_run {
+        let plan = ground.plan(&topology)?;
+        let ties = dependency::of_plan(&plan);
+        let told = |_: &_| format!("{plan}{}{}", told_ties(&ties), accelerator(&ground.facts));
+        return answer(args.json, &LabRecord { lab: &plan, ties: &ties, seconds: &[] }, told);
     }
-    Ok(Exit::Done)
+    let Some(mut built) = ground.build(&world, &topology)?.up(args.wait)? else { return Ok(Exit::Interrupted) };
+    built.lab.keep().or_infrastructure()?;
+    let record = LabRecord { lab: built.lab.blueprint(), ties: &built.ties, seconds: &built.guests };
+    answer(args.json, &record, |_| built.told(site.option()))
 }
 
-/// Of each guest what it depends on, and whether it could move.
+/// What each guest depends on, and whether it could move.
 fn told_ties(ties: &[GuestTies]) -> String {
-    let mut table = table(["GUEST", "DEPENDS ON", "COULD MIGRATE LIVE"]);
-    for GuestTies { guest, ties } in ties {
-        table.add_row([vec![guest.to_string()], show::ties(ties)].concat());
-    }
-    if table.is_empty() { String::new() } else { lists::text(table, &[1, 2]) }
+    let row = |GuestTies { guest, ties }: &GuestTies| {
+        let [on, migration] = show::ties(ties);
+        [guest.to_string(), on, migration]
+    };
+    lists::list(["GUEST", "DEPENDS ON", "COULD MIGRATE LIVE"], &[1, 2], ties.iter().map(row))
 }
 
 /// This machine, as far as the lab must know it.
 struct LabSite {
     facts: Facts,
-    /// How long it took to look, which is mostly what guests boot.
+    /// How long the survey took. Most of it is the image that guests boot.
     looked: Duration,
     /// Whether the user has named a kernel for guests that isn't there.
     names_no_kernel: bool,
@@ -128,7 +115,7 @@ impl LabSite {
             .map_err(|error| if self.names_no_kernel { Stop::input(error) } else { error.into() })
     }
 
-    fn build(mut self, world: &World, topology: &Topology) -> Result<Rising, Stop> {
+    fn build(mut self, world: &World, topology: &Topology) -> Result<BuiltLab, Stop> {
         let (mut begun, mut ties) = (None, Vec::new());
         let lab = labs::build_planned(world, topology, Lifetime::Kept, || {
             // What guests need doesn't change because a range of addresses was taken.
@@ -140,89 +127,70 @@ impl LabSite {
             ties = dependency::of_plan(&plan);
             Ok(plan)
         })?;
-        Ok(Rising { lab, ties, begun: begun.unwrap_or_default(), ground: self })
+        Ok(BuiltLab { lab, ties, begun: begun.unwrap_or_default(), guests: Vec::new(), ground: self })
     }
 }
 
-/// A lab whose guests boot.
-struct Rising {
+struct BuiltLab {
     lab: Lab,
     ties: Vec<GuestTies>,
     /// When its building began, by `CLOCK_BOOTTIME`.
     begun: u64,
-    ground: LabSite,
-}
-
-impl Rising {
-    /// Waits for the guests, and says of each when it has come. A lab with one that doesn't come up is
-    /// removed again; so it is if the user asks to stop, and then there is none.
-    fn up(self, patience: Option<Span>) -> Result<Option<Built>, Stop> {
-        let Rising { lab, ties, begun, ground } = self;
-        let tell = |arrival: &BootedGuest| {
-            let seconds = seconds(arrival.started, arrival.answered);
-            eprintln!("guest {} is up: its agent answered {seconds:.1} s after the start of QEMU", arrival.guest);
-        };
-        let arrivals = match guest::bring_up(&lab, patience.map(|patience| patience.0), tell) {
-            Ok(Some(arrivals)) => arrivals,
-            Ok(None) => return lab.down().map(|()| None).or_infrastructure(),
-            Err(error) => return Err(Stop::infrastructure(abandon(lab, error))),
-        };
-        let guests = arrivals.into_iter().map(|arrival| GuestTimes::new(arrival, begun, ground.looked)).collect();
-        Ok(Some(Built { lab, ties, guests, ground }))
-    }
-}
-
-/// A lab whose guests are up.
-struct Built {
-    lab: Lab,
-    ties: Vec<GuestTies>,
+    /// The guests that are up.
     guests: Vec<GuestTimes>,
     ground: LabSite,
 }
 
-/// How long a guest's way took, in seconds. Each phase begins where the one before ends.
+/// How many seconds each phase took until a guest was up. Each phase begins where the one before ends.
 #[derive(Debug, Serialize)]
 struct GuestTimes {
     guest: Name,
-    /// Until there was what the guests boot, and it was known whether KVM works.
+    /// The image of the guests was made, and whether KVM works was found out.
     image: f64,
-    /// From there until the guest's QEMU was started.
+    /// The guest's QEMU was started.
     qemu: f64,
-    /// From there until its agent answered.
+    /// The guest's agent answered.
     agent: f64,
 }
 
-/// What would be built, for programs.
+/// What was built or would be built, for programs.
 #[derive(Serialize)]
-struct Planned<'a> {
+struct LabRecord<'a, T> {
     #[serde(flatten)]
-    plan: &'a Plan,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    ties: &'a [GuestTies],
-}
-
-/// What was built, for programs.
-#[derive(Serialize)]
-struct Record<'a> {
-    #[serde(flatten)]
-    blueprint: &'a Blueprint,
+    lab: &'a T,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     ties: &'a [GuestTies],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     seconds: &'a [GuestTimes],
 }
 
-impl Built {
-    fn record(&self) -> Record<'_> {
-        Record { blueprint: self.lab.blueprint(), ties: &self.ties, seconds: &self.guests }
+impl BuiltLab {
+    /// Waits for the guests, and tells of each when it is up. Removes the lab if a guest doesn't come up, or if the user
+    /// asks to stop; then the result is none.
+    fn up(mut self, patience: Option<Span>) -> Result<Option<BuiltLab>, Stop> {
+        let tell = |arrival: &BootedGuest| {
+            let seconds = seconds(arrival.started, arrival.answered);
+            eprintln!("guest {} is up: its agent answered {seconds:.1} s after the start of QEMU", arrival.guest);
+        };
+        let arrivals = match guest::bring_up(&self.lab, patience.map(|patience| patience.0), tell) {
+            Ok(Some(arrivals)) => arrivals,
+            Ok(None) => return self.lab.down().map(|()| None).or_infrastructure(),
+            Err(error) => return Err(Stop::infrastructure(abandon(self.lab, error))),
+        };
+        let times = |BootedGuest { guest, started, answered }| GuestTimes {
+            guest,
+            image: self.ground.looked.as_secs_f64(),
+            qemu: seconds(self.begun, started),
+            agent: seconds(started, answered),
+        };
+        self.guests = arrivals.into_iter().map(times).collect();
+        Ok(Some(self))
     }
 
     /// `option` is what the user adds to a command so that it reaches the lab.
     fn told(&self, option: &str) -> String {
-        let mut table = table(["DOMAIN", "HOST", "METHOD", "WIRE", "ADDRESS"]);
-        for endpoint in self.lab.endpoints() {
-            table.add_row(endpoint_row(endpoint));
-        }
+        let mut table = lists::table(["DOMAIN", "HOST", "METHOD", "WIRE", "ADDRESS"]);
+        table.add_rows(self.lab.endpoints().iter().map(endpoint_row));
         let name = &self.lab.blueprint().lab;
         let guests = if self.guests.is_empty() { String::new() } else { self.told_of_guests() };
         let domains = lists::text(table, &[]);
@@ -230,21 +198,13 @@ impl Built {
     }
 
     fn told_of_guests(&self) -> String {
-        let mut table = table(["GUEST", "IMAGE s", "QEMU s", "AGENT s"]);
-        for times in &self.guests {
-            let phases = [times.image, times.qemu, times.agent].map(|seconds| format!("{seconds:.2}"));
-            table.add_row([vec![times.guest.to_string()], phases.into()].concat());
-        }
+        let row = |times: &GuestTimes| {
+            let [image, qemu, agent] = [times.image, times.qemu, times.agent].map(|seconds| format!("{seconds:.2}"));
+            [times.guest.to_string(), image, qemu, agent]
+        };
+        let table = lists::list(["GUEST", "IMAGE s", "QEMU s", "AGENT s"], &[], self.guests.iter().map(row));
         let meaning = "image: until there was what it boots; qemu: until that was started; agent: until it answered";
-        format!("\n{}{meaning}\n{}", lists::text(table, &[]), accelerator(&self.ground.facts))
-    }
-}
-
-impl GuestTimes {
-    fn new(arrival: BootedGuest, begun: u64, looked: Duration) -> GuestTimes {
-        let BootedGuest { guest, started, answered } = arrival;
-        let (image, qemu, agent) = (looked.as_secs_f64(), seconds(begun, started), seconds(started, answered));
-        GuestTimes { guest, image, qemu, agent }
+        format!("\n{table}{meaning}\n{}", accelerator(&self.ground.facts))
     }
 }
 

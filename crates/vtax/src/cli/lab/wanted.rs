@@ -15,7 +15,6 @@ use crate::{
     study,
 };
 
-/// What a lab is to be made of.
 pub(super) enum LabRequest {
     Lab(Topology),
     Study(Box<Study>),

@@ -2,16 +2,14 @@
 
 use std::str::FromStr;
 
-use clap::ValueEnum;
 use vtax_model::{
     options::{ArrivalProcess, Engine, OptionError, Sending},
     units::{Span, UnitError},
     workload::{TestKind, Transport},
 };
 
-use crate::study::Test;
+use crate::{one_of::Choice, study::Test};
 
-/// A name that no test has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown test `{0}`; there are {known}", known = known_tests())]
 pub(crate) struct UnknownTest(String);
@@ -41,7 +39,6 @@ impl FromStr for Test {
     }
 }
 
-/// What `--test` takes.
 pub(crate) fn tests_help() -> String {
     let transports = Transport::ALL.map(|transport| transport.to_string().to_ascii_lowercase()).join(", ");
     format!(
@@ -50,7 +47,6 @@ pub(crate) fn tests_help() -> String {
     )
 }
 
-/// A list of engines, or all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Engines(pub(crate) Vec<Engine>);
 
@@ -83,51 +79,18 @@ impl FromStr for Gap {
     }
 }
 
-/// On or off.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Switch {
-    On,
-    Off,
-}
-
 /// How arrivals are spread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ArrivalSpread {
-    /// As independent users come: exponential gaps
-    Poisson,
-    /// Evenly
-    Fixed,
-}
-
-impl From<ArrivalSpread> for ArrivalProcess {
-    fn from(spread: ArrivalSpread) -> ArrivalProcess {
-        match spread {
-            ArrivalSpread::Poisson => ArrivalProcess::Poisson,
-            ArrivalSpread::Fixed => ArrivalProcess::Fixed,
-        }
-    }
-}
+pub(crate) const ARRIVALS: [Choice<ArrivalProcess>; 2] = [
+    ("poisson", "As independent users come: exponential gaps", ArrivalProcess::Poisson),
+    ("fixed", "Evenly", ArrivalProcess::Fixed),
+];
 
 /// How bytes get to the kernel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Send {
-    /// send(2) copies them
-    Copy,
-    /// MSG_ZEROCOPY lends the pages
-    Zerocopy,
-    /// sendfile(2) from the page cache
-    Sendfile,
-}
-
-impl From<Send> for Sending {
-    fn from(send: Send) -> Sending {
-        match send {
-            Send::Copy => Sending::Copy,
-            Send::Zerocopy => Sending::ZeroCopy,
-            Send::Sendfile => Sending::SendFile,
-        }
-    }
-}
+pub(crate) const SENDING: [Choice<Sending>; 3] = [
+    ("copy", "send(2) copies them", Sending::Copy),
+    ("zerocopy", "MSG_ZEROCOPY lends the pages", Sending::ZeroCopy),
+    ("sendfile", "sendfile(2) from the page cache", Sending::SendFile),
+];
 
 #[cfg(test)]
 mod tests {

@@ -15,11 +15,9 @@ const LOGIN: Duration = Duration::from_secs(30);
 /// How long an agent may take for a question.
 pub(super) const ANSWER: Duration = Duration::from_secs(10);
 
-/// A connected agent.
 pub(super) struct Agent {
     pub(super) link: AgentLink,
     pub(super) facts: AgentFacts,
-    /// Whether it is on the machine on which vtax runs.
     here: bool,
 }
 
@@ -40,8 +38,8 @@ impl Agent {
 
     pub(super) fn greeted(link: AgentLink) -> miette::Result<Agent> {
         let facts = link.describe(ANSWER)?;
-        let ours = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        let here = !ours.trim().is_empty() && boot(&link) == ours.trim();
+        let ours = boot_id();
+        let here = !ours.is_empty() && boot(&link) == ours;
         Ok(Agent { link, facts, here })
     }
 
@@ -61,6 +59,11 @@ impl Agent {
     pub(super) fn elsewhere(&self) -> Option<&Environment> {
         (!self.here).then_some(&self.facts.environment)
     }
+}
+
+/// The boot id of this machine's kernel.
+pub(super) fn boot_id() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
 /// The boot id of its kernel. The id of the agent's clock comes behind a `/`.

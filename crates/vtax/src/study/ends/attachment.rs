@@ -22,7 +22,6 @@ use vtax_sys::process::ProcessId;
 use super::agent::Agent;
 use crate::exit::Stop;
 
-/// One way to attach an end.
 pub(super) trait Attachment {
     /// Starts the agent of the end. `name` is the name of the end for errors, `program` the agent on this machine.
     fn start_agent(&self, name: &str, program: &Path) -> Result<Agent, Stop>;

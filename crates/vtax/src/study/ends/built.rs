@@ -26,12 +26,9 @@ use crate::{
     },
 };
 
-/// What is needed to build the lab of a run.
 pub(crate) struct LabBuilder<'a> {
     pub(crate) world: &'a World,
-    /// The agent.
     pub(crate) program: &'a Path,
-    /// What guests boot.
     pub(crate) needs: &'a GuestNeeds,
     pub(crate) phases: &'a Phases,
 }
@@ -80,7 +77,6 @@ impl LabBuilder<'_> {
     }
 }
 
-/// Starts one agent in each domain.
 struct AgentStarter<'a> {
     lab: &'a Arc<Lab>,
     program: &'a Path,

@@ -12,7 +12,6 @@ use vtax_model::{
 
 use super::{agent::Agent, attachment::Attachment};
 
-/// The ends of a row.
 pub(super) struct ConnectedRow {
     pub(super) row: Row,
     /// The MTU that these ends are for; without it, they are for every MTU.
@@ -21,7 +20,6 @@ pub(super) struct ConnectedRow {
     pub(super) pairs: Vec<[ConnectedEnd; 2]>,
 }
 
-/// One end of a pair.
 pub(super) struct ConnectedEnd {
     pub(super) agent: Arc<Agent>,
     /// The name that the user knows.
@@ -64,7 +62,6 @@ impl ConnectedEnd {
         }
     }
 
-    /// The link by which its packets leave.
     pub(super) fn link(&self) -> Option<&Hop> {
         self.route.first()
     }

@@ -63,7 +63,6 @@ pub(crate) fn row_pairs<'a>(
 /// A lab, and those of its endpoints that an endpoint of the user may mean.
 type Candidates = (Arc<Lab>, Vec<LabEndpoint>);
 
-/// Connects endpoints.
 pub(crate) struct EndpointConnector<'a> {
     /// Only if an endpoint is in a lab.
     world: Option<&'a World>,
@@ -155,7 +154,6 @@ impl<'a> EndpointConnector<'a> {
         Ok(Some((lab, candidates)))
     }
 
-    /// The lab that a domain is in.
     fn lab(&mut self, named: Option<&Name>, domain: &Name) -> Result<Arc<Lab>, Stop> {
         let world = self
             .world
@@ -173,7 +171,6 @@ impl<'a> EndpointConnector<'a> {
         Ok(lab)
     }
 
-    /// How an endpoint is attached.
     fn attach(&mut self, endpoint: &Endpoint, place: Option<LabPlace>) -> Result<Box<dyn Attachment>, Stop> {
         Ok(match (&endpoint.control, place) {
             (Control::Zone { .. }, Some(place)) => place.attach(false).or_infrastructure()?,

@@ -14,12 +14,10 @@ use super::{
     ConnectedEnds,
     end::{ConnectedEnd, ConnectedRow, common_lab},
 };
-use crate::study::runner::SampleError;
+use crate::{labs::DYING, study::runner::SampleError};
 
 /// How long an agent may take to describe its links. An agent that hangs is itself why the sample failed.
 const ANSWER: Duration = Duration::from_secs(3);
-/// How long after its last byte a QEMU that dies may be seen to run.
-pub(super) const DYING: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(10);
 
 impl ConnectedEnds {

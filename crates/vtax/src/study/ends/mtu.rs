@@ -8,8 +8,8 @@ use vtax_agent::{
 };
 use vtax_model::units::Mtu;
 
-use super::{ConnectedEnds, end::ConnectedEnd, failure::DYING};
-use crate::study::runner::SampleError;
+use super::{ConnectedEnds, end::ConnectedEnd};
+use crate::{labs::DYING, study::runner::SampleError};
 
 impl ConnectedEnds {
     /// Gives the lab of the run this MTU. The links of endpoints stay as they are. All guests change the MTU at the

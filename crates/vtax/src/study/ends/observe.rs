@@ -33,7 +33,6 @@ use super::{
 /// start takes a moment to arrive, above all in an emulated guest.
 const INSET: Duration = Duration::from_millis(20);
 
-/// A guest that is to be observed.
 pub(super) struct Observed {
     qemu: GuestProcess,
     clock: Option<ClockReading>,
@@ -124,7 +123,6 @@ enum Role {
     Qemu,
 }
 
-/// All times at one moment.
 struct Reading {
     at: Instant,
     machine: MachineTimes,

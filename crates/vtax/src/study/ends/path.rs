@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     exit::{Blamed, Stop},
-    study::runner::SampleError,
+    study::{draft::mtus_of, runner::SampleError},
 };
 
 /// How many bytes the header of IPv6 is longer than the header of IPv4.
@@ -27,7 +27,7 @@ impl ConnectedEnds {
     /// The links that the packets of each pair go through, at each MTU of the study.
     pub(crate) fn paths(&mut self, study: &Study) -> miette::Result<Vec<PathRecord>> {
         let mut paths = Vec::new();
-        for mtu in mtus(study) {
+        for mtu in mtus_of(&study.cells) {
             self.fit(mtu).map_err(SampleError::into_report)?;
             for connected in self.rows.iter().filter(|connected| connected.mtu.is_none_or(|own| own == mtu)) {
                 for pair in connected.pairs.iter().filter(|pair| self.unfit(pair.iter()).is_none()) {
@@ -43,7 +43,6 @@ impl ConnectedEnds {
         self.ends().filter_map(|end| mtu_of(end.link()?)).min()
     }
 
-    /// Whether any pair speaks IPv6.
     pub(crate) fn speaks_ipv6(&self) -> bool {
         self.ends().any(|end| end.address.is_ipv6())
     }
@@ -83,13 +82,6 @@ impl ConnectedEnds {
 /// The MTU of an IPv4 path that has as much room for datagrams as this path.
 pub(crate) fn room_of(mtu: Mtu, ipv6: bool) -> Mtu {
     if ipv6 { mtu.less(IPV6_MORE).unwrap_or(mtu) } else { mtu }
-}
-
-fn mtus(study: &Study) -> Vec<Mtu> {
-    let mut mtus: Vec<Mtu> = study.cells.iter().map(|cell| cell.mtu).collect();
-    mtus.sort_unstable();
-    mtus.dedup();
-    mtus
 }
 
 fn check_transport([initiator, responder]: &[ConnectedEnd; 2], transport: Transport) -> Result<(), Stop> {

@@ -1,6 +1,6 @@
 //! The CPUs that the ends are pinned to. Nothing changes a round-trip time as much as whether two ends share a CPU.
 
-use std::{collections::BTreeMap, fs};
+use std::collections::{BTreeMap, BTreeSet};
 
 use miette::miette;
 use vtax_host::{
@@ -18,6 +18,7 @@ use vtax_model::{
 
 use super::{
     ConnectedEnds,
+    agent::boot_id,
     end::{ConnectedEnd, ConnectedRow},
 };
 use crate::exit::{Blamed, Stop};
@@ -25,8 +26,8 @@ use crate::exit::{Blamed, Stop};
 impl ConnectedEnds {
     /// Pins all ends. All rows get as many CPUs, so that they can be compared.
     pub(crate) fn place(&mut self, study: &Study, pins: &Pins) -> Result<Placement, Stop> {
-        let here = Here::read();
-        let mut plan = Pinner { here: &here, study, pins, vcpus: BTreeMap::new() };
+        let here = Machine::read(&SystemRoot::live());
+        let mut plan = Pinner { boot_id: boot_id(), here: &here, study, pins, vcpus: BTreeMap::new() };
         let mut notes = Vec::new();
         for connected in &mut self.rows {
             notes.extend(plan.pin(connected)?);
@@ -37,7 +38,7 @@ impl ConnectedEnds {
         let notes = notes.into_iter().map(PlacementNote::Remark).collect();
         let (policy, responder_policy) = (pins.policy.clone(), pins.responder.clone());
         let [initiator, responder] = self.cpus_here();
-        self.shared_cpu = self.cpu_for_both(&here.machine, pins);
+        self.shared_cpu = self.cpu_for_both(&here, pins);
         let path = self.shared_cpu;
         Ok(Placement { policy, responder_policy, initiator, responder, path, guests: None, notes })
     }
@@ -66,36 +67,22 @@ impl ConnectedEnds {
 
     /// Warns which ends the scheduler may move, and what that costs.
     pub(crate) fn warn_of_unpinned(&self) {
-        let loose = self.ends().filter(|end| end.cpus.is_empty());
-        let mut loose: Vec<String> = loose.map(|end| end.name.clone()).collect();
-        loose.sort();
-        loose.dedup();
+        let loose = self.ends().filter(|end| end.cpus.is_empty()).map(|end| end.name.as_str());
+        let loose: Vec<&str> = BTreeSet::from_iter(loose).into_iter().collect();
         if !loose.is_empty() {
+            let names = loose.join(", ");
             eprintln!(
-                "warning: NOT PINNED: {}: whenever the scheduler moves an end, round-trip times can jump fourfold",
-                loose.join(", ")
+                "warning: NOT PINNED: {names}: whenever the scheduler moves an end, round-trip times can jump fourfold"
             );
         }
     }
 }
 
-/// The machine on which vtax runs, and the guests of its labs.
-struct Here {
-    /// As agents know it.
-    boot_id: String,
-    machine: Machine,
-}
-
-impl Here {
-    fn read() -> Here {
-        let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        Here { boot_id: boot_id.trim().to_owned(), machine: Machine::read(&SystemRoot::live()) }
-    }
-}
-
 /// Pins the ends of one row after the other.
 struct Pinner<'a> {
-    here: &'a Here,
+    /// This machine, on which the guests of its labs run.
+    boot_id: String,
+    here: &'a Machine,
     study: &'a Study,
     pins: &'a Pins,
     /// How many initiators (0) or responders (1) have their virtual CPUs on these CPUs.
@@ -135,7 +122,7 @@ impl Pinner<'_> {
     /// it is the host.
     fn machine<'a>(&'a self, end: &'a ConnectedEnd) -> (&'a str, &'a Machine) {
         match end.attachment.vcpus() {
-            Some(_) => (&self.here.boot_id, &self.here.machine),
+            Some(_) => (&self.boot_id, self.here),
             None => (end.agent.machine(), &end.agent.facts.machine),
         }
     }
@@ -197,7 +184,6 @@ impl Pinner<'_> {
         Ok(plan.notes.into_iter().map(|note| format!("{hostname}{note}")).collect())
     }
 
-    /// The most threads that an end has in any cell.
     fn threads(&self, machine: &Machine) -> usize {
         let allowed = machine.cpus.iter().filter(|cpu| cpu.allowed).count();
         self.study.cells.iter().map(|cell| threads(cell, allowed)).max().unwrap_or(1)
@@ -229,18 +215,20 @@ fn share(cpus: &[u32], nth: usize, count: usize) -> Vec<u32> {
 
 fn where_vcpus_run(end: usize, cpus: &[u32], guests: usize) -> String {
     let role = ["initiator", "responder"][end];
-    let list: Vec<String> = cpus.iter().map(u32::to_string).collect();
     let whose = if guests == 1 { format!("{role}'s guest") } else { format!("{role}s' {guests} guests") };
     let word = if cpus.len() == 1 { "CPU" } else { "CPUs" };
-    format!("The vCPUs of the {whose} run on {word} {}.", list.join(", "))
+    format!("The vCPUs of the {whose} run on {word} {}.", listed(cpus))
+}
+
+fn listed(cpus: &[u32]) -> String {
+    cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn check(cpus: &[u32], end: &ConnectedEnd, machine: &Machine) -> Result<(), Stop> {
     let usable: Vec<u32> = machine.cpus.iter().filter(|cpu| cpu.allowed).map(|cpu| cpu.number).collect();
     match cpus.iter().find(|cpu| !usable.contains(cpu)) {
         Some(missing) => {
-            let has: Vec<String> = usable.iter().map(u32::to_string).collect();
-            let (name, has) = (&end.name, has.join(", "));
+            let (name, has) = (&end.name, listed(&usable));
             Err(Stop::input(miette!(
                 code = "no-such-cpu",
                 "--pin: {name} has no CPU {missing} that vtax may use; it has {has}"

@@ -47,9 +47,9 @@ fn what_is_asked_for_changes_the_plan_that_answers_the_study() {
     assert_eq!((path.samples, path.duration), (9, Span::from_millis(8)));
     assert_eq!(path.slices.map(|slices| slices.stream), Some(Span::from_millis(16)), "as much longer");
     assert_eq!(wanted.plan, demo.plan);
-    let refused = apply("demo", Changes { instrument: Some(Instruments::System), ..changes });
+    let refused = apply("demo", Changes { instrument: Some(Instrument::System), ..changes });
     assert!(refused.is_err(), "8 ms are too short for a sample in one piece");
-    let system = Changes { samples: Some(9), instrument: Some(Instruments::System), ..Changes::default() };
+    let system = Changes { samples: Some(9), instrument: Some(Instrument::System), ..Changes::default() };
     let wanted = apply("demo", system).expect("good changes");
     assert_eq!((wanted.plan.samples, wanted.path_plan), (9, None));
     assert!(wanted.study.cells.iter().all(|cell| cell.instrument == Instrument::System));
@@ -63,7 +63,7 @@ fn what_is_asked_for_of_sparc_t7_1_changes_its_plan_as_the_machine_runs() {
     let wanted = apply("sparc-t7-1", changes.clone()).expect("good changes");
     assert_eq!((wanted.plan.samples, wanted.plan.duration), (9, Span::from_millis(100)));
     assert_eq!(wanted.path_plan, sparc.path);
-    let of_path = Changes { duration: None, instrument: Some(Instruments::Path), ..changes };
+    let of_path = Changes { duration: None, instrument: Some(Instrument::Path), ..changes };
     let plans = |changes| {
         let wanted = apply("sparc-t7-1", changes).expect("good changes");
         (wanted.plan.samples, wanted.path_plan.map(|plan| plan.samples))

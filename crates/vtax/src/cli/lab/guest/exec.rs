@@ -1,31 +1,28 @@
 //! `vtax lab exec` in a guest.
 
-use std::{
-    ffi::OsString,
-    io::{self, Write},
-    thread,
-};
+use std::{ffi::OsString, io, thread};
 
 use miette::miette;
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
-    iterator::{Handle, Signals},
+    iterator::Signals,
     low_level::emulate_default_handler,
 };
 use vtax_agent::{
     limits::WATCHED_MOST,
     link::{AgentError, AgentLink},
-    protocol::{FaultKind, SessionId, Signal, Stream},
+    protocol::{FaultKind, SessionId, Signal},
 };
 use vtax_lab::{
     Lab, PlannedGuest,
     guest::{launch::Boot, process::Qemu},
 };
 
-use super::{connect, explain, running};
+use super::{EndOfSignals, connect, running};
 use crate::{
     exit::{Blamed, Coded, Exit, Stop},
-    stdin,
+    labs::explain,
+    remote_command::{read_input_for, show, word},
 };
 
 /// The status of a program that a signal has ended, as a shell has it: SIGKILL, SIGPIPE.
@@ -35,9 +32,10 @@ const UNREAD: i32 = 128 + 13;
 /// Runs a command in a guest, shows what it writes as it comes, and ends as it does. Ctrl-C goes to
 /// the command, and a second one kills it.
 pub(in crate::cli::lab) fn exec(lab: &Lab, guest: &PlannedGuest, command: &[OsString]) -> Result<Exit, Stop> {
-    let command = texts(command).or_input()?;
+    let command: Vec<String> =
+        command.iter().map(|text| word(text.clone(), "guest")).collect::<miette::Result<_>>().or_input()?;
     let qemu = running(lab, guest)?;
-    let input = stdin::read_for(&format!("a command in the guest `{}`", guest.name))?;
+    let input = read_input_for(&format!("a command in the guest `{}`", guest.name))?;
     let link = connect(&qemu).or_infrastructure()?;
     let before = qemu.last_words().console;
     let mut failure = None;
@@ -63,19 +61,8 @@ fn killed_for_memory(before: &[String], qemu: &Qemu) -> Option<String> {
     lines.rev().find(|line| line.contains("Out of memory: Killed process") && !before.contains(line))
 }
 
-/// The control protocol is text.
-fn texts(command: &[OsString]) -> miette::Result<Vec<String>> {
-    let text = |word: &OsString| {
-        let text = word.to_str().map(str::to_owned);
-        text.ok_or_else(|| miette!(code = "not-utf8", "{word:?} is not UTF-8; a guest can't be told of it"))
-    };
-    command.iter().map(text).collect()
-}
-
-/// There is no such program in the guest.
 struct Missing(AgentError);
 
-/// Why there is no status.
 enum Failed {
     Agent(AgentError),
     Signals(miette::Report),
@@ -121,14 +108,6 @@ fn attend(link: &AgentLink, command: &[String], input: &[u8], failure: &mut Opti
     })
 }
 
-fn show(stream: Stream, bytes: &[u8]) -> io::Result<()> {
-    let write = |out: &mut dyn Write| out.write_all(bytes).and_then(|()| out.flush());
-    match stream {
-        Stream::Stdout => write(&mut io::stdout().lock()),
-        Stream::Stderr => write(&mut io::stderr().lock()),
-    }
-}
-
 /// The first signal goes to the command, as SIGINT or SIGTERM, the second kills it. If it can't be
 /// reached, the third ends vtax.
 fn pass_on(signals: &mut Signals, link: &AgentLink, session: SessionId) {
@@ -141,14 +120,6 @@ fn pass_on(signals: &mut Signals, link: &AgentLink, session: SessionId) {
         };
         // Who follows the command learns it if the agent is gone.
         let _ = link.signal(session, signal);
-    }
-}
-
-struct EndOfSignals(Handle);
-
-impl Drop for EndOfSignals {
-    fn drop(&mut self) {
-        self.0.close();
     }
 }
 

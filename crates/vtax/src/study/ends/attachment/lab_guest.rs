@@ -10,7 +10,7 @@ use vtax_model::{run::GuestMachine, units::Mtu};
 use super::{super::agent::Agent, Attachment, GuestProcess, LabPlace};
 use crate::{
     exit::{Blamed, Stop},
-    labs::told_of_boot,
+    labs::wait_for_agent,
 };
 
 /// How long the agent may take to greet, once it has opened its port.
@@ -18,7 +18,6 @@ const GREETING: Duration = Duration::from_secs(20);
 /// How long QEMU may take for an answer of its monitor.
 const MONITOR: Duration = Duration::from_secs(10);
 
-/// A guest of a lab.
 pub(super) struct LabGuest {
     place: LabPlace,
     guest: PlannedGuest,
@@ -39,8 +38,7 @@ impl LabGuest {
     /// Waits until the guest has booted, and gives its NIC the address and MTU that the lab has planned.
     fn boot_agent(&self, name: &str) -> miette::Result<Agent> {
         let mut qemu = self.place.lab.guest(&self.guest.name)?;
-        let tell = |waited, line: &str| eprintln!("{}", told_of_boot(&self.guest.name, waited, line));
-        qemu.wait_agent_telling(qemu.launch().patience(), tell)?;
+        wait_for_agent(&mut qemu, None)?;
         let greet = || -> miette::Result<Agent> {
             let link = AgentLink::connect_unix(name, &self.guest.launch.agent_socket(), GREETING)?;
             link.attach(&self.link_setup(self.place.endpoint.mtu))?;

@@ -26,12 +26,9 @@ use host::{LibvirtQemu, neighbours};
 use virsh::{AddressSource, Lease, Question, Virsh, VirshProgram, VirshRefusal, leases, qemu_version, words};
 use xml::{Described, XmlNic};
 
-/// A domain as an end.
 pub(in crate::study::ends) struct LibvirtEnd {
     domain: Rc<Domain>,
-    /// The user to log in as.
     user: Option<String>,
-    /// The address that the user has given.
     given: Option<IpAddr>,
     measured: Option<MeasuredDomain>,
 }
@@ -42,7 +39,6 @@ pub(in crate::study::ends) struct Domain {
     leases: Vec<Lease>,
     /// The sources that knew no address of it, and what they said.
     silent: Vec<(AddressSource, String)>,
-    /// QEMU's version.
     version: Option<String>,
     /// Its QEMU, if that runs on this machine.
     qemu: Option<LibvirtQemu>,
@@ -53,7 +49,6 @@ struct MeasuredDomain {
     record: DomainRecord,
     /// The address that is measured on.
     address: IpAddr,
-    /// QEMU's version.
     version: Option<String>,
     /// Its QEMU, if that runs on this machine.
     process: Option<ProcessId>,
@@ -110,7 +105,6 @@ impl Attachment for LibvirtEnd {
 }
 
 impl Domain {
-    /// Asks the user's libvirt.
     pub(in crate::study::ends) fn find(name: &str) -> Result<Domain, Stop> {
         Ok(Domain::of(&VirshProgram::user(), name)?)
     }
@@ -178,7 +172,6 @@ impl Domain {
     }
 }
 
-/// A domain about which libvirt is asked.
 struct DomainQuery<'a> {
     virsh: &'a dyn Virsh,
     name: &'a str,

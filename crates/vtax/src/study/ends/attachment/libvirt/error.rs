@@ -8,7 +8,6 @@ use super::{
 };
 use crate::exit::Stop;
 
-/// Why the domain can't be an end.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 pub(super) enum LibvirtError {
     #[error(
@@ -57,15 +56,10 @@ impl LibvirtError {
 
 impl From<LibvirtError> for Stop {
     fn from(error: LibvirtError) -> Stop {
+        use LibvirtError::{NoAddress, NoDomain, NoName, NotRunning};
         match error {
-            LibvirtError::NoDomain { .. }
-            | LibvirtError::NoName { .. }
-            | LibvirtError::NotRunning { .. }
-            | LibvirtError::NoAddress { .. } => Stop::input(error),
-            LibvirtError::NoVirsh { .. }
-            | LibvirtError::Refused { .. }
-            | LibvirtError::Silent { .. }
-            | LibvirtError::Xml { .. } => Stop::infrastructure(error),
+            NoDomain { .. } | NoName { .. } | NotRunning { .. } | NoAddress { .. } => Stop::input(error),
+            _ => Stop::infrastructure(error),
         }
     }
 }

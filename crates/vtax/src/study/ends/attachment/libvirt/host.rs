@@ -55,7 +55,6 @@ impl LibvirtQemu {
         !uuid.is_empty() && self.values("-uuid").any(|value| value == uuid)
     }
 
-    /// The values of an option.
     fn values(&self, option: &'static str) -> impl Iterator<Item = &str> {
         let pairs = self.arguments.windows(2).filter(move |pair| pair[0] == option);
         pairs.map(|pair| pair[1].as_str())

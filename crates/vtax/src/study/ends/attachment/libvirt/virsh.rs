@@ -17,18 +17,15 @@ use vtax_sys::deadline::{OutputError, output_within};
 /// How long an answer may take: a guest's agent alone has 5 s (libvirt's `QEMU_AGENT_WAIT_TIME`).
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What libvirt is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Question<'a> {
     /// The names of all domains, a line each.
     Names,
-    /// A domain's XML, as it runs.
     Xml(&'a str),
     /// A domain's state, a word.
     State(&'a str),
     /// A domain's addresses, a line each.
     Addresses(&'a str, AddressSource),
-    /// The versions of libvirt and QEMU.
     Versions,
 }
 
@@ -44,7 +41,6 @@ pub(super) enum AddressSource {
 }
 
 impl AddressSource {
-    /// The name that virsh gives the source.
     pub(super) fn name(self) -> &'static str {
         match self {
             AddressSource::Lease => "lease",
@@ -74,19 +70,12 @@ impl Question<'_> {
     }
 }
 
-/// Answers questions about libvirt.
 pub(super) trait Virsh {
-    /// Returns what virsh prints.
-    ///
-    /// # Errors
-    /// virsh couldn't be started, or gave no answer.
     fn ask(&self, question: Question<'_>) -> Result<String, VirshRefusal>;
 }
 
-/// Why there is no answer.
 #[derive(Debug)]
 pub(super) enum VirshRefusal {
-    /// virsh can't be started.
     NoProgram(io::Error),
     /// In virsh's own words.
     Said(String),
@@ -94,7 +83,6 @@ pub(super) enum VirshRefusal {
     Silent(Duration),
 }
 
-/// The user's virsh.
 pub(super) struct VirshProgram {
     program: OsString,
     patience: Duration,
@@ -132,7 +120,6 @@ pub(super) fn words(text: &str) -> String {
     lines.collect::<Vec<_>>().join(": ")
 }
 
-/// An address of one of a domain's NICs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Lease {
     /// The NIC's Ethernet address, in lower case.

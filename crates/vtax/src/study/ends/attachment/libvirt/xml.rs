@@ -14,7 +14,6 @@ use vtax_model::{
 const BYTES_MOST: usize = 4 << 20;
 const NODES_MOST: u32 = 100_000;
 
-/// What the XML says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Described {
     /// The domain, without its NIC.

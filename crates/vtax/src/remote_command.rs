@@ -1,0 +1,53 @@
+//! A command that an agent runs: its words, its input and its output.
+
+use std::{
+    ffi::OsString,
+    io::{self, IsTerminal, Read, Write},
+};
+
+use miette::{ensure, miette};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use vtax_agent::{limits::INPUT_MOST, protocol::Stream};
+
+use crate::exit::{Blamed, Coded, Stop};
+
+/// After this time without input vtax tells the user what it waits for.
+const SOON: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+
+/// A word of the command, for the control protocol is text. `place` is where the command runs.
+pub(crate) fn word(word: OsString, place: &str) -> miette::Result<String> {
+    word.into_string()
+        .map_err(|word| miette!(code = "not-utf8", "{word:?} is not UTF-8; a {place} can't be told of it"))
+}
+
+/// Writes what the command has written to the same stream here.
+pub(crate) fn show(stream: Stream, bytes: &[u8]) -> io::Result<()> {
+    let write = |out: &mut dyn Write| out.write_all(bytes).and_then(|()| out.flush());
+    match stream {
+        Stream::Stdout => write(&mut io::stdout().lock()),
+        Stream::Stderr => write(&mut io::stderr().lock()),
+    }
+}
+
+/// Reads standard input to its end, or nothing if it is a terminal. The agent gets it with the order to run the command,
+/// which `whom` names.
+pub(crate) fn read_input_for(whom: &str) -> Result<Vec<u8>, Stop> {
+    let stdin = io::stdin();
+    if stdin.is_terminal() {
+        return Ok(Vec::new());
+    }
+    if poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&SOON)) == Ok(0) {
+        eprintln!("vtax: reading standard input to its end, for {whom}; </dev/null gives it none");
+    }
+    let mut input = Vec::new();
+    let read = stdin.lock().take(INPUT_MOST.0 + 1).read_to_end(&mut input).coded("file", || "reading standard input");
+    read.or_infrastructure()?;
+    fits(&input, whom).or_input()?;
+    Ok(input)
+}
+
+fn fits(input: &[u8], whom: &str) -> miette::Result<()> {
+    let too_much = input.len() as u64 > INPUT_MOST.0;
+    ensure!(!too_much, code = "input-too-large", "{whom} gets at most {INPUT_MOST} of standard input; hand it a file");
+    Ok(())
+}
