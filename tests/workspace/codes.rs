@@ -8,11 +8,11 @@ const FOLDER: &str = "../../docs/errors";
 
 /// The codes that the sources name, each with a file that does.
 fn used() -> BTreeMap<String, String> {
-    const MARKS: [&str; 4] = ["code(\"", "code = \"", "coded(\"", "USAGE_CODE: &str = \""];
+    const MARKS: [&str; 5] = ["code(\"", "code = \"", "coded(\"", "USAGE_CODE: &str = \"", "Box::new(\""];
     let mut used = BTreeMap::new();
     for path in super::metadata().workspace_packages().into_iter().flat_map(super::sources) {
         let text = fs::read_to_string(&path).expect("a source of ours");
-        let product = text.split("#[cfg(test)]").next().unwrap_or_default();
+        let product = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
         for mark in MARKS {
             let codes = product.split(mark).skip(1).filter_map(|after| after.split('"').next());
             used.extend(codes.map(|code| (code.to_owned(), path.display().to_string())));

@@ -197,7 +197,8 @@ fn a_name_of_a_type_has_one_meaning() {
     let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for package in super::metadata().workspace_packages() {
         for (module, items) in Sources::of(package).files {
-            for name in items.iter().filter_map(public_name) {
+            // A crate's own `Result` is called as std's, whose place it takes.
+            for name in items.iter().filter_map(public_name).filter(|name| name != "Result") {
                 places.entry(name).or_default().push(format!("{}::{}", package.name, module.join("::")));
             }
         }

@@ -51,6 +51,8 @@ mod tests {
                     "N" => "3",
                     "ROW" => "veth",
                     "ADDRESS" => "02:00:5e:10:00:01",
+                    "LAB" => "rack",
+                    "NAME" => "web",
                     "zone:LAB/NAME" => "zone:rack/web",
                     word => word,
                 });

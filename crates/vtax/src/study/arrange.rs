@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use vtax_model::{
+    endpoint::Ends,
     guest::{Attach, GuestDefaults},
     method::IoMethod,
     study::{GuestPath, IpType, Row, Study},
@@ -19,13 +20,7 @@ use super::cabling::cabling;
 pub(crate) struct Arrangement {
     pub(crate) topology: Topology,
     /// The pairs of ends of each row, which measure at the same time.
-    pub(crate) ends: BTreeMap<Row, Vec<Ends>>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Ends {
-    pub(crate) initiator: LabEnd,
-    pub(crate) responder: LabEnd,
+    pub(crate) ends: BTreeMap<Row, Vec<Ends<LabEnd>>>,
 }
 
 /// One end: a zone, a guest, or a host on one of its wires.
@@ -87,7 +82,7 @@ impl Builder<'_> {
         Builder { arrangement, defaults: &study.guest, cable: None }
     }
 
-    fn back_to_back(&mut self, method: IoMethod, both: bool) -> Ends {
+    fn back_to_back(&mut self, method: IoMethod, both: bool) -> Ends<LabEnd> {
         let [sut, peer] = self.two_hosts();
         let wire = self.wire(&format!("{method}-wire"), &sut, &peer);
         let initiator = self.end(method, &format!("{method}-{sut}"), &sut, &wire);
@@ -97,7 +92,7 @@ impl Builder<'_> {
     }
 
     /// The guests of each row have a wire of their own, as zones have.
-    fn guests(&mut self, row: Row, nic: Attach, both: bool) -> Ends {
+    fn guests(&mut self, row: Row, nic: Attach, both: bool) -> Ends<LabEnd> {
         let [sut, peer] = self.two_hosts();
         let kind = short_name(row);
         let wire = self.wire(&format!("{kind}-wire"), &sut, &peer);
@@ -110,7 +105,7 @@ impl Builder<'_> {
     }
 
     /// Guests are named after the path: one host may have two of them.
-    fn path(&mut self, path: GuestPath, nic: Option<Attach>) -> Ends {
+    fn path(&mut self, path: GuestPath, nic: Option<Attach>) -> Ends<LabEnd> {
         let [sut, peer] = self.two_hosts();
         let wire = self.wire(&format!("{}-wire", path.name()), &sut, &peer);
         let far = if path == GuestPath::GuestToGuest { &sut } else { &peer };
@@ -129,7 +124,7 @@ impl Builder<'_> {
 
     /// As many domains of the row as there are pairs, on one host with one wire to a switch, and as many clients behind
     /// that switch. All rows share the clients.
-    fn behind_switch(&mut self, row: Row, nic: Option<Attach>, pairs: u32) -> Vec<Ends> {
+    fn behind_switch(&mut self, row: Row, nic: Option<Attach>, pairs: u32) -> Vec<Ends<LabEnd>> {
         let kind = short_name(row);
         let (sut, switch) = (self.host("sut", false), self.host(&format!("{kind}-switch"), true));
         let uplink = self.wire(&format!("{kind}-uplink"), &sut, &switch);
@@ -159,7 +154,7 @@ impl Builder<'_> {
     }
 
     /// Engines are compared on one path: the hosts' own stacks and the wire between them.
-    fn one_wire(&mut self) -> Ends {
+    fn one_wire(&mut self) -> Ends<LabEnd> {
         let [sut, peer] = self.two_hosts();
         let wire = self.wire("wire", &sut, &peer);
         let [initiator, responder] = [sut, peer].map(|host| LabEnd::Host { host, wire: wire.clone() });
@@ -175,7 +170,7 @@ impl Builder<'_> {
 
     /// Two zones of one host. Their traffic stays inside the host if both share its stack; else it goes out to a switch
     /// and back.
-    fn one_host(&mut self, from: IpType, to: IpType) -> Ends {
+    fn one_host(&mut self, from: IpType, to: IpType) -> Ends<LabEnd> {
         let (sut, switch) = (self.host("sut", false), self.host("switch", true));
         let initiator = self.instance(from, "from", &sut, &switch);
         let responder = self.instance(to, "to", &sut, &switch);
@@ -321,7 +316,8 @@ mod tests {
         let lab = arrange(&study, study.id.clone(), &study.rows);
         let pairs = |row: &str| -> Vec<(String, String)> {
             let pairs = &lab.ends[&row.parse().expect("a row")];
-            let names = |ends: &Ends| (ends.initiator.domain().to_string(), ends.responder.domain().to_string());
+            let names =
+                |ends: &Ends<LabEnd>| (ends.initiator.domain().to_string(), ends.responder.domain().to_string());
             pairs.iter().map(names).collect()
         };
         assert_eq!(pairs("native")[1..], [("client-2".into(), "sut".into()), ("client-3".into(), "sut".into())]);

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, net::IpAddr, path::Path, sync::Arc};
 use miette::miette;
 use vtax_lab::{GuestNeeds, Lab, LabEndpoint, LabError, World, guest::GuestError};
 use vtax_model::{
+    endpoint::Ends,
     run::RunHeader,
     study::Row,
     topology::{Name, Topology},
@@ -21,7 +22,7 @@ use crate::{
     labs,
     phases::Phases,
     study::{
-        arrange::{Arrangement, Ends, LabEnd, arrange},
+        arrange::{Arrangement, LabEnd, arrange},
         draft::available,
     },
 };
@@ -59,7 +60,7 @@ impl LabBuilder<'_> {
     fn build(
         &self,
         topology: &Topology,
-        ends: &BTreeMap<Row, Vec<Ends>>,
+        ends: &BTreeMap<Row, Vec<Ends<LabEnd>>>,
     ) -> Result<(Arc<Lab>, Vec<ConnectedRow>), Stop> {
         // If this run goes on after its vtax was killed, that vtax may have left the lab.
         labs::remove_abandoned(self.world, &topology.name)?;
@@ -67,8 +68,8 @@ impl LabBuilder<'_> {
         let phases = Some(self.phases).filter(|_| !lab.guests().is_empty());
         phases.inspect(|phases| phases.done("QEMU started"));
         let mut starter = AgentStarter { lab: &lab, program: self.program, by_domain: BTreeMap::new() };
-        let connect = |(row, ends): (&Row, &Vec<Ends>)| {
-            let pair = |ends: &Ends| Ok([starter.end(&ends.initiator)?, starter.end(&ends.responder)?]);
+        let connect = |(row, ends): (&Row, &Vec<Ends<LabEnd>>)| {
+            let pair = |ends: &Ends<LabEnd>| Ok([starter.end(&ends.initiator)?, starter.end(&ends.responder)?]);
             Ok(ConnectedRow { row: *row, mtu: None, pairs: ends.iter().map(pair).collect::<Result<_, Stop>>()? })
         };
         let rows = ends.iter().map(connect).collect::<Result<_, Stop>>()?;
