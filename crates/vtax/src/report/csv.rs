@@ -46,7 +46,7 @@ impl<'a> Line<'a> {
         self.summary?.rtt_us.as_ref()
     }
 
-    fn from_send(&self) -> Option<&RttSummary> {
+    fn sent_rtt(&self) -> Option<&RttSummary> {
         self.summary?.rtt_from_send_us.as_ref()
     }
 
@@ -105,11 +105,11 @@ const COLUMNS: [Column; 84] = [
     ("bitrate_mbps", One(|l| text(l.record.cell.options.bitrate?.bits() as f64 / 1e6))),
     ("options", One(|l| Some(words::key_values(&l.record.cell.options)))),
     ("rtt_mean_from", One(|l| text(if l.rtt()?.by_rate { "rate" } else { "histogram" }))),
-    ("rtt_from_send_us", Interval(|l| estimate(l.from_send()?.mean))),
-    ("rtt_from_send_p50_us", One(|l| text(l.from_send()?.p50.value))),
-    ("rtt_from_send_p99_us", One(|l| text(l.from_send()?.p99.value))),
-    ("rtt_from_send_p999_us", One(|l| text(l.from_send()?.p999.value))),
-    ("rtt_from_send_max_us", One(|l| text(l.from_send()?.max))),
+    ("rtt_from_send_us", Interval(|l| estimate(l.sent_rtt()?.mean))),
+    ("rtt_from_send_p50_us", One(|l| text(l.sent_rtt()?.p50.value))),
+    ("rtt_from_send_p99_us", One(|l| text(l.sent_rtt()?.p99.value))),
+    ("rtt_from_send_p999_us", One(|l| text(l.sent_rtt()?.p999.value))),
+    ("rtt_from_send_max_us", One(|l| text(l.sent_rtt()?.max))),
     ("cpu_us_initiator", One(|l| text(l.summary?.cpu_us_at_ends?.initiator.mean))),
     ("cpu_us_responder", One(|l| text(l.summary?.cpu_us_at_ends?.responder.mean))),
     ("socket_drops", One(|l| text(l.summary?.socket_drops))),

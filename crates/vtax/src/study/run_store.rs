@@ -22,7 +22,7 @@ pub(super) enum RunStore {
 }
 
 pub(super) enum RunKeeper {
-    Here(RunWriter),
+    Here(Box<RunWriter>),
     /// Sends the run to the vtax outside.
     Outside,
 }
@@ -51,7 +51,7 @@ impl RunStore {
 
     pub(super) fn create_run(&self, header: &RunHeader) -> Result<RunKeeper, Stop> {
         match self {
-            RunStore::Here(store) => Ok(RunKeeper::Here(store.create_run(header)?)),
+            RunStore::Here(store) => Ok(RunKeeper::Here(Box::new(store.create_run(header)?))),
             RunStore::Outside { .. } => {
                 SentLine::plan(header).send().or_infrastructure()?;
                 Ok(RunKeeper::Outside)
@@ -62,8 +62,8 @@ impl RunStore {
     /// Goes on with a run. If `rounds` is given, the run has so many in all from now on.
     pub(super) fn resume(&self, header: &RunHeader, rounds: Option<u32>) -> Result<RunKeeper, Stop> {
         match (self, rounds) {
-            (RunStore::Here(store), Some(rounds)) => Ok(RunKeeper::Here(store.extend(&header.id, rounds)?)),
-            (RunStore::Here(store), None) => Ok(RunKeeper::Here(store.resume(&header.id)?)),
+            (RunStore::Here(store), Some(rounds)) => Ok(RunKeeper::Here(Box::new(store.extend(&header.id, rounds)?))),
+            (RunStore::Here(store), None) => Ok(RunKeeper::Here(Box::new(store.resume(&header.id)?))),
             (RunStore::Outside { .. }, _) => self.create_run(header),
         }
     }
