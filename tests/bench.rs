@@ -13,10 +13,12 @@ use tempfile::TempDir;
 
 pub(crate) struct Bench {
     folder: TempDir,
+    /// Where its labs are kept.
+    labs: PathBuf,
     alone: bool,
 }
 
-/// Where labs of tests are kept.
+/// Where labs of tests are kept, apart from those of the user.
 pub(crate) const LABS: &str = "/run/vtax-tests";
 
 /// Who works on a bench now: tests whose figures must be right have the machine to themselves.
@@ -31,22 +33,27 @@ struct Room {
 
 impl Bench {
     pub(crate) fn new() -> Bench {
-        Bench::enter(false)
+        Bench::enter(false, LABS)
     }
 
     /// Waits until no other test of this program has a bench, and keeps them out.
     pub(crate) fn alone() -> Bench {
-        Bench::enter(true)
+        Bench::enter(true, LABS)
     }
 
-    fn enter(alone: bool) -> Bench {
+    fn enter(alone: bool, labs: &str) -> Bench {
         let mut room = ROOM.lock().unwrap_or_else(PoisonError::into_inner);
         while room.alone || alone && room.benches > 0 {
             room = LEFT.wait(room).unwrap_or_else(PoisonError::into_inner);
         }
         room.benches += 1;
         room.alone = alone;
-        Bench { folder: tempfile::tempdir().expect("a folder"), alone }
+        Bench { folder: tempfile::tempdir().expect("a folder"), labs: labs.into(), alone }
+    }
+
+    /// One whose labs are apart from those of the other benches.
+    pub(crate) fn apart(name: &str) -> Bench {
+        Bench::enter(false, &format!("{LABS}-{name}"))
     }
 
     pub(crate) fn with(file: &str, text: &str) -> Bench {
@@ -66,8 +73,7 @@ impl Bench {
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_vtax"));
         command.current_dir(&self.folder).env("VTAX_STATE", self.state()).env("COLUMNS", "100");
-        // The user's own labs aren't in the tests' way.
-        command.env("VTAX_RUN", LABS);
+        command.env("VTAX_RUN", &self.labs);
         command.env_remove("VTAX_AGENT").args(arguments).stdin(Stdio::null());
         command
     }

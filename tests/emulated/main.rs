@@ -1,7 +1,8 @@
-//! SR-IOV, assigned NICs and root domains, for real, on an emulated server: booted once, shared by all.
+//! SR-IOV, assigned NICs and root domains, for real, on emulated servers.
 //!
-//! Needs root, a QEMU with SR-IOV NICs (8.0 or later) and a kernel for guests (`make kernel`). The tests
-//! run one after the other, each with a lab of its own, and leave the server's NICs as they found them.
+//! Needs root, a QEMU with SR-IOV NICs (8.0 or later) and a kernel for guests (`make kernel`). A server takes one CPU
+//! of this machine, so there are two, and the tests take turns on them. Each test has a lab of its own, and leaves the
+//! server's NICs as it found them.
 
 #[path = "../bench.rs"]
 #[allow(dead_code, reason = "the tests of the command line use more of it")]
@@ -17,9 +18,10 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     process::Output,
     sync::{
-        Arc, OnceLock,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
+    thread,
 };
 
 use bench::Bench;
@@ -35,42 +37,51 @@ const NEAR_NAME: &str = "pci_0/slot1/PF0";
 
 type Test = fn(&Server);
 
+/// The longest come first, so that both servers are done at about the same time.
 const TESTS: [(&str, Test); 9] = [
-    ("zones::functions_have_the_address_and_the_vlan_that_they_were_given", zones::functions),
-    ("zones::a_whole_nic_and_large_packets", zones::whole_nic),
-    ("zones::functions_made_by_hand_are_lent_and_come_back", zones::lent),
-    ("refusals::what_cant_be_is_refused_before_anything_is_changed", refusals::refused),
+    ("guests::a_study_comes_home", guests::study),
     ("guests::a_function_goes_to_a_guest_and_back_to_its_driver", guests::function),
+    ("zones::a_whole_nic_and_large_packets", zones::whole_nic),
+    ("deaths::a_killed_vtax_leaves_nothing_that_clean_does_not_put_back", deaths::killed),
     ("guests::a_whole_nic_goes_to_a_guest", guests::whole_nic),
     ("guests::a_root_complex_goes_to_a_guest", guests::root_complex),
-    ("deaths::a_killed_vtax_leaves_nothing_that_clean_does_not_put_back", deaths::killed),
-    ("guests::a_study_comes_home", guests::study),
+    ("zones::functions_have_the_address_and_the_vlan_that_they_were_given", zones::functions),
+    ("zones::functions_made_by_hand_are_lent_and_come_back", zones::lent),
+    ("refusals::what_cant_be_is_refused_before_anything_is_changed", refusals::refused),
 ];
 
 fn main() {
     let mut arguments = Arguments::from_args();
-    arguments.test_threads = Some(1);
-    let server = Arc::new(Server::default());
+    let cpus = thread::available_parallelism().map_or(1, usize::from);
+    let names = &["one", "two"][..cpus.min(2)];
+    arguments.test_threads = Some(names.len());
+    let idle: Vec<Server> = names.iter().map(|name| Server::named(name)).collect();
+    let idle = Arc::new(Mutex::new(idle));
     let trials = TESTS.map(|(name, test)| {
-        let server = Arc::clone(&server);
+        let idle = Arc::clone(&idle);
         Trial::test(name, move || {
-            server.hold(test);
-            Ok(())
+            let server = idle.lock().expect("nobody panics with it").pop().expect("there are as many as threads");
+            let ended = catch_unwind(AssertUnwindSafe(|| server.hold(test)));
+            idle.lock().expect("nobody panics with it").push(server);
+            ended.map_err(|panic| resume_unwind(panic))
         })
     });
     let conclusion = libtest_mimic::run(&arguments, trials.into());
-    server.down();
+    idle.lock().expect("nobody panics with it").iter().for_each(Server::down);
     conclusion.exit();
 }
 
-/// The server that all tests share, booted for the first of them.
-#[derive(Default)]
+/// A server that tests share, booted for the first of them.
 struct Server {
-    bench: OnceLock<Bench>,
+    bench: Bench,
     up: AtomicBool,
 }
 
 impl Server {
+    fn named(name: &str) -> Server {
+        Server { bench: Bench::apart(name), up: AtomicBool::new(false) }
+    }
+
     /// QEMU's translation of virtualization inside of virtualization goes wrong now and then: a kernel, that
     /// of the server or of a guest in it, panics. Then, and only then, a test is held again on a new server.
     fn hold(&self, test: Test) {
@@ -89,7 +100,7 @@ impl Server {
 
     fn up(&self) {
         if !self.up.swap(true, Ordering::Relaxed) {
-            self.bench.get_or_init(Bench::new).printed(&["server", "up", SPEC]);
+            self.bench.printed(&["server", "up", SPEC]);
         }
     }
 
@@ -100,7 +111,7 @@ impl Server {
     }
 
     fn bench(&self) -> &Bench {
-        self.bench.get().expect("it is up")
+        &self.bench
     }
 
     /// vtax in the server.

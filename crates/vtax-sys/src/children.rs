@@ -17,6 +17,7 @@ use std::thread;
 use rustix::process::{Pid, Signal};
 
 use crate::error::{Result, SysError};
+use crate::inherit::heed_signals;
 
 static REGISTER: Mutex<Register> = Mutex::new(Register { kept: BTreeSet::new(), starts: 0 });
 static CHANGED: Condvar = Condvar::new();
@@ -27,7 +28,7 @@ struct Register {
     starts: u64,
 }
 
-/// A child whose owner waits for it. It leads a process group of its own. If the owner drops it before it
+/// A child whose owner waits for it. It leads a process group of its own, and heeds signals that this process ignores. If the owner drops it before it
 /// has ended, the whole group is killed.
 #[derive(Debug)]
 pub struct Kept {
@@ -40,6 +41,7 @@ impl Kept {
     pub fn spawn(command: &mut Command) -> Result<Self> {
         let program = command.get_program().to_string_lossy().into_owned();
         command.process_group(0);
+        heed_signals(command);
         // The register is held meanwhile: the child may have ended before its number is in it.
         let mut register = register();
         let child = command.spawn().map_err(|errno| SysError::os("start program", program, errno))?;

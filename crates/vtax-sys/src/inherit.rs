@@ -1,9 +1,10 @@
-//! Open files that a program inherits.
+//! What a program inherits from us: open files, and how it takes signals.
 //!
 //! Every file of ours is closed when a program is executed, which is what keeps files out of
 //! programs that are started by another thread at the same moment. So a file is handed on in the
 //! child alone, between fork and exec, where no other program can be started.
 
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -27,11 +28,53 @@ pub fn inherit(command: &mut Command, files: Vec<OwnedFd>) {
     unsafe { command.pre_exec(hook) };
 }
 
+/// The program takes these signals as if a terminal's shell had started it. Without this, a program that we
+/// start inherits which signals are ignored, so a vtax that a script runs with `&` or `nohup` would start
+/// programs that nobody can interrupt.
+pub fn heed_signals(command: &mut Command) {
+    let hook = || {
+        for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP] {
+            // SAFETY: SIG_DFL is a valid disposition, and no handler is installed.
+            if unsafe { libc::signal(signal, libc::SIG_DFL) } == libc::SIG_ERR {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: signal(2) may be called between fork and exec; the hook takes no lock and allocates nothing.
+    unsafe { command.pre_exec(hook) };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::io::Write;
     use std::os::fd::AsRawFd;
+
+    #[test]
+    fn a_program_heeds_signals_that_we_ignore() {
+        let ignored = |command: &mut Command| {
+            let status = command.args(["-c", "grep SigIgn /proc/self/status"]).output().unwrap().stdout;
+            let mask = String::from_utf8(status).unwrap();
+            u64::from_str_radix(mask.split_whitespace().nth(1).unwrap(), 16).unwrap() & (1 << (libc::SIGINT - 1)) != 0
+        };
+        let with_ignored = |heed: bool| {
+            let mut command = Command::new("sh");
+            // SAFETY: as in `heed_signals`.
+            unsafe {
+                command.pre_exec(|| {
+                    libc::signal(libc::SIGINT, libc::SIG_IGN);
+                    Ok(())
+                });
+            }
+            if heed {
+                heed_signals(&mut command);
+            }
+            ignored(&mut command)
+        };
+        assert!(with_ignored(false), "a program inherits what is ignored");
+        assert!(!with_ignored(true));
+    }
 
     #[test]
     fn only_the_program_that_is_meant_has_the_file() {

@@ -4,6 +4,7 @@
 //! Its output comes over the port of its agent.
 
 mod fetched;
+mod programs;
 mod relay;
 pub(crate) mod run_lines;
 
@@ -112,7 +113,13 @@ impl ServerRequest<'_> {
         };
         match server {
             Err(_) if site.interrupt.asked() => Ok(None),
-            server => server.map(Some),
+            Err(error) => Err(error),
+            Ok(server) => {
+                // A command that needs the agent says that there is none.
+                let agent = self.locations.find_agent().ok();
+                server.refresh_files(agent.as_deref()).or_infrastructure()?;
+                Ok(Some(server))
+            }
         }
     }
 
@@ -134,7 +141,6 @@ impl ServerRequest<'_> {
         }
         let lab = Lab::open(world, &kept_name()).or_infrastructure()?;
         let server = EmulatedServerUp::attach(lab, true)?;
-        server.forget_files().or_infrastructure()?;
         eprintln!("server: {kept} is up already and is used");
         Ok(Some(server))
     }
@@ -252,15 +258,12 @@ impl EmulatedServerUp {
         if found { Ok(()) } else { Ok(lab.down()?) }
     }
 
-    /// Drops the server's page cache: files of this machine may have changed since it read them.
-    fn forget_files(&self) -> miette::Result<()> {
-        self.shell("echo 3 > /proc/sys/vm/drop_caches", &[])
-    }
-
     /// Writes into the server what it is, so that every result that is measured in it says so.
     fn write_own_description(&self) -> miette::Result<()> {
         self.shell(
+            "describing itself",
             &format!("cat > {}", EmulatedServer::FILE),
+            &[],
             &serde_json::to_vec(&self.machine).expect("a machine is JSON"),
         )
     }
@@ -270,20 +273,24 @@ impl EmulatedServerUp {
         match vfs {
             0 => Ok(()),
             vfs => self.shell(
+                "making virtual functions",
                 &format!("for nic in /sys/bus/pci/devices/*/sriov_numvfs; do echo {vfs} > \"$nic\" || exit; done"),
+                &[],
                 &[],
             ),
         }
     }
 
-    fn shell(&self, script: &str, stdin: &[u8]) -> miette::Result<()> {
-        let command = ["/bin/sh", "-c", script].map(str::to_owned);
+    /// Runs a script in the server, which does `what`.
+    fn shell(&self, what: &str, script: &str, arguments: &[&str], stdin: &[u8]) -> miette::Result<()> {
+        let command: Vec<String> =
+            [&["/bin/sh", "-c", script, "sh"], arguments].concat().into_iter().map(str::to_owned).collect();
         let ran = self.link.run(&command, stdin, SCRIPT_TIME).map_err(|error| explain(&self.qemu, error))?;
         match ran.status {
             0 => Ok(()),
             status => bail!(
                 code = "server-command-failed",
-                "`{script}` failed in the emulated server with status {status}: {}",
+                "{what} in the emulated server failed with status {status}: {}",
                 ran.stderr.trim_end()
             ),
         }

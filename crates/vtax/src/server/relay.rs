@@ -2,7 +2,7 @@
 
 use std::{env, ffi::OsString, path::Path};
 
-use super::{EmulatedServerUp, ServerRequest, Stay};
+use super::{EmulatedServerUp, ServerRequest, Stay, programs::PROGRAM};
 use crate::{
     exit::{Blamed, Coded, Exit, Stop},
     remote_command::{read_input_for, show, word},
@@ -10,8 +10,7 @@ use crate::{
 
 /// The environment variables that a program in the server gets from here. Its results stay in the memory of the
 /// server: the vtax outside keeps them.
-const PASSED: [&str; 8] =
-    ["HOME", "PATH", "XDG_CACHE_HOME", "VTAX_KERNEL", "VTAX_QEMU", "VTAX_AGENT", "NO_COLOR", "TERM"];
+const PASSED: [&str; 7] = ["HOME", "PATH", "XDG_CACHE_HOME", "VTAX_KERNEL", "VTAX_QEMU", "NO_COLOR", "TERM"];
 const STATE: &str = "VTAX_STATE=/run/vtax-state";
 
 /// Has the command line of this process carried out in the server, and ends with its status.
@@ -62,8 +61,7 @@ fn leave(server: EmulatedServerUp, ran: &miette::Result<i32>) -> Result<(), Stop
 /// The words that run this program in the server as it was called here. `from` is the file of the run that is to
 /// go on.
 pub(super) fn command(from: Option<&Path>, arguments: Vec<String>) -> miette::Result<Vec<String>> {
-    let program = text(env::current_exe().coded("file", || "finding this program")?.into_os_string())?;
-    let mut words = vec![program, "--relay".to_owned()];
+    let mut words = vec![PROGRAM.to_owned(), "--relay".to_owned()];
     if let Some(from) = from {
         words.extend(["--relay-from".to_owned(), text(from.as_os_str().to_owned())?]);
     }
@@ -146,8 +144,7 @@ mod tests {
     fn this_program_understands_it() {
         let understood = |from, arguments| {
             let command = command(from, words(arguments)).expect("all is UTF-8");
-            let program = env::current_exe().expect("there is one").to_string_lossy().into_owned();
-            let own = command.into_iter().skip_while(|word| *word != program);
+            let own = command.into_iter().skip_while(|word| word != PROGRAM);
             CommandLine::try_parse_from(own).unwrap_or_else(|error| panic!("{arguments}: {error}"))
         };
         understood(None, "io list");
