@@ -13,7 +13,7 @@ use vtax_sys::ring::NoRing;
 
 use crate::place::{Station, Target};
 
-/// What this crate's functions return.
+/// The result of this crate's functions.
 pub(crate) type Result<T, E = EngineError> = std::result::Result<T, E>;
 
 /// Why an end of a test has no report.
@@ -50,7 +50,7 @@ pub enum EngineError {
     )]
     #[diagnostic(code("no-free-port"))]
     PortsExhausted { target: Target },
-    /// EMFILE or ENFILE, or a limit that can't be enough.
+    /// EMFILE or ENFILE, or a limit that is too low for the test.
     #[error("{operation}: out of file descriptors; {remedy}")]
     #[diagnostic(code("too-many-files"))]
     Descriptors { operation: &'static str, remedy: String },
