@@ -1,4 +1,4 @@
-//! What a thread of any process has used, as `/proc` tells it to everyone who may look.
+//! The CPU time of a thread of any process, from `/proc`, which everyone with the permission may read.
 //!
 //! A thread's own clock is finer, but the kernel lets only its own process read it.
 
@@ -15,8 +15,8 @@ const KVM: &str = "/sys/kernel/debug/kvm";
 /// CPU time of a thread since it began, or over a span after [`TaskTimes::since`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TaskTimes {
-    /// In its program, and in a guest that it runs: the kernel counts [`TaskTimes::guest`] here as
-    /// well (`account_guest_time`). In ticks of usually 10 ms.
+    /// Time in its program, and in a guest that it runs: the kernel also counts [`TaskTimes::guest`] here
+    /// (`account_guest_time`). In ticks of usually 10 ms.
     pub user: Duration,
     /// In the kernel on its behalf, in the same ticks.
     pub system: Duration,
