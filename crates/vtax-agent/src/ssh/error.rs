@@ -4,7 +4,7 @@ use std::{fmt, io, path::PathBuf, process::ExitStatus, time::Duration};
 
 use crate::link::AgentError;
 
-/// A host that ssh must not be given.
+/// A host name that ssh must not get.
 #[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum SshHostError {
@@ -19,12 +19,12 @@ pub enum SshHostError {
     Character { host: String },
 }
 
-/// What was under way.
+/// The step that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SshStep {
-    /// It ends with the first line of the script on the host.
+    /// The login. It ends with the first line of the script on the host.
     Login,
-    /// It ends when the agent that was sent is started.
+    /// The copy of the agent. It ends when the copy is started.
     Copy,
 }
 
@@ -37,7 +37,7 @@ impl fmt::Display for SshStep {
     }
 }
 
-/// No agent on a remote host.
+/// Why there is no agent on a remote host.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum SshError {
@@ -86,8 +86,7 @@ fn ended(status: &Option<ExitStatus>) -> String {
     status.map(|status| format!(" ({status})")).unwrap_or_default()
 }
 
-/// The last words, and what to do: with a host that the user can't log in to, his own ssh tells
-/// him more.
+/// The last output and a remedy. If the user can't log in to the host, his own ssh tells him more.
 fn said(host: &str, stage: &SshStep, words: &str) -> String {
     let words = if words.is_empty() { String::new() } else { format!(": {words}") };
     match stage {

@@ -42,7 +42,7 @@ const BEARING: &[&str] = &[
 
 pub(super) fn command_line(tree: &SystemRoot) -> Vec<String> {
     let line = tree.text("proc/cmdline").unwrap_or_default();
-    // Behind `--` is what the first process was told.
+    // The words after `--` are for the first process.
     words(&line).take_while(|word| *word != "--").filter(|word| bears_on_speed(word)).map(str::to_owned).collect()
 }
 

@@ -21,7 +21,7 @@ impl IdleStates {
         let cpus = numbers(tree).into_iter().map(|cpu| (cpu, states(tree, cpu)));
         IdleStates {
             driver: text("current_driver"),
-            // Since Linux 5.9 there is a writable file with a name of its own.
+            // Since Linux 5.9 the file is writable and its name has no `_ro`.
             governor: text("current_governor").or_else(|| text("current_governor_ro")),
             cpus: cpus.filter(|(_, states)| !states.is_empty()).collect(),
         }
