@@ -167,7 +167,7 @@ fn flows(spec: &TestSpec) -> u32 {
     }
 }
 
-/// Flows that share a thread share its buffers.
+/// How many threads each end has; the flows of a thread share its buffers.
 fn threads(spec: &TestSpec, flows: u32) -> u32 {
     let own = || available_parallelism().map_or(1, |cpus| cpus.get().try_into().unwrap_or(u32::MAX));
     match spec.options.engine {
