@@ -53,7 +53,7 @@ const MOUNTS: [(Pseudo, &str); 5] = [
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum SelfSetupError {
-    #[error("this is process {pid} and not the first one of a guest; with --port it serves beside others")]
+    #[error("this is process {pid}, not the first process of a guest; use --port to serve beside other processes")]
     #[diagnostic(code("not-a-guest"))]
     NotFirst { pid: u32 },
     #[error("the list of kernel modules {} can't be read: {source}", path.display())]

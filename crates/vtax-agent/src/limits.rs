@@ -54,10 +54,10 @@ pub enum LimitError {
     #[error("a measured time of 0: nothing would be measured; give some seconds")]
     #[diagnostic(code("no-test-time"))]
     NoTime,
-    #[error("{asked} is longer than an agent runs anything: at most {TIME_MOST}, a test with its warm-up")]
+    #[error("{asked} is too long: an agent runs a test and its warm-up for at most {TIME_MOST}")]
     #[diagnostic(code("agent-limit"))]
     Time { asked: Span },
-    #[error("{asked} is longer than an agent runs a program: at most {most}")]
+    #[error("{asked} is too long: an agent runs a program for at most {most}")]
     #[diagnostic(code("agent-limit"))]
     ProgramTime { asked: Span, most: Span },
     #[error("a window of {asked} for the outputs of a program in a guest: at most {WINDOW_MOST}")]

@@ -42,7 +42,7 @@ impl LocateError {
 enum Unusable {
     #[error("can't be read ({0})")]
     Unreadable(#[from] io::Error),
-    #[error("is no file")]
+    #[error("is not a file")]
     NoFile,
     #[error("is not executable (chmod +x)")]
     NotExecutable,
@@ -126,7 +126,7 @@ mod tests {
         program(&file, 0o644);
         let why = |path: &Path| search(None, Some(path), None).expect_err("unusable").to_string();
         assert!(why(&file).contains("VTAX_AGENT names") && why(&file).contains("chmod +x"), "{}", why(&file));
-        assert!(why(tree.path()).contains("is no file"));
+        assert!(why(tree.path()).contains("is not a file"));
         let nowhere = search(None, None, Some(tree.path())).expect_err("nothing there").to_string();
         assert!(nowhere.contains("libexec/vtax/vtax-agent") && nowhere.contains("VTAX_AGENT"), "{nowhere}");
     }

@@ -33,21 +33,21 @@ Usage: vtax-agent --stdio
        vtax-agent --guest [--modules FILE] [--root TAG]
 
   --stdio         serve the coordinator on standard input and output, until they close
-  --carried       after --stdio: remove this file first, which vtax has put here
+  --carried       after --stdio: first remove this file, a copy that vtax has made
   --port          serve one coordinator after another on the virtio-serial port of a
                   guest, org.vtax.agent.0
-  --guest         the same as the first process of a guest, which is set up for it;
+  --guest         the same, as the first process of a guest: set the guest up first;
                   this is the /init of vtax's own images
   --modules FILE  after --guest: the list of kernel modules to load, in order
                   (default: /etc/vtax/modules)
-  --root TAG      after --guest: live in the files of the 9p share with this tag, which
-                  stay as they are: what is written goes to the guest's memory
+  --root TAG      after --guest: use the 9p share with this tag as root directory; the
+                  share doesn't change: what is written goes to the guest's memory
   --version       print the version
   --help          print this
 
-vtax starts its agents itself: in zones, and by ssh on remote hosts, where it takes
-the one in the PATH, or brings one if there is none of its own version. It boots its
-own guests with one; in another image, start --port when the system comes up.
+vtax starts its agents itself, in zones and in the guests that it boots. On a remote
+host it uses ssh to start the agent in the PATH, or a copy of its own if that agent
+has another version. In other guests, start `vtax-agent --port` at boot.
 ";
 
 /// The exit status for wrong input from the user, the same as vtax's.

@@ -33,9 +33,9 @@ pub(crate) fn check_family(transport: Transport, station: &Station, target: Opti
         (_, Station::Ip(_), None | Some(Target::Ip(_))) if transport.is_ip() => Ok(()),
         (Transport::Unix, Station::Unix(_), None | Some(Target::Unix(_)))
         | (Transport::Vsock, Station::Vsock(_), None | Some(Target::Vsock { .. })) => Ok(()),
-        (Transport::Unix, ..) => mismatch("it runs between a directory and a socket in one"),
-        (Transport::Vsock, ..) => mismatch("it runs between context identifiers"),
-        _ => mismatch("it runs between IP addresses"),
+        (Transport::Unix, ..) => mismatch("it needs a directory, and a socket in one as its target"),
+        (Transport::Vsock, ..) => mismatch("it needs context identifiers at both ends"),
+        _ => mismatch("it needs IP addresses at both ends"),
     }
 }
 

@@ -154,7 +154,7 @@ impl Room<'_> {
         notes.extend(self.distance(ends));
         let busiest = self.machine.busiest().map(|cpu| cpu.number);
         let busiest = busiest.filter(|number| ends.concat().contains(number));
-        notes.extend(busiest.map(|number| format!("CPU {number}, which handles the most interrupts, is among them.")));
+        notes.extend(busiest.map(|number| format!("One of the CPUs, {number}, handles the most interrupts.")));
         notes
     }
 
@@ -162,7 +162,7 @@ impl Room<'_> {
         let core = |number: u32| self.machine.cpu(number).map(|cpu| cpu.core);
         let pairs = initiator.iter().flat_map(|one| responder.iter().map(move |other| (*one, *other)));
         let (one, other) = { pairs }.find(|(one, other)| core(*one) == core(*other))?;
-        Some(format!("The two ends share a core: CPUs {one} and {other} are threads of one."))
+        Some(format!("The two ends share a core: CPUs {one} and {other} are its threads."))
     }
 
     fn distance(&self, ends: [&[u32]; 2]) -> Option<String> {

@@ -25,7 +25,7 @@ pub enum OutputError {
     #[error("it did not end within {0:?}")]
     #[diagnostic(code("not-in-time"))]
     Late(Duration),
-    #[error("it can't be followed ({0})")]
+    #[error("it can't be watched ({0})")]
     #[diagnostic(code("kernel"))]
     Lost(#[source] io::Error),
 }

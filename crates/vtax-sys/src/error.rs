@@ -78,7 +78,7 @@ pub enum SysError {
     #[error("kernel setting {key} did not take {wrote:?}: it reads back as {read:?}")]
     #[diagnostic(code("setting-not-taken"))]
     SysctlNotTaken { key: String, wrote: String, read: String },
-    #[error("the machine was not switched off: this is process {pid}, and that is for process 1 to do")]
+    #[error("the machine was not switched off: only process 1 may do that, and this is process {pid}")]
     #[diagnostic(code("not-first-process"))]
     NotFirst { pid: Pid },
     #[error(transparent)]

@@ -36,8 +36,8 @@ pub fn load(path: &Path, parameters: &str) -> Result<bool> {
 fn remedy(errno: &io::Error) -> Option<&'static str> {
     match errno.raw_os_error()? {
         libc::ENOEXEC | libc::EINVAL => Some("take the uncompressed module that belongs to the running kernel"),
-        libc::ENOENT => Some("load the modules first that it needs (modules.dep)"),
-        libc::EPERM => Some("modules are loaded by root, and only while kernel.modules_disabled is 0"),
+        libc::ENOENT => Some("first load the modules that it needs (modules.dep)"),
+        libc::EPERM => Some("only root may load modules, and only while kernel.modules_disabled is 0"),
         _ => remedy_for(errno),
     }
 }

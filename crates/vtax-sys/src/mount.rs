@@ -66,7 +66,7 @@ pub fn nine_p(tag: &str, target: &Path) -> Result<()> {
     let fail = |errno: io::Error| {
         let remedy = match errno.raw_os_error() {
             Some(libc::ENODEV) => Some("load the modules 9pnet_virtio and 9p"),
-            Some(libc::ENOENT) => Some("see that the guest was given a share with this tag"),
+            Some(libc::ENOENT) => Some("check that the guest has a share with this tag"),
             _ => None,
         };
         SysError::refused("mount the share", format_args!("{tag} on {}", target.display()), errno, remedy)
@@ -98,7 +98,7 @@ fn overlay_options(lower: &Path, upper: &Path, work: &Path) -> Result<CString> {
     for (key, path) in [("lowerdir", lower), ("upperdir", upper), ("workdir", work)] {
         let bytes = path.as_os_str().as_bytes();
         if bytes.iter().any(|byte| b",:\\\0".contains(byte)) {
-            let why = "a comma, colon, backslash or zero in it would end it";
+            let why = "a comma, colon, backslash or zero would end the option";
             return Err(SysError::invalid("directory of an overlay", path.display(), why));
         }
         options.extend_from_slice(if options.is_empty() { b"" } else { b"," });

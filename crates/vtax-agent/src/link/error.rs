@@ -23,7 +23,7 @@ pub enum AgentError {
     #[error("the agent of {name} can't be reached at {}: {why}; is its guest running?", path.display())]
     #[diagnostic(code("agent-unreachable"))]
     NoSocket { name: String, path: PathBuf, why: io::Error },
-    #[error("no further descriptor can be had for the link to the agent of {name}: {source}")]
+    #[error("no file descriptor is left for the link to the agent of {name}: {source}")]
     #[diagnostic(code("too-many-files"))]
     Descriptor { name: String, source: io::Error },
     #[error("no thread can be started to talk to the agent of {name}: {source}")]

@@ -44,7 +44,7 @@ pub enum SampleFailure {
     #[diagnostic(code("file-differs"))]
     Checksum { initiator: String, responder: String, sent: u64, received: u64 },
     #[error(
-        "the agent of {agent} reports nothing of the file that it was to transfer; this is a defect of vtax, please report it"
+        "the agent of {agent} reports nothing about the file of its test; this is a defect of vtax, please report it"
     )]
     #[diagnostic(code("defect"))]
     NoFile { agent: String },

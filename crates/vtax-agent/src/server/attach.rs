@@ -38,7 +38,7 @@ pub(super) enum AttachError {
     #[error("{link} ({mac}) of the guest has no carrier after {PATIENCE:?}; is its tap up, and a port of its bridge?")]
     #[diagnostic(code("no-carrier"))]
     NoCarrier { link: IfName, mac: MacAddr },
-    #[error("{0}; it was asked of the guest")]
+    #[error("in the guest: {0}")]
     #[diagnostic(code("kernel"))]
     System(#[from] SysError),
     #[error("the link was not set up: cancelled")]

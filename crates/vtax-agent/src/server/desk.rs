@@ -41,7 +41,7 @@ enum OrderError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Limit(#[from] LimitError),
-    #[error("this agent is on a machine that isn't vtax's: it sets up no links there and runs no programs")]
+    #[error("this agent isn't in one of vtax's own guests, so it sets up no links and runs no programs")]
     #[diagnostic(code("not-a-guest"))]
     NotAGuest,
     #[error("this agent isn't the first process of its machine, so it doesn't switch it off; ask its init to")]
@@ -238,7 +238,7 @@ impl<W: Write> SessionOwner<W> {
     fn open(&mut self, id: CallId, session: SessionId, task: Task, line: Line) -> Obeyed {
         let load = self.admit(&task)?;
         let Entry::Vacant(place) = self.sessions.entry(session) else {
-            return Err(OrderError::Session { session, problem: "is there already" });
+            return Err(OrderError::Session { session, problem: "exists already" });
         };
         let is_test = matches!(task, Task::Respond(_) | Task::Initiate { .. });
         let cancel = Cancel::new();
@@ -280,7 +280,7 @@ impl<W: Write> SessionOwner<W> {
         match self.sessions.get(&id) {
             Some(Session { line: Line::Program(orders), .. }) => orders.give(order),
             Some(session) if !session.cancelled => {
-                return Err(OrderError::Session { session: id, problem: "is no program" });
+                return Err(OrderError::Session { session: id, problem: "doesn't run a program" });
             }
             // The program has ended, or was cancelled and will end soon.
             _ => {}
@@ -302,14 +302,14 @@ impl<W: Write> SessionOwner<W> {
 
     fn finish(&mut self, id: CallId, session: SessionId) -> Obeyed {
         let Entry::Occupied(mut place) = self.sessions.entry(session) else {
-            return Err(OrderError::Session { session, problem: "is not there to finish" });
+            return Err(OrderError::Session { session, problem: "doesn't exist, so it can't be finished" });
         };
         if let Some(outcome) = place.get_mut().outcome.take() {
             place.remove();
             return Ok(Some(outcome));
         }
         if place.get().finish.is_some() {
-            return Err(OrderError::Session { session, problem: "is waited for already" });
+            return Err(OrderError::Session { session, problem: "already has a call that waits for it" });
         }
         place.get_mut().finish = Some(id);
         Ok(None)

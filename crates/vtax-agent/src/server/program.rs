@@ -40,13 +40,13 @@ pub(super) enum ProgramError {
     #[error("no program was named; give one, and its arguments")]
     #[diagnostic(code("no-program-named"))]
     Unnamed,
-    #[error("{0}; it was to run in the guest")]
+    #[error("in the guest: {0}")]
     #[diagnostic(code("program-not-started"))]
     Start(#[from] SysError),
     #[error("`{program}` was killed in the guest: it ran longer than {limit}")]
     #[diagnostic(code("not-in-time"))]
     TooLong { program: String, limit: Span },
-    #[error("`{program}` was killed in the guest, as it can't be followed: {source}")]
+    #[error("`{program}` was killed in the guest, because it can't be watched: {source}")]
     #[diagnostic(code("kernel"))]
     Lost { program: String, source: io::Error },
     #[error("`{program}` was killed in the guest: cancelled")]

@@ -44,7 +44,7 @@ pub enum SshError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Host(#[from] SshHostError),
-    #[error("{}, which is to be sent to remote hosts, can't be read: {source}", path.display())]
+    #[error("{}, the agent for remote hosts, can't be read: {source}", path.display())]
     #[diagnostic(code("file"))]
     Unreadable { path: PathBuf, source: io::Error },
     #[error("{} is not the agent of this vtax: {found}; name the program vtax-agent of the same build", path.display())]
@@ -56,14 +56,14 @@ pub enum SshError {
     #[error("{stage} at {host} failed{}{}", ended(status), said(host, stage, words))]
     #[diagnostic(code("ssh-failed"))]
     Ended { host: String, stage: SshStep, status: Option<ExitStatus>, words: String },
-    #[error("{stage} at {host} stood still for {deadline:?}{}", said(host, stage, words))]
+    #[error("{stage} at {host} made no progress for {deadline:?}{}", said(host, stage, words))]
     #[diagnostic(code("ssh-failed"))]
     Silent { host: String, stage: SshStep, deadline: Duration, words: String },
     #[error("{stage} at {host} failed: {source}")]
     #[diagnostic(code("ssh-failed"))]
     Stream { host: String, stage: SshStep, source: io::Error },
     #[error(
-        "{host} prints more than 64 KiB before it runs what it is told, beginning with \"{start}\"; see what its login scripts print when they have no terminal"
+        "{host} prints more than 64 KiB before it runs the command of vtax, beginning with \"{start}\"; see what its login scripts print when they have no terminal"
     )]
     #[diagnostic(code("unexpected-output"))]
     Noise { host: String, start: String },

@@ -161,8 +161,8 @@ fn not_segmented<I: Io>(line: &FlowOnPoller<'_, I>, message: usize, errno: Errno
     match errno {
         Errno::IO => EngineError::Unsupported {
             what: "UDP segmentation (gso)",
-            why: "the device computes no checksums, which it needs; switch them on (ethtool -K DEV tx on) or leave \
-                  gso out",
+            why: "it needs checksums from the device, which computes none; switch them on (ethtool -K DEV tx on) or \
+                  leave gso out",
         },
         Errno::INVAL => match line.datagram_failed("message", message, Errno::MSGSIZE) {
             oversize @ EngineError::Oversize { .. } => oversize,

@@ -72,7 +72,7 @@ pub(crate) async fn send<I: Io>(line: FlowOnPoller<'_, I>, message: usize, initi
 async fn await_go<I: Io>(line: &FlowOnPoller<'_, I>) -> Result<()> {
     if !line.is_datagram() {
         let told = line.receive_all(1).await?;
-        return if told == GO { Ok(()) } else { Err(line.flow.strange("something else than the word to begin")) };
+        return if told == GO { Ok(()) } else { Err(line.flow.strange("another message than the one to begin")) };
     }
     loop {
         let session = &line.flow.session;

@@ -58,7 +58,7 @@ impl LinkChange<'_> {
     fn check(&self) -> Result<()> {
         match &self.alias {
             Some(alias) if alias.len() > LONGEST_ALIAS || alias.contains('\0') => {
-                Err(SysError::invalid("link alias", alias, "it has at most 255 bytes and no zero among them"))
+                Err(SysError::invalid("link alias", alias, "it must have at most 255 bytes and no zero byte"))
             }
             _ => Ok(()),
         }

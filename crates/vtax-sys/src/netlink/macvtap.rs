@@ -143,13 +143,13 @@ fn taken(error: &SysError) -> bool {
 }
 
 fn foreign(name: &IfName, index: IfIndex) -> SysError {
-    let why = "it is of another link with the same index in another network namespace".to_owned();
+    let why = "it belongs to another link with the same index in another network namespace".to_owned();
     SysError::NoQueue { link: name.to_string(), file: device(index), why, foreign: true, remedy: "try again" }
 }
 
 fn refused(name: &IfName, file: &Path, errno: io::Error) -> SysError {
     let remedy = match errno.raw_os_error() {
-        Some(libc::ENOENT) => "use a /dev that the kernel keeps (devtmpfs), as containers often don't",
+        Some(libc::ENOENT) => "use a /dev that the kernel maintains (devtmpfs); containers often have another one",
         Some(libc::EACCES | libc::EPERM) => {
             "run as root of the machine: a user namespace isn't enough for a file of the whole machine"
         }

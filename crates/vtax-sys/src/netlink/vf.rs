@@ -132,7 +132,7 @@ fn explain(mut error: SysError) -> SysError {
             }
             Some(libc::EOPNOTSUPP) => Some("this driver can't: leave that setting out, or use another NIC"),
             Some(libc::EINVAL | libc::ERANGE) => {
-                Some("see that the NIC has this many VFs, and that the value is one that its driver takes")
+                Some("check that the NIC has this many VFs, and that its driver accepts this value")
             }
             _ => *remedy,
         };

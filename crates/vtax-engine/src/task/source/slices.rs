@@ -86,7 +86,7 @@ impl<I: Io> Source<'_, I> {
         flow.option("TCP_NODELAY", flow.socket.set_tcp_nodelay(keeps))?;
         match self.line.receive_all(1).await? {
             PAUSED => Ok(()),
-            _ => Err(flow.strange("something else than the end of a slice")),
+            _ => Err(flow.strange("another message than the end of a slice")),
         }
     }
 
