@@ -191,9 +191,10 @@ impl EngineError {
     pub(crate) fn socket(operation: &'static str, peer: &Target, source: io::Error) -> EngineError {
         match errno(&source) {
             Some(Errno::MFILE) => EngineError::Descriptors { operation, remedy: process_limit() },
-            Some(Errno::NFILE) => {
-                EngineError::Descriptors { operation, remedy: "the whole machine has none left: raise fs.file-max".to_owned() }
-            }
+            Some(Errno::NFILE) => EngineError::Descriptors {
+                operation,
+                remedy: "the whole machine has none left: raise fs.file-max".to_owned(),
+            },
             _ => EngineError::Socket { operation, peer: peer.clone(), source },
         }
     }

@@ -15,7 +15,9 @@ pub fn off() -> SysError {
     rustix::fs::sync();
     match rustix::system::reboot(rustix::system::RebootCommand::PowerOff) {
         Err(errno) => SysError::os("switch off", "this machine", errno),
-        Ok(()) => SysError::malformed("switch off", "this machine", "the kernel reported success but the machine is still on"),
+        Ok(()) => {
+            SysError::malformed("switch off", "this machine", "the kernel reported success but the machine is still on")
+        }
     }
 }
 
