@@ -1,8 +1,7 @@
 //! The agent as the first process of a guest.
 //!
-//! The guest contains only this program, the kernel and its modules. The program does only those of a
-//! system's first steps that measuring needs. If the guest shall do more than measure, it gets the host's
-//! files ([`GuestSettings::root`]).
+//! The guest contains only this program, the kernel and its modules. The program sets up only what measuring
+//! needs. If the guest shall do more than measure, it gets the host's files ([`GuestSettings::root`]).
 
 mod root;
 

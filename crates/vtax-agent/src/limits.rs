@@ -32,7 +32,7 @@ pub const INPUT_MOST: ByteSize = ByteSize(512 << 10);
 pub const OUTPUT_MOST: ByteSize = ByteSize(1 << 20);
 /// The largest window for outputs that are sent as they come.
 pub const WINDOW_MOST: ByteSize = ByteSize(1 << 20);
-/// How long a program may run if its outputs are sent as they come, so that somebody sees what it does.
+/// How long a program may run if its outputs are sent as they come. It is long, because somebody sees the outputs.
 pub const WATCHED_MOST: Span = Span(Duration::from_secs(30 * 24 * 60 * 60));
 /// The buffer for sending or receiving a file.
 const FILE_BUFFER: ByteSize = ByteSize(1 << 20);

@@ -121,7 +121,6 @@ impl<'a> Crew<'a> {
             .map_err(|source| EngineError::Thread { thread: index, source })
     }
 
-    /// The work of one thread.
     fn work(&self, thread: usize) -> Option<Account<'a>> {
         let cpu = (!self.cpus.is_empty()).then(|| self.cpus[thread % self.cpus.len()]);
         let pinned = cpu.map_or(Ok(()), |cpu| pin_current_thread(&[cpu]));

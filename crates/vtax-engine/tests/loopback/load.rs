@@ -265,8 +265,8 @@ fn datagrams_without_room_for_their_number_are_refused() {
     }
 }
 
-/// A responder stops in the middle of a sample and continues after its end. Without the outage, the sample
-/// would have half the time, and its longest round trip would look ordinary.
+/// A responder stops in the middle of a sample and continues after its end. An earlier version then reported
+/// half of the time, and an ordinary round trip as the longest one.
 #[test]
 fn an_outage_that_lasts_to_the_end_of_a_sample_is_seen() {
     let _alone = alone();

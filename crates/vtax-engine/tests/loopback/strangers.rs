@@ -24,7 +24,7 @@ const NOTICEABLE: Duration = Duration::from_millis(400);
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Conduct {
     Silent,
-    /// As long as a token and a request, and longer.
+    /// As long as a token and a request, or longer.
     Garbage,
     /// A part of a token.
     Part,

@@ -7,8 +7,8 @@ use super::{congestion_control, get_bytes};
 use crate::error::{Result, SysError};
 
 /// A pacing gain of 2 in the kernel's format, with eight bits after the binary point (`BBR_UNIT`). The gain
-/// is 2.89 in the startup (`bbr_high_gain` of `net/ipv4/tcp_bbr.c`), 2.77 in that of versions 2 and 3, and at
-/// most 1.25 later.
+/// is 2.89 in the startup (`bbr_high_gain` of `net/ipv4/tcp_bbr.c`), 2.77 in the startup of versions 2 and 3,
+/// and at most 1.25 later.
 const STARTUP_GAIN: u32 = 2 << 8;
 
 /// Whether BBR is still in its startup on this TCP socket. In the startup it doubles its rate every round
