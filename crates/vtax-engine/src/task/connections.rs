@@ -1,9 +1,9 @@
 //! The initiator of connections that carry one transaction or none. [`accept`](super::accept) has the responder.
 //!
 //! *crr*: a flow connects, sends the token, the flow's index and the request in one call, receives the
-//! response and sees the end of the connection. *cc*: a flow connects, sends the token and the index, and
-//! sees the end. The responder doesn't serve or close a connection that shows no token, so these 20 bytes are
-//! part of cc's figures. In both tests the responder closes first, with the last segment of the response. So
+//! response, and closes. *cc*: a flow connects, sends the token and the index, waits for the end of the
+//! connection, and closes. The responder neither answers nor soon closes a connection without the token, so
+//! these 20 bytes are part of cc's figures. In both tests the responder closes first, with the last segment of the response. So
 //! closed connections stay in TIME_WAIT at its side, where they take no port that another connection needs.
 //! The time of a transaction runs from before connect(2) until the response, or the end, has come. What comes
 //! after that is also part of a flow's rate.

@@ -6,7 +6,8 @@
 //! histogram has the round-trip times.
 //!
 //! The transaction that is in flight at the window's end counts as a whole. The flow's time ends with it, or
-//! with the wait for it if it is lost. So an outage that lasts to the end of a sample shows.
+//! with the wait for it if it is lost. So the figures show an outage that lasts to the end of a
+//! sample.
 //!
 //! With losses, the flow's time includes the waits for lost responses. The time divided by the transactions
 //! is then how long a user of the path waits for an answer. It is above the mean of the histogram, which
