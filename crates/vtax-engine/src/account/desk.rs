@@ -296,7 +296,7 @@ impl FlowRecorder<'_> {
         Ok(())
     }
 
-    /// Ends a flow's time here, later than its last transaction.
+    /// Ends a flow's time here, and not with its last transaction.
     pub(crate) fn ends(&self, now: u64) {
         self.ledger.borrow_mut().counts[self.slot].last = now;
     }
