@@ -46,8 +46,8 @@ Usage: vtax-agent --stdio
   --help          print this
 
 vtax starts its agents itself, in zones and in the guests that it boots. On a remote
-host it uses ssh to start the agent in the PATH, or a copy of its own if that agent
-has another version. In other guests, start `vtax-agent --port` at boot.
+host it uses ssh to start the agent in the PATH, or a copy of its own if there is none
+of its version. In other guests, start `vtax-agent --port` at boot.
 ";
 
 /// The exit status for wrong input from the user, the same as vtax's.

@@ -41,7 +41,7 @@ enum OrderError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Limit(#[from] LimitError),
-    #[error("this agent isn't in one of vtax's own guests, so it sets up no links and runs no programs")]
+    #[error("this agent doesn't serve in a guest, so it sets up no links and runs no programs")]
     #[diagnostic(code("not-a-guest"))]
     NotAGuest,
     #[error("this agent isn't the first process of its machine, so it doesn't switch it off; ask its init to")]
