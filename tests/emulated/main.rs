@@ -22,6 +22,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread,
+    time::{Duration, Instant},
 };
 
 use bench::Bench;
@@ -186,9 +187,14 @@ nics = ["{NEAR}", "{FAR}"]
         name.as_str().expect("it has a link").to_owned()
     }
 
-    /// Every field of every device is as it was: driver, address, VLAN, number of functions and all else.
+    /// Every field of every device is as it was: driver, address, VLAN, number of functions and all else. A link that
+    /// was put back has its link-local address only once there is a carrier.
     fn assert_as(&self, before: &Value) {
-        let now = self.inventory();
+        let begun = Instant::now();
+        let mut now = self.inventory();
+        while now != *before && begun.elapsed() < Duration::from_secs(30) {
+            now = self.inventory();
+        }
         let entries = |inventory: &Value| inventory.as_array().expect("a list").clone();
         for (was, is) in entries(before).iter().zip(&entries(&now)) {
             assert_eq!(is, was, "it was left otherwise than it was found");

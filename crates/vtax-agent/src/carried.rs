@@ -1,7 +1,7 @@
-//! An agent that was brought leaves nothing behind.
+//! An agent that vtax has copied to a machine leaves nothing behind there.
 //!
-//! First of all it removes its file and the folder that was made for it. A running program doesn't need its
-//! file's name, and so nothing is left whatever ends the program later.
+//! When it starts, it first removes its file and the directory that was made for the file. A running program
+//! doesn't need the name of its file. So nothing is left, however the program ends later.
 
 use std::{
     env,
@@ -10,10 +10,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What the folder of a copy is called, before its key.
+/// The name of a copy's directory begins with this; the copy's key follows.
 const FOLDER: &str = ".vtax-";
 
-/// A copy that can't remove itself.
+/// Why a copy can't remove itself.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum CarriedError {

@@ -1,7 +1,8 @@
 //! The monotonic clocks of several machines.
 //!
-//! Each counts from its own start. The offset is found as NTP finds it (RFC 5905, section 8): the other
-//! clock's reading lies between two of ours, and of several exchanges the shortest bounds it best.
+//! Each machine's clock counts from its own start. The offset is found as NTP finds it (RFC 5905, section 8):
+//! the other clock's reading lies between two of ours. Of several exchanges, the shortest gives the best
+//! bounds.
 
 use std::time::Duration;
 
@@ -12,15 +13,15 @@ use crate::{
     server::boot_id,
 };
 
-/// How often a clock is asked for.
+/// How many times a clock is read.
 pub(crate) const EXCHANGES: usize = 16;
 /// How long an agent may take to read its clock.
 const READING: Duration = Duration::from_secs(10);
 
-/// A clock, as seen from this machine's.
+/// The clock of another machine, compared with this machine's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offset {
-    /// In nanoseconds.
+    /// By how many nanoseconds the other clock is ahead.
     ahead: i128,
     /// Half the time of the exchange.
     uncertainty: Duration,
@@ -30,17 +31,17 @@ impl Offset {
     /// The offset of this machine's own clock.
     pub const NONE: Offset = Offset { ahead: 0, uncertainty: Duration::ZERO };
 
-    /// How far off it may be.
+    /// The largest error of this offset.
     pub fn uncertainty(&self) -> Duration {
         self.uncertainty
     }
 
-    /// A moment of our clock, as the other has it.
+    /// Converts a moment of our clock to the other clock.
     pub fn theirs(&self, ours: u64) -> u64 {
         shifted(ours, self.ahead)
     }
 
-    /// A moment of the other clock, as ours has it.
+    /// Converts a moment of the other clock to ours.
     pub fn ours(&self, theirs: u64) -> u64 {
         shifted(theirs, -self.ahead)
     }
@@ -54,7 +55,7 @@ fn shifted(moment: u64, by: i128) -> u64 {
     (i128::from(moment) + by).clamp(0, u64::MAX.into()) as u64
 }
 
-/// The other clock's reading, between two of ours.
+/// A reading of the other clock, between two readings of ours.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Exchange {
     pub(crate) sent: u64,
@@ -72,7 +73,7 @@ impl Exchange {
         }
     }
 
-    /// Whether a clock that is `offset` from ours could have read this.
+    /// Whether a clock with this offset could have given this reading.
     fn agrees(&self, offset: Offset) -> bool {
         let slack = u64::try_from(offset.uncertainty.as_nanos()).unwrap_or(u64::MAX);
         let reading = offset.ours(self.theirs);
@@ -84,21 +85,21 @@ impl Exchange {
     }
 }
 
-/// The clocks of several agents, each told once.
+/// The clocks of several agents, each clock once.
 #[derive(Debug)]
 pub(crate) struct Clocks {
     /// The boot id of each clock, and its offset.
     known: Vec<(String, Offset)>,
-    /// The longest of the exchanges that were made.
+    /// The longest exchange so far.
     pub(crate) slowest: Duration,
 }
 
-/// The one that an agent reads.
+/// The clock that an agent reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ClockId(usize);
 
 impl Clocks {
-    /// Ours.
+    /// Knows only this machine's clock.
     pub(crate) fn new() -> Clocks {
         Clocks { known: vec![(boot_id(), Offset::NONE)], slowest: Duration::ZERO }
     }
@@ -107,8 +108,9 @@ impl Clocks {
         self.known[id.0].1
     }
 
-    /// Which clock an agent reads. That it has a boot in common with another isn't believed
-    /// blindly: machines that were copied while they ran have too, and clocks of their own.
+    /// Which clock an agent reads. The same boot id alone doesn't prove that two agents read the same clock:
+    /// machines that were copied while they ran share it, but have their own clocks. So the reading must
+    /// agree, too.
     pub(crate) fn of(&mut self, link: &AgentLink) -> Result<ClockId, AgentError> {
         let exchange = link.exchange(READING)?;
         self.slowest = self.slowest.max(exchange.took());
@@ -149,7 +151,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the two ways take, the truth is within the uncertainty.
+        /// Whatever the two directions take, the true offset is within the uncertainty.
         #[test]
         fn the_truth_is_within_the_uncertainty(
             sent in 0..u64::MAX / 4, there in 0..1_000_000_000_u64, back in 0..1_000_000_000_u64, ahead in 0..u64::MAX / 4,

@@ -1,43 +1,43 @@
 //! A stream that carries one conversation after another.
 //!
-//! A serial port has no connections of its own, and what an earlier coordinator said or was told may still
-//! be in the stream, cut anywhere. But each conversation begins with the [`MAGIC`], which ends with a newline.
-//! JSON has none, and the length before each frame is shorter: so the magic stands in no frame.
+//! A serial port has no connections. So bytes that were sent to or by an earlier coordinator may still be in
+//! the stream, cut anywhere. But each conversation begins with the [`MAGIC`], which ends with a newline. A
+//! frame never contains the magic: its JSON has no newline, and the length before the JSON is shorter than
+//! the magic.
 
 use std::io::{self, Read};
 
 use crate::frame::MAGIC;
 
-/// What is read from the stream below at once.
+/// How many bytes one read of the stream below takes.
 const CHUNK: usize = 32 << 10;
 
-/// Reads one conversation after another; [`Read`] ends with each.
+/// Reads one conversation after another; [`Read`] reports an end after each.
 #[derive(Debug)]
 pub struct Conversations<R> {
     inner: R,
-    /// Read, and not handed out.
+    /// Bytes that were read from the stream but not returned yet.
     pending: Vec<u8>,
-    /// How much of `pending` belongs to this conversation for certain.
+    /// How many bytes of `pending` certainly belong to this conversation.
     ours: usize,
-    /// The next conversation begins in `pending` right after what is ours.
+    /// Whether the next conversation begins in `pending`, right after these bytes.
     over: bool,
     chunk: Box<[u8]>,
 }
 
 impl<R: Read> Conversations<R> {
-    /// Before the first one.
+    /// Starts before the first conversation.
     pub fn new(inner: R) -> Self {
         Conversations { inner, pending: Vec::new(), ours: 0, over: false, chunk: vec![0; CHUNK].into() }
     }
 
-    /// Goes to the beginning of the next conversation, whatever lies between; false if the stream
-    /// below reads as ended before there was one.
+    /// Skips everything up to the beginning of the next conversation. False if the stream below ends before it.
     pub fn next_one(&mut self) -> io::Result<bool> {
         loop {
             self.pending.drain(..self.ours);
             self.ours = 0;
             if self.over {
-                // The pending bytes begin with a magic, which is this conversation's own.
+                // The pending bytes begin with this conversation's own magic.
                 self.measure(MAGIC.len());
                 return Ok(true);
             }
@@ -47,8 +47,8 @@ impl<R: Read> Conversations<R> {
         }
     }
 
-    /// Takes what has come; false at the end of the stream below, with which what was read so far
-    /// is over.
+    /// Reads what has come. False at the end of the stream below; it drops the pending bytes, because their
+    /// conversation is over.
     fn fill(&mut self) -> io::Result<bool> {
         match self.inner.read(&mut self.chunk)? {
             0 => {
@@ -63,7 +63,8 @@ impl<R: Read> Conversations<R> {
         }
     }
 
-    /// Finds out how much is ours: up to the next magic, or to what may be the beginning of one.
+    /// Finds out how many bytes belong to this conversation: up to the next magic, or up to what may be the
+    /// beginning of one.
     fn measure(&mut self, from: usize) {
         let rest = &self.pending[from..];
         let next = rest.windows(MAGIC.len()).position(|window| window == MAGIC);
@@ -72,8 +73,8 @@ impl<R: Read> Conversations<R> {
     }
 }
 
-/// How many of the last bytes may be the first of a magic. None if these are whole frames: the last
-/// byte of JSON isn't in it.
+/// How many of the last bytes may be the beginning of a magic. 0 after whole frames: the last byte of JSON
+/// isn't part of the magic.
 fn begun(bytes: &[u8]) -> usize {
     let most = bytes.len().min(MAGIC.len() - 1);
     (1..=most).rev().find(|count| bytes.ends_with(&MAGIC[..*count])).unwrap_or(0)
@@ -99,7 +100,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Gives its pieces one by one; an empty one is an end after which more comes.
+    /// Returns its pieces one by one. An empty piece is an end after which more comes.
     struct Pieces(Vec<Vec<u8>>);
 
     impl Read for Pieces {
@@ -158,7 +159,7 @@ mod tests {
         assert_eq!(rest(&mut stream), "VTAXCTL\ntwo");
     }
 
-    /// Or an order would lie there until the next one comes.
+    /// Otherwise an order would be held back until the next one comes.
     #[test]
     fn a_whole_frame_is_never_held_back() {
         let mut stream = pieces(&["VTAXCTL\n", "\u{b}\0\0\0{\"V\":\"VTAX\"}", "more"]);

@@ -1,26 +1,26 @@
 //! Frames: a length in four bytes, little-endian, then that many bytes of JSON.
 //!
-//! The other side may be anything: a login shell's greeting, a program that was started in
-//! the agent's place, an enemy. So a declared length is only a claim. It is held against a
-//! limit first, and memory grows with the bytes that have really come, never with the claim.
+//! The other side may be anything: a login shell that prints a greeting, another program in the agent's
+//! place, or an attacker. So a length is only a claim. It is compared with a limit first. Memory grows with
+//! the bytes that have really come, never with the claim.
 
 use std::io::{self, BufReader, Read};
 
 use serde::{Serialize, de::DeserializeOwned};
 use vtax_model::units::ByteSize;
 
-/// What each side sends first, before any frame: it tells an agent from a login banner.
+/// The first bytes of each side, before any frame. They distinguish an agent from a login banner.
 pub const MAGIC: [u8; 8] = *b"VTAXCTL\n";
-/// The largest hello, in either direction. It holds for every version of the protocol.
+/// The largest hello in either direction, in every version of the protocol.
 pub const HELLO_MOST: ByteSize = ByteSize(64 << 10);
 /// The largest frame to an agent.
 pub const REQUEST_MOST: ByteSize = ByteSize(1 << 20);
-/// The largest frame from an agent: reports carry histograms.
+/// The largest frame from an agent; reports carry histograms.
 pub const REPLY_MOST: ByteSize = ByteSize(16 << 20);
 
 const LENGTH_BYTES: usize = 4;
 
-/// A control stream that didn't carry what it should.
+/// What is wrong with a control stream.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum FrameError {
@@ -43,7 +43,7 @@ pub enum FrameError {
     Io(#[from] io::Error),
 }
 
-/// Reads the bytes that come before the first frame, one by one, because a stranger may never send a second;
+/// Reads the bytes before the first frame, one by one, because a stranger may never send a second byte.
 /// `None` if the stream ended without any.
 pub fn read_magic<R: Read>(reader: &mut BufReader<R>) -> Result<Option<()>, FrameError> {
     for (position, expected) in MAGIC.into_iter().enumerate() {
@@ -57,14 +57,14 @@ pub fn read_magic<R: Read>(reader: &mut BufReader<R>) -> Result<Option<()>, Fram
     Ok(Some(()))
 }
 
-/// Quotes as much as has come already: it is the best hint at what it is.
+/// Quotes all that has come already, because it is the best hint at the sender.
 fn not_vtax(right: &[u8], wrong: &[u8], buffered: &[u8]) -> FrameError {
     let shown = &buffered[..buffered.len().min(64)];
     let found = [right, wrong, shown].concat();
     FrameError::NotVtax { found: found.escape_ascii().to_string() }
 }
 
-/// The body of the next frame; `None` at an end of the stream between two frames.
+/// The body of the next frame. `None` if the stream ends between two frames.
 pub fn read_frame(reader: &mut impl Read, most: ByteSize) -> Result<Option<Vec<u8>>, FrameError> {
     let head = read_upto(reader, LENGTH_BYTES as u64)?;
     if head.is_empty() {
@@ -84,8 +84,8 @@ pub fn read_frame(reader: &mut impl Read, most: ByteSize) -> Result<Option<Vec<u
     Ok(Some(body))
 }
 
-/// Up to `count` bytes, fewer at the end of the stream. `Read::read_to_end` grows its buffer
-/// by what it has read, not by the bound.
+/// Reads up to `count` bytes, fewer at the end of the stream. `Read::read_to_end` grows its buffer by what it
+/// has read, not by the limit.
 fn read_upto(reader: &mut impl Read, count: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     reader.by_ref().take(count).read_to_end(&mut bytes)?;
@@ -96,12 +96,12 @@ fn truncated(expected: u64, got: usize) -> FrameError {
     FrameError::Truncated { expected: ByteSize(expected), got: ByteSize(got as u64) }
 }
 
-/// The value in the body of a frame. serde_json bounds the depth of nesting to 128.
+/// Parses the body of a frame. serde_json limits nesting to a depth of 128.
 pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, FrameError> {
     serde_json::from_slice(body).map_err(FrameError::Malformed)
 }
 
-/// A whole frame, to be written by one call.
+/// A whole frame, which one call can write.
 pub fn encode(body: &impl Serialize, most: ByteSize) -> Result<Vec<u8>, FrameError> {
     let mut frame = vec![0; LENGTH_BYTES];
     serde_json::to_writer(&mut frame, body).map_err(FrameError::Malformed)?;
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Counts what is asked of it, and never ends.
+    /// Counts the bytes that it is asked for, and never ends.
     struct Endless {
         asked: usize,
         largest: usize,

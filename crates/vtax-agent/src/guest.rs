@@ -1,8 +1,7 @@
 //! The agent as the first process of a guest.
 //!
-//! There is nothing in the guest but this program, the kernel and its modules. It does as little of what a
-//! system does in its first seconds as measuring needs. If the guest is to do more than to measure, it gets
-//! the files of the machine outside ([`GuestSettings::root`]).
+//! The guest contains only this program, the kernel and its modules. The program sets up only what measuring
+//! needs. If the guest shall do more than measure, it gets the host's files ([`GuestSettings::root`]).
 
 mod root;
 
@@ -33,10 +32,10 @@ use crate::{
     server::{AgentRights, Measuring, ServeError},
 };
 
-/// The image's list of modules: a file on each line, in the order in which they are loaded, with the
-/// module's parameters behind a space. A module with a `-` before it may fail to load.
+/// The image's list of modules: a file on each line, in loading order, with the module's parameters after a
+/// space. A `-` at the beginning means that the module may fail to load.
 pub const MODULES: &str = "/etc/vtax/modules";
-/// The line on the console that says that the agent's port is open.
+/// The line on the console that reports that the agent's port is open.
 pub const READY: &str = "vtax-agent: ready";
 /// How long the port may take to appear.
 const PORT_SOON: Duration = Duration::from_secs(10);
@@ -49,11 +48,11 @@ const MOUNTS: [(Pseudo, &str); 5] = [
     (Pseudo::Tmpfs, "/tmp"),
 ];
 
-/// Why a guest can't be measured in.
+/// Why an agent can't set up a guest or serve in it.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum SelfSetupError {
-    #[error("this is process {pid} and not the first one of a guest; with --port it serves beside others")]
+    #[error("this is process {pid}, not the first process of a guest; use --port to serve beside other processes")]
     #[diagnostic(code("not-a-guest"))]
     NotFirst { pid: u32 },
     #[error("the list of kernel modules {} can't be read: {source}", path.display())]
@@ -67,20 +66,20 @@ pub enum SelfSetupError {
     Port(#[from] PortError),
 }
 
-/// What makes one guest different from another.
+/// The settings in which guests differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GuestSettings<'a> {
-    /// The list of modules; [`MODULES`] unless somebody has said so.
+    /// The list of modules, usually [`MODULES`].
     pub modules: &'a Path,
-    /// The 9p share whose files take the place of the image's own, if any: read-only, what is
-    /// written stays in the guest's memory.
+    /// The 9p share whose files replace the image's own, if any. The share is read-only; what is written
+    /// stays in the guest's memory.
     pub root: Option<&'a str>,
-    /// How many files the agent, and what it starts, may have open.
+    /// How many files the agent, and the programs that it starts, may have open.
     pub open_files: u64,
 }
 
-/// Sets the guest up, serves, and switches it off: when it is told to, or after it has said on the
-/// console what it can't go on without. Process 1 doesn't return.
+/// Sets the guest up, serves, and switches the guest off when a coordinator orders it. If an error makes it
+/// impossible to go on, it prints the error on the console and switches off, too. Process 1 doesn't return.
 pub fn live(place: &GuestSettings<'_>) -> Result<Infallible, SelfSetupError> {
     match std::process::id() {
         1 => {}
@@ -89,16 +88,17 @@ pub fn live(place: &GuestSettings<'_>) -> Result<Infallible, SelfSetupError> {
     if let Err(error) = set_up(place).and_then(|()| serve(AgentRights::Init)) {
         say(&format!("vtax-agent: {error}; the guest is switched off"));
     }
-    // What was said last isn't on the console yet.
+    // The last message may not be on the console yet.
     let _ = tcdrain(io::stderr());
     say(&format!("vtax-agent: {}", power::off()));
-    // If the first process ended, the kernel would panic: as the machine stays on, let it be seen.
+    // If the first process ended, the kernel would panic. The machine couldn't be switched off, so it stays
+    // on and the console stays readable.
     loop {
         thread::park();
     }
 }
 
-/// Serves on the port of a guest, whether or not it has an init of its own.
+/// Serves on the port of a guest, as its first process or beside its own init.
 pub fn serve(standing: AgentRights) -> Result<(), SelfSetupError> {
     let (reader, writer) = port::open(PORT, PORT_SOON)?;
     say(READY);
@@ -116,11 +116,10 @@ fn set_up(place: &GuestSettings<'_>) -> Result<(), SelfSetupError> {
     }
     let loopback = "lo".parse()?;
     Rtnl::open()?.set_link(&loopback, &LinkChange { up: Some(true), ..LinkChange::default() })?;
-    // By default no process may open an ICMP socket. A kernel without IPv4 has no such setting.
+    // By default, no process may open an ICMP socket. A kernel without IPv4 has no such setting.
     let _ = fs::write("/proc/sys/net/ipv4/ping_group_range", "0 0");
     reap_orphans()?;
-    // Process 1 may raise the hard limit too. If it can't, a
-    // test with too many streams says so.
+    // Process 1 may raise the hard limit, too. If that fails, a test with too many streams reports it.
     let limit = Rlimit { current: Some(place.open_files), maximum: Some(place.open_files) };
     let _ = setrlimit(Resource::Nofile, limit);
     Ok(())
@@ -138,7 +137,7 @@ fn load_modules(list: &Path, say: impl Fn(&str)) -> Result<(), SelfSetupError> {
     Ok(())
 }
 
-/// The path, the parameters, and whether the module may fail to load, from each line of the list.
+/// The path, the parameters, and whether the module may fail to load, for each line of the list.
 fn listed(text: &str) -> impl Iterator<Item = (&str, &str, bool)> {
     text.lines().map(str::trim).filter(|line| !line.is_empty()).map(|line| {
         let module = line.strip_prefix('-');
@@ -151,7 +150,7 @@ fn say_of_agent(line: &str) {
     say(&format!("vtax-agent: {line}"));
 }
 
-/// Standard error of the first process is the console. If there is none, nobody can be told.
+/// The first process has the console as its standard error. If there is none, nobody can be told.
 fn say(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }

@@ -1,11 +1,10 @@
-//! The agent: the process in each domain that does the measuring, and the coordinator's
-//! side of the stream that it is ordered by.
+//! The agent, which is the process in each domain that measures, and the coordinator's side of its control stream.
 //!
-//! One crate holds both sides of the protocol, so that they can't drift apart. [`server`], [`port`] and
-//! [`guest`] are the agent; [`link`] is the coordinator's side of one agent, and [`measure`] takes samples
-//! with pairs of them.
+//! One crate contains both sides of the protocol, so that they always match. [`server`], [`port`] and
+//! [`guest`] are the agent. [`link`] is the coordinator's side of one agent, and [`measure`] takes samples
+//! with pairs of agents.
 //!
-//! Nothing here writes to standard output but frames: it *is* the control stream.
+//! This crate writes only frames to standard output: that *is* the control stream.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout)]

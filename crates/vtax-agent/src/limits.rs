@@ -1,6 +1,7 @@
-//! What an agent takes on.
+//! The limits of what an agent accepts.
 //!
-//! An agent may be on a machine that others use, and its coordinator may be wrong. No order makes it start threads, hold memory or run without bound.
+//! An agent may be on a machine that others use, and its coordinator may be wrong. So no order can make it
+//! start threads, use memory or run without a limit.
 
 use std::{thread::available_parallelism, time::Duration};
 
@@ -12,38 +13,38 @@ use vtax_model::{
 
 use crate::protocol::ProgramSpec;
 
-/// Sessions at the same time, running or waiting for their report to be fetched.
+/// The most sessions at the same time: those that run, and those whose report nobody has fetched yet.
 pub const SESSIONS_MOST: usize = 1024;
-/// Flows of all running sessions together: both ends of the largest test. A flow is a socket,
-/// and a thread with the engine `blocking`; the program raises its limit of open files accordingly.
+/// The most flows of all running sessions: both ends of the largest test. A flow is a socket, and a thread
+/// with the engine `blocking`; the program raises its limit of open files accordingly.
 pub const FLOWS_MOST: u32 = 2 * options::FLOWS_MOST;
-/// Message buffers of all running sessions together.
+/// The most message buffers of all running sessions.
 pub const BUFFERS_MOST: ByteSize = ByteSize(1 << 30);
-/// Warm-up and measured time of one session together.
+/// The longest warm-up and measured time of one session together.
 pub const TIME_MOST: Span = Span(Duration::from_secs(24 * 60 * 60));
-/// The largest file that is sent.
+/// The largest file that an agent sends.
 pub const FILE_MOST: ByteSize = ByteSize(1 << 40);
-/// What a program that is run can get on its standard input: it comes in one frame
-/// ([`REQUEST_MOST`](crate::frame::REQUEST_MOST)) with the order to run it.
+/// The most bytes on the standard input of a program. They come in one frame with the order to run it
+/// ([`REQUEST_MOST`](crate::frame::REQUEST_MOST)).
 pub const INPUT_MOST: ByteSize = ByteSize(512 << 10);
-/// What is kept of each output of a program that is run: the beginning. Of outputs that are sent as
-/// they come nothing is kept.
+/// How many bytes of each output of a program the agent keeps, from the beginning. It keeps nothing of
+/// outputs that it sends as they come.
 pub const OUTPUT_MOST: ByteSize = ByteSize(1 << 20);
-/// The largest window of outputs that are sent as they come.
+/// The largest window for outputs that are sent as they come.
 pub const WINDOW_MOST: ByteSize = ByteSize(1 << 20);
-/// How long a program may run whose outputs are sent as they come: somebody sees what it does.
+/// How long a program may run if its outputs are sent as they come. It is long, because somebody sees the outputs.
 pub const WATCHED_MOST: Span = Span(Duration::from_secs(30 * 24 * 60 * 60));
-/// What a file goes through.
+/// The buffer for sending or receiving a file.
 const FILE_BUFFER: ByteSize = ByteSize(1 << 20);
-/// What is received at once, however short or long the messages are.
+/// The receive buffer is at least this large, however short the messages are, and at most the next constant.
 const INCOMING_LEAST: ByteSize = ByteSize(128 << 10);
 const INCOMING_MOST: ByteSize = ByteSize(1 << 20);
-/// What an end knows of each flow, beside its messages.
+/// An end's memory for each flow, beside its messages.
 const FLOW_STATE: ByteSize = ByteSize(4 << 10);
-/// CPUs in a setup: as many as Linux can be built for (`NR_CPUS`).
+/// The most CPUs in a setup: as many as Linux supports (`NR_CPUS`).
 pub const CPUS_MOST: usize = 8192;
 
-/// An order beyond the limits.
+/// Why an order exceeds the limits.
 #[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum LimitError {
@@ -53,10 +54,10 @@ pub enum LimitError {
     #[error("a measured time of 0: nothing would be measured; give some seconds")]
     #[diagnostic(code("no-test-time"))]
     NoTime,
-    #[error("{asked} is longer than an agent runs anything: at most {TIME_MOST}, a test with its warm-up")]
+    #[error("{asked} is too long: an agent runs a test and its warm-up for at most {TIME_MOST}")]
     #[diagnostic(code("agent-limit"))]
     Time { asked: Span },
-    #[error("{asked} is longer than an agent runs a program: at most {most}")]
+    #[error("{asked} is too long: an agent runs a program for at most {most}")]
     #[diagnostic(code("agent-limit"))]
     ProgramTime { asked: Span, most: Span },
     #[error("a window of {asked} for the outputs of a program in a guest: at most {WINDOW_MOST}")]
@@ -95,7 +96,7 @@ pub enum LimitError {
     Buffers { asked: ByteSize, running: ByteSize },
 }
 
-/// What a session takes of an agent while it runs.
+/// What a running session takes from an agent's limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Load {
@@ -107,7 +108,7 @@ impl Load {
     /// The load of an idle agent.
     pub const NONE: Load = Load { flows: 0, buffers: ByteSize(0) };
 
-    /// The load of a test, unless not even an idle agent takes it on.
+    /// The load of a test. An error if even an idle agent can't accept it.
     pub fn of(spec: &TestSpec) -> Result<Load, LimitError> {
         spec.check(Mtu::MAX)?;
         check_time(spec)?;
@@ -118,7 +119,7 @@ impl Load {
         Load::NONE.plus(Load { flows, buffers: ByteSize(messages.saturating_add(state)) })
     }
 
-    /// The load of making a file, or of moving one.
+    /// The load of making a file, or of sending one.
     pub fn of_file(size: ByteSize) -> Result<Load, LimitError> {
         if size > FILE_MOST {
             return Err(LimitError::File { asked: size });
@@ -144,7 +145,7 @@ impl Load {
         Ok(Load { flows: 1, buffers: ByteSize(outputs + input.0) })
     }
 
-    /// The load of both sessions, if the agent can take both.
+    /// The load of both sessions. An error if the agent can't accept both.
     pub fn plus(self, asked: Load) -> Result<Load, LimitError> {
         let flows = self.flows.saturating_add(asked.flows);
         let buffers = ByteSize(self.buffers.0.saturating_add(asked.buffers.0));
@@ -158,7 +159,7 @@ impl Load {
     }
 }
 
-/// The flows of each end.
+/// How many flows each end has.
 fn flows(spec: &TestSpec) -> u32 {
     match spec.workload {
         Workload::Stream { direction: Direction::Both, .. } => spec.streams.saturating_mul(2),
@@ -166,7 +167,7 @@ fn flows(spec: &TestSpec) -> u32 {
     }
 }
 
-/// Flows that share a thread share its buffers.
+/// How many threads each end has; the flows of a thread share its buffers.
 fn threads(spec: &TestSpec, flows: u32) -> u32 {
     let own = || available_parallelism().map_or(1, |cpus| cpus.get().try_into().unwrap_or(u32::MAX));
     match spec.options.engine {
@@ -175,7 +176,7 @@ fn threads(spec: &TestSpec, flows: u32) -> u32 {
     }
 }
 
-/// What a thread sends from and receives into: the engine has one buffer for each.
+/// The buffers of a thread: the engine has one to send from and one to receive into.
 fn buffer(spec: &TestSpec) -> Result<ByteSize, LimitError> {
     let segments = spec.options.gso.map_or(1, |segments| segments.get().into());
     let message = match spec.workload {

@@ -1,8 +1,9 @@
 //! The coordinator's side of one agent.
 //!
-//! A link is shared: any thread may call, and waits for its own answer with its own deadline. A thread reads
-//! answers and hands them out by call id; another writes, so that an agent that has stopped reading holds up
-//! no caller. When the stream ends, every caller that waits gets the agent's exit status and last words.
+//! Any thread may use a link, and waits for its own answer with its own deadline. One thread reads answers
+//! and passes each to its caller by the call's id. Another thread writes. So an agent that has stopped
+//! reading delays no caller. When the stream ends, every waiting caller gets the agent's exit status and its
+//! last output.
 
 mod dial;
 mod error;
@@ -35,11 +36,11 @@ use crate::{
     protocol::{AgentFacts, CallId, CallOutcome, Hello, Reply, Request, SessionId},
 };
 
-/// How long an answer to a greeting is waited for, until another is tried.
+/// How long to wait for the answer to a greeting before a new attempt.
 const GREETING: Duration = Duration::from_secs(5);
 
-/// A connected agent of this program's version. Dropping it ends the agent: its stream is
-/// closed, and if that isn't enough its process is killed; it is always reaped.
+/// A connected agent of this program's version. Dropping it ends the agent: it closes the stream, and kills
+/// the process if that isn't enough. The process is always reaped.
 #[derive(Debug)]
 pub struct AgentLink {
     hello: Hello,
@@ -49,10 +50,10 @@ pub struct AgentLink {
 }
 
 impl AgentLink {
-    /// Starts an agent and greets it. `name` is what errors call it by, as "zone bridge-sut".
+    /// Starts an agent and greets it. `name` is its name in errors, such as "zone bridge-sut".
     ///
-    /// It gets a process group of its own: Ctrl-C in a terminal goes to all of the foreground
-    /// group, and an agent must outlive it for as long as the coordinator needs to stop cleanly.
+    /// The agent gets its own process group. Ctrl-C in a terminal goes to the whole foreground group, and an
+    /// agent must live on for as long as the coordinator needs to stop cleanly.
     pub fn spawn(name: &str, mut command: Command, deadline: Duration) -> Result<AgentLink, AgentError> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.process_group(0);
@@ -62,8 +63,8 @@ impl AgentLink {
         AgentLink::from_child(name, child, deadline)
     }
 
-    /// Greets an agent that was started by other means (in a namespace, say), with its
-    /// standard input and output piped, and preferably its standard error too.
+    /// Greets an agent that was started by other means, for example in a namespace. Its standard input and
+    /// output must be pipes, and its standard error should be one.
     pub fn from_child(name: &str, mut child: Child, deadline: Duration) -> Result<AgentLink, AgentError> {
         let streams = (child.stdout.take(), child.stdin.take());
         let process = ChildProcess::adopt(child);
@@ -84,9 +85,9 @@ impl AgentLink {
         AgentLink::greet(name, reader, writer, ChildProcess::without_child(None), Past::None, deadline)
     }
 
-    /// Greets the agent in a guest, at the host's end of its port: a unix socket of QEMU's, which needn't be
-    /// there yet. Dropping the link closes the socket, and the agent stays in its guest. QEMU takes one
-    /// connection at a time: with another link open, nobody answers this one.
+    /// Greets the agent in a guest, at the host's end of its port. This is a unix socket of QEMU, which need
+    /// not exist yet. Dropping the link closes the socket, and the agent stays in its guest. QEMU takes one
+    /// connection at a time: while another link is open, nobody answers this one.
     pub fn connect_unix(name: &str, path: &Path, deadline: Duration) -> Result<AgentLink, AgentError> {
         let until = Instant::now() + deadline;
         loop {
@@ -94,7 +95,7 @@ impl AgentLink {
             let socket = socket.map_err(|why| AgentError::NoSocket { name: name.into(), path: path.into(), why })?;
             let left = until.saturating_duration_since(Instant::now());
             match AgentLink::greet_guest(name, socket, left.min(GREETING)) {
-                // A greeting that went to an agent before this one is lost with it.
+                // If the greeting went to an earlier agent on this port, it is lost with that agent.
                 Err(AgentError::Silent { .. }) if left > GREETING => {}
                 Err(AgentError::Silent { name, stderr, .. }) => {
                     return Err(AgentError::Silent { name, deadline, stderr });
@@ -122,51 +123,51 @@ impl AgentLink {
         Ok(AgentLink { hello, calls: AtomicU64::new(1), sessions: AtomicU64::new(1), wire })
     }
 
-    /// The name that was given when it was connected.
+    /// The agent's name, as given when it was connected.
     pub fn name(&self) -> &str {
         self.wire.name()
     }
 
-    /// How the agent introduced itself.
+    /// The agent's hello.
     pub fn hello(&self) -> &Hello {
         &self.hello
     }
 
-    /// The process that carries the stream on this machine: the agent's, or `ssh`'s.
+    /// The process on this machine that carries the stream: the agent itself, or `ssh`.
     pub fn process_id(&self) -> Option<u32> {
         self.wire.process_id()
     }
 
-    /// Sends a request. It doesn't wait for anything.
+    /// Sends a request, without waiting for anything.
     pub fn call(&self, request: Request) -> Result<PendingReply<'_>, AgentError> {
         let (sender, arrivals) = mpsc::channel();
         let what = self.send(request, sender, 0)?;
         Ok(PendingReply { link: self, what, arrivals })
     }
 
-    /// An id that no session on this link has had.
+    /// An id that no session on this link has used.
     pub fn new_session(&self) -> SessionId {
         SessionId(self.sessions.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Ends a session early. A caller that waits for it gets a fault of kind `Cancelled`.
+    /// Cancels a session. A caller that waits for it gets a fault of kind `Cancelled`.
     pub fn cancel(&self, session: SessionId) -> Result<PendingReply<'_>, AgentError> {
         self.call(Request::Cancel { session })
     }
 
-    /// Ends every session on this agent early.
+    /// Cancels every session on this agent.
     pub fn cancel_all(&self) -> Result<PendingReply<'_>, AgentError> {
         self.call(Request::CancelAll)
     }
 
-    /// How long an answer takes.
+    /// Measures how long an answer takes.
     pub fn ping(&self, deadline: Duration) -> Result<Duration, AgentError> {
         let start = Instant::now();
         self.call(Request::Ping)?.wait(deadline)?;
         Ok(start.elapsed())
     }
 
-    /// Where the agent runs.
+    /// Describes where the agent runs.
     pub fn describe(&self, deadline: Duration) -> Result<AgentFacts, AgentError> {
         match self.call(Request::Describe)?.wait(deadline)? {
             Reply::Facts(facts) => Ok(*facts),
@@ -174,8 +175,8 @@ impl AgentLink {
         }
     }
 
-    /// The link that carries packets `to` an address, if they leave by one: no more than one hop,
-    /// as seen from inside.
+    /// The link by which packets `to` an address leave the agent's domain, if they leave by one. This is at
+    /// most one hop, as seen from inside.
     pub fn route(&self, from: Option<IpAddr>, to: IpAddr, deadline: Duration) -> Result<Vec<Hop>, AgentError> {
         match self.call(Request::Route { from, to })?.wait(deadline)? {
             Reply::Route(hops) => Ok(hops),
@@ -183,7 +184,7 @@ impl AgentLink {
         }
     }
 
-    /// How far the agent's monotonic clock is ahead of this machine's, from several exchanges.
+    /// By how much the agent's monotonic clock is ahead of this machine's, from several exchanges.
     pub fn clock_offset(&self, deadline: Duration) -> Result<Offset, AgentError> {
         let mut best = self.exchange(deadline)?.offset();
         for _ in 1..EXCHANGES {
@@ -200,7 +201,7 @@ impl AgentLink {
         }
     }
 
-    /// Sends a request whose answer goes to a channel of the caller's, marked with `tag`.
+    /// Sends a request. Its answer goes to the caller's channel, marked with `tag`.
     pub(crate) fn send(
         &self,
         request: Request,
@@ -213,7 +214,7 @@ impl AgentLink {
         Ok(what)
     }
 
-    /// What an arrival is to the caller.
+    /// Returns the reply of an arrival, or its error.
     pub(crate) fn open(&self, what: &'static str, arrival: Incoming) -> Result<Reply, AgentError> {
         match arrival.outcome {
             Ok(CallOutcome::Done(reply)) => Ok(reply),
@@ -232,7 +233,7 @@ impl AgentLink {
     }
 }
 
-/// A request whose answer is still to come.
+/// A request that isn't answered yet.
 #[derive(Debug)]
 pub struct PendingReply<'link> {
     link: &'link AgentLink,
@@ -241,7 +242,7 @@ pub struct PendingReply<'link> {
 }
 
 impl PendingReply<'_> {
-    /// Waits for the answer. If it doesn't come in time, or the agent dies, that is the error.
+    /// Waits for the answer. It is an error if the answer doesn't come in time, or if the agent dies.
     pub fn wait(self, deadline: Duration) -> Result<Reply, AgentError> {
         match self.arrivals.recv_timeout(deadline) {
             Ok(arrival) => self.link.open(self.what, arrival),

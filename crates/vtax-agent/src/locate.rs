@@ -1,4 +1,4 @@
-//! Where the agent's program is on this machine.
+//! Finds the agent's program on this machine.
 
 use std::{
     env, fs, io,
@@ -8,19 +8,19 @@ use std::{
 
 use vtax_model::method::Unsupported;
 
-/// The variable that names the agent's program.
+/// The environment variable that names the agent's program.
 pub const VARIABLE: &str = "VTAX_AGENT";
 
 const PROGRAM: &str = "vtax-agent";
 
-/// No agent to start.
+/// There is no agent program to start.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[error("{unsupported}")]
 #[diagnostic(code("no-agent-program"))]
 pub struct LocateError {
-    /// The user has said where it is, and it isn't there. Another program isn't taken in its place.
+    /// Whether the user has named the program. Then no other program is used instead.
     pub named: bool,
-    /// What is wrong, and what the user can do, each by itself.
+    /// What is wrong and what the user can do, as separate texts.
     pub unsupported: Unsupported,
 }
 
@@ -37,19 +37,19 @@ impl LocateError {
     }
 }
 
-/// Why a file can't be started.
+/// Why a file isn't usable as a program.
 #[derive(Debug, thiserror::Error)]
 enum Unusable {
     #[error("can't be read ({0})")]
     Unreadable(#[from] io::Error),
-    #[error("is no file")]
+    #[error("is not a file")]
     NoFile,
     #[error("is not executable (chmod +x)")]
     NotExecutable,
 }
 
-/// The agent's program: as `named` (by an option, say), or as [`VARIABLE`] has it, or beside
-/// the running program, or in `../libexec/vtax` from there.
+/// Finds the agent's program: `named` (by an option, for example), or the value of [`VARIABLE`], or a file
+/// beside the running program, or one in `../libexec/vtax` from there.
 pub fn agent_program(named: Option<&Path>) -> Result<PathBuf, LocateError> {
     let variable = env::var_os(VARIABLE).map(PathBuf::from);
     let running = env::current_exe().ok();
@@ -126,7 +126,7 @@ mod tests {
         program(&file, 0o644);
         let why = |path: &Path| search(None, Some(path), None).expect_err("unusable").to_string();
         assert!(why(&file).contains("VTAX_AGENT names") && why(&file).contains("chmod +x"), "{}", why(&file));
-        assert!(why(tree.path()).contains("is no file"));
+        assert!(why(tree.path()).contains("is not a file"));
         let nowhere = search(None, None, Some(tree.path())).expect_err("nothing there").to_string();
         assert!(nowhere.contains("libexec/vtax/vtax-agent") && nowhere.contains("VTAX_AGENT"), "{nowhere}");
     }

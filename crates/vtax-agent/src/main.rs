@@ -1,7 +1,7 @@
-//! The agent as a program: serves the coordinator on its standard input and output, or in a guest.
+//! The agent as a program. It serves the coordinator on its standard input and output, or in a guest.
 //!
-//! It stays small, for it is carried into every guest and started in every zone. Its
-//! arguments are few and read by hand.
+//! It stays small, because it is copied into every guest and started in every zone. It has few arguments and
+//! parses them without a library.
 
 #![forbid(unsafe_code)]
 
@@ -33,34 +33,34 @@ Usage: vtax-agent --stdio
        vtax-agent --guest [--modules FILE] [--root TAG]
 
   --stdio         serve the coordinator on standard input and output, until they close
-  --carried       after --stdio: remove this file first, which vtax has put here
+  --carried       after --stdio: first remove this file, a copy that vtax has made
   --port          serve one coordinator after another on the virtio-serial port of a
                   guest, org.vtax.agent.0
-  --guest         the same as the first process of a guest, which is set up for it;
+  --guest         the same, as the first process of a guest: set the guest up first;
                   this is the /init of vtax's own images
   --modules FILE  after --guest: the list of kernel modules to load, in order
                   (default: /etc/vtax/modules)
-  --root TAG      after --guest: live in the files of the 9p share with this tag, which
-                  stay as they are: what is written goes to the guest's memory
+  --root TAG      after --guest: use the 9p share with this tag as root directory; the
+                  share doesn't change: what is written goes to the guest's memory
   --version       print the version
   --help          print this
 
-vtax starts its agents itself: in zones, and by ssh on remote hosts, where it takes
-the one in the PATH, or brings one if there is none of its own version. It boots its
-own guests with one; in another image, start --port when the system comes up.
+vtax starts its agents itself, in zones and in the guests that it boots. On a remote
+host it uses ssh to start the agent in the PATH, or a copy of its own if there is none
+of its version. In other guests, start `vtax-agent --port` at boot.
 ";
 
-/// As for vtax itself: the user's input is wrong.
+/// The exit status for wrong input from the user, the same as vtax's.
 const WRONG_USAGE: u8 = 2;
-/// As for vtax itself: the infrastructure failed.
+/// The exit status for failed infrastructure, the same as vtax's.
 const FAILED: i32 = 69;
-/// The flows of all sessions, what their threads wait with, and what else is open.
+/// Open files for the flows of all sessions, for what their threads wait with, and for the rest.
 const OPEN_FILES: u64 = FLOWS_MOST as u64 + 2 * THREADS_MOST as u64 + 64;
 
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = env::args_os().skip(1).collect();
     let words = arguments.iter().map(|word| word.to_str().unwrap_or_default());
-    // The kernel gives its first process every word of its own command line that it doesn't know.
+    // The kernel passes all unknown words of its command line to its first process.
     let words: Vec<_> = words.skip_while(|word| process::id() == 1 && !word.starts_with("--")).collect();
     match words[..] {
         ["--stdio"] => serve(),
@@ -83,9 +83,9 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Ends the process even if sessions haven't ended: nothing of the agent outlives its stream.
+/// Serves, and then ends the process even if sessions still run: nothing of the agent outlives its stream.
 fn serve() -> ! {
-    // If it can't be raised, a test with too many streams says so.
+    // If the limit can't be raised, a test with too many streams reports it.
     let _ = raise_open_files(OPEN_FILES);
     let served = open_streams().map_err(|error| format!("no standard input and output: {error}"));
     let served = served.and_then(|(reader, writer)| {
@@ -103,7 +103,7 @@ fn serve_port() -> ! {
     process::exit(0)
 }
 
-/// What follows `--guest`, in any order.
+/// Parses the options of `--guest`, in any order.
 fn place<'a>(options: &[&'a str]) -> Option<GuestSettings<'a>> {
     let usual = GuestSettings { modules: Path::new(MODULES), root: None, open_files: OPEN_FILES };
     options.chunks(2).try_fold(usual, |place, option| match *option {
@@ -118,7 +118,7 @@ fn fail(why: &str) -> ! {
     process::exit(FAILED)
 }
 
-/// Opens them as plain files: a frame is one write, and no line buffer looks for newlines in it.
+/// Opens the streams as plain files. A frame is one write, and no line buffer searches it for newlines.
 fn open_streams() -> io::Result<(File, File)> {
     let reader = io::stdin().as_fd().try_clone_to_owned()?;
     let writer = io::stdout().as_fd().try_clone_to_owned()?;

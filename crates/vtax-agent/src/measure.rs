@@ -1,8 +1,8 @@
-//! One sample: a responder on one agent, an initiator on another (or on the same); or several
-//! such pairs that start at one moment.
+//! Takes one sample, with a responder on one agent and an initiator on another or the same one; or several
+//! such samples that start at the same moment.
 //!
-//! All pairs go through the same steps together: prepare, listen, connect, run. Responders are
-//! asked for their reports as soon as they are bound, so that a failure of either end is known at once.
+//! All pairs do the same steps together: prepare, listen, connect, run. The coordinator asks the responders
+//! for their reports as soon as they are bound, so it learns at once when either end fails.
 
 mod error;
 mod party;
@@ -29,22 +29,22 @@ use crate::{
     protocol::Request,
 };
 
-/// How long an agent may take for what needs no measuring.
+/// How long an agent may take for a step that doesn't measure.
 const CONTROL: Duration = Duration::from_secs(10);
-/// How long all flows may take to connect. The engine gives up earlier, and says why.
+/// How long all flows may take to connect. The engine gives up earlier and says why.
 const CONNECT: Duration = Duration::from_secs(40);
-/// What a test may take beyond its time: the last responses, and a busy machine.
+/// How much longer than its time a test may take: for the last responses, and on a busy machine.
 const MARGIN: Duration = Duration::from_secs(20);
-/// How long the other ends have to give up, once one has failed.
+/// How long the other ends have to stop after one end has failed.
 const GIVE_UP: Duration = Duration::from_secs(3);
-/// The slowest path that a file is waited for on, in bytes a second: 8 Mb/s. The file is also
-/// written before and read after.
+/// The slowest path for which a file test waits, in bytes a second: 8 Mb/s. The file is also written before
+/// the transfer and read after it.
 const FILE_PACE: u64 = 1_000_000;
-/// How long before a common start the orders are sent, beside the time that they take.
+/// How long before a common start the orders are sent, in addition to the time that they take.
 const START_MARGIN: Duration = Duration::from_millis(50);
-/// The same for pairs that take turns. They do so many times, and one that comes too late is an overrun.
+/// The same for pairs that take turns. They start often, and a start that is too late counts as an overrun.
 const TURNS_MARGIN: Duration = Duration::from_millis(5);
-/// The most that is allowed for them to arrive: a responder doesn't wait for ever.
+/// The most time for the orders to arrive, because a responder doesn't wait for ever.
 const START_MOST: Duration = Duration::from_secs(5);
 
 /// A sample to be taken.
@@ -54,20 +54,20 @@ pub struct SampleOrder {
     pub spec: TestSpec,
     pub initiator: EndSetup,
     pub responder: EndSetup,
-    /// At what the initiator reaches the responder. Port or name are the responder's choice.
+    /// The address at which the initiator reaches the responder's machine. The responder chooses the port or the name.
     pub target: Station,
-    /// When it is this pair's turn, if the pairs take turns; else all start together.
+    /// The times of this pair's slices, if the pairs take turns. Otherwise all pairs start together.
     pub turns: Option<Turns>,
 }
 
-/// When a pair that takes turns with others does what, after the common start.
+/// The times of a pair that takes turns with others, counted from the common start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Turns {
     /// When its warm-up begins.
     pub warmup: Duration,
     /// When each of its slices begins.
     pub slices: Vec<Duration>,
-    /// The time that a slice has, with all that belongs to it.
+    /// The time of a slice, with everything that belongs to it.
     pub slot: Duration,
     /// When the last slice of any pair is over.
     pub ends: Duration,
@@ -97,7 +97,7 @@ impl SampleOrder {
     }
 }
 
-/// A sample and the agents that take it.
+/// A sample, and the agents that take it.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the types say it")]
 pub struct AgentPair<'link> {
@@ -111,12 +111,12 @@ pub struct AgentPair<'link> {
 pub struct ParallelReports {
     /// The reports of the initiator and of the responder of each pair.
     pub reports: Vec<(EndReport, EndReport)>,
-    /// How well the start was common.
+    /// How far apart the starts were.
     pub skew: Skew,
 }
 
-/// Takes a sample: the reports of the initiator and of the responder. To end it early from another thread,
-/// cancel on either link.
+/// Takes a sample, and returns the reports of the initiator and the responder. To end it early from another
+/// thread, cancel on either link.
 pub fn measure(
     initiator: &AgentLink,
     responder: &AgentLink,
@@ -126,13 +126,13 @@ pub fn measure(
     Ok(all.reports.pop().expect("one report of each end for each pair"))
 }
 
-/// Takes a sample of each pair, all at the same time. If one fails they all do: figures of a part of the load
-/// are worth nothing.
+/// Takes a sample with each pair, all at the same time. If one fails, they all fail: figures under only a
+/// part of the load are useless.
 pub fn measure_all(pairs: &[AgentPair<'_>]) -> Result<ParallelReports, MeasureError> {
     measure_watched(pairs, |_| ())
 }
 
-/// Like [`measure_all`]. Once all initiators are asked to start, `on_start` is told when they do.
+/// Like [`measure_all`]. Once all initiators are asked to start, it calls `on_start` with the time of the start.
 pub fn measure_watched(
     pairs: &[AgentPair<'_>],
     on_start: impl FnOnce(Instant),
@@ -149,7 +149,7 @@ pub fn measure_watched(
     Ok(ParallelReports { reports, skew })
 }
 
-/// How long a test may take, from its start until it is given up.
+/// How long a test may take from its start. After that, it is given up.
 pub fn deadline(spec: &TestSpec) -> Duration {
     let transfer = match spec.workload {
         Workload::File { size } => file_time(size).saturating_mul(spec.streams.max(1)),
@@ -164,17 +164,16 @@ fn file_time(size: ByteSize) -> Duration {
     Duration::from_secs(size.0 / FILE_PACE)
 }
 
-/// What went wrong at which end of which pair.
+/// The pair, the end and the error of a failure.
 type Blame = (usize, End, AgentError);
 
-/// An initiator's clock. Equal ids are one clock.
+/// The clock of an initiator. Equal ids mean the same clock.
 type ClockOf = (ClockId, Offset);
 
-/// Both ends of all pairs, on their way through the steps.
+/// Both ends of all pairs, and how far they are.
 struct Sample<'link> {
     pairs: &'link [AgentPair<'link>],
-    /// Initiator and responder of one pair after another; their positions are the tags of their
-    /// answers.
+    /// Initiator and responder of one pair after another. Their answers are tagged with their positions here.
     parties: Vec<MeasuringAgent<'link>>,
     answer_to: Sender<Incoming>,
     arrivals: Receiver<Incoming>,
@@ -192,8 +191,8 @@ impl<'link> Sample<'link> {
         Sample { pairs, parties, answer_to, arrivals }
     }
 
-    /// Files are made before anyone waits for them, and once for all samples that send them. One
-    /// after the other: pairs may share an agent, and so the file.
+    /// Makes the files before any end waits for them, once for all samples that send them. It makes one after
+    /// the other, because pairs may share an agent and so the file.
     fn prepare(&self) -> Result<(), MeasureError> {
         for (index, AgentPair { initiator, order, .. }) in self.pairs.iter().enumerate() {
             let (Workload::File { size }, Some(directory)) = (order.spec.workload, &order.initiator.directory) else {
@@ -202,7 +201,7 @@ impl<'link> Sample<'link> {
             let session = initiator.new_session();
             let pending = initiator.call(Request::Prepare { session, directory: directory.clone(), size });
             if let Err(error) = pending.and_then(|pending| pending.wait(CONTROL + file_time(size))) {
-                // The answer may only be late: nothing is to go on.
+                // The answer may only be late, so the agent must stop making the file.
                 let _ = initiator.cancel(session);
                 return Err(self.failure(index, SampleFailure::alone(End::Initiator, error)));
             }
@@ -210,8 +209,8 @@ impl<'link> Sample<'link> {
         Ok(())
     }
 
-    /// Reads the clocks of the initiators, and says how long before the common start they are to be
-    /// told of it. A single pair needs neither, because it starts at once.
+    /// Reads the clocks of the initiators. Returns them, and how long before the common start the orders must
+    /// be sent. A single pair starts at once and needs neither.
     fn read_clocks(&self) -> Result<(Vec<ClockOf>, Duration), MeasureError> {
         let take_turns = self.pairs.iter().any(|pair| pair.order.turns.is_some());
         if self.pairs.len() == 1 && !take_turns {
@@ -242,7 +241,7 @@ impl<'link> Sample<'link> {
         let targets: Vec<Option<Target>> = self.parties.iter_mut().map(|party| party.target.take()).collect();
         self.ask(End::Responder, |party, _| Request::Finish { session: party.session });
         let target = |party: &MeasuringAgent<'_>, order: &SampleOrder| {
-            // The responder stands behind its initiator.
+            // The responder's position is right after its initiator's.
             let bound = targets[2 * party.pair + 1].clone().expect("every responder said where it listens");
             bound.reached_at(&order.target)
         };
@@ -279,7 +278,7 @@ impl<'link> Sample<'link> {
         self.settle(End::Responder, limit)
     }
 
-    /// Asks all ends of one kind. One that can't be asked has failed.
+    /// Sends a request to all ends of one kind. An end to which it can't be sent has failed.
     fn ask(&mut self, end: End, request: impl Fn(&MeasuringAgent<'_>, &AgentPair<'_>) -> Request) {
         for (tag, party) in self.parties.iter_mut().enumerate().filter(|(_, party)| party.end == end) {
             let request = request(party, &self.pairs[party.pair]);
@@ -287,8 +286,7 @@ impl<'link> Sample<'link> {
         }
     }
 
-    /// Waits until all ends of one kind have answered. If anyone fails, or the time is up,
-    /// everyone is cancelled.
+    /// Waits until all ends of one kind have answered. If one fails or the time is up, all are cancelled.
     fn settle(&mut self, end: End, limit: Limit) -> Result<(), MeasureError> {
         let open = |party: &MeasuringAgent<'_>| party.end == end && party.is_asked();
         self.collect(limit, |parties| parties.iter().any(open) && !parties.iter().any(MeasuringAgent::has_failed));
@@ -303,7 +301,7 @@ impl<'link> Sample<'link> {
         Err(self.verdict(late, limit.most))
     }
 
-    /// Takes answers while `more` are wanted and the time isn't up.
+    /// Takes answers while `more` returns true and the time isn't up.
     fn collect(&mut self, limit: Limit, more: impl Fn(&[MeasuringAgent<'link>]) -> bool) {
         while more(&self.parties) {
             let Ok(arrival) = self.arrivals.recv_timeout(limit.remaining()) else {
@@ -313,23 +311,23 @@ impl<'link> Sample<'link> {
         }
     }
 
-    /// No answer is waited for, and an agent that is gone needs none.
+    /// Cancels all sessions without waiting for answers. An agent that is gone needs no order.
     fn cancel(&self) {
         for party in &self.parties {
             let _ = party.link.cancel(party.session);
         }
     }
 
-    /// `late` is the end that was late after `most`, if no end failed before.
+    /// The error of the sample. `late` is the end that had not answered after `most`, if no end had failed before.
     fn verdict(&mut self, late: Option<Blame>, most: Duration) -> MeasureError {
         let waited = late.as_ref().map(|_| most);
         let mut errors: Vec<Blame> = Vec::new();
         for party in &mut self.parties {
             errors.extend(party.error(waited, GIVE_UP).map(|error| (party.pair, party.end, error)));
         }
-        // All may have done as told after all, while they were being cancelled.
+        // All ends may have finished while they were being cancelled.
         errors.extend(late.filter(|_| errors.is_empty()));
-        // The first of those that are most likely the cause.
+        // The most likely cause; the first one if several are equally likely.
         let cause = (0..errors.len()).rev().max_by_key(|index| weight(&errors[*index].2));
         let (pair, end, error) = errors.remove(cause.expect("somebody failed or was late"));
         let in_pair = |(other, _, error): &Blame| *other == pair && !error.is_cancelled();
@@ -337,7 +335,7 @@ impl<'link> Sample<'link> {
         self.failure(pair, SampleFailure::End { end, error, other })
     }
 
-    /// The error, with what every end has seen until now.
+    /// The error, with what every end has reported so far.
     fn failure(&self, pair: usize, cause: SampleFailure) -> MeasureError {
         let partial = self.parties.chunks(2).map(|ends| Partial {
             initiator: ends[0].seen().cloned().map(Box::new),
@@ -346,7 +344,7 @@ impl<'link> Sample<'link> {
         MeasureError { pair, cause: Box::new(cause), partial: partial.collect() }
     }
 
-    /// What arrived must be what was sent.
+    /// Checks that each file arrived as it was sent.
     fn check_files(&self) -> Result<(), MeasureError> {
         for (index, pair) in self.pairs.iter().enumerate() {
             if matches!(pair.order.spec.workload, Workload::File { .. }) {
@@ -363,7 +361,7 @@ impl<'link> Sample<'link> {
     }
 }
 
-/// How long something is waited for.
+/// How long to wait for something.
 #[derive(Clone, Copy)]
 struct Limit {
     most: Duration,
@@ -380,7 +378,7 @@ impl Limit {
     }
 }
 
-/// How far apart the first messages of the initiators are. Each moment is by the initiator's own clock.
+/// How far apart the first messages of the initiators are. Each moment was read from the initiator's own clock.
 fn skew(starts: impl Iterator<Item = (u64, ClockOf)>) -> Skew {
     let starts: Vec<(u64, ClockOf)> = starts.map(|(at, clock)| (clock.1.ours(at), clock)).collect();
     let moments = || starts.iter().map(|(at, _)| *at);
@@ -401,8 +399,8 @@ fn joint_uncertainty(clocks: Vec<ClockOf>) -> Duration {
     }
 }
 
-/// Which of two errors is rather the cause: an end whose peer has died complains too, and one
-/// that was cancelled only does as told.
+/// How likely an error is the cause of the others. An end whose peer has died reports an error too, and a
+/// cancelled end only did as it was told.
 fn weight(error: &AgentError) -> u8 {
     match error {
         error if error.is_cancelled() => 0,

@@ -1,11 +1,11 @@
 //! Serving one coordinator after another on a virtio-serial port.
 //!
-//! A guest sees late that a coordinator has gone, or not at all if the next one comes at once. So the
-//! beginning of a conversation ends the one before (see [`Conversations`]).
+//! A guest learns late that a coordinator has left, or never if the next one comes at once. So the beginning
+//! of a conversation ends the one before (see [`Conversations`]).
 //!
-//! One thread reads the port for ever and hands each conversation's bytes on; the calling thread
-//! serves them. It writes through a gate that is shut when the conversation is over, so that no late
-//! answer gets into the next one.
+//! One thread reads the port all the time and passes each conversation's bytes on; the calling thread serves
+//! them. It writes through a gate that is shut when the conversation is over, so that no late answer gets
+//! into the next one.
 
 mod device;
 
@@ -29,12 +29,12 @@ use crate::{
 
 /// The name of the port that vtax gives its guests.
 pub const PORT: &str = "org.vtax.agent.0";
-/// Bytes of a conversation that may wait to be taken: many times the orders for any test. The port
-/// itself never waits, or the beginning of the next conversation would wait with it.
+/// How many bytes of a conversation may wait for the agent: many times the orders for any test. The port
+/// itself never waits, or the beginning of the next conversation would have to wait, too.
 const WAITING_MOST: usize = 8 << 20;
 const PIECE: usize = 64 << 10;
 
-/// A port that can't be had, or is lost.
+/// Why a port can't be opened or is lost.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum PortError {
@@ -59,11 +59,11 @@ fn busy(source: &io::Error) -> &'static str {
     }
 }
 
-/// Serves one coordinator after another, each with an engine of its own, until one orders to switch the
-/// machine off; `complain` is told of conversations that failed, but not of coordinators that were cut off.
+/// Serves one coordinator after another, each with its own engine, until one orders to switch the machine
+/// off. It calls `complain` for conversations that failed, but not if a coordinator was only cut off.
 ///
-/// `reader` reads 0 bytes whenever nobody is connected at the other end, and waits for
-/// somebody when it is read again. `writer` may fail with `WouldBlock` after a moment.
+/// `reader` returns 0 bytes when nobody is connected at the other end. The next read then waits until
+/// somebody connects. `writer` may fail with `WouldBlock` after a moment.
 pub fn serve<E: TestEngine>(
     reader: impl Read + Send + 'static,
     mut writer: impl Write,
@@ -88,7 +88,7 @@ pub fn serve<E: TestEngine>(
     Err(PortError::Lost(lost))
 }
 
-/// Here a coordinator that is gone in the middle of a word is none of the agent's troubles.
+/// Whether the error only says that the coordinator has left. It may have been cut off in the middle of a frame.
 fn is_departure(error: &ServeError) -> bool {
     match error {
         ServeError::Stream(FrameError::Io(error)) => error.kind() == io::ErrorKind::BrokenPipe,
@@ -97,7 +97,7 @@ fn is_departure(error: &ServeError) -> bool {
     }
 }
 
-/// One coordinator's.
+/// The conversation with one coordinator.
 struct Conversation {
     number: u64,
     bytes: Pieces,
@@ -106,7 +106,7 @@ struct Conversation {
 /// Reads the port.
 struct Relay<R> {
     conversations: Conversations<R>,
-    /// The number of the conversation that is on.
+    /// The number of the conversation that is going on.
     current: Arc<AtomicU64>,
     introduce: SyncSender<Conversation>,
 }
@@ -121,8 +121,8 @@ impl<R: Read> Relay<R> {
         }
     }
 
-    /// A conversation that nobody takes any more is read to its end all the same, and one that says
-    /// far more than is taken is cut off.
+    /// Reads a conversation to its end, even if nobody takes its bytes any more. If far too many bytes wait,
+    /// it cuts the conversation off.
     fn relay_one(&mut self) -> io::Result<()> {
         let (pieces, taken) = mpsc::channel();
         let waiting = Arc::<AtomicUsize>::default();
@@ -145,7 +145,7 @@ impl<R: Read> Relay<R> {
 struct Pieces {
     taken: Receiver<Vec<u8>>,
     piece: io::Cursor<Vec<u8>>,
-    /// Bytes that are not taken yet.
+    /// How many bytes nobody has taken yet.
     waiting: Arc<AtomicUsize>,
 }
 

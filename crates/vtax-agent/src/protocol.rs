@@ -1,12 +1,12 @@
-//! What is said over the control stream.
+//! The messages on the control stream.
 //!
 //! `PROTOCOL.md` describes the stream, the order of frames, and ports that carry one conversation after
-//! another. A *session* is one end of one sample; the coordinator chooses its id, because it has to be able
-//! to cancel a session whose first answer hasn't come. An initiator is connected first and started by a call
-//! of its own, so that many can start at one moment.
+//! another. A *session* is one end of one sample. The coordinator chooses its id, because it must be able to
+//! cancel a session before the first answer comes. An initiator is first connected and then started by a
+//! separate call, so that many can start at the same moment.
 //!
-//! Both sides must have the same protocol *and* the same program version: figures of two versions of a
-//! measuring tool are not to be compared. The magic, the limit of the hello and the fields of [`Greeting`]
+//! Both sides must have the same protocol *and* the same program version, because figures from two versions
+//! of a measuring tool can't be compared. The magic, the limit of the hello and the fields of [`Greeting`]
 //! are the same in every version, so that each side can name the other's version.
 
 mod greeting;
@@ -27,29 +27,30 @@ use vtax_model::{
 
 pub use greeting::{Greeting, Hello, Introduction, Opening, PROTOCOL, VERSION, version_line};
 
-/// A call, for the one answer that carries its id.
+/// The id of a call. The answer to the call has the same id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CallId(pub u64);
 
-/// One end of one sample, on one agent.
+/// The id of a session: one end of one sample, on one agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SessionId(pub u64);
 
 /// A frame to the agent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Call {
-    /// Not in use by a call that is still unanswered.
+    /// An id that no unanswered call uses.
     pub id: CallId,
     /// What to do.
     pub request: Request,
 }
 
-/// What an agent can be told to do. A `session` is new on this agent unless it is said to be one of another call.
+/// The orders that an agent can get. A `session` is new on this agent, unless the text says that it belongs
+/// to another call.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 #[expect(missing_docs, reason = "the requests' own documentation says it")]
 pub enum Request {
-    /// Bind the responder of a new session and let it serve; the initiator will show `token`.
+    /// Bind the responder of a new session and let it serve. The initiator will show `token`. Answer:
     /// [`Reply::Listening`].
     Listen {
         session: SessionId,
@@ -58,14 +59,14 @@ pub enum Request {
         #[serde(with = "token_on_wire")]
         token: Token,
     },
-    /// Make the file that file tests from `directory` send, and keep it for them until another
-    /// is made: making it takes longer than sending it, and a responder doesn't wait for that.
-    /// A session until it is made. [`Reply::Done`].
+    /// Make the file that file tests from `directory` send, and keep it until another one is made. Making it
+    /// takes longer than sending it, and a responder doesn't wait that long. It is a session until the file
+    /// is made. Answer: [`Reply::Done`].
     Prepare { session: SessionId, directory: PathBuf, size: ByteSize },
-    /// Answer when the responder of this session of a [`Request::Listen`] is done. [`Reply::Report`].
+    /// Answer when the responder of a [`Request::Listen`]'s session is done. Answer: [`Reply::Report`].
     Finish { session: SessionId },
-    /// Connect the initiator of a new session to a responder, whose `target` is as it is reached from
-    /// here. The initiator sends nothing of the test yet. [`Reply::Connected`].
+    /// Connect the initiator of a new session to a responder at `target`, the address as this agent reaches
+    /// it. The initiator doesn't send anything of the test yet. Answer: [`Reply::Connected`].
     Connect {
         session: SessionId,
         spec: TestSpec,
@@ -74,92 +75,92 @@ pub enum Request {
         #[serde(with = "token_on_wire")]
         token: Token,
     },
-    /// Run the connected initiator of this session of a [`Request::Connect`] to its end, by the
-    /// agent's monotonic clock; at once if that moment is past. [`Reply::Report`].
+    /// Run the connected initiator of a [`Request::Connect`]'s session to its end. It starts at a moment of
+    /// the agent's monotonic clock, or at once if that is past. Answer: [`Reply::Report`].
     Start {
         session: SessionId,
         #[serde(default)]
         schedule: Schedule,
     },
-    /// End a session early; what waits for it is answered with [`FaultKind::Cancelled`].
-    /// No fault if there is no such session: it may just have ended. [`Reply::Done`].
+    /// Cancel a session. The call that waits for it is answered with [`FaultKind::Cancelled`]. It is no fault
+    /// if there is no such session: it may just have ended. Answer: [`Reply::Done`].
     Cancel { session: SessionId },
-    /// [`Request::Cancel`] for every session. [`Reply::Done`].
+    /// [`Request::Cancel`] for every session. Answer: [`Reply::Done`].
     CancelAll,
-    /// Prove that the agent lives. [`Reply::Done`].
+    /// Show that the agent is alive. Answer: [`Reply::Done`].
     Ping,
-    /// Read the agent's monotonic clock. [`Reply::Clock`].
+    /// Read the agent's monotonic clock. Answer: [`Reply::Clock`].
     Clock,
-    /// Say where the agent runs. [`Reply::Facts`].
+    /// Describe where the agent runs. Answer: [`Reply::Facts`].
     Describe,
-    /// Describe the link that carries packets to an address, from any address or a certain one.
-    /// [`Reply::Route`].
+    /// Describe the link by which packets to an address leave, with any source address or a given one.
+    /// Answer: [`Reply::Route`].
     Route {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         from: Option<IpAddr>,
         to: IpAddr,
     },
-    /// Set up a link of the guest that the agent is in: again with another MTU or further
-    /// addresses, only these change. A session until the link has a carrier. [`Reply::Link`].
+    /// Set up a link of the agent's guest. If it is set up again with another MTU or more addresses, only
+    /// these change. It is a session until the link has a carrier. Answer: [`Reply::Link`].
     Attach { session: SessionId, attachment: LinkSetup },
-    /// Run a program in the guest that the agent is in, in a process group of its own. A session
-    /// until it has ended. [`Reply::Ran`], and with a window [`CallOutcome::Output`]s before it.
+    /// Run a program in the agent's guest, in its own process group. It is a session until the program has
+    /// ended. Answer: [`Reply::Ran`], and before that [`CallOutcome::Output`]s if there is a window.
     Run(ProgramSpec),
-    /// So many bytes of both outputs of a [`Request::Run`] with a window have been taken: as many may
-    /// follow. No fault if there is no such session: it may just have ended. [`Reply::Done`].
+    /// The coordinator has taken this many bytes of the outputs of a [`Request::Run`] with a window, so the
+    /// agent may send as many more. It is no fault if there is no such session: it may just have ended.
+    /// Answer: [`Reply::Done`].
     More { session: SessionId, taken: ByteSize },
-    /// Send a signal to the process group of a [`Request::Run`]'s program. No fault if there is no such
-    /// session: it may just have ended. [`Reply::Done`].
+    /// Send a signal to the process group of a [`Request::Run`]'s program. It is no fault if there is no such
+    /// session: it may just have ended. Answer: [`Reply::Done`].
     Signal { session: SessionId, signal: Signal },
-    /// [`Request::CancelAll`], then end the conversation: an agent on a port stays for the next
-    /// coordinator, others exit. [`Reply::Done`].
+    /// [`Request::CancelAll`], then end the conversation. An agent on a port stays for the next coordinator;
+    /// others exit. Answer: [`Reply::Done`].
     Shutdown,
-    /// [`Request::CancelAll`], then switch the machine off, which only an agent does that is its
-    /// first process. [`Reply::Done`].
+    /// [`Request::CancelAll`], then switch the machine off. Only an agent that is the machine's first process
+    /// does that. Answer: [`Reply::Done`].
     PowerOff,
 }
 
-/// A program to be run in a guest.
+/// A program that an agent shall run in its guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProgramSpec {
-    /// New on this agent.
+    /// A session id that is new on this agent.
     pub session: SessionId,
-    /// The program, as a path or to be looked up in PATH, and its arguments.
+    /// The program, as a path or a name to be found in PATH, and its arguments.
     pub argv: Vec<String>,
-    /// What it finds on its standard input, at most [`INPUT_MOST`](crate::limits::INPUT_MOST);
-    /// in base64 on the wire.
+    /// The bytes on its standard input, at most [`INPUT_MOST`](crate::limits::INPUT_MOST); base64 on the wire.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "base64_on_wire")]
     pub stdin: Vec<u8>,
-    /// How long it may take; past it the group is killed.
+    /// How long it may run. After that, its process group is killed.
     #[serde(default = "run_limit")]
     pub limit: Span,
-    /// How many bytes of its outputs may be on the way, at most [`WINDOW_MOST`](crate::limits::WINDOW_MOST):
-    /// they are sent as they come, and the agent takes no more from the program until it gets a
-    /// [`Request::More`]. Without a window the outputs come with the reply.
+    /// How many bytes of its outputs may be on the way, at most [`WINDOW_MOST`](crate::limits::WINDOW_MOST).
+    /// The agent sends the outputs as they come, and takes no more from the program until it gets a
+    /// [`Request::More`]. Without a window, the outputs come with the reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<ByteSize>,
 }
 
-/// A link of a guest and what it is to be like.
+/// A link of a guest, and how to set it up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkSetup {
     /// Its hardware address, written `02:00:5e:10:00:01`.
     pub mac: String,
     /// Its MTU.
     pub mtu: Mtu,
-    /// The addresses that it gets beside those that it has; IPv6 is off without an IPv6 address.
+    /// The addresses to add. IPv6 is off if none of them is an IPv6 address.
     pub addresses: Vec<IpNet>,
 }
 
-/// What [`Request::Run`] allows unless it says otherwise.
+/// How long a program may run if [`Request::Run`] doesn't say.
 pub const RUN_LIMIT: Span = Span(Duration::from_secs(60));
 
 fn run_limit() -> Span {
     RUN_LIMIT
 }
 
-/// What a program can be told.
+/// A signal for a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "these are the kernel's names")]
@@ -169,7 +170,7 @@ pub enum Signal {
     Kill,
 }
 
-/// A frame from the agent: the answer to the call of this id.
+/// A frame from the agent: the answer to the call with this id.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the types say it")]
 pub struct Answer {
@@ -177,19 +178,19 @@ pub struct Answer {
     pub outcome: CallOutcome,
 }
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CallOutcome {
-    /// As asked.
+    /// The agent did what it was asked.
     Done(Reply),
-    /// Not as asked.
+    /// The agent didn't do what it was asked.
     Failed(Fault),
-    /// Not the end of it: what a program has just written. The call's answer is still to come.
+    /// A program has just written this; the call's answer comes later.
     Output(ProgramOutput),
 }
 
-/// A piece of what a program writes, as it comes.
+/// A piece of a program's output, sent as it comes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the types say it")]
 pub struct ProgramOutput {
@@ -207,25 +208,25 @@ pub enum Stream {
     Stderr,
 }
 
-/// The result of a call that was done.
+/// The result of a call that succeeded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Reply {
-    /// Nothing more to say.
+    /// Nothing more to report.
     Done,
     /// The responder is bound and serves.
     #[expect(missing_docs, reason = "the type says it")]
     Listening { target: Target },
     /// The initiator is connected and waits for [`Request::Start`].
     Connected,
-    /// What this end has seen.
+    /// The report of this end.
     Report(Box<EndReport>),
     /// The agent's monotonic clock when the answer was made.
     #[expect(missing_docs, reason = "the name says it")]
     Clock { now_ns: u64 },
     /// Where the agent runs.
     Facts(Box<AgentFacts>),
-    /// The link, if packets to that address leave by one.
+    /// The link by which packets to that address leave, if they leave by one.
     Route(Vec<Hop>),
     /// The link is up and has a carrier.
     Link(Attached),
@@ -238,7 +239,7 @@ pub enum Reply {
 pub struct Attached {
     /// Its name in the guest.
     pub name: String,
-    /// Its driver, if that has a name.
+    /// Its driver, if it has a name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
 }
@@ -246,16 +247,16 @@ pub struct Attached {
 /// A program that was run in a guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ran {
-    /// What it exited with, or 128 and the number of the signal that killed it.
+    /// Its exit status, or 128 plus the number of the signal that killed it.
     pub status: i32,
-    /// The first [`OUTPUT_MOST`](crate::limits::OUTPUT_MOST) of what it wrote to standard output,
-    /// what is no UTF-8 replaced by U+FFFD. Empty if it was sent as it came.
+    /// The first [`OUTPUT_MOST`](crate::limits::OUTPUT_MOST) of its standard output; U+FFFD replaces bytes
+    /// that are not UTF-8. Empty if it was sent as it came.
     pub stdout: String,
-    /// The same of standard error.
+    /// The same for standard error.
     pub stderr: String,
 }
 
-/// Why a call was not done.
+/// Why a call failed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 #[expect(missing_docs, reason = "the messages say it")]
@@ -270,12 +271,12 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// Without a report.
+    /// A fault without a report.
     pub fn new(kind: FaultKind, code: &str, message: String) -> Fault {
         Fault { kind, message, code: Some(code.to_owned()), partial: None }
     }
 
-    /// What the error says, and its code. The code of a session that was cancelled tells the kind, too.
+    /// A fault with the error's message and code. The code of a cancelled session also tells the kind.
     pub fn of(kind: FaultKind, error: &impl Diagnostic) -> Fault {
         let code = error.code().map(|code| code.to_string());
         let kind = if code.as_deref() == Some("cancelled") { FaultKind::Cancelled } else { kind };
@@ -293,25 +294,25 @@ impl Diagnostic for Fault {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FaultKind {
-    /// A frame that is no request of this protocol.
+    /// A frame that isn't a request of this protocol.
     BadRequest,
-    /// A test beyond what an agent takes on (see [`limits`](crate::limits)).
+    /// A test beyond the agent's limits (see [`limits`](crate::limits)).
     Refused,
-    /// A session id that is in use, unknown, or already waited for.
+    /// A session id that is in use or unknown, or whose outcome another call already waits for.
     Session,
     /// The session was cancelled.
     Cancelled,
     /// The test itself failed.
     Engine,
-    /// The machine that the agent runs on didn't do what it was asked.
+    /// The agent's machine didn't do what it was asked.
     System,
-    /// The program that was to run doesn't exist on the agent's machine (ENOENT).
+    /// The program to run doesn't exist on the agent's machine (ENOENT).
     NotFound,
-    /// A defect of the agent: the session panicked. Other sessions go on.
+    /// A defect of the agent: the session panicked. Other sessions continue.
     Panicked,
 }
 
-/// Where an agent runs: what of its environment bears upon the figures.
+/// Where an agent runs: the facts of its environment that affect the figures.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct AgentFacts {
     /// The machine, as a result describes it.
@@ -322,12 +323,12 @@ pub struct AgentFacts {
     pub architecture: String,
     /// As in [`Hello`].
     pub boot_id: String,
-    /// CPUs that the agent may run on.
+    /// The CPUs on which the agent may run.
     pub cpus_allowed: Vec<u32>,
     /// The IP addresses of its network namespace.
     pub addresses: Vec<LinkAddress>,
-    /// The address that ssh's client came to, if the agent was started by ssh: what this host is
-    /// reached at from there, unless the connection was forwarded on the way.
+    /// The address to which ssh's client connected, if ssh started the agent. The client reaches this host at
+    /// this address, unless the connection was forwarded on the way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ssh_address: Option<IpAddr>,
     /// CPUs, nodes and interrupts, for a pin plan.
@@ -341,11 +342,11 @@ pub struct LinkAddress {
     pub link: String,
     pub address: IpAddr,
     pub prefix: u8,
-    /// Whether the interface is switched on and has a carrier.
+    /// Whether the interface is on and has a carrier.
     pub running: bool,
 }
 
-/// Any bytes as text (RFC 4648, 4).
+/// Bytes as text (RFC 4648, 4).
 mod base64_on_wire {
     use base64::{Engine as _, engine::general_purpose::STANDARD};
     use serde::{Deserialize, Deserializer, Serializer, de::Error};

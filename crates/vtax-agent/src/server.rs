@@ -1,8 +1,8 @@
 //! The agent's side of the control stream.
 //!
-//! One thread owns the table of sessions and the writing end of the stream. One thread reads calls, and each
-//! session measures on a thread of its own; both only send events to the owner. So there is no lock, frames
-//! can't be mixed, and the end of the stream is noticed whatever the sessions do.
+//! One thread owns the table of sessions and writes to the stream. One thread reads calls, and each session
+//! measures on its own thread; these only send events to the owner. So no lock is needed, frames never mix,
+//! and the agent notices the end of the stream whatever the sessions do.
 
 mod attach;
 mod desk;
@@ -27,11 +27,11 @@ use crate::{
     protocol::{Call, CallId, Greeting, Introduction, Opening},
 };
 
-/// Events that may wait for the owner; beyond that, the thread that sends the next one waits. It bounds
-/// what a flood of calls can make the agent hold.
+/// How many events may wait for the owner. If there are more, the thread that sends the next one waits. So a
+/// flood of calls can't fill the agent's memory.
 const BACKLOG: usize = 64;
 
-/// Why an agent stopped other than by the end of its stream.
+/// Why an agent stopped, other than by the end of its stream.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum ServeError {
@@ -49,28 +49,29 @@ pub enum ServeError {
     Thread(#[source] std::io::Error),
 }
 
-/// What the machine is to the agent that runs on it, and so what it may do to it.
+/// Whose the agent's machine is, and so what the agent may change on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AgentRights {
-    /// Somebody else's: the agent measures, and changes nothing.
+    /// Somebody else's machine: the agent measures and changes nothing.
     Visitor,
-    /// A guest that is there to be measured in: its links are set up and its programs run on order.
+    /// A guest that exists for measuring: on order, the agent sets up its links and runs programs.
     Guest,
-    /// A guest whose first process is the agent, which also switches it off.
+    /// A guest whose first process is the agent. The agent also switches it off.
     Init,
 }
 
-/// How a conversation came to its end, where there was nothing wrong with it.
+/// How a conversation ended, if nothing was wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parting {
-    /// The coordinator has gone, or has told the agent to.
+    /// The coordinator has gone, or ordered the agent to end.
     Over,
-    /// The machine is to be switched off.
+    /// The machine shall be switched off.
     PowerOff,
 }
 
-/// Serves the coordinator at the other end of a stream until the stream ends. Then every session is cancelled
-/// and has half a second to put away what it had. What hasn't ended by then goes with the process: exit.
+/// Serves the coordinator at the other end of a stream until the stream ends. Then every session is
+/// cancelled, and has half a second to clean up. The caller must exit, which ends the sessions that still
+/// run.
 pub fn serve(
     reader: impl Read + Send + 'static,
     mut writer: impl Write,
@@ -86,8 +87,7 @@ pub fn serve(
     Ok(SessionOwner::new(writer, engine, standing, events).run(&inbox)?)
 }
 
-/// Answers any greeting with our own versions, so that a coordinator of another version can name
-/// both; then refuses it.
+/// Answers any greeting with our own versions, so that a coordinator of another version can name both. Then refuses it.
 fn greet<R: Read>(reader: &mut BufReader<R>, writer: &mut impl Write) -> Result<(), ServeError> {
     frame::read_magic(reader)?.ok_or(ServeError::Nobody)?;
     let body = frame::read_frame(reader, HELLO_MOST)?.ok_or(ServeError::Nobody)?;
@@ -104,7 +104,7 @@ fn write_whole(writer: &mut impl Write, bytes: &[u8]) -> Result<(), FrameError> 
     Ok(writer.flush()?)
 }
 
-/// Reads until the stream or the owner is gone.
+/// Reads calls until the stream ends or the owner is gone.
 fn read_calls(reader: &mut impl Read, events: &SyncSender<OwnerEvent>) {
     let end = loop {
         match next_call(reader) {
@@ -120,7 +120,7 @@ fn read_calls(reader: &mut impl Read, events: &SyncSender<OwnerEvent>) {
     let _ = events.send(OwnerEvent::StreamEnded(end));
 }
 
-/// A body that is no call but has an id can be answered; one without ends the stream.
+/// The next event. A body that isn't a call but has an id can be answered; a body without an id ends the stream.
 fn next_call(reader: &mut impl Read) -> Result<Option<OwnerEvent>, FrameError> {
     #[derive(serde::Deserialize)]
     struct OnlyId {

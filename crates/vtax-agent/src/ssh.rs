@@ -1,15 +1,15 @@
-//! An agent on a remote host, which need not have one.
+//! Starts an agent on a remote host, which need not have one.
 //!
-//! The user's own ssh logs in, so names, keys, ports and jump hosts are as `~/.ssh/config` has them. Only
-//! what a control stream needs is fixed: no terminal (it would change bytes), and no questions.
+//! The user's own ssh logs in, so `~/.ssh/config` decides about names, keys, ports and jump hosts. Only what
+//! a control stream needs is set: no terminal, because it would change bytes, and no questions.
 //!
-//! ssh runs a script there that looks for a vtax-agent of this very version. If there is none, the script
+//! ssh runs a script there that looks for a vtax-agent of exactly this version. If there is none, the script
 //! asks for one, gets its bytes on standard input and starts it. The copy removes itself when it starts (see
 //! [`carried`](crate::carried)).
 //!
-//! The script says how far it is in lines that begin with a mark of this login; everything else that is
-//! printed is passed over. Nothing of the protocol is said before the script is done, so that no tool which
-//! reads too far can swallow some of it.
+//! The script reports its progress in lines that begin with a mark made for this login; all other lines are
+//! ignored. No bytes of the protocol are sent before the script is done, so a tool that reads too far can't
+//! swallow any.
 
 mod error;
 mod pipes;
@@ -35,20 +35,20 @@ use crate::{
     protocol::version_line,
 };
 
-/// What may be printed before the script says anything.
+/// How many bytes of other output to accept before the script reports something.
 const NOISE_MOST: usize = 64 << 10;
-/// How often a copy is sent: as often as the script has places to try.
+/// How often a copy is sent: once for each place that the script tries.
 const COPIES_MOST: usize = 5;
 
-/// Logs in to `host`, as ssh takes it, and starts an agent there: the one in its PATH if that is
-/// of this version, else a copy of `program` that leaves no trace.
+/// Logs in to `host`, as ssh takes it, and starts an agent there. It uses the agent in the PATH if that has
+/// this version, or else a copy of `program` that leaves no trace.
 ///
-/// `deadline` is for each stage, and starts again with every part of the copy that goes.
+/// `deadline` applies to each stage, and starts again with every part of the copy that is sent.
 pub fn connect(host: &str, program: &Path, deadline: Duration) -> Result<AgentLink, SshError> {
     Ssh::user().connect(host, program, deadline)
 }
 
-/// Whether ssh may be given this name.
+/// Checks that ssh may be given this name.
 pub fn check(host: &str) -> Result<(), SshHostError> {
     let owned = || host.to_owned();
     if host.is_empty() {
@@ -71,12 +71,12 @@ pub struct Ssh {
 }
 
 impl Ssh {
-    /// The user's own.
+    /// The user's own ssh.
     pub fn user() -> Ssh {
         Ssh::by("ssh", ["-T", "-o", "BatchMode=yes"])
     }
 
-    /// Another one; after these arguments it gets the host and the command, as ssh does.
+    /// Another program. After these arguments it gets the host and the command, as ssh does.
     pub fn by<A: Into<OsString>>(program: impl Into<OsString>, arguments: impl IntoIterator<Item = A>) -> Ssh {
         Ssh { program: program.into(), arguments: arguments.into_iter().map(Into::into).collect() }
     }
@@ -93,8 +93,7 @@ impl Ssh {
         Ok(AgentLink::greet(&name, unread.chain(stdout), stdin, process, Past::None, deadline)?)
     }
 
-    /// A process group of its own: Ctrl-C in a terminal is for vtax, which ends its agents in
-    /// order.
+    /// Starts it in its own process group. Ctrl-C in a terminal is for vtax, which ends its agents in order.
     fn start(&self, host: &str, script: &Script) -> Result<Pipes, SshError> {
         let mut command = self.command(host, script);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
@@ -123,7 +122,7 @@ struct Login<'a> {
 }
 
 impl Login<'_> {
-    /// Answers the script until an agent runs there that waits to be greeted.
+    /// Answers the script until it has started an agent, which then waits for a greeting.
     fn proceed(mut self) -> Result<Pipes, SshError> {
         let mut stage = SshStep::Login;
         for _ in 0..=COPIES_MOST {
@@ -139,7 +138,7 @@ impl Login<'_> {
         Err(self.no_place(" it asks for one copy after another".to_owned()))
     }
 
-    /// The script's next line, after whatever else was printed.
+    /// Waits for the script's next line, and skips other output before it.
     fn progress(&mut self, stage: SshStep) -> Result<ScriptProgress, SshError> {
         let until = Instant::now() + self.deadline;
         let mut noise = Vec::new();
@@ -170,7 +169,7 @@ impl Login<'_> {
         SshError::NoPlace { host: self.host.to_owned(), tried }
     }
 
-    /// The error, with what was printed instead of the script's next line.
+    /// The error, with the output that came instead of the script's next line.
     fn blame(&self, stage: SshStep, error: PipeError, noise: &[u8]) -> SshError {
         let host = self.host.to_owned();
         match error {
@@ -190,7 +189,7 @@ impl Login<'_> {
     }
 }
 
-/// The beginning, which helps to find out what printed it.
+/// The beginning of an output, which helps to find out what printed it.
 fn quoted(bytes: &[u8]) -> String {
     bytes[..bytes.len().min(80)].escape_ascii().to_string()
 }

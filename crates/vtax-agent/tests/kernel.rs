@@ -1,4 +1,4 @@
-//! Setting up links as in a guest, in namespaces that go with the test. Needs root.
+//! Sets up links as in a guest, in namespaces that end with the test. Needs root.
 
 use std::{
     os::unix::net::UnixStream,
@@ -32,7 +32,7 @@ struct Guest {
     agent: Option<JoinHandle<()>>,
 }
 
-/// With a veth that is `nic` in the guest and `tap` at the host.
+/// A veth connects them: `nic` in the guest, `tap` at the host.
 fn guest() -> Guest {
     let scratch = || NetNs::scratch().expect("these tests need root");
     let (namespace, host) = (scratch(), scratch());
@@ -42,7 +42,7 @@ fn guest() -> Guest {
     let (ours, theirs) = UnixStream::pair().expect("a pair");
     let agent = namespace.run(|| {
         let reader = theirs.try_clone().expect("cloned");
-        // Threads are in the namespace of the thread that starts them.
+        // New threads are in the namespace of the thread that starts them.
         thread::spawn(move || drop(serve(reader, theirs, Measuring::default(), AgentRights::Guest)))
     });
     let reader = ours.try_clone().expect("cloned");
@@ -79,7 +79,7 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        // Its stream has to be seen closed by the agent, which reads a clone of it.
+        // The agent reads a clone of its stream, so it must be told that the stream is closed.
         if let Some(link) = self.link.take() {
             let _ = link.call(vtax_agent::protocol::Request::Shutdown).and_then(|reply| reply.wait(SOON));
         }

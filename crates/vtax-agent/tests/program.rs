@@ -27,8 +27,8 @@ use vtax_model::{
 
 const SOON: Duration = Duration::from_secs(10);
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// What an agent may hold in memory, its own code left out: how much of that is resident is for
-/// the page cache to say, and a build for tests has many times the code.
+/// The most memory that an agent may hold, without its own code. The page cache decides how much of the code
+/// is resident, and a build for tests has many times as much code.
 const HELD_MOST_KB: u64 = 10 * 1024;
 const IDLE_MOST_KB: u64 = 2 * 1024;
 
@@ -66,7 +66,7 @@ fn order(spec: TestSpec) -> SampleOrder {
     SampleOrder { spec, initiator: setup(), responder: setup(), target: Station::Ip(LOOPBACK), turns: None }
 }
 
-/// The most that a process ever had in memory, the pages of its own file left out, in kB.
+/// The most memory that a process ever had, without the pages of its own file, in kB.
 fn held(pid: u32) -> u64 {
     memory(pid, "VmHWM:") - memory(pid, "RssFile:")
 }
@@ -161,7 +161,7 @@ fn an_agent_that_is_killed_is_named_at_once() {
         let sample = scope.spawn(|| measure(&initiator, &responder, &order));
         thread::sleep(Duration::from_millis(300));
         let pid = Pid::from_raw(victim.try_into().expect("small")).expect("not 0");
-        // The link hasn't reaped its child before it is dead: the id can't be another's.
+        // The link reaps its child only after it is dead, so no other process can have the id.
         kill_process(pid, Signal::KILL).expect("ours");
         sample.join().expect("no panic").expect_err("an agent less")
     });
@@ -221,7 +221,7 @@ fn what_a_cancelled_sample_has_seen_is_kept() {
     assert!(seen.transactions > 0, "{seen:?}");
 }
 
-/// Many flows need many files: the program has raised its limit.
+/// Many flows need many file descriptors; the program has raised its limit.
 #[test]
 fn a_thousand_flows_run_on_one_agent() {
     let both = agent("host");
@@ -256,7 +256,7 @@ fn an_idle_agent_is_small_and_leaves_with_its_link() {
     assert!(!exists(pid), "a process or zombie is left");
 }
 
-/// A child that is driven by hand.
+/// A child to which the test itself writes.
 struct Raw(Child);
 
 impl Raw {
@@ -277,7 +277,7 @@ impl Raw {
         self.say(&[&MAGIC[..], &encode(&Greeting::ours(), HELLO_MOST).expect("small")].concat());
     }
 
-    /// Closes its input and waits: no longer than a second.
+    /// Closes the child's input and waits for at most a second.
     fn end(mut self) -> Output {
         drop(self.0.stdin.take());
         let start = Instant::now();
@@ -339,7 +339,7 @@ fn a_stranger_at_the_input_is_told_off_on_standard_error() {
     }
 }
 
-/// One who doesn't even close the stream gets the same.
+/// A stranger that doesn't even close the stream gets the same answer.
 #[test]
 fn a_stranger_who_waits_is_not_waited_for() {
     let mut raw = Raw::start();

@@ -1,4 +1,4 @@
-//! The script that brings an agent to another host, run by a shell on this one.
+//! The script that copies an agent to another host, run by a shell on this one.
 
 use std::{
     ffi::OsString,
@@ -20,10 +20,10 @@ use vtax_agent::{
 const SOON: Duration = Duration::from_secs(20);
 const AGENT: &str = env!("CARGO_BIN_EXE_vtax-agent");
 
-/// A host, as far as the script sees it: places, a PATH, and a login.
+/// What the script sees of a host: places, a PATH and a login.
 struct Host {
     tree: TempDir,
-    /// Runs with the script as its first argument, as a login shell does.
+    /// The command that runs the script, which is its first argument, as a login shell does.
     login: String,
 }
 
@@ -36,7 +36,7 @@ impl Host {
         Host { tree, login: "exec sh -c \"$1\"".to_owned() }
     }
 
-    /// One whose login shell does this first.
+    /// A host whose login shell runs `first` before the script.
     fn that(first: &str) -> Host {
         Host { login: format!("{first}; exec sh -c \"$1\""), ..Host::new() }
     }
@@ -45,7 +45,7 @@ impl Host {
         self.tree.path().join(name)
     }
 
-    /// In the place of ssh. `$0` is the host's name there.
+    /// The command used instead of ssh. `$0` is the host's name there.
     fn ssh(&self) -> Ssh {
         let place = |name: &str, variable: &str| OsString::from(format!("{variable}={}", self.path(name).display()));
         let path = format!("PATH={}:/usr/local/bin:/usr/bin:/bin", self.path("bin").display());
@@ -62,21 +62,21 @@ impl Host {
         self.connect().map(drop).expect_err("no agent")
     }
 
-    /// A program in its PATH.
+    /// Puts a program into the host's PATH.
     fn install(&self, name: &str, script: &str) {
         let path = self.path("bin").join(name);
         fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("written");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("set");
     }
 
-    /// What copies left in the first place.
+    /// The files that copies have left in the first place.
     fn left(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.path("run")).expect("there").flatten();
         entries.map(|entry| entry.path()).collect()
     }
 }
 
-/// Waits for what another process is about to do.
+/// Waits for something that another process is about to do.
 fn soon(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + SOON;
     while !is_so() {
@@ -85,7 +85,7 @@ fn soon(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// The file that a process runs, as the kernel knows it.
+/// The path of the file that a process runs, according to the kernel.
 fn program_of(pid: u32) -> String {
     fs::read_link(format!("/proc/{pid}/exe")).expect("it runs").display().to_string()
 }
@@ -168,8 +168,8 @@ fn another_machine_is_named_before_anything_is_sent() {
     soon("the script removes its folder", || host.left().is_empty());
 }
 
-/// The wrong places come first: one that can't be written to, and one whose mount forbids to run
-/// anything. What was tried there is removed.
+/// The unsuitable places come first: one can't be written to, and the mount of another forbids running files.
+/// The script removes what it tried there.
 #[test]
 fn a_place_that_wont_do_is_passed_over() {
     let host = Host::that("mount -t tmpfs -o noexec none \"$XDG_RUNTIME_DIR\" && mount -t tmpfs -o ro none /dev/shm");
@@ -187,7 +187,7 @@ fn no_place_at_all_is_told_place_by_place() {
     let full = |place: &str| format!("mount -t tmpfs -o size=64k none {place}");
     let mounts = places.map(full).join(" && ");
     let login = format!("exec unshare -m sh -c '{mounts}; exec sh -c \"$1\"' sh \"$1\"");
-    // Its own tree is below /tmp: it has to be hidden last, and the first place with it.
+    // The host's own directory is below /tmp, so it must be hidden last, together with the first place.
     let error = Host { login, ..Host::new() }.refusal();
     assert!(matches!(error, SshError::NoPlace { .. }), "{error:?}");
     let text = error.to_string();
@@ -196,8 +196,8 @@ fn no_place_at_all_is_told_place_by_place() {
     }
 }
 
-/// A login shell that cuts the copy short: it passes a part of its input on and then ends it, as
-/// a connection that is lost does.
+/// A login shell that cuts the copy short. It passes a part of its input on and then ends it, as a lost
+/// connection does.
 #[test]
 fn a_copy_that_is_cut_leaves_nothing() {
     let host = Host { login: "head -c 100000 | sh -c \"$1\"".into(), ..Host::new() };
@@ -207,7 +207,7 @@ fn a_copy_that_is_cut_leaves_nothing() {
     soon("the script removes its folder", || host.left().is_empty());
 }
 
-/// The script alone, which waits for a copy that doesn't come.
+/// Only the script, waiting for a copy that doesn't come.
 #[test]
 fn a_script_that_is_killed_in_the_copy_removes_its_folder() {
     let host = Host { login: "printf %s \"$1\" >\"$HOME/script\"; exit 1".into(), ..Host::new() };

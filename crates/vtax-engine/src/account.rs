@@ -1,14 +1,14 @@
 //! What is counted, and when.
 //!
-//! The large state, a histogram above all, is one [`ThreadCounts`] a thread, never one a flow. A workload
-//! talks to its thread's [`ThreadRecorder`]: that it has begun, whether it is still warming up, that its
-//! measured time is open, what it completed. [`Shared`] is what the desks of one end agree on, and
-//! [`report`] joins the ledgers to the end's report.
+//! The large state, above all a histogram, exists once a thread ([`ThreadCounts`]), never once a flow. A
+//! workload tells its thread's [`ThreadRecorder`] that it has begun and what it completed. It asks whether
+//! the warm-up goes on and when the measured time ends. [`Shared`] is what the threads of one end have in
+//! common, and [`report`] joins their counts to the end's report.
 //!
-//! **Windows.** The first flow of a thread that has warmed up opens the thread's window: counters
-//! are read, and the window closes `duration` later for all flows of the thread. Each flow's own
-//! time runs from the start of the first thing that is counted to the end of the last, so that its
-//! time divided by its transactions is their mean exactly; the flows are joined by their rates.
+//! **Windows.** The first flow of a thread that has warmed up opens the thread's window: the thread reads its
+//! counters then. The window closes `duration` later for all flows of the thread. Each flow's own time runs
+//! from the start of the first unit that is counted to the end of the last. So its time divided by its
+//! transactions is exactly their mean. The flows are joined by their rates.
 
 mod desk;
 mod ledger;

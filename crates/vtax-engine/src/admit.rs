@@ -1,4 +1,4 @@
-//! How flows come about: each shows the token before it gets anything back.
+//! How flows are made: each must show the token before the responder sends it anything.
 
 pub(crate) mod connections;
 pub(crate) mod datagrams;
@@ -21,28 +21,28 @@ use crate::{
     place::NOWHERE,
 };
 
-/// How long a responder waits for its flows, and a little longer for many.
+/// How long a responder waits for its flows; a little longer for many.
 pub(crate) fn arrival(flows: u32) -> Duration {
     Duration::from_secs(10) + Duration::from_millis(2) * flows
 }
 
-/// How long an initiator waits to be admitted: the responder's patience and a little more, so
-/// that the end that knows more about the cause gives up first.
+/// How long an initiator waits until it is admitted. This is longer than the responder waits: the responder
+/// knows more about the cause, so it should give up first.
 pub(crate) fn admission(flows: u32) -> Duration {
     arrival(flows) + Duration::from_secs(2)
 }
 
-/// Waits before the test wake this often to look at [`Cancel`]; they are not on the measured path.
+/// Waits before the test wake this often to check [`Cancel`]; they are not on the measured path.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Descriptors that a process needs besides those of its flows.
+/// File descriptors that a process needs besides those of its flows.
 const OTHERS: u64 = 64;
 
-/// More open files than a process may have by default (fs.nr_open).
+/// The default maximum of open files in a process (fs.nr_open).
 const WANTED: u64 = 1 << 20;
 
-/// Raises the limit on open files as far as that goes, for this process may run several ends, and
-/// sees to it that this many flows are within it.
+/// Raises the limit on open files as far as possible, for this process may run several ends. Fails if this
+/// many flows don't fit.
 pub(crate) fn make_room(flows: u32) -> Result<()> {
     let needed = u64::from(flows) + OTHERS;
     let limit = raise_open_files(WANTED)?;
@@ -56,7 +56,7 @@ pub(crate) fn make_room(flows: u32) -> Result<()> {
     Ok(())
 }
 
-/// Sockets that are waited for together, known by numbers.
+/// Sockets that are waited for together; a number identifies each.
 struct Watched {
     epoll: OwnedFd,
     events: Vec<Event>,
@@ -76,7 +76,7 @@ impl Watched {
         epoll::delete(&self.epoll, socket).map_err(failed)
     }
 
-    /// The numbers of sockets that are ready, none after a tick; err when cancelled.
+    /// The numbers of the sockets that are ready. Empty after a tick, an error after a cancellation.
     fn wait(&mut self, most: Duration, cancel: &Cancel) -> Result<Vec<u64>> {
         if cancel.is_cancelled() {
             return Err(EngineError::Cancelled);

@@ -14,7 +14,7 @@ use crate::error::EngineError;
 
 /// A switch that makes a running test return [`Cancelled`](crate::EngineError::Cancelled) soon.
 ///
-/// Clones are the same switch. It stays thrown: a test that is started with it afterwards returns at once.
+/// Clones are the same switch. Nothing resets it: a test that is started with it afterwards returns at once.
 #[derive(Clone, Default)]
 pub struct Cancel(Arc<State>);
 
@@ -26,19 +26,19 @@ struct State {
 
 #[derive(Default)]
 struct Watched {
-    /// Weak, so that a flow that is done closes its socket although it is listed here.
+    /// Weak references, so that a finished flow closes its socket although this list still names it.
     sockets: Vec<Weak<Socket>>,
-    /// When the list is this long, those that are closed are taken off it.
+    /// At this length of the list, closed sockets are removed from it.
     full: usize,
 }
 
 impl Cancel {
-    /// A switch that is not thrown.
+    /// A switch that nobody has used yet.
     pub fn new() -> Cancel {
         Cancel::default()
     }
 
-    /// Throws the switch. May be called from any thread, any number of times.
+    /// Cancels the test. Any thread may call this, any number of times.
     pub fn cancel(&self) {
         self.0.cancelled.store(true, Ordering::SeqCst);
         for socket in self.watched().sockets.iter().filter_map(Weak::upgrade) {
@@ -46,7 +46,7 @@ impl Cancel {
         }
     }
 
-    /// Whether the switch was thrown.
+    /// Whether [`cancel`](Self::cancel) was called.
     pub fn is_cancelled(&self) -> bool {
         self.0.cancelled.load(Ordering::SeqCst)
     }
@@ -65,7 +65,7 @@ impl Cancel {
         }
     }
 
-    /// Errors that came after the switch was thrown are its doing.
+    /// Replaces an error that came after the cancellation, which caused it.
     pub(crate) fn explain(&self, error: EngineError) -> EngineError {
         if self.is_cancelled() { EngineError::Cancelled } else { error }
     }
@@ -75,10 +75,10 @@ impl Cancel {
     }
 }
 
-/// Wakes every thread that is blocked on `socket`; its calls return at once from now on.
+/// Wakes every thread that is blocked on `socket`; later calls on it return at once.
 ///
-/// Linux wakes the sleepers of an unconnected UDP socket too, although shutdown(2) then fails
-/// with ENOTCONN; failing otherwise means that the socket is dead already, which is as good.
+/// Linux wakes the sleepers of an unconnected UDP socket too, although shutdown(2) then fails with ENOTCONN.
+/// Any other failure means that the socket is already dead, which has the same effect.
 pub(crate) fn interrupt(socket: &Socket) {
     let _ = socket.shutdown(Shutdown::Both);
 }

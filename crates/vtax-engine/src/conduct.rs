@@ -1,9 +1,9 @@
 //! The common window of tests whose flows have no marks of their own (crr, cc).
 //!
-//! One connection beside those of the test is admitted like any flow. On it the initiator tells the
-//! responder that the window opens, and that it is over: that is when every flow has finished the
-//! connection that it had under way at its end. So both windows hold the same connections without a
-//! common clock, and the responder serves as long as anybody connects.
+//! One connection is admitted beside those of the test, as any flow is. The initiator uses it to tell the
+//! responder when the window opens and when it is over. It is over when every flow has finished the
+//! connection that was under way at the window's end. So both windows hold the same connections without a
+//! common clock, and the responder serves as long as flows still connect.
 
 use std::{
     thread,
@@ -24,16 +24,16 @@ use crate::{
     wire::Mark,
 };
 
-/// How often a wait looks whether the test is over.
+/// How often a wait checks whether the test is over.
 const TICK: Duration = Duration::from_millis(100);
-/// How often the end looks whether the warm-up is over.
+/// How often the initiator checks whether the warm-up, or the last connection, is over.
 const GLANCE: Duration = Duration::from_millis(2);
-/// How long the connections that are under way when the window is over may take all together. Each
-/// of their waits has a deadline of its own, so a peer that is dead is told by the flow that waits.
+/// The connections that are under way at the window's end may take this long, all together. Each of their
+/// waits has its own deadline, so the flow that waits for a dead peer reports it.
 const LAST_CONNECTIONS: Duration = Duration::from_secs(60);
 
-/// The initiator's part: opens the window when the flows are warm, and tells the responder when all
-/// of them have had theirs.
+/// The initiator's part: opens the window when the flows are warm, and tells the responder when every flow
+/// has finished its window.
 pub(crate) fn lead(control: &Flow, shared: &Shared) -> Result<()> {
     prepare(control)?;
     while !shared.is_warm() {

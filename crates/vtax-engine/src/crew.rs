@@ -1,4 +1,4 @@
-//! The threads of one end: made, pinned, begun together, joined.
+//! The threads of one end: they are made, pinned, started together and joined.
 
 use std::{
     num::NonZeroU64,
@@ -29,12 +29,12 @@ use crate::{
     task::accept::FlowPlaces,
 };
 
-/// A thread wakes so many nanoseconds before a common start, and spins until it.
+/// How many nanoseconds before a common start a thread wakes. It spins until the start.
 const START_EARLY: u64 = 100_000;
 
-/// Runs the tasks of an end on its threads, and `conduct` on this one, and joins what they counted.
+/// Runs the tasks of an end on its threads and `conduct` on this thread, and joins the threads' counts.
 ///
-/// No thread begins before all of them run, nor before the schedule says so. The first error ends them all.
+/// No thread begins before all of them run and the schedule's start has come. The first error ends them all.
 pub(crate) fn run(
     role: &Role<'_>,
     setup: &EndSetup,
@@ -43,7 +43,7 @@ pub(crate) fn run(
 ) -> Result<EndReport, Failed> {
     let threads = threads(role, setup)?;
     let spec = &role.session.spec;
-    // Held until all threads are joined.
+    // Holds idle states off until all threads are joined.
     let (_hold, idle_not_held) = match (spec.options.idle == Idle::Poll).then(idle::hold).transpose() {
         Ok(hold) => (hold, None),
         Err(error) => (None, Some(error.to_string())),
@@ -56,7 +56,7 @@ pub(crate) fn run(
     finish(accounts, &shared, role)
 }
 
-/// The report, or the error and what there is all the same.
+/// The report; or the error with what was counted until then.
 fn finish(accounts: Vec<Account<'_>>, shared: &Shared, role: &Role<'_>) -> Result<EndReport, Failed> {
     let merged = merge(accounts, shared);
     match (shared.take_failure(), merged) {
@@ -70,7 +70,8 @@ fn finish(accounts: Vec<Account<'_>>, shared: &Shared, role: &Role<'_>) -> Resul
     }
 }
 
-/// The number of threads: as the options say; else one for each task (blocking), or for each CPU of this end.
+/// The number of threads. The options may set it. Otherwise it is one for each task (blocking), or one for
+/// each CPU of this end.
 fn threads(role: &Role<'_>, setup: &EndSetup) -> Result<usize> {
     let width = role.width();
     Ok(match (role.engine(), role.session.spec.options.threads) {
@@ -88,7 +89,7 @@ struct Crew<'a> {
     threads: usize,
     /// Whether all threads could be made.
     made: OnceLock<bool>,
-    /// All threads and the one that made them pass it together.
+    /// All threads and the thread that made them pass this together.
     begins: Barrier,
 }
 
@@ -98,7 +99,7 @@ impl<'a> Crew<'a> {
     fn run(&self, conduct: impl FnOnce(&Shared) -> Result<()>) -> Result<Vec<Account<'a>>> {
         thread::scope(|scope| {
             let made = (0..self.threads).map(|index| self.spawn(scope, index)).collect::<Result<Vec<_>, _>>();
-            // If one could not be made, those before it end.
+            // If a thread could not be made, this ends those before it.
             self.made.get_or_init(|| made.is_ok());
             let made = made?;
             self.begins.wait();
@@ -120,11 +121,11 @@ impl<'a> Crew<'a> {
             .map_err(|source| EngineError::Thread { thread: index, source })
     }
 
-    /// The work of one thread.
     fn work(&self, thread: usize) -> Option<Account<'a>> {
         let cpu = (!self.cpus.is_empty()).then(|| self.cpus[thread % self.cpus.len()]);
         let pinned = cpu.map_or(Ok(()), |cpu| pin_current_thread(&[cpu]));
-        // Timers fire up to 50 µs late otherwise, so that they can be batched; PR_SET_TIMERSLACK(2const).
+        // With the default timer slack, timers fire up to 50 µs late, so that the kernel can batch them;
+        // PR_SET_TIMERSLACK(2const).
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         if !self.made.wait() {
             return None;
@@ -133,8 +134,8 @@ impl<'a> Crew<'a> {
         let tasks: Vec<usize> = (thread..self.role.tasks(self.threads)).step_by(self.threads).collect();
         let flows: Vec<&'a Flow> = tasks.iter().filter_map(|index| self.role.flows.get(*index)).collect();
         let senders = flows.iter().copied().filter(|flow| self.role.is_sender(flow)).collect();
-        // Only the first thread reads the machine, or it would be counted once a thread. Between slices the machine
-        // does something else.
+        // Only the first thread reads the machine's counters, or they would be counted once a thread. In a
+        // sliced sample no thread does, because other rows run between the slices.
         let machine = (thread == 0 && !self.shared.is_sliced()).then(MachineMeter::open).transpose();
         let (machine, opened) = machine.map_or_else(|error| (None, Err(error)), |machine| (machine, Ok(())));
         let desk = ThreadRecorder::new(self.shared, thread, Meter { flows, senders, machine, cpu }, tasks.len());
@@ -151,7 +152,7 @@ impl<'a> Crew<'a> {
         Some((ledger, meter))
     }
 
-    /// Some if the test is cut into slices.
+    /// Runs the tasks. Returns the CPU time if the test is cut into slices.
     fn drive_session(&self, thread: usize, tasks: &[usize], desk: &ThreadRecorder<'_>) -> Result<Option<SessionCpu>> {
         let begun = self.shared.is_sliced().then(|| Begun::now(thread == 0)).transpose()?;
         self.drive(tasks, desk)?;

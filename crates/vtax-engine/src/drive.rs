@@ -1,15 +1,15 @@
 //! What a workload asks of the engine that it runs on.
 //!
-//! A workload is an `async fn`, straight-line code for one flow: send, receive, sleep. What makes it
-//! wait is an [`Poller`]: on [`blocking`] every call is the system call itself and no future is ever
-//! pending, so that the compiler leaves a plain loop; on [`ready`] a call that would block hands the
-//! thread to another flow; on [`uring`] each call is a request to the kernel. There is no runtime and
-//! no waker: the engine knows which flow it polls.
+//! A workload is an `async fn`, straight-line code for one flow: send, receive, sleep. A [`Poller`] makes it
+//! wait. On [`blocking`] every call is the system call itself and no future is ever pending, so the compiler
+//! leaves a plain loop. On [`ready`] the thread turns to another flow when a call would block. On [`uring`]
+//! each call is a request to the kernel. There is no runtime and no waker: the engine knows which flow it
+//! polls.
 //!
-//! Message bodies are never looked at and are all alike, so each thread has one buffer to send from
-//! and one to receive into, unless the kernel keeps them while others run; a flow holds nothing but
-//! its [head](crate::wire::Head). Results are raw error numbers, `EAGAIN` for a wait that was too
-//! long; [`Flow`](crate::flow::Flow) names them.
+//! Nobody looks at message bodies, and they are all alike. So each thread has one buffer to send from and one
+//! to receive into, unless the kernel keeps buffers while other flows run. A flow holds only its
+//! [head](crate::wire::Head). Results are raw error numbers; `EAGAIN` stands for a wait that was too long.
+//! [`Flow`](crate::flow::Flow) turns them into named errors.
 
 pub(crate) mod blocking;
 mod flows;
@@ -40,54 +40,54 @@ pub(crate) trait Poller {
     where
         Self: 'a;
 
-    /// A socket of the flow that has this place on the thread, which may have several one after
-    /// the other, but not at once. It goes before the socket is closed.
+    /// The calls of a flow's socket. The flow has this slot on the thread. It may use several sockets one
+    /// after the other, never two at once, and drops this value before it closes the socket.
     fn io<'a>(&'a self, slot: usize, socket: &'a Socket, habit: Habit) -> Self::Io<'a>;
 
-    /// What the flow in this slot waits for with [`WaitUntil::Patience`] is over at once. An engine with
-    /// a thread for each flow can't do that.
+    /// Ends at once what the flow in this slot waits for with [`WaitUntil::Patience`]. An engine with a
+    /// thread for each flow can't do that.
     fn give_up(&self, _slot: usize) {}
 }
 
-/// How a flow's receive calls fall, which tells whether trying at once saves a call or wastes one.
+/// When data comes, seen from a flow's receive calls: whether a try at once saves a call or wastes one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Habit {
-    /// There is nothing yet when it asks: it has just sent what is to be answered.
+    /// A receive call finds nothing at first: the flow has just sent what the other end is to answer.
     Turns,
-    /// There is probably more.
+    /// A receive call probably finds more data.
     Flood,
 }
 
 /// A socket on an engine.
 #[allow(async_fn_in_trait, reason = "nothing here is sent to another thread")]
 pub(crate) trait Io {
-    /// Hands over a part of the message, at least a byte of it; a datagram is taken whole.
+    /// Hands a part of the message to the kernel, at least one byte; a datagram whole.
     async fn send(&self, message: Message<'_>) -> Result<usize, Errno>;
 
-    /// Takes up to `most` bytes and shows them; none at the end of a connection.
+    /// Takes up to `most` bytes and passes them to `look`; no bytes mean the end of the connection.
     async fn receive<R>(&self, most: usize, until: WaitUntil, look: impl FnOnce(&[u8]) -> R) -> Result<R, Errno>;
 
-    /// Sends by a system call of the workload's own, which gets the thread's buffer to send from and
-    /// is made again when there is room, as long as it says `EAGAIN`. One that takes no flags needs a
-    /// socket that doesn't block where the flags say so. An engine that hands its requests to the
-    /// kernel has no such calls.
+    /// Sends by a system call of the workload's own. The call gets the thread's send buffer. While it returns
+    /// `EAGAIN`, it is made again as soon as the socket has room. A call without flags needs a non-blocking
+    /// socket where the flags would say so. An engine that hands its requests to the kernel has no such
+    /// calls.
     async fn send_by<R>(&self, _call: impl SendCall<R>) -> Result<R, Errno> {
         Err(Errno::OPNOTSUPP)
     }
 
-    /// Receives by a system call of the workload's own, as [`send_by`](Self::send_by) sends.
+    /// Receives by a system call of the workload's own, in the way in which [`send_by`](Self::send_by) sends.
     async fn receive_by<R>(&self, _until: WaitUntil, _call: impl ReceiveCall<R>) -> Result<R, Errno> {
         Err(Errno::OPNOTSUPP)
     }
 
-    /// A transaction is over, and whether it counts: for an engine that looks back at each. True if
-    /// that took time, which is of no transaction then.
+    /// Tells the engine that a transaction is over and whether it counts; some engines examine each one
+    /// afterwards. True if that took time, which then belongs to no transaction.
     fn look_back(&self, _counts: bool) -> bool {
         false
     }
 
-    /// Sends as [`send`](Self::send) does, or if there is no room for it, takes what has come. A wrapper whose
-    /// workloads have one message under way has no such call, nor one to connect.
+    /// Sends as [`send`](Self::send) does. If the socket has no room, it takes what has arrived. A wrapper
+    /// whose workloads have only one message under way has neither this call nor `connect`.
     async fn send_or_receive<R>(
         &self,
         _message: Message<'_>,
@@ -97,17 +97,16 @@ pub(crate) trait Io {
         Err(Errno::OPNOTSUPP)
     }
 
-    /// Waits for a moment of [`now_ns`](vtax_sys::clock::now_ns), as exactly as spinning through
-    /// the last [`SPIN`] makes it.
+    /// Waits for a moment of [`now_ns`](vtax_sys::clock::now_ns). It spins through the last [`SPIN`], to be exact.
     async fn sleep(&self, until: u64) -> Result<(), Errno>;
 
-    /// Connects, on a socket that is new.
+    /// Connects a new socket.
     async fn connect(&self, _target: &SockAddr) -> Result<(), Errno> {
         Err(Errno::OPNOTSUPP)
     }
 
-    /// Takes in a connection, on a socket that listens and that all flows of the thread share. An engine with
-    /// a thread for each flow has no such call, nor the next: see [`accept`](crate::task::accept).
+    /// Accepts a connection on a listening socket that all flows of the thread share. An engine with a thread
+    /// for each flow has neither this call nor the next: see [`accept`](crate::task::accept).
     async fn accept(&self) -> Result<Socket, Errno> {
         Err(Errno::OPNOTSUPP)
     }
@@ -117,11 +116,12 @@ pub(crate) trait Io {
         Err(Errno::OPNOTSUPP)
     }
 
-    /// How long calls with [`WaitUntil::Patience`] may take from now on; coarse, never less than that.
+    /// How long calls with [`WaitUntil::Patience`] may take from now on. It is coarse: a call may wait
+    /// longer, never shorter.
     fn set_patience(&self, patience: Duration);
 }
 
-/// A system call that sends, from the thread's buffer if it likes.
+/// A system call that sends; it may use the thread's buffer.
 pub(crate) trait SendCall<R>: FnMut(&Socket, &mut [u8], SendFlags) -> Result<R, Errno> {}
 
 impl<R, F: FnMut(&Socket, &mut [u8], SendFlags) -> Result<R, Errno>> SendCall<R> for F {}
@@ -131,7 +131,7 @@ pub(crate) trait ReceiveCall<R>: FnMut(&Socket, &mut [u8], RecvFlags) -> Result<
 
 impl<R, F: FnMut(&Socket, &mut [u8], RecvFlags) -> Result<R, Errno>> ReceiveCall<R> for F {}
 
-/// What became of [`Io::send_or_receive`].
+/// What [`Io::send_or_receive`] did.
 pub(crate) enum Either<R> {
     Sent(usize),
     Received(R),
@@ -140,10 +140,10 @@ pub(crate) enum Either<R> {
 /// When a wait is over.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum WaitUntil {
-    /// When the patience that was set is over: costs nothing.
+    /// When the patience that was set is over. Costs no system call.
     Patience,
-    /// At a moment of [`now_ns`](vtax_sys::clock::now_ns): costs system calls. One in the past asks
-    /// for what is there already.
+    /// At a moment of [`now_ns`](vtax_sys::clock::now_ns). Costs system calls. A moment in the past asks only
+    /// for what is already there.
     Moment(u64),
 }
 
@@ -154,11 +154,11 @@ pub(crate) struct Message<'a> {
     pub(crate) head: &'a [u8],
     pub(crate) from: usize,
     pub(crate) len: usize,
-    /// Whether the kernel may hold back the last segment, for the end of the connection follows.
+    /// Whether the kernel may hold back the last segment because the end of the connection follows.
     pub(crate) more: bool,
 }
 
-/// The number of a call's error.
+/// The errno of an I/O error.
 pub(crate) fn errno_of(error: io::Error) -> Errno {
     Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }
@@ -169,8 +169,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// The timer wakes a thread some tens of µs late: what must be exact is waited for by spinning
-/// through the last of it.
+/// A timer wakes a thread some tens of µs late. A wait that must be exact spins through this last part.
 pub(crate) const SPIN: u64 = 60_000;
 
 /// A thread's two buffers.
@@ -179,8 +178,8 @@ pub(crate) struct Buffers {
     incoming: RefCell<Pages>,
 }
 
-/// Memory that begins with a page, as an application's own large buffers do. The allocator's begins 16 bytes
-/// later, and the kernel's copies from and to it are slower then.
+/// Memory that begins at a page boundary, as an application's own large buffers do. The allocator's large
+/// memory begins 16 bytes into a page, and the kernel's copies from and to it are slower.
 struct Pages {
     bytes: Vec<u8>,
     from: usize,
@@ -213,26 +212,26 @@ impl DerefMut for Pages {
     }
 }
 
-/// Smaller reads would make a stream's receiver pay more calls than there are messages waiting.
+/// With smaller reads, a stream's receiver would need more calls than there are messages waiting.
 const INCOMING_LEAST: usize = 128 << 10;
-/// Larger ones fall out of the CPU's cache before the next read.
+/// Larger reads fall out of the CPU's cache before the next one.
 const INCOMING_MOST: usize = 1 << 20;
-/// Bytes of messages that the threads of an end keep in memory for the sake of being like real ones.
+/// The most bytes of messages that the threads of an end write to memory, so that sends read real pages.
 const WRITTEN_MOST: usize = 256 << 20;
-/// The longest handshake that a workload sends or takes, and a byte that shows what is too long.
+/// The longest handshake that a workload sends or takes, and one byte more to notice a longer one.
 const SMALLEST: usize = 64;
 
 impl Buffers {
-    /// What is sent is written once, so that it has pages of its
-    /// own: those of fresh memory are all the kernel's one page of zeros, which is always in cache.
-    /// It isn't where that would take too much memory, all threads together.
+    /// Writes the send buffer once, so that it has pages of its own. Fresh memory that nobody has written is
+    /// all one page of zeros in the kernel, which is always in cache. The buffer stays unwritten if those of
+    /// all threads together would take too much memory.
     pub(crate) fn new(spec: &TestSpec) -> Buffers {
         let (outgoing, incoming) = Buffers::lengths(spec);
         let fill = if outgoing * spec.streams as usize <= WRITTEN_MOST { 0x55 } else { 0 };
         Buffers { outgoing: RefCell::new(Pages::new(outgoing, fill)), incoming: RefCell::new(Pages::new(incoming, 0)) }
     }
 
-    /// Room for the messages of a test, to send and to receive.
+    /// Lengths of the buffers for this test's messages, to send and to receive.
     fn lengths(spec: &TestSpec) -> (usize, usize) {
         let (longest, least) = match spec.workload {
             Workload::Rr { request, response } | Workload::Crr { request, response } => (request.max(response).0, 0),

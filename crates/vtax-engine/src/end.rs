@@ -31,10 +31,10 @@ pub struct Responder {
 }
 
 impl Responder {
-    /// Takes a port or a name. Flows may come from now on; they are answered by [`serve`](Self::serve).
+    /// Binds to a port or a name. Flows may connect from now on; [`serve`](Self::serve) answers them.
     ///
     /// # Errors
-    /// If the test can't be run here: sizes, options, address, directory, space, open files.
+    /// If this end can't run the test because of its sizes, options, address, directory, disk space or open files.
     pub fn bind(spec: &TestSpec, setup: &EndSetup, token: Token) -> Result<Responder> {
         role::check(spec)?;
         check_family(spec.transport, &setup.station, None)?;
@@ -47,13 +47,13 @@ impl Responder {
         Ok(Responder { spec: *spec, setup: setup.clone(), token, listener })
     }
 
-    /// Where the initiator is to connect, as this end knows it: see [`Target::reached_at`].
+    /// Where the initiator must connect, as this end knows it: see [`Target::reached_at`].
     pub fn target(&self) -> Target {
         self.listener.target.clone()
     }
 
-    /// Waits for all flows of the test (10 s, and a little more for very many), runs it, and
-    /// reports. The first message may come up to 30 s after the flows did.
+    /// Waits for all flows of the test (10 s, and a little more for very many), runs the test and reports.
+    /// The first message may come up to 30 s after the last flow.
     pub fn serve(self, cancel: &Cancel) -> Result<EndReport, Failed> {
         let session = Session::new(&self.spec, self.token, cancel);
         cancel.watch(&self.listener.socket);
@@ -78,7 +78,7 @@ impl Responder {
         crew::run(&role, &self.setup, Schedule::default(), |_| Ok(()))
     }
 
-    /// The listener of the flow that was admitted takes in the test's connections, too.
+    /// The listener that admitted the control flow accepts the test's connections, too.
     fn serve_connections(&self, session: &Arc<Session>, flows: &[Flow]) -> Result<EndReport, Failed> {
         let door = &*self.listener.socket;
         let (session, connections) = (session.clone(), Some(Connections::At(door)));
@@ -87,7 +87,7 @@ impl Responder {
         crew::run(&role, &self.setup, Schedule::default(), |shared| {
             control.say_ready()?;
             conduct::follow(control, shared)?;
-            // Nobody of the test comes any more. It wakes the threads that wait for connections.
+            // No more connections of the test will come. This wakes the threads that wait for one.
             interrupt(door);
             Ok(())
         })
@@ -103,7 +103,7 @@ pub struct Initiator {
 }
 
 impl Initiator {
-    /// Connects all flows to a responder that serves at `target`; nothing of the test is sent yet.
+    /// Connects all flows to a responder that serves at `target`, without sending anything of the test yet.
     pub fn connect(
         spec: &TestSpec,
         setup: &EndSetup,
@@ -127,10 +127,11 @@ impl Initiator {
         Ok(Initiator { session, setup: setup.clone(), target: target.clone(), flows })
     }
 
-    /// Runs the test by the schedule.
+    /// Runs the test at the times that the schedule gives.
     ///
-    /// A file test sends `source`, whose size must be the test's; without one it makes a file first,
-    /// outside of the measured time. `cancel` is to be the switch of [`connect`](Self::connect); both end the test.
+    /// A file test sends `source`, whose size must be the test's. Without a source it makes a file first,
+    /// outside of the measured time. `cancel` must be the one that [`connect`](Self::connect) got; calling it
+    /// ends the test.
     pub fn run(self, schedule: Schedule, source: Option<&SourceFile>, cancel: &Cancel) -> Result<EndReport, Failed> {
         self.flows.iter().for_each(|flow| cancel.watch(&flow.socket));
         let own = match (self.session.spec.workload, source) {
@@ -165,16 +166,16 @@ impl Initiator {
     }
 }
 
-/// What the kernel allows by default (net.core.somaxconn).
+/// The kernel's default limit of a listener's queue (net.core.somaxconn).
 const BACKLOG: u32 = 4096;
 
-/// For the flows, or for the connections of as many.
+/// Makes room for the flows, or for the connections that are open at the same time.
 fn make_room(spec: &TestSpec) -> Result<()> {
     admit::make_room(admitted_flows(spec).max(spec.streams))
 }
 
-/// Connections that may wait to be taken in. Where strangers may come during the test there is to be
-/// room beside them: past it the kernel drops a SYN, which is sent again a second later.
+/// Length of the listener's queue. If strangers may connect during the test, the queue has room for them too.
+/// When the queue is full, the kernel drops a SYN, and the client sends it again a second later.
 fn backlog(spec: &TestSpec) -> u32 {
     if has_common_window(spec) { spec.streams.max(BACKLOG) } else { admitted_flows(spec) }
 }

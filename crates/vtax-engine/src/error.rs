@@ -13,7 +13,7 @@ use vtax_sys::ring::NoRing;
 
 use crate::place::{Station, Target};
 
-/// What this crate's functions return.
+/// The result of this crate's functions.
 pub(crate) type Result<T, E = EngineError> = std::result::Result<T, E>;
 
 /// Why an end of a test has no report.
@@ -39,18 +39,18 @@ pub enum EngineError {
     #[diagnostic(code("address-in-use"))]
     AddressInUse { address: Target },
     /// EADDRNOTAVAIL while binding.
-    #[error("{address} is no address of this domain (ip address shows them); give one that its interface has")]
+    #[error("this domain doesn't have the address {address} (ip address shows those that it has); give one of its own")]
     #[diagnostic(code("address-not-here"))]
     AddressNotHere { address: Target },
     /// EADDRNOTAVAIL while connecting: no local port is left for this target.
     #[error(
-        "no local port is left for another connection to {target}: each that was closed here keeps its port for 60 s \
+        "no local port is left for another connection to {target}: each connection closed here keeps its port for 60 s \
          (TIME_WAIT; ss -tan shows them). Widen net.ipv4.ip_local_port_range, set net.ipv4.tcp_tw_reuse=1, wait a \
          minute, or ask for fewer connections"
     )]
     #[diagnostic(code("no-free-port"))]
     PortsExhausted { target: Target },
-    /// EMFILE or ENFILE, or a limit that can't be enough.
+    /// EMFILE or ENFILE, or a limit that is too low for the test.
     #[error("{operation}: out of file descriptors; {remedy}")]
     #[diagnostic(code("too-many-files"))]
     Descriptors { operation: &'static str, remedy: String },
@@ -67,12 +67,12 @@ pub enum EngineError {
     #[diagnostic(code("flow-refused"))]
     Refused { target: Target, flow: u32 },
     #[error(
-        "{target} did not answer flow {flow} within {waited:?}; check that it runs, that both ends have the same token, and the firewall"
+        "{target} did not answer flow {flow} within {waited:?}; check the firewall, that it runs, and that both ends have the same token"
     )]
     #[diagnostic(code("no-answer"))]
     Unanswered { target: Target, flow: u32, waited: Duration },
     #[error(
-        "{arrived} of {expected} flows came to {address} within {waited:?}; check that the initiator runs and the firewall"
+        "only {arrived} of {expected} flows reached {address} within {waited:?}; check the firewall, and that the initiator runs"
     )]
     #[diagnostic(code("flows-missing"))]
     FlowsMissing { address: Target, arrived: usize, expected: usize, waited: Duration },
@@ -82,11 +82,11 @@ pub enum EngineError {
     #[error("{peer} has been silent for {waited:?} ({operation}); check its host and the links in between")]
     #[diagnostic(code("peer-silent"))]
     PeerSilent { peer: Target, operation: &'static str, waited: Duration },
-    #[error("the machine was suspended for {seconds:.3} s during the test: its figures are void; run it again")]
+    #[error("the machine was suspended for {seconds:.3} s during the test: its figures are not valid; run it again")]
     #[diagnostic(code("machine-suspended"))]
     Suspended { seconds: f64 },
     #[error(
-        "a {what} of {size} needs packets of {packet} bytes, the path to {peer} carries {mtu}; give at most {most} or raise the MTU at every hop"
+        "a {what} of {size} needs packets of {packet} bytes, but the path to {peer} carries at most {mtu}; give at most {most} or raise the MTU at every hop"
     )]
     #[diagnostic(code("packet-too-large"))]
     Oversize { what: &'static str, size: ByteSize, packet: u64, peer: Target, mtu: u32, most: ByteSize },
@@ -118,7 +118,7 @@ pub enum EngineError {
     #[diagnostic(code("no-directory"))]
     NoDirectory,
     #[error(
-        "{directory}: the test needs {needed}, free are {free}; free some space, or give another directory or a smaller file"
+        "{directory}: the test needs {needed}, but only {free} is free; free some space, or give another directory or a smaller file"
     )]
     #[diagnostic(code("disk-full"))]
     NoSpace { directory: PathBuf, needed: ByteSize, free: ByteSize },
@@ -191,9 +191,10 @@ impl EngineError {
     pub(crate) fn socket(operation: &'static str, peer: &Target, source: io::Error) -> EngineError {
         match errno(&source) {
             Some(Errno::MFILE) => EngineError::Descriptors { operation, remedy: process_limit() },
-            Some(Errno::NFILE) => {
-                EngineError::Descriptors { operation, remedy: "the whole machine's are: raise fs.file-max".to_owned() }
-            }
+            Some(Errno::NFILE) => EngineError::Descriptors {
+                operation,
+                remedy: "the whole machine has none left: raise fs.file-max".to_owned(),
+            },
             _ => EngineError::Socket { operation, peer: peer.clone(), source },
         }
     }

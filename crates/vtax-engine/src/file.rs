@@ -1,7 +1,7 @@
-//! One file from the initiator's disk into a file at the responder: real, user, sys.
+//! Copies one file from the initiator's disk into a file at the responder, and measures real, user and sys time.
 //!
-//! Both files lose their name as soon as they are open, so that nothing is left on the disk
-//! however the test ends, even by SIGKILL.
+//! Both files are unlinked as soon as they are open. So nothing is left on the disk however the test ends,
+//! even by SIGKILL.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -32,15 +32,15 @@ use crate::{
     token::Token,
 };
 
-/// Bytes that each read, write, send and receive moves.
+/// Bytes of each read, write, send and receive.
 const CHUNK: usize = 128 << 10;
 
-/// The receiver's answer when all is written.
+/// The receiver's answer when it has written everything.
 const WRITTEN: u8 = 0x06;
 
-/// A file of pseudo-random bytes to be sent, which may serve several samples.
+/// A file of pseudo-random bytes to be sent. Several samples may use it.
 ///
-/// It has no name in its directory; its space is free again when this is dropped.
+/// It has no name in its directory. The disk space is free again when this is dropped.
 pub struct SourceFile {
     file: File,
     directory: PathBuf,
@@ -48,11 +48,11 @@ pub struct SourceFile {
 }
 
 impl SourceFile {
-    /// Writes the file and waits until it is on the disk, so that writing it back doesn't go on
-    /// during a measurement.
+    /// Writes the file and waits until it is on the disk, so that the kernel doesn't write it back during a
+    /// measurement.
     ///
     /// # Errors
-    /// [`NoSpace`](EngineError::NoSpace) before anything is written if it can't fit.
+    /// [`NoSpace`](EngineError::NoSpace) if the file can't fit; then nothing has been written.
     pub fn create(directory: &Path, size: ByteSize, cancel: &Cancel) -> Result<SourceFile> {
         check_room(directory, size)?;
         let source = SourceFile { file: nameless(directory)?, directory: directory.to_owned(), size };
@@ -67,7 +67,7 @@ impl SourceFile {
     }
 
     fn fill(&self, cancel: &Cancel) -> Result<()> {
-        // Content that no compression on the way makes smaller.
+        // Random content, so that no compression on the way makes it smaller.
         let mut noise = SplitMix64::seed_from_u64(Token::random().seed());
         let mut chunk = vec![0; CHUNK];
         let mut written = 0;
@@ -97,7 +97,7 @@ pub(crate) fn check_room(directory: &Path, needed: ByteSize) -> Result<()> {
     Ok(())
 }
 
-/// Sends the source; done when the receiver has written all of it.
+/// Sends the source, and waits until the receiver has written all of it.
 pub(crate) fn send(flow: &Flow, desk: FlowRecorder<'_>, source: &SourceFile) -> Result<()> {
     let pipe = Pipe::new(flow)?;
     let mut chunk = vec![0; CHUNK];
@@ -122,7 +122,7 @@ pub(crate) fn send(flow: &Flow, desk: FlowRecorder<'_>, source: &SourceFile) -> 
     report(desk, source.size, [start, end], checksum(&source.file, &source.directory, source.size)?)
 }
 
-/// Writes what comes into a new file, which is gone when this returns.
+/// Writes what comes into a new file, which is removed when this returns.
 pub(crate) fn receive(flow: &Flow, desk: FlowRecorder<'_>, directory: &Path, size: ByteSize) -> Result<()> {
     let mut file = nameless(directory)?;
     let pipe = Pipe::new(flow)?;
@@ -152,7 +152,7 @@ fn report(desk: FlowRecorder<'_>, size: ByteSize, [start, end]: [u64; 2], checks
     Ok(())
 }
 
-/// A connection in blocking calls: the disk is what is measured, and it has no other kind.
+/// A connection with blocking calls, whatever the engine: what is measured here is the disk.
 struct Pipe<'a> {
     flow: &'a Flow,
     patience: Duration,
@@ -173,7 +173,7 @@ impl<'a> Pipe<'a> {
         Ok(())
     }
 
-    /// What there is, at least a byte.
+    /// Receives what is there, at least one byte.
     fn receive_some(&self, buffer: &mut [u8]) -> Result<usize> {
         match retry_on_intr(|| net::recv(&*self.flow.socket, &mut *buffer, RecvFlags::empty())) {
             Ok((0, _)) => Err(self.flow.ended("receive")),
@@ -183,7 +183,7 @@ impl<'a> Pipe<'a> {
     }
 }
 
-/// XXH3-64 of the file as it is read back.
+/// XXH3-64 of the file, which is read back for it.
 fn checksum(file: &File, directory: &Path, size: ByteSize) -> Result<u64> {
     let mut hash = Xxh3::new();
     let mut chunk = vec![0; CHUNK];
@@ -199,12 +199,12 @@ fn checksum(file: &File, directory: &Path, size: ByteSize) -> Result<u64> {
     }
 }
 
-/// The length of the next chunk when `left` bytes are.
+/// The length of the next chunk if `left` bytes are left.
 fn part(left: u64) -> usize {
     usize::try_from(left).map_or(CHUNK, |left| left.min(CHUNK))
 }
 
-/// A new file whose name is gone already.
+/// A new file that is already unlinked.
 fn nameless(directory: &Path) -> Result<File> {
     let failed = |operation, source| EngineError::File { operation, directory: directory.to_owned(), source };
     let path = directory.join(format!(".vtax-{}", Token::random()));

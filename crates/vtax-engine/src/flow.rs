@@ -1,4 +1,4 @@
-//! A flow: a socket that both ends have agreed on, and the naming of its errors.
+//! A flow: a socket that both ends have agreed on. This file also names its errors.
 
 use std::{
     io,
@@ -31,7 +31,7 @@ use crate::{
     wire::{DONE, FlowGreeting, GREETING_LEN, READY},
 };
 
-/// How long a thread sleeps before it looks whether the test is over.
+/// How long a thread sleeps before it checks whether the test is over.
 const NAP: Duration = Duration::from_millis(100);
 
 /// What all flows of one end have in common.
@@ -40,7 +40,7 @@ pub(crate) struct Session {
     pub(crate) token: Token,
     pub(crate) patience: Patience,
     pub(crate) cancel: Cancel,
-    /// Set when the test is over before its flows are.
+    /// Set when the test ends before its flows do.
     pub(crate) stopped: AtomicBool,
     pub(crate) supply: Supply,
 }
@@ -52,7 +52,7 @@ impl Session {
         Arc::new(Session { spec: *spec, token, patience, cancel: cancel.clone(), stopped, supply: Supply::default() })
     }
 
-    /// Whether there is no sense in going on, here or for [`Cancel`]'s sake.
+    /// Whether the test is over, or somebody has used [`Cancel`].
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed) || self.cancel.is_cancelled()
     }
@@ -62,7 +62,7 @@ impl Session {
         if self.is_stopped() { Err(EngineError::Cancelled) } else { Ok(()) }
     }
 
-    /// Sleeps until this moment of [`now_ns`], and wakes now and then to look whether the test is over.
+    /// Sleeps until this moment of [`now_ns`], and wakes now and then to check whether the test is over.
     pub(crate) fn sleep_until(&self, moment: u64) -> Result<()> {
         while let Some(left @ 1..) = moment.checked_sub(now_ns()) {
             self.check_stopped()?;
@@ -72,7 +72,7 @@ impl Session {
     }
 }
 
-/// One connection or pair of UDP sockets, admitted by the responder or about to be.
+/// One connection or pair of UDP sockets. The responder has admitted it or is about to.
 pub(crate) struct Flow {
     pub(crate) index: u32,
     pub(crate) socket: Arc<Socket>,
@@ -91,16 +91,16 @@ impl Flow {
         self.session.spec.transport
     }
 
-    /// Wakes the threads that are blocked on the flow, for good.
+    /// Wakes the threads that are blocked on the flow; their calls fail from now on.
     pub(crate) fn stop(&self) {
         interrupt(&self.socket);
     }
 
-    /// Names an error of this flow's socket after the handshake. `waited` is the patience that
-    /// was set on the socket, which EAGAIN stands for.
+    /// Names an error of this flow's socket after the handshake. `waited` is the timeout that was set on the
+    /// socket; EAGAIN means that it is over.
     #[cold]
     pub(crate) fn failed(&self, operation: &'static str, errno: Errno, waited: Duration) -> EngineError {
-        // Where sends are lazy, that a datagram was too large is told to what comes after it.
+        // Lazy sends report only to a later call that a datagram was too large.
         if errno == Errno::MSGSIZE
             && let Err(error) = self.check_datagrams()
         {
@@ -109,13 +109,13 @@ impl Flow {
         failed(&self.peer, operation, errno, waited)
     }
 
-    /// The other end has closed its side.
+    /// The error for a connection that the other end has closed.
     #[cold]
     pub(crate) fn ended(&self, operation: &'static str) -> EngineError {
         ended(&self.peer, operation)
     }
 
-    /// The other end doesn't follow the protocol of this engine.
+    /// The error for a peer that doesn't follow the protocol of this engine.
     #[cold]
     pub(crate) fn strange(&self, what: &'static str) -> EngineError {
         EngineError::Protocol { peer: self.peer.clone(), what }
@@ -125,7 +125,7 @@ impl Flow {
         result.map_err(|error| EngineError::socket(operation, &self.peer, error))
     }
 
-    /// Lets the kernel ask a silent peer of a connection whether it is there.
+    /// Lets the kernel probe the peer of a silent connection.
     pub(crate) fn probe_peer(&self) -> Result<()> {
         if self.transport() != Transport::Tcp {
             return Ok(());
@@ -146,8 +146,8 @@ impl Flow {
         }
     }
 
-    /// Drops what came in before the socket was connected, which may be anybody's. The initiator
-    /// sends nothing but hellos before it is told that this flow is ready.
+    /// Drops what came in before the socket was connected: anybody may have sent it. The initiator sends only
+    /// hellos before it learns that this flow is ready.
     fn drain(&self) {
         for _ in 0..256 {
             if recv(&*self.socket, &mut [0; 1], RecvFlags::DONTWAIT) == Err(Errno::AGAIN) {
@@ -156,13 +156,13 @@ impl Flow {
         }
     }
 
-    /// Says a byte on a connection on which next to nothing has been said.
+    /// Sends a byte on a connection that has carried next to nothing, so there is room for it.
     pub(crate) fn say(&self, byte: u8) -> Result<()> {
         let said = retry_on_intr(|| send(&*self.socket, &[byte], SendFlags::NOSIGNAL | SendFlags::DONTWAIT));
         said.map(drop).map_err(|errno| self.failed("handshake", errno, Duration::ZERO))
     }
 
-    /// Says a greeting; one that finds no room is as good as lost on the way.
+    /// Sends a greeting. If the socket has no room for it, that counts as a loss on the way.
     pub(crate) fn greet(&self, greeting: FlowGreeting) -> Result<()> {
         let datagram = greeting.write(&self.session.token, self.index);
         match send(&*self.socket, &datagram, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
@@ -176,7 +176,7 @@ impl Flow {
         FlowGreeting::read(datagram, &self.session.token) == Some((self.index, greeting))
     }
 
-    /// The greetings of this flow among what has come in by now; all of that is taken in.
+    /// Reads all that has come in, and returns this flow's greetings.
     pub(crate) fn greetings(&self) -> Result<Vec<FlowGreeting>> {
         let mut heard = vec![];
         for _ in 0..256 {
@@ -198,7 +198,7 @@ impl Flow {
         Ok(self.greetings()?.contains(&greeting))
     }
 
-    /// Whether the receiver of this flow's stream has said that it is enough, or has gone.
+    /// Whether the receiver of this flow's stream has said that it has enough, or has closed.
     pub(crate) fn is_told_to_stop(&self) -> bool {
         if self.transport() == Transport::Udp {
             return self.is_told(FlowGreeting::Done).unwrap_or(true);
@@ -211,14 +211,14 @@ impl Flow {
         }
     }
 
-    /// What both ends see to on a UDP socket that carries the test.
+    /// Prepares and checks a UDP socket of the test, at both ends.
     pub(crate) fn check_datagrams(&self) -> Result<()> {
         vtax_sys::sock::set_dont_fragment(&*self.socket)?;
         let fits = |(what, size)| self.check_fits(what, size);
         datagram_sizes(&self.session.spec.workload).into_iter().try_for_each(fits)
     }
 
-    /// Refuses a message whose packets the path would have to cut.
+    /// Refuses a message whose packets the path would have to fragment.
     fn check_fits(&self, what: &'static str, size: ByteSize) -> Result<()> {
         let mtu = path_mtu(&*self.socket)?;
         if size.0 + self.headers() > u64::from(mtu) {
@@ -253,7 +253,7 @@ impl Flow {
     }
 }
 
-/// Names an error of a connected socket. `waited` is the patience that EAGAIN stands for.
+/// Names an error of a connected socket. `waited` is the timeout that EAGAIN stands for.
 #[cold]
 pub(crate) fn failed(peer: &Target, operation: &'static str, errno: Errno, waited: Duration) -> EngineError {
     match errno {
@@ -264,7 +264,7 @@ pub(crate) fn failed(peer: &Target, operation: &'static str, errno: Errno, waite
         Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN => {
             EngineError::Unreachable { target: peer.clone(), source: errno.into() }
         }
-        // ETIMEDOUT: keepalive probes, or data that was sent again and again, went unanswered.
+        // ETIMEDOUT: the peer answered neither keepalive probes nor repeated segments.
         Errno::AGAIN | Errno::TIMEDOUT => EngineError::PeerSilent { peer: peer.clone(), operation, waited },
         _ => EngineError::socket(operation, peer, errno.into()),
     }
@@ -275,7 +275,7 @@ pub(crate) fn ended(peer: &Target, operation: &'static str) -> EngineError {
     EngineError::PeerGone { peer: peer.clone(), operation, cause: "end of the connection".to_owned() }
 }
 
-/// Messages that must each fit one packet of a UDP test.
+/// The messages of a UDP test, each of which must fit one packet.
 fn datagram_sizes(workload: &Workload) -> Vec<(&'static str, ByteSize)> {
     match *workload {
         Workload::Rr { request, response } => vec![("request", request), ("response", response)],

@@ -1,15 +1,14 @@
 //! The measuring data path: plain threads on sockets.
 //!
-//! Two ends run one [`TestSpec`](vtax_model::workload::TestSpec). The *responder* is bound first,
-//! so that its [`Target`] can be told to the *initiator*, which connects and drives the test. Who
-//! tells whom is not this crate's business: it knows no agent and no control protocol, only a
-//! [`Token`] that both ends hold and that every flow must show before the responder answers it.
+//! Two ends run one [`TestSpec`](vtax_model::workload::TestSpec). The *responder* is bound first, because the
+//! *initiator* needs its [`Target`] to connect to it and drive the test. The caller passes the target on:
+//! this crate knows no agent and no control protocol. It knows only a [`Token`] that both ends hold. Every
+//! flow must show it before the responder answers.
 //!
-//! Rooms, from the outside in: `end` has the two ends. `socket`, `options` and `admit` make flows.
-//! `crew` runs the threads of an end, each with an engine of `drive` (what waits for the sockets)
-//! and a desk of `account` (what is counted, and when). `role` says what each flow does, and `task`
-//! has the workloads, straight-line code for one flow that knows neither threads nor engines. `supply`
-//! is what senders hand over without copying it.
+//! Modules, from the outside in: `end` has the two ends. `socket`, `options` and `admit` make flows. `crew`
+//! runs the threads of an end; each has an engine of `drive`, which waits for the sockets, and a recorder of
+//! `account`, which counts. `role` says what each flow does. `task` has the workloads: straight-line code for
+//! one flow that knows neither threads nor engines. `supply` has what senders send without copying it.
 //!
 //! Every wait has a deadline, and [`Cancel`] ends every wait from another thread.
 

@@ -17,11 +17,11 @@ use crate::{
     place::Target,
 };
 
-/// Wanted for the receiver of a UDP stream, so that a short pause of its thread isn't counted as loss.
+/// Receive buffer wanted for a UDP stream, so that a short pause of the receiver's thread causes no loss.
 const RECEIVE_BUFFER: usize = 8 << 20;
 
-/// Sets what the test asks for. To be called before a socket connects or listens: a connection's
-/// window scale is settled by the buffers that it begins with, and accepted sockets inherit all of it.
+/// Sets what the test asks for. Call this before a socket connects or listens: the buffers at that time
+/// decide a connection's window scale, and accepted sockets inherit everything.
 pub(crate) fn apply(socket: &Socket, spec: &TestSpec, place: &Target) -> Result<()> {
     let SocketOptions { send_buffer, receive_buffer, congestion, dscp, pacing, busy_poll, .. } = spec.options.socket;
     if spec.transport == Transport::Tcp {
@@ -48,18 +48,18 @@ fn receives_datagrams(spec: &TestSpec) -> bool {
     spec.transport == Transport::Udp && matches!(spec.workload, Workload::Stream { .. })
 }
 
-/// Beyond `net.core.rmem_max` if we may (CAP_NET_ADMIN), else as far as that goes, else not: a
-/// small buffer shows as loss, which is reported.
+/// Enlarges the buffer beyond `net.core.rmem_max` if the process may (CAP_NET_ADMIN), else up to that limit.
+/// A failure is ignored: a small buffer shows as loss, which is reported.
 fn enlarge_receive_buffer(socket: &Socket) {
     let forced = sockopt::set_socket_recv_buffer_size_force(socket, RECEIVE_BUFFER);
     let _ = forced.or_else(|_| sockopt::set_socket_recv_buffer_size(socket, RECEIVE_BUFFER));
 }
 
-/// Whether this kernel has a congestion control, and lets this process use it. The kernel loads a module for it, as
-/// it does for a test.
+/// Checks that this kernel has a congestion control and that this process may use it. The kernel loads a
+/// module for it, as it does for a test.
 ///
 /// # Errors
-/// [`EngineError::CongestionControl`], with those that there are.
+/// [`EngineError::CongestionControl`], with the names that the kernel offers.
 pub fn check_congestion_control(name: CongestionControl) -> Result<()> {
     let target = Target::Ip((std::net::Ipv4Addr::UNSPECIFIED, 0).into());
     let socket = Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
@@ -80,7 +80,7 @@ fn list(which: &str) -> String {
     fs::read_to_string(path).map_or_else(|error| format!("({error})"), |names| names.trim().to_owned())
 }
 
-/// A timeout for the blocking calls on a socket, each of which then fails with EAGAIN.
+/// Sets a timeout for the blocking calls on a socket; a call that takes longer fails with EAGAIN.
 pub(crate) fn set_timeout(socket: &Socket, timeout: Duration) -> io::Result<()> {
     socket.set_read_timeout(Some(timeout))?;
     socket.set_write_timeout(Some(timeout))

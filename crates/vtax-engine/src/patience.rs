@@ -1,5 +1,5 @@
-//! How long each end waits for what, derived from the test: nothing waits for ever, and nothing
-//! that the test itself makes slow is taken for a dead peer.
+//! How long each end waits, derived from the test. No wait is without end, and a peer that the test itself
+//! makes slow isn't taken for dead.
 
 use std::time::Duration;
 
@@ -11,41 +11,41 @@ use vtax_model::{
 
 use crate::segments::segments;
 
-/// How long a responder waits for the first message: the initiator may hold its start back so that
-/// several pairs begin together.
+/// How long a responder waits for the first message. The initiator may start later, so that several pairs
+/// begin together.
 const FIRST: Duration = Duration::from_secs(30);
 
-/// Silence of a connection's peer. Keepalive finds a dead host sooner.
+/// How long the peer of a connection may be silent. Keepalive finds a dead host sooner.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// Silence of a peer over UDP, which has no end of connection: this is how a dead one is noticed.
+/// How long a UDP peer may be silent. UDP has no end of a connection, so only this shows that a peer is dead.
 const SILENCE_UDP: Duration = Duration::from_secs(2);
 
-/// When a response over UDP counts as lost; doubled, up to [`LOST_LATEST`], on a path where a
-/// response came after that.
+/// After this time a response over UDP counts as lost. If a response comes later on a path, the time doubles
+/// there, up to [`LOST_LATEST`].
 const LOST_AFTER: Duration = Duration::from_millis(100);
 const LOST_LATEST: Duration = Duration::from_secs(1);
 
-/// How long a sender goes on after its own window at least, for the receiver's began a little later
+/// For how long at least a sender goes on after its own window: the receiver's window began a little later,
 /// and datagrams may have been lost at its start.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// A Poisson gap is longer than so many of its means once in 10^9 times.
+/// A Poisson gap is longer than this many times its mean once in 10^9 cases.
 const LONGEST_GAP: u32 = 21;
 
 /// The waits of one test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Patience {
-    /// For the first message after the handshake.
+    /// Wait for the first message after the handshake.
     pub(crate) first: Duration,
-    /// For any other, before the peer counts as dead.
+    /// Wait for any other message, before the peer counts as dead.
     pub(crate) silence: Duration,
-    /// For a response over UDP.
+    /// Wait for a response over UDP.
     pub(crate) lost_after: Duration,
     pub(crate) lost_latest: Duration,
-    /// For the receiver of a stream to have enough.
+    /// Wait until the receiver of a stream has enough.
     pub(crate) grace: Duration,
-    /// After which the receiver of a stream takes it for ended once it has said that it is enough.
+    /// After this much silence the receiver of a stream takes it as ended, if it has said that it has enough.
     pub(crate) quiet: Duration,
 }
 
@@ -74,12 +74,12 @@ impl Patience {
     }
 }
 
-/// How long a flow may be silent until it is its turn.
+/// How long a flow may be silent before its slice begins.
 fn turns(spec: &TestSpec) -> Duration {
     spec.slices.map_or(Duration::ZERO, |slices| slices.span.0)
 }
 
-/// What the responder is told to do besides answering.
+/// How long the responder is told to wait or stall besides answering.
 fn slowed(options: &TestOptions) -> Duration {
     let of = |span: Option<vtax_model::units::Span>| span.map_or(Duration::ZERO, |span| span.0);
     of(options.responder.delay) + of(options.responder.stall)
@@ -105,9 +105,9 @@ fn pauses(spec: &TestSpec) -> Duration {
     gap + arrivals + spacing
 }
 
-/// How long an end of a file test may wait for the other's disk: the sender makes the file while
-/// the receiver waits, and a full page cache stops the receiver for as long as the disk takes. A
-/// peer that dies is noticed long before, by the end of the connection or by keepalive.
+/// How long an end of a file test may wait for the other end's disk. The receiver waits while the sender
+/// makes the file, and a full page cache stops the receiver for as long as its disk takes. A peer that dies
+/// is noticed long before, by the end of the connection or by keepalive.
 fn for_disk(size: ByteSize) -> Duration {
     const SLOWEST_DISK: u64 = 10_000_000;
     FIRST + Duration::from_secs(size.0 / SLOWEST_DISK)

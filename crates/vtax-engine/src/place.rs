@@ -8,50 +8,50 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// Stands in errors for a socket that has no address.
+/// In errors: a socket without an address.
 pub(crate) const NOWHERE: Target = Target::Ip(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)));
 
-/// What an end is bound to on its own machine.
+/// What an end binds its sockets to on its own machine.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Station {
     /// The local address of every socket.
     Ip(IpAddr),
-    /// The directory in which a responder makes its socket. An initiator binds no name.
+    /// The directory in which a responder makes its socket. An initiator doesn't bind.
     Unix(PathBuf),
-    /// The machine's own context identifier, vsock(7); `u32::MAX` (`VMADDR_CID_ANY`) binds to all.
+    /// The machine's own context identifier, vsock(7); `u32::MAX` (`VMADDR_CID_ANY`) stands for all.
     Vsock(u32),
 }
 
-/// Where a responder is reached.
+/// The address at which an initiator reaches a responder.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Target {
     Ip(SocketAddr),
     Unix(PathBuf),
-    /// Context identifier of the machine, and port.
+    /// Context identifier of the responder's machine, and port.
     Vsock {
-        /// The responder's machine, by the number that the initiator's machine knows it by.
+        /// The context identifier of the responder's machine, as the initiator's machine knows it.
         cid: u32,
         port: u32,
     },
 }
 
-/// When an initiator does what, in nanoseconds of its machine's [`now_ns`](vtax_sys::clock::now_ns).
+/// When an initiator starts and ends, in nanoseconds of its machine's [`now_ns`](vtax_sys::clock::now_ns).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Schedule {
-    /// When all threads begin; at once if absent or past.
+    /// When all threads begin. They begin at once if this is absent or past.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<u64>,
-    /// When each slice begins, if the sample is cut into some; those that are missing follow at once.
+    /// When each slice of a sliced sample begins. A slice without an entry begins at once after the one before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<u64>,
-    /// The time that each slice has, with all that belongs to it; what takes longer disturbs the next row's
-    /// slice. 0 if nobody is disturbed.
+    /// How much time each slice has, with everything that belongs to it. A slice that takes longer disturbs
+    /// the next row's slice. 0 if it can disturb no one.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub slot: u64,
-    /// When the last slice of any row is over: no flow is ended before, and no report made.
+    /// When the last slice of any row is over. Before that, no flow ends and no report is made.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub ends: u64,
 }
@@ -61,9 +61,9 @@ fn is_zero(slot: &u64) -> bool {
 }
 
 impl Target {
-    /// The same responder for an initiator that reaches its machine at `station`: the responder itself knows
-    /// its port, but neither the address that is translated on the way nor its own context
-    /// identifier. A socket's name, and a station of another kind, change nothing.
+    /// The same responder, as an initiator reaches it at `station`. The responder knows its port. It doesn't
+    /// know an address that is translated on the way, nor its own context identifier. The target stays as it
+    /// is if it is a socket's name or if `station` is of another kind.
     pub fn reached_at(self, station: &Station) -> Target {
         match (self, station) {
             (Target::Ip(socket), Station::Ip(address)) => Target::Ip(SocketAddr::new(*address, socket.port())),
@@ -89,21 +89,21 @@ impl fmt::Display for Target {
         match self {
             Target::Ip(address) => address.fmt(f),
             Target::Unix(path) => path.display().fmt(f),
-            // Not chosen yet (VMADDR_PORT_ANY).
+            // The port isn't chosen yet (VMADDR_PORT_ANY).
             Target::Vsock { cid, port: u32::MAX } => write!(f, "vsock {cid}"),
             Target::Vsock { cid, port } => write!(f, "vsock {cid}:{port}"),
         }
     }
 }
 
-/// Where and how an end runs.
+/// Where an end runs, and how.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndSetup {
-    /// What its sockets are bound to.
+    /// What the end binds its sockets to.
     pub station: Station,
-    /// Thread `i` is pinned to `cpus[i % len]`; none is when this is empty.
+    /// Thread `i` is pinned to `cpus[i % len]`. If this is empty, no thread is pinned.
     pub cpus: Vec<u32>,
-    /// Where a file test has its file; the other tests need none.
+    /// The directory for the file of a file test; other tests need none.
     pub directory: Option<PathBuf>,
 }
 

@@ -1,4 +1,4 @@
-//! What each flow of an end does: the one place that knows all workloads.
+//! What each flow of an end does. Only this file knows all workloads.
 
 use std::{path::Path, sync::Arc};
 
@@ -41,8 +41,8 @@ pub(crate) enum Connections<'a> {
     At(&'a Socket),
 }
 
-/// What came from afar is checked here again: sizes bound the memory of this process. The path's
-/// MTU is known once the sockets are connected.
+/// Checks here again what came from another machine: sizes bound the memory of this process. The path's MTU
+/// is known only when the sockets are connected.
 pub(crate) fn check(spec: &TestSpec) -> Result<()> {
     spec.check(Mtu::MAX)?;
     if spec.options.engine == Kind::IoUring {
@@ -51,16 +51,16 @@ pub(crate) fn check(spec: &TestSpec) -> Result<()> {
     pipelined::check(spec)
 }
 
-/// Whether the flows of a test have no marks of their own, so that both ends agree on the window over a
-/// connection beside them: see [`conduct`](crate::conduct).
+/// Whether the flows of a test carry no marks of their own. Then both ends agree on the window over one more
+/// connection: see [`conduct`](crate::conduct).
 pub(crate) fn has_common_window(spec: &TestSpec) -> bool {
     spec.transport == Transport::Icmp || matches!(spec.workload, Workload::Crr { .. } | Workload::Cc)
 }
 
-/// Flows of a test that show the token at its start.
+/// How many flows of a test show the token at its start.
 pub(crate) fn admitted_flows(spec: &TestSpec) -> u32 {
     match spec.workload {
-        // The one on which the window is agreed.
+        // The connection over which the ends agree on the window.
         _ if has_common_window(spec) => 1,
         Workload::Stream { direction: Direction::Both, .. } => 2 * spec.streams,
         _ => spec.streams,
@@ -72,7 +72,7 @@ impl Role<'_> {
         &self.session.spec
     }
 
-    /// Flows that are served at a time.
+    /// How many flows are served at the same time.
     pub(crate) fn width(&self) -> usize {
         match &self.connections {
             None => self.flows.len(),
@@ -80,8 +80,8 @@ impl Role<'_> {
         }
     }
 
-    /// Tasks of this end on so many threads: one a flow. A responder of connections has one a thread
-    /// that keeps it, and the thread's places for connections.
+    /// How many tasks this end has on so many threads. There is one for each flow. A responder of connections
+    /// has for each thread one task that keeps it running, and its places for connections.
     pub(crate) fn tasks(&self, threads: usize) -> usize {
         match &self.connections {
             Some(Connections::At(_)) => threads * (1 + accept::places(self.spec(), threads)),
@@ -89,8 +89,8 @@ impl Role<'_> {
         }
     }
 
-    /// What waits for this end's sockets. Threads that block in accept(2) would be held up by whoever
-    /// connects and says nothing.
+    /// The engine of this end. It is never blocking where it accepts connections: a client that connects and
+    /// sends nothing would keep a thread in a blocking call.
     pub(crate) fn engine(&self) -> Kind {
         match (self.spec().options.engine, &self.connections) {
             (Kind::Blocking, Some(Connections::At(_))) => Kind::Epoll,
@@ -98,7 +98,7 @@ impl Role<'_> {
         }
     }
 
-    /// Where connections are accepted, if they are.
+    /// The socket that accepts connections, if there is one.
     pub(crate) fn door(&self) -> Option<&Socket> {
         match &self.connections {
             Some(Connections::At(listener)) => Some(listener),
@@ -106,18 +106,18 @@ impl Role<'_> {
         }
     }
 
-    /// Wakes whatever blocks on a socket of the test.
+    /// Wakes the threads that are blocked on a socket of the test.
     pub(crate) fn stop(&self) {
         self.flows.iter().for_each(Flow::stop);
     }
 
-    /// Flows whose bytes come here.
+    /// How many flows bring bytes to this end.
     pub(crate) fn receivers(&self) -> usize {
         let comes = |flow: &&Flow| self.spec().workload.kind().is_stream() && !self.sends(flow);
         self.flows.iter().filter(comes).count()
     }
 
-    /// Flows of this end that must all have ended their windows before the end goes on.
+    /// How many flows of this end must have finished their windows before the end goes on.
     pub(crate) fn awaited(&self) -> usize {
         match self.connections {
             Some(Connections::To(_)) => self.width(),
@@ -130,7 +130,7 @@ impl Role<'_> {
         !self.spec().workload.kind().is_stream() || self.sends(flow)
     }
 
-    /// Whether the bytes of a stream's flow go from this end.
+    /// Whether this end sends the bytes of a stream's flow.
     fn sends(&self, flow: &Flow) -> bool {
         let forward = match self.spec().workload {
             Workload::Stream { direction: Direction::Reverse, .. } => false,
@@ -140,7 +140,7 @@ impl Role<'_> {
         forward == self.initiates
     }
 
-    /// One task from its beginning to its end.
+    /// Runs one task from its beginning to its end.
     pub(crate) async fn task<E: Poller>(
         &self,
         engine: &E,
@@ -206,14 +206,14 @@ impl Role<'_> {
         }
     }
 
-    /// Datagrams come one a call, those of a stream without a pause, those of several requests in
-    /// flight by several at a time. Of a connection one call takes all.
+    /// One receive call takes one datagram, but everything that a connection has. The datagrams of a stream
+    /// come without a pause, and with several requests in flight several come together.
     fn habit(&self, flow: &Flow) -> Habit {
         let several = self.spec().workload.kind().is_stream() || is_pipelined(self.spec());
         if flow.transport() == Transport::Udp && several { Habit::Flood } else { Habit::Turns }
     }
 
-    /// A report without anything to divide by is none.
+    /// Refuses a report with nothing to divide by.
     pub(crate) fn check(&self, report: &EndReport) -> Result<()> {
         let kind = self.spec().workload.kind();
         let missing = match self.spec().workload {
@@ -232,7 +232,7 @@ impl Role<'_> {
     }
 }
 
-/// The messages of crr and of an echo; a connection of cc carries nothing but the token.
+/// The messages of crr and of an echo. A connection of cc carries only the token.
 pub(crate) fn connection_sizes(spec: &TestSpec) -> MessageSizes {
     match spec.workload {
         Workload::Rr { request, response } | Workload::Crr { request, response } => {

@@ -2,12 +2,12 @@
 
 use vtax_model::workload::{TestSpec, Workload};
 
-/// The most bytes that one send call over UDP takes, even if the kernel cuts them into several datagrams:
-/// what one IPv4 packet holds, udp(7).
+/// The most bytes that one UDP send call takes, even if the kernel cuts them into several datagrams: what one
+/// IPv4 packet holds, udp(7).
 const DATAGRAM_MOST: u64 = 65_507;
 
-/// The datagrams that one send call of this test hands to the kernel: as many as the test asks for, but
-/// no more than 65,507 bytes hold. It is 1 for tests that send no datagrams, or one datagram a call.
+/// How many datagrams one send call of this test hands to the kernel: as many as the test asks for, but no
+/// more than 65,507 bytes hold. 1 for tests that send no datagrams or one datagram a call.
 pub(crate) fn segments(spec: &TestSpec) -> usize {
     match (spec.workload, spec.options.gso) {
         (Workload::Stream { message, .. }, Some(segments)) => {

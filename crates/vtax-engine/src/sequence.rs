@@ -1,16 +1,16 @@
-//! Losses and reordering of a UDP stream, from the sequence numbers that arrive.
+//! Counts the losses and the reordering of a UDP stream, from the sequence numbers that arrive.
 
-/// How far back a late datagram is still told from a duplicate, in sequence numbers.
+/// How far back a late datagram can be told from a duplicate, in sequence numbers.
 ///
-/// 65536 datagrams of 1472 bytes are 96 MB in flight: more than any socket buffer holds back.
-/// What comes later than that stays lost.
+/// 65536 datagrams of 1472 bytes are 96 MB in flight: more than any socket buffer holds. A datagram that
+/// comes even later stays counted as lost.
 pub(crate) const HORIZON: u64 = 1 << 16;
 
 const WORDS: usize = (HORIZON / 64) as usize;
 
-/// Which sequence numbers came, and what that means for the measured window.
+/// Which sequence numbers arrived, and how many of the window were lost or reordered.
 pub(crate) struct Sequence {
-    /// Bit `n % HORIZON` is set when `n` came; it speaks for the `HORIZON` numbers below `next`.
+    /// Bit `n % HORIZON` is set when `n` has arrived, for the `HORIZON` numbers below `next`.
     seen: Box<[u64; WORDS]>,
     /// One above the highest number so far.
     next: u64,
@@ -22,18 +22,18 @@ pub(crate) struct Sequence {
 
 impl Sequence {
     pub(crate) fn new() -> Sequence {
-        // Nothing below 0 is missing.
+        // There are no numbers below 0, so none of them is missing.
         Sequence { seen: Box::new([u64::MAX; WORDS]), next: 0, opened: 0, lost: 0, reordered: 0 }
     }
 
-    /// Starts the window: numbers that are missing by now are not its losses.
+    /// Starts the window: numbers that are missing already don't count as its losses.
     pub(crate) fn open(&mut self) {
         self.opened = self.next;
         self.lost = 0;
         self.reordered = 0;
     }
 
-    /// Takes in `number`; false when it is a duplicate, or too old to be told from one.
+    /// Counts `number`. False if it is a duplicate, or too old to tell.
     #[inline]
     pub(crate) fn arrived(&mut self, number: u64) -> bool {
         if number == self.next && number != u64::MAX {
@@ -44,12 +44,12 @@ impl Sequence {
         self.out_of_order(number)
     }
 
-    /// Numbers of the window that have not come, or too late to be told from duplicates.
+    /// How many numbers of the window have not arrived, or arrived too late to be told from duplicates.
     pub(crate) fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Datagrams that came in the window after one with a higher number, duplicates left out.
+    /// How many datagrams of the window arrived after one with a higher number, without duplicates.
     pub(crate) fn reordered(&self) -> u64 {
         self.reordered
     }
@@ -57,7 +57,7 @@ impl Sequence {
     #[cold]
     fn out_of_order(&mut self, number: u64) -> bool {
         match number {
-            // No sender gets there; one more would overflow.
+            // No sender gets so far, and one more would overflow.
             u64::MAX => false,
             _ if number > self.next => self.skip_to(number),
             _ => self.fill(number),
@@ -116,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    /// Keeps every number; the same rules, said plainly.
+    /// A second implementation for comparison: it stores every number.
     #[derive(Default)]
     struct Naive {
         came: BTreeSet<u64>,
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(sequence.lost(), u64::MAX - 1);
     }
 
-    /// Mostly forward in small steps, sometimes back, sometimes beyond the horizon.
+    /// Mostly small steps forward, sometimes back, sometimes beyond the horizon.
     fn steps() -> impl Strategy<Value = Vec<i64>> {
         let step = prop_oneof![
             10 => Just(1i64),

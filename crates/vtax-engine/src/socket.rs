@@ -1,4 +1,4 @@
-//! Sockets of every transport: made, bound, listened on.
+//! Sockets of every transport: how they are made, bound and listened on.
 
 use std::{
     fs::{self, DirBuilder},
@@ -20,7 +20,7 @@ use crate::{
     token::Token,
 };
 
-/// Checks that the station, and over IP the target too, is of the family that the transport needs.
+/// Checks that the station has the kind of address that the transport needs; over IP, the target too.
 pub(crate) fn check_family(transport: Transport, station: &Station, target: Option<&Target>) -> Result<()> {
     let mismatch = |why| {
         let target = target.map_or("anywhere".to_owned(), Target::to_string);
@@ -33,9 +33,9 @@ pub(crate) fn check_family(transport: Transport, station: &Station, target: Opti
         (_, Station::Ip(_), None | Some(Target::Ip(_))) if transport.is_ip() => Ok(()),
         (Transport::Unix, Station::Unix(_), None | Some(Target::Unix(_)))
         | (Transport::Vsock, Station::Vsock(_), None | Some(Target::Vsock { .. })) => Ok(()),
-        (Transport::Unix, ..) => mismatch("it runs between a directory and a socket in one"),
-        (Transport::Vsock, ..) => mismatch("it runs between context identifiers"),
-        _ => mismatch("it runs between IP addresses"),
+        (Transport::Unix, ..) => mismatch("it needs a directory, and a socket in one as its target"),
+        (Transport::Vsock, ..) => mismatch("it needs context identifiers at both ends"),
+        _ => mismatch("it needs IP addresses at both ends"),
     }
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn create(transport: Transport, station: &Station) -> Result<Socket> 
     })
 }
 
-/// The station as an address whose port is open.
+/// The station as an address whose port the kernel chooses.
 fn any_port(station: &Station) -> Target {
     match station {
         Station::Ip(address) => Target::Ip(SocketAddr::new(*address, 0)),
@@ -66,7 +66,7 @@ fn any_port(station: &Station) -> Target {
     }
 }
 
-/// The address in the form that the kernel wants.
+/// The address in the form in which the kernel takes it.
 pub(crate) fn address(target: &Target) -> Result<SockAddr> {
     match target {
         Target::Ip(address) => Ok((*address).into()),
@@ -75,7 +75,7 @@ pub(crate) fn address(target: &Target) -> Result<SockAddr> {
     }
 }
 
-/// A socket of an initiator, to be connected to `target`.
+/// A socket with which an initiator will connect to `target`.
 pub(crate) fn dialling(spec: &TestSpec, station: &Station, target: &Target) -> Result<Socket> {
     let socket = create(spec.transport, station)?;
     options::apply(&socket, spec, target)?;
@@ -86,8 +86,8 @@ pub(crate) fn dialling(spec: &TestSpec, station: &Station, target: &Target) -> R
     Ok(socket)
 }
 
-/// Binds an initiator's socket to its station. A socket of the Unix domain needs no name, one of
-/// vsock has only one address that it could have.
+/// Binds an initiator's socket to its station. A Unix domain socket needs no name, and a vsock socket has
+/// only one possible address.
 pub(crate) fn bind_to(socket: &Socket, station: &Station) -> Result<()> {
     match station {
         Station::Ip(_) => bind(socket, &any_port(station)),
@@ -99,7 +99,7 @@ pub(crate) fn bind(socket: &Socket, to: &Target) -> Result<()> {
     socket.bind(&address(to)?).map_err(|error| EngineError::local("bind", to, error))
 }
 
-/// Whether two ends of this machine can be joined by vsock.
+/// Checks that two ends on this machine can use vsock with each other.
 pub fn check_vsock_loopback() -> Result<()> {
     // VMADDR_CID_LOCAL, vsock(7).
     let station = Station::Vsock(1);
@@ -111,7 +111,7 @@ pub(crate) fn read_address(address: &SockAddr) -> Option<Target> {
     address.as_socket().map(Target::Ip).or_else(vsock)
 }
 
-/// A socket that flows come to. Its name, if it has one, goes when this is dropped.
+/// A socket to which flows connect. If it has a name, dropping it removes the name.
 pub(crate) struct Listener {
     pub(crate) socket: Arc<Socket>,
     pub(crate) target: Target,
@@ -119,7 +119,7 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Takes a port or a name. Connections may come from now on.
+    /// Binds to a port or a name. Flows may connect from now on.
     pub(crate) fn bind(spec: &TestSpec, station: &Station, backlog: u32) -> Result<Listener> {
         let socket = create(spec.transport, station)?;
         let (place, room) = match station {
@@ -140,20 +140,20 @@ impl Listener {
             }
         }
         let bound = socket.local_addr().map_err(|error| EngineError::local("getsockname", &place, error))?;
-        // A name is what the socket was bound to.
+        // A Unix domain socket has the name to which it was bound.
         let target = read_address(&bound).unwrap_or(place);
         Ok(Listener { socket: Arc::new(socket), target, _room: room })
     }
 }
 
-/// `SO_REUSEPORT` and not `SO_REUSEADDR`, with which any user's program could bind the port too.
+/// Sets `SO_REUSEPORT`. `SO_REUSEADDR` would let any user's program bind the port too.
 pub(crate) fn bind_shared(socket: &Socket, place: &Target) -> Result<()> {
     sockopt::set_socket_reuseport(socket, true)
         .map_err(|errno| EngineError::local("SO_REUSEPORT", place, errno.into()))?;
     bind(socket, place)
 }
 
-/// A directory that only this user may enter, for a socket whose name nobody else is to see.
+/// A directory that only this user may enter, so that nobody else sees the socket's name.
 struct Room(PathBuf);
 
 impl Room {
@@ -167,7 +167,7 @@ impl Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        // Nobody is there to be told; what is left is an empty directory with our name.
+        // Nobody can be told of a failure here; it leaves an empty directory with our name.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

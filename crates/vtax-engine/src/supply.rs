@@ -1,4 +1,4 @@
-//! What the flows of an end send without copying it: made once, when the first of them asks.
+//! What the flows of an end send without copying it. It is made once, when the first flow asks for it.
 
 use std::{
     fs::File,
@@ -13,10 +13,10 @@ use rustix::fs::{MemfdFlags, memfd_create};
 /// The byte that all messages of this engine consist of.
 const FILL: u8 = 0x55;
 
-/// The file is written in pieces of so many bytes.
+/// Length of the pieces in which the file is written.
 const PIECE: usize = 64 << 10;
 
-/// A message in memory and one in the page cache, which all threads share, since nobody writes it.
+/// A message in memory and one in the page cache. All threads share them, since nobody changes them.
 #[derive(Default)]
 pub(crate) struct Supply {
     memory: OnceLock<Arc<[u8]>>,
@@ -29,8 +29,8 @@ impl Supply {
         self.memory.get_or_init(|| repeat_n(FILL, len).collect()).clone()
     }
 
-    /// A file of memory that is a message of this test. A thread that comes second to make it makes
-    /// one in vain.
+    /// A message of this test in a memory file. If two threads make it at the same time, one of the two files
+    /// is dropped.
     pub(crate) fn file(&self, len: usize) -> io::Result<&File> {
         if self.file.get().is_none() {
             let _ = self.file.set(filled(len)?);

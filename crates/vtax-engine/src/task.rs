@@ -35,7 +35,7 @@ pub(crate) fn bytes(size: ByteSize) -> usize {
     usize::try_from(size.0).expect("a message of a checked test is at most 64 MiB")
 }
 
-/// Bytes of the datagrams of a test, or a byte more for one that is too long.
+/// The longest datagram of a test, and one byte more to notice a longer one.
 fn longest_datagram(expected: usize) -> usize {
     expected.max(crate::wire::GREETING_LEN) + 1
 }

@@ -1,4 +1,4 @@
-//! The secret that tells a session's own flows from a stranger's.
+//! The secret by which a responder tells the test's own flows from a stranger's.
 
 use std::{fmt, str::FromStr};
 
@@ -9,13 +9,13 @@ pub(crate) const TOKEN_LEN: usize = 16;
 
 /// 128 random bits that both ends of a test hold.
 ///
-/// It travels on the control stream only and at the start of each flow; `Debug` doesn't print
-/// it, so that it can't reach a log by accident.
+/// It travels only on the control stream and at the start of each flow. `Debug` doesn't print it, so it can't
+/// reach a log by accident.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Token([u8; TOKEN_LEN]);
 
 impl Token {
-    /// A fresh token from the kernel's generator.
+    /// A new token from the kernel's random number generator.
     pub fn random() -> Token {
         let mut bytes = [0; TOKEN_LEN];
         getrandom(&mut bytes, GetRandomFlags::empty())
@@ -27,19 +27,19 @@ impl Token {
         &self.0
     }
 
-    /// For random numbers that differ from test to test and need not be secret from a holder of the token.
+    /// A seed for random numbers that differ from test to test. Whoever holds the token may know them.
     pub(crate) fn seed(&self) -> u64 {
         let (first, _) = self.0.split_first_chunk().expect("16 > 8");
         u64::from_le_bytes(*first)
     }
 
-    /// Whether `shown`, as it came from the wire, is this token.
+    /// Whether `shown`, bytes that came over the wire, is this token.
     pub(crate) fn is(&self, shown: &[u8]) -> bool {
         self.0 == *shown
     }
 }
 
-/// The secret itself, as 32 hexadecimal digits: for the control stream, not for messages.
+/// Prints the secret itself as 32 hexadecimal digits: for the control stream, not for messages.
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
@@ -52,7 +52,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Text that is no token. It doesn't repeat the text, which may be nearly one.
+/// A text that isn't a token. The error doesn't repeat the text, which may be nearly one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
 #[error("a token is 32 hexadecimal digits")]
 #[diagnostic(code("bad-token"))]

@@ -1,8 +1,8 @@
-//! What goes over the wire besides payload: stamps, marks, greetings and the token's place.
+//! What goes over the wire besides payload: stamps, marks, greetings and the token.
 //!
-//! Connections: the initiator shows the token and the flow's index ([`hello`]); when all flows have
-//! done so, the responder answers each with [`READY`]. Datagrams: the same, repeated until they are
-//! answered ([`FlowGreeting`]). Nobody else is ever sent anything.
+//! Connections: the initiator shows the token and the flow's index ([`hello`]). When all flows have done so,
+//! the responder answers each with [`READY`]. Datagrams: the same, but each side repeats itself until it is
+//! answered ([`FlowGreeting`]). The responder sends nothing to anyone else.
 
 use strum::FromRepr;
 
@@ -15,9 +15,9 @@ pub(crate) const HELLO_LEN: usize = TOKEN_LEN + 4;
 pub(crate) const READY: u8 = 0x06;
 /// Initiator, on a connection whose bytes come from the responder: begin.
 pub(crate) const GO: u8 = 0x07;
-/// Receiver of a stream, on its connection: it is enough.
+/// Receiver of a stream, on its connection: I have enough.
 pub(crate) const DONE: u8 = 0x08;
-/// Receiver of a stream, on its connection: all of the slice has come.
+/// Receiver of a stream, on its connection: the whole slice has arrived.
 pub(crate) const PAUSED: u8 = 0x09;
 
 pub(crate) fn hello(token: &Token, index: u32) -> [u8; HELLO_LEN] {
@@ -46,17 +46,17 @@ pub(crate) enum FlowGreeting {
     Ready = 2,
     /// Receiver of a stream: it is enough.
     Done = 3,
-    /// Responder: this flow was heard, others are missing. Receiver of a stream: it comes here.
+    /// Responder: I have heard this flow, but others are missing. Receiver of a stream: its datagrams arrive.
     Heard = 4,
     /// Initiator of a stream that comes from the responder: begin.
     Go = 5,
     /// Sender of a stream: nothing comes after this.
     End = 6,
-    /// Receiver of a stream: it has heard so.
+    /// Receiver of a stream: I know that.
     Ended = 7,
-    /// Sender of a stream: the slice ends here.
+    /// Sender of a stream: this slice ends here.
     Pause = 8,
-    /// Receiver of a stream: it has heard so, and all that came before.
+    /// Receiver of a stream: I know that, and have received all that came before.
     Paused = 9,
 }
 
@@ -75,8 +75,8 @@ impl FlowGreeting {
     }
 }
 
-/// Where a request asks the responder to read its counters, so that the windows of the two ends
-/// hold the same transactions without a clock at the responder.
+/// A request with a mark asks the responder to read its counters. So the windows of the two ends hold the
+/// same transactions, without a clock at the responder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromRepr)]
 #[repr(u8)]
 pub(crate) enum Mark {
@@ -84,17 +84,17 @@ pub(crate) enum Mark {
     None = 0,
     /// The measured time begins after this transaction.
     Open = 1,
-    /// It has ended; so does the flow.
+    /// The measured time has ended, and with it the flow.
     Close = 2,
-    /// A slice of it has ended, and another follows.
+    /// A slice of the measured time has ended; another one follows.
     Pause = 3,
 }
 
 const MARK_BITS: u32 = 2;
 
-/// The first bytes of each request: its sequence number and its [`Mark`], little endian, cut to
-/// the size of the request. One byte leaves six bits of the sequence number: enough with one in
-/// flight, since an answer would have to be late by 64 timeouts to be taken for a newer one.
+/// The first bytes of each request: its sequence number and its [`Mark`], little endian, cut to the size of
+/// the request. In a request of one byte, six bits are left for the sequence number. That is enough with one
+/// request in flight: a late answer is taken for a newer one only if it is 64 timeouts late.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp(u64);
 
@@ -106,7 +106,7 @@ impl Stamp {
         Stamp(sequence << MARK_BITS | mark as u64)
     }
 
-    /// Whether `message` starts with this stamp, as far as both have room.
+    /// Whether `message` starts with this stamp; a short message is compared as far as it goes.
     #[inline]
     pub(crate) fn leads(self, message: &[u8]) -> bool {
         let len = message.len().min(Stamp::LEN);
@@ -118,12 +118,12 @@ impl Stamp {
         Mark::from_repr(message.first()? & ((1 << MARK_BITS) - 1))
     }
 
-    /// How many sequence numbers a stamp of so many bytes tells apart, as a power of two.
+    /// How many sequence numbers a stamp of `len` bytes can tell apart, as a power of two.
     pub(crate) fn sequence_bits(len: usize) -> u32 {
         8 * len.min(Stamp::LEN) as u32 - MARK_BITS
     }
 
-    /// The number of a stamp that was cut to `message`, modulo what it tells apart.
+    /// The sequence number of a stamp that was cut to `message`, modulo the numbers that it can tell apart.
     pub(crate) fn sequence_of(message: &[u8]) -> u64 {
         let len = message.len().min(Stamp::LEN);
         let mut bytes = [0; Stamp::LEN];
@@ -132,16 +132,16 @@ impl Stamp {
     }
 }
 
-/// The token's place in a datagram: behind the sequence number, if the message has room.
+/// Where a datagram has the token: behind the sequence number, if the message has room.
 const TOKEN_PLACE: std::ops::Range<usize> = Stamp::LEN..Stamp::LEN + TOKEN_LEN;
 
-/// Whether a datagram shows the token, or is too short to.
+/// Whether a datagram shows the token, or is too short for it.
 #[inline]
 pub(crate) fn shows_token(message: &[u8], token: &Token) -> bool {
     message.get(TOKEN_PLACE).is_none_or(|shown| token.is(shown))
 }
 
-/// The first bytes of a message; all others are the same in every message.
+/// The first bytes of a message; the others are the same in every message.
 #[derive(Clone, Copy)]
 pub(crate) struct Head {
     bytes: [u8; TOKEN_PLACE.end],
@@ -169,13 +169,13 @@ impl Head {
         self.bytes[..Stamp::LEN].copy_from_slice(&stamp.0.to_le_bytes());
     }
 
-    /// The number of a stream's datagram, whole.
+    /// Writes the full sequence number of a stream's datagram.
     #[inline]
     pub(crate) fn number(&mut self, number: u64) {
         self.bytes[..Stamp::LEN].copy_from_slice(&number.to_le_bytes());
     }
 
-    /// Takes over the stamp of the request that is answered, as far as it goes.
+    /// Copies the stamp of the request that is answered, as far as the response has room.
     #[inline]
     pub(crate) fn echo(&mut self, request: &[u8]) {
         let len = request.len().min(Stamp::LEN);

@@ -1,4 +1,4 @@
-//! A link of MTU 1500, in a network namespace of its own: needs root.
+//! Tests on links of MTU 1500, in their own network namespaces. They need root.
 
 use std::{
     fs,
@@ -138,7 +138,7 @@ fn segments_that_fill_the_mtu_cross_a_wire() {
     }
 }
 
-/// A virtual wire has no card that could read the pages of the sender, and says so.
+/// A virtual wire has no network card that could read the sender's pages, so the kernel copies them and reports that.
 #[test]
 fn what_is_lent_to_a_virtual_wire_is_copied() {
     let options = TestOptions { sending: Sending::ZeroCopy, ..TestOptions::default() };
@@ -152,7 +152,7 @@ fn a_wire_has_stages() {
     let options = TestOptions { stages: true, ..TestOptions::default() };
     for transport in [Transport::Tcp, Transport::Udp] {
         let rr = Workload::Rr { request: ByteSize(8), response: ByteSize(8) };
-        // Stamping of what comes is switched on in the background.
+        // The kernel switches stamping of received packets on in the background.
         let warmup = Warmup::For(Span::from_millis(300));
         let [initiator, responder] = over_a_wire(&TestSpec { warmup, ..across(transport, rr, options) });
         let [there, back] = [initiator.stages.unwrap(), responder.stages.unwrap()];
@@ -164,7 +164,7 @@ fn a_wire_has_stages() {
     }
 }
 
-/// A namespace with nothing in it but its loopback.
+/// A namespace that contains only its loopback.
 fn alone() -> (NetNs, IfName) {
     let namespace = NetNs::scratch().unwrap();
     let loopback: IfName = "lo".parse().unwrap();
@@ -173,9 +173,9 @@ fn alone() -> (NetNs, IfName) {
     (namespace, loopback)
 }
 
-/// The end that closes first keeps the port for a minute. It must not be the one that needs a new
-/// port for each connection. A namespace has a table of its own for them
-/// (`net.ipv4.tcp_max_tw_buckets`), which no other test has filled.
+/// The end that closes first keeps the port for a minute, so it must not be the end that needs a new port for
+/// each connection. A namespace has its own limit for such ports (`net.ipv4.tcp_max_tw_buckets`), which no
+/// other test has filled.
 #[test]
 fn closed_connections_linger_at_the_responder() {
     for workload in [Workload::Crr { request: ByteSize(1), response: ByteSize(1) }, Workload::Cc] {
@@ -185,7 +185,7 @@ fn closed_connections_linger_at_the_responder() {
         lingering.iter().for_each(|port| *of_port.entry(*port).or_default() += 1);
         let (total, responder) = (lingering.len() as u64, of_port.values().copied().max().unwrap_or_default());
         assert!(responder >= initiator.transactions / 2, "{responder} of {}", initiator.transactions);
-        // That of the connection on which the window was agreed may be one.
+        // One of them may belong to the connection on which the ends agreed on the window.
         assert!(
             total - responder <= 1 + responder / 20,
             "{} at the initiator, {responder} at the responder",
@@ -194,8 +194,8 @@ fn closed_connections_linger_at_the_responder() {
     }
 }
 
-/// The own ports of connections in TIME_WAIT; proc(5). In the thread's namespace, which that of the
-/// process (`/proc/net`) isn't.
+/// The local ports of connections in TIME_WAIT, proc(5). It reads the thread's namespace; `/proc/net` shows
+/// the process's.
 fn time_wait() -> Vec<u16> {
     let table = std::fs::read_to_string("/proc/thread-self/net/tcp").unwrap();
     let lines = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
@@ -203,7 +203,7 @@ fn time_wait() -> Vec<u16> {
     lingering.map(|fields| u16::from_str_radix(fields[1].rsplit(':').next().unwrap(), 16).unwrap()).collect()
 }
 
-/// Ten ports are not enough for forty connections at a time.
+/// Ten ports are not enough for forty simultaneous connections.
 #[test]
 fn exhausted_ports_are_named_with_the_remedy() {
     let crr = Workload::Crr { request: ByteSize(1), response: ByteSize(1) };
@@ -241,7 +241,7 @@ fn a_network_that_is_cut_is_noticed() {
     }
 }
 
-/// Also where what became of a send is told to what comes after it.
+/// This must also work where only a later call learns the result of a send.
 #[test]
 fn a_path_that_becomes_too_narrow_is_named() {
     let rr = Workload::Rr { request: ByteSize(1450), response: ByteSize(1) };
@@ -261,7 +261,7 @@ fn a_path_that_becomes_too_narrow_is_named() {
     }
 }
 
-/// Runs a long test of several flows, and `meanwhile` beside it; both ends must fail.
+/// Runs a long test of several flows, and `meanwhile` at the same time. Both ends must fail.
 fn run_test(
     engine: Engine,
     transport: Transport,
@@ -299,7 +299,8 @@ fn echo(size: u64) -> Workload {
     Workload::Rr { request: ByteSize(size), response: ByteSize(size) }
 }
 
-/// As `ping` does, on each engine, with one flow and with several, of one byte and of a whole packet.
+/// Echo requests like those of `ping`, on each engine, with one flow and with several, of one byte and of a
+/// whole packet.
 #[test]
 fn the_kernel_answers_echo_requests() {
     let run = || {
@@ -334,7 +335,7 @@ fn an_echo_that_would_be_fragmented_is_refused_with_the_mtu() {
     assert!(matches!(refused, EngineError::Oversize { mtu: 1500, most: ByteSize(1472), .. }), "{refused}");
 }
 
-/// The kernel of the other end stops to answer: what is lost is counted, and then the peer is silent.
+/// The other end's kernel stops answering. Lost requests are counted, and then the peer counts as silent.
 #[test]
 fn echoes_that_are_not_answered_are_lost() {
     let run = || {

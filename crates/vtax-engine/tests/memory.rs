@@ -1,4 +1,4 @@
-//! What a flow costs in memory of this process. A test of its own, for others would be counted too.
+//! How much of this process's memory a flow costs. It is a separate program, because other tests would be counted, too.
 
 use std::{fs, net::IpAddr, thread};
 
@@ -9,7 +9,7 @@ use vtax_model::{
     workload::{TestSpec, Transport, Warmup, Workload},
 };
 
-/// The most memory that the process had while a test of so many flows ran, both ends of it.
+/// The most memory that the process had while a test with so many flows ran, both ends of it.
 fn peak(engine: Engine, flows: u32) -> u64 {
     // Resets the high-water mark, proc(5).
     fs::write("/proc/self/clear_refs", "5").unwrap();

@@ -1,4 +1,4 @@
-//! A process that can have no io_uring. A test of its own, for the limit holds for all of it.
+//! A process that can have no io_uring. It is a separate program, because the limit holds for the whole process.
 
 use std::{
     io::ErrorKind,
@@ -13,7 +13,7 @@ use vtax_model::{
     workload::{TestSpec, Transport, Warmup, Workload},
 };
 
-/// No file is left for a ring: refused before anything is sent, at both ends.
+/// No file descriptor is left for a ring. Both ends refuse before anything is sent.
 #[test]
 fn an_end_without_io_uring_says_why_and_what_to_do() {
     let one = ByteSize(1);

@@ -1,4 +1,4 @@
-//! The host's description, one file a subject.
+//! The host's description, with one file for each subject.
 
 mod boot;
 mod cpu;
@@ -18,8 +18,7 @@ pub use tree::SystemRoot;
 
 /// Describes the machine below `tree`.
 ///
-/// What a kernel doesn't tell is left empty or `none`: the description is a record, and must
-/// not keep a study from running.
+/// What a kernel doesn't report is left empty or `none`. The description is a record and must not stop a study.
 pub fn environment(tree: &SystemRoot) -> Environment {
     let idle = IdleStates::read(tree);
     let text = |path: &str| tree.text(path).unwrap_or_default();

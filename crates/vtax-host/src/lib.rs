@@ -1,7 +1,7 @@
-//! What vtax reads of the host that it runs on, and which CPUs it measures with.
+//! What vtax reads about the host on which it runs, and which CPUs it uses to measure.
 //!
-//! A result without the machine's description can't be compared with another one, so each run
-//! carries it. Files of `/proc` and `/sys` are read below a root that a test can replace.
+//! A result without the machine's description can't be compared with another one, so each run has one. Files
+//! of `/proc` and `/sys` are read below a root directory that a test can replace.
 
 #![forbid(unsafe_code)]
 

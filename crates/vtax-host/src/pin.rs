@@ -1,8 +1,8 @@
-//! Which CPUs the two ends of a measurement are pinned to.
+//! Chooses the CPUs to which the two ends of a measurement are pinned.
 //!
-//! Placement is often the largest single effect on a round-trip time: whether the ends share a
-//! CPU, a core or a NUMA node, and whether interrupts land among them. [`pin_plan`] is a pure
-//! function, so that it can be tried on machines that nobody has at hand.
+//! Placement is often the largest single effect on a round-trip time: whether the ends share a CPU, a core or
+//! a NUMA node, and whether these CPUs handle interrupts. [`pin_plan`] is a pure function, so tests can try
+//! it on machines that nobody has.
 
 mod machine;
 #[cfg(test)]
@@ -14,33 +14,34 @@ use vtax_sys::cpu::CpuSet;
 
 pub use machine::{Cpu, Machine};
 
-/// Which ends are on this machine, and what is known of their way.
+/// Which ends are on this machine, and what is known about their path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PinWish {
     /// How many threads the initiator has, if it is here.
     pub initiator: Option<usize>,
     /// How many threads the responder has, if it is here.
     pub responder: Option<usize>,
-    /// The NUMA node of the NIC that they use, if there is one and it tells.
+    /// The NUMA node of their NIC, if there is a NIC and it reports one.
     pub nic_node: Option<u32>,
 }
 
-/// Which CPUs each end is pinned to.
+/// The CPUs to which each end is pinned.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PinPlan {
-    /// Ascending; empty if the end isn't here or is not to be pinned.
+    /// In ascending order; empty if the end isn't here or shall not be pinned.
     pub initiator: Vec<u32>,
-    /// Ascending; empty if the end isn't here or is not to be pinned.
+    /// In ascending order; empty if the end isn't here or shall not be pinned.
     pub responder: Vec<u32>,
-    /// Each wish that this machine has no room for, as a sentence.
+    /// A sentence for each wish that this machine can't fulfil.
     pub notes: Vec<String>,
 }
 
-/// Chooses CPUs: one for each thread of an end, none for both ends; no core for both; all on the
-/// NIC's node, else on one node; none that handles most of the interrupts.
+/// Chooses CPUs by these wishes. Each thread of an end has its own CPU, and the ends share neither a CPU nor
+/// a core. All CPUs are on the NIC's node, or else on one node. None is the CPU that handles the most
+/// interrupts.
 ///
-/// Where there is no room for all of these, the last is given up first, then the one node, then
-/// the cores of their own, and then threads share CPUs. A single CPU is both ends'.
+/// If they can't all be fulfilled, the wishes are given up in this order: the quiet CPU, the single node,
+/// separate cores. After that, threads share CPUs. If there is only one CPU, both ends use it.
 pub fn pin_plan(machine: &Machine, wish: &PinWish) -> PinPlan {
     let threads = [wish.initiator, wish.responder].map(Option::unwrap_or_default);
     let room = Room { machine, wish, threads };
@@ -57,18 +58,18 @@ pub fn pin_plan(machine: &Machine, wish: &PinWish) -> PinPlan {
     PinPlan { initiator, responder, notes }
 }
 
-/// Which wishes are kept when CPUs are chosen.
+/// Which wishes apply when CPUs are chosen.
 #[derive(Debug, Clone, Copy)]
 struct Keep {
-    /// No core for both ends.
+    /// The ends share no core.
     cores: bool,
-    /// All on one node.
+    /// All CPUs are on one node.
     node: bool,
-    /// Not the CPU with most of the interrupts.
+    /// The CPU that handles the most interrupts isn't used.
     quiet: bool,
 }
 
-/// From all wishes to none.
+/// From all wishes down to none.
 const CONCESSIONS: [Keep; 8] = [
     Keep { cores: true, node: true, quiet: true },
     Keep { cores: true, node: true, quiet: false },
@@ -80,7 +81,7 @@ const CONCESSIONS: [Keep; 8] = [
     Keep { cores: false, node: false, quiet: false },
 ];
 
-/// Between whole cores and single CPUs, when there are too few for all threads.
+/// With too few CPUs for all threads: first whole cores for each end, then single CPUs.
 const FEWER: [Keep; 2] = [CONCESSIONS[3], CONCESSIONS[7]];
 
 struct Room<'a> {
@@ -92,7 +93,8 @@ struct Room<'a> {
 type Ends = [Vec<u32>; 2];
 
 impl Room<'_> {
-    /// The fewest concessions that give each thread a CPU. Without enough CPUs for that, all there are.
+    /// Gives up as few wishes as possible so that each thread has a CPU. If there are not enough CPUs, uses
+    /// all of them.
     fn choose(&self) -> Ends {
         let each_thread = |ends: &Ends| ends.iter().zip(self.threads).all(|(cpus, threads)| cpus.len() == threads);
         let each_end = |ends: &Ends| ends.iter().zip(self.threads).all(|(cpus, n)| n == 0 || !cpus.is_empty());
@@ -101,7 +103,7 @@ impl Room<'_> {
         full.or_else(fewer).unwrap_or_default()
     }
 
-    /// A choice for each node that would do.
+    /// One choice for each node that is possible.
     fn choices(&self, keep: Keep) -> impl Iterator<Item = Ends> {
         self.pools(keep).into_iter().map(move |pool| {
             let [initiator, responder] = deal(groups(&pool, keep.cores), self.threads);
@@ -126,7 +128,7 @@ impl Room<'_> {
         self.machine.busiest().is_some_and(|busiest| busiest.number == cpu.number)
     }
 
-    /// What runs on one thread of a core slows down the other.
+    /// How much interrupts disturb this CPU: work on one thread of a core slows down the other thread.
     fn noise(&self, cpu: &Cpu) -> u32 {
         match self.machine.busiest() {
             Some(busiest) if busiest.number == cpu.number => 2,
@@ -139,7 +141,7 @@ impl Room<'_> {
         self.wish.nic_node.is_some_and(|node| node != cpu.node)
     }
 
-    /// What was not to be had, told from the choice itself.
+    /// The wishes that the choice doesn't fulfil.
     fn unmet(&self, ends: [&[u32]; 2]) -> Vec<String> {
         let mut notes = Vec::new();
         for ((name, cpus), threads) in ["initiator", "responder"].into_iter().zip(ends).zip(self.threads) {
@@ -152,7 +154,7 @@ impl Room<'_> {
         notes.extend(self.distance(ends));
         let busiest = self.machine.busiest().map(|cpu| cpu.number);
         let busiest = busiest.filter(|number| ends.concat().contains(number));
-        notes.extend(busiest.map(|number| format!("CPU {number}, which handles the most interrupts, is among them.")));
+        notes.extend(busiest.map(|number| format!("One of the CPUs, {number}, handles the most interrupts.")));
         notes
     }
 
@@ -160,7 +162,7 @@ impl Room<'_> {
         let core = |number: u32| self.machine.cpu(number).map(|cpu| cpu.core);
         let pairs = initiator.iter().flat_map(|one| responder.iter().map(move |other| (*one, *other)));
         let (one, other) = { pairs }.find(|(one, other)| core(*one) == core(*other))?;
-        Some(format!("The two ends share a core: CPUs {one} and {other} are threads of one."))
+        Some(format!("The two ends share a core: CPUs {one} and {other} are its threads."))
     }
 
     fn distance(&self, ends: [&[u32]; 2]) -> Option<String> {
@@ -177,7 +179,7 @@ impl Room<'_> {
     }
 }
 
-/// The CPUs of each core, or each CPU by itself; in the order of the pool.
+/// The CPUs of each core, or each CPU alone, in the order of the pool.
 fn groups(pool: &[&Cpu], cores: bool) -> Vec<Vec<u32>> {
     let mut groups: Vec<(u32, Vec<u32>)> = Vec::new();
     for cpu in pool {
@@ -189,7 +191,8 @@ fn groups(pool: &[&Cpu], cores: bool) -> Vec<Vec<u32>> {
     groups.into_iter().map(|(_, group)| group).collect()
 }
 
-/// Gives each group to the end that has the least for its threads; none gets more groups than it has threads.
+/// Gives each group to the end that has the fewest groups for its number of threads. No end gets more groups
+/// than it has threads.
 fn deal(groups: Vec<Vec<u32>>, threads: [usize; 2]) -> [Vec<Vec<u32>>; 2] {
     let mut dealt = [Vec::new(), Vec::new()];
     for group in groups {
@@ -205,7 +208,7 @@ fn deal(groups: Vec<Vec<u32>>, threads: [usize; 2]) -> [Vec<Vec<u32>>; 2] {
     dealt
 }
 
-/// One CPU of each core before the second of any.
+/// Takes one CPU of each core before it takes a second one of any core.
 fn fill(groups: &[Vec<u32>], threads: usize) -> Vec<u32> {
     let deepest = groups.iter().map(Vec::len).max().unwrap_or(0);
     let in_turn = (0..deepest).flat_map(|turn| groups.iter().filter_map(move |group| group.get(turn)));

@@ -1,4 +1,4 @@
-//! Against the running kernel, in a namespace that goes with the test. Needs root.
+//! Tests with the running kernel, in a namespace that ends with the test. They need root.
 
 use std::{
     net::{IpAddr, UdpSocket},
@@ -47,8 +47,8 @@ fn the_way_out_is_told_with_the_links_below() {
     assert_eq!(ask(Some("198.51.100.1"), "203.0.113.1"), []);
 }
 
-/// Linux sends by the link whose route it prefers, not by the one that has the source address:
-/// what is told must be what the links' own counters say.
+/// Linux sends by the link whose route it prefers, not by the one with the source address. The reported link
+/// must be the one whose own counters grow.
 #[test]
 fn of_two_links_on_one_network_the_one_that_is_used_is_told() {
     let here = NetNs::scratch().expect("these tests need root");
@@ -74,7 +74,7 @@ fn of_two_links_on_one_network_the_one_that_is_used_is_told() {
     }
 }
 
-/// Two links wired to each other, the first here, each with its address.
+/// Two links wired to each other, the first one in `here`, each with its address.
 fn wire(here: &NetNs, there: &NetNs, links: [&str; 2], addresses: [&str; 2]) {
     let mut rtnl = Rtnl::open_in(here).expect("a connection");
     let kind = LinkKind::Veth { peer: name(links[1]), peer_ns: Some(there), peer_mtu: None };
@@ -90,6 +90,6 @@ fn wire(here: &NetNs, there: &NetNs, links: [&str; 2], addresses: [&str; 2]) {
 fn sent_bytes(ns: &NetNs, link: &str) -> u64 {
     let table = ns.run(|| std::fs::read_to_string("/proc/thread-self/net/dev")).expect("inside").expect("it is there");
     let counters = table.lines().find_map(|line| line.trim().strip_prefix(link)?.strip_prefix(':'));
-    // Eight columns of what was received come first.
+    // The first eight columns are about received packets.
     counters.and_then(|counters| counters.split_whitespace().nth(8)?.parse().ok()).expect("a counter")
 }

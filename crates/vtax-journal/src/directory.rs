@@ -1,9 +1,10 @@
-//! The directory that journals live in.
+//! The directory with the journals.
 //!
-//! Whether a journal is alive is asked by trying its lock, and asking means to hold that lock for a moment. A
-//! second lock, on the file `.lock` of the directory, makes "look and act" one action: it is held for the
-//! moment in which a journal is made, opened, looked at or removed, never while steps run. So a new file
-//! without a lock can't be mistaken for an abandoned one, and two vtax can't both adopt the same.
+//! To see whether a journal's owner is alive, a process tries to take the journal's lock, and so holds it for
+//! a moment. A second lock, on the file `.lock` of the directory, makes looking and acting one action. A
+//! process holds it while it makes, opens, reads or removes a journal, never while steps run. So nobody takes
+//! a new file without a lock for an abandoned one, and two processes of vtax can't both take over the same
+//! journal.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -31,7 +32,7 @@ impl Directory {
         Ok(Directory { path: path.to_owned(), _lock: lock })
     }
 
-    /// Where the journal of that name is or would be.
+    /// The path of the journal with this name, whether it exists or not.
     pub(crate) fn file(&self, id: &str) -> Result<PathBuf, JournalError> {
         let good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if id.is_empty() || !id.chars().all(good) {
@@ -53,7 +54,7 @@ impl Directory {
         Ok(ids)
     }
 
-    /// Makes new names durable.
+    /// Syncs the directory, so that new names survive a crash.
     pub(crate) fn sync(&self) -> Result<(), JournalError> {
         let directory = File::open(&self.path).map_err(io("open", &self.path))?;
         directory.sync_all().map_err(io("sync", &self.path))

@@ -36,7 +36,7 @@ fn whose(owner: &Option<Box<Owner>>) -> String {
     owner.as_ref().map_or(String::new(), |owner| format!(" (made by pid {}, `{}`)", owner.pid, owner.command))
 }
 
-/// Which of its parts made a step fail.
+/// Which part of a step failed.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum StepCause<E> {
@@ -48,7 +48,7 @@ pub enum StepCause<E> {
     Journal(JournalError),
 }
 
-/// A step failed; what was done before it has been undone as far as possible.
+/// A step failed. The steps before it have been undone as far as possible.
 #[derive(Debug, thiserror::Error)]
 #[error("{step}: {cause}{}", listed(.left))]
 #[expect(missing_docs, reason = "the messages say it")]
@@ -59,7 +59,7 @@ pub struct ExecuteError<E: fmt::Display> {
     pub left: Option<Box<UndoErrors<E>>>,
 }
 
-/// A step that could not be taken back.
+/// A step that could not be undone.
 #[derive(Debug, thiserror::Error)]
 #[error("could not undo \"{step}\": {error}")]
 #[expect(missing_docs, reason = "the messages say it")]
@@ -68,8 +68,7 @@ pub struct UndoError<E> {
     pub error: E,
 }
 
-/// Every reason why a journal is not undone. The journal is still there; undo it again when
-/// the reasons are gone.
+/// Every reason why a journal is not undone. The journal is still there; undo it again when these reasons are gone.
 #[derive(Debug, thiserror::Error)]
 #[error("`{id}` is not undone in full{}{}", listed(.steps), listed(.file))]
 #[expect(missing_docs, reason = "the messages say it")]

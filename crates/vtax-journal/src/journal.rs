@@ -1,4 +1,4 @@
-//! Doing a job, and undoing it.
+//! Runs the steps of a job, and undoes them.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -18,10 +18,10 @@ use crate::{
     step::{Step, Undone},
 };
 
-/// A journal that this process holds.
+/// A journal that this process has locked.
 ///
-/// If it is dropped before [`Journal::undo`] or [`Journal::keep`], or its process dies, it is
-/// abandoned: the next recovery undoes it.
+/// If it is dropped before [`Journal::undo`] or [`Journal::keep`], or if its process dies, it is abandoned:
+/// the next recovery undoes it.
 #[derive(Debug)]
 pub struct Journal<S: Step> {
     log: Log<S>,
@@ -32,19 +32,19 @@ pub struct Journal<S: Step> {
 /// How the steps of a journal were undone.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UndoCounts {
-    /// Steps whose change was there and was taken back.
+    /// Steps whose change was there and was undone.
     pub reverted: usize,
-    /// Steps that had nothing to take back.
+    /// Steps that had nothing to undo.
     pub already_gone: usize,
-    /// Steps whose change went with what held it.
+    /// Steps whose change disappeared with the object that contained it.
     pub contained: usize,
 }
 
 impl<S: Step> Journal<S> {
-    /// Starts the journal `id` of a job of this `kind`; `about` is what the owner wants to find again.
+    /// Starts the journal `id` for a job of this `kind`. `about` is what the owner wants to find again later.
     ///
     /// # Errors
-    /// [`JournalError::Taken`] if there is one of that name, alive, kept or abandoned.
+    /// [`JournalError::Taken`] if a journal with this name exists: alive, kept or abandoned.
     pub fn create(directory: &Path, id: &str, kind: &str, about: &impl Serialize) -> Result<Self, JournalError> {
         let entered = Directory::enter(directory)?;
         let path = entered.file(id)?;
@@ -55,7 +55,7 @@ impl<S: Step> Journal<S> {
             })?;
         let log = Log { file, path, steps: PhantomData };
         let started = Self::start(log, id, kind, about);
-        // Nothing was done yet, so a half-written start is not worth keeping.
+        // Nothing was done yet, so a half-written journal is removed.
         started.inspect_err(|_| {
             let _ = entered.file(id).map(fs::remove_file);
         })
@@ -73,7 +73,7 @@ impl<S: Step> Journal<S> {
     /// Takes over a journal that no living process holds, to undo it.
     ///
     /// # Errors
-    /// [`JournalError::Missing`], [`JournalError::Busy`], or what is wrong with the file.
+    /// [`JournalError::Missing`], [`JournalError::Busy`], or an error that says what is wrong with the file.
     pub fn open(directory: &Path, id: &str) -> Result<Self, JournalError> {
         let entered = Directory::enter(directory)?;
         let path = entered.file(id)?;
@@ -88,29 +88,29 @@ impl<S: Step> Journal<S> {
             let owner = contents.header.map(|header| Box::new(header.owner));
             return Err(JournalError::Busy { id: id.to_owned(), owner });
         }
-        // New lines must not be glued to a torn one.
+        // The last line may be incomplete. A new line must not be appended to it.
         file.set_len(contents.whole).map_err(directory::io("truncate", &path))?;
         let log = Log { file, path, steps: PhantomData };
         Ok(Journal { log, header: contents.header, records: contents.records })
     }
 
-    /// The first line; absent if the owner died before it was written.
+    /// The first line. None if the owner died before it wrote the line.
     pub fn header(&self) -> Option<&Header> {
         self.header.as_ref()
     }
 
-    /// The steps so far and what became of them.
+    /// The steps so far, and what happened to each.
     pub fn records(&self) -> &[Record<S>] {
         &self.records
     }
 
-    /// Takes all `steps`, in order, after those that were taken before.
+    /// Runs all `steps`, in order, after those of earlier calls.
     ///
-    /// All are written down and synced before the first is taken, in one go.
+    /// Writes all of them to the file and syncs it once, before it runs the first.
     ///
     /// # Errors
-    /// On the first failure everything in this journal is undone, the failed step too since
-    /// it may be half done. The error has the cause and every failure of the undoing.
+    /// If a step fails, everything in this journal is undone. This includes the failed step, which may be
+    /// half done. The error has the cause and every failure of the undoing.
     pub fn execute(mut self, steps: Vec<S>, world: &mut S::World) -> Result<Self, ExecuteError<S::Error>> {
         let first = self.records.len();
         if let Err(error) = self.intend(steps) {
@@ -139,12 +139,12 @@ impl<S: Step> Journal<S> {
         let seen = record.step.read_back(&receipt, world).map_err(StepCause::ReadBack);
         let written =
             self.log.append([JournalLine::Done { step: index, receipt: &receipt }]).map_err(StepCause::Journal);
-        // Even a step that did not work out is undone with what it gave.
+        // A step that failed its check is undone as well, with its receipt.
         record.progress = StepProgress::Done(receipt);
         seen.and(written)
     }
 
-    /// Undoes the first `attempted` steps; those after them were never begun.
+    /// Undoes the first `attempted` steps. Later ones have not begun.
     fn give_up(
         mut self,
         index: usize,
@@ -159,7 +159,7 @@ impl<S: Step> Journal<S> {
         ExecuteError { step, index, cause, left }
     }
 
-    /// Marks the job as one that may outlive this process, until it is undone by name.
+    /// Marks the job as one that may outlive this process, until somebody undoes it by name.
     pub fn keep(&mut self) -> Result<(), JournalError> {
         self.log.append([JournalLine::Kept])?;
         self.log.file.sync_all().map_err(directory::io("sync", &self.log.path))
@@ -167,10 +167,10 @@ impl<S: Step> Journal<S> {
 
     /// Undoes all steps, the last first, and removes the file.
     ///
-    /// Steps without a `done` line are undone as well: they may have begun.
+    /// Steps without a `done` line are undone as well, because they may have begun.
     ///
     /// # Errors
-    /// Every step that failed. The file stays, and undoing it again goes on from there.
+    /// Lists every step that failed. The file stays; another undo continues from there.
     pub fn undo(mut self, world: &mut S::World) -> Result<UndoCounts, UndoErrors<S::Error>> {
         let mut tally = UndoCounts::default();
         let mut errors = Vec::new();
@@ -187,8 +187,7 @@ impl<S: Step> Journal<S> {
         Err(UndoErrors { id: self.log.id(), steps: errors, file })
     }
 
-    /// Removes a journal without steps, in which nothing was going to be done. One with steps
-    /// stays; returns whether it went.
+    /// Removes a journal without steps. One with steps stays. Returns whether the journal was removed.
     pub fn discard_if_empty(self) -> Result<bool, JournalError> {
         let empty = self.records.is_empty();
         if empty {
@@ -204,14 +203,14 @@ impl<S: Step> Journal<S> {
         }
         let how = record.step.undo(record.progress.receipt(), world)?;
         record.progress = StepProgress::Undone(how);
-        // On a full disk the line is lost, and with it only that a later recovery needn't
-        // look at this step again.
+        // If the disk is full, this line is lost. Then a later recovery looks at this step once more, which
+        // does no harm.
         let _ = self.log.append([JournalLine::Undone { step: index, how }]);
         Ok(how)
     }
 }
 
-/// A line to be written, of a step that is kept elsewhere.
+/// A line to be written for a step that is stored elsewhere.
 type Entry<'a, S> = JournalLine<&'a S, &'a <S as Step>::Receipt>;
 
 /// The open file.
@@ -223,7 +222,7 @@ struct Log<S> {
 }
 
 impl<S: Step> Log<S> {
-    /// One `write` for all lines.
+    /// Writes all lines with one `write`.
     fn append<'a>(&mut self, lines: impl IntoIterator<Item = Entry<'a, S>>) -> Result<(), JournalError>
     where
         S: 'a,
@@ -263,7 +262,7 @@ impl UndoCounts {
     }
 }
 
-/// The error that says which process has the name. A journal that can't be read is an answer as well.
+/// The error that says which process uses the name. It works for a journal that can't be read, too.
 fn taken<S: Step>(directory: &Directory, id: &str) -> JournalError {
     match Snapshot::<S>::read_in(directory, id) {
         Ok(Snapshot { state, header, .. }) => {

@@ -1,17 +1,17 @@
 //! Durable do and undo.
 //!
-//! A job that changes the machine (a lab, a tuning) is a list of [`Step`]s. Before the first of them is
-//! taken, all are written to a [`Journal`] and synced to disk; after each one a `done` line follows. Whoever
-//! finds the journal later, after a crash or a `kill -9`, knows exactly what may be there and whose it is,
-//! and can undo it. Nothing is ever searched for by the look of its name.
+//! A job that changes the machine (a lab, a tuning) is a list of [`Step`]s. All steps are written to a
+//! [`Journal`] and synced to disk before the first one runs. A `done` line follows after each. After a crash
+//! or a `kill -9`, a later process reads in the journal what may exist and who made it, and can undo it. It
+//! never searches for anything by the pattern of a name.
 //!
 //! The `done` lines are not synced. What the steps make (namespaces, links, sysctls) lives in the kernel's
-//! memory: a power cut takes it together with the unsynced lines, and a killed process loses no line, because
-//! a line is in the page cache as soon as `write` returns.
+//! memory. A power cut removes it together with the lines that are not synced. A killed process loses no
+//! line, because a line is in the page cache as soon as `write` returns.
 //!
-//! An exclusive lock on the file, held as long as its owner lives, tells a job that is
-//! running from one that was abandoned. The kernel drops the lock with the process, however
-//! that ends, so no heartbeat or age guesses are needed.
+//! The owner holds an exclusive lock on the file as long as it lives. So the lock tells a running job from an
+//! abandoned one. However the process ends, the kernel releases the lock, so no heartbeat and no guess by age
+//! is needed.
 
 #![forbid(unsafe_code)]
 

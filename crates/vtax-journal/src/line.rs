@@ -1,4 +1,4 @@
-//! The file: one JSON value a line, only ever appended to.
+//! The file: one JSON value a line. Lines are only ever appended.
 //!
 //! ```text
 //! {"header":{"format":1,"id":"rack","kind":"lab","owner":{…},"about":{…}}}
@@ -9,8 +9,8 @@
 //! {"undone":{"step":0,"how":"reverted"}}
 //! ```
 //!
-//! A process that dies while it writes leaves a last line without its newline. That line
-//! says nothing yet: what it would announce had not begun, or is covered by its intent.
+//! A process that dies while it writes leaves a last line without a newline. This line is ignored: either its
+//! step had not begun, or the step's `intend` line is in the file.
 
 use std::path::Path;
 
@@ -23,21 +23,21 @@ use crate::{
     step::{Step, Undone},
 };
 
-/// The version of the file's form.
+/// The version of the file's format.
 pub const FORMAT: u64 = 1;
 
-/// The first line: whose journal it is, and of what.
+/// The first line: the journal's owner and job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     /// [`FORMAT`] of the vtax that wrote it.
     pub format: u64,
     /// The journal's name.
     pub id: String,
-    /// What the job is, as "lab".
+    /// The kind of job, such as "lab".
     pub kind: String,
     /// Who started it.
     pub owner: Owner,
-    /// Whatever the owner wants to find again.
+    /// What the owner wants to find again.
     pub about: serde_json::Value,
 }
 
@@ -60,12 +60,12 @@ impl<S: Serialize, R: Serialize> JournalLine<S, R> {
     }
 }
 
-/// All that a file says.
+/// The content of a file.
 pub(crate) struct Contents<S: Step> {
     pub(crate) header: Option<Header>,
     pub(crate) records: Vec<Record<S>>,
     pub(crate) kept: bool,
-    /// Bytes up to the end of the last whole line.
+    /// Bytes up to the end of the last complete line.
     pub(crate) whole: u64,
 }
 
@@ -105,7 +105,7 @@ impl<S: Step> Contents<S> {
     }
 }
 
-/// A later format may have other lines, so its number is read before anything else.
+/// A later format may have other lines, so its number is checked before anything else is read.
 fn check_format(path: &Path, first: &[u8]) -> Result<(), JournalError> {
     let value: serde_json::Value = serde_json::from_slice(first).unwrap_or_default();
     match value.pointer("/header/format").and_then(serde_json::Value::as_u64) {

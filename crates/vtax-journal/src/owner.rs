@@ -7,13 +7,13 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// The process that made a journal, for people to read. Whether it lives is told by the lock alone.
+/// The process that made a journal, for people to read. Only the lock says whether this process is alive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Owner {
     pub pid: u32,
-    /// Its start in clock ticks since boot (field 22 of `/proc/PID/stat`): with the pid it
-    /// names one process for good, as pids are used again.
+    /// The start of the process in clock ticks since boot (field 22 of `/proc/PID/stat`). The kernel uses
+    /// pids again; the pid and the start together name one process for good.
     pub started: u64,
     pub command: String,
     /// When the journal was made, in seconds since 1970.
@@ -33,7 +33,8 @@ impl Owner {
     }
 }
 
-/// The second field, the program's name, is in parentheses and may contain anything.
+/// Reads the start after the last parenthesis. The second field, the program's name, is in parentheses and
+/// may contain anything.
 fn start_ticks(stat: &str) -> Option<u64> {
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_ascii_whitespace().nth(19)?.parse().ok()

@@ -1,4 +1,4 @@
-//! Looking at journals without touching them.
+//! Reads journals without changing them.
 
 use std::{
     fmt,
@@ -16,18 +16,18 @@ use crate::{
     step::{Step, Undone},
 };
 
-/// A journal as it was when it was looked at.
+/// A journal as it was when it was read.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Snapshot<S: Step> {
     pub id: String,
     pub state: JournalState,
-    /// Absent if its owner died before the first line was written; nothing was done then.
+    /// None if the owner died before it wrote the first line; it had done nothing then.
     pub header: Option<Header>,
     pub records: Vec<Record<S>>,
 }
 
-/// A step and how far it got.
+/// A step, and how far it got.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Record<S: Step> {
@@ -38,16 +38,16 @@ pub struct Record<S: Step> {
 /// How far a step got.
 #[derive(Debug)]
 pub enum StepProgress<R> {
-    /// It was to be done; whether it began is not known.
+    /// The step was to be done. It may have begun.
     Intended,
-    /// It was done, and this is what it gave.
+    /// The step was done, with this receipt.
     Done(R),
-    /// It was taken back.
+    /// The step was undone.
     Undone(Undone),
 }
 
 impl<R> StepProgress<R> {
-    /// What the step gave, if it is done.
+    /// The step's receipt, if it is done.
     pub fn receipt(&self) -> Option<&R> {
         match self {
             StepProgress::Done(receipt) => Some(receipt),
@@ -56,15 +56,15 @@ impl<R> StepProgress<R> {
     }
 }
 
-/// Whether a journal has an owner.
+/// Whether a living process uses a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JournalState {
-    /// A living process holds it.
+    /// A living process has locked it.
     Alive,
-    /// It is meant to outlive its maker, until someone undoes it by name.
+    /// It is meant to outlive its process, until somebody undoes it by name.
     Kept,
-    /// Its owner is dead and what it made is to be undone.
+    /// Its owner is dead, and what it made must be undone.
     Abandoned,
 }
 
@@ -79,7 +79,7 @@ impl fmt::Display for JournalState {
 }
 
 impl<S: Step> Snapshot<S> {
-    /// Looks at the journal `id`.
+    /// Reads the journal `id`.
     pub fn read(directory: &Path, id: &str) -> Result<Snapshot<S>, JournalError> {
         Snapshot::read_in(&Directory::enter(directory)?, id)
     }
@@ -92,8 +92,7 @@ impl<S: Step> Snapshot<S> {
             }
             _ => directory::io("open", &path)(source),
         })?;
-        // The lock is asked before the contents: an owner that finishes in between has
-        // written all it had to say.
+        // Tries the lock before it reads the contents. If the owner ends in between, it has already written everything.
         let free = directory::claim(&file, &path)?;
         let bytes = fs::read(&path).map_err(directory::io("read", &path))?;
         let contents = Contents::<S>::parse(&path, &bytes)?;
@@ -106,10 +105,10 @@ impl<S: Step> Snapshot<S> {
     }
 }
 
-/// What is found under each name of a directory.
+/// The names in a directory, each with its journal or the error of reading it.
 pub type Scan<S> = Vec<(String, Result<Snapshot<S>, JournalError>)>;
 
-/// Looks at every journal of a directory, by name; one that can't be read doesn't hide the others.
+/// Reads every journal of a directory, by name. One that can't be read doesn't hide the others.
 pub fn scan<S: Step>(directory: &Path) -> Result<Scan<S>, JournalError> {
     let directory = Directory::enter(directory)?;
     let ids = directory.ids()?.into_iter();

@@ -1,52 +1,52 @@
-//! What a job is made of.
+//! The steps of which a job consists.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-/// One change to the world, and its undoing.
+/// One change to the machine, and how to undo it.
 pub trait Step: fmt::Debug + Serialize + DeserializeOwned {
-    /// What the step acts on; a fake in tests.
+    /// What the step changes; in tests, a fake.
     type World;
-    /// What `apply` learned that `undo` needs, such as the identity that the kernel gave to
-    /// a new object. Written to the journal.
+    /// What `undo` needs to know from `apply`, such as the identity that the kernel gave to a new object. It
+    /// is written to the journal.
     type Receipt: fmt::Debug + Serialize + DeserializeOwned;
-    /// Why the world refused.
+    /// Why the change failed.
     type Error: std::error::Error + Send + Sync + 'static;
 
-    /// One line for people, as "create bridge vsw0 in sut".
+    /// One line for people, such as "create bridge vsw0 in sut".
     fn describe(&self) -> String;
 
     /// Makes the change.
     ///
     /// # Errors
-    /// The step may be half done then; the executor calls [`Step::undo`] on it, too.
+    /// The step may be half done then, so the executor calls [`Step::undo`] on it, too.
     fn apply(&self, world: &mut Self::World) -> Result<Self::Receipt, Self::Error>;
 
-    /// Looks whether the change is really there. A step whose change is acknowledged by the
-    /// kernel, or checked in bulk later, needs no more than the default.
+    /// Checks that the change is there. The default is enough for a change that the kernel acknowledges or
+    /// that is checked together with others later.
     fn read_back(&self, receipt: &Self::Receipt, world: &mut Self::World) -> Result<(), Self::Error> {
         let _ = (receipt, world);
         Ok(())
     }
 
-    /// Takes the change back, whether it was made in full, in part or not at all.
+    /// Undoes the change, whether it was made in full, in part or not at all.
     ///
-    /// Without a receipt the step failed or was cut short, perhaps before it did anything.
-    /// What is found then may be a stranger's that was there before; the step must be able
-    /// to tell (by the kernel's mark, by a path that only its owner writes) and leave it.
+    /// Without a receipt, the step failed or was interrupted, perhaps before it did anything. What exists
+    /// then may have been there before and belong to somebody else. The step must be able to tell (by the
+    /// kernel's mark, or by a path that only its owner writes) and leave it alone.
     fn undo(&self, receipt: Option<&Self::Receipt>, world: &mut Self::World) -> Result<Undone, Self::Error>;
 }
 
-/// How a step came to be undone.
+/// How a step was undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Undone {
-    /// The change was there and was taken back.
+    /// The change was there and was undone.
     Reverted,
-    /// There was nothing to take back.
+    /// There was nothing to undo.
     AlreadyGone,
-    /// It goes with what holds it (a link with its namespace), which an earlier step of the
-    /// same journal made and whose undoing follows.
+    /// The change disappears with the object that contains it (a link with its namespace). An earlier step of
+    /// the same journal made this object, and is undone next.
     Contained,
 }

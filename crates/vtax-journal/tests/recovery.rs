@@ -1,4 +1,4 @@
-//! Whatever goes wrong and wherever the process is cut off: recovery ends with an empty world.
+//! Whatever fails and wherever the process dies, recovery ends with an empty world.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -9,7 +9,7 @@ use vtax_journal::{Journal, JournalError, JournalState, Snapshot, Step, StepCaus
 /// Named boxes, some inside others, that fail on demand.
 #[derive(Debug, Default, Clone)]
 struct World {
-    /// Name → the box it is in.
+    /// Each box's name, and the box that contains it.
     boxes: BTreeMap<usize, Option<usize>>,
     fail_apply: Option<usize>,
     fail_read_back: Option<usize>,
@@ -36,7 +36,7 @@ impl Step for Make {
     }
 
     fn apply(&self, world: &mut World) -> Result<String, Stuck> {
-        // A failing step leaves half of its work behind.
+        // A failing step leaves half of its work.
         world.boxes.insert(self.name, self.within);
         if world.fail_apply == Some(self.name) { Err(Stuck(self.name)) } else { Ok(format!("serial {}", self.name)) }
     }
@@ -59,7 +59,7 @@ impl Step for Make {
     }
 }
 
-/// Boxes 0 and 3 are outer ones, 1, 2, 4 and 5 are inside them.
+/// Boxes 0 and 3 are outer boxes; 1, 2, 4 and 5 are inside them.
 fn job() -> Vec<Make> {
     (0..6).map(|name| Make { name, within: (name % 3 != 0).then_some(name - name % 3) }).collect()
 }
@@ -136,8 +136,7 @@ fn every_undo_error_is_reported() {
     );
 }
 
-/// The states of the world in the order in which the journal's lines after the intents are
-/// written: six steps done, then six undone.
+/// The states of the world after each line that the journal writes after the intents: six steps done, then six undone.
 fn history() -> Vec<World> {
     let mut world = World::default();
     let mut history = vec![world.clone()];
@@ -152,7 +151,7 @@ fn history() -> Vec<World> {
     history
 }
 
-/// The file of a job that was done, and whose undoing got to its last step but one, as bytes.
+/// The bytes of a journal whose job was done, and then undone except for the last step.
 fn whole_file() -> Vec<u8> {
     let directory = tempfile::tempdir().unwrap();
     let mut world = World { fail_undo: vec![0], ..World::default() };
@@ -166,8 +165,8 @@ fn a_kill_at_any_byte_is_recovered() {
     let (bytes, history) = (whole_file(), history());
     for cut in 0..=bytes.len() {
         let lines = bytes[..cut].iter().filter(|byte| **byte == b'\n').count();
-        // The header and six intents come before the first action. An action comes before
-        // its line, so the world may be one ahead of the file.
+        // The header and six intents come before the first action. An action comes before its line, so the
+        // world may be one step ahead of the file.
         let ahead = match lines.checked_sub(7) {
             None => 0..=0,
             Some(done) => done..=(done + 1).min(history.len() - 1),

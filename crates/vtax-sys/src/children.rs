@@ -1,9 +1,9 @@
-//! Children in a process that may also be the one that orphans are given to.
+//! Child processes in a process that may also have to reap orphans.
 //!
-//! The first process of a machine has to wait for every process whose parent is gone, or zombies
-//! fill the table. But a thread that waits for *any* child takes the status of a child that another
-//! thread waits for (waitpid(2)). So a register has the children that somebody waits for. The thread
-//! that reaps looks at dead children without taking them (`WNOWAIT`), and leaves those in the register alone.
+//! The first process of a machine must wait for every process whose parent is gone, or zombies fill the
+//! process table. But a thread that waits for *any* child takes the status of a child that another thread
+//! waits for (waitpid(2)). So a register lists the children that somebody waits for. The reaping thread looks
+//! at dead children without taking them (`WNOWAIT`), and leaves those in the register alone.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -24,12 +24,12 @@ static CHANGED: Condvar = Condvar::new();
 
 struct Register {
     kept: BTreeSet<u32>,
-    /// Children that were ever started.
+    /// How many children were ever started.
     starts: u64,
 }
 
-/// A child whose owner waits for it. It leads a process group of its own, and heeds signals that this process ignores. If the owner drops it before it
-/// has ended, the whole group is killed.
+/// A child whose owner waits for it, in a process group of its own. It takes signals that this process ignores.
+/// If the owner drops it before it has ended, the whole group is killed.
 #[derive(Debug)]
 pub struct Kept {
     child: Child,
@@ -37,12 +37,12 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Starts it. Its end isn't taken by [`reap_orphans`].
+    /// Starts the child. [`reap_orphans`] doesn't take its status.
     pub fn spawn(command: &mut Command) -> Result<Self> {
         let program = command.get_program().to_string_lossy().into_owned();
         command.process_group(0);
         heed_signals(command);
-        // The register is held meanwhile: the child may have ended before its number is in it.
+        // The register stays locked meanwhile, because the child may end before its pid is in it.
         let mut register = register();
         let child = command.spawn().map_err(|errno| SysError::os("start program", program, errno))?;
         register.kept.insert(child.id());
@@ -51,7 +51,7 @@ impl Kept {
         Ok(Self { child, ended: false })
     }
 
-    /// Waits for its end, and gives it out of the register. Processes that it has left in its group go on.
+    /// Waits for the child's end, and removes it from the register. Processes that it has left in its group go on.
     pub fn wait(mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait();
         self.ended = status.is_ok();
@@ -59,8 +59,7 @@ impl Kept {
     }
 
     fn kill_group(&self) {
-        // It hasn't been waited for, so the number is still its own. An error means that there is
-        // nobody left to be killed.
+        // Nobody has waited for the child, so its pid is still its own. An error means that nothing is left to kill.
         let _ = rustix::process::kill_process_group(Pid::from_child(&self.child), Signal::KILL);
     }
 }
@@ -83,7 +82,7 @@ impl Drop for Kept {
     fn drop(&mut self) {
         if !self.ended {
             self.kill_group();
-            // It can fail only if somebody else has reaped it.
+            // This fails only if somebody else has reaped the child.
             let _ = self.child.wait();
         }
         register().kept.remove(&self.child.id());
@@ -91,8 +90,7 @@ impl Drop for Kept {
     }
 }
 
-/// Reaps every child that isn't [`Kept`], from now on, on a thread of its own. For process 1,
-/// and for those that are child subreapers.
+/// From now on, reaps every child that isn't [`Kept`], on a thread of its own. For process 1 and for child subreapers.
 ///
 /// A process that starts children by other means must not call this.
 pub fn reap_orphans() -> Result<()> {
@@ -104,27 +102,28 @@ pub fn reap_orphans() -> Result<()> {
     started.map(drop).map_err(|errno| SysError::os("start", "a thread that reaps orphans", errno))
 }
 
-/// Waits until a child ends, and reaps it. If the child is kept, it waits until its owner has reaped it.
+/// Waits until a child ends, and reaps it. A kept child is left to its owner: the function waits until the
+/// owner has reaped it.
 fn reap_one() {
     let starts = register().starts;
     let Some(dead) = next_dead() else {
-        // Without a child there can be no orphan either, until the next child is started.
+        // A process without children has no orphans either, until it starts the next child.
         drop(CHANGED.wait_while(register(), |register| register.starts == starts));
         return;
     };
     let is_kept = |register: &mut Register| register.kept.contains(&dead.as_raw_nonzero().get().unsigned_abs());
     let register = CHANGED.wait_while(register(), is_kept).unwrap_or_else(PoisonError::into_inner);
-    // The register is still held, so no later child can have this number. If the child was kept, its owner
-    // has reaped it by now, and this call finds nothing.
+    // The register is still locked, so no later child can have this pid. If the child was kept, its owner has
+    // reaped it by now, and this call finds nothing.
     let _ = rustix::process::waitpid(Some(dead), rustix::process::WaitOptions::NOHANG);
     drop(register);
 }
 
-/// A child that has ended, which remains a zombie; none if there are no children at all.
+/// The pid of a child that has ended and stays a zombie. None if there are no children at all.
 fn next_dead() -> Option<Pid> {
     loop {
         let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-        // SAFETY: the kernel fills in the structure that it is given, and of an id it is given none.
+        // SAFETY: the kernel fills in the structure that it gets; it gets no pointer to an id.
         let status = unsafe { libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), libc::WEXITED | libc::WNOWAIT) };
         match status {
             // SAFETY: zeros are a valid siginfo_t, and after a success the field for the pid is set.
@@ -135,7 +134,7 @@ fn next_dead() -> Option<Pid> {
     }
 }
 
-/// A thread that panicked while it held the register left nothing half done.
+/// A thread that panicked while it had locked the register left nothing half done.
 fn register() -> MutexGuard<'static, Register> {
     REGISTER.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! The clock that stamps every sample, and those beside it.
+//! The clock that stamps every sample, and other clocks.
 
 use std::fs;
 use std::mem::MaybeUninit;
@@ -23,9 +23,9 @@ pub fn realtime_ns() -> u64 {
     nanoseconds(read(libc::CLOCK_REALTIME))
 }
 
-/// As [`now_ns`], but it goes on while the machine is suspended
-/// (`CLOCK_BOOTTIME`): a growth of the difference between both is a suspend. A
-/// guest that its host has stopped for a while does not always see that here.
+/// As [`now_ns`], but this clock goes on while the machine is suspended (`CLOCK_BOOTTIME`). If the difference
+/// of the two clocks grows, the machine was suspended. A guest that its host has stopped for a while doesn't
+/// always see that here.
 #[inline]
 pub fn boottime_ns() -> u64 {
     nanoseconds(read(libc::CLOCK_BOOTTIME))
@@ -38,19 +38,19 @@ pub fn resolution() -> Duration {
     Duration::new(resolution.tv_sec as u64, resolution.tv_nsec as u32)
 }
 
-/// Steps of the time stamp counter in a millisecond, measured over 20 ms; none if the kernel doesn't
-/// trust the counter with the time.
+/// Steps of the time stamp counter in a millisecond, measured over 20 ms. None if the kernel doesn't use the
+/// counter as its clock.
 #[cfg(target_arch = "x86_64")]
 pub fn tsc_khz() -> Option<u32> {
     const WINDOW: Duration = Duration::from_millis(20);
     let reading = || {
         let before = now_ns();
-        // SAFETY: every x86-64 has the counter, and the kernel lets programs read it if it counts the
-        // time by it, which is asked below.
+        // SAFETY: every x86-64 has the counter. The kernel lets programs read it if it is the kernel's clock
+        // source, which is checked below.
         let steps = unsafe { std::arch::x86_64::_rdtsc() };
         (now_ns() - before, before, steps)
     };
-    // The reading that was interrupted the least is the shortest one.
+    // The shortest reading was interrupted the least.
     let read = || (0..8).map(|_| reading()).min().expect("eight of them");
     clocksource().ok().filter(|source| ["tsc", "kvm-clock"].contains(&source.as_str()))?;
     let (_, from_ns, from) = read();
@@ -65,8 +65,8 @@ pub fn tsc_khz() -> Option<u32> {
     None
 }
 
-/// The kernel's clock source, such as `tsc`, `kvm-clock` or `hpet`. The last one,
-/// `acpi_pm` and `xen` may cost a system call or more for each reading.
+/// The kernel's clock source, such as `tsc`, `kvm-clock` or `hpet`. With `hpet`, `acpi_pm` and `xen`, a
+/// reading may cost a system call or more.
 pub fn clocksource() -> Result<String> {
     let name = fs::read_to_string(CLOCKSOURCE).map_err(|e| SysError::os("read", CLOCKSOURCE, e))?;
     Ok(name.trim().to_owned())

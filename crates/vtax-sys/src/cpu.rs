@@ -1,5 +1,5 @@
-//! Which CPUs this thread may use, which it is pinned to, and where the time of
-//! threads, of this process, of others and of the machine went.
+//! Which CPUs this thread may use and is pinned to, and the CPU time of threads, of this process, of others
+//! and of the machine.
 
 mod account;
 mod machine;
@@ -24,17 +24,18 @@ const ONLINE: &str = "/sys/devices/system/cpu/online";
 /// CPU time that was used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CpuTimes {
-    /// In our own code. The kernel knows the *split* only from its timer tick unless it is built with precise
-    /// accounting (`VIRT_CPU_ACCOUNTING_GEN`), so for short spans only `total` is to be trusted.
+    /// Time in the program itself. The kernel knows the *split* into user and system only from its timer
+    /// tick, unless it is built with precise accounting (`VIRT_CPU_ACCOUNTING_GEN`). So for short spans, only
+    /// `total` is exact.
     pub user: Duration,
-    /// In the kernel on our behalf.
+    /// Time in the kernel for the program.
     pub system: Duration,
-    /// Both, in nanoseconds, from the scheduler's own account.
+    /// The sum of both in nanoseconds, from the scheduler's own account.
     pub total: Duration,
 }
 
 impl CpuTimes {
-    /// What was used since `earlier`.
+    /// The CPU time since `earlier`.
     pub fn since(self, earlier: Self) -> Self {
         Self {
             user: self.user.saturating_sub(earlier.user),
@@ -50,7 +51,7 @@ pub fn allowed_cpus() -> Result<CpuSet> {
     set::affinity().map_err(|e| SysError::os("read", "the CPU mask of this thread", e))
 }
 
-/// The CPUs that are switched on in this machine, ours to use or not.
+/// The CPUs of this machine that are online, whether this process may use them or not.
 pub fn online_cpus() -> Result<CpuSet> {
     let text = fs::read_to_string(ONLINE).map_err(|e| SysError::os("read", ONLINE, e))?;
     text.trim().parse()
@@ -68,7 +69,7 @@ pub fn pin_current_thread(cpus: &[u32]) -> Result<()> {
     if set::affinity().map_err(fail)? == wanted {
         Ok(())
     } else {
-        // What sched_setaffinity(2) itself answers if none of them is there.
+        // The error that sched_setaffinity(2) gives if none of them is online.
         Err(fail(io::Error::from_raw_os_error(libc::EINVAL)))
     }
 }

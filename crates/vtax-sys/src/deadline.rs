@@ -1,7 +1,7 @@
-//! Programs that must end in time.
+//! Programs that must end by a deadline.
 //!
-//! The waiting thread sleeps until the program writes or ends. Looking every few milliseconds would keep the
-//! CPUs from deep sleep, which changes what a measurement beside it shows.
+//! The waiting thread sleeps until the program writes or ends. A look every few milliseconds would keep the
+//! CPUs from deep sleep, and so change what a measurement at the same time shows.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,10 +12,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ioctl_fionbio};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// No more of an output is kept. It is the largest message of libvirt (`VIR_NET_MESSAGE_MAX`).
+/// The most bytes of an output that are kept: the largest message of libvirt (`VIR_NET_MESSAGE_MAX`).
 const KEPT_MOST: usize = 32 << 20;
 
-/// Why there is no output of a program.
+/// Why a program gave no output.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum OutputError {
@@ -25,24 +25,24 @@ pub enum OutputError {
     #[error("it did not end within {0:?}")]
     #[diagnostic(code("not-in-time"))]
     Late(Duration),
-    #[error("it can't be followed ({0})")]
+    #[error("it can't be watched ({0})")]
     #[diagnostic(code("kernel"))]
     Lost(#[source] io::Error),
 }
 
-/// Starts a program and returns its status and what it wrote to those of its outputs that are pipes.
+/// Starts a program. Returns its status and what it wrote to those of its outputs that are pipes.
 ///
 /// A program that takes longer than `limit` is killed.
 pub fn output_within(command: &mut Command, limit: Duration) -> Result<Output, OutputError> {
     finish_within(command.spawn().map_err(OutputError::Start)?, limit)
 }
 
-/// The same for a program that runs already. Processes that it leaves behind are not waited for, even if they
-/// hold its pipes open.
+/// The same for a program that runs already. It doesn't wait for processes that the program leaves behind,
+/// even if they hold its pipes open.
 pub fn finish_within(mut child: Child, limit: Duration) -> Result<Output, OutputError> {
     let followed = follow(&mut child, Instant::now() + limit);
     if !matches!(followed, Ok(Some(_))) {
-        // It may have ended by itself just now.
+        // The child may have ended by itself just now.
         let _ = child.kill();
     }
     let status = child.wait().map_err(OutputError::Lost)?;
@@ -50,9 +50,9 @@ pub fn finish_within(mut child: Child, limit: Duration) -> Result<Output, Output
     Ok(Output { status, stdout, stderr })
 }
 
-/// What it wrote until its end; none if the deadline came first.
+/// What the program wrote until its end. None if the deadline came first.
 fn follow(child: &mut Child, deadline: Instant) -> io::Result<Option<[Vec<u8>; 2]>> {
-    // Readable once the process has ended, pidfd_open(2).
+    // A pidfd is readable once the process has ended, pidfd_open(2).
     let end = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
     let pipes = [child.stdout.take().map(OwnedFd::from), child.stderr.take().map(OwnedFd::from)];
     let [stdout, stderr] = pipes.map(PipeReader::of);
@@ -66,7 +66,7 @@ fn follow(child: &mut Child, deadline: Instant) -> io::Result<Option<[Vec<u8>; 2
     }
 }
 
-/// Waits until there is something to read or the process has ended; true if it has ended.
+/// Waits until there is something to read or the process has ended. True if it has ended.
 fn wait(end: &OwnedFd, pipes: &[PipeReader], deadline: Instant) -> io::Result<Option<bool>> {
     let mut fds = vec![PollFd::new(end, PollFlags::IN)];
     fds.extend(pipes.iter().filter_map(|pipe| pipe.file.as_ref()).map(|file| PollFd::new(file, PollFlags::IN)));
@@ -82,7 +82,7 @@ fn wait(end: &OwnedFd, pipes: &[PipeReader], deadline: Instant) -> io::Result<Op
 
 /// One output of a program.
 struct PipeReader {
-    /// None once it is closed.
+    /// None once the output is closed.
     file: Option<std::fs::File>,
     bytes: Vec<u8>,
 }
@@ -95,7 +95,7 @@ impl PipeReader {
         Ok(PipeReader { file: pipe.map(Into::into), bytes: Vec::new() })
     }
 
-    /// Reads what is there.
+    /// Reads what has arrived.
     fn take(&mut self) -> io::Result<()> {
         let mut buffer = [0; 16 << 10];
         while let Some(file) = &mut self.file {

@@ -1,5 +1,5 @@
-//! The one error of this crate. Each message names what was tried, on what, why
-//! the kernel refused, and what to do about it where that is known.
+//! The one error of this crate. Each message says what was tried, on which object and why the kernel refused
+//! it, and what to do about it where that is known.
 
 use std::fmt;
 use std::io;
@@ -11,7 +11,7 @@ use crate::pci::PciError;
 use crate::process::Pid;
 use crate::ring::NoRing;
 
-/// What this crate's functions return.
+/// The result of this crate's functions.
 pub type Result<T, E = SysError> = std::result::Result<T, E>;
 
 /// Why a request to the kernel was not carried out.
@@ -31,7 +31,7 @@ pub enum SysError {
         detail: Option<String>,
         remedy: Option<&'static str>,
     },
-    /// As the one above, where the kernel's number is `EPERM` or `EACCES`.
+    /// As above, with the error number `EPERM` or `EACCES`.
     #[error("cannot {operation} {object}: {errno}{}{}", in_the_kernels_words(detail), after_all(*remedy))]
     #[diagnostic(code("no-privilege"))]
     NotPermitted {
@@ -47,7 +47,7 @@ pub enum SysError {
     #[error("cannot {operation} {object}: malformed answer from the kernel: {detail}")]
     #[diagnostic(code("unreadable-answer"))]
     Malformed { operation: &'static str, object: String, detail: String },
-    /// The list changed each time while it was read (`NLM_F_DUMP_INTR`).
+    /// The list changed each time it was read (`NLM_F_DUMP_INTR`).
     #[error("cannot {operation}: the list changed while it was read, {attempts} times in a row")]
     #[diagnostic(code("list-keeps-changing"))]
     Unstable { operation: &'static str, attempts: u32 },
@@ -78,7 +78,7 @@ pub enum SysError {
     #[error("kernel setting {key} did not take {wrote:?}: it reads back as {read:?}")]
     #[diagnostic(code("setting-not-taken"))]
     SysctlNotTaken { key: String, wrote: String, read: String },
-    #[error("the machine was not switched off: this is process {pid}, and that is for process 1 to do")]
+    #[error("the machine was not switched off: only process 1 may do that, and this is process {pid}")]
     #[diagnostic(code("not-first-process"))]
     NotFirst { pid: Pid },
     #[error(transparent)]
@@ -90,7 +90,7 @@ pub enum SysError {
 }
 
 impl SysError {
-    /// The kernel's error number, where the kernel said no.
+    /// The kernel's error number, if the kernel refused the request.
     pub fn errno(&self) -> Option<i32> {
         match self {
             Self::Os { errno, .. } | Self::NotPermitted { errno, .. } | Self::UserNamespaceRefused { errno, .. } => {
@@ -100,8 +100,8 @@ impl SysError {
         }
     }
 
-    /// True if the caller lacks the privilege: the user should become root, or
-    /// vtax should enter a user namespace of its own.
+    /// True if the caller lacks the privilege: then the user should become root, or vtax should enter its own
+    /// user namespace.
     pub fn is_permission(&self) -> bool {
         matches!(self.errno(), Some(libc::EPERM | libc::EACCES))
     }
@@ -120,7 +120,7 @@ impl SysError {
         }
     }
 
-    /// The text without the remedy, which stands at its end.
+    /// The message without the remedy, which stands at its end.
     pub fn why(&self) -> String {
         let text = self.to_string();
         let why = self.remedy().and_then(|remedy| text.strip_suffix(remedy)?.strip_suffix("; "));
@@ -133,7 +133,7 @@ impl SysError {
         Self::refused(operation, object, errno, remedy)
     }
 
-    /// A system call that failed, with what to do about that.
+    /// The error of a failed system call, with a remedy.
     pub(crate) fn refused(
         operation: &'static str,
         object: impl fmt::Display,
@@ -147,7 +147,7 @@ impl SysError {
         }
     }
 
-    /// The same with what the kernel says in words.
+    /// Adds the kernel's own words.
     pub(crate) fn with_detail(mut self, words: Option<String>) -> Self {
         if let Self::Os { detail, .. } | Self::NotPermitted { detail, .. } = &mut self {
             *detail = words;
@@ -155,7 +155,7 @@ impl SysError {
         self
     }
 
-    /// A call of another crate that failed, whatever the reason.
+    /// The error of a failed call without a remedy, such as one of another crate.
     pub fn plain(operation: &'static str, object: impl fmt::Display, errno: io::Error) -> Self {
         Self::Os { operation, object: object.to_string(), errno, detail: None, remedy: None }
     }

@@ -1,10 +1,9 @@
-//! What a link's driver says of it, by the ethtool ioctls (`linux/ethtool.h`).
+//! What a link's driver says about it, by the ethtool ioctls (`linux/ethtool.h`).
 //!
-//! The ioctls and not the newer netlink family: these need no privilege, are in every kernel, and
-//! a driver answers both with the same functions.
+//! The ioctls are used because they need no privilege and every kernel has them. The newer netlink family
+//! calls the same functions of the driver.
 //!
-//! A question that the driver, the kernel or a missing privilege leaves unanswered is answered
-//! with nothing: what a link doesn't tell is no reason to fail.
+//! If the driver or the kernel gives no answer, or the privilege is missing, the result is empty and not an error.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,8 +14,8 @@ use vtax_model::nic::{Channels, Coalescing, Rings};
 
 use crate::netlink::{IfName, ioctl_request};
 
-/// A command, and the words of 32 bits in the structure that the kernel reads and fills in. All
-/// of these have a fixed length.
+/// A command's number, and the length in 32-bit words of the structure that the kernel reads and fills in.
+/// All of these have a fixed length.
 #[derive(Clone, Copy)]
 struct Command {
     number: u32,
@@ -46,12 +45,12 @@ const LINK_MASK_WORDS_AT: usize = 14;
 /// A link that can be asked.
 #[derive(Debug)]
 pub(crate) struct Ethtool {
-    /// Any socket will do: it says in which network namespace the link is.
+    /// Any socket will do: it only tells the kernel in which network namespace the link is.
     socket: Socket,
     link: IfName,
 }
 
-/// Which driver it is (`ethtool -i`).
+/// The driver's name and version (`ethtool -i`).
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Driver {
     pub(crate) name: Option<String>,
@@ -61,7 +60,7 @@ pub(crate) struct Driver {
 }
 
 impl Ethtool {
-    /// Asks about a link in the calling thread's network namespace.
+    /// For a link in the calling thread's network namespace.
     pub(crate) fn of(link: &IfName) -> Option<Self> {
         let socket = Socket::new(Domain::IPV4, Type::DGRAM, None).ok()?;
         Some(Self { socket, link: link.clone() })
@@ -93,13 +92,13 @@ impl Ethtool {
         })
     }
 
-    /// In 10^6 bits a second; some virtual links make one up.
+    /// In 10^6 bits a second. Some virtual links report an invented value.
     pub(crate) fn speed_mbps(&self) -> Option<u32> {
         let mut words = vec![0; LINK_WORDS];
         words[0] = ETHTOOL_GLINKSETTINGS;
-        // SAFETY: asked with no room for masks, the kernel writes the structure up to them only.
+        // SAFETY: with no room for masks given, the kernel writes the structure only up to them.
         unsafe { self.call(&mut words) }.ok()?;
-        // It answers with how much room it wants for each of the three, negated.
+        // It answers with the room that it wants for each of the three masks, negated.
         let room = bytes(&words)[LINK_MASK_WORDS_AT].cast_signed().checked_neg()?;
         let room = usize::try_from(room).ok().filter(|room| *room > 0)?;
         words = vec![0; LINK_WORDS + 3 * room];
@@ -107,13 +106,13 @@ impl Ethtool {
         let mut word = [0; 4];
         word[LINK_MASK_WORDS_AT % 4] = room as u8;
         words[LINK_MASK_WORDS_AT / 4] = u32::from_ne_bytes(word);
-        // SAFETY: there is room for the three masks that the kernel asked for, and it writes
-        // nothing unless the size that it is told is the one it wants.
+        // SAFETY: there is room for the three masks that the kernel asked for. It writes nothing unless the
+        // given size is the one that it wants.
         unsafe { self.call(&mut words) }.ok()?;
         Some(words[1]).filter(|speed| *speed != 0 && *speed != SPEED_UNKNOWN)
     }
 
-    /// The offloads that bear on speed and that the link has or could have, and whether they are on.
+    /// Whether each offload that affects speed, and that the link has or could have, is on.
     pub(crate) fn offloads(&self) -> BTreeMap<String, bool> {
         let read = || {
             let names = self.feature_names()?;
@@ -123,7 +122,7 @@ impl Ethtool {
         read().unwrap_or_default()
     }
 
-    /// By their bits. The kernel's list, not the driver's: the same for all links.
+    /// The names of the features by their bits. The list is the kernel's, so it is the same for all links.
     fn feature_names(&self) -> Option<Vec<String>> {
         let [mask_low, mask_high] = halves(1 << ETH_SS_FEATURES);
         let mut info = vec![ETHTOOL_GSSET_INFO, 0, mask_low, mask_high, 0];
@@ -175,7 +174,7 @@ impl Ethtool {
 /// A bit of the kernel's list of features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Feature {
-    /// On, or it could be switched on.
+    /// Whether the feature is on or could be switched on.
     possible: bool,
     on: bool,
 }
@@ -188,7 +187,7 @@ impl Driver {
     }
 }
 
-/// What a feature's name says when it can change how fast packets go or what they cost.
+/// Parts of the names of features that can change how fast packets are or what they cost.
 const BEARING_ON_SPEED: [&str; 7] = ["checksum", "segmentation", "scatter-gather", "gso", "gro", "lro", "rx-hashing"];
 /// Protocols that vtax doesn't measure.
 const OTHER_PROTOCOLS: [&str; 3] = ["fcoe", "sctp", "esp"];
@@ -202,7 +201,7 @@ fn select_offloads(names: &[String], states: &[Feature]) -> BTreeMap<String, boo
     known.map(|(name, state)| (name.clone(), state.on)).collect()
 }
 
-/// A text of at most that length, without the zeros behind it. Drivers write "N/A" where they know nothing.
+/// A text up to its first zero. Drivers write "N/A" where they know nothing.
 fn text(bytes: &[u8]) -> Option<String> {
     let text = bytes.split(|byte| *byte == 0).next()?;
     let text = String::from_utf8_lossy(text).trim().to_owned();
@@ -213,7 +212,7 @@ fn bytes(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// A number of 64 bits as it lies in two words.
+/// The two words in which a number of 64 bits is stored.
 fn halves(number: u64) -> [u32; 2] {
     let [a, b, c, d, e, f, g, h] = number.to_ne_bytes();
     [u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h])]

@@ -1,8 +1,8 @@
-//! What a program inherits from us: open files, and how it takes signals.
+//! What a child program inherits: open files, and which signals it ignores.
 //!
-//! Every file of ours is closed when a program is executed, which is what keeps files out of
-//! programs that are started by another thread at the same moment. So a file is handed on in the
-//! child alone, between fork and exec, where no other program can be started.
+//! All our files are closed when a program is executed (`CLOEXEC`). This keeps them out of programs that
+//! another thread starts at the same moment. So only the child itself, between fork and exec, marks a file as
+//! inheritable.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,11 +11,11 @@ use std::process::Command;
 
 use rustix::io::{FdFlags, fcntl_setfd};
 
-/// Lets the program have these files, under the numbers that they have here. They stay open here
-/// as long as the command is there.
+/// Lets the program have these files, with the same descriptor numbers as here. They stay open here as long
+/// as the command exists.
 ///
-/// They keep their numbers because any other could be in use between fork and exec, be it for
-/// the pipe by which the standard library learns of a failure.
+/// They keep their numbers because any other number may be in use between fork and exec, for example by the
+/// pipe through which the standard library reports a failure.
 pub fn inherit(command: &mut Command, files: Vec<OwnedFd>) {
     let hook = move || {
         for file in &files {

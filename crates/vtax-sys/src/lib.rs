@@ -1,9 +1,8 @@
-//! The Linux mechanism under vtax, and the only crate of the workspace with `unsafe` code. Everything is
-//! synchronous: a lab of a hundred zones is built by a few thousand small requests one after the other, and a
-//! measuring thread must not share its CPU with an async runtime.
+//! The Linux mechanisms that vtax uses. This is the only crate of the workspace with `unsafe` code.
+//! Everything is synchronous: a lab of a hundred zones is built by a few thousand small requests, one after
+//! the other, and a measuring thread must not share its CPU with an async runtime.
 //!
-//! No function decides policy: names, addresses, ownership marks and the
-//! programs to run come from the caller.
+//! No function decides policy: the caller gives names, addresses, ownership marks and the programs to run.
 //!
 //! | module | for |
 //! |---|---|

@@ -1,7 +1,7 @@
-//! Kernel modules, loaded from files that the caller names.
+//! Loads kernel modules from files that the caller names.
 //!
-//! Nothing is looked up: which modules a module needs, and in which order they go in, is decided
-//! where the guest's image is made.
+//! This module doesn't search for modules. The code that makes the guest's image decides which modules are
+//! needed and in which order.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -12,12 +12,12 @@ use crate::error::{Result, SysError, remedy_for};
 
 const OPERATION: &str = "load kernel module";
 
-/// Loads the module in this file, with parameters as modprobe(8) takes them (`napi_tx=0`), and
-/// returns whether it wasn't there before. When this returns, its devices have been probed.
+/// Loads the module in this file, with parameters as modprobe(8) takes them (`napi_tx=0`). Returns false if
+/// the module was loaded already. When this returns, the kernel has probed the module's devices.
 ///
 /// # Errors
-/// The errors of finit_module(2): `ENOEXEC` and `EINVAL` for a module of another kernel or one that
-/// is compressed, `ENOENT` also if it needs a symbol that no loaded module has.
+/// The errors of finit_module(2). `ENOEXEC` and `EINVAL`: the module belongs to another kernel or is
+/// compressed. `ENOENT`: there is no such file, or no loaded module has a symbol that it needs.
 pub fn load(path: &Path, parameters: &str) -> Result<bool> {
     let parameters = CString::new(parameters)
         .map_err(|_| SysError::invalid("parameter of a kernel module", parameters, "it contains a zero"))?;
@@ -36,8 +36,8 @@ pub fn load(path: &Path, parameters: &str) -> Result<bool> {
 fn remedy(errno: &io::Error) -> Option<&'static str> {
     match errno.raw_os_error()? {
         libc::ENOEXEC | libc::EINVAL => Some("take the uncompressed module that belongs to the running kernel"),
-        libc::ENOENT => Some("load the modules first that it needs (modules.dep)"),
-        libc::EPERM => Some("modules are loaded by root, and only while kernel.modules_disabled is 0"),
+        libc::ENOENT => Some("first load the modules that it needs (modules.dep)"),
+        libc::EPERM => Some("only root may load modules, and only while kernel.modules_disabled is 0"),
         _ => remedy_for(errno),
     }
 }

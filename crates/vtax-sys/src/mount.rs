@@ -1,5 +1,5 @@
-//! The file systems that the kernel itself makes up, for a machine that has nothing else; and how
-//! such a machine comes to live in the files of the one that it runs on.
+//! The file systems that the kernel itself provides, for a machine that has nothing else, and how a guest
+//! uses the files of the machine on which it runs.
 
 use std::ffi::{CStr, CString};
 use std::fs;
@@ -19,21 +19,21 @@ use crate::error::{Result, SysError};
 pub enum Pseudo {
     Proc,
     Sysfs,
-    /// Device nodes, kept by the kernel.
+    /// Device nodes, which the kernel creates.
     Devtmpfs,
-    /// Terminals; a set of its own for each mount.
+    /// Terminals; each mount has its own set.
     Devpts,
     Tmpfs,
     Cgroup2,
 }
 
 impl Pseudo {
-    /// A terminal is for everybody to open, as `/dev/ptmx` is on any system.
+    /// Every user may open a terminal, as `/dev/ptmx` allows on any system.
     fn options(self) -> Option<&'static CStr> {
         (self == Self::Devpts).then_some(c"mode=620,ptmxmode=666")
     }
 
-    /// Programs may be run in a tmpfs only.
+    /// Programs may be run from a tmpfs only.
     fn flags(self) -> MountFlags {
         match self {
             Self::Proc | Self::Sysfs | Self::Cgroup2 => MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC,
@@ -43,45 +43,45 @@ impl Pseudo {
     }
 }
 
-/// Mounts it, on a directory that is made if need be. One that the kernel has mounted there
-/// already (`CONFIG_DEVTMPFS_MOUNT`) stays.
+/// Mounts the file system on `target`, and makes that directory if needed. One that the kernel has mounted
+/// there already (`CONFIG_DEVTMPFS_MOUNT`) stays.
 pub fn mount(what: Pseudo, target: &Path) -> Result<()> {
     let name: &str = what.into();
     let fail = |errno| SysError::os("mount", format_args!("{name} on {}", target.display()), errno);
     fs::create_dir_all(target).map_err(fail)?;
     match rustix::mount::mount(name, target, name, what.flags(), what.options()) {
-        // The same file system, at its own root (`do_add_mount`).
+        // EBUSY: the same file system is mounted there already, at its root (`do_add_mount`).
         Ok(()) | Err(rustix::io::Errno::BUSY) => Ok(()),
         Err(errno) => Err(fail(errno.into())),
     }
 }
 
-/// Mounts the files that the machine outside shares under `tag` (9p over virtio), read-only, on a
-/// directory that is made if need be. They are taken not to change: what was read stays.
+/// Mounts the files that the host shares under `tag` (9p over virtio), read-only, and makes the directory if
+/// needed. The files must not change, because what was read stays in the cache.
 ///
 /// # Errors
-/// `ENOENT` if nothing has this tag; `ENODEV` if this kernel has no 9p, or its modules
-/// (`9pnet_virtio`, `9p`) are not loaded.
+/// `ENOENT` if no share has this tag. `ENODEV` if this kernel has no 9p, or its modules (`9pnet_virtio`,
+/// `9p`) are not loaded.
 pub fn nine_p(tag: &str, target: &Path) -> Result<()> {
     let fail = |errno: io::Error| {
         let remedy = match errno.raw_os_error() {
             Some(libc::ENODEV) => Some("load the modules 9pnet_virtio and 9p"),
-            Some(libc::ENOENT) => Some("see that the guest was given a share with this tag"),
+            Some(libc::ENOENT) => Some("check that the guest has a share with this tag"),
             _ => None,
         };
         SysError::refused("mount the share", format_args!("{tag} on {}", target.display()), errno, remedy)
     };
     fs::create_dir_all(target).map_err(fail)?;
-    // Messages of 512,000 bytes fit into the 128 pages of a virtio ring's entry.
+    // Messages of 512,000 bytes fit the 128 pages of an entry in a virtio ring.
     let options = c"trans=virtio,version=9p2000.L,msize=512000,cache=loose";
     rustix::mount::mount(tag, target, "9p", MountFlags::RDONLY, options).map_err(|errno| fail(errno.into()))
 }
 
-/// Mounts `lower` on `target` so that it can be written to: what is written goes to `upper`.
-/// `work` is an empty directory on the same file system as `upper`; directories are made if need be.
+/// Mounts `lower` on `target` so that it can be written to; what is written goes to `upper`. `work` is an
+/// empty directory on the same file system as `upper`. Directories are made if needed.
 ///
 /// # Errors
-/// `ENODEV` without the module overlay; `EINVAL` if `upper` can't carry one, as 9p can't.
+/// `ENODEV` without the module overlay; `EINVAL` if the file system of `upper` doesn't support it, as 9p doesn't.
 pub fn overlay(lower: &Path, upper: &Path, work: &Path, target: &Path) -> Result<()> {
     let fail = |errno: io::Error| SysError::os("mount an overlay on", target.display(), errno);
     for directory in [upper, work, target] {
@@ -92,13 +92,13 @@ pub fn overlay(lower: &Path, upper: &Path, work: &Path, target: &Path) -> Result
     mounted.map_err(|errno| fail(errno.into()))
 }
 
-/// The options are one text, in which commas and colons part.
+/// The options are one text, with commas and colons as separators.
 fn overlay_options(lower: &Path, upper: &Path, work: &Path) -> Result<CString> {
     let mut options = Vec::new();
     for (key, path) in [("lowerdir", lower), ("upperdir", upper), ("workdir", work)] {
         let bytes = path.as_os_str().as_bytes();
         if bytes.iter().any(|byte| b",:\\\0".contains(byte)) {
-            let why = "a comma, colon, backslash or zero in it would end it";
+            let why = "a comma, colon, backslash or zero would end the option";
             return Err(SysError::invalid("directory of an overlay", path.display(), why));
         }
         options.extend_from_slice(if options.is_empty() { b"" } else { b"," });
@@ -107,13 +107,13 @@ fn overlay_options(lower: &Path, upper: &Path, work: &Path) -> Result<CString> {
     Ok(CString::new(options).expect("paths with a zero were refused"))
 }
 
-/// Moves what is mounted on `from`, with all that is mounted below, to the directory `to`.
+/// Moves the mount at `from`, with all mounts below it, to the directory `to`.
 pub fn move_to(from: &Path, to: &Path) -> Result<()> {
     let moved = mount_move(from, to);
     moved.map_err(|errno| SysError::os("move the mount", format_args!("{} to {}", from.display(), to.display()), errno))
 }
 
-/// Makes a directory the root of this process and of those that it starts from now on, and goes there.
+/// Makes a directory the root and the working directory of this process and of those that it starts later.
 pub fn enter_root(path: &Path) -> Result<()> {
     let fail = |errno: rustix::io::Errno| SysError::os("make the root directory of", path.display(), errno);
     rustix::process::chroot(path).map_err(fail)?;

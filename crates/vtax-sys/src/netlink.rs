@@ -1,8 +1,9 @@
-//! A narrow, synchronous rtnetlink: just the requests that a lab needs.
+//! A small synchronous rtnetlink, with only the requests that a lab needs.
 //!
-//! Requests are written with the types of `netlink-packet-route`, which change with every release of that
-//! crate, so none of them shows in this interface. Answers are read attribute by attribute, and only those
-//! that we use: that crate's readers refuse a whole message for one attribute of a newer kernel.
+//! Requests are written with the types of `netlink-packet-route`. These change with every release of that
+//! crate, so this interface doesn't show them. Answers are read attribute by attribute, and only the
+//! attributes that we use. That crate's own readers refuse a whole message because of one attribute that a
+//! newer kernel added.
 //!
 //! Each change asks for an acknowledgement and waits for it. Sequence number, port and sender of each answer
 //! are checked. An error carries the operation, the object and the kernel's own words (`NETLINK_EXT_ACK`).

@@ -4,8 +4,8 @@
 //! [`NetNs::scratch`] keeps one alive by a descriptor only, so it cannot outlive us; [`NetNs::create_at`]
 //! pins one to a path by a bind mount, as `ip netns add` does, so that it survives until it is removed.
 //!
-//! A network namespace belongs to a *thread*. All work inside one is done on a
-//! scratch thread that ends afterwards, so the caller's thread never moves.
+//! A network namespace belongs to a *thread*. All work inside one is done on a scratch thread that ends
+//! afterwards, so the caller's thread stays in its own namespace.
 
 mod id;
 
@@ -39,11 +39,11 @@ pub enum Outlive {
     ///
     /// The "parent" here is the *thread* that called [`NetNs::spawn`], see prctl(2): the child is killed as
     /// soon as that thread ends, even if the process goes on. So start such children from a thread that lives
-    /// as long as they should, and never from inside [`NetNs::run`]. A set-user-id program escapes it.
+    /// as long as they should, and never from inside [`NetNs::run`]. A set-user-id program isn't killed.
     No,
 }
 
-/// An open network namespace, which cannot vanish while it is held.
+/// An open network namespace. It exists at least as long as this handle.
 #[derive(Debug)]
 pub struct NetNs {
     file: File,
@@ -56,7 +56,7 @@ impl NetNs {
         Self::open(Path::new(OWN))
     }
 
-    /// The namespace pinned at `path`, or that of `/proc/PID/ns/net`.
+    /// The namespace that is pinned at `path`, or the one of `/proc/PID/ns/net`.
     ///
     /// # Errors
     /// [`SysError::NotANamespace`] for any other file, such as the empty file
@@ -71,7 +71,7 @@ impl NetNs {
         Ok(Self { file, id })
     }
 
-    /// A new namespace that lives as long as this handle, and whatever process or link is put into it.
+    /// A new namespace. It exists as long as this handle, and as any process or link that is put into it.
     pub fn scratch() -> Result<Self> {
         on_scratch_thread(|| {
             unshare_network().map_err(|e| SysError::os("create", "a network namespace", e))?;
@@ -97,16 +97,16 @@ impl NetNs {
             Self::current()
         });
         made.and_then(|made| made).inspect_err(|_| {
-            // The error at hand is the one that matters; the file is ours.
+            // The first error is the one that matters; the file is ours.
             let _ = Self::remove_at(path, None);
         })
     }
 
-    /// Unpins the namespace at `path` and removes the file. The namespace itself goes when its last process,
-    /// descriptor and mount do. Returns false if there was nothing at `path`.
+    /// Unpins the namespace at `path` and removes the file. The namespace itself disappears with its last
+    /// process, descriptor and mount. Returns false if there was nothing at `path`.
     ///
-    /// With `expected`, only that namespace is removed. An empty file there is what an interrupted create or
-    /// remove leaves; it pins nothing and is removed as well.
+    /// With `expected`, only that namespace is removed. An empty file there is left from an interrupted
+    /// create or remove. It pins nothing and is removed as well.
     ///
     /// # Errors
     /// [`SysError::WrongNamespace`] or [`SysError::NotANamespace`], and nothing
@@ -133,8 +133,8 @@ impl NetNs {
         self.id
     }
 
-    /// Runs `work` on a thread of its own inside the namespace and returns what
-    /// it returns. A panic in `work` goes on in the caller.
+    /// Runs `work` on a thread of its own inside the namespace and returns its result. A panic in `work`
+    /// continues in the caller.
     ///
     /// Sockets keep the namespace they were made in, so a socket made by `work` can be used by any thread
     /// afterwards. `/proc/net` is the main thread's view; `work` should read `/proc/thread-self/net`.
@@ -171,7 +171,7 @@ impl NetNs {
     pub fn processes(&self) -> Result<Vec<ProcessId>> {
         let pids = crate::process::all_pids()?;
         let inside = pids.into_iter().filter(|pid| self.holds(*pid));
-        // A process that ended since is no longer inside.
+        // Processes that have ended meanwhile are left out.
         Ok(inside.filter_map(|pid| ProcessId::of(pid).ok()).collect())
     }
 
@@ -210,7 +210,7 @@ impl AsFd for NetNs {
     }
 }
 
-/// The namespace that is pinned at a path; none if there is an empty file.
+/// The namespace that is pinned at a path. None if the file is empty.
 fn pinned(path: &Path, metadata: &fs::Metadata) -> Result<Option<NsId>> {
     if !metadata.is_file() {
         return Err(SysError::NotANamespace { path: path.display().to_string() });
@@ -245,7 +245,7 @@ fn is_network_namespace(file: BorrowedFd<'_>) -> bool {
     kind == libc::CLONE_NEWNET
 }
 
-/// Asks for death with the parent, and dies now if the parent died before the kernel knew of our wish.
+/// Asks the kernel to kill this process when its parent dies. If the parent died before that, the process ends now.
 fn die_with(parent: rustix::process::Pid) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     if rustix::process::getppid() == Some(parent) { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ESRCH)) }

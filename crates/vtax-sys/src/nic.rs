@@ -1,4 +1,4 @@
-//! What a link is: driver, offloads, queues, and the interrupts of the device below.
+//! What a link is: its driver, offloads and queues, and the interrupts of its device.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,12 +9,12 @@ use crate::ethtool::Ethtool;
 use crate::netlink::IfName;
 use crate::pci::sysfs::{entries, number, text};
 
-/// Describes a link of the calling thread's network namespace, as far as driver and kernel tell.
-/// Nothing fails: what is not told is absent, and of a link that is not there all is.
+/// Describes a link of the calling thread's network namespace, as far as the driver and the kernel report it.
+/// It never fails: unknown facts are absent, and so is everything about a link that doesn't exist.
 ///
-/// The device below is found by the bus address that the driver gives, and not by
-/// `/sys/class/net`: that shows the links of the namespace that `/sys` was mounted in, so a zone's
-/// `eth0` would be taken for the machine's.
+/// The device is found by the bus address that the driver gives, not by `/sys/class/net`. That directory
+/// shows the links of the namespace in which `/sys` was mounted, so a zone's `eth0` would be confused with
+/// the machine's.
 pub fn describe(link: &IfName) -> NicFacts {
     let Some(ethtool) = Ethtool::of(link) else { return NicFacts::default() };
     let driver = ethtool.driver();
@@ -34,10 +34,10 @@ pub fn describe(link: &IfName) -> NicFacts {
     }
 }
 
-/// A device as sysfs shows it.
+/// A device in sysfs.
 struct Device {
     root: PathBuf,
-    /// Below `sys/bus`, whatever bus it is.
+    /// Its directory below `sys/bus`, on whatever bus.
     directory: PathBuf,
 }
 
@@ -52,13 +52,13 @@ impl Device {
         Some(Self { root: root.to_owned(), directory })
     }
 
-    /// A machine with one node says -1.
+    /// On a machine with one node, the file says -1.
     fn numa_node(&self) -> Option<u32> {
         number(&self.directory.join("numa_node"))
     }
 
-    /// Ascending by number. A device with message-signalled interrupts has a file for each of
-    /// them; the one in `irq` is then one of these, or not used.
+    /// In ascending order. A device with message-signalled interrupts has a file for each of them. The number
+    /// in `irq` is then one of these, or isn't used.
     fn irqs(&self) -> Vec<IrqFacts> {
         let signalled = entries(&self.directory.join("msi_irqs"));
         let mut numbers: Vec<u32> = signalled.filter_map(|(name, _)| name.parse().ok()).collect();

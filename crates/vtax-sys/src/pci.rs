@@ -1,8 +1,8 @@
-//! PCI devices as sysfs shows them: what they are, where they hang, and which driver has them; and
-//! the changes that hand one over: another driver, virtual functions made and removed.
+//! PCI devices in sysfs: what they are, where they are and which driver they have. Also the changes that hand
+//! one over: another driver, virtual functions made or removed.
 //!
-//! A bus number is given out anew at each boot and moves when a card is put in, so a [`Device`]
-//! also knows its place: the root complex, and device and function at each level below.
+//! The firmware assigns bus numbers again at each boot, and a new card can change them. So a [`Device`] also
+//! knows its place: the root complex, and the device and function numbers at each level below.
 
 mod address;
 mod behind;
@@ -21,7 +21,7 @@ pub use error::PciError;
 use crate::error::{Result, SysError};
 use sysfs::{entries, target_name, text};
 
-/// The machine's PCI devices, as `/sys` has them.
+/// The machine's PCI devices, as `/sys` shows them.
 #[derive(Debug, Clone)]
 pub struct PciTree {
     sys: PathBuf,
@@ -34,12 +34,12 @@ impl PciTree {
         Self::at(Path::new("/sys"))
     }
 
-    /// The devices in a directory that is laid out as `/sys`.
+    /// The devices in a directory with the same structure as `/sys`.
     pub fn at(sys: &Path) -> Self {
         Self { sys: sys.to_owned(), bus: sys.join("bus/pci") }
     }
 
-    /// All devices, bridges among them, by address; none on a machine without PCI.
+    /// All devices, including bridges, by address. Empty on a machine without PCI.
     pub fn devices(&self) -> Result<Vec<Device>> {
         let directory = self.bus.join("devices");
         let slots = self.slots();
@@ -62,8 +62,8 @@ impl PciTree {
         }
     }
 
-    /// Slots with a name of the firmware or the board, empty ones among them, by name. Most
-    /// machines name only some, and many none.
+    /// The slots that the firmware or the board names, including empty ones, by name. Most machines name only
+    /// some slots, many name none.
     pub fn slots(&self) -> Vec<PciSlot> {
         let buses = self.sys.join("class/pci_bus");
         let mut slots: Vec<PciSlot> = entries(&self.bus.join("slots"))
@@ -75,13 +75,13 @@ impl PciTree {
 
     /// The name of the device's network link, the first if it has several.
     ///
-    /// sysfs shows the links of the network namespace that it was mounted in: one that has been
-    /// moved to another is not here, whichever namespace the caller is in.
+    /// sysfs shows the links of the network namespace in which it was mounted. A link that was moved to
+    /// another one isn't found, whichever namespace the caller is in.
     pub fn netdev(&self, address: PciAddress) -> Option<String> {
         device::netdev(&self.directory(address))
     }
 
-    /// The driver that has it now.
+    /// The driver that the device has now.
     pub fn driver(&self, address: PciAddress) -> Option<String> {
         target_name(&self.directory(address).join("driver"))
     }
@@ -90,7 +90,7 @@ impl PciTree {
         self.bus.join("devices").join(address.to_string())
     }
 
-    /// Nothing if it goes while it is read.
+    /// None if the device disappears while it is read.
     fn read(&self, address: PciAddress, slots: &[PciSlot]) -> Option<Device> {
         Device::read(address, &self.directory(address), slots)
     }

@@ -1,12 +1,12 @@
-//! The end of a machine, decided by its first process.
+//! Switches a machine off; its first process does that.
 
 use crate::error::SysError;
 use crate::process::Pid;
 
-/// Switches the machine off, after everything that was written is on its disks (reboot(2)).
-/// Returns only if that failed.
+/// Switches the machine off, after everything that was written is on its disks (reboot(2)). Returns only if
+/// that failed.
 ///
-/// Nobody but process 1 is let: in a PID namespace, that ends the namespace and not the machine.
+/// Only process 1 may call it. In a PID namespace, it ends the namespace and not the machine.
 pub fn off() -> SysError {
     let own = Pid::own();
     if own.0 != 1 {
@@ -15,7 +15,9 @@ pub fn off() -> SysError {
     rustix::fs::sync();
     match rustix::system::reboot(rustix::system::RebootCommand::PowerOff) {
         Err(errno) => SysError::os("switch off", "this machine", errno),
-        Ok(()) => SysError::malformed("switch off", "this machine", "it said yes and went on"),
+        Ok(()) => {
+            SysError::malformed("switch off", "this machine", "the kernel reported success but the machine is still on")
+        }
     }
 }
 

@@ -1,7 +1,7 @@
-//! Processes that are ours to end, and the limits of this one.
+//! Processes that vtax may end, and the limits of this process.
 //!
-//! A pid alone is not a name: the kernel gives it to another process later. A journal that is replayed after a
-//! reboot must not kill a stranger, so a process is named by its pid *and* its start time.
+//! A pid alone doesn't name a process: the kernel gives the number to another one later. A journal that is
+//! replayed after a reboot must not kill a stranger. So a process is named by its pid *and* its start time.
 
 mod pid;
 
@@ -23,11 +23,10 @@ use crate::error::{Result, SysError};
 pub use pid::Pid;
 pub use rustix::process::Signal;
 
-/// One process for all time, at least until the next boot: its pid and when it
-/// started. Written as `PID@START`.
+/// One process, for as long as the machine runs: its pid and when it started. Written as `PID@START`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProcessId {
-    /// The number, which is used again after the process is gone.
+    /// The number, which the kernel uses again after the process is gone.
     pub pid: Pid,
     /// Clock ticks from boot to the start of the process: field 22 of `/proc/PID/stat`, see proc_pid_stat(5).
     pub start_ticks: u64,
@@ -37,19 +36,19 @@ impl ProcessId {
     /// The process that has this pid now.
     pub fn of(pid: Pid) -> Result<Self> {
         let path = format!("/proc/{pid}/stat");
-        // Not UTF-8: the program chose its own name.
+        // Read as bytes: the program chooses its own name, which need not be UTF-8.
         let stat = fs::read(&path).map_err(|e| SysError::os("read", &path, e))?;
         let start_ticks =
             start_ticks(&stat).ok_or_else(|| SysError::malformed("read", &path, "no start time in field 22"))?;
         Ok(Self { pid, start_ticks })
     }
 
-    /// Whether it still runs, or waits as a zombie for its parent.
+    /// Whether it still runs, or is a zombie that its parent hasn't reaped.
     pub fn exists(self) -> bool {
         Self::of(self.pid).is_ok_and(|now| now == self)
     }
 
-    /// Sends a signal to this very process, and to none that got its pid. Returns false if it is gone.
+    /// Sends a signal to this very process, never to another one with the same pid. Returns false if it is gone.
     pub fn signal(self, signal: Signal) -> Result<bool> {
         let Some(handle) = self.open()? else { return Ok(false) };
         match rustix::process::pidfd_send_signal(&handle, signal) {
@@ -59,8 +58,8 @@ impl ProcessId {
         }
     }
 
-    /// Waits until it has ended, as a zombie or for good; false if the time ran
-    /// out before. Works for any process, not only for children.
+    /// Waits until the process has ended; a zombie has ended, too. False if the time ran out before. Works
+    /// for any process, not only for children.
     pub fn wait_end(self, patience: Duration) -> Result<bool> {
         let Some(handle) = self.open()? else { return Ok(true) };
         let deadline = Instant::now() + patience;
@@ -73,7 +72,7 @@ impl ProcessId {
         }
     }
 
-    /// How it ended, if it has ended and is a child of this process that nobody has reaped.
+    /// How the process ended, if it has ended and is a child of this process that nobody has reaped.
     pub fn ending(self) -> Option<ExitStatus> {
         let asked = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let status = rustix::process::waitid(WaitId::Pid(self.known()?), asked).ok()??;
@@ -81,7 +80,7 @@ impl ProcessId {
         Some(ExitStatus::from_raw(raw))
     }
 
-    /// Lets the kernel forget a child that has ended.
+    /// Reaps a child that has ended.
     pub fn reap(self) {
         if let Some(pid) = self.known() {
             let _ = rustix::process::waitpid(Some(pid), WaitOptions::NOHANG);
@@ -96,8 +95,8 @@ impl ProcessId {
         i32::try_from(self.pid.0).ok().and_then(rustix::process::Pid::from_raw)
     }
 
-    /// A handle that stays with the process even if its pid is used again. The
-    /// start time is compared *after* opening, so the check holds for the handle.
+    /// A handle that stays with the process even if its pid is used again. The start time is compared *after*
+    /// opening, so the check holds for the handle.
     fn open(self) -> Result<Option<OwnedFd>> {
         let Some(pid) = self.raw() else { return Ok(None) };
         match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
@@ -126,8 +125,8 @@ impl FromStr for ProcessId {
     }
 }
 
-/// Raises this process's limit on open files to `wanted`, or as near to it as
-/// the hard limit allows, and never lowers it. Returns the limit that holds.
+/// Raises this process's limit on open files to `wanted`, or as near to it as the hard limit allows. It never
+/// lowers the limit. Returns the limit that holds now.
 pub fn raise_open_files(wanted: u64) -> Result<u64> {
     let now = rustix::process::getrlimit(Resource::Nofile);
     let reachable = now.maximum.map_or(wanted, |hard| wanted.min(hard));
@@ -142,8 +141,8 @@ pub fn raise_open_files(wanted: u64) -> Result<u64> {
     Ok(reachable)
 }
 
-/// Bytes that a user without privilege may still write to the file system of `path`: the blocks that
-/// statvfs(3) calls available, not the free ones, of which some are kept for root.
+/// Bytes that a user without privilege may still write to the file system of `path`. These are the blocks
+/// that statvfs(3) calls available; it keeps some of the free ones for root.
 pub fn disk_free(path: &Path) -> Result<u64> {
     let stat = rustix::fs::statvfs(path).map_err(|e| SysError::os("ask the free space at", path.display(), e))?;
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
@@ -171,8 +170,8 @@ fn start_ticks(stat: &[u8]) -> Option<u64> {
     stat_field(stat, 22)?.parse().ok()
 }
 
-/// A field of proc_pid_stat(5) behind the program's name, which is field 2, is in parentheses and may itself
-/// contain spaces and parentheses.
+/// A field of proc_pid_stat(5) after the program's name. The name is field 2, is in parentheses, and may
+/// itself contain spaces and parentheses.
 pub(crate) fn stat_field(stat: &[u8], number: usize) -> Option<&str> {
     let behind_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
     std::str::from_utf8(&stat[behind_name..]).ok()?.split_ascii_whitespace().nth(number.checked_sub(3)?)
@@ -215,7 +214,7 @@ mod tests {
     fn a_recycled_pid_is_not_signalled() {
         let own = ProcessId::of(Pid::own()).unwrap();
         let earlier = ProcessId { start_ticks: own.start_ticks - 1, ..own };
-        // Were this sent, the test itself would die.
+        // If this sent the signal, the test itself would die.
         assert!(!earlier.signal(Signal::KILL).unwrap());
         assert!(earlier.wait_end(Duration::ZERO).unwrap());
     }
@@ -230,7 +229,7 @@ mod tests {
     #[test]
     fn the_limit_on_files_is_never_lowered() {
         let before = raise_open_files(0).unwrap();
-        // Other tests of this process raise it meanwhile.
+        // Other tests of this process raise the limit meanwhile.
         assert!(raise_open_files(1).unwrap() >= before);
         assert!(raise_open_files(before.saturating_add(1)).unwrap() >= before);
     }

@@ -1,10 +1,10 @@
-//! io_uring(7): one system call for a whole transaction, or for those of thousands of flows.
+//! io_uring(7): one system call for a whole transaction, or for the transactions of thousands of flows.
 //!
 //! The kernel reads and writes the buffers of a request after the call that submits it has returned. So
 //! [`Slots`] owns the buffers of all its flows, and hands them out only while the kernel does not use them.
 //!
-//! A ring belongs to the thread that made it. The kernel then does the work of completions when that thread
-//! asks for them and not in the midst of something else (`IORING_SETUP_DEFER_TASKRUN`, Linux 6.1).
+//! A ring belongs to the thread that made it. The kernel does the work of completions when that thread asks
+//! for them, and not while it does something else (`IORING_SETUP_DEFER_TASKRUN`, Linux 6.1).
 
 mod connections;
 mod refusal;
@@ -21,7 +21,7 @@ use io_uring::types::{SubmitArgs, Timespec};
 pub use refusal::NoRing;
 pub use slots::{Completion, Operation, Slots};
 
-/// The longest wait that is told to the kernel.
+/// The longest timeout that is given to the kernel.
 const FOREVER: Duration = Duration::from_secs(1 << 30);
 
 /// Whether this process can have an io_uring.
@@ -29,16 +29,16 @@ pub fn probe() -> Result<(), NoRing> {
     Uring::new(8, 16).map(drop)
 }
 
-/// A whole request or an error, since what is linked to a short one is cancelled anyway.
+/// Send everything or fail: a short send would cancel the request that is linked to it.
 const SEND_FLAGS: libc::c_int = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
 
-/// A result is a signed integer, and so is the longest length that makes sense.
+/// A result is a signed integer, so a longer request makes no sense.
 fn length(bytes: usize) -> u32 {
     bytes.min(i32::MAX as usize) as u32
 }
 
-/// What `io_uring_enter` answers when it was interrupted, timed out, or is short
-/// of memory or of room for completions, for now.
+/// Whether `io_uring_enter` failed only for now: it was interrupted or timed out, or it lacks memory or room
+/// for completions.
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINTR | libc::ETIME | libc::EAGAIN | libc::EBUSY))
 }
@@ -48,7 +48,7 @@ struct Uring {
     ring: IoUring,
     /// How often the kernel was entered.
     enters: Cell<u64>,
-    /// Requests are taken only from the thread that made the ring.
+    /// The kernel takes requests only from the thread that made the ring.
     _thread: PhantomData<*const ()>,
 }
 
@@ -61,7 +61,7 @@ impl Uring {
                 Ok(_) => return Err(NoRing::TooOld),
                 Err(error) => refused = Some(error),
             }
-            // EINVAL of a kernel that does not know the flags.
+            // EINVAL means that the kernel doesn't know the flags.
             if refused.as_ref().is_some_and(|error| error.raw_os_error() != Some(libc::EINVAL)) {
                 break;
             }
@@ -69,14 +69,14 @@ impl Uring {
         Err(refused.map_or(NoRing::Absent, |error| NoRing::of(&error)))
     }
 
-    /// Hands over what is queued and waits for `want` completions. `Ok` may also mean that something was
-    /// handed over and the wait timed out or was interrupted.
+    /// Hands over what is queued and waits for `want` completions. `Ok` may also mean that requests were
+    /// handed over and the wait then timed out or was interrupted.
     fn enter(&self, want: usize, timeout: Option<Duration>) -> io::Result<()> {
         let submitter = self.ring.submitter();
         self.enters.set(self.enters.get() + 1);
         match timeout {
             Some(timeout) if want > 0 => {
-                // The kernel takes a time that overflows its type for one that is past.
+                // The kernel treats a time that overflows its type as past.
                 let time = Timespec::from(timeout.min(FOREVER));
                 submitter.submit_with_args(want, &SubmitArgs::new().timespec(&time))
             }
@@ -86,15 +86,15 @@ impl Uring {
     }
 }
 
-/// A timeout of the wait itself (Linux 5.11), and completions that are never dropped (5.5).
+/// Whether the ring has a timeout for the wait itself (Linux 5.11) and never drops completions (5.5).
 fn has_all(ring: &IoUring) -> bool {
     ring.params().is_feature_ext_arg() && ring.params().is_feature_nodrop()
 }
 
-/// How the kernel does the work of completions.
+/// When the kernel does the work of completions.
 #[derive(Clone, Copy)]
 enum Mode {
-    /// When this thread waits for them: Linux 6.1.
+    /// When this thread waits for completions: Linux 6.1.
     Deferred,
     /// When this thread next enters the kernel: 5.19.
     Cooperative,

@@ -1,5 +1,5 @@
-//! Socket options that `socket2` and `rustix` lack, and the calls whose answer
-//! comes in control messages: segment sizes, stamps, completions.
+//! Socket options that `socket2` and `rustix` lack, and the calls whose results come in control messages:
+//! segment sizes, stamps, completions.
 
 mod bbr;
 mod message;
@@ -62,10 +62,10 @@ fn set_int(socket: impl AsFd, level: libc::c_int, option: libc::c_int, value: li
     set_bytes(socket, level, option, &value.to_ne_bytes())
 }
 
-/// Returns how many bytes the kernel filled in, at most as many as there are.
+/// Returns how many bytes the kernel filled in.
 fn get_bytes(socket: impl AsFd, level: libc::c_int, option: libc::c_int, value: &mut [u8]) -> io::Result<usize> {
     let mut length = value.len() as libc::socklen_t;
-    // SAFETY: the buffer has the length that is told.
+    // SAFETY: the buffer has the length that the kernel is given.
     let status = unsafe {
         libc::getsockopt(socket.as_fd().as_raw_fd(), level, option, value.as_mut_ptr().cast(), &raw mut length)
     };
@@ -77,7 +77,7 @@ fn get_bytes(socket: impl AsFd, level: libc::c_int, option: libc::c_int, value: 
 
 fn set_bytes(socket: impl AsFd, level: libc::c_int, option: libc::c_int, value: &[u8]) -> io::Result<()> {
     let length = value.len() as libc::socklen_t;
-    // SAFETY: the buffer has the length that is told, and is only read.
+    // SAFETY: the buffer has the length that the kernel is given, and is only read.
     let status = unsafe { libc::setsockopt(socket.as_fd().as_raw_fd(), level, option, value.as_ptr().cast(), length) };
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -107,11 +107,11 @@ mod tests {
         (one, other)
     }
 
-    /// 65536, but the kernel never counts on more than an IPv4 packet's longest (`IP_MAX_MTU`).
+    /// The MTU is 65536, but the kernel never assumes more than the longest IPv4 packet (`IP_MAX_MTU`).
     pub(super) const LOOPBACK_MTU: u32 = 65535;
 
-    /// A datagram on loopback, whose MTU is 65536, can't be longer than 65507
-    /// bytes anyway; so the option is read back instead.
+    /// Loopback's MTU is 65536, but a datagram can't be longer than 65507 bytes anyway. So the test reads the
+    /// option back.
     #[test]
     fn dont_fragment_is_set_for_both_families() {
         for (address, level, option) in [

@@ -2,11 +2,11 @@
 
 use std::net::IpAddr;
 
-/// The variable in which it tells where the session is from and where it goes, ssh(1).
+/// The environment variable with the two ends of the session, ssh(1).
 pub const CONNECTION: &str = "SSH_CONNECTION";
 
-/// The third word of it: client's address and port, server's address and port. A link-local address has its
-/// interface behind a `%`.
+/// The server's address: the third word. The others are the client's address, its port and the server's port.
+/// A link-local address has its interface after a `%`.
 pub fn server(connection: &str) -> Option<IpAddr> {
     let server = connection.split_whitespace().nth(2)?;
     server.split('%').next()?.parse().ok()

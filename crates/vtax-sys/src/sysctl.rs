@@ -1,5 +1,6 @@
 //! Kernel settings under `/proc/sys`. Those below `net` exist once for each network namespace, and the
-//! *reading thread* decides whose are seen, so they are always read and written inside a given namespace.
+//! *reading thread's* namespace decides which ones it sees. So they are always read and written inside a
+//! given namespace.
 
 use std::fmt;
 use std::fs;
@@ -10,8 +11,8 @@ use crate::netns::NetNs;
 
 /// The name of a setting, such as `net.ipv4.ip_forward`.
 ///
-/// As with sysctl(8), the first separator decides: in `net/ipv4/conf/eth0.1/…` the dots are part of the
-/// names; in `net.ipv4.conf.eth0/1.…` a slash stands for a dot.
+/// As in sysctl(8), the first separator decides. In `net/ipv4/conf/eth0.1/…` the dots are part of the names;
+/// in `net.ipv4.conf.eth0/1.…` a slash stands for a dot.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SysctlKey(String);
 
@@ -46,7 +47,7 @@ impl FromStr for SysctlKey {
     }
 }
 
-/// The value, without the newline at its end.
+/// Reads the value, without the newline at its end.
 ///
 /// # Errors
 /// `ENOENT` if this kernel has no such setting, or not in this namespace.
@@ -54,10 +55,10 @@ pub fn read(namespace: &NetNs, key: &SysctlKey) -> Result<String> {
     namespace.run(|| read_here(key))?
 }
 
-/// Sets a value, reads it back, and returns the one that was there before.
+/// Sets a value, reads it back, and returns the value from before.
 ///
 /// # Errors
-/// [`SysError::SysctlNotTaken`] if it reads back otherwise; the kernel clamps some settings without a word.
+/// [`SysError::SysctlNotTaken`] if it reads back a different value: the kernel silently limits some settings.
 pub fn write(namespace: &NetNs, key: &SysctlKey, value: &str) -> Result<String> {
     namespace.run(|| {
         let before = read_here(key)?;
@@ -75,7 +76,7 @@ fn read_here(key: &SysctlKey) -> Result<String> {
     Ok(value.trim_end().to_owned())
 }
 
-/// A list comes back with tabs between its numbers.
+/// The kernel returns a list with tabs between its numbers.
 fn same(one: &str, other: &str) -> bool {
     one.split_whitespace().eq(other.split_whitespace())
 }

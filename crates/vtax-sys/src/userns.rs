@@ -1,6 +1,5 @@
-//! Getting by without root. A process that enters a user namespace of its own is
-//! root there: it may make network namespaces, links and mounts, but only below
-//! its own network namespace. The real NICs stay out of reach.
+//! Working without root. A process that enters its own user namespace is root there. It may make network
+//! namespaces, links and mounts, but only below its own network namespace. It can't reach the real NICs.
 
 use std::fs::{self, File};
 use std::io;
@@ -21,8 +20,8 @@ const CAP_SYS_ADMIN: u32 = 21;
 /// Moves this process into a new user, mount and network namespace in which it is root, with only its own
 /// user and group mapped. Mounts made from then on stay inside.
 ///
-/// Call it first thing: the kernel refuses it to a process with threads. After an error the process may be
-/// half inside, with no privilege anywhere; report and exit.
+/// Call it first: the kernel refuses it to a process with threads. After an error, the process may be only
+/// partly inside and have no privilege anywhere; report the error and exit.
 ///
 /// # Errors
 /// [`SysError::Threaded`], or [`SysError::UserNamespaceRefused`] with the kernel setting that forbids it.
@@ -32,8 +31,8 @@ pub fn enter_own() -> Result<()> {
     let flags = UnshareFlags::NEWUSER | UnshareFlags::NEWNS | UnshareFlags::NEWNET;
     // SAFETY: FILES is not among the flags; the descriptor table stays as it is.
     unsafe { rustix::thread::unshare_unsafe(flags) }.map_err(|e| refused("unshare", e.into()))?;
-    // A process without privilege outside may map its group only after giving up
-    // setgroups(2), see user_namespaces(7).
+    // A process without privilege outside may map its group only after it gives up setgroups(2), see
+    // user_namespaces(7).
     write_map("setgroups", "deny".into())?;
     write_map("uid_map", format!("0 {} 1", uid.as_raw()))?;
     write_map("gid_map", format!("0 {} 1", gid.as_raw()))?;
@@ -41,8 +40,8 @@ pub fn enter_own() -> Result<()> {
     rustix::mount::mount_change("/", private).map_err(|e| refused("make mounts private", e.into()))
 }
 
-/// Moves this process into the user, mount and network namespace of another one:
-/// a keeper that holds a lab open. The working directory is kept.
+/// Moves this process into the user, mount and network namespace of another process, the keeper that holds a
+/// lab open. The working directory stays the same.
 ///
 /// # Errors
 /// [`SysError::Threaded`]; `EPERM` if the keeper belongs to another user; `ENOENT` if it is gone.
@@ -51,7 +50,7 @@ pub fn join(keeper: Pid) -> Result<()> {
     let directory = std::env::current_dir().map_err(|e| SysError::os("find", "the working directory", e))?;
     let namespaces =
         [("user", LinkNameSpaceType::User), ("mnt", LinkNameSpaceType::Mount), ("net", LinkNameSpaceType::Network)];
-    // All are opened before the first is entered: afterwards /proc might be another one.
+    // All are opened before the first is entered, because /proc may be a different one afterwards.
     let mut open = Vec::new();
     for (name, kind) in namespaces {
         if let Some(file) = differing_namespace(keeper, name)? {
@@ -65,9 +64,9 @@ pub fn join(keeper: Pid) -> Result<()> {
     std::env::set_current_dir(&directory).map_err(|e| SysError::os("return to directory", directory.display(), e))
 }
 
-/// Whether this thread may make namespaces and links: it has `CAP_NET_ADMIN` and
-/// `CAP_SYS_ADMIN`. In a container with a user namespace that shares the host's
-/// network both may be there and links still be refused; the error then says so.
+/// Whether this thread may make namespaces and links: it has `CAP_NET_ADMIN` and `CAP_SYS_ADMIN`. In a
+/// container with a user namespace that shares the host's network, the kernel may refuse links all the same;
+/// the error then says so.
 pub fn have_net_admin() -> bool {
     let wanted = (1 << CAP_NET_ADMIN) | (1 << CAP_SYS_ADMIN);
     fs::read_to_string("/proc/thread-self/status")
@@ -76,8 +75,7 @@ pub fn have_net_admin() -> bool {
         .is_some_and(|held| held & wanted == wanted)
 }
 
-/// Whether this process is in the first user namespace, so that root there is root of the machine
-/// (user_namespaces(7)).
+/// Whether this process is in the first user namespace, so that root there is root of the machine (user_namespaces(7)).
 pub fn is_initial() -> bool {
     let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     map.split_ascii_whitespace().eq(["0", "0", "4294967295"])
@@ -92,8 +90,8 @@ fn require_single_thread() -> Result<()> {
     if threads == 1 { Ok(()) } else { Err(SysError::Threaded { threads }) }
 }
 
-/// The keeper's namespace, or nothing if we are in it already: setns(2) refuses
-/// to enter the user namespace that one is in.
+/// The keeper's namespace; none if we are in it already. setns(2) refuses to enter the user namespace in
+/// which the caller already is.
 fn differing_namespace(keeper: Pid, name: &'static str) -> Result<Option<File>> {
     let open = |path: String| File::open(&path).map_err(|e| SysError::os("open namespace", &path, e));
     let id = |file: &File| {
@@ -120,10 +118,10 @@ fn refused(step: &'static str, errno: io::Error) -> SysError {
 struct Limits {
     /// `user.max_user_namespaces`, user_namespaces(7).
     max_user_namespaces: Option<u64>,
-    /// A patch of Debian and its children.
+    /// From a patch of Debian and the distributions based on it.
     unprivileged_userns_clone: Option<u64>,
-    /// Ubuntu since 23.10: the namespace is made, but without capabilities in
-    /// it, so that the first step *after* `unshare` fails.
+    /// Ubuntu since 23.10: making the namespace succeeds, but gives no capabilities in it, so the first step
+    /// *after* `unshare` fails.
     apparmor_restrict: Option<u64>,
 }
 
@@ -140,7 +138,7 @@ impl Limits {
         }
     }
 
-    /// (reason, remedy)
+    /// Returns the reason and the remedy.
     fn explain(&self, errno: &io::Error) -> (&'static str, &'static str) {
         if self.max_user_namespaces == Some(0) {
             return ("user.max_user_namespaces is 0", "run as root, or set it: sysctl user.max_user_namespaces=15000");

@@ -1,4 +1,4 @@
-//! Against the running kernel, in namespaces that go with the test. Needs root.
+//! Tests with the running kernel, in namespaces that end with the test. They need root.
 
 use std::fs;
 use std::net::UdpSocket;
@@ -100,7 +100,7 @@ fn the_way_of_a_packet_is_looked_up() {
     ] {
         assert_eq!(ask(from, other), Some((w0, Some(ip(from)))));
         assert_eq!(ask("", other), Some((w0, Some(ip(from)))), "the kernel chooses the source");
-        // The kernel adds the local route of an IPv6 address in a work of its own (addrconf_dad_work).
+        // The kernel adds the local route of an IPv6 address later, in a work item (addrconf_dad_work).
         let begun = Instant::now();
         while ask("", own).map(|(link, _)| link) != Some(lo) && begun.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(10));
@@ -310,7 +310,7 @@ fn the_kernels_own_words_reach_the_user() {
     let error = rtnl.set_link(&name("br7"), &change).unwrap_err();
     assert!(matches!(&error, SysError::Os { detail: Some(_), .. }), "{error:?}");
     assert!(error.to_string().contains("mtu"), "{error}");
-    // The connection is still in step.
+    // The connection still works: its sequence numbers match.
     assert_eq!(link(&mut rtnl, "br7").mtu, 1500);
 }
 
@@ -324,8 +324,8 @@ fn links_that_are_not_there_are_told_apart_from_errors() {
     assert_eq!(rtnl.delete_link(&name("none")).unwrap_err().errno(), Some(libc::ENODEV));
 }
 
-/// Some 100 KiB, of which the kernel sends at most 32 at a time. Not more of them:
-/// taking them apart holds the lock that all rtnetlink requests wait for.
+/// The list has some 100 KiB, of which the kernel sends at most 32 at a time. It isn't longer, because
+/// removing the links holds the lock for which all rtnetlink requests wait.
 #[test]
 fn a_list_of_many_links_is_complete() {
     let ns = scratch();
@@ -427,8 +427,8 @@ fn nothing_is_left_where_a_namespace_could_not_be_pinned() {
     assert_eq!(error.errno(), Some(libc::ENOENT));
 }
 
-/// A program with mounts of its own holds a copy of our pin. It must not keep the
-/// namespace, nor the wire that ends in it, alive.
+/// A program with its own mounts has a copy of our pin. The copy must not keep the namespace alive, nor the
+/// wire that ends in it.
 #[test]
 fn a_copy_of_the_pin_elsewhere_goes_with_the_file() {
     let directory = tempfile::tempdir().unwrap();
@@ -452,7 +452,7 @@ fn a_copy_of_the_pin_elsewhere_goes_with_the_file() {
     assert!(gone, "the copy keeps the namespace alive");
 }
 
-/// The kernel takes namespaces apart in the background, one after the other.
+/// The kernel removes namespaces in the background, one after the other.
 fn eventually(condition: impl FnMut() -> bool) -> bool {
     let mut condition = condition;
     let deadline = Instant::now() + PATIENCE;

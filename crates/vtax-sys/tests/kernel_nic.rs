@@ -1,4 +1,4 @@
-//! What links tell of themselves, in namespaces that go with the test. Needs root.
+//! What links report about themselves, in namespaces that end with the test. Needs root.
 
 use vtax_sys::netlink::{IfName, LinkKind, NewLink, Rtnl};
 use vtax_sys::netns::NetNs;
@@ -21,7 +21,7 @@ fn a_link_is_described_inside_its_own_namespace() {
         assert!(offloads.contains_key(part), "{part}: {offloads:?}");
     }
     assert_eq!((facts.bus, facts.numa_node, facts.irqs.len()), (None, None, 0));
-    // It is in no other namespace.
+    // The link is in no other namespace.
     assert_eq!(nic::describe(&name("nic0")).driver, None);
 }
 

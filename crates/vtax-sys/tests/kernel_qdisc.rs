@@ -1,4 +1,4 @@
-//! Limiting the rate of links, in namespaces that go with the test. Needs root.
+//! Limits on the rate of links, in namespaces that end with the test. Needs root.
 
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -21,8 +21,7 @@ fn configure(ns: &NetNs, device: &str, address: &str) -> (Rtnl, IfIndex) {
     (rtnl, index)
 }
 
-/// A namespace whose links send nothing of their own accord: IPv6, if there is any, would greet
-/// its neighbours.
+/// A namespace whose links send nothing by themselves. With IPv6 on, they would send messages to their neighbours.
 fn silent() -> NetNs {
     let ns = NetNs::scratch().expect("these tests need root");
     match sysctl::write(&ns, &"net.ipv6.conf.default.disable_ipv6".parse().unwrap(), "1") {
@@ -47,7 +46,7 @@ fn a_rate_is_set_read_back_and_changed() {
     let mut rtnl = Rtnl::open_in(&ns).unwrap();
     let lo = IfIndex(1);
     assert_ne!(rtnl.root_qdisc(lo).unwrap().map(|qdisc| qdisc.kind).as_deref(), Some("tbf"));
-    // The second is above what a field of 32 bits for bytes a second can hold.
+    // The second rate doesn't fit a 32-bit field for bytes a second.
     for asked in [tbf(100_000_000, 100_000, 65_536), tbf(100_000_000_000, 25_000_000, 1_000_000), tbf(8_000, 70_000, 1)]
     {
         rtnl.set_tbf(lo, &asked).unwrap();
@@ -60,7 +59,7 @@ fn a_rate_is_set_read_back_and_changed() {
     probe_tbf().unwrap();
 }
 
-/// Sent at once, so that the burst and the queue take the first and the rest is dropped.
+/// All packets are sent at once. The burst and the queue take the first ones, and the others are dropped.
 #[test]
 fn every_packet_arrives_or_is_counted_as_dropped() {
     const SENT: u64 = 500;
@@ -72,7 +71,7 @@ fn every_packet_arrives_or_is_counted_as_dropped() {
     configure(&right, "w1", "192.0.2.2/30");
     let (sender, receiver) = (udp(&left, "192.0.2.1:0"), udp(&right, "192.0.2.2:0"));
     sender.connect(receiver.local_addr().unwrap()).unwrap();
-    // The neighbour is resolved before anything is counted.
+    // The neighbour's address is resolved before anything is counted.
     sender.send(b"x").unwrap();
     receiver.recv(&mut [0]).unwrap();
     rtnl.set_tbf(wire, &tbf(10_000_000, 5_000, 20_000)).unwrap();
@@ -88,7 +87,7 @@ fn every_packet_arrives_or_is_counted_as_dropped() {
     let QdiscStats { packets, bytes, drops, overlimits } = rtnl.root_qdisc(wire).unwrap().unwrap().stats;
     assert_eq!(SENT - received, u64::from(drops));
     assert!(drops > 0 && received > 20 && overlimits > 0, "{received} arrived, {drops} dropped");
-    // 8 bytes of UDP header, 20 of IP, 14 of Ethernet; and an ARP request or two.
+    // 8 bytes of UDP header, 20 of IP and 14 of Ethernet, and an ARP request or two.
     assert!((received..received + 3).contains(&packets), "{packets} of {received}");
     assert!((received * (PAYLOAD + 42)..received * (PAYLOAD + 42) + 200).contains(&bytes), "{bytes}");
 }

@@ -1,6 +1,5 @@
-//! A user without privilege gets a lab of his own. Run as root, which gives its
-//! privilege up first; each part is a process of its own, because a user
-//! namespace is entered by a whole process and never left.
+//! A user without privilege gets his own lab. Run this as root; it gives its privilege up first. Each part is
+//! a separate process, because only a whole process can enter a user namespace, and it can never leave it.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -11,9 +10,9 @@ use vtax_sys::netns::NetNs;
 use vtax_sys::process::Pid;
 use vtax_sys::userns;
 
-/// Says which part this process plays.
+/// The variable that says which part this process plays.
 const ROLE: &str = "VTAX_SYS_TEST_ROLE";
-/// The keeper's pid, for the one who joins.
+/// The variable with the keeper's pid, for the process that joins.
 const KEEPER: &str = "VTAX_SYS_TEST_KEEPER";
 const NOBODY: u32 = 65534;
 
@@ -39,7 +38,7 @@ fn both_parts() {
     println!("test an_ordinary_user_makes_a_lab_and_joins_it ... ok");
 }
 
-/// By `/proc/self/exe`, as a nobody need not reach the directory of this program.
+/// Starts `/proc/self/exe`, because `nobody` may not be able to reach this program's directory.
 fn start(role: &str, keeper: Pid) -> Child {
     Command::new("/proc/self/exe")
         .env(ROLE, role)
@@ -67,7 +66,7 @@ fn keeper() {
     rtnl.create_link(&NewLink::new(name("w0"), kind)).unwrap();
     pin_and_remove();
     println!("ready");
-    // Until the parent closes its end.
+    // Waits until the parent closes its end.
     std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
 }
 
@@ -86,7 +85,7 @@ fn visitor() {
     assert_eq!(std::env::current_dir().unwrap().to_str(), Some("/proc"));
     let wire = Rtnl::open().unwrap().link(&name("w0")).unwrap();
     assert_eq!(wire.unwrap().kind.as_deref(), Some("veth"));
-    // Being there already is no error.
+    // It is no error to be there already.
     userns::join(keeper).unwrap();
 }
 

@@ -1,5 +1,5 @@
-//! What the kernel says of virtual functions and hardware addresses, on links that every machine
-//! can have. The answers of a NIC that has virtual functions are seen on the emulated server.
+//! What the kernel reports about virtual functions and hardware addresses, on links that every machine can
+//! have. The emulated server shows the answers of a NIC with virtual functions.
 
 use vtax_sys::netlink::{IfName, LinkChange, LinkKind, MacAddr, NewLink, Rtnl, VfChange};
 use vtax_sys::netns::NetNs;

@@ -1,4 +1,4 @@
-//! The account of the machine's CPUs against work of a known size.
+//! Compares the account of the machine's CPUs with work of a known size.
 
 use std::hint::black_box;
 use std::thread;
@@ -8,8 +8,8 @@ use vtax_sys::cpu::{MachineMeter, MachineSpan, thread_times};
 
 const PERIOD: Duration = Duration::from_millis(1);
 
-/// Works and sleeps in turn, half a millisecond each, which no tick sees much of; returns what the
-/// scheduler charged for it.
+/// Works and sleeps in turn, half a millisecond each, so ticks see little of it. Returns the CPU time that
+/// the scheduler counted.
 fn spin_half(time: Duration) -> Duration {
     let (before, begun) = (thread_times(), Instant::now());
     while begun.elapsed() < time {
@@ -29,11 +29,11 @@ fn measure(time: Duration) -> (MachineSpan, Duration) {
     (meter.read().unwrap().since(&opened), used)
 }
 
-/// Others work on this machine too, so there is no upper bound but that of time itself.
+/// Other programs work on this machine too, so the only upper bound is the elapsed time.
 #[test]
 fn work_of_a_known_size_is_in_the_machines_account() {
     let (span, used) = measure(Duration::from_secs(2));
-    // 3 % of a CPU, and what the hypervisor has taken: to the thread's clock that is work as well.
+    // 3 % of a CPU, and the time that the hypervisor took, which the thread's clock counts as work.
     let least = used.saturating_sub(span.wall.mul_f64(0.03) + span.times.steal);
     eprintln!("busy {:?}, spinner {used:?}, {span:?}", span.busy());
     assert!(span.busy() >= least, "{:?} for {used:?}: {span:?}", span.busy());

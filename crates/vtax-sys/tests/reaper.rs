@@ -1,4 +1,4 @@
-//! Orphans are reaped, and the children that somebody waits for are not. A process of its own: its
+//! Orphans are reaped, and children for which somebody waits are not. It is a separate process, because its
 //! reaper would take the children of other tests.
 
 use std::fs;
@@ -17,7 +17,7 @@ fn shell(script: &str) -> Command {
 
 #[test]
 fn orphans_are_reaped_and_kept_children_are_not() {
-    // Orphans among its descendants are this process's from now on, as they are process 1's.
+    // From now on, orphans among its descendants become this process's children, as they become process 1's.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).unwrap();
     reap_orphans().unwrap();
     let directory = tempfile::tempdir().unwrap();
@@ -26,7 +26,7 @@ fn orphans_are_reaped_and_kept_children_are_not() {
         let script = format!("(exec sleep 0.02) & echo $! >{}; exit {round}", file.display());
         let child = Kept::spawn(&mut shell(&script)).unwrap();
         if round % 2 == 0 {
-            // It is dead before it is waited for.
+            // The child is dead before anybody waits for it.
             thread::sleep(Duration::from_millis(80));
         }
         assert_eq!(child.wait().unwrap().code(), Some(round));

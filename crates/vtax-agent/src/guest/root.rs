@@ -1,8 +1,8 @@
-//! Living in the files of the machine outside.
+//! Uses the host's files as the guest's root file system.
 //!
-//! The host's root directory is shared with the guest, read-only, and what is written in the guest stays in
-//! its memory (overlayfs). As switch_root(8) does it, the new root is moved on top of the old one. After
-//! chroot(2) alone the kernel would make no user namespaces (`create_user_ns` asks `current_chrooted`).
+//! The host's root directory is shared with the guest, read-only. What is written in the guest stays in its
+//! memory (overlayfs). The new root is moved on top of the old one, as switch_root(8) does it. After
+//! chroot(2) alone, the kernel would make no user namespaces (`create_user_ns` asks `current_chrooted`).
 
 use std::{env, io, os::unix::fs::symlink, path::Path};
 
@@ -12,13 +12,13 @@ use vtax_sys::{
     mount::{Pseudo, enter_root, mount, move_to, nine_p, overlay},
 };
 
-/// Where the parts are put together, in the image's own root.
+/// The directories from which the new root is made, in the image's own root.
 const SHARED: &str = "/vtax/shared";
 const WRITTEN: &str = "/vtax/written";
 const ROOT: &str = "/vtax/root";
-/// What goes along: the mounts of the guest's own kernel.
+/// Mounts of the guest's own kernel, which move to the new root.
 const KEPT: [&str; 3] = ["proc", "sys", "dev"];
-/// What udev links elsewhere, and bash wants for `<(…)`: a process's own files.
+/// Links that udev makes elsewhere, to a process's own files. bash needs them for `<(…)`.
 const OWN_FILES: [[&str; 2]; 4] = [
     ["/proc/self/fd", "/dev/fd"],
     ["/proc/self/fd/0", "/dev/stdin"],
@@ -27,8 +27,8 @@ const OWN_FILES: [[&str; 2]; 4] = [
 ];
 const TRACING: &str = "/sys/kernel/tracing";
 
-/// Makes the share with this tag the root directory; from here on the image is out of sight. What
-/// the guest can do without is told to `say` if it isn't there.
+/// Makes the share with this tag the root directory; the image is no longer visible then. `say` gets a
+/// message for each missing part that the guest doesn't need.
 pub(super) fn live_in(tag: &str, say: impl Fn(&str)) -> Result<(), SysError> {
     let (written, root) = (Path::new(WRITTEN), Path::new(ROOT));
     nine_p(tag, Path::new(SHARED))?;
@@ -49,7 +49,7 @@ pub(super) fn live_in(tag: &str, say: impl Fn(&str)) -> Result<(), SysError> {
     Ok(())
 }
 
-/// The old root stays below, out of reach.
+/// Covers the old root, which stays below and can't be reached.
 fn cover() -> Result<(), SysError> {
     env::set_current_dir(ROOT).map_err(|errno| failed("go to", ROOT, errno))?;
     move_to(Path::new("."), Path::new("/"))?;
@@ -68,7 +68,7 @@ fn link_own_files() -> Result<(), SysError> {
     Ok(())
 }
 
-/// sysfs has its directory if the kernel has tracefs.
+/// sysfs has this directory if the kernel has tracefs.
 fn mount_tracing() -> Result<(), SysError> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     match rustix::mount::mount("tracefs", TRACING, "tracefs", flags, None) {

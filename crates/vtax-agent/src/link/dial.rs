@@ -10,12 +10,12 @@ use std::{
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect as connect_to, socket_with};
 
-/// How often it is tried.
+/// The time between two attempts.
 const PACE: Duration = Duration::from_millis(5);
-/// Nobody listens there yet, or has room for us.
+/// The socket doesn't exist yet, nobody listens there, or the listener's queue is full.
 const EARLY: [ErrorKind; 3] = [ErrorKind::NotFound, ErrorKind::ConnectionRefused, ErrorKind::WouldBlock];
 
-/// Tries until somebody listens there and has room for us, or the time is over.
+/// Tries until a listener accepts, or until the time is over.
 pub(super) fn connect(path: &Path, until: Instant) -> io::Result<UnixStream> {
     loop {
         match try_connect(path) {
@@ -25,7 +25,7 @@ pub(super) fn connect(path: &Path, until: Instant) -> io::Result<UnixStream> {
     }
 }
 
-/// Without waiting: connect(2) waits as long as the listener has too many others before us.
+/// Tries without waiting: connect(2) would wait as long as the listener's queue is full.
 fn try_connect(path: &Path) -> io::Result<UnixStream> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;

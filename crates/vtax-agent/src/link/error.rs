@@ -1,4 +1,4 @@
-//! What can go wrong with an agent, as its coordinator sees it.
+//! The errors of an agent, as its coordinator sees them.
 
 use std::{fmt, io, path::PathBuf, process::ExitStatus, sync::Arc, time::Duration};
 
@@ -7,7 +7,8 @@ use crate::{
     protocol::{Fault, FaultKind, Greeting},
 };
 
-/// An agent that couldn't be had, was lost, or didn't do as told. Each names the agent.
+/// An agent that couldn't be started or reached, was lost, or didn't do what it was asked. Each message names
+/// the agent.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum AgentError {
@@ -22,7 +23,7 @@ pub enum AgentError {
     #[error("the agent of {name} can't be reached at {}: {why}; is its guest running?", path.display())]
     #[diagnostic(code("agent-unreachable"))]
     NoSocket { name: String, path: PathBuf, why: io::Error },
-    #[error("no further descriptor can be had for the link to the agent of {name}: {source}")]
+    #[error("no file descriptor is left for the link to the agent of {name}: {source}")]
     #[diagnostic(code("too-many-files"))]
     Descriptor { name: String, source: io::Error },
     #[error("no thread can be started to talk to the agent of {name}: {source}")]
@@ -52,12 +53,12 @@ pub enum AgentError {
 }
 
 impl AgentError {
-    /// Whether this is no fault but the consequence of a cancel.
+    /// Whether this only says that the call was cancelled.
     pub fn is_cancelled(&self) -> bool {
         matches!(self, AgentError::Refused { fault: Fault { kind: FaultKind::Cancelled, .. }, .. })
     }
 
-    /// Whether the agent is of no more use.
+    /// Whether the agent can't be used any more.
     pub fn is_death(&self) -> bool {
         matches!(self, AgentError::Died { .. })
     }
@@ -66,15 +67,15 @@ impl AgentError {
 /// How an agent was lost.
 #[derive(Debug, Clone)]
 pub struct Death {
-    /// What was wrong with the stream; `None` if it simply ended.
+    /// What was wrong with the stream. `None` if it simply ended.
     pub stream: Option<Arc<FrameError>>,
-    /// How its process ended, if it has one here and that has ended.
+    /// The exit status of its process, if it has one here that has ended.
     pub status: Option<ExitStatus>,
-    /// The last of what it wrote to standard error.
+    /// The end of its standard error.
     pub stderr: String,
 }
 
-/// What a shell, and so `ssh`, exits with if there is no such command.
+/// The exit status of a shell, and so of `ssh`, if there is no such command.
 const NOT_FOUND: i32 = 127;
 
 impl fmt::Display for Death {

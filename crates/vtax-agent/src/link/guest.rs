@@ -1,4 +1,4 @@
-//! What an agent does for the guest that it is in.
+//! What an agent does for the guest in which it runs.
 
 use std::time::{Duration, Instant};
 
@@ -7,17 +7,17 @@ use vtax_model::units::{ByteSize, Span};
 use super::{AgentError, AgentLink, PendingReply};
 use crate::protocol::{Attached, CallOutcome, LinkSetup, ProgramSpec, Ran, Reply, Request, SessionId, Signal, Stream};
 
-/// How long an agent takes to say that a link isn't there, or has no carrier, with a margin.
+/// How long an agent takes to report that a link doesn't exist or has no carrier, with a margin.
 const ATTACHED: Duration = Duration::from_secs(20);
-/// What a program may take beyond its time, on a busy machine.
+/// How much longer than its limit a program may take on a busy machine.
 const MARGIN: Duration = Duration::from_secs(10);
-/// How much of a program's outputs may be on the way to us. Half of it is asked for at a time, so
-/// that the program never waits for a coordinator that keeps up.
+/// How many bytes of a program's outputs may be on the way to us. We ask for more when half of it is used, so
+/// the program never waits for a coordinator that is fast enough.
 const WINDOW: ByteSize = ByteSize(256 << 10);
 
 impl AgentLink {
-    /// Sets up a link of the guest, and waits until it has a carrier. Again with another MTU or
-    /// further addresses, only these change.
+    /// Sets up a link of the guest, and waits until it has a carrier. If it is set up again with another MTU
+    /// or more addresses, only these change.
     pub fn attach(&self, attachment: &LinkSetup) -> Result<Attached, AgentError> {
         let request = Request::Attach { session: self.new_session(), attachment: attachment.clone() };
         match self.call(request)?.wait(ATTACHED)? {
@@ -26,15 +26,15 @@ impl AgentLink {
         }
     }
 
-    /// Runs a program in the guest to its end, with this on its standard input, and kills it if it
-    /// takes longer than `limit`.
+    /// Runs a program in the guest to its end, with `stdin` on its standard input, and kills it if it takes
+    /// longer than `limit`.
     pub fn run(&self, argv: &[String], stdin: &[u8], limit: Span) -> Result<Ran, AgentError> {
         self.begin(argv, stdin, limit, None)?.follow_to_reply(|_, _| ())
     }
 
     /// Starts a program in the guest like [`run`](Self::run), for up to
-    /// [`WATCHED_MOST`](crate::limits::WATCHED_MOST); its outputs come as it writes them. A program that is
-    /// not followed fast enough waits when its pipe is full.
+    /// [`WATCHED_MOST`](crate::limits::WATCHED_MOST). Its outputs come as it writes them. If they are not
+    /// taken fast enough, the program waits when its pipe is full.
     pub fn start(&self, argv: &[String], stdin: &[u8], limit: Span) -> Result<Running<'_>, AgentError> {
         self.begin(argv, stdin, limit, Some(WINDOW))
     }
@@ -52,8 +52,8 @@ impl AgentLink {
         Ok(Running { pending, session, patience, started: Instant::now(), ended: false })
     }
 
-    /// Sends a signal to the process group of a program ([`Running::session`]), from any thread. It
-    /// doesn't wait; the answer says that the agent has passed it on or that the program has ended.
+    /// Sends a signal to the process group of a program ([`Running::session`]), from any thread. It doesn't
+    /// wait. The answer says that the agent has passed the signal on or that the program has ended.
     pub fn signal(&self, session: SessionId, signal: Signal) -> Result<PendingReply<'_>, AgentError> {
         self.call(Request::Signal { session, signal })
     }
@@ -70,13 +70,13 @@ pub struct Running<'link> {
 }
 
 impl Running<'_> {
-    /// What [`AgentLink::signal`] and [`AgentLink::cancel`] call it by.
+    /// The session's id, for [`AgentLink::signal`] and [`AgentLink::cancel`].
     pub fn session(&self) -> SessionId {
         self.session
     }
 
-    /// Hands on its outputs as they come, until it has ended; returns its status as in [`Ran`].
-    /// Other calls on the link go on however long `on_output` takes.
+    /// Passes the program's outputs on as they come, until the program has ended. Returns its status as in
+    /// [`Ran`]. Other calls on the link continue, however long `on_output` takes.
     pub fn follow(self, on_output: impl FnMut(Stream, &[u8])) -> Result<i32, AgentError> {
         self.follow_to_reply(on_output).map(|ran| ran.status)
     }
@@ -107,7 +107,7 @@ impl Running<'_> {
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            // An agent that is gone has taken the program along.
+            // If the agent is gone, the program is gone, too.
             let _ = self.pending.link.cancel(self.session);
         }
     }

@@ -1,4 +1,4 @@
-//! The process behind a link: its last words, its status, its end.
+//! The process behind a link: its last output, its status and its end.
 
 use std::{
     collections::VecDeque,
@@ -11,23 +11,23 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How much of standard error is kept: the end of it.
+/// How many bytes of standard error are kept, from its end.
 const LAST_WORDS: usize = 4096;
-/// How long an agent whose stream is closed has until it is killed. It gives its sessions
-/// half a second to put things away.
+/// How long an agent has to end after its stream is closed; then it is killed. It gives its sessions half a
+/// second to clean up.
 const GRACE: Duration = Duration::from_millis(1500);
-/// How long a process that has closed its stream may take to be waited for. The kernel closes
-/// files before it lets the parent know.
+/// How long to wait for the status of a process that has closed its stream. The kernel closes files before it
+/// tells the parent.
 const STATUS_SOON: Duration = Duration::from_millis(300);
-/// How long standard error is read on after the process has ended. Not to its end: a
-/// connection-sharing `ssh` leaves a master behind that holds it open.
+/// How long standard error is read after the process has ended. It isn't read to its end: an `ssh` that
+/// shares connections leaves a master process behind that keeps it open.
 const WORDS_SOON: Duration = Duration::from_millis(100);
 
-/// A child process, or none: a link may run over other streams. Killed and reaped on drop.
+/// A child process, or none, because a link may use other streams. It is killed and reaped on drop.
 #[derive(Debug)]
 pub(crate) struct ChildProcess {
     id: Option<u32>,
-    /// What takes the place of a process at the other end of a link: shut when the link ends.
+    /// The socket at the other end of a link without a process; shut down when the link ends.
     socket: Option<UnixStream>,
     child: Mutex<Option<Child>>,
     words: Arc<Mutex<VecDeque<u8>>>,
@@ -35,7 +35,7 @@ pub(crate) struct ChildProcess {
 }
 
 impl ChildProcess {
-    /// At the other end there is a socket, or some other stream.
+    /// For a link to a socket or to some other stream.
     pub(super) fn without_child(socket: Option<UnixStream>) -> ChildProcess {
         let (words, listener) = (Arc::default(), Mutex::default());
         ChildProcess { id: None, socket, child: Mutex::default(), words, listener }
@@ -53,12 +53,12 @@ impl ChildProcess {
         self.id
     }
 
-    /// How it ended, once its stream has; `None` if it hasn't ended, or there is no process.
+    /// The exit status, after the stream has ended. `None` if the process hasn't ended or there is none.
     pub(crate) fn status_soon(&self) -> Option<ExitStatus> {
         self.wait(STATUS_SOON)
     }
 
-    /// The last it has said, complete if it has ended.
+    /// The end of its standard error; complete if the process has ended.
     pub(crate) fn last_words(&self) -> String {
         let deadline = Instant::now() + WORDS_SOON;
         let speaks = || lock(&self.listener).as_ref().is_some_and(|listener| !listener.is_finished());
@@ -69,23 +69,23 @@ impl ChildProcess {
         String::from_utf8_lossy(&words).trim().to_owned()
     }
 
-    /// Waits until it has ended by itself, or kills it.
+    /// Waits until the process has ended by itself, or kills it.
     pub(super) fn end(&self) {
         if let Some(socket) = &self.socket {
-            // Threads that read or write it learn of it. An error means that it is shut already.
+            // This wakes the threads that read or write the socket. An error means that it is shut down already.
             let _ = socket.shutdown(Shutdown::Both);
         }
         if self.wait(GRACE).is_some() {
             return;
         }
         if let Some(mut child) = lock(&self.child).take() {
-            // An error of kill is that it has just ended; wait reaps it in either case.
+            // If kill fails, the process has just ended; wait reaps it in either case.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 
-    /// Without holding the lock while it sleeps: several threads may want to know.
+    /// Releases the lock while it sleeps, because several threads may wait.
     fn wait(&self, most: Duration) -> Option<ExitStatus> {
         let deadline = Instant::now() + most;
         loop {
@@ -104,7 +104,7 @@ impl Drop for ChildProcess {
     }
 }
 
-/// Reads standard error to its end, or the process would stop when the pipe is full.
+/// Reads standard error to its end; otherwise the process would stop when the pipe is full.
 fn listen(mut stderr: ChildStderr, words: Arc<Mutex<VecDeque<u8>>>) -> Option<JoinHandle<()>> {
     let read = move || {
         let mut buffer = [0; 1024];

@@ -1,4 +1,4 @@
-//! The threads behind a link, and what they share with its callers.
+//! The threads behind a link, and the data that they share with its callers.
 
 use std::{
     collections::HashMap,
@@ -26,21 +26,21 @@ use crate::{
     protocol::{Answer, Call, CallId, CallOutcome, Greeting, Hello, Introduction, Opening, Request},
 };
 
-/// What may be in the stream before the agent's first word to us.
+/// What the stream may contain before the agent's first bytes to us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Past {
-    /// Nothing: it was made for this link.
+    /// Nothing: the stream was made for this link.
     None,
-    /// What was said to others before.
+    /// Bytes of earlier conversations.
     Unknown,
 }
 
-/// The answer to a call or an output before it, or the reason why there never will be one.
+/// The answer to a call, or an output before it, or the reason why no answer will come.
 #[derive(Debug)]
 pub(crate) struct Incoming {
-    /// The mark that the caller gave.
+    /// The mark that the caller has set.
     pub(crate) tag: usize,
-    /// The agent's words, or its end.
+    /// What the agent sent, or how it died.
     pub(crate) outcome: Result<CallOutcome, Death>,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct ControlStream {
 
 #[derive(Debug)]
 struct Shared {
-    /// The name by which the user knows the agent.
+    /// The agent's name for the user.
     name: String,
     callers: Mutex<Callers>,
     process: ChildProcess,
@@ -116,7 +116,7 @@ impl ControlStream {
         self.shared.process.id()
     }
 
-    /// Sends a request; its answer, or the death of the agent, goes to `answer_to`.
+    /// Sends a request. Its answer, or the death of the agent, goes to `answer_to`.
     pub(super) fn send(
         &self,
         id: CallId,
@@ -126,7 +126,7 @@ impl ControlStream {
     ) -> Result<(), AgentError> {
         let frame = self.encode(&Call { id, request }, REQUEST_MOST)?;
         self.shared.expect(id, Caller { answer_to, tag })?;
-        // If the writer has gone, every caller learns why, or is about to.
+        // If the writer has gone, every caller learns the reason now or soon.
         let _ = self.frames.send(frame);
         Ok(())
     }
@@ -144,7 +144,7 @@ impl ControlStream {
 }
 
 impl Drop for ControlStream {
-    /// The order to shut down is for streams whose end the agent doesn't see; for the others,
+    /// Some agents don't see the end of the stream, so it sends the order to shut down. For the others,
     /// closing the stream is enough.
     fn drop(&mut self) {
         let shutdown = Call { id: CallId(u64::MAX), request: Request::Shutdown };
@@ -167,8 +167,8 @@ impl Shared {
         }
     }
 
-    /// An answer without a caller is to one that gave up, or to the last shutdown. A caller that
-    /// gets an output waits on.
+    /// An answer without a caller belongs to one that gave up, or to the last shutdown. A caller that gets an
+    /// output goes on waiting.
     fn deliver(&self, Answer { id, outcome }: Answer) {
         let Callers::Waiting(callers) = &mut *lock(&self.callers) else { return };
         let send = |caller: &Caller, outcome| caller.answer_to.send(Incoming { tag: caller.tag, outcome: Ok(outcome) });
@@ -179,8 +179,8 @@ impl Shared {
         };
     }
 
-    /// Tells every caller that waits, and keeps the news for later calls. The first
-    /// cause counts: others follow from it.
+    /// Tells every waiting caller, and keeps the cause for later calls. The first cause counts, because
+    /// others follow from it.
     fn die(&self, stream: Option<FrameError>) -> Death {
         let death = self.autopsy(stream);
         let mut callers = lock(&self.callers);
@@ -205,18 +205,17 @@ impl Shared {
     }
 }
 
-/// Where the hello is waited for.
+/// The channel on which a caller waits for the hello.
 type Introduce = Sender<Result<Hello, AgentError>>;
 
-/// The reader's life: the hello, then answers, then the end of the stream.
+/// Reads the hello, then answers, until the stream ends.
 fn read(mut reader: BufReader<impl Read>, shared: &Shared, introduce: &Introduce) {
     if present(read_hello(&mut reader), shared, introduce) {
         follow(reader, shared);
     }
 }
 
-/// The same for a stream that carried earlier conversations: everything before the hello that is meant for us
-/// belongs to those.
+/// The same for a stream that carried earlier conversations. Everything before the hello with our key belongs to them.
 fn read_ours(mut stream: Conversations<impl Read>, key: &str, shared: &Shared, introduce: &Introduce) {
     let end = loop {
         match stream.next_one() {
@@ -241,7 +240,7 @@ fn read_ours(mut stream: Conversations<impl Read>, key: &str, shared: &Shared, i
     present(end, shared, introduce);
 }
 
-/// Tells the caller that waits for the hello; false if there is no agent, or no caller any more.
+/// Passes the hello on to the waiting caller. False if there is no agent, or if the caller is gone.
 fn present(first: Result<First, FrameError>, shared: &Shared, introduce: &Introduce) -> bool {
     let introduced = match first {
         Ok(First::Ours(Introduction { hello, .. })) => Ok(hello),
@@ -260,10 +259,10 @@ fn follow(mut reader: BufReader<impl Read>, shared: &Shared) {
     shared.die(end.err());
 }
 
-/// What an agent's stream begins with.
+/// The beginning of an agent's stream.
 enum First {
     Ours(Introduction),
-    /// An agent of another version: only its greeting can be relied on.
+    /// An agent of another version; only its greeting is certain.
     Others(Greeting),
     End,
 }
@@ -286,8 +285,8 @@ fn read_answers(reader: &mut impl Read, shared: &Shared) -> Result<(), FrameErro
     Ok(())
 }
 
-/// The writer's life: it ends when the link is dropped, which closes the stream, or nobody reads. A
-/// broken pipe is how a dead agent looks from here; the reader knows better what became of it.
+/// Writes frames until the link is dropped, which closes the stream, or until nobody reads. A dead agent
+/// shows as a broken pipe here; the reader knows more about the cause.
 fn write(mut writer: impl Write, shared: &Shared, outbox: &Receiver<Vec<u8>>) {
     while let Ok(frame) = outbox.recv() {
         match writer.write_all(&frame).and_then(|()| writer.flush()) {

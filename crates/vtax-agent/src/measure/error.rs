@@ -1,10 +1,10 @@
-//! A sample that was not taken.
+//! Why a sample was not taken.
 
 use vtax_model::{endpoint::End, measurement::EndReport};
 
 use crate::link::AgentError;
 
-/// A sample that was not taken, or not as a whole.
+/// A sample that was not taken, or only in part.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[error("{cause}")]
 #[diagnostic(forward(cause))]
@@ -15,8 +15,8 @@ pub struct MeasureError {
     pub partial: Vec<Partial>,
 }
 
-/// What the two ends of a pair had seen when their sample ended early. No figure of a result:
-/// the measured time wasn't over, or not at both ends.
+/// What the two ends of a pair had reported when their sample ended early. These are no figures for a result,
+/// because the measured time wasn't over, at least at one end.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Partial {
@@ -25,7 +25,7 @@ pub struct Partial {
 }
 
 impl Partial {
-    /// Whether neither end had anything to report.
+    /// Whether neither end had reported anything.
     pub fn is_empty(&self) -> bool {
         self.initiator.is_none() && self.responder.is_none()
     }
@@ -44,7 +44,7 @@ pub enum SampleFailure {
     #[diagnostic(code("file-differs"))]
     Checksum { initiator: String, responder: String, sent: u64, received: u64 },
     #[error(
-        "the agent of {agent} reports nothing of the file that it was to transfer; this is a defect of vtax, please report it"
+        "the agent of {agent} reports nothing about the file of its test; this is a defect of vtax, please report it"
     )]
     #[diagnostic(code("defect"))]
     NoFile { agent: String },
@@ -57,13 +57,13 @@ impl SampleFailure {
 }
 
 impl MeasureError {
-    /// Whether nothing failed but the sample was cancelled, as by Ctrl-C. The second end that is cancelled
-    /// may already miss the first and say so instead; so remember that you cancelled.
+    /// Whether the sample was cancelled, for example by Ctrl-C, and nothing else failed. The second end to be
+    /// cancelled may report instead that the first one is gone. So remember that you have cancelled.
     pub fn is_cancelled(&self) -> bool {
         matches!(&*self.cause, SampleFailure::End { error, other: None, .. } if error.is_cancelled())
     }
 
-    /// Whether an agent was lost: no more samples can be taken with it.
+    /// Whether an agent was lost, so that no more samples can be taken with it.
     pub fn is_death(&self) -> bool {
         let dead = |error: &AgentError| error.is_death();
         matches!(&*self.cause, SampleFailure::End { error, other, .. } if dead(error) || other.as_deref().is_some_and(dead))

@@ -1,4 +1,4 @@
-//! One end of a sample that is being taken, and how far it has come.
+//! One end of a sample, and how far it is.
 
 use std::{mem, sync::mpsc::Sender, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::{
     protocol::{Reply, Request, SessionId},
 };
 
-/// One end.
+/// One end of a sample.
 pub(super) struct MeasuringAgent<'link> {
     pub(super) pair: usize,
     pub(super) end: End,
@@ -21,23 +21,23 @@ pub(super) struct MeasuringAgent<'link> {
     state: State,
     /// Where a responder listens.
     pub(super) target: Option<Target>,
-    /// What an end had seen when it failed.
+    /// What the end had reported when it failed.
     partial: Option<Box<EndReport>>,
 }
 
-/// How far it has come. No end has more than one call open.
+/// How far an end is. No end has more than one open call.
 enum State {
-    /// Nothing is asked of it.
+    /// No answer is expected.
     Idle,
-    /// An answer is awaited, to a call that is named so.
+    /// An answer is expected; errors use the call's name.
     Asked { verb: &'static str, for_what: Awaited },
     /// It is done.
     Reported(Box<EndReport>),
-    /// It won't do any more.
+    /// It has failed.
     Failed(AgentError),
 }
 
-/// The kind of answer that belongs to a call.
+/// The kind of answer that a call expects.
 #[derive(Clone, Copy)]
 enum Awaited {
     Target,
@@ -59,7 +59,7 @@ impl<'link> MeasuringAgent<'link> {
         matches!(self.state, State::Failed(_))
     }
 
-    /// If it can't be asked it has failed.
+    /// Sends a request. If that fails, the end has failed.
     pub(super) fn ask(&mut self, request: Request, answer_to: &Sender<Incoming>, tag: usize) {
         let for_what = match request {
             Request::Listen { .. } => Awaited::Target,
@@ -72,7 +72,7 @@ impl<'link> MeasuringAgent<'link> {
         };
     }
 
-    /// An answer to what was asked.
+    /// Takes the answer to the last request.
     pub(super) fn take(&mut self, arrival: Incoming) {
         let State::Asked { verb, for_what } = mem::replace(&mut self.state, State::Idle) else {
             return;
@@ -94,7 +94,7 @@ impl<'link> MeasuringAgent<'link> {
         };
     }
 
-    /// The blame if it hasn't answered by now.
+    /// The error of an end that has not answered by now.
     pub(super) fn late(&self, waited: Duration) -> Option<Blame> {
         match self.state {
             State::Asked { verb, .. } => Some((self.pair, self.end, self.link.late(verb, waited))),
@@ -117,8 +117,8 @@ impl<'link> MeasuringAgent<'link> {
         }
     }
 
-    /// What is wrong with it, if the sample has ended now: `waited` is the time that was up for
-    /// all, if it was; else they had `give_up` since they were cancelled.
+    /// The error of this end, if the sample ends now. `waited` is the time limit if it has run out. Otherwise
+    /// the ends had `give_up` since they were cancelled.
     pub(super) fn error(&mut self, waited: Option<Duration>, give_up: Duration) -> Option<AgentError> {
         match mem::replace(&mut self.state, State::Idle) {
             State::Failed(error) => match (&error, waited) {

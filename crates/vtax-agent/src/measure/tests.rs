@@ -20,30 +20,30 @@ use crate::{
 
 const SOON: Duration = Duration::from_secs(5);
 
-/// A played agent.
+/// An agent that the test imitates.
 #[derive(Clone)]
 struct Role {
     script: Script,
-    /// Which kernel it says that it is on.
+    /// The boot id that it reports.
     boot_id: &'static str,
-    /// How far its clock is ahead of ours.
+    /// By how many nanoseconds its clock is ahead of ours.
     ahead: u64,
 }
 
-/// What it says when its session is to report.
+/// What it answers when its session shall report.
 #[derive(Clone)]
 enum Script {
     Reports(Box<EndReport>),
-    /// When it was told to start.
+    /// Reports when it was told to start.
     Starts,
     Fails(&'static str),
-    /// Until it is cancelled.
+    /// Waits until it is cancelled.
     Waits,
-    /// Even then.
+    /// Goes on even after it was cancelled.
     Hangs,
-    /// Then it is done after all.
+    /// Is cancelled, but then succeeds all the same.
     Dawdles,
-    /// It isn't connected at all.
+    /// Can't connect.
     Alone,
 }
 
@@ -193,7 +193,7 @@ fn an_initiator_that_isnt_connected_ends_the_sample() {
     assert!(failed.to_string().contains("nothing listens"), "{failed}");
 }
 
-/// The other end is told to stop, and what it had seen by then isn't lost.
+/// The other end is stopped, and what it had reported by then isn't lost.
 #[test]
 fn what_both_ends_had_seen_is_kept() {
     let failed = failure(Script::Fails("the disk is full"), Script::Waits, &rr());
@@ -227,7 +227,7 @@ fn an_initiator_is_late(late: Script) {
     assert!(late.to_string().contains("zone a") && late.to_string().contains("50ms"), "{late}");
 }
 
-/// Two machines whose clocks have nothing to do with each other, one of them with two agents.
+/// Two machines with unrelated clocks; one of them has two agents.
 #[test]
 fn pairs_start_at_one_moment_by_their_own_clocks() {
     let hour = 3_600_000_000_000;
@@ -244,7 +244,7 @@ fn pairs_start_at_one_moment_by_their_own_clocks() {
     assert!(parallel.skew.uncertainty > Duration::ZERO);
 }
 
-/// Machines that were copied while they ran have their boot in common, but not their clock.
+/// Machines that were copied while they ran have the same boot id, but different clocks.
 #[test]
 fn a_copied_machine_isnt_taken_for_its_original() {
     let role = |ahead| Role { script: Script::Starts, boot_id: "copied", ahead };

@@ -1,15 +1,15 @@
-//! A virtio-serial port as Linux has it (`drivers/char/virtio_console.c`).
+//! A virtio-serial port, as Linux implements it (`drivers/char/virtio_console.c`).
 //!
 //! - Reading gives 0 bytes, and goes on giving them, while nobody is connected at the host.
-//! - poll(2) reports a hang-up all that time, so it can't be waited with for somebody to connect.
-//!   But an edge-triggered epoll(7) reports each event on the port.
-//! - Without `O_NONBLOCK` a write to a full port turns in a loop, on a CPU that is being measured; and with
-//!   nobody connected it waits for the next coordinator, which would get what was meant for the last one.
-//!   So the port is opened with `O_NONBLOCK`.
-//! - Data and the news that somebody has connected come by two queues, and the kernel serves the one for
-//!   data first. So a coordinator's first words may be there while the port still says that nobody is
-//!   connected. It is believed only when it has said so for a while.
-//! - QEMU keeps what it reads from its socket until the guest has opened the port: nothing is lost.
+//! - poll(2) reports a hang-up all that time, so it can't wait until somebody connects. But an
+//!   edge-triggered epoll(7) reports each event on the port.
+//! - Without `O_NONBLOCK`, a write to a full port loops in the kernel, on a CPU that is being measured. If
+//!   nobody is connected, it waits for the next coordinator, which would get the bytes for the last one. So
+//!   the port is opened with `O_NONBLOCK`.
+//! - Data and the event that somebody has connected come by two queues, and the kernel serves the data queue
+//!   first. So a coordinator's first bytes may be there while the port still reports that nobody is
+//!   connected. The agent believes this only when the port has reported it for a while.
+//! - QEMU keeps what it reads from its socket until the guest has opened the port, so nothing is lost.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -31,14 +31,14 @@ use rustix::{
 use super::PortError;
 
 const PORTS: &str = "/sys/class/virtio-ports";
-/// How often sysfs, which reports no changes, is looked at until the port is there.
+/// The time between two looks for the port in sysfs, which reports no changes.
 const PACE: Duration = Duration::from_millis(2);
-/// How long the port may say that nobody is connected until it is believed.
+/// How long the port must report that nobody is connected before the agent believes it.
 const GRACE: Duration = Duration::from_millis(500);
-/// How long a full port is waited for at once.
+/// How long one call waits for a full port.
 const MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// The port with this name, in both directions. Waits for its device to appear.
+/// Opens the port with this name for reading and writing. It waits until the port's device appears.
 pub fn open(name: &str, deadline: Duration) -> Result<(PortReader, PortWriter), PortError> {
     let until = Instant::now() + deadline;
     let file = loop {
@@ -46,7 +46,7 @@ pub fn open(name: &str, deadline: Duration) -> Result<(PortReader, PortWriter), 
             Ok(Some(file)) => break file,
             Ok(None) if Instant::now() < until => thread::sleep(PACE),
             Ok(None) => return Err(missing(name, deadline)),
-            // sysfs has it before devtmpfs, and both before udev lets anyone near it.
+            // sysfs shows the port before devtmpfs does, and both do before udev allows access.
             Err(error) if is_early(&error) && Instant::now() < until => thread::sleep(PACE),
             Err(error) => return Err(error),
         }
@@ -63,7 +63,7 @@ fn try_open(name: &str) -> Result<Option<Arc<File>>, PortError> {
     opened.map(|file| Some(Arc::new(file))).map_err(unusable)
 }
 
-/// Such as `vport2p1`. A port gets its name some time after its directory.
+/// The device's name, such as `vport2p1`. A port gets its name some time after its directory.
 fn device(ports: &Path, name: &str) -> Option<String> {
     let ports = fs::read_dir(ports).ok()?.flatten();
     let named = |path: &Path| fs::read_to_string(path.join("name")).is_ok_and(|found| found.trim_end() == name);
@@ -82,12 +82,12 @@ fn missing(name: &str, waited: Duration) -> PortError {
     PortError::Missing { name: name.to_owned(), waited, present }
 }
 
-/// Since when nobody is connected, as the port says.
+/// Since when the port reports that nobody is connected.
 #[derive(Debug, Default)]
 struct Absence(Option<Instant>);
 
 impl Absence {
-    /// How long it has to be waited until it is certain; none if it is.
+    /// How long it takes until that is certain; none if it is certain now.
     fn doubt(&mut self) -> Option<Duration> {
         let passed = self.0.get_or_insert_with(Instant::now).elapsed();
         GRACE.checked_sub(passed).filter(|left| !left.is_zero())
@@ -98,14 +98,14 @@ impl Absence {
     }
 }
 
-/// Reads 0 bytes when nobody is connected at the host any more, and then waits for the next one.
+/// Reads 0 bytes when nobody is connected at the host any more. The next read waits until somebody connects.
 #[derive(Debug)]
 pub struct PortReader {
     file: Arc<File>,
     /// Reports each event on the port once.
     events: OwnedFd,
     absence: Absence,
-    /// It has been told that nobody is there.
+    /// Whether the reader has already returned 0 bytes for this.
     told: bool,
 }
 
@@ -116,7 +116,7 @@ impl PortReader {
         Ok(PortReader { file, events, absence: Absence::default(), told: false })
     }
 
-    /// Waits for the next event, whatever it is.
+    /// Waits for the next event of any kind.
     fn wait(&self, most: Option<Duration>) -> io::Result<()> {
         let most = most.and_then(|most| Timespec::try_from(most).ok());
         match epoll::wait(&self.events, &mut [MaybeUninit::uninit(); 1], most.as_ref()) {
@@ -158,8 +158,8 @@ impl Read for PortReader {
     }
 }
 
-/// Fails with `BrokenPipe` when nobody is connected at the host any more, and with `WouldBlock` if
-/// nothing could be written for a moment.
+/// Fails with `BrokenPipe` when nobody is connected at the host any more, and with `WouldBlock` if nothing
+/// could be written for a moment.
 #[derive(Debug)]
 pub struct PortWriter {
     file: Arc<File>,
@@ -167,7 +167,7 @@ pub struct PortWriter {
 }
 
 impl PortWriter {
-    /// Waits a moment for room, and says why there was none.
+    /// Waits a moment for room, and returns why nothing could be written.
     fn wait(&mut self) -> io::Error {
         let mut port = [PollFd::new(&self.file, PollFlags::OUT)];
         match poll(&mut port, Some(&MOMENT)) {
@@ -175,7 +175,7 @@ impl PortWriter {
                 if self.absence.doubt().is_none() {
                     return io::ErrorKind::BrokenPipe.into();
                 }
-                // poll doesn't wait when it has a hang-up to report.
+                // poll doesn't wait while it reports a hang-up.
                 thread::sleep(PACE);
             }
             Ok(_) | Err(Errno::INTR) => self.absence.end(),

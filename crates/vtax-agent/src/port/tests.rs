@@ -21,14 +21,14 @@ use crate::{
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// Whether the guest sees that one coordinator goes before the next comes.
+/// Whether the guest sees that one coordinator leaves before the next one comes.
 #[derive(Clone, Copy, PartialEq)]
 enum Ends {
     Seen,
     Missed,
 }
 
-/// A port and the QEMU behind it, in one: who connects to the socket is at the host's end.
+/// A port and its QEMU in one. A process that connects to the socket is at the host's end.
 struct Stand {
     listener: UnixListener,
     ends: Ends,
@@ -60,7 +60,7 @@ impl Read for Stand {
     }
 }
 
-/// As the port's: it never waits for long.
+/// Like the port's writer, it never waits for long.
 struct StandWriter(Arc<Mutex<Option<UnixStream>>>);
 
 impl Write for StandWriter {
@@ -103,7 +103,7 @@ impl Guest {
         AgentLink::connect_unix("guest stage", &self.socket(), SOON).expect("greeted")
     }
 
-    /// A coordinator that is played by hand, and has greeted.
+    /// A coordinator that the test imitates; it has greeted.
     fn raw(&self) -> UnixStream {
         let mut raw = UnixStream::connect(self.socket()).expect("connected");
         let opening = encode(&Opening::ours(), HELLO_MOST).expect("small");
@@ -116,7 +116,7 @@ fn call(id: u64, request: Request) -> Vec<u8> {
     encode(&Call { id: CallId(id), request }, REQUEST_MOST).expect("small")
 }
 
-/// A program that writes its number to the file when it runs, and then does that.
+/// A program that first writes its pid to a file, and then runs `does`.
 fn endless(pid_file: &Path, does: &str, window: Option<ByteSize>) -> Request {
     let script = format!("echo $$ >{0}.new; mv {0}.new {0}; exec {does}", pid_file.display());
     let argv = ["sh", "-c", &script].map(str::to_owned).to_vec();
@@ -159,7 +159,7 @@ fn a_coordinator_that_is_cut_off_is_no_hindrance_to_the_next() {
     }
 }
 
-/// Its answers fill the port and the socket, and the agent is about to write more of them.
+/// Its answers fill the port and the socket, and the agent is about to write more.
 #[test]
 fn answers_that_nobody_has_read_dont_reach_the_next() {
     for ends in [Ends::Seen, Ends::Missed] {
@@ -167,7 +167,7 @@ fn answers_that_nobody_has_read_dont_reach_the_next() {
         let mut raw = guest.raw();
         raw.set_write_timeout(Some(Duration::from_millis(5))).expect("set");
         let flood = call(1, Request::Describe).repeat(64);
-        // Until the agent is held up, or has had enough.
+        // Goes on until the agent is blocked, or stops reading.
         for _ in 0..100 {
             let _ = raw.write_all(&flood);
         }
@@ -189,7 +189,7 @@ fn what_runs_is_cancelled_when_its_coordinator_goes() {
         await_that("the program isn't run", || pid_file.exists());
         drop(raw);
         let pid = fs::read_to_string(pid_file).expect("readable");
-        // Where the end isn't seen, the beginning of the next conversation is.
+        // If the guest doesn't see the end, it sees the beginning of the next conversation.
         guest.link().ping(SOON).expect("alive");
         await_that("the program lives on", || !Path::new("/proc").join(pid.trim()).exists());
     }

@@ -1,19 +1,20 @@
-//! The first frames of both sides: what they are, and their versions.
+//! The first frames of both sides: who they are, and their versions.
 
 use serde::{Deserialize, Serialize};
 use vtax_engine::Token;
 
-/// The version of everything that is said over the control stream. Raise it with any change of it.
+/// The version of all messages on the control stream. Raise it with every change.
 pub const PROTOCOL: u32 = 6;
-/// The version of this program, as both sides must have it.
+/// The version of this program. Both sides must have the same.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// What `vtax-agent --version` prints, without the end of the line.
+/// The output of `vtax-agent --version`, without the newline.
 pub fn version_line() -> String {
     format!("vtax-agent {VERSION} (protocol {PROTOCOL})")
 }
 
-/// The sender's versions, which both first frames have. These fields stay in every version of the protocol.
+/// The sender's versions, which are in the first frame of both sides. These fields stay in every version of
+/// the protocol.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Greeting {
@@ -28,36 +29,36 @@ impl Greeting {
     }
 }
 
-/// The coordinator's first frame, in full.
+/// The coordinator's complete first frame.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Opening {
     #[expect(missing_docs, reason = "the type says it")]
     #[serde(flatten)]
     pub greeting: Greeting,
-    /// The agent repeats it beside its [`Hello`]; may be empty.
+    /// The agent repeats this key beside its [`Hello`]. It may be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub key: String,
 }
 
 impl Opening {
-    /// The opening of this program, with a key that nobody has had.
+    /// The opening of this program, with a new key.
     pub fn ours() -> Opening {
         Opening { greeting: Greeting::ours(), key: Token::random().to_string() }
     }
 }
 
-/// The agent's first frame, in full.
+/// The agent's complete first frame.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Introduction {
     #[expect(missing_docs, reason = "the type says it")]
     #[serde(flatten)]
     pub hello: Hello,
-    /// The key of the [`Opening`] that this answers.
+    /// The key of the [`Opening`] that it answers.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub key: String,
 }
 
-/// A greeting, and which process on which machine the agent is.
+/// The agent's greeting, process and machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     #[expect(missing_docs, reason = "the type says it")]
@@ -69,8 +70,8 @@ pub struct Hello {
     pub hostname: String,
     /// The kernel's release.
     pub kernel: String,
-    /// The kernel's boot id (`/proc/sys/kernel/random/boot_id`, random(4)), and after a `/` the
-    /// agent's time namespace if that isn't the first. Agents that agree in both read one monotonic
-    /// clock (time_namespaces(7)). Empty if the kernel doesn't tell.
+    /// The kernel's boot id (`/proc/sys/kernel/random/boot_id`, random(4)). If the agent's time namespace
+    /// isn't the first, it follows after a `/`. Agents with the same value read the same monotonic clock
+    /// (time_namespaces(7)). Empty if the kernel doesn't report the id.
     pub boot_id: String,
 }

@@ -1,4 +1,4 @@
-//! Setting up a link of the guest that the agent is in.
+//! Sets up a link of the agent's guest.
 
 use std::{
     thread,
@@ -17,10 +17,10 @@ use vtax_sys::{
 
 use crate::protocol::{Attached, Fault, FaultKind, LinkSetup};
 
-/// How long the link may take to appear, and then to have a carrier: e1000e takes a second after
-/// each change of its MTU.
+/// How long to wait until the link appears, and then until it has a carrier: e1000e takes a second after each
+/// change of its MTU.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often the kernel is asked meanwhile.
+/// The time between two looks.
 const PACE: Duration = Duration::from_millis(2);
 /// "No such file or directory": a kernel without IPv6 has no setting for it.
 const NO_SETTING: i32 = 2;
@@ -38,7 +38,7 @@ pub(super) enum AttachError {
     #[error("{link} ({mac}) of the guest has no carrier after {PATIENCE:?}; is its tap up, and a port of its bridge?")]
     #[diagnostic(code("no-carrier"))]
     NoCarrier { link: IfName, mac: MacAddr },
-    #[error("{0}; it was asked of the guest")]
+    #[error("in the guest: {0}")]
     #[diagnostic(code("kernel"))]
     System(#[from] SysError),
     #[error("the link was not set up: cancelled")]
@@ -52,7 +52,7 @@ impl From<AttachError> for Fault {
     }
 }
 
-/// Changes what isn't yet as it should be, and waits for the carrier.
+/// Changes the settings that aren't right yet, and waits for the carrier.
 pub(super) fn attach(wanted: &LinkSetup, cancel: &Cancel) -> Result<Attached, AttachError> {
     let mac: MacAddr = wanted.mac.parse()?;
     let mut kernel = Rtnl::open()?;
@@ -69,7 +69,7 @@ pub(super) fn attach(wanted: &LinkSetup, cancel: &Cancel) -> Result<Attached, At
     Ok(Attached { name: link.name.to_string(), driver: nic::describe(&link.name).driver })
 }
 
-/// A bridge or a VLAN has the address of the NIC below it, so a link of no kind comes first.
+/// A bridge or a VLAN has the address of the NIC below it, so a link without a kind is taken first.
 fn find(kernel: &mut Rtnl, mac: MacAddr) -> Result<Option<Link>, SysError> {
     let links = kernel.links()?.into_iter().filter(|link| link.mac == Some(mac));
     Ok(links.min_by_key(|link| link.kind.is_some()))
@@ -80,7 +80,7 @@ fn carrier(kernel: &mut Rtnl, link: IfIndex) -> Result<Option<()>, SysError> {
     Ok((link.running && link.lower_up).then_some(()))
 }
 
-/// Looks until there is something, or [`PATIENCE`] is over.
+/// Looks again and again, until there is a result or [`PATIENCE`] is over.
 fn await_some<T>(
     cancel: &Cancel,
     mut look: impl FnMut() -> Result<Option<T>, SysError>,
@@ -98,7 +98,7 @@ fn await_some<T>(
     }
 }
 
-/// Before the link is up: as soon as it is, the kernel greets its neighbours.
+/// This must be done before the link is up: then the kernel sends its neighbours IPv6 messages at once.
 fn allow_ipv6(link: &IfName, allowed: bool) -> Result<(), SysError> {
     let key: SysctlKey = format!("net/ipv6/conf/{link}/disable_ipv6").parse()?;
     let here = NetNs::current()?;
@@ -113,7 +113,7 @@ fn allow_ipv6(link: &IfName, allowed: bool) -> Result<(), SysError> {
     }
 }
 
-/// Only what differs: some drivers start the NIC anew with each MTU, even the one it has.
+/// Changes only what differs: some drivers restart the NIC when its MTU is set, even to the same value.
 fn change(kernel: &mut Rtnl, link: &Link, mtu: u32) -> Result<(), SysError> {
     let change =
         LinkChange { mtu: (link.mtu != mtu).then_some(mtu), up: (!link.up).then_some(true), ..LinkChange::default() };

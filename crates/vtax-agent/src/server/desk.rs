@@ -1,4 +1,4 @@
-//! The owner of the sessions: takes events, one at a time, and answers calls.
+//! The owner of the sessions. It takes one event at a time and answers calls.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -29,10 +29,10 @@ use crate::{
     protocol::{Answer, Call, CallId, CallOutcome, Fault, FaultKind, Reply, Request, SessionId},
 };
 
-/// How long cancelled sessions have to put away what they hold (a half-sent file).
+/// How long cancelled sessions have to clean up (a half-sent file).
 const FAREWELL: Duration = Duration::from_millis(500);
 
-/// A call that isn't done as asked.
+/// Why a call can't be done.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 enum OrderError {
     #[error(transparent)]
@@ -41,7 +41,7 @@ enum OrderError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Limit(#[from] LimitError),
-    #[error("this agent is on a machine that isn't vtax's: it sets up no links there and runs no programs")]
+    #[error("this agent doesn't serve in a guest, so it sets up no links and runs no programs")]
     #[diagnostic(code("not-a-guest"))]
     NotAGuest,
     #[error("this agent isn't the first process of its machine, so it doesn't switch it off; ask its init to")]
@@ -77,17 +77,17 @@ impl From<OrderError> for Fault {
 pub(super) enum OwnerEvent {
     /// The coordinator calls.
     Called(Box<Call>),
-    /// The coordinator calls, but not as the protocol has it.
+    /// The coordinator has sent a call that the protocol doesn't have.
     Misread { id: CallId, error: FrameError },
-    /// The coordinator is gone, or talks nonsense. Nothing follows from the reader.
+    /// The coordinator is gone, or has sent nonsense. The reader sends no more events.
     StreamEnded(Result<(), FrameError>),
-    /// A session isn't at its end, but has come somewhere.
+    /// A session has something to report, but hasn't ended.
     News { session: SessionId, news: CallOutcome },
     /// A session's last event.
     SessionEnded { session: SessionId, outcome: CallOutcome },
 }
 
-/// The owner's table and tools.
+/// The owner: its table of sessions, and what it needs to serve them.
 pub(super) struct SessionOwner<W> {
     writer: W,
     engine: Arc<dyn TestEngine>,
@@ -96,32 +96,32 @@ pub(super) struct SessionOwner<W> {
     sessions: BTreeMap<SessionId, Session>,
 }
 
-/// A session that runs, or has ended without anyone having asked for its outcome.
+/// A session that runs, or that has ended before anyone asked for its outcome.
 struct Session {
     cancel: Cancel,
     load: Load,
-    /// The call to be answered when the responder is bound or the initiator connected.
+    /// The call that is answered when the responder is bound or the initiator connected.
     ready: Option<CallId>,
-    /// The call to be answered with the outcome.
+    /// The call that is answered with the outcome.
     finish: Option<CallId>,
     line: Line,
-    /// The coordinator will not ask for the outcome any more.
+    /// Whether the coordinator has cancelled it, and so will not ask for the outcome.
     cancelled: bool,
-    /// How the session has ended, if it has.
+    /// The outcome, if the session has ended.
     outcome: Option<CallOutcome>,
 }
 
-/// What can still be said to a session that runs.
+/// The channel to a running session.
 enum Line {
     None,
-    /// To an initiator that hasn't been started: when.
+    /// Tells an initiator that hasn't been started when to start.
     Start(Sender<Schedule>),
-    /// To a program.
+    /// Passes orders to a program.
     Program(OrderSender),
 }
 
 type Answered = Result<(), FrameError>;
-/// The answer to a call, if it is to be answered at once.
+/// The answer to a call. None if it is answered later.
 type Obeyed = Result<Option<CallOutcome>, OrderError>;
 
 fn reply(reply: Reply) -> Obeyed {
@@ -146,7 +146,7 @@ impl<W: Write> SessionOwner<W> {
     }
 
     fn take_events(&mut self, inbox: &Receiver<OwnerEvent>) -> Result<Parting, FrameError> {
-        // The owner holds a sender itself, so there always is a next event.
+        // The owner has a sender itself, so the channel never closes.
         while let Ok(event) = inbox.recv() {
             match event {
                 OwnerEvent::Called(call) => {
@@ -225,8 +225,8 @@ impl<W: Write> SessionOwner<W> {
                 self.cancel_all();
                 reply(Reply::Done)
             }
-            // Shutdown has ended the loop before it got here, and so has the order to switch off a
-            // machine that is this agent's.
+            // The loop ends at a shutdown, and at an order to switch the machine off if the agent may do
+            // that. So neither comes here.
             Request::Ping | Request::Shutdown => reply(Reply::Done),
             Request::PowerOff => Err(OrderError::NotInit),
             Request::Clock => reply(Reply::Clock { now_ns: now_ns() }),
@@ -238,7 +238,7 @@ impl<W: Write> SessionOwner<W> {
     fn open(&mut self, id: CallId, session: SessionId, task: Task, line: Line) -> Obeyed {
         let load = self.admit(&task)?;
         let Entry::Vacant(place) = self.sessions.entry(session) else {
-            return Err(OrderError::Session { session, problem: "is there already" });
+            return Err(OrderError::Session { session, problem: "exists already" });
         };
         let is_test = matches!(task, Task::Respond(_) | Task::Initiate { .. });
         let cancel = Cancel::new();
@@ -267,7 +267,7 @@ impl<W: Write> SessionOwner<W> {
         Ok(load)
     }
 
-    /// An output is for the call that the program's end will answer.
+    /// Passes news on. An output belongs to the call that is answered at the program's end.
     fn news(&mut self, session: SessionId, news: CallOutcome) -> Answered {
         let id = self.sessions.get_mut(&session).and_then(|session| match news {
             CallOutcome::Output(_) => session.finish,
@@ -280,20 +280,20 @@ impl<W: Write> SessionOwner<W> {
         match self.sessions.get(&id) {
             Some(Session { line: Line::Program(orders), .. }) => orders.give(order),
             Some(session) if !session.cancelled => {
-                return Err(OrderError::Session { session: id, problem: "is no program" });
+                return Err(OrderError::Session { session: id, problem: "doesn't run a program" });
             }
-            // It has ended, or is cancelled and about to.
+            // The program has ended, or was cancelled and will end soon.
             _ => {}
         }
         reply(Reply::Done)
     }
 
-    /// The answer is the session's outcome. That a session is there and connected, the
-    /// coordinator knows from an answer.
+    /// Starts an initiator; the call is answered with the session's outcome. The coordinator knows from an
+    /// earlier answer that the session exists and is connected.
     fn start(&mut self, id: CallId, session: SessionId, schedule: Schedule) -> Obeyed {
         let connected = self.sessions.get_mut(&session).filter(|session| session.ready.is_none());
         match connected.map(|session| mem::replace(&mut session.line, Line::None)) {
-            // If it has ended instead, its outcome is kept, or on its way.
+            // If the session has ended instead, its outcome is kept or on its way.
             Some(Line::Start(start)) => drop(start.send(schedule)),
             _ => return Err(OrderError::Session { session, problem: "is not connected, so it can't start" }),
         }
@@ -302,20 +302,20 @@ impl<W: Write> SessionOwner<W> {
 
     fn finish(&mut self, id: CallId, session: SessionId) -> Obeyed {
         let Entry::Occupied(mut place) = self.sessions.entry(session) else {
-            return Err(OrderError::Session { session, problem: "is not there to finish" });
+            return Err(OrderError::Session { session, problem: "doesn't exist, so it can't be finished" });
         };
         if let Some(outcome) = place.get_mut().outcome.take() {
             place.remove();
             return Ok(Some(outcome));
         }
         if place.get().finish.is_some() {
-            return Err(OrderError::Session { session, problem: "is waited for already" });
+            return Err(OrderError::Session { session, problem: "already has a call that waits for it" });
         }
         place.get_mut().finish = Some(id);
         Ok(None)
     }
 
-    /// Answers the calls that wait with the outcome. If none waits, the outcome is kept until one does, unless
+    /// Answers the calls that wait for the outcome. If none waits, the outcome is kept until one does, unless
     /// the session was cancelled.
     fn ended(&mut self, session: SessionId, outcome: CallOutcome) -> Answered {
         let Entry::Occupied(mut place) = self.sessions.entry(session) else {

@@ -1,5 +1,5 @@
-//! What the agent needs of the engine, narrow enough for a fake: the table of sessions is
-//! tested without a socket.
+//! The interface between the agent and the engine. It is small enough for a fake, so tests of the sessions
+//! need no socket.
 
 use std::{
     path::{Path, PathBuf},
@@ -13,12 +13,12 @@ use vtax_model::{
     workload::{TestSpec, Workload},
 };
 
-/// Serves with a responder until the test is done.
+/// Lets a responder serve until the test is done.
 pub type ServeTest = Box<dyn FnOnce(&Cancel) -> Result<EndReport, Failed>>;
-/// Runs the test of an initiator to its end.
+/// Runs an initiator's test to its end.
 pub type RunTest = Box<dyn FnOnce(Schedule, &Cancel) -> Result<EndReport, Failed>>;
 
-/// What both ends of a test have to know.
+/// What both ends of a test must know.
 #[derive(Debug, Clone)]
 #[expect(missing_docs, reason = "the types say it")]
 pub struct TestPart {
@@ -29,23 +29,23 @@ pub struct TestPart {
 
 /// Runs the ends of tests.
 pub trait TestEngine: Send + Sync + 'static {
-    /// Makes the file that file tests from `directory` will send, unless it is there.
+    /// Makes the file that file tests from `directory` will send, unless it exists already.
     fn prepare(&self, directory: &Path, size: ByteSize, cancel: &Cancel) -> Result<(), EngineError>;
 
-    /// Binds a responder, which doesn't serve yet. Its initiator has to be told the target.
+    /// Binds a responder, without serving yet. The initiator needs the target.
     fn bind(&self, part: &TestPart) -> Result<(Target, ServeTest), EngineError>;
 
-    /// Connects an initiator, which sends nothing yet.
+    /// Connects an initiator, without sending anything yet.
     fn connect(&self, part: &TestPart, target: &Target, cancel: &Cancel) -> Result<RunTest, EngineError>;
 }
 
-/// The engine itself.
+/// The real engine.
 #[derive(Default)]
 pub struct Measuring {
     prepared: Mutex<Option<Prepared>>,
 }
 
-/// A file that is ready to be sent. It has no name: its space is free when this is dropped.
+/// A file that is ready to be sent. It has no name; its space is free when this is dropped.
 struct Prepared {
     directory: PathBuf,
     file: Arc<SourceFile>,
@@ -63,7 +63,7 @@ impl Measuring {
 }
 
 impl TestEngine for Measuring {
-    /// The one before goes first, so that the disk needn't hold both.
+    /// Drops the earlier file first, so that the disk need not hold both.
     fn prepare(&self, directory: &Path, size: ByteSize, cancel: &Cancel) -> Result<(), EngineError> {
         if self.fitting(directory, size).is_none() {
             *self.prepared() = None;

@@ -1,5 +1,5 @@
-//! Where the agent runs, as the kernel says. `/proc/sys` answers for the namespaces of the
-//! reader, so in a zone these are the zone's.
+//! Where the agent runs, according to the kernel. `/proc/sys` shows the settings of the reader's namespaces,
+//! so in a zone they are the zone's.
 
 use std::{env, fs};
 
@@ -38,7 +38,7 @@ pub(super) fn facts() -> AgentFacts {
     }
 }
 
-/// Empty if the kernel keeps them for itself, as it may in a container.
+/// Empty if the kernel doesn't show these files, as in some containers.
 pub(crate) fn boot_id() -> String {
     let boot = line("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let namespace = fs::read_link("/proc/self/ns/time").ok();
@@ -57,7 +57,7 @@ fn line(path: &str) -> Option<String> {
     Some(text.trim().to_owned())
 }
 
-/// Those of one link after another, as the kernel has them.
+/// The addresses of one link after another, in the kernel's order.
 fn addresses() -> SysResult<Vec<LinkAddress>> {
     let mut kernel = Rtnl::open()?;
     let links = kernel.links()?;

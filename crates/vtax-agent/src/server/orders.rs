@@ -1,7 +1,7 @@
-//! What the coordinator has to say to a program that runs.
+//! Orders from the coordinator to a running program.
 //!
-//! The session's thread waits for the program with poll(2), so a channel alone wouldn't be noticed:
-//! beside it there is a counter that can be polled (eventfd(2)).
+//! The session's thread waits for the program with poll(2), which can't watch a channel. So there is also a
+//! counter that poll can watch (eventfd(2)).
 
 use std::{
     io,
@@ -17,12 +17,12 @@ use vtax_model::units::ByteSize;
 
 use crate::protocol::Signal;
 
-/// To a program's session.
+/// An order to a program's session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProgramOrder {
-    /// So much more of the outputs may be sent.
+    /// The session may send so many more bytes of the outputs.
     More(ByteSize),
-    /// A signal for the process group.
+    /// Send a signal to the process group.
     Signal(Signal),
 }
 
@@ -47,19 +47,19 @@ pub(super) fn channel() -> io::Result<(OrderSender, OrderReceiver)> {
 }
 
 impl OrderSender {
-    /// A session that has ended takes no orders, and needs none.
+    /// Gives an order. A session that has ended takes none, and needs none.
     pub(super) fn give(&self, order: ProgramOrder) {
         if self.orders.send(order).is_ok() {
-            // It fails only at the end of the counter, which then is readable anyway.
+            // This fails only if the counter is at its maximum, and then it is readable anyway.
             let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
         }
     }
 }
 
 impl OrderReceiver {
-    /// What has come. The bell is silenced first: it rings again for whatever comes after.
+    /// The orders that have come. The counter is reset first, so that it reports whatever comes later.
     pub(super) fn orders(&self) -> impl Iterator<Item = ProgramOrder> {
-        // With nothing in it there is nothing to silence.
+        // This fails if the counter is 0; then there is nothing to reset.
         let _ = rustix::io::read(&self.bell, &mut [0; 8]);
         self.orders.try_iter()
     }

@@ -1,4 +1,4 @@
-//! Running a program in the guest that the agent is in.
+//! Runs a program in the agent's guest.
 
 use std::{
     env, io,
@@ -24,30 +24,29 @@ use crate::{
     protocol::{Fault, FaultKind, ProgramOutput, ProgramSpec, Ran, Signal, Stream},
 };
 
-/// The PATH of programs if the agent has none: the kernel gives its first process no PATH.
+/// The PATH of programs if the agent has none, because the kernel gives its first process no PATH.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// The HOME that the kernel gives its first process, and the one that programs get instead if the
-/// guest has it: they are root's.
+/// The HOME that the kernel gives its first process. Programs get root's home directory instead, if the guest has it.
 const NO_HOME: &str = "/";
 const HOME: &str = "/root";
-/// What is taken of an output, and sent, at a time.
+/// The most bytes of an output that are read and sent at a time.
 const PIECE: usize = 32 << 10;
-/// How often the session looks whether it was cancelled.
+/// How often the session checks whether it was cancelled.
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
-/// A program that wasn't run, or not to its end.
+/// Why a program wasn't run, or not to its end.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 pub(super) enum ProgramError {
     #[error("no program was named; give one, and its arguments")]
     #[diagnostic(code("no-program-named"))]
     Unnamed,
-    #[error("{0}; it was to run in the guest")]
+    #[error("in the guest: {0}")]
     #[diagnostic(code("program-not-started"))]
     Start(#[from] SysError),
     #[error("`{program}` was killed in the guest: it ran longer than {limit}")]
     #[diagnostic(code("not-in-time"))]
     TooLong { program: String, limit: Span },
-    #[error("`{program}` was killed in the guest, as it can't be followed: {source}")]
+    #[error("`{program}` was killed in the guest, because it can't be watched: {source}")]
     #[diagnostic(code("kernel"))]
     Lost { program: String, source: io::Error },
     #[error("`{program}` was killed in the guest: cancelled")]
@@ -66,8 +65,9 @@ impl From<ProgramError> for Fault {
     }
 }
 
-/// To the program's own end: what it leaves running in the background goes on, and isn't waited for although it may hold the
-/// outputs open. With a window `send` gets its outputs, otherwise they are kept for the reply.
+/// Runs a program to its own end. Processes that it leaves in the background go on. They aren't waited for,
+/// although they may hold the outputs open. With a window, `send` gets the outputs; otherwise they are kept
+/// for the reply.
 pub(super) fn run(
     program: ProgramSpec,
     orders: &OrderReceiver,
@@ -106,15 +106,15 @@ fn command(name: &str, arguments: &[String], has_input: bool) -> Command {
     command
 }
 
-/// A program that is followed.
+/// A program that runs, and its pipes.
 struct Running {
     group: Pid,
-    /// Readable once it has ended (pidfd_open(2)).
+    /// A descriptor that is readable once the program has ended (pidfd_open(2)).
     end: OwnedFd,
     ended: bool,
     input: Input,
     outlets: [Outlet; 2],
-    /// How much of the outputs may be sent now; none if they are kept.
+    /// How many bytes of the outputs may be sent now; none if they are kept.
     window: Option<u64>,
 }
 
@@ -129,8 +129,8 @@ impl Running {
         Ok(Running { group, end, ended: false, input, outlets: [stdout, stderr], window })
     }
 
-    /// Gives what it takes and takes what has come, waiting a tick for it; true when the program has ended and all that it
-    /// wrote is taken.
+    /// Writes input, reads outputs and takes orders, after waiting for at most a tick. True when the program
+    /// has ended and everything that it wrote was taken.
     fn step(&mut self, orders: &OrderReceiver, send: &mut impl FnMut(ProgramOutput)) -> io::Result<bool> {
         let has_ended = self.wait(orders)?;
         orders.orders().for_each(|order| self.obey(order));
@@ -152,7 +152,7 @@ impl Running {
         Ok(self.ended && self.outlets.iter().all(Outlet::is_empty))
     }
 
-    /// Waits for anything to happen, at most a tick; true if the program has just ended.
+    /// Waits until something happens, at most a tick. True if the program has just ended.
     fn wait(&self, orders: &OrderReceiver) -> io::Result<bool> {
         let mut fds = vec![PollFd::new(orders, PollFlags::IN)];
         if self.window != Some(0) {
@@ -170,7 +170,7 @@ impl Running {
         Ok(!self.ended && fds.last().is_some_and(|end| end.revents().contains(PollFlags::IN)))
     }
 
-    /// What a program has left running when it ended is not its group any more.
+    /// Carries an order out. After the program's end, processes that it left running no longer count as its group.
     fn obey(&mut self, order: ProgramOrder) {
         match order {
             ProgramOrder::More(taken) => {
@@ -183,7 +183,7 @@ impl Running {
                     Signal::Term => rustix::process::Signal::TERM,
                     Signal::Kill => rustix::process::Signal::KILL,
                 };
-                // It isn't waited for yet, so the number is its own. An error means that it has just ended.
+                // Nobody has waited for the program yet, so its pid is its own. An error means that it has just ended.
                 let _ = kill_process_group(self.group, signal);
             }
         }
@@ -196,7 +196,7 @@ fn nonblocking<P: From<OwnedFd>>(pipe: Option<impl Into<OwnedFd>>) -> io::Result
     Ok(pipe.map(P::from))
 }
 
-/// What is still to be given to it.
+/// The input that the program still has to get.
 struct Input {
     pipe: Option<io::PipeWriter>,
     bytes: Vec<u8>,
@@ -204,14 +204,14 @@ struct Input {
 }
 
 impl Input {
-    /// Gives as much as the pipe has room for, and closes it after the last byte.
+    /// Writes as much as the pipe has room for, and closes it after the last byte.
     fn give(&mut self) -> io::Result<()> {
         while let Some(pipe) = &mut self.pipe {
             match pipe.write(&self.bytes[self.given..]) {
                 Ok(count) => self.given += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // It doesn't want to know the rest.
+                // The program has closed its input.
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => self.given = self.bytes.len(),
                 Err(error) => return Err(error),
             }
@@ -223,12 +223,12 @@ impl Input {
     }
 }
 
-/// One of its outputs.
+/// An output of the program.
 struct Outlet {
     stream: Stream,
-    /// None after its end.
+    /// None after the end of the output.
     pipe: Option<io::PipeReader>,
-    /// After the end of the program: what it has left in the pipe.
+    /// After the program's end: how many of its bytes are still in the pipe.
     left: Option<u64>,
     kept: Vec<u8>,
 }
@@ -238,7 +238,7 @@ impl Outlet {
         Outlet { stream, pipe, left: None, kept: Vec::new() }
     }
 
-    /// What is in the pipe now is the rest, even if somebody else goes on writing.
+    /// The bytes that are in the pipe now are the rest, even if another process goes on writing.
     fn close(&mut self) -> io::Result<()> {
         self.left = self.pipe.as_ref().map(ioctl_fionread).transpose()?;
         Ok(())
@@ -248,7 +248,7 @@ impl Outlet {
         self.pipe.is_none() || self.left == Some(0)
     }
 
-    /// What is there now, one piece of it, and no more than `room`.
+    /// Reads what is there now: one piece, and no more than `room`.
     fn take(&mut self, room: u64) -> io::Result<Option<Vec<u8>>> {
         let room = self.left.unwrap_or(u64::MAX).min(room).min(PIECE as u64);
         let Some(pipe) = self.pipe.as_mut().filter(|_| room > 0) else { return Ok(None) };
@@ -268,7 +268,7 @@ impl Outlet {
         Ok(None)
     }
 
-    /// Takes a piece, for the reply as much of it as is kept.
+    /// Reads a piece, and keeps for the reply as much as is allowed.
     fn keep(&mut self) -> io::Result<()> {
         if let Some(piece) = self.take(u64::MAX)? {
             let room = usize::try_from(OUTPUT_MOST.0).unwrap_or(usize::MAX) - self.kept.len();
@@ -282,7 +282,7 @@ impl Outlet {
     }
 }
 
-/// The status as a shell has it.
+/// The status as a shell reports it.
 fn status(status: ExitStatus) -> i32 {
     const KILLED: i32 = 128;
     status.code().or_else(|| status.signal().map(|signal| KILLED + signal)).unwrap_or(KILLED)
@@ -305,7 +305,7 @@ mod tests {
         ProgramSpec { session: SessionId(1), argv, stdin: Vec::new(), limit, window: None }
     }
 
-    /// Nobody says anything to it, and its outputs are kept.
+    /// Runs a program without orders; its outputs are kept.
     fn run_alone(program: ProgramSpec, cancel: &Cancel) -> Result<Ran, ProgramError> {
         let (_sender, orders) = channel().expect("a bell");
         run(program, &orders, cancel, |output| panic!("{output:?} was sent"))
@@ -315,7 +315,7 @@ mod tests {
         run_alone(shell_program(script, limit), &Cancel::new())
     }
 
-    /// Its outputs, each as it came, and its status; `seen` is told of each piece and may give orders.
+    /// Runs a script with a window. Returns its outputs and its status. `seen` gets each piece and may give orders.
     fn watch(script: &str, window: u64, mut seen: impl FnMut(&OrderSender, &ProgramOutput)) -> ([Vec<u8>; 2], i32) {
         let (sender, orders) = channel().expect("a bell");
         let program = ProgramSpec { window: Some(ByteSize(window)), ..shell_program(script, SOON) };
@@ -342,7 +342,7 @@ mod tests {
         assert_eq!(pieces, [b"a\n", b"b\n"]);
     }
 
-    /// The program has long ended when the last of it is asked for.
+    /// The program has long ended when the test asks for its last output.
     #[test]
     fn no_more_is_sent_than_there_is_room_for() {
         let (sender, orders) = channel().expect("a bell");
@@ -377,7 +377,7 @@ mod tests {
         assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
         let writer = String::from_utf8(writer).expect("text");
         let writer = writer.lines().next().and_then(|line| line.parse().ok()).and_then(Pid::from_raw);
-        // Its pipe was closed, which may have ended it.
+        // Its pipe was closed, so it may have ended already.
         let _ = rustix::process::kill_process(writer.expect("its number"), rustix::process::Signal::KILL);
     }
 

@@ -1,4 +1,4 @@
-//! One end of one sample on its own thread.
+//! Runs one end of one sample on its own thread.
 
 use std::{
     io,
@@ -23,13 +23,13 @@ use super::{
 };
 use crate::protocol::{CallOutcome, Fault, FaultKind, LinkSetup, ProgramSpec, Reply, SessionId};
 
-/// What a session has to do.
+/// The task of a session.
 pub(super) enum Task {
     Respond(TestPart),
     Initiate {
         part: TestPart,
         target: Target,
-        /// Says when, once the session is connected. Its sender is dropped if it never will.
+        /// Says when to start, once the session is connected. If it will never start, the sender is dropped.
         starts: Receiver<Schedule>,
     },
     Prepare {
@@ -39,12 +39,12 @@ pub(super) enum Task {
     Attach(LinkSetup),
     Run {
         program: ProgramSpec,
-        /// What the coordinator says while it runs.
+        /// The coordinator's orders while the program runs.
         orders: OrderReceiver,
     },
 }
 
-/// Starts the session; its last event is [`OwnerEvent::SessionEnded`], come what may.
+/// Starts the session. Its last event is [`OwnerEvent::SessionEnded`], whatever happens.
 pub(super) fn start(
     session: SessionId,
     task: Task,
@@ -53,7 +53,7 @@ pub(super) fn start(
     events: SyncSender<OwnerEvent>,
 ) -> io::Result<()> {
     let run = move || {
-        // The owner is gone only if the whole agent is about to be.
+        // This fails only if the owner is gone, and then the whole agent ends.
         let tell = |news| drop(events.send(OwnerEvent::News { session, news }));
         let outcome = run_guarded(|| run_task(task, &*engine, &cancel, tell));
         let _ = events.send(OwnerEvent::SessionEnded { session, outcome });
@@ -86,7 +86,7 @@ fn run_task(task: Task, engine: &dyn TestEngine, cancel: &Cancel, tell: impl Fn(
     })
 }
 
-/// A panic is a defect of one session. It must not take the others with it, nor leave the
+/// Turns a panic into a fault. It is a defect of one session, and must neither end the others nor leave the
 /// coordinator waiting.
 fn run_guarded(run: impl FnOnce() -> Result<Reply, Fault>) -> CallOutcome {
     match panic::catch_unwind(AssertUnwindSafe(run)) {

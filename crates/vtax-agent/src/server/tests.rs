@@ -235,7 +235,7 @@ fn an_initiator_starts_once_and_when_it_is_told() {
     assert_eq!(fault(&link, run(3)).kind, FaultKind::Session);
 }
 
-/// Its thread waits for an order that will never come.
+/// The session's thread waits for an order that never comes.
 #[test]
 fn an_initiator_that_isnt_started_can_be_cancelled() {
     let stage = stage();
@@ -243,7 +243,7 @@ fn an_initiator_that_isnt_started_can_be_cancelled() {
     ask(&link, connect(1, rr(REPORTS))).expect("connected");
     ask(&link, Request::Cancel { session: SessionId(1) }).expect("done");
     let end = Instant::now() + SOON;
-    // The id is free again as soon as the thread is gone.
+    // The id is free again as soon as the thread has ended.
     while ask(&link, connect(1, rr(REPORTS))).is_err() {
         assert!(Instant::now() < end, "the session is still there");
         thread::sleep(Duration::from_millis(5));
@@ -354,7 +354,7 @@ fn an_agent_of_this_machine_has_its_clock() {
     assert!(off <= offset.uncertainty() && offset.uncertainty() < SOON, "{offset:?}");
 }
 
-/// A histogram with something in each of its counters, and much in it.
+/// A histogram in which every counter has a large value.
 fn full() -> Histogram {
     let mut full = Histogram::new();
     let steps = std::iter::successors(Some(1_u64), |ns| Some(ns + (ns >> 11).max(1)));
@@ -365,7 +365,7 @@ fn full() -> Histogram {
     full
 }
 
-/// Figures as long as they get in text.
+/// Figures that are as long as possible in text.
 fn largest_report() -> EndReport {
     let rtt = IntervalRtt { p50: u64::MAX, p90: u64::MAX, p99: u64::MAX, max: u64::MAX };
     let long = -1.234_567_890_123_456_7e-300;

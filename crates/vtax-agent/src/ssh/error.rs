@@ -4,7 +4,7 @@ use std::{fmt, io, path::PathBuf, process::ExitStatus, time::Duration};
 
 use crate::link::AgentError;
 
-/// A host that ssh must not be given.
+/// A host name that ssh must not get.
 #[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum SshHostError {
@@ -19,12 +19,12 @@ pub enum SshHostError {
     Character { host: String },
 }
 
-/// What was under way.
+/// The step that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SshStep {
-    /// It ends with the first line of the script on the host.
+    /// The login. It ends with the first line of the script on the host.
     Login,
-    /// It ends when the agent that was sent is started.
+    /// The copy of the agent. It ends when the copy is started.
     Copy,
 }
 
@@ -37,14 +37,14 @@ impl fmt::Display for SshStep {
     }
 }
 
-/// No agent on a remote host.
+/// Why there is no agent on a remote host.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum SshError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Host(#[from] SshHostError),
-    #[error("{}, which is to be sent to remote hosts, can't be read: {source}", path.display())]
+    #[error("{}, the agent for remote hosts, can't be read: {source}", path.display())]
     #[diagnostic(code("file"))]
     Unreadable { path: PathBuf, source: io::Error },
     #[error("{} is not the agent of this vtax: {found}; name the program vtax-agent of the same build", path.display())]
@@ -56,14 +56,14 @@ pub enum SshError {
     #[error("{stage} at {host} failed{}{}", ended(status), said(host, stage, words))]
     #[diagnostic(code("ssh-failed"))]
     Ended { host: String, stage: SshStep, status: Option<ExitStatus>, words: String },
-    #[error("{stage} at {host} stood still for {deadline:?}{}", said(host, stage, words))]
+    #[error("{stage} at {host} made no progress for {deadline:?}{}", said(host, stage, words))]
     #[diagnostic(code("ssh-failed"))]
     Silent { host: String, stage: SshStep, deadline: Duration, words: String },
     #[error("{stage} at {host} failed: {source}")]
     #[diagnostic(code("ssh-failed"))]
     Stream { host: String, stage: SshStep, source: io::Error },
     #[error(
-        "{host} prints more than 64 KiB before it runs what it is told, beginning with \"{start}\"; see what its login scripts print when they have no terminal"
+        "{host} prints more than 64 KiB before it runs the command of vtax, beginning with \"{start}\"; see what its login scripts print when they have no terminal"
     )]
     #[diagnostic(code("unexpected-output"))]
     Noise { host: String, start: String },
@@ -86,8 +86,7 @@ fn ended(status: &Option<ExitStatus>) -> String {
     status.map(|status| format!(" ({status})")).unwrap_or_default()
 }
 
-/// The last words, and what to do: with a host that the user can't log in to, his own ssh tells
-/// him more.
+/// The last output and a remedy. If the user can't log in to the host, his own ssh tells him more.
 fn said(host: &str, stage: &SshStep, words: &str) -> String {
     let words = if words.is_empty() { String::new() } else { format!(": {words}") };
     match stage {

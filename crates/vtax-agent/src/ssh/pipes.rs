@@ -1,4 +1,4 @@
-//! The streams of the ssh that runs here, each wait with a deadline.
+//! The streams of the local ssh process. Each wait has a deadline.
 
 use std::{
     io::{self, Cursor, Read, Write},
@@ -14,18 +14,17 @@ use rustix::{
 
 use crate::link::ChildProcess;
 
-/// A pipe that says it can be written to takes at least so much without waiting (`PIPE_BUF`,
-/// pipe(7)).
+/// A pipe that poll reports as writable takes at least this much without waiting (`PIPE_BUF`, pipe(7)).
 const PIECE: usize = 4096;
 
-/// Why a stream doesn't carry what it should.
+/// Why reading or writing a stream failed.
 #[derive(Debug)]
 pub(super) enum PipeError {
-    /// Nothing moved in time.
+    /// Nothing was read or written in time.
     Late,
-    /// The other side is gone.
+    /// The other side has closed the stream.
     Ended,
-    /// A line without end, of which this is the beginning.
+    /// A line that is too long; this is its beginning.
     TooLong(Vec<u8>),
     /// Anything else.
     Io(io::Error),
@@ -40,24 +39,24 @@ impl From<io::Error> for PipeError {
     }
 }
 
-/// A child's streams, and the child.
+/// A child process and its streams.
 pub(super) struct Pipes {
-    // The order in which they are dropped: the child ends when it is told no more.
+    // Dropped in this order: closing its input tells the child to end.
     pub(super) stdin: ChildStdin,
     pub(super) stdout: ChildStdout,
-    /// What was read beyond the last line.
+    /// Bytes that were read after the last line.
     pub(super) unread: Cursor<Vec<u8>>,
     pub(super) process: ChildProcess,
 }
 
 impl Pipes {
-    /// `None` if one of its streams isn't piped.
+    /// `None` if one of the child's streams isn't a pipe.
     pub(super) fn of(mut child: Child) -> Option<Pipes> {
         let (stdin, stdout) = (child.stdin.take()?, child.stdout.take()?);
         Some(Pipes { stdin, stdout, unread: Cursor::default(), process: ChildProcess::adopt(child) })
     }
 
-    /// The next line, of at most `most` bytes, which must be complete in time.
+    /// The next line, of at most `most` bytes. It must be complete in time.
     pub(super) fn line(&mut self, most: usize, until: Instant) -> Result<Vec<u8>, PipeError> {
         let mut line = std::mem::take(&mut self.unread).into_inner();
         loop {
@@ -77,7 +76,7 @@ impl Pipes {
         }
     }
 
-    /// All of it; the deadline is for each piece.
+    /// Writes everything. The deadline applies to each piece.
     pub(super) fn write(&mut self, bytes: &[u8], deadline: Duration) -> Result<(), PipeError> {
         for piece in bytes.chunks(PIECE) {
             wait(&self.stdin, PollFlags::OUT, Instant::now() + deadline)?;

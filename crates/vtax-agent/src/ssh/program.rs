@@ -1,4 +1,4 @@
-//! The agent's program as a file that can be sent.
+//! The agent's program, as a file that can be sent.
 
 use std::{
     fs,
@@ -13,9 +13,9 @@ use vtax_sys::deadline::output_within;
 use super::SshError;
 use crate::protocol::version_line;
 
-/// No agent is larger.
+/// The largest file that is accepted as an agent.
 const SIZE_MOST: u64 = 64 << 20;
-/// `e_machine`, elf(5), and how uname(1) calls the machines that run it.
+/// `e_machine` of elf(5), and uname(1)'s names of the machines that run it.
 const MACHINES: [(u16, &[&str]); 7] = [
     (0x03, &["i386", "i486", "i586", "i686", "x86_64"]),
     (0x15, &["ppc64le"]),
@@ -32,8 +32,8 @@ pub(super) struct AgentProgram {
 }
 
 impl AgentProgram {
-    /// Of this vtax's own version: asked here, where it can be told what is wrong, rather than on
-    /// the other host.
+    /// Reads the program and checks that it has this vtax's own version. The check is done here because a
+    /// clear error is possible here, not on the other host.
     pub(super) fn read(path: &Path, deadline: Duration) -> Result<AgentProgram, SshError> {
         let unreadable = |source| SshError::Unreadable { path: path.to_owned(), source };
         let other = |found: String| SshError::OtherProgram { path: path.to_owned(), found };
@@ -50,12 +50,12 @@ impl AgentProgram {
         }
     }
 
-    /// Whether a machine that uname(1) calls so can run it.
+    /// Whether a machine with this name from uname(1) can run it.
     pub(super) fn runs_on(&self, machine: &str) -> bool {
         self.names().is_some_and(|names| names.contains(&machine))
     }
 
-    /// What it was built for.
+    /// The machines for which it was built.
     pub(super) fn machine(&self) -> String {
         match self.names() {
             Some(names) => names.join(" or "),
@@ -66,7 +66,7 @@ impl AgentProgram {
     fn names(&self) -> Option<&'static [&'static str]> {
         let header: &[u8; 20] = self.bytes.first_chunk()?;
         let number = [header[18], header[19]];
-        // EI_DATA: 2 is for the most significant byte first.
+        // EI_DATA: 2 means that the most significant byte comes first.
         let number = if header[5] == 2 { u16::from_be_bytes(number) } else { u16::from_le_bytes(number) };
         let known = MACHINES.iter().find(|(known, _)| *known == number && header.starts_with(b"\x7fELF"));
         known.map(|(_, names)| *names)
@@ -75,7 +75,7 @@ impl AgentProgram {
 
 /// The line that it prints, or why it prints none.
 fn version_of(path: &Path, deadline: Duration) -> Result<String, String> {
-    // Without a slash it would be looked for in the PATH.
+    // Without a slash, the program would be searched for in the PATH.
     let path = if path.is_absolute() { path.to_owned() } else { PathBuf::from(".").join(path) };
     let mut command = Command::new(path);
     command.arg("--version").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);

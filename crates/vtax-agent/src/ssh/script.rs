@@ -1,16 +1,16 @@
-//! What runs on the remote host before the agent does.
+//! The script that runs on the remote host before the agent.
 
 use std::ffi::OsString;
 
 use vtax_engine::Token;
 
-/// POSIX sh. The login shell gets all of it as one quoted word, and may be any: the newlines go,
-/// and there is no `'` (which ends the word), no `\` (special to fish even in quotes) and no `!`
-/// (special to csh).
+/// POSIX sh. The login shell, which may be any shell, gets all of it as one quoted word. So the newlines are
+/// removed, and there is no `'` (which ends the word), no `\` (special in fish even in quotes) and no `!`
+/// (special in csh).
 ///
-/// Each place is tried as a whole, with a copy of its own: whether a file can be run there shows
-/// only when it is, as a mount may forbid it. `head` reads everything that is sent even if there is no
-/// room for it, or the rest would be taken for the next answer.
+/// Each place is tried completely, with its own copy. A mount may forbid running files, and only starting the
+/// copy shows that. `head` reads everything that is sent even if there is no room for it; otherwise the
+/// script would take the rest for the next answer.
 const TEXT: &str = r#"
 if [ "$(vtax-agent --version 2>/dev/null </dev/null)" = "$v" ]; then
   echo "$m starts";
@@ -55,36 +55,36 @@ echo "$m noplace$tried";
 pub(super) struct Script {
     version: String,
     size: usize,
-    /// Random, so that nothing else can print it.
+    /// A random key, so that nothing else can print it.
     key: String,
 }
 
-/// What the script says about itself.
+/// The script's reports.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ScriptProgress {
-    /// An agent is started: it is to be greeted.
+    /// It has started an agent, which waits for a greeting.
     Starts,
-    /// There is no agent yet, and there may be a place for one: its bytes are to be sent.
+    /// There is no agent yet, but there may be a place for one. The script waits for its bytes.
     Wants {
         /// `uname -s`.
         system: String,
         /// `uname -m`.
         machine: String,
     },
-    /// There is no place for one.
+    /// There is no place for an agent.
     NoPlace {
-        /// Each, and why not.
+        /// Each place, and why it isn't usable.
         tried: String,
     },
 }
 
 impl Script {
-    /// To find or get an agent that says `version`, of `size` bytes.
+    /// A script that finds or gets an agent of `size` bytes that prints `version`.
     pub(super) fn new(version: &str, size: usize) -> Script {
         Script { version: version.to_owned(), size, key: Token::random().to_string() }
     }
 
-    /// The command for any login shell.
+    /// The command, for any login shell.
     pub(super) fn command(&self) -> OsString {
         let Script { version, size, key } = self;
         let text = TEXT.split('\n').map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
@@ -92,10 +92,10 @@ impl Script {
         format!("exec sh -c 'v=\"{version}\"; n={size}; k={key}; m={mark}; {text}'").into()
     }
 
-    /// What a line means, if it is the script's.
+    /// The meaning of a line; none if it isn't the script's.
     pub(super) fn progress(&self, line: &[u8]) -> Option<ScriptProgress> {
         let line = std::str::from_utf8(line).ok()?;
-        // What was printed before may not have ended its line.
+        // Output before it may lack a newline.
         let (_, said) = line.trim_end().split_once(&self.mark())?;
         let (verb, rest) = said.strip_prefix(' ')?.split_once(' ').unwrap_or((said.trim(), ""));
         match verb {

@@ -1,4 +1,4 @@
-//! Where a thread's workloads report what they do.
+//! Where the workloads of a thread record what they do.
 
 use std::{
     cell::{RefCell, RefMut},
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::error::{EngineError, Result};
 
-/// A thread's recorder as one flow of the thread uses it.
+/// A thread's recorder, as one of its flows uses it.
 #[derive(Clone, Copy)]
 pub(crate) struct FlowRecorder<'a> {
     thread: &'a ThreadRecorder<'a>,
@@ -35,7 +35,7 @@ impl<'a> Deref for FlowRecorder<'a> {
     }
 }
 
-/// The account of one thread, open to its flows.
+/// The counts of one thread; its flows add to them.
 pub(crate) struct ThreadRecorder<'a> {
     pub(crate) shared: &'a Shared,
     thread: usize,
@@ -53,7 +53,7 @@ impl<'a> ThreadRecorder<'a> {
         FlowRecorder { thread: self, slot }
     }
 
-    /// The thread's first message went or came.
+    /// The thread has sent or received its first message.
     pub(crate) fn begun(&self, now: u64) {
         let mut ledger = self.ledger.borrow_mut();
         if ledger.begun == 0 {
@@ -61,20 +61,20 @@ impl<'a> ThreadRecorder<'a> {
         }
     }
 
-    /// Counts what was completed at `now` before the window; false if it is time to open it.
+    /// Counts what was completed at `now`, before the window. False if it is time to open the window.
     #[inline]
     pub(crate) fn warming(&self, now: u64, units: u64) -> bool {
         let ThreadCounts { begun, watch, .. } = &mut *self.ledger.borrow_mut();
         self.shared.warming.goes_on(self.thread, *begun, now, units, watch)
     }
 
-    /// Whether the warm-up lasts: for a flow that has to wait before it can complete anything.
+    /// When the warm-up ends at the latest: for a flow that has to wait before it can complete anything.
     pub(crate) fn warms_until(&self) -> u64 {
         after(self.ledger.borrow().begun, self.shared.session.spec.warmup.most().0)
     }
 
     fn open_thread(&self, ledger: &mut ThreadCounts) -> Result<()> {
-        // A sender that pauses between slices, on a path without loss, never has to leave slow start.
+        // A sender on a path without loss that pauses between slices may stay in slow start for ever.
         if !self.shared.is_sliced() {
             ledger.in_slow_start = self.meter.in_slow_start()?;
         }
@@ -94,14 +94,14 @@ impl<'a> ThreadRecorder<'a> {
         self.shared.session.spec.duration.0
     }
 
-    /// When each slice of a sliced sample begins; one that has no time of its own begins at once.
+    /// When each slice of a sliced sample begins. A slice without a time in the schedule begins at once.
     pub(crate) fn turns(&self) -> Vec<u64> {
         let starts = &self.shared.schedule.slices;
         let passes = self.shared.session.spec.slices.map_or(0, |slices| slices.passes as usize);
         (0..passes).map(|pass| starts.get(pass).copied().unwrap_or(0)).collect()
     }
 
-    /// All that belongs to the slice that was to begin at `start` was over at `now`.
+    /// Everything that belongs to the slice that was to begin at `start` was over at `now`.
     pub(crate) fn slot_ended(&self, start: u64, now: u64) {
         let slot = self.shared.schedule.slot;
         if slot > 0 && start > 0 {
@@ -123,7 +123,7 @@ impl<'a> ThreadRecorder<'a> {
         due && !std::mem::replace(&mut ledger.stalled, due)
     }
 
-    /// What a transaction of the open loop took from the moment at which it was really sent.
+    /// Records how long a transaction of the open loop took from the moment of its actual send.
     #[inline]
     pub(crate) fn sent_and_answered(&self, rtt: u64) {
         if let Some(histogram) = &mut self.ledger.borrow_mut().report.rtt_from_send {
@@ -131,12 +131,12 @@ impl<'a> ThreadRecorder<'a> {
         }
     }
 
-    /// What of the report is counted by the workloads themselves.
+    /// The part of the report that the workloads themselves count.
     pub(crate) fn report(&self) -> RefMut<'_, EndReport> {
         RefMut::map(self.ledger.borrow_mut(), |ledger| &mut ledger.report)
     }
 
-    /// The moments of a message of the window, if stages were asked for.
+    /// Records the moments of a message of the window, if stages were asked for.
     pub(crate) fn passage(&self, moments: &Moments) {
         let initiates = matches!(self.shared.unit, Counted::Transactions(_));
         stages::record(self.ledger.borrow_mut().report.stages.get_or_insert_default(), moments, initiates);
@@ -160,7 +160,7 @@ impl<'a> ThreadRecorder<'a> {
         Ok(())
     }
 
-    /// A sliced sample has one flow, so that the thread's window is the flow's.
+    /// A sliced sample has one flow, so the thread's window is the flow's window.
     fn end_slice(&self, ledger: &mut ThreadCounts) {
         let (Some(opened), Some(closed)) = (ledger.opened, ledger.closed) else { return };
         let slot = ledger.openers.1;
@@ -202,7 +202,7 @@ impl<'a> ThreadRecorder<'a> {
         Ok(())
     }
 
-    /// Costs a system call for each flow over TCP, and one more for each sender.
+    /// Costs a system call for each TCP flow, and one more for each sender.
     fn totals(&self, ledger: &ThreadCounts) -> Result<Totals> {
         Ok(Totals {
             retransmits: self.meter.retransmits()?,
@@ -212,9 +212,9 @@ impl<'a> ThreadRecorder<'a> {
         })
     }
 
-    /// The account as it stands, on the thread itself. A window that is still open ends now.
+    /// The thread's counts; to be called on the thread itself. A window that is still open ends now.
     pub(crate) fn into_ledger(self) -> (ThreadCounts, Meter<'a>) {
-        // What can't be read leaves the report without costs; that it ended early is known already.
+        // If the counters can't be read, the report has no costs. The caller knows already that it ended early.
         let _ = self.close();
         let mut ledger = self.ledger.into_inner();
         ledger.gather();
@@ -223,7 +223,8 @@ impl<'a> ThreadRecorder<'a> {
 }
 
 impl FlowRecorder<'_> {
-    /// Opens a flow's window, and the thread's if it is the first. Returns when it begins.
+    /// Opens a flow's window, and the thread's window if no flow has opened it yet. Returns when the flow's
+    /// window begins.
     pub(crate) fn open(&self, way: Sender) -> Result<u64> {
         let mut ledger = self.ledger.borrow_mut();
         ledger.openers.0 += 1;
@@ -239,13 +240,13 @@ impl FlowRecorder<'_> {
         Ok(now)
     }
 
-    /// A flow's time began earlier than its window was opened.
+    /// Moves the start of a flow's time to `start`, before its window was opened.
     pub(crate) fn began_before(&self, start: u64) {
         self.ledger.borrow_mut().counts[self.slot].start = start;
     }
 
-    /// The first of the marks was answered and the answer lost: the window begins again. The
-    /// counters of a thread on which others have opened theirs already stay as they are.
+    /// The other end answered the opening mark, but the answer was lost, so the window begins again. If other
+    /// flows of the thread have opened theirs, the thread's counters stay as they are.
     pub(crate) fn reopen(&self) -> Result<()> {
         let mut ledger = self.ledger.borrow_mut();
         if ledger.openers == (1, self.slot) {
@@ -255,7 +256,7 @@ impl FlowRecorder<'_> {
         Ok(())
     }
 
-    /// A transaction that took `rtt` and ended at `now`.
+    /// Counts a transaction that took `rtt` and ended at `now`.
     #[inline]
     pub(crate) fn transaction(&self, rtt: u64, now: u64) -> Result<()> {
         let mut ledger = self.ledger.borrow_mut();
@@ -267,7 +268,7 @@ impl FlowRecorder<'_> {
         Ok(())
     }
 
-    /// A request that was answered here.
+    /// Counts a request that this end has answered.
     #[inline]
     pub(crate) fn answered(&self) -> Result<()> {
         let mut ledger = self.ledger.borrow_mut();
@@ -284,7 +285,7 @@ impl FlowRecorder<'_> {
         Ok(())
     }
 
-    /// Bytes whose call ended at `now`.
+    /// Counts bytes whose call ended at `now`.
     #[inline]
     pub(crate) fn bytes(&self, bytes: usize, now: u64) -> Result<()> {
         let mut ledger = self.ledger.borrow_mut();
@@ -295,7 +296,7 @@ impl FlowRecorder<'_> {
         Ok(())
     }
 
-    /// A flow's time ends here, whatever its last transaction did.
+    /// Ends a flow's time here, and not with its last transaction.
     pub(crate) fn ends(&self, now: u64) {
         self.ledger.borrow_mut().counts[self.slot].last = now;
     }

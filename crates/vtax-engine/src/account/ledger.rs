@@ -12,18 +12,18 @@ use super::{
     warming::Watch,
 };
 
-/// The account of one thread.
+/// The counts of one thread.
 #[derive(Default)]
 pub(crate) struct ThreadCounts {
     pub(super) unit: Counted,
-    /// When the first message went or came; 0 before.
+    /// When the thread sent or received its first message; 0 before.
     pub(super) begun: u64,
-    /// The thread's window; 0 before it is open.
+    /// When the thread's window begins; 0 before it is open.
     pub(super) start: u64,
     pub(super) closes: u64,
     pub(super) opened: Option<Reading>,
     pub(super) closed: Option<Reading>,
-    /// Flows that have opened their window, and the first of them.
+    /// How many flows have opened their window, and the slot of the first.
     pub(super) openers: (u32, usize),
     pub(super) counts: Vec<Count>,
     pub(super) done: u64,
@@ -31,10 +31,10 @@ pub(crate) struct ThreadCounts {
     pub(crate) report: EndReport,
     pub(super) in_slow_start: Option<u32>,
     pub(super) series: Option<Series>,
-    /// When the series' interval ends; `u64::MAX` without a series.
+    /// When the present interval of the series ends; `u64::MAX` without a series.
     pub(super) turn: u64,
     pub(super) watch: Option<Watch>,
-    /// A responder that is to stall has done so.
+    /// Whether a responder that is told to stall has done so.
     pub(super) stalled: bool,
     pub(super) cost: Cost,
 }
@@ -44,7 +44,7 @@ pub(crate) struct ThreadCounts {
 pub(super) struct Cost {
     pub(super) cpu: ThreadCpu,
     pub(super) retransmits: u64,
-    /// Lost by now: what of it is the next slice's own is the difference.
+    /// Messages lost until the last slice ended; the next slice's own losses are the difference.
     pub(super) lost: u64,
 }
 
@@ -52,9 +52,9 @@ pub(super) struct Cost {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Count {
     pub(super) start: u64,
-    /// When the last that is counted ended.
+    /// When the last counted unit ended.
     pub(super) last: u64,
-    /// In the ledger's [`Counted`].
+    /// How many units, as [`Counted`] says.
     pub(super) done: u64,
     pub(super) way: Sender,
 }
@@ -70,13 +70,13 @@ pub(crate) enum Sender {
 /// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Counted {
-    /// Transactions of so many bytes, for whose times there is a histogram (initiator).
+    /// Transactions of so many bytes, with a histogram of their times (initiator).
     Transactions(u64),
-    /// The same, whose times the other end knows (responder).
+    /// The same, but the other end knows the times (responder).
     Answers(u64),
     #[default]
     Bytes,
-    /// Bytes, in flows of either way.
+    /// Bytes, in flows of both directions.
     BytesBothWays,
 }
 
@@ -111,8 +111,9 @@ impl ThreadCounts {
         }
     }
 
-    /// When the time of a flow begins that gets to open its window at `now`, after others of its thread. If the
-    /// thread's window is over by then, the flow was stuck all through it: that time is its own.
+    /// When a flow's time begins if it opens its window at `now`, after other flows of its thread. If the
+    /// thread's window is over by then, the flow was stuck during all of it, and that time counts as the
+    /// flow's.
     pub(super) fn begins(&self, now: u64) -> u64 {
         if now >= self.closes { self.start } else { now }
     }
@@ -152,14 +153,14 @@ impl ThreadCounts {
         }
     }
 
-    /// What a flow did before is not of the window after all.
+    /// Starts a flow's window again: what the flow did before doesn't belong to it.
     pub(super) fn restart(&mut self, slot: usize, now: u64) {
         let count = &mut self.counts[slot];
         self.done -= count.done;
         *count = Count { start: now, last: now, done: 0, way: count.way };
     }
 
-    /// Transactions and bytes so far, as a series has them.
+    /// Transactions and bytes so far, as the series counts them.
     pub(super) fn totals(&self) -> Totals {
         let (transactions, bytes) = match self.unit {
             Counted::Transactions(each) => (self.done, self.done * each),
@@ -174,7 +175,7 @@ impl ThreadCounts {
         self.counts.iter().filter(|count| count.way == way).map(|count| count.done).sum()
     }
 
-    /// Takes the values that are only in the series' present interval into the whole.
+    /// Adds the values of the series' present interval to the whole histogram.
     pub(super) fn gather(&mut self) {
         let totals = self.totals();
         if let (Some(series), Some(rtt)) = (&mut self.series, &mut self.report.rtt) {

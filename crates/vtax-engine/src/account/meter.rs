@@ -1,4 +1,4 @@
-//! The costs of a thread and its flows, read at the edges of the window.
+//! What a thread and its flows cost, read at the beginning and the end of the window.
 
 use vtax_model::{
     measurement::{MachineCpu, ThreadCpu},
@@ -12,8 +12,8 @@ use vtax_sys::{
 
 use crate::{error::Result, flow::Flow};
 
-/// Reads what a thread costs: its CPU, the machine's (first thread only, lest it be counted once per
-/// thread), and what TCP tells of its flows.
+/// Reads what a thread costs: its CPU time, the machine's CPU time (first thread only, or it would be counted
+/// once a thread), and TCP's counters of its flows.
 pub(crate) struct Meter<'a> {
     pub(crate) flows: Vec<&'a Flow>,
     /// The flows that this end sends on.
@@ -22,7 +22,7 @@ pub(crate) struct Meter<'a> {
     pub(crate) cpu: Option<u32>,
 }
 
-/// The counters at one edge of the window.
+/// The counters at the beginning or the end of the window.
 #[derive(Clone, Copy)]
 pub(crate) struct Reading {
     thread: CpuTimes,
@@ -32,8 +32,8 @@ pub(crate) struct Reading {
 }
 
 impl<'a> Meter<'a> {
-    /// Takes some microseconds, and half of one for each flow over TCP: to be called outside of what
-    /// is timed by transaction, and on the thread itself.
+    /// Takes some microseconds, and half a microsecond for each TCP flow. So call it on the thread itself,
+    /// and not while a transaction is timed.
     pub(crate) fn read(&self) -> Result<Reading> {
         let machine = self.machine.as_ref().map(MachineMeter::read).transpose()?;
         let retransmits = self.retransmits()?;
@@ -46,15 +46,15 @@ impl<'a> Meter<'a> {
         infos.sum()
     }
 
-    /// The congestion windows of the senders over TCP, summed up, and how many there are.
+    /// The sum of the congestion windows of the TCP senders in segments, and the number of these senders.
     pub(super) fn windows(&self) -> Result<(u64, u32)> {
         over_tcp(&self.senders).try_fold((0, 0), |(sum, flows), flow| {
             Ok((sum + u64::from(tcp_info(&*flow.socket)?.congestion_window), flows + 1))
         })
     }
 
-    /// Senders over TCP whose congestion window still grows with each acknowledgement. That of
-    /// transactions needn't ever stop growing, for it is never filled.
+    /// How many TCP senders have a congestion window that still grows with each acknowledgement. Transactions
+    /// may stay in that state for ever, because they never fill the window.
     pub(super) fn in_slow_start(&self) -> Result<Option<u32>> {
         let mut slow = None;
         let streams = |flow: &&Flow| flow.session.spec.workload.kind().is_stream();
@@ -68,13 +68,13 @@ impl<'a> Meter<'a> {
         Ok(slow)
     }
 
-    /// All of it by the scheduler's clock; getrusage(2) is behind that by up to a tick, and is asked
-    /// for the shares only.
+    /// The whole time is from the scheduler's clock. getrusage(2) lags behind that by up to a tick, so it
+    /// only gives the shares of user and system time.
     pub(crate) fn thread_cpu(&self, opened: &Reading, closed: &Reading) -> ThreadCpu {
         let thread = closed.thread.since(opened.thread);
         let (total, split) = (thread.total.as_secs_f64(), (thread.user + thread.system).as_secs_f64());
         let user = if split > 0.0 { total * thread.user.as_secs_f64() / split } else { 0.0 };
-        // The share may be rounded up beyond the whole.
+        // Rounding may make the share larger than the whole.
         ThreadCpu { user, system: (total - user).max(0.0), cpu: self.cpu }
     }
 }
@@ -98,7 +98,7 @@ impl Reading {
         self.retransmits.wrapping_sub(opened.retransmits)
     }
 
-    /// CPU seconds of the machine; absent on all threads but the first.
+    /// CPU seconds of the machine; none on all threads but the first.
     pub(crate) fn machine_since(&self, opened: &Reading) -> Option<MachineCpu> {
         Some(in_seconds(&self.machine?.since(&opened.machine?)))
     }
@@ -120,8 +120,8 @@ pub(super) fn in_seconds(span: &MachineSpan) -> MachineCpu {
     }
 }
 
-/// By how many nanoseconds CLOCK_BOOTTIME is ahead of CLOCK_MONOTONIC, which stands still while the
-/// machine is suspended, clock_gettime(2). Two clocks can't be read at once, so it is bracketed.
+/// By how many nanoseconds CLOCK_BOOTTIME is ahead of CLOCK_MONOTONIC, which stands still while the machine
+/// is suspended, clock_gettime(2). A program can't read two clocks at once, so this is a least and a most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Ahead {
     least: i64,
@@ -136,9 +136,9 @@ impl Ahead {
         Ahead { least: boot.wrapping_sub(later), most: boot.wrapping_sub(before) }
     }
 
-    /// Seconds of suspension between the two, if there was one for certain.
+    /// Seconds of suspension between the two readings, if there certainly was one.
     fn grown_since(self, earlier: Ahead) -> Option<f64> {
-        /// Below this nothing is suspended; above is what a steered clock could do between two reads.
+        /// A smaller difference may come from a clock that is being adjusted between two readings.
         const LEAST: i64 = 1_000_000;
         let grown = self.least.wrapping_sub(earlier.most);
         (grown > LEAST).then_some(grown as f64 / 1e9)
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn a_suspension_shows_in_the_distance_of_two_clocks() {
         let awake = Ahead { least: 5_000, most: 9_000_000 };
-        // The thread was preempted between the readings of either.
+        // The thread was preempted while it read the clocks, in both readings.
         assert_eq!(Ahead { least: 4_000, most: 80_000_000 }.grown_since(awake), None);
         let slept = Ahead { least: 2_509_000_000, most: 2_510_000_000 };
         assert_eq!(slept.grown_since(awake), Some(2.5));

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::error::{Result, compare_checksums};
 
-/// Joins the threads of one end: counts and CPU times add up, the time is that of [`common_time`].
+/// Joins the threads of one end. Counts and CPU times are added; the time is [`common_time`].
 pub(crate) fn merge(threads: Vec<(ThreadCounts, Meter<'_>)>, shared: &Shared) -> Result<EndReport> {
     let mut sum = EndReport::default();
     let (mut counts, mut bins) = (vec![], vec![]);
@@ -25,7 +25,7 @@ pub(crate) fn merge(threads: Vec<(ThreadCounts, Meter<'_>)>, shared: &Shared) ->
     }
     sum.machine = sum.machine.at_least(sum.threads.iter().map(|thread| thread.user + thread.system).sum());
     sum.started_ns = begun;
-    // For a file it is what `time` would have said.
+    // For a file, it is the elapsed time that `time` would print.
     sum.seconds = match sum.file {
         Some(file) => file.real,
         None if shared.is_sliced() => sum.slices.iter().map(|slice| slice.seconds).sum(),
@@ -63,14 +63,13 @@ fn add_costs(sum: &mut EndReport, ledger: &ThreadCounts, meter: &Meter<'_>) {
     }
 }
 
-/// The time of those flows that bring bytes here if there are such, else of those that take them away.
+/// The time of the flows that bring bytes here; if there are none, of the flows that take bytes away.
 fn end_time(counts: &[Count]) -> f64 {
     let of = |way| common_time(counts.iter().filter(|count| count.way == way));
     of(Sender::Here).or_else(|| of(Sender::There)).unwrap_or(0.0)
 }
 
-/// The time in which flows would have done what they did at the sum of their rates. None if there
-/// was nothing.
+/// The time in which all flows, at the sum of their rates, would have done what they did. None if they did nothing.
 fn common_time<'a>(counts: impl Iterator<Item = &'a Count>) -> Option<f64> {
     let (mut done, mut rate) = (0.0, 0.0);
     for count in counts {
@@ -104,7 +103,7 @@ fn add(mut sum: EndReport, thread: EndReport) -> Result<EndReport> {
     Ok(sum)
 }
 
-/// Every flow carries the same file, so their checksums are the same too.
+/// Every flow carries the same file, so the checksums are the same too.
 fn merge_file(sum: Option<FileReport>, flow: Option<FileReport>) -> Result<Option<FileReport>> {
     let (Some(sum), Some(flow)) = (sum, flow) else { return Ok(sum.or(flow)) };
     compare_checksums(sum.checksum, flow.checksum)?;
@@ -127,7 +126,7 @@ mod tests {
 
     #[test]
     fn flows_are_joined_by_their_rates() {
-        // 10/s for 1 s and 20/s for 3 s: 70 at 30/s.
+        // 10/s for 1 s and 20/s for 3 s: 70 units at 30/s.
         let time = end_time(&[count(10, 1, Sender::Here), count(60, 3, Sender::Here)]);
         assert!((time - 70.0 / 30.0).abs() < 1e-12, "{time}");
         assert_eq!(end_time(&[count(10, 2, Sender::There), count(0, 0, Sender::There)]), 2.0);

@@ -1,4 +1,4 @@
-//! A thread's figures interval by interval.
+//! A thread's figures, interval by interval.
 
 use vtax_model::{
     histogram::{IntervalHistogram, SparseHistogram},
@@ -8,7 +8,7 @@ use vtax_model::{
 /// The intervals of one thread.
 pub(crate) struct Series {
     length: u64,
-    /// How many the window has.
+    /// How many intervals the window has.
     planned: usize,
     pub(super) rtt: IntervalHistogram,
     pub(super) bins: Vec<Bin>,
@@ -16,16 +16,16 @@ pub(crate) struct Series {
     before: Totals,
 }
 
-/// What a thread has counted since its window was opened, and what it had used.
+/// What a thread has counted since its window was opened, and its CPU time.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Totals {
     pub(crate) transactions: u64,
     pub(crate) bytes: u64,
     pub(crate) lost: u64,
     pub(crate) retransmits: u64,
-    /// The congestion windows of all flows in segments, summed up, and the number of flows.
+    /// The sum of the congestion windows of all flows in segments, and the number of flows.
     pub(crate) windows: (u64, u32),
-    /// Seconds.
+    /// CPU seconds of the thread.
     pub(crate) cpu: f64,
 }
 
@@ -45,15 +45,13 @@ impl Series {
         Series { length, planned, rtt: IntervalHistogram::new(), bins: vec![], start, before }
     }
 
-    /// The first moment that belongs to the next interval. The last one lasts until the window is
-    /// closed, however late that is.
+    /// When the next interval begins. The last interval lasts until the window is closed, however late that is.
     pub(super) fn turn(&self) -> u64 {
         let bins = self.bins.len();
         if bins + 1 >= self.planned { u64::MAX } else { self.start + (bins as u64 + 1) * self.length }
     }
 
-    /// Ends every interval that is over at `now`. What was completed in them is in the first;
-    /// those in which nothing was are empty.
+    /// Ends every interval that is over at `now`. The first of them gets all that was completed; the others are empty.
     pub(super) fn turn_over(&mut self, now: u64, totals: Totals, rtt: SparseHistogram) {
         let mut rtt = Some(rtt);
         while now >= self.turn() {
@@ -72,7 +70,7 @@ impl Series {
         self.bins.push(Bin { seconds: length as f64 / 1e9, totals: totals.since(&before), rtt });
     }
 
-    /// What was completed after the window was closed, but was due in it, belongs to the last.
+    /// Adds to the last interval what was due in the window but completed after it was closed.
     pub(super) fn add_late(&mut self, totals: Totals, rtt: &SparseHistogram) {
         let Some(last) = self.bins.last_mut() else { return };
         last.totals.transactions += totals.transactions - self.before.transactions;

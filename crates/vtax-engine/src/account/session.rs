@@ -9,11 +9,11 @@ use vtax_sys::{
 use super::{meter::in_seconds, seconds};
 use crate::error::Result;
 
-/// What was read at the beginning, on a measuring thread.
+/// The counters at the beginning, read on a measuring thread.
 pub(crate) struct Begun {
     at: u64,
     thread: CpuTimes,
-    /// On the end's first thread only, lest the machine be counted once a thread.
+    /// Only on the first thread of the end, or the machine would be counted once a thread.
     machine: Option<(MachineMeter, MachineReading)>,
 }
 
@@ -24,7 +24,7 @@ impl Begun {
         Ok(Begun { at: now_ns(), thread: thread_times(), machine: machine.map(|(reading, meter)| (meter, reading)) })
     }
 
-    /// What the time since then was spent on.
+    /// The CPU time from then until now.
     pub(crate) fn ended(self) -> Result<SessionCpu> {
         let machine = match &self.machine {
             Some((meter, begun)) => in_seconds(&meter.read()?.since(begun)),
@@ -35,7 +35,7 @@ impl Begun {
     }
 }
 
-/// The sum over the threads of an end: one of them has looked at the machine.
+/// The sum over the threads of an end. Only one of them has read the machine's counters.
 pub(super) fn joined(sum: Option<SessionCpu>, thread: Option<SessionCpu>) -> Option<SessionCpu> {
     let (Some(sum), Some(thread)) = (sum, thread) else { return sum.or(thread) };
     let looked = |one: &SessionCpu| one.machine != MachineCpu::default();

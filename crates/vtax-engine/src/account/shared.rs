@@ -1,4 +1,4 @@
-//! What the threads of one end agree on.
+//! What the threads of one end have in common.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -13,19 +13,19 @@ pub(crate) struct Shared {
     pub(crate) session: Arc<Session>,
     pub(crate) unit: Counted,
     pub(crate) warming: Warming,
-    /// Flows that have not finished their window yet. At a receiving end those that have go on
-    /// reading, so that the others are measured under the same load to their end; an initiator of
-    /// connections tells the responder when there are none left.
+    /// How many flows have not finished their window yet. At a receiving end, the others go on reading until
+    /// this is 0, so that all flows are measured under the same load. An initiator of connections tells the
+    /// responder when this is 0.
     unfinished: AtomicUsize,
     failure: Mutex<Option<EngineError>>,
-    /// Where the flows have no marks of their own (crr, cc), the window is opened for all of them from outside, and
-    /// at the responder closed too, in the clock of this machine.
+    /// Where flows carry no marks of their own (crr, cc), another thread opens the window for all of them; at
+    /// the responder it closes the window, too. Moments are in this machine's clock.
     warm: AtomicBool,
     opens: AtomicU64,
     closes: AtomicU64,
     /// Empty at a responder.
     pub(crate) schedule: Schedule,
-    /// Why idle states could not be held off, if they were to be.
+    /// Why idle states could not be held off, if the test asked for that.
     pub(crate) idle_not_held: Option<String>,
 }
 
@@ -64,7 +64,7 @@ impl Shared {
         self.unfinished.load(Ordering::Relaxed) > 0
     }
 
-    /// Keeps the first error, for those after it are its consequences, and ends the other threads.
+    /// Keeps the first error, because later ones are its consequences, and ends the other threads.
     pub(crate) fn fail(&self, error: EngineError) {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
         self.stop();
@@ -78,7 +78,7 @@ impl Shared {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// It is time to open the common window.
+    /// Says that it is time to open the common window.
     pub(crate) fn has_warmed_up(&self) {
         self.warm.store(true, Ordering::Relaxed);
     }
@@ -96,7 +96,7 @@ impl Shared {
         self.closes.store(now, Ordering::Release);
     }
 
-    /// When the common window was opened and when it closes; `u64::MAX` if that isn't known yet.
+    /// When the common window was opened and when it closes; `u64::MAX` for a moment that isn't known yet.
     #[inline]
     pub(crate) fn window(&self) -> (u64, u64) {
         (self.opens.load(Ordering::Acquire), self.closes.load(Ordering::Acquire))

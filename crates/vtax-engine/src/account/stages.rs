@@ -1,29 +1,30 @@
-//! Where the time of messages went, from the moments of each.
+//! How the time of a message divides into stages, from its moments.
 
 use vtax_model::{histogram::Histogram, measurement::Stages};
 
-/// The moments of a message that was sent and one that was received, in nanoseconds of
-/// CLOCK_REALTIME. A moment that the kernel didn't tell is absent.
+/// The moments of a message sent and of one received, in nanoseconds of CLOCK_REALTIME. None where the kernel
+/// didn't report a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Moments {
-    /// The send call.
+    /// When the send call began.
     pub(crate) send: Option<u64>,
-    /// The message sent enters the qdisc, and is taken by the driver.
+    /// When the message sent entered the qdisc, and when the driver took it.
     pub(crate) qdisc: Option<u64>,
     pub(crate) driver: Option<u64>,
-    /// The message received has come to the stack, and the receive call has returned.
+    /// When the message received came to the stack, and when the receive call returned.
     pub(crate) arrival: Option<u64>,
     pub(crate) received: Option<u64>,
 }
 
 impl Moments {
-    /// The kernel has told all that it tells of what was sent.
+    /// Whether the kernel has reported all that it reports about what was sent.
     pub(crate) fn are_told(&self) -> bool {
         self.qdisc.is_some() && self.driver.is_some()
     }
 
-    /// The times between them, in the order of the message's way at this end; none if a moment is absent or
-    /// before the one that precedes it, for then the clock was set, or the stamp is another message's.
+    /// The times between the moments, in the order of the message's way at this end. None if a moment is
+    /// missing or earlier than the one before it: then somebody set the clock, or a stamp belongs to another
+    /// message.
     fn stages(&self, initiates: bool) -> Option<[u64; 4]> {
         let (sent, came) = ([self.send?, self.qdisc?, self.driver?], [self.arrival?, self.received?]);
         let way = match initiates {
@@ -38,7 +39,7 @@ impl Moments {
     }
 }
 
-/// Adds a message of an end that initiates or responds.
+/// Adds a message of this end; `initiates` tells which end it is.
 pub(super) fn record(stages: &mut Stages, moments: &Moments, initiates: bool) {
     let Some(times) = moments.stages(initiates) else {
         stages.without += 1;
@@ -54,7 +55,7 @@ pub(super) fn record(stages: &mut Stages, moments: &Moments, initiates: bool) {
     }
 }
 
-/// Adds what another thread has.
+/// Adds the stages of two threads.
 pub(super) fn merge(one: Option<Stages>, other: Option<Stages>) -> Option<Stages> {
     let (one, other) = match (one, other) {
         (Some(one), Some(other)) => (one, other),
@@ -72,7 +73,7 @@ pub(super) fn merge(one: Option<Stages>, other: Option<Stages>) -> Option<Stages
     })
 }
 
-/// The values of both.
+/// A histogram with the values of both.
 pub(super) fn sum(one: Option<Histogram>, other: Option<Histogram>) -> Option<Histogram> {
     match (one, other) {
         (Some(mut one), Some(other)) => {

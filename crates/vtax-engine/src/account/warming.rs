@@ -10,24 +10,24 @@ use vtax_model::{
 
 use super::after;
 
-/// What is completed in so many nanoseconds is one value of the series; in longer if nothing is.
+/// Length in nanoseconds of one value of the series; longer if nothing completes in time.
 const BIN: u64 = 10_000_000;
 
-/// What the threads of an end know of their common warm-up.
+/// What the threads of an end know about their common warm-up.
 pub(crate) struct Warming {
     plan: Warmup,
     completed: Box<[Counter]>,
-    /// Whether anybody looked at the series: a responder of transactions follows the initiator.
+    /// Whether a thread looked at the series. A responder of transactions doesn't: it follows the initiator.
     watched: AtomicBool,
     steady: AtomicBool,
 }
 
-/// A cache line of its own: the threads count at the same time.
+/// A counter with a cache line of its own, because the threads count at the same time.
 #[derive(Default)]
 #[repr(align(64))]
 struct Counter(AtomicU64);
 
-/// Kept by the first thread only.
+/// Only the first thread has one.
 pub(super) struct Watch {
     detector: Steady,
     bin_end: u64,
@@ -40,12 +40,13 @@ impl Warming {
         Warming { plan, completed, watched: AtomicBool::new(false), steady: AtomicBool::new(false) }
     }
 
-    /// Whether the series was steady at the end of the warm-up; none if no thread looked.
+    /// Whether the series was steady at the end of the warm-up. None if no thread looked at it.
     pub(crate) fn outcome(&self) -> Option<bool> {
         self.watched.load(Ordering::Relaxed).then(|| self.steady.load(Ordering::Relaxed))
     }
 
-    /// Counts what a thread, which began at `begun`, has completed at `now`; false if the warm-up is over.
+    /// Counts the units that a thread has completed at `now`; the thread began at `begun`. False if the
+    /// warm-up is over.
     #[inline]
     pub(super) fn goes_on(&self, thread: usize, begun: u64, now: u64, units: u64, watch: &mut Option<Watch>) -> bool {
         let in_time = now < after(begun, self.plan.most().0);
@@ -102,7 +103,7 @@ mod tests {
         assert_eq!(warming.outcome(), None);
     }
 
-    /// 1000 things a bin from two threads, after a ramp of 20 bins.
+    /// 1000 units per bin from two threads, after a ramp of 20 bins.
     #[test]
     fn a_level_of_all_threads_ends_it() {
         let warming = Warming::new(Warmup::UntilSteady { most: Span::from_millis(5_000) }, 2);

@@ -25,25 +25,24 @@ use crate::{
     wire::{HELLO_LEN, READY, hello, read_hello},
 };
 
-/// How long a connection may take to show its token: as long as TCP takes to send it for the fourth time,
-/// 1 + 2 + 4 s after the first (RFC 6298), as a NIC that has just been given another MTU may still be losing
-/// packets.
+/// How long a connection may take to show its token. TCP sends a lost segment for the fourth time after 1 + 2
+/// + 4 s (RFC 6298), and this is a little more. A NIC whose MTU has just changed may still lose packets.
 const SHOW_TOKEN: Duration = Duration::from_secs(8);
 
-/// Connections that have not shown a token yet; past this many the oldest is dropped. More than an
-/// initiator has under way.
+/// Connections that have not shown a token yet. Beyond this number, the oldest is dropped. An initiator has
+/// fewer under way.
 const PENDING_MOST: usize = 1024;
 
-/// Connections that an initiator has under way: fewer than a listener's queue takes.
+/// Connections that an initiator has under way: fewer than the listener's queue holds.
 const UNDER_WAY: usize = 100;
 
-/// The number of the listener among what is watched.
+/// The listener's number among the watched sockets.
 const LISTENER: u64 = 0;
 
 // --- responder ---
 
-/// Waits until every flow of the test has shown the token. Strangers are dropped without a byte,
-/// and none of them is waited for.
+/// Waits until every flow of the test has shown the token. Strangers are dropped without an answer, and no
+/// wait is for one of them.
 pub(crate) fn admit(listener: &Listener, flows: u32, session: &Arc<Session>) -> Result<Vec<Flow>> {
     let deadline = Instant::now() + arrival(flows);
     let mut admission = Admission::new(listener, flows, session)?;
@@ -67,7 +66,7 @@ struct Admission<'a> {
     listener: &'a Listener,
     session: &'a Arc<Session>,
     watched: Watched,
-    /// By the number under which each is watched, which rises.
+    /// Keyed by each connection's number in `watched`; numbers rise.
     pending: BTreeMap<u64, Pending>,
     next: u64,
     flows: Vec<Option<Flow>>,
@@ -97,11 +96,11 @@ impl<'a> Admission<'a> {
         EngineError::FlowsMissing { address, arrived: expected - self.missing, expected, waited }
     }
 
-    /// At most as many at a time as may be pending, so that a flood can't keep the real ones unread.
+    /// Accepts only a few connections at a time. Then the pending ones are read, even during a flood.
     fn accept_waiting(&mut self) -> Result<()> {
         for _ in 0..UNDER_WAY {
             match self.listener.socket.accept() {
-                // Sockets of the Unix domain have no name here, so that errors call them by the listener's name.
+                // Unix domain sockets have no name here, so errors use the listener's name.
                 Ok((socket, peer)) => {
                     let peer = socket::read_address(&peer).unwrap_or_else(|| self.listener.target.clone());
                     self.take_in(socket, peer)?;
@@ -124,7 +123,7 @@ impl<'a> Admission<'a> {
         Ok(())
     }
 
-    /// Reads what a pending connection has sent; it is admitted, dropped or kept.
+    /// Reads what a pending connection has sent, and admits it, drops it or keeps it.
     fn examine(&mut self, number: u64) -> Result<()> {
         let Some(pending) = self.pending.get_mut(&number) else { return Ok(()) };
         match pending.read() {
@@ -142,7 +141,7 @@ impl<'a> Admission<'a> {
         }
     }
 
-    /// The first to show an index has it.
+    /// Gives the index to the first connection that shows it.
     fn admit(&mut self, pending: Pending) {
         let Some(index) = read_hello(&pending.hello, &self.session.token) else { return };
         if let Some(place @ None) = self.flows.get_mut(index as usize) {
@@ -151,7 +150,7 @@ impl<'a> Admission<'a> {
         }
     }
 
-    /// They are in the order of their deadlines.
+    /// `pending` is in the order of the deadlines.
     fn drop_late(&mut self, now: Instant) {
         while self.pending.first_entry().is_some_and(|pending| pending.get().deadline <= now) {
             self.pending.pop_first();
@@ -161,7 +160,7 @@ impl<'a> Admission<'a> {
 
 fn accept_failed(error: io::Error, address: &Target) -> Result<()> {
     match Errno::from_io_error(&error) {
-        // ECONNABORTED: a stranger was gone before we came to it.
+        // ECONNABORTED: a stranger closed its connection before we accepted it.
         Some(Errno::AGAIN | Errno::CONNABORTED | Errno::INTR) => Ok(()),
         _ => Err(EngineError::local("accept", address, error)),
     }
@@ -261,7 +260,7 @@ impl Dialling<'_> {
         socket.set_nonblocking(false).map_err(connecting)?;
         let flow = Flow::new(index as u32, socket, self.target.clone(), self.session);
         let hello = hello(&self.session.token, flow.index);
-        // A fresh socket has room for them.
+        // A fresh socket has room for these bytes.
         let sent = rustix::net::send(&*flow.socket, &hello, rustix::net::SendFlags::NOSIGNAL);
         sent.map_err(|errno| refused(&flow, flow.failed("handshake", errno, SHOW_TOKEN)))?;
         self.connected[index] = Some(flow);
@@ -272,11 +271,12 @@ impl Dialling<'_> {
 enum Begun {
     Connected(Socket),
     UnderWay(Socket),
-    /// A listener of the Unix domain has no room; nothing tells when it has some again.
+    /// The queue of a Unix domain listener is full. Nothing tells when it has room again.
     QueueFull,
 }
 
-/// The first waits for all others; they are there when it is.
+/// Waits until the responder has admitted this flow. The responder answers all flows only when all are there,
+/// so the wait for the first one covers the others.
 fn await_ready(flow: &Flow, deadline: Instant, waited: Duration) -> Result<()> {
     let mut watched = None;
     while Instant::now() < deadline {

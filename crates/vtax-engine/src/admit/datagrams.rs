@@ -1,9 +1,10 @@
 //! UDP flows.
 //!
-//! The responder's first socket is connected to nobody and hears the hellos. For each flow it makes another
-//! one on the same port that is connected to the initiator's socket; the kernel prefers it for datagrams from
-//! there (`compute_score` in net/ipv4/udp.c). The first socket stays open, and is not read any more, until
-//! the test is over: so a stranger's datagram meets a socket and is neither answered nor refused by ICMP.
+//! The responder's first socket is not connected and hears the hellos. For each flow the responder makes
+//! another socket on the same port, connected to the initiator's socket. The kernel prefers that one for
+//! datagrams from there (`compute_score` in net/ipv4/udp.c). The first socket stays open until the test is
+//! over, but nobody reads it any more. So a stranger's datagram finds a socket, and gets neither an answer
+//! nor a refusal by ICMP.
 
 use std::{
     sync::Arc,
@@ -27,16 +28,16 @@ use crate::{
     wire::{FlowGreeting, GREETING_LEN},
 };
 
-/// A hello is said again until it is answered.
+/// A flow repeats its hello after this time, until it is answered.
 const HELLO_EVERY: Duration = Duration::from_millis(50);
 
-/// Hellos that are said at a stretch: as many as an ordinary receive buffer holds.
+/// Hellos sent without a pause: as many as an ordinary receive buffer holds.
 const HELLOS: usize = 100;
 
-/// Datagrams that are read at a stretch before deadlines are looked at.
+/// Datagrams read without a pause before deadlines are checked.
 const BATCH: usize = 256;
 
-/// Room for the hellos of very many flows.
+/// Space in the receive buffer for the hellos of very many flows.
 const HELLO_SPACE: usize = 4 << 20;
 
 // --- responder ---
@@ -44,7 +45,7 @@ const HELLO_SPACE: usize = 4 << 20;
 /// Waits until every flow of the test has said hello with the right token.
 pub(crate) fn admit(listener: &Listener, flows: u32, session: &Arc<Session>) -> Result<Vec<Flow>> {
     let deadline = Instant::now() + arrival(flows);
-    // A smaller buffer is no failure: hellos are repeated.
+    // A smaller buffer would do too: flows repeat their hellos.
     let _ = set_receive_space(&*listener.socket, HELLO_SPACE);
     let mut watched = Watched::new()?;
     watched.add(&*listener.socket, 0, EventFlags::IN)?;
@@ -60,7 +61,8 @@ pub(crate) fn admit(listener: &Listener, flows: u32, session: &Arc<Session>) -> 
         watched.wait(deadline - now, &session.cancel)?;
         for _ in 0..BATCH {
             let Some((index, peer)) = hear_hello(listener, session)? else { break };
-            // The first to show the index has it. Its repeated hellos go to its own socket.
+            // The index belongs to the first socket that shows it. Repeated hellos from there go to the
+            // flow's own socket.
             if let Some(place @ None) = admitted.get_mut(index as usize) {
                 *place = Some(admit_one(listener, index, peer, session)?);
                 missing -= 1;
@@ -70,7 +72,7 @@ pub(crate) fn admit(listener: &Listener, flows: u32, session: &Arc<Session>) -> 
     Ok(admitted.into_iter().flatten().collect())
 }
 
-/// The next hello that shows the token; none when there is nothing more to read.
+/// The next hello that shows the token. None if there is nothing more to read.
 fn hear_hello(listener: &Listener, session: &Session) -> Result<Option<(u32, Target)>> {
     for _ in 0..BATCH {
         let mut datagram = [0; GREETING_LEN + 1];
@@ -102,7 +104,7 @@ fn admit_one(listener: &Listener, index: u32, peer: Target, session: &Arc<Sessio
 
 // --- initiator ---
 
-/// Says hello for every flow until the responder has heard each, then until each is ready.
+/// Says hello for every flow until the responder has heard it, and then until it is ready.
 pub(crate) fn connect(flows: u32, station: &Station, target: &Target, session: &Arc<Session>) -> Result<Vec<Flow>> {
     let begun = Instant::now();
     let connect = |index| connect_one(index, station, target, session);
@@ -113,8 +115,8 @@ pub(crate) fn connect(flows: u32, station: &Station, target: &Target, session: &
     Ok(connected)
 }
 
-/// A refusal at once says that nothing listens. One that comes later is of a responder that has
-/// heard hellos, answered none, and given up: ours weren't those it waited for.
+/// A refusal at once means that nothing listens. A later one comes from a responder that has given up: it
+/// heard hellos and answered none, so it waits for another token.
 fn absent(target: &Target, waited: Duration, error: EngineError) -> EngineError {
     let target = target.clone();
     match error {
@@ -164,8 +166,8 @@ impl<'a> Waiting<'a> {
                 let (target, waited) = (flow.peer.clone(), self.patience);
                 return Err(EngineError::Unanswered { target, flow: flow.index, waited });
             }
-            // A flow that was heard is answered by its own socket, should the word that it is ready
-            // have been lost: seldom enough to be asked for seldom.
+            // The message that a flow is ready may get lost. The flow's own socket at the responder repeats
+            // it after another hello. Losses are rare, so these flows say hello in one turn of ten only.
             self.say_hello(turn % 10 == 9)?;
             turn += 1;
             let pause = Instant::now() + HELLO_EVERY;
@@ -192,7 +194,7 @@ impl<'a> Waiting<'a> {
         for number in self.watched.wait(most, &self.session.cancel)? {
             let (flow, state) = (&self.flows[number as usize], &mut self.state[number as usize]);
             *state = hear(flow, *state)?;
-            // Nothing more is read: a stream may follow at once.
+            // Nothing more is read here: the messages of a stream may follow at once.
             if *state == State::Ready {
                 self.watched.remove(&*flow.socket)?;
             }
@@ -201,7 +203,7 @@ impl<'a> Waiting<'a> {
     }
 }
 
-/// Takes in greetings up to the word that the flow is ready.
+/// Reads greetings until one says that the flow is ready.
 fn hear(flow: &Flow, mut state: State) -> Result<State> {
     for _ in 0..BATCH {
         let mut datagram = [0; GREETING_LEN + 1];

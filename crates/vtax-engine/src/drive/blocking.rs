@@ -1,7 +1,7 @@
-//! A thread for each flow, in blocking calls: a request and its response are two system calls.
+//! A thread for each flow, with blocking calls: a request and its response are two system calls.
 //!
-//! Coarse waits are the socket's own timeout, which costs nothing; only an exact one takes a
-//! ppoll(2). Such a thread is ended by shutting its socket down.
+//! A coarse wait is the socket's own timeout, which costs nothing; only an exact wait costs a ppoll(2). To
+//! end such a thread, another one shuts its socket down.
 
 use std::{
     cell::Cell,
@@ -60,7 +60,7 @@ impl Poller for Blocking<'_> {
 pub(crate) struct BlockingIo<'a> {
     engine: &'a Blocking<'a>,
     socket: &'a Socket,
-    /// What the socket's timeout was set to here; zero for whatever it came with.
+    /// The timeout that was set on the socket here; zero before that.
     patience: Cell<Duration>,
 }
 
@@ -114,7 +114,7 @@ impl Io for BlockingIo<'_> {
 
     async fn connect(&self, target: &SockAddr) -> Result<(), Errno> {
         self.socket.connect(target).map_err(|error| match errno_of(error) {
-            // The timeout for sending is that for connecting too, socket(7).
+            // The timeout for sending limits connecting too, socket(7).
             Errno::INPROGRESS | Errno::AGAIN => Errno::TIMEDOUT,
             errno => errno,
         })
@@ -122,14 +122,14 @@ impl Io for BlockingIo<'_> {
 
     fn set_patience(&self, patience: Duration) {
         if self.patience.replace(patience) != patience {
-            // Fails for no socket that is open; without it a dead peer would be waited for.
+            // This can't fail on an open socket. If it did, a wait for a dead peer would not end.
             let _ = set_timeout(self.socket, patience);
         }
     }
 }
 
 impl BlockingIo<'_> {
-    /// The flags of a receive call; waits until it is time for the call.
+    /// The flags of a receive call. Waits first until it is time for the call.
     #[inline]
     fn flags(&self, until: WaitUntil) -> Result<RecvFlags, Errno> {
         match until {
@@ -138,7 +138,7 @@ impl BlockingIo<'_> {
         }
     }
 
-    /// Returns when there is something or the socket has ended; `EAGAIN` at the moment.
+    /// Returns when there is something to receive or the connection has ended; `EAGAIN` at the moment.
     fn wait_readable(&self, moment: u64) -> Result<(), Errno> {
         let mut fds = [PollFd::new(self.socket, PollFlags::IN)];
         loop {
@@ -165,9 +165,9 @@ fn wait(fds: &mut [PollFd<'_>], patience: Duration) -> Result<(), Errno> {
     }
 }
 
-/// Waits by spinning, for what must be exact. It keeps a CPU busy all the time.
+/// Waits exactly, by spinning. It keeps a CPU busy all the time.
 ///
-/// Without the instruction that tells the CPU so: a hypervisor takes a virtual CPU away that pauses
+/// It doesn't use the CPU's pause instruction. A hypervisor takes the CPU away from a virtual CPU that pauses
 /// again and again (pause-loop exiting), and gives it back some tens of µs too late.
 pub(crate) fn spin_until(moment: u64) {
     while now_ns() < moment {}

@@ -1,12 +1,12 @@
-//! Many flows on a thread: what can't go on now gives way to another.
+//! Many flows on a thread: a flow that can't go on lets another run.
 //!
-//! *epoll*: the thread sleeps until a socket is ready, a moment has come or a tick is over. The
-//! events are level-triggered, so that a flow that was shown data and didn't take all of it is shown
-//! it again, and none has to be asked until it says `EAGAIN`: a transaction is one send and one
-//! receive call, and its share of an epoll_wait(2).
+//! *epoll*: the thread sleeps until a socket is ready, a moment has come or a tick is over. The events are
+//! level-triggered. So a socket whose data was not all taken is reported again, and a flow need not receive
+//! until `EAGAIN`. A transaction costs one send call, one receive call and a share of an epoll_wait(2).
 //!
-//! *busy-poll*: the same without ever sleeping. A few flows are asked directly, again and again; for
-//! more than [`SWEEP_MOST`] the thread spins on epoll_wait(2), which finds the ready ones sooner.
+//! *busy-poll*: the same, but the thread never sleeps. It tries the sockets of a few flows directly, again
+//! and again. With more than [`SWEEP_MOST`] flows it spins on epoll_wait(2), which finds the ready ones
+//! sooner.
 
 mod io;
 
@@ -39,16 +39,16 @@ use crate::{
     flow::Session,
 };
 
-/// Calls that a flow makes at a stretch while others wait.
+/// Calls that a flow makes in a row while others wait.
 const FUEL: u32 = 32;
 
-/// Events that are taken at a time.
+/// Events taken by one epoll_wait(2).
 const EVENTS: usize = 256;
 
-/// The most flows that a busy-polling thread asks one by one.
+/// The most flows that a busy-polling thread tries one by one.
 const SWEEP_MOST: usize = 8;
 
-/// The event data of the listener; others are the number of their slot.
+/// The event data of the listener; a flow's event data is its slot.
 const LISTENER: u64 = u64::MAX;
 
 /// The event data of the ticker.
@@ -59,17 +59,17 @@ pub(crate) struct EpollPoller<'a> {
     session: &'a Session,
     buffers: Buffers,
     epoll: OwnedFd,
-    /// Never sleeps.
+    /// Whether the thread never sleeps.
     spins: bool,
-    /// Asks the sockets rather than the epoll instance.
+    /// Whether the thread tries the sockets themselves, without epoll.
     sweeps: bool,
     slots: Vec<Slot>,
-    /// Flows that gave way although they could go on.
+    /// Flows that let others run although they could go on.
     again: RefCell<Vec<usize>>,
     waits: Waits,
-    /// Where connections come from, if the flows of this test accept any; those that wait for one,
-    /// of which the last to come gets the next: what it needs is still in the CPU's cache; and whether
-    /// the listener is watched for them.
+    /// The socket that accepts connections, if the flows of this test accept any. `acceptors` are the flows
+    /// that wait for a connection. The last to come gets the next one: its data is still in the CPU's cache.
+    /// `listening` says whether epoll watches the listener.
     listener: Option<&'a Socket>,
     acceptors: RefCell<Vec<usize>>,
     listening: Cell<bool>,
@@ -81,7 +81,7 @@ pub(crate) struct EpollPoller<'a> {
 /// A flow's place on the thread.
 #[derive(Default)]
 struct Slot {
-    /// What its present socket is watched for; none if it isn't.
+    /// The events for which the present socket is watched; none if it isn't watched.
     watched: Cell<Option<EventFlags>>,
     fuel: Cell<u32>,
     queued: Cell<bool>,
@@ -113,8 +113,8 @@ impl<'a> EpollPoller<'a> {
         })
     }
 
-    /// Runs the flows, the n-th in slot n, until all are done or one has failed; those that accept
-    /// connections, until the first is done.
+    /// Runs the flows, the n-th in slot n, until all are done or one has failed. Flows that accept
+    /// connections run until the first one is done.
     pub(crate) fn run(&self, flows: impl Iterator<Item = impl FlowTask>) -> Result<()> {
         let mut flows = if self.listener.is_some() { Flows::led(flows) } else { Flows::new(flows) };
         let mut events = Vec::with_capacity(EVENTS);
@@ -166,8 +166,8 @@ impl<'a> EpollPoller<'a> {
         }
     }
 
-    /// Lets one of the waiting flows accept. If more connections are there the thread is told again.
-    /// When no flow waits the connections have to, and the thread mustn't be told of them all the time.
+    /// Lets one of the waiting flows accept. If there are more connections, epoll reports them again. If no
+    /// flow waits, the connections have to, and epoll must not report them all the time.
     fn hand_out_connection(&self, flows: &mut Flows<impl FlowTask>) -> Result<()> {
         let Some(slot) = self.acceptors.borrow_mut().pop() else {
             self.listening.set(false);
@@ -178,13 +178,13 @@ impl<'a> EpollPoller<'a> {
         self.poll(flows, slot)
     }
 
-    /// Sleeps, if it may, until there are events, a moment is near or the tick is over.
+    /// Sleeps, if the thread may, until there are events, a moment is near or the tick is over.
     fn await_events(&self, events: &mut Vec<Event>, idle: bool, next_tick: u64) -> Result<()> {
         let timer = self.waits.next_moment();
         let may_sleep = idle && !self.spins;
         if let (true, Some(moment)) = (may_sleep, timer) {
-            // epoll_wait(2) counts in milliseconds; epoll_pwait2(2) is younger than the kernels of
-            // many guests.
+            // epoll_wait(2) counts in milliseconds. epoll_pwait2(2) counts finer, but the kernels of many
+            // guests are older than it.
             let left = moment.min(next_tick).saturating_sub(now_ns()).saturating_sub(SPIN);
             let timeout = Timespec { tv_sec: 0, tv_nsec: left as i64 };
             let slept = poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], Some(&timeout));
@@ -200,7 +200,7 @@ impl<'a> EpollPoller<'a> {
         Ok(())
     }
 
-    /// Wakes the flows whose patience is over.
+    /// Wakes the flows that have waited for as long as their patience allows.
     fn tick(&self, flows: &mut Flows<impl FlowTask>) -> Result<()> {
         self.session.check_stopped()?;
         let mut expired = vec![];
@@ -209,8 +209,8 @@ impl<'a> EpollPoller<'a> {
     }
 }
 
-/// A timer that goes off at each tick. A timeout of each wait would set the CPU's timer in each
-/// transaction, which on a virtual machine is work for the hypervisor too.
+/// A timer that fires at each tick. A timeout in each wait instead would set the CPU's timer in each
+/// transaction, which makes work for the hypervisor on a virtual machine.
 fn ticker(epoll: &OwnedFd) -> Result<OwnedFd, Errno> {
     let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
     let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
@@ -220,7 +220,7 @@ fn ticker(epoll: &OwnedFd) -> Result<OwnedFd, Errno> {
     Ok(timer)
 }
 
-/// One that isn't read doesn't go off again, timerfd_create(2).
+/// Reads the timer: one that isn't read doesn't fire again, timerfd_create(2).
 fn heed(timer: &OwnedFd) -> Result<(), Errno> {
     match rustix::io::read(timer, &mut [0; 8]) {
         Ok(_) | Err(Errno::AGAIN) => Ok(()),

@@ -1,9 +1,9 @@
-//! A socket whose messages' moments are kept: the workload is as without, and the kernel tells when
-//! it saw each packet.
+//! A socket that keeps the moments of its messages. The workload is the same as without; the kernel tells
+//! when it saw each packet.
 //!
-//! The stamps of what was sent come on the socket's error queue and are read between two
-//! transactions. By then those of a request are there, for its response has come; those of a
-//! response may come later, if the qdisc holds it back, and are looked for once more.
+//! The stamps of what was sent come on the socket's error queue. They are read between two transactions. The
+//! stamps of a request are there by then, because its response has come. The stamps of a response may come
+//! later, if the qdisc holds it back. They are looked for once more.
 
 use std::{cell::RefCell, mem, time::Duration};
 
@@ -35,26 +35,26 @@ impl<'a, I: Io> StampedFlow<'a, I> {
     }
 }
 
-/// What is known of the message under way, and of one before that waits for its stamps.
+/// What is known about the message under way, and about an earlier one that still waits for its stamps.
 #[derive(Default)]
 struct Trace {
-    /// The number of the next datagram, or the place of the next byte of a connection.
+    /// The number of the next datagram, or the position of the next byte in a connection.
     next: u32,
     now: Passage,
     earlier: Option<Passage>,
     found: Vec<SentStamp>,
 }
 
-/// A message that is sent, and that which was received before it (responder) or after (initiator).
+/// A message that is sent, and the one received before it (responder) or after it (initiator).
 #[derive(Default)]
 struct Passage {
-    /// The number by which the kernel tells which send a stamp belongs to.
+    /// The kernel's number for the send call; each stamp carries the number of its send call.
     id: u32,
     moments: Moments,
 }
 
 impl Trace {
-    /// What was sent in a call that began at `moment`.
+    /// Notes what was sent by a call that began at `moment`.
     fn sent(&mut self, moment: u64, ids: u32, begins: bool) {
         if begins {
             self.now.moments.send = Some(moment);
@@ -68,15 +68,15 @@ impl Trace {
         self.now.moments.received = Some(moment);
     }
 
-    /// Gives the stamps that were found to their messages.
+    /// Assigns the stamps that were found to their messages.
     fn sort(&mut self) {
         for stamp in self.found.drain(..) {
             if stamp.stage == SentStage::Acked {
                 continue;
             }
             if is_behind(self.now.id, stamp.id) {
-                // More has been sent than we know of: a word of the handshake that was said again, or
-                // bytes that were not acknowledged when stamping began.
+                // The socket has sent more than we counted: a repeated message of the handshake, or bytes
+                // that were not acknowledged yet when stamping began.
                 self.next = stamp.id.wrapping_add(1);
                 self.now.id = stamp.id;
                 (self.now.moments.qdisc, self.now.moments.driver) = (None, None);
@@ -87,7 +87,7 @@ impl Trace {
         }
     }
 
-    /// What is ready to be counted, the message under way being over.
+    /// The messages that can be counted now. The message under way is over.
     fn finish(&mut self, counts: bool) -> impl Iterator<Item = Moments> {
         self.sort();
         let earlier = self.earlier.take();
@@ -102,7 +102,7 @@ impl Trace {
 }
 
 impl Passage {
-    /// The first stamp of a stage counts: a segment that is sent again is stamped again.
+    /// Takes the first stamp of a stage: TCP stamps a segment again when it sends it again.
     fn take(&mut self, stamp: SentStamp) {
         let moment = match stamp.stage {
             _ if stamp.id != self.id => return,
@@ -113,7 +113,7 @@ impl Passage {
     }
 }
 
-/// Both count modulo 2^32.
+/// Both numbers count modulo 2^32.
 fn is_behind(id: u32, other: u32) -> bool {
     (1..1 << 31).contains(&other.wrapping_sub(id))
 }
@@ -140,7 +140,7 @@ impl<I: Io> Io for StampedFlow<'_, I> {
         self.io.receive_by(until, call).await
     }
 
-    /// Stamps that can't be read are absent, which is counted.
+    /// If stamps can't be read, they are missing, and that is counted.
     fn look_back(&self, counts: bool) -> bool {
         let mut trace = self.trace.borrow_mut();
         let _ = sent_stamps(&*self.flow.socket, &mut trace.found);
@@ -194,7 +194,7 @@ mod tests {
         trace.found.push(stamp(0, SentStage::Software, 12));
         let late = finished(&mut trace, true);
         assert_eq!(late, [Moments { send: Some(10), qdisc: Some(11), driver: Some(12), ..Moments::default() }]);
-        // The second one's never came: it is counted all the same, and tells what it lacks.
+        // The stamps of the second message never came. It is counted all the same, without them.
         let second = finished(&mut trace, false);
         assert_eq!(second, [Moments { send: Some(20), ..Moments::default() }]);
         assert_eq!(finished(&mut trace, false), []);
@@ -215,7 +215,7 @@ mod tests {
     fn sends_that_were_not_seen_here_do_not_part_messages_from_their_stamps() {
         let mut trace = Trace { next: u32::MAX, ..Trace::default() };
         trace.sent(10, 1, true);
-        // One more went before it, and the numbers wrap.
+        // One more datagram was sent before it, and the numbers wrap.
         for (id, ns) in [(u32::MAX, 5), (0, 11)] {
             trace.found.extend([stamp(id, SentStage::Scheduled, ns), stamp(id, SentStage::Software, ns + 1)]);
         }

@@ -1,20 +1,19 @@
-//! Requests are handed to the kernel and completions taken, io_uring(7).
+//! The engine hands requests to the kernel and takes their completions, io_uring(7).
 //!
 //! A call of a flow queues a request and leaves the flow pending. When all flows are pending, one
-//! io_uring_enter(2) hands over what is queued and waits until something is complete: a transaction
-//! of one flow costs one system call at each end, and with many flows one call serves many.
+//! io_uring_enter(2) hands over what is queued and waits until something is complete. So a transaction of one
+//! flow costs one system call at each end, and with many flows one call serves many.
 //!
-//! For that a send has to be lazy: it is queued and the flow runs on to its receive, which is linked
-//! to it and has the one completion of both. What became of a send is known when the flow next wants
-//! something. In a stream a send waits for the one before, so that each edge of the window is one
-//! message early, and the figures are the same. A send whose connection ends with it isn't lazy.
+//! For that, a send must be lazy: it is queued, and the flow runs on to its receive. The receive is linked to
+//! the send, and one completion tells of both. The flow learns the result of a send at its next call. In a
+//! stream, each send waits for the one before. So both ends of the window are one message early, and the
+//! figures are the same. The last send of a connection isn't lazy.
 //!
-//! A receive whose time is over stays with the kernel and is found by the next one; only after a loss
-//! it is cancelled. Coarse time is a timer on the ring, since telling each wait its
-//! end would set the machine's timer in each transaction.
+//! A receive whose time is over stays with the kernel, and the flow's next receive takes its result; it is
+//! cancelled only after a loss. Coarse waits use a timer on the ring. A timeout for each wait would set the
+//! machine's timer in each transaction.
 //!
-//! The kernel uses the buffers while other flows run, so that each flow has its own; they are as
-//! small as the messages.
+//! The kernel uses the buffers while other flows run, so each flow has its own, as small as its messages.
 
 mod io;
 mod place;
@@ -48,25 +47,25 @@ use crate::{
 
 use place::{FlowSlot, SendProgress};
 
-/// All buffers of a thread one way, but for [`LEAST_STREAM`] a flow.
+/// The most bytes of all buffers of a thread in one direction. A flow gets at least [`LEAST_STREAM`] all the same.
 const BUFFERS_MOST: usize = 64 << 20;
 const LEAST_STREAM: usize = 16 << 10;
 
 /// The engine of one thread.
 pub(crate) struct Uring<'a> {
     session: &'a Session,
-    /// A slot for each flow, and one for the listener and the tick.
+    /// A slot for each flow, and one more for the listener and the tick.
     slots: RefCell<Slots>,
     places: Vec<FlowSlot>,
     waits: Waits,
     /// Flows that can go on.
     woken: RefCell<Vec<usize>>,
     ticked: Cell<bool>,
-    /// Where connections come from, if the flows of this test accept any.
+    /// The socket that accepts connections, if the flows of this test accept any.
     listener: Option<&'a Socket>,
-    /// Room for what is received.
+    /// Length of a receive buffer.
     receive_most: usize,
-    /// Each connection is of one transaction.
+    /// Whether each connection carries one transaction.
     connects: bool,
 }
 
@@ -74,7 +73,7 @@ impl<'a> Uring<'a> {
     pub(crate) fn new(session: &'a Session, flows: usize, listener: Option<&'a Socket>) -> Result<Uring<'a>> {
         let (send, receive) = lengths(&session.spec, flows);
         let mut slots = Slots::new(flows + 1, send, receive)?;
-        // Pages of its own: see `Buffers::new`.
+        // Writing gives the buffers pages of their own: see `Buffers::new`.
         (0..flows).filter_map(|slot| slots.send_buffer(slot).map(|buffer| buffer.fill(0x55))).for_each(drop);
         listener.map_or(Ok(()), |listener| slots.attach(flows, listener)).map_err(failed)?;
         Ok(Uring {
@@ -90,8 +89,8 @@ impl<'a> Uring<'a> {
         })
     }
 
-    /// Runs the flows, the n-th in slot n, until all are done or one has failed; those that accept
-    /// connections, until the first is done.
+    /// Runs the flows, the n-th in slot n, until all are done or one has failed. Flows that accept
+    /// connections run until the first one is done.
     pub(crate) fn run(&self, flows: impl Iterator<Item = impl FlowTask>) -> Result<()> {
         let mut flows = if self.listener.is_some() { Flows::led(flows) } else { Flows::new(flows) };
         let mut turn: Vec<usize> = (0..self.places.len()).collect();
@@ -113,8 +112,7 @@ impl<'a> Uring<'a> {
         }
     }
 
-    /// The one system call: hands over what is queued and waits for what is complete, or until a
-    /// moment is near.
+    /// The one system call: hands over what is queued, and waits until something is complete or a moment is near.
     fn enter(&self, done: &mut Vec<Completion>) -> Result<()> {
         let moment = self.waits.next_moment();
         let left = moment.map(|moment| moment.saturating_sub(now_ns()).saturating_sub(SPIN));
@@ -133,7 +131,7 @@ impl<'a> Uring<'a> {
         Ok(())
     }
 
-    /// Keeps what a request came to, and wakes the flow that waits for it.
+    /// Keeps the result of a request, and wakes the flow that waits for it.
     fn note(&self, completion: Completion) {
         let Completion { slot, operation, result } = completion;
         let Some(place) = self.places.get(slot) else { return self.ticked.set(true) };
@@ -165,7 +163,7 @@ impl<'a> Uring<'a> {
         }
     }
 
-    /// Wakes the flows whose patience is over.
+    /// Wakes the flows that have waited for as long as their patience allows.
     fn tick(&self) -> Result<()> {
         self.session.check_stopped()?;
         let mut woken = self.woken.borrow_mut();
@@ -177,7 +175,7 @@ impl<'a> Uring<'a> {
         self.slots.borrow_mut().submit_timer(self.places.len(), now_ns() + TICK).map_err(failed)
     }
 
-    /// A flow is over when its last message is queued, and that is to be sent, too.
+    /// Waits for the last sends. A flow is over when its last message is queued, and this one must be sent, too.
     fn see_off(&self, done: &mut Vec<Completion>) -> Result<()> {
         let latest = after(now_ns(), self.session.patience.silence);
         while self.places.iter().any(FlowSlot::is_sending) && now_ns() < latest {
@@ -186,15 +184,14 @@ impl<'a> Uring<'a> {
                 self.tick()?;
             }
         }
-        // What the kernel doesn't let go of in time goes with the ring.
+        // If the kernel doesn't release a socket in time, closing the ring does.
         let leaving = (0..self.places.len()).filter(|slot| self.places[*slot].leaving.get());
         leaving.filter_map(|slot| self.vacate(slot).err()).for_each(drop);
         Ok(())
     }
 }
 
-/// The lengths of a slot's buffers to send and to receive. The long messages of very many connections are sent in
-/// parts.
+/// The lengths of a slot's buffers to send and to receive. With very many connections, long messages are sent in parts.
 fn lengths(spec: &TestSpec, flows: usize) -> (usize, usize) {
     let (send, receive) = Buffers::lengths(spec);
     let most = match spec.transport.is_datagram() {
@@ -204,7 +201,7 @@ fn lengths(spec: &TestSpec, flows: usize) -> (usize, usize) {
     (send.min(most), receive.min(most))
 }
 
-/// What the table of slots refuses by itself, without a number, is a mistake of this engine.
+/// An error without a number comes from the table of slots itself, and is a mistake of this engine.
 fn errno_of(error: std_io::Error) -> Errno {
     Errno::from_io_error(&error).unwrap_or(Errno::BUSY)
 }

@@ -1,4 +1,4 @@
-//! Which flows of a thread wait, and until when: coarse patience by ticks, exact moments by a heap.
+//! Which flows of a thread wait, and until when. Coarse waits count ticks; exact moments are in a heap.
 
 use std::{
     cell::{Cell, RefCell},
@@ -13,10 +13,10 @@ use vtax_sys::clock::now_ns;
 
 use crate::{account::nanoseconds, drive::WaitUntil};
 
-/// Coarse patience is counted in these; they are also how soon a thread notices that it is to stop.
+/// The unit of coarse waits in nanoseconds. A thread also notices this soon that it must stop.
 pub(crate) const TICK: u64 = 20_000_000;
 
-/// The waits of a thread's flows, each in a slot, one at a time.
+/// The waits of a thread's flows. Each flow has a slot and waits for one thing at a time.
 pub(crate) struct Waits {
     slots: Vec<Wait>,
     timers: RefCell<BinaryHeap<Reverse<(u64, usize)>>>,
@@ -24,11 +24,11 @@ pub(crate) struct Waits {
 }
 
 struct Wait {
-    /// The tick in which it began to wait with patience; `NOT_WAITING` otherwise.
+    /// The tick in which the flow began to wait with patience; `NOT_WAITING` otherwise.
     since: Cell<u64>,
     patience: Cell<u64>,
     expired: Cell<bool>,
-    /// The moment of its entry among the timers that counts.
+    /// The moment for which the flow waits. Other entries of the slot in the heap are outdated.
     armed: Cell<u64>,
 }
 
@@ -50,7 +50,7 @@ impl Waits {
         self.slots[slot].patience.set(ticks(patience));
     }
 
-    /// Whatever was waited for before is of no interest any more.
+    /// Forgets what the slot waited for before.
     #[inline]
     pub(crate) fn begin(&self, slot: usize) {
         self.slots[slot].since.set(NOT_WAITING);
@@ -75,7 +75,7 @@ impl Waits {
         }
     }
 
-    /// Waits until the patience of a slot is over.
+    /// Waits for as long as the slot's patience allows.
     pub(crate) async fn nap(&self, slot: usize) {
         self.begin(slot);
         poll_fn(|_| match self.is_over(slot, WaitUntil::Patience) {
@@ -88,20 +88,20 @@ impl Waits {
         .await
     }
 
-    /// The wait with patience in which a slot is, if it is in one, is over.
+    /// Ends the slot's wait with patience, if it is in one.
     pub(crate) fn give_up(&self, slot: usize) {
         let wait = &self.slots[slot];
         wait.expired.set(wait.since.get() != NOT_WAITING);
     }
 
-    /// A slot waits for one moment only: the one that was told last.
+    /// A slot waits for one moment only: the last one given.
     fn arm(&self, slot: usize, moment: u64) {
         if self.slots[slot].armed.replace(moment) != moment {
             self.timers.borrow_mut().push(Reverse((moment, slot)));
         }
     }
 
-    /// The nearest moment that a flow waits for.
+    /// The earliest moment that a flow waits for.
     pub(crate) fn next_moment(&self) -> Option<u64> {
         let mut timers = self.timers.borrow_mut();
         loop {
@@ -121,7 +121,7 @@ impl Waits {
         Some(slot)
     }
 
-    /// Another [`TICK`] has passed. Tells the slots whose patience is over.
+    /// Counts one more [`TICK`], and reports the slots whose patience is over.
     pub(crate) fn tick(&self, mut expired: impl FnMut(usize)) {
         let now = self.ticks.get() + 1;
         self.ticks.set(now);
@@ -135,7 +135,7 @@ impl Waits {
     }
 }
 
-/// Rounded up, and one more since the present tick has begun already.
+/// Rounds up, and adds one because the present tick has begun already.
 fn ticks(patience: Duration) -> u64 {
     nanoseconds(patience).div_ceil(TICK) + 1
 }
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(waits.next_moment(), Some(200));
         assert_eq!(waits.take_due(199), None);
         assert_eq!([(); 4].map(|()| waits.take_due(300)), [Some(1), Some(2), Some(0), None]);
-        // The past is a moment, too.
+        // A moment may lie in the past, too.
         waits.wait(0, WaitUntil::Moment(0));
         assert_eq!(waits.take_due(1), Some(0));
     }

@@ -1,14 +1,14 @@
-//! Connections that last for one transaction, or for none: the responder.
-//! [`connections`](super::connections) has the initiator.
+//! The responder of connections that carry one transaction or none. [`connections`](super::connections) has
+//! the initiator.
 //!
-//! Anybody can connect to the responder's port, and until a connection has shown the token it is a
-//! stranger's. Each connection has one of the thread's places, and no thread waits for a single one
-//! of them, whatever the engine of the test: a stranger that says nothing holds a place and costs the
-//! measured connections nothing. When few places are left, those strangers are given up that have
-//! been there longest. Nothing is sent before the token was shown; strangers are counted.
+//! Anybody can connect to the responder's port. Until a connection has shown the token, it counts as a
+//! stranger's. Each connection takes one of the thread's places, and no thread waits for a single connection,
+//! whatever the engine of the test. So a stranger that sends nothing only takes a place; it doesn't slow the
+//! measured connections. When few places are left, the thread closes the connections of the oldest strangers.
+//! It sends nothing before the token was shown. Strangers are counted.
 //!
-//! One task of each thread, its *keeper*, serves nobody: it opens and closes the thread's window,
-//! and gives strangers up.
+//! One task of each thread, its *keeper*, serves no connection: it opens and closes the thread's window, and
+//! gives strangers up.
 
 use std::{
     cell::{Cell, RefCell},
@@ -37,23 +37,23 @@ use crate::{
 /// The slot of a thread's keeper.
 pub(crate) const KEEPER: usize = 0;
 
-/// Places for strangers, all threads of an end together: as many as may wait at the start of a test.
+/// Places for strangers, over all threads of an end: as many as may wait at the start of a test.
 const STRANGERS: usize = 1024;
-/// With io_uring, where the kernel needs buffers of its own for each.
+/// The same with io_uring, where each place needs buffers of its own in the kernel.
 const STRANGERS_URING: usize = 256;
 
-/// Places of a thread for the test's own connections, if there are as many: more than its share, as
-/// the kernel doesn't deal them out evenly.
+/// Least number of a thread's places for the test's own connections, if the test has so many. This is more
+/// than the thread's share, because the kernel doesn't spread connections evenly.
 const OWN_LEAST: usize = 64;
 
-/// Descriptors of a process that places leave alone.
+/// File descriptors of the process that stay free for other uses.
 const OTHERS: u64 = 256;
 
-/// A stranger that has been there for less isn't given up. The token comes with the segment after the
-/// handshake's last.
+/// In nanoseconds. A connection younger than this isn't given up as a stranger's: the token comes in the
+/// segment after the handshake.
 const GIVE_UP_AFTER: u64 = 20_000_000;
 
-/// How many connections a thread may have at a time.
+/// How many connections a thread may have at the same time.
 pub(crate) fn places(spec: &TestSpec, threads: usize) -> usize {
     let (streams, threads) = (spec.streams as usize, threads.max(1));
     let own = streams.min(OWN_LEAST.max(4 * streams.div_ceil(threads)));
@@ -67,9 +67,9 @@ pub(crate) fn places(spec: &TestSpec, threads: usize) -> usize {
 #[derive(Default)]
 pub(crate) struct FlowPlaces {
     all: Cell<usize>,
-    /// How many of them wait for a connection.
+    /// How many places wait for a connection.
     idle: Cell<usize>,
-    /// The places whose connection hasn't shown the token yet, and since when, the oldest first.
+    /// The places whose connection hasn't shown the token yet, and since when it is there; the oldest first.
     unproven: RefCell<VecDeque<(usize, u64)>>,
 }
 
@@ -82,7 +82,8 @@ impl FlowPlaces {
         }
     }
 
-    /// The connection has shown the token, or ends. The newest are at the end, as the test's own are.
+    /// The connection has shown the token, or has ended. The search starts at the newest, because the test's
+    /// own connections show the token soon.
     fn settle(&self, slot: usize) {
         let mut unproven = self.unproven.borrow_mut();
         if let Some(place) = unproven.iter().rposition(|(of, _)| *of == slot) {
@@ -90,7 +91,7 @@ impl FlowPlaces {
         }
     }
 
-    /// When less than a quarter is free, gives up as many strangers as make it so again.
+    /// When less than a quarter of the places is free, gives up as many strangers as needed to free a quarter.
     fn make_room(&self, engine: &impl Poller, now: u64) {
         let missing = (self.all.get() / 4).saturating_sub(self.idle.get());
         let unproven = self.unproven.borrow();
@@ -99,17 +100,17 @@ impl FlowPlaces {
     }
 }
 
-/// Where a thread takes connections in.
+/// What a thread needs to accept connections.
 pub(crate) struct Door<'a> {
     pub(crate) listener: &'a Socket,
-    /// The keeper's recorder: all that the thread answers is counted there.
+    /// The keeper's recorder, which counts everything that the thread answers.
     pub(crate) desk: FlowRecorder<'a>,
     pub(crate) places: &'a FlowPlaces,
     pub(crate) sizes: MessageSizes,
 }
 
 impl Door<'_> {
-    /// The keeper's task: the thread's are over when it is.
+    /// The keeper's task. When it is over, the thread's other tasks are, too.
     pub(crate) async fn keep<E: Poller>(&self, engine: &E) -> Result<()> {
         let io = engine.io(KEEPER, self.listener, Habit::Turns);
         io.set_patience(Duration::ZERO);
@@ -137,7 +138,7 @@ impl Door<'_> {
         self.desk.window().0 > 0
     }
 
-    /// A place's task: takes in connections one after the other.
+    /// A place's task: serves one connection after the other.
     pub(crate) async fn serve<E: Poller>(&self, engine: &E, slot: usize) -> Result<()> {
         let io = engine.io(slot, self.listener, Habit::Flood);
         self.places.all.set(self.places.all.get() + 1);
@@ -160,7 +161,7 @@ impl Door<'_> {
         }
     }
 
-    /// The listener is shut down when the test is over.
+    /// accept(2) failed: the test is over if its window is closed, because then the listener is shut down.
     fn ended(&self, engine: &impl Poller, errno: Errno) -> Result<()> {
         if self.desk.shared.window().1 == u64::MAX {
             return Err(failed(&NOWHERE, "accept", errno, Duration::ZERO));
@@ -169,7 +170,7 @@ impl Door<'_> {
         Ok(())
     }
 
-    /// None if the token wasn't shown, or the connection broke.
+    /// None if the client didn't show the token, or the connection broke.
     async fn answer<E: Poller>(&self, engine: &E, slot: usize, socket: &Socket) -> Option<()> {
         let io = engine.io(slot, socket, Habit::Flood);
         io.set_patience(self.desk.shared.session.patience.silence);
@@ -189,7 +190,7 @@ impl Door<'_> {
         Some(())
     }
 
-    /// Waits for the token; returns how much of the request is still to come.
+    /// Waits for the token. Returns how many bytes of the request are still to come.
     async fn token(&self, io: &impl Io) -> Option<usize> {
         let mut shown = [0; HELLO_LEN];
         let (mut received, wanted) = (0, HELLO_LEN + self.sizes.request);

@@ -1,8 +1,8 @@
 //! The responder of request and response.
 //!
-//! Its window is between the marks of each flow, so it holds the initiator's transactions. The thread's
-//! counters are read at the first mark that opens a window and at the first that closes one; a sliced sample
-//! has a window for each slice.
+//! Each flow's window lies between its marks, so it holds the same transactions as the initiator's. The first
+//! mark that opens a window, and the first that closes one, make the thread read its counters. A sliced
+//! sample has a window for each slice.
 
 use rustix::io::Errno;
 use vtax_model::options::Manners;
@@ -28,7 +28,7 @@ pub(crate) async fn respond<I: Io>(line: FlowOnPoller<'_, I>, sizes: MessageSize
         match mark {
             Mark::None if open => desk.answered()?,
             Mark::None => {}
-            // Our answer to the first one was lost.
+            // Our answer to the first opening mark was lost.
             Mark::Open if open => desk.reopen()?,
             Mark::Open => {
                 desk.open(Sender::Here)?;
@@ -55,7 +55,7 @@ struct Answers<'a, I> {
     sizes: MessageSizes,
     head: Head,
     manners: Option<Manners>,
-    /// When the request came in that is to be answered late.
+    /// When the request came in; needed for an answer that is late on purpose.
     received: u64,
 }
 
@@ -85,8 +85,8 @@ impl<'a, I: Io> Answers<'a, I> {
         Stamp::mark_of(&[first]).ok_or_else(|| self.line.flow.strange("an unknown mark"))
     }
 
-    /// An idle peer is noticed, a hello whose answer was lost is answered again, and all else that
-    /// isn't the test's is ignored.
+    /// Notices a silent peer. Answers a repeated hello, whose answer was lost. Ignores everything else that
+    /// isn't part of the test.
     #[inline]
     async fn request_datagram(&mut self) -> Result<Mark> {
         let session = &self.line.flow.session;
@@ -96,7 +96,7 @@ impl<'a, I: Io> Answers<'a, I> {
                 let is_hello = self.line.flow.is_greeting(datagram, FlowGreeting::Hello);
                 if !is_hello && datagram.len() == self.sizes.request && shows_token(datagram, &session.token) {
                     head.echo(datagram);
-                    // A datagram with an unknown mark is none of ours.
+                    // A datagram with an unknown mark isn't ours.
                     return Stamp::mark_of(datagram).ok_or(false);
                 }
                 Err(is_hello)
@@ -122,15 +122,14 @@ impl<'a, I: Io> Answers<'a, I> {
         }
     }
 
-    /// Known truths for calibration: an answer that is late by an exact time, a thread that does
-    /// nothing for a while.
+    /// Known truths for calibration: an answer late by an exact time, or a thread that stalls for a while.
     #[cold]
     fn misbehave(&mut self, manners: Manners) {
         if let Some(delay) = manners.delay {
             spin_until(after(self.received, delay.0));
         }
         if let Some(stall) = manners.stall.filter(|_| self.line.desk.is_time_to_stall(now_ns())) {
-            // That the test is over is noticed by the next call.
+            // If the test ends meanwhile, the next call notices it.
             let _ = self.line.flow.session.sleep_until(after(now_ns(), stall.0));
         }
     }

@@ -1,16 +1,15 @@
-//! Connections that last for one transaction, or for none: the initiator. [`accept`](super::accept)
-//! has the responder.
+//! The initiator of connections that carry one transaction or none. [`accept`](super::accept) has the responder.
 //!
-//! *crr*: a connection, the token and the flow's index with the request in one send call, the
-//! response, and the end. *cc*: a connection, the token and the index, and the end: whoever shows no
-//! token gets nothing, not even the end of a connection in time, so those 20 bytes are in the figures
-//! of cc. In both the responder closes first, with the last segment of the response, so that the
-//! closed connections linger there (TIME_WAIT), where they hold no port that another one needs. The
-//! time of a transaction runs from before connect(2) until the response, or the end, is there; a
-//! flow's rate has what comes after in it, too.
+//! *crr*: a flow connects, sends the token, the flow's index and the request in one call, receives the
+//! response, and closes. *cc*: a flow connects, sends the token and the index, waits for the end of the
+//! connection, and closes. The responder neither answers nor soon closes a connection without the token, so
+//! these 20 bytes are part of cc's figures. In both tests the responder closes first, with the last segment of the response. So
+//! closed connections stay in TIME_WAIT at its side, where they take no port that another connection needs.
+//! The time of a transaction runs from before connect(2) until the response, or the end, has come. What comes
+//! after that is also part of a flow's rate.
 //!
-//! The window is opened for all flows at once, and the responder serves until all of them have ended
-//! theirs: see [`conduct`](crate::conduct).
+//! The window opens for all flows at once, and the responder serves until all of them have finished their
+//! windows: see [`conduct`](crate::conduct).
 
 use rustix::io::Errno;
 use socket2::{SockAddr, Socket};
@@ -31,25 +30,25 @@ use crate::{
     wire::{HELLO_LEN, hello},
 };
 
-/// A listener of the Unix domain whose queue is full is tried again after so many nanoseconds.
+/// Nanoseconds until the next try if the queue of a Unix domain listener is full.
 const RETRY: u64 = 200_000;
 
-/// Where an initiator's connections go.
+/// What an initiator needs to connect.
 pub(crate) struct Dial<'a> {
     pub(crate) session: &'a Session,
     pub(crate) station: &'a Station,
     pub(crate) target: &'a Target,
     pub(crate) address: SockAddr,
-    /// Nothing either way for connections without a transaction.
+    /// Both 0 for connections without a transaction.
     pub(crate) sizes: MessageSizes,
 }
 
-/// Connections one after the other: see [`transactions`].
+/// Makes one connection after the other: see [`transactions`].
 pub(crate) async fn initiate<E: Poller>(engine: &E, desk: FlowRecorder<'_>, index: u32, dial: &Dial<'_>) -> Result<()> {
     transactions::run(desk, &mut Connecting { engine, slot: desk.slot, index, dial }).await
 }
 
-/// A flow of connections.
+/// The connections of one flow.
 struct Connecting<'a, E> {
     engine: &'a E,
     slot: usize,
@@ -58,7 +57,7 @@ struct Connecting<'a, E> {
 }
 
 impl<E: Poller> Transactions for Connecting<'_, E> {
-    /// The socket, which is closed outside of the transaction's time.
+    /// The socket. It is closed after the transaction's time.
     type Done = Socket;
 
     async fn next(&mut self) -> Result<Option<Socket>> {
@@ -91,7 +90,7 @@ impl Dial<'_> {
         }
     }
 
-    /// In the midst of a test a refusal means that the responder is gone.
+    /// During a test, a refusal means that the responder is gone.
     #[cold]
     fn not_connected(&self, errno: Errno) -> EngineError {
         match errno {
@@ -106,7 +105,7 @@ impl Dial<'_> {
         failed(self.target, operation, errno, self.session.patience.silence)
     }
 
-    /// The token, without which a connection is a stranger's, and the request, in one call.
+    /// Sends the token, without which the connection counts as a stranger's, and the request in one call.
     async fn request(&self, io: &impl Io, index: u32) -> Result<()> {
         let head = hello(&self.session.token, index);
         let mut message = Message::whole(&head, HELLO_LEN + self.sizes.request);
@@ -116,7 +115,7 @@ impl Dial<'_> {
         Ok(())
     }
 
-    /// Takes the response, or if there is none to come, the end.
+    /// Receives the response; if none is expected, the end of the connection.
     async fn receive(&self, io: &impl Io, expected: usize) -> Result<()> {
         let mut left = expected;
         loop {
@@ -125,7 +124,7 @@ impl Dial<'_> {
                 0 if expected == 0 => return Ok(()),
                 0 => return Err(ended(self.target, "receive")),
                 _ if expected == 0 => {
-                    let what = "bytes on a connection that was to be closed";
+                    let what = "bytes where a connection had to end";
                     return Err(EngineError::Protocol { peer: self.target.clone(), what });
                 }
                 len => left -= len,

@@ -1,9 +1,10 @@
-//! Echo requests of ICMP, as ping(8) sends them: the initiator. The kernel of the other end answers them, so the
-//! responder has nothing to do but to count the CPU time of its machine.
+//! ICMP echo requests, as ping(8) sends them: the initiator. The other end's kernel answers them, so the
+//! responder only counts the CPU time of its machine.
 //!
-//! The socket is the unprivileged one of icmp(7), "ICMP sockets": the kernel writes the identifier and the
-//! checksum, and hands out only replies with that identifier. The payload begins with the stamp of a request
-//! over UDP, and has its token if there is room, so a reply that comes late or from somebody else is told apart.
+//! The socket is the unprivileged one of icmp(7), "ICMP sockets". The kernel writes the identifier and the
+//! checksum, and passes on only replies with that identifier. The payload begins with the stamp of a UDP
+//! request, and has its token if there is room. So the initiator recognizes a reply that is late or comes
+//! from somebody else.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -30,7 +31,7 @@ use crate::{
 /// Type, code, checksum, identifier, sequence number: RFC 792, and RFC 4443 for IPv6.
 const HEADER: usize = 8;
 
-/// The types of a request and of its reply.
+/// The ICMP types of a request and of its reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Types {
     request: u8,
@@ -49,7 +50,7 @@ impl Types {
         if self.reply == 0 { Protocol::ICMPV4 } else { Protocol::ICMPV6 }
     }
 
-    /// A request: its header, and the first bytes of its payload.
+    /// A request: the header and the first bytes of the payload.
     fn request(self, head: &[u8]) -> ([u8; HEADER + HEAD_MOST], usize) {
         let mut message = [0; HEADER + HEAD_MOST];
         message[0] = self.request;
@@ -57,7 +58,7 @@ impl Types {
         (message, HEADER + head.len())
     }
 
-    /// The payload of a reply; nothing of what is none.
+    /// The payload of a reply; empty if the message isn't a reply.
     fn payload(self, message: &[u8]) -> &[u8] {
         match message.split_at_checked(HEADER) {
             Some((header, payload)) if header[..2] == [self.reply, 0] => payload,
@@ -66,10 +67,10 @@ impl Types {
     }
 }
 
-/// The stamp and the token.
+/// Bytes of the stamp and the token.
 const HEAD_MOST: usize = 24;
 
-/// One request after the other on a socket of its own.
+/// Sends one request after the other, on a socket of its own.
 pub(crate) async fn initiate<E: Poller>(engine: &E, desk: FlowRecorder<'_>, index: u32, dial: &Dial<'_>) -> Result<()> {
     let Target::Ip(address) = dial.target else { unreachable!("ICMP was checked to have an IP address") };
     let types = Types::of(address);
@@ -105,7 +106,7 @@ impl<I: Io> Transactions for Requests<'_, EchoIo<I>> {
     }
 }
 
-/// Puts the header before each request, and takes it from each reply.
+/// Adds the header to each request, and removes it from each reply.
 pub(crate) struct EchoIo<I> {
     io: I,
     types: Types,

@@ -1,4 +1,4 @@
-//! How the bytes of a stream get from the program to the kernel: each call of a sender is one of these.
+//! How a sender passes the bytes of a stream to the kernel; each of its calls is one of these.
 
 use std::{fs::File, mem, time::Duration};
 
@@ -27,22 +27,22 @@ use crate::{
     wire::Head,
 };
 
-/// Completions are read after so many sends: one at a time would cost a system call for each send,
-/// later they would fill the room that the kernel has for them.
+/// After how many sends completions are read. Reading one at a time would cost a system call for each send.
+/// With a larger number they would fill the room that the kernel has for them.
 const REAP_EVERY: u64 = 32;
 
-/// When the kernel was lent as much as it takes, it is asked again after so long.
+/// How long a sender waits before it tries again, if the kernel takes no more pages.
 const LENT_WAIT: Duration = Duration::from_micros(200);
 
-/// How long a sender that has ended waits for the kernel to let go of what it was lent: until the
-/// peer has taken in all of it.
+/// How long a sender that has ended waits for the kernel to release its pages. It keeps them until the peer
+/// has received everything.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// Hands over a message, or as much of it as the kernel takes at once.
+/// Passes a message to the kernel, or as much of it as the kernel takes at once.
 pub(super) enum Handover<'a> {
-    /// send(2) of bytes.
+    /// send(2), which copies bytes.
     Copied,
-    /// send(2) of a datagram, or of several that the kernel cuts (UDP_SEGMENT).
+    /// send(2) of one datagram, or of several that the kernel cuts apart (UDP_SEGMENT).
     Datagrams(Datagrams),
     /// MSG_ZEROCOPY.
     Lent(Lent<'a>),
@@ -59,7 +59,7 @@ impl<'a> Handover<'a> {
         let session = &flow.session;
         let options = &session.spec.options;
         if options.sending != Sending::Copy && options.engine != Engine::Blocking {
-            // sendfile(2) has no flags that could say so.
+            // sendfile(2) has no flag for a non-blocking call.
             flow.option("O_NONBLOCK", flow.socket.set_nonblocking(true))?;
         }
         Ok(match options.sending {
@@ -84,8 +84,8 @@ impl<'a> Handover<'a> {
         }
     }
 
-    /// Nothing more is handed over. What is said on the socket from now on is whole: a word that is
-    /// longer than a segment would be cut, too.
+    /// Ends the stream: no more messages follow. Turns UDP segmentation off, or the kernel would cut a
+    /// greeting that is longer than a segment.
     pub(super) fn end(&mut self, flow: &Flow) -> Result<()> {
         match self {
             Handover::Datagrams(Datagrams { count: 2.., .. }) => Ok(set_udp_segment(&*flow.socket, 0)?),
@@ -93,13 +93,13 @@ impl<'a> Handover<'a> {
         }
     }
 
-    /// Datagrams that were sent so far.
+    /// How many datagrams were sent so far.
     pub(super) fn datagrams(&self) -> u64 {
         if let Handover::Datagrams(datagrams) = self { datagrams.sequence } else { 0 }
     }
 
-    /// Waits a moment for the kernel to let go of what it was lent. Returns the sends, and those of
-    /// them that were copied.
+    /// Waits a moment for the kernel to release the pages. Returns the number of sends, and how many of them
+    /// the kernel copied.
     pub(super) async fn settle<I: Io>(&mut self, line: &FlowOnPoller<'a, I>) -> (u64, u64) {
         match self {
             Handover::Lent(lent) => lent.settle(line).await,
@@ -112,7 +112,7 @@ impl<'a> Handover<'a> {
 pub(super) struct Datagrams {
     head: Head,
     sequence: u64,
-    /// How many one call sends.
+    /// How many datagrams one call sends.
     count: usize,
 }
 
@@ -155,14 +155,14 @@ impl Datagrams {
     }
 }
 
-/// A segment that exceeds the path's MTU is an invalid argument to the kernel, udp(7).
+/// udp(7): the kernel calls a segment that exceeds the path's MTU an invalid argument.
 #[cold]
 fn not_segmented<I: Io>(line: &FlowOnPoller<'_, I>, message: usize, errno: Errno) -> EngineError {
     match errno {
         Errno::IO => EngineError::Unsupported {
             what: "UDP segmentation (gso)",
-            why: "the device computes no checksums, which it needs; switch them on (ethtool -K DEV tx on) or leave \
-                  gso out",
+            why: "it needs checksums from the device, which computes none; switch them on (ethtool -K DEV tx on) or \
+                  leave gso out",
         },
         Errno::INVAL => match line.datagram_failed("message", message, Errno::MSGSIZE) {
             oversize @ EngineError::Oversize { .. } => oversize,
@@ -172,12 +172,12 @@ fn not_segmented<I: Io>(line: &FlowOnPoller<'_, I>, message: usize, errno: Errno
     }
 }
 
-/// Sends whose pages the kernel reads when it needs them.
+/// Sends pages without a copy; the kernel reads them when it needs them.
 pub(super) struct Lent<'a> {
-    /// Absent once this is dropped.
+    /// None once this is dropped.
     sender: Option<ZeroCopySender<&'a Socket>>,
     sends: u64,
-    /// Whether the engine's thread may be held up.
+    /// Whether the thread may block here, because the engine is the blocking one.
     blocks: bool,
 }
 
@@ -220,14 +220,14 @@ impl<'a> Lent<'a> {
                 Ok(len)
             }
             Err(errno) => {
-                // What is told and not read would be reported as an event again and again.
+                // epoll reports completions that are not read again and again.
                 self.sender().reap().map_err(errno_of)?;
                 Err(errno)
             }
         }
     }
 
-    /// Something has to be let go first.
+    /// Waits until the kernel may have released some pages.
     #[cold]
     async fn wait<I: Io>(&mut self, line: &FlowOnPoller<'a, I>) -> Result<()> {
         if !self.blocks {
@@ -248,12 +248,12 @@ impl<'a> Lent<'a> {
     }
 }
 
-/// A sender waits for its own memory when it is dropped. Many flows whose peer reads no more would do
-/// so one after the other, so that memory is left to the kernel instead: one message for all of them.
+/// A zero-copy sender waits for its memory when it is dropped. Many flows whose peer reads no more would wait
+/// one after the other. So the memory is left to the kernel instead: one message, which all flows share.
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
         let Some(mut sender) = self.sender.take() else { return };
-        // What can't be read counts as lent still.
+        // If completions can't be read, the pages count as still in use.
         let _ = sender.reap();
         if sender.in_flight() > 0 {
             mem::forget(sender);
@@ -261,8 +261,7 @@ impl Drop for Lent<'_> {
     }
 }
 
-/// The end of the peer would be told by SIGPIPE, which sendfile(2) has no flag against; programs in
-/// Rust ignore that signal.
+/// sendfile(2) has no flag against SIGPIPE, which a peer's end causes; programs in Rust ignore that signal.
 async fn send_file<I: Io>(line: &FlowOnPoller<'_, I>, file: &File, message: usize) -> Result<usize> {
     let call = |socket: &Socket, _: &mut [u8], _| sendfile(socket, file, Some(&mut 0), message);
     line.io.send_by(call).await.map_err(|errno| line.failed("sendfile", errno))

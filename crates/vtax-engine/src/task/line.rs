@@ -22,7 +22,7 @@ pub(crate) struct FlowOnPoller<'a, I> {
 }
 
 impl<'a, I: Io> FlowOnPoller<'a, I> {
-    /// The flow in its place of the thread, with the patience for a first message.
+    /// The flow in its slot of the thread. It waits for its first message with the patience for that.
     pub(crate) fn new<E: Poller<Io<'a> = I>>(
         engine: &'a E,
         flow: &'a Flow,
@@ -35,14 +35,13 @@ impl<'a, I: Io> FlowOnPoller<'a, I> {
         line
     }
 
-    /// The same flow, whose messages go through something else first.
+    /// The same flow, with its socket's calls wrapped.
     pub(crate) fn with_io<J>(self, wrap: impl FnOnce(I) -> J) -> FlowOnPoller<'a, J> {
         let FlowOnPoller { io, flow, desk, patience } = self;
         FlowOnPoller { io: wrap(io), flow, desk, patience }
     }
 
-    /// The same flow, each of whose messages is stamped by the kernel. Asks for it, which is to be
-    /// done when the handshake is over.
+    /// The same flow; the kernel stamps each of its messages from now on. Call this after the handshake.
     pub(crate) fn stamped(self) -> Result<FlowOnPoller<'a, StampedFlow<'a, I>>> {
         enable_stamps(&*self.flow.socket)?;
         let (flow, desk) = (self.flow, self.desk);
@@ -58,7 +57,7 @@ impl<'a, I: Io> FlowOnPoller<'a, I> {
         self.io.set_patience(patience);
     }
 
-    /// The first message is there: from now on silence means death.
+    /// The first message has come: from now on a silent peer counts as dead.
     pub(crate) fn has_begun(&self) {
         self.set_patience(self.flow.session.patience.silence);
     }
@@ -68,7 +67,7 @@ impl<'a, I: Io> FlowOnPoller<'a, I> {
         self.flow.failed(operation, errno, self.patience.get())
     }
 
-    /// All of a message on a connection.
+    /// Sends a whole message on a connection.
     #[inline]
     pub(crate) async fn send_all(&self, head: &[u8], len: usize) -> Result<()> {
         let mut message = Message::whole(head, len);
@@ -78,7 +77,7 @@ impl<'a, I: Io> FlowOnPoller<'a, I> {
         Ok(())
     }
 
-    /// Exactly so many bytes of a connection; returns the first of them.
+    /// Receives exactly `len` bytes of a connection; returns the first of them.
     #[inline]
     pub(crate) async fn receive_all(&self, len: usize) -> Result<u8> {
         let (mut received, mut first) = (0, 0);

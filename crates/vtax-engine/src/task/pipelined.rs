@@ -1,17 +1,20 @@
-//! Several requests of a flow under way: bursts, and the open loop.
+//! Flows with several requests under way: bursts and the open loop.
 //!
-//! *Burst*: a number of requests is sent, then one more for each response; each round trip is timed
-//! from its own send. Each place in flight is a closed loop of its own, and ends as that of
-//! [`rr`](super::rr) does: the request that it has under way when the window is over counts, with all
-//! of its time, and the place's time ends with it (with its loss, if it is lost). The flow's time is
-//! the mean of its places', so that neither the mean round-trip time nor the rate is biased, and an
-//! outage that lasts beyond the window is in both. *Open loop*: requests are due at moments of their own, whether or not responses
-//! came, and each is timed from the moment at which it was *due*, so that a stall is seen by all who
-//! would have called in it (no coordinated omission), and from its send, which is what a closed
-//! loop would have told. Requests that were due in the window and are under way at its end are
-//! waited for and count as they end; those that never end are counted as lost.
+//! *Burst*: the initiator sends a number of requests, then one more for each response. Each round trip is
+//! timed from its own send. Each place in flight is a closed loop of its own and ends as the loop of
+//! [`rr`](super::rr) does. The request that is under way at the window's end counts, with all of its time,
+//! and the place's time ends with its response or its loss. The flow's time is the mean of its places' times.
+//! So neither the mean round-trip time nor the rate is biased, and both contain an outage that lasts beyond
+//! the window.
 //!
-//! Over a connection responses come in order. Over UDP they are known by the number in their stamp.
+//! *Open loop*: each request is due at its own moment, whether or not responses have come. It is timed from
+//! the moment at which it was *due*, so every request that was due during a stall shows the stall (no
+//! coordinated omission). It is also timed from its send, as a closed loop does. Requests that were due in
+//! the window and are under way at its end are waited for and count. Those that are never answered count as
+//! lost.
+//!
+//! Over a connection, responses come in order. Over UDP, the number in the stamp tells to which request a
+//! response belongs.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -35,10 +38,10 @@ use crate::{
     wire::{Mark, Stamp},
 };
 
-/// Requests that are sent one after the other, when they are overdue, before responses are looked for.
+/// How many overdue requests are sent in a row before responses are received.
 const STRETCH: u32 = 8;
 
-/// Whether the stamps of a test over UDP have room for the numbers of all requests under way.
+/// Fails if a UDP test's stamps have no room for the numbers of all requests under way.
 pub(crate) fn check(spec: &TestSpec) -> Result<()> {
     let Workload::Rr { request, response } = spec.workload else { return Ok(()) };
     let under_way = match spec.options.arrivals {
@@ -50,22 +53,22 @@ pub(crate) fn check(spec: &TestSpec) -> Result<()> {
         }
     };
     let bits = number_bits(MessageSizes::new(request, response));
-    // One in flight is told from its predecessor by any number. Of more, half of the numbers may be
-    // under way while the other half's are late.
+    // One request in flight differs from the one before in any number of bits. With more, half of the numbers
+    // may be under way while responses with the other half's numbers are late.
     if under_way > 1 && under_way > 1 << (bits - 1) {
-        let why = "messages of so few bytes have no room for a number that tells all requests in flight apart; \
+        let why = "such short messages have no room for a different number in each request in flight; \
                    give requests and responses of 8 bytes or more";
         return Err(EngineError::Unsupported { what: "so many requests in flight over UDP", why });
     }
     Ok(())
 }
 
-/// Bits of a request's number that its response has room for, too.
+/// How many bits of a request's number also fit its response.
 fn number_bits(sizes: MessageSizes) -> u32 {
     Stamp::sequence_bits(sizes.request.min(sizes.response))
 }
 
-/// Warms up, measures, and tells the responder both edges of the window.
+/// Warms up, measures, and tells the responder when the window begins and ends.
 pub(crate) async fn initiate<I: Io>(line: FlowOnPoller<'_, I>, sizes: MessageSizes) -> Result<()> {
     let desk = line.desk;
     let mut pipeline = Pipeline::new(line, sizes);
@@ -85,28 +88,28 @@ pub(crate) async fn initiate<I: Io>(line: FlowOnPoller<'_, I>, sizes: MessageSiz
 struct Pipeline<'a, I> {
     requests: Requests<'a, I>,
     load: Load,
-    /// In the order of sending, the first with the number `first`.
+    /// In the order of sending; the first request has the number `first`.
     pending: VecDeque<Pending>,
     first: u64,
-    /// How many of the pending are not answered: behind a lost one there may be answered ones.
+    /// How many pending requests are not answered. There may be answered ones behind a lost one.
     unanswered: usize,
-    /// The most that may be pending: with more, their numbers wouldn't tell them apart.
+    /// The most requests that may be pending. With more, their numbers would be ambiguous.
     pending_most: usize,
-    /// Bytes of the first pending response that have come.
+    /// How many bytes of the first pending response have come.
     partly: usize,
-    /// When a response came last, or the first request was sent.
+    /// When the last response came; before that, when the first request was sent.
     heard: u64,
-    /// Nothing is sent that is due later.
+    /// No request that is due later than this is sent.
     ends: u64,
-    /// Whether what ends is counted.
+    /// Whether requests that end now are counted.
     counted: bool,
-    /// When the window is over, and by how much the requests that were under way then have outlasted
-    /// it, summed up.
+    /// When the window is over. `outlasted` is by how much the requests that were under way then lasted
+    /// longer, summed up.
     closes: u64,
     outlasted: u64,
     completed: u64,
     stretch: u32,
-    /// After which a request over UDP is lost, and a connection's peer is dead.
+    /// After this time a request over UDP is lost, and the peer of a connection is dead.
     timeout: Duration,
 }
 
@@ -126,7 +129,7 @@ struct Pending {
 enum Came {
     /// So many bytes of a connection.
     Bytes(usize),
-    /// The response to the request with this number, modulo what its stamp has room for.
+    /// The response to the request with this number, cut to the bits that its stamp has room for.
     Answer(u64),
     Other,
 }
@@ -209,8 +212,8 @@ impl<'a, I: Io> Pipeline<'a, I> {
         Ok(())
     }
 
-    /// Sends what was due in the window and could not be sent in it, for so long as anybody would
-    /// wait; what isn't sent by then is lost.
+    /// Sends requests that were due in the window but could not be sent in it, for as long as a silent peer
+    /// is waited for. Those that can't be sent by then are lost.
     async fn catch_up(&mut self, closes: u64) -> Result<()> {
         let latest = after(closes, self.requests.line.flow.session.patience.silence);
         while self.due(now_ns()).is_some() && now_ns() < latest {
@@ -225,18 +228,18 @@ impl<'a, I: Io> Pipeline<'a, I> {
         Ok(())
     }
 
-    /// Waits for what is under way; what doesn't come is lost.
+    /// Waits for the requests under way; those without a response are lost.
     async fn drain(&mut self) -> Result<()> {
         self.ends = 0;
         while let Some(first) = self.pending.front() {
-            // Over a connection any response is a sign of life, over UDP each has its own time.
+            // Over a connection, any response shows that the peer is alive. Over UDP, each request has its own time.
             let since = if self.requests.line.is_datagram() { first.sent } else { first.sent.max(self.heard) };
             self.receive(WaitUntil::Moment(after(since, self.timeout))).await?;
         }
         Ok(())
     }
 
-    /// When the next request is due, if that is by `now`.
+    /// When the next request is due; none if that is after `now`.
     fn due(&self, now: u64) -> Option<u64> {
         let due = match &self.load {
             Load::Burst(most) => (self.unanswered < *most && self.pending.len() < self.pending_most).then_some(now)?,
@@ -245,7 +248,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
         (due <= now && due < self.ends).then_some(due)
     }
 
-    /// Sends a request or takes responses, whichever is the next thing to do; `end` bounds the wait.
+    /// Sends a request or receives responses, whichever comes next; `end` bounds the wait.
     async fn step(&mut self, end: u64) -> Result<()> {
         let now = now_ns();
         match self.due(now) {
@@ -299,7 +302,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
         }
     }
 
-    /// The most bytes that may come, and at least enough to see the end of a connection.
+    /// The most bytes that may come; at least 1, to see the end of a connection.
     fn most(&self) -> usize {
         match self.requests.line.is_datagram() {
             true => longest_datagram(self.requests.sizes.response),
@@ -336,7 +339,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
         Ok(())
     }
 
-    /// Finds the request of an answer; late ones and duplicates have none.
+    /// Finds the request that a response answers. Late responses and duplicates have none.
     fn answered(&mut self, number: u64, now: u64) -> Result<()> {
         let place = number.wrapping_sub(self.first) & ((1 << number_bits(self.requests.sizes)) - 1);
         match usize::try_from(place).ok().filter(|place| *place < self.pending.len()) {
@@ -383,7 +386,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
         Ok(())
     }
 
-    /// What is lost makes room for another request. Over a connection nothing is.
+    /// Drops requests that are lost, which makes room for others. Nothing is lost over a connection.
     fn drop_lost(&mut self, now: u64) {
         if !self.requests.line.is_datagram() {
             return;

@@ -11,11 +11,11 @@ use crate::{
     wire::{FlowGreeting, GREETING_LEN, Head, Mark, Stamp, shows_token},
 };
 
-/// How a transaction ended that has not failed.
+/// How a transaction ended, if it didn't fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TransactionOutcome {
     Answered,
-    /// No response in time, which only a datagram can do.
+    /// No response came in time; possible over datagrams only.
     Lost,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct Requests<'a, I> {
     pub(super) sequence: u64,
     /// When a response over UDP counts as lost.
     timeout: Duration,
-    /// Since the last response, in lost ones.
+    /// The time since the last response, in timeouts of lost requests.
     silent: Duration,
 }
 
@@ -74,7 +74,7 @@ impl<'a, I: Io> Requests<'a, I> {
     async fn await_response(&mut self, stamp: Stamp) -> Result<TransactionOutcome> {
         let mut patience = None;
         loop {
-            // What is no answer is known by its length only.
+            // Of other datagrams, only the length is needed.
             let look = |datagram: &[u8]| if self.answers(stamp, datagram) { Ok(()) } else { Err(datagram.len()) };
             match self.line.io.receive(longest_datagram(self.sizes.response), WaitUntil::Patience, look).await {
                 Ok(Ok(())) => return Ok(TransactionOutcome::Answered),
@@ -82,7 +82,7 @@ impl<'a, I: Io> Requests<'a, I> {
                 Err(Errno::AGAIN) => return Ok(TransactionOutcome::Lost),
                 Err(errno) => return Err(self.line.failed("receive", errno)),
             }
-            // Each call has its own timeout: what is ignored must not prolong the wait for ever.
+            // Each receive call has its own timeout, so datagrams that are ignored could prolong the wait for ever.
             if Instant::now() >= *patience.get_or_insert_with(|| Instant::now() + self.timeout) {
                 return Ok(TransactionOutcome::Lost);
             }
@@ -98,7 +98,7 @@ impl<'a, I: Io> Requests<'a, I> {
     #[inline]
     pub(super) fn is_response(&self, datagram: &[u8]) -> bool {
         let token = &self.line.flow.session.token;
-        // A word of the handshake that comes late is as long as a response may be.
+        // A late message of the handshake may be as long as a response.
         let is_greeting = datagram.len() == GREETING_LEN && FlowGreeting::read(datagram, token).is_some();
         datagram.len() == self.sizes.response && shows_token(datagram, token) && !is_greeting
     }
@@ -127,9 +127,9 @@ impl<'a, I: Io> Requests<'a, I> {
         Ok(TransactionOutcome::Lost)
     }
 
-    /// Tells the responder that the window is over; said until it is answered. That a datagram was
-    /// heard can't be known for certain: the responder may be gone by the time that a lost answer
-    /// is asked for again, so failing is as good as done.
+    /// Tells the responder that the window is over, and repeats that until it is answered. Over datagrams
+    /// this can't be certain: if the answer is lost, the responder may be gone before it hears the
+    /// repetition. So a failure here counts as success.
     pub(crate) async fn finish(&mut self) -> Result<()> {
         if !self.line.is_datagram() {
             return self.exchange(Mark::Close).await.map(drop);

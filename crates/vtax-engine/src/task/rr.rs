@@ -1,16 +1,17 @@
-//! Request and response, one in flight: the round-trip time.
+//! Request and response, one in flight: measures the round-trip time.
 //!
-//! The end of one transaction is the start of the next, so that a transaction costs one reading
-//! of the clock, and the time of a flow divided by its transactions is the mean round-trip time
-//! exactly. With a gap before each request, or with stages, whose stamps are read between two
-//! transactions, that isn't so, and the histogram alone has the times.
+//! The end of one transaction is the start of the next. So a transaction costs one reading of the clock, and
+//! the flow's time divided by its transactions is exactly the mean round-trip time. This isn't so with a gap
+//! before each request, nor with stages, whose stamps are read between two transactions. There only the
+//! histogram has the round-trip times.
 //!
-//! The transaction that is in flight when the time is over counts as a whole: the flow's time ends with it,
-//! and so does a lost one's wait. An outage that lasts to the end of a sample is seen so.
+//! The transaction that is in flight at the window's end counts as a whole. The flow's time ends with it, or
+//! with the wait for it if it is lost. So the figures show an outage that lasts to the end of a
+//! sample.
 //!
-//! With losses the time of a flow includes the waits for what was lost: time by transactions is then what a
-//! user of the path waits per answer, and is above the mean of the histogram, which knows the answered ones
-//! only.
+//! With losses, the flow's time includes the waits for lost responses. The time divided by the transactions
+//! is then how long a user of the path waits for an answer. It is above the mean of the histogram, which
+//! contains only the answered transactions.
 
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ use crate::{
     wire::Mark,
 };
 
-/// Warms up, measures, and tells the responder both edges of the window.
+/// Warms up, measures, and tells the responder when the window begins and ends.
 pub(crate) async fn initiate<I: Io>(line: FlowOnPoller<'_, I>, sizes: MessageSizes) -> Result<()> {
     let desk = line.desk;
     let gap = line.flow.session.spec.options.gap.map(|gap| gap.0);
@@ -57,7 +58,7 @@ pub(crate) async fn initiate<I: Io>(line: FlowOnPoller<'_, I>, sizes: MessageSiz
     wire.finish().await
 }
 
-/// Waits until a slice begins, and gets the path going again.
+/// Waits until a slice begins, and warms the path up again.
 async fn await_turn<I: Io>(wire: &mut Requests<'_, I>, start: u64) -> Result<()> {
     wire.line.sleep(start).await?;
     let led = after(now_ns(), wire.line.flow.session.spec.lead());
@@ -69,7 +70,7 @@ async fn await_turn<I: Io>(wire: &mut Requests<'_, I>, start: u64) -> Result<()>
     }
 }
 
-/// From one mark to the other.
+/// Measures from the opening mark to the closing one.
 async fn measure<I: Io>(wire: &mut Requests<'_, I>, gap: Option<Duration>) -> Result<()> {
     let desk = wire.line.desk;
     while wire.exchange(Mark::Open).await? == TransactionOutcome::Lost {}

@@ -6,16 +6,16 @@ use rand_xoshiro::{
 };
 use vtax_model::options::{ArrivalProcess, Arrivals};
 
-/// The due times of one flow of several, in the order of time.
+/// The due times of one flow among several, in the order of time.
 pub(crate) struct DueTimes {
-    /// Nanoseconds between the requests of this flow, in the mean.
+    /// Mean nanoseconds between the requests of this flow.
     spacing: f64,
-    /// How much later this flow's grid is than the first flow's.
+    /// How much later this flow's times are than the first flow's.
     phase: f64,
     process: ArrivalProcess,
     random: Xoshiro256PlusPlus,
     start: u64,
-    /// When the next request is due, in nanoseconds after the start: 53 bits are exact for 104 days.
+    /// When the next request is due, in nanoseconds after the start; 53 bits are exact for 104 days.
     next: f64,
     sent: u64,
 }
@@ -35,7 +35,7 @@ impl DueTimes {
         }
     }
 
-    /// Begins anew.
+    /// Starts again at `start`.
     pub(crate) fn restart(&mut self, start: u64) {
         self.start = start;
         self.sent = 0;
@@ -51,18 +51,18 @@ impl DueTimes {
         self.start + self.next as u64
     }
 
-    /// The next request was sent.
+    /// Moves on to the request after the one that was sent.
     #[inline]
     pub(crate) fn advance(&mut self) {
         self.sent += 1;
         self.next = match self.process {
-            // Not by adding up, whose error grows.
+            // Computed from the count: the error of repeated addition would grow.
             ArrivalProcess::Fixed => self.phase + self.sent as f64 * self.spacing,
             ArrivalProcess::Poisson => self.next + self.exponential(),
         };
     }
 
-    /// By inversion, from the 53 upper bits and never from 0.
+    /// A random number by inversion, from the 53 upper bits and never from 0.
     fn exponential(&mut self) -> f64 {
         let uniform = ((self.random.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
         -uniform.ln() * self.spacing
@@ -99,7 +99,7 @@ mod tests {
         let gaps: Vec<f64> = dues_of(0).windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         assert!((mean / 2e6 - 1.0).abs() < 0.03, "{mean}");
-        // Of an exponential distribution 1/e is above the mean.
+        // In an exponential distribution, a share of 1/e is above the mean.
         let above = gaps.iter().filter(|gap| **gap > 2e6).count() as f64 / gaps.len() as f64;
         assert!((above - 0.3679).abs() < 0.015, "{above}");
         assert_ne!(dues_of(0), dues_of(1));

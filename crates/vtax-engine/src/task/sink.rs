@@ -1,9 +1,9 @@
-//! The receiving end of a stream: the goodput.
+//! The receiving end of a stream, which measures the goodput.
 //!
-//! The window is as the sender's, but begins with the first message that comes. When all flows of
-//! this end have had theirs, the receiver says that it is enough, and goes on taking in what comes
-//! until the sender has said that nothing more does: then what it counted of the whole flow is all
-//! that arrived, and over UDP the difference to what was sent is exactly what was lost.
+//! Its window is like the sender's, but begins with the first message that comes. When all flows of this end
+//! have finished their windows, the receiver says that it has enough. It goes on receiving until the sender
+//! has said that no more will come. Then its count of the whole flow is all that arrived. Over UDP, the
+//! difference to what was sent is exactly what was lost.
 
 mod several;
 pub(crate) mod slices;
@@ -25,14 +25,14 @@ use crate::{
 
 const MS: u64 = 1_000_000;
 
-/// A word to the sender over UDP is said again after so long.
+/// Nanoseconds after which a message to the sender over UDP is repeated.
 const AGAIN: u64 = 50 * MS;
 
-/// A sender over UDP is told so often that its datagrams are being taken in.
+/// How often, in nanoseconds, a sender over UDP is told that its datagrams arrive.
 const SHOW_LIFE: u64 = 250 * MS;
 
-/// Receives through the window of this end, and on until the sender has ended. An initiator first
-/// tells the sender to begin.
+/// Receives through the window of this end, and on until the sender has ended. An initiator first tells the
+/// sender to begin.
 pub(crate) async fn receive<I: Io>(line: FlowOnPoller<'_, I>, message: usize, initiates: bool) -> Result<()> {
     let desk = line.desk;
     let mut sink = Sink::new(line, message)?;
@@ -68,18 +68,18 @@ pub(crate) async fn receive<I: Io>(line: FlowOnPoller<'_, I>, message: usize, in
 struct Sink<'a, I> {
     line: FlowOnPoller<'a, I>,
     tally: Tally,
-    /// When a sender over UDP is told again that somebody is there.
+    /// When the receiver next tells a sender over UDP that it is there.
     show_life_at: u64,
-    /// One call may bring several datagrams.
+    /// Whether one receive call may bring several datagrams.
     several: bool,
-    /// The sender's end came with the last of them.
+    /// Whether the sender's end came together with the last datagrams.
     ended: bool,
 }
 
-/// What came of the stream.
+/// What arrived of the stream.
 struct Tally {
     message: usize,
-    /// Over UDP.
+    /// The sequence numbers that came; over UDP only.
     sequence: Option<Sequence>,
     arrived: u64,
 }
@@ -103,17 +103,17 @@ impl Tally {
     }
 }
 
-/// What a receive call brought.
+/// The result of a receive call.
 enum Came {
     Bytes(usize),
     /// A datagram of the stream, with its number.
     Datagram(u64),
     Greeting(FlowGreeting),
-    /// Nothing of this test; an empty one comes when the socket is shut down.
+    /// Something that isn't part of this test. When the socket is shut down, an empty one comes.
     Other,
     /// The sender has ended.
     Ended,
-    /// Not by then.
+    /// Nothing came in time.
     Nothing,
 }
 
@@ -128,7 +128,7 @@ impl<'a, I: Io> Sink<'a, I> {
         Ok(Sink { line, tally, show_life_at: 0, several, ended: false })
     }
 
-    /// Over UDP the word is said until the stream comes.
+    /// Tells the sender to begin. Over UDP this is repeated until the stream comes.
     async fn say_go(&mut self) -> Result<()> {
         if !self.line.is_datagram() {
             return self.line.flow.say(GO);
@@ -145,7 +145,7 @@ impl<'a, I: Io> Sink<'a, I> {
         Ok(())
     }
 
-    /// Waits for bytes of the stream. Duplicates are none.
+    /// Waits for bytes of the stream. Duplicates don't count.
     #[inline]
     async fn receive(&mut self) -> Result<usize> {
         loop {
@@ -157,7 +157,7 @@ impl<'a, I: Io> Sink<'a, I> {
         }
     }
 
-    /// Bytes of the stream, or that it has ended; none if nothing of it came by then.
+    /// Bytes of the stream; 0 if it has ended, none if nothing of it came in time.
     #[inline]
     async fn take(&mut self, until: WaitUntil) -> Result<Option<usize>> {
         if self.several {
@@ -193,13 +193,13 @@ impl<'a, I: Io> Sink<'a, I> {
         }
     }
 
-    /// A hello whose answer was lost is answered again; an end is taken note of.
+    /// Answers a repeated hello, whose answer was lost, and the sender's end.
     #[cold]
     fn answer(&self, greeting: FlowGreeting) -> Result<Option<usize>> {
         match greeting {
             FlowGreeting::Hello => self.line.flow.greet(FlowGreeting::Ready).map(|()| None),
             FlowGreeting::End => {
-                // Its loss, or the sender's being gone already, is seen to by the sender's patience.
+                // This answer may be lost, or the sender gone already: the sender doesn't wait for it for ever.
                 let _ = self.line.flow.greet(FlowGreeting::Ended);
                 Ok(Some(0))
             }
@@ -207,18 +207,18 @@ impl<'a, I: Io> Sink<'a, I> {
         }
     }
 
-    /// Over UDP nothing else tells the sender that its datagrams go anywhere.
+    /// Tells the sender that its datagrams arrive; over UDP nothing else does.
     #[inline]
     fn show_life(&mut self, now: u64) {
         if now >= self.show_life_at && self.line.is_datagram() {
             self.show_life_at = now + SHOW_LIFE;
-            // Losing it, or failing, is what the sender is to notice.
+            // If this is lost or fails, the sender notices that it hears nothing.
             let _ = self.line.flow.greet(FlowGreeting::Heard);
         }
     }
 
-    /// Reads on, so that the other flows are measured under the same load to their end. An error is
-    /// the end of a sender whose patience is over: this flow's window is complete.
+    /// Goes on reading until the other flows have finished, so that all are measured under the same load. An
+    /// error means that the sender has given up; this flow's window is complete.
     async fn wait_for_others(&mut self) -> Result<()> {
         while self.line.desk.shared.any_unfinished() {
             match self.take(WaitUntil::Moment(now_ns() + AGAIN)).await {
@@ -232,11 +232,11 @@ impl<'a, I: Io> Sink<'a, I> {
         Ok(())
     }
 
-    /// Says that it is enough, until the sender has ended or is silent.
+    /// Says that this end has enough, until the sender has ended or is silent.
     async fn drain(&mut self) -> Result<()> {
         let spec = &self.line.flow.session.spec;
         let patience = self.line.flow.session.patience;
-        // The sender may have begun its window later.
+        // The sender's window may have begun later.
         let latest = after(now_ns(), spec.warmup.most().0 + spec.duration.0 + patience.grace + patience.silence);
         let (mut said, mut heard) = (0, now_ns());
         loop {
@@ -259,7 +259,7 @@ impl<'a, I: Io> Sink<'a, I> {
         Ok(())
     }
 
-    /// Best effort: without it the sender ends when it is refused, or after its grace.
+    /// Nothing depends on this: without it, the sender ends when its sends are refused or after its grace.
     fn say_done(&self) {
         let _ = match self.line.is_datagram() {
             true => self.line.flow.greet(FlowGreeting::Done),
@@ -282,7 +282,7 @@ fn read<I: Io>(line: &FlowOnPoller<'_, I>, message: usize, datagram: &[u8]) -> C
     let token = &line.flow.session.token;
     match datagram.split_first_chunk() {
         Some((number, _)) if datagram.len() == message && shows_token(datagram, token) => {
-            // A greeting has a length that the messages may have too.
+            // A message of the stream may be as long as a greeting.
             read_greeting(line, datagram).unwrap_or(Came::Datagram(u64::from_le_bytes(*number)))
         }
         _ => read_greeting(line, datagram).unwrap_or(Came::Other),

@@ -1,9 +1,9 @@
 //! The sending end of a stream.
 //!
-//! Its window begins `warmup` after its first message and lasts `duration`. Both edges are moments
-//! at which a call has just ended, and the bytes are those of the calls that ended after the first
-//! edge and up to the second: `bytes / seconds` has no part of a call that was counted and not timed,
-//! or the other way round. Then it goes on until the receiver has enough, too.
+//! Its window begins `warmup` after its first message and lasts `duration`. It begins and ends at moments at
+//! which a send call has just returned. Its bytes are those of the calls that returned after the beginning,
+//! up to the end. So every call in `bytes / seconds` is both counted and timed. After the window, the sender
+//! goes on until the receiver has enough, too.
 
 pub(crate) mod slices;
 
@@ -22,19 +22,19 @@ use crate::{
 
 const MS: u64 = 1_000_000;
 
-/// After its last datagram a sender waits so long before it says that it was the last, lest that
-/// be counted among the drops of a receiver whose buffer is still full.
+/// Nanoseconds between a sender's last datagram and its message that this was the last. A receiver whose
+/// buffer is still full would drop that message and count it among its drops.
 const SETTLE: u64 = 20 * MS;
 
-/// A sender over UDP listens so often whether the receiver is still there.
+/// How often, in nanoseconds, a sender over UDP listens whether the receiver is still there.
 const LISTEN: u64 = 100 * MS;
 
-/// The end is said again after so long, and so often.
+/// The end is repeated after so many nanoseconds, at most so many times.
 const END_EVERY: u64 = 10 * MS;
 const END_TURNS: usize = 50;
 
-/// Sends through the window of this end, then on until the receiver has enough. A responder first
-/// waits until it is told to begin.
+/// Sends through the window of this end, and on until the receiver has enough. A responder first waits until
+/// it is told to begin.
 pub(crate) async fn send<I: Io>(line: FlowOnPoller<'_, I>, message: usize, initiates: bool) -> Result<()> {
     if !initiates {
         await_go(&line).await?;
@@ -72,7 +72,7 @@ pub(crate) async fn send<I: Io>(line: FlowOnPoller<'_, I>, message: usize, initi
 async fn await_go<I: Io>(line: &FlowOnPoller<'_, I>) -> Result<()> {
     if !line.is_datagram() {
         let told = line.receive_all(1).await?;
-        return if told == GO { Ok(()) } else { Err(line.flow.strange("something else than the word to begin")) };
+        return if told == GO { Ok(()) } else { Err(line.flow.strange("another message than the one to begin")) };
     }
     loop {
         let session = &line.flow.session;
@@ -91,10 +91,10 @@ struct Source<'a, I> {
     handover: Handover<'a>,
     message: usize,
     pace: Option<Pace>,
-    /// When the receiver was heard last over UDP, and when to listen again.
+    /// When this end last heard the receiver over UDP, and when it listens next.
     heard: u64,
     listens_at: u64,
-    /// It has enough.
+    /// Whether the receiver has enough.
     enough: bool,
 }
 
@@ -106,7 +106,7 @@ impl<'a, I: Io> Source<'a, I> {
         Source { line, handover, message, pace, heard: now, listens_at: now + LISTEN, enough: false }
     }
 
-    /// Hands a message, or as many as go with one call, to the kernel, or as much of it as it takes at once.
+    /// Passes a message to the kernel, or several if one call sends several. A connection may take only a part of one.
     #[inline]
     async fn send(&mut self) -> Result<usize> {
         if let Some(pace) = &self.pace {
@@ -119,8 +119,8 @@ impl<'a, I: Io> Source<'a, I> {
         Ok(len)
     }
 
-    /// A connection tells of its end by itself; over UDP the receiver says now and then that it is
-    /// there, and one that doesn't is gone.
+    /// Checks that a UDP receiver is still there: it says so now and then, and a silent one is gone. A
+    /// connection reports its own end.
     #[inline]
     fn look_for_life(&mut self, now: u64) -> Result<()> {
         if now < self.listens_at || !self.line.is_datagram() {
@@ -144,7 +144,7 @@ impl<'a, I: Io> Source<'a, I> {
         Ok(())
     }
 
-    /// Once a receiver is being served no more, failing to send is as good as being told to stop.
+    /// Sends until the receiver has enough. A failure to send now also means that the sender can stop.
     async fn outlast_receiver(&mut self) -> Result<()> {
         let mut now = now_ns();
         let latest = after(now, self.line.flow.session.patience.grace);
@@ -166,10 +166,10 @@ impl<'a, I: Io> Source<'a, I> {
         self.say_end().await
     }
 
-    /// So that the receiver knows that it has taken in all that arrived.
+    /// Says that the stream has ended. Then the receiver knows that it has received all that arrived.
     async fn say_end(&mut self) -> Result<()> {
         if self.line.flow.transport() != Transport::Udp {
-            // Fails if the receiver is gone, and then it needs no telling.
+            // This fails if the receiver is gone; then nobody needs to be told.
             let _ = self.line.flow.socket.shutdown(std::net::Shutdown::Write);
             return Ok(());
         }
@@ -185,8 +185,8 @@ impl<'a, I: Io> Source<'a, I> {
     }
 }
 
-/// Evenly spaced messages, or calls that hand over several. One that is late is followed by the next in its
-/// own time, or at once if it is due; those before that are given up, so that there is never a burst.
+/// Spaces messages evenly, or calls that send several. After a late message, the next one is due at its own
+/// time, but at most one spacing ago. Earlier missed ones are skipped, so there is never a burst.
 struct Pace {
     message: f64,
     spacing: f64,
@@ -194,7 +194,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// `phase`, a part of the spacing, keeps several flows off each other.
+    /// `phase`, a part of the spacing, makes several flows send at different times.
     fn new(options: &TestOptions, message: usize, now: u64, phase: f64) -> Option<Pace> {
         let rate = options.bitrate?;
         let spacing = message as f64 * 8.0 * 1e9 / rate.bits() as f64;
@@ -227,7 +227,7 @@ mod tests {
             pace.sent(1000, now);
         }
         assert_eq!(dues, [0, 1_000_010, 2_000_000, 7_500_000, 6_500_000, 7_500_000, 8_500_000]);
-        // A part of a message takes its part of the time.
+        // A part of a message takes only its part of the time.
         pace.sent(500, 0);
         assert_eq!(pace.due(), 10_000_000);
     }

@@ -1,7 +1,7 @@
-//! Transactions of a test whose flows have no marks of their own: the initiator.
+//! The initiator's transactions in tests whose flows carry no marks of their own.
 //!
-//! The window is opened for all flows at once, and the other end counts until all of them have ended
-//! theirs: see [`conduct`](crate::conduct).
+//! The window opens for all flows at once, and the other end counts until all of them have finished their
+//! windows: see [`conduct`](crate::conduct).
 
 use vtax_sys::clock::now_ns;
 
@@ -13,16 +13,16 @@ use crate::{
 /// A flow's transactions, one after the other.
 #[allow(async_fn_in_trait, reason = "nothing here is sent to another thread")]
 pub(crate) trait Transactions {
-    /// What a transaction leaves behind. It is dropped once the transaction has been counted.
+    /// What remains of a transaction; dropped once the transaction has been counted.
     type Done;
 
-    /// One transaction; none if it was lost.
+    /// Runs one transaction; none if it was lost.
     async fn next(&mut self) -> Result<Option<Self::Done>>;
 }
 
-/// One transaction after the other, until the thread's window is over. The one that is under way
-/// then is finished and counts like any other, with all of its time, and the flow's time ends with
-/// it: an outage that lasts beyond the window is in the figures.
+/// Runs one transaction after the other until the thread's window is over. The one that is under way then is
+/// finished and counts like any other, with all of its time. The flow's time ends with it. So the figures
+/// contain an outage that lasts beyond the window.
 pub(crate) async fn run<T: Transactions>(desk: FlowRecorder<'_>, flow: &mut T) -> Result<()> {
     let mut begun = warm_up(desk, flow).await?;
     let (_, closes) = desk.window();
@@ -39,8 +39,8 @@ pub(crate) async fn run<T: Transactions>(desk: FlowRecorder<'_>, flow: &mut T) -
     Ok(())
 }
 
-/// Goes on until the window is open, and returns when the flow's first transaction begins in it. One
-/// that was under way all through the window of the thread's other flows is counted nevertheless.
+/// Runs transactions until the window is open, and returns when the flow's first transaction in it begins. A
+/// transaction that was under way during the whole window of the thread's other flows counts as well.
 async fn warm_up<T: Transactions>(desk: FlowRecorder<'_>, flow: &mut T) -> Result<u64> {
     let mut begun = now_ns();
     desk.begun(begun);

@@ -17,7 +17,7 @@ fn check(spec: &TestSpec, [initiator, responder]: &[EndReport; 2], bytes: u64) {
     assert!(initiator.transactions > 3 && rtt.count() == initiator.transactions, "{}", initiator.transactions);
     assert_eq!(initiator.bytes, initiator.transactions * bytes);
     assert!(responder.threads.iter().any(|thread| thread.user + thread.system > 0.0), "{responder:?}");
-    // The rate has the end of each connection in it, which its time has not.
+    // The rate includes the end of each connection, and a transaction's time doesn't.
     let by_rate = initiator.seconds * 1e9 * f64::from(spec.streams) / initiator.transactions as f64;
     assert!(by_rate > rtt.mean_ns() * 0.8, "{by_rate} {}", rtt.mean_ns());
     assert!(initiator.started_ns > 0 && initiator.warmup.seconds > 0.0);

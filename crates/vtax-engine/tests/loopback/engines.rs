@@ -1,4 +1,4 @@
-//! What holds on every engine: the same tests, several flows on a thread, very many flows.
+//! Tests that hold on every engine: the same workloads, several flows on a thread, very many flows.
 
 use vtax_engine::{EndSetup, Station};
 use vtax_model::{
@@ -15,8 +15,8 @@ fn threads(spec: TestSpec, threads: u32) -> TestSpec {
     TestSpec { options: TestOptions { threads: Some(threads), ..spec.options }, ..spec }
 }
 
-/// What an initiator of one in flight reports: the rate's inverse is the mean of each flow, and so
-/// of all.
+/// Checks the report of an initiator with one request in flight: the inverse of the rate is the mean of each
+/// flow, and so of all.
 fn check_rr(spec: &TestSpec, [initiator, responder]: &[EndReport; 2]) {
     let rtt = initiator.rtt.as_ref().expect("transactions have times");
     assert!(initiator.transactions >= u64::from(spec.streams), "{}", initiator.transactions);
@@ -120,14 +120,14 @@ fn streams_of_both_directions_at_once() {
             let spec = on(engine, spec(transport, directed(message, Direction::Both), 2));
             for report in both(&spec, &setup()) {
                 assert!(report.bytes > 0 && report.sent_bytes > 0, "{engine} {report:?}");
-                // Flows that open their window later than the first of their thread have less of it.
+                // Flows that open their window later than the first flow of their thread have a shorter one.
                 assert!((0.04..0.7).contains(&report.seconds), "{}", report.seconds);
             }
         }
     }
 }
 
-/// On a machine that is compiling besides: it must end, and nothing be lost count of.
+/// The machine may be compiling at the same time. The test must end, and every message must be counted.
 fn many(engine: Engine, flows: u32, transport: Transport) {
     let _alone = alone();
     let spec = lasting(on(engine, spec(transport, rr(1, 1), flows)), 1_500);
@@ -138,7 +138,7 @@ fn many(engine: Engine, flows: u32, transport: Transport) {
     assert!(responder.bytes > 0);
 }
 
-/// Both ends in one process, whose limit on open files may be no more than 20,000.
+/// Both ends are in one process, whose limit on open files may be as low as 20,000.
 #[test]
 fn nearly_ten_thousand_flows_over_tcp() {
     many(Engine::Epoll, 9_900, Transport::Tcp);

@@ -1,4 +1,4 @@
-//! Strangers, wrong tokens, peers that die, and switches that are thrown.
+//! Strangers, wrong tokens, peers that die, and tests that are cancelled.
 
 use std::{
     io::{ErrorKind, Read, Write},
@@ -82,7 +82,7 @@ fn a_flow_index_is_admitted_once() {
     thread::scope(|scope| {
         let served = scope.spawn(|| responder.serve(&cancel));
         let mut first = hello(0);
-        // The first is taken in before the others are there.
+        // The first connection is admitted before the others exist.
         thread::sleep(Duration::from_millis(100));
         assert!(is_turned_away(hello(0)));
         assert!(is_turned_away(hello(2)));
@@ -96,7 +96,7 @@ fn a_flow_index_is_admitted_once() {
     });
 }
 
-/// Neither an answer nor an ICMP refusal, which a connected socket would be told.
+/// Neither an answer nor an ICMP refusal came; a connected socket would report a refusal.
 fn hears_nothing(socket: &UdpSocket) -> bool {
     socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
     let answer = socket.recv(&mut [0; 64]);
@@ -122,7 +122,7 @@ fn a_stranger_on_the_udp_port_gets_nothing_at_any_time() {
                             let _ = socket.send(&vec![1; len]);
                         }
                         sent += 1;
-                        // A port that is not bound any more is refused; then the test is over.
+                        // If the port isn't bound any more, a refusal comes; then the test is over.
                         assert!(
                             hears_nothing(&socket) || {
                                 thread::sleep(SHORT);
@@ -132,7 +132,7 @@ fn a_stranger_on_the_udp_port_gets_nothing_at_any_time() {
                     }
                     sent
                 }));
-                // Before the first hello as well as during the test.
+                // Strangers come before the first hello and also during the test.
                 thread::sleep(Duration::from_millis(50));
             });
             over.store(true, Ordering::Relaxed);
@@ -183,10 +183,10 @@ fn is_loss_of_peer(error: &EngineError) -> bool {
     matches!(error, EngineError::PeerGone { .. } | EngineError::PeerSilent { .. })
 }
 
-/// Ends one side of each test in its midst; the other must notice in time, which is 2 s over UDP.
+/// Ends one side in the middle of each test. The other side must notice in time; over UDP that is 2 s.
 fn end_one_side(ended: usize) {
     let _alone = alone();
-    // All at once would take longer to begin than the test that is ended last has.
+    // Starting all tests at once would take longer than the last of them runs.
     for specs in long_tests().chunks(5) {
         end_one_side_of(specs, ended);
     }
@@ -248,7 +248,7 @@ fn waiting_for_a_peer_that_never_comes_can_be_cancelled() {
     }
 }
 
-/// Listens and never accepts or answers.
+/// Listens, and never accepts or answers.
 #[test]
 fn waiting_to_be_admitted_can_be_cancelled() {
     let (tcp, udp) = (TcpListener::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
@@ -278,7 +278,7 @@ fn a_port_where_nothing_listens_is_named() {
 
 #[test]
 fn what_cannot_run_is_refused_at_once() {
-    // TEST-NET-1 of RFC 5737: nobody's address.
+    // TEST-NET-1 of RFC 5737: an address that nobody has.
     let elsewhere = EndSetup { station: Station::Ip(IpAddr::from([192, 0, 2, 1])), ..setup() };
     let bind = |spec: &TestSpec, setup: &EndSetup| Responder::bind(spec, setup, Token::random()).err().unwrap();
     for transport in [Transport::Tcp, Transport::Udp] {
@@ -301,7 +301,7 @@ fn what_cannot_run_is_refused_at_once() {
     }
 }
 
-/// Admits a flow as a responder does, and from then on does nothing.
+/// Admits a flow as a responder does, and then does nothing more.
 fn lame_responder(token: Token) -> (TcpListener, thread::JoinHandle<TcpStream>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let door = listener.try_clone().unwrap();
@@ -317,7 +317,7 @@ fn lame_responder(token: Token) -> (TcpListener, thread::JoinHandle<TcpStream>) 
     (listener, admitted)
 }
 
-/// Neither a responder that doesn't answer nor a receiver that doesn't read is waited for for ever.
+/// No wait is endless for a responder that doesn't answer, or for a receiver that doesn't read.
 #[test]
 fn a_responder_that_stops_reading_is_noticed() {
     thread::scope(|scope| {
@@ -330,7 +330,7 @@ fn a_responder_that_stops_reading_is_noticed() {
                     let spec = lasting(on(engine, spec(Transport::Tcp, workload, 1)), 30_000);
                     let error = initiate(&spec, &setup(), &place, token, &Cancel::new()).unwrap_err();
                     assert!(matches!(error, EngineError::PeerSilent { .. }), "{error}");
-                    // A kernel that takes in a little more meanwhile makes the patience start anew.
+                    // If the kernel accepts a little more meanwhile, the patience starts again.
                     assert!((4.0..12.0).contains(&begun.elapsed().as_secs_f64()), "{:?}", begun.elapsed());
                     drop(admitted.join().unwrap());
                 });
@@ -339,7 +339,7 @@ fn a_responder_that_stops_reading_is_noticed() {
     });
 }
 
-/// Says hello, one request, and nothing more, without closing.
+/// Says hello, sends one request and then nothing, without closing.
 #[test]
 fn an_initiator_that_falls_silent_is_noticed() {
     let (cancel, token) = (Cancel::new(), Token::random());

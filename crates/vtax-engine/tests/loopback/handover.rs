@@ -1,5 +1,4 @@
-//! Every way to hand the bytes of a stream to the kernel, and to take them, on every engine and
-//! from either end.
+//! Every way to pass the bytes of a stream to the kernel and to receive them, on every engine and from either end.
 
 use std::time::Instant;
 
@@ -15,7 +14,7 @@ use crate::pair::*;
 
 const ENGINES: [Engine; 3] = [Engine::Blocking, Engine::Epoll, Engine::BusyPoll];
 
-/// The sender's report and the receiver's.
+/// The sender's report, then the receiver's.
 fn by_role(spec: &TestSpec, direction: Direction) -> [EndReport; 2] {
     let [initiator, responder] = both(spec, &setup());
     match direction {
@@ -34,7 +33,7 @@ fn check_bytes([sender, receiver]: &[EndReport; 2]) {
     assert_eq!(receiver.zerocopy_sends, 0);
 }
 
-/// Loopback copies all of them, of which the kernel has told unless the receiver was very slow.
+/// Loopback copies all sends. The kernel has reported them all, unless the receiver was very slow.
 fn check_copied(sender: &EndReport) {
     let EndReport { zerocopy_sends, zerocopy_copied, .. } = *sender;
     assert!(zerocopy_sends > 0 && zerocopy_copied <= zerocopy_sends, "{zerocopy_copied} of {zerocopy_sends}");
@@ -94,7 +93,7 @@ fn a_rate_holds_however_the_bytes_are_sent() {
         for engine in ENGINES {
             let [sender, _] = both(&lasting(on(engine, spec), 300), &setup());
             let rate = sender.bytes as f64 / sender.seconds;
-            // Whoever is held up gives up what was due meanwhile, so there is no least.
+            // A sender that is delayed skips what was due meanwhile, so there is no lower bound.
             assert!(rate > 0.0 && rate < 11_000_000.0, "{engine}: {rate} bytes a second");
         }
     }
@@ -114,18 +113,18 @@ fn a_dead_peer_ends_a_sender_without_copies() {
     }
 }
 
-/// What the ends of a UDP stream report whose calls hand over so many datagrams.
+/// Checks the reports of a UDP stream whose calls send so many datagrams.
 fn check_datagrams(spec: &TestSpec, [sender, receiver]: &[EndReport; 2], message: u64, of_a_call: u64) {
     let told = format!("{message} bytes, {:?}: {sender:?} {receiver:?}", spec.options);
     assert!(sender.bytes > 0 && sender.bytes.is_multiple_of(message * of_a_call), "{told}");
     assert!(receiver.bytes > 0 && receiver.bytes.is_multiple_of(message), "{told}");
     assert!(sender.whole_flow.is_multiple_of(of_a_call), "{told}");
     assert!(sender.bytes / message <= sender.whole_flow && receiver.bytes / message <= receiver.whole_flow, "{told}");
-    // Loopback neither duplicates nor reorders, and drops at the receiver's socket only.
+    // Loopback neither duplicates nor reorders, and drops only at the receiver's socket.
     assert!(sender.whole_flow >= receiver.whole_flow, "{told}");
     let missing = sender.whole_flow - receiver.whole_flow;
     assert!(receiver.lost <= missing && receiver.reordered == 0, "{told}");
-    // Of which the kernel counts those as one that would have come together. A word may be among them.
+    // The kernel counts datagrams that would have come together as one. A greeting may be among them.
     let drops = receiver.socket_drops;
     assert!(drops <= missing + 100 && (spec.options.gro || missing <= drops), "{told}");
 }

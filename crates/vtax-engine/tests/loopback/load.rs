@@ -12,8 +12,8 @@ use vtax_model::{
 
 use crate::pair::*;
 
-/// Those whose times mean something where two ends share two CPUs with others: one that spins at
-/// both ends is preempted for a time slice whenever anything else runs.
+/// The engines whose times are useful if two ends share two CPUs with other programs. An engine that spins at
+/// both ends loses its CPU for a time slice whenever something else runs.
 const CALM: [Engine; 3] = [Engine::Blocking, Engine::Epoll, Engine::IoUring];
 
 fn ms(millis: u64) -> Span {
@@ -42,7 +42,7 @@ fn bursts_keep_several_in_flight() {
                 let [initiator, _] = both(&spec, &setup());
                 let rtt = initiator.rtt.as_ref().unwrap();
                 assert_eq!(rtt.count(), initiator.transactions);
-                // Little's law: so many were under way at any time.
+                // Little's law: this many requests were under way at any time.
                 let flying = rtt.mean_ns() / 1e9 * initiator.transactions as f64 / initiator.seconds / 2.0;
                 assert!((4.0..17.0).contains(&flying), "{engine} {transport} {request}: {flying} in flight");
             }
@@ -50,8 +50,7 @@ fn bursts_keep_several_in_flight() {
     }
 }
 
-/// Neither end may stop reading because it can't send: the messages in flight are far more than the
-/// socket buffers hold.
+/// Neither end may stop reading because it can't send: the messages in flight are far longer than the socket buffers.
 #[test]
 fn a_burst_of_large_messages_ends() {
     let _alone = alone();
@@ -74,7 +73,7 @@ fn the_open_loop_keeps_its_rate() {
                 let [initiator, _] = both(&spec, &setup());
                 let (due, sent) = (initiator.rtt.unwrap(), initiator.rtt_from_send.unwrap());
                 assert_eq!((due.count(), sent.count()), (initiator.transactions, initiator.transactions));
-                // A mean of 1000, whose Poisson deviation is 32.
+                // The mean is 1000, with a Poisson deviation of 32.
                 assert!((850..1150).contains(&initiator.transactions), "{engine} {}", initiator.transactions);
                 assert!((0.45..0.55).contains(&initiator.seconds), "{}", initiator.seconds);
                 assert!(due.mean_ns() >= sent.mean_ns() * 0.99, "{} {}", due.mean_ns(), sent.mean_ns());
@@ -84,8 +83,8 @@ fn the_open_loop_keeps_its_rate() {
     }
 }
 
-/// Half of the requests that are due while the responder stalls wait for half of its stall or more.
-/// One who waits for each response would have sent one of them.
+/// Half of the requests that are due while the responder stalls wait for half of the stall or more. An
+/// initiator that waits for each response would have sent only one of them.
 #[test]
 fn a_stall_is_seen_by_all_who_would_have_called() {
     let _alone = alone();
@@ -112,7 +111,7 @@ fn a_stall_is_seen_by_all_who_would_have_called() {
     }
 }
 
-/// What is under way or overdue when the window ends counts all the same.
+/// Requests that are under way or overdue at the end of the window count as well.
 #[test]
 fn a_stall_at_the_end_of_the_window_is_not_cut_off() {
     let _alone = alone();
@@ -126,7 +125,7 @@ fn a_stall_at_the_end_of_the_window_is_not_cut_off() {
     assert!(rtt.percentile(50.0) < 400_000_000 && rtt.max() > 390_000_000, "{}", rtt.max());
 }
 
-/// More than the path takes: what could not be sent by then is lost, and the test ends.
+/// The rate is higher than the path allows. Requests that could not be sent in time are lost, and the test ends.
 #[test]
 fn a_rate_beyond_what_goes_is_owned_up_to() {
     let _alone = alone();
@@ -152,7 +151,7 @@ fn a_gap_is_no_part_of_a_round_trip() {
     }
 }
 
-/// Never early, and where the machine lets it, in time.
+/// The answer is never early. It is in time if the machine allows that.
 #[test]
 fn a_delayed_answer_is_late_by_the_delay() {
     let _alone = alone();
@@ -208,7 +207,7 @@ fn a_receiver_with_no_room_drops_what_it_says() {
     assert_eq!(sender.whole_flow, receiver.whole_flow + receiver.socket_drops);
 }
 
-/// What is true of it however often it is preempted.
+/// Checks what holds however often the engine's thread is preempted.
 #[test]
 fn a_spinning_engine_takes_every_option() {
     let _alone = alone();
@@ -249,7 +248,7 @@ fn socket_options_are_set_or_refused_by_name() {
     assert!(matches!(error, EngineError::CongestionControl { .. }), "{error}");
 }
 
-/// Six bits don't tell two hundred requests apart.
+/// Six bits can't distinguish two hundred requests.
 #[test]
 fn datagrams_without_room_for_their_number_are_refused() {
     for options in [
@@ -266,8 +265,8 @@ fn datagrams_without_room_for_their_number_are_refused() {
     }
 }
 
-/// A responder that stops in the middle of a sample and goes on after its end made a sample of half the time,
-/// whose longest round trip was an ordinary one.
+/// A responder stops in the middle of a sample and continues after its end. An earlier version then reported
+/// half of the time, and an ordinary round trip as the longest one.
 #[test]
 fn an_outage_that_lasts_to_the_end_of_a_sample_is_seen() {
     let _alone = alone();
@@ -278,7 +277,7 @@ fn an_outage_that_lasts_to_the_end_of_a_sample_is_seen() {
         let [initiator, _] = both(&with(lasting(spec(transport, rr(1, 1), 1), 300), options), &setup());
         assert!(initiator.seconds >= 0.3, "{transport} {engine}: {} s of the time asked for", initiator.seconds);
         let longest = initiator.rtt.as_ref().map_or(0, |rtt| rtt.max());
-        // Over UDP the request of the outage is lost, and that is told instead.
+        // Over UDP the request of the outage is lost, and the report says that instead.
         assert!(longest >= 300_000_000 || initiator.lost > 0, "{transport} {engine}: {longest} ns");
     }
 }

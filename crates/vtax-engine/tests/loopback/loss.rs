@@ -1,4 +1,4 @@
-//! Losses of UDP transactions are counted exactly: a relay between the ends loses what it chooses.
+//! Losses of UDP transactions are counted exactly. A relay between the ends drops the messages that the test chooses.
 
 use std::{
     net::{SocketAddr, UdpSocket},
@@ -23,7 +23,7 @@ const LEN: usize = 8;
 enum Fate {
     Forward,
     Drop,
-    /// Comes after the initiator has given it up.
+    /// Arrives after the initiator has given it up.
     Late,
 }
 
@@ -38,8 +38,8 @@ struct Relay {
     latest: Vec<u8>,
     held: Option<Vec<u8>>,
     dropped: u64,
-    /// Responses that went out after a newer request had come: on a busy machine there may be
-    /// more of them than were chosen.
+    /// Responses that were sent on after a newer request had come. On a busy machine there may be more of
+    /// them than the test has chosen.
     late: u64,
 }
 
@@ -114,8 +114,8 @@ impl Relay {
     }
 }
 
-/// `fate` gets the number of the request and of the response, and says what becomes of each.
-/// Returns what the initiator reports, and the relay with its counts.
+/// `fate` gets the numbers of the request and of the response, and decides what happens to each. Returns the
+/// initiator's report and the relay with its counts.
 fn relayed(millis: u64, fate: impl Fn([u32; 2]) -> [Fate; 2] + Sync) -> (EndReport, Relay) {
     let spec = lasting(spec(Transport::Udp, rr(LEN as u64, LEN as u64), 1), millis);
     let ([initiator, _], relay) = relay(&spec, fate);
@@ -143,7 +143,7 @@ fn check(initiator: &EndReport, relay: &Relay) {
     assert!(rtt.count() > 10 && rtt.count() == initiator.transactions);
     let [requests, _] = relay.measured.unwrap();
     assert_eq!(u64::from(requests), initiator.transactions + initiator.lost);
-    // The time of the lost ones is in the window, and in no round-trip time.
+    // The window includes the time of lost transactions, and no round-trip time does.
     let waited = initiator.seconds - rtt.mean_ns() / 1e9 * rtt.count() as f64;
     assert!(waited >= 0.095 * initiator.lost as f64 - 0.01, "{waited}");
 }
@@ -186,7 +186,7 @@ fn losses_are_counted_by_engines_that_share_a_thread_too() {
     }
 }
 
-/// With several in flight a loss holds up nobody else, and is known by its number.
+/// With several requests in flight, a loss delays no other request, and its number identifies it.
 #[test]
 fn losses_among_several_in_flight_are_counted_exactly() {
     let burst = TestOptions { burst: Burst::try_from(4).unwrap(), ..TestOptions::default() };
@@ -207,11 +207,11 @@ fn losses_among_several_in_flight_are_counted_exactly() {
     }
 }
 
-/// What the wire lost is what was sent, less what arrived and what the socket had no room for.
+/// The wire's losses are what was sent, minus what arrived and what the socket had no room for.
 #[test]
 fn a_streams_loss_is_the_difference_of_both_ends() {
     for engine in [Engine::Blocking, Engine::Epoll, Engine::IoUring] {
-        // Slowly, so that the relay itself loses nothing.
+        // A low rate, so that the relay itself loses nothing.
         let options = TestOptions { engine, bitrate: BitRate::new(64_000), ..TestOptions::default() };
         let spec = lasting(with(spec(Transport::Udp, stream(LEN as u64), 1), options), 400);
         let ([sender, receiver], relay) =

@@ -1,4 +1,5 @@
-//! Outages that last beyond the measured time: cutting off its end must not make a figure better.
+//! Outages that last beyond the measured time. A figure must not become better because the end of the outage
+//! is cut off.
 
 use std::{
     io::{Read, Write},
@@ -24,10 +25,10 @@ const FROM: Duration = Duration::from_millis(250);
 const OUTAGE: Duration = Duration::from_millis(900);
 const FOR_EVER: Duration = Duration::from_secs(60);
 
-/// How long a connection of this flow has to wait for its answer, so long after the window was opened.
+/// How long a connection of this flow waits for its answer; `since` is the time since the window was opened.
 type Falters = fn(flow: u32, since: Option<Duration>) -> Duration;
 
-/// Nobody is answered in the outage.
+/// No connection is answered during the outage.
 fn for_a_while(_: u32, since: Option<Duration>) -> Duration {
     let since = since.filter(|since| *since >= FROM);
     since.map_or(Duration::ZERO, |since| (FROM + OUTAGE).saturating_sub(since))
@@ -37,12 +38,12 @@ fn for_ever(_: u32, since: Option<Duration>) -> Duration {
     since.filter(|since| *since >= FROM).map_or(Duration::ZERO, |_| FOR_EVER)
 }
 
-/// A flow waits from before the window until after it, the others don't.
+/// One flow waits from before the window until after it; the others don't.
 fn one_flow(flow: u32, since: Option<Duration>) -> Duration {
     if flow == 1 && since.is_none() { OUTAGE } else { Duration::ZERO }
 }
 
-/// A responder of connections, written here by hand.
+/// A responder of connections, written for this test.
 struct Faltering {
     listener: TcpListener,
     token: Token,
@@ -64,7 +65,7 @@ impl Faltering {
         }
     }
 
-    /// A connection that shows the token, and the flow that it is of.
+    /// Accepts a connection that shows the token, and returns it with the index of its flow.
     fn accept(&self) -> (TcpStream, u32) {
         let (mut stream, _) = self.listener.accept().unwrap();
         let mut hello = [0; 20];
@@ -102,7 +103,7 @@ fn longest(report: &EndReport) -> Duration {
     Duration::from_nanos(rtt.max())
 }
 
-/// A little less: what is answered in the moment before it waits for less than all of it.
+/// A little less than the outage: a connection may begin in the middle of it and wait for only a part.
 const MOST_OF_IT: Duration = Duration::from_millis(800);
 
 #[test]
@@ -142,7 +143,7 @@ fn connections_that_are_never_answered_fail_the_sample() {
     });
 }
 
-/// A responder that does nothing from the middle of the window until after its end.
+/// The responder does nothing from the middle of the window until after its end.
 #[test]
 fn an_outage_that_lasts_to_the_end_of_a_burst_is_counted() {
     let _alone = alone();
@@ -160,7 +161,7 @@ fn an_outage_that_lasts_to_the_end_of_a_burst_is_counted() {
     }
 }
 
-/// Each of the places in flight is a closed loop: times and rate are two sides of one thing.
+/// Each place in flight is a closed loop, so the rate follows from the times.
 #[test]
 fn the_rate_of_a_burst_is_that_of_its_places() {
     let _alone = alone();

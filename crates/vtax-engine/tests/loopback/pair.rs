@@ -19,7 +19,7 @@ use vtax_model::{
 
 pub(crate) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// Those that are built.
+/// The engines of this build.
 pub(crate) const ENGINES: [Engine; 4] = Engine::ALL;
 
 pub(crate) fn setup() -> EndSetup {
@@ -110,8 +110,8 @@ pub(crate) fn whole(
     Initiator::connect(spec, setup, target, token, cancel)?.run(Schedule::default(), source, cancel)
 }
 
-/// Runs both ends; `meanwhile` gets the responder's place and the switches of the initiator and the
-/// responder before the initiator starts.
+/// Runs both ends. `meanwhile` gets the responder's place and the cancel switches of the initiator and the
+/// responder, before the initiator starts.
 pub(crate) fn both_whole(
     spec: &TestSpec,
     setup: &EndSetup,
@@ -150,13 +150,13 @@ pub(crate) fn both(spec: &TestSpec, setup: &EndSetup) -> [EndReport; 2] {
     }
 }
 
-/// Held by tests that time something: the others keep the CPUs busy.
+/// Tests that measure times hold this lock, because other tests keep the CPUs busy.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Throws a switch after a while, on a thread of its own.
+/// Cancels after a while, from a thread of its own.
 pub(crate) fn cancel_in(millis: u64, switch: Cancel) {
     thread::spawn(move || {
         thread::sleep(Duration::from_millis(millis));

@@ -1,4 +1,4 @@
-//! Where ends can be: IPv6, the Unix domain.
+//! Addresses of ends other than IPv4: IPv6 and the Unix domain.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! What a test costs in CPU time, against what is known of it for certain.
+//! The CPU time of a test, compared with what is certain about it.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use vtax_model::{
 
 use crate::pair::*;
 
-/// The windows of the two ends differ a little, and the account of a machine has ticks in it.
+/// The windows of the two ends differ a little, and the machine's account contains ticks.
 const SLACK: f64 = 0.05;
 
 fn threads(report: &EndReport) -> f64 {

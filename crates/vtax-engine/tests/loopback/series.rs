@@ -27,7 +27,7 @@ fn check_whole(report: &EndReport, planned: usize) {
     assert_eq!(sum(|interval| interval.bytes), report.bytes);
     let cpu: f64 = report.series.iter().map(|interval| interval.cpu).sum();
     let used: f64 = report.threads.iter().map(|thread| thread.user + thread.system).sum();
-    // The one from the scheduler's account, the other from ticks.
+    // One is from the scheduler's account, the other from ticks.
     assert!((cpu - used).abs() < 0.1 + 0.5 * used, "{cpu} of {used}");
 }
 
@@ -80,7 +80,7 @@ fn a_warm_up_ends_when_it_is_steady_or_out_of_time() {
                 let [initiator, responder] = both(&spec, &setup());
                 let told = initiator.warmup;
                 assert!(told.seconds < most as f64 / 1e3 + 0.3, "{told:?}");
-                // Ten bins of 10 ms are the least.
+                // It takes at least ten bins of 10 ms.
                 assert!(told.steady.is_some() && (told.steady == Some(false) || told.seconds > 0.09), "{told:?}");
                 assert!(most == 1_000 || told.steady == Some(false));
                 let streams = !matches!(workload, vtax_model::workload::Workload::Rr { .. });
@@ -100,7 +100,7 @@ fn a_fixed_warm_up_is_told() {
     assert!((0.02..0.5).contains(&initiator.warmup.seconds), "{:?}", initiator.warmup);
 }
 
-/// Two pairs, admitted one after the other, begin together.
+/// Two pairs that were admitted one after the other begin together.
 #[test]
 fn pairs_begin_at_the_same_moment() {
     let _alone = alone();

@@ -108,7 +108,7 @@ fn tests_whose_ends_cannot_tell_slices_apart_are_refused() {
     }
 }
 
-/// An end that holds CPUs awake says so if it may not, and goes on.
+/// An end that can't hold off idle states reports that and goes on.
 #[test]
 fn idle_states_are_held_off_or_it_is_said_why_not() {
     let mut spec = sliced(spec(Transport::Tcp, rr(1, 1), 1), 1, 5);

@@ -14,8 +14,9 @@ use vtax_sys::sock::timestamping::{enable_stamps, receive_stamped, sent_stamps};
 
 use crate::pair::*;
 
-/// Stamping of what comes is switched on in the background, for all sockets of the machine, with the
-/// first that asks for it; on a busy machine that takes a while. Keeps one that has asked.
+/// The first socket that asks for stamps makes the kernel switch stamping of received packets on, for all
+/// sockets of the machine and in the background. On a busy machine that takes a while. The returned socket
+/// keeps it on.
 fn switch_on() -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(socket.local_addr().unwrap()).unwrap();
@@ -40,7 +41,7 @@ fn stages(report: &EndReport) -> &Stages {
     report.stages.as_ref().expect("stages were asked for")
 }
 
-/// Means in nanoseconds: these add up whatever the distributions are.
+/// Means in nanoseconds. They can be added, whatever the distributions are.
 fn means(stages: [&Option<Histogram>; 4], count: u64) -> [f64; 4] {
     stages.map(|stage| {
         let stage = stage.as_ref().expect("each stage of this end has a histogram");
@@ -61,7 +62,7 @@ fn check_initiator(initiator: &EndReport) -> [f64; 4] {
     means
 }
 
-/// Those of a responder, which has answered one more of each flow.
+/// Checks the stages of a responder, which has answered one more message of each flow.
 fn check_responder(responder: &EndReport, bytes: u64) -> [f64; 4] {
     let Stages { send_to_qdisc, qdisc_to_driver, away, stack_to_receive, turnaround, without, .. } = stages(responder);
     assert!(away.is_none());
@@ -78,7 +79,7 @@ fn the_stages_add_up_to_the_round_trip() {
             let [initiator, responder] = both(&staged(transport, sizes, 1), &setup());
             check_initiator(&initiator);
             check_responder(&responder, sizes.0 + sizes.1);
-            // What the other end does of a message is within the time that it is away.
+            // The other end's work on a message is part of the time for which the message is away.
             let median = |stage: &Option<Histogram>| stage.as_ref().unwrap().percentile(50.0) as f64;
             let (there, away) = (stages(&responder), median(&stages(&initiator).away));
             for stage in [&there.turnaround, &there.send_to_qdisc, &there.qdisc_to_driver] {
@@ -118,7 +119,7 @@ fn a_late_answer_shows_in_the_turnaround_and_away() {
         let [_, _, away, _] = check_initiator(&initiator);
         let [_, turnaround, _, _] = check_responder(&responder, 128);
         assert!(turnaround > 1_990_000.0 && away > 0.9 * turnaround, "{turnaround} of {away}");
-        // Nothing else takes as long, unless the machine has something else to do.
+        // Nothing else takes as long, unless the machine has other work.
         let Stages { send_to_qdisc, qdisc_to_driver, .. } = stages(&initiator);
         let least = |stage: &Option<Histogram>| stage.as_ref().map(|stage| stage.percentile(1.0));
         let others = [send_to_qdisc, qdisc_to_driver].map(least);
@@ -126,7 +127,7 @@ fn a_late_answer_shows_in_the_turnaround_and_away() {
     }
 }
 
-/// The gap is of no stage.
+/// The gap belongs to no stage.
 #[test]
 fn stages_of_a_cold_path() {
     let _on = switch_on();

@@ -1,4 +1,4 @@
-//! Whoever connects to a test of connections without its token, while it runs.
+//! Strangers that connect to a test of connections without its token, while it runs.
 
 use std::{
     io::{ErrorKind, Read, Write},
@@ -17,16 +17,16 @@ use vtax_model::{
 
 use crate::pair::*;
 
-/// Far below the time that a stranger has to show a token, and far above what a busy machine needs.
+/// Far below the time that a stranger gets to show a token, and far above the delays of a busy machine.
 const NOTICEABLE: Duration = Duration::from_millis(400);
 
-/// What a stranger does once connected.
+/// What a stranger does after it has connected.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Conduct {
     Silent,
-    /// As long as a token and a request, and longer.
+    /// As long as a token and a request, or longer.
     Garbage,
-    /// A part of what a token takes.
+    /// A part of a token.
     Part,
     LeavesAtOnce,
 }
@@ -54,7 +54,7 @@ fn is_turned_away(mut stream: TcpStream) -> bool {
     }
 }
 
-/// Runs a test into which strangers come while it is measured; they stay until it is over.
+/// Runs a test into which strangers come while it measures; they stay until it is over.
 fn amid(conducts: &[Conduct], spec: &TestSpec) -> [EndReport; 2] {
     let (done, stay) = mpsc::channel();
     let conducts = conducts.to_vec();
@@ -82,8 +82,8 @@ fn check(spec: &TestSpec, strangers: usize, [initiator, responder]: &[EndReport;
     Duration::from_nanos(rtt.max())
 }
 
-/// A machine with other things to do holds up a connection now and then; what waits for strangers
-/// does so each time.
+/// A busy machine delays a connection now and then. A responder that waits for strangers would delay
+/// connections each time.
 fn run(spec: &TestSpec, conducts: &[Conduct]) {
     let mut longest = (0..3).map(|_| check(spec, conducts.len(), &amid(conducts, spec)));
     assert!(longest.any(|longest| longest < NOTICEABLE), "{} {:?}", spec.options.engine, spec.workload);
@@ -121,7 +121,7 @@ fn strangers_of_every_kind_get_nothing_and_are_counted() {
     }
 }
 
-/// More of them than there are places.
+/// There are more strangers than places.
 #[test]
 fn strangers_that_fill_all_places_are_given_up() {
     let _alone = alone();

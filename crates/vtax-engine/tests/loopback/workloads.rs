@@ -13,7 +13,7 @@ use crate::pair::*;
 
 const TRANSPORTS: [Transport; 2] = [Transport::Tcp, Transport::Udp];
 
-/// What holds for every report: a thread per flow, and costs that fit the time.
+/// Checks what holds for every report: one thread per flow, and costs that fit the time.
 fn check_costs(report: &EndReport, streams: usize) {
     assert_eq!(report.threads.len(), streams);
     for thread in &report.threads {
@@ -33,13 +33,13 @@ fn check_transactions(spec: &TestSpec, [initiator, responder]: [EndReport; 2], b
     assert_eq!(rtt.count(), initiator.transactions);
     assert_eq!(initiator.bytes, initiator.transactions * bytes);
     let duration = spec.duration.0.as_secs_f64();
-    // The transaction in flight at the end counts, with all of its time.
+    // The transaction that is in flight at the end counts, with all of its time.
     assert!(initiator.seconds > duration * 0.9, "{}", initiator.seconds);
     let mean_from_rate = initiator.seconds * 1e9 * streams as f64 / initiator.transactions as f64;
     let off = mean_from_rate / rtt.mean_ns() - 1.0;
-    // Flows that end at different moments share the longest time.
+    // The report's time is the longest of the flows, which end at different moments.
     assert!(off > -0.05 && (streams > 1 || off < 0.05), "{mean_from_rate} ns by rate, {} by histogram", rtt.mean_ns());
-    // The responder has answered just those; of one that was lost perhaps the answer only.
+    // The responder has answered the same transactions, and perhaps one more whose response was lost.
     assert_eq!((responder.transactions, responder.rtt), (0, None));
     let over = responder.bytes / bytes - initiator.transactions;
     assert!(over <= initiator.lost, "{over}");
@@ -65,7 +65,7 @@ fn transactions_with_room_for_the_token() {
     }
 }
 
-/// As long as a greeting of the handshake, for which they must not be taken.
+/// These datagrams are as long as a greeting of the handshake, but must not be taken for one.
 #[test]
 fn datagrams_as_long_as_a_greeting() {
     let spec = spec(Transport::Udp, rr(21, 21), 1);
@@ -113,7 +113,7 @@ fn a_cpu_that_is_not_there_is_an_error_at_both_ends() {
 
 fn check_stream(spec: &TestSpec, [sender, receiver]: [EndReport; 2], message: u64) {
     let streams = spec.streams as usize;
-    // The receiver may have enough shortly before a sender of large messages has.
+    // The receiver may have enough shortly before a sender of large messages does.
     for (report, least) in [(&sender, -0.1), (&receiver, 0.0)] {
         assert!(report.bytes > 0);
         let over = report.seconds - spec.duration.0.as_secs_f64();
@@ -123,7 +123,7 @@ fn check_stream(spec: &TestSpec, [sender, receiver]: [EndReport; 2], message: u6
     if spec.transport == Transport::Udp {
         assert!(receiver.bytes.is_multiple_of(message));
     }
-    // Loopback neither duplicates nor invents: what came and what was lost was sent.
+    // Loopback neither duplicates nor invents messages: what came and what was lost had been sent.
     let accounted = receiver.bytes + receiver.lost * message;
     assert!(accounted as f64 / (sender.bytes as f64) < 4.0, "{accounted} of {}", sender.bytes);
     assert_eq!(receiver.reordered, 0);

@@ -1,9 +1,9 @@
-//! What the kernel was told when it was started. Only words that are known to bear on speed: the
-//! others are nobody's business, and may be secrets.
+//! The kernel's command line. Only words that are known to affect speed are kept: the others are private and
+//! may be secrets.
 
 use super::SystemRoot;
 
-/// By name; `-` and `_` are the same to the kernel (`parameq`, kernel/params.c).
+/// The names of these words. `-` and `_` are the same to the kernel (`parameq`, kernel/params.c).
 const BEARING: &[&str] = &[
     "amd_iommu",
     "amd_pstate",
@@ -42,7 +42,7 @@ const BEARING: &[&str] = &[
 
 pub(super) fn command_line(tree: &SystemRoot) -> Vec<String> {
     let line = tree.text("proc/cmdline").unwrap_or_default();
-    // Behind `--` is what the first process was told.
+    // The words after `--` are for the first process.
     words(&line).take_while(|word| *word != "--").filter(|word| bears_on_speed(word)).map(str::to_owned).collect()
 }
 

@@ -1,4 +1,4 @@
-//! CPUs: model, count, what the hypervisor and the mitigations do to them.
+//! CPUs: their model and number, the hypervisor below them, and the mitigations in force.
 
 use vtax_sys::cpu::CpuSet;
 
@@ -18,7 +18,8 @@ pub(super) fn numa_nodes(tree: &SystemRoot) -> u32 {
     tree.text("sys/devices/system/node/online").map_or(1, |list| list_length(&list))
 }
 
-/// The CPUs that have a folder, ascending: those that the machine has, or could have plugged in.
+/// The CPUs that have a directory in sysfs, in ascending order: those that the machine has, and those that
+/// could be plugged in.
 pub(super) fn numbers(tree: &SystemRoot) -> Vec<u32> {
     let names = tree.names(FOLDER);
     let mut numbers: Vec<u32> = names.iter().filter_map(|name| name.strip_prefix("cpu")?.parse().ok()).collect();
@@ -26,8 +27,8 @@ pub(super) fn numbers(tree: &SystemRoot) -> Vec<u32> {
     numbers
 }
 
-/// The hypervisor under this machine: its name where Xen or the firmware's vendor tells it, else
-/// just that there is one (the CPU's `hypervisor` flag).
+/// The hypervisor below this machine: its name if Xen or the firmware's vendor gives one. Otherwise only
+/// whether there is one (the CPU's `hypervisor` flag).
 pub(super) fn hypervisor(tree: &SystemRoot) -> String {
     let flagged = cpuinfo(tree, "flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor"));
     let named = tree.text("sys/hypervisor/type");
@@ -50,7 +51,7 @@ fn cpuinfo(tree: &SystemRoot, key: &str) -> Option<String> {
     fields.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim().to_owned())
 }
 
-/// How many numbers a kernel list as `0-3,6` names.
+/// How many numbers a kernel list such as `0-3,6` contains.
 fn list_length(list: &str) -> u32 {
     list.parse::<CpuSet>().map_or(0, |set| set.len() as u32)
 }

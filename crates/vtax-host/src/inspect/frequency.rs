@@ -1,4 +1,4 @@
-//! How fast the CPUs' clocks run, and what decides it.
+//! How fast the CPUs' clocks run, and which settings decide that.
 
 use std::fmt::Write;
 
@@ -21,8 +21,8 @@ pub(super) fn range_mhz(tree: &SystemRoot) -> String {
     by_cpu(tree, |cpu| range(tree, cpu)).unwrap_or_default()
 }
 
-/// `intel_pstate` has a switch of its own, with the opposite meaning. It says "off" as well where
-/// the firmware has switched it off.
+/// `intel_pstate` has its own setting, with the opposite meaning. It also reports "off" if the firmware has
+/// switched turbo off.
 pub(super) fn turbo(tree: &SystemRoot) -> String {
     let read = |file: &str| tree.number(&format!("{FOLDER}/{file}"));
     let on = read("intel_pstate/no_turbo").map(|no| no == 0).or_else(|| Some(read("cpufreq/boost")? != 0));
@@ -43,8 +43,7 @@ fn setting(tree: &SystemRoot, cpu: u32, file: &str) -> Option<String> {
     tree.text(&format!("{FOLDER}/cpu{cpu}/cpufreq/{file}"))
 }
 
-/// The value alone if the CPUs that have one agree, else each with its CPUs, in the order of the
-/// lowest of them.
+/// One value if all CPUs that report one agree. Otherwise each value with its CPUs, ordered by the lowest CPU.
 fn by_cpu(tree: &SystemRoot, value: impl Fn(u32) -> Option<String>) -> Option<String> {
     let mut groups: Vec<(String, Vec<u32>)> = Vec::new();
     for (cpu, value) in numbers(tree).into_iter().filter_map(|cpu| Some((cpu, value(cpu)?))) {
@@ -74,7 +73,7 @@ fn listed(groups: Vec<(String, Vec<u32>)>) -> String {
 mod tests {
     use super::*;
 
-    /// Governor, and kHz: least and most in force, least and most at all.
+    /// The governor, then frequencies in kHz: lowest and highest in force, lowest and highest possible.
     fn machine(cpus: &[(&str, [u32; 4])]) -> (tempfile::TempDir, SystemRoot) {
         let mut files = Vec::new();
         for (cpu, (governor, khz)) in cpus.iter().enumerate() {

@@ -1,5 +1,4 @@
-//! What CPUs do when they have nothing to do: a deep sleep is long to wake from, and a round trip
-//! has to wait for it at each end.
+//! The CPUs' idle states. It takes long to wake a CPU from a deep one, and a round trip waits for that at each end.
 
 use vtax_model::run::{IdleFacts, IdleState};
 use vtax_sys::cpu::CpuSet;
@@ -9,7 +8,7 @@ use super::{
     cpu::{FOLDER, numbers},
 };
 
-/// The states of each CPU that has some, ascending.
+/// The idle states of each CPU that has some, by CPU number.
 pub(super) struct IdleStates {
     driver: Option<String>,
     governor: Option<String>,
@@ -22,7 +21,7 @@ impl IdleStates {
         let cpus = numbers(tree).into_iter().map(|cpu| (cpu, states(tree, cpu)));
         IdleStates {
             driver: text("current_driver"),
-            // The name of a file that may be written is the younger one (Linux 5.9).
+            // Since Linux 5.9 the file is writable and its name has no `_ro`.
             governor: text("current_governor").or_else(|| text("current_governor_ro")),
             cpus: cpus.filter(|(_, states)| !states.is_empty()).collect(),
         }
@@ -33,7 +32,7 @@ impl IdleStates {
         states.filter(|state| !state.disabled).map(|state| state.exit_latency_us).max()
     }
 
-    /// Nothing if the kernel tells neither a driver nor states.
+    /// None if the kernel reports neither a driver nor idle states.
     pub(super) fn facts(self) -> Option<IdleFacts> {
         if self.driver.is_none() && self.cpus.is_empty() {
             return None;
@@ -69,7 +68,7 @@ fn state(tree: &SystemRoot, folder: &str) -> Option<IdleState> {
 mod tests {
     use super::*;
 
-    /// Of each CPU its states: name, exit latency, disabled.
+    /// The states of each CPU: name, exit latency, disabled.
     fn machine(cpus: &[&[(&str, u32, u32)]]) -> IdleStates {
         let mut files = vec![(format!("{FOLDER}/cpuidle/current_driver"), "intel_idle\n".to_owned())];
         files.push((format!("{FOLDER}/cpuidle/current_governor_ro"), "menu\n".to_owned()));

@@ -1,4 +1,4 @@
-//! The kernel: release, clock, memory, what it does by itself, what it lets us do.
+//! The kernel: its release, clock and memory, its automatic settings, and our privilege.
 
 use super::SystemRoot;
 
@@ -6,12 +6,13 @@ pub(super) fn hostname(tree: &SystemRoot) -> String {
     tree.text("proc/sys/kernel/hostname").unwrap_or_default()
 }
 
-/// What `uname -v` says.
+/// The output of `uname -v`.
 pub(super) fn build(tree: &SystemRoot) -> String {
     tree.text("proc/sys/kernel/version").unwrap_or_default()
 }
 
-/// From the build's words (`UTS_VERSION`, init/Makefile), which don't tell voluntary preemption from none.
+/// From a word in the build's version (`UTS_VERSION`, init/Makefile). It doesn't distinguish voluntary
+/// preemption from none.
 pub(super) fn preemption(tree: &SystemRoot) -> String {
     let build = build(tree);
     let word = build.split_whitespace().find(|word| word.starts_with("PREEMPT"));
@@ -26,13 +27,13 @@ pub(super) fn memory_bytes(tree: &SystemRoot) -> u64 {
     kib.unwrap_or(0).saturating_mul(1024)
 }
 
-/// The kernel sorts them by their rating.
+/// In the kernel's order, by rating.
 pub(super) fn clocksources(tree: &SystemRoot) -> Vec<String> {
     let list = tree.text("sys/devices/system/clocksource/clocksource0/available_clocksource").unwrap_or_default();
     list.split_whitespace().map(str::to_owned).collect()
 }
 
-/// The choice in force is the one in brackets: `always [madvise] never`.
+/// The current choice is the word in brackets: `always [madvise] never`.
 pub(super) fn transparent_hugepages(tree: &SystemRoot) -> String {
     let choices = tree.text("sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
     let mut words = choices.split_whitespace();
@@ -40,8 +41,9 @@ pub(super) fn transparent_hugepages(tree: &SystemRoot) -> String {
     chosen.unwrap_or_default().to_owned()
 }
 
-/// Not seeing it means that it isn't running only where all processes are seen: neither in a PID
-/// namespace nor in a `/proc` with `hidepid`. There the kernel's own process 2 is seen.
+/// If irqbalance isn't found, that means that it isn't running only if this process sees all processes. It
+/// doesn't in a PID namespace or with a `/proc` that has `hidepid`. It does if it sees the kernel's process
+/// 2.
 pub(super) fn irqbalance(tree: &SystemRoot) -> Option<bool> {
     let is = |pid: &str, name: &str| tree.text(&format!("proc/{pid}/comm")).is_some_and(|comm| comm == name);
     let is_process = |name: &String| name.bytes().all(|byte| byte.is_ascii_digit());
@@ -49,8 +51,8 @@ pub(super) fn irqbalance(tree: &SystemRoot) -> Option<bool> {
     (running || is("2", "kthreadd")).then_some(running)
 }
 
-/// `root` where user 0 is the machine's own root, which the initial namespace's identity map
-/// shows (user_namespaces(7)); else a user namespace.
+/// `root` if user 0 is the machine's own root, which the identity map of the initial namespace shows
+/// (user_namespaces(7)); otherwise a user namespace.
 pub(super) fn privilege(tree: &SystemRoot) -> String {
     let map = tree.text("proc/self/uid_map").unwrap_or_default();
     let identity = map.split_whitespace().eq(["0", "0", "4294967295"]);

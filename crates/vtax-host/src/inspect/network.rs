@@ -1,5 +1,5 @@
-//! Settings of the network. `/proc/sys/net` answers for the namespace of the reading thread
-//! (`net_ctl_root`, net/sysctl_net.c), and shows some settings only in the first one.
+//! Network settings. `/proc/sys/net` shows the settings of the reading thread's namespace (`net_ctl_root`,
+//! net/sysctl_net.c), and some of them only in the first namespace.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ pub(super) fn sysctls(tree: &SystemRoot) -> BTreeMap<String, String> {
     SETTINGS.iter().filter_map(|name| Some(((*name).to_owned(), setting(tree, name)?))).collect()
 }
 
-/// The kernel puts tabs between the numbers of a list.
+/// The kernel separates the numbers of a list by tabs.
 fn setting(tree: &SystemRoot, name: &str) -> Option<String> {
     let text = tree.text(&format!("proc/sys/{}", name.replace('.', "/")))?;
     Some(text.split_whitespace().collect::<Vec<_>>().join(" "))

@@ -1,6 +1,6 @@
 //! The links by which packets leave this network namespace, as the hops of a path.
 //!
-//! For machines that vtax finds and doesn't build: what the agent there tells of its end.
+//! It is for machines that vtax doesn't build: the agent there describes its end of the path.
 
 use std::net::IpAddr;
 
@@ -12,21 +12,21 @@ use vtax_sys::{
 
 use super::{SystemRoot, kernel};
 
-/// The hops by which packets to `to` leave the calling thread's network namespace: the link that
-/// the kernel sends them by, then those that it stands on, as a VLAN's NIC or a bond's ports. Their
-/// domain is the machine's name. Empty if the kernel has no way there or doesn't tell.
+/// The hops by which packets to `to` leave the calling thread's network namespace. The first is the link by
+/// which the kernel sends them. Then come the links below it, such as a VLAN's NIC or a bond's ports. Their
+/// domain is the machine's name. Empty if the kernel has no route or doesn't report it.
 ///
-/// `from` is the address that the sender binds. That a link has it doesn't mean that packets leave
-/// by it: of two links on one network, Linux sends by the one whose route it prefers, whatever the
-/// source (`ip_route_output_key_hash_rcu`), so only its own answer is taken.
+/// `from` is the address to which the sender is bound. Packets need not leave by the link with this address.
+/// If two links are on one network, Linux sends by the link whose route it prefers, whatever the source
+/// (`ip_route_output_key_hash_rcu`). So only the kernel's own answer is used.
 pub fn route_hops(from: Option<IpAddr>, to: IpAddr) -> Vec<Hop> {
     let Ok((links, Some(first))) = ask(from, to) else { return Vec::new() };
     let domain = kernel::hostname(&SystemRoot::live());
     below(&links, first).into_iter().map(|link| hop(&domain, link)).collect()
 }
 
-/// The link of this name in the calling thread's network namespace, and what it hangs on: the bridge
-/// that it is a port of, or the link that it stands on. Empty if there is none.
+/// The link with this name in the calling thread's network namespace, and what it is connected to: the bridge
+/// of which it is a port, or the link below it. Empty if there is no such link.
 pub fn link_hops(name: &str) -> Vec<Hop> {
     let links = Rtnl::open().and_then(|mut rtnl| rtnl.links()).unwrap_or_default();
     let Some(link) = links.iter().find(|link| link.name.as_str() == name) else { return Vec::new() };
@@ -41,7 +41,7 @@ fn ask(from: Option<IpAddr>, to: IpAddr) -> vtax_sys::Result<(Vec<Link>, Option<
     Ok((rtnl.links()?, route.and_then(|route| route.link)))
 }
 
-/// A link and those that it stands on, each once.
+/// A link and the links below it, each once.
 fn below(links: &[Link], first: IfIndex) -> Vec<&Link> {
     let mut chain: Vec<&Link> = links.iter().filter(|link| link.index == first).collect();
     let mut next = 0;
@@ -54,8 +54,8 @@ fn below(links: &[Link], first: IfIndex) -> Vec<&Link> {
     chain
 }
 
-/// The "parent" of a veth is its other end, which is not below it. A bond's ports carry its
-/// packets; a bridge's may belong to others, and which one is taken is not in these tables.
+/// The "parent" of a veth is its other end, which isn't below it. A bond's ports carry its packets. A
+/// bridge's ports may belong to others, and these tables don't say which port a packet takes.
 fn is_below(link: &Link, upper: &Link) -> bool {
     let kind = upper.kind.as_deref().unwrap_or_default();
     let parent = kind != "veth" && !upper.parent_elsewhere && upper.parent == Some(link.index);

@@ -5,35 +5,35 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The root below which `proc` and `sys` are.
+/// The directory that contains `proc` and `sys`.
 #[derive(Debug, Clone)]
 pub struct SystemRoot {
     root: PathBuf,
 }
 
 impl SystemRoot {
-    /// The running machine.
+    /// The root directory of the running machine.
     pub fn live() -> SystemRoot {
         SystemRoot::at(Path::new("/"))
     }
 
-    /// Another root, as for a test or a captured machine.
+    /// Another directory, for a test or for the copied files of a machine.
     pub fn at(root: &Path) -> SystemRoot {
         SystemRoot { root: root.to_owned() }
     }
 
-    /// The file's text without white space at its ends, if it can be read.
+    /// The file's text without white space at its ends; none if it can't be read.
     pub(crate) fn text(&self, path: &str) -> Option<String> {
         let text = fs::read(self.root.join(path)).ok()?;
         Some(String::from_utf8_lossy(&text).trim().to_owned())
     }
 
-    /// The number that the file holds.
+    /// The number in the file.
     pub(crate) fn number(&self, path: &str) -> Option<u32> {
         self.text(path)?.parse().ok()
     }
 
-    /// The names in a folder, sorted; none if there is no such folder.
+    /// The names in a directory, sorted; empty if there is no such directory.
     pub(crate) fn names(&self, path: &str) -> Vec<String> {
         let entries = fs::read_dir(self.root.join(path)).into_iter().flatten().flatten();
         let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
@@ -41,7 +41,7 @@ impl SystemRoot {
         names
     }
 
-    /// A machine of these files, which goes with the folder.
+    /// A machine with these files. They are deleted with the directory.
     #[cfg(test)]
     pub(crate) fn invented<P: AsRef<str>, T: AsRef<str>>(files: &[(P, T)]) -> (tempfile::TempDir, SystemRoot) {
         let root = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! What pinning must know of a machine's CPUs.
+//! What pinning must know about a machine's CPUs.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use crate::inspect::SystemRoot;
 const CPU: &str = "sys/devices/system/cpu";
 const NODE: &str = "sys/devices/system/node";
 
-/// The CPUs that are switched on, ascending.
+/// The CPUs that are online, in ascending order.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Machine {
     /// The CPUs.
     pub cpus: Vec<Cpu>,
 }
 
-/// A CPU as the kernel counts them: a hardware thread.
+/// A CPU in the kernel's sense: a hardware thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Cpu {
@@ -25,15 +25,15 @@ pub struct Cpu {
     /// Whether this thread may run there (sched_setaffinity(2), cpuset(7)).
     pub allowed: bool,
     pub node: u32,
-    /// Its core, by the lowest number of a CPU in it.
+    /// Its core, named by the lowest CPU number in it.
     pub core: u32,
-    /// Interrupts of devices and receiving softirqs that it has handled since the machine is up.
+    /// Device interrupts and receive softirqs that it has handled since the machine was started.
     pub interrupts: u64,
 }
 
 impl Machine {
-    /// Reads it below `tree`; allowed is what the calling thread may use. A kernel that tells
-    /// nothing of nodes or cores has one node, and a core for each CPU.
+    /// Reads the files below `tree`. A CPU is allowed if the calling thread may use it. If the kernel reports
+    /// no nodes or cores, there is one node, and each CPU is a core.
     pub fn read(tree: &SystemRoot) -> Machine {
         let list = |path: &str| tree.text(path).and_then(|text| text.parse::<CpuSet>().ok());
         let allowed = allowed(tree);
@@ -54,7 +54,7 @@ impl Machine {
         Machine { cpus: online.iter().map(cpu).collect() }
     }
 
-    /// The CPUs that may be used.
+    /// The CPUs that this process may use.
     pub(super) fn allowed(&self) -> impl Iterator<Item = &Cpu> {
         self.cpus.iter().filter(|cpu| cpu.allowed)
     }
@@ -63,9 +63,9 @@ impl Machine {
         self.cpus.iter().find(|cpu| cpu.number == number)
     }
 
-    /// The CPU that handles the most interrupts, if any is known to handle some.
+    /// The CPU that handles the most interrupts; none if no CPU has handled any.
     pub(super) fn busiest(&self) -> Option<&Cpu> {
-        // `max_by_key` returns the last of equals.
+        // `max_by_key` returns the last of equal values; reversed, the lowest CPU.
         self.cpus.iter().rev().max_by_key(|cpu| cpu.interrupts).filter(|cpu| cpu.interrupts > 0)
     }
 }
@@ -84,7 +84,7 @@ fn nodes(tree: &SystemRoot) -> BTreeMap<u32, u32> {
     tree.names(NODE).into_iter().filter_map(node).flatten().collect()
 }
 
-/// Received packets are worked off where the interrupt came or where RPS sent them.
+/// Received packets are processed on the CPU of the interrupt, or on the one to which RPS sends them.
 fn received(tree: &SystemRoot) -> BTreeMap<u32, u64> {
     sums(&tree.text("proc/softirqs").unwrap_or_default(), |label| label == "NET_RX")
 }
@@ -95,7 +95,7 @@ fn device_interrupts(tree: &SystemRoot) -> BTreeMap<u32, u64> {
     sums(&tree.text("proc/interrupts").unwrap_or_default(), is_number)
 }
 
-/// The sum of some rows of a table with a column for each CPU.
+/// The sum over some rows of a table that has a column for each CPU.
 fn sums(table: &str, wanted: impl Fn(&str) -> bool) -> BTreeMap<u32, u64> {
     let mut lines = table.lines();
     let head = lines.next().unwrap_or_default().split_whitespace();

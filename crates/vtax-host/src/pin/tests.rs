@@ -1,4 +1,4 @@
-//! Machines that nobody has at hand.
+//! Tests on machines that nobody has.
 
 use std::{fs, path::Path};
 
@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::inspect::SystemRoot;
 
-/// `nodes` × `cores` × `threads`, numbered as Linux does on x86: first a thread of each core.
-/// CPU 0 handles the interrupts.
+/// A machine with `nodes` × `cores` × `threads`, numbered as Linux does on x86: first one thread of each
+/// core. CPU 0 handles the interrupts.
 fn machine(nodes: u32, cores: u32, threads: u32) -> Machine {
     let all = nodes * cores;
     let cpu = |number: u32| Cpu {
@@ -31,14 +31,14 @@ fn check(what: &str, machine: &Machine, wish: PinWish, ends: [&[u32]; 2], notes:
     assert_eq!(plan.notes, notes, "{what}");
 }
 
-const BUSY: &str = "CPU 0, which handles the most interrupts, is among them.";
+const BUSY: &str = "One of the CPUs, 0, handles the most interrupts.";
 
 #[test]
 fn both_ends_on_small_machines() {
     let one = both([1, 1], None);
     check("1 CPU", &machine(1, 1, 1), one, [&[0], &[0]], &["There is only one CPU to run on."]);
     check("2 CPUs", &machine(1, 2, 1), one, [&[1], &[0]], &[BUSY]);
-    let threads = "The two ends share a core: CPUs 1 and 0 are threads of one.";
+    let threads = "The two ends share a core: CPUs 1 and 0 are its threads.";
     check("1 core of 2", &machine(1, 1, 2), one, [&[1], &[0]], &[threads, BUSY]);
     check("2 cores of 2", &machine(1, 2, 2), one, [&[1], &[2]], &[]);
     check("4 CPUs", &machine(1, 4, 1), one, [&[1], &[2]], &[]);
@@ -55,7 +55,7 @@ fn an_end_gets_a_cpu_for_each_thread_as_far_as_there_are_some() {
     let shared = ["The initiator's 4 threads share one CPU.", BUSY];
     check("4 + 1 of 2", &two, both([4, 1], None), [&[1], &[0]], &shared);
     check("2 + 2 of 2 cores of 2", &machine(1, 2, 2), both([2, 2], None), [&[1, 3], &[0, 2]], &[BUSY]);
-    // Cores of their own come first, then the second threads of the same cores.
+    // Each thread gets its own core first, then the second threads of these cores are used.
     check("3 + 2 of 8 cores of 2", &machine(1, 8, 2), both([3, 2], None), [&[1, 3, 5], &[2, 4]], &[]);
     check("3 + 3 of 5 cores of 2", &machine(1, 5, 2), both([3, 3], None), [&[1, 3, 5], &[2, 4, 7]], &[]);
 }

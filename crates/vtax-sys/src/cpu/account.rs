@@ -1,21 +1,23 @@
-//! How long the CPUs of this machine worked, by what they did not: idle, wait for a disk, or stand
-//! still for the sake of others.
+//! How long the CPUs of this machine worked. It is the time in which they were not idle, did not wait for a
+//! disk, and were not taken away by the hypervisor.
 //!
-//! The busy columns of `/proc/stat` can't be added up: the kernel charges a whole tick to whatever the
-//! tick finds, and work that a wake-up begins and that ends before the next tick is never found
-//! (Documentation/admin-guide/cpu-load.rst). Of request and response that misses a third to two
-//! fifths. Idle time is known exactly, by two accounts, each with a weakness:
+//! The busy columns of `/proc/stat` can't be added up. The kernel counts a whole tick for whatever runs when
+//! the tick comes. Work that begins with a wake-up and ends before the next tick is never counted
+//! (Documentation/admin-guide/cpu-load.rst). With request and response, a third to two fifths of the work is
+//! missed. Idle time is known exactly, from two accounts. Each has a weakness:
 //!
-//! - `/proc/stat` has it in nanoseconds (`get_cpu_idle_time_us`, NO_HZ), without the interrupts that an
-//!   idle CPU serves and with the idle period that isn't over, but prints its sum in ticks of 10 ms.
-//! - `cpuidle/state*/time` is in µs, but is written when an idle period ends, and where the CPU is
-//!   halted with interrupts on (HLT: haltpoll, ACPI C1) their work is in it. The way into a state and
-//!   out of it is not: 0.4 to 2.3 µs each time on a virtual machine with haltpoll, which counts as work
-//!   here and as idle there.
+//! - The kernel counts the idle time of `/proc/stat` in nanoseconds (`get_cpu_idle_time_us`, NO_HZ). It
+//!   leaves out the interrupts that an idle CPU serves, and includes an idle period that isn't over. But it
+//!   prints the sum in ticks of 10 ms.
+//! - `cpuidle/state*/time` is in µs, but the kernel updates it only when an idle period ends. If the CPU is
+//!   halted with interrupts on (HLT: haltpoll, ACPI C1), it includes their work. It leaves out the time to
+//!   enter and leave a state: 0.4 to 2.3 µs each time on a virtual machine with haltpoll. This time counts as
+//!   work in this account and as idle in the first.
 //!
-//! So the second is taken as far as the first allows: within what its ticks may hide. Over a second
-//! that is the first, to within 1 %; over 20 ms it is the second. A machine without cpuidle, as many
-//! guests are, has the first only, and one without NO_HZ (`nohz=off`) an idle time of ticks.
+//! So the second account is used, but limited to what the first allows: its value, plus or minus what its
+//! ticks may hide. Over a second the result is the first, to within 1 %; over 20 ms it is the second. A
+//! machine without cpuidle, such as many guests, has only the first. Without NO_HZ (`nohz=off`), the first
+//! counts only whole ticks.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -28,40 +30,40 @@ use crate::error::Result;
 
 const CPUS: &str = "/sys/devices/system/cpu";
 
-/// Past so many states of all CPUs they cost more than they tell: each is half a µs.
+/// With more states than this over all CPUs, reading them costs too much: each takes half a µs.
 const STATES_MOST: usize = 4096;
 
-/// Reads the account of the machine at the edges of a span. What it reads is opened once.
+/// Reads the machine's account at the beginning and the end of a span. It opens the files once.
 #[derive(Debug)]
 pub struct MachineMeter {
     cpus: u32,
     states: Vec<File>,
 }
 
-/// The account at one moment.
+/// The machine's account at one moment.
 #[derive(Debug, Clone, Copy)]
 pub struct MachineReading {
     cpus: u32,
     at: u64,
     times: MachineTimes,
-    /// Sum over the states of all CPUs; none if that can't be known.
+    /// Sum over the idle states of all CPUs; none if it isn't known.
     in_states: Option<Duration>,
 }
 
-/// What became of the time of all CPUs between two readings.
+/// How the time of all CPUs was used between two readings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MachineSpan {
-    /// CPUs online.
+    /// How many CPUs are online.
     pub cpus: u32,
-    /// By the clock.
+    /// The length of the span by the clock.
     pub wall: Duration,
-    /// Columns of `/proc/stat`. The busy ones are sampled by ticks: shares of the work, not its time.
+    /// Columns of `/proc/stat`. The busy ones are sampled at ticks, so they give shares of the work, not its time.
     pub times: MachineTimes,
     in_states: Option<Duration>,
 }
 
 impl MachineMeter {
-    /// Opens what there is of the CPUs that are online now.
+    /// Opens the files of the CPUs that are online now.
     pub fn open() -> Result<MachineMeter> {
         let online: Vec<u32> = online_cpus()?.iter().collect();
         let states: Option<Vec<Vec<File>>> = online.iter().map(|cpu| states(*cpu)).collect();
@@ -70,21 +72,21 @@ impl MachineMeter {
         Ok(MachineMeter { cpus: u32::try_from(online.len()).unwrap_or(u32::MAX), states })
     }
 
-    /// Costs the reading of `/proc/stat` and a system call for each idle state of each CPU.
+    /// Reads `/proc/stat`, and makes one system call for each idle state of each CPU.
     pub fn read(&self) -> Result<MachineReading> {
         let at = now_ns();
         let in_states = self.in_states();
         Ok(MachineReading { cpus: self.cpus, at, times: machine_times()?, in_states })
     }
 
-    /// None without cpuidle, or if a CPU has gone.
+    /// None without cpuidle, or if a CPU has gone offline.
     fn in_states(&self) -> Option<Duration> {
         let sum = self.states.iter().try_fold(0_u64, |sum, state| Some(sum.saturating_add(read_us(state)?)))?;
         (!self.states.is_empty()).then(|| Duration::from_micros(sum))
     }
 }
 
-/// The files with the times of one CPU's idle states; none if it has no such states.
+/// The files with the times of one CPU's idle states; none if there are no such files.
 fn states(cpu: u32) -> Option<Vec<File>> {
     let entries = fs::read_dir(format!("{CPUS}/cpu{cpu}/cpuidle")).ok()?;
     let files: Vec<File> = entries.filter_map(|entry| File::open(entry.ok()?.path().join("time")).ok()).collect();
@@ -98,7 +100,7 @@ fn read_us(state: &File) -> Option<u64> {
 }
 
 impl MachineReading {
-    /// What became of the time since `earlier`.
+    /// How the time since `earlier` was used.
     pub fn since(&self, earlier: &MachineReading) -> MachineSpan {
         let states = self.in_states.zip(earlier.in_states);
         MachineSpan {
@@ -111,16 +113,16 @@ impl MachineReading {
 }
 
 impl MachineSpan {
-    /// Time in which the CPUs did something for this machine, its guests included: all but idle,
-    /// waiting for a disk, and what the hypervisor below gave to others.
+    /// Time in which the CPUs worked for this machine and its guests: everything except idle time, waiting
+    /// for a disk, and what the hypervisor below gave to other machines.
     pub fn busy(&self) -> Duration {
         self.all().saturating_sub(self.idle() + self.times.steal)
     }
 
-    /// Nothing to do, or nothing but to wait for a disk.
+    /// Time with nothing to do, or with nothing to do but wait for a disk.
     pub fn idle(&self) -> Duration {
         let told = self.times.idle + self.times.iowait;
-        // Each column loses less than a tick at each edge.
+        // Each column loses less than a tick at the beginning and at the end.
         let hidden = 2 * tick();
         let idle = self.in_states.map_or(told, |states| states.clamp(told.saturating_sub(hidden), told + hidden));
         idle.min(self.all())
@@ -151,16 +153,16 @@ mod tests {
 
     #[test]
     fn what_no_tick_has_found_is_busy_all_the_same() {
-        // By ticks it would be 70 ms.
+        // By ticks, the result would be 70 ms.
         assert_eq!(span(120, None).busy(), ms(180));
         assert_eq!(span(120, Some(124)).busy(), ms(176));
     }
 
     #[test]
     fn idle_states_are_believed_as_far_as_ticks_allow() {
-        // A third CPU that sleeps all the time has written nothing yet.
+        // A third CPU that sleeps all the time has not updated its file yet.
         assert_eq!(span(250, Some(100)).idle(), ms(230));
-        // Interrupts that were served while halted.
+        // Interrupts that a CPU served while it was halted.
         assert_eq!(span(100, Some(180)).idle(), ms(120));
         assert_eq!(span(100, Some(95)).idle(), ms(95));
     }

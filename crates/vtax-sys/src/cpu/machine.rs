@@ -1,4 +1,4 @@
-//! Where the time of all CPUs went: the first line of `/proc/stat`.
+//! How the time of all CPUs was used: the first line of `/proc/stat`.
 
 use std::fs;
 use std::time::Duration;
@@ -10,9 +10,9 @@ const STAT: &str = "/proc/stat";
 /// Time of all CPUs together since boot, or over a span after
 /// [`MachineTimes::since`]. The parts don't overlap, so they can be added.
 ///
-/// Source: proc_stat(5). The kernel counts `guest` within `user` and `guest_nice` within `nice` as well
-/// (`account_guest_time`), so both are subtracted here; tools that don't, count the time of a host's guests
-/// twice. Columns that an old kernel lacks are zero.
+/// Source: proc_stat(5). The kernel also counts `guest` in `user` and `guest_nice` in `nice`
+/// (`account_guest_time`), so both are subtracted here. Tools that don't subtract them count the time of a
+/// host's guests twice. Columns that an old kernel lacks are zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MachineTimes {
     /// Programs, without guests.
@@ -29,7 +29,7 @@ pub struct MachineTimes {
     pub irq: Duration,
     /// Software interrupts: most of the network stack's receive path.
     pub softirq: Duration,
-    /// A CPU was wanted, and the hypervisor below ran another machine on it.
+    /// Time for which a CPU had work, but the hypervisor below ran another machine on it.
     pub steal: Duration,
     /// Virtual CPUs of our guests.
     pub guest: Duration,
@@ -37,16 +37,16 @@ pub struct MachineTimes {
     pub guest_nice: Duration,
 }
 
-/// Reads the account of the whole machine, in ticks of usually 10 ms. For the time that the machine
-/// worked see [`MachineMeter`](super::MachineMeter).
+/// Reads the account of the whole machine, in ticks of usually 10 ms. For the time for which the machine
+/// worked, see [`MachineMeter`](super::MachineMeter).
 pub fn machine_times() -> Result<MachineTimes> {
     let text = fs::read_to_string(STAT).map_err(|e| SysError::os("read", STAT, e))?;
     let hertz = rustix::param::clock_ticks_per_second();
     parse(&text, hertz).ok_or_else(|| SysError::malformed("read", STAT, "no line 'cpu' in it"))
 }
 
-/// Interrupts of all CPUs since boot, those without a number with them: the first column of the
-/// line `intr`, which is the sum over `/proc/interrupts` at a fraction of its cost.
+/// Interrupts of all CPUs since boot, including those without a number. This is the first column of the line
+/// `intr`: the sum over `/proc/interrupts`, at a fraction of its cost.
 ///
 /// Source: proc_stat(5).
 pub fn interrupts() -> Result<u64> {
@@ -60,8 +60,8 @@ fn parse_interrupts(text: &str) -> Option<u64> {
 }
 
 impl MachineTimes {
-    /// What was used since `earlier`. A part that went backwards, which `idle`,
-    /// `iowait` and `steal` do on some kernels, counts as zero.
+    /// The time used since `earlier`. On some kernels `idle`, `iowait` and `steal` can go backwards; then
+    /// they count as zero.
     pub fn since(self, earlier: Self) -> Self {
         let (now, then) = (self.parts(), earlier.parts());
         Self::from_parts(std::array::from_fn(|i| now[i].saturating_sub(then[i])))
@@ -97,22 +97,22 @@ fn parse(text: &str, ticks_per_second: u64) -> Option<MachineTimes> {
         *slot = column.parse().ok()?;
         columns += 1;
     }
-    // user, nice, system and idle have been there since the beginning.
+    // user, nice, system and idle exist on every kernel.
     if columns < 4 || ticks_per_second == 0 {
         return None;
     }
     let [user, nice, .., guest, guest_nice] = &mut ticks;
     *user = user.saturating_sub(*guest);
     *nice = nice.saturating_sub(*guest_nice);
-    // The sum must fit into a Duration too; no machine gets near.
+    // The sum must fit a Duration, too; no machine has such large values.
     let most = u64::MAX / 10;
     Some(MachineTimes::from_parts(ticks.map(|ticks| duration(ticks.min(most), ticks_per_second))))
 }
 
-/// `per_second` is not zero.
+/// `per_second` must not be zero.
 pub(super) fn duration(ticks: u64, per_second: u64) -> Duration {
     let nanos = u128::from(ticks % per_second) * 1_000_000_000 / u128::from(per_second);
-    // Below 10^9, as the rest is below one second's ticks.
+    // The rest is less than one second's ticks, so this is below 10^9.
     Duration::new(ticks / per_second, nanos as u32)
 }
 

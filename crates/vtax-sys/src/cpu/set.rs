@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use crate::error::{Result, SysError};
 
-/// More than any kernel can be built for (`NR_CPUS` is at most 8192).
+/// More CPUs than any kernel supports (`NR_CPUS` is at most 8192).
 const MOST: u32 = 1 << 16;
 const BITS: u32 = libc::c_ulong::BITS;
 
@@ -80,14 +80,14 @@ impl FromStr for CpuSet {
     }
 }
 
-/// The calling thread's mask. The C library's `cpu_set_t` ends at 1024 CPUs, so the buffer grows until the
-/// kernel, which refuses one that is too short, is content.
+/// The calling thread's CPU mask. The C library's `cpu_set_t` ends at 1024 CPUs. The kernel refuses a buffer
+/// that is too short, so the buffer grows until the kernel accepts it.
 pub(super) fn affinity() -> io::Result<CpuSet> {
     let mut words = 16;
     loop {
         let mut mask = vec![0 as libc::c_ulong; words];
-        // SAFETY: the buffer has the size that is told, and the kernel writes
-        // whole words; the C library's type is only a name for such an array.
+        // SAFETY: the buffer has the size that the kernel is given, and the kernel writes whole words. The C
+        // library's type is only a name for such an array.
         let status = unsafe { libc::sched_getaffinity(0, size_of_val(mask.as_slice()), mask.as_mut_ptr().cast()) };
         if status == 0 {
             return Ok(from_mask(&mask));
@@ -109,7 +109,7 @@ pub(super) fn set_affinity(cpus: &CpuSet) -> io::Result<()> {
     for cpu in cpus.iter() {
         mask[(cpu / BITS) as usize] |= 1 << (cpu % BITS);
     }
-    // SAFETY: the buffer has the size that is told and is only read.
+    // SAFETY: the buffer has the size that the kernel is given and is only read.
     let status = unsafe { libc::sched_setaffinity(0, size_of_val(mask.as_slice()), mask.as_ptr().cast()) };
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -1,4 +1,4 @@
-//! What a thread of any process has used, as `/proc` tells it to everyone who may look.
+//! The CPU time of a thread of any process, from `/proc`, which everyone with the permission may read.
 //!
 //! A thread's own clock is finer, but the kernel lets only its own process read it.
 
@@ -15,21 +15,21 @@ const KVM: &str = "/sys/kernel/debug/kvm";
 /// CPU time of a thread since it began, or over a span after [`TaskTimes::since`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TaskTimes {
-    /// In its program, and in a guest that it runs: the kernel counts [`TaskTimes::guest`] here as
-    /// well (`account_guest_time`). In ticks of usually 10 ms.
+    /// Time in its program, and in a guest that it runs: the kernel also counts [`TaskTimes::guest`] here
+    /// (`account_guest_time`). In ticks of usually 10 ms.
     pub user: Duration,
-    /// In the kernel on its behalf, in the same ticks.
+    /// Time in the kernel on its behalf, in the same ticks.
     pub system: Duration,
-    /// Running a guest's instructions by KVM, in the same ticks. A thread that emulates a CPU by
-    /// itself has none.
+    /// Time in which it ran a guest's instructions by KVM, in the same ticks. 0 for a thread that emulates a
+    /// CPU itself.
     pub guest: Duration,
-    /// On a CPU, in nanoseconds, from the scheduler's account, which is at most a tick behind for a
-    /// thread that runs now. Absent if the kernel keeps none.
+    /// Time on a CPU in nanoseconds, from the scheduler's account. For a thread that is running, it may lag
+    /// by up to a tick. None if the kernel keeps no such account.
     pub run: Option<Duration>,
 }
 
 impl TaskTimes {
-    /// What was used since `earlier`.
+    /// The time used since `earlier`.
     pub fn since(self, earlier: Self) -> Self {
         Self {
             user: self.user.saturating_sub(earlier.user),
@@ -39,36 +39,37 @@ impl TaskTimes {
         }
     }
 
-    /// All of it: by the scheduler's account if there is one, else by ticks.
+    /// The whole time: from the scheduler's account if there is one, or else in ticks.
     pub fn busy(self) -> Duration {
         self.run.unwrap_or(self.user.saturating_add(self.system))
     }
 }
 
-/// CPU time of one thread, by its number in `/proc`, whichever process it is of.
+/// CPU time of one thread of any process, by the thread's number in `/proc`.
 pub fn task_times(tid: u32) -> Result<TaskTimes> {
-    // A thread's directory has its own figures below `task`, those of its process above.
+    // A thread's own figures are in its directory below `task`. The directory above has those of its process.
     let folder = format!("/proc/{tid}/task/{tid}");
     let times = stat_times(&folder)?;
     let run = fs::read_to_string(format!("{folder}/schedstat")).ok().and_then(|text| run(&text));
     Ok(TaskTimes { run, ..times })
 }
 
-/// CPU time of a process in ticks: of all its threads, also of those that have ended.
+/// CPU time of a process in ticks, of all its threads, including those that have ended.
 pub fn program_times(pid: u32) -> Result<TaskTimes> {
     stat_times(&format!("/proc/{pid}"))
 }
 
 fn stat_times(folder: &str) -> Result<TaskTimes> {
     let path = format!("{folder}/stat");
-    // Not UTF-8: the program chose its own name.
+    // Read as bytes: the program chooses its own name, which need not be UTF-8.
     let stat = fs::read(&path).map_err(|e| SysError::os("read", &path, e))?;
     let hertz = rustix::param::clock_ticks_per_second();
     parse(&stat, hertz).ok_or_else(|| SysError::malformed("read", &path, "no times in fields 14 and 15"))
 }
 
-/// How often guests of this process have left for the host, since they were made: the counters of KVM in
-/// debugfs, one directory `PID-FD` a guest. None if there are no such counters, or they are not for us.
+/// How often guests of this process have exited to the host since they were made. KVM counts this in debugfs,
+/// in one directory `PID-FD` for each guest. None if there are no such counters, or this process may not read
+/// them.
 pub fn kvm_exits(pid: u32) -> Option<u64> {
     exits_below(Path::new(KVM), pid)
 }
@@ -92,8 +93,8 @@ fn parse(stat: &[u8], ticks_per_second: u64) -> Option<TaskTimes> {
     Some(TaskTimes { user: time(stat_field(stat, 14)?)?, system: time(stat_field(stat, 15)?)?, guest, run: None })
 }
 
-/// The first of three figures is the time on a CPU (`proc_pid_schedstat`). A kernel that keeps no
-/// such account writes zeros, also in the third: how often it was given a CPU.
+/// The first of the three figures is the time on a CPU (`proc_pid_schedstat`). The third is how often the
+/// thread got a CPU. A kernel that keeps no such account writes zeros for all.
 fn run(schedstat: &str) -> Option<Duration> {
     let mut figures = schedstat.split_ascii_whitespace().map(|figure| figure.parse::<u64>().ok());
     let (run, _, slices) = (figures.next()??, figures.next()??, figures.next()??);
@@ -163,7 +164,7 @@ mod tests {
             while Instant::now() < end {
                 black_box(0);
             }
-            // A thread that runs is a tick behind: let it be charged.
+            // The account of a running thread lags by up to a tick, so wait until the kernel updates it.
             std::thread::sleep(Duration::from_millis(1));
             task_times(tid).unwrap().busy()
         });

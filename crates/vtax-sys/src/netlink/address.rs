@@ -28,8 +28,8 @@ pub struct InterfaceAddress {
 impl Rtnl {
     /// Gives a link an address; the kernel adds the route to its network when the link is up.
     ///
-    /// An IPv6 address is usable at once: without duplicate address detection,
-    /// which would hold it back for a second or more.
+    /// An IPv6 address can be used at once, because it is added without duplicate address detection, which
+    /// takes a second or more.
     ///
     /// # Errors
     /// `EEXIST` if the link has it already.
@@ -56,7 +56,7 @@ impl Rtnl {
 }
 
 impl InterfaceAddress {
-    /// Nothing for a family that is not IP.
+    /// None for a family other than IP.
     fn parse(body: &[u8]) -> Result<Option<Self>, &'static str> {
         let malformed = "a malformed address";
         let header = AddressHeader::parse(body).map_err(|_| malformed)?;
@@ -64,7 +64,7 @@ impl InterfaceAddress {
             return Ok(None);
         }
         let attributes = &body[HEADER..];
-        // On a point-to-point link IFA_ADDRESS is the *other* end; IPv6 has no IFA_LOCAL otherwise.
+        // On a point-to-point link, IFA_ADDRESS is the address of the *other* end. Elsewhere, IPv6 has no IFA_LOCAL.
         let own = attribute(attributes, libc::IFA_LOCAL).or_else(|| attribute(attributes, libc::IFA_ADDRESS));
         let net = own.and_then(ip).and_then(|address| IpNet::new(address, header.prefix_len).ok()).ok_or(malformed)?;
         let link = IfIndex(header.index);
@@ -79,7 +79,7 @@ pub(super) fn family(address: IpAddr) -> AddressFamily {
     }
 }
 
-/// An address in network order, its family told by its length.
+/// An address in network byte order. Its length tells the family.
 pub(super) fn ip(value: &[u8]) -> Option<IpAddr> {
     if let Ok(octets) = <[u8; 4]>::try_from(value) {
         return Some(octets.into());

@@ -11,25 +11,25 @@ use super::socket::{CHANGE, Rtnl, Subject};
 use crate::error::{Result, SysError};
 use crate::netns::NetNs;
 
-/// The kernel's limit on an alias, `IFALIASZ` less its zero.
+/// The longest alias that the kernel takes: `IFALIASZ` without its zero.
 const LONGEST_ALIAS: usize = 255;
 
-/// What to change of a link; `None` leaves it as it is.
+/// What to change on a link; `None` leaves it as it is.
 #[derive(Debug, Clone, Default)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct LinkChange<'a> {
     pub up: Option<bool>,
     pub arp: Option<bool>,
-    /// The hardware address. Some drivers take it only while the link is off.
+    /// The hardware address. Some drivers accept it only while the link is off.
     pub mac: Option<MacAddr>,
     pub mtu: Option<u32>,
-    /// Make it a port of this bridge; `Some(None)` takes it out of its bridge.
+    /// Makes the link a port of this bridge; `Some(None)` removes it from its bridge.
     pub master: Option<Option<IfIndex>>,
-    /// A free text of at most 255 bytes, in which ownership marks are kept.
+    /// A free text of at most 255 bytes; ownership marks are stored in it.
     pub alias: Option<String>,
     pub rename: Option<IfName>,
-    /// Move it to another namespace. That switches it off and takes its
-    /// addresses; the other changes of the same request are made there.
+    /// Moves the link to another namespace. The kernel switches it off and removes its addresses then. The
+    /// other changes of the same request are made there.
     pub into_ns: Option<&'a NetNs>,
 }
 
@@ -37,7 +37,7 @@ impl LinkChange<'_> {
     fn apply(&self, message: &mut LinkMessage) {
         for (flag, wanted) in [
             (LinkFlags::Up, self.up),
-            // The kernel's flag says the opposite.
+            // The kernel's flag has the opposite meaning.
             (LinkFlags::Noarp, self.arp.map(|arp| !arp)),
         ] {
             if let Some(wanted) = wanted {
@@ -58,7 +58,7 @@ impl LinkChange<'_> {
     fn check(&self) -> Result<()> {
         match &self.alias {
             Some(alias) if alias.len() > LONGEST_ALIAS || alias.contains('\0') => {
-                Err(SysError::invalid("link alias", alias, "it has at most 255 bytes and no zero among them"))
+                Err(SysError::invalid("link alias", alias, "it must have at most 255 bytes and no zero byte"))
             }
             _ => Ok(()),
         }
@@ -69,8 +69,8 @@ impl Rtnl {
     /// Changes a link, all in one request.
     ///
     /// # Errors
-    /// The kernel makes the changes one by one and stops at the first that it
-    /// refuses (`do_setlink`); those before it stay made.
+    /// The kernel makes the changes one by one and stops at the first one that it refuses (`do_setlink`).
+    /// Those before it stay.
     pub fn set_link(&mut self, link: impl Into<LinkRef>, change: &LinkChange<'_>) -> Result<()> {
         change.check()?;
         let link = link.into();
@@ -80,8 +80,8 @@ impl Rtnl {
         self.change(&RtnlRequest::new(libc::RTM_SETLINK, &message), CHANGE, subject)
     }
 
-    /// A request has one attribute for a name: it says which link is meant or, if
-    /// that is said by index, how it will be called.
+    /// A request has only one attribute for a name. It names the link, or its new name if the request gives
+    /// the link by index.
     fn by_index_if_renamed(&mut self, link: &LinkRef, change: &LinkChange<'_>) -> Result<LinkRef> {
         match (link, &change.rename) {
             (LinkRef::Name(name), Some(_)) => Ok(self.existing_link(name)?.index.into()),

@@ -18,28 +18,28 @@ use crate::netns::NetNs;
 /// The largest VXLAN network identifier: 24 bits, RFC 7348.
 const LARGEST_VNI: u32 = (1 << 24) - 1;
 
-/// A link to make. It comes without addresses and switched off.
+/// A link to make. It has no addresses and is switched off.
 ///
-/// The kernel takes no alias at creation, so the ownership mark must be set by
+/// The kernel takes no alias when it makes a link, so the caller must set the ownership mark with
 /// [`Rtnl::set_link`] right afterwards.
 #[derive(Debug, Clone)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct NewLink<'a> {
     pub name: IfName,
     pub kind: LinkKind<'a>,
-    /// Bytes; the kind's own default otherwise.
+    /// In bytes; `None` for the kind's default.
     pub mtu: Option<u32>,
-    /// The hardware address; a random one otherwise.
+    /// The hardware address; `None` for a random one.
     pub mac: Option<MacAddr>,
-    /// Its number, which is taken from 1 up otherwise. `EBUSY` if another link has it.
+    /// The link's index; `None` for the kernel's choice, from 1 up. `EBUSY` if another link has it.
     pub index: Option<IfIndex>,
-    /// Make it in this namespace instead of the one of the connection. The
-    /// kernel does it in one step: the link never shows up here.
+    /// Makes the link in this namespace and not in that of the connection. The kernel does this in one step,
+    /// so the link is never visible here.
     pub into_ns: Option<&'a NetNs>,
 }
 
-/// The kinds of links that a lab is made of. A `parent` is a link in the
-/// namespace of the *connection*, wherever the new link goes.
+/// The kinds of links in a lab. A `parent` is a link in the namespace of the *connection*, wherever the new
+/// link is made.
 #[derive(Debug, Clone, IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 #[expect(missing_docs, reason = "the names say it")]
@@ -47,31 +47,30 @@ pub enum LinkKind<'a> {
     /// A wire: two links, each receiving what the other sends.
     Veth {
         peer: IfName,
-        /// Where the other end goes; the namespace of the connection otherwise.
+        /// The namespace for the other end; `None` for that of the connection.
         peer_ns: Option<&'a NetNs>,
-        /// Bytes; 1500 otherwise.
+        /// In bytes; `None` for 1500.
         peer_mtu: Option<u32>,
     },
     /// A switch, without spanning tree, so that a port forwards at once.
     Bridge,
-    /// A link with a MAC address of its own on a parent (bridge mode: those on
-    /// one parent reach each other, but not the parent's own stack).
+    /// A link with its own MAC address on a parent. In bridge mode, such links on one parent reach each
+    /// other, but not the parent's own stack.
     Macvlan { parent: IfIndex },
-    /// The same for a program, see [`NewMacvtap`](super::NewMacvtap).
+    /// The same, for a program: see [`NewMacvtap`](super::NewMacvtap).
     Macvtap { parent: IfIndex },
-    /// A link with an IP address of its own on a parent whose MAC address it shares (mode l2).
+    /// A link with its own IP address on a parent whose MAC address it shares (mode l2).
     Ipvlan { parent: IfIndex },
-    /// An Ethernet link in UDP datagrams to one remote end.
+    /// An Ethernet link that is carried in UDP datagrams to one remote end.
     Vxlan {
         vni: u32,
         local: IpAddr,
         remote: IpAddr,
         /// UDP port at both ends; 4789 is the registered one.
         port: u16,
-        /// The link that carries the datagrams. It gives the default MTU: its
-        /// own less 50 bytes (70 over IPv6).
+        /// The link that carries the datagrams. The default MTU is its MTU minus 50 bytes (70 over IPv6).
         parent: Option<IfIndex>,
-        /// Learn where addresses are from what is received.
+        /// Whether it learns from received frames where addresses are.
         learning: bool,
     },
     /// A link that drops what is sent to it.
@@ -79,7 +78,7 @@ pub enum LinkKind<'a> {
 }
 
 impl<'a> NewLink<'a> {
-    /// With the kernel's own MTU and hardware address, in the namespace of the connection.
+    /// A link with the kernel's default MTU and hardware address, in the namespace of the connection.
     pub fn new(name: IfName, kind: LinkKind<'a>) -> Self {
         Self { name, kind, mtu: None, mac: None, index: None, into_ns: None }
     }
@@ -100,7 +99,7 @@ impl<'a> NewLink<'a> {
 }
 
 impl LinkKind<'_> {
-    /// As the kernel and `ip -d link` call it.
+    /// The name that the kernel and `ip -d link` use.
     pub fn name(&self) -> &'static str {
         self.into()
     }
@@ -133,7 +132,7 @@ impl LinkKind<'_> {
                 IpAddr::V4(local) => InfoVxlan::Local(*local),
                 IpAddr::V6(local) => InfoVxlan::Local6(*local),
             },
-            // A unicast "group" is the one remote end.
+            // If the "group" is a unicast address, it is the one remote end.
             match remote {
                 IpAddr::V4(remote) => InfoVxlan::Group(*remote),
                 IpAddr::V6(remote) => InfoVxlan::Group6(*remote),
@@ -167,7 +166,7 @@ impl Rtnl {
         self.create(kind, subject, link.index.unwrap_or(IfIndex(0)), link.attributes())
     }
 
-    /// Index 0 leaves the choice to the kernel.
+    /// Index 0 lets the kernel choose.
     pub(super) fn create(
         &mut self,
         kind: &str,
@@ -180,7 +179,7 @@ impl Rtnl {
         message.attributes = attributes;
         let made = self.change(&RtnlRequest::new(libc::RTM_NEWLINK, &message), CREATE, subject);
         made.map_err(|error| match error.errno() {
-            // What `rtnl_newlink` answers to a kind that nobody registered.
+            // `rtnl_newlink` returns this if no driver has registered the kind.
             Some(libc::EOPNOTSUPP) => SysError::NoSuchKind { kind: kind.into() },
             _ => error,
         })

@@ -21,24 +21,23 @@ pub struct Link {
     pub name: IfName,
     /// The kind of a virtual link, such as `veth`; none for a NIC or `lo`.
     pub kind: Option<String>,
-    /// Bytes of the largest packet, without the Ethernet header.
+    /// The size of the largest packet in bytes, without the Ethernet header.
     pub mtu: u32,
-    /// Largest MTU that the driver takes, if it says.
+    /// The largest MTU that the driver accepts, if it reports one.
     pub max_mtu: Option<u32>,
-    /// Switched on by the administrator (`IFF_UP`).
+    /// Whether the administrator has switched it on (`IFF_UP`).
     pub up: bool,
-    /// Switched on and able to carry packets (`IFF_RUNNING`).
+    /// Whether it is on and can carry packets (`IFF_RUNNING`).
     pub running: bool,
-    /// There is a carrier (`IFF_LOWER_UP`).
+    /// Whether there is a carrier (`IFF_LOWER_UP`).
     pub lower_up: bool,
-    /// The bridge, bond or VRF that it is a port of.
+    /// The bridge, bond or VRF of which the link is a port.
     pub master: Option<IfIndex>,
-    /// The link that it stands on, or a veth's other end. The index may be one of
-    /// *another* namespace, see `parent_elsewhere`.
+    /// The link below, or the other end of a veth. The index may belong to *another* namespace, see `parent_elsewhere`.
     pub parent: Option<IfIndex>,
     /// Whether `parent` is in another namespace (`IFLA_LINK_NETNSID`).
     pub parent_elsewhere: bool,
-    /// A free text, in which ownership marks are kept.
+    /// A free text; ownership marks are stored in it.
     pub alias: Option<String>,
     /// The hardware address, for Ethernet.
     pub mac: Option<MacAddr>,
@@ -79,7 +78,7 @@ impl Rtnl {
     }
 }
 
-/// A message that names an existing link and asks for nothing yet.
+/// A message that names an existing link and requests nothing yet.
 pub(super) fn addressed_to(link: &LinkRef) -> LinkMessage {
     let mut message = LinkMessage::default();
     match link {
@@ -90,7 +89,7 @@ pub(super) fn addressed_to(link: &LinkRef) -> LinkMessage {
 }
 
 impl Link {
-    /// Nothing if the message lacks what every link has: a name and an MTU.
+    /// None if the message lacks what every link has: a name and an MTU.
     fn parse(body: &[u8]) -> Option<Self> {
         let header = LinkHeader::parse(body).ok()?;
         let attributes = body.get(HEADER..)?;

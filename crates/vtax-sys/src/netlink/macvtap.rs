@@ -1,11 +1,11 @@
-//! Macvtaps: links with a MAC address of their own on another link, like macvlans, whose frames a
-//! program such as QEMU reads and writes.
+//! Macvtaps: links with their own MAC address on another link, as macvlans are. A program such as QEMU reads
+//! and writes their frames.
 //!
-//! Unlike a tap's, a macvtap's queues are opened at a device of its own, `/dev/tapN`, where N is
-//! the link's index (`macvtap_device_event`). That file is of the whole machine, while indices are
-//! of a network namespace: of two macvtaps with one index in two namespaces only the first has
-//! its file, and a program that opens it for the second gets the wrong wire. So the index is chosen here,
-//! and each queue that was opened is asked whose it is.
+//! A macvtap's queues are opened at its own device file `/dev/tapN`, where N is the link's index
+//! (`macvtap_device_event`). The file exists once in the machine, but an index exists once in each network
+//! namespace. If two macvtaps in two namespaces have the same index, only the first gets its file, and a
+//! program that opens it for the second is connected to the wrong link. So vtax chooses the index, and asks
+//! each open queue to which link it belongs.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -20,36 +20,36 @@ use super::tun::{furnish, outcome};
 use crate::error::{Result, SysError};
 use crate::netns::NetNs;
 
-/// Indices from here on are never reached by counting links, which the kernel does from 1 up.
+/// Indices from here on are free: the kernel counts its own up from 1 and never gets so far.
 const FIRST_INDEX: u32 = 1 << 30;
-/// How many indices are tried. The first is made of the MAC address, so that a second is needed
-/// only if a link with this very address goes just now, or by a chance of one in 2^30.
+/// How many indices are tried. The first is computed from the MAC address. A second one is needed only if a
+/// link with this very address is just being deleted, or with a probability of one in 2^30.
 const ATTEMPTS: u32 = 16;
 
-/// A macvtap to make (bridge mode: those on one parent reach each other, and macvlans there, but
-/// not the parent's own stack). It comes switched off.
+/// A macvtap to make, switched off. In bridge mode, macvtaps and macvlans on one parent reach each other, but
+/// not the parent's own stack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewMacvtap {
     /// Its name.
     pub name: IfName,
-    /// The link that it stands on, in the namespace of the connection.
+    /// The link below, in the namespace of the connection.
     pub parent: IfIndex,
-    /// Its address, which is the one of the guest behind it.
+    /// Its MAC address, which is also the address of the guest behind it.
     pub mac: MacAddr,
-    /// Bytes; at most those of the parent.
+    /// In bytes; at most the parent's MTU.
     pub mtu: u32,
 }
 
 impl NewMacvtap {
-    /// Makes it in the namespace of the connection, with an index whose file is its own.
+    /// Makes it in the namespace of the connection, with an index whose device file is its own.
     ///
     /// # Errors
-    /// [`SysError::NoSuchKind`] if this kernel has no macvtaps; [`SysError::NoQueue`] if its file
-    /// can't be opened, with the link taken back.
+    /// [`SysError::NoSuchKind`] if this kernel has no macvtaps. [`SysError::NoQueue`] if its file can't be
+    /// opened; the link is deleted then.
     pub fn create(&self, rtnl: &mut Rtnl) -> Result<IfIndex> {
         let mut refusal = None;
         for index in (0..ATTEMPTS).map(|attempt| index(self.mac, attempt)) {
-            // A link of a namespace that is about to go has its file until it has gone.
+            // A link in a namespace that is being removed keeps its file until it is gone.
             if device(index).exists() {
                 refusal = Some(foreign(&self.name, index));
                 continue;
@@ -73,29 +73,29 @@ impl NewMacvtap {
         };
         rtnl.create_link(&link)?;
         open_queue(&self.name, self.mac, index, false).map(drop).inspect_err(|_| {
-            // Nobody else knows of it; why its file is of no use is what matters.
+            // Nobody else knows this link. The important error is why its file can't be used.
             let _ = rtnl.delete_link(index);
         })
     }
 }
 
-/// Opens queues of a macvtap, whose packets have a virtio-net header before them. Each stays open
-/// as long as its descriptor, which is closed when a program is executed.
+/// Opens queues of a macvtap. A virtio-net header precedes each packet. A queue stays open as long as its
+/// descriptor, which is closed when a program is executed.
 ///
 /// # Errors
-/// [`SysError::NoQueue`] if the file isn't there, isn't permitted, or is another link's; `EBUSY`
+/// [`SysError::NoQueue`] if the file doesn't exist, may not be opened or belongs to another link; `EBUSY`
 /// beyond 256 queues.
 pub fn open_macvtap(rtnl: &mut Rtnl, name: &IfName, mac: MacAddr, queues: u32) -> Result<Vec<OwnedFd>> {
     let index = rtnl.existing_link(name)?.index;
     (0..queues).map(|_| open_queue(name, mac, index, queues > 1)).collect()
 }
 
-/// Makes a macvtap in a namespace that goes at once and opens it, to see whether that is possible.
+/// Makes a macvtap in a temporary namespace and opens it, to check whether that works.
 pub fn probe_macvtap() -> Result<()> {
     let scratch = NetNs::scratch()?;
     let mut rtnl = Rtnl::open_in(&scratch)?;
     let (parent, name) = (parent(&mut rtnl)?, "probe".parse()?);
-    // Two that probe at once must not look for one file.
+    // Two processes that probe at the same time must not use the same file.
     let [.., a, b, c] = std::process::id().to_be_bytes();
     NewMacvtap { name, parent, mac: MacAddr([0x02, 0, 0, a, b, c]), mtu: 1500 }.create(&mut rtnl)?;
     Ok(())
@@ -123,33 +123,33 @@ fn open_queue(name: &IfName, mac: MacAddr, index: IfIndex, multi_queue: bool) ->
     Ok(file.into())
 }
 
-/// Name and address of the link that a queue is of.
+/// The name and the address of the link to which a queue belongs.
 ///
-/// `TUNGETIFF` would tell the name only, and links of two hosts have the same names.
+/// `TUNGETIFF` would only give the name, and links of two hosts may have the same name.
 fn owner(file: &File) -> io::Result<(Vec<u8>, MacAddr)> {
     let mut request = ioctl_request("");
     // SAFETY: the request is a valid `struct ifreq`; the kernel writes no more than that (`tap_ioctl`).
     outcome(unsafe { libc::ioctl(file.as_raw_fd(), libc::SIOCGIFHWADDR as _, &raw mut request) })?;
     let name = request.ifr_name.iter().map(|letter| letter.cast_unsigned()).take_while(|letter| *letter != 0);
-    // SAFETY: of the union's fields the kernel has written this one, and each is valid if zero.
+    // SAFETY: the kernel has written this field of the union, and each field is valid if zero.
     let address = unsafe { request.ifr_ifru.ifru_hwaddr }.sa_data;
     let [a, b, c, d, e, f, ..] = address.map(|octet| octet.cast_unsigned());
     Ok((name.collect(), MacAddr([a, b, c, d, e, f])))
 }
 
-/// An index or its file is another link's.
+/// Whether the index or its file belongs to another link.
 fn taken(error: &SysError) -> bool {
     matches!(error, SysError::NoQueue { foreign: true, .. }) || error.errno() == Some(libc::EBUSY)
 }
 
 fn foreign(name: &IfName, index: IfIndex) -> SysError {
-    let why = "it is of another link with the same index in another network namespace".to_owned();
+    let why = "it belongs to another link with the same index in another network namespace".to_owned();
     SysError::NoQueue { link: name.to_string(), file: device(index), why, foreign: true, remedy: "try again" }
 }
 
 fn refused(name: &IfName, file: &Path, errno: io::Error) -> SysError {
     let remedy = match errno.raw_os_error() {
-        Some(libc::ENOENT) => "use a /dev that the kernel keeps (devtmpfs), as containers often don't",
+        Some(libc::ENOENT) => "use a /dev that the kernel maintains (devtmpfs); containers often have another one",
         Some(libc::EACCES | libc::EPERM) => {
             "run as root of the machine: a user namespace isn't enough for a file of the whole machine"
         }

@@ -1,4 +1,4 @@
-//! How links are named: by name, by index, by hardware address.
+//! How links are identified: by name, index or hardware address.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,11 +7,12 @@ use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 use crate::error::{Result, SysError};
 
-/// `IFNAMSIZ` with its terminating zero.
+/// `IFNAMSIZ` without the zero at the end.
 const LONGEST: usize = 15;
 
-/// The name of a link: 1 to 15 bytes that the kernel takes as they are (`dev_valid_name`): no slash, colon or
-/// white space, not `.` or `..`. Nor a percent sign, which would make the kernel invent a name.
+/// The name of a link: 1 to 15 bytes. It has no slash, colon or white space and isn't `.` or `..`, as the
+/// kernel demands (`dev_valid_name`). It has no percent sign either, which would make the kernel invent a
+/// name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct IfName(String);
 
@@ -21,15 +22,14 @@ impl IfName {
         &self.0
     }
 
-    /// A name that the kernel reports. Somebody else may have chosen bytes that
-    /// we would refuse; they are shown as `?`.
+    /// A name that the kernel reports. Somebody else may have chosen bytes that we would refuse; they are shown as `?`.
     pub(super) fn reported(bytes: &[u8]) -> Self {
         let letters = bytes.iter().take_while(|byte| **byte != 0);
         Self(letters.map(|byte| if byte.is_ascii_graphic() { char::from(*byte) } else { '?' }).collect())
     }
 }
 
-/// An ioctl's request about the link of this name, which has at most 15 bytes so that a zero follows.
+/// An ioctl request about the link with this name. The name has at most 15 bytes, so a zero follows it.
 pub(crate) fn ioctl_request(name: &str) -> libc::ifreq {
     // SAFETY: the structure consists of integers, and of pointers that may be null.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -61,8 +61,8 @@ impl FromStr for IfName {
     }
 }
 
-/// The kernel's number of a link, unique within a network namespace. A number is
-/// not used again there for a long time, so it is the safer name to delete by.
+/// The kernel's number of a link, unique within a network namespace. The kernel doesn't use a number again
+/// for a long time, so deleting a link by its number is safer than by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct IfIndex(pub u32);
 

@@ -1,7 +1,6 @@
-//! Which kinds of links this kernel has: found out by making one.
+//! Finds out which kinds of links this kernel has, by making one.
 //!
-//! A list of modules would not tell: a driver may be built in, be missing though
-//! listed, or be kept from loading.
+//! A list of modules isn't enough: a driver may be built in, missing although it is listed, or not allowed to load.
 
 use netlink_packet_route::link::{InfoData, InfoKind, InfoVxlan, LinkAttribute, LinkInfo};
 
@@ -11,15 +10,15 @@ use super::socket::{Rtnl, Subject};
 use crate::error::Result;
 use crate::netns::NetNs;
 
-/// Makes a link of this kind, such as `ipvlan`, in a namespace that goes at once.
-/// The kernel may load a module for it.
+/// Makes a link of this kind, such as `ipvlan`, in a temporary namespace. The kernel may load a module for it.
 ///
-/// A kind that stands on another link gets a veth to stand on, so on a kernel
-/// without veth the answer for those is that veth is missing.
+/// A kind that needs a parent link gets a veth as its parent. So on a kernel without veth, the error for such
+/// a kind says that veth is missing.
 ///
 /// # Errors
-/// [`SysError::NoSuchKind`](crate::SysError::NoSuchKind) if this kernel does not have it. Any other error
-/// says nothing about the kind: the privilege is missing, or the kind wants settings that we don't know.
+/// [`SysError::NoSuchKind`](crate::SysError::NoSuchKind) if this kernel doesn't have the kind. Any other
+/// error says nothing about the kind: the privilege is missing, or the kind needs settings that we don't
+/// know.
 pub fn probe_kind(kind: &str) -> Result<()> {
     let scratch = NetNs::scratch()?;
     let mut rtnl = Rtnl::open_in(&scratch)?;
@@ -30,7 +29,7 @@ pub fn probe_kind(kind: &str) -> Result<()> {
     let name: IfName = "probe".parse()?;
     let mut info = vec![LinkInfo::Kind(InfoKind::Other(kind.into()))];
     if kind == "vxlan" {
-        // Without a number and a port it is refused before it is looked at.
+        // Without an identifier and a port, the kernel refuses the request before it looks at the kind.
         let data = vec![InfoVxlan::Id(1), InfoVxlan::Port(4789)];
         info.push(LinkInfo::Data(InfoData::Vxlan(data)));
     }
@@ -40,7 +39,7 @@ pub fn probe_kind(kind: &str) -> Result<()> {
     rtnl.create(kind, subject, IfIndex(0), attributes)
 }
 
-/// A link for others to stand on.
+/// A link that can be the parent of others.
 pub(super) fn parent(rtnl: &mut Rtnl) -> Result<IfIndex> {
     let kind = LinkKind::Veth { peer: "other".parse()?, peer_ns: None, peer_mtu: None };
     let name: IfName = "parent".parse()?;

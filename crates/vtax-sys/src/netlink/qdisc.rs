@@ -1,6 +1,6 @@
-//! Queueing disciplines at the root of a link: shaping one to a rate, and its counters.
+//! Queueing disciplines at the root of a link: limits a link to a rate, and reads its counters.
 //!
-//! Each packet that a link sends passes its root qdisc, so what that drops is exactly what the link has lost.
+//! Each packet that a link sends passes its root qdisc, so the qdisc's drops are exactly the link's losses.
 
 use netlink_packet_core::{DefaultNla, Emitable, NLM_F_CREATE, NLM_F_REPLACE};
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcHeader, TcMessage};
@@ -30,55 +30,55 @@ const TC_LINKLAYER_ETHERNET: u8 = 1;
 const RATE_SPEC: usize = 12;
 const TBF_PARMS: usize = 2 * RATE_SPEC + 12;
 const RATE_AT: usize = 8;
-/// The kernel's packet scheduler counts time in ticks of 64 ns (`PSCHED_SHIFT`).
+/// The time unit of the kernel's packet scheduler, 64 ns (`PSCHED_SHIFT`).
 const TICK_NS: u128 = 64;
 
-/// Our root qdisc is `1:`.
+/// The handle of our root qdisc, `1:`.
 const HANDLE: TcHandle = TcHandle { major: 1, minor: 0 };
 
-/// A token bucket (tc-tbf(8)): packets leave at this rate on average, and what can't leave yet
-/// waits in a first-in-first-out queue of so many bytes; what doesn't fit is dropped.
+/// A token bucket (tc-tbf(8)). Packets leave at this rate on average. A packet that can't leave yet waits in
+/// a first-in-first-out queue of so many bytes; one that doesn't fit there is dropped.
 ///
-/// Packets are counted as they leave the stack: with their Ethernet header, without what a
-/// physical wire adds. Of a packet that a NIC would cut into segments (GSO), each segment counts
-/// with its own headers, and one that is longer than the burst is cut beforehand.
+/// Packets are counted as they leave the stack: with their Ethernet header, without what a physical wire
+/// adds. If a NIC would cut a packet into segments (GSO), each segment counts with its own headers. A packet
+/// longer than the burst is cut before that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Tbf {
     /// The rate; the kernel counts in whole bytes.
     pub rate: BitRate,
-    /// How much may leave at once after a pause. No packet that is longer gets through.
+    /// How many bytes may leave at once after a pause. A longer packet never gets through.
     pub burst: ByteSize,
-    /// How much may wait.
+    /// How many bytes may wait.
     pub queue: ByteSize,
 }
 
 /// A root qdisc as it is now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Qdisc {
-    /// Such as `tbf` or `noqueue`.
+    /// For example `tbf` or `noqueue`.
     pub kind: String,
-    /// The settings, if it is a `tbf`. The kernel keeps the burst as a time, so it is read back rounded.
+    /// The settings of a `tbf`. The kernel stores the burst as a time, so it reads back rounded.
     pub tbf: Option<Tbf>,
     /// Its counters since it was made.
     pub stats: QdiscStats,
 }
 
-/// What a qdisc has done.
+/// The counters of a qdisc.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QdiscStats {
-    /// Packets handed to the link; each segment counts.
+    /// Packets passed to the link; each segment counts.
     pub packets: u64,
     /// Their bytes with Ethernet headers.
     pub bytes: u64,
-    /// Packets dropped. The kernel's counter has 32 bits.
+    /// Packets dropped. The kernel's counter has only 32 bits.
     pub drops: u32,
     /// How often a packet had to wait for its time.
     pub overlimits: u32,
 }
 
 impl Rtnl {
-    /// Makes a token bucket the root qdisc of a link, or changes the one that was made so: then
-    /// nothing that waits is lost and the counters go on.
+    /// Makes a token bucket the root qdisc of a link. If the link already has one from here, this changes it:
+    /// waiting packets aren't lost, and the counters go on.
     ///
     /// # Errors
     /// `ENOENT` if this kernel has no `tbf`; `EINVAL` if the burst is 0.
@@ -92,11 +92,11 @@ impl Rtnl {
         self.change(&RtnlRequest::new(libc::RTM_NEWQDISC, &message), flags, subject)
     }
 
-    /// The root qdisc of a link. Nothing if there is no such link, or it has none but the one that
-    /// a link has while it is switched off.
+    /// The root qdisc of a link. None if there is no such link, or if it has only the default one of a link
+    /// that is switched off.
     ///
-    /// All of the namespace are read: to a request for one, the kernel answers only whoever
-    /// listens for changes (`qdisc_get_notify`).
+    /// Reads all qdiscs of the namespace. The kernel answers a request for a single one only to programs that
+    /// listen for changes (`qdisc_get_notify`).
     pub fn root_qdisc(&mut self, link: IfIndex) -> Result<Option<Qdisc>> {
         let subject = Subject { operation: "read the qdisc of", object: &format_args!("link number {link}") };
         let all = RtnlRequest::new(libc::RTM_GETQDISC, &TcMessage::default());
@@ -108,11 +108,11 @@ impl Rtnl {
     }
 }
 
-/// Whether this kernel can limit a link's rate: found out by doing so, in a namespace that goes
-/// at once. The kernel may load a module for it.
+/// Tries to limit a link's rate in a temporary namespace, to find out whether this kernel can. The kernel may
+/// load a module for it.
 ///
 /// # Errors
-/// `ENOENT` if it has no `tbf`; otherwise the privilege is missing.
+/// `ENOENT` if it has no `tbf`; on any other error, the privilege is missing.
 pub fn probe_tbf() -> Result<()> {
     let loopback = IfIndex(1);
     let any = Tbf { rate: BitRate::new(1_000_000).expect("not 0"), burst: ByteSize(100_000), queue: ByteSize(100_000) };
@@ -120,7 +120,7 @@ pub fn probe_tbf() -> Result<()> {
 }
 
 impl Tbf {
-    /// Whether this is what one gets to read of `asked`.
+    /// Whether the kernel would report these settings for `asked`.
     pub fn is(&self, asked: &Tbf) -> bool {
         let ticks = |tbf: &Tbf| ticks(bytes_per_second(tbf.rate), tbf.burst.0);
         let same_burst = ticks(self).abs_diff(ticks(asked)) <= 1;
@@ -132,7 +132,7 @@ impl Tbf {
         let rate = bytes_per_second(self.rate);
         let burst = u32::try_from(self.burst.0).unwrap_or(u32::MAX);
         let mut parms = vec![0; TBF_PARMS];
-        // The link layer is told, so that no table of times per size has to be given.
+        // With the link layer given, the kernel needs no table of times per size.
         parms[1] = TC_LINKLAYER_ETHERNET;
         let small = u32::try_from(rate).unwrap_or(u32::MAX);
         parms[RATE_AT..RATE_SPEC].copy_from_slice(&small.to_ne_bytes());
@@ -158,7 +158,7 @@ impl Tbf {
         let parms = attribute(options, TCA_TBF_PARMS)?;
         let number = |at: usize| parms.get(at..).and_then(number32);
         let small = number(RATE_AT).map(u64::from)?;
-        // Told only if the other field is too small for it.
+        // This attribute exists only if the other field is too small for the rate.
         let rate = attribute(options, TCA_TBF_RATE64).and_then(number64).unwrap_or(small);
         let buffer = number(2 * RATE_SPEC + 4)?;
         Some(Self {
@@ -190,7 +190,7 @@ impl QdiscStats {
         let packets = basic.get(8..).and_then(number32).unwrap_or(0);
         Self {
             bytes: number64(basic).unwrap_or(0),
-            // Told only when the old field has overflowed.
+            // This attribute exists only if the old field has overflowed.
             packets: number64(find(TCA_STATS_PKT64)).unwrap_or(packets.into()),
             drops: queue(2),
             overlimits: queue(4),
@@ -209,7 +209,7 @@ fn is_root_of(body: &[u8], link: IfIndex) -> bool {
     header.is_ok_and(|header| header.index == link.0.cast_signed() && header.parent == TcHandle::ROOT)
 }
 
-/// The kernel takes no rate of 0.
+/// The kernel doesn't accept a rate of 0.
 fn bytes_per_second(rate: BitRate) -> u64 {
     rate.bytes().max(1)
 }
@@ -272,7 +272,7 @@ mod tests {
         #[test]
         fn what_is_asked_for_is_what_is_read(bits in 8..1_u64 << 42, burst in 1..1_u64 << 26, queue in 0..1_u64 << 32) {
             let asked = tbf(bits, burst, queue);
-            // At a very low rate the kernel's field for the burst's time is too small.
+            // At a very low rate, the kernel's field for the burst's time is too small.
             prop_assume!(ticks(bytes_per_second(asked.rate), burst) < u32::MAX);
             let read = Tbf::parse(&asked.options()).unwrap();
             prop_assert!(read.is(&asked), "{:?}", read);

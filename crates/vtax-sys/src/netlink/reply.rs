@@ -1,4 +1,4 @@
-//! Taking the kernel's answers apart. Pure, so that it can be fed with anything.
+//! Parses the kernel's answers. It does no I/O, so tests can give it any input.
 
 use std::io;
 
@@ -7,11 +7,11 @@ use netlink_packet_core::{
     NlasIterator,
 };
 
-/// Length of `struct nlmsghdr`, and what messages are aligned to.
+/// Length of `struct nlmsghdr`, and the alignment of messages.
 const HEADER: usize = 16;
 const ALIGN: usize = 4;
 
-/// From `linux/netlink.h`: the text of an extended acknowledgement.
+/// From `linux/netlink.h`: the attribute with the text of an extended acknowledgement.
 const NLMSGERR_ATTR_MSG: u16 = 1;
 
 /// Which answers are ours.
@@ -24,11 +24,11 @@ pub(super) struct Expected {
 /// What one message means for the request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NetlinkReply<'a> {
-    /// One object. The list that it is part of may have changed underneath.
+    /// One object. `interrupted` says that its list changed meanwhile.
     Object { body: &'a [u8], interrupted: bool },
     /// The request was carried out, or the list is complete.
     Done { interrupted: bool },
-    /// The kernel said no.
+    /// The kernel refused the request.
     Refused(KernelRefusal),
     /// A late answer to an earlier request, or one to another program.
     NotOurs,
@@ -47,8 +47,7 @@ impl KernelRefusal {
     }
 }
 
-/// Splits a datagram into its messages. Stops with an error at one that is cut
-/// off or claims a length that can't be.
+/// Splits a datagram into its messages. Stops with an error at a message that is cut off or has an impossible length.
 pub(super) fn replies(datagram: &[u8], expected: Expected) -> impl Iterator<Item = Result<NetlinkReply<'_>, String>> {
     let mut rest = datagram;
     std::iter::from_fn(move || {
@@ -61,7 +60,7 @@ pub(super) fn replies(datagram: &[u8], expected: Expected) -> impl Iterator<Item
     })
 }
 
-/// The text attribute named `kind` among `attributes`.
+/// The value of the first attribute of this kind.
 pub(super) fn attribute(attributes: &[u8], kind: u16) -> Option<&[u8]> {
     each_attribute(attributes).find_map(|(found, value)| (found == kind).then_some(value))
 }
@@ -71,8 +70,7 @@ pub(super) fn each_attribute(attributes: &[u8]) -> impl Iterator<Item = (u16, &[
     NlasIterator::new(attributes).map_while(move |nla| {
         let nla = nla.ok()?;
         let (kind, length) = (nla.kind(), nla.value_length());
-        // The iterator lends its value only for as long as the item lives; the
-        // same bytes are cut out of what it was made from.
+        // The iterator lends its value only as long as the item lives, so the same bytes are taken from the original.
         let value = nla.into_inner().get(4..4 + length)?;
         Some((kind, value))
     })
@@ -109,13 +107,13 @@ fn interpret(message: &[u8], expected: Expected) -> Result<NetlinkReply<'_>, Str
         NLMSG_NOOP => Ok(NetlinkReply::NotOurs),
         NLMSG_OVERRUN => Err("data was lost (NLMSG_OVERRUN)".into()),
         NLMSG_ERROR => status(body, |body| acknowledgement(body, header.flags()), interrupted),
-        // A list ends with a status as well, as of Linux 4.20 with a text behind.
+        // A list also ends with a status; since Linux 4.20 a text may follow it.
         NLMSG_DONE => status(body, |body| body.get(4..), interrupted),
         _ => Ok(NetlinkReply::Object { body, interrupted }),
     }
 }
 
-/// A negative error number or zero, then whatever `attributes` finds behind it.
+/// Parses a negative error number or zero, and the attributes that `attributes` finds after it.
 fn status<'a>(
     body: &'a [u8],
     attributes: impl Fn(&'a [u8]) -> Option<&'a [u8]>,
@@ -134,8 +132,8 @@ fn status<'a>(
     Ok(NetlinkReply::Refused(KernelRefusal { errno: code.wrapping_neg(), detail }))
 }
 
-/// Behind the error number comes the header of the refused request, then its
-/// body unless that was left out (`NLM_F_CAPPED`), then the attributes.
+/// After the error number come the header of the refused request, its body unless that was left out
+/// (`NLM_F_CAPPED`), and the attributes.
 fn acknowledgement(body: &[u8], flags: u16) -> Option<&[u8]> {
     if flags & NLM_F_ACK_TLVS == 0 {
         return None;

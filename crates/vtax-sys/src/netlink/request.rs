@@ -1,11 +1,11 @@
-//! A request as the kernel reads it.
+//! A request in the form in which the kernel reads it.
 
 use netlink_packet_core::{Emitable, NLM_F_REQUEST, NetlinkHeader};
 
 /// The kind of a message and its bytes.
 ///
-/// The library's own enum of all kinds is not used. It would put the code for writing and copying every kind,
-/// rules and neighbours among them, into the agent, which must be small.
+/// This replaces the library's own enum of all kinds. That would put the code for writing and copying every
+/// kind, also rules and neighbours, into the agent, which must be small.
 pub(super) struct RtnlRequest {
     kind: u16,
     body: Vec<u8>,

@@ -29,29 +29,29 @@ const MALFORMED: &str = "a malformed route";
 pub struct NewRoute {
     pub dest: IpNet,
     pub next_hop: NextHop,
-    /// The source address that programs get which don't choose one.
+    /// The source address for programs that don't choose one.
     pub source: Option<IpAddr>,
-    /// TCP's congestion control of all connections that take this route and don't choose one themselves.
+    /// The TCP congestion control of all connections that use this route and don't choose their own.
     pub congestion: Option<CongestionControl>,
 }
 
-/// The way of a route.
+/// Where a route leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextHop {
-    /// Through this router, which must be on a network that we are on.
+    /// Through this router, which must be on a network to which we are connected.
     Via(IpAddr),
     /// Directly on this link.
     Link(IfIndex),
 }
 
-/// A route that the namespace has, or the way of one packet.
+/// A route of the namespace, or the route of one packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Route {
     pub dest: IpNet,
-    /// The next router, if there is one and it is of the same family.
+    /// The next router, if there is one of the same family.
     pub via: Option<IpAddr>,
-    /// The link; none for a multipath route or one that drops.
+    /// The link. None for a multipath route or a route that drops packets.
     pub link: Option<IfIndex>,
     pub source: Option<IpAddr>,
     /// The table: 254 is the main one.
@@ -62,24 +62,23 @@ impl Rtnl {
     /// Adds a route to the main table.
     ///
     /// # Errors
-    /// [`SysError::Invalid`] if addresses of IPv4 and IPv6 are mixed; `EEXIST` if
-    /// the route is there; `ENETUNREACH` if the router is on no network of ours; `EINVAL` if this kernel has no
-    /// such congestion control.
+    /// [`SysError::Invalid`] if IPv4 and IPv6 addresses are mixed; `EEXIST` if the route exists;
+    /// `ENETUNREACH` if the router is on none of our networks; `EINVAL` if this kernel has no such congestion
+    /// control.
     pub fn add_route(&mut self, route: &NewRoute) -> Result<()> {
         route.check()?;
         let subject = Subject { operation: "add route", object: &format_args!("to {}", route.dest) };
         self.change(&RtnlRequest::new(libc::RTM_NEWROUTE, &route.message()), CREATE, subject)
     }
 
-    /// The routes to other machines, of *all* tables: VPN and policy routing keep theirs in others than the
-    /// main one, and their ranges are in use as well. Left out are those that the kernel keeps for our own
-    /// addresses, broadcast and multicast.
+    /// The routes to other machines, from *all* tables: VPNs and policy routing use other tables than the
+    /// main one, and their address ranges are in use as well. The kernel's own routes for our addresses,
+    /// broadcast and multicast are left out.
     pub fn routes(&mut self) -> Result<Vec<Route>> {
         self.dump_routes(Route::parse)
     }
 
-    /// The links of all default routes, of both families and all tables; of a multipath route, all
-    /// of its links.
+    /// The links of all default routes, of both families and all tables, including every link of a multipath route.
     pub fn default_route_links(&mut self) -> Result<BTreeSet<IfIndex>> {
         let found = self.dump_routes(|body, family| {
             let route = Route::parse(body, family)?.filter(|route| route.dest.prefix_len() == 0);
@@ -104,16 +103,16 @@ impl Rtnl {
     }
 
     /// The route that the kernel takes *now* for a packet to `to`, by all its rules and tables
-    /// (`RTM_GETROUTE`); none if it has no way there, or none from an IPv4 address `from` that
-    /// isn't ours. To an address of our own it leads over `lo`.
+    /// (`RTM_GETROUTE`). None if there is no route, or if `from` is an IPv4 address that isn't ours. The
+    /// route to one of our own addresses is over `lo`.
     ///
-    /// `from` is the address that the sender has bound. The answer's `source` is that one, else the one that
-    /// the kernel would choose. Ports and the like, by which the kernel spreads flows over the ways of a
-    /// multipath route, are not told to it; nor is a link, without which a link-local `to` is ambiguous.
+    /// `from` is the address to which the sender is bound. The answer's `source` is that address, or the one
+    /// that the kernel would choose. The request has no ports or other fields by which the kernel spreads
+    /// flows over a multipath route. It has no link either, so a link-local `to` is ambiguous.
     ///
     /// # Errors
-    /// [`SysError::Invalid`] if addresses of IPv4 and IPv6 are mixed; `EACCES` or `EINVAL` if a
-    /// route forbids or drops the packet.
+    /// [`SysError::Invalid`] if IPv4 and IPv6 addresses are mixed; `EACCES` or `EINVAL` if a route forbids or
+    /// drops the packet.
     pub fn route_to(&mut self, from: Option<IpAddr>, to: IpAddr) -> Result<Option<Route>> {
         one_family(to, from)?;
         let subject = Subject { operation: "look up the route", object: &format_args!("to {to}") };
@@ -126,8 +125,8 @@ impl Rtnl {
     }
 }
 
-/// The links of a multipath route: each `struct rtnexthop` has its own length first, and the link's
-/// number from its fifth byte on.
+/// The links of a multipath route. Each `struct rtnexthop` begins with its own length; the link's index
+/// starts at its fifth byte.
 fn next_hops(route: &[u8]) -> Vec<IfIndex> {
     let mut links = Vec::new();
     let mut rest = route.get(HEADER..).and_then(|attributes| attribute(attributes, libc::RTA_MULTIPATH)).unwrap_or(&[]);
@@ -139,7 +138,7 @@ fn next_hops(route: &[u8]) -> Vec<IfIndex> {
     links
 }
 
-/// A question for the way of one packet. Anything else in it is refused by a kernel that checks
+/// The request for the route of one packet. A kernel that checks refuses anything else in it
 /// (`inet_rtm_valid_getroute_req`).
 fn lookup(from: Option<IpAddr>, to: IpAddr) -> RouteMessage {
     let length = IpNet::from(to).max_prefix_len();
@@ -180,12 +179,12 @@ impl NewRoute {
         message.header.table = RouteHeader::RT_TABLE_MAIN;
         message.header.protocol = RouteProtocol::Static;
         message.header.kind = RouteType::Unicast;
-        // For IPv4 the scope says that the destination needs no router.
+        // In IPv4, the scope says that the destination needs no router.
         message.header.scope = match direct && self.dest.addr().is_ipv4() {
             true => RouteScope::Link,
             false => RouteScope::Universe,
         };
-        // The kernel refuses a destination with bits behind its prefix.
+        // The kernel refuses a destination with bits after its prefix.
         let dest = self.dest.network();
         message.attributes.push(RouteAttribute::Destination(dest.into()));
         message.attributes.push(match self.next_hop {
@@ -201,7 +200,7 @@ impl NewRoute {
 }
 
 impl Route {
-    /// Nothing for another family or for a route of the kernel's own.
+    /// None for another family, and for one of the kernel's own routes.
     fn parse(body: &[u8], wanted: AddressFamily) -> Result<Option<Self>, &'static str> {
         let header = RouteHeader::parse(body).map_err(|_| MALFORMED)?;
         let own = [RouteType::Local, RouteType::Broadcast, RouteType::Anycast, RouteType::Multicast];
@@ -211,15 +210,15 @@ impl Route {
         Self::read(body).map(Some)
     }
 
-    /// The answer to a lookup. What is for ourselves goes over `lo`; for IPv6 the kernel names the link that
-    /// has the address (`addrconf_f6i_alloc`) though it doesn't send by it (`ip6_rt_get_dev_rcu`).
+    /// The answer to a lookup. Packets to ourselves go over `lo`. For IPv6 the kernel reports the link that
+    /// has the address (`addrconf_f6i_alloc`), although it doesn't send over it (`ip6_rt_get_dev_rcu`).
     fn taken(body: &[u8]) -> Option<Self> {
         let route = Self::read(body).ok()?;
         let own = RouteHeader::parse(body).ok()?.kind == RouteType::Local;
         Some(Self { link: if own { Some(LOOPBACK) } else { route.link }, ..route })
     }
 
-    /// Any route to an IP address.
+    /// Reads any route to an IP address.
     fn read(body: &[u8]) -> Result<Self, &'static str> {
         let header = RouteHeader::parse(body).map_err(|_| MALFORMED)?;
         let attributes = &body[HEADER..];
@@ -235,7 +234,7 @@ impl Route {
             via: find(libc::RTA_GATEWAY).and_then(ip),
             link: find(libc::RTA_OIF).and_then(number32).map(IfIndex),
             source: find(libc::RTA_PREFSRC).and_then(ip),
-            // The header has room for small numbers only.
+            // The header has room only for small table numbers.
             table: find(libc::RTA_TABLE).and_then(number32).unwrap_or(header.table.into()),
         })
     }

@@ -1,4 +1,4 @@
-//! The conversation with the kernel: one request, its answers, their order.
+//! Requests to the kernel and their answers, in order.
 
 use std::fmt;
 use std::io;
@@ -14,14 +14,14 @@ use super::request::RtnlRequest;
 use crate::error::{Result, SysError};
 use crate::netns::NetNs;
 
-/// The kernel carries a request out before `send` returns, so its answer is there
-/// at once; this guards against one that never comes.
+/// The kernel carries a request out before `send` returns, so its answer is there at once. This limit guards
+/// against an answer that never comes.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The kernel fills at most 32 KiB at a time (`netlink_dump`).
+/// The kernel writes at most 32 KiB at a time (`netlink_dump`).
 const BUFFER: usize = 64 * 1024;
 
-/// How often a list that changes underneath is read again.
+/// How often a list that changes meanwhile is read again.
 const DUMP_ATTEMPTS: u32 = 16;
 
 pub(super) const CREATE: u16 = NLM_F_CREATE | NLM_F_EXCL;
@@ -37,7 +37,7 @@ pub struct Rtnl {
     buffer: Vec<u8>,
 }
 
-/// What a request is about, for its errors.
+/// The operation and object of a request, for its errors.
 #[derive(Clone, Copy)]
 pub(super) struct Subject<'a> {
     pub(super) operation: &'static str,
@@ -45,24 +45,24 @@ pub(super) struct Subject<'a> {
 }
 
 impl Rtnl {
-    /// Opens it in the calling thread's network namespace.
+    /// Opens a connection in the calling thread's network namespace.
     pub fn open() -> Result<Self> {
         let (socket, port) = connect().map_err(|e| SysError::os("open", "an rtnetlink socket", e))?;
         Ok(Self { socket, port, sequence: 0, buffer: vec![0; BUFFER] })
     }
 
-    /// Opens it in `namespace`. The socket stays there, whatever thread uses it.
+    /// Opens a connection in `namespace`. The socket stays there, whatever thread uses it.
     pub fn open_in(namespace: &NetNs) -> Result<Self> {
         namespace.run(Self::open)?
     }
 
-    /// A change: sent, carried out, acknowledged.
+    /// Sends a change, and waits until the kernel has acknowledged it.
     pub(super) fn change(&mut self, request: &RtnlRequest, flags: u16, subject: Subject<'_>) -> Result<()> {
         let expected = self.send(request, flags | NLM_F_ACK, subject)?;
         self.collect(expected, subject, &mut |_| Ok(())).map(|_| ())
     }
 
-    /// One object, by a request that names it. Nothing if the kernel says that there is none (`ENODEV`).
+    /// Reads one object, which the request names. None if the kernel says that it doesn't exist (`ENODEV`).
     pub(super) fn get<T>(
         &mut self,
         request: &RtnlRequest,
@@ -81,8 +81,7 @@ impl Rtnl {
         }
     }
 
-    /// The whole list, read again if it changed meanwhile. `parse` returns
-    /// `Ok(None)` for objects that are of no interest.
+    /// Reads the whole list, again if it changed meanwhile. `parse` returns `Ok(None)` for objects that aren't needed.
     pub(super) fn dump<T>(
         &mut self,
         request: &RtnlRequest,
@@ -112,8 +111,8 @@ impl Rtnl {
         Ok(Expected { sequence: self.sequence, port: self.port })
     }
 
-    /// Reads answers until the last one. Returns whether the list changed while it was read. All of a list is
-    /// read even if an object in it is malformed, so that the next request does not find the rest.
+    /// Reads answers until the last one. Returns whether the list changed meanwhile. If an object is
+    /// malformed, the rest of the list is still read, so that the next request doesn't find it.
     fn collect(
         &mut self,
         expected: Expected,
@@ -143,7 +142,7 @@ impl Rtnl {
         }
     }
 
-    /// One datagram from the kernel into the buffer.
+    /// Receives one datagram from the kernel into the buffer.
     fn receive(&mut self, deadline: Instant, subject: Subject<'_>) -> Result<usize> {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -162,7 +161,7 @@ impl Rtnl {
             if length > BUFFER {
                 return Err(subject.malformed(format!("a datagram of {length} bytes")));
             }
-            // Any process may send to our port; the kernel's is 0.
+            // Any process may send to our port; the kernel's port is 0.
             if sender.port_number() == 0 {
                 return Ok(length);
             }
@@ -187,9 +186,9 @@ impl Subject<'_> {
 fn connect() -> io::Result<(Socket, u32)> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     let address = socket.bind_auto()?;
-    // Errors come with the kernel's text, without our request, and queries that
-    // an old kernel would half ignore are refused instead. Kernels before 4.12
-    // and 4.20 lack them; then there is no text, which is no reason to fail.
+    // These options make errors carry the kernel's text and leave our request out. They also make the kernel
+    // refuse queries that an old kernel would partly ignore. Kernels before 4.12 and 4.20 lack them; their
+    // errors have no text, and nothing fails.
     for option in [socket.set_ext_ack(true), socket.set_cap_ack(true), socket.set_netlink_get_strict_chk(true)] {
         option.or_else(|e| match e.raw_os_error() {
             Some(libc::ENOPROTOOPT) => Ok(()),

@@ -1,8 +1,8 @@
-//! Taps: links whose other end is a program's, such as QEMU's.
+//! Taps: links whose other end is a program, such as QEMU.
 //!
-//! rtnetlink can't make them (`tun_validate` refuses), so that they are made by the ioctls of
-//! `/dev/net/tun` (`Documentation/networking/tuntap.rst`), on a thread in the namespace where they
-//! are to be. Everything else about them is rtnetlink's, as for any link.
+//! rtnetlink can't make them (`tun_validate` refuses). So the ioctls of `/dev/net/tun` make them
+//! (`Documentation/networking/tuntap.rst`), on a thread in the namespace where they are needed. For
+//! everything else they are links like any other, and rtnetlink changes them.
 
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
@@ -15,22 +15,22 @@ use crate::netns::NetNs;
 
 const DEVICE: &str = "/dev/net/tun";
 
-/// A tap to make. It comes without addresses and switched off, and has no carrier until a program opens it.
+/// A tap to make. It has no addresses, is switched off, and has no carrier until a program opens it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewTap {
     /// Its name.
     pub name: IfName,
-    /// Whether a program may open it several times, for a queue each. One that opens it must ask for
-    /// the same (`IFF_MULTI_QUEUE`), or is refused.
+    /// Whether a program may open it several times, once for each queue. A program that opens it must use the
+    /// same setting (`IFF_MULTI_QUEUE`), or the kernel refuses.
     pub multi_queue: bool,
 }
 
 impl NewTap {
-    /// Makes the tap in this namespace, where it stays until the namespace goes or it is deleted. Its packets
-    /// have a virtio-net header before them (`IFF_VNET_HDR`), which a program that opens it can switch off.
+    /// Makes the tap in this namespace. It stays until it is deleted or the namespace is gone. A virtio-net
+    /// header precedes its packets (`IFF_VNET_HDR`); a program that opens the tap can switch that off.
     ///
     /// # Errors
-    /// `ENOENT` or `EACCES` if `/dev/net/tun` isn't there or not permitted; `EBUSY` if the name is taken.
+    /// `ENOENT` or `EACCES` if `/dev/net/tun` doesn't exist or may not be opened; `EBUSY` if the name is taken.
     pub fn create_in(&self, namespace: &NetNs) -> Result<()> {
         namespace.run(|| {
             let tap = self.attach()?;
@@ -40,7 +40,7 @@ impl NewTap {
         })?
     }
 
-    /// The tap, in the namespace of the calling thread, for as long as this end of it is open.
+    /// The tap in the calling thread's namespace. It exists as long as this file is open.
     fn attach(&self) -> Result<File> {
         let file = OpenOptions::new().read(true).write(true).open(DEVICE);
         let tap = file.map_err(|error| refused("open", DEVICE, error))?;
@@ -50,7 +50,7 @@ impl NewTap {
     }
 }
 
-/// Makes a queue carry Ethernet frames behind a virtio-net header, and nothing else. The name has at most 15 bytes.
+/// Makes a queue carry Ethernet frames, each after a virtio-net header. The name has at most 15 bytes.
 pub(super) fn furnish(queue: &File, name: &str, flags: libc::c_int, multi_queue: bool) -> io::Result<()> {
     let several = if multi_queue { libc::IFF_MULTI_QUEUE } else { 0 };
     let flags = flags | several | libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
@@ -61,7 +61,7 @@ pub(super) fn furnish(queue: &File, name: &str, flags: libc::c_int, multi_queue:
     outcome(unsafe { libc::ioctl(queue.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) })
 }
 
-/// Makes a tap in a namespace that goes at once, to see whether that is possible.
+/// Makes a tap in a temporary namespace, to check whether that works.
 pub fn probe_tap() -> Result<()> {
     let name: IfName = "probe".parse()?;
     NetNs::scratch()?.run(|| NewTap { name, multi_queue: true }.attach().map(drop))?

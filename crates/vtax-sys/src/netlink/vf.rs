@@ -1,5 +1,4 @@
-//! Virtual functions, as the network link of their physical function shows them: what a NIC does
-//! with the frames of each.
+//! Virtual functions, as the network link of their physical function shows them: how the NIC treats the frames of each.
 
 use netlink_packet_route::link::{
     LinkAttribute, LinkExtentMask, LinkMessage, LinkVfInfo, VfInfo, VfInfoMac, VfInfoRate, VfInfoSpoofCheck,
@@ -26,30 +25,30 @@ const IFLA_VF_TRUST: u16 = 9;
 
 const SET_RATE: &str = "set the rate of";
 
-/// A virtual function as its NIC treats it.
+/// How a NIC treats one of its virtual functions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vf {
-    /// Which one, from 0.
+    /// Its number, from 0.
     pub index: u32,
-    /// The address that the NIC gives it; all zero if it may choose its own.
+    /// The MAC address that the NIC gives it; all zero if it may choose its own.
     pub mac: MacAddr,
-    /// The VLAN that its frames are put into, unseen by it; 0 for none.
+    /// The VLAN into which the NIC puts its frames without its knowledge; 0 for none.
     pub vlan: u16,
     /// Priority of that VLAN's tags.
     pub qos: u8,
-    /// Frames with a foreign source address are dropped. None if the driver doesn't say.
+    /// Whether the NIC drops frames with a foreign source address. None if the driver doesn't report it.
     pub spoof_check: Option<bool>,
-    /// It may change its address and receive what is not for it. None if the driver doesn't say.
+    /// Whether it may change its address and receive frames that are not for it. None if the driver doesn't report it.
     pub trust: Option<bool>,
-    /// What it is told of the cable.
+    /// The cable's state as the NIC reports it to the virtual function.
     pub link_state: Option<VfLinkState>,
-    /// What it is promised, in Mbit/s; 0 for nothing.
+    /// The rate that the NIC guarantees, in Mbit/s; 0 for none.
     pub min_rate: u32,
-    /// What it may send, in Mbit/s; 0 for as much as the link carries.
+    /// The highest rate at which it may send, in Mbit/s; 0 for no limit.
     pub max_rate: u32,
 }
 
-/// What a virtual function is told of the cable.
+/// The cable's state that a virtual function sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum VfLinkState {
@@ -61,39 +60,39 @@ pub enum VfLinkState {
     Disable,
 }
 
-/// What to change of a virtual function; `None` leaves it as it is.
+/// What to change on a virtual function; `None` leaves it as it is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct VfChange {
-    /// Its address; all zero lets it choose its own again.
+    /// Its MAC address; all zero lets it choose its own again.
     pub mac: Option<MacAddr>,
     /// VLAN and priority; VLAN 0 for none.
     pub vlan: Option<(u16, u8)>,
-    /// Drop frames with a foreign source address.
+    /// Whether the NIC drops frames with a foreign source address.
     pub spoof_check: Option<bool>,
-    /// Let it change its address and receive what is not for it.
+    /// Whether it may change its address and receive frames that are not for it.
     pub trust: Option<bool>,
-    /// Least and largest rate in Mbit/s; 0 for none.
+    /// Lowest and highest rate in Mbit/s; 0 for none.
     pub rate: Option<(u32, u32)>,
 }
 
 impl Rtnl {
-    /// The virtual functions of the physical function that has this link, by number.
+    /// The virtual functions of the physical function with this link, by number.
     pub fn vfs(&mut self, link: impl Into<LinkRef>) -> Result<Vec<Vf>> {
         let link = link.into();
         let subject = Subject { operation: "list virtual functions of", object: &link };
         let mut message = addressed_to(&link);
-        // Counters would be most of the answer, whose nested lists have 64 KiB at most.
+        // Without this, counters would be most of the answer, whose nested lists hold at most 64 KiB.
         message.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::Vf, LinkExtentMask::SkipStats]));
         let found = self.get(&RtnlRequest::new(libc::RTM_GETLINK, &message), subject, Vf::parse_all)?;
         found.ok_or_else(|| SysError::NoSuchLink { name: link.to_string() })
     }
 
-    /// Changes what the NIC does with the frames of a virtual function, one request for each thing
-    /// that is to change, so that an error names it. Those before it stay changed.
+    /// Changes how the NIC treats the frames of a virtual function. Each change is one request, so an error
+    /// names the change that failed. Earlier changes stay.
     ///
     /// # Errors
-    /// `EOPNOTSUPP`: the driver can't; `EINVAL`: there is no such virtual function, or the driver
-    /// doesn't take the value.
+    /// `EOPNOTSUPP`: the driver can't do it. `EINVAL`: there is no such virtual function, or the driver
+    /// doesn't accept the value.
     pub fn set_vf(&mut self, link: impl Into<LinkRef>, index: u32, change: &VfChange) -> Result<()> {
         let link = link.into();
         for (operation, info) in change.requests(index) {
@@ -107,7 +106,7 @@ impl Rtnl {
 }
 
 impl VfChange {
-    /// Trust comes first: some drivers refuse an address to one that isn't trusted.
+    /// Trust is set first: some drivers refuse an address for a function that isn't trusted.
     fn requests(&self, vf: u32) -> impl Iterator<Item = (&'static str, VfInfo)> {
         let Self { mac, vlan, spoof_check, trust, rate } = *self;
         let requests = [
@@ -123,17 +122,17 @@ impl VfChange {
     }
 }
 
-/// The kernel gives no text for these.
+/// Adds a remedy, because the kernel gives no text for these errors.
 fn explain(mut error: SysError) -> SysError {
     if let SysError::Os { operation, errno, remedy, .. } = &mut error {
         *remedy = match errno.raw_os_error() {
-            // A share of the link's speed, which igb doesn't know while there is no carrier.
+            // igb converts the rate into a share of the link's speed, which it doesn't know without a carrier.
             Some(libc::EINVAL) if *operation == SET_RATE => {
                 Some("switch the link of the physical function on, and ask for no more than its speed")
             }
             Some(libc::EOPNOTSUPP) => Some("this driver can't: leave that setting out, or use another NIC"),
             Some(libc::EINVAL | libc::ERANGE) => {
-                Some("see that the NIC has this many VFs, and that the value is one that its driver takes")
+                Some("check that the NIC has this many VFs, and that its driver accepts this value")
             }
             _ => *remedy,
         };
@@ -153,7 +152,7 @@ impl Vf {
     /// Each attribute is a structure that begins with the number of the virtual function.
     fn parse(info: &[u8]) -> Option<Self> {
         let field = |kind, place: usize| attribute(info, kind).and_then(|value| number32(value.get(4 * place..)?));
-        // A driver that doesn't tell leaves the -1 that the kernel starts with.
+        // If the driver doesn't report a value, it stays at the kernel's initial -1.
         let flag = |kind| field(kind, 1).filter(|value| *value != u32::MAX).map(|value| value != 0);
         let mac = attribute(info, IFLA_VF_MAC)?;
         Some(Self {
@@ -165,7 +164,7 @@ impl Vf {
             trust: flag(IFLA_VF_TRUST),
             link_state: field(IFLA_VF_LINK_STATE, 1).and_then(VfLinkState::reported),
             min_rate: field(IFLA_VF_RATE, 1).unwrap_or_default(),
-            // Before Linux 3.16 there was one rate, in an attribute of its own.
+            // Before Linux 3.16 there was only one rate, in its own attribute.
             max_rate: field(IFLA_VF_RATE, 2).or_else(|| field(IFLA_VF_TX_RATE, 1)).unwrap_or_default(),
         })
     }

@@ -1,4 +1,4 @@
-//! Which network namespace it is.
+//! The identity of a network namespace.
 
 use std::fmt;
 use std::fs;
@@ -10,7 +10,7 @@ use crate::error::{Result, SysError};
 /// Which namespace it is: the device and inode numbers of its file, as
 /// namespaces(7) says to compare them. Written as `DEVICE:INODE`.
 ///
-/// The kernel may give the number of a namespace that is gone to a new one, so an identity proves something
+/// When a namespace is gone, the kernel may give its number to a new one. So an identity proves something
 /// only about a namespace that is held open or pinned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NsId {

@@ -8,21 +8,21 @@ use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 use crate::error::SysError;
 
-/// The address of a PCI function, written `0000:3b:00.1`. The bus number is of this boot only.
+/// The address of a PCI function, written `0000:3b:00.1`. The bus number may differ at the next boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct PciAddress {
-    /// Which set of 256 buses; more than 16 bits behind Intel's VMD.
+    /// Which group of 256 buses; more than 16 bits behind Intel's VMD.
     pub domain: u32,
     pub bus: u8,
     pub device: u8,
     pub function: u8,
 }
 
-/// A root complex, by the bus that it begins with.
+/// A root complex, named by its first bus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Root {
-    /// Which set of 256 buses.
+    /// Which group of 256 buses.
     pub domain: u32,
     /// Its first bus.
     pub bus: u8,
@@ -59,7 +59,7 @@ impl Root {
     }
 }
 
-/// The domain has four digits or more; all else has the width that the kernel prints.
+/// The domain has four digits or more. All other parts have the width that the kernel prints.
 fn parse(text: &str) -> Option<PciAddress> {
     let (domain, rest) = text.split_once(':')?;
     let (bus, rest) = rest.split_once(':')?;
@@ -73,7 +73,7 @@ fn parse(text: &str) -> Option<PciAddress> {
     (address.device < 32 && address.function < 8).then_some(address)
 }
 
-/// Digits only: Rust's own parser would take a sign.
+/// Accepts digits only; Rust's own parser would accept a sign.
 fn hex(text: &str, length: std::ops::RangeInclusive<usize>) -> Option<u32> {
     let plain = length.contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     plain.then(|| u32::from_str_radix(text, 16).ok())?

@@ -1,4 +1,4 @@
-//! Which PCI device something of the machine hangs on: a link, a file system, a guest's share.
+//! Finds the PCI device below a link, a file system or a guest's share.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,17 +8,17 @@ use super::PciTree;
 use super::address::PciAddress;
 use super::sysfs::{entries, text};
 
-/// How many devices may be stacked: a file system on a crypt device on a RAID on partitions is 3.
+/// How many devices may be stacked. A file system on a crypt device on a RAID on partitions has 3.
 const DEEPEST: u32 = 16;
 
 impl PciTree {
-    /// The device of a link of the namespace that `/sys` was mounted in.
+    /// The device of a link in the namespace in which `/sys` was mounted.
     pub fn behind_link(&self, name: &str) -> Option<PciAddress> {
         last_address(&self.sys.join("class/net").join(name).join("device"))
     }
 
-    /// The devices of a block device, by its number: through partitions, device mapper, RAID and
-    /// the paths of an NVMe disk.
+    /// The devices below a block device, given by its number. It looks through partitions, device mapper,
+    /// RAID and the paths of an NVMe disk.
     pub fn behind_block(&self, major: u32, minor: u32) -> BTreeSet<PciAddress> {
         let mut found = BTreeSet::new();
         let directory = fs::canonicalize(self.sys.join(format!("dev/block/{major}:{minor}")));
@@ -28,7 +28,7 @@ impl PciTree {
         found
     }
 
-    /// The devices of those virtio devices that this virtio driver has, such as `9pnet_virtio`.
+    /// The PCI devices of the virtio devices that this virtio driver has, such as `9pnet_virtio`.
     pub fn behind_virtio(&self, driver: &str) -> BTreeSet<PciAddress> {
         let bound = entries(&self.sys.join("bus/virtio/drivers").join(driver));
         bound.filter(|(name, _)| name.starts_with("virtio")).filter_map(|(_, path)| last_address(&path)).collect()
@@ -60,13 +60,13 @@ fn stacked(directory: &Path, deepest: u32, found: &mut BTreeSet<PciAddress>) {
     }
 }
 
-/// What a block device without hardware of its own is made of.
+/// The devices below a block device that has no hardware of its own.
 fn below(directory: &Path) -> Vec<PathBuf> {
-    // The slaves are those of the whole device.
+    // Slaves belong to the whole device, not to a partition.
     let partition = directory.join("partition").exists();
     let whole = if partition { directory.parent().unwrap_or(directory) } else { directory };
     let slaves = entries(&whole.join("slaves")).map(|(_, path)| path);
-    // A disk with several controllers is a device of its subsystem, and the controllers are links beside it.
+    // A disk with several controllers is a device of its subsystem; links beside it point to the controllers.
     let subsystem = whole.parent().filter(|parent| parent.join("subsysnqn").exists());
     let controllers = subsystem.into_iter().flat_map(entries).filter(|(_, path)| path.is_symlink());
     let controllers = controllers.filter(|(name, _)| name.starts_with("nvme")).map(|(_, path)| path);

@@ -1,7 +1,7 @@
-//! Handing devices over: drivers, and virtual functions.
+//! Changes that hand a device over: drivers and virtual functions.
 //!
-//! A driver is asked by its file `bind` and not by the bus's `drivers_probe`: the latter reports
-//! success whatever the driver said (`really_probe` turns its error into "didn't match").
+//! A driver gets a device through its file `bind`, not through the bus's `drivers_probe`. That one reports
+//! success even if the driver refused (`really_probe` turns its error into "didn't match").
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -16,23 +16,23 @@ use super::sysfs::{number, text};
 use super::{PciTree, Sriov};
 use crate::error::{Result, SysError, remedy_for};
 
-/// How often it is looked whether something has happened. sysfs has no event for it.
+/// How often sysfs is read to see whether something has happened; it has no event for that.
 const GLANCE: Duration = Duration::from_millis(5);
 
 impl PciTree {
-    /// Gives the device to this driver and to no other from now on (`driver_override`). With
-    /// `None` it is left without a driver, free for the driver that is bound to it next.
+    /// Gives the device to this driver, and reserves it for this driver from now on (`driver_override`). With
+    /// `None` it has no driver, and the next one may be any.
     ///
-    /// It can block as long as a guest holds the device: a guest must be stopped first.
+    /// It can block as long as a guest holds the device, so stop the guest first.
     ///
     /// # Errors
-    /// [`PciError::NoDevice`], [`PciError::NoDriver`] with nothing changed; [`PciError::Refused`],
-    /// [`PciError::NotTaken`], [`PciError::StillHeld`]: it has no driver, or still the old one.
+    /// [`PciError::NoDevice`] and [`PciError::NoDriver`]: nothing was changed. [`PciError::Refused`],
+    /// [`PciError::NotTaken`] and [`PciError::StillHeld`]: the device has no driver, or still the old one.
     pub fn bind(&self, device: PciAddress, driver: Option<&str>, patience: Duration) -> Result<()> {
         self.rebind(device, driver, driver, patience)
     }
 
-    /// Puts a device back as it was: with this driver or none, and with this `driver_override`.
+    /// Puts a device back into its earlier state: this driver or none, and this `driver_override`.
     pub fn rebind(
         &self,
         device: PciAddress,
@@ -48,8 +48,8 @@ impl PciTree {
         let deadline = Instant::now() + patience;
         if self.driver(device).as_deref() != Some(driver) {
             self.loaded(device, driver)?;
-            // For as long as it is being bound, nobody else may take it, and this one may even if
-            // it doesn't know the device's number, as vfio-pci.
+            // While the device is being bound, no other driver may take it. And this one may take it even if
+            // it doesn't know the device's number, as vfio-pci doesn't.
             self.set_override(device, Some(driver))?;
             self.unbind(device, patience)?;
             self.ask(device, driver, deadline, patience)?;
@@ -57,12 +57,11 @@ impl PciTree {
         self.set_override(device, driver_override)
     }
 
-    /// Lets the drivers that are loaded look at it; returns the one that took it. A device that
-    /// has a driver keeps it.
+    /// Lets the loaded drivers probe the device, and returns the one that took it. A device that has a driver keeps it.
     ///
     /// # Errors
-    /// [`PciError::NobodyTook`]; [`PciError::AutoprobeOff`] for a virtual function whose physical
-    /// one says that they are to be left alone: [`PciTree::bind`] and [`PciTree::rebind`] name a driver.
+    /// [`PciError::NobodyTook`]. [`PciError::AutoprobeOff`] for a virtual function whose physical function
+    /// keeps the kernel from probing: [`PciTree::bind`] and [`PciTree::rebind`] name a driver instead.
     pub fn probe(&self, device: PciAddress, patience: Duration) -> Result<String> {
         self.known(device)?;
         self.probed(device)?;
@@ -80,12 +79,12 @@ impl PciTree {
         found.ok_or_else(|| late().into())
     }
 
-    /// Makes virtual functions of `pf`, or removes them all (0). As many as there are already is
-    /// no change. Removing one that a guest holds can block until it lets go: stop guests first.
+    /// Makes virtual functions of `pf`, or removes them all (0). If it has this number already, nothing
+    /// changes. Removing a function can block until the guest that holds it releases it: stop guests first.
     ///
     /// # Errors
     /// [`PciError::NoSriov`], [`PciError::TooManyVfs`], [`PciError::VfsExist`], [`PciError::NoPfDriver`],
-    /// [`PciError::NoRoom`], [`PciError::VfsInUse`]; [`PciError::FewerVfs`]: what there is stays.
+    /// [`PciError::NoRoom`], [`PciError::VfsInUse`]. [`PciError::FewerVfs`]: those that were made stay.
     pub fn set_numvfs(&self, pf: PciAddress, n: u32) -> Result<()> {
         let before = self.sriov(pf)?;
         if before.num == n {
@@ -100,8 +99,8 @@ impl PciTree {
         enabled(pf, n, number(&file).unwrap_or_default()).map_err(SysError::from)
     }
 
-    /// Whether the kernel looks for drivers for virtual functions that `pf` makes from now on.
-    /// Off before those that go to VFIO are made: they never get a network link then.
+    /// Whether the kernel probes drivers for virtual functions that `pf` makes from now on. Switch it off
+    /// before making functions for VFIO: then they never get a network link.
     ///
     /// # Errors
     /// [`PciError::NoSriov`]; `ENOENT` before Linux 4.12.
@@ -143,7 +142,7 @@ impl PciTree {
         if driver_override(&directory).as_deref() == wanted {
             return Ok(());
         }
-        // A lone newline clears it (`driver_set_override`).
+        // A single newline clears it (`driver_set_override`).
         write(&directory.join("driver_override"), &format!("{}\n", wanted.unwrap_or_default()))?;
         kept(device, "driver_override", wanted.unwrap_or_default(), driver_override(&directory))
     }
@@ -152,7 +151,7 @@ impl PciTree {
         let Some(driver) = self.driver(device) else { return Ok(()) };
         let file = self.directory(device).join("driver/unbind");
         match written(&file, &device.to_string()) {
-            // Somebody else was faster.
+            // Another process was faster.
             Err(errno) if self.driver(device).is_some() => return Err(not_written(&file, errno)),
             _ => {}
         }
@@ -165,9 +164,9 @@ impl PciTree {
         loop {
             match written(&file, &device.to_string()) {
                 Ok(()) => break,
-                // It waits for something else (`EPROBE_DEFER`), as for a module that loads.
+                // The driver waits for something else (`EPROBE_DEFER`), such as a module that is loading.
                 Err(errno) if errno.raw_os_error() == Some(libc::EAGAIN) && Instant::now() < deadline => sleep(GLANCE),
-                // Somebody else was faster; whether it was for this driver is seen below.
+                // Another process was faster. The code below checks whether it bound this driver.
                 Err(errno) if errno.raw_os_error() == Some(libc::EBUSY) && self.driver(device).is_some() => break,
                 Err(errno) if errno.kind() == io::ErrorKind::NotFound => {
                     return Err(PciError::NoDriver { device, driver: driver.to_owned() }.into());
@@ -190,7 +189,7 @@ fn allowed(device: PciAddress, before: Sriov, asked: u32) -> Result<(), PciError
     }
 }
 
-/// What the kernel means, where that is of virtual functions (`sriov_numvfs_store`).
+/// What an error means when virtual functions are made or removed (`sriov_numvfs_store`).
 fn no_vfs(
     device: PciAddress,
     before: Sriov,
@@ -203,7 +202,7 @@ fn no_vfs(
         libc::ERANGE => PciError::TooManyVfs { device, asked, total: before.total },
         libc::EBUSY if asked > 0 => PciError::VfsExist { device, enabled: before.num, asked },
         libc::EBUSY => PciError::VfsInUse { device },
-        // igb, ixgbe: `pci_vfs_assigned`.
+        // igb and ixgbe return it: `pci_vfs_assigned`.
         libc::EPERM if asked == 0 && rustix::process::geteuid().is_root() => PciError::VfsInUse { device },
         libc::ENOENT | libc::ENOSYS | libc::EOPNOTSUPP => PciError::NoPfDriver { device, driver },
         libc::ENOMEM | libc::EIO => PciError::NoRoom { device, errno: io::Error::from_raw_os_error(number) },
@@ -228,7 +227,7 @@ fn refused(device: PciAddress, driver: &str, errno: io::Error) -> PciError {
     PciError::Refused { device, driver: driver.to_owned(), errno, remedy }
 }
 
-/// The answer is about the writing process, not about the device.
+/// Whether the error is about the writing process, not about the device.
 fn is_ours(errno: &io::Error) -> bool {
     matches!(errno.raw_os_error(), Some(libc::EACCES | libc::EPERM | libc::EROFS))
 }
@@ -242,7 +241,7 @@ fn kept(device: PciAddress, file: &'static str, wrote: &str, read: Option<String
     if read == wrote { Ok(()) } else { Err(PciError::NotKept { device, file, wrote: wrote.to_owned(), read }.into()) }
 }
 
-/// In one call, as each call is a change of its own; and without making a file where sysfs has none.
+/// Writes in one call, because each call is a separate change, and makes no file where sysfs has none.
 fn written(file: &Path, value: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).truncate(true).open(file)?;
     file.write_all(value.as_bytes())
@@ -257,7 +256,7 @@ fn not_written(file: &Path, errno: io::Error) -> SysError {
     SysError::refused("write to", file.display(), errno, remedy)
 }
 
-/// Looks at least once.
+/// Calls `look` at least once.
 fn until<T>(deadline: Instant, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     loop {
         let found = look();

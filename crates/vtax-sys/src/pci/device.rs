@@ -1,4 +1,4 @@
-//! One device, read from its directory.
+//! Reads one device from its directory.
 
 use std::fs;
 use std::path::Path;
@@ -12,27 +12,27 @@ use super::sysfs::{entries, number, target_name, text};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Device {
-    /// Where it is at this boot.
+    /// Its address at this boot.
     pub address: PciAddress,
-    /// The maker, by the number that the PCI-SIG gives.
+    /// The maker's number, assigned by the PCI-SIG.
     pub vendor: u16,
-    /// What it is, by the maker's own number.
+    /// The maker's own number for this kind of device.
     pub device: u16,
     /// Class, subclass and programming interface: `0x020000` for Ethernet.
     pub class: u32,
     pub driver: Option<String>,
-    /// The only driver that may take it, if one was named (`driver_override`).
+    /// The only driver that may take the device, if one is set (`driver_override`).
     pub driver_override: Option<String>,
-    /// The devices with this number can only be assigned together; another one at each boot.
+    /// The IOMMU group. Its devices can only be assigned together. The number may differ at each boot.
     pub iommu_group: Option<u32>,
-    /// None where the machine has only one node, or doesn't say.
+    /// None if the machine has only one node, or doesn't report it.
     pub numa_node: Option<u32>,
     pub root: Root,
-    /// Device and function at each level below the root complex, its own last: the same at every
-    /// boot, unlike bus numbers.
+    /// Device and function at each level below the root complex, its own last. Unlike bus numbers, they are
+    /// the same at every boot.
     pub path: Vec<(u8, u8)>,
-    /// The slot that it is in, where the firmware or the board names slots. A virtual function
-    /// is in that of its physical function.
+    /// The slot that it is in, if the firmware or the board names slots. A virtual function is in the slot of
+    /// its physical function.
     pub slot: Option<String>,
     /// Its network link, as [`PciTree::netdev`](super::PciTree::netdev) finds it.
     pub netdev: Option<String>,
@@ -43,28 +43,28 @@ pub struct Device {
     pub link: Option<PciLink>,
 }
 
-/// What a physical function says of its virtual ones.
+/// What a physical function reports about its virtual functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sriov {
-    /// How many it can have.
+    /// How many virtual functions it can have.
     pub total: u32,
     /// How many it has.
     pub num: u32,
-    /// Whether the kernel looks for a driver for new ones.
+    /// Whether the kernel probes drivers for new ones.
     pub autoprobe: bool,
-    /// The device number of those that it makes.
+    /// The device number of its virtual functions.
     pub vf_device: u16,
-    /// How far behind it the first of them is, counted in functions; 0 if it only says so once there
-    /// are some.
+    /// The distance from the physical function to its first virtual one, counted in functions. 0 if the
+    /// device reports it only once there are some.
     pub offset: u32,
-    /// How far each of them is behind the one before.
+    /// The distance from each virtual function to the next.
     pub stride: u32,
 }
 
 /// A PCI Express link.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PciLink {
-    /// As the kernel puts it: `8.0 GT/s PCIe`.
+    /// In the kernel's words: `8.0 GT/s PCIe`.
     pub speed: String,
     /// Lanes.
     pub width: u32,
@@ -75,26 +75,26 @@ pub struct PciLink {
 pub struct PciSlot {
     /// Its name.
     pub name: String,
-    /// The root complex above, if the bus is known.
+    /// The root complex above it, if the bus is known.
     pub root: Option<Root>,
-    /// The bus of the card in it.
+    /// The bus on which its card is.
     pub bus: Root,
-    /// The device on that bus; all of them if there is none.
+    /// The device number on that bus; none if the slot has all of them.
     pub device: Option<u8>,
 }
 
 impl Device {
-    /// A bridge between buses, or the root complex's own device.
+    /// Whether it is a bridge between buses, or the root complex's own device.
     pub fn is_bridge(&self) -> bool {
         self.class >> 16 == 0x06
     }
 
-    /// A network controller of any kind.
+    /// Whether it is a network controller of any kind.
     pub fn is_nic(&self) -> bool {
         self.class >> 16 == 0x02
     }
 
-    /// Nothing if the directory lacks what every device has.
+    /// None if the directory lacks what every device has.
     pub(super) fn read(address: PciAddress, directory: &Path, slots: &[PciSlot]) -> Option<Self> {
         let (root, path) = way(directory)?;
         let of = |name: &str| directory.join(name);
@@ -107,7 +107,7 @@ impl Device {
             driver: target_name(&of("driver")),
             driver_override: driver_override(directory),
             iommu_group: target_name(&of("iommu_group")).and_then(|group| group.parse().ok()),
-            // A machine with one node says -1.
+            // A machine with one node reports -1.
             numa_node: number(&of("numa_node")),
             root,
             path,
@@ -127,9 +127,9 @@ impl Sriov {
         Some(Self {
             total: number(&of("sriov_totalvfs")).filter(|total| *total > 0)?,
             num: number(&of("sriov_numvfs"))?,
-            // Linux before 4.12 always looks for one.
+            // Linux before 4.12 always probes.
             autoprobe: number(&of("sriov_drivers_autoprobe")) != Some(0),
-            // Hexadecimal without `0x`.
+            // The number is hexadecimal without `0x`.
             vf_device: text(&of("sriov_vf_device"))
                 .and_then(|text| u16::from_str_radix(&text, 16).ok())
                 .unwrap_or_default(),
@@ -138,12 +138,12 @@ impl Sriov {
         })
     }
 
-    /// Where the `index`-th virtual function of the physical one at `pf` is, or will be.
+    /// Where the virtual function with this index of the physical function `pf` is, or will be.
     pub fn virtfn(&self, pf: PciAddress, index: u32) -> Option<PciAddress> {
         if self.offset == 0 {
             return None;
         }
-        // A routing ID: 8 bits of bus, 5 of device, 3 of function (PCI Express 9.3.3.9, 9.3.3.10).
+        // A routing ID has 8 bits for the bus, 5 for the device and 3 for the function (PCI Express 9.3.3.9, 9.3.3.10).
         let own = u32::from(pf.bus) << 8 | u32::from(pf.device) << 3 | u32::from(pf.function);
         let id = own.checked_add(self.offset)?.checked_add(index.checked_mul(self.stride)?)?;
         let [bus, low] = u16::try_from(id).ok()?.to_be_bytes();
@@ -152,7 +152,7 @@ impl Sriov {
 }
 
 impl PciLink {
-    /// A virtual function, and a device that isn't PCI Express, have none or an unknown one.
+    /// None for a virtual function, and for a device that isn't PCI Express or whose link is unknown.
     fn read(directory: &Path) -> Option<Self> {
         let speed = text(&directory.join("current_link_speed")).filter(|speed| !speed.starts_with("Unknown"))?;
         let width = number(&directory.join("current_link_width")).filter(|width| *width > 0)?;
@@ -173,12 +173,12 @@ impl PciSlot {
     }
 }
 
-/// An empty text clears it, too.
+/// An empty text is also no override.
 pub(super) fn driver_override(directory: &Path) -> Option<String> {
     text(&directory.join("driver_override")).filter(|name| !name.is_empty() && name != "(null)")
 }
 
-/// A virtio NIC's link hangs on the virtio device below.
+/// The link of a virtio NIC belongs to the virtio device below the PCI device.
 pub(super) fn netdev(directory: &Path) -> Option<String> {
     let below = entries(directory).filter(|(name, _)| name.starts_with("virtio")).map(|(_, path)| path);
     let places = std::iter::once(directory.to_owned()).chain(below);
@@ -195,9 +195,9 @@ fn virtfns(directory: &Path) -> Vec<PciAddress> {
     found.into_iter().map(|(_, address)| address).collect()
 }
 
-/// The root complex, and device and function at each level, of a directory whose real path is as
-/// `…/pci0000:00/0000:00:1c.0/0000:3b:00.1`. Where a complex is itself behind a device of another
-/// one (Intel's VMD), the inner one counts.
+/// Returns the root complex, and the device and function at each level, of a directory whose real path looks
+/// like `…/pci0000:00/0000:00:1c.0/0000:3b:00.1`. If a complex is itself behind a device of another one
+/// (Intel's VMD), the inner one counts.
 fn way(directory: &Path) -> Option<(Root, Vec<(u8, u8)>)> {
     let real = fs::canonicalize(directory).ok()?;
     let (mut root, mut path) = (None, Vec::new());

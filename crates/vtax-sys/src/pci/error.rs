@@ -1,4 +1,4 @@
-//! Why a PCI device can't be had or changed.
+//! Why a PCI device can't be used or changed.
 
 use std::io;
 use std::time::Duration;
@@ -19,14 +19,14 @@ pub enum PciError {
     #[error("{device} can't have {asked} virtual functions: it has at most {total}; ask for fewer")]
     #[diagnostic(code("too-many-functions"))]
     TooManyVfs { device: PciAddress, asked: u32, total: u32 },
-    /// `EBUSY`: the kernel goes from none to some and from some to none only.
+    /// `EBUSY`: the kernel only goes from none to some and from some to none.
     #[error(
         "{device} has {enabled} virtual functions, and their number can't be changed to {asked}: destroy those first, \
          or use them"
     )]
     #[diagnostic(code("functions-exist"))]
     VfsExist { device: PciAddress, enabled: u32, asked: u32 },
-    /// Its virtual functions can't be removed now (`EBUSY`, or `EPERM` of igb and ixgbe).
+    /// The virtual functions can't be removed now (`EBUSY`, or `EPERM` from igb and ixgbe).
     #[error("the virtual functions of {device} are in use: stop the guests that hold them, then try again")]
     #[diagnostic(code("functions-in-use"))]
     VfsInUse { device: PciAddress },

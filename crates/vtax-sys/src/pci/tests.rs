@@ -1,4 +1,4 @@
-//! A made sysfs, with a thread that does in it what the kernel does when a file is written.
+//! An imitation of sysfs. A thread does what the kernel does when a file is written.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -20,8 +20,8 @@ const VIRTIO: &str = "devices/pci0000:00/0000:00:03.0";
 struct Made(TempDir);
 
 impl Made {
-    /// A root port with a NIC of one virtual function behind a second root complex, and a virtio
-    /// NIC on the first.
+    /// A root port with a NIC that has one virtual function, behind a second root complex; and a virtio NIC
+    /// at the first one.
     fn new() -> Self {
         let made = Self(TempDir::new().unwrap());
         for (directory, class) in
@@ -136,7 +136,7 @@ impl Made {
     }
 }
 
-/// What was written to the file, once.
+/// Returns what was written to the file, once.
 fn taken(file: &Path) -> Option<String> {
     let text = fs::read_to_string(file).unwrap_or_default().trim().to_owned();
     let there = !text.is_empty();
@@ -226,7 +226,7 @@ fn without_its_driver_a_device_stays_as_it_was() {
     );
 }
 
-/// Nobody does anything in a made sysfs without its thread.
+/// Without its thread, nothing happens in this imitation.
 #[test]
 fn drivers_that_do_not_move_are_noticed_in_time() {
     let made = Made::new();

@@ -1,4 +1,4 @@
-//! Connections on one ring: made and taken in.
+//! Connecting and accepting on a ring.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,8 +10,7 @@ use socket2::SockAddr;
 use super::slots::{Operation, Slots, no_such_slot};
 
 impl Slots {
-    /// Queues the connection of the slot's socket. Waits however long the kernel does, also on a
-    /// socket that does not block.
+    /// Queues the connection of the slot's socket. It waits as long as the kernel tries, even on a non-blocking socket.
     ///
     /// # Errors
     /// `ResourceBusy` while the slot's socket is being connected; `InvalidInput` if there is no
@@ -28,8 +27,8 @@ impl Slots {
         unsafe { self.submit(slot, Operation::Connect, request.build()) }
     }
 
-    /// Queues the taking in of a connection that comes to the socket in slot `door`, which listens.
-    /// When it is complete, [`Slots::take_accepted`] has it.
+    /// Queues accepting a connection on the listening socket in slot `door`. When the request is complete,
+    /// [`Slots::take_accepted`] returns the connection.
     pub fn submit_accept(&mut self, slot: usize, door: usize) -> io::Result<()> {
         self.check_socket(door)?;
         if slot >= self.slots.len() {
@@ -40,7 +39,7 @@ impl Slots {
         unsafe { self.submit(slot, Operation::Accept, request.flags(libc::SOCK_CLOEXEC).build()) }
     }
 
-    /// The connection that was accepted last for the slot, once.
+    /// The last connection that was accepted for the slot; returned only once.
     pub fn take_accepted(&mut self, slot: usize) -> Option<OwnedFd> {
         self.slots.get_mut(slot)?.accepted.take()
     }
@@ -115,7 +114,7 @@ mod tests {
         assert_eq!(refused.raw_os_error(), Some(libc::ECONNREFUSED));
     }
 
-    /// Those that nobody asked for any more are closed.
+    /// Connections that nobody took are closed.
     #[test]
     fn dropping_closes_what_was_accepted() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

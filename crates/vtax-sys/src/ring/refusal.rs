@@ -1,13 +1,13 @@
-//! Why there is no io_uring: many machines forbid it, each in a way of its own.
+//! Why there is no io_uring: many machines forbid it, in different ways.
 
 use std::fs;
 use std::io;
 
-/// Why this process can have no io_uring, with what to do about it.
+/// Why this process can have no io_uring, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum NoRing {
-    /// `ENOSYS`. A seccomp filter may say so too.
+    /// `ENOSYS`. A seccomp filter may return it too.
     #[error("this kernel has no io_uring (CONFIG_IO_URING), or a filter hides it: choose another engine or kernel")]
     #[diagnostic(code("no-io-uring"))]
     Absent,
@@ -35,7 +35,7 @@ pub enum NoRing {
     #[error("the io_uring of this kernel is too old: Linux 5.11 is needed, or another engine")]
     #[diagnostic(code("kernel-too-old"))]
     TooOld,
-    /// `EMFILE`: more slots than files may be open, or no file left for the ring itself.
+    /// `EMFILE`: more slots than the limit on open files, or no descriptor left for the ring itself.
     #[error("the limit on open files is too low for io_uring: raise it (ulimit -n), or use fewer flows")]
     #[diagnostic(code("too-many-files"))]
     Files,
@@ -65,7 +65,7 @@ impl NoRing {
     }
 }
 
-/// Mode 2 of the field `Seccomp`, proc_pid_status(5).
+/// Whether the field `Seccomp` has mode 2, proc_pid_status(5).
 fn is_filtered(status: &str) -> bool {
     status.lines().filter_map(|line| line.strip_prefix("Seccomp:")).any(|mode| mode.trim() == "2")
 }
@@ -93,7 +93,7 @@ mod tests {
         }
     }
 
-    /// In a thread of its own, which keeps the filter as long as it lives.
+    /// Runs in a thread of its own, which keeps the filter until it ends.
     #[test]
     fn a_seccomp_filter_is_found_out() {
         let refused = std::thread::spawn(|| {

@@ -18,42 +18,42 @@ use memory::Memory;
 
 use super::{NoRing, SEND_FLAGS, Uring, is_passing, length};
 
-/// Requests that are handed over at once. The queue is emptied whenever it is full.
+/// The most requests handed over at once. When the queue is full, it is emptied.
 const SUBMISSIONS: u32 = 1024;
 
-/// How long dropping waits for the kernel to answer cancelled requests.
+/// How long dropping waits for the kernel to complete cancelled requests.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// What `user_data` says of the operation, below the number of the slot.
+/// Bits of `user_data` that hold the operation; the number of the slot is above them.
 const TAG_BITS: u32 = 3;
 const CANCEL_TAG: u64 = 7;
 
-/// Flows on one ring, each in a slot with a buffer to send from and one to receive into, both owned
-/// by this table. For each slot at most one request of each [`Operation`] is in flight at a time.
+/// Flows on one ring, each in a slot with a send buffer and a receive buffer, which this table owns. A slot
+/// has at most one request of each [`Operation`] in flight.
 ///
 /// Requests are queued by the `submit_` functions and handed over by [`Slots::wait`], with one
 /// system call for all of them.
 ///
-/// A socket is attached before its slot is used. The ring then holds it open, even when the caller
-/// has closed it: shut the socket down to end its connection, or detach it.
+/// A socket is attached before its slot is used. The ring then keeps it open even when the caller closes it.
+/// To end its connection, shut the socket down or detach it.
 pub struct Slots {
     uring: Uring,
     /// Freed only when no request is in flight.
     memory: ManuallyDrop<Memory>,
     pub(super) slots: Box<[RingSlot]>,
     in_flight: usize,
-    /// The kernel says nothing of a request that went well, if asked to: Linux 5.17.
+    /// Whether the kernel, if asked, sends no completion for a request that succeeded: Linux 5.17.
     skips: bool,
 }
 
-/// What was done for a slot.
+/// What a request does for its slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// Bytes of the send buffer were sent.
     Send = 0,
     /// Bytes came into the receive buffer.
     Receive = 1,
-    /// The time has come.
+    /// The timer has expired.
     Timer = 2,
     /// A connection was accepted; [`Slots::take_accepted`] has it.
     Accept = 3,
@@ -62,7 +62,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// By their numbers.
+    /// In the order of their numbers.
     const ALL: [Operation; 5] = [Self::Send, Self::Receive, Self::Timer, Self::Accept, Self::Connect];
 }
 
@@ -72,8 +72,8 @@ impl Operation {
 pub struct Completion {
     pub slot: usize,
     pub operation: Operation,
-    /// Bytes, which may be fewer than asked for; 0 of a receive is the end of the stream; 0 of
-    /// anything else. `ECANCELED` if it was cancelled.
+    /// Bytes, possibly fewer than asked for. 0 of a receive is the end of the stream. The result is 0 for a
+    /// connection or a timer. `ECANCELED` if the request was cancelled.
     pub result: io::Result<usize>,
 }
 
@@ -81,27 +81,27 @@ pub struct Completion {
 pub(super) struct RingSlot {
     attached: bool,
     busy: [bool; Operation::ALL.len()],
-    /// The send and the receive have one completion together.
+    /// Whether the send and the receive have one common completion.
     paired: bool,
-    /// The kernel reads it when it takes the timer's request.
+    /// The kernel reads this when it takes the timer's request.
     time: Timespec,
-    /// Where the socket is being connected to; in a box, for the kernel reads it.
+    /// The address to which the socket connects. In a box, because the kernel reads it.
     pub(super) address: Option<Box<SockAddr>>,
     pub(super) accepted: Option<OwnedFd>,
 }
 
 impl Slots {
-    /// Makes `count` slots with buffers of these lengths, zeroed, for the calling thread. Memory
-    /// that is never touched costs nothing.
+    /// Makes `count` slots for the calling thread, with zeroed buffers of these lengths. Memory that is never
+    /// used costs nothing.
     ///
     /// # Errors
-    /// Why this process can have no io_uring; [`NoRing::Files`] if it has more slots than the
-    /// process may have open files.
+    /// Why this process can have no io_uring; [`NoRing::Files`] if there are more slots than the process may
+    /// have open files.
     pub fn new(count: usize, send_length: usize, receive_length: usize) -> Result<Self, NoRing> {
         let slots = u32::try_from(count).map_err(|_| NoRing::Memory)?;
         let memory = Memory::new(count, send_length, receive_length).ok_or(NoRing::Memory)?;
-        // Each operation of each slot, each with its cancellation. If the kernel clamps that, it
-        // keeps what does not fit, at some cost.
+        // Room for each operation of each slot, and for its cancellation. If the kernel reduces the number,
+        // it stores what doesn't fit elsewhere, at some cost.
         let uring = Uring::new(SUBMISSIONS, slots.saturating_mul(6).max(2 * SUBMISSIONS))?;
         if count > 0 {
             let empty = vec![-1; count];
@@ -112,7 +112,7 @@ impl Slots {
         Ok(Self { uring, memory: ManuallyDrop::new(memory), slots, in_flight: 0, skips })
     }
 
-    /// Completions that are still to come, over all slots.
+    /// Completions that are still expected, over all slots.
     pub fn in_flight(&self) -> usize {
         self.in_flight
     }
@@ -127,8 +127,8 @@ impl Slots {
         self.slots.get(slot).is_some_and(|slot| slot.busy[operation as usize])
     }
 
-    /// Whether an exchange of this slot is in flight whose two requests complete together: that the
-    /// send is complete will be known when the receive is.
+    /// Whether an exchange of this slot is in flight whose two requests complete together. Then only the
+    /// receive's completion tells that the send is complete.
     pub fn is_paired(&self, slot: usize) -> bool {
         self.slots.get(slot).is_some_and(|slot| slot.paired)
     }
@@ -138,19 +138,19 @@ impl Slots {
         self.uring.enters.get()
     }
 
-    /// Puts a socket into a slot, instead of the one that was there.
+    /// Puts a socket into a slot, in place of the one before.
     ///
     /// # Errors
-    /// `ResourceBusy` while a request of the slot is in flight, `InvalidInput` if there is no such
-    /// slot, and the kernel's.
+    /// `ResourceBusy` while a request of the slot is in flight, `InvalidInput` if there is no such slot, and
+    /// errors of the kernel.
     pub fn attach(&mut self, slot: usize, socket: impl AsFd) -> io::Result<()> {
         self.replace(slot, socket.as_fd().as_raw_fd())?;
         self.slots[slot].attached = true;
         Ok(())
     }
 
-    /// Takes the socket out of a slot. It is closed if that was the last handle; kernels before
-    /// 6.1 do that a little later.
+    /// Removes the socket from a slot. It is closed if nothing else holds it; kernels before 6.1 close it a
+    /// little later.
     pub fn detach(&mut self, slot: usize) -> io::Result<()> {
         self.replace(slot, -1)?;
         self.slots[slot].attached = false;
@@ -162,22 +162,22 @@ impl Slots {
         if place.busy.contains(&true) {
             return Err(io::ErrorKind::ResourceBusy.into());
         }
-        // `new` made no more slots than fit 32 bits.
+        // There are no more slots than fit 32 bits: see `new`.
         self.uring.ring.submitter().register_files_update(slot as u32, &[fd]).map(drop)
     }
 
-    /// What a slot sends; none while the kernel reads it, or if there is no such slot.
+    /// The slot's send buffer. None while the kernel reads it, or if there is no such slot.
     pub fn send_buffer(&mut self, slot: usize) -> Option<&mut [u8]> {
         self.at_rest(slot, Operation::Send)?;
-        // SAFETY: no request of the kernel uses it, and `self` is borrowed for as long.
+        // SAFETY: no request in the kernel uses it, and `self` is borrowed as long as the slice lives.
         Some(unsafe { slice::from_raw_parts_mut(self.memory.send(slot), self.memory.send_length) })
     }
 
-    /// What a slot has received, as far as completions told, and then older bytes; none while the
-    /// kernel writes it, or if there is no such slot.
+    /// The slot's receive buffer: received bytes as far as completions say, and older bytes behind them. None
+    /// while the kernel writes it, or if there is no such slot.
     pub fn receive_buffer(&self, slot: usize) -> Option<&[u8]> {
         self.at_rest(slot, Operation::Receive)?;
-        // SAFETY: no request of the kernel uses it, and `self` is borrowed for as long.
+        // SAFETY: no request in the kernel uses it, and `self` is borrowed as long as the slice lives.
         Some(unsafe { slice::from_raw_parts(self.memory.receive(slot), self.memory.receive_length) })
     }
 
@@ -189,8 +189,8 @@ impl Slots {
     /// and the kernel may hold back the last segment (`MSG_MORE`).
     ///
     /// # Errors
-    /// `ResourceBusy` while the slot's last send is in flight; `InvalidInput` if there is no such
-    /// slot or part; `NotConnected` if it has no socket; the kernel's, if it takes no more.
+    /// `ResourceBusy` while the slot's last send is in flight; `InvalidInput` if there is no such slot or
+    /// part; `NotConnected` if the slot has no socket; an error of the kernel if it takes no more requests.
     pub fn submit_send(&mut self, slot: usize, part: Range<usize>, is_last: bool) -> io::Result<()> {
         let request = self.send_request(slot, &part, is_last)?;
         // SAFETY: the buffer stays until the request is complete: see `Drop`.
@@ -219,10 +219,10 @@ impl Slots {
         Ok(opcode::Recv::new(Fixed(slot as u32), start, length(part.len())).build())
     }
 
-    /// Queues a send and a receive that begins when all of it was sent. If that goes well, the
-    /// receive's completion is that of both, so that waiting for one completion waits for the
-    /// transaction; before Linux 5.17 each has its own. After a send that failed or fell short both
-    /// have one, `ECANCELED` of the receive.
+    /// Queues a send, and a receive that begins when everything was sent. If that succeeds, one completion,
+    /// the receive's, stands for both, so waiting for one completion waits for the transaction. Before Linux
+    /// 5.17 each has its own. If the send fails or is short, both have a completion; the receive's is
+    /// `ECANCELED`.
     pub fn submit_exchange(&mut self, slot: usize, request: Range<usize>, response: Range<usize>) -> io::Result<()> {
         let send = self.send_request(slot, &request, false)?;
         let receive = self.receive_request(slot, &response)?;
@@ -245,9 +245,9 @@ impl Slots {
         Ok(())
     }
 
-    /// Queues a timer that ends at this reading of [`now_ns`](crate::clock::now_ns), at once if
-    /// that is past. Cancelling one searches all of them: for a deadline per request of thousands
-    /// of flows, keep the order of deadlines and give [`Slots::wait`] the next.
+    /// Queues a timer that ends at this moment of [`now_ns`](crate::clock::now_ns), or at once if it is past.
+    /// Cancelling a timer searches all of them. So for a deadline per request of thousands of flows, keep the
+    /// order of the deadlines yourself and give [`Slots::wait`] the next one.
     pub fn submit_timer(&mut self, slot: usize, at_ns: u64) -> io::Result<()> {
         let place = self.slots.get_mut(slot).ok_or_else(no_such_slot)?;
         if place.busy[Operation::Timer as usize] {
@@ -255,30 +255,30 @@ impl Slots {
         }
         place.time = Timespec::from(Duration::from_nanos(at_ns));
         let request = opcode::Timeout::new(&raw const place.time).flags(TimeoutFlags::ABS);
-        // SAFETY: the time stays where it is, since the slots are in a box, and is changed only
-        // when no timer of the slot is in flight.
+        // SAFETY: the time doesn't move, because the slots are in a box. It changes only when no timer of the
+        // slot is in flight.
         unsafe { self.submit(slot, Operation::Timer, request.build()) }
     }
 
-    /// Queues the cancellation of what the slot has in flight. Each of these requests completes
-    /// nevertheless, with `ECANCELED` or with what it has done. One that is just being retried by
-    /// the kernel may go on: cancel it again.
+    /// Queues the cancellation of the slot's requests in flight. Each of them still completes, with
+    /// `ECANCELED` or with what it has done. The kernel may miss a request that it is just retrying: cancel
+    /// that one again.
     pub fn cancel(&mut self, slot: usize) -> io::Result<()> {
         let busy = self.slots.get(slot).ok_or_else(no_such_slot)?.busy;
         for operation in Operation::ALL.into_iter().filter(|operation| busy[*operation as usize]) {
             let request = opcode::AsyncCancel::new(tag(slot, operation as u64)).build();
-            // SAFETY: it has no buffer.
+            // SAFETY: a cancellation has no buffer.
             unsafe { self.push(&[request.user_data(tag(slot, CANCEL_TAG))])? };
         }
         Ok(())
     }
 
     /// Hands over what is queued, waits until `least` requests are complete or the time is up, and adds all
-    /// completions that are there to `done`. With `least` 0 it does not wait; it does not even enter the
-    /// kernel when there is nothing to hand over and nothing to fetch, so it is fit for spinning.
+    /// completions to `done`. With `least` 0 it doesn't wait. It doesn't even enter the kernel if there is
+    /// nothing to hand over or to fetch, so it is suitable for spinning.
     ///
-    /// Returns how many were added. They may be fewer than `least` after a signal or a cancellation, and are
-    /// no more than are in flight: only with a timeout does it wait for nothing.
+    /// Returns how many completions were added. There may be fewer than `least` after a signal or a
+    /// cancellation. Without a timeout, it never waits for more than are in flight.
     pub fn wait(&mut self, least: usize, timeout: Option<Duration>, done: &mut Vec<Completion>) -> io::Result<usize> {
         let least = if timeout.is_none() { least.min(self.in_flight) } else { least };
         if least > 0 || self.has_work() {
@@ -295,14 +295,14 @@ impl Slots {
             }
             let mut result = result(operation, entry.result());
             if let (Operation::Accept, Ok(fd)) = (operation, &mut result) {
-                // SAFETY: the kernel has just made it for this request.
+                // SAFETY: the kernel has just made this descriptor for this request.
                 place.accepted = Some(unsafe { OwnedFd::from_raw_fd(*fd as libc::c_int) });
                 *fd = 0;
             }
             done.push(Completion { slot, operation, result });
             match (std::mem::take(&mut place.paired), operation) {
                 (true, Operation::Receive) => place.busy[Operation::Send as usize] = false,
-                // No more is heard of what was linked to it.
+                // The receive that was linked to it gets no completion.
                 (true, Operation::Send) => {
                     place.busy[Operation::Receive as usize] = false;
                     let result = Err(io::Error::from_raw_os_error(libc::ECANCELED));
@@ -314,7 +314,7 @@ impl Slots {
         Ok(done.len() - before)
     }
 
-    /// Requests to hand over, or completions that only the kernel can bring.
+    /// Whether there are requests to hand over, or completions that need a call to fetch them.
     fn has_work(&mut self) -> bool {
         let queue = self.uring.ring.submission();
         !queue.is_empty() || queue.taskrun() || queue.cq_overflow()
@@ -334,7 +334,7 @@ impl Slots {
     }
 
     /// # Safety
-    /// What the request points to must stay until it is complete.
+    /// What the request points to must stay in place until the request is complete.
     pub(super) unsafe fn submit(
         &mut self,
         slot: usize,
@@ -344,7 +344,7 @@ impl Slots {
         if self.slots[slot].busy[operation as usize] {
             return Err(io::ErrorKind::ResourceBusy.into());
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises it.
         unsafe { self.push(&[request.user_data(tag(slot, operation as u64))])? };
         self.slots[slot].busy[operation as usize] = true;
         self.in_flight += 1;
@@ -352,13 +352,13 @@ impl Slots {
     }
 
     /// # Safety
-    /// What the request points to must stay until it is complete.
+    /// What the requests point to must stay in place until they are complete.
     unsafe fn push(&mut self, requests: &[squeue::Entry]) -> io::Result<()> {
-        // What is linked must be handed over together.
+        // Linked requests must be handed over together.
         if self.room() < requests.len() {
             self.uring.enter(0, None)?;
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises it.
         let pushed = unsafe { self.uring.ring.submission().push_multiple(requests) };
         pushed.map_err(|_| io::ErrorKind::ResourceBusy.into())
     }
@@ -368,7 +368,7 @@ impl Slots {
         queue.capacity() - queue.len()
     }
 
-    /// False if the kernel has not given up all buffers in time.
+    /// False if the kernel still uses buffers when the time is up.
     fn settle(&mut self) -> bool {
         let deadline = Instant::now() + FAREWELL;
         let mut done = Vec::new();
@@ -385,11 +385,11 @@ impl Slots {
 }
 
 impl Drop for Slots {
-    /// Cancels what is in flight and waits until the kernel has let go. Should it not, the buffers
-    /// are left to it for good.
+    /// Cancels what is in flight and waits until the kernel no longer uses the buffers. If it still does
+    /// after that time, they are never freed.
     fn drop(&mut self) {
         if self.settle() {
-            // SAFETY: not used after this.
+            // SAFETY: the memory isn't used after this.
             unsafe { ManuallyDrop::drop(&mut self.memory) };
         } else {
             std::mem::forget(std::mem::take(&mut self.slots));

@@ -1,21 +1,22 @@
-//! What the congestion control BBR tells of itself (`TCP_CC_INFO`): a stream's steady state starts behind BBR's
-//! startup, and the congestion window alone does not show its end.
+//! What the congestion control BBR reports about itself (`TCP_CC_INFO`). A stream is steady only after BBR's
+//! startup, and the congestion window alone doesn't show when that ends.
 
 use std::os::fd::AsFd;
 
 use super::{congestion_control, get_bytes};
 use crate::error::{Result, SysError};
 
-/// A pacing gain of 2, as the kernel writes it: with eight bits behind the point (`BBR_UNIT`). The gain is 2.89 in
-/// the startup (`bbr_high_gain` of `net/ipv4/tcp_bbr.c`) and 2.77 in versions 2 and 3, and at most 1.25 later.
+/// A pacing gain of 2 in the kernel's format, with eight bits after the binary point (`BBR_UNIT`). The gain
+/// is 2.89 in the startup (`bbr_high_gain` of `net/ipv4/tcp_bbr.c`), 2.77 in the startup of versions 2 and 3,
+/// and at most 1.25 later.
 const STARTUP_GAIN: u32 = 2 << 8;
 
-/// Whether BBR is still in its startup on this TCP socket: it doubles its rate every round trip, until that brings
-/// no more. None if another congestion control is at work.
+/// Whether BBR is still in its startup on this TCP socket. In the startup it doubles its rate every round
+/// trip until that brings no more bandwidth. None if the socket uses another congestion control.
 pub fn bbr_starts_up(socket: impl AsFd) -> Result<Option<bool>> {
     let (operation, object) = ("read", "TCP_CC_INFO of a socket");
     let socket = socket.as_fd();
-    // Vegas and DCTCP answer with structures of their own, which can't be told apart.
+    // Vegas and DCTCP return their own structures, which look the same.
     if !congestion_control(socket)?.starts_with("bbr") {
         return Ok(None);
     }
@@ -46,7 +47,7 @@ mod tests {
         assert_eq!(bbr_starts_up(&client).unwrap(), None);
     }
 
-    /// Not every kernel has BBR; the parser is tried below on any.
+    /// Needs BBR, which not every kernel has; the next test tries the parser on any kernel.
     #[test]
     fn a_fresh_connection_with_bbr_is_in_its_startup() {
         let (mut client, mut server) = tcp_pair();

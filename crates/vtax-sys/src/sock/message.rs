@@ -41,16 +41,16 @@ pub(super) fn receive(
     flags: libc::c_int,
 ) -> io::Result<usize> {
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    // SAFETY: it has no member that must not be zero. Its padding differs between C libraries.
+    // SAFETY: every member may be zero. The padding differs between C libraries.
     let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
     message.msg_iov = &raw mut part;
     message.msg_iovlen = 1;
     message.msg_control = control.bytes.as_mut_ptr().cast();
-    // glibc and musl have different types for it.
+    // glibc and musl have different types for this length.
     message.msg_controllen = control.bytes.len() as _;
     control.filled = 0;
-    // SAFETY: the message has one part, which is `buffer`, and room for control
-    // messages, both of the lengths that are told; all of them outlive the call.
+    // SAFETY: the message has one part, `buffer`, and room for control messages, both with their true
+    // lengths. All of them outlive the call.
     let received = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut message, flags) };
     if received < 0 {
         return Err(io::Error::last_os_error());
@@ -68,8 +68,8 @@ pub(super) fn receive_error(socket: impl AsFd, control: &mut ControlMessages) ->
     }
 }
 
-/// What the kernel writes in front of each entry of an error queue: `struct
-/// sock_extended_err` of `linux/errqueue.h`.
+/// The structure that the kernel puts before each entry of an error queue: `struct sock_extended_err` of
+/// `linux/errqueue.h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ExtendedError {
     pub(super) origin: u8,
@@ -88,7 +88,7 @@ impl ExtendedError {
             (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR) => {}
             _ => return None,
         }
-        // An error number, then origin, type, code and a filler, then two numbers.
+        // The structure has an error number, then origin, type, code and a filler, then two numbers.
         let (head, _) = entry.data.split_first_chunk::<16>()?;
         let number = |at: usize| u32::from_ne_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
         Some(Self { origin: head[4], code: head[6], info: number(8), data: number(12) })
@@ -98,8 +98,8 @@ impl ExtendedError {
 fn entries(mut rest: &[u8]) -> impl Iterator<Item = Entry<'_>> {
     std::iter::from_fn(move || {
         let (length, _) = rest.split_first_chunk::<{ size_of::<usize>() }>()?;
-        // `CMSG_LEN`: header and data, without the padding behind. The length is a
-        // size_t to the kernel, whatever the C library calls it.
+        // `CMSG_LEN`: header and data, without the padding after them. The kernel writes the length as a
+        // size_t, whatever type the C library uses.
         let length = usize::from_ne_bytes(*length);
         let (header, data) = rest.get(..length)?.split_at_checked(HEADER)?;
         let number = |at: usize| Some(libc::c_int::from_ne_bytes(header.get(at..at + 4)?.try_into().ok()?));

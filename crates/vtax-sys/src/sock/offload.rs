@@ -1,5 +1,5 @@
-//! Segmentation and coalescing of UDP datagrams: one call, and one way through the stack, for up
-//! to 64 KiB of them (`UDP_SEGMENT`, Linux 4.18, and `UDP_GRO`, 5.0; udp(7)).
+//! Segmentation and coalescing of UDP datagrams: one call, and one pass through the stack, for up to 64 KiB
+//! of them (`UDP_SEGMENT`, Linux 4.18, and `UDP_GRO`, 5.0; udp(7)).
 
 use std::io;
 use std::os::fd::AsFd;
@@ -10,19 +10,18 @@ use super::message::{self, ControlMessages};
 use super::{set_bytes, set_int};
 use crate::error::{Result, SysError};
 
-/// What one call received: datagrams of `segment` bytes each, one after the other, but for the
-/// last, which may be shorter.
+/// What one call received: datagrams of `segment` bytes, one after the other. The last may be shorter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segmented {
     /// Bytes in the buffer.
     pub bytes: usize,
-    /// Bytes of a datagram; equal to `bytes` if there is but one.
+    /// Bytes of each datagram; equal to `bytes` if there is only one.
     pub segment: usize,
 }
 
-/// Makes the kernel, or the network card, cut what is sent with one call into datagrams of so
-/// many bytes, the last of which may be shorter; 0 switches it off. A call may carry 64 of them at
-/// least (`UDP_MAX_SEGMENTS`), and no more than 65,507 bytes.
+/// Makes the kernel or the network card cut what one call sends into datagrams of this many bytes. The last
+/// one may be shorter. 0 switches it off. The kernel allows at least 64 of them in a call
+/// (`UDP_MAX_SEGMENTS`), and no more than 65,507 bytes.
 ///
 /// # Errors
 /// `ENOPROTOOPT` before Linux 4.18. A *send* fails with `EINVAL` if a segment exceeds the path's
@@ -32,8 +31,8 @@ pub fn set_udp_segment(socket: impl AsFd, bytes: u16) -> Result<()> {
         .map_err(|e| SysError::os("set option", "UDP_SEGMENT of a socket", e))
 }
 
-/// Lets one call receive several datagrams of a flow that came together. Then only
-/// [`receive_segmented`] can tell where each begins.
+/// Lets one call receive several datagrams of a flow that came together. Afterwards, only
+/// [`receive_segmented`] can tell where each one begins.
 ///
 /// # Errors
 /// `ENOPROTOOPT` before Linux 5.0.
@@ -42,8 +41,8 @@ pub fn set_udp_gro(socket: impl AsFd, on: bool) -> Result<()> {
         .map_err(|e| SysError::os("set option", "UDP_GRO of a socket", e))
 }
 
-/// Receives one datagram, or several that were coalesced. What does not fit into the buffer is
-/// lost: 64 KiB are always enough.
+/// Receives one datagram, or several that were coalesced. Bytes that don't fit the buffer are lost; 64 KiB
+/// are always enough.
 #[inline]
 pub fn receive_segmented(socket: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -> io::Result<Segmented> {
     let mut control = ControlMessages::new();

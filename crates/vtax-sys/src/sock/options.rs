@@ -1,5 +1,5 @@
-//! Options of a socket that belong to a test's settings. Whatever the kernel may
-//! cut down or ignore is read back, because the result must tell what was measured.
+//! Socket options that a test can set. Where the kernel may reduce or ignore a value, it is read back,
+//! because the result must tell what was measured.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -11,16 +11,15 @@ use socket2::SockRef;
 use super::{family, get_bytes, set_bytes, set_int};
 use crate::error::{Result, SysError, remedy_for};
 
-/// `SK_MEMINFO_DROPS` of `linux/sock_diag.h`: the place of the count of drops among
-/// the numbers of `SO_MEMINFO`.
+/// `SK_MEMINFO_DROPS` of `linux/sock_diag.h`: the index of the drop counter in `SO_MEMINFO`.
 const MEMINFO_DROPS: usize = 8;
 
-/// Chooses the congestion control of a TCP socket (`TCP_CONGESTION`, tcp(7)); a
-/// listener's is inherited by the connections that it accepts.
+/// Chooses the congestion control of a TCP socket (`TCP_CONGESTION`, tcp(7)). Connections inherit it from the
+/// listener that accepts them.
 ///
 /// # Errors
-/// `ENOENT` if this kernel has none of that name, `EPERM` if it is kept from
-/// users without privilege (`net.ipv4.tcp_allowed_congestion_control`).
+/// `ENOENT` if this kernel has no congestion control with this name; `EPERM` if users without privilege may
+/// not choose it (`net.ipv4.tcp_allowed_congestion_control`).
 pub fn set_congestion_control(socket: impl AsFd, name: &str) -> Result<()> {
     sockopt::set_tcp_congestion(socket, name).map_err(|errno| {
         let errno = io::Error::from(errno);
@@ -40,8 +39,8 @@ pub fn congestion_control(socket: impl AsFd) -> Result<String> {
     sockopt::tcp_congestion(socket).map_err(|e| SysError::os("read option", "TCP_CONGESTION of a socket", e))
 }
 
-/// Sets the differentiated services code point of each packet that is sent, for IPv4 and IPv6 (RFC 2474: the
-/// upper six bits of the byte, of which the lower two belong to congestion notification).
+/// Sets the differentiated services code point of all packets that the socket sends, for IPv4 and IPv6. It is
+/// the upper six bits of the byte; the lower two belong to congestion notification (RFC 2474).
 pub fn set_dscp(socket: impl AsFd, dscp: u8) -> Result<()> {
     if dscp > 63 {
         return Err(SysError::invalid("DSCP", dscp, "it has six bits: 0 to 63"));
@@ -54,12 +53,13 @@ pub fn set_dscp(socket: impl AsFd, dscp: u8) -> Result<()> {
     set.map_err(|e| SysError::os("set option", "DSCP of a socket", e))
 }
 
-/// Limits the rate in bytes per second at which a socket's data is sent (`SO_MAX_PACING_RATE`); none lifts
-/// the limit. TCP paces itself. For UDP the `fq` qdisc does it, and without that one the limit has no effect.
+/// Limits the rate in bytes per second at which a socket's data is sent (`SO_MAX_PACING_RATE`); `None`
+/// removes the limit. TCP paces itself. For UDP the `fq` qdisc does it; without that one, the limit has no
+/// effect.
 ///
-/// The kernel counts whole frames with TCP/IP headers for TCP and the bytes that
-/// the qdisc sees for UDP, so the payload's rate is a little below. A kernel older than
-/// 4.20 takes the lower 32 bits: read it back.
+/// The kernel counts whole frames with TCP/IP headers for TCP, and the bytes that the qdisc sees for UDP. So
+/// the payload's rate is a little lower. A kernel before 4.20 takes only the lower 32 bits: read the limit
+/// back.
 pub fn set_pacing_rate(socket: impl AsFd, rate: Option<u64>) -> Result<()> {
     let rate = rate.unwrap_or(u64::MAX).to_ne_bytes();
     set_bytes(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &rate)
@@ -77,14 +77,14 @@ pub fn pacing_rate(socket: impl AsFd) -> Result<Option<u64>> {
     })
 }
 
-/// Lets a blocking call on the socket poll the queue of its network device for so long, in whole
-/// microseconds, before it sleeps (`SO_BUSY_POLL`, socket(7)). A device without NAPI, such as loopback, has no queue
-/// to poll.
+/// Lets a blocking call on the socket poll the queue of its network device before it sleeps, for this time in
+/// whole microseconds (`SO_BUSY_POLL`, socket(7)). A device without NAPI, such as loopback, has no queue to
+/// poll.
 ///
 /// # Errors
 /// `EPERM` without `CAP_NET_ADMIN`, for a time above `net.core.busy_poll`.
 pub fn set_busy_poll(socket: impl AsFd, time: Duration) -> Result<()> {
-    // The kernel takes no more than a signed integer holds.
+    // The kernel accepts no more than a signed integer holds.
     let micros = i32::try_from(time.as_micros()).map_err(|_| {
         SysError::invalid("time of busy polling", format_args!("{time:?}"), "it is longer than 35 minutes")
     })?;
@@ -93,9 +93,9 @@ pub fn set_busy_poll(socket: impl AsFd, time: Duration) -> Result<()> {
         .map_err(|e| SysError::os("set option", "BUSY_POLL of a socket", e))
 }
 
-/// Asks for a send buffer of so many bytes, beyond `net.core.wmem_max` if we may (`SO_SNDBUFFORCE` needs
-/// `CAP_NET_ADMIN`). Returns what the kernel granted, in the same terms: half of what it reads back, since it
-/// doubles each request for the sake of its own structures (socket(7)).
+/// Asks for a send buffer of this many bytes, beyond `net.core.wmem_max` if the process may (`SO_SNDBUFFORCE`
+/// needs `CAP_NET_ADMIN`). Returns the granted size. This is half of what the kernel reports, because it
+/// doubles each request for its own structures (socket(7)).
 pub fn set_send_space(socket: impl AsFd, bytes: usize) -> Result<usize> {
     let socket = socket.as_fd();
     sockopt::set_socket_send_buffer_size_force(socket, bytes)
@@ -105,8 +105,8 @@ pub fn set_send_space(socket: impl AsFd, bytes: usize) -> Result<usize> {
         .map_err(|e| SysError::os("set option", "SNDBUF of a socket", e))
 }
 
-/// As [`set_send_space`], of the receive buffer and `net.core.rmem_max`. TCP announces a window of it only as
-/// far as the window scale allows that was settled when the connection was made: set it before.
+/// As [`set_send_space`], for the receive buffer and `net.core.rmem_max`. Set it before connecting: the
+/// connection's window scale is fixed then and limits how much of the buffer TCP can announce.
 pub fn set_receive_space(socket: impl AsFd, bytes: usize) -> Result<usize> {
     let socket = socket.as_fd();
     sockopt::set_socket_recv_buffer_size_force(socket, bytes)
@@ -117,19 +117,19 @@ pub fn set_receive_space(socket: impl AsFd, bytes: usize) -> Result<usize> {
 }
 
 /// Makes `bind` to an address with port 0 leave the port open until `connect` (`IP_BIND_ADDRESS_NO_PORT`,
-/// ip(7)), where the kernel needs it to be unique only together with the peer's address and port. Many
-/// connections from one address to several peers need it.
+/// ip(7)). Then the port must be unique only together with the peer's address and port. Many connections from
+/// one address to several peers need this.
 pub fn set_bind_address_no_port(socket: impl AsFd) -> Result<()> {
-    // The level is that of IPv4 for both families.
+    // The level is IPv4's for both families.
     set_int(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)
         .map_err(|e| SysError::os("set option", "BIND_ADDRESS_NO_PORT of a socket", e))
 }
 
-/// Packets that this socket has dropped since it was made, for want of space in
-/// its receive buffer or for a bad checksum (`SO_MEMINFO`, Linux 4.12). Wraps.
+/// How many packets this socket has dropped since it was made, because its receive buffer was full or a
+/// checksum was wrong (`SO_MEMINFO`, Linux 4.12). The counter wraps.
 ///
-/// It is the figure of the column `drops` of `/proc/net/udp`, and the socket need
-/// not receive a packet to show it, as `SO_RXQ_OVFL` does.
+/// It is the figure in the column `drops` of `/proc/net/udp`. Unlike with `SO_RXQ_OVFL`, the socket need not
+/// receive a packet to learn it.
 pub fn receive_drops(socket: impl AsFd) -> Result<u32> {
     let (operation, object) = ("read option", "MEMINFO of a socket");
     let mut info = [0; 64];
@@ -170,7 +170,7 @@ mod tests {
         }
     }
 
-    /// 100 Gb/s do not fit 32 bits of bytes per second.
+    /// 100 Gb/s in bytes per second don't fit 32 bits.
     #[test]
     fn a_pacing_rate_may_exceed_four_gigabytes_per_second() {
         let (client, _server) = tcp_pair();
@@ -190,7 +190,7 @@ mod tests {
         let sender = std::thread::spawn(move || client.write_all(&vec![0; 1_000_000]).unwrap());
         server.read_exact(&mut vec![0; 1_000_000]).unwrap();
         sender.join().unwrap();
-        // Half a second by arithmetic; the first bursts go out unpaced.
+        // The data takes half a second by arithmetic, but the first bursts are sent unpaced.
         assert!(started.elapsed() > Duration::from_millis(150), "{:?}", started.elapsed());
     }
 
@@ -210,7 +210,7 @@ mod tests {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         assert_eq!(set_send_space(&socket, 65536).unwrap(), 65536);
         assert_eq!(set_receive_space(&socket, 65536).unwrap(), 65536);
-        // Below SOCK_MIN_SNDBUF the kernel grants more than it is asked for.
+        // The kernel grants at least SOCK_MIN_SNDBUF, even if less is asked for.
         assert!(set_send_space(&socket, 1).unwrap() > 1000);
     }
 
@@ -235,7 +235,7 @@ mod tests {
             sender.send(&[0; 1000]).unwrap();
         }
         receiver.set_nonblocking(true).unwrap();
-        // The kernel may hand packets over a little later, when it is busy.
+        // The kernel may deliver packets a little later when it is busy.
         let deadline = Instant::now() + Duration::from_secs(10);
         let (mut arrived, mut dropped) = (0, 0);
         while arrived + dropped < 200 && Instant::now() < deadline {

@@ -1,21 +1,21 @@
-//! What TCP knows of a connection: `struct tcp_info` of `linux/tcp.h`.
+//! What TCP knows about a connection: `struct tcp_info` of `linux/tcp.h`.
 //!
-//! The structure only ever grows at its end, and the kernel tells how much of it it filled in, so it is read by
-//! offsets.
+//! New kernels add fields only at the structure's end, and the kernel reports how many bytes it wrote. So
+//! fields are read by their offsets.
 
 use std::os::fd::AsFd;
 
 use super::get_bytes;
 use crate::error::{Result, SysError};
 
-/// What TCP knows of one end of a connection.
+/// What TCP knows about one end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpInfo {
     /// Slow start threshold, in segments; `i32::MAX` while there is none.
     pub slow_start_threshold: u32,
     /// Congestion window, in segments.
     pub congestion_window: u32,
-    /// Segments that had to be sent again, since the connection began.
+    /// Segments sent again since the connection began.
     pub retransmits: u32,
 }
 
@@ -30,7 +30,7 @@ pub fn tcp_info(socket: impl AsFd) -> Result<TcpInfo> {
 }
 
 impl TcpInfo {
-    /// Nothing comes back if the structure ends before `tcpi_total_retrans`, which Linux 2.6 already had.
+    /// None if the structure ends before `tcpi_total_retrans`, which Linux 2.6 already had.
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let number = |offset: usize| Some(u32::from_ne_bytes(*bytes.get(offset..)?.first_chunk()?));
         Some(Self { slow_start_threshold: number(76)?, congestion_window: number(80)?, retransmits: number(100)? })

@@ -1,8 +1,8 @@
-//! When the kernel saw a packet (`SO_TIMESTAMPING`; Linux's Documentation/networking/timestamping.rst): splits
-//! a round trip time into stages.
+//! When the kernel saw a packet (`SO_TIMESTAMPING`; Linux's Documentation/networking/timestamping.rst). This
+//! divides a round trip time into stages.
 //!
-//! The stamps are of `CLOCK_REALTIME`, to be compared with [`realtime_ns`](crate::clock::realtime_ns). Network
-//! cards can stamp too, but by a clock of their own, with which nothing else of the path can be compared.
+//! The stamps are in `CLOCK_REALTIME`; compare them with [`realtime_ns`](crate::clock::realtime_ns). Network
+//! cards can stamp too, but with their own clocks, which can't be compared with anything else on the path.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -27,22 +27,23 @@ const WANTED: libc::c_uint = libc::SOF_TIMESTAMPING_RX_SOFTWARE
     | libc::SOF_TIMESTAMPING_OPT_ID
     | libc::SOF_TIMESTAMPING_OPT_TSONLY;
 
-/// What was received, and when. The stamp is absent if it was not asked for, and on the first packets
-/// after it was: the kernel switches stamping on in the background.
+/// What was received, and when. The stamp is absent if nobody asked for stamps. It may also be absent on the
+/// first packets afterwards, because the kernel switches stamping on in the background.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamped {
     /// Bytes in the buffer.
     pub bytes: usize,
-    /// Nanoseconds of `CLOCK_REALTIME` when the stack took the packet from the driver. Of TCP, the
+    /// When the stack took the packet from the driver, in nanoseconds of `CLOCK_REALTIME`. For TCP it is the
     /// packet with the last byte that was read.
     pub arrival: Option<u64>,
 }
 
-/// A stage on the way of what was sent.
+/// The time at which something that was sent reached a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SentStamp {
-    /// Which send. Of UDP the number of the datagram, from 0, since stamping was switched on; of TCP the
-    /// place of the last byte of a send, also from 0 (`SOF_TIMESTAMPING_OPT_ID_TCP`). Modulo 2^32.
+    /// Which send this is, modulo 2^32. For UDP it is the number of the datagram since stamping was switched
+    /// on, from 0. For TCP it is the position of the send's last byte, also from 0
+    /// (`SOF_TIMESTAMPING_OPT_ID_TCP`).
     pub id: u32,
     /// The stage.
     pub stage: SentStage,
@@ -50,25 +51,25 @@ pub struct SentStamp {
     pub ns: u64,
 }
 
-/// Stages in their order.
+/// The stages, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SentStage {
     /// It enters the queueing discipline.
     Scheduled,
     /// The driver takes it.
     Software,
-    /// All of it has been acknowledged (TCP only).
+    /// The peer has acknowledged all of it (TCP only).
     Acked,
 }
 
-/// Asks for stamps of all that a UDP or *connected* TCP socket sends and receives from now on.
+/// Asks for stamps on everything that a UDP or *connected* TCP socket sends and receives from now on.
 ///
-/// Then use [`receive_stamped`], and [`sent_stamps`] often: stamps of sends wait in the socket's
-/// error queue, take of its receive buffer, and are dropped when that is full. A socket with such
-/// stamps is ready with `POLLERR`.
+/// Then use [`receive_stamped`], and call [`sent_stamps`] often. Stamps of sends wait in the socket's error
+/// queue, use its receive buffer, and are dropped when that is full. While stamps wait, poll reports
+/// `POLLERR`.
 ///
-/// Before Linux 6.2 the place of a TCP send counts from what was not yet acknowledged when this was
-/// called: call it on a fresh connection.
+/// Before Linux 6.2, positions in TCP count from the bytes that were not yet acknowledged when this was
+/// called. So call it on a new connection.
 pub fn enable_stamps(socket: impl AsFd) -> Result<()> {
     let socket = socket.as_fd();
     let set = |flags: libc::c_uint| set_bytes(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &flags.to_ne_bytes());
@@ -88,8 +89,8 @@ pub fn receive_stamped(socket: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -
     Ok(Stamped { bytes, arrival: stamp(&control) })
 }
 
-/// Adds all stamps of sends that wait in the socket's error queue, without blocking. Entries that
-/// are no stamps are taken from the queue and left out.
+/// Adds all stamps of sends that wait in the socket's error queue, without blocking. Other entries are
+/// removed from the queue and ignored.
 pub fn sent_stamps(socket: impl AsFd, found: &mut Vec<SentStamp>) -> io::Result<()> {
     let socket = socket.as_fd();
     let mut control = ControlMessages::new();
@@ -111,13 +112,14 @@ fn sent_stamp(error: ExtendedError, ns: u64) -> Option<SentStamp> {
     Some(SentStamp { id: error.data, stage, ns })
 }
 
-/// The first of the three times of `struct scm_timestamping`: the others are no longer in use, and the card's.
+/// The first of the three times of `struct scm_timestamping`. The second is no longer used; the third is the
+/// network card's.
 fn stamp(control: &ControlMessages) -> Option<u64> {
     let is_stamp = |entry: &message::Entry<'_>| (entry.level, entry.kind) == (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING);
     control.entries().find(is_stamp).and_then(|entry| read(entry.data))
 }
 
-/// Seconds and nanoseconds, each 64 bits on machines with 64. Both are zero if there is no stamp.
+/// Seconds and nanoseconds, each 64 bits on 64-bit machines. Both are zero if there is no stamp.
 fn read(data: &[u8]) -> Option<u64> {
     let ([seconds, nanoseconds], _) = data.as_chunks::<8>().0.split_first_chunk::<2>()?;
     let [seconds, nanoseconds] = [seconds, nanoseconds].map(|number| u64::from_ne_bytes(*number));
@@ -132,7 +134,7 @@ mod tests {
     use std::io::Write;
     use std::time::{Duration, Instant};
 
-    /// Reads the error queue until it has told of all these stages of one send.
+    /// Reads the error queue until it has reported all these stages of one send.
     fn await_stages(socket: impl AsFd, id: u32, stages: &[SentStage]) -> Vec<SentStamp> {
         let deadline = Instant::now() + Duration::from_secs(10);
         let mut found = Vec::new();
@@ -146,7 +148,7 @@ mod tests {
         found
     }
 
-    /// The first packets may go without: stamping is switched on in the background.
+    /// The first packets may have no stamps, because the kernel switches stamping on in the background.
     fn send_until_stamped(mut send: impl FnMut(), mut receive: impl FnMut() -> Stamped) -> (u32, u64, Stamped, u64) {
         for id in 0..500 {
             let before = realtime_ns();

@@ -1,8 +1,9 @@
 //! Sending without a copy: the network card reads the program's own pages
 //! (`MSG_ZEROCOPY`; Linux's Documentation/networking/msg_zerocopy.rst).
 //!
-//! What the kernel has been lent must not change before it tells on the socket's error queue that
-//! it is done: for TCP when the peer has acknowledged, since a segment may have to be sent again.
+//! The program must not change these pages before the kernel reports on the socket's error queue that it no
+//! longer needs them. For TCP this is when the peer has acknowledged the bytes, because a segment may have to
+//! be sent again.
 
 use std::io;
 use std::ops::Range;
@@ -21,14 +22,14 @@ use crate::error::{Result, SysError};
 const ORIGIN_ZEROCOPY: u8 = 5;
 const CODE_COPIED: u8 = 1;
 
-/// How long dropping a sender waits for what is still in flight.
+/// How long dropping a sender waits for sends that are still in flight.
 const FAREWELL: Duration = Duration::from_millis(200);
 
-/// Sends from a buffer that never changes. It is kept as long as the kernel may read it: when the
-/// sender is dropped with sends that the kernel has not let go within a moment, the buffer is left
-/// to it for good. So shut the connection down and let the peer read before dropping.
+/// Sends from a buffer that never changes. The buffer exists as long as the kernel may read it. If the kernel
+/// still needs it a moment after the sender is dropped, it is never freed. So shut the connection down and
+/// let the peer read before you drop the sender.
 ///
-/// The socket's error queue must have no other reader, and no stamps may be asked for on it.
+/// Nothing else may read the socket's error queue, and the socket must not have stamps switched on.
 #[derive(Debug)]
 pub struct ZeroCopySender<S: AsFd> {
     socket: S,
@@ -37,13 +38,13 @@ pub struct ZeroCopySender<S: AsFd> {
     copied: u64,
 }
 
-/// What the kernel has let go.
+/// Sends whose pages the kernel no longer needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Completions {
-    /// Sends.
+    /// How many sends.
     pub done: u32,
-    /// Those of them that the kernel copied after all: all of them on loopback and other virtual paths, and
-    /// where the device can't gather. Such a send costs more than an ordinary copy.
+    /// How many of them the kernel copied all the same. On loopback and other virtual paths it copies all of
+    /// them, and also where the device can't gather. Such a send costs more than an ordinary copy.
     pub copied: u32,
 }
 
@@ -51,11 +52,11 @@ impl<S: AsFd> ZeroCopySender<S> {
     /// Prepares a TCP or UDP socket. Several flows may share a buffer.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` for sockets of another family; `ENOTSUPP` or `ENOPROTOOPT` of kernels before
-    /// 4.14 (TCP) and 5.0 (UDP).
+    /// `EOPNOTSUPP` for sockets of another family; `ENOTSUPP` or `ENOPROTOOPT` on kernels before 4.14 (TCP)
+    /// and 5.0 (UDP).
     pub fn new(socket: S, buffer: Arc<[u8]>) -> Result<Self> {
         let fail = |e| SysError::os("set option", "ZEROCOPY of a socket", e);
-        // A completion of another family has another form.
+        // Other families have completions of another form.
         if !matches!(family(&socket)?, libc::AF_INET | libc::AF_INET6) {
             return Err(fail(io::Error::from_raw_os_error(libc::EOPNOTSUPP)));
         }
@@ -66,9 +67,9 @@ impl<S: AsFd> ZeroCopySender<S> {
     /// Sends this part of the buffer, and returns how much of it the kernel took.
     ///
     /// # Errors
-    /// `InvalidInput` if the part is empty or not within the buffer; `ENOBUFS` if as much is in flight as the
-    /// limit on locked memory and `net.core.optmem_max` allow, and nothing of it is done: then
-    /// [`wait`](Self::wait) and send again. Else as of send(2).
+    /// `InvalidInput` if the part is empty or not within the buffer. `ENOBUFS` if sends in flight use all
+    /// that the limit on locked memory and `net.core.optmem_max` allow, and none of them is done: then
+    /// [`wait`](Self::wait) and send again. Other errors are those of send(2).
     pub fn send(&mut self, part: Range<usize>) -> io::Result<usize> {
         let sent = self.try_send(part.clone());
         match sent {
@@ -78,29 +79,29 @@ impl<S: AsFd> ZeroCopySender<S> {
     }
 
     fn try_send(&mut self, part: Range<usize>) -> io::Result<usize> {
-        // TCP doesn't tell of an empty send, UDP does.
+        // For an empty send, UDP reports a completion and TCP doesn't.
         let part = self.buffer.get(part).filter(|part| !part.is_empty()).ok_or(io::ErrorKind::InvalidInput)?;
         let flags = libc::MSG_ZEROCOPY | libc::MSG_NOSIGNAL;
-        // SAFETY: the part is readable. What the kernel reads after the call stays as it is: the
-        // buffer is shared with nobody who could change it, and `drop` keeps it if need be.
+        // SAFETY: the part is readable. What the kernel reads after the call doesn't change: nobody who
+        // shares the buffer can change it, and `drop` keeps it if needed.
         let sent = unsafe { libc::send(self.socket.as_fd().as_raw_fd(), part.as_ptr().cast(), part.len(), flags) };
         let sent = usize::try_from(sent).map_err(|_| io::Error::last_os_error())?;
-        // Each call that succeeds is told of once.
+        // The kernel reports each successful call once.
         self.in_flight += 1;
         Ok(sent)
     }
 
-    /// Sends that the kernel has not let go.
+    /// Sends whose pages the kernel still needs.
     pub fn in_flight(&self) -> u32 {
         self.in_flight
     }
 
-    /// How many of the sends that the kernel has let go it copied after all.
+    /// How many completed sends the kernel copied all the same.
     pub fn copied(&self) -> u64 {
         self.copied
     }
 
-    /// Reads what the kernel tells, without waiting.
+    /// Reads completions, without waiting.
     pub fn reap(&mut self) -> io::Result<Completions> {
         let mut all = Completions::default();
         let mut control = ControlMessages::new();
@@ -115,7 +116,7 @@ impl<S: AsFd> ZeroCopySender<S> {
         Ok(all)
     }
 
-    /// As [`reap`](Self::reap), but waits so long for something to be told.
+    /// As [`reap`](Self::reap), but waits up to this long for a completion.
     pub fn wait(&mut self, patience: Duration) -> io::Result<Completions> {
         let deadline = Instant::now() + patience;
         loop {
@@ -128,13 +129,13 @@ impl<S: AsFd> ZeroCopySender<S> {
         }
     }
 
-    /// The error queue makes a socket ready with POLLERR, which is always waited for.
+    /// An error queue that isn't empty makes poll report POLLERR, which poll always reports.
     fn await_error(&self, left: Duration) -> io::Result<()> {
         let timeout = Timespec::try_from(left).map_err(|_| io::ErrorKind::InvalidInput)?;
         let mut fds = [PollFd::new(&self.socket, PollFlags::empty())];
         match rustix::event::poll(&mut fds, Some(&timeout)) {
             Ok(_) if fds[0].revents().contains(PollFlags::HUP) => {
-                // It stays so: do not spin on it.
+                // The socket stays in this state, so sleep and don't spin.
                 std::thread::sleep(left.min(Duration::from_millis(1)));
                 Ok(())
             }
@@ -157,8 +158,8 @@ impl<S: AsFd> Drop for ZeroCopySender<S> {
     }
 }
 
-/// `info` and `data` are the first and the last of a range of calls, counted from the socket's
-/// first one, modulo 2^32.
+/// `info` and `data` are the first and the last call of a range. Calls are counted from the socket's first
+/// one, modulo 2^32.
 fn completions(told: ExtendedError) -> Option<Completions> {
     if told.origin != ORIGIN_ZEROCOPY {
         return None;

@@ -4,9 +4,9 @@ use std::sync::mpsc::Sender;
 
 use super::*;
 
-/// What a fake session does depends on the size of its requests.
+/// The size of its requests decides what a fake session does.
 pub(super) struct Fake {
-    /// Told of each session that saw its cancel.
+    /// Gets a message for each session that noticed its cancellation.
     pub(super) cancelled: Sender<()>,
 }
 
@@ -15,7 +15,7 @@ pub(super) const WAITS: u64 = 2;
 pub(super) const PANICS: u64 = 3;
 
 impl Fake {
-    /// Bound, or connected.
+    /// Makes an end that is bound or connected.
     fn end(&self, part: &TestPart) -> Result<RunTest, EngineError> {
         let (fake, spec) = (Fake { cancelled: self.cancelled.clone() }, part.spec);
         match spec.workload {

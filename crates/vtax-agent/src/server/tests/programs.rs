@@ -88,7 +88,7 @@ fn a_long_output_comes_whole_and_in_its_order() {
     assert!(text(&stdout).lines().enumerate().all(|(number, line)| line == number.to_string()));
 }
 
-/// Who takes nothing holds up the program, and neither the agent nor the other callers.
+/// A caller that takes nothing stops the program, but neither the agent nor other callers.
 #[test]
 fn a_program_that_writes_forever_waits_for_its_follower_and_is_signalled() {
     let stage = stage_of(AgentRights::Guest);
@@ -138,12 +138,12 @@ fn wait_for(condition: impl Fn() -> bool) {
     }
 }
 
-/// A zombie is gone too: nobody reaps it who isn't the first process.
+/// A zombie counts as gone, too: only the first process of the machine can reap it.
 fn is_gone(pid: &str) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z"))
 }
 
-/// A program that writes without end, and has started another.
+/// A program that writes without end and has started another one.
 struct Babble {
     directory: tempfile::TempDir,
 }
@@ -193,6 +193,6 @@ fn a_coordinator_that_vanishes_in_the_middle_takes_its_program_along() {
     let pids = babble.runs();
     stage.stream.shutdown(Shutdown::Both).expect("shut");
     wait_for(|| pids.iter().all(|pid| is_gone(pid)));
-    // Whether it was in the middle of a word is chance.
+    // Whether it was cut off in the middle of a frame is chance.
     let _ = stage.agent.join().expect("no panic");
 }

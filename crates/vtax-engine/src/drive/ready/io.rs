@@ -1,4 +1,4 @@
-//! The calls of a flow on this engine: tried without blocking, and again when there is a reason to.
+//! The calls of a flow on this engine: each is tried without blocking, and again when epoll or a timer says so.
 
 use std::{future::poll_fn, mem, task::Poll, time::Duration};
 
@@ -20,7 +20,7 @@ impl Poller for EpollPoller<'_> {
         Self: 'a;
 
     fn io<'a>(&'a self, slot: usize, socket: &'a Socket, habit: Habit) -> ReadyIo<'a> {
-        // The socket before this one was closed, and so isn't watched any more, epoll(7).
+        // The socket before this one is closed, so epoll doesn't watch it any more, epoll(7).
         self.slots[slot].watched.set(None);
         ReadyIo { engine: self, slot, socket, habit }
     }
@@ -31,7 +31,7 @@ impl Poller for EpollPoller<'_> {
     }
 }
 
-/// A socket that is never waited for in a call of its own.
+/// A socket whose calls never block.
 pub(crate) struct ReadyIo<'a> {
     engine: &'a EpollPoller<'a>,
     slot: usize,
@@ -45,7 +45,7 @@ impl ReadyIo<'_> {
         &self.engine.slots[self.slot]
     }
 
-    /// Tries until there is another answer than `EAGAIN`, whenever the socket is ready for `want`. A receive
+    /// Tries the call each time the socket is ready for `want`, until the answer isn't `EAGAIN`. A receive
     /// that would probably find nothing waits before it tries.
     #[inline]
     fn attempt<R>(
@@ -58,7 +58,7 @@ impl ReadyIo<'_> {
         self.retry(want == EventFlags::IN && finds_nothing, until, call, move || self.wait(want, until))
     }
 
-    /// Calls until there is another answer than `EAGAIN`; `wait` sees to it that the flow is polled in time.
+    /// Calls until the answer isn't `EAGAIN`; `wait` makes sure that the flow is polled in time.
     #[inline]
     async fn retry<R>(
         &self,
@@ -88,7 +88,7 @@ impl ReadyIo<'_> {
         .await
     }
 
-    /// Gives way to others now and then; goes on in the next turn.
+    /// Whether the flow must let others run; then it goes on in the next turn.
     #[inline]
     fn has_no_fuel(&self) -> bool {
         let fuel = self.slot().fuel.get();
@@ -99,7 +99,7 @@ impl ReadyIo<'_> {
         fuel == 0
     }
 
-    /// Has the socket watched.
+    /// Makes epoll watch the socket.
     #[inline]
     fn wait(&self, want: EventFlags, until: WaitUntil) -> Result<(), Errno> {
         self.note(until);
@@ -110,7 +110,7 @@ impl ReadyIo<'_> {
         }
     }
 
-    /// One that is asked all the time needs no call when its moment comes.
+    /// Notes the wait. Where the thread tries its sockets all the time, an exact moment needs no timer.
     fn note(&self, until: WaitUntil) {
         match until {
             WaitUntil::Moment(_) if self.engine.sweeps => {}
@@ -127,13 +127,13 @@ impl ReadyIo<'_> {
         }
     }
 
-    /// A socket that is ready for what nobody waits for would keep the thread from sleeping; one
-    /// with something in its error queue is reported whatever is asked for, epoll_ctl(2).
+    /// Stops watching. A socket that is ready for something that nobody waits for would keep the thread from
+    /// sleeping. And epoll_ctl(2) reports a socket with something in its error queue whatever is asked for.
     fn look_away(&self) -> Result<(), Errno> {
         self.slot().watched.take().map_or(Ok(()), |_| epoll::delete(&self.engine.epoll, self.socket))
     }
 
-    /// One thread a connection is woken, if several wait at the same listener.
+    /// Waits for a connection. If several threads wait at the same listener, a connection wakes one of them.
     fn listen(&self) -> Result<(), Errno> {
         self.note(WaitUntil::Patience);
         if self.engine.sweeps {
@@ -215,7 +215,7 @@ impl Io for ReadyIo<'_> {
         let call = || match self.socket.connect(target).map_err(errno_of) {
             Ok(()) | Err(Errno::ISCONN) => Ok(()),
             Err(Errno::INPROGRESS | Errno::ALREADY) => Err(Errno::AGAIN),
-            // A socket of the Unix domain whose listener's queue is full; no event tells its end.
+            // The queue of a Unix domain listener is full. No event tells when it has room again.
             Err(Errno::AGAIN) => Err(Errno::NOBUFS),
             Err(errno) => Err(errno),
         };

@@ -1,4 +1,4 @@
-//! The calls of a flow on this engine: asked of the kernel, and looked for whenever the flow is polled.
+//! The calls of a flow on this engine: each asks the kernel, and looks for the result whenever the flow is polled.
 
 use std::{future::poll_fn, mem, task::Poll, time::Duration};
 
@@ -18,7 +18,7 @@ impl Poller for Uring<'_> {
     where
         Self: 'a;
 
-    /// An error is told by the first call.
+    /// If attaching fails, the first call returns the error.
     fn io<'a>(&'a self, slot: usize, socket: &'a Socket, _habit: Habit) -> UringIo<'a> {
         let is_door = self.listener.is_some_and(|listener| std::ptr::eq(listener, socket));
         if !is_door {
@@ -38,7 +38,7 @@ impl Poller for Uring<'_> {
 pub(crate) struct UringIo<'a> {
     engine: &'a Uring<'a>,
     slot: usize,
-    /// It listens, and is in a slot of its own.
+    /// Whether the socket is the listener, which has a slot of its own.
     is_door: bool,
 }
 
@@ -71,7 +71,7 @@ impl UringIo<'_> {
         self.engine.waits.is_over(self.slot, until)
     }
 
-    /// Waits for the send that is under way, which is handed over if it wasn't.
+    /// Waits for the send; hands it over first if it is only queued.
     fn wait_for_send<R>(&self) -> Poll<Result<R, Errno>> {
         self.engine.hand_over(self.slot)?;
         if self.is_over(WaitUntil::Patience) {
@@ -81,9 +81,9 @@ impl UringIo<'_> {
         self.wait(WaitUntil::Patience)
     }
 
-    /// The time of a receive is over. It stays with the kernel, unless it is linked to a send: what
-    /// became of that is known when the receive is complete. A cancellation that comes while the kernel is at
-    /// it has no effect, and is said again.
+    /// The time of a receive is over. The receive stays with the kernel, unless it is linked to a send: then
+    /// it is cancelled, because only its completion tells what happened to the send. A cancellation has no
+    /// effect while the kernel is working on the receive, and is repeated.
     #[cold]
     fn give_up<R>(&self, until: WaitUntil) -> Poll<Result<R, Errno>> {
         let mut slots = self.engine.slots.borrow_mut();
@@ -94,7 +94,7 @@ impl UringIo<'_> {
         self.wait(until)
     }
 
-    /// What has come, if anything has. Of a connection the rest is kept for the next call.
+    /// What has arrived, if anything. The rest of a connection's bytes is kept for the next call.
     #[inline]
     fn take<R>(&self, most: usize, look: &mut Option<impl FnOnce(&[u8]) -> R>) -> Result<Option<R>, Errno> {
         let Some(Bytes { from, to }) = self.place().arrived.take().transpose()? else { return Ok(None) };
@@ -138,7 +138,7 @@ impl Io for UringIo<'_> {
             if let Some(taken) = self.take(most, &mut look)? {
                 return Poll::Ready(Ok(taken));
             }
-            // What is there already is known only when the kernel was asked.
+            // Only the kernel knows what is there already, so it is asked once first.
             if mem::replace(&mut asked, true) && self.is_over(until) {
                 return self.give_up(until);
             }
@@ -148,7 +148,7 @@ impl Io for UringIo<'_> {
         .await
     }
 
-    /// The receive isn't linked to the send here: it may be the other end's send that waits.
+    /// The receive isn't linked to the send here: maybe the other end can't send on before we receive.
     async fn send_or_receive<R>(
         &self,
         message: Message<'_>,
@@ -191,7 +191,7 @@ impl Io for UringIo<'_> {
         poll_fn(|_| {
             self.place().check()?;
             match self.place().outcome.take() {
-                // A socket of the Unix domain whose listener's queue is full.
+                // The queue of a Unix domain listener is full.
                 Some(Err(Errno::AGAIN)) => return Poll::Ready(Err(Errno::NOBUFS)),
                 Some(outcome) => return Poll::Ready(outcome),
                 None if self.is_over(WaitUntil::Patience) => return Poll::Ready(Err(Errno::TIMEDOUT)),
@@ -205,7 +205,7 @@ impl Io for UringIo<'_> {
         .await
     }
 
-    /// One that isn't waited for any more stays with the kernel and is found by the next call.
+    /// If the wait ends early, the request stays with the kernel and the next call finds its connection.
     async fn accept(&self) -> Result<Socket, Errno> {
         self.begin();
         poll_fn(|_| {

@@ -1,18 +1,18 @@
-//! What is known of a flow's requests.
+//! What the engine knows about a flow's requests.
 
 use std::cell::Cell;
 
 use rustix::io::Errno;
 
-/// A flow's place on the thread, beside its slot on the ring.
+/// The state of a flow on this thread, beside its slot on the ring.
 #[derive(Default)]
 pub(super) struct FlowSlot {
     pub(super) sending: Cell<SendProgress>,
-    /// The kernel may hold back the last segment of what is sent.
+    /// Whether the kernel may hold back the last segment of what is sent.
     pub(super) is_last: Cell<bool>,
     /// Whether the flow goes on when its send is complete.
     pub(super) awaits_send: Cell<bool>,
-    /// The flow is over, and its last send isn't yet.
+    /// Whether the flow is over and its last send isn't.
     pub(super) leaving: Cell<bool>,
     /// The error of a request that the flow did not wait for.
     pub(super) failure: Cell<Option<Errno>>,
@@ -28,12 +28,12 @@ pub(super) struct Bytes {
     pub(super) to: usize,
 }
 
-/// How far the content of the send buffer has come.
+/// What happens with the content of the send buffer.
 #[derive(Clone, Copy, Default)]
 pub(super) enum SendProgress {
     #[default]
     Nothing,
-    /// Not yet with the kernel.
+    /// Not handed to the kernel yet.
     Queued {
         len: usize,
     },
@@ -48,12 +48,12 @@ impl FlowSlot {
         !matches!(self.sending.get(), SendProgress::Nothing)
     }
 
-    /// Tells the flow of that error.
+    /// Returns that error to the flow, once.
     pub(super) fn check(&self) -> Result<(), Errno> {
         self.failure.take().map_or(Ok(()), Err)
     }
 
-    /// A receive that was interrupted or cancelled brought nothing; the flow asks again if it wants it.
+    /// A receive that was interrupted or cancelled has no result; the flow asks again if it wants one.
     pub(super) fn arrive(&self, result: Result<usize, Errno>) {
         self.arrived.set(match result {
             Err(Errno::INTR | Errno::AGAIN | Errno::CANCELED) => None,
@@ -61,7 +61,7 @@ impl FlowSlot {
         });
     }
 
-    /// Forgets the socket that was there.
+    /// Forgets everything about the slot's last socket.
     pub(super) fn clear(&self) {
         self.sending.set(SendProgress::Nothing);
         self.leaving.set(false);

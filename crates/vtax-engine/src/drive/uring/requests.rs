@@ -1,4 +1,4 @@
-//! What is queued for the kernel on behalf of a flow, and what becomes of it.
+//! A flow's requests: how they are queued for the kernel, and what is done with their results.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use vtax_sys::{clock::now_ns, ring::Operation};
 use super::{SendProgress, Uring, errno_of};
 use crate::drive::Message;
 
-/// How long the kernel is given to let go of a socket, and how often it is asked to.
+/// How long the engine waits for the kernel to release a socket, and how often it asks.
 const VACATE: u64 = 1_000_000_000;
 const VACATE_EVERY: Duration = Duration::from_millis(5);
 
 impl Uring<'_> {
-    /// Puts a part of the message into the slot's buffer, to be handed over with what follows.
+    /// Puts a part of the message into the slot's buffer; a later request hands it over.
     pub(super) fn queue(&self, slot: usize, message: Message<'_>) -> usize {
         let mut slots = self.slots.borrow_mut();
         let buffer = slots.send_buffer(slot).expect("no send is under way");
@@ -26,7 +26,7 @@ impl Uring<'_> {
         len
     }
 
-    /// Hands over what is queued, alone.
+    /// Hands over a send that is queued, without a receive.
     #[inline]
     pub(super) fn hand_over(&self, slot: usize) -> Result<(), Errno> {
         match self.places[slot].sending.get() {
@@ -42,7 +42,7 @@ impl Uring<'_> {
         Ok(())
     }
 
-    /// Sees to it that a receive is under way, behind the send that is queued.
+    /// Makes sure that a receive is under way, linked to the send that is queued.
     #[inline]
     pub(super) fn ask(&self, slot: usize, most: usize) -> Result<(), Errno> {
         if self.slots.borrow().is_in_flight(slot, Operation::Receive) {
@@ -58,17 +58,17 @@ impl Uring<'_> {
         Ok(())
     }
 
-    /// True if the flow waits for that, or has to learn of a failure.
+    /// True if the flow waits for this send, or must learn of a failure.
     pub(super) fn has_sent(&self, slot: usize, result: Result<usize, Errno>) -> bool {
         let place = &self.places[slot];
         let SendProgress::UnderWay { from, to } = place.sending.replace(SendProgress::Nothing) else { return false };
         let outcome = match result {
             Ok(len) if from + len >= to => return place.awaits_send.get(),
             Ok(0) => Err(Errno::IO),
-            // All of it or an error was asked for (MSG_WAITALL), which kernels before 5.19 don't heed.
+            // MSG_WAITALL asks the kernel to send all or fail, but kernels before 5.19 ignore it.
             Ok(len) => self.submit_send(slot, from + len, to),
             Err(Errno::INTR | Errno::AGAIN) => self.submit_send(slot, from, to),
-            // The flow's patience was over.
+            // The flow gave up because its patience was over.
             Err(Errno::CANCELED) => Err(Errno::AGAIN),
             Err(errno) => Err(errno),
         };
@@ -78,7 +78,7 @@ impl Uring<'_> {
 
     pub(super) fn has_received(&self, slot: usize, result: Result<usize, Errno>) {
         let place = &self.places[slot];
-        // The completion of the send that it was linked to, too.
+        // This is also the completion of the send to which it was linked.
         let is_sent = !self.slots.borrow().is_in_flight(slot, Operation::Send);
         if let (true, SendProgress::UnderWay { .. }) = (is_sent, place.sending.get()) {
             place.sending.set(SendProgress::Nothing);
@@ -86,17 +86,17 @@ impl Uring<'_> {
         place.arrive(result);
     }
 
-    /// The flow has no more use for its socket. What it has sent last goes out nevertheless.
+    /// The flow no longer needs its socket. Its last message is still sent.
     pub(super) fn release(&self, slot: usize) {
         let place = &self.places[slot];
         place.leaving.set(!self.connects && self.hand_over(slot).is_ok() && place.is_sending());
         if !place.leaving.get() {
-            // What the kernel doesn't let go of in time goes with the ring.
+            // If the kernel doesn't release the socket in time, closing the ring does.
             let _ = self.vacate(slot);
         }
     }
 
-    /// Ends what is under way and lets go of the socket.
+    /// Cancels what is under way and detaches the socket.
     pub(super) fn vacate(&self, slot: usize) -> Result<(), Errno> {
         self.places[slot].sending.set(SendProgress::Nothing);
         let latest = now_ns() + VACATE;

@@ -60,7 +60,7 @@ async fn converse(io: &impl Io, begins: bool, first: u64) {
     }
 }
 
-/// A flow on each socket; returns how often the kernel was entered.
+/// Runs a flow on each socket. Returns how often the kernel was entered.
 fn run(sockets: &[Socket], begins: bool) -> u64 {
     let session = session(8);
     let engine = Uring::new(&session, sockets.len(), None).expect("io_uring");
@@ -83,7 +83,7 @@ fn both(flows: usize) -> [u64; 2] {
     })
 }
 
-/// The ticks cost some more.
+/// The ticks cost some more calls.
 #[test]
 fn a_transaction_is_one_system_call_at_each_end() {
     for enters in both(1) {
@@ -99,7 +99,7 @@ fn with_many_flows_a_call_serves_many() {
     }
 }
 
-/// One flow at a time, on a socket whose other end is in the test's hands.
+/// Runs one flow on a socket whose other end the test controls.
 fn alone<R>(message: u64, flow: impl AsyncFnOnce(UringIo<'_>, &Socket) -> R) -> R {
     let session = session(message);
     let engine = Uring::new(&session, 1, None).expect("io_uring");
@@ -150,7 +150,7 @@ fn patience_ends_a_receive() {
     });
 }
 
-/// And what it is linked to as well: the next send may go, and the next receive finds what comes.
+/// The linked send is cancelled, too. The next message can be sent, and the next receive finds what comes.
 #[test]
 fn after_a_loss_the_next_message_goes() {
     alone(8, async |io, other| {
@@ -165,7 +165,7 @@ fn after_a_loss_the_next_message_goes() {
     });
 }
 
-/// What is queued must not wait until the flow does something else.
+/// A queued message must not wait until the flow does something else.
 #[test]
 fn a_sleeper_has_sent() {
     alone(8, async |io, other| {
@@ -189,7 +189,7 @@ fn the_last_message_of_a_flow_goes_out() {
     engine.run(std::iter::once(task)).expect("no tick fails");
     drop(ours);
     assert_eq!(read(&theirs[0], 8), 9u64.to_le_bytes());
-    // And nothing holds the socket open.
+    // Nothing keeps the socket open.
     assert_eq!(std_io::Read::read(&mut &theirs[0], &mut [0]).expect("an end"), 0);
 }
 
@@ -204,7 +204,7 @@ fn what_became_of_a_send_is_told_to_the_next_call() {
     });
 }
 
-/// The other end reads nothing before its own message has been taken.
+/// The other end reads nothing before its own message has been received.
 #[test]
 fn a_send_without_room_lets_what_comes_be_taken() {
     const LONG: usize = 4 << 20;
@@ -220,7 +220,7 @@ fn a_send_without_room_lets_what_comes_be_taken() {
     });
 }
 
-/// The bytes of this process for each flow, beside the kernel's: buffers, place, and the queue.
+/// How many bytes of this process a flow needs, without the kernel's: buffers, slot and queue.
 #[test]
 fn a_flow_of_small_messages_is_small() {
     let (send, receive) = lengths(&session(1).spec, 1_000);

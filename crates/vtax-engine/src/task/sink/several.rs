@@ -1,4 +1,4 @@
-//! Several datagrams in one receive call (UDP_GRO): each is taken for what it is.
+//! Receives several datagrams in one call (UDP_GRO) and looks at each.
 
 use rustix::io::Errno;
 use vtax_sys::sock::offload::receive_segmented;
@@ -11,19 +11,19 @@ use crate::{
     wire::FlowGreeting,
 };
 
-/// What one call brought.
+/// The result of one call.
 #[derive(Default)]
 struct Batch {
     /// Bytes of the stream, without duplicates.
     fresh: usize,
     greeting: Option<FlowGreeting>,
-    /// Something that is nothing of this test.
+    /// Whether there was something that isn't part of this test.
     other: bool,
 }
 
 impl<I: Io> Sink<'_, I> {
-    /// As [`take`](Sink::take). A greeting may come behind the last datagrams of the stream, since
-    /// the last of those that are coalesced may be shorter than the others.
+    /// As [`take`](Sink::take). The last of the coalesced datagrams may be shorter than the others, so a
+    /// greeting may come behind the last ones of the stream.
     pub(super) async fn take_several(&mut self, until: WaitUntil) -> Result<Option<usize>> {
         if self.ended {
             return Ok(Some(0));
@@ -114,8 +114,8 @@ mod tests {
         message
     }
 
-    /// What a receiver makes of each call that a peer sends: what `take` returns, call by call, and
-    /// datagrams, losses and reordered ones in the end.
+    /// What a receiver makes of calls that a peer sends: first what `take` returns for each call, then the
+    /// datagrams, the lost and the reordered ones.
     fn taken(calls: impl Fn(&Token) -> Vec<Vec<u8>>) -> (Vec<Option<usize>>, [u64; 3]) {
         let [peer, own] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
         peer.connect(own.local_addr().unwrap()).unwrap();

@@ -1,7 +1,8 @@
 //! The receiving end of a stream that is cut into slices: see the [sending end](crate::task::source::slices).
 //!
-//! The measured time of a slice begins when its lead is over, counted from its first bytes, and ends with its
-//! last ones. So all that was sent after the lead is counted, in all the time that it took.
+//! A slice has a lead, counted from its first bytes. The measured time begins after the lead and ends with
+//! the slice's last bytes. So everything that arrived after the lead is counted, with all the time that it
+//! took.
 
 use vtax_sys::clock::now_ns;
 
@@ -15,11 +16,11 @@ use crate::{
     wire::{FlowGreeting, HELLO_LEN, PAUSED, hello},
 };
 
-/// Receives the warm-up and each slice, and on until the sender has ended.
+/// Receives the warm-up and each slice, and goes on until the sender has ended.
 pub(crate) async fn receive<I: Io>(line: FlowOnPoller<'_, I>, message: usize) -> Result<()> {
     let mut sink = Sink::new(line, message)?;
     let passes = sink.line.flow.session.spec.slices.map_or(0, |slices| slices.passes);
-    // The warm-up is slice 0, of which nothing is counted.
+    // The warm-up is slice 0, which isn't counted.
     for number in 0..=passes {
         sink.receive_slice(number).await?;
     }
@@ -67,8 +68,8 @@ impl<I: Io> Sink<'_, I> {
         }
     }
 
-    /// Returns the bytes of a part of the slice, and whether the slice is over after them. `begun` says whether
-    /// anything of the slice has come yet.
+    /// Returns the bytes of a part of the slice, and whether the slice is over after them. `begun` says
+    /// whether anything of the slice has come yet.
     async fn part(&mut self, word: &[u8; HELLO_LEN], tail: &mut [u8; HELLO_LEN], begun: bool) -> Result<(usize, bool)> {
         match self.line.is_datagram() {
             true => self.datagram(begun).await,
@@ -76,7 +77,8 @@ impl<I: Io> Sink<'_, I> {
         }
     }
 
-    /// The word is the last that comes, for the sender waits for its answer; it may come in pieces.
+    /// Reads bytes up to `word`, the end of the slice. Nothing follows it, because the sender waits for an
+    /// answer. It may come in pieces.
     async fn bytes(&mut self, word: &[u8; HELLO_LEN], tail: &mut [u8; HELLO_LEN]) -> Result<(usize, bool)> {
         let look = |bytes: &[u8]| {
             keep_last(tail, bytes);
@@ -89,8 +91,8 @@ impl<I: Io> Sink<'_, I> {
         }
     }
 
-    /// The end of a slice of which nothing has come is that of the slice before, said again because the answer
-    /// was lost.
+    /// An end before anything of its slice belongs to the slice before: the answer to that was lost, so the
+    /// sender repeats it.
     async fn datagram(&mut self, begun: bool) -> Result<(usize, bool)> {
         loop {
             match self.call(WaitUntil::Patience).await? {
@@ -114,7 +116,7 @@ impl<I: Io> Sink<'_, I> {
     }
 }
 
-/// The last bytes of all that came.
+/// Keeps the last bytes of all that came.
 fn keep_last(tail: &mut [u8; HELLO_LEN], bytes: &[u8]) {
     let len = bytes.len().min(HELLO_LEN);
     tail.copy_within(len.., 0);

@@ -1,8 +1,8 @@
 //! The sending end of a stream that is cut into slices.
 //!
-//! A slice is a stretch of messages and a word that it ends here. The receiver answers the word when it has taken
-//! in all that came before: then nothing of this flow is under way while other rows have their turns. No clock
-//! is shared: each end counts what it did between two moments of its own.
+//! A slice consists of messages and of a last message that says that the slice ends. The receiver answers
+//! this one when it has received everything before it. So nothing of this flow is under way while other rows
+//! have their slices. The ends share no clock: each counts what it did between two moments of its own.
 
 use rustix::{
     io::Errno,
@@ -20,7 +20,7 @@ use crate::{
     wire::{FlowGreeting, GREETING_LEN, PAUSED, hello},
 };
 
-/// Warms up, and sends through each slice when it is its turn.
+/// Warms up, and sends each slice when its time has come.
 pub(crate) async fn send<I: Io>(line: FlowOnPoller<'_, I>, message: usize) -> Result<()> {
     let desk = line.desk;
     line.has_begun();
@@ -70,7 +70,7 @@ impl<I: Io> Source<'_, I> {
         }
     }
 
-    /// Nagle's algorithm would hold the word back until what went before is acknowledged.
+    /// The message must not wait until earlier data is acknowledged, as Nagle's algorithm would make it.
     async fn pause_bytes(&mut self, number: u32) -> Result<()> {
         let flow = self.line.flow;
         let session = &flow.session;
@@ -86,11 +86,11 @@ impl<I: Io> Source<'_, I> {
         flow.option("TCP_NODELAY", flow.socket.set_tcp_nodelay(keeps))?;
         match self.line.receive_all(1).await? {
             PAUSED => Ok(()),
-            _ => Err(flow.strange("something else than the end of a slice")),
+            _ => Err(flow.strange("another message than the end of a slice")),
         }
     }
 
-    /// Said again until it is answered: the receiver's buffer may be full.
+    /// Repeats the end until it is answered, because the receiver's buffer may be full.
     async fn pause_datagrams(&mut self) -> Result<()> {
         let flow = self.line.flow;
         let latest = after(now_ns(), flow.session.patience.silence);

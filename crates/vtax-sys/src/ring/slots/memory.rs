@@ -1,10 +1,10 @@
-//! The buffers that the kernel works on.
+//! The buffers that the kernel reads and writes.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
-/// The buffers of all slots, one after the other. Reached by pointers only: a reference to the
-/// whole of it would claim what the kernel is writing.
+/// The buffers of all slots, one after the other. They are used only through pointers. A reference to all of
+/// them would also cover bytes that the kernel is writing.
 pub(super) struct Memory {
     start: NonNull<u8>,
     layout: Layout,
@@ -14,7 +14,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// None if that is more than an address can tell.
+    /// None if the size exceeds the address space.
     pub(super) fn new(count: usize, send_length: usize, receive_length: usize) -> Option<Self> {
         const CACHE_LINE: usize = 64;
         let stride = send_length.checked_add(receive_length)?.checked_next_multiple_of(CACHE_LINE)?;
@@ -27,7 +27,7 @@ impl Memory {
         Some(Self { start, layout, stride, send_length, receive_length })
     }
 
-    /// `slot` is below the count.
+    /// `slot` must be below the number of slots.
     pub(super) fn send(&self, slot: usize) -> *mut u8 {
         // SAFETY: the slot's memory is within the allocation.
         unsafe { self.start.as_ptr().add(slot * self.stride) }

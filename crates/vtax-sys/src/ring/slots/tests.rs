@@ -24,7 +24,7 @@ fn wait_all(slots: &mut Slots) -> Vec<Completion> {
     done
 }
 
-/// Both ends on rings of this one thread, more flows than the submission queue has room for.
+/// Both ends are on rings of this one thread, with more flows than the submission queue has room for.
 #[test]
 fn two_thousand_flows_carry_their_own_bytes() {
     const FLOWS: usize = 2000;
@@ -116,7 +116,7 @@ fn a_wait_ends_at_its_timeout() {
     assert_eq!(slots.in_flight(), 1);
 }
 
-/// Without waiting: the kernel's deferred work has to be noticed all the same.
+/// Even without waiting, the kernel's deferred work must be noticed.
 #[test]
 fn spinning_sees_what_comes() {
     let (ours, theirs) = pairs(1);
@@ -151,7 +151,7 @@ fn cancelling_ends_all_of_a_slot_and_nothing_else() {
     assert_eq!(slots.in_flight(), 2);
 }
 
-/// And the socket is let go, so that the peer sees the end.
+/// The socket is released, too, so that the peer sees the end of the connection.
 #[test]
 fn dropping_with_requests_in_flight_gives_everything_back() {
     let (ours, mut theirs) = pairs(50);
@@ -196,7 +196,7 @@ fn an_exchange_is_one_completion_and_one_call() {
         assert_eq!(asking.submit_send(0, 0..4, false).unwrap_err().kind(), io::ErrorKind::ResourceBusy);
         assert!(asking.is_paired(0));
         assert!(asking.send_buffer(0).is_none() && asking.receive_buffer(0).is_none());
-        // Hands it over.
+        // Hands the request over.
         assert_eq!(asking.wait(0, None, &mut Vec::new()).unwrap(), 0);
         let before = answering.enters();
         assert_eq!(wait_all(&mut answering).len(), 1);
@@ -229,7 +229,7 @@ fn an_exchange_whose_send_fails_has_two_completions() {
     }
 }
 
-/// In both states: the send has no room, and the receive has nothing to take.
+/// It is cancelled in both states: when the send has no room, and when the receive has no data.
 #[test]
 fn an_exchange_is_cancelled_whole() {
     for length in [4 << 20, 4] {
