@@ -147,8 +147,7 @@ fn place(name: &str, kind: IoKind, bus: &str, domain: String, status: Option<IoS
     IoEntry { name, kind, bus, domain, status, depends_on: None, function: None }
 }
 
-/// The empty slots and the endpoints of a complex, by name. Behind an endpoint of several functions come
-/// those of its functions that can't have virtual ones.
+/// The empty slots and endpoints of a complex. Functions that can't have virtual ones follow their endpoint.
 fn endpoints(root: &str, facts: &PciFacts, owners: &Owners) -> Vec<IoEntry> {
     let physical = || facts.below(root).filter(|device| device.physfn.is_none());
     let names: BTreeSet<&str> = physical().map(|device| device.endpoint.as_str()).collect();

@@ -254,8 +254,7 @@ fn register(world: &World, blueprint: &Blueprint, lifetime: Lifetime) -> Result<
     Ok(Journal::create(&world.journals(), blueprint.lab.as_str(), LabRecord::KIND, &record)?)
 }
 
-/// Each open namespace takes two descriptors. If the hard limit is lower, the build fails later and names the
-/// namespace that could not be opened.
+/// Each open namespace takes two descriptors. A hard limit below that makes the build fail later, by name.
 fn reserve_files(blueprint: &Blueprint) {
     let namespaces = blueprint.hosts.len() + blueprint.zones.len();
     let _ = vtax_sys::process::raise_open_files(OTHER_FILES + 2 * namespaces as u64);

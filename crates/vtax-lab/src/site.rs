@@ -101,8 +101,7 @@ impl Site {
         fs::create_dir_all(&self.pins).map_err(LabError::file("create", &self.pins))
     }
 
-    /// Removes the lab's directory if it is empty. If it isn't, the steps that failed have named what is
-    /// left.
+    /// Removes the lab's directory if it is empty. Otherwise the steps that failed have named what is left.
     pub(crate) fn remove_directory(&self) {
         let _ = fs::remove_dir(&self.pins);
         let _ = fs::remove_dir(&self.directory);
@@ -188,8 +187,7 @@ impl Site {
         Ok(if removed { Undone::Reverted } else { Undone::AlreadyGone })
     }
 
-    /// Ends the processes in a namespace. Nothing is done if nothing is pinned, or if the lab didn't make
-    /// what is pinned: `remove_at` reports it.
+    /// Ends the processes in a namespace. What the lab didn't make stays: `remove_at` reports it.
     fn evict(&mut self, name: &Name, path: &Path, expected: Option<NsId>) -> Result<(), LabError> {
         let Ok(namespace) = NetNs::open(path) else { return Ok(()) };
         let ours = expected.is_none_or(|id| id == namespace.id());
@@ -233,8 +231,7 @@ impl Site {
         }
     }
 
-    /// Makes a link in the namespace of `at`. The request goes to the namespace `home`, where the link below
-    /// it is.
+    /// Makes a link in the namespace of `at`, by the namespace `home`, where the link below it is.
     fn make(&mut self, home: &Name, at: &Place, kind: LinkKind<'_>, mtu: Mtu) -> Result<(), LabError> {
         let target = self.namespace(&at.namespace)?;
         let into_ns = (*home != at.namespace).then_some(&*target);

@@ -241,8 +241,7 @@ impl Attach {
     /// The descriptors that QEMU takes for a ring (`VIRTIO_NET_RX_QUEUE_MIN_SIZE`,
     /// `VIRTQUEUE_MAX_SIZE`).
     const RING: std::ops::RangeInclusive<u32> = 256..=1024;
-    /// The most descriptors of a transmit ring, unless the backend is vhost-user: QEMU shortens a longer
-    /// ring without a message (`virtio_net_max_tx_queue_size`).
+    /// QEMU shortens longer transmit rings without a message, except vhost-user's (`virtio_net_max_tx_queue_size`).
     const TX_RING_OF_A_TAP: u32 = 256;
     /// MSI-X tables have no more (PCI Local Bus Specification 3.0, 6.8.2).
     const MOST_VECTORS: u32 = 2048;

@@ -77,8 +77,7 @@ const HALF: usize = 1024;
 /// Octaves that reach from 2048 to beyond 60 s, and the two halves of the first.
 const COUNTERS: usize = 27 * HALF;
 
-/// 2^40: a day of eight streams at a million transactions a second each, with room to spare, and
-/// far from what the sums over a histogram could overflow at.
+/// 2^40: a day of eight streams at a million transactions a second each; sums are far from an overflow.
 const MAX_COUNT: u64 = 1 << 40;
 
 impl Histogram {
@@ -230,8 +229,7 @@ impl<'de> Deserialize<'de> for Histogram {
     }
 }
 
-/// A share a few roundings below the one asked for: 99.9 % of a thousand values is the 999th, and
-/// 99.9 / 100 · 1000 in binary is a little more.
+/// A share a few roundings below the one asked for: 99.9 / 100 · 1000 in binary is a little over 999.
 fn quantile(percent: f64) -> f64 {
     (percent / 100.0).clamp(0.0, 1.0) * (1.0 - 4.0 * f64::EPSILON)
 }
@@ -241,8 +239,7 @@ pub(crate) fn rank(percent: f64, count: u64) -> u64 {
     ((quantile(percent) * count as f64).ceil() as u64).max(1)
 }
 
-/// Lowest value of a counter: below 2048 each value has its own, then 1024 counters share each
-/// octave.
+/// Lowest value of a counter: below 2048 each value has its own, then 1024 counters share each octave.
 fn value_at(index: usize) -> u64 {
     let octave = (index / HALF).saturating_sub(1);
     ((index - octave * HALF) as u64) << octave

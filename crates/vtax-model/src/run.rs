@@ -80,8 +80,7 @@ impl Run {
         self.failures.push(failure);
     }
 
-    /// A metric of two arms, each that of a cell, round by round. A round in which one of them has no such figure, or
-    /// none above zero, has no ratio and is left out.
+    /// A metric of two arms, round by round. Rounds without a figure above zero in both are left out.
     pub(crate) fn pairs(&self, of: Metric, baseline: (usize, Arm), cell: (usize, Arm)) -> Vec<Pair> {
         let test = self.header.study.cells[cell.0].workload.kind();
         let arm = |(index, arm): (usize, Arm)| -> BTreeMap<u32, f64> {

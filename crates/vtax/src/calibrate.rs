@@ -30,7 +30,6 @@ use truths::{TRUTHS, Truth, TruthRecord};
 pub(crate) use load::LoadMeter;
 pub(crate) use report::render;
 
-/// What to find out, and how thoroughly.
 #[derive(Debug, Clone)]
 pub(crate) struct CalibrationRequest {
     /// Rounds of the noise floor; 0 leaves it out.
@@ -44,7 +43,6 @@ pub(crate) struct CalibrationRequest {
 /// The schema of the JSON form.
 const SCHEMA: &str = "vtax.calibration/v1";
 
-/// Everything that was found.
 #[derive(Debug, Serialize)]
 pub(crate) struct Calibration {
     schema: &'static str,
@@ -58,7 +56,6 @@ pub(crate) struct Calibration {
     truths: Vec<TruthRecord>,
 }
 
-/// Calibrates vtax on this machine, in a lab of its own.
 pub(crate) fn run(wanted: &CalibrationRequest, locations: &Locations) -> Result<Calibration, Stop> {
     let truths = chosen("truth", &wanted.only, TRUTHS.iter().collect(), |truth| truth.name.to_owned()).or_input()?;
     let world = World::enter(Need::Ephemeral).or_infrastructure()?;

@@ -40,7 +40,6 @@ use tool_process::{ToolProcess, WIRE};
 
 pub(crate) use report::render;
 
-/// What to compare, and how often.
 #[derive(Debug, Clone)]
 pub(crate) struct CrosscheckRequest {
     pub(crate) rounds: u32,
@@ -68,7 +67,6 @@ pub(crate) struct Held {
 /// The schema of the JSON form.
 const SCHEMA: &str = "vtax.crosscheck/v1";
 
-/// Everything that was found.
 #[derive(Debug, Serialize)]
 pub(crate) struct Crosscheck {
     schema: &'static str,
@@ -88,7 +86,6 @@ pub(crate) struct Crosscheck {
     contests: Vec<ContestRecord>,
 }
 
-/// A tool, and whether it was there.
 #[derive(Debug, Serialize)]
 struct ToolRecord {
     name: &'static str,
@@ -98,7 +95,6 @@ struct ToolRecord {
     missing: Vec<&'static str>,
 }
 
-/// One test.
 #[derive(Debug, Serialize)]
 struct ContestRecord {
     name: String,
@@ -121,7 +117,6 @@ struct LeftOut {
     why: &'static str,
 }
 
-/// Another tool in one test.
 #[derive(Debug, Serialize)]
 struct Other {
     tool: &'static str,
@@ -131,12 +126,10 @@ struct Other {
     #[serde(skip_serializing_if = "Option::is_none")]
     ratio: Option<Ratio>,
     difference: &'static str,
-    /// Why it has no figures, or not all.
     #[serde(skip_serializing_if = "Option::is_none")]
     failed: Option<String>,
 }
 
-/// Our figure divided by the tool's, with its 95 % interval.
 #[derive(Debug, Clone, Copy, Serialize)]
 struct Ratio {
     ratio: f64,
@@ -145,7 +138,6 @@ struct Ratio {
     p: f64,
 }
 
-/// Compares our engine with whatever is installed.
 pub(crate) fn run(wanted: &CrosscheckRequest, locations: &Locations) -> Result<Crosscheck, Stop> {
     let contests = wanted.contests().or_input()?;
     let tools = wanted.tools().or_input()?;
@@ -285,7 +277,6 @@ fn compare(
     Ok(records)
 }
 
-/// A contest whose rounds are being taken.
 struct RunningContest<'a> {
     rig: &'a Rig,
     contest: &'a Contest,
@@ -295,7 +286,6 @@ struct RunningContest<'a> {
     left_out: Vec<LeftOut>,
 }
 
-/// Another tool in a contest.
 struct RunningTool {
     tool: &'static Tool,
     /// The server, if it serves client after client.

@@ -7,7 +7,6 @@ use vtax_model::server::ServerSpec;
 
 use crate::exit::Stop;
 
-/// Where vtax keeps and finds things.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Locations {
     /// Folder of the results [default: $VTAX_STATE, else $XDG_STATE_HOME/vtax or
@@ -39,7 +38,6 @@ impl Locations {
         locate::agent_program(self.agent.as_deref())
     }
 
-    /// The same, for a command that can't do without it.
     pub(crate) fn agent_program(&self) -> Result<PathBuf, Stop> {
         self.find_agent().map_err(|error| match error.named {
             true => Stop::input(error),
@@ -72,8 +70,7 @@ pub(crate) struct Relay {
 pub(crate) enum RunSite {
     /// This vtax keeps the run. It has it measured on the emulated server if one is named.
     Here { server: Option<ServerSpec> },
-    /// This vtax is in an emulated server. The vtax outside keeps the run, and has written the run that is to go on
-    /// to the file `old`.
+    /// This vtax is in an emulated server. The vtax outside keeps the run, and `old` is the run that goes on.
     InServer { old: Option<PathBuf> },
 }
 

@@ -94,8 +94,7 @@ pub(crate) struct EmulatedServerUp {
 }
 
 impl ServerRequest<'_> {
-    /// Enters the world of labs, and catches Ctrl-C from now on. Must be called before the first thread, as
-    /// [`World::enter`].
+    /// Enters the world of labs before the first thread ([`World::enter`]), and catches Ctrl-C from now on.
     pub(crate) fn enter(&self) -> Result<ServerSite, Stop> {
         let need = if self.stay == Stay::Kept { Need::Kept } else { Need::Ephemeral };
         let world = World::enter(need).or_infrastructure()?;
@@ -240,12 +239,10 @@ impl EmulatedServerUp {
         })
     }
 
-    /// Leaves it up, until somebody takes it down.
     pub(crate) fn keep(&mut self) -> Result<(), Stop> {
         self.lab.keep().or_infrastructure()
     }
 
-    /// Removes a server that was only for this command.
     pub(crate) fn leave(self) -> miette::Result<()> {
         let EmulatedServerUp { lab, link, found, .. } = self;
         drop(link);

@@ -26,8 +26,7 @@ impl Blueprint {
         Some(up.iter().cloned().chain(between).chain(down.iter().rev().cloned()).collect())
     }
 
-    /// The links from an endpoint to the wire. A host talks to a zone in a tunnel through its own end of the
-    /// tunnel.
+    /// The links from an endpoint to the wire. A host reaches a zone in a tunnel by its own end of the tunnel.
     fn stack_towards<'a>(&'a self, endpoint: &'a LabEndpoint, other: &LabEndpoint) -> &'a [Place] {
         let tunnelled = endpoint.kind == DomainKind::Primary && other.method == IoMethod::Vxlan;
         let end = self.tunnels.iter().filter(|_| tunnelled).find(|tunnel| tunnel.zone == other.name);

@@ -180,8 +180,7 @@ impl PciFacts {
 }
 
 impl Netdev {
-    /// A link as the kernel describes it, with those of `addresses` that it has. Nothing is known of a link on
-    /// top of it.
+    /// A link as the kernel describes it, with its `addresses`. Nothing is known of a link on top of it.
     pub(crate) fn of(link: &Link, addresses: &[InterfaceAddress]) -> Netdev {
         let own = addresses.iter().filter(|address| address.link == link.index);
         Netdev {
@@ -195,8 +194,7 @@ impl Netdev {
         }
     }
 
-    /// An address that somebody gave it. IPv6 link-local addresses don't count: the kernel gives each link
-    /// one.
+    /// An address that somebody gave it: the kernel itself gives each link an IPv6 link-local one.
     pub(crate) fn given_address(&self) -> Option<&IpNet> {
         self.addresses.iter().find(|net| !matches!(net.addr(), IpAddr::V6(address) if address.is_unicast_link_local()))
     }

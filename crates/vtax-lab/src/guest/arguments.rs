@@ -169,8 +169,7 @@ fn boot(list: &mut Arguments, launch: &Launch) {
     }
 }
 
-/// The kernel's parameters. They leave out what a short-lived guest doesn't need and what makes its boot
-/// longer. None changes the path of a packet.
+/// The kernel's parameters: without what makes a short boot longer. None changes the path of a packet.
 fn command_line(launch: &Launch, append: &[String]) -> String {
     let hostname = format!("hostname={}", launch.name);
     let quick = [
@@ -272,8 +271,7 @@ fn virtio(address: &str, nic: &VirtioNic, version: Version) -> String {
     device
 }
 
-/// If the user gives no number, there is one vector for each queue and two for the rest, so that no queue
-/// shares its interrupt.
+/// Unless the user gives a number, a vector for each queue and two for the rest, so that none is shared.
 fn vectors(nic: &VirtioNic) -> u32 {
     nic.vectors.unwrap_or(2 * nic.queues + 2)
 }

@@ -28,8 +28,7 @@ pub fn overhead(launch: &Launch, process: ProcessId) -> Result<ByteSize, GuestEr
     Ok(ByteSize(beside_ram(&mappings(&text), launch.memory.0)))
 }
 
-/// RAM that is a file isn't anonymous. Other RAM is one mapping of exactly its size. If several mappings have
-/// that size, it is the one with the most resident memory.
+/// RAM that isn't a file is the mapping of exactly its size, of several the one with the most resident memory.
 fn beside_ram(mappings: &[Mapping], ram: u64) -> u64 {
     let all: u64 = mappings.iter().map(|mapping| mapping.anonymous).sum();
     let likely = mappings.iter().filter(|mapping| mapping.plain && mapping.size == ram);

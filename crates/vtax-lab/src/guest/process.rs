@@ -37,8 +37,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 const OFTEN: Duration = Duration::from_secs(15);
 /// The state of a guest that QEMU is about to start.
 const STARTING: &str = "prelaunch";
-/// A process ends within this time after SIGKILL, unless the kernel holds it. Freeing the guest's memory
-/// takes a part of it.
+/// A process ends within this time after SIGKILL, a part of which frees the guest's memory.
 const KILLED: Duration = Duration::from_secs(10);
 /// When a living QEMU closes its monitor, it ends within this time.
 const CLOSING: Duration = Duration::from_secs(2);

@@ -249,8 +249,7 @@ impl Monitor {
     }
 }
 
-/// Connects. While the queue of waiting clients is full, connecting blocks as long as sending may block
-/// (`SO_SNDTIMEO`, unix(7) and socket(7)).
+/// Connects. While the queue of waiting clients is full, this blocks as long as sending may (`SO_SNDTIMEO`).
 fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_write_timeout(Some(patience.max(Duration::from_millis(1))))?;

@@ -210,8 +210,7 @@ fn vhost_name(pid: u32) -> String {
     format!("vhost-{pid}")
 }
 
-/// The number of the virtual CPU that a thread of this name is: `CPU 0/KVM`, with `debug-threads=on`
-/// (QEMU's `kvm_start_vcpu_thread`, `mttcg_start_vcpu_thread`).
+/// The virtual CPU of a thread named `CPU 0/KVM`, with `debug-threads=on` (QEMU's `kvm_start_vcpu_thread`).
 fn vcpu(name: &str) -> Option<u32> {
     name.strip_prefix("CPU ")?.split('/').next()?.parse().ok()
 }
@@ -228,8 +227,7 @@ fn kernel_threads(name: &str) -> Vec<u32> {
     pids
 }
 
-/// Pins one thread, and reads its mask back: the kernel silently leaves out CPUs that are
-/// offline or outside the cpuset.
+/// Pins one thread, and reads the mask back: the kernel leaves out CPUs that are offline or outside the cpuset.
 fn pin(guest: &Name, thread: &str, tid: u32, cpus: &[u32]) -> Result<(), GuestError> {
     pinned(tid, cpus).map_err(|error| GuestError::Pin {
         guest: guest.clone(),

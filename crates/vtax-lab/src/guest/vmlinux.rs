@@ -45,8 +45,7 @@ fn bootable(packed: &[u8], folder: &Path) -> Result<Option<PathBuf>, GuestError>
     }
 }
 
-/// The payload of a bzImage: Documentation/arch/x86/boot.rst, `payload_offset` and
-/// `payload_length`, counted from the part for protected mode.
+/// The payload of a bzImage (Documentation/arch/x86/boot.rst, `payload_offset`, from the protected-mode part on).
 fn unpack(image: &[u8]) -> Option<Vec<u8>> {
     let number = |at: usize| Some(u32::from_le_bytes(image.get(at..at + 4)?.try_into().ok()?));
     if number(0x202)? != u32::from_le_bytes(*b"HdrS") {
@@ -62,8 +61,7 @@ fn unpack(image: &[u8]) -> Option<Vec<u8>> {
     read(image.get(start..start.checked_add(length)?)?).ok()
 }
 
-/// Unpacks the kernel. The first bytes tell how it is packed; behind the packed data the build puts the unpacked
-/// length.
+/// Unpacks the kernel by its first bytes. The build puts the unpacked length behind the packed data.
 fn read(payload: &[u8]) -> io::Result<Vec<u8>> {
     let mut reader: Box<dyn Read + '_> = match payload {
         [0x28, 0xb5, 0x2f, 0xfd, ..] => Box::new(StreamingDecoder::new(payload).map_err(io::Error::other)?),

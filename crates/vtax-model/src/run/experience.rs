@@ -261,8 +261,7 @@ impl Experience {
 }
 
 impl Metric {
-    /// The fraction by which it is worse, if the logarithms differ by so much: 30 % more time, 23 % less
-    /// bandwidth.
+    /// The fraction by which it is worse, for a difference of logarithms: 30 % more time, 23 % less bandwidth.
     fn worse(self, log: f64) -> f64 {
         match self.direction() {
             Preference::LowerIsBetter => log.exp_m1(),
@@ -287,8 +286,7 @@ fn noises(run: &Run) -> BTreeMap<Block, f64> {
     known.map(|(block, squares)| (block, mean(squares).sqrt())).collect()
 }
 
-/// Seconds of a sample of each block: its median over rounds, so that a pause between two sessions of a run
-/// doesn't count.
+/// The median seconds of a sample of each block: a pause between two sessions of a run doesn't count.
 fn turns(run: &Run, at: &[f64]) -> BTreeMap<Block, f64> {
     let mut rounds: BTreeMap<(Block, u32), (f64, u32)> = BTreeMap::new();
     for (sample, time) in run.samples.iter().zip(at.windows(2)) {

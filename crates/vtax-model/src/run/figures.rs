@@ -238,8 +238,7 @@ impl Figures {
         self.typical(|slice| mbps(slice.bytes, slice.seconds), mbps(self.bytes, self.seconds))
     }
 
-    /// CPU seconds of the measuring threads of both ends, in the time of the end that counted: the scheduler's
-    /// exact account, without what the kernel does for them on other threads' time.
+    /// The scheduler's account of both ends' measuring threads, without what the kernel does for them elsewhere.
     fn threads_cpu(&self) -> f64 {
         let of = |end: &EndCpu| {
             let used: f64 = end.threads.iter().map(|thread| thread.user + thread.system).sum();
@@ -283,8 +282,7 @@ impl Figures {
     }
 }
 
-/// Slices belong together by their order. What the other end used is scaled to what the counting end counted:
-/// the two ends of a stream don't see the same bytes in their windows.
+/// Slices belong together by their order. The other end's use is scaled to what the counting end counted.
 fn slices(kind: TestKind, initiator: &EndReport, responder: &EndReport) -> Vec<Slice> {
     let transactions = kind.is_transactions();
     let (counting, other) = if transactions { (initiator, responder) } else { (responder, initiator) };

@@ -23,8 +23,7 @@ use super::{Confidence, Pair, PairedTax, Significance, student};
 pub const MOST_ROUNDS: u32 = 2_000;
 /// Fewer rounds than that have no interval from which their noise could be told.
 pub const LEAST_FOR_NOISE: u32 = 6;
-/// How many ways of giving signs to ranks have a sum of negative ranks of at most 0, 1, 2, …: the p of such a
-/// sum is so many times the least one.
+/// How many signs of ranks have a negative sum of at most 0, 1, 2, …: the p of such a sum in units of the least.
 const SIGNS: [f64; 10] = [1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 14.0, 19.0, 25.0, 33.0];
 /// What the test needs more than Student's where only few sums are small enough; drawn, as the tests do.
 const TOO_FEW_SUMS: f64 = 0.25;

@@ -105,8 +105,7 @@ impl Merged {
         (margin + skewed.max(0.0), margin + (-skewed).max(0.0))
     }
 
-    /// By how much each sample's share of transactions that are not above the percentile differs from
-    /// the share of all, weighted with its part of all transactions.
+    /// How far each sample's share at or below the percentile is from the share of all, weighted by its size.
     fn residuals(&self, percent: f64) -> Vec<f64> {
         let (value, below) = self.reached(percent);
         let (all, n) = (self.all() as f64, self.totals.len() as f64);

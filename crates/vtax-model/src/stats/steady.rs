@@ -101,8 +101,7 @@ impl Default for Steady {
     }
 }
 
-/// Mean and squares of what came so far (Welford, "Note on a method for calculating corrected sums
-/// of squares and products", Technometrics 4(3), 1962).
+/// Mean and squares so far (Welford, "Note on a method for calculating corrected sums …", Technometrics 4(3), 1962).
 #[derive(Default)]
 struct Moments {
     n: f64,

@@ -139,7 +139,6 @@ fn carry_out(args: &RunArgs, server_cables: bool, places: &Locations, site: &Run
     finish(study::run(source, &conditions, places, site)?, &args.output.options())
 }
 
-/// Prints a result, and how it ended.
 pub(crate) fn finish(finished: Finished, options: &report::Options) -> Result<Exit, Stop> {
     match finished.relayed {
         true => finished.warn_of_shortfalls(),

@@ -12,7 +12,6 @@ use super::{
     number::{change, estimate, interval, lost, percent, three_digits, with_interval},
 };
 
-/// The detail of one block; none if nothing was measured.
 pub(super) fn section(block: &BlockCells<'_>) -> Option<Section> {
     let instrument = if block.instrument == Instrument::Path { ", the path's own cost" } else { "" };
     let tables = block.figured().into_iter().map(|test| table(block, test)).filter(|table| !table.rows.is_empty());

@@ -82,7 +82,6 @@ fn all_facts(document: &ResultDocument) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What keeps the figures from meaning what they seem to.
 pub(super) fn warnings(document: &ResultDocument) -> Vec<String> {
     let texts = [
         document.environment.server.as_ref().map(|_| {

@@ -126,8 +126,7 @@ fn shortened(mut list: Vec<String>) -> String {
     list.join(", ") + &more
 }
 
-/// The ends of each row, if the user named them or `all` are asked for; none if all rows share one
-/// pair, which the heading names.
+/// The ends of each row, if the user named them or wants `all`; none if the heading names a shared pair.
 pub(super) fn ends(document: &ResultDocument, all: bool) -> Option<Section> {
     let ends: Vec<&RowEnds> = distinct(document.cells.iter().filter_map(|record| record.ends.as_ref()));
     if ends.is_empty()

@@ -85,8 +85,7 @@ fn overloaded(document: &ResultDocument) -> Option<String> {
     ))
 }
 
-/// In steady state a wait doesn't depend on how long is measured. In overload it grows by a part of the sample's
-/// time: at a rate that is a tenth too high, to a tenth at the end and to a twentieth in the mean.
+/// Steady waits don't depend on the sample's time. At a rate a tenth too high they are a twentieth of it.
 fn is_overloaded(record: &CellRecord) -> bool {
     const SHARE: f64 = 0.05;
     let waited = |figures: &Figures| {

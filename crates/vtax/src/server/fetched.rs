@@ -20,17 +20,14 @@ use crate::{
     store::{RunWriter, Store},
 };
 
-/// The exit status of a vtax whose input is wrong.
+/// The exit statuses of a vtax whose input is wrong, that the user stopped, and whose machine or guest failed.
 const BAD_INPUT: i32 = 2;
-/// The exit status of a vtax that the user stopped.
 const INTERRUPTED: i32 = 130;
-/// The exit status of a vtax whose machine, or a guest on it, failed.
 const UNAVAILABLE: i32 = 69;
 /// The exit statuses of a run that ended in order: done, cells failed, interrupted.
 const ENDED: [i32; 3] = [0, 1, INTERRUPTED];
 
-/// On how many servers a run is tried. QEMU's emulation of a machine that has guests of its own isn't perfect: now
-/// and then the kernel of such a machine panics, or the kernel of a guest.
+/// On how many servers a run is tried: under QEMU's emulation a kernel panics now and then.
 const ATTEMPTS: u32 = 3;
 
 pub(crate) type FetchedRun = (Run, Option<miette::Report>);
@@ -132,8 +129,7 @@ impl Drop for HandedRun {
 struct ArrivingRun<'a> {
     store: &'a Store,
     reader: LineReader,
-    /// The run as far as it has arrived, from its first line on. Its plan comes again when the run goes on, and when
-    /// the number of its rounds is chosen.
+    /// The run as far as it has arrived. Its plan comes again when the run goes on or its rounds are chosen.
     kept: Option<(Run, RunWriter)>,
     state: Option<RunState>,
     error: Option<miette::Report>,

@@ -122,8 +122,7 @@ impl Builder<'_> {
         Ends { initiator: end(&sut, from), responder: end(far, to) }
     }
 
-    /// As many domains of the row as there are pairs, on one host with one wire to a switch, and as many clients behind
-    /// that switch. All rows share the clients.
+    /// Domains of the row on one host, a wire from it to a switch, and as many clients there, which all rows share.
     fn behind_switch(&mut self, row: Row, nic: Option<Attach>, pairs: u32) -> Vec<Ends<LabEnd>> {
         let kind = short_name(row);
         let (sut, switch) = (self.host("sut", false), self.host(&format!("{kind}-switch"), true));
@@ -168,8 +167,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Two zones of one host. Their traffic stays inside the host if both share its stack; else it goes out to a switch
-    /// and back.
+    /// Two zones of one host. Their traffic leaves the host unless both share its stack.
     fn one_host(&mut self, from: IpType, to: IpType) -> Ends<LabEnd> {
         let (sut, switch) = (self.host("sut", false), self.host("switch", true));
         let initiator = self.instance(from, "from", &sut, &switch);

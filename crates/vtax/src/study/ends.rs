@@ -94,8 +94,7 @@ impl ConnectedEnds {
         self.ends().filter(|end| end.attachment.place().is_some()).filter_map(|end| end.attachment.guest_machine())
     }
 
-    /// What the user should know of the ends, a sentence each. Notes that say that a row has the wrong label are printed
-    /// at once.
+    /// What the user should know of the ends, a sentence each. Wrong labels are printed at once.
     pub(crate) fn notes(&self) -> Vec<PlacementNote> {
         let mut notes: Vec<PlacementNote> = Vec::new();
         for connected in &self.rows {

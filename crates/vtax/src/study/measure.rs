@@ -66,7 +66,6 @@ pub(crate) struct GivenPlan {
     pub(crate) quick: bool,
 }
 
-/// What is known of the path.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KnownPath {
     mtu: Mtu,
@@ -88,7 +87,6 @@ impl MeasureRequest {
     /// Stands for the MTU of a path that isn't known yet.
     pub(crate) const ANY_MTU: Mtu = Mtu::MAX;
 
-    /// Whether this can be run anywhere.
     pub(crate) fn check(&self) -> Result<(), Stop> {
         self.wanted(KnownPath { mtu: MeasureRequest::ANY_MTU, ipv6: false }).map(drop)
     }
@@ -312,8 +310,7 @@ fn option_flag(error: &OptionError) -> &'static str {
     }
 }
 
-/// The number of rounds after which each of so many comparisons can be significant at 5 %: the exact signed-rank p is at
-/// least 2/2^n, and Holm's correction multiplies it by the number of comparisons.
+/// So many that each comparison can be significant at 5 %: p is at least 2/2^n, times the comparisons (Holm).
 fn rounds_for(comparisons: usize) -> u32 {
     let needed = (1..).find(|rounds| 2.0 * comparisons as f64 / 2f64.powi(*rounds) < 0.05);
     needed.map_or(SAMPLES_LEAST, |rounds| SAMPLES_LEAST.max(rounds as u32))

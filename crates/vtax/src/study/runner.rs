@@ -20,8 +20,7 @@ pub(crate) trait Sampler {
     fn set_mtu(&mut self, mtu: Mtu) -> Result<(), SampleError>;
     /// One timed run between the ends of `row`.
     fn sample(&mut self, row: Row, spec: &TestSpec) -> Result<Figures, SampleError>;
-    /// A sample of each row, cut into slices: the rows take turns, first to warm up and then in each pass, in
-    /// the order that `orders` has for it.
+    /// A sample of each row, cut into slices. The rows take turns, to warm up and in each pass, as `orders` says.
     fn take_turns(&mut self, rows: &[(Row, TestSpec)], orders: &[Vec<usize>]) -> Result<Vec<Figures>, BrokenTurns>;
 }
 
@@ -67,7 +66,6 @@ pub(crate) trait Sink {
 }
 
 pub(crate) trait Watcher {
-    /// Before a sample.
     fn begin(&mut self, round: u32, cell: &str);
     /// After a sample, or after so many that were taken together.
     fn end(&mut self, samples: usize);
@@ -262,8 +260,7 @@ impl Rounds<'_> {
         self.failures.get(&cell).is_some_and(|count| *count >= GIVE_UP)
     }
 
-    /// Whether netperf's stopping rule is met for every cell that has samples and belongs to the instrument that answers
-    /// the study.
+    /// Whether netperf's stopping rule is met for every measured cell of the instrument that answers the study.
     fn precise_enough(&self, round: u32) -> bool {
         let Some(rule) = &self.run.header.stopping else { return false };
         if (round as usize) < rule.min() {
@@ -277,7 +274,6 @@ impl Rounds<'_> {
     }
 }
 
-/// A cell as progress and warnings call it.
 pub(super) fn label(cell: &Cell) -> String {
     let size = match cell.workload {
         Workload::Rr { request, response } | Workload::Crr { request, response } if request != response => {
@@ -291,7 +287,6 @@ pub(super) fn label(cell: &Cell) -> String {
     format!("{} {}{size}{gap} MTU {}", cell.row, test_label(cell), cell.mtu)
 }
 
-/// A block as progress calls it.
 fn block_label(cell: &Cell) -> String {
     format!("{} MTU {}", test_label(cell), cell.mtu)
 }

@@ -154,7 +154,6 @@ fn server_of(old: Option<&Run>, asked: Option<ServerSpec>) -> miette::Result<Opt
     }
 }
 
-/// What is to be run. Nothing is connected yet.
 enum RunRequest {
     Study(Box<ChangedStudy>),
     Measure(Box<MeasureRequest>),
@@ -187,8 +186,7 @@ impl RunRequest {
         }
     }
 
-    /// That this kernel has the congestion controls that are asked for, before anything is built. Other machines'
-    /// kernels tell it when a test is begun.
+    /// Checks that this kernel has the wanted congestion controls. Other machines tell it when a test begins.
     fn check_congestion(&self) -> miette::Result<()> {
         let names: BTreeSet<CongestionControl> = match self {
             RunRequest::Study(wanted) => {
@@ -339,8 +337,7 @@ impl RunSetup<'_> {
     }
 }
 
-/// Refuses to go on with a run on another machine or kernel: its samples would not be samples of one cell. `end` is
-/// the end whose machine this is; without it, it is the machine of vtax itself.
+/// Refuses to go on with a run on another machine or kernel: that of `end`, or that of vtax itself.
 pub(super) fn same_machine(id: &str, end: Option<&str>, then: &Environment, now: &Environment) -> miette::Result<()> {
     let same = [
         ("machine", &then.hostname, &now.hostname),
@@ -358,8 +355,7 @@ pub(super) fn same_machine(id: &str, end: Option<&str>, then: &Environment, now:
 }
 
 impl PreparedRun {
-    /// Takes the samples, and disconnects the ends. Returns the run with the error that ended it early, and what it did not
-    /// reach.
+    /// Takes the samples, and disconnects the ends. Returns the run and what went wrong.
     fn measure(
         mut self,
         interrupt: &Interrupt,
@@ -396,9 +392,7 @@ impl PreparedRun {
         runner::run_rounds(&mut self.run, &mut self.ends, &mut self.keeper, progress)
     }
 
-    /// Takes the first rounds, which tell what the plan can show. Some if the run ended with them.
-    ///
-    /// The plan on the disk stays the whole one meanwhile, so that a killed run goes on by the whole plan.
+    /// Takes the first rounds. Some if the run ended with them. The plan on the disk stays whole meanwhile.
     fn pilot(&mut self, progress: &mut RunProgress<'_>) -> Option<Ended> {
         let planned = self.run.header.clone();
         let settles = planned.unsettled.is_some();

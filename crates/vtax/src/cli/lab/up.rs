@@ -89,7 +89,6 @@ fn told_ties(ties: &[GuestTies]) -> String {
     lists::list(["GUEST", "DEPENDS ON", "COULD MIGRATE LIVE"], &[1, 2], ties.iter().map(row))
 }
 
-/// This machine, as far as the lab must know it.
 struct LabSite {
     facts: Facts,
     /// How long the survey took. Most of it is the image that guests boot.
@@ -136,12 +135,11 @@ struct BuiltLab {
     ties: Vec<GuestTies>,
     /// When its building began, by `CLOCK_BOOTTIME`.
     begun: u64,
-    /// The guests that are up.
     guests: Vec<GuestTimes>,
     ground: LabSite,
 }
 
-/// How many seconds each phase took until a guest was up. Each phase begins where the one before ends.
+/// The seconds of each phase until a guest was up.
 #[derive(Debug, Serialize)]
 struct GuestTimes {
     guest: Name,
@@ -165,8 +163,7 @@ struct LabRecord<'a, T> {
 }
 
 impl BuiltLab {
-    /// Waits for the guests, and tells of each when it is up. Removes the lab if a guest doesn't come up, or if the user
-    /// asks to stop; then the result is none.
+    /// Waits for the guests, and removes the lab if one doesn't come up or if the user asks to stop, which gives None.
     fn up(mut self, patience: Option<Span>) -> Result<Option<BuiltLab>, Stop> {
         let tell = |arrival: &BootedGuest| {
             let seconds = seconds(arrival.started, arrival.answered);

@@ -26,13 +26,11 @@ pub(super) trait Attachment {
     /// Starts the agent of the end. `name` is the name of the end for errors, `program` the agent on this machine.
     fn start_agent(&self, name: &str, program: &Path) -> Result<Agent, Stop>;
 
-    /// Whether one agent serves the end as initiator and as responder. A process that was both ends of a pair would
-    /// measure how its threads disturb each other.
+    /// Whether one agent serves the end in both roles. As both ends of one pair, its threads disturb each other.
     fn has_one_agent(&self) -> bool {
         false
     }
 
-    /// The endpoint of a lab that the end is.
     fn place(&self) -> Option<&LabPlace> {
         None
     }
@@ -60,12 +58,11 @@ pub(super) trait Attachment {
         None
     }
 
-    /// The number of its virtual CPUs, if the run chooses on which CPUs of the host they run.
+    /// The number of its virtual CPUs, if the run chooses their CPUs on the host.
     fn vcpus(&self) -> Option<usize> {
         None
     }
 
-    /// Pins its virtual CPUs to these CPUs of the host.
     fn pin_vcpus(&self, _cpus: &[u32]) -> miette::Result<()> {
         Ok(())
     }
@@ -103,7 +100,6 @@ pub(super) struct LabPlace {
     pub(super) endpoint: LabEndpoint,
 }
 
-/// A QEMU on this machine.
 #[derive(Debug, Clone)]
 pub(super) struct GuestProcess {
     pub(super) name: String,

@@ -35,10 +35,7 @@ pub(crate) struct LabBuilder<'a> {
 }
 
 impl LabBuilder<'_> {
-    /// Builds the lab of a study and starts an agent in each domain that is an end.
-    ///
-    /// QEMU's TCG crashes now and then while a guest boots, by a race in QEMU. Nothing has been measured then, so the
-    /// lab is built once more.
+    /// Builds the lab of a study and starts its agents. If QEMU's TCG crashes in a guest's boot, tries once more.
     pub(crate) fn connect(&self, header: &RunHeader, directory: &Path) -> Result<ConnectedEnds, Stop> {
         let rows = available(&header.study, &header.unavailable);
         let Arrangement { topology, ends } = arrange(&header.study, lab_name(header)?, &rows);

@@ -33,8 +33,7 @@ impl ConnectedEnds {
         }
     }
 
-    /// The first guest that has ended, with what it said last. The streams of a guest are closed before its process has
-    /// ended.
+    /// The first guest that has ended, with what it said last. Its streams are closed before its process has ended.
     pub(super) fn dead_guest(&self, patience: Duration) -> Option<miette::Report> {
         let until = Instant::now() + patience;
         loop {
@@ -49,8 +48,7 @@ impl ConnectedEnds {
     }
 }
 
-/// The error, with the links between these ends that carry no packets now. A link that can't be asked about is left
-/// out.
+/// The error, with the links between these ends that are known to carry no packets now.
 pub(super) fn with_links(error: SampleError, connected: &ConnectedRow) -> SampleError {
     let SampleError::Cell { error, partial } = error else { return error };
     let mut ends: Vec<&ConnectedEnd> = connected.ends().collect();

@@ -33,7 +33,6 @@ pub(in crate::study::ends) struct LibvirtEnd {
     measured: Option<MeasuredDomain>,
 }
 
-/// A domain that runs.
 pub(in crate::study::ends) struct Domain {
     described: Described,
     leases: Vec<Lease>,
@@ -144,9 +143,7 @@ impl Domain {
         }
     }
 
-    /// The NIC that has this address: the only one, or the one whose Ethernet address has been seen with the address.
-    /// It may have been seen only since ssh has connected. libvirt doesn't know the Ethernet address of a device that
-    /// was handed over to the guest.
+    /// The only NIC, or the one that was seen with this address, or the only device that was handed over.
     fn nic(&self, address: IpAddr) -> Option<&XmlNic> {
         let nics = &self.described.nics;
         if let [only] = nics.as_slice() {

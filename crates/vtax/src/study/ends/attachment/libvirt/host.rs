@@ -33,8 +33,7 @@ pub(super) struct LibvirtQemu {
 }
 
 impl LibvirtQemu {
-    /// Finds the process that has this UUID in its command line, which every user may read. Only root may read libvirt's
-    /// own files with the number of the process.
+    /// Finds the process with this UUID in its command line, which every user may read, unlike libvirt's own files.
     pub(super) fn find(uuid: &str) -> Option<LibvirtQemu> {
         let entries = fs::read_dir("/proc").ok()?.flatten();
         let mut all = entries.filter_map(|entry| LibvirtQemu::read(&entry.path()));

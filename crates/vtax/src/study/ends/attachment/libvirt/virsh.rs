@@ -127,8 +127,7 @@ pub(super) struct Lease {
     pub(super) address: IpAddr,
 }
 
-/// Reads lines such as `vnet0 52:54:00:11:22:33 ipv4 192.0.2.2/24`. Addresses that can't be reached from here are left
-/// out.
+/// Reads lines such as `vnet0 52:54:00:11:22:33 ipv4 192.0.2.2/24`, without addresses that can't be reached.
 pub(super) fn leases(text: &str) -> Vec<Lease> {
     text.lines().filter_map(lease).filter(|lease| is_reachable(lease.address)).collect()
 }
