@@ -169,8 +169,7 @@ impl Blueprint {
         self.endpoints.iter().find(|endpoint| endpoint.kind == DomainKind::Zone && endpoint.name == *zone)
     }
 
-    /// The guest's endpoint. Its namespace is the one of QEMU: a program that is spawned there is not in the
-    /// guest.
+    /// The guest's endpoint. Its namespace is the one of QEMU: a program that is spawned there is not in the guest.
     pub fn guest(&self, guest: &Name) -> Option<&LabEndpoint> {
         self.endpoints.iter().find(|endpoint| endpoint.kind == DomainKind::Guest && endpoint.name == *guest)
     }

@@ -39,8 +39,7 @@ pub struct IoEntry {
     pub kind: IoKind,
     /// The name of its root complex.
     pub bus: String,
-    /// The domain that has it: `primary`, or `LAB/DOMAIN`. If its functions have several domains, commas
-    /// separate them.
+    /// The domain that has it: `primary`, or `LAB/DOMAIN`. If its functions have several domains, commas separate them.
     pub domain: String,
     /// Its status, if there is something to say.
     pub status: Option<IoStatus>,

@@ -6,7 +6,6 @@ use std::{
     time::Duration,
 };
 
-use serde::{Deserialize, Serialize};
 use vtax_journal::{Journal, JournalState, Snapshot};
 use vtax_model::{options::CongestionControl, run::Hop, topology::Name, units::Mtu};
 use vtax_sys::{netlink::QdiscStats, netns::Outlive};
@@ -23,18 +22,8 @@ use crate::{
     site::{self, Site},
     step::LabStep,
     verify,
-    world::World,
+    world::{Lifetime, World},
 };
-
-/// How long a lab is to last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Lifetime {
-    /// It lasts as long as the [`Lab`]. If the process is killed, it lasts until the next `clean`.
-    Ephemeral,
-    /// From [`Lab::keep`] on, it lasts until somebody takes it down by name. Before, it is like an ephemeral
-    /// one.
-    Kept,
-}
 
 /// A lab that is up. When this is dropped, the lab is taken down unless it is kept. Call [`Lab::down`] to
 /// learn of failures.
@@ -73,9 +62,8 @@ impl Lab {
         Ok(Lab { world: world.clone(), blueprint, site: Mutex::new(site), journal: Some(journal) })
     }
 
-    /// Makes the lab permanent until somebody takes it down by name. Call this once everything in the lab is
-    /// there, its guests too. If the process is killed before, the lab is abandoned and the next `clean`
-    /// removes it.
+    /// Makes the lab permanent until somebody takes it down by name. Call this once everything in the lab is there, its
+    /// guests too. If the process is killed before, the lab is abandoned and the next `clean` removes it.
     ///
     /// # Errors
     /// The journal can't be written, for example because the disk is full. Nothing has changed.
@@ -148,8 +136,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Whether the links from one endpoint to the other still carry packets. Links inside guests are
-    /// not the lab's.
+    /// Whether the links from one endpoint to the other still carry packets. Links inside guests are not the lab's.
     ///
     /// # Errors
     /// [`LabError::Link`]: the first that is gone, switched off or without carrier.

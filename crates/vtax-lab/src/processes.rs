@@ -1,8 +1,7 @@
 //! The processes that live in a lab: those of the lab, which end with it, and foreign ones.
 //!
-//! A process is the lab's if it is in a namespace that the lab's journal names *and* has the lab's mark in
-//! its environment. Every program that is started through the lab gets the mark, and hands it on to its
-//! children.
+//! A process is the lab's if it is in a namespace that the lab's journal names *and* has the lab's mark in its
+//! environment. Every program that is started through the lab gets the mark, and hands it on to its children.
 
 use std::{collections::HashSet, fs, os::unix::fs::MetadataExt, process::Command, time::Duration};
 

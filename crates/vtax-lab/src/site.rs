@@ -269,11 +269,10 @@ impl Site {
 
     /// Makes the kernel see a wire's carrier at once.
     ///
-    /// The kernel delays events that are not urgent by up to a second. Until then the link counts as down,
-    /// and as a bridge's port it forwards nothing. The first links of two namespaces have the same index. So
-    /// the kernel takes a veth link for one that stands on itself, and its event for not urgent unless its
-    /// queue is about to change (`linkwatch_urgent_event`). When a link is opened for the second time, its
-    /// queue changes.
+    /// The kernel delays events that are not urgent by up to a second. Until then the link counts as down, and as a
+    /// bridge's port it forwards nothing. The first links of two namespaces have the same index. So the kernel takes a
+    /// veth link for one that stands on itself, and its event for not urgent unless its queue is about to change
+    /// (`linkwatch_urgent_event`). When a link is opened for the second time, its queue changes.
     fn hasten(&mut self, at: &Place) -> Result<(), LabError> {
         let wires = self.blueprint.iter().flat_map(|blueprint| &blueprint.wires);
         if !wires.into_iter().any(|wire| wire.ends.contains(at)) {

@@ -22,8 +22,7 @@ use crate::{
     workload::Workload,
 };
 
-/// All figures of a run. Intervals hold 95 %; Holm's correction is over the comparisons of one family
-/// (`taxes.rs`).
+/// All figures of a run. Intervals hold 95 %; Holm's correction is over the comparisons of one family (`taxes.rs`).
 pub fn analyse(run: &Run) -> ResultDocument {
     let Run { header, state, wall_seconds, failures, .. } = run;
     let floors = taxes::floors(run);

@@ -34,11 +34,6 @@ pub enum Instrument {
 impl Instrument {
     /// All of them, in the order of tables.
     pub const ALL: [Instrument; 2] = [Instrument::Path, Instrument::System];
-
-    /// The name in options, files and results.
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
 }
 
 /// One point of the matrix.
@@ -59,9 +54,8 @@ pub struct Cell {
     /// Engine, load, socket options.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub options: TestOptions,
-    /// Which of the swept values (sizes, gaps, rates) of this kind of test, from 0. Cells of one
-    /// variant are compared with each other; their sizes may differ, where a method's overhead
-    /// leaves less room.
+    /// Which of the swept values (sizes, gaps, rates) of this kind of test, from 0. Cells of one variant are compared
+    /// with each other; their sizes may differ, where a method's overhead leaves less room.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub variant: u32,
     /// Under which conditions it is measured.
@@ -123,8 +117,7 @@ impl Cell {
 pub enum Arm {
     /// The figure that the other rows are compared with; every other row has this arm only.
     A,
-    /// The baseline once more in the same round, treated as if it were another row: what it
-    /// differs by from A is noise.
+    /// The baseline once more in the same round, treated as if it were another row: what it differs by from A is noise.
     #[serde(rename = "A'")]
     APrime,
 }

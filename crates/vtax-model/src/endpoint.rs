@@ -124,8 +124,7 @@ pub struct Ends<T> {
     pub responder: T,
 }
 
-/// How the agent of an endpoint is reached: `local`, `ssh:USER@HOST`, `zone:LAB/NAME`,
-/// `libvirt:USER@NAME`.
+/// How the agent of an endpoint is reached: `local`, `ssh:USER@HOST`, `zone:LAB/NAME`, `libvirt:USER@NAME`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 pub enum Control {
     /// A process of this machine, in the namespace of vtax.
@@ -225,8 +224,7 @@ impl fmt::Display for Control {
 /// Which CPUs the threads of an end are pinned to.
 #[derive(Debug, Clone, PartialEq, Eq, Default, SerializeDisplay, DeserializeFromStr)]
 pub enum Pinning {
-    /// Chosen by the machine's topology: ends apart from each other, near the NIC, off the busiest
-    /// interrupts.
+    /// Chosen by the machine's topology: ends apart from each other, near the NIC, off the busiest interrupts.
     #[default]
     Auto,
     /// Wherever the scheduler puts them.

@@ -1,18 +1,16 @@
 //! The round-trip times of a sample, as a histogram that can be stored and merged.
 //!
-//! A sample holds millions of transactions, and a percentile of percentiles means nothing,
-//! so the result keeps the whole distribution: 1 ns to 60 s in buckets of three significant
-//! digits ([HdrHistogram](http://hdrhistogram.org)). The histograms of a cell's samples add up to
-//! the cell's histogram exactly.
+//! A sample holds millions of transactions, and a percentile of percentiles means nothing, so the result keeps the
+//! whole distribution: 1 ns to 60 s in buckets of three significant digits ([HdrHistogram](http://hdrhistogram.org)).
+//! The histograms of a cell's samples add up to the cell's histogram exactly.
 //!
-//! **Text form.** [`Histogram::to_base64`] writes what the HdrHistogram libraries of Java, C and
-//! Python read: base64 of the "V2 compressed" container, a zlib stream (RFC 1950) around the V2
-//! encoding. The stream is made of *stored* blocks (RFC 1951, 3.2.4): the V2 encoding is compact
-//! already (deflating a sample's 3 kB saves 6 %). [`Histogram::from_base64`] reads what these
-//! libraries write, too, whose streams are really deflated, so that a result that another tool has
-//! touched can be imported. It inflates into a buffer of the size of the fullest histogram and no
-//! further, so that a kilobyte can't become a gigabyte, and refuses another range and every length
-//! that doesn't add up.
+//! **Text form.** [`Histogram::to_base64`] writes what the HdrHistogram libraries of Java, C and Python read: base64 of
+//! the "V2 compressed" container, a zlib stream (RFC 1950) around the V2 encoding. The stream is made of *stored*
+//! blocks (RFC 1951, 3.2.4): the V2 encoding is compact already (deflating a sample's 3 kB saves 6 %).
+//! [`Histogram::from_base64`] reads what these libraries write, too, whose streams are really deflated, so that a
+//! result that another tool has touched can be imported. It inflates into a buffer of the size of the fullest histogram
+//! and no further, so that a kilobyte can't become a gigabyte, and refuses another range and every length that doesn't
+//! add up.
 //!
 //! **Intervals.** A series of percentiles needs a histogram for each interval of 100 ms and each
 //! thread: [`IntervalHistogram`] is recorded into, and closing the interval adds it to the total
@@ -130,8 +128,7 @@ impl Histogram {
         self.0.min()
     }
 
-    /// Upper edge of the last bucket used, in nanoseconds: within 0.1 % above the longest; 0 if
-    /// empty.
+    /// Upper edge of the last bucket used, in nanoseconds: within 0.1 % above the longest; 0 if empty.
     pub fn max(&self) -> u64 {
         self.0.max()
     }

@@ -186,8 +186,7 @@ pub struct Stages<T = Histogram> {
     pub away: Option<T>,
     /// From the NIC until the stack has the packet (hardware stamps on one clock only).
     pub wire_to_stack: Option<T>,
-    /// From the stack having the packet until the receive call has returned: protocol work and
-    /// waking the program.
+    /// From the stack having the packet until the receive call has returned: protocol work and waking the program.
     pub stack_to_receive: Option<T>,
     /// Responder: from the receive call's return to the send call.
     pub turnaround: Option<T>,
@@ -255,10 +254,9 @@ impl MachineCpu {
         self.busy.is_none()
     }
 
-    /// A machine can't have worked less than its measuring threads did, of whose time a part may be
-    /// stolen: the scheduler's clock goes on meanwhile, unless the kernel is told
-    /// (PARAVIRT_TIME_ACCOUNTING). Marked if it is more than what reading two clocks one after the
-    /// other may make.
+    /// A machine can't have worked less than its measuring threads did, of whose time a part may be stolen: the
+    /// scheduler's clock goes on meanwhile, unless the kernel is told (PARAVIRT_TIME_ACCOUNTING). Marked if it is more
+    /// than what reading two clocks one after the other may make.
     pub fn at_least(self, threads: f64) -> MachineCpu {
         const SLACK: f64 = 0.001;
         let least = threads - self.steal;
@@ -274,8 +272,7 @@ impl MachineCpu {
 /// A file transfer as `time` prints it.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct FileReport {
-    /// From the first byte read of the source, the flow being open, until the receiver had written
-    /// the last.
+    /// From the first byte read of the source, the flow being open, until the receiver had written the last.
     pub real: f64,
     /// CPU seconds of this end's process in user space.
     pub user: f64,

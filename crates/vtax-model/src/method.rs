@@ -70,11 +70,6 @@ impl IoMethod {
     /// Every method, in the order of tables.
     pub const ALL: [IoMethod; 13] = *IoMethod::VARIANTS.as_array().expect("there are thirteen");
 
-    /// The name in files, on the command line and in tables.
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
-
     /// One line for people.
     pub fn summary(self) -> &'static str {
         self.facts().0
@@ -120,7 +115,7 @@ impl IoMethod {
 
 /// A name that no I/O method has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
-#[error("unknown I/O method `{name}`; there are {known}", known = IoMethod::ALL.map(IoMethod::name).join(", "))]
+#[error("unknown I/O method `{name}`; there are {known}", known = IoMethod::ALL.map(<&str>::from).join(", "))]
 #[diagnostic(code("unknown-name"))]
 #[expect(missing_docs, reason = "the messages say it")]
 pub struct UnknownMethod {
@@ -157,9 +152,10 @@ mod tests {
     #[test]
     fn each_method_has_one_name_everywhere() {
         for method in IoMethod::ALL {
-            assert_eq!(method.name().parse(), Ok(method));
+            let name: &str = method.into();
+            assert_eq!(name.parse(), Ok(method));
             let json = serde_json::to_string(&method).expect("a unit variant is a string");
-            assert_eq!(json, format!("\"{}\"", method.name()));
+            assert_eq!(json, format!("\"{}\"", name));
             assert!(!method.summary().is_empty() && !method.domains().is_empty());
         }
     }

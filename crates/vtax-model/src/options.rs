@@ -94,11 +94,6 @@ pub enum Idle {
 impl Idle {
     /// All of them.
     pub const ALL: [Idle; 2] = [Idle::System, Idle::Poll];
-
-    /// The name in options and files.
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
 }
 
 /// What waits for the sockets.
@@ -135,11 +130,6 @@ pub enum Engine {
 impl Engine {
     /// All of them, in the order of tables.
     pub const ALL: [Engine; 4] = [Engine::Blocking, Engine::Epoll, Engine::BusyPoll, Engine::IoUring];
-
-    /// The name in options, files and tables.
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
 
     /// The most flows that one end runs with it.
     pub fn flows_most(self) -> u32 {

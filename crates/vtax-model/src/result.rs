@@ -79,8 +79,7 @@ pub struct ResultDocument {
     pub failures: Vec<Failure>,
 }
 
-/// CPU time that went elsewhere while samples were taken, as shares (0 to 1) of all CPU time of the
-/// machines.
+/// CPU time that went elsewhere while samples were taken, as shares (0 to 1) of all CPU time of the machines.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Disturbance {
@@ -282,8 +281,7 @@ pub struct SummaryRecord {
     pub reordered: u64,
     /// TCP segments sent again, over all samples.
     pub retransmits: u64,
-    /// UDP datagrams of the whole flows, warm-up with them, that a socket had no room for, over all
-    /// samples.
+    /// UDP datagrams of the whole flows, warm-up with them, that a socket had no room for, over all samples.
     #[serde(default)]
     pub socket_drops: u64,
     /// crr and cc: connections to the responder's port that ended without having shown the test's

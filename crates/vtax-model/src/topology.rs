@@ -115,8 +115,7 @@ pub struct Wire {
 pub struct Shape {
     /// The rate.
     pub rate: BitRate,
-    /// How much may wait at each end; what comes on top is dropped. Without it, what the rate
-    /// brings in 50 ms.
+    /// How much may wait at each end; what comes on top is dropped. Without it, what the rate brings in 50 ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<ByteSize>,
 }

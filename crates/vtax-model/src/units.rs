@@ -130,8 +130,7 @@ impl Mtu {
         self.0
     }
 
-    /// What is left for an inner packet after `overhead` bytes of encapsulation, if that
-    /// still is a possible MTU.
+    /// What is left for an inner packet after `overhead` bytes of encapsulation, if that still is a possible MTU.
     pub fn less(self, overhead: u32) -> Result<Mtu, UnitError> {
         Mtu::try_from(i64::from(self.0) - i64::from(overhead))
     }

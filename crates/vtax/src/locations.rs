@@ -9,8 +9,7 @@ use crate::exit::Stop;
 
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Locations {
-    /// Folder of the results [default: $VTAX_STATE, else $XDG_STATE_HOME/vtax or
-    /// ~/.local/state/vtax]
+    /// Folder of the results [default: $VTAX_STATE, else $XDG_STATE_HOME/vtax or ~/.local/state/vtax]
     #[arg(long, global = true, value_name = "DIR", help_heading = "Places")]
     state: Option<PathBuf>,
     /// The vtax-agent program [default: $VTAX_AGENT, else beside vtax]
@@ -49,8 +48,7 @@ impl Locations {
 /// The vtax that hands a command to an emulated server gives these options to the vtax in that server.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Relay {
-    /// A vtax outside was called: runs are written as lines to standard output, in place of the store and the
-    /// report
+    /// A vtax outside was called: runs are written as lines to standard output, in place of the store and the report
     #[arg(long = "relay", global = true, hide = true)]
     outside: bool,
     /// The run that is to go on

@@ -1,9 +1,8 @@
 //! What a run found, as tables for people and as data for programs.
 //!
-//! The tables are laid out once, as data ([`layout`]), by [`study`] (a matrix of methods),
-//! [`measure`] (engines on one path) and [`mod@compare`];
-//! [`terminal`] and [`markdown`] only draw them, so that both always say the same. CSV and JSON
-//! come from the result document itself.
+//! The tables are laid out once, as data ([`layout`]), by [`study`] (a matrix of methods), [`measure`] (engines on one
+//! path) and [`mod@compare`]; [`terminal`] and [`markdown`] only draw them, so that both always say the same. CSV and
+//! JSON come from the result document itself.
 
 mod answer;
 mod bars;

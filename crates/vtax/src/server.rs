@@ -28,7 +28,7 @@ use vtax_agent::{
     protocol::{Signal, Stream},
 };
 use vtax_lab::{
-    GuestState, Lab, LabState, LabSummary, Lifetime, Need, World,
+    GuestState, Lab, LabState, LabSummary, Lifetime, World,
     guest::process::Qemu,
     list,
     server::{self, ServerPlan},
@@ -96,8 +96,8 @@ pub(crate) struct EmulatedServerUp {
 impl ServerRequest<'_> {
     /// Enters the world of labs before the first thread ([`World::enter`]), and catches Ctrl-C from now on.
     pub(crate) fn enter(&self) -> Result<ServerSite, Stop> {
-        let need = if self.stay == Stay::Kept { Need::Kept } else { Need::Ephemeral };
-        let world = World::enter(need).or_infrastructure()?;
+        let lifetime = if self.stay == Stay::Kept { Lifetime::Kept } else { Lifetime::Ephemeral };
+        let world = World::enter(lifetime).or_infrastructure()?;
         let interrupt = Interrupt::catch_telling("the emulated server is told").or_infrastructure()?;
         Ok(ServerSite { world, interrupt })
     }

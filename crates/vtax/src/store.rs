@@ -1,11 +1,10 @@
 //! What was measured, kept in SQLite as it lands, so that a killed study loses at most the
 //! sample in flight and can be resumed.
 //!
-//! One database a state directory, one row a sample, one transaction a row: in WAL mode with
-//! `synchronous=FULL` a commit has reached the disk when it returns
-//! (<https://www.sqlite.org/wal.html>, "Performance Considerations"), also if the power fails next.
-//! Samples are kept as JSON, with the keys that make them unique as columns: figures are computed
-//! from them anew each time, so an old run profits from a better analysis.
+//! One database a state directory, one row a sample, one transaction a row: in WAL mode with `synchronous=FULL` a
+//! commit has reached the disk when it returns (<https://www.sqlite.org/wal.html>, "Performance Considerations"), also
+//! if the power fails next. Samples are kept as JSON, with the keys that make them unique as columns: figures are
+//! computed from them anew each time, so an old run profits from a better analysis.
 //!
 //! Who writes a run holds a lock on a file of its own ([`lock`]), which the kernel releases when
 //! the process dies, however it dies. That tells a run under way from a killed one.
@@ -52,8 +51,9 @@ pub(crate) struct RunSummary {
     pub(crate) wall_seconds: f64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, strum::Display)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum Condition {
     /// A live process writes it.
     Running,
@@ -63,17 +63,6 @@ pub(crate) enum Condition {
     Stopped,
     /// Every sample was taken or has failed.
     Complete,
-}
-
-impl std::fmt::Display for Condition {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(match self {
-            Condition::Running => "running",
-            Condition::Killed => "killed",
-            Condition::Stopped => "stopped",
-            Condition::Complete => "complete",
-        })
-    }
 }
 
 impl Store {

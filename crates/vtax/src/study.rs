@@ -20,5 +20,5 @@ pub(crate) use draft::{available, unavailable};
 pub(crate) use measure::{GivenPlan, GivenSizes, MeasureRequest, Test};
 pub(crate) use options::{ChangedStudy, Changes, Congestion, Precision, read_endpoints, read_file, read_text};
 pub(crate) use progress::minutes;
-pub(crate) use session::{Conditions, Finished, RunSource, run};
+pub(crate) use session::{Conditions, Finished, RunRequest, run};
 pub(crate) use timetable::Gaps;

@@ -159,11 +159,9 @@ fn boot(list: &mut Arguments, launch: &Launch) {
             let snapshot = if *keep { "off" } else { "on" };
             list.add("-drive", format!("if=none,id=disk,file={},format={},snapshot={snapshot}", quote(disk), format));
             list.add("-device", pci("virtio-blk-pci,drive=disk,bootindex=0"));
-            // If the disk doesn't boot, the BIOS tries nothing else and starts again. QEMU is told to end at
-            // that.
+            // If the disk doesn't boot, the BIOS tries nothing else and starts again. QEMU is told to end at that.
             list.add("-boot", "strict=on,reboot-timeout=0");
-            // Unlike the agent's kernel, the image's programs may need random numbers before
-            // they have collected any.
+            // Unlike the agent's kernel, the image's programs may need random numbers before they have collected any.
             list.add("-device", pci("virtio-rng-pci"));
         }
     }
@@ -229,10 +227,9 @@ fn network(list: &mut Arguments, index: usize, nic: &NicLaunch, files: &[RawFd],
         }
         NicKind::Emulated { tap, model } => {
             list.add("-netdev", format!("{},vhost=off", open(index, tap.as_str())));
-            list.add("-device", format!("{},{address},romfile=", model.name()));
+            list.add("-device", format!("{model},{address},romfile="));
         }
-        // The device has its own address. A virtual function got its address from the host's physical
-        // function.
+        // The device has its own address. A virtual function got its address from the host's physical function.
         NicKind::Vfio { device, .. } => list.add("-device", format!("{},id={}", assigned(*device), nic_id(index))),
     }
 }

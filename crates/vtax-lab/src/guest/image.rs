@@ -112,9 +112,8 @@ fn busybox() -> Option<Vec<u8>> {
     programs.into_iter().find(|program| Elf::parse(program).is_some_and(|elf| !elf.needs_loader()))
 }
 
-/// A file of the cache that is there already. The file's time is set to now, if it is older than a quarter of
-/// an hour. It isn't set more often, since in an emulated server the cache is below an overlay, and writing a
-/// file copies it.
+/// A file of the cache that is there already. The file's time is set to now, if it is older than a quarter of an hour.
+/// It isn't set more often, since in an emulated server the cache is below an overlay, and writing a file copies it.
 pub(super) fn recall(path: &Path) -> Option<PathBuf> {
     const RECENT: Duration = Duration::from_secs(900);
     let modified = fs::metadata(path).ok()?.modified();

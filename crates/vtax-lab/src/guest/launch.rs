@@ -156,12 +156,10 @@ pub struct NicLaunch {
 pub enum NicKind {
     /// virtio-net on a tap.
     Virtio {
-        /// A tap in the namespace that QEMU is started in. It has a virtio-net header, and has `multi_queue`
-        /// exactly if there are several queues. With [`Vnet::Macvtap`] it is a macvtap, and QEMU gets its
-        /// open queues.
+        /// A tap in the namespace that QEMU is started in. It has a virtio-net header, and has `multi_queue` exactly if
+        /// there are several queues. With [`Vnet::Macvtap`] it is a macvtap, and QEMU gets its open queues.
         tap: LinkName,
-        /// The device. The host's kernel serves its rings if the backend is vhost; otherwise QEMU's main loop
-        /// does.
+        /// The device. The host's kernel serves its rings if the backend is vhost; otherwise QEMU's main loop does.
         nic: VirtioNic,
     },
     /// A NIC of hardware, imitated by QEMU, on a tap.
@@ -260,8 +258,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// The oldest that guests are started with: the first that knows `on` and `off` for all
-    /// options of a socket.
+    /// The oldest that guests are started with: the first that knows `on` and `off` for all options of a socket.
     pub const LEAST: Version = Version { major: 6, minor: 0 };
     /// The first whose q35 can have no keyboard and mouse.
     pub(super) const NO_I8042: Version = Version { major: 7, minor: 1 };

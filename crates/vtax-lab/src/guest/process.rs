@@ -154,9 +154,8 @@ impl Qemu {
         Threads::of(&self.launch.name, self.process, &mut monitor).map_err(|error| self.explain(error))
     }
 
-    /// Pins its threads. The threads of the virtual CPUs and QEMU's own exist once QEMU is
-    /// [ready](Qemu::wait_ready). With Linux and QEMU as they are today, vhost's exist then too, and it is an
-    /// error if some are missing.
+    /// Pins its threads. The threads of the virtual CPUs and QEMU's own exist once QEMU is [ready](Qemu::wait_ready).
+    /// With Linux and QEMU as they are today, vhost's exist then too, and it is an error if some are missing.
     pub fn pin(&mut self, pins: &GuestPins, patience: Duration) -> Result<(), GuestError> {
         let threads = self.threads(patience)?;
         threads.pin(&self.launch.name, pins)?;

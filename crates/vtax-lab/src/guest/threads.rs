@@ -29,8 +29,7 @@ pub struct Threads {
 /// The CPUs that a guest's threads are pinned to. A thread without CPUs runs anywhere.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestPins {
-    /// For virtual CPUs: each gets one of these in turn, and the list starts again if there are more virtual
-    /// CPUs.
+    /// For virtual CPUs: each gets one of these in turn, and the list starts again if there are more virtual CPUs.
     #[serde(default)]
     pub cpus: Vec<u32>,
     /// For QEMU's other threads: each may run on all of these.

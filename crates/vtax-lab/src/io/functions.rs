@@ -20,10 +20,10 @@ use crate::{
     error::LabError,
     facts::{NoDevice, PciDevice, VFIO},
     inventory::{self, LabState, LabSummary},
-    lab::{Lab, Lifetime},
+    lab::Lab,
     plan::Plan,
     step::{LabStep, VfSettings},
-    world::World,
+    world::{Lifetime, World},
 };
 
 /// What is asked for.

@@ -94,9 +94,8 @@ impl Site {
         tree.set_autoprobe(device, false).map_err(&wrong)?;
         tree.set_numvfs(device, count).map_err(&wrong)?;
         if running || at.is_some() {
-            // The driver restarts the NIC for new functions (igb_sriov_reinit). Until the NIC is up it
-            // answers no function, and a function that is bound in the meantime gets another address than it
-            // was given.
+            // The driver restarts the NIC for new functions (igb_sriov_reinit). Until the NIC is up it answers no
+            // function, and a function that is bound in the meantime gets another address than it was given.
             await_carrier(&mut rtnl, &link, device)?;
         }
         let Some(functions) = functions else { return Ok(()) };
@@ -112,8 +111,7 @@ impl Site {
     /// Gives the functions to their drivers. As with the kernel itself, some may stay without one.
     pub(super) fn probe_vfs(&mut self, device: PciAddress, mtu: Option<Mtu>) -> Result<(), LabError> {
         let (tree, wrong) = (PciTree::live(), LabError::kernel(device));
-        // This comes first, since the driver's module may still be loading. It takes the functions when it is
-        // loaded.
+        // This comes first, since the driver's module may still be loading. It takes the functions when it is loaded.
         tree.set_autoprobe(device, true).map_err(&wrong)?;
         let functions = tree.device(device).map_err(&wrong)?.map(|found| found.virtfns).unwrap_or_default();
         let until = Instant::now() + MODULE;

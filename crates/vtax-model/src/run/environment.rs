@@ -62,8 +62,7 @@ pub struct Environment {
     pub turbo: String,
     /// What the CPUs do when they have nothing to do, if the kernel tells.
     pub idle: Option<IdleFacts>,
-    /// The longest exit latency in µs of an idle state that isn't disabled, of any CPU; if the
-    /// kernel tells.
+    /// The longest exit latency in µs of an idle state that isn't disabled, of any CPU; if the kernel tells.
     #[serialize_always]
     pub deepest_idle_us: Option<u32>,
     /// Simultaneous multithreading: `on`, `off`, `notsupported`.

@@ -36,8 +36,7 @@ pub struct Experience {
 pub struct Forecast {
     /// Seconds of the whole run; none if nothing is known of it.
     pub seconds: Option<f64>,
-    /// The smallest difference of each test that can be shown in four of five such runs; of the test's noisiest
-    /// block.
+    /// The smallest difference of each test that can be shown in four of five such runs; of the test's noisiest block.
     pub shown: Vec<Resolution>,
 }
 

@@ -11,8 +11,7 @@ use crate::{
     workload::{TestKind, TestSpec},
 };
 
-/// What a sample measured. RR counts come from the initiator, those of a stream or a file from
-/// the receiver.
+/// What a sample measured. RR counts come from the initiator, those of a stream or a file from the receiver.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
@@ -43,8 +42,7 @@ pub struct Figures {
     pub parallel: Option<Parallel>,
     /// What the guests of the row cost, as their host saw it; absent if it has none.
     pub host_cpu: Option<HostCpu>,
-    /// The slices, if the sample was cut into some. A figure of the sample is then the median of its slices'
-    /// figures.
+    /// The slices, if the sample was cut into some. A figure of the sample is then the median of its slices' figures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<Slice>,
 }

@@ -48,8 +48,7 @@ pub struct PairFigures {
     pub rtt_ns: Option<IntervalRtt>,
 }
 
-/// What the two ends of a pair saw, and on which machines: any text will do that two machines don't
-/// share.
+/// What the two ends of a pair saw, and on which machines: any text will do that two machines don't share.
 #[derive(Debug, Clone, Copy)]
 pub struct PairReports<'a> {
     /// The end that connects.

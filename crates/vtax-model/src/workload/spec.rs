@@ -21,8 +21,7 @@ pub struct TestSpec {
     pub streams: u32,
     /// Traffic before the measured time begins.
     pub warmup: Warmup,
-    /// The measured time; of each slice, if there are slices. A file transfer ends when the file is there
-    /// instead.
+    /// The measured time; of each slice, if there are slices. A file transfer ends when the file is there instead.
     pub duration: Span,
     /// How the sample is cut into slices; absent if it is measured in one piece.
     #[serde(default, skip_serializing_if = "Option::is_none")]

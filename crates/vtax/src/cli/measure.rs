@@ -22,7 +22,7 @@ use super::{Locations, RunSite, run};
 use crate::{
     exit::{Blamed, Exit, Stop},
     one_of::{on_or_off, one_of},
-    study::{self, Conditions, GivenPlan, GivenSizes, MeasureRequest, RunSource, Test},
+    study::{self, Conditions, GivenPlan, GivenSizes, MeasureRequest, RunRequest, Test},
     whole_number::whole,
 };
 use values::{ARRIVALS, Engines, Gap, SENDING};
@@ -69,8 +69,7 @@ struct Ends {
     /// The address that --from measures on; one for each --from [default: as for --to-address]
     #[arg(long, value_name = "ADDRESS")]
     from_address: Vec<IpAddr>,
-    /// vsock: the context identifier by which --from reaches --to; one for each --to. Two ends on one machine
-    /// need none
+    /// vsock: the context identifier by which --from reaches --to; one for each --to. Two ends on one machine need none
     #[arg(long, value_name = "CID", value_parser = whole::<u32>)]
     to_cid: Vec<u32>,
     #[command(flatten)]
@@ -206,7 +205,7 @@ pub(crate) fn measure(args: MeasureArgs, places: &Locations, site: &RunSite) -> 
     let (directory, pins) = (args.sampling.dir.clone(), args.ends.pinned.pin.clone());
     // It builds no guests: those that it measures in have booted.
     let conditions = Conditions { directory, pins, kernel: None, server_cables: false };
-    let finished = study::run(RunSource::Measure(Box::new(asked)), &conditions, places, site)?;
+    let finished = study::run(RunRequest::Measure(Box::new(asked)), &conditions, places, site)?;
     run::finish(finished, &args.form.options())
 }
 

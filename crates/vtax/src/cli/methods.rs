@@ -3,7 +3,7 @@
 use clap::Args;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
-use vtax_lab::{Facts, GuestNeeds, Need, World, availability, guest_availability};
+use vtax_lab::{Facts, GuestNeeds, Lifetime, World, availability, guest_availability};
 use vtax_model::{
     guest::{Accelerator, Attach, Flavour, GuestDefaults, System, VirtioNic, Vnet},
     method::{DomainKind, IoMethod, Unsupported},
@@ -67,7 +67,7 @@ struct Answer {
 }
 
 pub(crate) fn methods(args: &MethodsArgs, places: &Locations) -> Result<Exit, Stop> {
-    let world = World::enter(Need::Ephemeral).or_infrastructure()?;
+    let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
     let facts = Facts::gather(&world).or_infrastructure()?;
     let agent = places.find_agent();
     let (facts, no_agent) = match agent {
@@ -154,7 +154,7 @@ fn table(records: &[MethodRecord]) -> String {
             records[..nth].iter().find(|earlier| !earlier.answer.available && earlier.answer == record.answer);
         let answer = earlier.map_or(record.answer.text(), |earlier| format!("as {}", earlier.method));
         let text = format!("{}\n{answer}", record.summary);
-        table.add_row([record.method.name(), record.answer.here(), text.trim_end()]);
+        table.add_row([record.method.into(), record.answer.here(), text.trim_end()]);
         let differs = |variant: &&VariantRecord| variant.answer != record.answer;
         // Either all kinds are shown, or none if they don't differ from the method.
         let kinds = record.kinds.iter().filter(|_| record.kinds.iter().any(|kind| differs(&kind)));

@@ -268,7 +268,7 @@ fn plan_of(document: &ResultDocument, sampling: &SamplingPlan) -> String {
 fn engines(document: &ResultDocument) -> String {
     let engines = distinct(document.cells.iter().map(|record| record.cell.options.engine));
     let usual = engines == [Engine::default()] && !matches!(document.baseline, Row::Engine(_));
-    let names: Vec<&str> = engines.into_iter().map(Engine::name).collect();
+    let names: Vec<&str> = engines.into_iter().map(<&str>::from).collect();
     if usual { String::new() } else { names.join(", ") }
 }
 

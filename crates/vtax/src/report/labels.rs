@@ -1,5 +1,4 @@
-//! What tells the cells of a list apart, and nothing more: a column for each thing in which they
-//! differ.
+//! What tells the cells of a list apart, and nothing more: a column for each thing in which they differ.
 
 use vtax_model::{
     cell::Cell,

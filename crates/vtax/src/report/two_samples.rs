@@ -1,10 +1,9 @@
 //! Two independent sets of figures: their ratio, its interval, and how surprising it is.
 //!
-//! Nothing is assumed about how the figures are distributed, which a handful can't tell: the ratio
-//! is the Hodges-Lehmann estimate over all pairs, the interval is cut from the sorted ratios where
-//! the exact Mann-Whitney distribution says, and p is exact (Hollander, Wolfe & Chicken,
-//! "Nonparametric Statistical Methods", 3rd ed., sections 4.1 to 4.3). Pairing would be better; two
-//! runs have nothing to pair.
+//! Nothing is assumed about how the figures are distributed, which a handful can't tell: the ratio is the
+//! Hodges-Lehmann estimate over all pairs, the interval is cut from the sorted ratios where the exact Mann-Whitney
+//! distribution says, and p is exact (Hollander, Wolfe & Chicken, "Nonparametric Statistical Methods", 3rd ed.,
+//! sections 4.1 to 4.3). Pairing would be better; two runs have nothing to pair.
 
 /// The second set over the first.
 #[derive(Debug, Clone, Copy, PartialEq)]

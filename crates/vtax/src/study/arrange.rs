@@ -107,7 +107,7 @@ impl Builder<'_> {
     /// Guests are named after the path: one host may have two of them.
     fn path(&mut self, path: GuestPath, nic: Option<Attach>) -> Ends<LabEnd> {
         let [sut, peer] = self.two_hosts();
-        let wire = self.wire(&format!("{}-wire", path.name()), &sut, &peer);
+        let wire = self.wire(&format!("{path}-wire"), &sut, &peer);
         let far = if path == GuestPath::GuestToGuest { &sut } else { &peer };
         let [from, to] = match path {
             GuestPath::HostToHost => [None, None],
@@ -183,7 +183,7 @@ impl Builder<'_> {
         // The host keeps a wire of its own, even if every zone here has one too.
         self.wire("host-wire", sut, switch);
         let wire = self.wire(&wire, sut, switch);
-        LabEnd::Zone(self.zone(&format!("{}-{role}", kind.name()), sut, method, &wire))
+        LabEnd::Zone(self.zone(&format!("{kind}-{role}"), sut, method, &wire))
     }
 
     fn two_hosts(&mut self) -> [Name; 2] {
@@ -325,7 +325,7 @@ mod tests {
         let switches = topology.hosts.iter().filter(|host| host.switch).count();
         assert_eq!((switches, topology.hosts.len(), topology.wires.len()), (4, 3 + 1 + 4, 4 * (1 + 3)));
         let vnets = topology.guests.iter().map(|guest| match guest.attach {
-            Attach::Paravirtual(nic) => nic.vnet.name(),
+            Attach::Paravirtual(nic) => nic.vnet.into(),
             _ => "none",
         });
         assert_eq!(

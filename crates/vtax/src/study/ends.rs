@@ -41,7 +41,6 @@ use super::{
 };
 use crate::interrupt::Interrupt;
 use agent::Agent;
-pub(crate) use built::LabBuilder;
 use end::{ConnectedEnd, ConnectedRow};
 pub(crate) use endpoints::{EndpointConnector, RowPairs, row_pairs};
 pub(crate) use path::room_of;

@@ -135,18 +135,15 @@ impl Precision {
     }
 }
 
+/// A congestion control by its name, or none for `system`, the machine's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Congestion {
-    /// The machine's own, written `system`.
-    System,
-    Named(CongestionControl),
-}
+pub(crate) struct Congestion(pub(crate) Option<CongestionControl>);
 
 impl FromStr for Congestion {
     type Err = OptionError;
 
     fn from_str(text: &str) -> Result<Self, OptionError> {
-        if text == "system" { Ok(Congestion::System) } else { text.parse().map(Congestion::Named) }
+        if text == "system" { Ok(Congestion(None)) } else { Ok(Congestion(Some(text.parse()?))) }
     }
 }
 
@@ -287,12 +284,8 @@ impl Changes {
     fn hold(&self, study: &mut Study) {
         for cell in &mut study.cells {
             cell.options.idle = self.idle.unwrap_or(cell.options.idle);
-            if cell.transport == Transport::Tcp {
-                cell.options.socket.congestion = match self.congestion {
-                    None => cell.options.socket.congestion,
-                    Some(Congestion::System) => None,
-                    Some(Congestion::Named(name)) => Some(name),
-                };
+            if let (Transport::Tcp, Some(Congestion(chosen))) = (cell.transport, self.congestion) {
+                cell.options.socket.congestion = chosen;
             }
         }
     }

@@ -8,7 +8,7 @@ use std::{
 use miette::miette;
 use serde::Serialize;
 use vtax_lab::{
-    Facts, GuestNeeds, Lab, LabEndpoint, Lifetime, Need, Plan, World,
+    Facts, GuestNeeds, Lab, LabEndpoint, Lifetime, Plan, World,
     dependency::{self, GuestTies},
     facts::QemuFacts,
     plan,
@@ -40,8 +40,7 @@ pub(crate) struct UpArgs {
     /// [default: $VTAX_KERNEL, else the running kernel, else that of `make kernel`]
     #[arg(long, value_name = "FILE")]
     kernel: Option<PathBuf>,
-    /// How long to wait until the guests' agents answer [default: 180s; 900s for guests with a disk image under
-    /// TCG]
+    /// How long to wait until the guests' agents answer [default: 180s; 900s for guests with a disk image under TCG]
     #[arg(long, value_name = "TIME")]
     wait: Option<Span>,
     /// Print every step, with QEMU's arguments, and do nothing
@@ -61,8 +60,8 @@ impl UpArgs {
 pub(super) fn up(args: &UpArgs, places: &Locations, site: &RunSite) -> Result<Exit, Stop> {
     let wanted = LabRequest::read(&args.what)?;
     let needs = wanted.needs(args.kernel.as_deref(), places)?;
-    let need = if args.dry_run { Need::Ephemeral } else { Need::Kept };
-    let world = World::enter(need).or_infrastructure()?;
+    let lifetime = if args.dry_run { Lifetime::Ephemeral } else { Lifetime::Kept };
+    let world = World::enter(lifetime).or_infrastructure()?;
     if !args.dry_run {
         labs::remove_abandoned(&world, wanted.name())?;
     }

@@ -46,9 +46,7 @@ pub(in crate::study::ends) struct Domain {
 /// A domain with the NIC that is measured on.
 struct MeasuredDomain {
     record: DomainRecord,
-    /// The address that is measured on.
     address: IpAddr,
-    version: Option<String>,
     /// Its QEMU, if that runs on this machine.
     process: Option<ProcessId>,
     /// The host's links that its packets take, from the guest outwards.
@@ -88,9 +86,8 @@ impl Attachment for LibvirtEnd {
     }
 
     fn guest_machine(&self) -> Option<GuestMachine> {
-        let MeasuredDomain { record, version, .. } = self.measured.as_ref()?;
-        let qemu = version.clone().unwrap_or_else(|| "of unknown version".to_owned());
-        Some(GuestMachine { accel: record.accel, no_kvm: None, qemu })
+        let qemu = self.domain.version.clone().unwrap_or_else(|| "of unknown version".to_owned());
+        Some(GuestMachine { accel: self.domain()?.accel, no_kvm: None, qemu })
     }
 
     fn domain(&self) -> Option<&DomainRecord> {
@@ -138,7 +135,6 @@ impl Domain {
             links: target.filter(|_| here.is_some()).map(|link| link_hops(link)).unwrap_or_default(),
             address,
             record: DomainRecord { nic, ..self.described.record.clone() },
-            version: self.version.clone(),
             process: self.qemu.as_ref().map(|qemu| qemu.process),
         }
     }

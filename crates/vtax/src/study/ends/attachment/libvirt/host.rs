@@ -73,8 +73,7 @@ impl LibvirtQemu {
     }
 }
 
-/// `{"type":"tap","fds":"32:34","vhost":true,"id":"hostnet0"}`; before QEMU 6
-/// `tap,fds=32:34,id=hostnet0,vhost=on`.
+/// `{"type":"tap","fds":"32:34","vhost":true,"id":"hostnet0"}`; before QEMU 6 `tap,fds=32:34,id=hostnet0,vhost=on`.
 fn vhost(netdev: &str, id: &str) -> Option<bool> {
     if let Ok(netdev) = serde_json::from_str::<Value>(netdev) {
         return (netdev["id"] == *id).then(|| netdev["vhost"] == Value::Bool(true));

@@ -30,7 +30,8 @@ pub(super) enum Question<'a> {
 }
 
 /// Who knows a domain's addresses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub(super) enum AddressSource {
     /// The DHCP server of libvirt's own networks.
     Lease,
@@ -38,16 +39,6 @@ pub(super) enum AddressSource {
     Arp,
     /// QEMU's agent in the guest.
     Agent,
-}
-
-impl AddressSource {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            AddressSource::Lease => "lease",
-            AddressSource::Arp => "arp",
-            AddressSource::Agent => "agent",
-        }
-    }
 }
 
 impl Question<'_> {
@@ -61,9 +52,7 @@ impl Question<'_> {
             Question::Names => vec!["list", "--all", "--name"],
             Question::Xml(domain) => vec!["dumpxml", "--", domain],
             Question::State(domain) => vec!["domstate", "--", domain],
-            Question::Addresses(domain, source) => {
-                vec!["domifaddr", "--full", "--source", source.name(), "--", domain]
-            }
+            Question::Addresses(domain, source) => vec!["domifaddr", "--full", "--source", source.into(), "--", domain],
             Question::Versions => vec!["version"],
         });
         arguments
