@@ -85,16 +85,14 @@ pub(crate) fn lent(world: &World) -> Result<BTreeMap<PciAddress, String>, LabErr
 }
 
 impl IoList {
-    /// The devices with their owners, as the journals of this user's labs tell. An ordinary user must look at
-    /// the devices before the world is entered: the machine's links can't be seen in it.
+    /// The devices with their owners. An ordinary user must gather `facts` before the world is entered.
     pub fn new(mut facts: PciFacts, world: &World) -> Result<IoList, LabError> {
         let owners = Owners::of_labs(world)?;
         owners.look_into(world, &mut facts);
         Ok(IoList::of(facts, &owners))
     }
 
-    /// The entries that a name stands for, and those below them. The name is an entry's name, a PCI address,
-    /// a network link or a hardware address.
+    /// The entries of this name, PCI address, network link or hardware address, and those below them.
     pub fn select(&self, name: &str) -> Result<Vec<&IoEntry>, NoDevice> {
         let named = self.named(name);
         if !named.is_empty() {

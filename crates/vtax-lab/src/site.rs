@@ -1,5 +1,4 @@
-//! The kernel as a lab's steps see it: the lab's namespaces, each with an open netlink connection, and the
-//! lab's guests.
+//! The kernel as a lab's steps see it: its namespaces, each with an open netlink connection, and its guests.
 
 mod apply;
 mod guests;

@@ -26,9 +26,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub use interval::{IntervalHistogram, SparseHistogram};
 use text::MAX_BASE64;
 
-/// Round-trip times in nanoseconds, 1 ns to 60 s, kept to three significant digits.
-///
-/// 27,648 counters: 216 KiB of memory, allocated once by [`Histogram::new`].
+/// Round-trip times in nanoseconds, 1 ns to 60 s, to three significant digits: 27,648 counters, 216 KiB.
 #[derive(Clone, PartialEq)]
 pub struct Histogram(hdrhistogram::Histogram<u64>);
 
@@ -85,8 +83,7 @@ impl Histogram {
         Self(empty.expect("1 <= low, 2 * low <= high and digits <= 5 hold for the constants"))
     }
 
-    /// Adds one round trip. Never allocates or fails; what is longer than 60 s is kept as 60 s
-    /// and counted by [`Histogram::saturated`].
+    /// Adds one round trip. Never allocates or fails. More than 60 s is kept as 60 s; see [`Histogram::saturated`].
     #[inline]
     pub fn record(&mut self, ns: u64) {
         self.0.saturating_record(ns.min(HIGHEST_NS));
@@ -112,8 +109,7 @@ impl Histogram {
         self.0.is_empty()
     }
 
-    /// Values in the last bucket, which starts within 0.1 % below 60 s: these may have been
-    /// longer than the histogram can tell.
+    /// Values in the last bucket, from 0.1 % below 60 s on: they may have been longer than the histogram can tell.
     pub fn saturated(&self) -> u64 {
         self.0.count_at(HIGHEST_NS)
     }

@@ -85,8 +85,7 @@ impl IoMethod {
         matches!(self, IoMethod::Assigned | IoMethod::SrIov | IoMethod::RootDomain)
     }
 
-    /// Bytes of each packet on the wire that the domain can't use. VXLAN over IPv4: inner
-    /// Ethernet 14, VXLAN 8, UDP 8, IP 20 (RFC 7348).
+    /// Bytes of each packet that the domain can't use. VXLAN: Ethernet 14, VXLAN 8, UDP 8, IP 20 (RFC 7348).
     pub fn overhead(self) -> u32 {
         match self {
             IoMethod::Vxlan => 50,

@@ -1,5 +1,4 @@
-//! A lab as its file describes it: hosts, the wires between them, the zones and guests on them.
-//! `docs/labs.md` describes the file.
+//! A lab as its file describes it (`docs/labs.md`): hosts, the wires between them, the zones and guests on them.
 
 mod masters;
 mod nic_name;
@@ -107,10 +106,7 @@ pub struct Wire {
     pub nics: Option<Cable>,
 }
 
-/// What a wire carries at most, in each direction.
-///
-/// Counted are the packets with their Ethernet headers, not what a physical wire adds to them
-/// (preamble, checksum, gap).
+/// What a wire carries at most each way: packets with Ethernet headers, without preamble, checksum and gap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shape {
     /// The rate.
@@ -178,10 +174,7 @@ impl Topology {
     /// The most zones and guests that one lab may have: a Linux bridge takes 1,023 ports.
     pub const MOST_ZONES: usize = 1000;
 
-    /// The guests, each after its masters, else in the file's order.
-    ///
-    /// # Errors
-    /// A master that is no guest of the lab, or a cycle.
+    /// The guests, each after its masters, else in the file's order. A missing master and a cycle are errors.
     pub fn guests_by_masters(&self) -> Result<Vec<&Guest>, BadMasters> {
         masters::ordered(&self.guests)
     }

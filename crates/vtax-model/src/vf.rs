@@ -61,10 +61,7 @@ impl VfOptions {
     /// What the kernel counts rates in.
     const MBIT: u64 = 1_000_000;
 
-    /// The rate in the kernel's unit, Mbit/s.
-    ///
-    /// # Errors
-    /// It is no whole number of them.
+    /// The rate in the kernel's unit, Mbit/s. It is an error if it is no whole number of them.
     pub fn rate_mbit(&self) -> Result<Option<u32>, BadRate> {
         let whole = |rate: BitRate| {
             let bits = rate.bits();

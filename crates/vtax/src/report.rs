@@ -1,7 +1,6 @@
 //! What a run found, as tables for people and as data for programs.
 //!
-//! The tables are laid out once, as data ([`layout`]), by [`study`] (a matrix of methods), [`measure`] (engines on one
-//! path) and [`mod@compare`]; [`terminal`] and [`markdown`] only draw them, so that both always say the same. CSV and
+//! [`layout`] has the tables as data, which [`terminal`] and [`markdown`] only draw, so that both say the same. CSV and
 //! JSON come from the result document itself.
 
 mod answer;

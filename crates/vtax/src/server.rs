@@ -181,12 +181,8 @@ impl EmulatedServerUp {
         Ok(EmulatedServerUp { lab, qemu, link, spec, machine, found, _lock: lock })
     }
 
-    /// Runs a program in the server until it ends, with `input` on its standard input, and returns its status.
-    /// `on_output` gets what the program writes, and says whether more is wanted. The program gets SIGINT when the
-    /// user presses Ctrl-C or when nothing more is wanted.
-    ///
-    /// # Errors
-    /// The server is lost, with what it said last.
+    /// Runs a program in the server with `input` on its standard input, and returns its status. `on_output` gets what
+    /// the program writes. If it wants no more, or the user presses Ctrl-C, the program gets SIGINT.
     pub(crate) fn run(
         &self,
         command: &[String],

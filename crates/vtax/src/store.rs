@@ -1,13 +1,10 @@
-//! What was measured, kept in SQLite as it lands, so that a killed study loses at most the
-//! sample in flight and can be resumed.
+//! What was measured, kept in SQLite as it lands: a killed study loses at most the sample in flight and can be resumed.
 //!
 //! One database a state directory, one row a sample, one transaction a row: in WAL mode with `synchronous=FULL` a
-//! commit has reached the disk when it returns (<https://www.sqlite.org/wal.html>, "Performance Considerations"), also
-//! if the power fails next. Samples are kept as JSON, with the keys that make them unique as columns: figures are
-//! computed from them anew each time, so an old run profits from a better analysis.
+//! commit has reached the disk when it returns (<https://www.sqlite.org/wal.html>, "Performance Considerations").
+//! Figures are computed from the samples anew each time, so an old run profits from a better analysis.
 //!
-//! Who writes a run holds a lock on a file of its own ([`lock`]), which the kernel releases when
-//! the process dies, however it dies. That tells a run under way from a killed one.
+//! The writer of a run holds a lock on a file ([`lock`]), which tells a run under way from a killed one.
 
 mod error;
 mod find;

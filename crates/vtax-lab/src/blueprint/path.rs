@@ -9,8 +9,7 @@ use super::{Blueprint, LabEndpoint};
 use crate::place::Place;
 
 impl Blueprint {
-    /// The links between two endpoints in the order in which a packet passes them. The list is empty if both
-    /// endpoints share a network stack. There is no list if no wire joins them.
+    /// The links between two endpoints as a packet passes them: empty in one network stack, none without a wire.
     pub fn path(&self, from: &LabEndpoint, to: &LabEndpoint) -> Option<Vec<Place>> {
         let up = self.stack_towards(from, to);
         let down = self.stack_towards(to, from);

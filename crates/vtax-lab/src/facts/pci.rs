@@ -77,8 +77,7 @@ pub struct PciDevice {
     pub physfn: Option<PciAddress>,
     pub virtfns: Vec<PciAddress>,
     pub sriov: Option<Sriov>,
-    /// For a virtual function: the settings that its physical function enforces. They are known if the link
-    /// of the physical function is in this namespace.
+    /// For a virtual function: what its physical function enforces, if the link of that is in this namespace.
     pub vf: Option<Vf>,
     /// Why it must not be taken from the host.
     pub kept: Option<String>,
@@ -112,8 +111,7 @@ pub enum NoDevice {
 }
 
 impl PciFacts {
-    /// The function with this PCI address, network link, hardware address, or name in `vtax io list`. The
-    /// name of a device with one function stands for that function.
+    /// The function with this PCI address, link, hardware address or name; a device's name if it has only one.
     pub fn find(&self, name: &str) -> Result<&PciDevice, NoDevice> {
         let address: Option<PciAddress> = name.parse().ok();
         let mac: Option<MacAddr> = name.parse().ok();

@@ -23,8 +23,7 @@ pub(super) const CONSOLE_CHARDEV: &str = "console";
 /// The first number of an open file that QEMU gets, in what is printed and stored.
 const FIRST_FILE: RawFd = 10;
 
-/// The arguments without the program. The open queues that QEMU gets are numbered from 10 up here. Their real
-/// numbers are known only when QEMU is started; all else is the same then.
+/// The arguments without the program. Open queues have numbers from 10 up here, and their real ones at the start.
 pub fn arguments(launch: &Launch) -> Vec<String> {
     let mut numbers = FIRST_FILE..;
     let queues = launch.handed_queues().into_iter().map(|queues| numbers.by_ref().take(queues as usize).collect());

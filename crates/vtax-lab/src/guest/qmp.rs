@@ -27,8 +27,7 @@ const LONGEST: usize = 1 << 20;
 /// How many events are kept until somebody asks for them. Older ones are dropped.
 const KEPT: usize = 256;
 
-/// A connection to the monitor of one guest. Each command fails if QEMU refuses it, doesn't answer in time, or
-/// has closed the monitor.
+/// A connection to a guest's monitor. A command fails if QEMU refuses it, is late, or has closed the monitor.
 #[derive(Debug)]
 pub struct Monitor {
     guest: Name,

@@ -1,5 +1,4 @@
-//! The host's threads that run a guest's instructions and move its packets. They are pinned, and their CPU
-//! time is counted.
+//! The host's threads that run a guest's instructions and move its packets: pinned, and their CPU time counted.
 
 use std::{collections::BTreeMap, fmt, fs, io};
 
@@ -101,8 +100,7 @@ fn list(cpus: &[u32]) -> String {
 }
 
 impl Threads {
-    /// The threads of a guest now. Those of vhost are made as soon as QEMU opens the device
-    /// (`VHOST_SET_OWNER`), before its monitor answers.
+    /// The threads now. vhost's are made when QEMU opens the device (`VHOST_SET_OWNER`), before its monitor answers.
     pub fn of(guest: &Name, process: ProcessId, monitor: &mut Monitor) -> Result<Threads, GuestError> {
         let mut vcpus = monitor.vcpus()?;
         vcpus.sort_by_key(|vcpu| vcpu.index);
@@ -110,8 +108,7 @@ impl Threads {
         Ok(Threads::classified(process.pid.0, vcpus, &tasks))
     }
 
-    /// The threads of a guest now, by the names that QEMU gives them. The monitor isn't asked, so this can be
-    /// used while a sample is taken.
+    /// The threads now, by the names that QEMU gives them. The monitor isn't asked, so a sample isn't disturbed.
     pub fn by_name(process: ProcessId) -> Result<Threads, SysError> {
         let tasks = tasks(process.pid.0)?;
         let vcpus = tasks.iter().filter_map(|(tid, name)| Some(Vcpu { index: vcpu(name)?, thread: *tid })).collect();

@@ -25,8 +25,7 @@ const KEPT: usize = 2;
 const PVH_ENTRY: u32 = 18;
 
 impl Kernel {
-    /// What QEMU is to be given: the unpacked kernel, from the cache, or the image itself if
-    /// it is packed in a way that isn't known here or has no entry for PVH.
+    /// What QEMU is to be given: the unpacked kernel, or the image if it can't be unpacked or has no entry for PVH.
     pub fn bootable(&self) -> Result<PathBuf, GuestError> {
         let packed = fs::read(&self.image).map_err(GuestError::file("read", &self.image))?;
         let folder = image::cache()?.join("kernels");

@@ -1,5 +1,4 @@
-//! `paravirtual`: virtio-net on a tap, which is a port of the host's virtual switch, or on a macvtap. The
-//! rings are served by the host's kernel (vhost-net), or by QEMU.
+//! `paravirtual`: virtio-net on a switch's tap or a macvtap, with rings served by the host's kernel or by QEMU.
 
 use vtax_model::{
     guest::{Backend, VirtioNic},

@@ -88,22 +88,19 @@ impl RunHeader {
         (0..cells.len()).filter_map(against).collect()
     }
 
-    /// How many comparisons of an instrument are judged together: as many as there are, by the metric that each
-    /// test is judged by.
+    /// How many comparisons of an instrument are judged together, by the metric that each test is judged by.
     pub fn family(&self, instrument: Instrument) -> usize {
         let of_instrument = |(cell, _): &(usize, usize)| self.study.cells[*cell].instrument == instrument;
         self.comparisons().iter().filter(|comparison| of_instrument(comparison)).count()
     }
 
-    /// The fewest rounds in which the instrument that answers the study can show a difference; none if it
-    /// compares nothing.
+    /// The fewest rounds in which the answering instrument can show a difference; none if it compares nothing.
     pub fn least_rounds(&self) -> Option<u32> {
         let family = self.family(self.study.answering());
         (family > 0).then(|| least_rounds(family))
     }
 
-    /// Whether what was learned from a run of `earlier` holds for one of this plan: its cells were among those,
-    /// and were sampled in the same way on the same machine.
+    /// Whether a run of `earlier` tells of one of this plan: the same cells, sampling and machine.
     pub fn resembles(&self, earlier: &RunHeader) -> bool {
         let of_machine = |header: &RunHeader| {
             let environment = &header.environment;
@@ -128,8 +125,7 @@ impl RunHeader {
             && Instrument::ALL.into_iter().all(sampled_alike)
     }
 
-    /// How long the samples of the whole plan last, and a tenth for what is between them; none of tests that
-    /// last as long as they take.
+    /// How long the samples of the plan last, and a tenth for what is between them; none of untimed tests.
     pub fn nominal_seconds(&self) -> Option<f64> {
         let of_turn = |turn: &Turn| {
             let cell = &self.study.cells[turn.cell];

@@ -90,8 +90,7 @@ impl EndDetail {
 pub struct RttFigures {
     /// From the histogram.
     pub mean: f64,
-    /// The inverse of each flow's rate; absent where that isn't the mean, with several requests in
-    /// flight or pauses between them.
+    /// The inverse of each flow's rate; absent where that isn't the mean: several in flight, or pauses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_rate: Option<f64>,
     /// Median.
@@ -139,8 +138,7 @@ impl CpuFigures {
         [&self.initiator].into_iter().chain(responder).map(|end| &end.machine).filter(|machine| machine.cpus > 0)
     }
 
-    /// Whether what the machines worked is known at all: of a sample that was cut into slices it isn't, for
-    /// between them others were measured.
+    /// Whether what the machines worked is known: between slices others were measured.
     pub fn tells_machines(&self) -> bool {
         self.machines().next().is_some()
     }

@@ -35,8 +35,7 @@ pub fn least_rounds(comparisons: usize) -> u32 {
     (1..).find(|rounds| least_p(*rounds, comparisons) < level()).unwrap_or(u32::MAX)
 }
 
-/// The smallest difference, as a logarithm, that so many rounds show in four of five studies; none if they
-/// can show nothing. `noise` is the standard deviation of a round's log ratio.
+/// The smallest log difference that so many rounds show in four of five studies; `noise` is that of a log ratio.
 pub fn smallest_shown(rounds: u32, noise: f64, comparisons: usize) -> Option<f64> {
     let least = least_p(rounds, comparisons);
     match SIGNS.iter().filter(|ways| **ways * least < level()).count() {

@@ -36,8 +36,7 @@ pub struct TestSpec {
 pub struct Sliced {
     /// Slices of the sample.
     pub passes: u32,
-    /// From the beginning of the warm-up of the first row until the end of the last slice of any row: for so
-    /// long a flow may have to wait for its turn.
+    /// From the warm-up of the first row to the last slice of any: so long a flow may have to wait for its turn.
     pub span: Span,
 }
 

@@ -60,10 +60,8 @@ enum Variant {
 #[derive(Clone, PartialEq, Eq, Serialize)]
 struct Answer {
     available: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    why: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    remedy: Option<String>,
+    #[serde(flatten)]
+    lacking: Option<Unsupported>,
 }
 
 pub(crate) fn methods(args: &MethodsArgs, places: &Locations) -> Result<Exit, Stop> {
@@ -125,8 +123,7 @@ impl VariantRecord {
 
 impl Answer {
     fn of(availability: Result<(), Unsupported>) -> Answer {
-        let (why, remedy) = availability.err().map(|Unsupported { why, remedy }| (why, remedy)).unzip();
-        Answer { available: why.is_none(), why, remedy }
+        Answer { available: availability.is_ok(), lacking: availability.err() }
     }
 
     fn here(&self) -> &'static str {
@@ -135,8 +132,8 @@ impl Answer {
 
     /// Why not, and what mends it.
     fn text(&self) -> String {
-        let text = [self.why.clone(), self.remedy.clone()];
-        text.into_iter().flatten().collect::<Vec<_>>().join("\n")
+        let text = |Unsupported { why, remedy }: &Unsupported| format!("{why}\n{remedy}");
+        self.lacking.as_ref().map(text).unwrap_or_default()
     }
 }
 

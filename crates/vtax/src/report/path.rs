@@ -1,5 +1,4 @@
-//! A path's identity: two figures over paths that differ in one of these are figures of two paths.
-//! And the ends that were there already.
+//! A path's identity, and the ends that were there already. Another link makes another path.
 
 use std::collections::BTreeMap;
 

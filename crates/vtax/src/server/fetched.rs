@@ -40,8 +40,8 @@ enum AttemptEnd {
     Lost(Option<Run>, miette::Report),
 }
 
-/// Has a run measured in a server, or goes on with `old`. If the server is lost, the run goes on in another one.
-/// None if the user asked to stop before the run began. `cables`: whether a new run is to use the server's cables.
+/// Has a run measured in a server, or goes on with `old`, in another server if that is lost. None if the user asked to
+/// stop before the run began. `cables`: whether a new run is to use the server's cables.
 pub(crate) fn fetch_run(
     request: &ServerRequest<'_>,
     cables: bool,

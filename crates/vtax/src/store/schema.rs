@@ -90,8 +90,7 @@ fn nothing(place: &StoreLocation) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// Changing the journal needs the file for oneself and does not wait for it
-/// (<https://www.sqlite.org/c3ref/busy_handler.html>), so two that make one file wait here.
+/// Changing the journal doesn't wait for others that use the file (<https://www.sqlite.org/c3ref/busy_handler.html>).
 fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
     let wait = Duration::from_millis(10);
     for _ in 0..PATIENCE.as_millis() / wait.as_millis() {

@@ -1,5 +1,4 @@
-//! From a study to the lab that it needs: which hosts, wires, zones and guests, and which two ends
-//! each row measures between.
+//! From a study to the lab that it needs, and the two ends that each row measures between.
 
 use std::collections::BTreeMap;
 
@@ -43,9 +42,8 @@ impl LabEnd {
 
 /// The lab for `rows` of `study`, under `name`.
 ///
-/// Each method has a wire of its own between the two hosts. So all methods are there for the whole run, and nothing has
-/// to be rebuilt between samples; a bridge and a macvlan couldn't share a wire anyway. For the same reason each row of
-/// several pairs has a switch of its own.
+/// Each method has a wire of its own between the two hosts, and each row of several pairs a switch of its own. So all
+/// are there for the whole run. A bridge and a macvlan couldn't share a wire anyway.
 pub(crate) fn arrange(study: &Study, name: Name, rows: &[Row]) -> Arrangement {
     let mut builder = Builder::new(study, name);
     let cabling = cabling(study, rows).of;

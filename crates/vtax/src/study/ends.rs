@@ -1,7 +1,5 @@
-//! The ends of a run: a connected agent at each end of each row.
-//!
-//! The ends are in a lab that was built for the run ([`built`]), or they are endpoints that existed before it
-//! ([`endpoints`]), which the run doesn't change.
+//! The ends of a run, each with a connected agent: in a lab that was built for the run ([`built`]), or endpoints that
+//! existed before ([`endpoints`]), which the run doesn't change.
 
 mod agent;
 mod attachment;

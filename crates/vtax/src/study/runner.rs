@@ -1,14 +1,12 @@
 //! The rounds of a run: which sample is next, what to do when a sample fails, when to stop.
 //!
-//! This file knows no labs, agents or databases. Samples come from a [`Sampler`] and go to a [`Sink`], so that killed
-//! runs, failing cells and stopping rules can be tested without a lab.
+//! This file knows no labs, agents or databases, so that killed runs and failing cells can be tested without a lab.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use vtax_model::{
-    cell::{Arm, Cell, Turn, pass_orders},
-    result::Metric,
-    run::{Failure, Figures, PartialRecord, Run, RunState, Sample},
+    cell::{Cell, Turn, pass_orders},
+    run::{Failure, Figures, PartialRecord, Run, RunState, Sample, primary_figures},
     stats::stopping::Decision,
     study::Row,
     units::Mtu,
@@ -293,16 +291,6 @@ fn block_label(cell: &Cell) -> String {
 
 fn test_label(cell: &Cell) -> String {
     format!("{} {}", cell.transport, cell.workload.kind())
-}
-
-/// The figure by which each cell is compared, sample by sample (arm A).
-pub(crate) fn primary_figures(run: &Run) -> BTreeMap<usize, Vec<f64>> {
-    let mut figures: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
-    for sample in run.samples.iter().filter(|sample| sample.arm == Arm::A) {
-        let test = run.header.study.cells[sample.cell].workload.kind();
-        figures.entry(sample.cell).or_default().push(Metric::of(test).value(test, &sample.figures));
-    }
-    figures
 }
 
 #[cfg(test)]

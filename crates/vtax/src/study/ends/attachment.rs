@@ -1,6 +1,4 @@
-//! How an end is attached to the path: what measuring has to know of it that isn't the same for every end.
-//!
-//! A new way to attach an end is a file in this folder, and a line in `endpoints.rs`, which reads the endpoints.
+//! How an end is attached to the path. Another way is a file in this folder, and a line in `endpoints.rs`.
 
 pub(super) mod lab_domain;
 pub(super) mod lab_guest;

@@ -1,8 +1,7 @@
 //! What a failed sample doesn't say itself: that a guest has died, or that a link is down.
 //!
-//! An end that gets no answer knows only that its peer is silent. The labs are asked which of their links carry
-//! packets. The agents are asked too, for they see their own links from inside: the NIC of a guest may have no carrier
-//! while its tap has one.
+//! The labs are asked which of their links carry packets, and the agents about the links inside: the NIC of a guest may
+//! have no carrier while its tap has one.
 
 use std::{
     collections::BTreeSet,

@@ -1,8 +1,7 @@
 //! The CPU time that the guests of a row cost their host while a sample is taken.
 //!
-//! A guest can't see what its instructions and its packets cost outside. So a thread here reads the times of QEMU's
-//! threads and of the machine shortly after the begin and shortly before the end of the measured time. In between the
-//! thread sleeps, so that its own cost is not in the figures.
+//! A thread here reads the times of QEMU's threads and of the machine shortly after the begin and shortly before the
+//! end of the measured time, and sleeps in between, so that its own cost is not in the figures.
 
 use std::{
     collections::BTreeMap,

@@ -1,7 +1,5 @@
-//! A domain that libvirt runs.
-//!
-//! The agent goes in by ssh. What lies between the guest's NIC and the host's wire is read from libvirt's XML, from the
-//! arguments of QEMU and from the links of the host. Nothing of a domain is changed.
+//! A domain that libvirt runs. The agent goes in by ssh. libvirt's XML, QEMU's arguments and the host's links tell what
+//! lies between the guest's NIC and the host's wire. Nothing of a domain is changed.
 
 mod error;
 mod host;
