@@ -62,7 +62,7 @@ pub struct Cell {
 }
 
 /// All of a cell but its row: cells of one block are compared with one baseline.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Block {
     /// The protocol.
     pub transport: Transport,
@@ -73,8 +73,10 @@ pub struct Block {
     /// The MTU of the wire.
     pub mtu: Mtu,
     /// Which of the swept values.
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub variant: u32,
     /// Under which conditions.
+    #[serde(default)]
     pub instrument: Instrument,
 }
 

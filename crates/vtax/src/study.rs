@@ -17,7 +17,7 @@ mod timetable;
 
 pub(crate) use arrange::arrange;
 pub(crate) use draft::{available, unavailable};
-pub(crate) use measure::{GivenPlan, GivenSizes, MeasureRequest, Test};
+pub(crate) use measure::{GivenSizes, MeasureRequest, Test};
 pub(crate) use options::{ChangedStudy, Changes, Congestion, Precision, read_endpoints, read_file, read_text};
 pub(crate) use progress::minutes;
 pub(crate) use session::{Conditions, Finished, RunRequest, run};

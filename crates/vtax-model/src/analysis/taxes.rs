@@ -73,12 +73,7 @@ fn floor_record(floor: &Floor) -> FloorRecord {
     let PairedTax { ratio, low, high, pairs, .. } = floor.tax;
     let smallest = floor.tax.smallest_shown(pairs, Significance::FIVE_PERCENT);
     FloorRecord {
-        transport: block.transport,
-        test: block.test,
-        mtu: block.mtu,
-        streams: block.streams,
-        variant: block.variant,
-        instrument: block.instrument,
+        block: *block,
         of: *of,
         ratio,
         low,

@@ -4,11 +4,10 @@ use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
 use crate::{
-    cell::Instrument,
+    cell::{Block, Instrument},
     run::Figures,
     stats::{Preference, Verdict},
-    units::Mtu,
-    workload::{TestKind, Transport},
+    workload::TestKind,
 };
 
 /// What a comparison is about.
@@ -159,20 +158,9 @@ pub struct TaxRecord {
 /// The baseline's second arm (A') against its first (A) in one block: what the machine's noise alone makes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FloorRecord {
-    /// The block.
-    pub transport: Transport,
-    /// The block.
-    pub test: TestKind,
-    /// The block.
-    pub mtu: Mtu,
-    /// The block.
-    pub streams: u32,
-    /// The block: which of the swept values.
-    #[serde(default, skip_serializing_if = "crate::is_default")]
-    pub variant: u32,
-    /// The block: under which conditions.
-    #[serde(default)]
-    pub instrument: Instrument,
+    /// The cells that it is about.
+    #[serde(flatten)]
+    pub block: Block,
     /// What is compared.
     pub of: Metric,
     /// A'/A.

@@ -102,15 +102,8 @@ impl Contest {
     /// The test as our engine is told to run it.
     pub(crate) fn spec(&self) -> TestSpec {
         let Contest { transport, workload, streams, duration, warmup } = *self;
-        TestSpec {
-            transport,
-            workload,
-            streams,
-            warmup: Warmup::For(warmup),
-            duration,
-            slices: None,
-            options: TestOptions::default(),
-        }
+        let (warmup, options) = (Warmup::For(warmup), TestOptions::default());
+        TestSpec { transport, workload, streams, warmup, duration, slices: None, options }
     }
 }
 

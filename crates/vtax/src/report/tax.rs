@@ -261,11 +261,7 @@ pub(super) fn most(tax: &TaxRecord) -> f64 {
 
 /// What the baseline against itself showed in these cells.
 pub(super) fn floor<'a>(document: &'a ResultDocument, block: &cell::Block, of: Metric) -> Option<&'a FloorRecord> {
-    let key = |floor: &FloorRecord| {
-        let FloorRecord { transport, test, streams, mtu, variant, instrument, .. } = *floor;
-        cell::Block { transport, test, streams, mtu, variant, instrument }
-    };
-    document.noise_floor.iter().find(|floor| key(floor) == *block && floor.of == of)
+    document.noise_floor.iter().find(|floor| floor.block == *block && floor.of == of)
 }
 
 pub(super) fn again(floor: &FloorRecord) -> Figure {

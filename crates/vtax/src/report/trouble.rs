@@ -47,7 +47,7 @@ fn not_held(document: &ResultDocument) -> Option<String> {
 fn biased(document: &ResultDocument) -> Option<String> {
     let told = |floor: &FloorRecord| {
         let by = format!("{} {}", change(floor.ratio), interval(floor.low, floor.high));
-        format!("{} at MTU {} ({by})", floor_name(document, floor), floor.mtu)
+        format!("{} at MTU {} ({by})", floor_name(document, floor), floor.block.mtu)
     };
     let all = words::list(document.noise_floor.iter().filter(|floor| floor.biased).map(told), "; ")?;
     Some(format!(

@@ -31,7 +31,10 @@ pub(crate) struct MeasureRequest {
     pub(crate) gaps: Vec<Option<Span>>,
     /// The options without the engine and the gap.
     pub(crate) options: TestOptions,
-    pub(crate) plan: GivenPlan,
+    pub(crate) samples: Option<u32>,
+    /// The plan without the number of samples.
+    pub(crate) sampling: SamplingPlan,
+    pub(crate) quick: bool,
     pub(crate) seed: Option<u64>,
     pub(crate) stopping: Option<StoppingRule>,
 }
@@ -57,13 +60,6 @@ pub(crate) struct GivenSizes {
     /// Run the test once with each of these sizes, in place of --request, --response and --message
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', conflicts_with_all = ["request", "response", "message"])]
     pub(crate) sizes: Vec<ByteSize>,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct GivenPlan {
-    pub(crate) samples: Option<u32>,
-    pub(crate) sampling: SamplingPlan,
-    pub(crate) quick: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -121,7 +117,7 @@ impl MeasureRequest {
 
     pub(crate) fn wanted(&self, way: KnownPath) -> Result<ChangedStudy, Stop> {
         let study = self.study(way).or_input()?;
-        let (plan, quick, seed, stopping) = (study.plan, self.plan.quick, self.seed, self.stopping);
+        let (plan, quick, seed, stopping) = (study.plan, self.quick, self.seed, self.stopping);
         Ok(ChangedStudy { plan, path_plan: None, study, quick, seed, stopping, goal: None })
     }
 
@@ -233,7 +229,7 @@ impl MeasureRequest {
     }
 
     fn check_cell(&self, way: KnownPath, cell: &Cell) -> miette::Result<()> {
-        let spec = cell.spec(&self.plan.sampling);
+        let spec = cell.spec(&self.sampling);
         let checked = spec.check(room_of(way.mtu, way.ipv6)).map_err(LimitError::Spec);
         match checked.and_then(|()| Load::of(&spec)) {
             Ok(_) => Ok(()),
@@ -264,8 +260,8 @@ impl MeasureRequest {
     /// Several engines are compared, which takes more rounds than a mean.
     fn plan(&self, cells: &[Cell]) -> miette::Result<SamplingPlan> {
         let comparisons = cells.len() - cells.len() / self.engines.len();
-        let samples = self.plan.samples.unwrap_or_else(|| rounds_for(comparisons));
-        let plan = SamplingPlan { samples, ..self.plan.sampling };
+        let samples = self.samples.unwrap_or_else(|| rounds_for(comparisons));
+        let plan = SamplingPlan { samples, ..self.sampling };
         plan.check().map_err(blaming)?;
         Ok(plan)
     }
@@ -336,7 +332,9 @@ mod tests {
             sizes: GivenSizes::default(),
             gaps: vec![None],
             options: TestOptions::default(),
-            plan: GivenPlan { samples: None, sampling, quick: false },
+            samples: None,
+            sampling,
+            quick: false,
             seed: None,
             stopping: None,
         }
