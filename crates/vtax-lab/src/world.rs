@@ -26,7 +26,7 @@ use crate::error::LabError;
 pub enum Lifetime {
     /// As long as the [`Lab`](crate::Lab), or until the next `clean` if the process is killed. Also to look at labs.
     Ephemeral,
-    /// From [`Lab::keep`](crate::Lab::keep) on, until somebody takes it down by name. Before, it is like an ephemeral one.
+    /// From [`Lab::keep`](crate::Lab::keep) on until somebody takes it down by name; before, as an ephemeral one.
     Kept,
 }
 
@@ -39,7 +39,7 @@ pub struct World {
 
 impl World {
     /// Gets the privilege to build labs: root's as it is; otherwise the user's keeper is joined if it lives, and if
-    /// not, it is started ([`Lifetime::Kept`]) or a user namespace of this process alone is entered ([`Lifetime::Ephemeral`]).
+    /// not, it is started ([`Lifetime::Kept`]) or a user namespace is entered for this process alone.
     ///
     /// Call this before any thread is started: a process with threads can't change its user
     /// namespace (setns(2), unshare(2)).

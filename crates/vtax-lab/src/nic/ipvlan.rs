@@ -1,4 +1,4 @@
-//! `ipvlan`: a link with the wire's MAC address (l2 mode). By design it can't reach the zone's own host.
+//! `ipvlan`: a link with the wire's MAC address (l2 mode), which by the kernel's design can't reach its own host.
 
 use super::method::{AddressOf, AttachZone, Claim, Handler, ZoneMethod};
 use crate::step::LinkRecipe;

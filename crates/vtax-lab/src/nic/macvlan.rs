@@ -1,4 +1,4 @@
-//! `macvlan`: a link with its own MAC address on the wire. By design it can't reach the zone's own host.
+//! `macvlan`: a link with its own MAC address on the wire, which by the kernel's design can't reach its own host.
 
 use super::method::{AddressOf, AttachZone, Claim, Handler, ZoneMethod};
 use crate::step::LinkRecipe;

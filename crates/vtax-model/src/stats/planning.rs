@@ -35,7 +35,7 @@ pub fn least_rounds(comparisons: usize) -> u32 {
     (1..).find(|rounds| least_p(*rounds, comparisons) < level()).unwrap_or(u32::MAX)
 }
 
-/// The smallest log difference that so many rounds show in four of five studies; `noise` is that of a log ratio.
+/// The smallest log difference that so many rounds with this noise show in four of five studies; None if none.
 pub fn smallest_shown(rounds: u32, noise: f64, comparisons: usize) -> Option<f64> {
     let least = least_p(rounds, comparisons);
     match SIGNS.iter().filter(|ways| **ways * least < level()).count() {

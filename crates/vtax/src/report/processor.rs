@@ -22,7 +22,8 @@ struct Titled<'a> {
     mtus: Vec<Mtu>,
 }
 
-/// None if both ends share a CPU, no end told of its threads, nothing was compared, or blocks need --detail.
+/// None if both ends share a CPU, whose time the tables of speed have, if no end told of its threads, or if nothing was
+/// compared. Blocks that differ in more than their transport have such tables with --detail.
 pub(super) fn table(costs: &mut Costs<'_>, blocks: &[&BlockCells<'_>]) -> Option<Table> {
     let shared = costs.document.placement.path.is_some();
     if shared && blocks.iter().all(|block| block.instrument == Instrument::Path) {

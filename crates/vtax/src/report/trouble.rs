@@ -85,7 +85,7 @@ fn overloaded(document: &ResultDocument) -> Option<String> {
     ))
 }
 
-/// Steady waits don't depend on the sample's time. At a rate a tenth too high they are a twentieth of it.
+/// A steady wait doesn't depend on the sample's time. At a rate that is a tenth too high it is a twentieth of that.
 fn is_overloaded(record: &CellRecord) -> bool {
     const SHARE: f64 = 0.05;
     let waited = |figures: &Figures| {

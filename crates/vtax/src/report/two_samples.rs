@@ -74,7 +74,7 @@ fn interval(sorted: &[f64], below: &[f64]) -> Option<(f64, f64)> {
     (k > 0).then(|| (sorted[k - 1], sorted[sorted.len() - k]))
 }
 
-/// How seldom U would be this far from its middle. Half of a tie counts on either side.
+/// How seldom U would be this far from its middle. A tie counts half on either side, rounded to the middle.
 fn p_value(sorted: &[f64], below: &[f64]) -> f64 {
     let less = sorted.iter().filter(|ratio| **ratio < 1.0).count();
     let more = sorted.iter().filter(|ratio| **ratio > 1.0).count();

@@ -90,7 +90,8 @@ fn nothing(place: &StoreLocation) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// Changing the journal doesn't wait for others that use the file (<https://www.sqlite.org/c3ref/busy_handler.html>).
+/// Changing the journal doesn't wait for other users of the file by itself
+/// (<https://www.sqlite.org/c3ref/busy_handler.html>), so it is tried again.
 fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
     let wait = Duration::from_millis(10);
     for _ in 0..PATIENCE.as_millis() / wait.as_millis() {

@@ -120,7 +120,7 @@ impl Builder<'_> {
         Ends { initiator: end(&sut, from), responder: end(far, to) }
     }
 
-    /// Domains of the row on one host, a wire from it to a switch, and as many clients there, which all rows share.
+    /// The domains of the row on one host with one wire to a switch, and a client there for each, for all rows.
     fn behind_switch(&mut self, row: Row, nic: Option<Attach>, pairs: u32) -> Vec<Ends<LabEnd>> {
         let kind = short_name(row);
         let (sut, switch) = (self.host("sut", false), self.host(&format!("{kind}-switch"), true));

@@ -47,7 +47,8 @@ impl Gaps {
         }
     }
 
-    /// Learns from how long each row ran over. True if most rows did and the gap can still grow: measure again then.
+    /// Learns from how long each row ran over. True if most rows did, which disturbs the others, and the gap can grow.
+    /// A single late row does little harm, since figures are medians over slices: the gap only grows a little.
     fn learn(&mut self, spec: &TestSpec, mut overruns: Vec<Duration>) -> bool {
         overruns.sort_unstable();
         let (gap, most) = (self.of(spec), spec.duration.0 * GAP_MOST);

@@ -24,7 +24,7 @@ pub(super) trait Attachment {
     /// Starts the agent of the end. `name` is the name of the end for errors, `program` the agent on this machine.
     fn start_agent(&self, name: &str, program: &Path) -> Result<Agent, Stop>;
 
-    /// Whether one agent serves the end in both roles. As both ends of one pair, its threads disturb each other.
+    /// Whether one agent serves the end in both roles. Two ends of a pair in one process would disturb each other.
     fn has_one_agent(&self) -> bool {
         false
     }
